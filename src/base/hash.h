@@ -1,0 +1,19 @@
+/* hash.h - SipHash-1-3 under a random key, so that nobody who chooses client ids can choose collisions.
+ * Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012. */
+#ifndef WEIR_BASE_HASH_H
+#define WEIR_BASE_HASH_H
+
+#include <stdint.h>
+
+#include "base/slice.h"
+
+struct hash_key {
+    uint64_t k0, k1;
+};
+
+/* A key from the kernel's random source. */
+struct hash_key hash_key_random(void);
+
+uint64_t hash_slice(const struct hash_key *key, struct slice s);
+
+#endif

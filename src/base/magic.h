@@ -1,0 +1,16 @@
+/* magic.h - a number in each long-lived struct, checked wherever a void pointer becomes that struct again.
+ *
+ * A use after free stops at its first touch, with file and line, instead of corrupting another connection. */
+#ifndef WEIR_BASE_MAGIC_H
+#define WEIR_BASE_MAGIC_H
+
+#include <stdint.h>
+
+/* Ends the process with a message when `found` is not `expected`. */
+void magic_check(uint32_t found, uint32_t expected, const char *file, int line);
+
+#define MAGIC_SET(object, number)   ((object)->magic = (number))
+#define MAGIC_WIPE(object)          ((object)->magic = 0xdeadbeefu)
+#define MAGIC_CHECK(object, number) magic_check((object)->magic, (number), __FILE__, __LINE__)
+
+#endif

@@ -1,0 +1,62 @@
+#include "base/slice.h"
+
+static inline unsigned char lower(char c)
+{
+    return (unsigned char)(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+}
+
+bool slice_equal_nocase(struct slice a, struct slice b)
+{
+    if (a.n != b.n)
+        return false;
+    for (size_t i = 0; i < a.n; i++)
+        if (lower(a.p[i]) != lower(b.p[i]))
+            return false;
+    return true;
+}
+
+bool slice_starts_with(struct slice whole, struct slice start)
+{
+    return whole.n >= start.n && (start.n == 0 || memcmp(whole.p, start.p, start.n) == 0);
+}
+
+struct slice slice_trim_ows(struct slice s)
+{
+    while (s.n && (s.p[0] == ' ' || s.p[0] == '\t'))
+        s.p++, s.n--;
+    while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
+        s.n--;
+    return s;
+}
+
+bool slice_next_element(struct slice *rest, struct slice *element)
+{
+    while (rest->n) {
+        const char *comma = memchr(rest->p, ',', rest->n);
+        size_t length = comma ? (size_t)(comma - rest->p) : rest->n;
+        *element = slice_trim_ows((struct slice){rest->p, length});
+        size_t taken = length + (comma ? 1 : 0);
+        rest->p += taken;
+        rest->n -= taken;
+        if (element->n)
+            return true;
+    }
+    return false;
+}
+
+bool slice_to_u64(struct slice s, uint64_t max, uint64_t *value)
+{
+    uint64_t sum = 0;
+    if (s.n == 0)
+        return false;
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] < '0' || s.p[i] > '9')
+            return false;
+        uint64_t digit = (uint64_t)(s.p[i] - '0');
+        if (sum > max / 10 || sum * 10 > max - digit) /* refused before it could overflow */
+            return false;
+        sum = sum * 10 + digit;
+    }
+    *value = sum;
+    return true;
+}

@@ -1,0 +1,49 @@
+/* slice.h - a piece of somebody else's bytes: a pointer and a length, never owned, never NUL-terminated. */
+#ifndef WEIR_BASE_SLICE_H
+#define WEIR_BASE_SLICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/macros.h"
+
+struct slice {
+    const char *p;
+    size_t n;
+};
+
+#define SLICE(literal) ((struct slice){(literal), sizeof(literal) - 1})
+#define SLICE_NONE     ((struct slice){NULL, 0})
+/* For printf: "%.*s", SLICE_ARG(s) */
+#define SLICE_ARG(s) (int)(s).n, (s).p
+
+static inline struct slice slice_of(const char *text)
+{
+    return (struct slice){text, text ? strlen(text) : 0};
+}
+
+static inline bool slice_equal(struct slice a, struct slice b)
+{
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+
+/* Equal but for the case of ASCII letters, as field names and hosts compare (RFC 9110 section 5.1). */
+bool slice_equal_nocase(struct slice a, struct slice b);
+
+bool slice_starts_with(struct slice whole, struct slice start);
+
+/* Without SP and HTAB at both ends: the OWS of RFC 9110 section 5.6.3, and nothing else. */
+struct slice slice_trim_ows(struct slice s);
+
+/* The next element of a comma-separated list (RFC 9110 section 5.6.1), trimmed; empty elements are skipped.
+ * Takes it off
+ * `*rest`. False at the list's end. Quoted strings are not understood: for lists of tokens only. */
+bool slice_next_element(struct slice *rest, struct slice *element);
+
+/* All of `s` as decimal digits, no sign, at least one digit, at most `max`. False otherwise; `*value` is then
+ * unchanged. */
+MUST_CHECK bool slice_to_u64(struct slice s, uint64_t max, uint64_t *value);
+
+#endif

@@ -1,0 +1,111 @@
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static const char hex_digit[] = "0123456789abcdef";
+
+void text_u64(struct text *t, uint64_t value)
+{
+    char digits[20];
+    size_t i = sizeof digits;
+    do
+        digits[--i] = (char)('0' + value % 10);
+    while (value /= 10);
+    text_bytes(t, digits + i, sizeof digits - i);
+}
+
+void text_i64(struct text *t, int64_t value)
+{
+    if (value < 0)
+        text_char(t, '-');
+    text_u64(t, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+}
+
+void text_hex(struct text *t, uint64_t value)
+{
+    char digits[16];
+    size_t i = sizeof digits;
+    do
+        digits[--i] = hex_digit[value & 15];
+    while (value >>= 4);
+    text_bytes(t, digits + i, sizeof digits - i);
+}
+
+void text_hex_fixed(struct text *t, uint64_t value, unsigned digits)
+{
+    for (unsigned shift = digits * 4; shift; shift -= 4)
+        text_char(t, hex_digit[value >> (shift - 4) & 15]);
+}
+
+/* The length of the UTF-8 sequence at the start of `s`, 0 if there is none that is well-formed (RFC 3629
+ * section 4). */
+static size_t utf8_length(struct slice s)
+{
+    const unsigned char *b = (const unsigned char *)s.p;
+    size_t n = b[0] < 0x80                   ? 1
+               : b[0] >= 0xc2 && b[0] < 0xe0 ? 2
+               : b[0] >= 0xe0 && b[0] < 0xf0 ? 3
+               : b[0] >= 0xf0 && b[0] < 0xf5 ? 4
+                                             : 0;
+    if (n == 0 || n > s.n)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((b[i] & 0xc0) != 0x80)
+            return 0;
+    if ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xed && b[1] > 0x9f) || (b[0] == 0xf0 && b[1] < 0x90) ||
+        (b[0] == 0xf4 && b[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+static void json_escape(struct text *t, unsigned char c)
+{
+    switch (c) {
+    case '"': text_literal(t, "\\\""); break;
+    case '\\': text_literal(t, "\\\\"); break;
+    case '\n': text_literal(t, "\\n"); break;
+    case '\r': text_literal(t, "\\r"); break;
+    case '\t': text_literal(t, "\\t"); break;
+    default: text_literal(t, "\\u"); text_hex_fixed(t, c, 4);
+    }
+}
+
+void text_json(struct text *t, struct slice s)
+{
+    while (s.n) {
+        size_t plain = 0;
+        while (plain < s.n && s.p[plain] >= 0x20 && s.p[plain] < 0x7f && s.p[plain] != '"' &&
+               s.p[plain] != '\\')
+            plain++;
+        text_bytes(t, s.p, plain);
+        s.p += plain, s.n -= plain;
+        if (s.n == 0)
+            break;
+        unsigned char c = (unsigned char)s.p[0];
+        size_t taken = 1;
+        if (c < 0x80)
+            json_escape(t, c);
+        else if ((taken = utf8_length(s)) != 0)
+            text_bytes(t, s.p, taken);
+        else {
+            text_literal(t, "\xef\xbf\xbd");
+            taken = 1;
+        }
+        s.p += taken, s.n -= taken;
+    }
+}
+
+void text_printf(struct text *t, const char *format, ...)
+{
+    va_list args;
+    if (t->failed)
+        return;
+    va_start(args, format);
+    int n = vsnprintf(t->p + t->n, t->cap - t->n, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= t->cap - t->n)
+        t->failed = true;
+    else
+        t->n += (size_t)n;
+}

@@ -1,0 +1,66 @@
+/* text.h - a bounded piece of text being written: what does not fit is noted, never written.
+ *
+ * Used for message heads, log lines and keys: no allocation, no printf on the hot path. After writing, look
+ * at `failed` once; the bytes are text.p[0 .. text.n). */
+#ifndef WEIR_BASE_TEXT_H
+#define WEIR_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/slice.h"
+
+struct text {
+    char *p;     /* the caller's bytes */
+    size_t n;    /* written so far */
+    size_t cap;  /* how many there are */
+    bool failed; /* something did not fit; nothing was written since */
+};
+
+static inline struct text text_over(char *bytes, size_t cap)
+{
+    return (struct text){bytes, 0, cap, false};
+}
+
+static inline struct slice text_slice(const struct text *t)
+{
+    return (struct slice){t->p, t->n};
+}
+
+static inline void text_bytes(struct text *t, const char *p, size_t n)
+{
+    if (unlikely(t->failed || n > t->cap - t->n)) {
+        t->failed = true;
+        return;
+    }
+    memcpy(t->p + t->n, p, n);
+    t->n += n;
+}
+
+static inline void text_char(struct text *t, char c)
+{
+    text_bytes(t, &c, 1);
+}
+
+static inline void text_put(struct text *t, struct slice s)
+{
+    if (s.n)
+        text_bytes(t, s.p, s.n);
+}
+
+#define text_literal(t, literal) text_bytes((t), (literal), sizeof(literal) - 1)
+
+/* Decimal digits. */
+void text_u64(struct text *t, uint64_t value);
+void text_i64(struct text *t, int64_t value);
+/* Lower-case hexadecimal digits, without leading zeros, or exactly `digits` of them. */
+void text_hex(struct text *t, uint64_t value);
+void text_hex_fixed(struct text *t, uint64_t value, unsigned digits);
+/* As the inside of a JSON string: quotes, backslashes and control bytes escaped; bytes that are not UTF-8
+ * become U+FFFD. */
+void text_json(struct text *t, struct slice s);
+/* As printf, for what is not on the hot path. */
+void text_printf(struct text *t, const char *format, ...) PRINTF_LIKE(2, 3);
+
+#endif

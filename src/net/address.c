@@ -1,0 +1,220 @@
+#include "net/address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stddef.h>
+
+static const unsigned char v4_mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+static bool parse_unix(struct slice path, struct address *address, const char **why)
+{
+    if (path.n == 0 || path.n >= sizeof address->local.sun_path || memchr(path.p, 0, path.n)) {
+        *why = "the path of a unix socket is 1 to 107 bytes long";
+        return false;
+    }
+    memset(&address->local, 0, sizeof address->local);
+    address->local.sun_family = AF_UNIX;
+    memcpy(address->local.sun_path, path.p, path.n);
+    address->length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + path.n + 1);
+    return true;
+}
+
+static void set_ip(struct address *address, const struct ip *ip, uint16_t port)
+{
+    if (ip_is_v4(ip)) {
+        address->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+        memcpy(&address->v4.sin_addr, ip->bytes + 12, 4);
+        address->length = sizeof address->v4;
+    } else {
+        address->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(port)};
+        memcpy(&address->v6.sin6_addr, ip->bytes, 16);
+        address->length = sizeof address->v6;
+    }
+}
+
+/* Only while starting: getaddrinfo blocks. */
+static bool resolve_name(struct slice host, uint16_t port, struct address *address, const char **why)
+{
+    char name[256];
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
+
+    if (host.n >= sizeof name || memchr(host.p, 0, host.n)) {
+        *why = "the host name is too long";
+        return false;
+    }
+    memcpy(name, host.p, host.n);
+    name[host.n] = 0;
+    int failure = getaddrinfo(name, NULL, &hints, &found);
+    if (failure) {
+        *why = gai_strerror(failure);
+        return false;
+    }
+    memcpy(&address->any, found->ai_addr, found->ai_addrlen);
+    address->length = found->ai_addrlen;
+    if (address->any.sa_family == AF_INET)
+        address->v4.sin_port = htons(port);
+    else
+        address->v6.sin6_port = htons(port);
+    freeaddrinfo(found);
+    return true;
+}
+
+/* Splits "host:port" and "[v6]:port"; `host` is without brackets. */
+static bool split_port(struct slice text, struct slice *host, uint16_t *port, bool *bracketed,
+                       const char **why)
+{
+    const char *colon = text.n ? memrchr(text.p, ':', text.n) : NULL;
+    uint64_t number;
+
+    *why = "expected host:port, [ipv6]:port or unix:/path";
+    if (!colon ||
+        !slice_to_u64((struct slice){colon + 1, text.n - (size_t)(colon + 1 - text.p)}, 65535, &number))
+        return false;
+    *host = (struct slice){text.p, (size_t)(colon - text.p)};
+    *bracketed = host->n >= 2 && host->p[0] == '[' && host->p[host->n - 1] == ']';
+    if (*bracketed)
+        *host = (struct slice){host->p + 1, host->n - 2};
+    if (host->n == 0 || (!*bracketed && memchr(host->p, ':', host->n)))
+        return false;
+    *port = (uint16_t)number;
+    return true;
+}
+
+bool address_parse(struct slice text, bool resolve, struct address *address, const char **why)
+{
+    struct slice host;
+    uint16_t port;
+    bool bracketed;
+    struct ip ip;
+
+    if (slice_starts_with(text, SLICE("unix:")))
+        return parse_unix((struct slice){text.p + 5, text.n - 5}, address, why);
+    if (!split_port(text, &host, &port, &bracketed, why))
+        return false;
+    if (ip_parse(host, &ip)) {
+        /* An IPv4-mapped literal in brackets is dialled as IPv4, which is what it means. */
+        if (bracketed == (memchr(host.p, ':', host.n) != NULL)) {
+            set_ip(address, &ip, port);
+            return true;
+        }
+        return false;
+    }
+    if (bracketed || !resolve) {
+        *why = bracketed ? "not an IPv6 address" : "expected an IP address, not a name";
+        return false;
+    }
+    return resolve_name(host, port, address, why);
+}
+
+const char *address_format(const struct address *address, char text[static ADDRESS_TEXT_MAX])
+{
+    struct text t = text_over(text, ADDRESS_TEXT_MAX);
+    struct ip ip;
+
+    if (address->length == 0)
+        text_literal(&t, "(none)");
+    else if (address_is_unix(address)) {
+        text_literal(&t, "unix:");
+        text_put(&t,
+                 slice_of(address->length > offsetof(struct sockaddr_un, sun_path) ? address->local.sun_path
+                                                                                   : ""));
+    } else {
+        bool v6 = address->any.sa_family == AF_INET6;
+        (void)ip_of_address(address, &ip);
+        bool brackets = v6 && !ip_is_v4(&ip);
+        text_put(&t, brackets ? SLICE("[") : SLICE_NONE);
+        ip_format(&ip, &t);
+        text_put(&t, brackets ? SLICE("]:") : SLICE(":"));
+        text_u64(&t, ntohs(v6 ? address->v6.sin6_port : address->v4.sin_port));
+    }
+    text_char(&t, 0);
+    return text;
+}
+
+bool ip_of_address(const struct address *address, struct ip *ip)
+{
+    if (address->any.sa_family == AF_INET) {
+        memcpy(ip->bytes, v4_mapped, 12);
+        memcpy(ip->bytes + 12, &address->v4.sin_addr, 4);
+        return true;
+    }
+    if (address->any.sa_family == AF_INET6) {
+        memcpy(ip->bytes, &address->v6.sin6_addr, 16);
+        return true;
+    }
+    return false;
+}
+
+bool ip_is_v4(const struct ip *ip)
+{
+    return memcmp(ip->bytes, v4_mapped, 12) == 0;
+}
+
+bool ip_parse(struct slice text, struct ip *ip)
+{
+    char copy[INET6_ADDRSTRLEN + 1];
+    if (text.n == 0 || text.n >= sizeof copy || memchr(text.p, 0, text.n))
+        return false;
+    memcpy(copy, text.p, text.n);
+    copy[text.n] = 0;
+    if (memchr(text.p, ':', text.n))
+        return inet_pton(AF_INET6, copy, ip->bytes) == 1;
+    memcpy(ip->bytes, v4_mapped, 12);
+    return inet_pton(AF_INET, copy, ip->bytes + 12) == 1;
+}
+
+void ip_format(const struct ip *ip, struct text *out)
+{
+    char copy[INET6_ADDRSTRLEN];
+    bool v4 = ip_is_v4(ip);
+    inet_ntop(v4 ? AF_INET : AF_INET6, ip->bytes + (v4 ? 12 : 0), copy, sizeof copy);
+    text_put(out, slice_of(copy));
+}
+
+struct ip ip_masked(const struct ip *ip, unsigned bits)
+{
+    struct ip masked = *ip;
+    for (unsigned i = 0; i < 16; i++, bits -= bits < 8 ? bits : 8)
+        if (bits < 8)
+            masked.bytes[i] &= (unsigned char)(0xff00 >> bits);
+    return masked;
+}
+
+bool ip_range_parse(struct slice text, struct ip_range *range, const char **why)
+{
+    const char *slash = text.n ? memchr(text.p, '/', text.n) : NULL;
+    struct slice address = {text.p, slash ? (size_t)(slash - text.p) : text.n};
+    uint64_t bits;
+
+    *why = "expected an address or a range like 10.0.0.0/8 or 2001:db8::/32";
+    if (!ip_parse(address, &range->ip))
+        return false;
+    unsigned family_bits = memchr(address.p, ':', address.n) ? 128 : 32;
+    bits = family_bits;
+    if (slash && !slice_to_u64((struct slice){slash + 1, text.n - address.n - 1}, family_bits, &bits))
+        return false;
+    range->bits = (unsigned)bits + 128 - family_bits;
+    struct ip masked = ip_masked(&range->ip, range->bits);
+    if (memcmp(masked.bytes, range->ip.bytes, 16) != 0) {
+        *why = "the address has bits set behind its prefix length";
+        return false;
+    }
+    return true;
+}
+
+bool ip_range_holds(const struct ip_range *range, const struct ip *ip)
+{
+    unsigned whole = range->bits / 8, rest = range->bits % 8;
+    return memcmp(range->ip.bytes, ip->bytes, whole) == 0 &&
+           (rest == 0 || ((range->ip.bytes[whole] ^ ip->bytes[whole]) & (0xff00 >> rest) & 0xff) == 0);
+}
+
+void ip_range_format(const struct ip_range *range, struct text *out)
+{
+    bool v4 = ip_is_v4(&range->ip) && range->bits >= 96;
+    ip_format(&range->ip, out);
+    if (range->bits < 128) {
+        text_char(out, '/');
+        text_u64(out, range->bits - (v4 ? 96 : 0));
+    }
+}

@@ -1,0 +1,30 @@
+/* identity.h - who is asking: from a header, or from the address through trusted proxies. */
+#ifndef WEIR_POLICY_IDENTITY_H
+#define WEIR_POLICY_IDENTITY_H
+
+#include "policy/policy.h"
+
+enum { IDENTITY_TEXT_MAX = CLIENT_ID_MAX + 4 };
+
+struct identity {
+    bool from_header;  /* an id, else an address */
+    bool peer_trusted; /* the peer is one of trusted_proxies */
+    bool has_ip;       /* false: a unix peer without a usable X-Forwarded-For */
+    struct ip ip;      /* the client's address, seen through trusted proxies from the right, whole */
+    size_t size;       /* of text */
+    char text[IDENTITY_TEXT_MAX]; /* "id:client-2", "ip:203.0.113.7", "ip:2001:db8::/64", "ip:unix"; prefixes
+                                     keep them apart */
+};
+
+static inline struct slice identity_text(const struct identity *identity)
+{
+    return (struct slice){identity->text, identity->size};
+}
+
+/* The first of identity.from that gives a value; the address when none does. False: the request is to be
+ * refused with 400 and `*why`: an identity header that comes twice, is longer than CLIENT_ID_MAX or holds
+ * control bytes. An empty one is none. */
+MUST_CHECK bool identity_of(const struct policy *policy, const struct address *peer,
+                            const struct fields *fields, struct identity *identity, const char **why);
+
+#endif

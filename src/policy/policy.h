@@ -1,0 +1,219 @@
+/* policy.h - one policy file, read and checked: immutable, shared by all threads, freed with its last
+ * reference.
+ *
+ *   YAML --tree.c--> nodes with line and column --options.c--> struct policy --check.c--> errors, warnings
+ *
+ * All durations are microseconds, all sizes bytes. Pointers inside belong to the policy. */
+#ifndef WEIR_POLICY_POLICY_H
+#define WEIR_POLICY_POLICY_H
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "http/head.h"
+#include "net/address.h"
+
+enum {
+    LIMITS_MAX = 256,        /* in a policy */
+    LIMITS_PER_RULE_MAX = 8, /* on one request */
+    LIMIT_OPTIONS_MAX = 8,   /* a script's own options */
+    LIMIT_PER_MAX = 4,       /* parts of `per` */
+    RULES_MAX = 1024,
+    CLIENT_ID_MAX = 256, /* bytes of an id from a header */
+    LIMIT_COST_MAX = 1000000,
+};
+
+struct place { /* in the policy file; counts from 1 */
+    unsigned line, column;
+};
+
+enum on_failure { ON_FAILURE_LOCAL, ON_FAILURE_ALLOW, ON_FAILURE_DENY };
+
+struct redis_settings {
+    struct address address; /* length 0 when embedded */
+    char *address_text;     /* as written */
+    bool embedded;
+    char *username, *password; /* NULL: none */
+    unsigned database;
+    char *key_prefix;
+    uint64_t timeout_us;
+    enum on_failure on_failure;
+};
+
+struct upstream_server {
+    struct address address;
+    char *text; /* as written */
+};
+
+struct upstream {
+    char *name;
+    unsigned index; /* in policy->upstreams */
+    struct upstream_server *servers;
+    unsigned server_count; /* at least 1 */
+    uint64_t connect_timeout_us, response_timeout_us;
+};
+
+enum identity_source { IDENTITY_IP, IDENTITY_HEADER };
+
+struct identity_from {
+    enum identity_source source;
+    char *header;        /* IDENTITY_HEADER: the field's name */
+    enum field_id field; /* FIELD_OTHER where it is none of the well-known */
+};
+
+enum { IDENTITY_FROM_MAX = 4 };
+
+struct identity_settings {
+    struct identity_from from[IDENTITY_FROM_MAX];
+    unsigned from_count;
+    struct ip_range *trusted;
+    unsigned trusted_count;
+    bool trust_unix; /* "unix:" among trusted_proxies */
+    unsigned ipv6_prefix;
+};
+
+enum limit_per { PER_CLIENT, PER_IP, PER_ROUTE, PER_METHOD, PER_HOST, PER_ALL, PER_HEADER };
+
+struct limit_part {
+    enum limit_per per;
+    char *header; /* PER_HEADER: the field's name */
+};
+
+enum limit_kind { LIMIT_BUCKET, LIMIT_WINDOW, LIMIT_CUSTOM }; /* bucket: token_bucket, gcra, leaky_bucket */
+
+struct limit {
+    unsigned index; /* in policy->limits; the driver script's number less 1 */
+    char *name, *label;
+    char *script;      /* a name of lua/ or a path */
+    char *script_text; /* the file's text */
+    enum limit_kind kind;
+    int64_t limit, burst;
+    int64_t period_us;
+    bool has_offset; /* align: clock */
+    int64_t offset_us;
+    int64_t
+        options[LIMIT_OPTIONS_MAX]; /* passed to the script in this order, e.g. rolling_window's buckets */
+    unsigned option_count;
+    int64_t cost; /* of a request whose rule says nothing of it */
+    bool best_effort;
+    struct limit_part per[LIMIT_PER_MAX];
+    unsigned per_count; /* at least 1; client before the others where it is one of them */
+    enum on_failure on_failure;
+    struct place place;
+};
+
+/* The numbers of one limit for one kind of client. */
+struct limit_numbers {
+    int64_t limit, burst;
+};
+
+enum quota_kind {
+    QUOTA_AS_WRITTEN,
+    QUOTA_PROHIBITED, /* quota: 0 */
+    QUOTA_UNLIMITED   /* quota: unlimited, or -1 */
+};
+
+/* What the policy says of one client. A quota of n is already worked into `numbers`. */
+struct client_terms {
+    char *name; /* as written: "client-1", "ip:10.0.0.0/8" */
+    enum quota_kind quota;
+    struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
+    struct place place;
+};
+
+struct rule {
+    unsigned index;
+    char *name; /* its name:, else its path, else "*" (made unique by "#2" and so on): the metrics' label and
+                   PER_ROUTE's value */
+    struct slice path, host; /* patterns; n == 0: any */
+    bool any_method;
+    struct slice *methods;
+    unsigned method_count;
+    const struct limit **limits;
+    unsigned limit_count; /* 0: unlimited */
+    int64_t cost;         /* 0: each limit's own */
+    const struct upstream *upstream;
+    struct place place;
+};
+
+enum {
+    HEADERS_X_RATELIMIT = 1,
+    HEADERS_X_RATE_LIMIT = 2,
+    HEADERS_IETF = 4,
+    HEADERS_X_RATELIMIT_EPOCH = 8 /* X-RateLimit-Reset as Unix time */
+};
+
+struct rejection_settings {
+    unsigned status;
+    char *body; /* NULL: problem+json */
+    size_t body_size;
+    char *content_type;
+};
+
+struct timeouts {
+    uint64_t request_header_us, request_body_us, idle_us, shutdown_us;
+    uint64_t body_min_rate; /* bytes a second; 0: none */
+};
+
+struct size_limits {
+    uint64_t request_header, request_body, response_header; /* request_body 0: no limit */
+    unsigned connections, connections_per_ip;               /* 0: no limit */
+};
+
+enum access_format { ACCESS_OFF, ACCESS_JSON, ACCESS_COMBINED };
+
+struct log_settings {
+    int level; /* enum log_level */
+    enum access_format access;
+    char *file; /* "stderr" or a path */
+};
+
+struct clients; /* the table behind policy_client() */
+
+struct policy {
+    atomic_uint references;
+    char *file;
+    unsigned workers; /* "auto" is already a number */
+    struct address *listen;
+    unsigned listen_count;
+    struct address admin; /* length 0: no admin listener */
+    struct redis_settings redis;
+    struct upstream *upstreams;
+    unsigned upstream_count;
+    struct identity_settings identity;
+    struct limit *limits;
+    unsigned limit_count;
+    struct clients *clients;
+    struct rule
+        *rules; /* the last one is the built-in: matches all, no limits, first upstream; name "(none)" */
+    unsigned rule_count;
+    unsigned headers; /* HEADERS_* */
+    struct rejection_settings rejection;
+    struct timeouts timeouts;
+    struct size_limits size_limits;
+    struct log_settings log;
+};
+
+/* Reads and checks `file`. Limiter scripts are looked for in `lua_dir` by name. Every mistake and warning is
+ * printed to `report` as "FILE:LINE:COLUMN: ..." (warnings with "warning: " after the place; mistakes at most
+ * 20, then a count). NULL when there was a mistake. Blocks: reads files and resolves names. The caller owns
+ * one reference. */
+struct policy *policy_load(const char *file, const char *lua_dir, FILE *report);
+
+struct policy *policy_hold(struct policy *policy);
+void policy_drop(struct policy *policy);
+
+/* The effective policy, defaults filled in, as YAML with a fixed order of keys (passwords as "***"): `weir
+ * check` prints it. */
+void policy_print(const struct policy *policy, FILE *out);
+
+/* The rule that decides; never NULL. `path` is in normal form, `host` as it came. Linear in the rules. */
+const struct rule *policy_match(const struct policy *policy, struct slice method, struct slice path,
+                                struct slice host);
+
+/* What the policy says of a client, or NULL. An id is looked up by name; an address by itself, then by the
+ * longest range. */
+struct identity;
+const struct client_terms *policy_client(const struct policy *policy, const struct identity *identity);
+
+#endif
