@@ -1,0 +1,41 @@
+/* histogram.h - counters and histograms with one writer and any number of readers.
+ *
+ * The owning thread adds without a locked instruction; readers see whole values, perhaps a moment old. */
+#ifndef WEIR_BASE_HISTOGRAM_H
+#define WEIR_BASE_HISTOGRAM_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+typedef _Atomic uint64_t
+    counter_t; /* the one typedef: an atomic type cannot be named otherwise in an array */
+
+static inline void counter_add(counter_t *counter, uint64_t amount)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount,
+                          memory_order_relaxed);
+}
+
+static inline void counter_subtract(counter_t *counter, uint64_t amount)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) - amount,
+                          memory_order_relaxed);
+}
+
+static inline uint64_t counter_read(const counter_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* Upper bounds in microseconds; one more bucket holds what is above the last. */
+enum { HISTOGRAM_BUCKETS = 20 };
+extern const uint64_t histogram_bounds_us[HISTOGRAM_BUCKETS];
+
+struct histogram {
+    counter_t bucket[HISTOGRAM_BUCKETS + 1]; /* not cumulative */
+    counter_t sum_us;
+};
+
+void histogram_add(struct histogram *histogram, uint64_t value_us);
+
+#endif

@@ -1,0 +1,23 @@
+/* compose.h - the policy's limiters and the driver, pasted into one Redis script; and a single limiter as a
+ * plain script. */
+#ifndef WEIR_LIMIT_COMPOSE_H
+#define WEIR_LIMIT_COMPOSE_H
+
+#include <stdio.h>
+
+#include "policy/policy.h"
+
+/* The whole Lua text for this policy: a preamble (every limiter used, the table of limits) and driver.lua of
+ * `lua_dir`. malloc'ed, NUL-terminated; NULL when driver.lua cannot be read (an error was printed to
+ * `report`). */
+char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *report);
+
+/* `weir script NAME|FILE`: the limiter as a plain Redis script, on `out`. False: an error was printed to
+ * `report`. */
+bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *report);
+
+/* Has Redis compile the composed script (blocking; before the workers start only). 0: it compiles. 1: it does
+ * not, and the Lua message was printed to `report`. -1: it could not be asked. */
+int compose_check(const struct redis_settings *settings, const char *script, FILE *report);
+
+#endif

@@ -1,0 +1,63 @@
+/* decision.h - what was decided about one request, and what the answer's fields say of it. */
+#ifndef WEIR_LIMIT_DECISION_H
+#define WEIR_LIMIT_DECISION_H
+
+#include "base/text.h"
+#include "policy/policy.h"
+
+#define VERDICTS(X)                                                                                          \
+    X(VERDICT_ALLOWED, "allowed")                                                                            \
+    X(VERDICT_LIMITED, "limited")                                                                            \
+    X(VERDICT_PROHIBITED, "prohibited")                                                                      \
+    X(VERDICT_UNLIMITED, "unlimited")                                                                        \
+    X(VERDICT_FAILED_OPEN, "failed_open")     /* Redis away, on_failure: allow */                            \
+    X(VERDICT_FAILED_CLOSED, "failed_closed") /* Redis away, on_failure: deny */
+
+enum verdict {
+#define X(name, label) name,
+    VERDICTS(X)
+#undef X
+        VERDICT_COUNT
+};
+
+extern const char *const verdict_label[VERDICT_COUNT];
+
+struct limit_result {
+    const struct limit *limit;
+    enum verdict verdict; /* of this limit alone */
+    bool local;           /* decided without Redis */
+    int64_t quota;        /* the limit as it holds for this client */
+    int64_t capacity;     /* burst where there is one, else quota */
+    int64_t remaining;
+    int64_t retry_after_us; /* -1: never admitted; 0 where it admitted */
+    int64_t reset_us;
+};
+
+struct decision {
+    enum verdict verdict; /* of the request */
+    unsigned
+        result_count; /* the limits that applied; 0: no rate-limit fields but for prohibited and unlimited */
+    int rejected_by;  /* index in results of the limit that rejected (the longest wait of several), or -1 */
+    struct limit_result results[LIMITS_PER_RULE_MAX];
+};
+
+static inline bool decision_admits(const struct decision *d)
+{
+    return d->verdict == VERDICT_ALLOWED || d->verdict == VERDICT_UNLIMITED ||
+           d->verdict == VERDICT_FAILED_OPEN;
+}
+
+/* The rate-limit fields of this decision as whole lines "Name: value CRLF", of the families in `headers`
+ * (HEADERS_*), with Retry-After on rejections that have one. `wall_us` is for the epoch form. Nothing for
+ * requests that no limit applied to. */
+void decision_fields_write(struct text *out, const struct decision *decision, unsigned headers,
+                           uint64_t wall_us);
+
+/* Seconds for Retry-After, rounded up; -1 where there is none. */
+int64_t decision_retry_after(const struct decision *decision);
+
+/* The problem document of a rejection (draft-ietf-httpapi-ratelimit-headers and RFC 9457):
+ * application/problem+json. */
+void decision_problem_write(struct text *out, const struct decision *decision, unsigned status);
+
+#endif

@@ -1,0 +1,69 @@
+/* limiter.h - decide(): from facts about a request to a decision. One limiter per worker.
+ *
+ *   1 local knowledge: no limits, prohibited, unlimited          -> decided at once
+ *   2 one EVALSHA for all limits of all requests of a loop turn  -> decided by Redis
+ *   3 no answer in time, or no Redis                             -> on_failure of each limit: local | allow |
+ * deny
+ *
+ * No sockets and no HTTP types: replay uses it as the proxy does. */
+#ifndef WEIR_LIMIT_LIMITER_H
+#define WEIR_LIMIT_LIMITER_H
+
+#include <event2/event.h>
+
+#include "limit/decision.h"
+#include "limit/fallback.h"
+#include "policy/identity.h"
+#include "store/redis_link.h"
+
+struct limiter;
+
+/* What one worker's limiter counts; written by that worker alone, read by anyone (relaxed). */
+#include "base/histogram.h"
+struct limiter_stats {
+    counter_t (*by_limit)[VERDICT_COUNT]; /* [policy->limit_count] */
+    counter_t redis_failures[REDIS_FAILURE_COUNT];
+    counter_t redis_calls, redis_requests; /* EVALSHAs sent, decisions in them */
+    struct histogram redis_latency;        /* µs from a decision's start to Redis' answer */
+};
+
+/* `policy` is held. `fallback` is shared by all limiters of the process. `script` is what compose made and
+ * outlives the limiter. */
+struct limiter *limiter_new(struct event_base *base, struct policy *policy, struct fallback *fallback,
+                            struct slice script);
+void limiter_free(struct limiter *limiter);
+
+const struct limiter_stats *limiter_stats(const struct limiter *limiter);
+bool limiter_redis_ready(const struct limiter *limiter);
+
+/* The facts on which limits are counted. */
+struct limit_facts {
+    const struct rule *rule;
+    const struct identity *identity;
+    struct slice method, host;   /* for per: method, host */
+    const struct fields *fields; /* for per: header:NAME */
+};
+
+/* A decision under way. Part of the caller's exchange; opaque use. */
+struct limit_op;
+struct ask {
+    struct decision decision; /* the result */
+    void (*decided)(
+        struct ask *ask); /* runs once, never from inside limiter_decide; may end the caller's object */
+    struct limit_op *op;  /* the limiter's; NULL when nothing is under way */
+};
+
+enum decided { DECIDED_NOW, DECIDED_LATER };
+
+/* DECIDED_NOW: ask->decision is set. DECIDED_LATER: ask->decided() will run, at the latest redis.timeout from
+ * now, unless limiter_abandon is called before. The facts are not looked at after the call returns. */
+MUST_CHECK enum decided limiter_decide(struct limiter *limiter, const struct limit_facts *facts,
+                                       struct ask *ask);
+
+/* The caller no longer waits. What Redis has charged stays charged. */
+void limiter_abandon(struct ask *ask);
+
+/* Sends what was gathered; once per loop turn, after all callbacks. */
+void limiter_flush(struct limiter *limiter);
+
+#endif

@@ -1,0 +1,92 @@
+/* redis_link.h - one worker's connection to Redis: connect, log in, load the script, pipeline, deadlines,
+ * back-off.
+ *
+ *   DOWN --timer--> CONNECTING --AUTH, SELECT, SCRIPT LOAD--> READY <--PONG-- SUSPECT
+ *    ^                  |                                       |               ^ |
+ *    `------------------+------------ link_fail(cause) ---------+---------------+-'
+ *
+ * It speaks of keys and scripts, not of HTTP or limits. It owns the redisAsyncContext and every call given to
+ * it until that call's callback has run. SUSPECT: Redis has not answered several calls in time; nothing but a
+ * PING is asked until it answers. */
+#ifndef WEIR_STORE_REDIS_LINK_H
+#define WEIR_STORE_REDIS_LINK_H
+
+#include <event2/event.h>
+#include <hiredis/hiredis.h>
+
+#include "base/slice.h"
+#include "policy/policy.h"
+
+struct redis_link;
+
+/* Causes of failure, for counters and log lines. */
+#define REDIS_FAILURES(X)                                                                                    \
+    X(REDIS_FAILURE_CONNECT, "connect", "could not connect")                                                 \
+    X(REDIS_FAILURE_CLOSED, "closed", "the connection was lost")                                             \
+    X(REDIS_FAILURE_TIMEOUT, "timeout", "no answer within redis.timeout")                                    \
+    X(REDIS_FAILURE_AUTH, "auth", "the login was refused")                                                   \
+    X(REDIS_FAILURE_SCRIPT, "script", "the script failed")                                                   \
+    X(REDIS_FAILURE_LOADING, "loading", "Redis is loading its data")                                         \
+    X(REDIS_FAILURE_READONLY, "readonly", "Redis is a read-only replica")                                    \
+    X(REDIS_FAILURE_OOM, "oom", "Redis is out of memory")                                                    \
+    X(REDIS_FAILURE_REPLY, "reply", "an answer of the wrong shape")                                          \
+    X(REDIS_FAILURE_BUSY, "busy", "too many calls are waiting")                                              \
+    X(REDIS_FAILURE_DOWN, "down", "there is no connection")
+
+enum redis_failure {
+#define X(name, label, text) name,
+    REDIS_FAILURES(X)
+#undef X
+        REDIS_FAILURE_COUNT,
+    REDIS_OK_ANSWER = -1
+};
+
+extern const char *const redis_failure_label[REDIS_FAILURE_COUNT];
+
+/* One call of the script. The caller owns the struct (usually inside its own) and must keep it until `done`
+ * has run, which is exactly once for every call accepted, never from inside redis_link_call. After an answer
+ * later than the deadline `done` runs as well: whoever no longer waits must remember so itself. */
+struct redis_call {
+    void (*done)(struct redis_call *call, const redisReply *reply,
+                 enum redis_failure failure); /* reply NULL: failure says why */
+    uint64_t sent_us;
+    bool retried; /* the link's: sent again as EVAL after NOSCRIPT */
+};
+
+/* What the link reports upward; all may be NULL. */
+struct redis_link_watch {
+    void (*ready)(void *context);                               /* answers may be asked for */
+    void (*not_ready)(void *context, enum redis_failure cause); /* none will be accepted until ready */
+    void *context;
+};
+
+/* Creates the link and starts to connect. `script` is the whole Lua text and outlives the link, as does
+ * `settings`. Log lines name the address, the cause and what to do, once a change of state. */
+struct redis_link *redis_link_new(struct event_base *base, const struct redis_settings *settings,
+                                  struct slice script, const struct redis_link_watch *watch);
+
+/* Connect to another address from now on, e.g. that of an embedded server started anew. */
+void redis_link_set_address(struct redis_link *link, const struct address *address);
+
+bool redis_link_is_ready(const struct redis_link *link);
+
+/* EVALSHA of the link's script with `argc` arguments after the SHA: numkeys, keys..., args... . NOSCRIPT is
+ * answered once by EVAL within the same call. False: refused (down, suspect, or too many pending) and `done`
+ * will not run. The arguments are copied. Nothing is written until redis_link_flush. */
+MUST_CHECK bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc, const char **argv,
+                                const size_t *argv_sizes);
+
+/* Writes what was gathered; once per loop turn. */
+void redis_link_flush(struct redis_link *link);
+
+/* A call's deadline passed with no answer: enough of these in a row make the link SUSPECT, and a watchdog
+ * closes it. */
+void redis_link_note_timeout(struct redis_link *link);
+
+/* Calls without an answer yet. */
+unsigned redis_link_pending(const struct redis_link *link);
+
+/* Runs `done` of all pending calls (reply NULL) and frees the link. Not from inside its callbacks. */
+void redis_link_free(struct redis_link *link);
+
+#endif
