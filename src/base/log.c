@@ -1,0 +1,319 @@
+/* log.c - one ring per worker, one thread that writes.
+ *
+ *   worker: log_write() -> its ring ---\
+ *   worker: log_line()  -> its ring ----+--> writer thread -> write(2) -> file
+ *   main:   log_write() --------------------------------------^ (direct, under the file's lock)
+ *
+ * A ring has one writer and one reader, so head and tail are plain atomics. The writer thread gathers for
+ * WRITER_PAUSE_US after each round: a busy weir is woken for 50 times a second at most, whatever the rate of
+ * lines. */
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+enum { RING_SIZE = 1 << 20, WRITER_PAUSE_US = 20000 };
+
+struct ring {
+    _Atomic size_t head; /* written by the thread that owns the ring */
+    _Atomic size_t tail; /* written by the writer thread; head - tail bytes wait */
+    _Atomic uint64_t dropped;
+    _Atomic bool ended; /* its thread is gone: drain, then free the slot */
+    char bytes[RING_SIZE];
+};
+
+enum log_level log_threshold = LEVEL_INFO;
+
+static _Atomic(struct ring *) rings[LOG_THREADS_MAX];
+static _Thread_local struct ring *own_ring;
+static _Thread_local bool own_wrote;
+
+static struct {
+    pthread_t thread;
+    pthread_mutex_t lock; /* of asleep's wait */
+    pthread_cond_t wake;
+    _Atomic bool started, asleep, stop, reopen;
+    uint64_t dropped_said;
+} writer = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+
+static struct {
+    pthread_mutex_t lock;
+    int fd;
+    char *path; /* NULL: stderr */
+} file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO};
+
+static _Atomic uint64_t dropped_before; /* by rings that are gone */
+
+void log_set_level(enum log_level level)
+{
+    log_threshold = level;
+}
+
+/* Writes all, as far as the file takes it; a full disk loses lines, not requests. */
+static void file_write(const char *p, size_t n)
+{
+    pthread_mutex_lock(&file.lock);
+    while (n) {
+        ssize_t done = write(file.fd, p, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            break;
+        p += done, n -= (size_t)done;
+    }
+    pthread_mutex_unlock(&file.lock);
+}
+
+/* ---- a thread's side --------------------------------------------------------------------------------- */
+
+static void ring_put(struct ring *ring, struct slice line)
+{
+    size_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    size_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+
+    if (line.n > RING_SIZE - (head - tail)) {
+        atomic_fetch_add_explicit(&ring->dropped, 1, memory_order_relaxed);
+        return;
+    }
+    size_t at = head % RING_SIZE, first = line.n < RING_SIZE - at ? line.n : RING_SIZE - at;
+    memcpy(ring->bytes + at, line.p, first);
+    memcpy(ring->bytes, line.p + first, line.n - first);
+    atomic_store_explicit(&ring->head, head + line.n, memory_order_release);
+    own_wrote = true;
+}
+
+void log_line(struct slice line)
+{
+    if (own_ring)
+        ring_put(own_ring, line);
+    else
+        file_write(line.p, line.n);
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+    static const char *const word[] = {"error ", "warn  ", "info  ", "debug "};
+    char bytes[LOG_LINE_MAX];
+    uint64_t now = clock_wall_us();
+    time_t seconds = (time_t)(now / 1000000);
+    struct tm tm;
+    va_list args;
+
+    gmtime_r(&seconds, &tm);
+    size_t n = strftime(bytes, sizeof bytes, "%Y-%m-%dT%H:%M:%S", &tm);
+    n += (size_t)snprintf(bytes + n, sizeof bytes - n, ".%03uZ %s", (unsigned)(now / 1000 % 1000),
+                          word[level]);
+    va_start(args, format);
+    int wanted = vsnprintf(bytes + n, sizeof bytes - n - 1, format, args);
+    va_end(args);
+    if (wanted < 0)
+        return;
+    if ((size_t)wanted >= sizeof bytes - n - 1) {
+        n = sizeof bytes - 1;
+        memcpy(bytes + n - 3, "...", 3);
+    } else
+        n += (size_t)wanted;
+    for (size_t i = 0; i < n; i++) /* one event, one line, whatever a client sent */
+        if ((unsigned char)bytes[i] < 0x20 || bytes[i] == 0x7f)
+            bytes[i] = '?';
+    bytes[n++] = '\n';
+    log_line((struct slice){bytes, n});
+}
+
+void log_thread_begin(void)
+{
+    struct ring *ring = xcalloc(1, sizeof *ring);
+    for (unsigned i = 0; i < LOG_THREADS_MAX; i++) {
+        struct ring *none = NULL;
+        if (atomic_compare_exchange_strong(&rings[i], &none, ring)) {
+            own_ring = ring;
+            return;
+        }
+    }
+    free(ring); /* more threads than rings: this one writes straight to the file */
+}
+
+void log_thread_end(void)
+{
+    if (!own_ring)
+        return;
+    log_thread_flush();
+    atomic_store(&own_ring->ended, true);
+    own_ring = NULL;
+}
+
+static void wake_writer(void)
+{
+    pthread_mutex_lock(&writer.lock);
+    pthread_cond_signal(&writer.wake);
+    pthread_mutex_unlock(&writer.lock);
+}
+
+void log_thread_flush(void)
+{
+    if (!own_wrote)
+        return;
+    own_wrote = false;
+    if (atomic_load(&writer.asleep))
+        wake_writer();
+}
+
+/* ---- the writer thread ------------------------------------------------------------------------------- */
+
+static bool ring_drain(struct ring *ring)
+{
+    size_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+    size_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
+
+    if (head == tail)
+        return false;
+    size_t at = tail % RING_SIZE, n = head - tail, first = n < RING_SIZE - at ? n : RING_SIZE - at;
+    file_write(ring->bytes + at, first);
+    file_write(ring->bytes, n - first);
+    atomic_store_explicit(&ring->tail, head, memory_order_release);
+    return true;
+}
+
+static bool drain_all(void)
+{
+    bool any = false;
+    for (unsigned i = 0; i < LOG_THREADS_MAX; i++) {
+        struct ring *ring = atomic_load(&rings[i]);
+        if (!ring)
+            continue;
+        bool ended = atomic_load(&ring->ended); /* before draining: nothing comes after */
+        any |= ring_drain(ring);
+        if (ended) {
+            atomic_fetch_add(&dropped_before, atomic_load(&ring->dropped));
+            atomic_store(&rings[i], NULL);
+            free(ring);
+        }
+    }
+    return any;
+}
+
+static void say_dropped(void)
+{
+    uint64_t dropped = log_dropped();
+    if (dropped == writer.dropped_said)
+        return;
+    log_warn("log: %llu lines were dropped because the log file cannot keep up",
+             (unsigned long long)(dropped - writer.dropped_said));
+    writer.dropped_said = dropped;
+}
+
+static void reopen_file(void)
+{
+    int fd = file.path ? open(file.path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640) : -1;
+    if (!file.path)
+        return;
+    if (fd < 0) {
+        log_error("log: cannot open %s again: %s; writing on to the old file", file.path, strerror(errno));
+        return;
+    }
+    pthread_mutex_lock(&file.lock);
+    int old = file.fd;
+    file.fd = fd;
+    pthread_mutex_unlock(&file.lock);
+    if (old != STDERR_FILENO)
+        close(old);
+    log_info("log: %s opened again", file.path);
+}
+
+static void wait_for_lines(void)
+{
+    pthread_mutex_lock(&writer.lock);
+    atomic_store(&writer.asleep, true);
+    /* Looked at again after saying so: a line put before is seen here, a later one wakes us. */
+    bool any = false;
+    for (unsigned i = 0; i < LOG_THREADS_MAX && !any; i++) {
+        struct ring *ring = atomic_load(&rings[i]);
+        any = ring && (atomic_load(&ring->head) != atomic_load(&ring->tail) || atomic_load(&ring->ended));
+    }
+    if (!any && !atomic_load(&writer.stop) && !atomic_load(&writer.reopen))
+        pthread_cond_wait(&writer.wake, &writer.lock);
+    atomic_store(&writer.asleep, false);
+    pthread_mutex_unlock(&writer.lock);
+}
+
+static void *writer_main(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&writer.stop)) {
+        if (atomic_exchange(&writer.reopen, false))
+            reopen_file();
+        if (drain_all()) {
+            say_dropped();
+            usleep(WRITER_PAUSE_US);
+        } else
+            wait_for_lines();
+    }
+    drain_all();
+    say_dropped();
+    return NULL;
+}
+
+int log_open(const char *path)
+{
+    int fd = STDERR_FILENO;
+    bool is_stderr = strcmp(path, "stderr") == 0;
+
+    if (!is_stderr && (fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640)) < 0)
+        return -1;
+    pthread_mutex_lock(&file.lock);
+    if (file.fd != STDERR_FILENO)
+        close(file.fd);
+    free(file.path);
+    file.fd = fd;
+    file.path = is_stderr ? NULL : xstrdup(path);
+    pthread_mutex_unlock(&file.lock);
+    return 0;
+}
+
+void log_reopen(void)
+{
+    atomic_store(&writer.reopen, true);
+    wake_writer();
+}
+
+int log_start(void)
+{
+    int failure = pthread_create(&writer.thread, NULL, writer_main, NULL);
+    if (failure) {
+        errno = failure;
+        return -1;
+    }
+    atomic_store(&writer.started, true);
+    return 0;
+}
+
+void log_stop(void)
+{
+    if (!atomic_exchange(&writer.started, false))
+        return;
+    atomic_store(&writer.stop, true);
+    wake_writer();
+    pthread_join(writer.thread, NULL);
+    atomic_store(&writer.stop, false);
+}
+
+uint64_t log_dropped(void)
+{
+    uint64_t sum = atomic_load(&dropped_before);
+    for (unsigned i = 0; i < LOG_THREADS_MAX; i++) {
+        struct ring *ring = atomic_load(&rings[i]);
+        if (ring)
+            sum += atomic_load_explicit(&ring->dropped, memory_order_relaxed);
+    }
+    return sum;
+}

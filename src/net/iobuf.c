@@ -1,0 +1,48 @@
+#include "net/iobuf.h"
+
+#include <stdlib.h>
+
+static const uint32_t size_of_class[2] = {IOBUF_SMALL, IOBUF_LARGE};
+
+struct iobuf *iobuf_get(struct iobuf_pool *pool, size_t size)
+{
+    unsigned class = size > IOBUF_SMALL;
+    struct iobuf *b = pool->free[class];
+
+    assert(size <= IOBUF_LARGE);
+    if (b) {
+        pool->free[class] = b->next_free;
+        pool->kept[class]--;
+    } else if (!(b = malloc(sizeof *b + size_of_class[class])))
+        return NULL;
+    b->next_free = NULL;
+    b->start = b->end = 0;
+    b->cap = size_of_class[class];
+    return b;
+}
+
+void iobuf_put(struct iobuf_pool *pool, struct iobuf **buffer)
+{
+    struct iobuf *b = *buffer;
+    if (!b)
+        return;
+    *buffer = NULL;
+    unsigned class = b->cap > IOBUF_SMALL;
+    if (pool->kept[class] >= IOBUF_KEPT_MAX) {
+        free(b);
+        return;
+    }
+    b->next_free = pool->free[class];
+    pool->free[class] = b;
+    pool->kept[class]++;
+}
+
+void iobuf_pool_clear(struct iobuf_pool *pool)
+{
+    for (unsigned class = 0; class < 2; class ++)
+        for (struct iobuf *b; (b = pool->free[class]);) {
+            pool->free[class] = b->next_free;
+            free(b);
+        }
+    *pool = (struct iobuf_pool){0};
+}

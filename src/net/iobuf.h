@@ -1,0 +1,87 @@
+/* iobuf.h - the bounded buffers of the proxied path, from a pool per worker.
+ *
+ *   bytes[0 .. start): gone    bytes[start .. end): held    bytes[end .. cap): free
+ *
+ * Two sizes only: IOBUF_SMALL holds an ordinary head, IOBUF_LARGE the largest head allowed or one read of
+ * content. An idle connection owns none; what a connection may own is fixed (see proxy/), so memory is
+ * bounded by construction. */
+#ifndef WEIR_NET_IOBUF_H
+#define WEIR_NET_IOBUF_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "base/slice.h"
+
+enum {
+    IOBUF_READ_MAX = 64 * 1024,  /* the most that one read takes */
+    IOBUF_ADDED_MAX = 16 * 1024, /* what weir may add to a head */
+    IOBUF_SMALL = 4 * 1024,
+    IOBUF_LARGE = IOBUF_READ_MAX + IOBUF_ADDED_MAX,
+    IOBUF_KEPT_MAX = 256, /* free buffers of a size that a pool keeps; beyond that they go back to malloc */
+};
+
+struct iobuf {
+    struct iobuf *next_free;
+    uint32_t start, end, cap;
+    char bytes[];
+};
+
+struct iobuf_pool {
+    struct iobuf *free[2];
+    unsigned kept[2];
+};
+
+/* An empty buffer with at least `size` (at most IOBUF_LARGE) free bytes; NULL when there is no memory. */
+MUST_CHECK struct iobuf *iobuf_get(struct iobuf_pool *pool, size_t size);
+/* Gives `*buffer` back and nulls it; NULL is allowed. */
+void iobuf_put(struct iobuf_pool *pool, struct iobuf **buffer);
+void iobuf_pool_clear(struct iobuf_pool *pool);
+
+static inline size_t iobuf_held(const struct iobuf *b)
+{
+    return b ? b->end - b->start : 0;
+}
+
+static inline size_t iobuf_room(const struct iobuf *b)
+{
+    return b->cap - b->end;
+}
+
+static inline struct slice iobuf_slice(const struct iobuf *b)
+{
+    return (struct slice){b->bytes + b->start, b->end - b->start};
+}
+
+/* The first `n` held bytes are done with. */
+static inline void iobuf_take(struct iobuf *b, size_t n)
+{
+    assert(n <= b->end - b->start);
+    b->start += (uint32_t)n;
+    if (b->start == b->end)
+        b->start = b->end = 0;
+}
+
+/* Moves what is held to the front, so that all free bytes are behind it. */
+static inline void iobuf_compact(struct iobuf *b)
+{
+    if (b->start == 0)
+        return;
+    memmove(b->bytes, b->bytes + b->start, b->end - b->start);
+    b->end -= b->start;
+    b->start = 0;
+}
+
+/* Copies `bytes` behind what is held. The caller made sure that there is room. */
+static inline void iobuf_append(struct iobuf *b, struct slice bytes)
+{
+    assert(bytes.n <= iobuf_room(b));
+    memcpy(b->bytes + b->end, bytes.p, bytes.n);
+    b->end += (uint32_t)bytes.n;
+}
+
+#endif
