@@ -1,0 +1,176 @@
+/* fields.c - field lines (RFC 9112 section 5) and the Connection field (RFC 9110 section 7.6.1). */
+#include "http/parse.h"
+
+#define BIT(id) (UINT64_C(1) << (id))
+
+/* Not to be forwarded whether Connection names them or not: the list of RFC 9110 section 7.6.1, Trailer (weir
+ * drops trailers), and what concerns a proxy's own next hop (RFC 9110 sections 11.7.1 and 11.7.2). */
+static const uint64_t hop_by_hop_by_nature =
+    BIT(FIELD_CONNECTION) | BIT(FIELD_KEEP_ALIVE) | BIT(FIELD_PROXY_AUTHENTICATE) |
+    BIT(FIELD_PROXY_AUTHORIZATION) | BIT(FIELD_PROXY_CONNECTION) | BIT(FIELD_TE) | BIT(FIELD_TRAILER) |
+    BIT(FIELD_TRANSFER_ENCODING) | BIT(FIELD_UPGRADE);
+
+/* What Connection cannot name away, since whoever could would change how the message is framed or whose it
+ * is. */
+static const uint64_t end_to_end_always =
+    BIT(FIELD_CONTENT_LENGTH) | BIT(FIELD_CONTENT_TYPE) | BIT(FIELD_DATE) | BIT(FIELD_EXPECT) |
+    BIT(FIELD_FORWARDED) | BIT(FIELD_HOST) | BIT(FIELD_MAX_FORWARDS) | BIT(FIELD_RATELIMIT) |
+    BIT(FIELD_RATELIMIT_POLICY) | BIT(FIELD_RETRY_AFTER) | BIT(FIELD_VIA) | BIT(FIELD_X_CLIENT_ID) |
+    BIT(FIELD_X_FORWARDED_FOR) | BIT(FIELD_X_FORWARDED_HOST) | BIT(FIELD_X_FORWARDED_PROTO) |
+    BIT(FIELD_X_RATE_LIMIT) | BIT(FIELD_X_RATELIMIT) | BIT(FIELD_X_REQUEST_ID) | BIT(FIELD_X_WEIR_CLIENT);
+
+/* Each option is compared with each field, so their number bounds the work. */
+enum { CONNECTION_OPTIONS_MAX = 16 };
+
+/* The first byte from `p` on that is a control byte (CTL of RFC 5234, HTAB among them). Eight bytes at a
+ * time: values are most of a head. A byte that is below 0x20 or is DEL shows as a high bit; a borrow can only
+ * make a wrong one after a right one, and from the first on the bytes are looked at singly. */
+static const char *skip_to_control(const char *p, const char *end)
+{
+    const uint64_t each = UINT64_C(0x0101010101010101);
+    for (; end - p >= 8; p += 8) {
+        uint64_t eight;
+        memcpy(&eight, p, sizeof eight);
+        uint64_t not_del = eight ^ each * 0x7f;
+        if ((((eight - each * 0x20) & ~eight) | ((not_del - each) & ~not_del)) & each * 0x80)
+            break;
+    }
+    while ((unsigned char)*p >= 0x20 && *p != 0x7f)
+        p++;
+    return p;
+}
+
+/* CGI and its heirs hand X_Weir_Client and X-Weir-Client to an application under one name, so that the one
+ * could pass for the other. */
+static bool imitates_known_name(struct slice name)
+{
+    char dashed[32];
+    if (name.n > sizeof dashed)
+        return false;
+    for (size_t i = 0; i < name.n; i++)
+        dashed[i] = name.p[i] == '_' ? '-' : name.p[i];
+    return field_id_of((struct slice){dashed, name.n}) != FIELD_OTHER;
+}
+
+/* The token at `p`, up to its colon; NULL: refused. */
+static const char *name_parse(const char *p, struct field *field, struct refusal *refusal)
+{
+    const char *start = p;
+    unsigned all = CHAR_PLAIN;
+    for (; char_is(*p, CHAR_TOKEN); p++)
+        all &= char_classes[(unsigned char)*p];
+    field->name = slice_between(start, p);
+    if (*p != ':' || p == start) {
+        refuse(refusal, 400,
+               *p == ' ' || *p == '\t' ? (p == start ? "folded field line" : "space in or after a field name")
+               : *p == ':'             ? "empty field name"
+                                       : "invalid byte in a field name");
+        return NULL;
+    }
+    field->id = (uint8_t)field_id_of(field->name);
+    field->hop_by_hop = (hop_by_hop_by_nature >> field->id & 1) || (!all && imitates_known_name(field->name));
+    return p;
+}
+
+/* The rest of the line from the byte after the colon: OWS field-value OWS CRLF. The first byte of the next
+ * line; NULL: refused. */
+static const char *value_parse(const char *p, const char *end, struct field *field, struct refusal *refusal)
+{
+    while (*p == ' ' || *p == '\t')
+        p++;
+    const char *start = p;
+    while (*(p = skip_to_control(p, end)) == '\t')
+        p++;
+    if (p[0] != '\r' || p[1] != '\n') {
+        refuse(refusal, 400, *p == '\r' ? "bare CR in a field value" : "control byte in a field value");
+        return NULL;
+    }
+    const char *last = p;
+    while (last > start && (last[-1] == ' ' || last[-1] == '\t'))
+        last--;
+    field->value = slice_between(start, last);
+    return p + 2;
+}
+
+bool fields_parse(const char *p, const char *end, struct fields *fields, struct refusal *refusal)
+{
+    uint64_t present = 0, repeated = 0;
+    unsigned count = 0;
+
+    while (*p != '\r') {
+        if (count == HEAD_FIELDS_MAX)
+            return refuse(refusal, 431, "too many fields");
+        struct field *field = &fields->at[count++];
+        if ((p = name_parse(p, field, refusal)) == NULL ||
+            (p = value_parse(p + 1, end, field, refusal)) == NULL)
+            return false;
+        repeated |= present & BIT(field->id);
+        present |= BIT(field->id);
+    }
+    if (p + 2 != end || p[1] != '\n')
+        return refuse(refusal, 400, "bare CR in the head");
+    fields->count = count;
+    fields->present = present;
+    fields->repeated = repeated;
+    return true;
+}
+
+const struct field *fields_find(const struct fields *f, enum field_id id)
+{
+    if (!fields_have(f, id))
+        return NULL;
+    const struct field *field = f->at;
+    while (field->id != id)
+        field++;
+    return field;
+}
+
+const struct field *fields_next_named(const struct fields *f, struct slice name, const struct field *after)
+{
+    for (const struct field *field = after ? after + 1 : f->at; field < f->at + f->count; field++)
+        if (slice_equal_nocase(field->name, name))
+            return field;
+    return NULL;
+}
+
+/* RFC 9110 section 7.6.1 says remove; it also says that no sender may name a field meant for all recipients.
+ * The id tells most of those that matter; credentials are the rest. */
+static bool may_be_named(const struct field *field)
+{
+    return !(end_to_end_always >> field->id & 1) &&
+           !slice_equal_nocase(field->name, SLICE("Authorization")) &&
+           !slice_equal_nocase(field->name, SLICE("Cookie"));
+}
+
+static void mark_named(struct fields *fields, struct slice option)
+{
+    for (unsigned i = 0; i < fields->count; i++)
+        if (slice_equal_nocase(fields->at[i].name, option) && may_be_named(&fields->at[i]))
+            fields->at[i].hop_by_hop = true;
+}
+
+bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive, struct refusal *refusal)
+{
+    bool close = false, keep = minor >= 1;
+    unsigned options = 0;
+
+    for (unsigned i = 0; fields_have(fields, FIELD_CONNECTION) && i < fields->count; i++) {
+        if (fields->at[i].id != FIELD_CONNECTION)
+            continue;
+        struct slice rest = fields->at[i].value, option;
+        while (slice_next_element(&rest, &option)) {
+            if (++options > CONNECTION_OPTIONS_MAX)
+                return refuse(refusal, 431, "too many Connection options");
+            if (slice_equal_nocase(option, SLICE("close")))
+                close = true;
+            else if (slice_equal_nocase(option, SLICE("keep-alive")))
+                keep = true;
+            else if (slice_is_token(option))
+                mark_named(fields, option);
+            else
+                return refuse(refusal, 400, "invalid Connection option");
+        }
+    }
+    *keep_alive = keep && !close;
+    return true;
+}

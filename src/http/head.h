@@ -1,0 +1,154 @@
+/* head.h - message heads: bytes in, slices out. No sockets, no allocation, no repair: what RFC 9112 does not
+ * allow is refused.
+ *
+ *   bytes --head_scan()--> whole head --request_head_parse()--> struct request_head --request_framing()-->
+ * struct framing
+ *                                     `-response_head_parse()-> struct response_head -response_framing()-'
+ *
+ * A field is a pair of slices of the bytes that were parsed; they live as long as the caller keeps those
+ * bytes. */
+#ifndef WEIR_HTTP_HEAD_H
+#define WEIR_HTTP_HEAD_H
+
+#include <stdint.h>
+
+#include "base/slice.h"
+
+enum { HEAD_FIELDS_MAX = 128 };
+
+/* The fields that weir itself acts on; all others are FIELD_OTHER. Found once, while parsing. */
+enum field_id {
+    FIELD_OTHER,
+    FIELD_CONNECTION,
+    FIELD_CONTENT_LENGTH,
+    FIELD_CONTENT_TYPE,
+    FIELD_DATE,
+    FIELD_EXPECT,
+    FIELD_FORWARDED,
+    FIELD_HOST,
+    FIELD_KEEP_ALIVE,
+    FIELD_MAX_FORWARDS,
+    FIELD_PROXY_AUTHENTICATE,
+    FIELD_PROXY_AUTHORIZATION,
+    FIELD_PROXY_CONNECTION,
+    FIELD_RATELIMIT,        /* RateLimit */
+    FIELD_RATELIMIT_POLICY, /* RateLimit-Policy */
+    FIELD_REFERER,
+    FIELD_RETRY_AFTER,
+    FIELD_TE,
+    FIELD_TRAILER,
+    FIELD_TRANSFER_ENCODING,
+    FIELD_UPGRADE,
+    FIELD_USER_AGENT,
+    FIELD_VIA,
+    FIELD_X_CLIENT_ID,
+    FIELD_X_FORWARDED_FOR,
+    FIELD_X_FORWARDED_HOST,
+    FIELD_X_FORWARDED_PROTO,
+    FIELD_X_RATE_LIMIT, /* X-Rate-Limit-Policy, -Quota, -Used, -Reset */
+    FIELD_X_RATELIMIT,  /* X-RateLimit-Limit, -Remaining, -Reset */
+    FIELD_X_REQUEST_ID,
+    FIELD_X_WEIR_CLIENT,
+    FIELD_ID_COUNT
+};
+
+struct field {
+    struct slice name;  /* a token, as it came */
+    struct slice value; /* without OWS around it; no control bytes but HTAB; may be empty */
+    uint8_t id;         /* enum field_id */
+    bool hop_by_hop; /* not to be forwarded: RFC 9110 section 7.6.1, by its nature or because Connection names
+                        it */
+};
+
+struct fields {
+    struct field at[HEAD_FIELDS_MAX];
+    unsigned count;
+    uint64_t present;  /* bit 1 << id: such a field is there (at least once) */
+    uint64_t repeated; /* bit 1 << id: more than once */
+};
+
+static inline bool fields_have(const struct fields *f, enum field_id id)
+{
+    return f->present >> id & 1;
+}
+
+static inline bool fields_repeat(const struct fields *f, enum field_id id)
+{
+    return f->repeated >> id & 1;
+}
+
+/* The first field with this id, or NULL. */
+const struct field *fields_find(const struct fields *f, enum field_id id);
+/* The next field after `after` (NULL: the first) whose name equals `name` but for case, or NULL. */
+const struct field *fields_next_named(const struct fields *f, struct slice name, const struct field *after);
+
+enum method {
+    METHOD_OTHER,
+    METHOD_CONNECT,
+    METHOD_DELETE,
+    METHOD_GET,
+    METHOD_HEAD,
+    METHOD_OPTIONS,
+    METHOD_PATCH,
+    METHOD_POST,
+    METHOD_PUT,
+    METHOD_TRACE
+};
+
+/* RFC 9110 section 9.2.2: GET, HEAD, OPTIONS, TRACE, PUT, DELETE. */
+bool method_is_idempotent(enum method method);
+
+/* The four forms of RFC 9112 section 3.2. */
+enum target_form { TARGET_ORIGIN, TARGET_ABSOLUTE, TARGET_AUTHORITY, TARGET_ASTERISK };
+
+struct request_head {
+    struct slice method_text, target; /* as they came */
+    enum method method;
+    enum target_form form;
+    struct slice path_and_query; /* of the target: origin-form as it came; absolute-form without scheme and
+                                    authority ("/" if that is empty; "*" for OPTIONS without path); "*" */
+    struct slice
+        host; /* authority to match and forward: from an absolute target, else Host; may be empty in 1.0 */
+    uint8_t minor;         /* HTTP/1.minor: 0 or 1 (a higher minor is treated as 1) */
+    bool keep_alive;       /* the client will read another response: RFC 9112 section 9.3 */
+    bool expects_continue; /* Expect: 100-continue in an HTTP/1.1 request */
+    int32_t
+        max_forwards; /* of OPTIONS and TRACE; 0: weir answers itself (RFC 9110 section 7.6.2); -1: none */
+    struct fields fields;
+};
+
+struct response_head {
+    uint16_t status;
+    uint8_t minor;
+    bool keep_alive; /* the server will read another request on this connection (its framing permitting) */
+    struct slice reason;
+    struct fields fields;
+};
+
+/* Why a head was refused: the status to answer with and words for the log and the problem document. */
+struct refusal {
+    uint16_t status; /* 400, 414, 417, 431, 501, 505; for a response always 502 */
+    const char *why; /* static text, e.g. "bare LF in the head" */
+};
+
+enum scan { SCAN_PARTIAL, SCAN_WHOLE, SCAN_REFUSED };
+
+/* Looks for the empty line that ends a head. `*seen` is how much of `bytes` was looked at before (0 at first)
+ * and is updated, so that a head which comes byte by byte is scanned once. Refuses at once (with 400; from an
+ * upstream that is a 502): a bare LF, a first byte with which neither a method nor "HTTP/" begins. All else
+ * is left to the parser. SCAN_WHOLE: `*size` is the head's length with its empty line. */
+enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refusal *refusal);
+
+/* How many bytes of CRLF stand before a request line; RFC 9112 section 2.2 lets a server ignore at least one.
+ * At most two CRLF are. Where some were skipped, head_scan begins anew behind them. */
+size_t request_skip_empty_line(struct slice bytes);
+
+/* `whole` is exactly what head_scan found (for a request: after request_skip_empty_line). False: refused, see
+ * `*refusal`. Checks everything but framing: request line, target, version, field names and values, the count
+ * of fields, Host (RFC 9112 section 3.2), Connection; marks hop-by-hop fields. Content-Length,
+ * Transfer-Encoding, Host and the forwarding and identity fields of weir cannot be named away by Connection.
+ */
+MUST_CHECK bool request_head_parse(struct slice whole, struct request_head *head, struct refusal *refusal);
+MUST_CHECK bool response_head_parse(struct slice whole, struct response_head *head, struct refusal *refusal);
+
+#endif

@@ -1,0 +1,99 @@
+/* request.c - the head of a request: RFC 9112 sections 3, 5 and 9. */
+#include "http/parse.h"
+
+/* RFC 9112 section 3: method SP request-target SP HTTP-version CRLF, with single spaces. The first byte of
+ * the next line, or NULL. */
+static const char *request_line_parse(const char *p, const char *end, struct request_head *head,
+                                      struct refusal *refusal)
+{
+    const char *start = p;
+    p = skip_class(p, CHAR_TOKEN);
+    head->method_text = slice_between(start, p);
+    if (p == start || *p != ' ') {
+        refuse(refusal, 400, "malformed request line");
+        return NULL;
+    }
+    start = ++p;
+    while ((unsigned char)*p > ' ' && *p != 0x7f)
+        p++;
+    head->target = slice_between(start, p);
+    if (p == start || *p != ' ') {
+        refuse(refusal, 400,
+               *p == '\r' && p != start ? "no HTTP version (HTTP/0.9)" : "malformed request line");
+        return NULL;
+    }
+    if ((p = version_parse(p + 1, end, &head->minor, refusal)) == NULL)
+        return NULL;
+    if (p[0] != '\r' || p[1] != '\n') {
+        refuse(refusal, 400, "malformed request line");
+        return NULL;
+    }
+    return p + 2;
+}
+
+/* RFC 9112 section 3.2: exactly one valid Host in HTTP/1.1; it agrees with an absolute target (section 3.2.2
+ * would let the target win; two names for one request are refused). An empty one is for URIs without
+ * authority, which neither http nor https has. */
+static bool host_check(struct request_head *head, struct refusal *refusal)
+{
+    const struct field *host = fields_find(&head->fields, FIELD_HOST);
+    if (host == NULL)
+        return head->minor == 0 || refuse(refusal, 400, "no Host");
+    if (fields_repeat(&head->fields, FIELD_HOST))
+        return refuse(refusal, 400, "more than one Host");
+    if (host->value.n == 0)
+        return head->minor == 0 || refuse(refusal, 400, "empty Host");
+    if (!authority_is_valid(host->value))
+        return refuse(refusal, 400, "invalid Host");
+    if (head->form == TARGET_ABSOLUTE)
+        return slice_equal_nocase(head->host, host->value) ||
+               refuse(refusal, 400, "Host does not agree with the target");
+    head->host = host->value;
+    return true;
+}
+
+/* RFC 9110 section 10.1.1: only 100-continue is known, and HTTP/1.0 has no expectations. */
+static bool expect_check(struct request_head *head, struct refusal *refusal)
+{
+    const struct field *expect = fields_find(&head->fields, FIELD_EXPECT);
+    head->expects_continue = false;
+    if (expect == NULL || head->minor == 0)
+        return true;
+    if (fields_repeat(&head->fields, FIELD_EXPECT) ||
+        !slice_equal_nocase(expect->value, SLICE("100-continue")))
+        return refuse(refusal, 417, "an expectation other than 100-continue");
+    head->expects_continue = true;
+    return true;
+}
+
+/* RFC 9110 section 7.6.2: counts for OPTIONS and TRACE, may be ignored for others. */
+static bool max_forwards_check(struct request_head *head, struct refusal *refusal)
+{
+    head->max_forwards = -1;
+    if (head->method != METHOD_OPTIONS && head->method != METHOD_TRACE)
+        return true;
+    const struct field *field = fields_find(&head->fields, FIELD_MAX_FORWARDS);
+    if (field == NULL)
+        return true;
+    uint64_t value;
+    if (fields_repeat(&head->fields, FIELD_MAX_FORWARDS) || !slice_to_u64(field->value, INT32_MAX, &value))
+        return refuse(refusal, 400, "invalid Max-Forwards");
+    head->max_forwards = (int32_t)value;
+    return true;
+}
+
+bool request_head_parse(struct slice whole, struct request_head *head, struct refusal *refusal)
+{
+    const char *end = whole.p + whole.n;
+    if (!head_is_whole(whole))
+        return refuse(refusal, 400, "malformed request line");
+    const char *p = request_line_parse(whole.p, end, head, refusal);
+    if (p == NULL)
+        return false;
+    head->method = method_of(head->method_text);
+    if (head->method == METHOD_CONNECT) /* weir is a gateway, not a tunnel: RFC 9110 section 9.3.6 */
+        return refuse(refusal, 501, "CONNECT");
+    return target_parse(head, refusal) && fields_parse(p, end, &head->fields, refusal) &&
+           host_check(head, refusal) && expect_check(head, refusal) && max_forwards_check(head, refusal) &&
+           connection_parse(&head->fields, head->minor, &head->keep_alive, refusal);
+}

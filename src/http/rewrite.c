@@ -1,0 +1,192 @@
+#include "http/rewrite.h"
+
+#define BIT(id) (UINT64_C(1) << (id))
+
+static void crlf(struct text *out)
+{
+    text_literal(out, "\r\n");
+}
+
+/* Whole lines of what weir says itself: WRITE_FIELD(out, "Via", value). */
+#define WRITE_FIELD(out, name, value)                                                                        \
+    do {                                                                                                     \
+        text_literal((out), name ": ");                                                                      \
+        text_put((out), (value));                                                                            \
+        crlf(out);                                                                                           \
+    } while (0)
+
+static void field_write(struct text *out, const struct field *field)
+{
+    text_put(out, field->name);
+    text_literal(out, ": ");
+    text_put(out, field->value);
+    crlf(out);
+}
+
+/* All end-to-end fields but those whose id is in `dropped`, in their order (RFC 9110 section 5.3). */
+static void fields_write(struct text *out, const struct fields *fields, uint64_t dropped)
+{
+    for (const struct field *field = fields->at; field < fields->at + fields->count; field++)
+        if (!field->hop_by_hop && !(dropped >> field->id & 1))
+            field_write(out, field);
+}
+
+/* RFC 9110 section 7.6.3: after what stands in the Via fields already, with the version that was received. */
+static void via_write(struct text *out, uint8_t minor)
+{
+    WRITE_FIELD(out, "Via", minor ? SLICE("1.1 weir") : SLICE("1.0 weir"));
+}
+
+/* The switch of protocols, which hop-by-hop fields carry: RFC 9110 section 7.8. */
+static void upgrade_write(struct text *out, struct slice protocol)
+{
+    text_literal(out, "Connection: upgrade\r\n");
+    WRITE_FIELD(out, "Upgrade", protocol);
+}
+
+/* One field with all the addresses that came, and the peer's behind them. */
+static void forwarded_for_write(struct text *out, const struct fields *fields, struct slice peer_ip)
+{
+    bool some = false;
+    for (const struct field *field = fields->at; field <= fields->at + fields->count; field++) {
+        bool last = field == fields->at + fields->count;
+        struct slice part = last ? peer_ip : field->id == FIELD_X_FORWARDED_FOR ? field->value : SLICE_NONE;
+        if (part.n == 0)
+            continue;
+        text_put(out, some ? SLICE(", ") : SLICE("X-Forwarded-For: "));
+        text_put(out, part);
+        some = true;
+    }
+    if (some)
+        crlf(out);
+}
+
+/* The value of a forwarding field: what a trusted peer says, once, else what weir knows. */
+static struct slice believed(const struct request_head *head, enum field_id id,
+                             const struct forward_facts *facts, struct slice known)
+{
+    const struct field *field = facts->peer_trusted ? fields_find(&head->fields, id) : NULL;
+    return field && field->value.n && !fields_repeat(&head->fields, id) ? field->value : known;
+}
+
+static void forwarding_write(struct text *out, const struct request_head *head,
+                             const struct forward_facts *facts)
+{
+    struct slice host = believed(head, FIELD_X_FORWARDED_HOST, facts, head->host);
+    forwarded_for_write(out, &head->fields, facts->peer_ip);
+    WRITE_FIELD(out, "X-Forwarded-Proto", believed(head, FIELD_X_FORWARDED_PROTO, facts, facts->scheme));
+    if (host.n)
+        WRITE_FIELD(out, "X-Forwarded-Host", host);
+    via_write(out, head->minor);
+    if (facts->request_id.n)
+        WRITE_FIELD(out, "X-Request-Id", facts->request_id);
+    if (facts->client.n)
+        WRITE_FIELD(out, "X-Weir-Client", facts->client);
+}
+
+/* As understood, never as it came. "Content-Length: 0" is said where the client said it: RFC 9110
+ * section 8.6. */
+static void framing_write(struct text *out, const struct request_head *head, const struct framing *framing)
+{
+    if (framing->kind == FRAMING_CHUNKED) {
+        text_literal(out, "Transfer-Encoding: chunked\r\n");
+    } else if (framing->kind == FRAMING_LENGTH || fields_have(&head->fields, FIELD_CONTENT_LENGTH)) {
+        text_literal(out, "Content-Length: ");
+        text_u64(out, framing->length);
+        crlf(out);
+    }
+    /* No 100-continue for content that does not come: RFC 9110 section 10.1.1. */
+    if (head->expects_continue && framing->kind != FRAMING_NONE)
+        text_literal(out, "Expect: 100-continue\r\n");
+}
+
+/* RFC 9110 section 7.6.2: one less for the next one. */
+static void max_forwards_write(struct text *out, int32_t max_forwards)
+{
+    text_literal(out, "Max-Forwards: ");
+    text_i64(out, max_forwards > 0 ? max_forwards - 1 : 0);
+    crlf(out);
+}
+
+void request_head_write(struct text *out, const struct request_head *head, const struct framing *framing,
+                        const struct forward_facts *facts)
+{
+    uint64_t own = BIT(FIELD_HOST) | BIT(FIELD_CONTENT_LENGTH) | BIT(FIELD_EXPECT) |
+                   BIT(FIELD_X_FORWARDED_FOR) | BIT(FIELD_X_FORWARDED_PROTO) | BIT(FIELD_X_FORWARDED_HOST) |
+                   BIT(FIELD_X_REQUEST_ID) | BIT(FIELD_X_WEIR_CLIENT);
+    if (!facts->peer_trusted) /* weir adds nothing to Forwarded (RFC 7239), so its last element would pass for
+                                 weir's */
+        own |= BIT(FIELD_FORWARDED);
+    if (head->max_forwards >= 0)
+        own |= BIT(FIELD_MAX_FORWARDS);
+
+    text_put(out, head->method_text);
+    text_char(out, ' ');
+    text_put(out, head->path_and_query);
+    text_literal(out, " HTTP/1.1\r\n");
+    WRITE_FIELD(out, "Host", head->host.n ? head->host : facts->host);
+    fields_write(out, &head->fields, own);
+    framing_write(out, head, framing);
+    if (head->max_forwards >= 0)
+        max_forwards_write(out, head->max_forwards);
+    if (facts->upgrade.n)
+        upgrade_write(out, facts->upgrade);
+    forwarding_write(out, head, facts);
+    crlf(out);
+}
+
+static void status_line_write(struct text *out, const struct response_head *head)
+{
+    text_literal(out, "HTTP/1.1 ");
+    text_u64(out, head->status);
+    text_char(out, ' '); /* also before no reason: RFC 9112 section 4 */
+    text_put(out, head->reason);
+    crlf(out);
+}
+
+/* RFC 9110 section 8.6: no Content-Length in 1xx and 204. */
+static bool status_has_length(unsigned status)
+{
+    return status >= 200 && status != 204;
+}
+
+static void response_connection_write(struct text *out, const struct response_plan *plan)
+{
+    if (plan->upgrade.n)
+        upgrade_write(out, plan->upgrade);
+    else if (plan->close)
+        text_literal(out, "Connection: close\r\n");
+    else if (plan->client_minor == 0)
+        text_literal(out, "Connection: keep-alive\r\n");
+    if (plan->chunked)
+        text_literal(out, "Transfer-Encoding: chunked\r\n");
+}
+
+void response_head_write(struct text *out, const struct response_head *head, const struct response_plan *plan,
+                         struct slice date)
+{
+    uint64_t dropped = 0;
+    if (plan->chunked || !status_has_length(head->status))
+        dropped |= BIT(FIELD_CONTENT_LENGTH);
+    if (plan->limited)
+        dropped |= BIT(FIELD_RATELIMIT) | BIT(FIELD_RATELIMIT_POLICY) | BIT(FIELD_X_RATE_LIMIT) |
+                   BIT(FIELD_X_RATELIMIT);
+
+    status_line_write(out, head);
+    fields_write(out, &head->fields, dropped);
+    response_connection_write(out, plan);
+    if (!fields_have(&head->fields, FIELD_DATE)) /* RFC 9110 section 6.6.1 */
+        WRITE_FIELD(out, "Date", date);
+    via_write(out, head->minor);
+    text_put(out, plan->rate_fields);
+    if (plan->request_id.n && !fields_have(&head->fields, FIELD_X_REQUEST_ID))
+        WRITE_FIELD(out, "X-Request-Id", plan->request_id);
+    crlf(out);
+}
+
+void interim_head_write(struct text *out, const struct response_head *head)
+{
+    status_line_write(out, head);
+    fields_write(out, &head->fields, BIT(FIELD_CONTENT_LENGTH));
+    crlf(out);
+}
