@@ -1,0 +1,55 @@
+-- Fixed window.
+--
+-- Definition  At most `limit` units per window of `period`. With an offset, windows lie on the clock: they start at offset + k * period.
+--             Without one, a window starts at the first request after the last window has ended.
+-- Guarantee   Never more than the limit in one window; hence never more than twice the limit in any stretch of one period, and that
+--             only across a window's edge.
+-- Source      The oldest of all; e.g. the INCR page of the Redis manual, "Pattern: rate limiter".
+--
+-- Units: µs.
+--
+-- State: "SINCE:USED". SINCE lies in the window that USED was counted in: its start, or, on the clock, the time of the last charge,
+-- so that a count is never lost to a shorter period while the client is busy.
+
+local format, match, tonumber = string.format, string.match, tonumber
+
+return function(state, now, limit, period, burst, cost, mode, offset)
+  local since, used, start = now, 0
+  if state then
+    local s, u = match(state, "^(%d+):(%d+)$")
+    if s then
+      since, used = tonumber(s), tonumber(u)
+      start = offset and since - (since - offset) % period or since
+      if now - start >= period then since, used, start = now, 0, nil end
+    end
+  end
+  if not start then start = offset and now - (now - offset) % period or now end
+
+  local left, granted, retry_after, changed = limit - used, 0, 0, true
+  if cost < 0 then
+    granted, changed = cost, used > 0
+    used = used + cost
+    if used < 0 then used = 0 end
+  elseif cost == 0 then
+    changed = false
+    if left >= 1 then granted = 1 end
+  else
+    if left >= cost or mode == 2 then
+      granted = cost
+    elseif mode == 1 and left >= 1 then
+      granted = left
+    end
+    used, changed = used + granted, granted > 0
+  end
+
+  local ends = start + period - now
+  if granted == 0 then
+    retry_after = ((cost == 0 or mode == 1) and 1 or cost) > limit and -1 or ends
+  end
+  local remaining = limit - used
+  if remaining < 0 then remaining = 0 end
+  local reset = used > 0 and ends or 0
+  if not changed then return granted, remaining, retry_after, reset end
+  if offset and now > since then since = now end
+  return granted, remaining, retry_after, reset, format("%.0f:%.0f", since, used)
+end
