@@ -30,7 +30,7 @@ struct redis_link;
     X(REDIS_FAILURE_READONLY, "readonly", "Redis is a read-only replica")                                    \
     X(REDIS_FAILURE_OOM, "oom", "Redis is out of memory")                                                    \
     X(REDIS_FAILURE_REPLY, "reply", "an answer of the wrong shape")                                          \
-    X(REDIS_FAILURE_BUSY, "busy", "too many calls are waiting")                                              \
+    X(REDIS_FAILURE_BUSY, "busy", "too many calls are waiting, or a long script runs")                       \
     X(REDIS_FAILURE_DOWN, "down", "there is no connection")
 
 enum redis_failure {
@@ -53,7 +53,8 @@ struct redis_call {
     bool retried; /* the link's: sent again as EVAL after NOSCRIPT */
 };
 
-/* What the link reports upward; all may be NULL. */
+/* What the link reports upward; all may be NULL, and run from the event loop, or from inside redis_link_new.
+ */
 struct redis_link_watch {
     void (*ready)(void *context);                               /* answers may be asked for */
     void (*not_ready)(void *context, enum redis_failure cause); /* none will be accepted until ready */
@@ -76,11 +77,12 @@ bool redis_link_is_ready(const struct redis_link *link);
 MUST_CHECK bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc, const char **argv,
                                 const size_t *argv_sizes);
 
-/* Writes what was gathered; once per loop turn. */
+/* Writes what was gathered; once per loop turn. When the connection turns out dead, `done` runs from inside.
+ */
 void redis_link_flush(struct redis_link *link);
 
-/* A call's deadline passed with no answer: enough of these in a row make the link SUSPECT, and a watchdog
- * closes it. */
+/* A call's deadline passed with no answer (once a call): enough of these in a row make the link SUSPECT, and
+ * a watchdog closes it. `done` of other calls may run from inside. */
 void redis_link_note_timeout(struct redis_link *link);
 
 /* Calls without an answer yet. */

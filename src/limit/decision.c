@@ -1,0 +1,270 @@
+/* decision.c - see decision.h. The field names and the parameters of the IETF draft stand here and nowhere
+ * else. */
+#include "limit/decision.h"
+
+/* draft-ietf-httpapi-ratelimit-headers-11, which still moves. */
+#define IETF_POLICY_FIELD "RateLimit-Policy"
+#define IETF_STATE_FIELD  "RateLimit"
+#define IETF_QUOTA        ";q="
+#define IETF_WINDOW       ";w="
+#define IETF_REMAINING    ";r="
+#define IETF_RESET        ";t="
+#define PROBLEM_QUOTA     "https://iana.org/assignments/http-problem-types#quota-exceeded"
+#define PROBLEM_CAPACITY  "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+
+static const int64_t second_us = 1000000;
+static const int64_t sf_integer_max = 999999999999999; /* RFC 9651 section 3.3.1 */
+
+const char *const verdict_label[VERDICT_COUNT] = {
+#define X(name, label) [name] = label,
+    VERDICTS(X)
+#undef X
+};
+
+static int64_t seconds_up(int64_t us)
+{
+    return us <= 0 ? 0 : us / second_us + (us % second_us != 0);
+}
+
+static int64_t at_least(int64_t value, int64_t floor)
+{
+    return value > floor ? value : floor;
+}
+
+/* --- The limit that the X- fields tell of ------------------------------------------------------------- */
+
+/* Is less of a's capacity left than of b's? a.remaining / a.capacity < b.remaining / b.capacity. */
+static bool smaller_share(const struct limit_result *a, const struct limit_result *b)
+{
+    return (__int128)a->remaining * b->capacity < (__int128)b->remaining * a->capacity;
+}
+
+static const struct limit_result *most_telling(const struct decision *d)
+{
+    const struct limit_result *found = &d->results[0];
+
+    if (d->rejected_by >= 0)
+        return &d->results[d->rejected_by];
+    for (unsigned i = 1; i < d->result_count; i++)
+        if (smaller_share(&d->results[i], found))
+            found = &d->results[i];
+    return found;
+}
+
+/* --- Lines -------------------------------------------------------------------------------------------- */
+
+static void number_line(struct text *out, const char *name, int64_t value)
+{
+    text_put(out, slice_of(name));
+    text_literal(out, ": ");
+    text_i64(out, value);
+    text_literal(out, "\r\n");
+}
+
+static void policy_line(struct text *out, const struct limit_result *r)
+{
+    text_literal(out, "X-Rate-Limit-Policy: ");
+    text_put(out, slice_of(r->limit->label ? r->limit->label : r->limit->name));
+    text_literal(out, "\r\n");
+}
+
+static void x_ratelimit_lines(struct text *out, const struct limit_result *r, bool epoch, uint64_t wall_us)
+{
+    int64_t from_us = epoch ? (int64_t)wall_us : 0;
+    number_line(out, "X-RateLimit-Limit", r->capacity);
+    number_line(out, "X-RateLimit-Remaining", r->remaining);
+    number_line(out, "X-RateLimit-Reset", seconds_up(from_us + r->reset_us));
+}
+
+static void x_rate_limit_lines(struct text *out, const struct limit_result *r)
+{
+    policy_line(out, r);
+    number_line(out, "X-Rate-Limit-Quota", r->quota);
+    if (r->quota < 1)
+        return;
+    number_line(out, "X-Rate-Limit-Used", at_least(r->capacity - r->remaining, 0));
+    number_line(out, "X-Rate-Limit-Reset", seconds_up(r->reset_us));
+}
+
+/* RFC 9651 section 3.3.3: printable ASCII, quotes and backslashes escaped. */
+static void sf_string(struct text *out, const char *value)
+{
+    text_char(out, '"');
+    for (; *value; value++) {
+        if (*value == '"' || *value == '\\')
+            text_char(out, '\\');
+        text_char(out, *value >= 0x20 && *value < 0x7f ? *value : '?');
+    }
+    text_char(out, '"');
+}
+
+static void sf_parameter(struct text *out, const char *key, int64_t value)
+{
+    text_put(out, slice_of(key));
+    text_i64(out, value < sf_integer_max ? value : sf_integer_max);
+}
+
+/* In how many seconds the whole capacity comes back. */
+static int64_t window_seconds(const struct limit_result *r)
+{
+    __int128 whole = (__int128)r->capacity * r->limit->period_us;
+    __int128 unit = (__int128)at_least(r->quota, 1) * second_us;
+    __int128 seconds = (whole + unit - 1) / unit;
+    return seconds > sf_integer_max ? sf_integer_max : at_least((int64_t)seconds, 1);
+}
+
+static void ietf_policy_item(struct text *out, const struct limit_result *r)
+{
+    sf_string(out, r->limit->name);
+    sf_parameter(out, IETF_QUOTA, r->capacity);
+    sf_parameter(out, IETF_WINDOW, window_seconds(r));
+}
+
+static void ietf_state_item(struct text *out, const struct limit_result *r)
+{
+    sf_string(out, r->limit->name);
+    sf_parameter(out, IETF_REMAINING, r->remaining);
+    sf_parameter(out, IETF_RESET, seconds_up(r->reset_us));
+}
+
+static void ietf_line(struct text *out, const char *name, const struct decision *d,
+                      void (*item)(struct text *, const struct limit_result *))
+{
+    text_put(out, slice_of(name));
+    text_literal(out, ": ");
+    for (unsigned i = 0; i < d->result_count; i++) {
+        if (i)
+            text_literal(out, ", ");
+        item(out, &d->results[i]);
+    }
+    text_literal(out, "\r\n");
+}
+
+/* --- The fields of each verdict ----------------------------------------------------------------------- */
+
+static void limited_lines(struct text *out, const struct decision *d, unsigned headers, uint64_t wall_us)
+{
+    const struct limit_result *r = most_telling(d);
+
+    if (headers & (HEADERS_X_RATELIMIT | HEADERS_X_RATELIMIT_EPOCH))
+        x_ratelimit_lines(out, r, headers & HEADERS_X_RATELIMIT_EPOCH, wall_us);
+    if (headers & HEADERS_X_RATE_LIMIT)
+        x_rate_limit_lines(out, r);
+    if (headers & HEADERS_IETF) {
+        ietf_line(out, IETF_POLICY_FIELD, d, ietf_policy_item);
+        ietf_line(out, IETF_STATE_FIELD, d, ietf_state_item);
+    }
+}
+
+static void prohibited_lines(struct text *out, const struct decision *d, unsigned headers)
+{
+    if (headers & (HEADERS_X_RATELIMIT | HEADERS_X_RATELIMIT_EPOCH)) {
+        number_line(out, "X-RateLimit-Limit", 0);
+        number_line(out, "X-RateLimit-Remaining", 0);
+    }
+    if (headers & HEADERS_X_RATE_LIMIT) {
+        policy_line(out, &d->results[0]);
+        number_line(out, "X-Rate-Limit-Quota", 0);
+    }
+}
+
+static void unlimited_lines(struct text *out, const struct decision *d, unsigned headers)
+{
+    if (headers & HEADERS_X_RATE_LIMIT) {
+        policy_line(out, &d->results[0]);
+        number_line(out, "X-Rate-Limit-Quota", -1);
+    }
+}
+
+int64_t decision_retry_after(const struct decision *d)
+{
+    if (d->verdict == VERDICT_FAILED_CLOSED)
+        return 1;
+    if (d->verdict != VERDICT_LIMITED || d->rejected_by < 0)
+        return -1;
+    int64_t us = d->results[d->rejected_by].retry_after_us;
+    return us < 0 ? -1 : at_least(seconds_up(us), 1);
+}
+
+void decision_fields_write(struct text *out, const struct decision *d, unsigned headers, uint64_t wall_us)
+{
+    int64_t retry_after = decision_retry_after(d);
+
+    if (d->result_count > 0) {
+        if (d->verdict == VERDICT_PROHIBITED)
+            prohibited_lines(out, d, headers);
+        else if (d->verdict == VERDICT_UNLIMITED)
+            unlimited_lines(out, d, headers);
+        else if (d->verdict == VERDICT_ALLOWED || d->verdict == VERDICT_LIMITED)
+            limited_lines(out, d, headers, wall_us);
+    }
+    if (retry_after >= 0)
+        number_line(out, "Retry-After", retry_after);
+}
+
+/* --- The problem document ----------------------------------------------------------------------------- */
+
+static void json_member(struct text *out, const char *name, const char *value)
+{
+    text_char(out, '"');
+    text_put(out, slice_of(name));
+    text_literal(out, "\":\"");
+    text_json(out, slice_of(value));
+    text_literal(out, "\",");
+}
+
+static void detail_member(struct text *out, const struct decision *d)
+{
+    int64_t wait = decision_retry_after(d);
+
+    text_literal(out, "\"detail\":\"");
+    if (d->verdict == VERDICT_FAILED_CLOSED)
+        text_literal(out, "The rate limit cannot be checked at the moment.");
+    else if (d->verdict == VERDICT_PROHIBITED)
+        text_literal(out, "This client may not use this resource.");
+    else if (wait < 0)
+        text_literal(out, "The request costs more than its rate limit ever allows.");
+    else {
+        text_literal(out, "Try again in ");
+        text_i64(out, wait);
+        text_put(out, wait == 1 ? SLICE(" second.") : SLICE(" seconds."));
+    }
+    text_literal(out, "\"");
+}
+
+static void violated_member(struct text *out, const struct decision *d)
+{
+    bool first = true;
+
+    text_literal(out, ",\"violated-policies\":[");
+    for (unsigned i = 0; i < d->result_count; i++) {
+        const struct limit_result *r = &d->results[i];
+        if (r->verdict != VERDICT_LIMITED && r->verdict != VERDICT_PROHIBITED)
+            continue;
+        if (!first)
+            text_char(out, ',');
+        first = false;
+        text_char(out, '"');
+        text_json(out, slice_of(r->limit->name));
+        text_char(out, '"');
+    }
+    text_char(out, ']');
+}
+
+void decision_problem_write(struct text *out, const struct decision *d, unsigned status)
+{
+    bool quota = d->verdict != VERDICT_FAILED_CLOSED;
+
+    text_char(out, '{');
+    json_member(out, "type", quota ? PROBLEM_QUOTA : PROBLEM_CAPACITY);
+    json_member(out, "title",
+                quota ? "Request cannot be satisfied as assigned quota has been exceeded"
+                      : "Request cannot be satisfied due to temporary server capacity constraints");
+    text_literal(out, "\"status\":");
+    text_u64(out, status);
+    text_char(out, ',');
+    detail_member(out, d);
+    if (quota)
+        violated_member(out, d);
+    text_literal(out, "}\n");
+}

@@ -1,0 +1,314 @@
+/* fallback.c - see fallback.h.
+ *
+ *   fallback -> stripes, each: a mutex, a hash table of chains, and a list in order of use
+ *
+ * An entry holds no key, only a fingerprint of 128 bits (two SipHash values under independent random keys):
+ * keys of any length take the same memory, and nobody who chooses ids can make two clients share an entry.
+ *
+ * A decision over several limits locks its stripes in ascending order, charges limit after limit, and takes
+ * back what it charged when one of them rejects. */
+#include "limit/fallback.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+
+enum {
+    STRIPES_MAX = 64,
+    STRIPE_ENTRIES_MIN = 2 * LIMITS_PER_RULE_MAX, /* a decision never evicts an entry of its own */
+    NOBODY = 0xffffffff                           /* the end of a chain or list */
+};
+
+/* What is remembered. Bucket: the theoretical arrival time of GCRA is at_us + fraction / scale. Window: it
+ * began at at_us and `fraction` units were used. scale is the limit that counted. */
+struct state {
+    int64_t at_us;
+    int64_t fraction, scale;
+    bool window;
+};
+
+struct entry {
+    uint64_t id[2];
+    struct state state;
+    uint32_t chain, newer, older; /* indices */
+};
+
+struct stripe {
+    pthread_mutex_t lock;
+    uint32_t *heads; /* [mask + 1] */
+    struct entry *entries;
+    uint32_t used, size;
+    uint32_t newest, oldest;
+} __attribute__((aligned(64)));
+
+struct fallback {
+    struct hash_key keys[2];
+    unsigned stripe_count; /* a power of two */
+    uint32_t mask;         /* of a stripe's heads */
+    struct stripe *stripes;
+};
+
+/* --- The table ---------------------------------------------------------------------------------------- */
+
+static uint32_t power_of_two(uint32_t at_least)
+{
+    uint32_t n = 1;
+    while (n < at_least)
+        n *= 2;
+    return n;
+}
+
+static void stripe_init(struct stripe *stripe, uint32_t size, uint32_t heads)
+{
+    pthread_mutex_init(&stripe->lock, NULL);
+    stripe->entries = xcalloc(size, sizeof *stripe->entries);
+    stripe->heads = xmalloc(heads * sizeof *stripe->heads);
+    memset(stripe->heads, 0xff, heads * sizeof *stripe->heads);
+    stripe->size = size;
+    stripe->newest = stripe->oldest = NOBODY;
+}
+
+struct fallback *fallback_new(unsigned entries_max)
+{
+    struct fallback *fallback = xcalloc(1, sizeof *fallback);
+    uint32_t size;
+
+    fallback->keys[0] = hash_key_random();
+    fallback->keys[1] = hash_key_random();
+    fallback->stripe_count = STRIPES_MAX;
+    while (fallback->stripe_count > 1 && entries_max / fallback->stripe_count < STRIPE_ENTRIES_MIN)
+        fallback->stripe_count /= 2;
+    size = entries_max / fallback->stripe_count;
+    if (size < STRIPE_ENTRIES_MIN)
+        size = STRIPE_ENTRIES_MIN;
+    fallback->mask = power_of_two(size) - 1;
+    fallback->stripes = aligned_alloc(64, fallback->stripe_count * sizeof *fallback->stripes);
+    if (!fallback->stripes)
+        abort();
+    memset(fallback->stripes, 0, fallback->stripe_count * sizeof *fallback->stripes);
+    for (unsigned i = 0; i < fallback->stripe_count; i++)
+        stripe_init(&fallback->stripes[i], size, fallback->mask + 1);
+    return fallback;
+}
+
+void fallback_free(struct fallback *fallback)
+{
+    if (!fallback)
+        return;
+    for (unsigned i = 0; i < fallback->stripe_count; i++) {
+        pthread_mutex_destroy(&fallback->stripes[i].lock);
+        free(fallback->stripes[i].entries);
+        free(fallback->stripes[i].heads);
+    }
+    free(fallback->stripes);
+    free(fallback);
+}
+
+static void list_unlink(struct stripe *s, uint32_t i)
+{
+    struct entry *e = &s->entries[i];
+    *(e->newer == NOBODY ? &s->newest : &s->entries[e->newer].older) = e->older;
+    *(e->older == NOBODY ? &s->oldest : &s->entries[e->older].newer) = e->newer;
+}
+
+static void list_push(struct stripe *s, uint32_t i)
+{
+    struct entry *e = &s->entries[i];
+    e->newer = NOBODY;
+    e->older = s->newest;
+    *(s->newest == NOBODY ? &s->oldest : &s->entries[s->newest].newer) = i;
+    s->newest = i;
+}
+
+static uint32_t *head_of(const struct fallback *f, struct stripe *s, const uint64_t id[2])
+{
+    return &s->heads[id[1] & f->mask];
+}
+
+static void chain_remove(const struct fallback *f, struct stripe *s, uint32_t i)
+{
+    uint32_t *at = head_of(f, s, s->entries[i].id);
+    while (*at != i)
+        at = &s->entries[*at].chain;
+    *at = s->entries[i].chain;
+}
+
+/* A free entry, or the one that nobody has asked for the longest time. */
+static uint32_t entry_claim(const struct fallback *f, struct stripe *s)
+{
+    uint32_t i = s->oldest;
+    if (s->used < s->size)
+        return s->used++;
+    chain_remove(f, s, i);
+    list_unlink(s, i);
+    return i;
+}
+
+static struct state *state_of(const struct fallback *f, struct stripe *s, const uint64_t id[2])
+{
+    uint32_t *head = head_of(f, s, id), i = *head;
+
+    while (i != NOBODY && (s->entries[i].id[0] != id[0] || s->entries[i].id[1] != id[1]))
+        i = s->entries[i].chain;
+    if (i == NOBODY) {
+        i = entry_claim(f, s);
+        s->entries[i] = (struct entry){.id = {id[0], id[1]}, .chain = *head};
+        *head = i;
+    } else
+        list_unlink(s, i);
+    list_push(s, i);
+    return &s->entries[i].state;
+}
+
+/* --- Counting: exact integers, 128 bits where a product may be large ---------------------------------- */
+
+static int64_t divide_up(__int128 a, int64_t b)
+{
+    return a <= 0 ? 0 : (int64_t)((a + b - 1) / b);
+}
+
+/* With best effort, what is left is granted where the cost is not. */
+static int64_t granted_cost(const struct limit *limit, int64_t cost, int64_t available)
+{
+    return limit->best_effort && cost > available && available > 0 ? available : cost;
+}
+
+/* Generic cell rate algorithm (ITU-T I.371): `debt` is how far the theoretical arrival time lies ahead, in
+ * units of 1/quota µs, so that period/quota needs no rounding. */
+static void bucket_charge(struct state *state, const struct fallback_ask *ask, int64_t now)
+{
+    struct limit_result *r = ask->result;
+    int64_t period = r->limit->period_us;
+    __int128 debt = 0, whole = (__int128)r->capacity * period;
+
+    if (!state->window && state->scale == r->quota)
+        debt = ((__int128)state->at_us - now) * r->quota + state->fraction;
+    else if (!state->window && state->scale > 0) /* the quota has changed: the time stays, rounded up */
+        debt = ((__int128)state->at_us - now + (state->fraction > 0)) * r->quota;
+    if (debt < 0)
+        debt = 0;
+    if (debt > whole) /* a smaller burst, or a clock set back */
+        debt = whole;
+    int64_t cost = granted_cost(r->limit, ask->cost, (int64_t)((whole - debt) / period));
+    __int128 after = debt + (__int128)cost * period;
+    bool admit = after <= whole;
+    if (admit) {
+        debt = after;
+        *state =
+            (struct state){now + (int64_t)(debt / r->quota), (int64_t)(debt % r->quota), r->quota, false};
+    }
+    r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
+    r->remaining = (int64_t)((whole - debt) / period);
+    r->retry_after_us = admit ? 0 : cost > r->capacity ? -1 : divide_up(after - whole, r->quota);
+    r->reset_us = divide_up(debt, r->quota);
+}
+
+/* Where the window that holds `now` began, if a new one is needed. */
+static int64_t window_start(const struct limit *limit, int64_t now)
+{
+    if (!limit->has_offset)
+        return now;
+    int64_t into = (now - limit->offset_us) % limit->period_us;
+    return now - (into < 0 ? into + limit->period_us : into);
+}
+
+static void window_charge(struct state *state, const struct fallback_ask *ask, int64_t now)
+{
+    struct limit_result *r = ask->result;
+    int64_t period = r->limit->period_us, start = state->at_us, used = state->fraction;
+    bool running = state->window && now >= start && now - start < period &&
+                   (!r->limit->has_offset || start == window_start(r->limit, now));
+
+    if (!running)
+        start = window_start(r->limit, now), used = 0;
+    int64_t available = r->capacity > used ? r->capacity - used : 0;
+    int64_t cost = granted_cost(r->limit, ask->cost, available);
+    bool admit = cost <= available;
+    if (admit) {
+        available -= cost;
+        *state = (struct state){start, used + cost, r->quota, true};
+    }
+    r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
+    r->remaining = available;
+    r->retry_after_us = admit ? 0 : cost > r->capacity ? -1 : start + period - now;
+    r->reset_us = admit || used ? start + period - now : 0;
+}
+
+/* --- A decision --------------------------------------------------------------------------------------- */
+
+struct place_in_table {
+    uint64_t id[2];
+    unsigned stripe;
+    struct state *state, before;
+};
+
+static uint64_t place_all(const struct fallback *f, const struct fallback_ask *asks, unsigned count,
+                          struct place_in_table *places)
+{
+    uint64_t stripes = 0; /* a bit each: STRIPES_MAX is 64 */
+    for (unsigned i = 0; i < count; i++) {
+        places[i].id[0] = hash_slice(&f->keys[0], asks[i].key);
+        places[i].id[1] = hash_slice(&f->keys[1], asks[i].key);
+        places[i].stripe = (unsigned)(places[i].id[0] & (f->stripe_count - 1));
+        stripes |= (uint64_t)1 << places[i].stripe;
+    }
+    return stripes;
+}
+
+/* Always in ascending order, so that two decisions cannot wait for each other. */
+static void lock_all(struct fallback *f, uint64_t stripes)
+{
+    for (; stripes; stripes &= stripes - 1)
+        pthread_mutex_lock(&f->stripes[__builtin_ctzll(stripes)].lock);
+}
+
+static void unlock_all(struct fallback *f, uint64_t stripes)
+{
+    for (; stripes; stripes &= stripes - 1)
+        pthread_mutex_unlock(&f->stripes[__builtin_ctzll(stripes)].lock);
+}
+
+static bool charge(struct fallback *f, const struct fallback_ask *ask, struct place_in_table *place,
+                   int64_t now)
+{
+    place->state = state_of(f, &f->stripes[place->stripe], place->id);
+    place->before = *place->state;
+    if (ask->result->limit->kind == LIMIT_WINDOW)
+        window_charge(place->state, ask, now);
+    else
+        bucket_charge(place->state, ask, now);
+    return ask->result->verdict == VERDICT_ALLOWED;
+}
+
+/* Takes a charge back and tells how the limit stands without it. */
+static void uncharge(const struct fallback_ask *ask, struct place_in_table *place, int64_t now)
+{
+    struct fallback_ask look = {ask->key, 0, ask->result};
+
+    *place->state = place->before;
+    if (ask->result->limit->kind == LIMIT_WINDOW)
+        window_charge(&place->before, &look, now);
+    else
+        bucket_charge(&place->before, &look, now);
+}
+
+bool fallback_decide(struct fallback *f, struct fallback_ask *asks, unsigned count, uint64_t now_us)
+{
+    struct place_in_table places[LIMITS_PER_RULE_MAX];
+    uint64_t stripes = place_all(f, asks, count, places);
+    int64_t now = (int64_t)now_us;
+    bool admitted = true;
+
+    lock_all(f, stripes);
+    for (unsigned i = 0; i < count; i++) {
+        asks[i].result->local = true;
+        admitted = charge(f, &asks[i], &places[i], now) && admitted;
+    }
+    for (unsigned i = count; !admitted && i-- > 0;)
+        if (asks[i].result->verdict == VERDICT_ALLOWED)
+            uncharge(&asks[i], &places[i], now);
+    unlock_all(f, stripes);
+    return admitted;
+}

@@ -1,0 +1,955 @@
+/* redis_link.c - see redis_link.h for the states.
+ *
+ *   redis_link_call()  -> waiting list, hiredis' output buffer      (no system call)
+ *   redis_link_flush() -> one write for all of a loop turn
+ *   on_call()          <- the answers, in the order of the list; NULL for all of them when the link is torn
+ * down
+ *
+ * There are two ways down and both pass link_lost(): hiredis found the connection dead (it frees its context
+ * itself, after running every callback with a NULL reply), or weir gives it up (link_close() frees it). From
+ * that moment link->ac is NULL, so that nothing can be asked of a dying context; a reconnect timer is armed.
+ */
+#include "store/redis_link.h"
+
+#include <errno.h>
+#include <hiredis/async.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/magic.h"
+#include "base/memory.h"
+
+enum {
+    LINK_MAGIC = 0x4c494e4b,
+    PENDING_MAX = 8192,      /* calls; above it a call is refused */
+    SPARE_BYTES_MAX = 65536, /* a larger command buffer is not kept for reuse */
+    ANSWER_BYTES_MAX = 1 << 20,
+    ELEMENTS_MAX = 65536,
+    TIMEOUTS_TO_SUSPECT = 3, /* in a row */
+    UNFIT_TO_CLOSE = 3,      /* LOADING, READONLY, ... in a row: perhaps another server answers next time */
+    SHA_SIZE = 40,
+};
+
+static const uint64_t connect_us = 2000000; /* until READY */
+static const uint64_t retry_min_us = 50000, retry_max_us = 2000000;
+static const uint64_t patience_min_us = 1000000;
+static const uint64_t complain_every_us = 10000000;
+
+const char *const redis_failure_label[REDIS_FAILURE_COUNT] = {
+#define X(name, label, text) [name] = label,
+    REDIS_FAILURES(X)
+#undef X
+};
+
+static const char *const failure_text[REDIS_FAILURE_COUNT] = {
+#define X(name, label, text) [name] = text,
+    REDIS_FAILURES(X)
+#undef X
+};
+
+/* What the operator should do. */
+static const char *const remedy[REDIS_FAILURE_COUNT] = {
+    [REDIS_FAILURE_CONNECT] = "check that Redis runs there and that redis.address is right",
+    [REDIS_FAILURE_CLOSED] = "if this repeats, look at Redis' own log",
+    [REDIS_FAILURE_TIMEOUT] = "check Redis' load (SLOWLOG, INFO) and the network, or raise redis.timeout",
+    [REDIS_FAILURE_AUTH] = "check redis.username and redis.password, and that this user may run scripts",
+    [REDIS_FAILURE_SCRIPT] = "check the limiter scripts with weir check",
+    [REDIS_FAILURE_LOADING] = "nothing to do: it answers once its data is loaded",
+    [REDIS_FAILURE_READONLY] = "point redis.address at the master",
+    [REDIS_FAILURE_OOM] = "raise Redis' maxmemory",
+    [REDIS_FAILURE_REPLY] = "check that redis.address is a Redis server",
+    [REDIS_FAILURE_BUSY] = "check for slow scripts or commands in Redis (SLOWLOG)",
+    [REDIS_FAILURE_DOWN] = "see the message before",
+};
+
+enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_READY, LINK_SUSPECT };
+
+/* A call that has no answer yet, with the command as it was written: NOSCRIPT needs its arguments again. */
+struct sent {
+    TAILQ_ENTRY(sent) entry;
+    struct redis_call *call;
+    uint64_t written_us;
+    char *bytes;
+    size_t size, cap;
+    size_t tail; /* where the arguments after the SHA begin */
+    int argc;    /* how many they are */
+};
+TAILQ_HEAD(sent_list, sent);
+
+struct redis_link {
+    uint32_t magic;
+    struct event_base *base;
+    const struct redis_settings *settings;
+    struct slice script;
+    struct redis_link_watch watch;
+    struct address address;
+    char address_text[ADDRESS_TEXT_MAX];
+
+    enum link_state state;
+    redisAsyncContext *ac;                  /* NULL when DOWN; hiredis owns it */
+    struct event *read_event, *write_event; /* of ac's socket */
+    bool wants_write;                       /* hiredis has bytes to write */
+    bool extra_answer;                      /* Redis sent what nobody asked for */
+    bool freeing;
+    enum redis_failure cause; /* of the last way down */
+    redisReplyObjectFunctions *plain, guarded;
+
+    struct sent_list waiting, spare;
+    unsigned pending;    /* length of waiting */
+    unsigned unanswered; /* all commands given to hiredis, set-up and PING among them */
+    char sha[SHA_SIZE + 1];
+    bool loading_script; /* a SCRIPT LOAD is under way since NOSCRIPT */
+
+    struct event *retry_timer;   /* DOWN: connect again */
+    struct event *connect_timer; /* CONNECTING: until READY */
+    struct event *watchdog;      /* armed while anything is unanswered, roughly */
+    uint64_t retry_us;           /* the next back-off */
+    uint64_t down_since_us;      /* 0: not told yet that it is down */
+    unsigned timeouts, unfit;    /* in a row */
+    uint64_t ping_us;            /* when the PING went out, 0: none */
+    uint64_t complained_us;
+    bool told; /* a way down was logged and nothing good since; told_cause is what was said */
+    enum redis_failure told_cause;
+    bool unproven; /* it connects but refuses the calls: "answers again" is not said before it does */
+};
+
+static void link_connect(struct redis_link *link);
+static void link_ping(struct redis_link *link);
+
+static void timer_arm(struct event *timer, uint64_t us)
+{
+    struct timeval wait = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+    evtimer_add(timer, &wait);
+}
+
+static struct redis_link *link_of(void *pointer)
+{
+    struct redis_link *link = pointer;
+    MAGIC_CHECK(link, LINK_MAGIC);
+    return link;
+}
+
+/* --- What is said ------------------------------------------------------------------------------------ */
+
+static void say_down(struct redis_link *link, enum redis_failure cause, const char *detail)
+{
+    if (link->told && link->told_cause == cause)
+        return;
+    link->told = true;
+    link->told_cause = cause;
+    log_error("redis %s: %s%s%s%s; limits follow on_failure until it answers; %s", link->address_text,
+              failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
+              detail && *detail ? ")" : "", remedy[cause]);
+}
+
+static void say_ready(struct redis_link *link)
+{
+    if (link->unproven)
+        return;
+    if (link->told)
+        log_info("redis %s: answers again after %.1f s; limits are counted in Redis", link->address_text,
+                 (double)(clock_us() - link->down_since_us) / 1e6);
+    else
+        log_debug("redis %s: connected", link->address_text);
+    link->told = false;
+}
+
+/* An error answer to a call: the link stays, so this may come with every request; one line in a while. */
+static void complain(struct redis_link *link, enum redis_failure cause, const char *message)
+{
+    uint64_t now = clock_us();
+    if (link->complained_us && now - link->complained_us < complain_every_us)
+        return;
+    link->complained_us = now;
+    log_error("redis %s: %s: \"%s\"; such requests follow on_failure; %s", link->address_text,
+              failure_text[cause], message, remedy[cause]);
+}
+
+/* --- Ways up and down -------------------------------------------------------------------------------- */
+
+static bool is_up(const struct redis_link *link)
+{
+    return link->state == LINK_READY || link->state == LINK_SUSPECT;
+}
+
+static void tell_not_ready(struct redis_link *link, enum redis_failure cause)
+{
+    if (link->down_since_us == 0)
+        link->down_since_us = clock_us();
+    if (link->watch.not_ready && !link->freeing)
+        link->watch.not_ready(link->watch.context, cause);
+}
+
+static void arm_retry(struct redis_link *link)
+{
+    /* From half to all of the back-off, so that many weirs do not return at the same moment. */
+    uint64_t jitter;
+    evutil_secure_rng_get_bytes(&jitter, sizeof jitter);
+    timer_arm(link->retry_timer, link->retry_us / 2 + jitter % (link->retry_us / 2 + 1));
+    link->retry_us = link->retry_us * 2 < retry_max_us ? link->retry_us * 2 : retry_max_us;
+}
+
+/* Nothing more is asked of the context. The caller sees to it that it is freed: hiredis or link_close(). */
+static void link_lost(struct redis_link *link, enum redis_failure cause, const char *detail)
+{
+    bool was_ready = link->state == LINK_READY;
+
+    if (link->state == LINK_DOWN)
+        return;
+    link->state = LINK_DOWN;
+    link->cause = cause;
+    link->ac = NULL;
+    link->ping_us = 0;
+    event_del(link->connect_timer);
+    event_del(link->watchdog);
+    if (link->freeing)
+        return;
+    say_down(link, cause, detail);
+    arm_retry(link);
+    if (was_ready || link->down_since_us == 0)
+        tell_not_ready(link, cause);
+}
+
+/* Gives the connection up. All pending calls are answered with `cause`, at once or, from inside one of
+ * hiredis' reply callbacks, right after it returns. Never from its connect and disconnect callbacks. */
+static void link_close(struct redis_link *link, enum redis_failure cause, const char *detail)
+{
+    redisAsyncContext *ac = link->ac;
+
+    link_lost(link, cause, detail);
+    if (ac)
+        redisAsyncFree(ac);
+}
+
+static void link_ready(struct redis_link *link)
+{
+    link->state = LINK_READY;
+    link->timeouts = 0;
+    link->ping_us = 0;
+    event_del(link->connect_timer);
+    say_ready(link);
+    link->down_since_us = 0;
+    if (link->watch.ready)
+        link->watch.ready(link->watch.context);
+}
+
+static void link_suspect(struct redis_link *link)
+{
+    link->state = LINK_SUSPECT;
+    say_down(link, REDIS_FAILURE_TIMEOUT, "several in a row");
+    tell_not_ready(link, REDIS_FAILURE_TIMEOUT);
+    link_ping(link);
+}
+
+static void on_retry(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_link *link = link_of(arg);
+    (void)fd, (void)what;
+    link_connect(link);
+}
+
+static void on_connect_timeout(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_link *link = link_of(arg);
+    (void)fd, (void)what;
+    link_close(link, REDIS_FAILURE_CONNECT, "no answer to connect and log in");
+}
+
+/* --- The watchdog: a call without any answer for too long means that the connection is dead ----------- */
+
+static uint64_t patience(const struct redis_link *link)
+{
+    uint64_t four = link->settings->timeout_us * 4;
+    return four > patience_min_us ? four : patience_min_us;
+}
+
+static uint64_t oldest_unanswered(const struct redis_link *link)
+{
+    const struct sent *first = TAILQ_FIRST(&link->waiting);
+    return first ? first->written_us : link->ping_us;
+}
+
+static void watchdog_start(struct redis_link *link)
+{
+    if (!evtimer_pending(link->watchdog, NULL))
+        timer_arm(link->watchdog, patience(link));
+}
+
+static void on_watchdog(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_link *link = link_of(arg);
+    uint64_t oldest = oldest_unanswered(link), age = clock_us() - oldest;
+    (void)fd, (void)what;
+
+    if (!link->ac || oldest == 0)
+        return;
+    if (age >= patience(link))
+        link_close(link, REDIS_FAILURE_TIMEOUT, "a call has waited for too long");
+    else
+        timer_arm(link->watchdog, patience(link) - age);
+}
+
+/* --- hiredis' event hooks: reading is always on; writing waits for redis_link_flush() ----------------- */
+
+static void hook_add_read(void *data)
+{
+    struct redis_link *link = link_of(data);
+    if (link->read_event && !event_pending(link->read_event, EV_READ, NULL))
+        event_add(link->read_event, NULL);
+}
+
+static void hook_nothing(void *data)
+{
+    (void)data;
+}
+
+static void hook_add_write(void *data)
+{
+    link_of(data)->wants_write = true;
+}
+
+static void hook_del_write(void *data)
+{
+    link_of(data)->wants_write = false;
+}
+
+static void hook_cleanup(void *data)
+{
+    struct redis_link *link = link_of(data);
+    if (link->read_event)
+        event_free(link->read_event);
+    if (link->write_event)
+        event_free(link->write_event);
+    link->read_event = link->write_event = NULL;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_link *link = link_of(arg);
+    (void)fd, (void)what;
+    if (!link->ac)
+        return;
+    redisAsyncHandleRead(link->ac);
+    if (link->ac && link->ac->c.reader->len - link->ac->c.reader->pos > ANSWER_BYTES_MAX)
+        link_close(link, REDIS_FAILURE_REPLY, "an answer of more than a megabyte");
+}
+
+/* Writes what hiredis holds; what the socket does not take is written when it can. */
+static void write_out(struct redis_link *link)
+{
+    link->wants_write = false;
+    redisAsyncHandleWrite(link->ac);
+    if (link->ac && (link->wants_write || !(link->ac->c.flags & REDIS_CONNECTED)))
+        event_add(link->write_event, NULL);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_link *link = link_of(arg);
+    (void)fd, (void)what;
+    if (link->ac)
+        write_out(link);
+}
+
+/* --- Guarding hiredis' reader: an answer that nobody asked for would trip an assertion in
+ * redisProcessCallbacks(), which ends the process. Refusing to build its object makes it a protocol error
+ * instead. -------------------------------------------------------------------------------------------- */
+
+static bool nobody_asked(const redisReadTask *task)
+{
+    struct redis_link *link = task->privdata;
+    if (task->parent || link->unanswered > 0)
+        return false;
+    link->extra_answer = true;
+    return true;
+}
+
+static redisReplyObjectFunctions *plain_of(const redisReadTask *task)
+{
+    return ((struct redis_link *)task->privdata)->plain;
+}
+
+static void *guard_string(const redisReadTask *task, char *bytes, size_t size)
+{
+    return nobody_asked(task) ? NULL : plain_of(task)->createString(task, bytes, size);
+}
+
+#if HIREDIS_MAJOR >= 1
+static void *guard_array(const redisReadTask *task, size_t elements)
+#else
+static void *guard_array(const redisReadTask *task, int elements)
+#endif
+{
+    return nobody_asked(task) || elements > ELEMENTS_MAX ? NULL : plain_of(task)->createArray(task, elements);
+}
+
+static void *guard_integer(const redisReadTask *task, long long value)
+{
+    return nobody_asked(task) ? NULL : plain_of(task)->createInteger(task, value);
+}
+
+static void *guard_nil(const redisReadTask *task)
+{
+    return nobody_asked(task) ? NULL : plain_of(task)->createNil(task);
+}
+
+#if HIREDIS_MAJOR >= 1
+static void *guard_double(const redisReadTask *task, double value, char *bytes, size_t size)
+{
+    return nobody_asked(task) ? NULL : plain_of(task)->createDouble(task, value, bytes, size);
+}
+
+static void *guard_bool(const redisReadTask *task, int value)
+{
+    return nobody_asked(task) ? NULL : plain_of(task)->createBool(task, value);
+}
+#endif
+
+static void guard_reader(struct redis_link *link, redisReader *reader)
+{
+    link->plain = reader->fn;
+    link->guarded = *reader->fn;
+    link->guarded.createString = guard_string;
+    link->guarded.createArray = guard_array;
+    link->guarded.createInteger = guard_integer;
+    link->guarded.createNil = guard_nil;
+#if HIREDIS_MAJOR >= 1
+    link->guarded.createDouble = guard_double;
+    link->guarded.createBool = guard_bool;
+#endif
+    reader->fn = &link->guarded;
+    reader->privdata = link;
+    link->extra_answer = false;
+}
+
+/* --- What an answer means ----------------------------------------------------------------------------- */
+
+static bool error_has_code(const char *message, const char *code)
+{
+    size_t n = strlen(code);
+    if (strncmp(message, code, n) == 0 && (message[n] == ' ' || message[n] == 0))
+        return true;
+    /* Redis 6 wraps an error inside a script: "ERR Error running script (...): @user_script:1: -OOM ..." */
+    const char *inner = strstr(message, ": -");
+    return inner && strncmp(inner + 3, code, n) == 0 && inner[n + 3] == ' ';
+}
+
+static enum redis_failure failure_of_error(const char *message)
+{
+    static const struct {
+        const char *code;
+        enum redis_failure failure;
+    } codes[] = {
+        {"LOADING", REDIS_FAILURE_LOADING},     {"READONLY", REDIS_FAILURE_READONLY},
+        {"MASTERDOWN", REDIS_FAILURE_READONLY}, {"OOM", REDIS_FAILURE_OOM},
+        {"NOAUTH", REDIS_FAILURE_AUTH},         {"WRONGPASS", REDIS_FAILURE_AUTH},
+        {"NOPERM", REDIS_FAILURE_AUTH},         {"BUSY", REDIS_FAILURE_BUSY},
+    };
+    for (size_t i = 0; i < COUNT_OF(codes); i++)
+        if (error_has_code(message, codes[i].code))
+            return codes[i].failure;
+    return REDIS_FAILURE_SCRIPT;
+}
+
+/* The connection may well lead to a better server next time: the data is loaded, the replica was promoted or
+ * the address moved, the login was repaired. */
+static bool better_elsewhere(enum redis_failure failure)
+{
+    return failure == REDIS_FAILURE_LOADING || failure == REDIS_FAILURE_READONLY ||
+           failure == REDIS_FAILURE_AUTH;
+}
+
+static void note_good_answer(struct redis_link *link)
+{
+    link->timeouts = link->unfit = 0;
+    link->retry_us = retry_min_us;
+    if (link->unproven) {
+        link->unproven = false;
+        say_ready(link);
+    }
+}
+
+static void note_unfit(struct redis_link *link, enum redis_failure failure, const char *message)
+{
+    if (++link->unfit < UNFIT_TO_CLOSE)
+        return;
+    link->unproven = true;
+    link_close(link, failure, message);
+}
+
+static enum redis_failure judge(struct redis_link *link, const struct redis_call *call,
+                                const redisReply *reply)
+{
+    bool late = clock_us() - call->sent_us > link->settings->timeout_us;
+
+    if (reply->type != REDIS_REPLY_ERROR) {
+        if (!late)
+            note_good_answer(link);
+        return REDIS_OK_ANSWER;
+    }
+    if (late && error_has_code(reply->str, "NOSCRIPT"))
+        return REDIS_FAILURE_TIMEOUT;
+    enum redis_failure failure = failure_of_error(reply->str);
+    if (better_elsewhere(failure))
+        note_unfit(link, failure, reply->str);
+    else
+        complain(link, failure, reply->str);
+    return failure;
+}
+
+/* hiredis found the connection dead and will run all callbacks with NULL. */
+static void lost_by_hiredis(struct redis_link *link, const redisAsyncContext *ac)
+{
+    enum redis_failure cause = REDIS_FAILURE_CLOSED;
+    const char *detail = ac->errstr;
+
+    if (link->extra_answer)
+        cause = REDIS_FAILURE_REPLY, detail = "an answer that nobody asked for";
+    else if (ac->err == REDIS_ERR_PROTOCOL || ac->err == REDIS_ERR_OOM)
+        cause = REDIS_FAILURE_REPLY;
+    else if (!(ac->c.flags & REDIS_CONNECTED))
+        cause = REDIS_FAILURE_CONNECT;
+    link_lost(link, cause, detail);
+}
+
+/* At the top of every reply callback. */
+static struct redis_link *answered(redisAsyncContext *ac, const redisReply *reply)
+{
+    struct redis_link *link = link_of(ac->data);
+    link->unanswered--;
+    if (!reply && link->ac == ac)
+        lost_by_hiredis(link, ac);
+    return link;
+}
+
+/* --- Calls -------------------------------------------------------------------------------------------- */
+
+static struct sent *sent_take(struct redis_link *link, size_t size)
+{
+    struct sent *sent = TAILQ_FIRST(&link->spare);
+    if (sent)
+        TAILQ_REMOVE(&link->spare, sent, entry);
+    else if (!(sent = calloc(1, sizeof *sent)))
+        return NULL;
+    if (sent->cap < size) {
+        char *bytes = realloc(sent->bytes, size);
+        if (!bytes) {
+            TAILQ_INSERT_HEAD(&link->spare, sent, entry);
+            return NULL;
+        }
+        sent->bytes = bytes;
+        sent->cap = size;
+    }
+    return sent;
+}
+
+static void sent_release(struct redis_link *link, struct sent *sent)
+{
+    sent->call = NULL;
+    if (sent->cap > SPARE_BYTES_MAX) {
+        free(sent->bytes);
+        sent->bytes = NULL;
+        sent->cap = 0;
+    }
+    TAILQ_INSERT_HEAD(&link->spare, sent, entry);
+}
+
+static void write_argument(struct text *t, const char *bytes, size_t size)
+{
+    text_char(t, '$');
+    text_u64(t, size);
+    text_literal(t, "\r\n");
+    text_bytes(t, bytes, size);
+    text_literal(t, "\r\n");
+}
+
+static void write_command_head(struct text *t, int argc, struct slice command, struct slice script)
+{
+    text_char(t, '*');
+    text_u64(t, (uint64_t)argc + 2);
+    text_literal(t, "\r\n");
+    write_argument(t, command.p, command.n);
+    write_argument(t, script.p, script.n);
+}
+
+static void on_script_loaded(redisAsyncContext *ac, void *r, void *arg)
+{
+    struct redis_link *link = answered(ac, r);
+    (void)arg;
+    link->loading_script = false;
+}
+
+static void load_script_again(struct redis_link *link)
+{
+    const char *argv[] = {"SCRIPT", "LOAD", link->script.p};
+    const size_t sizes[] = {6, 4, link->script.n};
+    if (!link->loading_script &&
+        redisAsyncCommandArgv(link->ac, on_script_loaded, NULL, 3, argv, sizes) == 0) {
+        link->loading_script = true;
+        link->unanswered++;
+    }
+}
+
+static void on_call(redisAsyncContext *ac, void *r, void *arg);
+
+/* Hands a command to hiredis and the call to the end of the waiting list. */
+static bool sent_go(struct redis_link *link, struct sent *sent, const char *command, size_t size)
+{
+    if (redisAsyncFormattedCommand(link->ac, on_call, sent, command, size) != REDIS_OK)
+        return false;
+    sent->written_us = clock_us();
+    TAILQ_INSERT_TAIL(&link->waiting, sent, entry);
+    link->pending++;
+    link->unanswered++;
+    watchdog_start(link);
+    return true;
+}
+
+/* Redis has lost the script (a restart, SCRIPT FLUSH, a failover): the same arguments with the whole text. */
+static bool retry_as_eval(struct redis_link *link, struct sent *sent)
+{
+    size_t rest = sent->size - sent->tail, cap = 128 + link->script.n + rest;
+    char *command;
+
+    if (!link->ac || !is_up(link))
+        return false;
+    load_script_again(link);
+    if (sent->call->retried || clock_us() - sent->call->sent_us >= link->settings->timeout_us ||
+        !(command = malloc(cap)))
+        return false;
+    sent->call->retried = true;
+    struct text t = text_over(command, cap);
+    write_command_head(&t, sent->argc, SLICE("EVAL"), link->script);
+    text_bytes(&t, sent->bytes + sent->tail, rest);
+    bool gone = !t.failed && sent_go(link, sent, t.p, t.n);
+    free(command);
+    return gone;
+}
+
+static void on_call(redisAsyncContext *ac, void *r, void *arg)
+{
+    struct redis_link *link = answered(ac, r);
+    const redisReply *reply = r;
+    struct sent *sent = arg;
+
+    TAILQ_REMOVE(&link->waiting, sent, entry);
+    link->pending--;
+    if (reply && reply->type == REDIS_REPLY_ERROR && error_has_code(reply->str, "NOSCRIPT") &&
+        retry_as_eval(link, sent))
+        return;
+    enum redis_failure failure = reply ? judge(link, sent->call, reply) : link->cause;
+    struct redis_call *call = sent->call;
+    sent_release(link, sent);
+    call->done(call, failure == REDIS_OK_ANSWER ? reply : NULL, failure);
+}
+
+bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc, const char **argv,
+                     const size_t *argv_sizes)
+{
+    size_t size = 128;
+    struct sent *sent;
+
+    if (link->state != LINK_READY || link->pending >= PENDING_MAX)
+        return false;
+    for (int i = 0; i < argc; i++)
+        size += argv_sizes[i] + 32;
+    if (!(sent = sent_take(link, size)))
+        return false;
+    struct text t = text_over(sent->bytes, sent->cap);
+    write_command_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
+    sent->tail = t.n;
+    sent->argc = argc;
+    for (int i = 0; i < argc; i++)
+        write_argument(&t, argv[i], argv_sizes[i]);
+    sent->size = t.n;
+    sent->call = call;
+    call->retried = false;
+    if (t.failed || !sent_go(link, sent, t.p, t.n)) {
+        sent_release(link, sent);
+        return false;
+    }
+    call->sent_us = sent->written_us;
+    return true;
+}
+
+void redis_link_flush(struct redis_link *link)
+{
+    /* While the connect is under way the write event, which reports its end, does the writing. */
+    if (link->ac && link->wants_write && (link->ac->c.flags & REDIS_CONNECTED) &&
+        !event_pending(link->write_event, EV_WRITE, NULL))
+        write_out(link);
+}
+
+/* --- The breaker -------------------------------------------------------------------------------------- */
+
+static void on_pong(redisAsyncContext *ac, void *r, void *arg)
+{
+    struct redis_link *link = answered(ac, r);
+    const redisReply *reply = r;
+    (void)arg;
+
+    if (!reply || link->state != LINK_SUSPECT)
+        return;
+    uint64_t took = clock_us() - link->ping_us;
+    link->ping_us = 0;
+    if (reply->type == REDIS_REPLY_ERROR)
+        link_close(link, failure_of_error(reply->str), reply->str);
+    else if (took > link->settings->timeout_us)
+        link_ping(link); /* it answers, but too late to be of use */
+    else
+        link_ready(link);
+}
+
+static void link_ping(struct redis_link *link)
+{
+    if (redisAsyncCommand(link->ac, on_pong, NULL, "PING") != REDIS_OK) {
+        link_close(link, REDIS_FAILURE_CLOSED, "PING was refused");
+        return;
+    }
+    link->unanswered++;
+    link->ping_us = clock_us();
+    watchdog_start(link);
+}
+
+void redis_link_note_timeout(struct redis_link *link)
+{
+    if (link->state == LINK_READY && ++link->timeouts >= TIMEOUTS_TO_SUSPECT)
+        link_suspect(link);
+}
+
+/* --- Set-up: all commands leave together, READY follows the last answer -------------------------------- */
+
+enum setup { SETUP_AUTH, SETUP_NAME, SETUP_SELECT, SETUP_SCRIPT, SETUP_ROLE };
+
+static bool replica_answers(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+           reply->element[0]->type == REDIS_REPLY_STRING && strcmp(reply->element[0]->str, "slave") == 0;
+}
+
+static void setup_error(struct redis_link *link, enum setup step, const char *message)
+{
+    enum redis_failure cause = failure_of_error(message);
+
+    if (step == SETUP_NAME || step == SETUP_ROLE) /* best effort: the user may lack the permission */
+        return;
+    if (step == SETUP_AUTH && cause == REDIS_FAILURE_SCRIPT)
+        cause = REDIS_FAILURE_AUTH;
+    if (step == SETUP_SELECT && cause == REDIS_FAILURE_SCRIPT)
+        cause = REDIS_FAILURE_CONNECT; /* "ERR DB index is out of range" */
+    link_close(link, cause, message);
+}
+
+static void on_setup(redisAsyncContext *ac, void *r, void *arg)
+{
+    struct redis_link *link = answered(ac, r);
+    const redisReply *reply = r;
+    enum setup step = (enum setup)(intptr_t)arg;
+
+    if (!reply || link->ac != ac)
+        return;
+    if (reply->type == REDIS_REPLY_ERROR)
+        setup_error(link, step, reply->str);
+    else if (step == SETUP_SCRIPT && (reply->type != REDIS_REPLY_STRING || reply->len != SHA_SIZE))
+        link_close(link, REDIS_FAILURE_REPLY, "SCRIPT LOAD did not answer with a SHA");
+    else if (step == SETUP_SCRIPT)
+        memcpy(link->sha, reply->str, SHA_SIZE);
+    else if (step == SETUP_ROLE && replica_answers(reply))
+        link_close(link, REDIS_FAILURE_READONLY, "its role is replica");
+    if (step == SETUP_ROLE && link->ac)
+        link_ready(link);
+}
+
+static bool setup_ask(struct redis_link *link, enum setup step, int argc, const char **argv)
+{
+    size_t sizes[3];
+    for (int i = 0; i < argc; i++)
+        sizes[i] = strlen(argv[i]);
+    if (step == SETUP_SCRIPT)
+        sizes[2] = link->script.n;
+    if (redisAsyncCommandArgv(link->ac, on_setup, (void *)(intptr_t)step, argc, argv, sizes) != REDIS_OK)
+        return false;
+    link->unanswered++;
+    return true;
+}
+
+static bool setup_login(struct redis_link *link)
+{
+    const struct redis_settings *s = link->settings;
+    if (!s->password)
+        return true;
+    if (s->username)
+        return setup_ask(link, SETUP_AUTH, 3, (const char *[]){"AUTH", s->username, s->password});
+    return setup_ask(link, SETUP_AUTH, 2, (const char *[]){"AUTH", s->password});
+}
+
+static bool setup_database(struct redis_link *link)
+{
+    char number[24];
+    if (link->settings->database == 0)
+        return true;
+    snprintf(number, sizeof number, "%u", link->settings->database);
+    return setup_ask(link, SETUP_SELECT, 2, (const char *[]){"SELECT", number});
+}
+
+static bool setup_all(struct redis_link *link)
+{
+    return setup_login(link) &&
+           setup_ask(link, SETUP_NAME, 3, (const char *[]){"CLIENT", "SETNAME", "weir"}) &&
+           setup_database(link) &&
+           setup_ask(link, SETUP_SCRIPT, 3, (const char *[]){"SCRIPT", "LOAD", link->script.p}) &&
+           setup_ask(link, SETUP_ROLE, 1, (const char *[]){"ROLE"});
+}
+
+/* --- Connecting --------------------------------------------------------------------------------------- */
+
+static void on_connected(const redisAsyncContext *ac, int status)
+{
+    struct redis_link *link = link_of(ac->data);
+    if (status != REDIS_OK && link->ac == ac)
+        link_lost(link, REDIS_FAILURE_CONNECT, ac->c.errstr);
+}
+
+static void on_disconnected(const redisAsyncContext *ac, int status)
+{
+    struct redis_link *link = link_of(ac->data);
+    (void)status;
+    if (link->ac == ac)
+        lost_by_hiredis(link, ac);
+}
+
+/* By address only: a name would make redisAsyncConnect() block in getaddrinfo(). */
+static redisAsyncContext *dial(const struct address *address)
+{
+    char host[NI_MAXHOST];
+    uint16_t port = ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
+
+    if (address->length == 0)
+        return NULL;
+    if (address_is_unix(address))
+        return redisAsyncConnectUnix(address->local.sun_path);
+    if (getnameinfo(&address->any, address->length, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
+        return NULL;
+    return redisAsyncConnect(host, port);
+}
+
+static void set_socket_options(const struct redis_link *link, int fd)
+{
+    int on = 1, idle = 15, interval = 5, probes = 3;
+    if (address_is_unix(&link->address))
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+static bool attach(struct redis_link *link, redisAsyncContext *ac)
+{
+    int fd = (int)ac->c.fd;
+
+    link->read_event = event_new(link->base, fd, EV_READ | EV_PERSIST, on_readable, link);
+    link->write_event = event_new(link->base, fd, EV_WRITE, on_writable, link);
+    ac->data = ac->ev.data = link;
+    ac->ev.addRead = hook_add_read;
+    ac->ev.delRead = hook_nothing; /* an answer or the end of the connection is always welcome */
+    ac->ev.addWrite = hook_add_write;
+    ac->ev.delWrite = hook_del_write;
+    ac->ev.cleanup = hook_cleanup;
+    guard_reader(link, ac->c.reader);
+    set_socket_options(link, fd);
+    redisAsyncSetConnectCallback(ac, on_connected);
+    redisAsyncSetDisconnectCallback(ac, on_disconnected);
+    return link->read_event && link->write_event && event_add(link->write_event, NULL) == 0;
+}
+
+static void link_connect(struct redis_link *link)
+{
+    redisAsyncContext *ac = dial(&link->address);
+
+    link->state = LINK_CONNECTING;
+    link->unanswered = link->unfit = link->timeouts = 0;
+    link->loading_script = false;
+    if (!ac || ac->err) {
+        char why[128];
+        snprintf(why, sizeof why, "%s", ac ? ac->errstr : "no address, or no memory");
+        if (ac)
+            redisAsyncFree(ac); /* without callbacks yet: nobody hears of it */
+        link_lost(link, REDIS_FAILURE_CONNECT, why);
+        return;
+    }
+    link->ac = ac;
+    timer_arm(link->connect_timer, connect_us);
+    if (!attach(link, ac) || !setup_all(link))
+        link_close(link, REDIS_FAILURE_CONNECT, "no memory");
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------ */
+
+struct redis_link *redis_link_new(struct event_base *base, const struct redis_settings *settings,
+                                  struct slice script, const struct redis_link_watch *watch)
+{
+    struct redis_link *link = xcalloc(1, sizeof *link);
+
+    MAGIC_SET(link, LINK_MAGIC);
+    link->base = base;
+    link->settings = settings;
+    link->script = script;
+    if (watch)
+        link->watch = *watch;
+    link->retry_us = retry_min_us;
+    link->cause = REDIS_FAILURE_DOWN;
+    TAILQ_INIT(&link->waiting);
+    TAILQ_INIT(&link->spare);
+    link->retry_timer = evtimer_new(base, on_retry, link);
+    link->connect_timer = evtimer_new(base, on_connect_timeout, link);
+    link->watchdog = evtimer_new(base, on_watchdog, link);
+    link->address = settings->address;
+    address_format(&link->address, link->address_text);
+    link_connect(link);
+    return link;
+}
+
+void redis_link_set_address(struct redis_link *link, const struct address *address)
+{
+    link->address = *address;
+    link_close(link, REDIS_FAILURE_CLOSED, "its address has changed");
+    address_format(&link->address, link->address_text);
+    link->retry_us = retry_min_us;
+    timer_arm(link->retry_timer, 0);
+}
+
+bool redis_link_is_ready(const struct redis_link *link)
+{
+    return link->state == LINK_READY;
+}
+
+unsigned redis_link_pending(const struct redis_link *link)
+{
+    return link->pending;
+}
+
+void redis_link_free(struct redis_link *link)
+{
+    struct sent *sent;
+
+    if (!link)
+        return;
+    link->freeing = true;
+    link_close(link, REDIS_FAILURE_DOWN, NULL);
+    event_free(link->retry_timer);
+    event_free(link->connect_timer);
+    event_free(link->watchdog);
+    while ((sent = TAILQ_FIRST(&link->spare))) {
+        TAILQ_REMOVE(&link->spare, sent, entry);
+        free(sent->bytes);
+        free(sent);
+    }
+    MAGIC_WIPE(link);
+    free(link);
+}
