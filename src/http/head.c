@@ -31,7 +31,7 @@ enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refus
 size_t request_skip_empty_line(struct slice bytes)
 {
     size_t n = 0;
-    while (n < 4 && n + 2 <= bytes.n && bytes.p[n] == '\r' && bytes.p[n + 1] == '\n')
+    while (n + 2 <= bytes.n && bytes.p[n] == '\r' && bytes.p[n + 1] == '\n')
         n += 2;
     return n;
 }

@@ -139,8 +139,10 @@ enum scan { SCAN_PARTIAL, SCAN_WHOLE, SCAN_REFUSED };
  * is left to the parser. SCAN_WHOLE: `*size` is the head's length with its empty line. */
 enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refusal *refusal);
 
-/* How many bytes of CRLF stand before a request line; RFC 9112 section 2.2 lets a server ignore at least one.
- * At most two CRLF are. Where some were skipped, head_scan begins anew behind them. */
+/* How many bytes of CRLF stand before a request line: RFC 9112 section 2.2 has a server ignore at least one.
+ * All are, so that the verdict does not depend on where the bytes were cut; the time for a head bounds them.
+ * Asked again as long as only a
+ * "\r" is there; head_scan begins anew (`seen` 0) behind what was skipped. */
 size_t request_skip_empty_line(struct slice bytes);
 
 /* `whole` is exactly what head_scan found (for a request: after request_skip_empty_line). False: refused, see

@@ -16,8 +16,8 @@ MUST_CHECK bool path_normalise(struct slice path_and_query, struct text *out);
  * bytes, or none; everything else for itself. Linear but for "*" (backtracks within a segment). */
 bool path_matches(struct slice pattern, struct slice path);
 
-/* The same for hosts: `pattern` may start with "*." (one label or more). Case does not count; a port in
- * `host` is ignored. */
+/* The same for hosts: `pattern` may start with "*." (one label or more). Case does not count; a port
+ * and a "." at the end are ignored. */
 bool host_matches(struct slice pattern, struct slice host);
 
 #endif

@@ -19,7 +19,9 @@ static const char *request_line_parse(const char *p, const char *end, struct req
     head->target = slice_between(start, p);
     if (p == start || *p != ' ') {
         refuse(refusal, 400,
-               *p == '\r' && p != start ? "no HTTP version (HTTP/0.9)" : "malformed request line");
+               p == start || *p == '\t' ? "malformed request line"
+               : *p == '\r'             ? "no HTTP version (HTTP/0.9)"
+                                        : "control byte in the target");
         return NULL;
     }
     if ((p = version_parse(p + 1, end, &head->minor, refusal)) == NULL)

@@ -1,0 +1,295 @@
+/* Heads: character classes, where a head ends, names, fields, Connection. What is refused and why stands in
+ * the corpus. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "http/framing.h"
+#include "http/parse.h"
+
+static struct request_head request;
+static struct response_head response;
+static struct refusal refusal;
+
+static bool parse(const char *fields)
+{
+    static char bytes[64 * 1024];
+    int n = snprintf(bytes, sizeof bytes, "GET / HTTP/1.1\r\nHost: a\r\n%s\r\n", fields);
+    ck_assert_int_lt(n, (int)sizeof bytes);
+    refusal = (struct refusal){0, NULL};
+    return request_head_parse((struct slice){bytes, (size_t)n}, &request, &refusal);
+}
+
+static bool parse_response(const char *head)
+{
+    refusal = (struct refusal){0, NULL};
+    return response_head_parse(slice_of(head), &response, &refusal);
+}
+
+static bool is_one_of(int c, const char *set)
+{
+    return c != 0 && strchr(set, c) != NULL;
+}
+
+#define ALPHA_DIGIT "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+#define SUB_DELIMS  "!$&'()*+,;="
+
+START_TEST(classes_are_those_of_the_rfcs)
+{
+    for (int i = 0; i < 256; i++) {
+        char c = (char)i;
+        ck_assert_msg(char_is(c, CHAR_TOKEN) == is_one_of(i, "!#$%&'*+-.^_`|~" ALPHA_DIGIT), "token %d", i);
+        ck_assert_msg(char_is(c, CHAR_TEXT) == (i == '\t' || (i >= 0x20 && i != 0x7f)), "text %d", i);
+        ck_assert_msg(char_is(c, CHAR_PATH) == is_one_of(i, "-._~%:@/" SUB_DELIMS ALPHA_DIGIT), "path %d", i);
+        ck_assert_msg(char_is(c, CHAR_HOST) == is_one_of(i, "-._~" SUB_DELIMS ALPHA_DIGIT), "host %d", i);
+        ck_assert_msg(char_is(c, CHAR_QUERY) == (i > ' ' && i < 0x7f && i != '#'), "query %d", i);
+        ck_assert_msg(char_is(c, CHAR_DIGIT) == is_one_of(i, "0123456789"), "digit %d", i);
+        ck_assert_msg(char_is(c, CHAR_HEX) == is_one_of(i, "0123456789abcdefABCDEF"), "hex %d", i);
+        ck_assert_msg(char_is(c, CHAR_PLAIN) == (char_is(c, CHAR_TOKEN) && c != '_'), "plain %d", i);
+        if (char_is(c, CHAR_HEX))
+            ck_assert_uint_eq(char_hex_value(c), strtoul((char[]){c, 0}, NULL, 16));
+    }
+}
+END_TEST
+
+START_TEST(a_head_is_scanned_once)
+{
+    struct slice bytes = SLICE("GET / HTTP/1.1\r\nHost: a\r\n\r\nrest");
+    size_t seen = 0, size = 0;
+    for (size_t n = 0; n < bytes.n - 4; n++) {
+        ck_assert_int_eq(head_scan((struct slice){bytes.p, n}, &seen, &size, &refusal), SCAN_PARTIAL);
+        ck_assert_uint_eq(seen, n);
+    }
+    ck_assert_int_eq(head_scan(bytes, &seen, &size, &refusal), SCAN_WHOLE);
+    ck_assert_uint_eq(size, bytes.n - 4);
+}
+END_TEST
+
+START_TEST(a_bare_lf_is_refused_while_partial)
+{
+    static const char *const heads[] = {"\n", "GET / HTTP/1.1\n", "GET / HTTP/1.1\r\nA: b\nC",
+                                        "GET / HTTP/1.1\r\n\n"};
+    for (size_t i = 0; i < COUNT_OF(heads); i++) {
+        size_t seen = 0, size;
+        ck_assert_int_eq(head_scan(slice_of(heads[i]), &seen, &size, &refusal), SCAN_REFUSED);
+        ck_assert_uint_eq(refusal.status, 400);
+    }
+}
+END_TEST
+
+START_TEST(empty_lines_before_a_request_are_skipped)
+{
+    ck_assert_uint_eq(request_skip_empty_line(SLICE("GET")), 0);
+    ck_assert_uint_eq(request_skip_empty_line(SLICE("\r\nGET")), 2);
+    ck_assert_uint_eq(request_skip_empty_line(SLICE("\r\n\r\n\r")), 4);
+    ck_assert_uint_eq(request_skip_empty_line(SLICE("\r")), 0);
+    ck_assert_uint_eq(request_skip_empty_line(SLICE("\n")), 0);
+    ck_assert_uint_eq(request_skip_empty_line(SLICE_NONE), 0);
+}
+END_TEST
+
+START_TEST(known_names_are_known_in_any_case)
+{
+    static const struct {
+        const char *name;
+        enum field_id id;
+    } known[] = {
+        {"Connection", FIELD_CONNECTION},
+        {"Content-Length", FIELD_CONTENT_LENGTH},
+        {"Content-Type", FIELD_CONTENT_TYPE},
+        {"Date", FIELD_DATE},
+        {"Expect", FIELD_EXPECT},
+        {"Forwarded", FIELD_FORWARDED},
+        {"Host", FIELD_HOST},
+        {"Keep-Alive", FIELD_KEEP_ALIVE},
+        {"Max-Forwards", FIELD_MAX_FORWARDS},
+        {"Proxy-Authenticate", FIELD_PROXY_AUTHENTICATE},
+        {"Proxy-Authorization", FIELD_PROXY_AUTHORIZATION},
+        {"Proxy-Connection", FIELD_PROXY_CONNECTION},
+        {"RateLimit", FIELD_RATELIMIT},
+        {"RateLimit-Policy", FIELD_RATELIMIT_POLICY},
+        {"Referer", FIELD_REFERER},
+        {"Retry-After", FIELD_RETRY_AFTER},
+        {"TE", FIELD_TE},
+        {"Trailer", FIELD_TRAILER},
+        {"Transfer-Encoding", FIELD_TRANSFER_ENCODING},
+        {"Upgrade", FIELD_UPGRADE},
+        {"User-Agent", FIELD_USER_AGENT},
+        {"Via", FIELD_VIA},
+        {"X-Client-Id", FIELD_X_CLIENT_ID},
+        {"X-Forwarded-For", FIELD_X_FORWARDED_FOR},
+        {"X-Forwarded-Host", FIELD_X_FORWARDED_HOST},
+        {"X-Forwarded-Proto", FIELD_X_FORWARDED_PROTO},
+        {"X-Rate-Limit-Policy", FIELD_X_RATE_LIMIT},
+        {"X-Rate-Limit-Quota", FIELD_X_RATE_LIMIT},
+        {"X-Rate-Limit-Reset", FIELD_X_RATE_LIMIT},
+        {"X-Rate-Limit-Used", FIELD_X_RATE_LIMIT},
+        {"X-RateLimit-Limit", FIELD_X_RATELIMIT},
+        {"X-RateLimit-Remaining", FIELD_X_RATELIMIT},
+        {"X-RateLimit-Reset", FIELD_X_RATELIMIT},
+        {"X-Request-Id", FIELD_X_REQUEST_ID},
+        {"X-Weir-Client", FIELD_X_WEIR_CLIENT},
+    };
+    uint64_t all = 0;
+    for (size_t i = 0; i < COUNT_OF(known); i++) {
+        char name[32], *p = name;
+        ck_assert_msg(field_id_of(slice_of(known[i].name)) == known[i].id, "%s", known[i].name);
+        for (strcpy(name, known[i].name); *p; p++)
+            *p = (char)(*p >= 'a' && *p <= 'z' ? *p & ~0x20 : *p >= 'A' && *p <= 'Z' ? *p | 0x20 : *p);
+        ck_assert_msg(field_id_of(slice_of(name)) == known[i].id, "%s", name);
+        ck_assert_int_eq(field_id_of((struct slice){name, strlen(name) - 1}), FIELD_OTHER);
+        all |= UINT64_C(1) << known[i].id;
+    }
+    ck_assert_uint_eq(all, (UINT64_C(1) << FIELD_ID_COUNT) - 2); /* every id but FIELD_OTHER has a name */
+}
+END_TEST
+
+START_TEST(fields_are_found_by_id_and_by_name)
+{
+    ck_assert(parse("X-Client-Id: a\r\nOther: 1\r\nother:2\r\nx-client-id: b\r\n"));
+    ck_assert(slice_equal(fields_find(&request.fields, FIELD_X_CLIENT_ID)->value, SLICE("a")));
+    ck_assert(fields_repeat(&request.fields, FIELD_X_CLIENT_ID));
+    ck_assert(!fields_repeat(&request.fields, FIELD_HOST));
+    ck_assert(!fields_have(&request.fields, FIELD_VIA));
+    ck_assert_ptr_null(fields_find(&request.fields, FIELD_VIA));
+    const struct field *field = fields_next_named(&request.fields, SLICE("OTHER"), NULL);
+    ck_assert(slice_equal(field->value, SLICE("1")));
+    field = fields_next_named(&request.fields, SLICE("OTHER"), field);
+    ck_assert(slice_equal(field->value, SLICE("2")));
+    ck_assert_ptr_null(fields_next_named(&request.fields, SLICE("OTHER"), field));
+}
+END_TEST
+
+/* Values are looked at eight bytes at a time: each control byte must be found at each place. */
+START_TEST(control_bytes_are_found_at_every_place)
+{
+    for (unsigned place = 0; place < 24; place++)
+        for (unsigned c = 0; c < 256; c++) {
+            char head[] = "GET / HTTP/1.1\r\nHost: a\r\nX: abcdefghijklmnopqrstuvwxyz\r\n\r\n";
+            head[sizeof "GET / HTTP/1.1\r\nHost: a\r\nX: a" - 1 + place] = (char)c;
+            bool ok = request_head_parse((struct slice){head, sizeof head - 1}, &request, &refusal);
+            ck_assert_msg(ok == char_is((char)c, CHAR_TEXT), "byte %u at %u", c, place);
+            ck_assert(!ok || request.fields.at[1].value.n == 26);
+        }
+}
+END_TEST
+
+START_TEST(connection_marks_what_it_names)
+{
+    ck_assert(
+        parse("A: 1\r\nConnection: a, b\r\nB: 2\r\nC: 3\r\nUpgrade: x\r\nX-Weir-Client: y\r\nConnection: "
+              "x-weir-client\r\n"));
+    static const bool hop_by_hop[] = {false, true, true, true, false, true, false, true};
+    ck_assert_uint_eq(request.fields.count, COUNT_OF(hop_by_hop));
+    for (unsigned i = 0; i < request.fields.count; i++)
+        ck_assert_msg(request.fields.at[i].hop_by_hop == hop_by_hop[i], "field %u", i);
+    ck_assert(request.keep_alive);
+}
+END_TEST
+
+START_TEST(keep_alive_depends_on_version_and_connection)
+{
+    static const struct {
+        const char *head;
+        bool keep_alive;
+    } cases[] = {
+        {"HTTP/1.1 200 OK\r\n\r\n", true},
+        {"HTTP/1.1 200 OK\r\nConnection: Close\r\n\r\n", false},
+        {"HTTP/1.1 200 OK\r\nConnection: keep-alive, close\r\n\r\n", false},
+        {"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n", false},
+        {"HTTP/1.0 200 OK\r\n\r\n", false},
+        {"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n", true},
+        {"HTTP/1.0 200 OK\r\nConnection: keep-alive, close\r\n\r\n", false},
+        {"HTTP/1.0 200 OK\r\nProxy-Connection: keep-alive\r\n\r\n", false},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        ck_assert(parse_response(cases[i].head));
+        ck_assert_msg(response.keep_alive == cases[i].keep_alive, "%s", cases[i].head);
+    }
+}
+END_TEST
+
+START_TEST(max_forwards_counts_for_options_and_trace)
+{
+    ck_assert(parse("Max-Forwards: 3\r\n"));
+    ck_assert_int_eq(request.max_forwards, -1);
+    ck_assert(request_head_parse(SLICE("TRACE / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n"), &request,
+                                 &refusal));
+    ck_assert_int_eq(request.max_forwards, 0);
+    ck_assert(request_head_parse(SLICE("OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n"), &request, &refusal));
+    ck_assert_int_eq(request.max_forwards, -1);
+}
+END_TEST
+
+START_TEST(idempotent_methods)
+{
+    static const char *const yes[] = {"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"};
+    static const char *const no[] = {"POST", "PATCH", "CONNECT", "get", "LINK", "GETS", "PU"};
+    for (size_t i = 0; i < COUNT_OF(yes); i++)
+        ck_assert_msg(method_is_idempotent(method_of(slice_of(yes[i]))), "%s", yes[i]);
+    for (size_t i = 0; i < COUNT_OF(no); i++)
+        ck_assert_msg(!method_is_idempotent(method_of(slice_of(no[i]))), "%s", no[i]);
+}
+END_TEST
+
+START_TEST(content_of_responses_depends_on_the_request)
+{
+    struct framing framing;
+    ck_assert(parse_response("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"));
+    ck_assert(response_framing(&response, METHOD_HEAD, &framing, &refusal));
+    ck_assert_int_eq(framing.kind, FRAMING_NONE);
+    ck_assert(response_framing(&response, METHOD_GET, &framing, &refusal));
+    ck_assert_int_eq(framing.kind, FRAMING_LENGTH);
+    ck_assert(parse_response("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"));
+    ck_assert(response_framing(&response, METHOD_HEAD, &framing, &refusal));
+    ck_assert_int_eq(framing.kind, FRAMING_NONE);
+    ck_assert(parse_response("HTTP/1.1 200 OK\r\n\r\n"));
+    ck_assert(response_framing(&response, METHOD_POST, &framing, &refusal));
+    ck_assert_int_eq(framing.kind, FRAMING_UNTIL_CLOSE);
+    ck_assert(parse_response("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"));
+    ck_assert(response_framing(&response, METHOD_GET, &framing, &refusal));
+    ck_assert_int_eq(framing.kind, FRAMING_NONE);
+}
+END_TEST
+
+/* Were the parser to read past the head, AddressSanitizer would see it here: the bytes end where the memory
+ * does. */
+START_TEST(nothing_is_read_past_the_end)
+{
+    static const char text[] = "GET /a?b HTTP/1.1\r\nHost: a\r\nConnection: x\r\nX: abcdefgh\r\n\r\n";
+    for (size_t n = 0; n < sizeof text; n++) {
+        char *bytes = malloc(n + 4);
+        memcpy(bytes, text, n);
+        (void)!request_head_parse((struct slice){bytes, n}, &request, &refusal);
+        memcpy(bytes + n, "\r\n\r\n", 4); /* cut anywhere, and ended as a head */
+        (void)!request_head_parse((struct slice){bytes, n + 4}, &request, &refusal);
+        (void)!response_head_parse((struct slice){bytes, n + 4}, &response, &refusal);
+        free(bytes);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("http head");
+    TCase *tests = tcase_create("head");
+    tcase_add_test(tests, classes_are_those_of_the_rfcs);
+    tcase_add_test(tests, a_head_is_scanned_once);
+    tcase_add_test(tests, a_bare_lf_is_refused_while_partial);
+    tcase_add_test(tests, empty_lines_before_a_request_are_skipped);
+    tcase_add_test(tests, known_names_are_known_in_any_case);
+    tcase_add_test(tests, fields_are_found_by_id_and_by_name);
+    tcase_add_test(tests, control_bytes_are_found_at_every_place);
+    tcase_add_test(tests, connection_marks_what_it_names);
+    tcase_add_test(tests, keep_alive_depends_on_version_and_connection);
+    tcase_add_test(tests, max_forwards_counts_for_options_and_trace);
+    tcase_add_test(tests, idempotent_methods);
+    tcase_add_test(tests, content_of_responses_depends_on_the_request);
+    tcase_add_test(tests, nothing_is_read_past_the_end);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,206 @@
+/* What goes out: whom to believe, plans, limits of room, dates. What is dropped and kept otherwise stands in
+ * the corpus. */
+#include <check.h>
+#include <time.h>
+
+#include "http/rewrite.h"
+
+static struct request_head request;
+static struct response_head response;
+static struct refusal refusal;
+static char bytes[4096];
+
+static struct slice rewritten_request(const char *head, const struct forward_facts *facts)
+{
+    struct framing framing;
+    struct text out = text_over(bytes, sizeof bytes);
+    ck_assert_msg(request_head_parse(slice_of(head), &request, &refusal), "%s", refusal.why);
+    ck_assert(request_framing(&request, &framing, &refusal));
+    request_head_write(&out, &request, &framing, facts);
+    ck_assert(!out.failed);
+    return text_slice(&out);
+}
+
+static struct slice rewritten_response(const char *head, const struct response_plan *plan)
+{
+    struct text out = text_over(bytes, sizeof bytes);
+    ck_assert_msg(response_head_parse(slice_of(head), &response, &refusal), "%s", refusal.why);
+    response_head_write(&out, &response, plan, SLICE("Sat, 21 Nov 2026 12:00:00 GMT"));
+    ck_assert(!out.failed);
+    return text_slice(&out);
+}
+
+static void assert_is(struct slice is, const char *wanted)
+{
+    ck_assert_msg(slice_equal(is, slice_of(wanted)), "%.*s", SLICE_ARG(is));
+}
+
+static const char forged[] =
+    "GET /a HTTP/1.1\r\nHost: weir.test\r\nX-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n"
+    "X-Forwarded-Host: api.example.com\r\nForwarded: for=203.0.113.9\r\nX-Weir-Client: id:admin\r\n"
+    "X-Weir-Client: id:root\r\nX-Request-Id: 1\r\n\r\n";
+
+START_TEST(anyone_is_not_believed)
+{
+    struct forward_facts facts = {.peer_ip = SLICE("192.0.2.7"),
+                                  .scheme = SLICE("http"),
+                                  .client = SLICE("ip:192.0.2.7"),
+                                  .request_id = SLICE("abc")};
+    assert_is(rewritten_request(forged, &facts),
+              "GET /a HTTP/1.1\r\nHost: weir.test\r\nX-Forwarded-For: 203.0.113.9, "
+              "192.0.2.7\r\nX-Forwarded-Proto: http\r\n"
+              "X-Forwarded-Host: weir.test\r\nVia: 1.1 weir\r\nX-Request-Id: abc\r\nX-Weir-Client: "
+              "ip:192.0.2.7\r\n\r\n");
+}
+END_TEST
+
+START_TEST(a_trusted_peer_is_believed)
+{
+    struct forward_facts facts = {
+        .peer_ip = SLICE("192.0.2.7"), .peer_trusted = true, .scheme = SLICE("http")};
+    assert_is(rewritten_request(forged, &facts),
+              "GET /a HTTP/1.1\r\nHost: weir.test\r\nForwarded: for=203.0.113.9\r\nX-Forwarded-For: "
+              "203.0.113.9, 192.0.2.7\r\n"
+              "X-Forwarded-Proto: https\r\nX-Forwarded-Host: api.example.com\r\nVia: 1.1 weir\r\n\r\n");
+}
+END_TEST
+
+START_TEST(a_trusted_peer_that_says_two_things_is_not)
+{
+    struct forward_facts facts = {
+        .peer_ip = SLICE("192.0.2.7"), .peer_trusted = true, .scheme = SLICE("http")};
+    assert_is(
+        rewritten_request(
+            "GET /a HTTP/1.1\r\nHost: weir.test\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Proto: "
+            "http\r\nX-Forwarded-Host:\r\n\r\n",
+            &facts),
+        "GET /a HTTP/1.1\r\nHost: weir.test\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: http\r\n"
+        "X-Forwarded-Host: weir.test\r\nVia: 1.1 weir\r\n\r\n");
+}
+END_TEST
+
+START_TEST(a_peer_without_address_appends_nothing)
+{
+    struct forward_facts facts = {.scheme = SLICE("http"), .host = SLICE("127.0.0.1:3000")};
+    assert_is(rewritten_request("GET /a HTTP/1.0\r\n\r\n", &facts),
+              "GET /a HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nX-Forwarded-Proto: http\r\nVia: 1.0 weir\r\n\r\n");
+}
+END_TEST
+
+START_TEST(an_upgrade_is_asked_for_where_planned)
+{
+    const char *head =
+        "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, X-A\r\nUpgrade: websocket\r\nX-A: 1\r\n\r\n";
+    struct forward_facts facts = {.scheme = SLICE("http"), .upgrade = SLICE("websocket")};
+    assert_is(rewritten_request(head, &facts), "GET /a HTTP/1.1\r\nHost: a\r\nConnection: "
+                                               "upgrade\r\nUpgrade: websocket\r\nX-Forwarded-Proto: http\r\n"
+                                               "X-Forwarded-Host: a\r\nVia: 1.1 weir\r\n\r\n");
+    struct response_plan plan = {.client_minor = 1, .upgrade = SLICE("websocket")};
+    assert_is(rewritten_response("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: "
+                                 "websocket\r\nDate: x\r\n\r\n",
+                                 &plan),
+              "HTTP/1.1 101 Switching Protocols\r\nDate: x\r\nConnection: upgrade\r\nUpgrade: "
+              "websocket\r\nVia: 1.1 weir\r\n\r\n");
+}
+END_TEST
+
+START_TEST(responses_follow_the_plan)
+{
+    const char *head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRateLimit: \"theirs\"\r\nX-RateLimit-Reset: "
+                       "1\r\nDate: x\r\n\r\n";
+    struct response_plan plan = {.client_minor = 1};
+    assert_is(rewritten_response(head, &plan),
+              "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRateLimit: \"theirs\"\r\n"
+              "X-RateLimit-Reset: 1\r\nDate: x\r\nVia: 1.1 weir\r\n\r\n");
+    plan = (struct response_plan){.limited = true, .rate_fields = SLICE("RateLimit: \"ours\"\r\n")};
+    assert_is(rewritten_response(head, &plan),
+              "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\nConnection: keep-alive\r\n"
+              "Via: 1.1 weir\r\nRateLimit: \"ours\"\r\n\r\n");
+    plan =
+        (struct response_plan){.client_minor = 1, .close = true, .chunked = true, .request_id = SLICE("id")};
+    assert_is(rewritten_response("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", &plan),
+              "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nDate: Sat, 21 Nov 2026 "
+              "12:00:00 "
+              "GMT\r\nVia: 1.0 weir\r\nX-Request-Id: id\r\n\r\n");
+}
+END_TEST
+
+START_TEST(interim_responses_are_end_to_end_fields_alone)
+{
+    struct text out = text_over(bytes, sizeof bytes);
+    ck_assert(response_head_parse(
+        SLICE("HTTP/1.1 103 Early Hints\r\nLink: a\r\nConnection: b\r\nB: c\r\nContent-Length: 1\r\n\r\n"),
+        &response, &refusal));
+    interim_head_write(&out, &response);
+    assert_is(text_slice(&out), "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n");
+}
+END_TEST
+
+START_TEST(what_does_not_fit_is_noted_and_never_written)
+{
+    struct framing framing = {FRAMING_CHUNKED, 0};
+    struct forward_facts facts = {.peer_ip = SLICE("192.0.2.7"), .scheme = SLICE("http")};
+    size_t whole = rewritten_request(forged, &facts).n;
+    whole += sizeof "Transfer-Encoding: chunked\r\n" - 1;
+    for (size_t cap = 0; cap <= whole; cap++) {
+        struct text out = text_over(bytes, cap);
+        bytes[cap] = '!';
+        request_head_write(&out, &request, &framing, &facts);
+        ck_assert(out.failed == (cap < whole));
+        ck_assert(bytes[cap] == '!');
+    }
+}
+END_TEST
+
+START_TEST(dates_are_those_of_the_c_library)
+{
+    static const int64_t times[] = {0,          784111777,  951782399,  951782400,   1078012800,
+                                    1709164800, 1795262400, 4107542400, 253402300799};
+    for (size_t i = 0; i < COUNT_OF(times) + 2000; i++) {
+        int64_t seconds = i < COUNT_OF(times) ? times[i] : (int64_t)(i * UINT64_C(86399) * 31);
+        time_t time = (time_t)seconds;
+        struct tm tm;
+        char wanted[64], date[29];
+        strftime(wanted, sizeof wanted, "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&time, &tm));
+        http_date_write(date, seconds);
+        ck_assert_msg(memcmp(date, wanted, 29) == 0, "%.29s, %s", date, wanted);
+    }
+    char date[29];
+    http_date_write(date, -1);
+    ck_assert_mem_eq(date, "Thu, 01 Jan 1970 00:00:00 GMT", 29);
+    http_date_write(date, INT64_MAX);
+    ck_assert_mem_eq(date, "Fri, 31 Dec 9999 23:59:59 GMT", 29);
+}
+END_TEST
+
+START_TEST(reasons)
+{
+    ck_assert_str_eq(reason_phrase(200), "OK");
+    ck_assert_str_eq(reason_phrase(429), "Too Many Requests");
+    ck_assert_str_eq(reason_phrase(299), "");
+    ck_assert_str_eq(reason_phrase(599), "");
+    ck_assert_str_eq(reason_phrase(600), "");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("http rewrite");
+    TCase *tests = tcase_create("rewrite");
+    tcase_add_test(tests, anyone_is_not_believed);
+    tcase_add_test(tests, a_trusted_peer_is_believed);
+    tcase_add_test(tests, a_trusted_peer_that_says_two_things_is_not);
+    tcase_add_test(tests, a_peer_without_address_appends_nothing);
+    tcase_add_test(tests, an_upgrade_is_asked_for_where_planned);
+    tcase_add_test(tests, responses_follow_the_plan);
+    tcase_add_test(tests, interim_responses_are_end_to_end_fields_alone);
+    tcase_add_test(tests, what_does_not_fit_is_noted_and_never_written);
+    tcase_add_test(tests, dates_are_those_of_the_c_library);
+    tcase_add_test(tests, reasons);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
