@@ -1,0 +1,332 @@
+/* compose.c - see compose.h. What is made looks like this:
+ *
+ *   local limiter = {}
+ *   limiter["token_bucket"] = (function(...) --@ lua/token_bucket.lua
+ *   ...the file...
+ *   end)()
+ *   local limits = { { run = limiter["token_bucket"], period = 60000000 }, false }
+ *   --@ lua/driver.lua
+ *   ...driver.lua...
+ *
+ * Limits are numbered as in the policy; one that no rule uses is `false`, and its script is not pasted. The
+ * "--@" marks tell compose_check() from which file a line came. */
+#include "limit/compose.h"
+
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+#define MARK "--@ "
+
+/* --- Files -------------------------------------------------------------------------------------------- */
+
+static char *read_all(FILE *file)
+{
+    char *bytes = NULL;
+    size_t size = 0, got = 0;
+    do {
+        bytes = xrealloc(bytes, size + 4096);
+        got = fread(bytes + size, 1, 4095, file);
+        size += got;
+    } while (got > 0);
+    bytes[size] = 0;
+    return bytes;
+}
+
+static char *read_file(const char *path, FILE *report)
+{
+    FILE *file = fopen(path, "re");
+    char *text;
+
+    if (!file) {
+        fprintf(report, "%s: cannot be read: %s\n", path, strerror(errno));
+        return NULL;
+    }
+    text = read_all(file);
+    if (ferror(file)) {
+        fprintf(report, "%s: cannot be read: %s\n", path, strerror(errno));
+        free(text);
+        text = NULL;
+    }
+    fclose(file);
+    return text;
+}
+
+/* A limiter is named by itself, or by the path of its file. */
+static bool is_path(const char *script)
+{
+    size_t n = strlen(script);
+    return strchr(script, '/') || (n > 4 && strcmp(script + n - 4, ".lua") == 0);
+}
+
+static char *script_path(const char *script, const char *lua_dir)
+{
+    char *path = NULL;
+    if (is_path(script))
+        return xstrdup(script);
+    if (asprintf(&path, "%s/%s.lua", lua_dir, script) < 0)
+        return xstrdup(script);
+    return path;
+}
+
+/* --- Lua text ----------------------------------------------------------------------------------------- */
+
+/* As a Lua string; decimal escapes hold for every byte in every version of Lua. */
+static void write_quoted(FILE *out, const char *text)
+{
+    putc('"', out);
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+        if (*c < 0x20 || *c >= 0x7f || *c == '"' || *c == '\\')
+            fprintf(out, "\\%03u", *c);
+        else
+            putc(*c, out);
+    putc('"', out);
+}
+
+/* The mark stays one line whatever the name. */
+static void write_mark(FILE *out, const char *name)
+{
+    fputs(MARK, out);
+    for (; *name; name++)
+        putc((unsigned char)*name < 0x20 ? '?' : *name, out);
+    putc('\n', out);
+}
+
+/* The file as an expression: its chunk, called once. The newline before `end` closes a comment on its last
+ * line. A first line "#!..." is one for the shell. */
+static void write_chunk(FILE *out, const char *name, const char *text)
+{
+    fputs("(function(...) ", out);
+    write_mark(out, name);
+    if (text[0] == '#')
+        fputs("--", out);
+    fputs(text, out);
+    fputs("\nend)()\n", out);
+}
+
+/* --- The driver --------------------------------------------------------------------------------------- */
+
+static bool is_used(const struct policy *policy, const struct limit *limit)
+{
+    for (unsigned i = 0; i < policy->rule_count; i++)
+        for (unsigned j = 0; j < policy->rules[i].limit_count; j++)
+            if (policy->rules[i].limits[j] == limit)
+                return true;
+    return false;
+}
+
+static bool is_pasted_before(const struct policy *policy, const struct limit *limit)
+{
+    for (const struct limit *other = policy->limits; other < limit; other++)
+        if (strcmp(other->script, limit->script) == 0 && is_used(policy, other))
+            return true;
+    return false;
+}
+
+static void write_limiters(FILE *out, const struct policy *policy, const char *lua_dir)
+{
+    fputs("local limiter = {}\n", out);
+    for (unsigned i = 0; i < policy->limit_count; i++) {
+        const struct limit *limit = &policy->limits[i];
+        if (!is_used(policy, limit) || is_pasted_before(policy, limit))
+            continue;
+        char *path = script_path(limit->script, lua_dir);
+        fputs("limiter[", out);
+        write_quoted(out, limit->script);
+        fputs("] = ", out);
+        write_chunk(out, path, limit->script_text);
+        free(path);
+    }
+}
+
+static void write_limit(FILE *out, const struct limit *limit)
+{
+    fputs("  { run = limiter[", out);
+    write_quoted(out, limit->script);
+    fprintf(out, "], period = %lld", (long long)limit->period_us);
+    if (limit->has_offset)
+        fprintf(out, ", offset = %lld", (long long)limit->offset_us);
+    if (limit->option_count) {
+        fputs(", options = {", out);
+        for (unsigned i = 0; i < limit->option_count; i++)
+            fprintf(out, "%s%lld", i ? ", " : " ", (long long)limit->options[i]);
+        fputs(" }", out);
+    }
+    fputs(" },\n", out);
+}
+
+static void write_limits(FILE *out, const struct policy *policy)
+{
+    fputs("local limits = {\n", out);
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        if (is_used(policy, &policy->limits[i]))
+            write_limit(out, &policy->limits[i]);
+        else
+            fputs("  false,\n", out);
+    fputs("}\n", out);
+}
+
+char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *report)
+{
+    char *path = script_path("driver", lua_dir), *driver = read_file(path, report), *script = NULL;
+    size_t size;
+    FILE *out = driver ? open_memstream(&script, &size) : NULL;
+
+    if (out) {
+        write_limiters(out, policy, lua_dir);
+        write_limits(out, policy);
+        write_mark(out, path);
+        fputs(driver, out);
+        if (fclose(out) != 0) {
+            free(script);
+            script = NULL;
+        }
+    }
+    free(driver);
+    free(path);
+    return script;
+}
+
+/* --- weir script -------------------------------------------------------------------------------------- */
+
+static void write_usage(FILE *out, const char *name)
+{
+    fprintf(
+        out,
+        "-- %s as a plain Redis script, printed by weir.\n"
+        "--\n"
+        "--   redis-cli --eval THIS.lua KEY , LIMIT PERIOD_US [BURST [COST [MODE [ID [OFFSET_US [NOW_US "
+        "[OPTION...]]]]]]]\n"
+        "--\n"
+        "-- e.g. 100 a minute:  redis-cli --eval THIS.lua my-client , 100 60000000\n"
+        "-- It answers granted, remaining, retry_after (us), reset (us) and, for some limiters, delay (us).\n"
+        "-- BURST, COST, MODE, ID, OFFSET_US and NOW_US may be \"\" for their defaults.\n\n",
+        name);
+}
+
+bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *report)
+{
+    char *path = script_path(name, lua_dir), *tail_path = script_path("standalone", lua_dir);
+    char *text = read_file(path, report), *tail = text ? read_file(tail_path, report) : NULL;
+
+    if (tail) {
+        write_usage(out, name);
+        fputs("local limiter = ", out);
+        write_chunk(out, path, text);
+        write_mark(out, tail_path);
+        fputs(tail, out);
+    }
+    free(tail);
+    free(text);
+    free(tail_path);
+    free(path);
+    return tail != NULL;
+}
+
+/* --- The check: Redis itself compiles the script, since its Lua is the one that will run it ------------ */
+
+/* Which file, and which line of it, is line `number` of the script? False: a line of the preamble. */
+static bool locate(const char *script, unsigned number, struct slice *file, unsigned *line)
+{
+    bool found = false;
+
+    for (unsigned at = 1; *script && at <= number; at++) {
+        size_t n = strcspn(script, "\n");
+        struct slice whole = {script, n};
+        const char *mark = memmem(script, n, MARK, sizeof MARK - 1);
+        (*line)++;
+        if (mark) {
+            *file = (struct slice){mark + sizeof MARK - 1, n - (size_t)(mark + sizeof MARK - 1 - script)};
+            *line = 0;
+            found = true;
+        } else if (slice_equal(whole, SLICE("end)()")))
+            found = false;
+        script += n + (script[n] == '\n');
+    }
+    return found;
+}
+
+/* Redis says "...user_script:LINE: MESSAGE"; the operator wants the file's name and line. */
+static void report_lua_error(const char *script, const char *message, FILE *report)
+{
+    static const char chunk[] = "user_script:";
+    const char *at = strstr(message, chunk);
+    struct slice file = SLICE_NONE;
+    unsigned line = 0, number;
+    int taken = 0;
+
+    if (at && sscanf(at + sizeof chunk - 1, "%u:%n", &number, &taken) == 1 && taken &&
+        locate(script, number, &file, &line) && line > 0)
+        fprintf(report, "%.*s:%u:%s\n", SLICE_ARG(file), line, at + sizeof chunk - 1 + taken);
+    else
+        fprintf(report, "the limiter scripts are refused by Redis: %s\n", message);
+}
+
+static redisContext *dial(const struct redis_settings *settings)
+{
+    static const struct timeval patience = {5, 0};
+    char text[ADDRESS_TEXT_MAX], *port;
+
+    if (settings->address.length == 0)
+        return NULL;
+    if (address_is_unix(&settings->address))
+        return redisConnectUnixWithTimeout(settings->address.local.sun_path, patience);
+    address_format(&settings->address, text);
+    port = strrchr(text, ':');
+    *port++ = 0;
+    if (text[0] == '[') { /* "[::1" without its last bracket */
+        port[-2] = 0;
+        return redisConnectWithTimeout(text + 1, atoi(port), patience);
+    }
+    return redisConnectWithTimeout(text, atoi(port), patience);
+}
+
+static bool log_in(redisContext *redis, const struct redis_settings *settings)
+{
+    redisReply *reply;
+    bool fine;
+
+    if (!settings->password)
+        return true;
+    reply = settings->username ? redisCommand(redis, "AUTH %s %s", settings->username, settings->password)
+                               : redisCommand(redis, "AUTH %s", settings->password);
+    fine = reply && reply->type != REDIS_REPLY_ERROR;
+    freeReplyObject(reply);
+    return fine;
+}
+
+static bool is_about_script(const char *message)
+{
+    return strstr(message, "user_script") || strstr(message, "compiling script");
+}
+
+/* Compiles, and runs it for no request at all, so that a file that fails while it is loaded is found too. */
+static int ask_redis(redisContext *redis, const char *script, FILE *report)
+{
+    redisReply *reply = redisCommand(redis, "EVAL %s 1 weir:check %s", script, "");
+    int result = -1;
+
+    if (reply && reply->type != REDIS_REPLY_ERROR)
+        result = 0;
+    else if (reply && is_about_script(reply->str)) {
+        report_lua_error(script, reply->str, report);
+        result = 1;
+    }
+    freeReplyObject(reply);
+    return result;
+}
+
+int compose_check(const struct redis_settings *settings, const char *script, FILE *report)
+{
+    static const struct timeval patience = {5, 0};
+    redisContext *redis = dial(settings);
+    int result = -1;
+
+    if (redis && !redis->err && redisSetTimeout(redis, patience) == REDIS_OK && log_in(redis, settings))
+        result = ask_redis(redis, script, report);
+    if (redis)
+        redisFree(redis);
+    return result;
+}

@@ -1,0 +1,157 @@
+#include "limit/key.h"
+
+#include "limit/sha256.h"
+
+/* One value on which a limit is counted, before it is escaped: KIND, then up to two pieces. */
+struct part {
+    struct slice kind; /* with its colon */
+    struct slice first, second;
+};
+
+/* --- Escaping ----------------------------------------------------------------------------------------- */
+
+static bool must_escape(unsigned char c)
+{
+    return c < 0x20 || c == 0x7f || c == '{' || c == '}' || c == '%';
+}
+
+static void escape(struct text *out, struct slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        if (must_escape(c)) {
+            text_char(out, '%');
+            text_char(out, "0123456789ABCDEF"[c >> 4]);
+            text_char(out, "0123456789ABCDEF"[c & 15]);
+        } else
+            text_char(out, (char)c);
+    }
+}
+
+/* The digest of both pieces; a "header:" part's name is set by the policy and fixed for a limit, so pieces
+ * cannot be cut in two ways. */
+static void write_digest(struct text *out, const struct part *part)
+{
+    unsigned char digests[2][SHA256_SIZE], digest[SHA256_SIZE];
+
+    sha256(part->first, digests[0]);
+    sha256(part->second, digests[1]);
+    sha256((struct slice){(const char *)digests, sizeof digests}, digest);
+    text_literal(out, "%sha256:");
+    for (size_t i = 0; i < SHA256_SIZE; i++)
+        text_hex_fixed(out, digest[i], 2);
+}
+
+static void write_part(struct text *out, const struct part *part)
+{
+    size_t room = out->cap - out->n;
+    struct text whole = text_over(out->p + out->n, room < KEY_PART_MAX ? room : KEY_PART_MAX);
+
+    text_put(&whole, part->kind);
+    escape(&whole, part->first);
+    escape(&whole, part->second);
+    if (!whole.failed) {
+        out->n += whole.n;
+        return;
+    }
+    text_put(out, part->kind);
+    write_digest(out, part);
+}
+
+/* --- The values --------------------------------------------------------------------------------------- */
+
+/* As identity_of() writes an address, and so for clients without an id the same text. */
+static struct slice ip_value(const struct policy *policy, const struct identity *identity,
+                             struct text *scratch)
+{
+    struct ip ip = identity->ip;
+
+    if (!identity->has_ip)
+        return SLICE("unix");
+    if (ip_is_v4(&ip))
+        ip_format(&ip, scratch);
+    else {
+        struct ip_range range = {ip_masked(&ip, policy->identity.ipv6_prefix), policy->identity.ipv6_prefix};
+        ip_range_format(&range, scratch);
+    }
+    return text_slice(scratch);
+}
+
+/* Lower case, without the port and a last dot: one host is counted once however it is spelt. */
+static struct slice host_value(struct slice host, struct text *scratch)
+{
+    const char *colon = host.n ? memrchr(host.p, ':', host.n) : NULL;
+
+    if (colon && !memchr(colon, ']', host.n - (size_t)(colon - host.p)))
+        host.n = (size_t)(colon - host.p);
+    if (host.n && host.p[host.n - 1] == '.')
+        host.n--;
+    if (host.n > scratch->cap) /* escaped or not, it becomes a digest */
+        return host;
+    for (size_t i = 0; i < host.n; i++)
+        text_char(scratch, host.p[i] >= 'A' && host.p[i] <= 'Z' ? (char)(host.p[i] + 32) : host.p[i]);
+    return text_slice(scratch);
+}
+
+static struct slice header_value(const struct fields *fields, const char *name)
+{
+    const struct field *field = fields ? fields_next_named(fields, slice_of(name), NULL) : NULL;
+    return field ? field->value : (struct slice){"", 0};
+}
+
+static struct part part_of(const struct policy *policy, const struct limit_part *per,
+                           const struct limit_facts *facts, struct text *scratch)
+{
+    struct part part = {SLICE(""), SLICE(""), SLICE("")};
+
+    switch (per->per) {
+    case PER_CLIENT: part.first = identity_text(facts->identity); break;
+    case PER_IP:
+        part.kind = SLICE("ip:");
+        part.first = ip_value(policy, facts->identity, scratch);
+        break;
+    case PER_ROUTE: part.kind = SLICE("route:"), part.first = slice_of(facts->rule->name); break;
+    case PER_METHOD: part.kind = SLICE("method:"), part.first = facts->method; break;
+    case PER_HOST: part.kind = SLICE("host:"), part.first = host_value(facts->host, scratch); break;
+    case PER_ALL: part.first = SLICE("all"); break;
+    case PER_HEADER:
+        part.kind = SLICE("header:");
+        text_put(scratch, slice_of(per->header));
+        text_char(scratch, ':');
+        part.first = text_slice(scratch);
+        part.second = header_value(facts->fields, per->header);
+        break;
+    }
+    return part;
+}
+
+/* --- The key ------------------------------------------------------------------------------------------ */
+
+size_t key_size_max(const struct policy *policy, const struct limit *limit)
+{
+    return strlen(policy->redis.key_prefix) + strlen(limit->name) +
+           sizeof ":l:" + limit->per_count * (KEY_PART_MAX + sizeof ":{}");
+}
+
+static void write_tag(struct text *out, const struct policy *policy, const struct limit_part *per,
+                      const struct limit_facts *facts)
+{
+    char bytes[1024];
+    struct text scratch = text_over(bytes, sizeof bytes);
+    struct part part = part_of(policy, per, facts, &scratch);
+
+    text_literal(out, ":{");
+    write_part(out, &part);
+    text_char(out, '}');
+}
+
+void key_write(struct text *out, const struct policy *policy, const struct limit *limit,
+               const struct limit_facts *facts)
+{
+    text_put(out, slice_of(policy->redis.key_prefix));
+    write_tag(out, policy, &limit->per[0], facts);
+    text_literal(out, ":l:");
+    text_put(out, slice_of(limit->name));
+    for (unsigned i = 1; i < limit->per_count; i++)
+        write_tag(out, policy, &limit->per[i], facts);
+}

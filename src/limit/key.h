@@ -1,0 +1,28 @@
+/* key.h - the name under which a limit is counted in Redis: PREFIX:{PART}:l:LIMIT[:{PART}...].
+ *
+ *   per: client            weir:{id:client-2}:l:per-client
+ *   per: ip                weir:{ip:203.0.113.7}:l:logins           IPv6 by identity.ipv6_prefix
+ *   per: [client, route]   weir:{id:client-2}:l:writes:{route:/v1/...}
+ *   per: all               weir:{all}:l:everyone
+ *   per: method, host      {method:GET}, {host:example.com}         host in lower case, without port or last
+ * dot per: "header:NAME"     {header:NAME:value}                      an absent field counts as an empty
+ * value
+ *
+ * The first part is the hash tag of Redis Cluster. In a part "{", "}", "%" and control bytes are written as
+ * %XX. A part of more than KEY_PART_MAX bytes becomes "KIND:%sha256:DIGEST", which no other value can be,
+ * since a "%" of its own would have been written as %25. */
+#ifndef WEIR_LIMIT_KEY_H
+#define WEIR_LIMIT_KEY_H
+
+#include "limit/limiter.h"
+
+enum { KEY_PART_MAX = 320 };
+
+/* No key of this limit is longer. */
+size_t key_size_max(const struct policy *policy, const struct limit *limit);
+
+/* Never fails where `out` has key_size_max bytes of room. */
+void key_write(struct text *out, const struct policy *policy, const struct limit *limit,
+               const struct limit_facts *facts);
+
+#endif

@@ -1,0 +1,663 @@
+/* limiter.c - see limiter.h.
+ *
+ *   limiter_decide() --> op, gathered --limiter_flush()--> batch, with the link --on_answer()--> decided()
+ *                         |                                  |
+ *                         `----------- deadline -------------'--> on_failure of each limit --> decided()
+ *
+ * An op belongs to the limiter from limiter_decide() until its batch is answered, whoever still waits for it:
+ * the deadline, or limiter_abandon(), only cut ask and op apart, and the late answer finds op->ask == NULL.
+ * An op holds the keys as text, so that the facts need not live on. Ops and batches are kept for reuse. */
+#include "limit/limiter.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/deadline.h"
+#include "base/hash.h"
+#include "base/magic.h"
+#include "base/memory.h"
+#include "limit/key.h"
+
+enum {
+    LIMITER_MAGIC = 0x4c4d5452,
+    OP_MAGIC = 0x4c4f5053,
+    BATCH_REQUESTS_MAX = 64, /* in one EVALSHA: Redis serves nobody else meanwhile, some 0.2 ms */
+    BATCH_KEYS_MAX = BATCH_REQUESTS_MAX * LIMITS_PER_RULE_MAX,
+    KEY_SLOTS = 2 * BATCH_KEYS_MAX,
+    ARGUMENTS_PER_LIMIT = 6,
+    ANSWERS_PER_LIMIT = 5,
+    NUMBER_SIZE = 20,
+    SPARE_OPS_MAX = 4096,
+};
+
+struct op_limit {
+    const struct limit *limit;
+    struct limit_numbers numbers;
+    int64_t cost;
+    struct slice key;   /* in op->keys */
+    unsigned key_index; /* from 1, in the batch's KEYS */
+};
+
+struct limit_op {
+    uint32_t magic;
+    struct limiter *limiter;
+    struct ask *ask;     /* NULL: nobody waits any more */
+    struct batch *batch; /* NULL: not sent yet */
+    struct deadline deadline;
+    TAILQ_ENTRY(limit_op) entry; /* of gathered or spare */
+    uint64_t started_us;
+    unsigned count;
+    struct op_limit limits[LIMITS_PER_RULE_MAX];
+    char keys[];
+};
+TAILQ_HEAD(op_list, limit_op);
+
+/* What one EVALSHA asks for. */
+struct batch {
+    struct redis_call call;
+    struct limiter *limiter;
+    SLIST_ENTRY(batch) spare;
+    bool timed_out; /* the link was told */
+    unsigned count;
+    struct limit_op *ops[BATCH_REQUESTS_MAX];
+};
+
+/* The arguments of the batch being made; reused. */
+struct arguments {
+    int count;
+    const char **bytes;
+    size_t *sizes;
+    struct text numbers; /* decimal digits that the arguments point into */
+    struct hash_key hash;
+    struct slice keys[BATCH_KEYS_MAX];
+    unsigned key_count;
+    uint16_t slots[KEY_SLOTS]; /* by hash: key index from 1, 0: free */
+};
+
+struct limiter {
+    uint32_t magic;
+    struct policy *policy;
+    struct fallback *fallback;
+    struct redis_link *link;
+    struct deadlines deadlines;
+    struct deadline_queue waiting; /* everything that somebody waits for; one length, so in order of time */
+    struct event *resume;          /* makes the loop turn again when something was gathered during a flush */
+    size_t op_keys_size;           /* the longest keys of one request together */
+    struct op_list gathered, spare_ops;
+    unsigned spare_op_count;
+    SLIST_HEAD(, batch) spare_batches;
+    struct limit_op *reserve; /* for decisions without Redis when there is no memory for an op */
+    struct arguments arguments;
+    struct limiter_stats stats;
+};
+
+/* --- Ops and batches ---------------------------------------------------------------------------------- */
+
+static struct limit_op *op_allocate(struct limiter *l)
+{
+    struct limit_op *op = malloc(sizeof *op + l->op_keys_size);
+    if (!op)
+        return NULL;
+    MAGIC_SET(op, OP_MAGIC);
+    op->limiter = l;
+    op->deadline.queue = NULL;
+    return op;
+}
+
+static struct limit_op *op_take(struct limiter *l)
+{
+    struct limit_op *op = TAILQ_FIRST(&l->spare_ops);
+    if (!op)
+        return op_allocate(l);
+    TAILQ_REMOVE(&l->spare_ops, op, entry);
+    l->spare_op_count--;
+    return op;
+}
+
+static void op_free(struct limit_op *op)
+{
+    MAGIC_WIPE(op);
+    free(op);
+}
+
+static void op_release(struct limit_op *op)
+{
+    struct limiter *l = op->limiter;
+
+    assert(!op->ask && !deadline_is_armed(&op->deadline));
+    if (op == l->reserve)
+        return;
+    if (l->spare_op_count >= SPARE_OPS_MAX) {
+        op_free(op);
+        return;
+    }
+    TAILQ_INSERT_HEAD(&l->spare_ops, op, entry);
+    l->spare_op_count++;
+}
+
+/* Cuts the op and whoever waits for it apart; both ends. */
+static struct ask *op_cut(struct limit_op *op)
+{
+    struct ask *ask = op->ask;
+    deadline_cancel(&op->deadline);
+    if (ask)
+        ask->op = NULL;
+    op->ask = NULL;
+    return ask;
+}
+
+static struct batch *batch_take(struct limiter *l)
+{
+    struct batch *batch = SLIST_FIRST(&l->spare_batches);
+    if (batch)
+        SLIST_REMOVE_HEAD(&l->spare_batches, spare);
+    else if (!(batch = malloc(sizeof *batch)))
+        return NULL;
+    batch->limiter = l;
+    batch->timed_out = false;
+    batch->count = 0;
+    return batch;
+}
+
+/* The caller's terms: everything that a decision needs, copied out of the facts. */
+static void op_fill(struct limit_op *op, const struct limit_facts *facts, const struct client_terms *terms)
+{
+    const struct limiter *l = op->limiter;
+    const struct rule *rule = facts->rule;
+    struct text keys = text_over(op->keys, l->op_keys_size);
+
+    op->ask = NULL;
+    op->batch = NULL;
+    op->count = rule->limit_count;
+    for (unsigned i = 0; i < rule->limit_count; i++) {
+        struct op_limit *part = &op->limits[i];
+        size_t start = keys.n;
+        part->limit = rule->limits[i];
+        part->numbers = terms && terms->numbers
+                            ? terms->numbers[part->limit->index]
+                            : (struct limit_numbers){part->limit->limit, part->limit->burst};
+        part->cost = rule->cost ? rule->cost : part->limit->cost;
+        key_write(&keys, l->policy, part->limit, facts);
+        part->key = (struct slice){op->keys + start, keys.n - start};
+    }
+    assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */
+}
+
+/* --- Decisions ---------------------------------------------------------------------------------------- */
+
+static void count_limit(struct limiter *l, const struct limit *limit, enum verdict verdict)
+{
+    counter_add(&l->stats.by_limit[limit->index][verdict], 1);
+}
+
+static struct limit_result result_of(const struct op_limit *part)
+{
+    const struct limit_numbers *n = &part->numbers;
+    return (struct limit_result){.limit = part->limit,
+                                 .verdict = VERDICT_ALLOWED,
+                                 .quota = n->limit,
+                                 .capacity = part->limit->kind == LIMIT_WINDOW ? n->limit : n->burst};
+}
+
+static bool waits_longer(const struct limit_result *a, const struct limit_result *b)
+{
+    return b->retry_after_us >= 0 && (a->retry_after_us < 0 || a->retry_after_us > b->retry_after_us);
+}
+
+/* From the results to the verdict of the request; counts them. */
+static void conclude(struct limiter *l, struct decision *d)
+{
+    d->verdict = VERDICT_ALLOWED;
+    d->rejected_by = -1;
+    for (unsigned i = 0; i < d->result_count; i++) {
+        count_limit(l, d->results[i].limit, d->results[i].verdict);
+        if (d->results[i].verdict != VERDICT_LIMITED)
+            continue;
+        d->verdict = VERDICT_LIMITED;
+        if (d->rejected_by < 0 || waits_longer(&d->results[i], &d->results[d->rejected_by]))
+            d->rejected_by = (int)i;
+    }
+}
+
+static void decide_from_answer(struct limiter *l, const struct limit_op *op, redisReply *const *values,
+                               struct decision *d)
+{
+    d->result_count = op->count;
+    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
+        struct limit_result *r = &d->results[i];
+        *r = result_of(&op->limits[i]);
+        r->verdict = values[0]->integer > 0 ? VERDICT_ALLOWED : VERDICT_LIMITED;
+        r->remaining = values[1]->integer > 0 ? values[1]->integer : 0;
+        r->retry_after_us = r->verdict == VERDICT_LIMITED ? values[2]->integer : 0;
+        r->reset_us = values[3]->integer > 0 ? values[3]->integer : 0;
+    }
+    conclude(l, d);
+}
+
+static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, struct decision *d)
+{
+    bool denied = false;
+
+    for (unsigned i = 0; i < op->count; i++)
+        if (op->limits[i].limit->on_failure == ON_FAILURE_DENY) {
+            count_limit(l, op->limits[i].limit, VERDICT_FAILED_CLOSED);
+            denied = true;
+        }
+    if (denied)
+        *d = (struct decision){.verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1};
+    return denied;
+}
+
+/* Redis does not answer: each limit follows its own on_failure. */
+static void decide_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
+                                 struct decision *d)
+{
+    struct fallback_ask asks[LIMITS_PER_RULE_MAX];
+    unsigned local = 0;
+
+    counter_add(&l->stats.redis_failures[cause], 1);
+    if (refuse_if_any_denies(l, op, d))
+        return;
+    for (unsigned i = 0; i < op->count; i++) {
+        const struct op_limit *part = &op->limits[i];
+        if (part->limit->on_failure != ON_FAILURE_LOCAL) {
+            count_limit(l, part->limit, VERDICT_FAILED_OPEN);
+            continue;
+        }
+        d->results[local] = result_of(part);
+        asks[local] = (struct fallback_ask){part->key, part->cost, &d->results[local]};
+        local++;
+    }
+    d->result_count = local;
+    if (local)
+        fallback_decide(l->fallback, asks, local, clock_wall_us());
+    conclude(l, d);
+    if (local == 0)
+        d->verdict = VERDICT_FAILED_OPEN;
+}
+
+/* Prohibited and unlimited clients: the first limit stands for all in the answer's fields. */
+static void decide_by_terms(struct limiter *l, const struct rule *rule, bool prohibited, struct decision *d)
+{
+    enum verdict verdict = prohibited ? VERDICT_PROHIBITED : VERDICT_UNLIMITED;
+
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        count_limit(l, rule->limits[i], verdict);
+    d->verdict = verdict;
+    d->result_count = 1;
+    d->rejected_by = prohibited ? 0 : -1;
+    d->results[0] = (struct limit_result){.limit = rule->limits[0],
+                                          .verdict = verdict,
+                                          .quota = prohibited ? 0 : -1,
+                                          .retry_after_us = prohibited ? -1 : 0};
+}
+
+static void decide_nothing(struct decision *d)
+{
+    d->verdict = VERDICT_ALLOWED;
+    d->result_count = 0;
+    d->rejected_by = -1;
+}
+
+/* Ends the wait for this op by on_failure. The asker's object may be gone afterwards; the op is not. */
+static void op_fail(struct limit_op *op, enum redis_failure cause)
+{
+    struct ask *ask = op_cut(op);
+    if (!ask)
+        return;
+    decide_without_redis(op->limiter, op, cause, &ask->decision);
+    ask->decided(ask);
+}
+
+enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, struct ask *ask)
+{
+    const struct rule *rule = facts->rule;
+    const struct client_terms *terms;
+    struct limit_op *op;
+
+    ask->op = NULL;
+    if (rule->limit_count == 0) {
+        decide_nothing(&ask->decision);
+        return DECIDED_NOW;
+    }
+    terms = policy_client(l->policy, facts->identity);
+    if (terms && terms->quota != QUOTA_AS_WRITTEN) {
+        decide_by_terms(l, rule, terms->quota == QUOTA_PROHIBITED, &ask->decision);
+        return DECIDED_NOW;
+    }
+    bool ready = redis_link_is_ready(l->link);
+    op = ready ? op_take(l) : l->reserve;
+    op = op ? op : l->reserve;
+    op_fill(op, facts, terms);
+    if (op == l->reserve) {
+        decide_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN, &ask->decision);
+        return DECIDED_NOW;
+    }
+    op->ask = ask;
+    ask->op = op;
+    op->started_us = clock_us();
+    deadline_arm(&l->waiting, &op->deadline, op->started_us, l->policy->redis.timeout_us);
+    TAILQ_INSERT_TAIL(&l->gathered, op, entry);
+    return DECIDED_LATER;
+}
+
+void limiter_abandon(struct ask *ask)
+{
+    if (ask->op) {
+        MAGIC_CHECK(ask->op, OP_MAGIC);
+        op_cut(ask->op);
+    }
+}
+
+/* --- The deadline ------------------------------------------------------------------------------------- */
+
+static void on_deadline(struct deadline *deadline)
+{
+    struct limit_op *op = CONTAINER_OF(deadline, struct limit_op, deadline);
+    struct limiter *l = op->limiter;
+    bool tell = op->batch && !op->batch->timed_out;
+
+    MAGIC_CHECK(op, OP_MAGIC);
+    if (tell)
+        op->batch->timed_out = true;
+    op_fail(op, REDIS_FAILURE_TIMEOUT); /* an op not sent yet stays gathered; the next flush drops it */
+    if (tell)
+        redis_link_note_timeout(l->link);
+}
+
+/* --- Answers ------------------------------------------------------------------------------------------ */
+
+static bool answer_has_shape(const redisReply *reply, const struct batch *batch)
+{
+    size_t expected = 0;
+
+    for (unsigned i = 0; i < batch->count; i++)
+        expected += batch->ops[i]->count * ANSWERS_PER_LIMIT;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != expected)
+        return false;
+    for (size_t i = 0; i < expected; i++)
+        if (reply->element[i]->type != REDIS_REPLY_INTEGER)
+            return false;
+    return true;
+}
+
+static void op_answer(struct limit_op *op, redisReply *const *values, uint64_t now_us)
+{
+    struct limiter *l = op->limiter;
+    struct ask *ask = op_cut(op);
+
+    histogram_add(&l->stats.redis_latency, now_us - op->started_us);
+    if (!ask)
+        return;
+    decide_from_answer(l, op, values, &ask->decision);
+    ask->decided(ask);
+}
+
+/* Settles every op of the batch. decided() may abandon others of them, or ask anew; the batch stays whole. */
+static void batch_settle(struct batch *batch, const redisReply *reply, enum redis_failure failure)
+{
+    struct limiter *l = batch->limiter;
+    redisReply *const *values = reply ? reply->element : NULL;
+    uint64_t now_us = clock_us();
+
+    for (unsigned i = 0; i < batch->count; i++) {
+        struct limit_op *op = batch->ops[i];
+        if (reply) {
+            op_answer(op, values, now_us);
+            values += op->count * ANSWERS_PER_LIMIT;
+        } else
+            op_fail(op, failure);
+        op_release(op);
+    }
+    SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
+}
+
+static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+{
+    struct batch *batch = CONTAINER_OF(call, struct batch, call);
+
+    MAGIC_CHECK(batch->limiter, LIMITER_MAGIC);
+    if (reply && !answer_has_shape(reply, batch))
+        reply = NULL, failure = REDIS_FAILURE_REPLY;
+    batch_settle(batch, reply, failure);
+}
+
+/* --- Sending ------------------------------------------------------------------------------------------ */
+
+static void argue(struct arguments *a, const char *bytes, size_t size)
+{
+    a->bytes[a->count] = bytes;
+    a->sizes[a->count++] = size;
+}
+
+static void argue_number(struct arguments *a, int64_t value)
+{
+    size_t start = a->numbers.n;
+    text_i64(&a->numbers, value);
+    argue(a, a->numbers.p + start, a->numbers.n - start);
+}
+
+/* The place of a key among the distinct keys of the batch, from 1. */
+static unsigned key_index(struct arguments *a, struct slice key)
+{
+    size_t slot = hash_slice(&a->hash, key) % KEY_SLOTS;
+
+    for (; a->slots[slot]; slot = (slot + 1) % KEY_SLOTS)
+        if (slice_equal(a->keys[a->slots[slot] - 1], key))
+            return a->slots[slot];
+    a->keys[a->key_count++] = key;
+    a->slots[slot] = (uint16_t)a->key_count;
+    return a->key_count;
+}
+
+static void argue_keys(struct arguments *a, const struct batch *batch)
+{
+    a->key_count = 0;
+    memset(a->slots, 0, sizeof a->slots);
+    for (unsigned i = 0; i < batch->count; i++)
+        for (unsigned j = 0; j < batch->ops[i]->count; j++)
+            batch->ops[i]->limits[j].key_index = key_index(a, batch->ops[i]->limits[j].key);
+    argue_number(a, a->key_count);
+    for (unsigned i = 0; i < a->key_count; i++)
+        argue(a, a->keys[i].p, a->keys[i].n);
+}
+
+static void argue_request(struct arguments *a, const struct limit_op *op)
+{
+    argue_number(a, op->count);
+    for (unsigned i = 0; i < op->count; i++) {
+        const struct op_limit *part = &op->limits[i];
+        argue_number(a, part->limit->index + 1);
+        argue_number(a, part->key_index);
+        argue_number(a, part->cost);
+        argue_number(a, part->limit->best_effort);
+        argue_number(a, part->numbers.limit);
+        argue_number(a, part->numbers.burst);
+    }
+}
+
+/* The driver's protocol, see lua/driver.lua. */
+static void argue_batch(struct arguments *a, const struct batch *batch)
+{
+    a->count = 0;
+    a->numbers.n = 0;
+    argue_keys(a, batch);
+    argue(a, "", 0); /* now: the clock of Redis */
+    for (unsigned i = 0; i < batch->count; i++)
+        argue_request(a, batch->ops[i]);
+    assert(!a->numbers.failed);
+}
+
+static void batch_send(struct limiter *l, struct batch *batch)
+{
+    struct arguments *a = &l->arguments;
+
+    argue_batch(a, batch);
+    batch->call = (struct redis_call){.done = on_answer};
+    if (redis_link_call(l->link, &batch->call, a->count, a->bytes, a->sizes)) {
+        counter_add(&l->stats.redis_calls, 1);
+        counter_add(&l->stats.redis_requests, batch->count);
+    } else
+        batch_settle(batch, NULL, redis_link_is_ready(l->link) ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN);
+}
+
+/* Moves ops that somebody still waits for from the list into a batch; drops the others. */
+static void batch_fill(struct batch *batch, struct op_list *list)
+{
+    struct limit_op *op;
+
+    while (batch->count < BATCH_REQUESTS_MAX && (op = TAILQ_FIRST(list))) {
+        TAILQ_REMOVE(list, op, entry);
+        if (!op->ask) {
+            op_release(op);
+            continue;
+        }
+        op->batch = batch;
+        batch->ops[batch->count++] = op;
+    }
+}
+
+static void fail_first(struct op_list *list)
+{
+    struct limit_op *op = TAILQ_FIRST(list);
+    TAILQ_REMOVE(list, op, entry);
+    op_fail(op, REDIS_FAILURE_BUSY);
+    op_release(op);
+}
+
+void limiter_flush(struct limiter *l)
+{
+    struct op_list turn = TAILQ_HEAD_INITIALIZER(turn);
+    struct batch *batch;
+
+    TAILQ_CONCAT(&turn, &l->gathered, entry);
+    while (!TAILQ_EMPTY(&turn)) {
+        if (!(batch = batch_take(l))) {
+            fail_first(&turn);
+            continue;
+        }
+        batch_fill(batch, &turn);
+        if (batch->count)
+            batch_send(l, batch);
+        else
+            SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
+    }
+    redis_link_flush(l->link);
+    if (!TAILQ_EMPTY(&l->gathered))
+        event_active(l->resume, EV_TIMEOUT, 1);
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------ */
+
+static void on_resume(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what, (void)arg; /* the worker flushes after every turn */
+}
+
+static size_t longest_keys(const struct policy *policy)
+{
+    size_t longest = 0;
+
+    for (unsigned i = 0; i < policy->rule_count; i++) {
+        size_t keys = 0;
+        for (unsigned j = 0; j < policy->rules[i].limit_count; j++)
+            keys += key_size_max(policy, policy->rules[i].limits[j]);
+        if (keys > longest)
+            longest = keys;
+    }
+    return longest;
+}
+
+static void arguments_init(struct arguments *a)
+{
+    size_t numbers = 1 + (size_t)BATCH_REQUESTS_MAX * (1 + ARGUMENTS_PER_LIMIT * LIMITS_PER_RULE_MAX);
+    size_t all = 1 + BATCH_KEYS_MAX + numbers;
+
+    a->bytes = xcalloc(all, sizeof *a->bytes);
+    a->sizes = xcalloc(all, sizeof *a->sizes);
+    a->numbers = text_over(xmalloc(numbers * NUMBER_SIZE), numbers * NUMBER_SIZE);
+    a->hash = hash_key_random();
+}
+
+struct limiter *limiter_new(struct event_base *base, struct policy *policy, struct fallback *fallback,
+                            struct slice script)
+{
+    struct limiter *l = xcalloc(1, sizeof *l);
+
+    MAGIC_SET(l, LIMITER_MAGIC);
+    l->policy = policy_hold(policy);
+    l->fallback = fallback;
+    l->stats.by_limit = xcalloc(policy->limit_count, sizeof *l->stats.by_limit);
+    TAILQ_INIT(&l->gathered);
+    TAILQ_INIT(&l->spare_ops);
+    SLIST_INIT(&l->spare_batches);
+    l->op_keys_size = longest_keys(policy);
+    l->reserve = op_allocate(l);
+    l->resume = event_new(base, -1, 0, on_resume, l);
+    arguments_init(&l->arguments);
+    if (!l->reserve || !l->resume || deadlines_init(&l->deadlines, base) != 0) {
+        limiter_free(l);
+        return NULL;
+    }
+    deadline_queue_init(&l->deadlines, &l->waiting, on_deadline);
+    l->link = redis_link_new(base, &policy->redis, script, NULL);
+    return l;
+}
+
+static void drop_gathered(struct limiter *l)
+{
+    struct limit_op *op;
+
+    while ((op = TAILQ_FIRST(&l->gathered))) {
+        TAILQ_REMOVE(&l->gathered, op, entry);
+        op_fail(op, REDIS_FAILURE_DOWN);
+        op_release(op);
+    }
+}
+
+static void free_spares(struct limiter *l)
+{
+    struct limit_op *op;
+    struct batch *batch;
+
+    while ((op = TAILQ_FIRST(&l->spare_ops))) {
+        TAILQ_REMOVE(&l->spare_ops, op, entry);
+        op_free(op);
+    }
+    while ((batch = SLIST_FIRST(&l->spare_batches))) {
+        SLIST_REMOVE_HEAD(&l->spare_batches, spare);
+        free(batch);
+    }
+}
+
+void limiter_free(struct limiter *l)
+{
+    if (!l)
+        return;
+    drop_gathered(l); /* before the link: who is told may ask again */
+    redis_link_free(l->link);
+    free_spares(l);
+    if (l->deadlines.timer)
+        deadlines_clear(&l->deadlines);
+    if (l->resume)
+        event_free(l->resume);
+    free(l->reserve);
+    free(l->arguments.bytes);
+    free(l->arguments.sizes);
+    free(l->arguments.numbers.p);
+    free(l->stats.by_limit);
+    policy_drop(l->policy);
+    MAGIC_WIPE(l);
+    free(l);
+}
+
+const struct limiter_stats *limiter_stats(const struct limiter *l)
+{
+    return &l->stats;
+}
+
+bool limiter_redis_ready(const struct limiter *l)
+{
+    return l->link && redis_link_is_ready(l->link);
+}
