@@ -1,0 +1,116 @@
+/* Cutting does not change the meaning of a request's head, and what we forward reads back as what we
+ * understood. */
+#include "fuzz.h"
+#include "http/rewrite.h"
+
+enum { HEAD_MAX = 64 * 1024 };
+
+static const struct forward_facts facts = {
+    .peer_ip = {"192.0.2.7", 9},
+    .scheme = {"http", 4},
+    .host = {"upstream.test", 13},
+    .client = {"id:client-2", 11},
+    .request_id = {"made-by-weir", 12},
+};
+
+struct verdict {
+    enum scan scan;
+    bool ok;
+    size_t size;
+    struct refusal refusal;
+    struct request_head head;
+    struct framing framing;
+};
+
+static struct verdict whole, pieces, forwarded;
+
+/* Reads `bytes` as they grow by `step`. */
+static void read_head(struct verdict *v, struct slice bytes, size_t step)
+{
+    size_t seen = 0, there = 0;
+    v->refusal = (struct refusal){0, NULL};
+    v->ok = false;
+    do {
+        there = step < bytes.n - there ? there + step : bytes.n;
+        v->scan = head_scan((struct slice){bytes.p, there}, &seen, &v->size, &v->refusal);
+    } while (v->scan == SCAN_PARTIAL && there < bytes.n);
+    if (v->scan == SCAN_WHOLE)
+        v->ok = request_head_parse((struct slice){bytes.p, v->size}, &v->head, &v->refusal) &&
+                request_framing(&v->head, &v->framing, &v->refusal);
+}
+
+static bool is_clean(struct slice s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (((unsigned char)s.p[i] < ' ' && s.p[i] != '\t') || s.p[i] == 0x7f)
+            return false;
+    return true;
+}
+
+static void assert_clean(const struct request_head *head)
+{
+    PROPERTY(is_clean(head->method_text) && is_clean(head->target) && is_clean(head->host));
+    PROPERTY(head->path_and_query.n &&
+             (head->path_and_query.p[0] == '/' || slice_equal(head->path_and_query, SLICE("*"))));
+    PROPERTY(head->fields.count <= HEAD_FIELDS_MAX);
+    for (unsigned i = 0; i < head->fields.count; i++) {
+        const struct field *field = &head->fields.at[i];
+        PROPERTY(field->name.n && is_clean(field->name) && is_clean(field->value));
+        PROPERTY(slice_equal(slice_trim_ows(field->value), field->value));
+        PROPERTY(fields_have(&head->fields, field->id));
+    }
+}
+
+static unsigned count_of(const struct fields *fields, struct slice name)
+{
+    unsigned n = 0;
+    for (const struct field *field = NULL; (field = fields_next_named(fields, name, field)) != NULL;)
+        n++;
+    return n;
+}
+
+static void assert_reads_back(const struct verdict *v)
+{
+    static char bytes[2 * HEAD_MAX];
+    struct text out = text_over(bytes, sizeof bytes);
+    const struct request_head *head = &v->head, *again = &forwarded.head;
+
+    request_head_write(&out, head, &v->framing, &facts);
+    PROPERTY(!out.failed);
+    read_head(&forwarded, text_slice(&out), out.n);
+    PROPERTY(forwarded.ok && forwarded.size == out.n);
+    PROPERTY(slice_equal(again->method_text, head->method_text));
+    PROPERTY(slice_equal(again->path_and_query, head->path_and_query));
+    PROPERTY(slice_equal(again->host, head->host.n ? head->host : facts.host));
+    PROPERTY(forwarded.framing.kind == v->framing.kind && forwarded.framing.length == v->framing.length);
+    PROPERTY(again->expects_continue == (head->expects_continue && v->framing.kind != FRAMING_NONE));
+    PROPERTY(again->keep_alive && again->minor == 1);
+    PROPERTY(count_of(&again->fields, SLICE("X-Weir-Client")) == 1);
+    PROPERTY(count_of(&again->fields, SLICE("X_Weir_Client")) == 0);
+    PROPERTY(count_of(&again->fields, SLICE("X-Request-Id")) == 1);
+    PROPERTY(count_of(&again->fields, SLICE("X-Forwarded-For")) == 1);
+    PROPERTY(!fields_have(&again->fields, FIELD_CONNECTION) && !fields_have(&again->fields, FIELD_UPGRADE));
+    PROPERTY(!fields_have(&again->fields, FIELD_FORWARDED));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size > HEAD_MAX)
+        return 0;
+    char *bytes = fuzz_copy(data, size);
+    struct slice rest = {bytes, size};
+    size_t skipped = request_skip_empty_line(rest);
+    rest.p += skipped, rest.n -= skipped;
+
+    read_head(&whole, rest, rest.n);
+    read_head(&pieces, rest, fuzz_choice(data, size) % 64 + 1);
+    PROPERTY(whole.scan == pieces.scan && whole.ok == pieces.ok && whole.refusal.why == pieces.refusal.why);
+    PROPERTY(whole.scan == SCAN_PARTIAL || whole.ok || (whole.refusal.status >= 400 && whole.refusal.why));
+    if (whole.ok) {
+        assert_clean(&whole.head);
+        if (whole.head.fields.count <= HEAD_FIELDS_MAX - 10) /* weir adds its own */
+            assert_reads_back(&whole);
+    }
+    free(bytes);
+    return 0;
+}

@@ -1,0 +1,75 @@
+/* Cutting does not change the meaning of a response's head, and what we send on reads back as what we
+ * understood. */
+#include "fuzz.h"
+#include "http/rewrite.h"
+
+enum { HEAD_MAX = 64 * 1024 };
+
+struct verdict {
+    enum scan scan;
+    bool ok;
+    size_t size;
+    struct refusal refusal;
+    struct response_head head;
+    struct framing framing;
+};
+
+static struct verdict whole, pieces, forwarded;
+
+static void read_head(struct verdict *v, struct slice bytes, size_t step, enum method method)
+{
+    size_t seen = 0, there = 0;
+    v->refusal = (struct refusal){0, NULL};
+    v->ok = false;
+    do {
+        there = step < bytes.n - there ? there + step : bytes.n;
+        v->scan = head_scan((struct slice){bytes.p, there}, &seen, &v->size, &v->refusal);
+    } while (v->scan == SCAN_PARTIAL && there < bytes.n);
+    if (v->scan == SCAN_WHOLE) {
+        v->ok = response_head_parse((struct slice){bytes.p, v->size}, &v->head, &v->refusal) &&
+                response_framing(&v->head, method, &v->framing, &v->refusal);
+        PROPERTY(v->ok || v->refusal.status == 502);
+    }
+}
+
+static void assert_reads_back(const struct verdict *v, enum method method, bool limited)
+{
+    static char bytes[2 * HEAD_MAX];
+    struct text out = text_over(bytes, sizeof bytes);
+    bool interim = v->head.status < 200;
+    struct response_plan plan = {
+        .client_minor = 1,
+        .chunked = v->framing.kind == FRAMING_CHUNKED || v->framing.kind == FRAMING_UNTIL_CLOSE,
+        .limited = limited,
+    };
+    if (interim)
+        interim_head_write(&out, &v->head);
+    else
+        response_head_write(&out, &v->head, &plan, SLICE("Sat, 21 Nov 2026 12:00:00 GMT"));
+    PROPERTY(!out.failed);
+    read_head(&forwarded, text_slice(&out), out.n, method);
+    PROPERTY(forwarded.ok && forwarded.size == out.n);
+    PROPERTY(forwarded.head.status == v->head.status && slice_equal(forwarded.head.reason, v->head.reason));
+    PROPERTY(forwarded.framing.kind == (plan.chunked ? FRAMING_CHUNKED : v->framing.kind));
+    PROPERTY(forwarded.framing.length == v->framing.length);
+    PROPERTY(!fields_have(&forwarded.head.fields, FIELD_CONNECTION));
+    PROPERTY(interim || !limited || !fields_have(&forwarded.head.fields, FIELD_X_RATELIMIT));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size > HEAD_MAX)
+        return 0;
+    char *bytes = fuzz_copy(data, size);
+    struct slice rest = {bytes, size};
+    uint32_t choice = fuzz_choice(data, size);
+    enum method method = choice & 0x80 ? METHOD_HEAD : METHOD_GET;
+
+    read_head(&whole, rest, rest.n, method);
+    read_head(&pieces, rest, choice % 64 + 1, method);
+    PROPERTY(whole.scan == pieces.scan && whole.ok == pieces.ok && whole.refusal.why == pieces.refusal.why);
+    if (whole.ok && whole.head.fields.count <= HEAD_FIELDS_MAX - 10)
+        assert_reads_back(&whole, method, choice & 0x40);
+    free(bytes);
+    return 0;
+}
