@@ -1,0 +1,177 @@
+#include "net/stream.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+void stream_open(struct stream *s, struct event_base *base, int fd, event_callback_fn on_readable,
+                 event_callback_fn on_writable, void *context)
+{
+    s->fd = fd;
+    s->reading = s->writing = s->eof = false;
+    s->in = s->out = NULL;
+    event_assign(&s->readable, base, fd, EV_READ | EV_PERSIST, on_readable, context);
+    event_assign(&s->writable, base, fd, EV_WRITE | EV_PERSIST, on_writable, context);
+}
+
+void stream_close(struct stream *s, struct iobuf_pool *pool)
+{
+    if (s->fd < 0)
+        return;
+    event_del(&s->readable);
+    event_del(&s->writable);
+    s->reading = s->writing = false;
+    close(s->fd);
+    s->fd = -1;
+    iobuf_put(pool, &s->in);
+    iobuf_put(pool, &s->out);
+}
+
+static void want(struct event *event, bool *added, bool wanted)
+{
+    if (*added == wanted)
+        return;
+    *added = wanted;
+    if (wanted)
+        event_add(event, NULL);
+    else
+        event_del(event);
+}
+
+void stream_want_read(struct stream *s, bool wanted)
+{
+    want(&s->readable, &s->reading, wanted);
+}
+
+void stream_want_write(struct stream *s, bool wanted)
+{
+    want(&s->writable, &s->writing, wanted);
+}
+
+void stream_wake(struct stream *s)
+{
+    event_active(&s->readable, EV_READ, 0);
+}
+
+ssize_t stream_read(struct stream *s, char *bytes, size_t size)
+{
+    ssize_t n;
+    do
+        n = read(s->fd, bytes, size);
+    while (n < 0 && errno == EINTR);
+    if (n == 0)
+        s->eof = true;
+    if (n < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK ? STREAM_AGAIN : STREAM_FAILED;
+    return n;
+}
+
+ssize_t stream_read_in(struct stream *s, struct iobuf_pool *pool, size_t room)
+{
+    if (!s->in && !(s->in = iobuf_get(pool, room))) {
+        errno = ENOBUFS;
+        return STREAM_FAILED;
+    }
+    if (iobuf_room(s->in) < s->in->start)
+        iobuf_compact(s->in);
+    if (iobuf_room(s->in) == 0) {
+        errno = ENOBUFS;
+        return STREAM_FAILED;
+    }
+    size_t size = iobuf_room(s->in) < IOBUF_READ_MAX ? iobuf_room(s->in) : IOBUF_READ_MAX;
+    ssize_t n = stream_read(s, s->in->bytes + s->in->end, size);
+    if (n > 0)
+        s->in->end += (uint32_t)n;
+    else if (iobuf_held(s->in) == 0)
+        iobuf_put(pool, &s->in);
+    return n;
+}
+
+bool stream_keep(struct stream *s, struct iobuf_pool *pool, struct slice bytes)
+{
+    if (bytes.n == 0)
+        return true;
+    if (!s->in && !(s->in = iobuf_get(pool, bytes.n)))
+        return false;
+    if (iobuf_room(s->in) < bytes.n)
+        iobuf_compact(s->in);
+    if (iobuf_room(s->in) < bytes.n)
+        return false;
+    iobuf_append(s->in, bytes);
+    return true;
+}
+
+void stream_take(struct stream *s, struct iobuf_pool *pool, size_t n)
+{
+    if (n == 0)
+        return;
+    iobuf_take(s->in, n);
+    if (iobuf_held(s->in) == 0)
+        iobuf_put(pool, &s->in);
+}
+
+/* What was not written of `pieces` goes behind what waits already. */
+static bool keep_rest(struct stream *s, struct iobuf_pool *pool, const struct iovec *pieces, int count,
+                      size_t written)
+{
+    size_t rest = 0;
+    for (int i = 0; i < count; i++)
+        rest += pieces[i].iov_len;
+    rest -= written;
+    if (!s->out && !(s->out = iobuf_get(pool, rest <= IOBUF_LARGE ? rest : IOBUF_LARGE)))
+        return false;
+    if (iobuf_room(s->out) < rest)
+        iobuf_compact(s->out);
+    if (iobuf_room(s->out) < rest)
+        return false;
+    for (int i = 0; i < count; i++) {
+        size_t skip = written < pieces[i].iov_len ? written : pieces[i].iov_len;
+        written -= skip;
+        if (pieces[i].iov_len > skip)
+            iobuf_append(s->out,
+                         (struct slice){(const char *)pieces[i].iov_base + skip, pieces[i].iov_len - skip});
+    }
+    stream_want_write(s, true);
+    return true;
+}
+
+/* As writev, but 0 when nothing can be written now. */
+static ssize_t write_some(int fd, const struct iovec *pieces, int count)
+{
+    ssize_t n;
+    do
+        n = writev(fd, pieces, count);
+    while (n < 0 && errno == EINTR);
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
+}
+
+enum sent stream_send(struct stream *s, struct iobuf_pool *pool, struct iovec *pieces, int count)
+{
+    ssize_t n = 0;
+    size_t size = 0;
+
+    for (int i = 0; i < count; i++)
+        size += pieces[i].iov_len;
+    if (size == 0)
+        return s->out ? SENT_PART : SENT_ALL;
+    if (!s->out && (n = write_some(s->fd, pieces, count)) < 0)
+        return SENT_FAILED;
+    if ((size_t)n == size)
+        return SENT_ALL;
+    return keep_rest(s, pool, pieces, count, (size_t)n) ? SENT_PART : SENT_FAILED;
+}
+
+enum sent stream_flush(struct stream *s, struct iobuf_pool *pool)
+{
+    if (s->out) {
+        struct iovec piece = iovec_of(iobuf_slice(s->out));
+        ssize_t n = write_some(s->fd, &piece, 1);
+        if (n < 0)
+            return SENT_FAILED;
+        iobuf_take(s->out, (size_t)n);
+        if (iobuf_held(s->out))
+            return SENT_PART;
+        iobuf_put(pool, &s->out);
+    }
+    stream_want_write(s, false);
+    return SENT_ALL;
+}

@@ -1,0 +1,66 @@
+/* stream.h - one non-blocking socket with its two events and its two bounded buffers.
+ *
+ *   peer --> [socket] --stream_read--> caller          in:  received and not consumed yet
+ *   peer <-- [socket] <--stream_send-- caller          out: accepted by stream_send and not written yet; at
+ * most one IOBUF_LARGE
+ *
+ * Events are level-triggered and stay added while they are wanted. All bytes of both sides of the proxy pass
+ * here, so that another kind of stream (TLS) has one place to come in. */
+#ifndef WEIR_NET_STREAM_H
+#define WEIR_NET_STREAM_H
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <sys/uio.h>
+
+#include "net/iobuf.h"
+
+struct stream {
+    int fd;                /* -1: closed */
+    bool reading, writing; /* the event is added */
+    bool eof;              /* the peer has sent its last byte */
+    struct iobuf *in, *out;
+    struct event readable, writable;
+};
+
+/* Takes over `fd`. Nothing is wanted yet. The callbacks get `context`. */
+void stream_open(struct stream *s, struct event_base *base, int fd, event_callback_fn on_readable,
+                 event_callback_fn on_writable, void *context);
+/* Deletes the events, closes the socket, gives the buffers back. May be called twice. */
+void stream_close(struct stream *s, struct iobuf_pool *pool);
+
+/* Start or stop waiting for input / for room to write. */
+void stream_want_read(struct stream *s, bool want);
+void stream_want_write(struct stream *s, bool want);
+/* Has on_readable run in this or the next loop turn, whatever the socket says: for input that is already in
+ * `in`. */
+void stream_wake(struct stream *s);
+
+enum { STREAM_AGAIN = -1, STREAM_FAILED = -2 };
+
+/* Reads once. Bytes read; 0: the peer's end (`eof` is set); STREAM_AGAIN; STREAM_FAILED with errno. */
+ssize_t stream_read(struct stream *s, char *bytes, size_t size);
+
+/* Reads once behind what `in` holds, which is made at least `room` large when it is not there. As
+ * stream_read; STREAM_FAILED with ENOBUFS when `in` is full or there is no memory. */
+ssize_t stream_read_in(struct stream *s, struct iobuf_pool *pool, size_t room);
+
+/* Keeps `bytes` for later, in `in`. False: no room or no memory. */
+MUST_CHECK bool stream_keep(struct stream *s, struct iobuf_pool *pool, struct slice bytes);
+/* `n` bytes of `in` are consumed. */
+void stream_take(struct stream *s, struct iobuf_pool *pool, size_t n);
+
+enum sent { SENT_ALL, SENT_PART, SENT_FAILED };
+
+/* Writes now what the socket takes and keeps the rest in `out`, wanting to write. SENT_FAILED: the peer is
+ * gone or the rest does not fit; then the stream is of no more use. */
+enum sent stream_send(struct stream *s, struct iobuf_pool *pool, struct iovec *pieces, int count);
+/* Writes more of `out`. SENT_ALL: it is empty and its buffer given back. */
+enum sent stream_flush(struct stream *s, struct iobuf_pool *pool);
+
+static inline struct iovec iovec_of(struct slice s)
+{
+    return (struct iovec){(void *)(uintptr_t)s.p, s.n};
+}
+
+#endif

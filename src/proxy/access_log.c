@@ -1,0 +1,236 @@
+#include "proxy/access_log.h"
+
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+enum { TEXT_MAX = 1024 }; /* of the target, Referer and User-Agent each: longer ones are cut */
+
+static struct slice cut(struct slice s)
+{
+    return s.n > TEXT_MAX ? (struct slice){s.p, TEXT_MAX} : s;
+}
+
+static struct slice field_value(const struct request_head *head, enum field_id id)
+{
+    const struct field *field = head ? fields_find(&head->fields, id) : NULL;
+    return field ? cut(field->value) : SLICE_NONE;
+}
+
+static void member(struct text *t, const char *name, struct slice value)
+{
+    text_literal(t, ",\"");
+    text_put(t, slice_of(name));
+    text_literal(t, "\":\"");
+    text_json(t, value);
+    text_char(t, '"');
+}
+
+static void member_u64(struct text *t, const char *name, uint64_t value)
+{
+    text_literal(t, ",\"");
+    text_put(t, slice_of(name));
+    text_literal(t, "\":");
+    text_u64(t, value);
+}
+
+/* Quotes, backslashes and everything unprintable as \xHH, as Apache does: a client cannot forge a line. */
+static void quoted(struct text *t, struct slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\')
+            text_char(t, (char)c);
+        else {
+            text_literal(t, "\\x");
+            text_hex_fixed(t, c, 2);
+        }
+    }
+}
+
+static void quoted_or_dash(struct text *t, struct slice s)
+{
+    text_literal(t, " \"");
+    quoted(t, s.n ? s : SLICE("-"));
+    text_char(t, '"');
+}
+
+static void peer_text(const struct exchange *x, struct text *t)
+{
+    struct ip ip;
+    if (ip_of_address(&x->client->peer, &ip))
+        ip_format(&ip, t);
+    else
+        text_literal(t, "unix:");
+}
+
+/* The current second in both notations: made once a second, since strftime costs as much as the rest of the
+ * line. */
+struct second {
+    int64_t at;
+    size_t iso_size, clf_size;
+    char iso[32], clf[32];
+};
+
+static const struct second *second_of(uint64_t wall_us)
+{
+    static _Thread_local struct second now;
+    time_t seconds = (time_t)(wall_us / 1000000);
+    struct tm tm;
+
+    if (now.at != seconds) {
+        now.at = seconds;
+        gmtime_r(&seconds, &tm);
+        now.iso_size = strftime(now.iso, sizeof now.iso, "%Y-%m-%dT%H:%M:%S.", &tm);
+        now.clf_size = strftime(now.clf, sizeof now.clf, "[%d/%b/%Y:%H:%M:%S +0000]", &tm);
+    }
+    return &now;
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------- */
+
+static void json_time(struct text *t, uint64_t wall_us)
+{
+    const struct second *second = second_of(wall_us);
+    uint64_t ms = wall_us / 1000 % 1000;
+
+    text_bytes(t, second->iso, second->iso_size);
+    text_char(t, (char)('0' + ms / 100));
+    text_char(t, (char)('0' + ms / 10 % 10));
+    text_char(t, (char)('0' + ms % 10));
+    text_char(t, 'Z');
+}
+
+static void json_begin(struct text *t, const struct exchange *x, const struct request_head *head)
+{
+    text_literal(t, "{\"time\":\"");
+    json_time(t, clock_wall_us());
+    text_literal(t, "\",\"peer\":\"");
+    peer_text(x, t);
+    text_char(t, '"');
+    if (!head)
+        return;
+    member(t, "method", cut(head->method_text));
+    member(t, "target", cut(head->target));
+    member(t, "host", cut(head->host));
+    member(t, "protocol", head->minor ? SLICE("HTTP/1.1") : SLICE("HTTP/1.0"));
+    if (fields_have(&head->fields, FIELD_USER_AGENT))
+        member(t, "user_agent", field_value(head, FIELD_USER_AGENT));
+    if (fields_have(&head->fields, FIELD_REFERER))
+        member(t, "referer", field_value(head, FIELD_REFERER));
+}
+
+static void json_end(struct text *t, const struct exchange *x, uint64_t duration_us)
+{
+    const struct decision *d = &x->ask.decision;
+
+    if (x->identity_size)
+        member(t, "client", (struct slice){x->identity, x->identity_size});
+    member(t, "request_id", (struct slice){x->request_id, x->id_size});
+    member_u64(t, "status", x->status ? x->status : 499);
+    member_u64(t, "bytes", x->response.bytes + x->reply_bytes);
+    member_u64(t, "bytes_in", x->request.bytes);
+    member_u64(t, "duration_us", duration_us);
+    if (x->response_us)
+        member_u64(t, "upstream_us", x->response_us);
+    if (x->rule) {
+        member(t, "rule", slice_of(x->rule->name));
+        member(t, "decision", slice_of(verdict_label[d->verdict]));
+    }
+    if (d->rejected_by >= 0)
+        member(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
+    if (x->cause != CAUSE_NONE)
+        member(t, "error", slice_of(cause_label[x->cause]));
+    text_literal(t, "}\n");
+}
+
+/* ---- combined ---------------------------------------------------------------------------------------- */
+
+static void combined_begin(struct text *t, const struct exchange *x, const struct request_head *head,
+                           uint32_t *split)
+{
+    const struct second *second = second_of(clock_wall_us());
+
+    peer_text(x, t);
+    text_literal(t, " - ");
+    text_bytes(t, second->clf, second->clf_size);
+    text_literal(t, " \"");
+    if (head) {
+        quoted(t, cut(head->method_text));
+        text_char(t, ' ');
+        quoted(t, cut(head->target));
+        text_put(t, head->minor ? SLICE(" HTTP/1.1") : SLICE(" HTTP/1.0"));
+    } else
+        text_char(t, '-');
+    text_char(t, '"');
+    *split = (uint32_t)t->n;
+    quoted_or_dash(t, field_value(head, FIELD_REFERER));
+    quoted_or_dash(t, field_value(head, FIELD_USER_AGENT));
+}
+
+/* The user of the common log format: one word. */
+static void combined_user(struct text *t, struct slice identity)
+{
+    for (size_t i = 0; i < identity.n; i++)
+        if (identity.p[i] == ' ')
+            text_literal(t, "\\x20");
+        else
+            quoted(t, (struct slice){identity.p + i, 1});
+    if (identity.n == 0)
+        text_char(t, '-');
+}
+
+static void combined_end(struct text *t, const struct exchange *x, struct slice begun)
+{
+    /* `PEER - [TIME] "REQUEST"` was written before the client's id was known, which stands before the
+     * bracket. */
+    const char *bracket = memchr(begun.p, '[', begun.n);
+    size_t before = (size_t)(bracket - begun.p);
+
+    text_bytes(t, begun.p, before);
+    combined_user(t, (struct slice){x->identity, x->identity_size});
+    text_char(t, ' ');
+    text_bytes(t, begun.p + before, x->log_split - before);
+    text_char(t, ' ');
+    text_u64(t, x->status ? x->status : 499);
+    text_char(t, ' ');
+    text_u64(t, x->response.bytes + x->reply_bytes);
+    text_bytes(t, begun.p + x->log_split, begun.n - x->log_split);
+    text_char(t, '\n');
+}
+
+/* ---- both -------------------------------------------------------------------------------------------- */
+
+void access_log_begin(struct exchange *x, const struct request_head *head)
+{
+    enum access_format format = x->policy->log.access;
+    struct worker *w = x->worker;
+    struct text t = text_over(w->send, sizeof w->send);
+
+    if (format == ACCESS_OFF)
+        return;
+    if (format == ACCESS_JSON)
+        json_begin(&t, x, head);
+    else
+        combined_begin(&t, x, head, &x->log_split);
+    if (t.failed || !(x->log = iobuf_get(&w->buffers, t.n)))
+        return;
+    iobuf_append(x->log, text_slice(&t));
+}
+
+void access_log_end(struct exchange *x, uint64_t duration_us)
+{
+    if (!x->log)
+        return;
+    struct text t = text_over(x->worker->send, sizeof x->worker->send);
+    struct slice begun = iobuf_slice(x->log);
+
+    if (x->policy->log.access == ACCESS_JSON) {
+        text_put(&t, begun);
+        json_end(&t, x, duration_us);
+    } else
+        combined_end(&t, x, begun);
+    if (!t.failed)
+        log_line(text_slice(&t));
+}

@@ -1,0 +1,442 @@
+#include "proxy/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "net/listener.h"
+#include "proxy/exchange.h"
+
+enum {
+    CLIENT_MAGIC = 0x434c4954,
+    LINGER_US = 2 * 1000000, /* how long a closing connection is read, so that a reset does not eat the answer
+                                (RFC 9112 section 9.6) */
+    LINGER_BYTES = 1024 * 1024, /* and how much */
+    DRAIN_BYTES = 256 * 1024    /* the most content that is read after an early answer to keep a connection */
+};
+
+static void on_readable(evutil_socket_t fd, short what, void *arg);
+static void on_writable(evutil_socket_t fd, short what, void *arg);
+static void read_head(struct client *c);
+static void drain(struct client *c, bool readable);
+
+static struct relay_means means_of(struct client *c)
+{
+    return (struct relay_means){&c->worker->buffers, c->worker->receive};
+}
+
+static bool between_requests(enum client_state state)
+{
+    return state == CLIENT_IDLE;
+}
+
+/* The only place where the state changes: a state is also a list. */
+static void enter(struct client *c, enum client_state state)
+{
+    struct worker *w = c->worker;
+    bool was_idle = between_requests(c->state), is_idle = between_requests(state);
+
+    c->state = state;
+    if (was_idle == is_idle)
+        return;
+    if (is_idle) {
+        TAILQ_REMOVE(&w->clients, c, link);
+        TAILQ_INSERT_TAIL(&w->idle, c, link);
+    } else {
+        TAILQ_REMOVE(&w->idle, c, link);
+        TAILQ_INSERT_TAIL(&w->clients, c, link);
+    }
+}
+
+/* ---- open and close ---------------------------------------------------------------------------------- */
+
+bool client_open(struct worker *w, int fd, const struct address *peer)
+{
+    struct client *c = w->free_clients;
+
+    if (c)
+        w->free_clients = TAILQ_NEXT(c, link);
+    else if (!(c = malloc(sizeof *c))) {
+        close(fd);
+        return false;
+    }
+    memset(c, 0, sizeof *c);
+    MAGIC_SET(c, CLIENT_MAGIC);
+    c->worker = w;
+    c->state = CLIENT_IDLE;
+    c->peer = *peer;
+    stream_open(&c->stream, w->base, fd, on_readable, on_writable, c);
+    stream_want_read(&c->stream, true);
+    TAILQ_INSERT_TAIL(&w->idle, c, link);
+    deadline_arm(&w->queue.head, &c->deadline, clock_us(), w->policy->timeouts.request_header_us);
+    counter_add(&w->stats.connections_open, 1);
+    return true;
+}
+
+void client_close(struct client *c)
+{
+    struct worker *w = c->worker;
+
+    MAGIC_CHECK(c, CLIENT_MAGIC);
+    if (c->state == CLIENT_CLOSED)
+        return;
+    if (between_requests(c->state))
+        TAILQ_REMOVE(&w->idle, c, link);
+    else
+        TAILQ_REMOVE(&w->clients, c, link);
+    c->state = CLIENT_CLOSED;
+    deadline_cancel(&c->deadline);
+    stream_close(&c->stream, &w->buffers);
+    TAILQ_INSERT_TAIL(&w->graveyard, c, link);
+    counter_subtract(&w->stats.connections_open, 1);
+    worker_client_closed(w, &c->peer);
+}
+
+/* Sends the rest of what the kernel holds, then reads until the client has closed: a close with unread input
+ * would be a reset, and a reset may destroy the answer on its way (RFC 9112 section 9.6). */
+static void linger(struct client *c)
+{
+    enter(c, CLIENT_LINGER);
+    c->dropped = 0;
+    iobuf_put(&c->worker->buffers, &c->stream.in);
+    if (c->stream.eof || shutdown(c->stream.fd, SHUT_WR) != 0) {
+        client_close(c);
+        return;
+    }
+    stream_want_read(&c->stream, true);
+    deadline_arm(&c->worker->queue.linger, &c->deadline, clock_us(), LINGER_US);
+}
+
+static void read_and_forget(struct client *c)
+{
+    ssize_t n = stream_read(&c->stream, c->worker->receive, IOBUF_READ_MAX);
+    if (n > 0)
+        c->dropped += (size_t)n;
+    if ((n <= 0 && n != STREAM_AGAIN) || c->dropped > LINGER_BYTES)
+        client_close(c);
+}
+
+/* ---- between requests -------------------------------------------------------------------------------- */
+
+static void await_request(struct client *c)
+{
+    struct worker *w = c->worker;
+
+    c->scanned = 0;
+    if (w->stopping || (c->stream.eof && !iobuf_held(c->stream.in))) {
+        client_close(c);
+        return;
+    }
+    enter(c, CLIENT_IDLE);
+    stream_want_read(&c->stream, !c->stream.eof);
+    deadline_arm(&w->queue.idle, &c->deadline, clock_us(), w->policy->timeouts.idle_us);
+    if (iobuf_held(c->stream.in)) { /* a pipelined request: through the loop, so that nobody is starved and
+                                       nothing recurses */
+        c->unread = true;
+        stream_wake(&c->stream);
+    }
+}
+
+void client_exchange_ended(struct client *c, enum client_after after, const struct half *request)
+{
+    static const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+
+    MAGIC_CHECK(c, CLIENT_MAGIC);
+    deadline_cancel(&c->deadline);
+    if (after == CLIENT_RESET)
+        (void)setsockopt(c->stream.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    if (after == CLIENT_RESET || after == CLIENT_CLOSE)
+        client_close(c);
+    else if (after == CLIENT_LINGER_ON)
+        linger(c);
+    else if (request->ended)
+        await_request(c);
+    else {
+        enter(c, CLIENT_DRAIN);
+        c->draining = *request;
+        c->draining.max = 0;
+        c->dropped = 0;
+        deadline_arm(&c->worker->queue.linger, &c->deadline, clock_us(),
+                     c->worker->policy->timeouts.request_body_us);
+        stream_want_read(&c->stream, true);
+        drain(c, false);
+    }
+}
+
+/* Reads what is left of a request's content after an early answer: it must never be taken for a request. */
+static void drain(struct client *c, bool readable)
+{
+    struct relay_means means = means_of(c);
+    const char *why;
+    uint64_t before = c->draining.bytes;
+    enum relay moved = relay_drop(&c->draining, &c->stream, readable, &means, &why);
+
+    c->dropped += c->draining.bytes - before;
+    if (moved == RELAY_ENDED)
+        await_request(c);
+    else if (moved != RELAY_SOURCE)
+        client_close(c);
+    else if (c->dropped > DRAIN_BYTES)
+        linger(c);
+}
+
+/* ---- heads ------------------------------------------------------------------------------------------- */
+
+/* A request's bytes, wherever they lie. */
+struct head_bytes {
+    struct slice all;
+    bool kept; /* in stream.in, else in worker->receive */
+};
+
+/* False: nothing new, or the connection is closed. */
+static bool receive(struct client *c, struct head_bytes *got)
+{
+    struct worker *w = c->worker;
+    ssize_t n;
+
+    got->kept = c->stream.in != NULL;
+    if (c->unread) {
+        c->unread = false;
+        got->all = iobuf_slice(c->stream.in);
+        return true;
+    }
+    if (got->kept)
+        n = stream_read_in(&c->stream, &w->buffers, IOBUF_LARGE);
+    else
+        n = stream_read(&c->stream, w->receive, IOBUF_READ_MAX);
+    if (n == STREAM_AGAIN)
+        return false;
+    if (n <= 0) {
+        client_close(c); /* between requests, or with half a head: nobody waits for an answer */
+        return false;
+    }
+    got->all = got->kept ? iobuf_slice(c->stream.in) : (struct slice){w->receive, (size_t)n};
+    return true;
+}
+
+static void take(struct client *c, struct head_bytes *got, size_t n)
+{
+    if (got->kept)
+        stream_take(&c->stream, &c->worker->buffers, n);
+    got->all.p += n;
+    got->all.n -= n;
+}
+
+/* Part of a head is kept until the rest comes. */
+static void keep_part(struct client *c, const struct head_bytes *got)
+{
+    struct worker *w = c->worker;
+
+    if (c->state == CLIENT_IDLE) {
+        enter(c, CLIENT_HEAD);
+        deadline_arm(&w->queue.head, &c->deadline, clock_us(), w->policy->timeouts.request_header_us);
+    }
+    if (got->kept)
+        return;
+    if (!(c->stream.in = iobuf_get(&w->buffers, IOBUF_LARGE)))
+        client_close(c);
+    else
+        iobuf_append(c->stream.in, got->all);
+}
+
+static void refuse(struct client *c, enum cause cause, uint16_t status, const char *why)
+{
+    enter(c, CLIENT_HEAD);
+    iobuf_put(&c->worker->buffers, &c->stream.in);
+    exchange_refuse(c, cause, status, why);
+}
+
+static void refuse_head(struct client *c, const struct refusal *refusal)
+{
+    enum cause cause = refusal->status == 431   ? CAUSE_HEAD_TOO_LARGE
+                       : refusal->status == 414 ? CAUSE_TARGET_TOO_LONG
+                                                : CAUSE_BAD_REQUEST;
+    refuse(c, cause, refusal->status, refusal->why);
+}
+
+/* RFC 9112 section 3: a target too long is 414, anything else too long in a head 431. */
+static void refuse_size(struct client *c, struct slice bytes)
+{
+    size_t max = c->worker->policy->size_limits.request_header;
+    bool in_target = memchr(bytes.p, '\n', bytes.n < max ? bytes.n : max) == NULL;
+    enum cause cause = in_target ? CAUSE_TARGET_TOO_LONG : CAUSE_HEAD_TOO_LARGE;
+    refuse(c, cause, cause_status[cause], "see size_limits.request_header");
+}
+
+/* A whole head: parsed where it lies, used at once, then gone. */
+static void use_head(struct client *c, struct head_bytes *got, size_t size)
+{
+    struct worker *w = c->worker;
+    struct request_head *head = &w->request;
+    struct framing framing;
+    struct refusal refusal;
+    struct slice bytes = {got->all.p, size}, rest = {got->all.p + size, got->all.n - size};
+
+    if (!request_head_parse(bytes, head, &refusal) || !request_framing(head, &framing, &refusal)) {
+        refuse_head(c, &refusal);
+        return;
+    }
+    if (got->kept) /* the bytes stay where they are until somebody reads into the buffer again: not before the
+                      head was used */
+        c->stream.in->start += (uint32_t)size;
+    else if (!stream_keep(&c->stream, &w->buffers, rest)) {
+        client_close(c);
+        return;
+    }
+    enter(c, CLIENT_HEAD);
+    deadline_cancel(&c->deadline);
+    c->scanned = 0;
+    exchange_begin(c, head, &framing);
+    if (c->stream.in && !iobuf_held(c->stream.in))
+        iobuf_put(&w->buffers, &c->stream.in);
+}
+
+static void read_head(struct client *c)
+{
+    struct head_bytes got;
+    struct refusal refusal;
+    size_t size, max = c->worker->policy->size_limits.request_header;
+
+    if (!receive(c, &got))
+        return;
+    if (c->scanned == 0)
+        take(c, &got, request_skip_empty_line(got.all));
+    if (got.all.n == 0)
+        return;
+    enum scan scan = head_scan(got.all, &c->scanned, &size, &refusal);
+    if (scan == SCAN_REFUSED)
+        refuse_head(c, &refusal);
+    else if (scan == SCAN_PARTIAL ? got.all.n >= max : size > max)
+        refuse_size(c, got.all);
+    else if (scan == SCAN_PARTIAL)
+        keep_part(c, &got);
+    else
+        use_head(c, &got, size);
+}
+
+/* ---- events and deadlines ---------------------------------------------------------------------------- */
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct client *c = arg;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(c, CLIENT_MAGIC);
+    switch (c->state) {
+    case CLIENT_IDLE:
+    case CLIENT_HEAD: read_head(c); break;
+    case CLIENT_EXCHANGE: exchange_client_readable(c->exchange); break;
+    case CLIENT_DRAIN: drain(c, true); break;
+    case CLIENT_LINGER: read_and_forget(c); break;
+    case CLIENT_CLOSED: break;
+    }
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+    struct client *c = arg;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(c, CLIENT_MAGIC);
+    if (c->state == CLIENT_EXCHANGE)
+        exchange_client_writable(c->exchange);
+}
+
+static struct client *of_deadline(struct deadline *deadline)
+{
+    struct client *c = CONTAINER_OF(deadline, struct client, deadline);
+    MAGIC_CHECK(c, CLIENT_MAGIC);
+    return c;
+}
+
+static void head_passed(struct deadline *deadline)
+{
+    struct client *c = of_deadline(deadline);
+    if (c->state == CLIENT_HEAD)
+        refuse(c, CAUSE_HEAD_TIMEOUT, cause_status[CAUSE_HEAD_TIMEOUT], NULL);
+    else
+        client_close(c); /* it connected and sent nothing */
+}
+
+static void content_passed(struct deadline *deadline)
+{
+    exchange_client_timed_out(of_deadline(deadline)->exchange, CAUSE_CONTENT_TIMEOUT);
+}
+
+static void write_passed(struct deadline *deadline)
+{
+    exchange_client_timed_out(of_deadline(deadline)->exchange, CAUSE_CLIENT_STALLED);
+}
+
+static void close_passed(struct deadline *deadline)
+{
+    client_close(of_deadline(deadline));
+}
+
+void clients_init(struct worker *w)
+{
+    TAILQ_INIT(&w->clients);
+    TAILQ_INIT(&w->idle);
+    TAILQ_INIT(&w->graveyard);
+    deadline_queue_init(&w->deadlines, &w->queue.head, head_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.content, content_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.write, write_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.idle, close_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.linger, close_passed);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------- */
+
+void clients_stop(struct worker *w)
+{
+    /* A request that the kernel already holds is served: only connections with nothing to read close. */
+    struct client *c, *next;
+    for (c = TAILQ_FIRST(&w->idle); c; c = next) {
+        char byte;
+        next = TAILQ_NEXT(c, link);
+        if (!c->unread && recv(c->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+            client_close(c);
+    }
+}
+
+void clients_cut(struct worker *w)
+{
+    for (struct client *c; (c = TAILQ_FIRST(&w->clients));) {
+        if (c->state == CLIENT_EXCHANGE)
+            exchange_cut(c->exchange, CAUSE_SHUTDOWN);
+        else
+            client_close(c);
+    }
+    for (struct client *c; (c = TAILQ_FIRST(&w->idle));)
+        client_close(c);
+}
+
+bool clients_evict_idle(struct worker *w)
+{
+    struct client *longest = TAILQ_FIRST(&w->idle);
+    if (!longest)
+        return false;
+    client_close(longest);
+    return true;
+}
+
+void clients_bury(struct worker *w)
+{
+    for (struct client *c; (c = TAILQ_FIRST(&w->graveyard));) {
+        TAILQ_REMOVE(&w->graveyard, c, link);
+        MAGIC_WIPE(c);
+        TAILQ_NEXT(c, link) = w->free_clients;
+        w->free_clients = c;
+    }
+}
+
+void clients_free(struct worker *w)
+{
+    clients_bury(w);
+    for (struct client *c; (c = w->free_clients);) {
+        w->free_clients = TAILQ_NEXT(c, link);
+        free(c);
+    }
+}

@@ -1,0 +1,66 @@
+/* client.h - a client's connection, from accept to close: reads heads, holds one exchange at a time, keeps
+ * alive.
+ *
+ *   IDLE -> HEAD -> EXCHANGE -+-> IDLE                 the next request (pipelined bytes wait in stream.in)
+ *     \       \               +-> DRAIN -> IDLE        an early answer: what is left of the content is read
+ * and dropped \       \              `-> LINGER -> CLOSED     the last answer was sent; read until the client
+ * has seen it
+ *       `-------`----------------------------> CLOSED
+ */
+#ifndef WEIR_PROXY_CLIENT_H
+#define WEIR_PROXY_CLIENT_H
+
+#include "net/address.h"
+#include "net/stream.h"
+#include "proxy/relay.h"
+#include "proxy/worker_internal.h"
+
+enum client_state { CLIENT_IDLE, CLIENT_HEAD, CLIENT_EXCHANGE, CLIENT_DRAIN, CLIENT_LINGER, CLIENT_CLOSED };
+
+struct client {
+    uint32_t magic;
+    enum client_state state;
+    struct worker *worker;
+    struct exchange *exchange; /* in CLIENT_EXCHANGE */
+    struct stream stream;
+    struct deadline deadline;
+    TAILQ_ENTRY(client) link; /* worker's clients, idle or graveyard */
+    size_t scanned;           /* of stream.in, by head_scan */
+    bool unread;              /* stream.in holds bytes that no head was looked for in */
+    struct half draining;     /* DRAIN: the rest of a request's content */
+    size_t dropped;           /* bytes dropped in DRAIN or LINGER */
+    struct address peer;
+};
+
+/* Takes over `fd`. False: no memory; the fd is closed. */
+bool client_open(struct worker *worker, int fd, const struct address *peer);
+
+/* How a finished exchange leaves the connection. */
+enum client_after {
+    CLIENT_KEEP,      /* read the next request, after draining `request` when it has not ended */
+    CLIENT_LINGER_ON, /* the last answer was sent whole; close once the client has it */
+    CLIENT_CLOSE, /* close at once: nothing more can come, the message must not look whole, or the client is
+                     gone */
+    CLIENT_RESET  /* the same, with a reset */
+};
+
+/* The exchange has ended and no longer exists for the client. `request` tells how much of its content was
+ * read. */
+void client_exchange_ended(struct client *client, enum client_after after, const struct half *request);
+
+void client_close(struct client *client);
+
+/* Stopping: idle connections close now, others after their answer. */
+void clients_stop(struct worker *worker);
+/* Time is up: everything closes. */
+void clients_cut(struct worker *worker);
+/* Closes the connection that has been idle for longest. False: none is idle. */
+bool clients_evict_idle(struct worker *worker);
+
+/* Frees what was closed in this turn; and at the very end the pooled structs. */
+void clients_bury(struct worker *worker);
+void clients_free(struct worker *worker);
+
+void clients_init(struct worker *worker);
+
+#endif

@@ -1,0 +1,808 @@
+/* exchange.c - the life of one request, from its head to its access line.
+ *
+ *   exchange_begin
+ *     ROUTE  identity, path, rule, sizes ------------------------------.
+ *     LIMIT  decide(): at once or when Redis answers ------------------+--> REPLY  weir's own answer
+ *     CONNECT  a pooled link, or a new one, or the next server --------+           (400 413 429 502 503 504
+ * ...) RELAY  two halves side by side:                                  |              | request  client ->
+ * upstream   until it ended            |              | response upstream -> client   head, 1xx, content
+ * -------'              | | (a failure before the answer's first byte; after it: CLOSE)        | v v finish()
+ * release the link, count, write the access line, hand the connection back: KEEP | LINGER | CLOSE
+ *
+ * Phases only go to the right. Every phase has a deadline: LIMIT redis.timeout (the limiter's), CONNECT
+ * connect_timeout, RELAY request_body and response_timeout per piece, REPLY the client's write deadline.
+ * finish() is the only end. After a call that may end the exchange nothing of it is touched. */
+#include "proxy/exchange.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/path.h"
+#include "http/rewrite.h"
+#include "proxy/access_log.h"
+#include "proxy/reply.h"
+
+enum {
+    EXCHANGE_MAGIC = 0x45584348,
+    INTERIM_MAX = 16, /* 1xx answers to one request; more is a flood */
+    DRAIN_KEEP_MAX =
+        IOBUF_READ_MAX,       /* a rest of content this small is read so that the connection can be kept */
+    HEAD_ADDED_MAX = 4 * 1024 /* what weir adds to a head on its way to the client */
+};
+
+static void route(struct exchange *x, const struct request_head *head, const struct framing *framing);
+static void decided(struct ask *ask);
+static void act_on_decision(struct exchange *x);
+static void forward(struct exchange *x, bool fresh);
+static void send_request(struct exchange *x);
+static void request_moved(struct exchange *x, enum relay moved, const char *why);
+static void read_response_head(struct exchange *x);
+static void response_moved(struct exchange *x, enum relay moved, const char *why);
+static void fail(struct exchange *x, enum cause cause, const char *why);
+static void say(const struct exchange *x, enum cause cause, const char *why);
+static void reply(struct exchange *x, uint16_t status, const char *why);
+static void finish(struct exchange *x, enum client_after after);
+static enum client_after after_answer(const struct exchange *x);
+
+static struct relay_means means_of(struct exchange *x)
+{
+    return (struct relay_means){&x->worker->buffers, x->worker->receive};
+}
+
+/* ---- birth ------------------------------------------------------------------------------------------- */
+
+static struct exchange *exchange_new(struct client *client)
+{
+    struct worker *w = client->worker;
+    struct exchange *x = w->free_exchanges;
+
+    if (x)
+        w->free_exchanges = x->next_free;
+    else if (!(x = malloc(sizeof *x)))
+        return NULL;
+    memset(x, 0, offsetof(struct exchange, ask));
+    x->ask.decided = decided;
+    x->ask.op = NULL;
+    x->ask.decision.verdict = VERDICT_UNLIMITED;
+    x->ask.decision.result_count = 0;
+    x->ask.decision.rejected_by = -1;
+    MAGIC_SET(x, EXCHANGE_MAGIC);
+    x->worker = w;
+    x->client = client;
+    x->policy = w->policy;
+    x->started_us = clock_us();
+    client->exchange = x;
+    client->state = CLIENT_EXCHANGE;
+    counter_add(&w->stats.requests_active, 1);
+    return x;
+}
+
+/* An id that the client sent is passed on when it is short and plain; else weir makes one. */
+static void set_request_id(struct exchange *x, const struct request_head *head)
+{
+    const struct field *given = head ? fields_find(&head->fields, FIELD_X_REQUEST_ID) : NULL;
+    bool plain = given && given->value.n > 0 && given->value.n <= REQUEST_ID_MAX;
+
+    for (size_t i = 0; plain && i < given->value.n; i++)
+        plain = given->value.p[i] > 0x20 && given->value.p[i] < 0x7f;
+    if (plain) {
+        memcpy(x->request_id, given->value.p, given->value.n);
+        x->id_size = given->value.n;
+        return;
+    }
+    struct text id = text_over(x->request_id, sizeof x->request_id);
+    text_hex_fixed(&id, worker_random(x->worker), 16);
+    text_hex_fixed(&id, worker_random(x->worker), 16);
+    x->id_size = id.n;
+}
+
+void exchange_begin(struct client *client, const struct request_head *head, const struct framing *framing)
+{
+    struct exchange *x = exchange_new(client);
+
+    if (!x) {
+        log_error("no memory for a request");
+        client_close(client);
+        return;
+    }
+    x->method = head->method;
+    x->minor = head->minor;
+    x->keep_alive = head->keep_alive;
+    x->expects_continue = head->expects_continue;
+    x->idempotent = method_is_idempotent(head->method);
+    half_begin(&x->request, framing, framing->kind == FRAMING_CHUNKED, x->policy->size_limits.request_body);
+    set_request_id(x, head);
+    route(x, head, framing);
+}
+
+void exchange_refuse(struct client *client, enum cause cause, uint16_t status, const char *why)
+{
+    struct exchange *x = exchange_new(client);
+
+    if (!x) {
+        client_close(client);
+        return;
+    }
+    x->minor = 1;
+    x->request.ended = true; /* nobody knows where it ends: the connection closes */
+    x->cause = cause;
+    set_request_id(x, NULL);
+    access_log_begin(x, NULL);
+    say(x, cause, why);
+    reply(x, status, why);
+}
+
+/* ---- ROUTE and LIMIT --------------------------------------------------------------------------------- */
+
+/* The request as it goes upstream, kept in x->head. */
+static bool write_request_head(struct exchange *x, const struct request_head *head,
+                               const struct framing *framing, const struct identity *identity)
+{
+    char ip_bytes[64];
+    struct text ip = text_over(ip_bytes, sizeof ip_bytes);
+    struct ip peer_ip;
+    if (ip_of_address(&x->client->peer, &peer_ip))
+        ip_format(&peer_ip, &ip);
+    struct forward_facts facts = {.peer_ip = text_slice(&ip),
+                                  .peer_trusted = identity->peer_trusted,
+                                  .scheme = SLICE("http"),
+                                  .client = x->rule->limit_count ? identity_text(identity) : SLICE_NONE,
+                                  .request_id = {x->request_id, x->id_size}};
+    struct text out = text_over(x->worker->send, sizeof x->worker->send);
+
+    request_head_write(&out, head, framing, &facts);
+    if (out.failed || !(x->head = iobuf_get(&x->worker->buffers, out.n)))
+        return false;
+    iobuf_append(x->head, text_slice(&out));
+    return true;
+}
+
+/* The decision's inputs are slices of the head, so this happens while the head's bytes are there. */
+static void route(struct exchange *x, const struct request_head *head, const struct framing *framing)
+{
+    struct identity identity;
+    const char *why;
+    struct text path = text_over(x->worker->send, sizeof x->worker->send);
+    uint64_t body_max = x->policy->size_limits.request_body;
+
+    access_log_begin(x, head);
+    if (!identity_of(x->policy, &x->client->peer, &head->fields, &identity, &why)) {
+        fail(x, CAUSE_BAD_IDENTITY, why);
+        return;
+    }
+    memcpy(x->identity, identity.text, identity.size);
+    x->identity_size = identity.size;
+    if (!path_normalise(head->path_and_query, &path)) {
+        fail(x, CAUSE_BAD_REQUEST, "the target's path has a bad percent code");
+        return;
+    }
+    x->rule = policy_match(x->policy, head->method_text, text_slice(&path), head->host);
+    if (body_max && framing->kind == FRAMING_LENGTH && framing->length > body_max) {
+        fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
+        return;
+    }
+    x->phase = PHASE_LIMIT;
+    struct limit_facts facts = {.rule = x->rule,
+                                .identity = &identity,
+                                .method = head->method_text,
+                                .host = head->host,
+                                .fields = &head->fields};
+    bool now = limiter_decide(x->worker->limiter, &facts, &x->ask) == DECIDED_NOW;
+    if (now && !decision_admits(&x->ask.decision)) {
+        act_on_decision(x);
+        return;
+    }
+    if (!write_request_head(x, head, framing, &identity)) {
+        fail(x, CAUSE_NO_MEMORY, NULL);
+        return;
+    }
+    if (now)
+        act_on_decision(x);
+}
+
+static void decided(struct ask *ask)
+{
+    struct exchange *x = CONTAINER_OF(ask, struct exchange, ask);
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    act_on_decision(x);
+}
+
+static void act_on_decision(struct exchange *x)
+{
+    const struct decision *d = &x->ask.decision;
+
+    counter_add(&x->worker->stats.by_rule[x->rule->index][d->verdict], 1);
+    if (decision_admits(d))
+        forward(x, false);
+    else
+        reply(x, d->verdict == VERDICT_FAILED_CLOSED ? 503 : (uint16_t)x->policy->rejection.status, NULL);
+}
+
+/* ---- CONNECT ----------------------------------------------------------------------------------------- */
+
+static void forward(struct exchange *x, bool fresh)
+{
+    enum cause cause;
+
+    x->phase = PHASE_CONNECT;
+    x->link = upstream_take(x->worker, x->rule->upstream->index, x, fresh, &x->tries, &cause);
+    if (!x->link)
+        fail(x, cause, NULL);
+    else if (x->link->state == LINK_BUSY)
+        send_request(x);
+}
+
+void exchange_connected(struct exchange *x)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    send_request(x);
+}
+
+/* Nothing was sent, so any request may go to the next server. */
+void exchange_connect_failed(struct exchange *x, enum cause cause)
+{
+    enum cause none_left;
+
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    x->link = upstream_take(x->worker, x->rule->upstream->index, x, false, &x->tries, &none_left);
+    if (!x->link)
+        fail(x, cause, NULL);
+    else {
+        counter_add(&x->worker->stats.upstream_retries, 1);
+        if (x->link->state == LINK_BUSY)
+            send_request(x);
+    }
+}
+
+/* RFC 9110 section 9.2.2 and RFC 9112 section 9.3.1: a link that was idle may die under us through no fault
+ * of the request. One try on a fresh link, when nothing of an answer came, repeating does no harm, and there
+ * is no content that has gone already. */
+static bool may_retry(const struct exchange *x)
+{
+    return x->link->reused && !x->retried && x->idempotent && x->request.kind == FRAMING_NONE && x->head &&
+           !x->interim && !iobuf_held(x->link->stream.in);
+}
+
+static void link_died(struct exchange *x)
+{
+    if (!may_retry(x)) {
+        fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
+        return;
+    }
+    x->retried = true;
+    counter_add(&x->worker->stats.upstream_retries, 1);
+    upstream_release(x->link, false);
+    x->link = NULL;
+    forward(x, true);
+}
+
+/* ---- RELAY: the request's half ----------------------------------------------------------------------- */
+
+static void arm_response(struct exchange *x)
+{
+    deadline_arm(&x->worker->queue.response, &x->link->deadline, clock_us(),
+                 x->rule->upstream->response_timeout_us);
+}
+
+static void send_request(struct exchange *x)
+{
+    struct relay_means means = means_of(x);
+    const char *why = NULL;
+
+    x->phase = PHASE_RELAY;
+    x->sent_us = clock_us();
+    request_moved(x,
+                  relay_begin(&x->request, &x->client->stream, &x->link->stream, iobuf_slice(x->head),
+                              (struct behind){NULL, 0}, &means, &why),
+                  why);
+}
+
+static void relay_request(struct exchange *x)
+{
+    struct relay_means means = means_of(x);
+    const char *why = NULL;
+    enum relay moved = relay_move(&x->request, &x->client->stream, &x->link->stream, true, &means, &why);
+    request_moved(x, moved, why);
+}
+
+/* Slower than body_min_rate over the whole content; time in which the server took nothing is left out. */
+static bool content_is_too_slow(const struct exchange *x, uint64_t now)
+{
+    uint64_t rate = x->policy->timeouts.body_min_rate, elapsed = now - x->sent_us - x->blocked_us;
+    return rate && elapsed > x->policy->timeouts.request_body_us &&
+           x->request.bytes < rate * (elapsed / 1000000);
+}
+
+static void request_moved(struct exchange *x, enum relay moved, const char *why)
+{
+    struct stream *from = &x->client->stream;
+    uint64_t now = clock_us();
+
+    switch (moved) {
+    case RELAY_SOURCE:
+        if (content_is_too_slow(x, now)) {
+            fail(x, CAUSE_CONTENT_TIMEOUT, "slower than timeouts.body_min_rate");
+            return;
+        }
+        deadline_arm(&x->worker->queue.content, &x->client->deadline, now,
+                     x->policy->timeouts.request_body_us);
+        arm_response(x);
+        stream_want_read(from, true);
+        break;
+    case RELAY_SINK:
+        deadline_cancel(&x->client->deadline);
+        arm_response(x);
+        x->blocked_since_us = now;
+        stream_want_read(from, false);
+        break;
+    case RELAY_ENDED:
+        deadline_cancel(&x->client->deadline);
+        arm_response(x);
+        break;
+    case RELAY_GONE: /* the server may have answered before it closed: reading tells */
+        deadline_cancel(&x->client->deadline);
+        x->link_broken = true;
+        stream_want_read(from, false);
+        stream_want_write(&x->link->stream, false);
+        stream_wake(&x->link->stream);
+        break;
+    case RELAY_CLOSED: fail(x, CAUSE_CLIENT_GONE, NULL); break;
+    case RELAY_BAD: fail(x, CAUSE_BAD_CONTENT, why); break;
+    case RELAY_TOO_LARGE: fail(x, CAUSE_CONTENT_TOO_LARGE, NULL); break;
+    case RELAY_NO_MEMORY: fail(x, CAUSE_NO_MEMORY, NULL); break;
+    }
+}
+
+/* The client sent something while it is not its content's turn: the next request, or its content before the
+ * decision. A little is kept, then reading stops; more than that waits in the kernel. Reading tells that the
+ * client has gone. */
+static void read_ahead(struct exchange *x)
+{
+    struct stream *s = &x->client->stream;
+    ssize_t n = stream_read_in(s, &x->worker->buffers, 1);
+
+    if (n > 0 || n == STREAM_AGAIN)
+        return;
+    stream_want_read(s, false);
+    if (n == 0 || errno == ENOBUFS)
+        return; /* a client may close its sending side and still wait for the answer (RFC 9112 section 9.6) */
+    fail(x, CAUSE_CLIENT_GONE, NULL);
+}
+
+void exchange_client_readable(struct exchange *x)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    if (x->phase == PHASE_RELAY && !x->request.ended && !x->link_broken && x->link && !x->link->stream.out)
+        relay_request(x);
+    else
+        read_ahead(x);
+}
+
+void exchange_link_writable(struct exchange *x)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    enum sent sent = stream_flush(&x->link->stream, &x->worker->buffers);
+
+    if (sent == SENT_FAILED) {
+        request_moved(x, RELAY_GONE, NULL);
+        return;
+    }
+    arm_response(x);
+    if (sent == SENT_PART)
+        return;
+    if (x->blocked_since_us)
+        x->blocked_us += clock_us() - x->blocked_since_us;
+    x->blocked_since_us = 0;
+    if (!x->request.ended)
+        relay_request(x);
+}
+
+/* ---- RELAY: the response's half ---------------------------------------------------------------------- */
+
+/* The bytes of a response's head, wherever they lie. */
+struct head_bytes {
+    struct slice all;
+    bool kept; /* in link->stream.in, else in worker->receive */
+};
+
+/* Reads once. False: the exchange waits or has ended. */
+static bool receive_head(struct exchange *x, struct head_bytes *got)
+{
+    struct stream *s = &x->link->stream;
+    ssize_t n;
+
+    got->kept = s->in != NULL;
+    if (x->link->unread) {
+        x->link->unread = false;
+        got->all = iobuf_slice(s->in);
+        return true;
+    }
+    if (got->kept)
+        n = stream_read_in(s, &x->worker->buffers, IOBUF_LARGE);
+    else
+        n = stream_read(s, x->worker->receive, IOBUF_READ_MAX);
+    if (n == STREAM_AGAIN)
+        return false;
+    if (n <= 0) {
+        if (got->kept && errno == ENOBUFS && n != 0)
+            fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than size_limits.response_header");
+        else
+            link_died(x);
+        return false;
+    }
+    got->all = got->kept ? iobuf_slice(s->in) : (struct slice){x->worker->receive, (size_t)n};
+    return true;
+}
+
+/* Finds the head's end; keeps a part of a head for later. True: `*size` bytes of got->all are a head. */
+static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size)
+{
+    struct stream *s = &x->link->stream;
+    struct refusal refusal;
+    uint64_t max = x->policy->size_limits.response_header;
+    enum scan scan = head_scan(got->all, &x->link->scanned, size, &refusal);
+
+    if (scan == SCAN_REFUSED)
+        fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
+    else if (scan == SCAN_PARTIAL ? got->all.n >= max : *size > max)
+        fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than size_limits.response_header");
+    else if (scan == SCAN_WHOLE)
+        return true;
+    else if (!got->kept) {
+        if (!s->in && !(s->in = iobuf_get(&x->worker->buffers, IOBUF_LARGE)))
+            fail(x, CAUSE_NO_MEMORY, NULL);
+        else
+            iobuf_append(s->in, got->all);
+    }
+    return false;
+}
+
+/* Content and framing as they go to this client, and whether the connection outlives the answer. */
+static struct response_plan plan_response(struct exchange *x, const struct response_head *head,
+                                          const struct framing *framing, struct text *fields)
+{
+    bool old_client = x->minor == 0;
+    bool unknown_end = framing->kind == FRAMING_UNTIL_CLOSE || framing->kind == FRAMING_CHUNKED;
+    bool limited = x->rule->limit_count > 0;
+
+    x->close = !x->keep_alive || x->worker->stopping || (old_client && unknown_end);
+    decision_fields_write(fields, &x->ask.decision, x->policy->headers, clock_wall_us());
+    return (struct response_plan){.client_minor = x->minor,
+                                  .close = x->close,
+                                  .chunked = unknown_end && !old_client,
+                                  .limited = limited,
+                                  .rate_fields = text_slice(fields),
+                                  .request_id = fields_have(&head->fields, FIELD_X_REQUEST_ID)
+                                                    ? SLICE_NONE
+                                                    : (struct slice){x->request_id, x->id_size}};
+}
+
+/* Takes the head's bytes off; what is behind them is the content's first piece. */
+static struct behind take_head(struct exchange *x, const struct head_bytes *got, size_t size)
+{
+    x->link->scanned = 0;
+    if (got->kept) {
+        stream_take(&x->link->stream, &x->worker->buffers, size);
+        return (struct behind){NULL, 0};
+    }
+    return (struct behind){x->worker->receive + size, got->all.n - size};
+}
+
+static void final_head(struct exchange *x, const struct head_bytes *got, size_t size,
+                       struct response_head *head)
+{
+    struct worker *w = x->worker;
+    struct framing framing;
+    struct refusal refusal;
+    char field_bytes[HEAD_ADDED_MAX];
+    struct text fields = text_over(field_bytes, sizeof field_bytes), out = text_over(w->send, sizeof w->send);
+
+    if (!response_framing(head, x->method, &framing, &refusal)) {
+        fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
+        return;
+    }
+    struct response_plan plan = plan_response(x, head, &framing, &fields);
+    response_head_write(&out, head, &plan, worker_date(w));
+    if (out.failed) {
+        fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than weir can pass on");
+        return;
+    }
+    upstream_note_answer(x->link);
+    x->response_us = clock_us() - x->sent_us;
+    histogram_add(&w->stats.upstream_latency, x->response_us);
+    x->status = head->status;
+    x->link_keep_alive = head->keep_alive && framing.kind != FRAMING_UNTIL_CLOSE;
+    x->answer_started = true;
+    iobuf_put(&w->buffers, &x->head);
+    half_begin(&x->response, &framing, plan.chunked, 0);
+
+    struct behind behind = take_head(x, got, size);
+    struct relay_means means = means_of(x);
+    const char *why = NULL;
+    /* Bytes beyond the message stay in link->stream.in, and a link that holds some is not used again. */
+    response_moved(x,
+                   relay_begin(&x->response, &x->link->stream, &x->client->stream, text_slice(&out), behind,
+                               &means, &why),
+                   why);
+}
+
+static bool interim_head(struct exchange *x, const struct head_bytes *got, size_t size,
+                         struct response_head *head)
+{
+    struct worker *w = x->worker;
+    struct text out = text_over(w->send, sizeof w->send);
+
+    if (head->status == 101) {
+        fail(x, CAUSE_UPSTREAM_BAD, "the server switches protocols without having been asked");
+        return false;
+    }
+    if (++x->interim > INTERIM_MAX) {
+        fail(x, CAUSE_UPSTREAM_BAD, "too many interim answers");
+        return false;
+    }
+    if (x->minor > 0) { /* RFC 9110 section 15.2: never to an HTTP/1.0 client */
+        interim_head_write(&out, head);
+        struct iovec piece = iovec_of(text_slice(&out));
+        if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED) {
+            fail(x, CAUSE_CLIENT_GONE, NULL);
+            return false;
+        }
+    }
+    struct behind behind = take_head(x, got, size);
+    if (!stream_keep(&x->link->stream, &w->buffers, (struct slice){behind.bytes, behind.size})) {
+        fail(x, CAUSE_NO_MEMORY, NULL);
+        return false;
+    }
+    arm_response(x);
+    return true;
+}
+
+static void read_response_head(struct exchange *x)
+{
+    struct head_bytes got;
+    struct response_head *head = &x->worker->response;
+    struct refusal refusal;
+    size_t size;
+
+    if (!receive_head(x, &got))
+        return;
+    while (whole_head(x, &got, &size)) {
+        if (!response_head_parse((struct slice){got.all.p, size}, head, &refusal)) {
+            fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
+            return;
+        }
+        if (head->status >= 200) {
+            final_head(x, &got, size, head);
+            return;
+        }
+        if (!interim_head(x, &got, size, head) || !iobuf_held(x->link->stream.in))
+            return;
+        if (x->client->stream.out) { /* one piece at a time: exchange_client_writable goes on */
+            x->link->unread = true;
+            stream_want_read(&x->link->stream, false);
+            return;
+        }
+        got = (struct head_bytes){iobuf_slice(x->link->stream.in), true};
+    }
+}
+
+static void relay_response(struct exchange *x)
+{
+    struct relay_means means = means_of(x);
+    const char *why = NULL;
+    enum relay moved = relay_move(&x->response, &x->link->stream, &x->client->stream, true, &means, &why);
+    response_moved(x, moved, why);
+}
+
+static void response_moved(struct exchange *x, enum relay moved, const char *why)
+{
+    struct worker *w = x->worker;
+
+    switch (moved) {
+    case RELAY_SOURCE:
+        arm_response(x);
+        stream_want_read(&x->link->stream, true);
+        break;
+    case RELAY_SINK:
+        stream_want_read(&x->link->stream, false);
+        deadline_cancel(&x->link->deadline);
+        if (x->request.ended)
+            deadline_arm(&w->queue.write, &x->client->deadline, clock_us(), x->policy->timeouts.idle_us);
+        break;
+    case RELAY_ENDED:
+        upstream_release(x->link, x->link_keep_alive && x->request.ended && !x->link_broken);
+        x->link = NULL;
+        if (!x->client->stream.out)
+            finish(x, after_answer(x));
+        else
+            deadline_arm(&w->queue.write, &x->client->deadline, clock_us(), x->policy->timeouts.idle_us);
+        break;
+    case RELAY_CLOSED: fail(x, CAUSE_UPSTREAM_CLOSED, NULL); break;
+    case RELAY_BAD:
+    case RELAY_TOO_LARGE: fail(x, CAUSE_UPSTREAM_BAD, why); break;
+    case RELAY_GONE: fail(x, CAUSE_CLIENT_GONE, NULL); break;
+    case RELAY_NO_MEMORY: fail(x, CAUSE_NO_MEMORY, NULL); break;
+    }
+}
+
+void exchange_link_readable(struct exchange *x)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    if (x->client->stream.out)
+        stream_want_read(&x->link->stream, false); /* one piece at a time; exchange_client_writable goes on */
+    else if (x->answer_started)
+        relay_response(x);
+    else
+        read_response_head(x);
+}
+
+void exchange_client_writable(struct exchange *x)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    enum sent sent = stream_flush(&x->client->stream, &x->worker->buffers);
+
+    if (sent == SENT_FAILED)
+        fail(x, CAUSE_CLIENT_GONE, NULL);
+    else if (sent == SENT_PART)
+        deadline_arm(&x->worker->queue.write, &x->client->deadline, clock_us(), x->policy->timeouts.idle_us);
+    else if (!x->link) /* REPLY, or the whole response was relayed */
+        finish(x, after_answer(x));
+    else {
+        deadline_cancel(&x->client->deadline);
+        if (!x->request.ended && x->client->stream.reading)
+            deadline_arm(&x->worker->queue.content, &x->client->deadline, clock_us(),
+                         x->policy->timeouts.request_body_us);
+        arm_response(x);
+        stream_want_read(&x->link->stream, true);
+        if (x->link->unread)
+            stream_wake(&x->link->stream);
+    }
+}
+
+/* ---- deadlines --------------------------------------------------------------------------------------- */
+
+void exchange_client_timed_out(struct exchange *x, enum cause cause)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    fail(x, cause, NULL);
+}
+
+void exchange_link_timed_out(struct exchange *x)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    if (!x->request.ended && !x->link->stream.out && !x->answer_started) {
+        arm_response(x); /* it is the client that is awaited: the content's own deadline watches it */
+        return;
+    }
+    fail(x, CAUSE_RESPONSE_TIMEOUT, NULL);
+}
+
+/* ---- the ways out ------------------------------------------------------------------------------------ */
+
+static void drop_link(struct exchange *x)
+{
+    if (x->link)
+        upstream_release(x->link, false);
+    x->link = NULL;
+}
+
+/* What happened, and to whom. */
+static void say(const struct exchange *x, enum cause cause, const char *why)
+{
+    bool upstream = cause >= CAUSE_UPSTREAM_CONNECT && cause <= CAUSE_RESPONSE_TIMEOUT;
+    char peer[ADDRESS_TEXT_MAX];
+
+    log_at(upstream || cause == CAUSE_NO_MEMORY ? LEVEL_WARN : LEVEL_INFO,
+           "request %.*s of %.*s%s%s: %s%s%s%s%s", (int)x->id_size, x->request_id, (int)x->identity_size,
+           x->identity, x->identity_size ? " at " : "", address_format(&x->client->peer, peer),
+           cause_text[cause], why ? ": " : "", why ? why : "", x->link ? "; server " : "",
+           x->link ? link_server_text(x->link) : "");
+}
+
+/* Before any byte of an answer: weir's own answer. After it: the client's message must not look whole. */
+static void fail(struct exchange *x, enum cause cause, const char *why)
+{
+    x->cause = cause;
+    say(x, cause, why);
+    drop_link(x);
+    if (x->answer_started || cause_status[cause] == 0)
+        finish(x, CLIENT_CLOSE);
+    else
+        reply(x, cause_status[cause], why);
+}
+
+/* What is left of the request's content is small and its end is known, so it can be read and the connection
+ * kept. */
+static bool rest_is_small(const struct exchange *x)
+{
+    return x->request.ended ||
+           (x->request.kind == FRAMING_LENGTH && x->request.left <= DRAIN_KEEP_MAX && !x->expects_continue);
+}
+
+static void reply(struct exchange *x, uint16_t status, const char *why)
+{
+    struct worker *w = x->worker;
+
+    x->phase = PHASE_REPLY;
+    x->status = status;
+    /* After a fault of the client's own nobody knows what follows on this connection. */
+    bool client_fault = x->cause != CAUSE_NONE && status < 500;
+    x->close = !x->keep_alive || w->stopping || client_fault || !rest_is_small(x);
+    deadline_cancel(&x->client->deadline);
+    switch (reply_send(x, why)) {
+    case SENT_ALL: finish(x, after_answer(x)); break;
+    case SENT_PART:
+        deadline_arm(&w->queue.write, &x->client->deadline, clock_us(), x->policy->timeouts.idle_us);
+        break;
+    case SENT_FAILED:
+        if (x->cause == CAUSE_NONE)
+            x->cause = CAUSE_CLIENT_GONE;
+        finish(x, CLIENT_CLOSE);
+    }
+}
+
+void exchange_cut(struct exchange *x, enum cause cause)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    x->cause = cause;
+    finish(x, CLIENT_CLOSE);
+}
+
+static void count(const struct exchange *x, uint64_t duration_us)
+{
+    struct worker_stats *s = &x->worker->stats;
+
+    counter_subtract(&s->requests_active, 1);
+    counter_add(&s->responses[x->status >= 100 && x->status < 600 ? x->status / 100 : 0], 1);
+    counter_add(&s->bytes_from_clients, x->request.bytes);
+    counter_add(&s->bytes_to_clients, x->response.bytes + x->reply_bytes);
+    if (x->cause != CAUSE_NONE)
+        counter_add(&s->errors[x->cause], 1);
+    histogram_add(&s->request_duration, duration_us);
+}
+
+/* A client that asked for the close and has sent its whole request has nothing on its way that a reset could
+ * answer. */
+static enum client_after after_answer(const struct exchange *x)
+{
+    if (!x->close)
+        return CLIENT_KEEP;
+    return x->keep_alive || !x->request.ended ? CLIENT_LINGER_ON : CLIENT_CLOSE;
+}
+
+/* The only end. */
+static void finish(struct exchange *x, enum client_after after)
+{
+    struct worker *w = x->worker;
+    struct client *client = x->client;
+    uint64_t duration = clock_us() - x->started_us;
+
+    if (x->ask.op)
+        limiter_abandon(&x->ask);
+    drop_link(x);
+    count(x, duration);
+    access_log_end(x, duration);
+    iobuf_put(&w->buffers, &x->head);
+    iobuf_put(&w->buffers, &x->log);
+    x->phase = PHASE_DONE;
+    /* Content that ends with the connection looks whole after an ordinary close (RFC 9112 section 8): a reset
+     * does not. */
+    if (after == CLIENT_CLOSE && x->answer_started && x->response.kind != FRAMING_LENGTH &&
+        !x->response.chunked_out)
+        after = CLIENT_RESET;
+    struct half request = x->request;
+    MAGIC_WIPE(x);
+    x->next_free = w->free_exchanges;
+    w->free_exchanges = x;
+    client->exchange = NULL;
+    client_exchange_ended(client, after, &request);
+}
+
+void exchanges_free(struct worker *worker)
+{
+    for (struct exchange *x; (x = worker->free_exchanges);) {
+        worker->free_exchanges = x->next_free;
+        free(x);
+    }
+}

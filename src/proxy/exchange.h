@@ -1,0 +1,81 @@
+/* exchange.h - one request and its answer. See exchange.c for its life. */
+#ifndef WEIR_PROXY_EXCHANGE_H
+#define WEIR_PROXY_EXCHANGE_H
+
+#include "proxy/client.h"
+#include "proxy/relay.h"
+#include "proxy/upstream.h"
+
+enum phase { PHASE_ROUTE, PHASE_LIMIT, PHASE_CONNECT, PHASE_RELAY, PHASE_REPLY, PHASE_DONE };
+
+enum { REQUEST_ID_MAX = 128 };
+
+struct exchange {
+    uint32_t magic;
+    enum phase phase;
+    struct worker *worker;
+    struct client *client;
+    struct policy *policy;   /* the snapshot it began with */
+    const struct rule *rule; /* NULL: refused before one was matched */
+    struct exchange *next_free;
+
+    /* the request, as far as it is needed after its head has gone */
+    enum method method;
+    uint8_t minor;
+    bool keep_alive, expects_continue, idempotent;
+    struct half request; /* client -> upstream */
+    struct iobuf *head;  /* as it goes upstream; kept until the first byte of the answer, for a retry */
+
+    /* the upstream's side */
+    struct link *link;
+    struct upstream_tries tries;
+    bool retried;         /* sent again after a reused link died */
+    bool link_broken;     /* it took no more of the request; there may be an answer all the same */
+    bool link_keep_alive; /* the server will read another request */
+    bool answer_started;  /* bytes of the final answer have gone to the client */
+    unsigned interim;     /* 1xx answers passed on */
+    struct half response; /* upstream -> client */
+
+    /* what came of it */
+    enum cause cause;
+    uint16_t status;      /* answered; 0: none */
+    bool close;           /* the client was told that the connection closes */
+    uint64_t reply_bytes; /* content of weir's own answer */
+    uint64_t started_us, sent_us, response_us;
+    uint64_t blocked_since_us,
+        blocked_us; /* the server did not take content: the client is not to blame for that time */
+
+    struct iobuf *log;  /* the access line's parts that come from the request's head; NULL: no access log */
+    uint32_t log_split; /* where its second part begins */
+
+    size_t identity_size, id_size;
+    /* From here on nothing is cleared when an exchange begins. */
+    struct ask ask; /* the limits' decision */
+    char identity[IDENTITY_TEXT_MAX];
+    char request_id[REQUEST_ID_MAX];
+};
+
+/* Begins the exchange of a whole, well-framed head; `behind` is handled by the caller. The head's bytes are
+ * needed during the call only. The exchange may end inside the call. */
+void exchange_begin(struct client *client, const struct request_head *head, const struct framing *framing);
+
+/* Answers a request whose head was refused, or did not come in time: `why` in more words than the cause has
+ * (static text; may be NULL). The connection closes. May end inside the call. */
+void exchange_refuse(struct client *client, enum cause cause, uint16_t status, const char *why);
+
+/* Events, as client.c and upstream.c see them. Each may end the exchange. */
+void exchange_client_readable(struct exchange *x);
+void exchange_client_writable(struct exchange *x);
+void exchange_client_timed_out(struct exchange *x, enum cause cause);
+void exchange_connected(struct exchange *x);
+void exchange_connect_failed(struct exchange *x, enum cause cause);
+void exchange_link_readable(struct exchange *x);
+void exchange_link_writable(struct exchange *x);
+void exchange_link_timed_out(struct exchange *x);
+
+/* Ends it now, whatever its phase; the client's connection is cut. For shutdown. */
+void exchange_cut(struct exchange *x, enum cause cause);
+
+void exchanges_free(struct worker *worker);
+
+#endif

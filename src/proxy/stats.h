@@ -1,0 +1,27 @@
+/* stats.h - what one worker counts. The worker alone writes; the admin listener reads (relaxed), perhaps a
+ * moment old. */
+#ifndef WEIR_PROXY_STATS_H
+#define WEIR_PROXY_STATS_H
+
+#include "base/histogram.h"
+#include "limit/decision.h"
+#include "proxy/cause.h"
+
+struct worker_stats {
+    counter_t connections_accepted;
+    counter_t connections_open;
+    counter_t connections_refused; /* closed at once: a limit of size_limits */
+    counter_t requests_active;
+    counter_t upstream_connections_opened;
+    counter_t upstream_connections_open;
+    counter_t upstream_reused; /* requests sent on a connection that had served before */
+    counter_t upstream_retries;
+    counter_t bytes_to_clients, bytes_from_clients; /* content, without heads */
+    counter_t errors[CAUSE_COUNT];
+    counter_t responses[6];              /* by class of status; [0]: ended without an answer */
+    counter_t (*by_rule)[VERDICT_COUNT]; /* [policy->rule_count] */
+    struct histogram upstream_latency;   /* request sent to response head */
+    struct histogram request_duration;   /* request head read to answer written */
+};
+
+#endif

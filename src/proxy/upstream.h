@@ -1,0 +1,68 @@
+/* upstream.h - a worker's connections to the servers of one upstream: chosen by least outstanding requests,
+ * kept alive, pooled.
+ *
+ *   CONNECTING -> BUSY <-> POOLED
+ *        \          \         `-> CLOSED   the server closed it, sent what nobody asked for, or it was idle
+ * for long
+ *         `----------`----------> CLOSED
+ *
+ * A link belongs to one exchange (CONNECTING, BUSY) or to the pool (POOLED), never to both. */
+#ifndef WEIR_PROXY_UPSTREAM_H
+#define WEIR_PROXY_UPSTREAM_H
+
+#include "net/stream.h"
+#include "proxy/cause.h"
+#include "proxy/worker_internal.h"
+
+enum link_state { LINK_CONNECTING, LINK_BUSY, LINK_POOLED, LINK_CLOSED };
+
+struct server;
+
+struct link {
+    uint32_t magic;
+    enum link_state state;
+    bool reused; /* it has served a request before */
+    struct worker *worker;
+    struct server *server;
+    struct exchange *exchange; /* CONNECTING, BUSY */
+    struct stream stream;
+    struct deadline deadline;
+    size_t scanned;         /* of stream.in, by head_scan */
+    bool unread;            /* stream.in holds bytes that no head was looked for in */
+    TAILQ_ENTRY(link) link; /* the server's pool, or the graveyard */
+};
+
+/* What has been tried for one exchange: servers are not asked twice. */
+struct upstream_tries {
+    uint64_t servers; /* bit by index; servers beyond 64 are always candidates */
+    unsigned count;
+};
+
+/* A link for `exchange`: pooled (BUSY) unless `fresh`, or new (CONNECTING: upstream_connected() or
+ * upstream_connect_failed() of the exchange follows, never from inside this call; BUSY when it connected at
+ * once). NULL: no server is left to try, or none could be dialled;
+ * `*cause` says which. */
+struct link *upstream_take(struct worker *worker, unsigned upstream_index, struct exchange *exchange,
+                           bool fresh, struct upstream_tries *tries, enum cause *cause);
+
+/* The exchange is done with the link: `reusable` when both messages ended cleanly and the server will read
+ * another request. */
+void upstream_release(struct link *link, bool reusable);
+
+/* Words for the log and for X: the server's address as written. */
+const char *link_server_text(const struct link *link);
+
+/* The server answered: it is up. */
+void upstream_note_answer(struct link *link);
+
+/* Every upstream has a server that is not known to be down. */
+bool upstreams_ready(const struct worker *worker);
+
+/* -1: no memory. */
+int upstream_init(struct worker *worker);
+/* Closes the pooled links; those in use stay. */
+void upstream_close_pooled(struct worker *worker);
+void upstream_bury(struct worker *worker);
+void upstream_free(struct worker *worker);
+
+#endif

@@ -1,0 +1,347 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/rewrite.h"
+#include "net/ip_counts.h"
+#include "net/listener.h"
+#include "proxy/client.h"
+#include "proxy/exchange.h"
+#include "proxy/upstream.h"
+#include "proxy/worker_internal.h"
+
+enum {
+    ACCEPTS_PER_TURN = 64,   /* so that a flood of connections does not starve those that are served */
+    ACCEPT_PAUSE_US = 100000 /* out of descriptors or connections: how long not to accept */
+};
+
+/* One listening socket of this worker. */
+struct listener {
+    struct worker *worker;
+    int fd;
+    struct event event, resume;
+    bool paused;
+};
+
+/* ---- accepting --------------------------------------------------------------------------------------- */
+
+static void listener_pause(struct listener *l)
+{
+    struct timeval pause = {.tv_usec = ACCEPT_PAUSE_US};
+    l->paused = true;
+    event_del(&l->event);
+    event_add(&l->resume, &pause);
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *arg)
+{
+    struct listener *l = arg;
+    (void)fd, (void)what;
+    l->paused = false;
+    event_add(&l->event, NULL);
+}
+
+/* The kernel has no descriptor or memory for us: waiting helps, accepting in a loop does not. */
+static void accept_failed(struct listener *l)
+{
+    static _Thread_local uint64_t said_us;
+    uint64_t now = clock_us();
+
+    if (now - said_us > 10000000) {
+        said_us = now;
+        log_error("cannot accept connections: %s; trying again every 100 ms (raise LimitNOFILE, or lower "
+                  "size_limits.connections)",
+                  strerror(errno));
+    }
+    if (!clients_evict_idle(l->worker))
+        listener_pause(l);
+}
+
+/* Is there a place for one more connection, if need be that of the one idle for longest? */
+static bool find_place(struct worker *w)
+{
+    unsigned max = w->policy->size_limits.connections;
+    return max == 0 || atomic_load_explicit(&w->shared->connections, memory_order_relaxed) < max ||
+           clients_evict_idle(w);
+}
+
+static void admit(struct worker *w, int fd, const struct address *peer)
+{
+    unsigned per_ip = w->policy->size_limits.connections_per_ip;
+
+    counter_add(&w->stats.connections_accepted, 1);
+    if (w->shared->ip_counts && !ip_counts_enter(w->shared->ip_counts, peer, per_ip)) {
+        counter_add(&w->stats.connections_refused, 1);
+        close(fd);
+        return;
+    }
+    socket_set_options(fd, peer);
+    if (client_open(w, fd, peer))
+        atomic_fetch_add_explicit(&w->shared->connections, 1, memory_order_relaxed);
+    else {
+        counter_add(&w->stats.connections_refused, 1);
+        if (w->shared->ip_counts)
+            ip_counts_leave(w->shared->ip_counts, peer);
+    }
+}
+
+static void on_accept(evutil_socket_t fd, short what, void *arg)
+{
+    struct listener *l = arg;
+    struct worker *w = l->worker;
+    (void)what;
+
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+        struct address peer = {.length = sizeof peer.local};
+        if (!find_place(w)) {
+            listener_pause(l);
+            return;
+        }
+        int client = accept4(fd, &peer.any, &peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (client >= 0)
+            admit(w, client, &peer);
+        else if (errno == EAGAIN || errno == EWOULDBLOCK)
+            return;
+        else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            accept_failed(l);
+            return;
+        } /* else that connection has died already: the next one */
+    }
+}
+
+void worker_client_closed(struct worker *w, const struct address *peer)
+{
+    atomic_fetch_sub_explicit(&w->shared->connections, 1, memory_order_relaxed);
+    if (w->shared->ip_counts)
+        ip_counts_leave(w->shared->ip_counts, peer);
+}
+
+/* Connections that wait in the queue of a SO_REUSEPORT listener are reset when it closes: they are taken
+ * first. */
+static void listeners_close(struct worker *w)
+{
+    for (unsigned i = 0; i < w->listener_count; i++) {
+        struct listener *l = &w->listeners[i];
+        if (l->fd < 0)
+            continue;
+        if (w->base)
+            on_accept(l->fd, EV_READ, l);
+        event_del(&l->event);
+        event_del(&l->resume);
+        close(l->fd);
+        l->fd = -1;
+    }
+}
+
+/* ---- what exchanges borrow --------------------------------------------------------------------------- */
+
+struct slice worker_date(struct worker *w)
+{
+    int64_t second = (int64_t)(clock_wall_us() / 1000000);
+    if (second != w->date_second) {
+        w->date_second = second;
+        http_date_write(w->date, second);
+    }
+    return (struct slice){w->date, sizeof w->date};
+}
+
+/* xoshiro256** (Blackman and Vigna, 2018): request ids need to differ, not to be secret. */
+uint64_t worker_random(struct worker *w)
+{
+    uint64_t *s = w->random, x = s[1] * 5, t = s[1] << 17;
+    uint64_t result = (x << 7 | x >> 57) * 9;
+
+    s[2] ^= s[0], s[3] ^= s[1], s[1] ^= s[2], s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = s[3] << 45 | s[3] >> 19;
+    return result;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------- */
+
+static bool all_done(const struct worker *w)
+{
+    return w->stopping && TAILQ_EMPTY(&w->clients) && TAILQ_EMPTY(&w->idle);
+}
+
+static void publish(struct worker *w)
+{
+    atomic_store_explicit(&w->redis_ready, limiter_redis_ready(w->limiter), memory_order_relaxed);
+    atomic_store_explicit(&w->upstreams_ready, upstreams_ready(w), memory_order_relaxed);
+}
+
+static void *run(void *arg)
+{
+    struct worker *w = arg;
+
+    log_thread_begin();
+    while (!all_done(w)) {
+        event_base_loop(w->base, EVLOOP_ONCE);
+        limiter_flush(w->limiter);
+        clients_bury(w);
+        upstream_bury(w);
+        publish(w);
+        log_thread_flush();
+    }
+    upstream_close_pooled(w);
+    upstream_bury(w);
+    log_thread_end();
+    w->shared->ended(w->shared->context);
+    return NULL;
+}
+
+static void shutdown_passed(struct deadline *deadline)
+{
+    struct worker *w = CONTAINER_OF(deadline, struct worker, shutdown);
+    log_warn("worker %u: requests still under way after timeouts.shutdown: closing their connections",
+             w->number);
+    clients_cut(w);
+}
+
+static void on_wake(evutil_socket_t fd, short what, void *arg)
+{
+    struct worker *w = arg;
+    uint64_t count;
+    (void)what;
+
+    MAGIC_CHECK(w, WORKER_MAGIC);
+    if (read(fd, &count, sizeof count) < 0 || w->stopping || !atomic_load(&w->stop))
+        return;
+    listeners_close(w);
+    w->stopping = true;
+    clients_stop(w);
+    upstream_close_pooled(w);
+    deadline_arm(&w->shutdown_queue, &w->shutdown, clock_us(), w->policy->timeouts.shutdown_us);
+}
+
+/* ---- birth and death --------------------------------------------------------------------------------- */
+
+static bool listeners_init(struct worker *w, const int *fds)
+{
+    unsigned count = w->policy->listen_count;
+
+    if (!(w->listeners = calloc(count ? count : 1, sizeof *w->listeners))) {
+        for (unsigned i = 0; i < count; i++)
+            close(fds[i]);
+        return false;
+    }
+    w->listener_count = count;
+    for (unsigned i = 0; i < count; i++) {
+        struct listener *l = &w->listeners[i];
+        l->worker = w;
+        l->fd = fds[i];
+        event_assign(&l->event, w->base, l->fd, EV_READ | EV_PERSIST, on_accept, l);
+        evtimer_assign(&l->resume, w->base, on_resume, l);
+        event_add(&l->event, NULL);
+    }
+    return true;
+}
+
+struct worker *worker_new(struct worker_shared *shared, unsigned number, const int *listen_fds)
+{
+    struct worker *w = calloc(1, sizeof *w);
+
+    if (!w)
+        return NULL;
+    MAGIC_SET(w, WORKER_MAGIC);
+    w->number = number;
+    w->shared = shared;
+    w->policy = policy_hold(shared->policy);
+    w->wake_fd = -1;
+    w->date_second = -1;
+    if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
+        !(w->stats.by_rule = calloc(w->policy->rule_count, sizeof *w->stats.by_rule)) ||
+        !(w->base = event_base_new()) || deadlines_init(&w->deadlines, w->base) != 0)
+        goto failed;
+    clients_init(w);
+    deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);
+    if (upstream_init(w) != 0 || (w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 ||
+        !(w->limiter = limiter_new(w->base, w->policy, shared->fallback, shared->script)))
+        goto failed;
+    event_assign(&w->wake, w->base, w->wake_fd, EV_READ | EV_PERSIST, on_wake, w);
+    event_add(&w->wake, NULL);
+    if (!listeners_init(w, listen_fds))
+        goto failed;
+    publish(w);
+    return w;
+failed:;
+    int error = errno ? errno : ENOMEM;
+    worker_free(w);
+    errno = error;
+    return NULL;
+}
+
+int worker_start(struct worker *w)
+{
+    int failure = pthread_create(&w->thread, NULL, run, w);
+    errno = failure;
+    return failure ? -1 : 0;
+}
+
+void worker_stop(struct worker *w)
+{
+    uint64_t one = 1;
+    atomic_store(&w->stop, true);
+    while (write(w->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+void worker_join(struct worker *w)
+{
+    pthread_join(w->thread, NULL);
+}
+
+void worker_free(struct worker *w)
+{
+    if (!w)
+        return;
+    for (unsigned i = 0; i < w->listener_count; i++)
+        if (w->listeners[i].fd >= 0) {
+            event_del(&w->listeners[i].event);
+            event_del(&w->listeners[i].resume);
+            close(w->listeners[i].fd);
+        }
+    if (w->limiter)
+        limiter_free(w->limiter);
+    upstream_free(w);
+    if (w->wake_fd >= 0) {
+        event_del(&w->wake);
+        close(w->wake_fd);
+    }
+    if (w->clients.tqh_last)
+        clients_free(w);
+    exchanges_free(w);
+    deadlines_clear(&w->deadlines);
+    if (w->base)
+        event_base_free(w->base);
+    iobuf_pool_clear(&w->buffers);
+    free(w->listeners);
+    free(w->stats.by_rule);
+    policy_drop(w->policy);
+    MAGIC_WIPE(w);
+    free(w);
+}
+
+const struct worker_stats *worker_stats(const struct worker *w)
+{
+    return &w->stats;
+}
+
+const struct limiter_stats *worker_limiter_stats(const struct worker *w)
+{
+    return limiter_stats(w->limiter);
+}
+
+bool worker_redis_ready(const struct worker *w)
+{
+    return atomic_load_explicit(&w->redis_ready, memory_order_relaxed);
+}
+
+bool worker_upstreams_ready(const struct worker *w)
+{
+    return atomic_load_explicit(&w->upstreams_ready, memory_order_relaxed);
+}

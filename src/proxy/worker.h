@@ -1,0 +1,49 @@
+/* worker.h - one thread with everything it needs: event loop, listeners, clients, upstream pool, limiter. It
+ * shares nothing that it writes with other workers on the path of a request.
+ *
+ *   loop turn:  event_base_loop(ONCE) -> limiter_flush() -> free what was closed -> log_thread_flush()
+ */
+#ifndef WEIR_PROXY_WORKER_H
+#define WEIR_PROXY_WORKER_H
+
+#include "limit/limiter.h"
+#include "proxy/stats.h"
+
+struct worker;
+
+/* What all workers of a process have in common. Outlives them. */
+struct worker_shared {
+    struct policy *policy;
+    struct fallback *fallback;
+    struct slice script;          /* composed by compose_driver */
+    _Atomic unsigned connections; /* open client connections of all workers */
+    struct ip_counts *ip_counts;  /* connections by address; NULL when size_limits.connections_per_ip is 0 */
+    void (*ended)(void *context); /* a worker has left its loop; called from its thread */
+    void *context;
+};
+
+/* Makes a worker with its own listening sockets `listen_fds[0 .. policy->listen_count)`, which it takes over,
+ * also on failure. NULL: errno says why. */
+struct worker *worker_new(struct worker_shared *shared, unsigned number, const int *listen_fds);
+
+/* Runs the worker in a thread of its own. -1 with errno. */
+MUST_CHECK int worker_start(struct worker *worker);
+
+/* From any thread: take no new connections, close idle ones, finish what is under way within
+ * timeouts.shutdown, then end. */
+void worker_stop(struct worker *worker);
+
+/* Waits for the thread's end. */
+void worker_join(struct worker *worker);
+
+/* After worker_join, or when it was never started. */
+void worker_free(struct worker *worker);
+
+/* For the admin listener, from any thread, at any time between worker_new and worker_free. */
+const struct worker_stats *worker_stats(const struct worker *worker);
+const struct limiter_stats *worker_limiter_stats(const struct worker *worker);
+bool worker_redis_ready(const struct worker *worker);
+/* Some server of every upstream is believed to be up. */
+bool worker_upstreams_ready(const struct worker *worker);
+
+#endif

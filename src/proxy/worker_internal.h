@@ -1,0 +1,77 @@
+/* worker_internal.h - the worker as the files of proxy/ see it. Nobody outside of proxy/ includes this. */
+#ifndef WEIR_PROXY_WORKER_INTERNAL_H
+#define WEIR_PROXY_WORKER_INTERNAL_H
+
+#include <pthread.h>
+
+#include "base/deadline.h"
+#include "base/magic.h"
+#include "net/iobuf.h"
+#include "proxy/worker.h"
+
+struct client;
+struct exchange;
+struct link;
+struct pool;
+
+enum { WORKER_TEXT_SIZE = IOBUF_LARGE };
+
+struct worker {
+    uint32_t magic;
+    unsigned number;
+    struct worker_shared *shared;
+    struct policy *policy;
+    struct event_base *base;
+    pthread_t thread;
+    bool stopping; /* set in the worker's own thread */
+
+    struct listener *listeners;
+    unsigned listener_count;
+
+    struct limiter *limiter;
+    struct pool *pools; /* by upstream index */
+
+    TAILQ_HEAD(client_list, client) clients,
+        idle; /* in a request or its head; between requests, longest idle first */
+    TAILQ_HEAD(graveyard, client) graveyard; /* closed in this turn */
+    TAILQ_HEAD(link_graveyard, link) link_graveyard;
+    struct exchange *free_exchanges;
+    struct client *free_clients;
+
+    struct iobuf_pool buffers;
+    struct deadlines deadlines;
+    struct {
+        struct deadline_queue head, content, idle, write, linger; /* of clients */
+        struct deadline_queue connect, response, pooled;          /* of links */
+    } queue;
+
+    /* One of each serves all connections: what must be kept after a callback is copied into a buffer. */
+    char receive[IOBUF_READ_MAX];
+    char send[WORKER_TEXT_SIZE];
+    struct request_head request;
+    struct response_head response;
+
+    uint64_t random[4]; /* xoshiro256**, for request ids */
+    int64_t date_second;
+    char date[29]; /* IMF-fixdate of date_second */
+
+    struct worker_stats stats;
+    _Atomic bool redis_ready, upstreams_ready;
+
+    int wake_fd; /* eventfd: `stop` was set */
+    struct event wake;
+    _Atomic bool stop;
+    struct deadline shutdown;
+    struct deadline_queue shutdown_queue;
+};
+
+enum { WORKER_MAGIC = 0x574f524b };
+
+/* The Date field's value now, made once a second. */
+struct slice worker_date(struct worker *worker);
+uint64_t worker_random(struct worker *worker);
+
+/* A client connection has closed: the listeners may go on, a stopping worker may end. */
+void worker_client_closed(struct worker *worker, const struct address *peer);
+
+#endif
