@@ -58,7 +58,7 @@ enum identity_source { IDENTITY_IP, IDENTITY_HEADER };
 struct identity_from {
     enum identity_source source;
     char *header;        /* IDENTITY_HEADER: the field's name */
-    enum field_id field; /* FIELD_OTHER where it is none of the well-known */
+    enum field_id field; /* FIELD_X_CLIENT_ID where it is that, for a quick look; else FIELD_OTHER */
 };
 
 enum { IDENTITY_FROM_MAX = 4 };
@@ -145,7 +145,8 @@ enum {
 
 struct rejection_settings {
     unsigned status;
-    char *body; /* NULL: problem+json */
+    char *body_file; /* as written; NULL: none */
+    char *body;      /* its text; NULL: problem+json */
     size_t body_size;
     char *content_type;
 };
@@ -169,6 +170,7 @@ struct log_settings {
 };
 
 struct clients; /* the table behind policy_client() */
+struct pool;
 
 struct policy {
     atomic_uint references;
@@ -192,6 +194,7 @@ struct policy {
     struct timeouts timeouts;
     struct size_limits size_limits;
     struct log_settings log;
+    struct pool *pool; /* holds all of the above */
 };
 
 /* Reads and checks `file`. Limiter scripts are looked for in `lua_dir` by name. Every mistake and warning is

@@ -1,0 +1,120 @@
+/* check.c - what no single option shows: contradictions between sections, and what is probably a mistake. */
+#include "policy/parts.h"
+
+/* Months are bounded by their counters' expiry as usual; beyond them a counter outlives deployments and only
+ * an eviction or a reset would end a client's wait. */
+static const int64_t period_long_us = INT64_C(31) * 86400 * 1000000;
+
+static const struct node *node_at(const struct loading *l, const char *section, const char *key)
+{
+    const struct node *map = node_find(l->root, section);
+    return map ? node_find(map, key) : NULL;
+}
+
+static void check_redis(struct loading *l)
+{
+    const struct redis_settings *redis = &l->policy->redis;
+
+    if (redis->username && !redis->password)
+        mistake(l, node_at(l, "redis", "username"), "a username needs a password beside it");
+    if (redis->embedded && redis->password)
+        mistake(l, node_at(l, "redis", "password"),
+                "the embedded Redis is private and has no password; remove it");
+}
+
+/* --- identity --- */
+
+static bool is_loopback(const struct address *address)
+{
+    static const struct ip_range loopback[] = {
+        {{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127}}, 104},
+        {{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}}, 128},
+    };
+    struct ip ip;
+    return !ip_of_address(address, &ip) || ip_range_holds(&loopback[0], &ip) ||
+           ip_range_holds(&loopback[1], &ip);
+}
+
+static bool anybody_can_connect(const struct policy *policy)
+{
+    for (unsigned i = 0; i < policy->listen_count; i++)
+        if (!is_loopback(&policy->listen[i]))
+            return true;
+    return false;
+}
+
+static void warn_of_identity(struct loading *l)
+{
+    const struct identity_settings *identity = &l->policy->identity;
+    const struct node *from = node_at(l, "identity", "from");
+    const struct node *item = from ? list_first(from) : NULL;
+    bool trusts_nobody = identity->trusted_count == 0 && !identity->trust_unix;
+
+    for (unsigned i = 0; item && i < identity->from_count; i++, item = item->next) {
+        if (identity->from[i].source == IDENTITY_HEADER && trusts_nobody && anybody_can_connect(l->policy))
+            warning(l, item,
+                    "anybody can make up this header, and so a client of their own; name the proxies that "
+                    "set it in trusted_proxies, or listen on loopback alone");
+        if (i > 0 && identity->from[i - 1].source == IDENTITY_IP)
+            warning(l, item, "is never looked at: ip before it always gives a value");
+    }
+}
+
+/* --- limits --- */
+
+static bool is_used(const struct policy *policy, const struct limit *limit)
+{
+    for (unsigned i = 0; i < policy->rule_count; i++)
+        for (unsigned k = 0; k < policy->rules[i].limit_count; k++)
+            if (policy->rules[i].limits[k] == limit)
+                return true;
+    return false;
+}
+
+static void warn_of_limit(struct loading *l, const struct node *node, const struct limit *limit)
+{
+    const struct node *burst = node_find(node, "burst"), *period = node_find(node, "period");
+
+    if (!is_used(l->policy, limit))
+        warning(l, node, "no rule uses this limit");
+    if (burst && limit->kind == LIMIT_BUCKET && limit->burst > limit->limit)
+        warning(l, burst, "a burst above the limit lets more than twice the limit through in one period");
+    if (limit->period_us > period_long_us)
+        warning(l, period, "so long that only an eviction or a reset in Redis may end it");
+}
+
+static void warn_of_limits(struct loading *l)
+{
+    const struct node *limits = node_find(l->root, "limits");
+    const struct node *node = limits ? limits->first : NULL;
+    for (unsigned i = 0; node && i < l->policy->limit_count; i++, node = node->next)
+        warn_of_limit(l, node, &l->policy->limits[i]);
+}
+
+/* --- rules --- */
+
+static void warn_of_rules(struct loading *l)
+{
+    const struct policy *policy = l->policy;
+    const struct node *list = node_find(l->root, "rules");
+    const struct node *item = list ? list->first : NULL;
+
+    for (unsigned i = 0; item && i + 1 < policy->rule_count; i++, item = item->next)
+        for (unsigned before = 0; before < i; before++)
+            if (rule_covers(&policy->rules[before], &policy->rules[i])) {
+                warning(l, item,
+                        "no request reaches this rule: the one at line %u matches all that it matches",
+                        policy->rules[before].place.line);
+                break;
+            }
+}
+
+void policy_check(struct loading *l)
+{
+    check_redis(l);
+    if (l->report->mistakes)
+        return;
+    warn_of_identity(l);
+    warn_of_limits(l);
+    warn_of_rules(l);
+}

@@ -1,0 +1,158 @@
+/* clients.c - the table behind policy_client(). */
+#include "base/hash.h"
+#include "policy/identity.h"
+#include "policy/parts.h"
+
+enum { KEY_ID, KEY_RANGE, KEY_UNIX };
+
+/* What a client is looked up by: an id's bytes, or an address with its prefix length. */
+struct key {
+    unsigned kind;
+    struct slice bytes;
+};
+
+struct entry {
+    struct entry *next; /* in its chain */
+    struct key key;
+    const struct client *client;
+};
+
+struct clients {
+    struct pool *pool;
+    struct hash_key hash_key;
+    struct client *all;
+    unsigned count;
+    struct entry **chains; /* a power of two of them */
+    size_t mask;
+    unsigned bits[129]; /* the prefix lengths that occur, longest first */
+    unsigned bits_count;
+    const struct client *unix_peers;
+};
+
+enum { RANGE_KEY_SIZE = sizeof(struct ip) + 1 };
+
+static struct key range_key(const struct ip *masked, unsigned bits, char room[static RANGE_KEY_SIZE])
+{
+    memcpy(room, masked->bytes, sizeof masked->bytes);
+    room[sizeof masked->bytes] = (char)bits;
+    return (struct key){KEY_RANGE, {room, RANGE_KEY_SIZE}};
+}
+
+struct clients *clients_new(struct pool *pool, unsigned count)
+{
+    struct clients *clients = pool_zeroed(pool, 1, sizeof *clients);
+    size_t chains = 16;
+
+    while (chains < count)
+        chains *= 2;
+    clients->pool = pool;
+    clients->hash_key = hash_key_random();
+    clients->all = pool_zeroed(pool, count, sizeof *clients->all);
+    clients->chains = pool_zeroed(pool, chains, sizeof *clients->chains);
+    clients->mask = chains - 1;
+    return clients;
+}
+
+struct client *clients_add(struct clients *clients)
+{
+    return &clients->all[clients->count++];
+}
+
+unsigned clients_count(const struct clients *clients)
+{
+    return clients->count;
+}
+
+const struct client *clients_at(const struct clients *clients, unsigned index)
+{
+    return &clients->all[index];
+}
+
+static struct entry **chain_of(const struct clients *clients, const struct key *key)
+{
+    return &clients->chains[(hash_slice(&clients->hash_key, key->bytes) + key->kind) & clients->mask];
+}
+
+static const struct client *find(const struct clients *clients, const struct key *key)
+{
+    for (const struct entry *entry = *chain_of(clients, key); entry; entry = entry->next)
+        if (entry->key.kind == key->kind && slice_equal(entry->key.bytes, key->bytes))
+            return entry->client;
+    return NULL;
+}
+
+/* The client added last under a key whose bytes are the pool's; or the one that has it already. */
+static const struct client *enter(struct clients *clients, struct key key)
+{
+    const struct client *earlier = find(clients, &key);
+    if (earlier)
+        return earlier;
+    struct entry *entry = pool_zeroed(clients->pool, 1, sizeof *entry);
+    struct entry **chain = chain_of(clients, &key);
+    *entry = (struct entry){*chain, key, &clients->all[clients->count - 1]};
+    *chain = entry;
+    return NULL;
+}
+
+const struct client *clients_enter_id(struct clients *clients, struct slice id)
+{
+    return enter(clients, (struct key){KEY_ID, {pool_text(clients->pool, id), id.n}});
+}
+
+/* Keeps `bits` sorted, longest first. */
+static void note_bits(struct clients *clients, unsigned bits)
+{
+    unsigned at = 0;
+    while (at < clients->bits_count && clients->bits[at] > bits)
+        at++;
+    if (at < clients->bits_count && clients->bits[at] == bits)
+        return;
+    memmove(&clients->bits[at + 1], &clients->bits[at], (clients->bits_count - at) * sizeof bits);
+    clients->bits[at] = bits;
+    clients->bits_count++;
+}
+
+const struct client *clients_enter_range(struct clients *clients, const struct ip_range *range)
+{
+    char *room = pool_zeroed(clients->pool, RANGE_KEY_SIZE, 1);
+    note_bits(clients, range->bits);
+    return enter(clients, range_key(&range->ip, range->bits, room));
+}
+
+const struct client *clients_enter_unix(struct clients *clients)
+{
+    const struct client *earlier = clients->unix_peers;
+    if (!earlier)
+        clients->unix_peers = &clients->all[clients->count - 1];
+    return earlier;
+}
+
+static const struct client *find_ip(const struct clients *clients, const struct ip *ip)
+{
+    char room[RANGE_KEY_SIZE];
+
+    for (unsigned i = 0; i < clients->bits_count; i++) {
+        struct ip masked = ip_masked(ip, clients->bits[i]);
+        struct key key = range_key(&masked, clients->bits[i], room);
+        const struct client *client = find(clients, &key);
+        if (client)
+            return client;
+    }
+    return NULL;
+}
+
+const struct client_terms *policy_client(const struct policy *policy, const struct identity *identity)
+{
+    const struct clients *clients = policy->clients;
+    const struct client *client;
+
+    if (clients->count == 0)
+        return NULL;
+    if (identity->from_header) {
+        struct slice id = {identity->text + 3, identity->size - 3}; /* behind "id:" */
+        client = find(clients, &(struct key){KEY_ID, id});
+    } else {
+        client = identity->has_ip ? find_ip(clients, &identity->ip) : clients->unix_peers;
+    }
+    return client ? &client->terms : NULL;
+}

@@ -1,0 +1,158 @@
+#include "policy/identity.h"
+
+#include "base/text.h"
+
+/* --- the address, through trusted proxies --- */
+
+static bool is_trusted(const struct identity_settings *settings, const struct ip *ip)
+{
+    for (unsigned i = 0; i < settings->trusted_count; i++)
+        if (ip_range_holds(&settings->trusted[i], ip))
+            return true;
+    return false;
+}
+
+/* An element of X-Forwarded-For as proxies write it: an address, "ip:port", "[v6]" or "[v6]:port". */
+static bool element_ip(struct slice element, struct ip *ip)
+{
+    const char *end = element.p + element.n, *close;
+
+    if (element.n && element.p[0] == '[') {
+        close = memchr(element.p, ']', element.n);
+        if (!close || (close + 1 < end && close[1] != ':'))
+            return false;
+        struct slice inside = {element.p + 1, (size_t)(close - element.p) - 1};
+        return memchr(inside.p, ':', inside.n) && ip_parse(inside, ip);
+    }
+    const char *colon = element.n ? memchr(element.p, ':', element.n) : NULL;
+    bool one_colon = colon && !memchr(colon + 1, ':', (size_t)(end - colon - 1));
+    return ip_parse(one_colon ? (struct slice){element.p, (size_t)(colon - element.p)} : element, ip);
+}
+
+/* Takes the last element off a comma-separated list. Empty ones stand for nothing (RFC 9110
+ * section 5.6.1.2) and are passed over. */
+static bool last_element(struct slice *rest, struct slice *element)
+{
+    while (rest->n) {
+        const char *comma = memrchr(rest->p, ',', rest->n);
+        const char *start = comma ? comma + 1 : rest->p;
+        *element = slice_trim_ows((struct slice){start, (size_t)(rest->p + rest->n - start)});
+        rest->n = comma ? (size_t)(comma - rest->p) : 0;
+        if (element->n)
+            return true;
+    }
+    return false;
+}
+
+/* Each trusted hop vouches for the element to its left. Stops at the first address that is not a proxy's, or
+ * at the last good one before an element that is none. */
+static bool walk_list(const struct identity_settings *settings, struct slice list, struct identity *identity)
+{
+    struct slice element;
+    struct ip ip;
+
+    while (last_element(&list, &element)) {
+        if (!element_ip(element, &ip))
+            return false;
+        identity->ip = ip;
+        identity->has_ip = true;
+        if (!is_trusted(settings, &ip))
+            return false;
+    }
+    return true;
+}
+
+/* Several field lines are one list in their order (RFC 9110 section 5.3): the last line is walked first. */
+static void walk_forwarded_for(const struct identity_settings *settings, const struct fields *fields,
+                               struct identity *identity)
+{
+    for (unsigned i = fields->count; i > 0; i--) {
+        const struct field *field = &fields->at[i - 1];
+        if (field->id == FIELD_X_FORWARDED_FOR && !walk_list(settings, field->value, identity))
+            return;
+    }
+}
+
+static void find_address(const struct identity_settings *settings, const struct address *peer,
+                         const struct fields *fields, struct identity *identity)
+{
+    identity->has_ip = ip_of_address(peer, &identity->ip);
+    identity->peer_trusted = identity->has_ip ? is_trusted(settings, &identity->ip) : settings->trust_unix;
+    if (identity->peer_trusted && fields_have(fields, FIELD_X_FORWARDED_FOR))
+        walk_forwarded_for(settings, fields, identity);
+}
+
+/* --- the text --- */
+
+static void write_address(const struct identity_settings *settings, struct identity *identity)
+{
+    struct text text = text_over(identity->text, sizeof identity->text);
+
+    text_literal(&text, "ip:");
+    if (!identity->has_ip) {
+        text_literal(&text, "unix");
+    } else if (ip_is_v4(&identity->ip)) {
+        ip_format(&identity->ip, &text);
+    } else {
+        struct ip_range group = {ip_masked(&identity->ip, settings->ipv6_prefix), settings->ipv6_prefix};
+        ip_range_format(&group, &text);
+    }
+    identity->size = text.n;
+}
+
+static bool has_control_bytes(struct slice value)
+{
+    for (size_t i = 0; i < value.n; i++)
+        if ((unsigned char)value.p[i] < 0x20 || value.p[i] == 0x7f)
+            return true;
+    return false;
+}
+
+enum found { FOUND_NONE, FOUND_ID, FOUND_BAD };
+
+static enum found bad(const char **why, const char *words)
+{
+    *why = words;
+    return FOUND_BAD;
+}
+
+static enum found find_id(const struct identity_from *from, const struct fields *fields,
+                          struct identity *identity, const char **why)
+{
+    if (from->field != FIELD_OTHER && !fields_have(fields, from->field))
+        return FOUND_NONE;
+    struct slice name = slice_of(from->header);
+    const struct field *field = fields_next_named(fields, name, NULL);
+    if (!field)
+        return FOUND_NONE;
+    if (fields_next_named(fields, name, field))
+        return bad(why, "the identity header comes twice");
+    if (field->value.n == 0)
+        return FOUND_NONE;
+    if (field->value.n > CLIENT_ID_MAX)
+        return bad(why, "the identity header is longer than 256 bytes");
+    if (has_control_bytes(field->value))
+        return bad(why, "the identity header holds control bytes");
+    struct text text = text_over(identity->text, sizeof identity->text);
+    text_literal(&text, "id:");
+    text_put(&text, field->value);
+    identity->size = text.n;
+    identity->from_header = true;
+    return FOUND_ID;
+}
+
+bool identity_of(const struct policy *policy, const struct address *peer, const struct fields *fields,
+                 struct identity *identity, const char **why)
+{
+    const struct identity_settings *settings = &policy->identity;
+
+    identity->from_header = false;
+    find_address(settings, peer, fields, identity);
+    for (unsigned i = 0; i < settings->from_count && settings->from[i].source == IDENTITY_HEADER; i++) {
+        enum found found = find_id(&settings->from[i], fields, identity, why);
+        if (found != FOUND_NONE)
+            return found == FOUND_ID;
+    }
+    write_address(settings, identity);
+    return true;
+}

@@ -1,0 +1,69 @@
+/* match.c - the rule that decides. */
+#include "http/path.h"
+#include "policy/parts.h"
+
+static bool has_method(const struct rule *rule, struct slice method)
+{
+    if (rule->any_method)
+        return true;
+    for (unsigned i = 0; i < rule->method_count; i++)
+        if (slice_equal(rule->methods[i], method))
+            return true;
+    return false;
+}
+
+const struct rule *policy_match(const struct policy *policy, struct slice method, struct slice path,
+                                struct slice host)
+{
+    const struct rule *rule = policy->rules, *built_in = rule + policy->rule_count - 1;
+
+    for (; rule < built_in; rule++)
+        if (has_method(rule, method) && (rule->path.n == 0 || path_matches(rule->path, path)) &&
+            (rule->host.n == 0 || host_matches(rule->host, host)))
+            return rule;
+    return built_in;
+}
+
+static bool covers_methods(const struct rule *a, const struct rule *b)
+{
+    if (a->any_method)
+        return true;
+    for (unsigned i = 0; i < b->method_count; i++)
+        if (!has_method(a, b->methods[i]))
+            return false;
+    return !b->any_method;
+}
+
+static bool has_star(struct slice pattern)
+{
+    return memchr(pattern.p, '*', pattern.n) != NULL;
+}
+
+/* A pattern for /v1 and all below it covers "/v1" and every pattern that starts with "/v1/". */
+static bool covers_tree(struct slice a, struct slice b)
+{
+    if (a.n < 3 || memcmp(a.p + a.n - 3, "/**", 3) != 0)
+        return false;
+    struct slice top = {a.p, a.n - 3};
+    return !has_star(top) && slice_starts_with(b, top) && (b.n == top.n || b.p[top.n] == '/');
+}
+
+static bool covers_path(struct slice a, struct slice b)
+{
+    if (a.n == 0 || slice_equal(a, b))
+        return true;
+    return b.n > 0 && (covers_tree(a, b) || (!has_star(b) && path_matches(a, b)));
+}
+
+static bool covers_host(struct slice a, struct slice b)
+{
+    if (a.n == 0 || slice_equal_nocase(a, b))
+        return true;
+    /* "*.a.example" is a name below "*.example" as far as host_matches goes. */
+    return b.n > 0 && host_matches(a, b);
+}
+
+bool rule_covers(const struct rule *a, const struct rule *b)
+{
+    return covers_methods(a, b) && covers_path(a->path, b->path) && covers_host(a->host, b->host);
+}

@@ -1,0 +1,304 @@
+#include "policy/options.h"
+
+#include <stddef.h>
+
+#include "base/log.h"
+#include "policy/parts.h"
+#include "policy/types.h"
+
+#define MS(n)    (INT64_C(n) * 1000)
+#define SEC(n)   (INT64_C(n) * 1000000)
+#define HOURS(n) (SEC(n) * 3600)
+#define KIB(n)   (INT64_C(n) << 10)
+#define MIB(n)   (INT64_C(n) << 20)
+
+static const char *const on_failure_names[] = {
+    [ON_FAILURE_LOCAL] = "local", [ON_FAILURE_ALLOW] = "allow", [ON_FAILURE_DENY] = "deny", NULL};
+static const char *const level_names[] = {
+    [LEVEL_ERROR] = "error", [LEVEL_WARN] = "warn", [LEVEL_INFO] = "info", [LEVEL_DEBUG] = "debug", NULL};
+static const char *const access_names[] = {
+    [ACCESS_OFF] = "off", [ACCESS_JSON] = "json", [ACCESS_COMBINED] = "combined", NULL};
+
+#define OF(member)  offsetof(struct policy, member)
+#define UPSTREAM(m) offsetof(struct upstream, m)
+#define LIMIT(m)    offsetof(struct limit, m)
+#define RULE(m)     offsetof(struct rule, m)
+#define NUMBERS(m)  offsetof(struct limit_numbers, m)
+#define NOT_YET(path)                                                                                        \
+    {                                                                                                        \
+        path, NULL, 0, NULL, 0, 0, OPTION_LATER, NULL, NULL, "not supported yet"                             \
+    }
+#define RESTART  OPTION_RESTART
+#define REQUIRED OPTION_REQUIRED
+#define DERIVED  OPTION_DERIVED
+
+/* clang-format off: path, type, offset, default, low, high, flags, names, applies, help */
+const struct option options[] = {
+    {"workers", &type_workers, OF(workers), "auto", 1, 256, RESTART, NULL, NULL,
+     "threads, each with its own listeners, upstream and Redis connections; auto: one per processor"},
+    {"listen", &type_listen, 0, "0.0.0.0:8080", 1, LISTEN_MAX, RESTART, NULL, NULL,
+     "where clients connect: host:port, [ipv6]:port or unix:/path, or a list of them"},
+    {"listen[].address", &type_admin, 0, NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
+     "the address of a listener that is written as a map"},
+    NOT_YET("listen[].tls"),
+    NOT_YET("listen[].proxy_protocol"),
+    {"admin", &type_admin, OF(admin), "", 0, 0, RESTART, NULL, NULL,
+     "where health, readiness and metrics are served; nowhere unless given"},
+
+    {"redis", &type_section, 0, "", 0, 0, 0, NULL, NULL, "where it is kept what clients have used"},
+    {"redis.address", &type_redis_address, OF(redis), "127.0.0.1:6379", 0, 0, RESTART, NULL, NULL,
+     "host:port, unix:/path, or embedded: a private redis-server that weir starts and stops"},
+    {"redis.username", &type_text, OF(redis.username), "", 1, 256, RESTART, NULL, NULL,
+     "the user to authenticate as; needs a password"},
+    {"redis.password", &type_secret, OF(redis.password), "", 1, 1024, RESTART, NULL, NULL,
+     "the password to authenticate with; keep it out of the file with ${NAME}"},
+    {"redis.database", &type_count, OF(redis.database), "0", 0, 65535, RESTART, NULL, NULL,
+     "the number of the database to SELECT"},
+    {"redis.key_prefix", &type_key_prefix, OF(redis.key_prefix), "weir", 1, 64, RESTART, NULL, NULL,
+     "what every key in Redis starts with"},
+    {"redis.timeout", &type_duration, OF(redis.timeout_us), "50ms", MS(1), SEC(10), 0, NULL, NULL,
+     "the most a decision may wait for Redis; then on_failure"},
+    {"redis.on_failure", &type_enum, OF(redis.on_failure), "local", 0, 0, 0, on_failure_names, NULL,
+     "what is decided without Redis: local (limit in this process until Redis is back), allow, deny (503)"},
+    NOT_YET("redis.cluster"),
+    NOT_YET("redis.sentinel"),
+    NOT_YET("redis.password_file"),
+    NOT_YET("redis.tls"),
+
+    {"upstreams", &type_upstreams, 0, NULL, 0, 0, REQUIRED, NULL, NULL,
+     "the APIs behind weir, by name; the first is the one of rules that name none"},
+    {"upstreams.NAME.servers", &type_servers, 0, NULL, 1, SERVERS_MAX, REQUIRED, NULL, NULL,
+     "host:port or unix:/path, or a list of them; of several the one with the fewest requests under way is "
+     "taken"},
+    {"upstreams.NAME.connect_timeout", &type_duration, UPSTREAM(connect_timeout_us), "1s", MS(1), SEC(60), 0,
+     NULL, NULL, "the most that connecting may take"},
+    {"upstreams.NAME.response_timeout", &type_duration, UPSTREAM(response_timeout_us), "30s", MS(1),
+     HOURS(24), 0, NULL, NULL, "the most until the head of the response, and between two pieces of its body"},
+
+    {"identity", &type_section, 0, "", 0, 0, 0, NULL, NULL, "who a client is"},
+    {"identity.from", &type_identity_from, OF(identity), "ip", 1, IDENTITY_FROM_MAX, 0, NULL, NULL,
+     "where the identity comes from: ip, header:NAME, or a list, of which the first that gives a value "
+     "counts"},
+    {"identity.trusted_proxies", &type_trusted, OF(identity), "[]", 0, TRUSTED_MAX, 0, NULL, NULL,
+     "addresses and ranges whose X-Forwarded-For is believed, from the right; unix: for peers on unix "
+     "sockets"},
+    {"identity.ipv6_prefix", &type_count, OF(identity.ipv6_prefix), "64", 1, 128, 0, NULL, NULL,
+     "IPv6 addresses that share so many bits are one client"},
+    NOT_YET("identity.known_clients_only"),
+
+    {"limits", &type_limits, 0, "", 0, LIMITS_MAX, 0, NULL, NULL, "how much in which time, by name"},
+    {"limits.NAME.script", &type_script, 0, NULL, 0, 0, REQUIRED, NULL, NULL,
+     "token_bucket, leaky_bucket, gcra, fixed_window, rolling_window, sliding_window_log, "
+     "sliding_window_counter, or the path of your own .lua file"},
+    {"limits.NAME.limit", &type_number, LIMIT(limit), NULL, 1, LIMIT_MAX, REQUIRED, NULL, NULL,
+     "how much is admitted per period"},
+    {"limits.NAME.period", &type_duration, LIMIT(period_us), NULL, PERIOD_MIN_US, PERIOD_MAX_US, REQUIRED,
+     NULL, NULL, "the time in which the limit counts"},
+    {"limits.NAME.burst", &type_number, LIMIT(burst), "limit", 1, LIMIT_MAX, DERIVED, NULL, limit_has_burst,
+     "how much at once after a rest; of token_bucket, gcra, leaky_bucket and scripts of your own"},
+    {"limits.NAME.per", &type_per, 0, "client", 1, LIMIT_PER_MAX, 0, NULL, NULL,
+     "what is counted apart: client, ip, route, method, host, header:NAME, a list of these, or all"},
+    {"limits.NAME.cost", &type_number, LIMIT(cost), "1", 1, LIMIT_COST_MAX, 0, NULL, NULL,
+     "what a request costs whose rule does not say"},
+    {"limits.NAME.best_effort", &type_bool, LIMIT(best_effort), "false", 0, 0, 0, NULL, NULL,
+     "take what is left where less than the cost remains"},
+    {"limits.NAME.label", &type_label, LIMIT(label), "NAME", 1, 64, DERIVED, NULL, NULL,
+     "what the answer's fields call the limit"},
+    {"limits.NAME.align", &type_align, LIMIT(has_offset), "first-request", 0, 0, 0, NULL, limit_has_align,
+     "when the windows of fixed_window start: first-request, or clock: at whole periods since 1970"},
+    {"limits.NAME.offset", &type_duration, LIMIT(offset_us), "0s", 0, PERIOD_MAX_US, 0, NULL,
+     limit_has_offset, "with align: clock, how much later than that"},
+    {"limits.NAME.buckets", &type_number, LIMIT(options), "10", BUCKETS_MIN, BUCKETS_MAX, 0, NULL,
+     limit_has_buckets, "the grain of rolling_window: into how many pieces its period is cut"},
+    {"limits.NAME.on_failure", &type_enum, LIMIT(on_failure), "redis.on_failure", 0, 0, DERIVED,
+     on_failure_names, NULL, "what this limit decides without Redis"},
+    NOT_YET("limits.NAME.dedup"),
+    NOT_YET("limits.NAME.max_delay"),
+    NOT_YET("limits.NAME.shadow"),
+    NOT_YET("limits.NAME.enforce"),
+    NOT_YET("limits.NAME.count"),
+    NOT_YET("limits.NAME.headers"),
+    NOT_YET("limits.NAME.options"),
+    NOT_YET("limits.NAME.lease"),
+
+    {"clients", &type_clients, 0, "", 0, CLIENTS_MAX, 0, NULL, NULL,
+     "what is different for one client: an id from a header, or ip: and an address or range"},
+    {"clients.ID.quota", &type_quota, 0, "", 0, LIMIT_MAX, 0, NULL, client_has_quota,
+     "0: prohibited; unlimited, or -1; a number: in place of limit and burst of every limit that is per "
+     "client"},
+    {"clients.ID.limits", &type_client_limits, 0, "", 0, 0, 0, NULL, client_has_limits,
+     "other numbers for single limits, by their names"},
+    {"clients.ID.limits.NAME.limit", &type_number, NUMBERS(limit), "limits.NAME.limit", 1, LIMIT_MAX, DERIVED,
+     NULL, NULL, "in place of the limit"},
+    {"clients.ID.limits.NAME.burst", &type_number, NUMBERS(burst), "limits.NAME.burst", 1, LIMIT_MAX, DERIVED,
+     NULL, NULL, "in place of its burst"},
+    NOT_YET("clients.ID.plan"),
+    NOT_YET("plans"),
+    NOT_YET("quotas"),
+
+    {"rules", &type_rules, 0, "[]", 0, RULES_MAX, 0, NULL, NULL,
+     "the first that matches a request decides; where none does, it goes to the first upstream, unlimited"},
+    {"rules[].name", &type_text, RULE(name), "its path, else *", 1, 128, DERIVED, NULL, NULL,
+     "what metrics and logs call the rule"},
+    {"rules[].match", &type_section, 0, "", 0, 0, 0, NULL, rule_has_match,
+     "which requests: those that meet all that is written here"},
+    {"rules[].match.path", &type_path_pattern, RULE(path), "any", 1, 1024, DERIVED, NULL, rule_has_path,
+     "of the path in normal form; * within a segment, /** at the end for all below"},
+    {"rules[].match.methods", &type_methods, 0, "any", 1, METHODS_MAX, DERIVED, NULL, rule_has_methods,
+     "one of these methods"},
+    {"rules[].match.host", &type_host_pattern, RULE(host), "any", 1, 255, DERIVED, NULL, rule_has_host,
+     "this host, or *.example.com for all below one"},
+    {"rules[].limits", &type_rule_limits, 0, "[]", 0, LIMITS_PER_RULE_MAX, 0, NULL, NULL,
+     "the names of the limits that apply, all or none; none: unlimited"},
+    {"rules[].cost", &type_rule_cost, RULE(cost), "each limit's cost", 1, LIMIT_COST_MAX, DERIVED, NULL,
+     rule_has_cost, "what one request costs in every limit of the rule"},
+    {"rules[].upstream", &type_rule_upstream, 0, "the first", 0, 0, DERIVED, NULL, NULL,
+     "where the request goes"},
+
+    {"headers", &type_headers, OF(headers), "[ x-ratelimit, x-rate-limit, ietf ]", 0, 4, 0, NULL, NULL,
+     "which families of fields an answer carries; x-ratelimit-epoch: x-ratelimit with the reset as Unix "
+     "time"},
+
+    {"rejection", &type_section, 0, "", 0, 0, 0, NULL, NULL, "what a rejected client gets"},
+    {"rejection.status", &type_count, OF(rejection.status), "429", 400, 599, 0, NULL, NULL,
+     "the status code"},
+    {"rejection.body_file", &type_body_file, OF(rejection), "", 1, 4096, 0, NULL, NULL,
+     "a file with the body in place of the problem document"},
+    {"rejection.content_type", &type_text, OF(rejection.content_type), "application/problem+json", 1, 128, 0,
+     NULL, NULL, "the body's media type"},
+    NOT_YET("rejection.jitter"),
+
+    {"timeouts", &type_section, 0, "", 0, 0, 0, NULL, NULL, "how long clients may take"},
+    {"timeouts.request_header", &type_duration, OF(timeouts.request_header_us), "10s", MS(10), HOURS(1), 0,
+     NULL, NULL, "for the whole head of a request"},
+    {"timeouts.request_body", &type_duration, OF(timeouts.request_body_us), "30s", MS(10), HOURS(1), 0, NULL,
+     NULL, "between two pieces of a request's body"},
+    {"timeouts.body_min_rate", &type_number, OF(timeouts.body_min_rate), "100", 0, 1 << 30, 0, NULL, NULL,
+     "bytes a second that a body must come with, over request_body; 0: none"},
+    {"timeouts.idle", &type_duration, OF(timeouts.idle_us), "60s", MS(10), HOURS(24), 0, NULL, NULL,
+     "between two requests on one connection"},
+    {"timeouts.shutdown", &type_duration, OF(timeouts.shutdown_us), "30s", 0, HOURS(24), 0, NULL, NULL,
+     "for requests under way when weir is told to stop"},
+
+    {"size_limits", &type_section, 0, "", 0, 0, 0, NULL, NULL,
+     "how large messages may be, and how many connections"},
+    {"size_limits.request_header", &type_size, OF(size_limits.request_header), "16k", KIB(1), MIB(1), 0, NULL,
+     NULL, "of a request's head"},
+    {"size_limits.request_body", &type_size, OF(size_limits.request_body), "0", 0, INT64_C(1) << 53, 0, NULL,
+     NULL, "of a request's body; 0: any"},
+    {"size_limits.response_header", &type_size, OF(size_limits.response_header), "64k", KIB(1), MIB(1), 0,
+     NULL, NULL, "of a response's head"},
+    {"size_limits.connections", &type_count, OF(size_limits.connections), "10000", 0, 10000000, 0, NULL, NULL,
+     "clients connected at the same time; 0: any"},
+    {"size_limits.connections_per_ip", &type_count, OF(size_limits.connections_per_ip), "0", 0, 10000000, 0,
+     NULL, NULL, "the same from one address; 0: any"},
+
+    {"log", &type_section, 0, "", 0, 0, 0, NULL, NULL, "what is written where"},
+    {"log.level", &type_enum, OF(log.level), "info", 0, 0, 0, level_names, NULL,
+     "how much weir says of itself"},
+    {"log.access", &type_enum, OF(log.access), "json", 0, 0, 0, access_names, NULL,
+     "a line for every request, and its form"},
+    {"log.file", &type_text, OF(log.file), "stderr", 1, 4096, 0, NULL, NULL,
+     "a path, or stderr: the journal, under systemd"},
+};
+/* clang-format on */
+const size_t option_count = COUNT_OF(options);
+
+const char *option_key(const struct option *option)
+{
+    const char *dot = strrchr(option->path, '.');
+    return dot ? dot + 1 : option->path;
+}
+
+bool option_is_in(const struct option *option, const char *section)
+{
+    size_t n = strlen(section);
+    if (n == 0)
+        return !strchr(option->path, '.');
+    return strncmp(option->path, section, n) == 0 && option->path[n] == '.' &&
+           !strchr(option->path + n + 1, '.');
+}
+
+static const struct option *option_of(const char *section, struct slice key)
+{
+    for (size_t i = 0; i < option_count; i++)
+        if (option_is_in(&options[i], section) && slice_equal(slice_of(option_key(&options[i])), key))
+            return &options[i];
+    return NULL;
+}
+
+static void unknown_key(struct loading *l, const char *section, const struct node *node)
+{
+    struct suggestion meant = suggestion_for(node->key);
+    for (size_t i = 0; i < option_count; i++)
+        if (option_is_in(&options[i], section) && !(options[i].flags & OPTION_LATER))
+            suggestion_consider(&meant, slice_of(option_key(&options[i])));
+    mistake_of_key(l, node, "unknown key %s%s", QUOTE(node->key), DID_YOU_MEAN(&meant));
+}
+
+static void refuse_other_keys(struct loading *l, const char *section, const struct node *map)
+{
+    for (const struct node *child = map->first; child; child = child->next) {
+        const struct option *option = option_of(section, child->key);
+        if (!option)
+            unknown_key(l, section, child);
+        else if (option->flags & OPTION_LATER)
+            mistake_of_key(l, child, "%s is not supported yet; remove it", option_key(option));
+    }
+}
+
+/* The default as a node, so that it is read as what is written is. */
+static const struct node *default_node(struct loading *l, const struct option *option)
+{
+    struct slice text = slice_of(option->fallback);
+    if (text.n && text.p[0] == '[')
+        return tree_read(&l->scratch, text, l->report);
+    struct node *node = pool_zeroed(&l->scratch, 1, sizeof *node);
+    node->kind = NODE_SCALAR;
+    node->text = text;
+    node->null = text.n == 0;
+    return node;
+}
+
+/* `key:` alone says "none" where none is the default, and nothing elsewhere. */
+static bool may_be_null(const struct option *option)
+{
+    const char *fallback = option->fallback;
+    bool has_default = fallback && *fallback && *fallback != '[' && !(option->flags & OPTION_DERIVED);
+    return option->type->takes_null && !has_default;
+}
+
+static void read_option(struct loading *l, const struct option *option, const struct node *map, void *field)
+{
+    const struct node *node = node_find(map, option_key(option));
+
+    if (node && node->broken)
+        return;
+    if (node && node->null && !may_be_null(option))
+        mistake(l, node, "has no value; remove the key for its default, or give one");
+    else if (node)
+        option->type->read(l, option, node, field);
+    else if (option->flags & OPTION_REQUIRED)
+        mistake(l, map, "%s is missing: %s", option_key(option), option->help);
+    else if (option->fallback && !(option->flags & OPTION_DERIVED))
+        option->type->read(l, option, default_node(l, option), field);
+}
+
+void options_read(struct loading *l, const struct node *map, const char *section, void *base)
+{
+    refuse_other_keys(l, section, map);
+    for (size_t i = 0; i < option_count; i++)
+        if (option_is_in(&options[i], section) && options[i].type)
+            read_option(l, &options[i], map, (char *)base + options[i].offset);
+}
+
+void options_print(struct printer *printer, const char *section, const void *base)
+{
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *option = &options[i];
+        if (!option_is_in(option, section) || !option->type || (option->applies && !option->applies(base)))
+            continue;
+        print_key(printer, slice_of(option_key(option)));
+        option->type->print(printer, option, (const char *)base + option->offset);
+    }
+}

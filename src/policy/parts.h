@@ -1,0 +1,86 @@
+/* parts.h - what the parts of a policy keep for their printing and checks; for src/policy/ alone. */
+#ifndef WEIR_POLICY_PARTS_H
+#define WEIR_POLICY_PARTS_H
+
+#include "policy/load.h"
+
+enum {
+    LISTEN_MAX = 64,
+    UPSTREAMS_MAX = 256,
+    SERVERS_MAX = 64,
+    TRUSTED_MAX = 1024,
+    CLIENTS_MAX = 100000,
+    METHODS_MAX = 32,
+    LUA_FILE_MAX = 256 << 10, /* bytes of a limiter */
+    BODY_FILE_MAX = 64 << 10, /* bytes of a rejection's body */
+};
+
+/* The most that a bucket's time to refill may be: a time of today plus it stays below 2^53 µs, so that Lua's
+ * doubles hold it exactly (see lua/gcra.lua). Windows are bounded by LIMIT_MAX and PERIOD_MAX_US alone. */
+#define REFILL_MAX_US ((int64_t)1 << 52)
+#define LIMIT_MAX     1000000000 /* the window logs count modulo 2^40 */
+#define PERIOD_MIN_US INT64_C(1000)
+#define PERIOD_MAX_US (INT64_C(366) * 86400 * 1000000)
+
+enum { BUCKETS_MIN = 2, BUCKETS_MAX = 100 }; /* of rolling_window */
+
+/* --- limits --- */
+
+bool limit_has_burst(const void *limit); /* for the table's `applies` */
+bool limit_has_align(const void *limit);
+bool limit_has_offset(const void *limit);
+bool limit_has_buckets(const void *limit);
+/* The most that can be had at once. */
+int64_t limit_capacity(const struct limit *limit, const struct limit_numbers *numbers);
+/* Reports numbers that Lua's doubles would not hold. */
+void limit_check_numbers(struct loading *l, const struct node *node, const struct limit *limit,
+                         const struct limit_numbers *numbers);
+const struct limit *limit_named(const struct policy *policy, struct slice name);
+/* Reports that there is no such limit. */
+void limit_unknown(struct loading *l, const struct node *node, struct slice name, bool is_key);
+/* Is it counted per client? */
+static inline bool limit_is_per_client(const struct limit *limit)
+{
+    return limit->per[0].per == PER_CLIENT;
+}
+
+/* --- clients --- */
+
+enum { QUOTA_NOT_WRITTEN = -2 };
+
+struct client {
+    struct client_terms terms;
+    const struct policy *policy;
+    int64_t quota;             /* as written; -1 unlimited */
+    const struct node *limits; /* while loading */
+};
+
+bool client_has_quota(const void *client);
+bool client_has_limits(const void *client);
+
+/* The table behind policy_client: ids by hash, addresses and ranges by hash of (prefix, bits), one look for
+ * each prefix length that occurs, longest first. */
+struct clients *clients_new(struct pool *pool, unsigned count);
+struct client *clients_add(struct clients *clients); /* zeroed; at most `count` times */
+unsigned clients_count(const struct clients *clients);
+const struct client *clients_at(const struct clients *clients, unsigned index);
+/* Enters the client added last. The earlier one that has the same name, or NULL. */
+const struct client *clients_enter_id(struct clients *clients, struct slice id);
+const struct client *clients_enter_range(struct clients *clients, const struct ip_range *range);
+const struct client *clients_enter_unix(struct clients *clients);
+
+/* --- rules --- */
+
+bool rule_has_match(const void *rule); /* for the table's `applies` */
+bool rule_has_path(const void *rule);
+bool rule_has_host(const void *rule);
+bool rule_has_methods(const void *rule);
+bool rule_has_cost(const void *rule);
+
+/* Does `a` match everything that `b` matches? Sure where it says so; there may be more. */
+bool rule_covers(const struct rule *a, const struct rule *b);
+
+/* check.c: what no single option shows. Warnings only where nothing is wrong. */
+void policy_check(struct loading *l);
+
+#endif

@@ -1,0 +1,86 @@
+/* read_answers.c - headers and rejection: what weir says to clients. */
+#include "policy/parts.h"
+#include "policy/types.h"
+
+/* x-ratelimit-epoch is x-ratelimit with another reset, and stands before it so that it is printed alone. */
+static const struct family {
+    const char *name;
+    unsigned bits;
+} families[] = {
+    {"x-ratelimit-epoch", HEADERS_X_RATELIMIT | HEADERS_X_RATELIMIT_EPOCH},
+    {"x-ratelimit", HEADERS_X_RATELIMIT},
+    {"x-rate-limit", HEADERS_X_RATE_LIMIT},
+    {"ietf", HEADERS_IETF},
+};
+
+static void read_family(struct loading *l, const struct node *item, unsigned *headers)
+{
+    static const char expected[] = "x-ratelimit, x-ratelimit-epoch, x-rate-limit or ietf";
+    struct suggestion meant = suggestion_for(item->text);
+
+    if (item->broken || !expect_scalar(l, item, expected))
+        return;
+    for (size_t i = 0; i < COUNT_OF(families); i++) {
+        suggestion_consider(&meant, slice_of(families[i].name));
+        if (slice_equal(item->text, slice_of(families[i].name))) {
+            *headers |= families[i].bits;
+            return;
+        }
+    }
+    mistake(l, item, "%s is unknown; expected %s%s", QUOTE(item->text), expected, DID_YOU_MEAN(&meant));
+}
+
+static void read_headers(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    if (node->kind == NODE_MAP || list_count(node) > (unsigned)option->high) {
+        mistake(l, node, "expected a list of x-ratelimit, x-ratelimit-epoch, x-rate-limit and ietf");
+        return;
+    }
+    for (const struct node *item = list_first(node); item; item = item->next)
+        read_family(l, item, field);
+}
+
+static void print_headers(const struct printer *printer, const struct option *option, const void *field)
+{
+    unsigned left = *(const unsigned *)field;
+    bool any = left != 0;
+
+    (void)option;
+    fputs(" [", printer->out);
+    for (size_t i = 0; i < COUNT_OF(families); i++)
+        if ((left & families[i].bits) == families[i].bits) {
+            left &= ~families[i].bits;
+            fprintf(printer->out, " %s%s", families[i].name, left ? "," : "");
+        }
+    fputs(any ? " ]\n" : "]\n", printer->out);
+}
+
+const struct option_type type_headers = {"list of words", read_headers, print_headers, false};
+
+static void read_body_file(struct loading *l, const struct option *option, const struct node *node,
+                           void *field)
+{
+    struct rejection_settings *rejection = field;
+    struct slice bytes;
+    const char *why;
+
+    if (node->null || !expect_scalar(l, node, "a file's path") ||
+        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return;
+    const char *path = neighbour_path(l, node->text);
+    if (!file_read(l->pool, path, BODY_FILE_MAX, &bytes, &why)) {
+        mistake(l, node, "%s cannot be read: %s", path, why);
+        return;
+    }
+    rejection->body_file = keep_text(l, node);
+    rejection->body = pool_text(l->pool, bytes);
+    rejection->body_size = bytes.n;
+}
+
+static void print_body_file(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct rejection_settings *rejection = field;
+    type_text.print(printer, option, &rejection->body_file);
+}
+
+const struct option_type type_body_file = {"path", read_body_file, print_body_file, true};

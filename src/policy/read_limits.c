@@ -1,0 +1,399 @@
+/* read_limits.c - limits: how much in which time, counted per what, by which script. */
+#include "policy/parts.h"
+#include "policy/types.h"
+
+static const struct script_kind {
+    const char *name;
+    enum limit_kind kind;
+} scripts[] = {
+    {"token_bucket", LIMIT_BUCKET},
+    {"leaky_bucket", LIMIT_BUCKET},
+    {"gcra", LIMIT_BUCKET},
+    {"fixed_window", LIMIT_WINDOW},
+    {"rolling_window", LIMIT_WINDOW},
+    {"sliding_window_log", LIMIT_WINDOW},
+    {"sliding_window_counter", LIMIT_WINDOW},
+};
+
+static bool script_is(const struct limit *limit, const char *name)
+{
+    return limit->script && strcmp(limit->script, name) == 0;
+}
+
+bool limit_has_burst(const void *limit)
+{
+    return ((const struct limit *)limit)->kind != LIMIT_WINDOW;
+}
+
+bool limit_has_align(const void *limit)
+{
+    return script_is(limit, "fixed_window") || ((const struct limit *)limit)->kind == LIMIT_CUSTOM;
+}
+
+bool limit_has_offset(const void *limit)
+{
+    return ((const struct limit *)limit)->has_offset;
+}
+
+bool limit_has_buckets(const void *limit)
+{
+    return script_is(limit, "rolling_window");
+}
+
+int64_t limit_capacity(const struct limit *limit, const struct limit_numbers *numbers)
+{
+    return limit->kind == LIMIT_BUCKET ? numbers->burst : numbers->limit;
+}
+
+void limit_check_numbers(struct loading *l, const struct node *node, const struct limit *limit,
+                         const struct limit_numbers *numbers)
+{
+    if (limit->kind != LIMIT_BUCKET || numbers->limit < 1)
+        return;
+    double refill = (double)numbers->burst * (double)limit->period_us / (double)numbers->limit;
+    if (refill > (double)REFILL_MAX_US)
+        mistake(l, node,
+                "a burst of %lld would take %.0f years to come back, beyond what scripts count exactly; "
+                "lower the burst or the period",
+                (long long)numbers->burst, refill / 1e6 / 86400 / 365.25);
+}
+
+const struct limit *limit_named(const struct policy *policy, struct slice name)
+{
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        if (slice_equal(slice_of(policy->limits[i].name), name))
+            return &policy->limits[i];
+    return NULL;
+}
+
+void limit_unknown(struct loading *l, const struct node *node, struct slice name, bool is_key)
+{
+    struct suggestion meant = suggestion_for(name);
+    for (unsigned i = 0; i < l->policy->limit_count; i++)
+        suggestion_consider(&meant, slice_of(l->policy->limits[i].name));
+    (is_key ? mistake_of_key : mistake)(l, node, "no limit is named %s%s", QUOTE(name), DID_YOU_MEAN(&meant));
+}
+
+/* --- script --- */
+
+static void unknown_script(struct loading *l, const struct node *node)
+{
+    char names[256];
+    struct text t = text_over(names, sizeof names - 1);
+    struct suggestion meant = suggestion_for(node->text);
+
+    for (size_t i = 0; i < COUNT_OF(scripts); i++) {
+        suggestion_consider(&meant, slice_of(scripts[i].name));
+        text_put(&t, i ? SLICE(", ") : SLICE_NONE);
+        text_put(&t, slice_of(scripts[i].name));
+    }
+    names[t.n] = 0;
+    mistake(l, node, "no script is named %s; there are %s, or write a path such as ./my.lua%s",
+            QUOTE(node->text), names, DID_YOU_MEAN(&meant));
+}
+
+/* The file that holds the script, or NULL: reported. */
+static const char *script_path(struct loading *l, const struct node *node, struct limit *limit)
+{
+    struct slice text = node->text;
+    bool is_path = memchr(text.p, '/', text.n) || (text.n > 4 && !strcmp(text.p + text.n - 4, ".lua"));
+
+    limit->kind = LIMIT_CUSTOM;
+    if (is_path)
+        return neighbour_path(l, text);
+    for (size_t i = 0; i < COUNT_OF(scripts); i++)
+        if (slice_equal(text, slice_of(scripts[i].name))) {
+            size_t room = strlen(l->lua_dir) + text.n + 6;
+            char *path = pool_zeroed(&l->scratch, room, 1);
+            snprintf(path, room, "%s/%s.lua", l->lua_dir, text.p);
+            limit->kind = scripts[i].kind;
+            return path;
+        }
+    if (slice_equal(text, SLICE("concurrency")))
+        mistake(l, node, "concurrency is not supported yet; choose another script");
+    else
+        unknown_script(l, node);
+    return NULL;
+}
+
+/* The text that an earlier limit has read from the same file. */
+static char *text_known(const struct policy *policy, const struct limit *limit)
+{
+    for (const struct limit *known = policy->limits; known < limit; known++)
+        if (known->script && strcmp(known->script, limit->script) == 0)
+            return known->script_text;
+    return NULL;
+}
+
+static void read_script(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct limit *limit = field;
+    struct slice bytes;
+    const char *why;
+
+    (void)option;
+    if (!expect_scalar(l, node, "a script's name or path") || !text_fits(l, node, 1, 4096))
+        return;
+    const char *path = script_path(l, node, limit);
+    if (!path)
+        return;
+    limit->script = keep_text(l, node);
+    limit->script_text = text_known(l->policy, limit);
+    if (limit->script_text)
+        return;
+    if (!file_read(&l->scratch, path, LUA_FILE_MAX, &bytes, &why))
+        mistake(l, node, "%s cannot be read: %s", path, why);
+    else if (memchr(bytes.p, 0, bytes.n))
+        mistake(l, node, "%s is no Lua text: it holds a NUL byte", path);
+    else
+        limit->script_text = pool_text(l->pool, bytes);
+}
+
+static void print_script(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct limit *limit = field;
+    type_text.print(printer, option, &limit->script);
+}
+
+const struct option_type type_script = {"name or path", read_script, print_script, false};
+
+/* --- per --- */
+
+static const char *const per_names[] = {
+    [PER_CLIENT] = "client", [PER_IP] = "ip",     [PER_ROUTE] = "route",
+    [PER_METHOD] = "method", [PER_HOST] = "host", [PER_ALL] = "all",
+};
+
+static bool read_part(struct loading *l, const struct node *item, struct limit_part *part)
+{
+    static const char expected[] = "client, ip, route, method, host, all or header:NAME";
+    struct suggestion meant = suggestion_for(item->text);
+
+    if (!expect_scalar(l, item, expected))
+        return false;
+    struct slice name = {item->text.p + 7, item->text.n - 7};
+    if (slice_starts_with(item->text, SLICE("header:")) && text_is_token(name) && name.n <= 128) {
+        *part = (struct limit_part){PER_HEADER, pool_text(l->pool, name)};
+        return true;
+    }
+    for (unsigned i = 0; i < COUNT_OF(per_names); i++) {
+        suggestion_consider(&meant, slice_of(per_names[i]));
+        if (slice_equal(item->text, slice_of(per_names[i]))) {
+            part->per = (enum limit_per)i;
+            return true;
+        }
+    }
+    mistake(l, item, "%s is unknown; expected %s%s", QUOTE(item->text), expected, DID_YOU_MEAN(&meant));
+    return false;
+}
+
+static bool same_part(const struct limit_part *a, const struct limit_part *b)
+{
+    return a->per == b->per &&
+           (a->per != PER_HEADER || slice_equal_nocase(slice_of(a->header), slice_of(b->header)));
+}
+
+static bool part_fits(struct loading *l, const struct node *item, const struct limit *limit,
+                      const struct limit_part *part)
+{
+    for (unsigned i = 0; i < limit->per_count; i++) {
+        if (same_part(&limit->per[i], part)) {
+            mistake(l, item, "%s stands here twice", QUOTE(item->text));
+            return false;
+        }
+        if (limit->per[i].per == PER_ALL || part->per == PER_ALL) {
+            mistake(l, item, "all stands alone: what is counted for all is not counted apart");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* client first: whatever holds for a client's terms looks at per[0] alone. */
+static void insert_part(struct limit *limit, struct limit_part part)
+{
+    unsigned at = part.per == PER_CLIENT ? 0 : limit->per_count;
+    memmove(&limit->per[at + 1], &limit->per[at], (limit->per_count - at) * sizeof part);
+    limit->per[at] = part;
+    limit->per_count++;
+}
+
+static void read_per(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct limit *limit = field;
+    unsigned count = list_count(node);
+
+    if (node->kind == NODE_MAP || count < (unsigned)option->low || count > (unsigned)option->high) {
+        mistake(l, node, "expected 1 to %d of client, ip, route, method, host, all and header:NAME",
+                (int)option->high);
+        return;
+    }
+    for (const struct node *item = list_first(node); item; item = item->next) {
+        struct limit_part part = {0};
+        if (!item->broken && read_part(l, item, &part) && part_fits(l, item, limit, &part))
+            insert_part(limit, part);
+    }
+}
+
+static void print_per(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct limit *limit = field;
+
+    (void)option;
+    for (unsigned i = 0; i < limit->per_count; i++) {
+        const struct limit_part *part = &limit->per[i];
+        fputs(i ? ", " : " [ ", printer->out);
+        if (part->per == PER_HEADER)
+            fprintf(printer->out, "\"header:%s\"", part->header);
+        else
+            fputs(per_names[part->per], printer->out);
+    }
+    fputs(" ]\n", printer->out);
+}
+
+const struct option_type type_per = {"word or list", read_per, print_per, false};
+
+/* --- label, align --- */
+
+/* It goes into quoted strings of the answer's fields (RFC 9651 section 3.3.3). */
+static void read_label(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    if (!expect_scalar(l, node, "text") || !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return;
+    for (size_t i = 0; i < node->text.n; i++)
+        if (node->text.p[i] < ' ' || node->text.p[i] > '~' || strchr("\"\\", node->text.p[i])) {
+            mistake(l, node, "%s holds more than printable ASCII without quotes and backslashes",
+                    QUOTE(node->text));
+            return;
+        }
+    *(char **)field = keep_text(l, node);
+}
+
+static void print_label(const struct printer *printer, const struct option *option, const void *field)
+{
+    type_text.print(printer, option, field);
+}
+
+const struct option_type type_label = {"text", read_label, print_label, false};
+
+static void read_align(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    bool *has_offset = field;
+
+    (void)option;
+    if (!expect_scalar(l, node, "first-request or clock"))
+        return;
+    *has_offset = slice_equal(node->text, SLICE("clock"));
+    if (!*has_offset && !slice_equal(node->text, SLICE("first-request")))
+        mistake(l, node, "%s is unknown; expected first-request or clock", QUOTE(node->text));
+}
+
+static void print_align(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    fputs(*(const bool *)field ? " clock\n" : " first-request\n", printer->out);
+}
+
+const struct option_type type_align = {"word", read_align, print_align, false};
+
+/* --- one limit --- */
+
+static void refuse_where_useless(struct loading *l, const struct node *node, const struct limit *limit)
+{
+    const struct node *burst = node_find(node, "burst"), *align = node_find(node, "align"),
+                      *offset = node_find(node, "offset"), *buckets = node_find(node, "buckets");
+
+    if (burst && !limit_has_burst(limit))
+        mistake_of_key(l, burst, "%s has no burst; remove it, or use token_bucket, gcra or leaky_bucket",
+                       limit->script);
+    if (align && !limit_has_align(limit))
+        mistake_of_key(l, align, "%s cannot be aligned; remove it, or use fixed_window", limit->script);
+    if (offset && limit_has_align(limit) && !limit->has_offset)
+        mistake_of_key(l, offset, "offset counts from the clock; add align: clock");
+    else if (offset && !limit_has_align(limit))
+        mistake_of_key(l, offset, "%s has no offset; remove it, or use fixed_window with align: clock",
+                       limit->script);
+    else if (offset && limit->period_us && limit->offset_us >= limit->period_us)
+        mistake(l, offset, "is not less than the period");
+    if (buckets && !limit_has_buckets(limit))
+        mistake_of_key(l, buckets, "%s has no buckets; remove it, or use rolling_window", limit->script);
+}
+
+static void check_cost(struct loading *l, const struct node *node, const struct limit *limit)
+{
+    struct limit_numbers numbers = {limit->limit, limit->burst};
+    const struct node *cost = node_find(node, "cost");
+
+    if (cost && !limit->best_effort && limit->cost > limit_capacity(limit, &numbers))
+        mistake(l, cost, "a cost of %lld can never be admitted: the limit holds %lld at most",
+                (long long)limit->cost, (long long)limit_capacity(limit, &numbers));
+}
+
+/* What depends on more than one option of the limit. */
+static void finish_limit(struct loading *l, const struct node *node, struct limit *limit)
+{
+    if (!limit->label)
+        limit->label = limit->name;
+    if (!node_find(node, "on_failure"))
+        limit->on_failure = l->policy->redis.on_failure;
+    if (limit->burst == 0 || limit->kind == LIMIT_WINDOW)
+        limit->burst = limit->limit;
+    if (limit_has_buckets(limit))
+        limit->option_count = 1;
+    else
+        limit->options[0] = 0;
+    if (!limit->script)
+        return; /* reported; what else there is depends on it */
+    refuse_where_useless(l, node, limit);
+    if (limit->limit && limit->period_us) {
+        struct limit_numbers numbers = {limit->limit, limit->burst};
+        limit_check_numbers(l, node, limit, &numbers);
+        check_cost(l, node, limit);
+    }
+}
+
+static void read_limit(struct loading *l, const struct node *node, struct limit *limit)
+{
+    limit->name = pool_text(l->pool, node->key);
+    limit->place = node->key_place;
+    (void)name_is_good(l, node);
+    if (node->broken || !expect_map(l, node, "a map with script, limit and period"))
+        return;
+    options_read(l, node, "limits.NAME", limit);
+    finish_limit(l, node, limit);
+}
+
+static void read_limits(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct policy *policy = field;
+
+    if (!expect_map(l, node, "limits by name"))
+        return;
+    if (node->count > (unsigned)option->high) {
+        mistake(l, node, "has %u limits; expected at most %d", node->count, (int)option->high);
+        return;
+    }
+    policy->limits = pool_zeroed(l->pool, node->count, sizeof *policy->limits);
+    for (const struct node *child = node->first; child; child = child->next) {
+        struct limit *limit = &policy->limits[policy->limit_count];
+        limit->index = policy->limit_count++;
+        read_limit(l, child, limit);
+    }
+}
+
+static void print_limits(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct policy *policy = field;
+    struct printer names = printer_below(printer);
+
+    (void)option;
+    fputs(policy->limit_count ? "\n" : " {}\n", printer->out);
+    for (unsigned i = 0; i < policy->limit_count; i++) {
+        print_key(&names, slice_of(policy->limits[i].name));
+        fputc('\n', printer->out);
+        struct printer below = printer_below(&names);
+        options_print(&below, "limits.NAME", &policy->limits[i]);
+    }
+}
+
+const struct option_type type_limits = {"map by name", read_limits, print_limits, true};

@@ -1,0 +1,128 @@
+/* read_listen.c - workers, listen, admin. */
+#include <sched.h>
+#include <unistd.h>
+
+#include "policy/parts.h"
+#include "policy/types.h"
+
+/* The processors that this process may run on. */
+static unsigned processors(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return (unsigned)CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (unsigned)online : 1;
+}
+
+static void read_workers(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    unsigned *workers = field;
+
+    if (node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("auto"))) {
+        unsigned most = (unsigned)option->high;
+        *workers = processors() < most ? processors() : most;
+    } else {
+        type_count.read(l, option, node, field);
+    }
+}
+
+static void print_workers(const struct printer *printer, const struct option *option, const void *field)
+{
+    type_count.print(printer, option, field);
+}
+
+const struct option_type type_workers = {"number", read_workers, print_workers, false};
+
+static void print_address(FILE *out, const struct address *address)
+{
+    char text[ADDRESS_TEXT_MAX];
+    print_scalar(out, slice_of(address_format(address, text)));
+}
+
+static void read_admin(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    const char *why;
+
+    (void)option;
+    if (node->null || !expect_scalar(l, node, "host:port, [ipv6]:port or unix:/path"))
+        return;
+    if (!address_parse(node->text, true, field, &why))
+        mistake(l, node, "%s cannot be listened on: %s", QUOTE(node->text), why);
+}
+
+static void print_admin(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct address *address = field;
+
+    (void)option;
+    fputc(' ', printer->out);
+    if (address->length)
+        print_address(printer->out, address);
+    else
+        fputs("null", printer->out);
+    fputc('\n', printer->out);
+}
+
+const struct option_type type_admin = {"address", read_admin, print_admin, true};
+
+/* "host:port", or a map with `address`. */
+static void read_listener(struct loading *l, const struct option *option, const struct node *item,
+                          struct address *address)
+{
+    if (item->broken)
+        return;
+    if (item->kind == NODE_MAP)
+        options_read(l, item, "listen[]", address);
+    else if (expect_scalar(l, item, "an address, or a map with one"))
+        read_admin(l, option, item, address);
+}
+
+static void refuse_second(struct loading *l, const struct node *item, const struct address *addresses,
+                          unsigned count)
+{
+    const struct address *last = &addresses[count];
+    char text[ADDRESS_TEXT_MAX];
+
+    for (unsigned i = 0; i < count && last->length; i++)
+        if (addresses[i].length == last->length && memcmp(&addresses[i].any, &last->any, last->length) == 0 &&
+            (address_is_unix(last) || last->v4.sin_port != 0)) {
+            mistake(l, item, "%s is listened on twice", address_format(last, text));
+            return;
+        }
+}
+
+static void read_listen(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct policy *policy = field;
+    unsigned count = list_count(node);
+
+    if (node->kind == NODE_MAP)
+        mistake(l, node, "expected a list of addresses");
+    else if (count < (unsigned)option->low || count > (unsigned)option->high)
+        mistake(l, node, "has %u addresses; expected 1 to %d", count, (int)option->high);
+    else
+        policy->listen = pool_zeroed(l->pool, count, sizeof *policy->listen);
+    if (!policy->listen)
+        return;
+    for (const struct node *item = list_first(node); item; item = item->next) {
+        read_listener(l, option, item, &policy->listen[policy->listen_count]);
+        refuse_second(l, item, policy->listen, policy->listen_count);
+        policy->listen_count++;
+    }
+}
+
+static void print_listen(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct policy *policy = field;
+
+    (void)option;
+    fputs(" [ ", printer->out);
+    for (unsigned i = 0; i < policy->listen_count; i++) {
+        fputs(i ? ", " : "", printer->out);
+        print_address(printer->out, &policy->listen[i]);
+    }
+    fputs(" ]\n", printer->out);
+}
+
+const struct option_type type_listen = {"list of addresses", read_listen, print_listen, false};

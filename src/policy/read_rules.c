@@ -1,0 +1,342 @@
+/* read_rules.c - rules: which request meets which limits. */
+#include "http/path.h"
+#include "policy/parts.h"
+#include "policy/types.h"
+
+bool rule_has_path(const void *rule)
+{
+    return ((const struct rule *)rule)->path.n > 0;
+}
+
+bool rule_has_host(const void *rule)
+{
+    return ((const struct rule *)rule)->host.n > 0;
+}
+
+bool rule_has_methods(const void *rule)
+{
+    return ((const struct rule *)rule)->method_count > 0;
+}
+
+bool rule_has_match(const void *rule)
+{
+    return rule_has_path(rule) || rule_has_host(rule) || rule_has_methods(rule);
+}
+
+bool rule_has_cost(const void *rule)
+{
+    return ((const struct rule *)rule)->cost > 0;
+}
+
+/* --- match --- */
+
+static void print_slice(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    fputc(' ', printer->out);
+    print_scalar(printer->out, *(const struct slice *)field);
+    fputc('\n', printer->out);
+}
+
+/* "**" counts as "all below" at the end only (http/path.h); elsewhere it would be a "*" that surprises. */
+static const char *path_fault(struct slice path)
+{
+    const char *stars = memmem(path.p, path.n, "**", 2);
+
+    if (path.n == 1 && path.p[0] == '*')
+        return NULL;
+    if (path.p[0] != '/')
+        return "must start with \"/\"";
+    if (stars && !(stars == path.p + path.n - 2 && stars[-1] == '/'))
+        return "may hold \"**\" only as its last segment, as in /v1/**";
+    if (memchr(path.p, '?', path.n) || memchr(path.p, '#', path.n))
+        return "may hold no query: paths are matched without theirs";
+    return NULL;
+}
+
+/* A pattern that no normal form equals would silently match nothing. */
+static bool path_is_normal(struct slice path)
+{
+    char room[1100];
+    struct text out = text_over(room, sizeof room);
+    return memchr(path.p, '%', path.n) == NULL && path_normalise(path, &out) &&
+           slice_equal(path, text_slice(&out));
+}
+
+static void read_path(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    if (!expect_scalar(l, node, "a path such as /v1/**") ||
+        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return;
+    const char *fault = path_fault(node->text);
+    if (!fault && !path_is_normal(node->text))
+        fault = "is not in normal form: no percent codes, no doubled slashes, no dot segments";
+    if (fault)
+        mistake(l, node, "%s %s", QUOTE(node->text), fault);
+    else
+        *(struct slice *)field = (struct slice){keep_text(l, node), node->text.n};
+}
+
+const struct option_type type_path_pattern = {"path", read_path, print_slice, false};
+
+static bool host_byte(char c)
+{
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+           (c && strchr("-._~:[]", c));
+}
+
+static bool host_is_good(struct slice host)
+{
+    struct slice name = slice_starts_with(host, SLICE("*.")) ? (struct slice){host.p + 2, host.n - 2} : host;
+    for (size_t i = 0; i < name.n; i++)
+        if (!host_byte(name.p[i]))
+            return false;
+    /* A colon is of an IPv6 literal; a port would be a part that is never looked at. */
+    return name.n > 0 && (name.p[0] == '[' || !memchr(name.p, ':', name.n)) &&
+           (name.p[0] != '[' || name.p[name.n - 1] == ']');
+}
+
+static void read_host(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    if (!expect_scalar(l, node, "a host such as api.example.com or *.example.com") ||
+        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return;
+    if (!host_is_good(node->text))
+        mistake(l, node, "%s is no host; expected api.example.com or *.example.com, without a port",
+                QUOTE(node->text));
+    else
+        *(struct slice *)field = (struct slice){keep_text(l, node), node->text.n};
+}
+
+const struct option_type type_host_pattern = {"host", read_host, print_slice, false};
+
+/* Methods are case-sensitive (RFC 9110 section 9.1); all that are registered are in capitals. */
+static bool read_method(struct loading *l, const struct node *item, struct slice *method)
+{
+    if (item->broken || !expect_scalar(l, item, "a method such as POST"))
+        return false;
+    bool good = text_is_token(item->text) && item->text.n <= 32;
+    for (size_t i = 0; i < item->text.n; i++)
+        good &= !(item->text.p[i] >= 'a' && item->text.p[i] <= 'z');
+    if (!good)
+        mistake(l, item, "%s is no method; expected capitals, such as POST", QUOTE(item->text));
+    *method = (struct slice){keep_text(l, item), item->text.n};
+    return good;
+}
+
+static void read_methods(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct rule *rule = field;
+    unsigned count = list_count(node);
+
+    if (node->kind == NODE_MAP || count < (unsigned)option->low || count > (unsigned)option->high) {
+        mistake(l, node, "expected a list of 1 to %d methods", (int)option->high);
+        return;
+    }
+    struct slice *methods = pool_zeroed(l->pool, count, sizeof *methods);
+    for (const struct node *item = list_first(node); item; item = item->next)
+        rule->method_count += read_method(l, item, &methods[rule->method_count]);
+    rule->methods = methods;
+}
+
+static void print_methods(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct rule *rule = field;
+
+    (void)option;
+    for (unsigned i = 0; i < rule->method_count; i++) {
+        fputs(i ? ", " : " [ ", printer->out);
+        print_scalar(printer->out, rule->methods[i]);
+    }
+    fputs(" ]\n", printer->out);
+}
+
+const struct option_type type_methods = {"list of methods", read_methods, print_methods, false};
+
+/* --- limits, cost, upstream --- */
+
+static void read_limit_name(struct loading *l, const struct node *item, struct rule *rule)
+{
+    const struct limit *limit;
+
+    if (item->broken || !expect_scalar(l, item, "a limit's name"))
+        return;
+    limit = limit_named(l->policy, item->text);
+    if (!limit) {
+        limit_unknown(l, item, item->text, false);
+        return;
+    }
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        if (rule->limits[i] == limit) {
+            mistake(l, item, "%s stands here twice", QUOTE(item->text));
+            return;
+        }
+    rule->limits[rule->limit_count++] = limit;
+}
+
+static void read_rule_limits(struct loading *l, const struct option *option, const struct node *node,
+                             void *field)
+{
+    struct rule *rule = field;
+    unsigned count = list_count(node);
+
+    if (node->kind == NODE_MAP || count > (unsigned)option->high) {
+        mistake(l, node, "expected a list of at most %d limits", (int)option->high);
+        return;
+    }
+    rule->limits = pool_zeroed(l->pool, count, sizeof(const struct limit *));
+    for (const struct node *item = list_first(node); item; item = item->next)
+        read_limit_name(l, item, rule);
+}
+
+static void print_rule_limits(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct rule *rule = field;
+
+    (void)option;
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        fprintf(printer->out, "%s%s", i ? ", " : " [ ", rule->limits[i]->name);
+    fputs(rule->limit_count ? " ]\n" : " []\n", printer->out);
+}
+
+const struct option_type type_rule_limits = {"list of limits", read_rule_limits, print_rule_limits, true};
+
+static void read_rule_cost(struct loading *l, const struct option *option, const struct node *node,
+                           void *field)
+{
+    if (node->kind == NODE_MAP)
+        mistake(l, node, "a cost learnt from the answer is not supported yet; write a number");
+    else
+        type_number.read(l, option, node, field);
+}
+
+static void print_rule_cost(const struct printer *printer, const struct option *option, const void *field)
+{
+    type_number.print(printer, option, field);
+}
+
+const struct option_type type_rule_cost = {"number", read_rule_cost, print_rule_cost, false};
+
+static void read_rule_upstream(struct loading *l, const struct option *option, const struct node *node,
+                               void *field)
+{
+    struct rule *rule = field;
+    struct suggestion meant = suggestion_for(node->text);
+
+    (void)option;
+    if (!expect_scalar(l, node, "an upstream's name"))
+        return;
+    for (unsigned i = 0; i < l->policy->upstream_count; i++) {
+        const struct upstream *upstream = &l->policy->upstreams[i];
+        suggestion_consider(&meant, slice_of(upstream->name));
+        if (slice_equal(slice_of(upstream->name), node->text))
+            rule->upstream = upstream;
+    }
+    if (!rule->upstream)
+        mistake(l, node, "no upstream is named %s%s", QUOTE(node->text), DID_YOU_MEAN(&meant));
+}
+
+static void print_rule_upstream(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct rule *rule = field;
+    (void)option;
+    fprintf(printer->out, " %s\n", rule->upstream->name);
+}
+
+const struct option_type type_rule_upstream = {"name", read_rule_upstream, print_rule_upstream, false};
+
+/* --- one rule --- */
+
+static bool name_is_taken(const struct policy *policy, unsigned before, const char *name)
+{
+    if (strcmp(name, "(none)") == 0)
+        return true; /* the built-in rule's */
+    for (unsigned i = 0; i < before; i++)
+        if (strcmp(policy->rules[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Its name:, else its path, else "*"; where an earlier rule has that, with "#2" and so on. */
+static void name_rule(struct loading *l, struct rule *rule)
+{
+    const char *base = rule->name ? rule->name : rule->path.n ? rule->path.p : "*";
+    size_t room = strlen(base) + 16;
+    char *name = pool_zeroed(l->pool, room, 1);
+
+    snprintf(name, room, "%s", base);
+    for (unsigned n = 2; name_is_taken(l->policy, rule->index, name); n++)
+        snprintf(name, room, "%s#%u", base, n);
+    rule->name = name;
+}
+
+static void check_rule_cost(struct loading *l, const struct node *node, const struct rule *rule)
+{
+    const struct node *cost = node_find(node, "cost");
+
+    for (unsigned i = 0; i < rule->limit_count && cost; i++) {
+        const struct limit *limit = rule->limits[i];
+        struct limit_numbers numbers = {limit->limit, limit->burst};
+        int64_t capacity = limit_capacity(limit, &numbers);
+        if (capacity > 0 && rule->cost > capacity && !limit->best_effort)
+            mistake(l, cost, "a cost of %lld can never be admitted: %s holds %lld at most",
+                    (long long)rule->cost, limit->name, (long long)capacity);
+    }
+}
+
+static void read_rule(struct loading *l, const struct node *item, struct rule *rule)
+{
+    rule->place = item->place;
+    if (!item->broken && item->null)
+        mistake(l, item, "is empty; expected a map with limits");
+    else if (!item->broken && expect_map(l, item, "a map with match and limits"))
+        options_read(l, item, "rules[]", rule);
+    rule->any_method = rule->method_count == 0;
+    if (!rule->upstream && l->policy->upstream_count)
+        rule->upstream = &l->policy->upstreams[0];
+    name_rule(l, rule);
+    check_rule_cost(l, item, rule);
+}
+
+/* What holds where no rule matches. */
+static void add_built_in(struct policy *policy)
+{
+    struct rule *rule = &policy->rules[policy->rule_count];
+    rule->index = policy->rule_count++;
+    rule->name = pool_text(policy->pool, SLICE("(none)"));
+    rule->any_method = true;
+    rule->upstream = policy->upstreams;
+}
+
+static void read_rules(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct policy *policy = field;
+    bool good = expect_list(l, node, "a list of rules");
+
+    if (good && node->count > (unsigned)option->high) {
+        mistake(l, node, "has %u rules; expected at most %d", node->count, (int)option->high);
+        good = false;
+    }
+    policy->rules = pool_zeroed(l->pool, (good ? node->count : 0) + 1, sizeof *policy->rules);
+    for (const struct node *item = good ? node->first : NULL; item; item = item->next) {
+        struct rule *rule = &policy->rules[policy->rule_count];
+        rule->index = policy->rule_count;
+        read_rule(l, item, rule);
+        policy->rule_count++;
+    }
+    add_built_in(policy);
+}
+
+static void print_rules(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct policy *policy = field;
+
+    (void)option;
+    fputs(policy->rule_count > 1 ? "\n" : " []\n", printer->out);
+    for (unsigned i = 0; i + 1 < policy->rule_count; i++) {
+        struct printer item = {printer->out, printer->indent + 4, true};
+        options_print(&item, "rules[]", &policy->rules[i]);
+    }
+}
+
+const struct option_type type_rules = {"list of rules", read_rules, print_rules, true};

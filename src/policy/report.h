@@ -1,0 +1,43 @@
+/* report.h - what is wrong with a policy file, collected while it is read and printed at the end, in the
+ * file's order. */
+#ifndef WEIR_POLICY_REPORT_H
+#define WEIR_POLICY_REPORT_H
+
+#include "policy/policy.h"
+#include "policy/pool.h"
+
+enum {
+    REPORT_SHOWN_MAX = 20, /* mistakes that are printed */
+    REPORT_KEPT_MAX =
+        10000, /* mistakes and warnings that are kept for sorting; what comes later is counted */
+};
+
+struct report_line {
+    struct place place;
+    bool warning;
+    unsigned number; /* in the order of reporting */
+    char *text;
+};
+
+struct report {
+    const char *file;
+    struct pool pool;
+    struct report_line *lines;
+    unsigned count, room;
+    unsigned mistakes, warnings;
+};
+
+void report_line_add(struct report *report, bool warning, struct place place, const char *text);
+void report_mistake(struct report *report, struct place place, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* Prints everything as "FILE:LINE:COLUMN: ..." and frees what the report holds. */
+void report_finish(struct report *report, FILE *out);
+
+/* Somebody's text in a message: quoted, cut when long, control bytes made visible. */
+struct quote {
+    char text[160];
+};
+const char *quote_into(struct quote *quote, struct slice text);
+#define QUOTE(slice) quote_into(&(struct quote){{0}}, (slice))
+
+#endif

@@ -1,0 +1,55 @@
+/* types.h - the types of options: each reads a node and prints what it read. */
+#ifndef WEIR_POLICY_TYPES_H
+#define WEIR_POLICY_TYPES_H
+
+#include "policy/options.h"
+
+/* types.c; the field's C type stands beside each. */
+extern const struct option_type type_section;  /* the struct around it: its options are the table's */
+extern const struct option_type type_duration; /* uint64_t or int64_t, µs */
+extern const struct option_type type_size;     /* uint64_t, bytes */
+extern const struct option_type type_number;   /* uint64_t or int64_t */
+extern const struct option_type type_count;    /* unsigned */
+extern const struct option_type type_enum;     /* an enum: the index in `names` */
+extern const struct option_type type_bool;     /* bool */
+extern const struct option_type type_text;     /* char *, `low` to `high` bytes; NULL where null is written */
+extern const struct option_type type_secret;   /* the same, printed as "***" */
+
+/* The parts of a policy that have a shape of their own; field: the struct around it. */
+extern const struct option_type type_workers;       /* read_listen.c: unsigned */
+extern const struct option_type type_listen;        /* read_listen.c: struct policy */
+extern const struct option_type type_admin;         /* read_listen.c: struct address */
+extern const struct option_type type_redis_address; /* read_upstreams.c: struct redis_settings */
+extern const struct option_type type_key_prefix;    /* read_upstreams.c: char * */
+extern const struct option_type type_upstreams;     /* read_upstreams.c: struct policy */
+extern const struct option_type type_servers;       /* read_upstreams.c: struct upstream */
+extern const struct option_type type_identity_from; /* read_identity.c: struct identity_settings */
+extern const struct option_type type_trusted;       /* read_identity.c: struct identity_settings */
+extern const struct option_type type_limits;        /* read_limits.c: struct policy */
+extern const struct option_type type_script;        /* read_limits.c: struct limit */
+extern const struct option_type type_per;           /* read_limits.c: struct limit */
+extern const struct option_type type_label;         /* read_limits.c: char * */
+extern const struct option_type type_align;         /* read_limits.c: bool */
+extern const struct option_type type_clients;       /* read_clients.c: struct policy */
+extern const struct option_type type_quota;         /* read_clients.c: struct client */
+extern const struct option_type type_client_limits; /* read_clients.c: struct client */
+extern const struct option_type type_rules;         /* read_rules.c: struct policy */
+extern const struct option_type type_path_pattern;  /* read_rules.c: struct slice */
+extern const struct option_type type_host_pattern;  /* read_rules.c: struct slice */
+extern const struct option_type type_methods;       /* read_rules.c: struct rule */
+extern const struct option_type type_rule_limits;   /* read_rules.c: struct rule */
+extern const struct option_type type_rule_cost;     /* read_rules.c: int64_t */
+extern const struct option_type type_rule_upstream; /* read_rules.c: struct rule */
+extern const struct option_type type_headers;       /* read_answers.c: unsigned */
+extern const struct option_type type_body_file;     /* read_answers.c: struct rejection_settings */
+
+/* A name of letters, digits, "-" and "_" for a header or method: a token of RFC 9110 section 5.6.2. */
+bool text_is_token(struct slice text);
+/* A value as YAML: plain where that is safe, else in quotes. */
+void print_scalar(FILE *out, struct slice text);
+/* "KEY:" with its indentation and, for the first of a list's item, its dash. */
+void print_key(struct printer *printer, struct slice key);
+/* The printer for what stands below. */
+struct printer printer_below(const struct printer *printer);
+
+#endif

@@ -1,0 +1,91 @@
+#include "policy/values.h"
+
+struct unit {
+    const char *name;
+    int64_t worth;
+};
+
+/* Largest first, for writing. */
+static const struct unit duration_units[] = {{"d", 86400000000}, {"h", 3600000000}, {"m", 60000000},
+                                             {"s", 1000000},     {"ms", 1000},      {"us", 1}};
+static const struct unit size_units[] = {{"g", 1 << 30}, {"m", 1 << 20}, {"k", 1 << 10}, {"", 1}};
+
+static const struct unit *unit_named(const struct unit *units, size_t count, struct slice name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (slice_equal(name, slice_of(units[i].name)))
+            return &units[i];
+    return NULL;
+}
+
+static enum value_result read_units(struct slice text, const struct unit *units, size_t count, int64_t *value)
+{
+    size_t digits = 0;
+    uint64_t number;
+
+    while (digits < text.n && text.p[digits] >= '0' && text.p[digits] <= '9')
+        digits++;
+    const struct unit *unit = unit_named(units, count, (struct slice){text.p + digits, text.n - digits});
+    if (digits == 0 || (!unit && digits < text.n))
+        return VALUE_NO_NUMBER;
+    if (!slice_to_u64((struct slice){text.p, digits}, INT64_MAX, &number))
+        return VALUE_TOO_LARGE;
+    if (!unit && number != 0)
+        return VALUE_NO_UNIT;
+    int64_t worth = unit ? unit->worth : 1;
+    if ((int64_t)number > INT64_MAX / worth)
+        return VALUE_TOO_LARGE;
+    *value = (int64_t)number * worth;
+    return VALUE_GOOD;
+}
+
+static void write_units(struct text *out, const struct unit *unit, int64_t value)
+{
+    while (value % unit->worth != 0)
+        unit++;
+    text_i64(out, value / unit->worth);
+    text_put(out, slice_of(unit->name));
+}
+
+enum value_result duration_read(struct slice text, int64_t *us)
+{
+    return read_units(text, duration_units, COUNT_OF(duration_units), us);
+}
+
+void duration_write(struct text *out, int64_t us)
+{
+    if (us == 0)
+        text_literal(out, "0s");
+    else
+        write_units(out, duration_units, us);
+}
+
+enum value_result size_read(struct slice text, int64_t *bytes)
+{
+    return read_units(text, size_units, COUNT_OF(size_units), bytes);
+}
+
+void size_write(struct text *out, int64_t bytes)
+{
+    if (bytes == 0)
+        text_char(out, '0');
+    else
+        write_units(out, size_units, bytes);
+}
+
+enum value_result number_read(struct slice text, int64_t *number)
+{
+    bool negative = text.n && text.p[0] == '-';
+    struct slice digits = {text.p + negative, text.n - negative};
+    uint64_t value;
+
+    for (size_t i = 0; i < digits.n; i++)
+        if (digits.p[i] < '0' || digits.p[i] > '9')
+            return VALUE_NO_NUMBER;
+    if (digits.n == 0)
+        return VALUE_NO_NUMBER;
+    if (!slice_to_u64(digits, INT64_MAX, &value))
+        return VALUE_TOO_LARGE;
+    *number = negative ? -(int64_t)value : (int64_t)value;
+    return VALUE_GOOD;
+}

@@ -1,0 +1,21 @@
+/* values.h - durations and sizes as people write them. */
+#ifndef WEIR_POLICY_VALUES_H
+#define WEIR_POLICY_VALUES_H
+
+#include "base/text.h"
+
+enum value_result { VALUE_GOOD, VALUE_NO_NUMBER, VALUE_NO_UNIT, VALUE_TOO_LARGE };
+
+/* "500us", "25ms", "1s", "1m", "1h", "1d"; "0" needs no unit. */
+MUST_CHECK enum value_result duration_read(struct slice text, int64_t *us);
+/* In the largest unit that divides it: 60000000 is "1m". */
+void duration_write(struct text *out, int64_t us);
+
+/* "512", "8k", "1m" (of 1024), "1g". */
+MUST_CHECK enum value_result size_read(struct slice text, int64_t *bytes);
+void size_write(struct text *out, int64_t bytes);
+
+/* Decimal digits, with "-" before them if need be. */
+MUST_CHECK enum value_result number_read(struct slice text, int64_t *number);
+
+#endif
