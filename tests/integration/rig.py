@@ -1,0 +1,391 @@
+"""The servers of a test: weir, Redis, upstreams; started by readiness, on free ports, and held to account at the end.
+
+    def test_something(rig):
+        api = rig.upstream()
+        weir = rig.weir(limits={"per-client": dict(script="gcra", limit=3, period="1h")})
+        assert get(weir.address).status == 200
+
+rig.weir() takes the top-level keys of a policy as keyword arguments over a base in which two workers stand before the
+test's upstream, with the test's own Redis, and every limit named applies to every request. JSON is YAML, so the policy
+is written as JSON.
+"""
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+top = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+weir_program = os.path.abspath(os.environ.get("WEIR", os.path.join(top, "build/release/weir")))
+upstream_program = os.path.abspath(
+    os.environ.get("UPSTREAM", os.path.join(os.path.dirname(weir_program), "tests/support/upstream")))
+redis_program = os.environ.get("REDIS_SERVER", "redis-server")
+
+# Builds with sanitizers run several times slower: every deadline of the tests is stretched alike.
+sanitized = os.path.exists(weir_program) and b"__sanitizer_" in open(weir_program, "rb").read()
+patience = 3 if sanitized else 1
+
+os.environ["WEIR_LUA_DIR"] = os.path.join(top, "lua")
+os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=1")
+os.environ.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
+
+# What weir's stderr must never hold.
+FATAL = re.compile(r"Sanitizer|runtime error:|[Aa]ssert|magic|core dumped|double free|corrupt")
+LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z (error|warn|info|debug) +(.*)$", re.M)
+
+
+def check_programs():
+    for program in weir_program, upstream_program:
+        if not os.access(program, os.X_OK):
+            sys.exit(f"{program} is missing: build it, or name it with WEIR= and UPSTREAM=")
+    if not shutil.which(redis_program):
+        sys.exit("redis-server is missing: install the Debian package redis-server")
+
+
+def timeout(seconds):
+    """A test that may take longer than the usual minute."""
+    def mark(function):
+        function.seconds = seconds
+        return function
+    return mark
+
+
+def eventually(condition, seconds=10, what="the condition"):
+    """Polls until `condition()` holds, and returns what it returned."""
+    deadline = time.monotonic() + seconds * patience
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"{what} did not come about in {seconds * patience} s"
+        time.sleep(0.01)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def text_of(address):
+    if isinstance(address, str):
+        return "unix:" + address
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_of(text):
+    if text.startswith("unix:"):
+        return text[5:]
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+class Process:
+    """A program with its output in a file, ended with the test."""
+
+    def __init__(self, rig, name, arguments, **more):
+        self.name = name
+        self.file = os.path.join(rig.directory, f"{name}.log")
+        with open(self.file, "wb") as out:
+            self.popen = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=more.pop("stdout", out),
+                                          stderr=out, cwd=rig.directory, **more)
+        self.pid = self.popen.pid
+        rig.processes.append(self)
+
+    def output(self):
+        with open(self.file, encoding="utf-8", errors="replace") as out:
+            return out.read()
+
+    def announced(self, pattern, count=1, seconds=15):
+        """Waits until the program has written the pattern `count` times; what its group held each time."""
+        def look():
+            found = re.findall(pattern, self.output(), re.M)
+            if len(found) < count and self.popen.poll() is not None:
+                raise AssertionError(f"{self.name} ended with {self.popen.returncode}:\n{self.output()}")
+            return len(found) >= count and found
+        return eventually(look, seconds, f"'{pattern}' from {self.name}")
+
+    def alive(self):
+        return self.popen.poll() is None
+
+    def signal(self, number):
+        self.popen.send_signal(number)
+
+    def wait(self, seconds=15):
+        return self.popen.wait(seconds * patience)
+
+    def kill(self):
+        if self.alive():
+            self.popen.kill()
+        self.popen.wait()
+
+    finish = kill
+
+
+class Upstream(Process):
+    """The demo API. address: where it listens."""
+
+    def __init__(self, rig, name, listen="127.0.0.1:0"):
+        super().__init__(rig, name, [upstream_program, "--listen", listen])
+        self.address = address_of(self.announced(r"listening on (\S+)$")[0])
+        self.text = text_of(self.address)
+
+    def stats(self):
+        from wire import get
+        return json.loads(get(self.address, "/stats").body)
+
+
+class Redis:
+    """A real redis-server without persistence. It may be killed, stopped and started anew at the same place."""
+
+    def __init__(self, rig, name, tcp=False, arguments=(), start=True):
+        self.rig, self.name, self.arguments, self.process = rig, name, list(arguments), None
+        self.address = ("127.0.0.1", free_port()) if tcp else os.path.join(rig.directory, name + ".sock")
+        self.text = text_of(self.address)
+        if start:
+            self.start()
+
+    def start(self):
+        where = (["--port", str(self.address[1]), "--bind", "127.0.0.1"] if isinstance(self.address, tuple) else
+                 ["--port", "0", "--unixsocket", self.address])
+        self.process = Process(self.rig, self.name, [
+            redis_program, *where, "--save", "", "--appendonly", "no", "--dir", self.rig.directory, *self.arguments])
+        eventually(self.answers, 10, "PONG from Redis")
+        return self
+
+    def answers(self):
+        assert self.process.alive(), self.process.output()
+        try:
+            return self.ask("PING") == "PONG"
+        except RuntimeError:  # NOAUTH: it is there
+            return True
+        except OSError:
+            return False
+
+    def ask(self, *words):
+        """One command on a connection of its own; errors as RuntimeError."""
+        from wire import connect
+        with connect(self.address) as s, s.makefile("rb") as stream:
+            data = [str(word).encode() for word in words]
+            s.sendall(b"*%d\r\n" % len(data) + b"".join(b"$%d\r\n%s\r\n" % (len(d), d) for d in data))
+            return read_reply(stream)
+
+    def calls(self, command):
+        """How many times the server has run the command."""
+        found = re.search(rf"cmdstat_{command}:calls=(\d+)", self.ask("INFO", "commandstats"))
+        return int(found[1]) if found else 0
+
+    def freeze(self):
+        self.process.signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.process.signal(signal.SIGCONT)
+
+    def kill(self):
+        self.process.kill()
+
+
+def read_reply(stream):
+    line = stream.readline()
+    if not line.endswith(b"\r\n"):
+        raise ConnectionError("Redis closed the connection")
+    kind, rest = line[:1], line[1:-2].decode("utf-8", "replace")
+    if kind == b"+":
+        return rest
+    if kind == b"-":
+        raise RuntimeError(rest)
+    if kind == b":":
+        return int(rest)
+    if kind == b"$":
+        return None if rest == "-1" else stream.read(int(rest) + 2)[:-2].decode("utf-8", "replace")
+    return [read_reply(stream) for _ in range(int(rest))]
+
+
+class Weir(Process):
+    """weir, ready. address: its first listener; addresses: all; admin: its admin listener."""
+
+    def __init__(self, rig, name, policy, wait=True, environment=None):
+        self.policy_file = os.path.join(rig.directory, f"{name}.yaml")
+        with open(self.policy_file, "w", encoding="utf-8") as out:
+            out.write(policy if isinstance(policy, str) else json.dumps(policy, indent=1))
+        self.expected_errors, self.expected_exit = [], 0
+        super().__init__(rig, name, [weir_program, "-c", self.policy_file], env={**os.environ, **(environment or {})})
+        if wait:
+            self.announced(r"^\S+ info +(ready)")
+            self.addresses = [address_of(t) for t in self.announced(r"listening on (\S+)$")]
+            self.address = self.addresses[0]
+            admin = re.search(r"admin on (\S+)$", self.output(), re.M)
+            self.admin = admin and address_of(admin[1])
+
+    def expect_errors(self, *patterns):
+        """Error lines that this test brings about on purpose."""
+        self.expected_errors += patterns
+
+    def log(self):
+        return LOG_LINE.findall(self.output())
+
+    def metric(self, name, **labels):
+        """The value of a sample; the sum of all that have these labels. None where there is none."""
+        from wire import get
+        total = None
+        for line in get(self.admin, "/metrics").body.decode().splitlines():
+            found = re.fullmatch(r"([a-zA-Z_:]+)(?:\{(.*)\})? ([-+0-9.eEinfNa]+)", line)
+            if found and found[1] == name:
+                have = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', found[2] or ""))
+                if labels.items() <= have.items():
+                    total = (total or 0) + float(found[3])
+        return total
+
+    def resident_kib(self):
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
+            return int(re.search(r"VmRSS:\s+(\d+)", status.read())[1])
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def finish(self):
+        """SIGTERM must end it with exit status 0; its log must hold nothing that the test did not announce."""
+        if self.alive():
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGTERM)
+            try:
+                self.wait(40)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError("weir did not end within 40 s of SIGTERM") from None
+        output = self.output()
+        assert not FATAL.search(output), f"in weir's output: {FATAL.search(output)[0]}"
+        code = self.popen.returncode
+        assert self.expected_exit is None or code == self.expected_exit, f"weir ended with {code}"
+        for level, message in LOG_LINE.findall(output):
+            assert level != "error" or any(re.search(p, message) for p in self.expected_errors), \
+                f"weir logged an error: {message}"
+
+
+BASE_POLICY = {
+    "workers": 2,
+    "listen": ["127.0.0.1:0"],
+    "admin": "127.0.0.1:0",
+    "identity": {"from": ["header:X-Client-Id", "ip"]},
+    "log": {"access": "off"},
+}
+
+
+class Rig:
+    def __init__(self, name):
+        self.directory = tempfile.mkdtemp(prefix="weir-test-")
+        self.name, self.processes, self.closers = name, [], []
+        self.the_redis = self.the_upstream = None
+
+    def redis(self, **more):
+        """The test's Redis. Keywords as Redis(); asked again without any, the same one."""
+        if more or not self.the_redis:
+            self.the_redis = Redis(self, f"redis-{len(self.processes)}", **more)
+        return self.the_redis
+
+    def upstream(self, **more):
+        """The test's upstream; asked again with keywords, another one."""
+        if more or not self.the_upstream:
+            self.the_upstream = Upstream(self, f"upstream-{len(self.processes)}", **more)
+        return self.the_upstream
+
+    def policy(self, **keys):
+        """The base with these top-level keys. `redis` and `upstreams` are filled in; `rules` apply all `limits`."""
+        policy = {**BASE_POLICY, **keys}
+        # Patient and strict, so that a slow machine does not look like a wrong answer.
+        policy["redis"] = {"timeout": "5s", "on_failure": "deny", **keys.get("redis", {})}
+        if "address" not in policy["redis"]:
+            policy["redis"]["address"] = self.redis().text
+        if "upstreams" not in keys:
+            policy["upstreams"] = {"api": {"servers": [self.upstream().text]}}
+        if "rules" not in keys and "limits" in keys:
+            policy["rules"] = [{"limits": list(keys["limits"])}]
+        return policy
+
+    def weir(self, text=None, wait=True, environment=None, **keys):
+        return Weir(self, f"weir-{len(self.processes)}", text or self.policy(**keys), wait, environment)
+
+    def command(self, *arguments, **more):
+        """weir run to its end with these arguments: a CompletedProcess with text."""
+        return subprocess.run([weir_program, *arguments], cwd=self.directory, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=30 * patience, **more)
+
+    def write(self, name, text):
+        path = os.path.join(self.directory, name)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+        return path
+
+    def close_with(self, closer):
+        """`closer()` runs at the end, before the processes are ended."""
+        self.closers.append(closer)
+
+    def finish(self):
+        """Ends weir first, while its servers are there; every complaint is collected."""
+        complaints = []
+        for closer in self.closers:
+            closer()
+        for process in sorted(self.processes, key=lambda p: not isinstance(p, Weir)):
+            try:
+                process.finish()
+            except AssertionError as complaint:
+                complaints.append(f"{process.name}: {complaint}")
+        left = children()
+        if left:
+            complaints.append(f"left behind: {left}")
+        return complaints
+
+    def show_logs(self):
+        for process in self.processes:
+            if isinstance(process, Weir):
+                with open(process.policy_file, encoding="utf-8") as policy:
+                    print(f"--- {process.name}.yaml\n{policy.read()}")
+                print(f"--- {process.name}, exit {process.popen.poll()}\n{process.output()[-20000:]}")
+
+
+def children():
+    """Processes below this one that still run, as [(pid, command)]; they are killed. Orphans of our servers come to us."""
+    found = []
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listing:
+        for pid in map(int, listing.read().split()):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as command:
+                    words = command.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+                if words:
+                    found.append((pid, words))
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except (OSError, ChildProcessError):
+                pass
+    return found
+
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def run(name, function):
+    """Runs one test in this process. Raises when it fails or leaves something behind."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    rig = Rig(name)
+    failure = None
+    try:
+        function(rig)
+    except BaseException as error:
+        failure = error
+    complaints = rig.finish()
+    if failure or complaints:
+        rig.show_logs()
+    shutil.rmtree(rig.directory, ignore_errors=True)
+    for complaint in complaints:
+        print(complaint)
+    if failure:
+        raise failure
+    assert not complaints, complaints[0]

@@ -1,0 +1,101 @@
+"""Servers that do as they are told: an upstream or a Redis in which a test decides every byte."""
+
+import socket
+import threading
+
+from wire import Connection
+
+
+class Peer(Connection):
+    """The server's side of one connection."""
+
+    def __init__(self, accepted):
+        self.socket, self.buffer = accepted, b""
+        accepted.settimeout(20)
+
+    def read_request(self):
+        """The next request's head and content, as bytes; None where the client has gone."""
+        try:
+            head = self.read_until(b"\r\n\r\n", "a request")
+        except Exception:
+            return None
+        lower = head.lower()
+        if b"\r\ntransfer-encoding:" in lower:
+            return head, self.read_chunks()
+        length = [line.split(b":")[1] for line in lower.split(b"\r\n") if line.startswith(b"content-length:")]
+        return head, self.read_exactly(int(length[0]), "a request's content") if length else b""
+
+    def reset(self):
+        """Closes with a RST."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.socket.close()
+
+
+class Scripted:
+    """Listens on a free port and runs `script(peer, number)` in a thread for each connection; number counts from 0."""
+
+    def __init__(self, rig, script, address=None):
+        self.script, self.accepted, self.failures = script, 0, []
+        if isinstance(address, str):
+            self.listener = socket.socket(socket.AF_UNIX)
+            self.listener.bind(address)
+            self.address = address
+        else:
+            self.listener = socket.socket()
+            self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.listener.bind(address or ("127.0.0.1", 0))
+            self.address = self.listener.getsockname()
+        self.listener.listen(128)
+        self.text = "unix:" + address if isinstance(address, str) else "%s:%d" % self.address
+        self.peers = []
+        threading.Thread(target=self.accept, daemon=True).start()
+        rig.close_with(self.close)
+
+    def accept(self):
+        while True:
+            try:
+                accepted, _ = self.listener.accept()
+            except OSError:
+                return
+            peer = Peer(accepted)
+            self.peers.append(peer)
+            threading.Thread(target=self.serve, args=(peer, self.accepted), daemon=True).start()
+            self.accepted += 1
+
+    def serve(self, peer, number):
+        try:
+            self.script(peer, number)
+        except Exception as failure:
+            self.failures.append(failure)
+        finally:
+            peer.close()
+
+    def close(self):
+        try:
+            self.listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.listener.close()
+        for peer in self.peers:
+            peer.close()
+
+
+def answering(*answers):
+    """A script that answers the requests of a connection with these bytes in turn, and closes after the last."""
+    def script(peer, _number):
+        for answer in answers:
+            if peer.read_request() is None:
+                return
+            peer.send(answer)
+    return script
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def keeping(answer=OK):
+    """A script that gives every request the same answer and keeps the connection."""
+    def script(peer, _number):
+        while peer.read_request() is not None:
+            peer.send(answer)
+    return script

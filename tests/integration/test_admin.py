@@ -1,0 +1,103 @@
+"""The admin listener: health, readiness, metrics that add up."""
+
+import re
+
+from rig import eventually, free_port
+from wire import Connection, flood, get
+
+
+def test_health_and_readiness(rig):
+    weir = rig.weir(limits={"each": dict(script="gcra", limit=3, period="1h")})
+    assert get(weir.admin, "/healthz").status == 200
+    assert get(weir.admin, "/readyz").status == 200
+    assert get(weir.admin, "/nothing-here").status == 404
+    assert get(weir.address, "/metrics").body != get(weir.admin, "/metrics").body, "the admin interface is apart"
+
+
+def test_metrics_are_well_formed(rig):
+    weir = rig.weir(limits={"each": dict(script="gcra", limit=3, period="1h")})
+    get(weir.address)
+    response = get(weir.admin, "/metrics")
+    assert response["Content-Type"].startswith("text/plain; version=0.0.4")
+    helped, typed, seen = set(), {}, set()
+    for line in response.body.decode().splitlines():
+        if line.startswith("# HELP "):
+            helped.add(line.split()[2])
+        elif line.startswith("# TYPE "):
+            typed[line.split()[2]] = line.split()[3]
+        else:
+            sample = re.fullmatch(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(\{([a-zA-Z_]\w*="(?:[^"\\]|\\.)*",?)*\})? -?[0-9.e+Inf]+', line)
+            assert sample, line
+            assert line.rpartition(" ")[0] not in seen, f"twice: {line}"
+            seen.add(line.rpartition(" ")[0])
+            family = re.sub(r"_(bucket|sum|count)$", "", sample[1])
+            assert sample[1] in typed or typed.get(family) == "histogram", f"no TYPE for {line}"
+    assert helped == set(typed)
+    assert {"weir_requests_total", "weir_limit_decisions_total", "weir_redis_latency_seconds",
+            "weir_upstream_latency_seconds", "weir_connections", "weir_build_info"} <= helped
+
+
+def test_metrics_add_up_with_what_was_sent(rig):
+    weir = rig.weir(workers=3, limits={"each": dict(script="gcra", limit=30, period="10d")},
+                    clients={"boss": {"quota": "unlimited"}, "pest": {"quota": 0}},
+                    rules=[{"name": "free", "match": {"path": "/free"}, "limits": []},
+                           {"name": "rest", "limits": ["each"]}])
+    flood(weir.address, 100, connections=16)
+    flood(weir.address, 20, connections=4, headers={"X-Client-Id": "boss"})
+    flood(weir.address, 10, connections=4, headers={"X-Client-Id": "pest"})
+    flood(weir.address, 15, connections=4, target="/free")
+
+    def requests(**labels):
+        return weir.metric("weir_requests_total", **labels)
+
+    def decisions(kind):
+        return weir.metric("weir_limit_decisions_total", limit="each", decision=kind)
+    eventually(lambda: requests() == 145, what="145 requests in all")
+    assert (decisions("allowed"), decisions("limited")) == (30, 70)
+    assert (decisions("unlimited"), decisions("prohibited")) == (20, 10)
+    assert requests(rule="free") == 15
+    assert requests(rule="rest") == 130
+    assert requests(rule="rest", decision="limited") == 70
+    assert requests(rule="rest", decision="allowed") == 30
+    assert weir.metric("weir_upstream_latency_seconds_count") == 65
+    assert weir.metric("weir_redis_latency_seconds_count") == 100
+    buckets = weir.metric("weir_redis_latency_seconds_bucket", le="+Inf")
+    assert buckets == 100
+
+
+def test_open_connections_are_counted(rig):
+    weir = rig.weir()
+    assert weir.metric("weir_connections") == 0
+    with Connection(weir.address) as connection:
+        connection.request()
+        assert weir.metric("weir_connections") == 1
+    eventually(lambda: weir.metric("weir_connections") == 0)
+
+
+def test_a_failing_upstream_is_counted_by_cause(rig):
+    weir = rig.weir(upstreams={"api": {"servers": [f"127.0.0.1:{free_port()}"]}})
+    weir.expect_errors("upstream|server|api")
+    for _ in range(3):
+        get(weir.address)
+    body = get(weir.admin, "/metrics").body.decode()
+    assert re.search(r'weir_\w*(errors|failures)\w*_total\{[^}]*"\} 3(\.0)?$', body, re.M), body
+
+
+def test_no_admin_listener_where_none_is_wanted(rig):
+    policy = rig.policy()
+    del policy["admin"]
+    import json
+    weir = rig.weir(text=json.dumps(policy))
+    assert get(weir.address).status == 200
+
+
+def test_the_admin_listener_survives_nonsense(rig):
+    weir = rig.weir()
+    for data in b"\r\n\r\n", b"GET\r\n\r\n", b"\x00" * 1000, b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n":
+        with Connection(weir.admin, timeout=2) as connection:
+            try:
+                connection.send(data)
+                connection.fill()
+            except OSError:
+                pass
+    assert get(weir.admin, "/healthz").status == 200

@@ -1,0 +1,121 @@
+"""What a client sees: the three families of fields, Retry-After, problem documents."""
+
+import json
+import re
+
+from wire import Connection, get
+
+
+def items(field):
+    """The members of a structured-field list of strings with integer parameters: {name: {parameter: number}}."""
+    members = {}
+    for member in re.split(r",\s*(?=\")", field):
+        name, *parameters = member.split(";")
+        members[name.strip('"')] = {k: int(v) for k, v in (p.split("=") for p in parameters)}
+    return members
+
+
+LIMITS = {"per-client": dict(script="token_bucket", limit=60, period="1h", burst=3),
+          "window": dict(script="fixed_window", limit=10, period="1m", label="Window")}
+
+
+def test_all_three_families_on_an_admitted_request(rig):
+    weir = rig.weir(limits=LIMITS)
+    response = get(weir.address)
+    assert response.status == 200
+    assert response.number("X-RateLimit-Limit") == 3, "the limit with the smallest share left, by its capacity"
+    assert response.number("X-RateLimit-Remaining") == 2
+    assert 59 <= response.number("X-RateLimit-Reset") <= 60
+    assert response["X-Rate-Limit-Policy"] == "per-client"
+    assert response["X-Rate-Limit-Used"] == "1"
+    assert items(response["RateLimit-Policy"]) == {"per-client": {"q": 3, "w": 180}, "window": {"q": 10, "w": 60}}
+    told = items(response["RateLimit"])
+    assert told["per-client"]["r"] == 2 and told["window"]["r"] == 9
+    assert 59 <= told["window"]["t"] <= 60
+    assert response["Retry-After"] is None
+
+
+def test_a_rejection_tells_of_the_limit_that_rejected(rig):
+    weir = rig.weir(limits=LIMITS)
+    for _ in range(3):
+        assert get(weir.address).status == 200
+    response = get(weir.address)
+    assert (response.status, response.reason) == (429, "Too Many Requests")
+    assert response.number("X-RateLimit-Limit") == 3
+    assert response.number("X-RateLimit-Remaining") == 0
+    assert response["X-Rate-Limit-Policy"] == "per-client"
+    assert 59 <= response.number("Retry-After") <= 60, "one token comes back in a minute"
+    assert items(response["RateLimit"])["window"]["r"] == 7, "the window was not charged for the rejected one"
+    assert response["Content-Type"] == "application/problem+json"
+    problem = json.loads(response.body)
+    assert problem["type"] == "https://iana.org/assignments/http-problem-types#quota-exceeded"
+    assert problem["violated-policies"] == ["per-client"]
+    assert problem.get("status", 429) == 429 and problem["title"]
+
+
+def test_who_waits_as_told_is_admitted(rig):
+    weir = rig.weir(limits={"fast": dict(script="gcra", limit=2, period="2s")})
+    with Connection(weir.address) as connection:
+        while connection.request().status == 200:
+            pass
+        wait = connection.request().number("Retry-After")
+        assert wait == 1
+        import time
+        time.sleep(wait)
+        assert connection.request().status == 200
+
+
+def test_the_upstreams_own_fields_are_replaced(rig):
+    from scripted import Scripted, keeping
+    api = Scripted(rig, keeping(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-RateLimit-Limit: 77\r\n"
+                                b"RateLimit: \"own\";r=1\r\nX-Rate-Limit-Used: 5\r\nRetry-After: 9\r\n\r\nok"))
+    weir = rig.weir(upstreams={"api": {"servers": [api.text]}}, limits=LIMITS,
+                    rules=[{"match": {"path": "/free"}, "limits": []}, {"limits": ["per-client"]}])
+    limited, free = get(weir.address, "/x"), get(weir.address, "/free")
+    assert limited["X-RateLimit-Limit"] == "3" and "own" not in limited["RateLimit"]
+    assert limited["Retry-After"] == "9", "Retry-After is the upstream's where weir has nothing to say"
+    assert free["X-RateLimit-Limit"] == "77" and free["X-Rate-Limit-Used"] == "5"
+
+
+def test_families_can_be_chosen(rig):
+    weir = rig.weir(limits=LIMITS, headers=["x-ratelimit"])
+    assert {n for n in get(weir.address).names() if "rate" in n} == {
+        "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"}
+    weir = rig.weir(limits=LIMITS, headers=["ietf"])
+    assert {n for n in get(weir.address).names() if "rate" in n} == {"ratelimit", "ratelimit-policy"}
+
+
+def test_reset_as_epoch(rig):
+    weir = rig.weir(limits=LIMITS, headers=["x-ratelimit", "x-ratelimit-epoch"])
+    reset = get(weir.address).number("X-RateLimit-Reset")
+    now = int(rig.redis().ask("TIME")[0])
+    assert now < reset <= now + 62
+
+
+def test_own_status_body_and_type_of_a_rejection(rig):
+    body = rig.write("slow-down.html", "<p>slow down</p>\n")
+    weir = rig.weir(limits={"one": dict(script="gcra", limit=1, period="1h")},
+                    rejection={"status": 503, "body_file": body, "content_type": "text/html"})
+    get(weir.address)
+    response = get(weir.address)
+    assert (response.status, response["Content-Type"], response.body) == (503, "text/html", b"<p>slow down</p>\n")
+    assert response.number("Retry-After") > 3000
+
+
+def test_a_rejected_head_request_has_no_body(rig):
+    weir = rig.weir(limits={"one": dict(script="gcra", limit=1, period="1h")})
+    with Connection(weir.address) as connection:
+        assert connection.request(method="HEAD").status == 200
+        assert connection.request(method="HEAD").status == 429
+        assert connection.request(method="GET").status == 429, "the connection goes on in step"
+
+
+def test_weirs_own_answers_are_problem_documents(rig):
+    from rig import free_port
+    weir = rig.weir(upstreams={"api": {"servers": [f"127.0.0.1:{free_port()}"]}}, limits={}, rules=[])
+    weir.expect_errors("upstream|api")
+    for response, status in ((get(weir.address), 502), (get(weir.address, host=None), 400)):
+        assert response.status == status
+        assert response["Content-Type"] == "application/problem+json"
+        problem = json.loads(response.body)
+        assert problem["status"] == status and problem["title"]

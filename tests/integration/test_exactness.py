@@ -1,0 +1,85 @@
+"""Never above the limit, and exactly the limit where the period is long: whatever the script, the workers, the weirs."""
+
+from rig import timeout
+from wire import count, flood, get
+
+SCRIPTS = ("token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log",
+           "sliding_window_counter", "gcra")
+
+
+def exactly_the_limit(script):
+    @timeout(120)
+    def test(rig):
+        limits = {"everybody": dict(script=script, limit=100, period="20d")}
+        weirs = [rig.weir(workers=3, limits=limits) for _ in range(2)]
+        responses = flood([weir.address for weir in weirs], 300, connections=64, headers={"X-Client-Id": "one"})
+        assert count(responses) == {200: 100, 429: 200}
+        for response in responses:
+            assert response["X-RateLimit-Limit"] == "100", response
+    return test
+
+
+for name in SCRIPTS:
+    globals()[f"test_64_connections_two_weirs_{name}"] = exactly_the_limit(name)
+
+
+def test_clients_are_counted_apart(rig):
+    weir = rig.weir(limits={"each": dict(script="gcra", limit=5, period="1d")})
+    for client in range(20):
+        responses = flood(weir.address, 8, connections=4, headers={"X-Client-Id": f"client-{client}"})
+        assert count(responses) == {200: 5, 429: 3}
+
+
+def test_several_limits_are_charged_all_or_none(rig):
+    weir = rig.weir(workers=3, limits={"wide": dict(script="token_bucket", limit=50, period="1d"),
+                                       "narrow": dict(script="sliding_window_log", limit=30, period="1d", per="all")},
+                    rules=[{"match": {"path": "/wide"}, "limits": ["wide"]}, {"limits": ["wide", "narrow"]}])
+    assert count(flood(weir.address, 200)) == {200: 30, 429: 170}
+    assert get(weir.address, "/wide").number("X-RateLimit-Remaining") == 19, "rejections by one limit charged the other"
+
+
+def test_a_limit_of_everybody_is_one_for_all_clients(rig):
+    weir = rig.weir(limits={"all": dict(script="fixed_window", limit=10, period="1d", per="all")})
+    statuses = [get(weir.address, headers={"X-Client-Id": f"c{i}"}).status for i in range(15)]
+    assert statuses == [200] * 10 + [429] * 5
+
+
+def test_limits_per_method_route_host_and_header(rig):
+    weir = rig.weir(limits={"method": dict(script="gcra", limit=1, period="1d", per=["client", "method"])})
+    assert [get(weir.address, method=m).status for m in ("GET", "GET", "DELETE")] == [200, 429, 200]
+    weir = rig.weir(limits={"host": dict(script="gcra", limit=1, period="1d", per="host")})
+    assert [get(weir.address, host=h).status for h in ("a.test", "A.TEST", "b.test")] == [200, 429, 200]
+    weir = rig.weir(limits={"key": dict(script="gcra", limit=1, period="1d", per="header:X-Key")})
+    assert [get(weir.address, headers={"X-Key": k}).status for k in ("x", "x", "y")] == [200, 429, 200]
+    weir = rig.weir(limits={"route": dict(script="gcra", limit=1, period="1d", per=["client", "route"])},
+                    rules=[{"match": {"path": "/a/**"}, "limits": ["route"]}, {"limits": ["route"]}])
+    assert [get(weir.address, t).status for t in ("/a/1", "/a/2", "/b")] == [200, 429, 200]
+
+
+def test_a_quota_replaces_limit_and_burst(rig):
+    weir = rig.weir(limits={"each": dict(script="token_bucket", limit=100, period="1d", burst=50)},
+                    clients={"small": {"quota": 4}})
+    responses = flood(weir.address, 20, connections=8, headers={"X-Client-Id": "small"})
+    assert count(responses) == {200: 4, 429: 16}
+    assert responses[0]["X-RateLimit-Limit"] == "4"
+
+
+def test_a_policy_edited_keeps_what_was_counted(rig):
+    def limits(limit):
+        return {"each": dict(script="fixed_window", limit=limit, period="1d")}
+    first = rig.weir(limits=limits(5))
+    assert [get(first.address).status for _ in range(6)] == [200] * 5 + [429]
+    second = rig.weir(limits=limits(7))
+    assert [get(second.address).status for _ in range(3)] == [200, 200, 429]
+
+
+def test_own_script_of_ten_lines(rig):
+    script = rig.write("every_other.lua", """
+        return function(state, now, limit, period, burst, cost, mode, offset)
+          local n = tonumber(state or 0)
+          if mode == 0 and n % 2 == 1 and cost > 0 then return 0, 0, 1000000, period, nil end
+          return cost, 1, 0, period, n + 1
+        end
+    """)
+    weir = rig.weir(limits={"own": dict(script=script, limit=1, period="1h")})
+    assert [get(weir.address).status for _ in range(3)] == [200, 429, 429]

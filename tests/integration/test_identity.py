@@ -1,0 +1,121 @@
+"""Who is asking: headers, addresses, trusted proxies."""
+
+import json
+
+from wire import Connection, get, request_bytes
+
+LIMIT = {"each": dict(script="gcra", limit=2, period="1d")}
+
+
+def charged(weir, headers=None, **more):
+    """The identity that was charged, as the upstream is told."""
+    response = get(weir.address, "/echo", headers=headers, **more)
+    assert response.status == 200, response
+    told = [value for name, value in json.loads(response.body)["fields"] if name.lower() == "x-weir-client"]
+    assert len(told) == 1, told
+    return told[0]
+
+
+def behind_proxies(rig, **identity):
+    return rig.weir(limits={"each": dict(script="gcra", limit=1000, period="1d")},
+                    identity={"from": ["header:X-Client-Id", "ip"], **identity})
+
+
+def test_the_header_then_the_address(rig):
+    weir = behind_proxies(rig)
+    assert charged(weir, {"X-Client-Id": "client-2"}) == "id:client-2"
+    assert charged(weir) == "ip:127.0.0.1"
+    assert charged(weir, {"X-Client-Id": ""}) == "ip:127.0.0.1", "an empty id is none"
+
+
+def test_default_is_the_address_alone(rig):
+    weir = rig.weir(limits={"each": dict(script="gcra", limit=100, period="1d")}, identity={})
+    assert charged(weir, {"X-Client-Id": "made-up"}) == "ip:127.0.0.1"
+
+
+def test_a_forged_identity_is_removed(rig):
+    weir = behind_proxies(rig)
+    assert charged(weir, {"X-Weir-Client": "id:boss"}) == "ip:127.0.0.1"
+    assert charged(weir, {"X-Weir-Client": "id:boss", "Connection": "X-Weir-Client"}) == "ip:127.0.0.1"
+
+
+def test_an_id_never_collides_with_an_address(rig):
+    weir = rig.weir(limits=LIMIT)
+    assert charged(weir, {"X-Client-Id": "ip:127.0.0.1"}) == "id:ip:127.0.0.1"
+    assert [get(weir.address).status for _ in range(3)] == [200, 200, 429]
+    assert get(weir.address, headers={"X-Client-Id": "127.0.0.1"}).status == 200
+
+
+def test_blanks_around_an_id_make_no_other_client(rig):
+    weir = rig.weir(limits=LIMIT)
+    statuses = []
+    for value in ("id", "\tid", " id \t ", "id"):
+        with Connection(weir.address) as connection:
+            connection.send(b"GET / HTTP/1.1\r\nHost: a\r\nX-Client-Id:" + value.encode() + b"\r\n\r\n")
+            statuses.append(connection.response().status)
+    assert statuses == [200, 200, 429, 429]
+
+
+def test_twice_too_long_or_with_control_bytes_is_refused(rig):
+    weir = behind_proxies(rig)
+    twice = [("X-Client-Id", "a"), ("x-client-id", "a")]
+    assert get(weir.address, headers=twice).status == 400
+    assert get(weir.address, headers={"X-Client-Id": "x" * 257}).status == 400
+    assert charged(weir, {"X-Client-Id": "x" * 256}) == "id:" + "x" * 256
+    assert get(weir.address, headers={"X-Client-Id": "a\tb"}).status == 400
+    assert get(weir.address, headers={"X-Client-Id": "a\x01b"}).status == 400
+
+
+def test_refused_by_identity_keeps_the_connection_in_step(rig):
+    weir = behind_proxies(rig)
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes(method="POST", headers={"X-Client-Id": "x" * 300}, body=b"GET /no HTTP/1.1\r\n\r\n"))
+        assert connection.response().status == 400
+        try:
+            response = connection.request("/echo")
+        except Exception:
+            return  # closed: as good
+        assert json.loads(response.body)["target"] == "/echo"
+
+
+def test_forwarded_for_is_believed_from_the_right(rig):
+    weir = behind_proxies(rig, trusted_proxies=["127.0.0.1", "10.0.0.0/8"])
+    for field, client in (("203.0.113.7", "203.0.113.7"),
+                          ("198.51.100.1, 203.0.113.7", "203.0.113.7"),
+                          ("198.51.100.1, 203.0.113.7, 10.1.2.3", "203.0.113.7"),
+                          ("203.0.113.7,10.1.2.3 ,\t10.9.9.9", "203.0.113.7"),
+                          ("nonsense, 203.0.113.7", "203.0.113.7"),
+                          ("10.1.1.1, 10.2.2.2", "10.1.1.1")):
+        assert charged(weir, {"X-Forwarded-For": field}) == "ip:" + client, field
+    several = [("X-Forwarded-For", "198.51.100.1"), ("X-Forwarded-For", "203.0.113.7, 10.1.1.1")]
+    assert charged(weir, several) == "ip:203.0.113.7"
+
+
+def test_forwarded_for_of_a_stranger_is_not_believed(rig):
+    weir = behind_proxies(rig, trusted_proxies=["10.0.0.0/8"])
+    assert charged(weir, {"X-Forwarded-For": "203.0.113.7"}) == "ip:127.0.0.1"
+    echo = json.loads(get(weir.address, "/echo", headers={"X-Forwarded-For": "203.0.113.7"}).body)
+    forwarded = [v for n, v in echo["fields"] if n.lower() == "x-forwarded-for"]
+    assert forwarded == ["127.0.0.1"], "a stranger's word is not passed on as if it were ours"
+
+
+def test_ipv6_is_grouped_by_prefix_and_mapped_ipv4_is_ipv4(rig):
+    weir = behind_proxies(rig, trusted_proxies=["127.0.0.1"])
+    assert charged(weir, {"X-Forwarded-For": "2001:db8:1:2:3:4:5:6"}) == "ip:2001:db8:1:2::/64"
+    assert charged(weir, {"X-Forwarded-For": "2001:0DB8:1:2::1"}) == "ip:2001:db8:1:2::/64"
+    assert charged(weir, {"X-Forwarded-For": "::ffff:203.0.113.7"}) == "ip:203.0.113.7"
+    weir = behind_proxies(rig, trusted_proxies=["127.0.0.1"], ipv6_prefix=56)
+    assert charged(weir, {"X-Forwarded-For": "2001:db8:1:2ff::1"}) == "ip:2001:db8:1:200::/56"
+
+
+def test_addresses_and_ranges_in_clients(rig):
+    weir = rig.weir(limits=LIMIT, identity={"trusted_proxies": ["127.0.0.1"]},
+                    clients={"ip:203.0.113.7": {"quota": 0}, "ip:10.0.0.0/8": {"quota": "unlimited"},
+                             "ip:10.66.0.0/16": {"quota": 1}})
+
+    def statuses(address):
+        return [get(weir.address, headers={"X-Forwarded-For": address}).status for _ in range(3)]
+    assert statuses("203.0.113.7") == [429, 429, 429]
+    assert statuses("10.1.2.3") == [200, 200, 200]
+    assert statuses("10.66.0.1") == [200, 429, 429], "the longest range wins"
+    assert statuses("198.51.100.1") == [200, 200, 429]

@@ -1,0 +1,97 @@
+"""The access log in both formats, and the log's file."""
+
+import json
+import os
+import re
+import signal
+
+from rig import eventually
+from wire import Connection, get, request_bytes
+
+LIMIT = {"few": dict(script="gcra", limit=2, period="1h")}
+
+
+def lines_of(rig, count, access, **more):
+    """What the access log holds after some requests of one client."""
+    path = os.path.join(rig.directory, "access.log")
+    weir = rig.weir(limits=LIMIT, log={"access": access, "file": path, "level": "info"}, wait=False, **more)
+    weir.log_path = path
+
+    def look():
+        try:
+            with open(path, encoding="utf-8") as log:
+                return log.read()
+        except FileNotFoundError:
+            return ""
+    eventually(lambda: " ready" in look() or " ready" in weir.output(), what="weir ready")
+    text = look() + weir.output()
+    from rig import address_of
+    weir.address = address_of(re.search(r"listening on (\S+)", text)[1])
+    for target in ["/a?b=1", '/"quoted"\\x', "/c"][:count]:
+        with Connection(weir.address) as connection:
+            connection.send(request_bytes(target.replace('"', "%22").replace("\\", "%5C"),
+                                          headers={"X-Client-Id": "client-7", "User-Agent": 'an "agent" \\ \u00e9',
+                                                   "Referer": "http://ref.test/"}))
+            connection.response()
+    mark = "{" if access == "json" else "HTTP/1.1\""
+
+    def written():
+        lines = [line for line in look().splitlines() if (line.startswith(mark) if access == "json" else mark in line)]
+        return len(lines) >= count and lines
+    return weir, eventually(written, what="the access lines")
+
+
+def test_json_lines(rig):
+    _, lines = lines_of(rig, 3, "json")
+    entries = [json.loads(line) for line in lines]
+    assert len(entries) == 3
+    flat = [{str(v) for v in entry.values()} for entry in entries]
+    assert "200" in flat[0] and "429" in flat[2]
+    assert any("/a?b=1" in value for value in flat[0])
+    assert any("client-7" in value for value in flat[0])
+    assert any("GET" == value for value in flat[0])
+    assert any("127.0.0.1" in value for value in flat[0])
+    assert any("few" in json.dumps(entry) for entry in entries[2:]), "which limit rejected"
+    assert entries[0].keys() == entries[1].keys()
+
+
+def test_combined_format(rig):
+    _, lines = lines_of(rig, 3, "combined")
+    pattern = (r'127\.0\.0\.1 - (\S+) \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] '
+               r'"GET (\S+) HTTP/1\.1" (\d{3}) (\d+|-) "((?:[^"\\]|\\.)*)" "((?:[^"\\]|\\.)*)"')
+    found = [re.match(pattern, line) for line in lines]
+    assert all(found), lines
+    assert [f[3] for f in found] == ["200", "200", "429"]
+    assert found[0][5] == "http://ref.test/"
+
+
+def test_sigusr1_opens_the_log_again(rig):
+    weir, _ = lines_of(rig, 1, "json")
+    path = weir.log_path
+    os.rename(path, path + ".1")
+    weir.signal(signal.SIGUSR1)
+    eventually(lambda: os.path.exists(path), what="a new log file")
+
+    def in_the_new_file():
+        get(weir.address, "/after-rotation")
+        with open(path, encoding="utf-8") as log:
+            return "/after-rotation" in log.read()
+    eventually(in_the_new_file)
+
+
+def test_lines_cannot_be_forged(rig):
+    weir, _ = lines_of(rig, 1, "json")
+    get(weir.address, "/x", headers={"User-Agent": 'a","status":200,"x":"\\u000a', "X-Client-Id": '"}\\{"'})
+
+    def look():
+        with open(weir.log_path, encoding="utf-8") as log:
+            lines = [line for line in log.read().splitlines() if line.startswith("{")]
+        return len(lines) >= 2 and [json.loads(line) for line in lines]
+    entries = eventually(look)
+    assert entries[0].keys() == entries[1].keys()
+
+
+def test_access_off_writes_none(rig):
+    weir = rig.weir(limits=LIMIT, log={"access": "off"})
+    get(weir.address, "/not-to-be-seen")
+    assert "/not-to-be-seen" not in weir.output()

@@ -1,0 +1,145 @@
+"""The checks that the systems before weir were published with, under their names (S1, S2, S3, S7, S8)."""
+
+import time
+
+from rig import eventually, timeout
+from wire import Connection, count, flood, get
+
+
+def test_S1_apachebench_1200_requests_at_limit_1000_exactly_1000_pass(rig):
+    weir = rig.weir(limits={"tokens": dict(script="token_bucket", limit=1000, period="1d")})
+    responses = flood(weir.address, 1200, connections=64)
+    assert count(responses) == {200: 1000, 429: 200}, count(responses)
+    for response in responses:
+        assert response.number("X-RateLimit-Limit") == 1000
+        assert (response.number("X-RateLimit-Remaining") == 0) or response.status == 200
+    left = sorted(r.number("X-RateLimit-Remaining") for r in responses if r.status == 200)
+    assert left == list(range(1000)), "every admitted request sees its own remainder"
+
+
+def test_S1_a_request_may_cost_more_than_one_token(rig):
+    weir = rig.weir(limits={"tokens": dict(script="token_bucket", limit=10, period="1d")},
+                    rules=[{"match": {"path": "/batch"}, "limits": ["tokens"], "cost": 4}, {"limits": ["tokens"]}])
+    assert [get(weir.address, "/batch").status for _ in range(3)] == [200, 200, 429]
+    assert [get(weir.address, "/one").status for _ in range(3)] == [200, 200, 429], "a rejected batch takes nothing"
+
+
+def test_S2_a_client_that_keeps_knocking_still_gets_its_tokens(rig):
+    """Capacity 10, one token every 2 s; here ten times as fast. Rejected calls must not reset the clock."""
+    weir = rig.weir(limits={"tokens": dict(script="token_bucket", limit=10, period="2s")})
+    passed, start = [], time.monotonic()
+    with Connection(weir.address) as connection:
+        while time.monotonic() < start + 3:
+            if connection.request().status == 200:
+                passed.append(time.monotonic() - start)
+    took = time.monotonic() - start
+    assert 10 + 14 <= len(passed) <= 10 + took / 0.2 + 1, f"{len(passed)} passed at {passed}"
+
+
+def test_S2_under_contention_nobody_runs_out_of_retries(rig):
+    weir = rig.weir(limits={"tokens": dict(script="token_bucket", limit=10, period="20h")})
+    assert count(flood(weir.address, 200, connections=64)) == {200: 10, 429: 190}
+
+
+def test_S3_two_hosts_share_one_window_of_redis_time(rig):
+    limits = {"window": dict(script="fixed_window", limit=50, period="1d", align="clock")}
+    first, second = rig.weir(limits=limits), rig.weir(limits=limits)
+    assert count(flood([first.address, second.address], 200)) == {200: 50, 429: 150}
+
+
+def test_S3_a_request_with_a_cost_and_the_delay_until_the_window_ends(rig):
+    weir = rig.weir(limits={"window": dict(script="fixed_window", limit=7, period="1h", align="clock", cost=3)})
+    assert [get(weir.address).number("X-RateLimit-Remaining") for _ in range(2)] == [4, 1]
+    rejected = get(weir.address)
+    seconds, microseconds = map(int, rig.redis().ask("TIME"))
+    left = 3600 - (seconds % 3600 + microseconds / 1e6)
+    assert rejected.status == 429
+    assert abs(rejected.number("Retry-After") - left) <= 2, (rejected, left)
+    assert rejected.number("X-RateLimit-Remaining") == 1
+
+
+def test_S3_a_local_limiter_takes_over_when_redis_does_not_answer(rig):
+    weir = rig.weir(redis={"on_failure": "local", "timeout": "100ms"},
+                    limits={"window": dict(script="fixed_window", limit=20, period="1d")})
+    assert get(weir.address).status == 200
+    rig.redis().kill()
+    weir.expect_errors("[Rr]edis")
+    counts = count(flood(weir.address, 100, connections=16))
+    assert counts == {200: counts.get(200), 429: counts.get(429)} and 15 <= counts[200] <= 20, counts
+
+
+WINDOW = {"quota": dict(script="fixed_window", limit=60, period="1m", label="Window")}
+CLIENTS = {"client-0": {"quota": 0}, "client-1": {"quota": "unlimited"}, "client-2": {"quota": 3}}
+FAMILY = {"x-rate-limit-policy", "x-rate-limit-quota", "x-rate-limit-used", "x-rate-limit-reset"}
+
+
+def ask_as(weir, client):
+    response = get(weir.address, headers={"X-Client-Id": client})
+    return response, {name: response[name] for name in sorted(FAMILY & response.names())}
+
+
+def test_S7_client_0_is_prohibited(rig):
+    weir = rig.weir(limits=WINDOW, clients=CLIENTS)
+    response, family = ask_as(weir, "client-0")
+    assert response.status == 429
+    assert family == {"x-rate-limit-policy": "Window", "x-rate-limit-quota": "0"}
+    assert response["Retry-After"] is None, "there is nothing to wait for"
+    assert (response["X-RateLimit-Limit"], response["X-RateLimit-Remaining"]) == ("0", "0")
+
+
+def test_S7_client_1_is_unlimited(rig):
+    weir = rig.weir(limits=WINDOW, clients=CLIENTS)
+    for _ in range(100):
+        response, family = ask_as(weir, "client-1")
+        assert response.status == 200
+        assert family == {"x-rate-limit-policy": "Window", "x-rate-limit-quota": "-1"}
+    assert not {"x-ratelimit-limit", "ratelimit", "ratelimit-policy"} & response.names()
+
+
+def test_S7_client_2_has_three(rig):
+    weir = rig.weir(limits=WINDOW, clients=CLIENTS)
+    for used in 1, 2, 3:
+        response, family = ask_as(weir, "client-2")
+        reset = int(family.pop("x-rate-limit-reset"))
+        assert response.status == 200
+        assert family == {"x-rate-limit-policy": "Window", "x-rate-limit-quota": "3", "x-rate-limit-used": str(used)}
+        assert 55 <= reset <= 60, reset
+
+    def rejected():
+        response, family = ask_as(weir, "client-2")
+        reset = int(family.pop("x-rate-limit-reset"))
+        assert response.status == 429
+        assert family == {"x-rate-limit-policy": "Window", "x-rate-limit-quota": "3", "x-rate-limit-used": "3"}
+        assert response.number("Retry-After") == reset
+        return reset
+    first = rejected()
+    eventually(lambda: rejected() < first, what="a falling Reset")
+
+
+def test_S7_an_unknown_client_gets_the_limit_as_written(rig):
+    weir = rig.weir(limits=WINDOW, clients=CLIENTS)
+    response, family = ask_as(weir, "somebody-else")
+    assert response.status == 200
+    assert (family["x-rate-limit-quota"], family["x-rate-limit-used"]) == ("60", "1")
+
+
+def test_S8_two_per_four_seconds_in_a_tight_loop_for_ten_seconds_six_pass(rig):
+    weir = rig.weir(limits={"log": dict(script="sliding_window_log", limit=2, period="4s")})
+    passed, calls, start = [], 0, None
+    with Connection(weir.address) as connection:
+        while not start or time.monotonic() < start + 10:
+            before = time.monotonic()
+            response = connection.request()
+            calls += 1
+            start = start or before
+            if response.status == 200:
+                passed.append(round(time.monotonic() - start, 2))
+    assert len(passed) == 6 and calls > 100, (calls, passed)
+    for at, expected in zip(passed, (0, 0, 4, 4, 8, 8)):
+        assert expected <= at < expected + 1, passed
+
+
+@timeout(120)
+def test_S8_requests_in_the_same_microsecond_are_counted_each(rig):
+    weir = rig.weir(workers=4, limits={"log": dict(script="sliding_window_log", limit=100, period="1d")})
+    assert count(flood(weir.address, 400, connections=64)) == {200: 100, 429: 300}

@@ -1,0 +1,293 @@
+"""Redis absent, restarted, flushed, killed, frozen, lying: every decision comes in time and as on_failure says."""
+
+import threading
+import time
+
+from rig import eventually, patience, timeout
+from scripted import Scripted
+from wire import Connection, count, flood, get
+
+FEW = {"few": dict(script="token_bucket", limit=20, period="10d")}
+REDIS_LINES = "[Rr]edis"
+
+
+def weir_with(rig, on_failure, limits=None, **redis):
+    weir = rig.weir(redis={"on_failure": on_failure, "timeout": "100ms", **redis}, limits=limits or FEW)
+    weir.expect_errors(REDIS_LINES)
+    return weir
+
+
+def is_limited_by_redis(weir):
+    return get(weir.address).names() >= {"x-ratelimit-limit"}
+
+
+# --- absent, and back --------------------------------------------------------------------------------------------------
+
+def test_absent_at_start_with_allow(rig):
+    redis = rig.redis(start=False)
+    weir = weir_with(rig, "allow")
+    response = get(weir.address)
+    assert response.status == 200
+    assert not [name for name in response.names() if "rate" in name], "decided without Redis: no fields"
+    assert get(weir.admin, "/readyz").status == 200
+    redis.start()
+    eventually(lambda: is_limited_by_redis(weir), 15, "a decision by the Redis that appeared")
+
+
+def test_absent_at_start_with_deny(rig):
+    redis = rig.redis(start=False)
+    weir = weir_with(rig, "deny")
+    response = get(weir.address)
+    assert response.status == 503 and response.number("Retry-After") >= 1
+    assert response["Content-Type"] == "application/problem+json"
+    ready = get(weir.admin, "/readyz")
+    assert ready.status == 503 and b"edis" in ready.body
+    redis.start()
+    eventually(lambda: get(weir.address).status == 200, 15, "a decision by the Redis that appeared")
+    eventually(lambda: get(weir.admin, "/readyz").status == 200)
+
+
+def test_absent_at_start_with_local(rig):
+    rig.redis(start=False)
+    weir = weir_with(rig, "local")
+    counts = count(flood(weir.address, 200, connections=32))
+    assert counts == {200: 20, 429: 180}, "all workers together keep the limit"
+    response = get(weir.address)
+    assert response.status == 429 and response["X-RateLimit-Limit"] == "20" and response["Retry-After"]
+
+
+def test_local_keeps_limits_apart_and_all_or_none(rig):
+    rig.redis(start=False)
+    weir = weir_with(rig, "local", limits={"each": dict(script="gcra", limit=10, period="10d"),
+                                           "all": dict(script="fixed_window", limit=25, period="10d", per="all")})
+    totals = [count(flood(weir.address, 20, connections=8, headers={"X-Client-Id": c})).get(200, 0) for c in "abcd"]
+    assert totals == [10, 10, 5, 0], totals
+
+
+def test_on_failure_of_a_limit_comes_before_that_of_redis(rig):
+    rig.redis(start=False)
+    weir = weir_with(rig, "allow", limits={"few": dict(script="gcra", limit=3, period="1d", on_failure="local")})
+    assert [get(weir.address).status for _ in range(5)] == [200, 200, 200, 429, 429]
+
+
+# --- scripts -----------------------------------------------------------------------------------------------------------
+
+def test_scripts_flushed_in_traffic_are_not_noticed(rig):
+    weir = rig.weir(limits={"many": dict(script="fixed_window", limit=100000, period="10d")})
+    done = threading.Event()
+
+    def flush():
+        while not done.wait(0.02):
+            rig.redis().ask("SCRIPT", "FLUSH")
+    flusher = threading.Thread(target=flush)
+    flusher.start()
+    try:
+        responses = flood(weir.address, 2000, connections=32)
+    finally:
+        done.set()
+        flusher.join()
+    assert count(responses) == {200: 2000}, "on_failure is deny: a 503 would be a decision lost"
+    left = sorted(r.number("X-RateLimit-Remaining") for r in responses)
+    assert left == list(range(98000, 100000)), "each request was counted exactly once"
+
+
+def test_a_flushed_redis_starts_anew(rig):
+    weir = rig.weir(limits=FEW)
+    assert count(flood(weir.address, 30)) == {200: 20, 429: 10}
+    rig.redis().ask("FLUSHALL")
+    eventually(lambda: get(weir.address).status == 200, 3, "a fresh start after FLUSHALL")
+
+
+def test_many_requests_share_one_call(rig):
+    weir = rig.weir(workers=1, limits={"many": dict(script="gcra", limit=100000, period="10d")})
+    flood(weir.address, 2000, connections=64)
+    calls = rig.redis().calls("evalsha")
+    assert 0 < calls < 2000, f"{calls} calls for 2000 requests"
+
+
+# --- restarts, kills, freezes in traffic ---------------------------------------------------------------------------------
+
+def in_traffic(rig, weir, fault, seconds=3):
+    """Runs `fault()` a second into traffic from 16 connections; (status, seconds it took) of every request."""
+    stop, answers = time.monotonic() + seconds, []
+
+    def client():
+        with Connection(weir.address) as connection:
+            while time.monotonic() < stop:
+                start = time.monotonic()
+                status = connection.request().status
+                answers.append((status, time.monotonic() - start))
+    threads = [threading.Thread(target=client) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(answers) > 50)
+    fault()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+MANY = {"many": dict(script="gcra", limit=10000000, period="10d")}
+
+
+def assert_all_in_time(answers, statuses):
+    assert {status for status, _ in answers} <= statuses
+    slowest = max(took for _, took in answers)
+    assert slowest < 1.0 * patience, f"a decision took {slowest:.2f} s with redis.timeout 100 ms"
+
+
+def test_killed_in_traffic_with_allow(rig):
+    weir = weir_with(rig, "allow", MANY)
+    assert_all_in_time(in_traffic(rig, weir, rig.redis().kill), {200})
+
+
+def test_killed_in_traffic_with_deny(rig):
+    weir = weir_with(rig, "deny", MANY)
+    answers = in_traffic(rig, weir, rig.redis().kill)
+    assert_all_in_time(answers, {200, 503})
+    assert answers[-1][0] == 503
+
+
+def test_killed_in_traffic_with_local(rig):
+    weir = weir_with(rig, "local", MANY)
+    assert_all_in_time(in_traffic(rig, weir, rig.redis().kill), {200})
+
+
+def test_restarted_in_traffic(rig):
+    weir = weir_with(rig, "allow", MANY)
+    redis = rig.redis()
+
+    def restart():
+        redis.kill()
+        redis.start()
+    assert_all_in_time(in_traffic(rig, weir, restart), {200})
+    eventually(lambda: is_limited_by_redis(weir), 15, "decisions by the Redis that came back")
+
+
+def test_frozen_in_traffic(rig):
+    weir = weir_with(rig, "allow", MANY)
+    redis = rig.redis()
+    try:
+        assert_all_in_time(in_traffic(rig, weir, redis.freeze), {200})
+    finally:
+        redis.thaw()
+    eventually(lambda: is_limited_by_redis(weir), 15, "decisions by the Redis that woke up")
+
+
+def test_a_client_killed_by_redis_reconnects(rig):
+    weir = weir_with(rig, "allow", MANY)
+    assert is_limited_by_redis(weir)
+    for _ in range(3):
+        rig.redis().ask("CLIENT", "KILL", "TYPE", "normal")
+        eventually(lambda: is_limited_by_redis(weir), 10)
+
+
+def test_deadline_of_a_single_decision(rig):
+    weir = weir_with(rig, "allow", MANY)
+    assert is_limited_by_redis(weir)
+    rig.redis().freeze()
+    try:
+        start = time.monotonic()
+        assert get(weir.address).status == 200
+        assert 0.09 < time.monotonic() - start < 0.6 * patience
+    finally:
+        rig.redis().thaw()
+
+
+# --- logins and databases ------------------------------------------------------------------------------------------------
+
+def test_password_and_database(rig):
+    redis = rig.redis(arguments=["--requirepass", "open sesame"])
+    weir = rig.weir(limits=FEW, redis={"password": "open sesame", "database": 3})
+    assert get(weir.address).number("X-RateLimit-Remaining") == 19
+    assert redis.answers()
+
+
+def test_a_wrong_password_is_told(rig):
+    rig.redis(arguments=["--requirepass", "open sesame"])
+    weir = weir_with(rig, "deny", password="wrong")
+    assert get(weir.address).status == 503
+    eventually(lambda: any("password" in m.lower() or "login" in m.lower() for _, m in weir.log()),
+               what="a line about the login")
+
+
+def test_over_tcp_and_with_a_prefix(rig):
+    redis = rig.redis(tcp=True)
+    weir = rig.weir(limits=FEW, redis={"key_prefix": "production:shop"})
+    assert get(weir.address, headers={"X-Client-Id": "c{}1"}).status == 200
+    keys = redis.ask("KEYS", "*")
+    assert len(keys) == 1 and keys[0].startswith("production:shop:{id:c") and keys[0].endswith("}:l:few"), keys
+    assert keys[0].count("{") == 1 and redis.ask("PTTL", keys[0]) > 0
+
+
+# --- a Redis that lies ---------------------------------------------------------------------------------------------------
+
+def read_commands(peer):
+    """The commands of a connection, each as a list of words."""
+    while True:
+        line = peer.read_until(b"\r\n", "a command")
+        words = []
+        for _ in range(int(line[1:])):
+            size = int(peer.read_until(b"\r\n", "a word")[1:])
+            words.append(peer.read_exactly(size + 2, "a word")[:-2])
+        yield words
+
+
+def lying(answer):
+    """Behaves while weir connects, then answers each decision with these bytes."""
+    def script(peer, _number):
+        for words in read_commands(peer):
+            name = words[0].upper()
+            if name in (b"EVALSHA", b"EVAL"):
+                if answer is None:
+                    return
+                peer.send(answer)
+            elif name == b"SCRIPT":
+                peer.send(b"$40\r\n" + b"0" * 40 + b"\r\n")
+            elif name == b"PING":
+                peer.send(b"+PONG\r\n")
+            else:
+                peer.send(b"+OK\r\n")
+    return script
+
+
+ANSWERS = {
+    "an error": b"-ERR no\r\n",
+    "loading": b"-LOADING Redis is loading the dataset in memory\r\n",
+    "readonly": b"-READONLY You can't write against a read only replica.\r\n",
+    "out of memory": b"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+    "no script, for ever": b"-NOSCRIPT No matching script. Please use EVAL.\r\n",
+    "moved": b"-MOVED 3999 127.0.0.1:6381\r\n",
+    "nil": b"$-1\r\n",
+    "a status": b"+OK\r\n",
+    "a number": b":1\r\n",
+    "an empty array": b"*0\r\n",
+    "an array of the wrong shape": b"*1\r\n*1\r\n$1\r\nx\r\n",
+    "too many answers": b"*9\r\n" + b":1\r\n" * 9,
+    "numbers as large as they come": b"*1\r\n*8\r\n" + b":9223372036854775807\r\n" * 8,
+    "an answer nobody asked for": b"*0\r\n*0\r\n",
+    "garbage": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "half an answer, then the end": None,
+}
+
+
+@timeout(120)
+def test_a_lying_redis_never_costs_more_than_the_decision(rig):
+    for name, answer in ANSWERS.items():
+        redis = Scripted(rig, lying(answer))
+        weir = weir_with(rig, "allow", address=redis.text)
+        for _ in range(3):
+            start = time.monotonic()
+            status = get(weir.address).status
+            took = time.monotonic() - start
+            assert status in (200, 429), (name, status)
+            assert took < 0.7 * patience, (name, took)
+        weir.finish()
+
+
+def test_a_redis_that_accepts_and_says_nothing(rig):
+    redis = Scripted(rig, lambda peer, _number: peer.fill() and peer.read_until(b"never", "silence"))
+    weir = weir_with(rig, "allow", address=redis.text)
+    start = time.monotonic()
+    assert get(weir.address).status == 200
+    assert time.monotonic() - start < 0.7 * patience

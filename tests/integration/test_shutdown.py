@@ -1,0 +1,81 @@
+"""SIGTERM and SIGINT: what is under way is finished, within timeouts.shutdown."""
+
+import signal
+import socket
+import time
+
+from rig import eventually, patience
+from wire import Connection, Cut, request_bytes
+
+
+def accepts(address):
+    try:
+        socket.create_connection(address, timeout=5).close()
+        return True
+    except ConnectionRefusedError:
+        return False
+
+
+def test_requests_under_way_are_finished(rig):
+    weir = rig.weir(timeouts={"shutdown": "20s"})
+    api = rig.upstream()
+    slow = [Connection(weir.address) for _ in range(8)]
+    for connection in slow:
+        connection.send(request_bytes("/slow?ms=1000"))
+    eventually(lambda: api.stats()["requests"] >= 8)
+    weir.signal(signal.SIGTERM)
+    eventually(lambda: not accepts(weir.address), what="a closed listener")
+    for connection in slow:
+        response = connection.response()
+        assert response.status == 200
+        assert connection.is_closed()
+    assert weir.wait(10) == 0
+
+
+def test_idle_connections_are_closed_at_once(rig):
+    weir = rig.weir(timeouts={"shutdown": "20s"})
+    with Connection(weir.address) as idle, Connection(weir.address) as silent:
+        assert idle.request().status == 200
+        start = time.monotonic()
+        weir.signal(signal.SIGINT)
+        assert idle.is_closed() and silent.is_closed()
+        assert weir.wait(10) == 0
+        assert time.monotonic() - start < 5 * patience
+
+
+def test_what_takes_longer_than_the_timeout_is_cut(rig):
+    weir = rig.weir(timeouts={"shutdown": "500ms"})
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/slow?ms=60000"))
+        eventually(lambda: rig.upstream().stats()["requests"] >= 1)
+        start = time.monotonic()
+        weir.signal(signal.SIGTERM)
+        assert weir.wait(10) == 0
+        assert 0.4 < time.monotonic() - start < 5 * patience
+        try:
+            assert connection.response().status >= 500
+        except Cut:
+            pass
+
+
+def test_in_the_middle_of_a_body(rig):
+    weir = rig.weir(timeouts={"shutdown": "30s"})
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/bytes/30000000"))
+        head = connection.read_head()
+        weir.signal(signal.SIGTERM)
+        eventually(lambda: not accepts(weir.address), what="a closed listener")
+        assert len(connection.read_body(head)) == 30000000
+    assert weir.wait(15) == 0
+
+
+def test_with_redis_away(rig):
+    weir = rig.weir(redis={"on_failure": "allow", "timeout": "100ms"},
+                    limits={"each": dict(script="gcra", limit=3, period="1h")})
+    weir.expect_errors("[Rr]edis")
+    rig.redis().freeze()
+    try:
+        weir.signal(signal.SIGTERM)
+        assert weir.wait(10) == 0
+    finally:
+        rig.redis().thaw()

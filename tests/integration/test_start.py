@@ -1,0 +1,194 @@
+"""The command line, start-up and its errors, the standalone scripts, the embedded Redis."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+from rig import eventually, free_port, redis_program, weir_program
+from wire import count, flood, get
+
+LIMIT = {"each": dict(script="gcra", limit=3, period="1h")}
+
+
+def test_version_and_help(rig):
+    version = rig.command("--version")
+    assert version.returncode == 0 and re.match(r"weir \d+\.\d+\.\d+", version.stdout), version
+    usage = rig.command("--help")
+    assert usage.returncode == 0
+    for word in "check", "script", "-c", "--version":
+        assert word in usage.stdout
+
+
+def test_bad_usage_exits_2(rig):
+    for arguments in (["--no-such-option"], ["no-such-command"], ["-c"], ["script"], ["check", "surplus"]):
+        result = rig.command(*arguments)
+        assert result.returncode == 2, (arguments, result)
+        assert result.stderr and not result.stdout, (arguments, result)
+
+
+def check(rig, text):
+    policy = rig.write("policy.yaml", text)
+    return rig.command("check", "-c", policy)
+
+
+def test_check_prints_the_effective_policy(rig):
+    policy = json.dumps(rig.policy(limits=LIMIT, redis={"address": "127.0.0.1:6379", "password": "hidden"}))
+    result = check(rig, policy)
+    assert result.returncode == 0, result.stderr
+    for line in "gcra", "period: 1h", "each", "upstreams:":
+        assert line in result.stdout, result.stdout
+    assert "hidden" not in result.stdout
+    again = check(rig, result.stdout)
+    if "***" not in result.stdout:
+        assert again.returncode == 0 and again.stdout == result.stdout, "what check prints is a policy again"
+
+
+def test_mistakes_are_told_with_their_place(rig):
+    result = check(rig, """\
+upstreams:
+  api: { servers: [ 127.0.0.1:3000 ] }
+limits:
+  per-client: { script: token_bucket, limit: 10, period: 1m, brust: 3 }
+  other: { script: gcra, limit: many, period: 20 }
+rules:
+  - { limits: [ per-clinet ], upstream: api }
+""")
+    assert result.returncode == 1
+    assert re.search(r"policy\.yaml:4:\d+: .*brust.*burst", result.stderr), result.stderr
+    assert len(re.findall(r"policy\.yaml:5:\d+: ", result.stderr)) == 2, result.stderr
+    assert re.search(r"policy\.yaml:7:\d+: .*per-clinet", result.stderr), result.stderr
+
+
+def test_keys_of_later_are_refused_not_ignored(rig):
+    result = check(rig, """\
+upstreams: { api: { servers: [ 127.0.0.1:3000 ] } }
+quotas: { cache: 30m }
+""")
+    assert result.returncode == 1 and re.search(r"policy\.yaml:2:\d+: .*not supported yet", result.stderr), result.stderr
+
+
+def test_a_bad_policy_does_not_start(rig):
+    result = rig.command("-c", rig.write("bad.yaml", "limits: [ 1 ]\n"))
+    assert result.returncode == 1 and re.search(r"bad\.yaml:1:\d+: ", result.stderr), result
+    result = rig.command("-c", os.path.join(rig.directory, "absent.yaml"))
+    assert result.returncode == 1 and "absent.yaml" in result.stderr and "No such file" in result.stderr
+
+
+def start_fails(rig, *words, **keys):
+    weir = rig.weir(wait=False, **keys)
+    weir.expected_exit = 1
+    weir.expect_errors(".")
+    assert weir.wait() == 1
+    for word in words:
+        assert word in weir.output(), (word, weir.output())
+
+
+def test_a_port_taken_is_named(rig):
+    taken = rig.upstream().text
+    start_fails(rig, taken, listen=[taken])
+    start_fails(rig, taken, admin=taken)
+
+
+def test_all_or_nothing_when_one_of_two_listeners_cannot_be(rig):
+    free = free_port()
+    start_fails(rig, rig.upstream().text, listen=[f"127.0.0.1:{free}", rig.upstream().text])
+
+
+def test_a_missing_script_is_named(rig):
+    start_fails(rig, "no_such_script", limits={"each": dict(script="no_such_script", limit=1, period="1s")})
+    start_fails(rig, "/nowhere/mine.lua", limits={"each": dict(script="/nowhere/mine.lua", limit=1, period="1s")})
+
+
+def test_a_lua_error_in_an_own_script_is_refused_with_its_message(rig):
+    broken = rig.write("broken.lua", "return function(state, now)\n  retrun 1\nend\n")
+    start_fails(rig, "retrun", limits={"each": dict(script=broken, limit=1, period="1s")})
+
+
+def test_a_script_that_fails_while_running_follows_on_failure(rig):
+    failing = rig.write("failing.lua", "return function(state, now) return nil + 1 end\n")
+    weir = rig.weir(redis={"on_failure": "allow"}, limits={"each": dict(script=failing, limit=1, period="1s")})
+    weir.expect_errors("script")
+    assert [get(weir.address).status for _ in range(3)] == [200] * 3
+
+
+def test_standalone_scripts_run_in_redis(rig):
+    redis = rig.redis()
+    for name in ("token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log",
+                 "sliding_window_counter", "gcra"):
+        script = rig.command("script", name)
+        assert script.returncode == 0 and script.stdout, script
+        file = rig.write(name + ".lua", script.stdout)
+
+        def call(cost="1", now=""):
+            arguments = ["redis-cli", "-s", redis.address, "--json", "--eval", file, "state-of-" + name, ",",
+                         "3", "60000000", "3", cost, "0", "", "", now]
+            answer = subprocess.run(arguments, capture_output=True, text=True, timeout=20)
+            assert answer.returncode == 0, answer
+            return json.loads(answer.stdout)
+        granted = [call()[0] for _ in range(4)]
+        assert granted == [1, 1, 1, 0], (name, granted)
+        last = call()
+        assert last[1] == 0 and 0 < last[2] <= 60000000, (name, last)
+
+
+def test_script_of_an_unknown_name(rig):
+    result = rig.command("script", "no_such_thing")
+    assert result.returncode == 1 and "no_such_thing" in result.stderr
+
+
+def redis_servers_of(weir):
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", encoding="ascii", errors="replace") as stat:
+                    fields = stat.read().rsplit(")", 1)[1].split()
+                with open(f"/proc/{entry}/cmdline", "rb") as command:
+                    name = os.path.basename(command.read().split(b"\0")[0])
+                if int(fields[1]) == weir.pid and name.startswith(redis_program.encode()):
+                    found.append(int(entry))
+            except OSError:
+                pass
+    return found
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_embedded_redis(rig):
+    weir = rig.weir(redis={"address": "embedded"}, limits=LIMIT)
+    assert count(flood(weir.address, 10, connections=4)) == {200: 3, 429: 7}
+    (server,) = redis_servers_of(weir)
+    weir.signal(signal.SIGTERM)
+    assert weir.wait() == 0
+    assert not is_running(server)
+
+
+def test_embedded_redis_dies_with_weir_even_by_kill_9(rig):
+    weir = rig.weir(redis={"address": "embedded"}, limits=LIMIT)
+    (server,) = redis_servers_of(weir)
+    weir.expected_exit = -signal.SIGKILL
+    weir.kill()
+    eventually(lambda: not is_running(server), what="the end of the embedded Redis")
+
+
+def test_embedded_redis_is_started_again_when_it_dies(rig):
+    weir = rig.weir(redis={"address": "embedded", "on_failure": "allow", "timeout": "200ms"}, limits=LIMIT)
+    weir.expect_errors("[Rr]edis")
+    (server,) = redis_servers_of(weir)
+    os.kill(server, signal.SIGKILL)
+    eventually(lambda: redis_servers_of(weir) not in ([], [server]), 15, "another redis-server")
+    eventually(lambda: "x-ratelimit-limit" in get(weir.address).names(), 15, "decisions by it")
+
+
+def test_the_program_runs_with_the_sample_policy(rig):
+    sample = os.path.join(os.path.dirname(os.environ["WEIR_LUA_DIR"]), "conf", "weir.yaml")
+    result = subprocess.run([weir_program, "check", "-c", sample], capture_output=True, text=True, timeout=30)
+    assert result.returncode == 0, result.stderr

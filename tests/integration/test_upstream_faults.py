@@ -1,0 +1,195 @@
+"""Upstreams that are down, slow, broken or lying; clients that leave."""
+
+import socket
+import time
+
+from rig import eventually, free_port, patience
+from scripted import OK, Scripted, answering, keeping
+from wire import Connection, Cut, get, request_bytes
+
+
+def before(rig, script, **upstream):
+    api = Scripted(rig, script)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text], **upstream}})
+    weir.expect_errors("upstream|server|api")
+    return weir
+
+
+def test_502_when_nobody_listens(rig):
+    weir = rig.weir(upstreams={"api": {"servers": [f"127.0.0.1:{free_port()}"]}})
+    weir.expect_errors("upstream|server|api")
+    with Connection(weir.address) as connection:
+        assert [connection.request().status for _ in range(3)] == [502] * 3
+        assert connection.request(method="POST", body=b"x" * 10000).status == 502
+
+
+def test_another_server_takes_over_for_one_that_is_down(rig):
+    weir = rig.weir(upstreams={"api": {"servers": [f"127.0.0.1:{free_port()}", rig.upstream().text]}})
+    weir.expect_errors("upstream|server|api")
+    assert [get(weir.address).status for _ in range(10)] == [200] * 10
+
+
+def test_504_when_the_connection_is_not_accepted(rig):
+    """A listener whose queue is full: the kernel drops further SYNs."""
+    full = socket.socket()
+    full.bind(("127.0.0.1", 0))
+    full.listen(0)
+    fillers = []
+    for _ in range(4):
+        filler = socket.socket()
+        filler.setblocking(False)
+        filler.connect_ex(full.getsockname())
+        fillers.append(filler)
+    weir = rig.weir(upstreams={"api": {"servers": ["127.0.0.1:%d" % full.getsockname()[1]], "connect_timeout": "300ms"}})
+    weir.expect_errors("upstream|server|api")
+    start = time.monotonic()
+    assert get(weir.address).status == 504
+    assert 0.25 < time.monotonic() - start < 3 * patience
+
+
+def test_504_when_no_answer_comes(rig):
+    def silent(peer, _number):
+        peer.read_request()
+        peer.read_request()
+    weir = before(rig, silent, response_timeout="300ms")
+    start = time.monotonic()
+    assert get(weir.address).status == 504
+    assert 0.25 < time.monotonic() - start < 3 * patience
+
+
+def test_a_body_that_stalls_is_cut_visibly(rig):
+    def stalling(peer, _number):
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n12345")
+        peer.read_request()
+    weir = before(rig, stalling, response_timeout="300ms")
+    assert_cut(weir)
+
+
+def assert_cut(weir, received=b"12345"):
+    with Connection(weir.address) as connection:
+        try:
+            response = connection.request()
+        except Cut as cut:
+            assert received in cut.received or received == b"", cut
+            return
+        raise AssertionError(f"a message that was cut short looks whole: {response}")
+
+
+def test_an_upstream_that_dies_in_the_body_leaves_a_message_visibly_cut(rig):
+    for answer in (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n12345",
+                   b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
+                   b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n12345"):
+        assert_cut(before(rig, answering(answer)))
+
+
+def test_an_upstream_with_broken_chunks_leaves_a_message_visibly_cut(rig):
+    for chunks in (b"5\r\n12345\r\nzz\r\n", b"5\r\n1234567890\r\n", b"5\n12345\r\n0\r\n\r\n", b"-5\r\n12345\r\n0\r\n\r\n",
+                   b"ffffffffffffffff5\r\n12345\r\n0\r\n\r\n"):
+        weir = before(rig, answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks))
+        assert_cut_or_502(weir)
+
+
+def assert_cut_or_502(weir):
+    with Connection(weir.address) as connection:
+        try:
+            assert connection.request().status == 502
+        except Cut:
+            pass
+
+
+def test_an_upstream_that_dies_before_a_word_is_502(rig):
+    def dying(peer, _number):
+        peer.read_request()
+        peer.reset()
+    weir = before(rig, dying)
+    assert [get(weir.address).status for _ in range(3)] == [502] * 3
+
+
+BROKEN_HEADS = {
+    "both lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+    "a signed length": b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nok",
+    "a negative length": b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nok",
+    "an unknown coding": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "no status line": b"garbage\r\n\r\n",
+    "HTTP/0.9": b"<html>hello</html>\r\n\r\n",
+    "a wrong version": b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    "a short status": b"HTTP/1.1 20 OK\r\nContent-Length: 2\r\n\r\nok",
+    "a status out of range": b"HTTP/1.1 999999 OK\r\nContent-Length: 2\r\n\r\nok",
+    "a control byte": b"HTTP/1.1 200 OK\r\nX-A: a\x01b\r\nContent-Length: 2\r\n\r\nok",
+    "a NUL": b"HTTP/1.1 200 OK\r\nX-A: a\x00b\r\nContent-Length: 2\r\n\r\nok",
+    "a bare CR": b"HTTP/1.1 200 OK\r\nX-A: a\rSet-Cookie: b\r\nContent-Length: 2\r\n\r\nok",
+    "a bare LF": b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
+    "a blank before the colon": b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok",
+    "a folded line": b"HTTP/1.1 200 OK\r\nX-A: a\r\n b\r\nContent-Length: 2\r\n\r\nok",
+    "an endless head": b"HTTP/1.1 200 OK\r\nX-A: " + b"a" * 200000 + b"\r\n\r\n",
+    "101 unasked": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+}
+
+
+def test_a_broken_head_is_502(rig):
+    current = []
+    api = Scripted(rig, lambda peer, _number: peer.read_request() and peer.send(current[0]))
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
+    weir.expect_errors("upstream|server|api")
+    for name, answer in BROKEN_HEADS.items():
+        current[:] = [answer]
+        assert get(weir.address).status == 502, name
+    current[:] = [OK]
+    assert get(weir.address).status == 200
+
+
+def test_a_flood_of_interim_answers_ends(rig):
+    def script(peer, _number):
+        peer.read_request()
+        for _ in range(100000):
+            peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 10)
+    weir = before(rig, script, response_timeout="1s")
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes())
+        interim = 0
+        try:
+            while connection.read_head().status == 103 and interim < 20000:
+                interim += 1
+        except Cut:
+            pass
+        assert interim < 20000, "interim answers without end are passed on"
+
+
+def test_a_client_that_leaves_in_each_phase(rig):
+    weir = rig.weir(workers=1, limits={"each": dict(script="gcra", limit=100000, period="1d")})
+    for data in (b"", b"GET", request_bytes("/slow?ms=300"), request_bytes("/bytes/50000000"),
+                 request_bytes("/chunked/50000000"), request_bytes("/", "POST", {"Content-Length": "100000"}) + b"x" * 10,
+                 request_bytes("/", "POST", {"Transfer-Encoding": "chunked"}) + b"5\r\nab"):
+        for abrupt in False, True:
+            with Connection(weir.address) as connection:
+                connection.send(data)
+                if data.startswith(b"GET /bytes") or data.startswith(b"GET /chunked"):
+                    connection.fill()
+                if abrupt:
+                    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    assert [get(weir.address).status for _ in range(5)] == [200] * 5
+    eventually(lambda: (weir.metric("weir_connections") or 0) <= 1, what="no connection left")
+
+
+def test_descriptors_do_not_leak(rig):
+    weir = rig.weir(workers=1)
+    for _ in range(20):
+        get(weir.address)
+    base = weir.descriptors()
+    for _ in range(50):
+        get(weir.address, "/close")
+        with Connection(weir.address) as connection:
+            connection.send(b"BAD\r\n\r\n")
+            connection.is_closed()
+    eventually(lambda: weir.descriptors() <= base + 2, what="the descriptors of before")
+
+
+def test_a_pool_recovers_when_its_server_comes_back(rig):
+    port = free_port()
+    weir = rig.weir(upstreams={"api": {"servers": [f"127.0.0.1:{port}"]}})
+    weir.expect_errors("upstream|server|api")
+    assert get(weir.address).status == 502
+    Scripted(rig, keeping(), ("127.0.0.1", port))
+    eventually(lambda: get(weir.address).status == 200, 10, "200 from the server that came back")

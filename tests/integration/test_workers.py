@@ -1,0 +1,67 @@
+"""Several workers: they share nothing that they write, and still keep one limit together."""
+
+import threading
+
+from rig import eventually
+from wire import Connection, count, flood, get
+
+
+def test_four_workers_one_limit(rig):
+    weir = rig.weir(workers=4, limits={"all": dict(script="gcra", limit=200, period="10d", per="all")})
+    assert count(flood(weir.address, 500, connections=64)) == {200: 200, 429: 300}
+
+
+def test_two_workers_local_fallback_never_above_the_limit(rig):
+    rig.redis(start=False)
+    weir = rig.weir(workers=2, redis={"on_failure": "local", "timeout": "100ms"},
+                    limits={"each": dict(script="token_bucket", limit=50, period="10d")})
+    weir.expect_errors("[Rr]edis")
+    counts = count(flood(weir.address, 300, connections=64))
+    assert counts == {200: 50, 429: 250}, counts
+
+
+def test_many_connections_come_and_go_while_metrics_are_read(rig):
+    weir = rig.weir(workers=4, limits={"each": dict(script="sliding_window_log", limit=100, period="10d")})
+    done = threading.Event()
+
+    def watch():
+        while not done.is_set():
+            assert get(weir.admin, "/metrics").status == 200
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for _ in range(5):
+            flood(weir.address, 300, connections=48, target="/bytes/3000")
+            for _ in range(20):
+                with Connection(weir.address) as connection:
+                    connection.send(b"GET /slow?ms=50 HT")
+    finally:
+        done.set()
+        watcher.join()
+    eventually(lambda: weir.metric("weir_connections") == 0, what="no connection left")
+
+
+def test_workers_all_get_connections(rig):
+    weir = rig.weir(workers=4)
+    connections = [Connection(weir.address) for _ in range(64)]
+    for connection in connections:
+        assert connection.request().status == 200
+    assert weir.metric("weir_connections") == 64
+    for connection in connections:
+        connection.close()
+
+
+def test_the_limit_of_connections_holds(rig):
+    weir = rig.weir(workers=2, size_limits={"connections": 10})
+    connections = [Connection(weir.address) for _ in range(30)]
+    served = 0
+    for connection in connections:
+        connection.socket.settimeout(1)
+        try:
+            served += connection.request().status == 200
+        except Exception:
+            pass
+    assert 5 <= served <= 10, served
+    for connection in connections:
+        connection.close()
+    eventually(lambda: get(weir.address).status == 200)

@@ -1,0 +1,97 @@
+# shellcheck shell=bash
+# build.sh - what ./quickstart, ./run-tests and bench/run share: fetch what is missing, and build.
+#
+# Sourced with the working directory at the top of the source tree. Builds stand in build/NAME, outside the sources.
+
+say() { printf '%s\n' "$*"; }
+die() {
+    printf '%s\n' "$*" >&2
+    exit 1
+}
+
+# Is the Debian package $1, or what it would bring, there? Asks for the thing itself, so that it works on any system.
+have() {
+    case $1 in
+    libc6-dev) [[ -e /usr/include/stdio.h ]] ;;
+    libevent-dev) pkg-config --exists libevent_core libevent_extra libevent_pthreads ;;
+    libhiredis-dev) pkg-config --exists hiredis ;;
+    libyaml-dev) pkg-config --exists yaml-0.1 ;;
+    libsystemd-dev) pkg-config --exists libsystemd ;;
+    libclang-rt-*-dev) [[ -n $(find "$(clang -print-resource-dir)" -name '*asan*.a' -print -quit) ]] ;;
+    check) pkg-config --exists check ;;
+    groff-base) command -v groff ;;
+    nginx-light) command -v nginx || [[ -x /usr/sbin/nginx ]] ;;
+    haproxy) command -v haproxy || [[ -x /usr/sbin/haproxy ]] ;;
+    redis-tools) command -v redis-cli ;;
+    xz-utils) command -v xz ;;
+    util-linux) command -v taskset ;;
+    *) command -v "$1" ;;
+    esac >/dev/null 2>&1
+}
+
+as_root() {
+    if ((EUID == 0)); then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        die "This needs root, and there is no sudo: run as root: $*"
+    fi
+}
+
+# Keeps the packages that are being installed from starting services: weir starts a Redis of its own.
+readonly policy_rc=/usr/sbin/policy-rc.d
+hold_services() {
+    [[ ! -e $policy_rc ]] || return 1
+    # shellcheck disable=SC2016
+    as_root sh -c 'printf "#!/bin/sh\nexit 101\n" >"$1" && chmod 755 "$1"' sh "$policy_rc"
+}
+
+apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" </dev/null; }
+
+apt_install() {
+    local held=no ok=yes
+    ! hold_services || held=yes
+    apt install -y --no-install-recommends "$@" >/dev/null || ok=no
+    [[ $held == no ]] || as_root rm -f "$policy_rc"
+    [[ $ok == yes ]]
+}
+
+# Installs those of the Debian packages named that are missing. Where apt is not there, names them and stops.
+need() {
+    local package missing=()
+    for package in "$@"; do
+        have "$package" || missing+=("$package")
+    done
+    ((${#missing[@]})) || return 0
+    command -v apt-get >/dev/null ||
+        die "These are missing (by their Debian names): ${missing[*]}. Please install them, then run this again."
+    say "Installing ${missing[*]} ..."
+    apt_install "${missing[@]}" || { apt update && apt_install "${missing[@]}"; } ||
+        die "apt-get could not install: ${missing[*]}"
+}
+
+need_for_building() {
+    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev
+}
+
+# build NAME TARGETS [CONFIGURE-OPTION...]: configures build/NAME where that has not happened yet, and makes the targets.
+# Every step says whether it failed by itself, since bash forgets "set -e" behind || and if.
+build() {
+    local where=build/$1 targets=$2
+    shift 2
+    local options="CC=${CC:-} $*"
+    if [[ -e config.status ]]; then
+        die "The source tree itself is configured; run 'make distclean' first: the builds of this script stand in build/."
+    fi
+    if [[ ! -x configure || configure.ac -nt configure ]]; then
+        mkdir -p build-aux && autoreconf -i || return
+    fi
+    mkdir -p "$where" || return
+    if [[ ! -e $where/Makefile || $(cat "$where/options" 2>/dev/null) != "$options" ]]; then
+        (cd "$where" && ../../configure --quiet "$@") || return
+        printf '%s\n' "$options" >"$where/options"
+    fi
+    # shellcheck disable=SC2086
+    make -s -C "$where" -j"$(nproc)" $targets
+}
