@@ -12,45 +12,66 @@
 --
 -- A limiter that fails fails the call, with nothing written.
 
-local KEYS, ARGV, call, tonumber, type = KEYS, ARGV, redis.call, tonumber, type
+-- Redis runs all of this for every call. Hence `text + 0`, a number at half the price of tonumber(text); `number .. ""`, a text at
+-- half the price of Redis' own conversion; PSETEX, three quarters of SET PX; and no function or table before it is needed.
+local call = redis.call
 
-local now, margin = tonumber(ARGV[1]), 0
-if now then
-  margin = 3600000         -- another clock than Redis': limiters know by themselves what is over, expiry must only not come too soon
-else
+-- Where the caller brings a clock of its own, limiters know by themselves what is over; expiry must only not come too soon.
+local now, margin = ARGV[1], 3600000
+if now == "" then
   local time = call("TIME")
-  now = time[1] * 1000000 + time[2]
-end
-
-local states
-if #KEYS == 1 then
-  states = { call("GET", KEYS[1]) }
+  now, margin = time[1] * 1000000 + time[2], 0
 else
-  states = call("MGET", unpack(KEYS))
+  now = now + 0
 end
 
-local resets = {}                                           -- of the keys whose states have changed
-local old_states, old_resets, old_keys = {}, {}, {}         -- what a rejection puts back
-local reply, filled = {}, 0
+local states = call("MGET", unpack(KEYS))                   -- also for one: MGET takes a key of another type for none
 
-local function ask(limit, key, cost, mode, amount, burst)
-  local run, period, options, state = limit.run, limit.period, limit.options, states[key]
-  if type(state) == "number" then state = string.format("%.17g", state) end
+if #ARGV == 8 then                                          -- one limit of one request
+  local limit = limits[ARGV[3] + 0]
+  local run, period, offset, options, state = limit.run, limit.period, limit.offset, limit.options, states[1] or nil
+  local amount, burst, cost, mode = ARGV[7] + 0, ARGV[8] + 0, ARGV[5] + 0, ARGV[6] + 0
+  local granted, remaining, retry_after, reset, new_state, delay
   if options then
-    return run(state or nil, now, amount, period, burst, cost, mode, limit.offset, unpack(options))
+    granted, remaining, retry_after, reset, new_state, delay =
+      run(state, now, amount, period, burst, cost, mode, offset, unpack(options))
+  else
+    granted, remaining, retry_after, reset, new_state, delay = run(state, now, amount, period, burst, cost, mode, offset)
   end
-  return run(state or nil, now, amount, period, burst, cost, mode, limit.offset)
+  if new_state then
+    if reset > 0 then
+      local ms = (reset + -reset % 1000) / 1000 + margin
+      call("PSETEX", KEYS[1], ms < 1e13 and ms .. "" or "10000000000000", new_state)
+    else
+      call("DEL", KEYS[1])
+    end
+  end
+  return { granted, remaining, retry_after, reset, delay or 0 }
 end
+
+local ARGV, limits, unpack, type = ARGV, limits, unpack, type
+
+local function ask(limit, state, amount, burst, cost, mode)
+  if limit.options then
+    return limit.run(state, now, amount, limit.period, burst, cost, mode, limit.offset, unpack(limit.options))
+  end
+  return limit.run(state, now, amount, limit.period, burst, cost, mode, limit.offset)
+end
+
+local reply, filled = { unpack(ARGV) }, 0                   -- longer than any reply: never grown
+local resets = {}                                           -- of the keys whose states have changed
+local old_keys, old_states, old_resets                      -- what a rejection puts back
 
 local at, last = 2, #ARGV
 while at <= last do
-  local count = tonumber(ARGV[at])
-  local begin, undo, rejected = at + 1, 0, false
-  at = begin
+  local count, first, undo, rejected = ARGV[at] + 0, at + 1, 0, false
+  if count > 1 and not old_keys then old_keys, old_states, old_resets = {}, {}, {} end
+  at = first
   for _ = 1, count do
-    local key = tonumber(ARGV[at + 1])
+    local index, key, cost, mode, amount, burst = unpack(ARGV, at, at + 5)
+    key = key + 0
     local granted, remaining, retry_after, reset, state, delay =
-      ask(limits[tonumber(ARGV[at])], key, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
+      ask(limits[index + 0], states[key] or nil, amount + 0, burst + 0, cost + 0, mode + 0)
     reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
       granted, remaining, retry_after, reset, delay or 0
     if granted == 0 then
@@ -60,7 +81,8 @@ while at <= last do
         undo = undo + 1
         old_keys[undo], old_states[undo], old_resets[undo] = key, states[key], resets[key] or false
       end
-      states[key], resets[key] = state, reset
+      if type(state) == "number" then state = string.format("%.17g", state) end
+      states[key], resets[key] = reset > 0 and state, reset
     end
     at, filled = at + 6, filled + 5
   end
@@ -71,10 +93,10 @@ while at <= last do
       states[key], resets[key] = old_states[i], old_resets[i] or nil
     end
     local slot = filled - 5 * count
-    for i = begin, at - 6, 6 do
+    for i = first, at - 6, 6 do
       if reply[slot + 1] ~= 0 then
-        local _, remaining, _, reset =
-          ask(limits[tonumber(ARGV[i])], tonumber(ARGV[i + 1]), 0, 0, tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]))
+        local index, key, _, _, amount, burst = unpack(ARGV, i, i + 5)
+        local _, remaining, _, reset = ask(limits[index + 0], states[key + 0] or nil, amount + 0, burst + 0, 0, 0)
         reply[slot + 2], reply[slot + 3], reply[slot + 4], reply[slot + 5] = remaining, 0, reset, 0
       end
       slot = slot + 5
@@ -84,11 +106,11 @@ end
 
 for key, reset in pairs(resets) do
   if reset > 0 then
-    local ms = math.ceil(reset / 1000) + margin
-    call("SET", KEYS[key], states[key], "PX", ms < 1e14 and ms or 1e14)
+    local ms = (reset + -reset % 1000) / 1000 + margin
+    call("PSETEX", KEYS[key], ms < 1e13 and ms .. "" or "10000000000000", states[key])
   else
     call("DEL", KEYS[key])
   end
 end
-
+reply[filled + 1] = nil
 return reply

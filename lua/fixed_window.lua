@@ -11,14 +11,12 @@
 -- State: "SINCE:USED". SINCE lies in the window that USED was counted in: its start, or, on the clock, the time of the last charge,
 -- so that a count is never lost to a shorter period while the client is busy.
 
-local format, match, tonumber = string.format, string.match, tonumber
-
 return function(state, now, limit, period, burst, cost, mode, offset)
   local since, used, start = now, 0
   if state then
-    local s, u = match(state, "^(%d+):(%d+)$")
+    local s, u = state:match("^(%d+):(%d+)$")
     if s then
-      since, used = tonumber(s), tonumber(u)
+      since, used = s + 0, u + 0
       start = offset and since - (since - offset) % period or since
       if now - start >= period then since, used, start = now, 0, nil end
     end
@@ -51,5 +49,5 @@ return function(state, now, limit, period, burst, cost, mode, offset)
   local reset = used > 0 and ends or 0
   if not changed then return granted, remaining, retry_after, reset end
   if offset and now > since then since = now end
-  return granted, remaining, retry_after, reset, format("%.0f:%.0f", since, used)
+  return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(since, used)
 end

@@ -11,26 +11,24 @@
 -- State: "TAT", an integer, or "TAT:PART". It is a time and not a count, so a change of the numbers keeps the time that is owed:
 -- a client that had used half of its burst's time has used that much time of the new one.
 
-local floor, ceil, format, match, tonumber = math.floor, math.ceil, string.format, string.match, tonumber
-
 -- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
 local function muldiv(a, b, c)
   local product = a * b
   if product < 9007199254740992 then
-    local quotient = floor(product / c)
-    return quotient, product - quotient * c
+    local remainder = product % c
+    return (product - remainder) / c, remainder
   end
-  local whole = floor(b / c)
-  local rest, base, quotient, remainder, unit = b - whole * c, a * whole, 0, 0, 1
+  local rest = b % c
+  local whole, quotient, remainder, unit = a * ((b - rest) / c), 0, 0, 1
   while unit * 128 <= a do unit = unit * 128 end
   repeat                                     -- long multiplication and division, one base-128 digit of a at a time
-    local digit = floor(a / unit)
-    a = a - digit * unit
-    remainder = remainder * 128 + digit * rest
-    local carry = floor(remainder / c)
-    quotient, remainder, unit = quotient * 128 + carry, remainder - carry * c, unit / 128
+    local tail = a % unit
+    local sum = remainder * 128 + (a - tail) / unit * rest
+    remainder = sum % c
+    quotient = quotient * 128 + (sum - remainder) / c
+    a, unit = tail, unit / 128
   until unit < 1
-  return base + quotient, remainder
+  return whole + quotient, remainder
 end
 
 return function(state, now, limit, period, burst, cost, mode)
@@ -41,14 +39,14 @@ return function(state, now, limit, period, burst, cost, mode)
   if state then
     local at = tonumber(state)
     if not at then
-      local a, p = match(state, "^(%d+):(%d+)$")
+      local a, p = state:match("^(%d+):(%d+)$")
       at, part = tonumber(a), tonumber(p) or 0
     end
     if at and at >= now and at < 9007199254740992 then
       ahead = at - now
       if part >= limit then ahead, part = ahead + 1, 0 end
       local units, rest = muldiv(ahead, limit, period)
-      used = units + ceil((rest + part) / period)
+      used = units + (rest + part + -(rest + part) % period) / period
     else
       part = 0
     end
@@ -74,7 +72,7 @@ return function(state, now, limit, period, burst, cost, mode)
       retry_after = -1
     else
       local us, rest = muldiv(burst - least, period, limit)
-      retry_after = ahead - us + ceil((part - rest) / limit)
+      retry_after = ahead - us + (part > rest and 1 or 0)
     end
   elseif cost > 0 then
     local us, rest = muldiv(granted, period, limit)
@@ -93,7 +91,7 @@ return function(state, now, limit, period, burst, cost, mode)
   local reset = part > 0 and ahead + 1 or ahead
   if not changed then return granted, remaining, retry_after, reset end
   if part > 0 then
-    return granted, remaining, retry_after, reset, format("%.0f:%.0f", now + ahead, part)
+    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + ahead, part)
   end
-  return granted, remaining, retry_after, reset, format("%.0f", now + ahead)
+  return granted, remaining, retry_after, reset, ("%.0f"):format(now + ahead)
 end

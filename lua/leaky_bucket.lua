@@ -16,26 +16,24 @@
 -- State: "AT", an integer, or "AT:PART": the time at which the bucket will be empty. It is kept when the numbers change, since
 -- those who wait in the queue have been told when to go.
 
-local floor, ceil, format, match, tonumber = math.floor, math.ceil, string.format, string.match, tonumber
-
 -- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
 local function muldiv(a, b, c)
   local product = a * b
   if product < 9007199254740992 then
-    local quotient = floor(product / c)
-    return quotient, product - quotient * c
+    local remainder = product % c
+    return (product - remainder) / c, remainder
   end
-  local whole = floor(b / c)
-  local rest, base, quotient, remainder, unit = b - whole * c, a * whole, 0, 0, 1
+  local rest = b % c
+  local whole, quotient, remainder, unit = a * ((b - rest) / c), 0, 0, 1
   while unit * 128 <= a do unit = unit * 128 end
   repeat                                     -- long multiplication and division, one base-128 digit of a at a time
-    local digit = floor(a / unit)
-    a = a - digit * unit
-    remainder = remainder * 128 + digit * rest
-    local carry = floor(remainder / c)
-    quotient, remainder, unit = quotient * 128 + carry, remainder - carry * c, unit / 128
+    local tail = a % unit
+    local sum = remainder * 128 + (a - tail) / unit * rest
+    remainder = sum % c
+    quotient = quotient * 128 + (sum - remainder) / c
+    a, unit = tail, unit / 128
   until unit < 1
-  return base + quotient, remainder
+  return whole + quotient, remainder
 end
 
 return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
@@ -46,14 +44,14 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
   if state then
     local at = tonumber(state)
     if not at then
-      local a, p = match(state, "^(%d+):(%d+)$")
+      local a, p = state:match("^(%d+):(%d+)$")
       at, part = tonumber(a), tonumber(p) or 0
     end
     if at and at >= now and at < 9007199254740992 then
       drain = at - now
       if part >= limit then drain, part = drain + 1, 0 end
       local units, rest = muldiv(drain, limit, period)
-      level = units + ceil((rest + part) / period)
+      level = units + (rest + part + -(rest + part) % period) / period
     else
       part = 0
     end
@@ -82,7 +80,7 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
       retry_after = -1
     else
       local us, rest = muldiv(burst - least, period, limit)
-      retry_after = drain - us + ceil((part - rest) / limit)
+      retry_after = drain - us + (part > rest and 1 or 0)
       if max_delay and retry_after < wait - max_delay then retry_after = wait - max_delay end
     end
   elseif cost > 0 then
@@ -102,7 +100,7 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
 
   local delay = max_delay and cost > 0 and (wait < max_delay and wait or max_delay) or nil
   if part > 0 then
-    return granted, remaining, retry_after, reset, format("%.0f:%.0f", now + drain, part), delay
+    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + drain, part), delay
   end
-  return granted, remaining, retry_after, reset, format("%.0f", now + drain), delay
+  return granted, remaining, retry_after, reset, ("%.0f"):format(now + drain), delay
 end

@@ -1,7 +1,7 @@
 -- Rolling window of buckets.
 --
 -- Definition  Admitted units are counted in buckets. A bucket opens with the first unit that no open bucket takes, is open for
---             period / buckets µs (rounded down), and counts until one `period` after its newest unit. A request is admitted if what
+--             period / buckets µs, and counts until one `period` after its newest unit. A request is admitted if what
 --             counts and its cost together do not exceed the limit.
 -- Guarantee   Never more than the limit in any stretch [t, t + period), wherever it starts. The price of the grain is that a unit
 --             counts up to period / buckets longer than it must: as if the period were up to 1 + 1 / buckets times as long.
@@ -15,17 +15,16 @@
 -- first five bytes are that count before the first bucket, the last seven the time at which the newest bucket opened. There are at
 -- most buckets + 2 of them, and only those that have run out are read through.
 
-local floor, byte, char, sub = math.floor, string.byte, string.char, string.sub
 local WRAP = 1099511627776                                                                    -- 2^40
 local EMPTY = "\0\0\0\0\0"
 
 local function time_at(state, i)
-  local a, b, c, d, e, f, g = byte(state, 12 * i - 6, 12 * i)
+  local a, b, c, d, e, f, g = state:byte(12 * i - 6, 12 * i)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
 local function count_at(state, i)
-  local a, b, c, d, e = byte(state, 12 * i + 1, 12 * i + 5)
+  local a, b, c, d, e = state:byte(12 * i + 1, 12 * i + 5)
   return (((a * 256 + b) * 256 + c) * 256 + d) * 256 + e
 end
 
@@ -37,12 +36,12 @@ local function entry(time, count)
   local d = time % 256; time = (time - d) / 256
   local e = time % 256; time = (time - e) / 256
   local f = time % 256; time = (time - f) / 256
-  if not count then return char(time, f, e, d, c, b, a) end
+  if not count then return string.char(time, f, e, d, c, b, a) end
   local g = count % 256; count = (count - g) / 256
   local h = count % 256; count = (count - h) / 256
   local i = count % 256; count = (count - i) / 256
   local j = count % 256; count = (count - j) / 256
-  return char(time, f, e, d, c, b, a, count, j, i, h, g)
+  return string.char(time, f, e, d, c, b, a, count, j, i, h, g)
 end
 
 return function(state, now, limit, period, burst, cost, mode, offset, buckets)
@@ -95,16 +94,16 @@ return function(state, now, limit, period, burst, cost, mode, offset, buckets)
   if cost < 0 then                                                    -- all newer than what is left goes
     local i = first
     while (count_at(state, i) - base) % WRAP < used do i = i + 1 end
-    time, head = time_at(state, i), sub(state, 12 * first - 11, 12 * i - 7)
-    since = i == newest and sub(state, -7) or "\0\0\0\0\0\0\0"       -- when an older one opened is forgotten: it takes no more
+    time, head = time_at(state, i), state:sub(12 * first - 11, 12 * i - 7)
+    since = i == newest and state:sub(-7) or "\0\0\0\0\0\0\0"       -- when an older one opened is forgotten: it takes no more
   elseif newest == 0 then
     time, head = now, EMPTY
   else
     time = last > now and last or now
-    if time < time_at(state, newest + 1) + floor(period / (buckets or 10)) or time == last then
-      head, since = sub(state, 12 * first - 11, 12 * newest - 7), sub(state, -7)
+    if time < time_at(state, newest + 1) + period / (buckets or 10) or time == last then
+      head, since = state:sub(12 * first - 11, 12 * newest - 7), state:sub(-7)
     else
-      head = sub(state, 12 * first - 11, -8)
+      head = state:sub(12 * first - 11, -8)
     end
   end
   left = limit - used

@@ -13,26 +13,24 @@
 --
 -- State: "SINCE:CURRENT:PREVIOUS". SINCE lies in the current window: its start, or, on the clock, the time of the last charge.
 
-local floor, format, match, tonumber = math.floor, string.format, string.match, tonumber
-
 -- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
 local function muldiv(a, b, c)
   local product = a * b
   if product < 9007199254740992 then
-    local quotient = floor(product / c)
-    return quotient, product - quotient * c
+    local remainder = product % c
+    return (product - remainder) / c, remainder
   end
-  local whole = floor(b / c)
-  local rest, base, quotient, remainder, unit = b - whole * c, a * whole, 0, 0, 1
+  local rest = b % c
+  local whole, quotient, remainder, unit = a * ((b - rest) / c), 0, 0, 1
   while unit * 128 <= a do unit = unit * 128 end
   repeat                                     -- long multiplication and division, one base-128 digit of a at a time
-    local digit = floor(a / unit)
-    a = a - digit * unit
-    remainder = remainder * 128 + digit * rest
-    local carry = floor(remainder / c)
-    quotient, remainder, unit = quotient * 128 + carry, remainder - carry * c, unit / 128
+    local tail = a % unit
+    local sum = remainder * 128 + (a - tail) / unit * rest
+    remainder = sum % c
+    quotient = quotient * 128 + (sum - remainder) / c
+    a, unit = tail, unit / 128
   until unit < 1
-  return base + quotient, remainder
+  return whole + quotient, remainder
 end
 
 -- The earliest time into a window at which `previous` units of the one before weigh no more than `room` (0 or more).
@@ -44,9 +42,9 @@ end
 return function(state, now, limit, period, burst, cost, mode, offset)
   local since, current, previous, start = now, 0, 0
   if state then
-    local s, c, p = match(state, "^(%d+):(%d+):(%d+)$")
+    local s, c, p = state:match("^(%d+):(%d+):(%d+)$")
     if s then
-      since, current, previous = tonumber(s), tonumber(c), tonumber(p)
+      since, current, previous = s + 0, c + 0, p + 0
       start = offset and since - (since - offset) % period or since
       if now - start >= 2 * period then
         since, current, previous, start = now, 0, 0, nil
@@ -101,5 +99,5 @@ return function(state, now, limit, period, burst, cost, mode, offset)
   local reset = current > 0 and start + 2 * period - now or previous > 0 and start + period - now or 0
   if not changed then return granted, remaining, retry_after, reset end
   if offset and now > since then since = now end
-  return granted, remaining, retry_after, reset, format("%.0f:%.0f:%.0f", since, current, previous)
+  return granted, remaining, retry_after, reset, ("%.0f:%.0f:%.0f"):format(since, current, previous)
 end

@@ -13,17 +13,16 @@
 -- first entry. So the units between two entries are one subtraction, a request of any cost takes one entry, requests of one µs
 -- share an entry and lose nothing, and whatever is looked for is found by bisection.
 
-local floor, byte, char, sub = math.floor, string.byte, string.char, string.sub
 local WRAP = 1099511627776                                                                    -- 2^40
 local EMPTY = "\0\0\0\0\0"
 
 local function time_at(state, i)
-  local a, b, c, d, e, f, g = byte(state, 12 * i - 6, 12 * i)
+  local a, b, c, d, e, f, g = state:byte(12 * i - 6, 12 * i)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
 local function count_at(state, i)
-  local a, b, c, d, e = byte(state, 12 * i + 1, 12 * i + 5)
+  local a, b, c, d, e = state:byte(12 * i + 1, 12 * i + 5)
   return (((a * 256 + b) * 256 + c) * 256 + d) * 256 + e
 end
 
@@ -38,14 +37,14 @@ local function entry(time, count)
   local h = count % 256; count = (count - h) / 256
   local i = count % 256; count = (count - i) / 256
   local j = count % 256; count = (count - j) / 256
-  return char(time, f, e, d, c, b, a, count, j, i, h, g)
+  return string.char(time, f, e, d, c, b, a, count, j, i, h, g)
 end
 
 -- The first entry later than `time`; the last one is known to be.
 local function later(state, entries, time)
   local low, high = 1, entries
   while low < high do
-    local middle = floor((low + high) / 2)
+    local middle = (low + high - (low + high) % 2) / 2
     if time_at(state, middle) > time then high = middle else low = middle + 1 end
   end
   return low
@@ -55,7 +54,7 @@ end
 local function reaches(state, low, entries, base, units)
   local high = entries
   while low < high do
-    local middle = floor((low + high) / 2)
+    local middle = (low + high - (low + high) % 2) / 2
     if (count_at(state, middle) - base) % WRAP >= units then high = middle else low = middle + 1 end
   end
   return low
@@ -106,15 +105,15 @@ return function(state, now, limit, period, burst, cost, mode)
   if cost < 0 then                                                    -- all newer than what is left goes
     entries = reaches(state, first, entries, base, used)
     time = time_at(state, entries)
-    head = sub(state, 12 * first - 11, 12 * entries - 7)
+    head = state:sub(12 * first - 11, 12 * entries - 7)
   elseif entries == 0 then
     time, head = now, EMPTY
   elseif last >= now then                                             -- the same µs, or the clock went back
     time = last
-    head = sub(state, 12 * first - 11, 12 * entries - 7)
+    head = state:sub(12 * first - 11, 12 * entries - 7)
   else
     time = now
-    head = sub(state, 12 * first - 11)
+    head = state:sub(12 * first - 11)
   end
   left = limit - used
   return granted, left > 0 and left or 0, 0, time + period - now, head .. entry(time, (base + used) % WRAP)

@@ -13,32 +13,30 @@
 -- State: "MISSING:SINCE" or "MISSING:SINCE:PART"; MISSING is negative where the bucket is in debt (mode 2).
 -- What is missing is kept when the numbers change: a raised burst is there at once, a lowered one leaves an empty bucket.
 
-local floor, ceil, format, match, tonumber = math.floor, math.ceil, string.format, string.match, tonumber
-
 -- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
 local function muldiv(a, b, c)
   local product = a * b
   if product < 9007199254740992 then
-    local quotient = floor(product / c)
-    return quotient, product - quotient * c
+    local remainder = product % c
+    return (product - remainder) / c, remainder
   end
-  local whole = floor(b / c)
-  local rest, base, quotient, remainder, unit = b - whole * c, a * whole, 0, 0, 1
+  local rest = b % c
+  local whole, quotient, remainder, unit = a * ((b - rest) / c), 0, 0, 1
   while unit * 128 <= a do unit = unit * 128 end
   repeat                                     -- long multiplication and division, one base-128 digit of a at a time
-    local digit = floor(a / unit)
-    a = a - digit * unit
-    remainder = remainder * 128 + digit * rest
-    local carry = floor(remainder / c)
-    quotient, remainder, unit = quotient * 128 + carry, remainder - carry * c, unit / 128
+    local tail = a % unit
+    local sum = remainder * 128 + (a - tail) / unit * rest
+    remainder = sum % c
+    quotient = quotient * 128 + (sum - remainder) / c
+    a, unit = tail, unit / 128
   until unit < 1
-  return base + quotient, remainder
+  return whole + quotient, remainder
 end
 
 -- µs from `since` until so many more tokens have arrived, rounded up.
 local function arrival(tokens, limit, period, part)
   local us, rest = muldiv(tokens, period, limit)
-  return us + ceil((rest + part) / limit)
+  return us + (rest + part + -(rest + part) % limit) / limit
 end
 
 return function(state, now, limit, period, burst, cost, mode)
@@ -46,14 +44,14 @@ return function(state, now, limit, period, burst, cost, mode)
 
   local missing, since, part = 0, now, 0
   if state then
-    local m, s, p = match(state, "^(-?%d+):(%d+):?(%d*)$")
+    local m, s, p = state:match("^(-?%d+):(%d+):?(%d*)$")
     if m then
-      missing, since, part = tonumber(m), tonumber(s), tonumber(p) or 0
+      missing, since, part = m + 0, s + 0, p ~= "" and p + 0 or 0
       if missing < 0 then missing = -missing elseif missing > burst then missing = burst end
       if part >= limit then since, part = since + 1, 0 end
       if now > since then
         local arrived, rest = muldiv(now - since, limit, period)
-        arrived = arrived + floor((rest - part) / period)
+        arrived = arrived + (rest - part - (rest - part) % period) / period
         if arrived >= missing then
           missing, since, part = 0, now, 0
         elseif arrived > 0 then
@@ -94,7 +92,7 @@ return function(state, now, limit, period, burst, cost, mode)
 
   if missing > burst then missing = -missing end
   if part > 0 then
-    return granted, remaining, retry_after, reset, format("%.0f:%.0f:%.0f", missing, since, part)
+    return granted, remaining, retry_after, reset, ("%.0f:%.0f:%.0f"):format(missing, since, part)
   end
-  return granted, remaining, retry_after, reset, format("%.0f:%.0f", missing, since)
+  return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(missing, since)
 end
