@@ -1,0 +1,217 @@
+#include "admin/metrics.h"
+
+#include "base/log.h"
+#include "config.h"
+
+/* The workers whose counters are summed. */
+struct source {
+    struct evbuffer *out;
+    const struct policy *policy;
+    struct worker *const *workers;
+    unsigned count;
+};
+
+/* Sums one counter of every worker's stats. */
+#define SUM(source, member)                                                                                  \
+    ({                                                                                                       \
+        uint64_t sum_ = 0;                                                                                   \
+        for (unsigned w_ = 0; w_ < (source)->count; w_++)                                                    \
+            sum_ += counter_read(&worker_stats((source)->workers[w_])->member);                              \
+        sum_;                                                                                                \
+    })
+#define SUM_LIMITER(source, member)                                                                          \
+    ({                                                                                                       \
+        uint64_t sum_ = 0;                                                                                   \
+        for (unsigned w_ = 0; w_ < (source)->count; w_++)                                                    \
+            sum_ += counter_read(&worker_limiter_stats((source)->workers[w_])->member);                      \
+        sum_;                                                                                                \
+    })
+
+static void head(const struct source *s, const char *name, const char *type, const char *help)
+{
+    evbuffer_add_printf(s->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void sample(const struct source *s, const char *name, const char *labels, uint64_t value)
+{
+    evbuffer_add_printf(s->out, "%s%s %llu\n", name, labels, (unsigned long long)value);
+}
+
+static void single(const struct source *s, const char *name, const char *type, const char *help,
+                   uint64_t value)
+{
+    head(s, name, type, help);
+    sample(s, name, "", value);
+}
+
+/* A label's value: backslash, quote and newline escaped. */
+static void label_value(struct text *t, const char *value)
+{
+    for (; *value; value++) {
+        if (*value == '\\' || *value == '"' || *value == '\n')
+            text_char(t, '\\');
+        text_char(t, *value == '\n' ? 'n' : *value);
+    }
+}
+
+/* name{KEY="VALUE",decision="DECISION"} SUM for every decision that occurred, so that a large policy stays
+ * readable. */
+static void decision_sample(const struct source *s, const char *name, const char *key, const char *value,
+                            enum verdict verdict, uint64_t sum)
+{
+    char bytes[1024];
+    struct text labels = text_over(bytes, sizeof bytes);
+
+    if (sum == 0 && verdict != VERDICT_ALLOWED && verdict != VERDICT_LIMITED)
+        return;
+    text_printf(&labels, "{%s=\"", key);
+    label_value(&labels, value);
+    text_printf(&labels, "\",decision=\"%s\"}", verdict_label[verdict]);
+    text_char(&labels, 0);
+    if (!labels.failed)
+        sample(s, name, bytes, sum);
+}
+
+static void requests_by_rule(const struct source *s)
+{
+    const char *name = "weir_requests_total";
+
+    head(s, name, "counter", "Requests by the rule that matched and what was decided.");
+    for (unsigned r = 0; r < s->policy->rule_count; r++)
+        for (unsigned v = 0; v < VERDICT_COUNT; v++)
+            decision_sample(s, name, "rule", s->policy->rules[r].name, v, SUM(s, by_rule[r][v]));
+}
+
+static void decisions_by_limit(const struct source *s)
+{
+    const char *name = "weir_limit_decisions_total";
+
+    head(s, name, "counter", "Decisions by limit; a request with several limits counts once for each.");
+    for (unsigned l = 0; l < s->policy->limit_count; l++)
+        for (unsigned v = 0; v < VERDICT_COUNT; v++)
+            decision_sample(s, name, "limit", s->policy->limits[l].name, v, SUM_LIMITER(s, by_limit[l][v]));
+}
+
+static void errors_by_cause(const struct source *s)
+{
+    head(s, "weir_errors_total", "counter",
+         "Requests that ended otherwise than with the upstream's answer or a rejection, by cause.");
+    for (unsigned c = CAUSE_NONE + 1; c < CAUSE_COUNT; c++)
+        evbuffer_add_printf(s->out, "weir_errors_total{cause=\"%s\"} %llu\n", cause_label[c],
+                            (unsigned long long)SUM(s, errors[c]));
+    head(s, "weir_redis_errors_total", "counter",
+         "Decisions that Redis did not give, by cause; on_failure decided them.");
+    for (unsigned c = 0; c < REDIS_FAILURE_COUNT; c++)
+        evbuffer_add_printf(s->out, "weir_redis_errors_total{cause=\"%s\"} %llu\n", redis_failure_label[c],
+                            (unsigned long long)SUM_LIMITER(s, redis_failures[c]));
+}
+
+static void responses_by_class(const struct source *s)
+{
+    static const char *const class[] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
+
+    head(s, "weir_responses_total", "counter",
+         "Answers by class of status; none: the client was gone, or cut off before one.");
+    for (unsigned i = 0; i < COUNT_OF(class); i++)
+        evbuffer_add_printf(s->out, "weir_responses_total{class=\"%s\"} %llu\n", class[i],
+                            (unsigned long long)SUM(s, responses[i]));
+}
+
+struct histogram_sum {
+    uint64_t bucket[HISTOGRAM_BUCKETS + 1], sum_us;
+};
+
+static void histogram_add_up(struct histogram_sum *sum, const struct histogram *h)
+{
+    for (unsigned i = 0; i <= HISTOGRAM_BUCKETS; i++)
+        sum->bucket[i] += counter_read(&h->bucket[i]);
+    sum->sum_us += counter_read(&h->sum_us);
+}
+
+static void histogram_write(const struct source *s, const char *name, const char *help,
+                            const struct histogram_sum *sum)
+{
+    uint64_t total = 0;
+
+    head(s, name, "histogram", help);
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        total += sum->bucket[i];
+        evbuffer_add_printf(s->out, "%s_bucket{le=\"%g\"} %llu\n", name, (double)histogram_bounds_us[i] / 1e6,
+                            (unsigned long long)total);
+    }
+    total += sum->bucket[HISTOGRAM_BUCKETS];
+    evbuffer_add_printf(s->out, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.6f\n%s_count %llu\n", name,
+                        (unsigned long long)total, name, (double)sum->sum_us / 1e6, name,
+                        (unsigned long long)total);
+}
+
+static void latencies(const struct source *s)
+{
+    struct histogram_sum redis = {0}, upstream = {0}, request = {0};
+
+    for (unsigned w = 0; w < s->count; w++) {
+        histogram_add_up(&redis, &worker_limiter_stats(s->workers[w])->redis_latency);
+        histogram_add_up(&upstream, &worker_stats(s->workers[w])->upstream_latency);
+        histogram_add_up(&request, &worker_stats(s->workers[w])->request_duration);
+    }
+    histogram_write(s, "weir_redis_latency_seconds", "From a decision's start to Redis' answer.", &redis);
+    histogram_write(s, "weir_upstream_latency_seconds",
+                    "From the request sent upstream to the head of its answer.", &upstream);
+    histogram_write(s, "weir_request_duration_seconds", "From a request's head read to its answer written.",
+                    &request);
+}
+
+static void connections(const struct source *s)
+{
+    single(s, "weir_connections", "gauge", "Client connections open now.", SUM(s, connections_open));
+    single(s, "weir_connections_accepted_total", "counter", "Client connections accepted.",
+           SUM(s, connections_accepted));
+    single(s, "weir_connections_refused_total", "counter",
+           "Client connections closed at once by a limit of size_limits.", SUM(s, connections_refused));
+    single(s, "weir_requests_active", "gauge", "Requests under way now.", SUM(s, requests_active));
+    single(s, "weir_upstream_connections", "gauge", "Connections to upstream servers open now.",
+           SUM(s, upstream_connections_open));
+    single(s, "weir_upstream_connections_opened_total", "counter", "Connections opened to upstream servers.",
+           SUM(s, upstream_connections_opened));
+    single(s, "weir_upstream_reused_total", "counter",
+           "Requests sent on a connection that had served before.", SUM(s, upstream_reused));
+    single(s, "weir_upstream_retries_total", "counter",
+           "Requests sent to another server, or again on a fresh connection.", SUM(s, upstream_retries));
+    single(s, "weir_received_content_bytes_total", "counter", "Content of requests received.",
+           SUM(s, bytes_from_clients));
+    single(s, "weir_sent_content_bytes_total", "counter", "Content of answers sent.",
+           SUM(s, bytes_to_clients));
+}
+
+static void redis(const struct source *s)
+{
+    uint64_t ready = 0;
+
+    for (unsigned w = 0; w < s->count; w++)
+        ready += worker_redis_ready(s->workers[w]);
+    single(s, "weir_redis_calls_total", "counter",
+           "Script calls sent to Redis; one carries the decisions of a whole loop turn.",
+           SUM_LIMITER(s, redis_calls));
+    single(s, "weir_redis_decisions_total", "counter", "Requests whose limits Redis was asked for.",
+           SUM_LIMITER(s, redis_requests));
+    single(s, "weir_redis_ready_workers", "gauge", "Workers whose connection to Redis is ready.", ready);
+    single(s, "weir_workers", "gauge", "Worker threads.", s->count);
+}
+
+void metrics_write(struct evbuffer *out, const struct policy *policy, struct worker *const *workers,
+                   unsigned count)
+{
+    struct source s = {out, policy, workers, count};
+
+    head(&s, "weir_build_info", "gauge", "The version that runs.");
+    evbuffer_add_printf(out, "weir_build_info{version=\"%s\"} 1\n", PACKAGE_VERSION);
+    requests_by_rule(&s);
+    decisions_by_limit(&s);
+    responses_by_class(&s);
+    errors_by_cause(&s);
+    latencies(&s);
+    connections(&s);
+    redis(&s);
+    single(&s, "weir_log_lines_dropped_total", "counter",
+           "Log lines dropped because the log file could not keep up.", log_dropped());
+}

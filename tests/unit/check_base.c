@@ -1,0 +1,221 @@
+/* The ground floor: slices, bounded text, deadlines, addresses' counts, buffers. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/deadline.h"
+#include "base/hash.h"
+#include "base/histogram.h"
+#include "base/text.h"
+#include "net/iobuf.h"
+#include "net/ip_counts.h"
+
+static void assert_text(const struct text *t, const char *expected)
+{
+    ck_assert(!t->failed);
+    ck_assert_uint_eq(t->n, strlen(expected));
+    ck_assert_mem_eq(t->p, expected, t->n);
+}
+
+START_TEST(numbers_stop_before_they_overflow)
+{
+    uint64_t value = 7;
+    ck_assert(slice_to_u64(SLICE("18446744073709551615"), UINT64_MAX, &value));
+    ck_assert_uint_eq(value, UINT64_MAX);
+    value = 7;
+    ck_assert(!slice_to_u64(SLICE("18446744073709551616"), UINT64_MAX, &value));
+    ck_assert(!slice_to_u64(SLICE("65536"), 65535, &value));
+    ck_assert(!slice_to_u64(SLICE(""), 10, &value));
+    ck_assert(!slice_to_u64(SLICE("+1"), 10, &value));
+    ck_assert(!slice_to_u64(SLICE("1 "), 10, &value));
+    ck_assert_uint_eq(value, 7);
+}
+END_TEST
+
+START_TEST(lists_skip_empty_elements_and_trim)
+{
+    struct slice rest = SLICE(" ,a ,\t b,,c,"), element;
+    const char *expected[] = {"a", "b", "c"};
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert(slice_next_element(&rest, &element));
+        ck_assert(slice_equal(element, slice_of(expected[i])));
+    }
+    ck_assert(!slice_next_element(&rest, &element));
+}
+END_TEST
+
+START_TEST(text_never_writes_beyond_its_end)
+{
+    char bytes[8] = "abcdefg";
+    struct text t = text_over(bytes, 4);
+    text_literal(&t, "1234");
+    ck_assert(!t.failed);
+    text_char(&t, '5');
+    ck_assert(t.failed);
+    ck_assert_uint_eq(t.n, 4);
+    ck_assert_int_eq(bytes[4], 'e');
+}
+END_TEST
+
+START_TEST(text_writes_numbers)
+{
+    char bytes[100];
+    struct text t = text_over(bytes, sizeof bytes);
+    text_u64(&t, UINT64_MAX), text_char(&t, ' ');
+    text_i64(&t, INT64_MIN), text_char(&t, ' ');
+    text_hex(&t, 0), text_char(&t, ' ');
+    text_hex(&t, 0xdeadbeef), text_char(&t, ' ');
+    text_hex_fixed(&t, 0xab, 4);
+    assert_text(&t, "18446744073709551615 -9223372036854775808 0 deadbeef 00ab");
+}
+END_TEST
+
+START_TEST(json_text_is_always_valid)
+{
+    char bytes[200];
+    struct text t = text_over(bytes, sizeof bytes);
+    text_json(&t, SLICE("a\"b\\c\n\x01\x7f\xc3\xa9\xff\xed\xa0\x80\xf0\x9f\x98\x80"));
+    assert_text(&t, "a\\\"b\\\\c\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xf0"
+                    "\x9f\x98\x80");
+}
+END_TEST
+
+/* Aumasson and Bernstein's test key over 0..14, for one compression and three finalisation rounds. */
+START_TEST(siphash_depends_on_every_byte_and_the_key)
+{
+    struct hash_key key = {0x0706050403020100u, 0x0f0e0d0c0b0a0908u},
+                    other = {0x0706050403020101u, 0x0f0e0d0c0b0a0908u};
+    char bytes[15];
+    for (unsigned i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)i;
+    uint64_t whole = hash_slice(&key, (struct slice){bytes, sizeof bytes});
+    ck_assert_uint_ne(whole, hash_slice(&other, (struct slice){bytes, sizeof bytes}));
+    for (unsigned i = 0; i < sizeof bytes; i++) {
+        bytes[i] ^= 1;
+        ck_assert_uint_ne(whole, hash_slice(&key, (struct slice){bytes, sizeof bytes}));
+        bytes[i] ^= 1;
+    }
+    ck_assert_uint_ne(hash_slice(&key, (struct slice){bytes, 7}), hash_slice(&key, (struct slice){bytes, 8}));
+}
+END_TEST
+
+START_TEST(histogram_puts_a_value_on_its_bound_below)
+{
+    struct histogram h = {0};
+    histogram_add(&h, histogram_bounds_us[3]);
+    histogram_add(&h, histogram_bounds_us[3] + 1);
+    histogram_add(&h, UINT32_MAX);
+    ck_assert_uint_eq(counter_read(&h.bucket[3]), 1);
+    ck_assert_uint_eq(counter_read(&h.bucket[4]), 1);
+    ck_assert_uint_eq(counter_read(&h.bucket[HISTOGRAM_BUCKETS]), 1);
+}
+END_TEST
+
+static char passed[8];
+static struct deadline many[8];
+
+static void note(struct deadline *d)
+{
+    size_t n = strlen(passed);
+    passed[n] = (char)('0' + (d - many));
+    passed[n + 1] = 0;
+}
+
+START_TEST(deadlines_pass_in_order_of_time_whatever_the_order_of_arming)
+{
+    struct event_base *base = event_base_new();
+    struct deadlines all;
+    struct deadline_queue a, b;
+
+    ck_assert_int_eq(deadlines_init(&all, base), 0);
+    deadline_queue_init(&all, &a, note);
+    deadline_queue_init(&all, &b, note);
+    uint64_t now = clock_us();
+    deadline_arm(&a, &many[0], now, 3000);
+    deadline_arm(&a, &many[1], now, 1000); /* earlier than the one before it in the same queue */
+    deadline_arm(&b, &many[2], now, 9000);
+    deadline_arm(&a, &many[3], now, 2000);
+    deadline_cancel(&many[3]);
+    deadline_arm(&a, &many[0], now, 5000); /* moved */
+    while (deadline_is_armed(&many[2]))
+        event_base_loop(base, EVLOOP_ONCE);
+    ck_assert_str_eq(passed, "102");
+    deadlines_clear(&all);
+    event_base_free(base);
+}
+END_TEST
+
+START_TEST(buffers_hold_what_was_appended_and_return_to_the_pool)
+{
+    struct iobuf_pool pool = {0};
+    struct iobuf *b = iobuf_get(&pool, 10), *again;
+
+    ck_assert_ptr_nonnull(b);
+    iobuf_append(b, SLICE("hello world"));
+    iobuf_take(b, 6);
+    iobuf_compact(b);
+    ck_assert(slice_equal(iobuf_slice(b), SLICE("world")));
+    again = b;
+    iobuf_put(&pool, &b);
+    ck_assert_ptr_null(b);
+    b = iobuf_get(&pool, IOBUF_SMALL);
+    ck_assert_ptr_eq(b, again);
+    ck_assert_uint_eq(iobuf_held(b), 0);
+    iobuf_put(&pool, &b);
+    iobuf_pool_clear(&pool);
+}
+END_TEST
+
+static struct address peer(unsigned n)
+{
+    struct address a = {.v4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x0a000000u + n)}};
+    a.length = sizeof a.v4;
+    return a;
+}
+
+START_TEST(connections_of_an_address_are_counted_exactly)
+{
+    struct ip_counts *counts = ip_counts_new(1000, 64);
+    struct address a;
+
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned n = 0; n < 1000; n++) {
+            a = peer(n);
+            ck_assert(ip_counts_enter(counts, &a, 2));
+            ck_assert(ip_counts_enter(counts, &a, 2));
+            ck_assert(!ip_counts_enter(counts, &a, 2));
+        }
+        a = peer(1000);
+        ck_assert(!ip_counts_enter(counts, &a, 2)); /* the table is full */
+        for (unsigned n = 0; n < 1000; n++) {
+            a = peer((n * 7 + round) % 1000);
+            ip_counts_leave(counts, &a);
+            ip_counts_leave(counts, &a);
+            ip_counts_leave(counts, &a); /* once too often does no harm */
+        }
+    }
+    ip_counts_free(counts);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("base and net");
+    TCase *tests = tcase_create("all");
+    tcase_add_test(tests, numbers_stop_before_they_overflow);
+    tcase_add_test(tests, lists_skip_empty_elements_and_trim);
+    tcase_add_test(tests, text_never_writes_beyond_its_end);
+    tcase_add_test(tests, text_writes_numbers);
+    tcase_add_test(tests, json_text_is_always_valid);
+    tcase_add_test(tests, siphash_depends_on_every_byte_and_the_key);
+    tcase_add_test(tests, histogram_puts_a_value_on_its_bound_below);
+    tcase_add_test(tests, deadlines_pass_in_order_of_time_whatever_the_order_of_arming);
+    tcase_add_test(tests, buffers_hold_what_was_appended_and_return_to_the_pool);
+    tcase_add_test(tests, connections_of_an_address_are_counted_exactly);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
