@@ -1,0 +1,72 @@
+/* redis_rig.h - the Redis servers of the tests: a real one to start, stop and hold, and a scripted one that
+ * misbehaves on demand. Both listen on a unix socket in a directory of their own. */
+#ifndef WEIR_TESTS_REDIS_RIG_H
+#define WEIR_TESTS_REDIS_RIG_H
+
+#include <event2/event.h>
+#include <hiredis/hiredis.h>
+#include <sys/types.h>
+
+#include "policy/policy.h"
+
+/* --- A directory that goes away with rig_remove_directory() ---- */
+void rig_make_directory(char directory[64]);
+void rig_remove_directory(const char *directory);
+
+/* --- Turning the loop ---- */
+
+/* Runs the loop, `after` after each turn, until `done(context)`; fails the test after 20 s. */
+void rig_turn_until(struct event_base *base, void (*after)(void *), bool (*done)(void *), void *context);
+
+/* --- The real server ---- */
+struct real_redis {
+    char directory[64];
+    char path[96];
+    struct address address;
+    pid_t pid;
+};
+
+bool real_redis_is_installed(void);
+/* False: no redis-server on this machine. */
+bool real_redis_start(struct real_redis *redis);
+void real_redis_prepare(struct real_redis *redis);     /* directory and address only */
+void real_redis_start_again(struct real_redis *redis); /* same path, after a kill */
+void real_redis_kill(struct real_redis *redis);
+void real_redis_stop(struct real_redis *redis);
+/* A blocking command on a connection of its own; the reply is the caller's. */
+redisReply *real_redis_command(const struct real_redis *redis, const char *command);
+void real_redis_do(const struct real_redis *redis, const char *command);
+
+/* --- The scripted server: lives in the test's own event loop ---- */
+enum fake_mode {
+    FAKE_GOOD,    /* +OK, a SHA, +PONG; calls: `answer` */
+    FAKE_HANG,    /* reads, never answers */
+    FAKE_HALF,    /* half of an array, then the end */
+    FAKE_GARBAGE, /* bytes that are no reply */
+    FAKE_EXTRA,   /* the answer twice */
+    FAKE_CLOSE,   /* closes on a call */
+    FAKE_HUGE,    /* an array of a billion elements */
+    FAKE_DEAF     /* accepts, never reads */
+};
+
+struct fake_redis {
+    struct event_base *base;
+    char directory[64];
+    struct address address;
+    struct evconnlistener *listener;
+    enum fake_mode mode;
+    bool only_calls;         /* `mode` holds for calls alone: set-up goes well */
+    const char *answer;      /* raw reply to a call; NULL: the driver's, all admitted */
+    const char *setup_error; /* raw reply to `setup_command` */
+    const char *setup_command;
+    const char *role; /* raw reply to ROLE */
+    unsigned calls, evals, connections, script_loads, pings;
+    struct fake_client *clients;
+};
+
+void fake_redis_start(struct fake_redis *fake, struct event_base *base);
+void fake_redis_stop(struct fake_redis *fake);
+/* Drops all connections. */
+void fake_redis_drop(struct fake_redis *fake);
+
+#endif

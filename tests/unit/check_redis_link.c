@@ -1,0 +1,599 @@
+/* check_redis_link.c - the link against a real Redis and against one that misbehaves: every call accepted is
+ * done exactly once, and the state follows. */
+#include <check.h>
+#include <event2/thread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "fault/redis_rig.h"
+#include "store/redis_link.h"
+
+enum { CALLS_MAX = 10000 };
+
+/* Answers its arguments, with the sum of ARGV last. */
+static const char echo_script[] =
+    "local sum = 0 for _, v in ipairs(ARGV) do sum = sum + (tonumber(v) or 0) end "
+    "return { KEYS[1] or '', ARGV[1] or '', sum }";
+
+struct test_call {
+    struct redis_call call;
+    unsigned done, good;
+    enum redis_failure failure;
+    char first[64];
+    long long sum;
+};
+
+static struct event_base *base;
+static struct redis_settings settings;
+static struct redis_link *test_link;
+static struct fake_redis fake;
+static struct real_redis real;
+static struct test_call calls[CALLS_MAX];
+static unsigned ready_count, not_ready_count, done_count;
+static enum redis_failure last_cause;
+static char log_path[64];
+
+static void on_ready(void *context)
+{
+    (void)context;
+    ready_count++;
+}
+
+static void on_not_ready(void *context, enum redis_failure cause)
+{
+    (void)context;
+    not_ready_count++;
+    last_cause = cause;
+}
+
+static void on_done(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+{
+    struct test_call *c = (struct test_call *)call;
+
+    done_count++;
+    c->done++;
+    c->failure = failure;
+    ck_assert(!reply == (failure != REDIS_OK_ANSWER));
+    if (!reply || reply->type != REDIS_REPLY_ARRAY)
+        return;
+    c->good++;
+    if (reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_STRING) {
+        snprintf(c->first, sizeof c->first, "%.*s|%.*s", (int)reply->element[0]->len, reply->element[0]->str,
+                 (int)reply->element[1]->len, reply->element[1]->str);
+        c->sum = reply->element[2]->integer;
+    }
+}
+
+static bool ask(unsigned i)
+{
+    char number[16];
+    const char *argv[] = {"1", "a key\r\n", "", "3", number};
+    size_t sizes[] = {1, 7, 0, 1, (size_t)snprintf(number, sizeof number, "%u", i)};
+
+    calls[i] = (struct test_call){.call.done = on_done};
+    return redis_link_call(test_link, &calls[i].call, 5, argv, sizes);
+}
+
+static void new_link(const struct address *address)
+{
+    static const struct redis_link_watch watch = {on_ready, on_not_ready, NULL};
+    settings.address = *address;
+    test_link = redis_link_new(base, &settings, SLICE(echo_script), &watch);
+}
+
+static void flush(void *context)
+{
+    (void)context;
+    redis_link_flush(test_link);
+}
+
+static bool is_ready(void *context)
+{
+    (void)context;
+    return redis_link_is_ready(test_link);
+}
+
+static bool is_not_ready(void *context)
+{
+    return !is_ready(context);
+}
+
+static bool nothing_pending(void *context)
+{
+    (void)context;
+    return redis_link_pending(test_link) == 0;
+}
+
+static bool never_ready_twice(void *context)
+{
+    (void)context;
+    return fake.connections >= 3;
+}
+
+static bool was_told(void *context)
+{
+    (void)context;
+    return not_ready_count > 0;
+}
+
+static void turn_until(bool (*done)(void *))
+{
+    rig_turn_until(base, flush, done, NULL);
+}
+
+static unsigned log_lines(const char *with)
+{
+    char line[1024];
+    unsigned n = 0;
+    FILE *log = fopen(log_path, "r");
+    while (log && fgets(line, sizeof line, log))
+        n += strstr(line, with) != NULL;
+    if (log)
+        fclose(log);
+    return n;
+}
+
+static void set_up(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    base = event_base_new();
+    settings = (struct redis_settings){.timeout_us = 50000, .key_prefix = (char *)"weir"};
+    ready_count = not_ready_count = done_count = 0;
+    strcpy(log_path, "/tmp/weir-log-XXXXXX");
+    close(mkstemp(log_path));
+    ck_assert_int_eq(log_open(log_path), 0);
+}
+
+static void tear_down(void)
+{
+    redis_link_free(test_link);
+    event_base_free(base);
+    unlink(log_path);
+}
+
+static void start_real(void)
+{
+    ck_assert(real_redis_start(&real));
+    new_link(&real.address);
+}
+
+static void start_fake(void)
+{
+    fake_redis_start(&fake, base);
+    new_link(&fake.address);
+    turn_until(is_ready);
+}
+
+/* Ends a test with the scripted server: the link must go first, since both live in one loop. */
+static void stop_fake(void)
+{
+    redis_link_free(test_link);
+    test_link = NULL;
+    fake_redis_stop(&fake);
+    event_base_loop(base, EVLOOP_NONBLOCK);
+}
+
+/* --- A real Redis ------------------------------------------------------------------------------------- */
+
+START_TEST(calls_are_answered_in_full)
+{
+    start_real();
+    ck_assert(!ask(0)); /* not connected yet */
+    turn_until(is_ready);
+    for (unsigned i = 0; i < 2000; i++)
+        ck_assert(ask(i));
+    ck_assert_uint_eq(done_count, 0);
+    turn_until(nothing_pending);
+    ck_assert_uint_eq(done_count, 2000);
+    for (unsigned i = 0; i < 2000; i++) {
+        ck_assert_uint_eq(calls[i].good, 1);
+        ck_assert_str_eq(calls[i].first, "a key\r\n|");
+        ck_assert_int_eq(calls[i].sum, 3 + i);
+    }
+    real_redis_stop(&real);
+}
+END_TEST
+
+START_TEST(a_lost_script_is_sent_again_within_the_call)
+{
+    start_real();
+    turn_until(is_ready);
+    for (unsigned round = 0; round < 20; round++) {
+        real_redis_do(&real, "SCRIPT FLUSH");
+        for (unsigned i = 0; i < 50; i++)
+            ck_assert(ask(i));
+        turn_until(nothing_pending);
+        for (unsigned i = 0; i < 50; i++)
+            ck_assert(calls[i].done == 1 && calls[i].good == 1);
+    }
+    ck_assert_uint_eq(not_ready_count, 0);
+    real_redis_stop(&real);
+}
+END_TEST
+
+START_TEST(a_killed_redis_fails_every_call_once_and_comes_back)
+{
+    start_real();
+    turn_until(is_ready);
+    for (unsigned i = 0; i < 500; i++)
+        ck_assert(ask(i));
+    kill(real.pid, SIGSTOP);
+    redis_link_flush(test_link);
+    real_redis_kill(&real);
+    turn_until(nothing_pending);
+    for (unsigned i = 0; i < 500; i++) {
+        ck_assert_uint_eq(calls[i].done, 1);
+        ck_assert_int_eq(calls[i].failure, REDIS_FAILURE_CLOSED);
+    }
+    turn_until(is_not_ready);
+    real_redis_start_again(&real);
+    turn_until(is_ready);
+    ck_assert(ask(0));
+    turn_until(nothing_pending);
+    ck_assert_uint_eq(calls[0].good, 1);
+    ck_assert_uint_eq(log_lines("answers again"), 1);
+    real_redis_stop(&real);
+}
+END_TEST
+
+START_TEST(a_stopped_redis_is_suspected_then_believed_again)
+{
+    start_real();
+    turn_until(is_ready);
+    kill(real.pid, SIGSTOP);
+    for (unsigned i = 0; i < 3; i++)
+        ck_assert(ask(i));
+    redis_link_flush(test_link);
+    for (unsigned i = 0; i < 3; i++)
+        redis_link_note_timeout(test_link);
+    ck_assert(!redis_link_is_ready(test_link));
+    ck_assert_int_eq(last_cause, REDIS_FAILURE_TIMEOUT);
+    ck_assert(!ask(3));
+    redis_link_flush(test_link);
+    kill(real.pid, SIGCONT);
+    turn_until(is_ready);
+    turn_until(nothing_pending);
+    for (unsigned i = 0; i < 3; i++)
+        ck_assert_uint_eq(calls[i].done, 1);
+    real_redis_stop(&real);
+}
+END_TEST
+
+START_TEST(it_logs_in_and_selects_the_database)
+{
+    ck_assert(real_redis_start(&real));
+    real_redis_do(&real, "ACL SETUSER weir on >secret ~* +@all");
+    settings.username = (char *)"weir";
+    settings.password = (char *)"secret";
+    settings.database = 3;
+    new_link(&real.address);
+    turn_until(is_ready);
+    redisReply *clients = real_redis_command(&real, "CLIENT LIST");
+    ck_assert_ptr_nonnull(strstr(clients->str, "name=weir"));
+    ck_assert_ptr_nonnull(strstr(clients->str, "db=3"));
+    ck_assert_ptr_nonnull(strstr(clients->str, "user=weir"));
+    freeReplyObject(clients);
+    real_redis_stop(&real);
+}
+END_TEST
+
+START_TEST(a_wrong_password_is_named)
+{
+    ck_assert(real_redis_start(&real));
+    real_redis_do(&real, "ACL SETUSER weir on >secret ~* +@all");
+    settings.username = (char *)"weir";
+    settings.password = (char *)"wrong-one";
+    new_link(&real.address);
+    turn_until(was_told);
+    ck_assert_int_eq(last_cause, REDIS_FAILURE_AUTH);
+    ck_assert_uint_eq(log_lines("the login was refused"), 1);
+    ck_assert_uint_eq(log_lines("wrong-one"), 0);
+    real_redis_stop(&real);
+}
+END_TEST
+
+START_TEST(redis_absent_at_start_is_found_when_it_appears)
+{
+    real_redis_prepare(&real);
+    new_link(&real.address);
+    turn_until(was_told);
+    ck_assert_int_eq(last_cause, REDIS_FAILURE_CONNECT);
+    real_redis_start_again(&real);
+    turn_until(is_ready);
+    ck_assert_uint_eq(log_lines("could not connect"), 1);
+    real_redis_stop(&real);
+}
+END_TEST
+
+/* --- A scripted one ----------------------------------------------------------------------------------- */
+
+static const struct {
+    enum fake_mode mode;
+    enum redis_failure failure;
+} broken[] = {
+    {FAKE_HALF, REDIS_FAILURE_CLOSED},
+    {FAKE_CLOSE, REDIS_FAILURE_CLOSED},
+    {FAKE_GARBAGE, REDIS_FAILURE_REPLY},
+    {FAKE_HUGE, REDIS_FAILURE_REPLY},
+};
+
+START_TEST(a_broken_answer_fails_every_call_once)
+{
+    start_fake();
+    fake.mode = broken[_i].mode;
+    fake.only_calls = true;
+    for (unsigned i = 0; i < 100; i++)
+        ck_assert(ask(i));
+    turn_until(nothing_pending);
+    for (unsigned i = 0; i < 100; i++) {
+        ck_assert_uint_eq(calls[i].done, 1);
+        ck_assert_int_eq(calls[i].failure, broken[_i].failure);
+    }
+    ck_assert_int_eq(last_cause, broken[_i].failure);
+    fake.mode = FAKE_GOOD;
+    turn_until(is_ready);
+    ck_assert(ask(0));
+    turn_until(nothing_pending);
+    ck_assert_uint_eq(calls[0].good, 1);
+    stop_fake();
+}
+END_TEST
+
+START_TEST(an_extra_answer_ends_the_connection_not_the_process)
+{
+    start_fake();
+    fake.mode = FAKE_EXTRA;
+    fake.only_calls = true;
+    ck_assert(ask(0));
+    turn_until(is_not_ready);
+    ck_assert_uint_eq(calls[0].done, 1);
+    ck_assert_uint_eq(calls[0].good, 1);
+    ck_assert_int_eq(last_cause, REDIS_FAILURE_REPLY);
+    stop_fake();
+}
+END_TEST
+
+static const struct {
+    const char *answer;
+    enum redis_failure failure;
+    bool leaves; /* the link looks for a better server after a few */
+} errors[] = {
+    {"-LOADING Redis is loading the dataset in memory\r\n", REDIS_FAILURE_LOADING, true},
+    {"-READONLY You can't write against a read only replica.\r\n", REDIS_FAILURE_READONLY, true},
+    {"-MASTERDOWN Link with MASTER is down\r\n", REDIS_FAILURE_READONLY, true},
+    {"-NOPERM this user has no permissions\r\n", REDIS_FAILURE_AUTH, true},
+    {"-NOAUTH Authentication required.\r\n", REDIS_FAILURE_AUTH, true},
+    {"-OOM command not allowed when used memory > 'maxmemory'.\r\n", REDIS_FAILURE_OOM, false},
+    {"-ERR Error running script (call to f_0): @user_script:1: -OOM command not allowed\r\n",
+     REDIS_FAILURE_OOM, false},
+    {"-BUSY Redis is busy running a script.\r\n", REDIS_FAILURE_BUSY, false},
+    {"-ERR user_script:1: attempt to index nil\r\n", REDIS_FAILURE_SCRIPT, false},
+    {"-NOSCRIPT No matching script.\r\n", REDIS_FAILURE_SCRIPT, false},
+};
+
+START_TEST(error_answers_have_causes_and_do_not_flood_the_log)
+{
+    start_fake();
+    fake.answer = errors[_i].answer;
+    for (unsigned i = 0; i < 200; i++)
+        ck_assert(ask(i));
+    turn_until(nothing_pending);
+    for (unsigned i = 0; i < 200; i++)
+        ck_assert_uint_eq(calls[i].done, 1);
+    ck_assert_int_eq(calls[0].failure, errors[_i].failure);
+    ck_assert(redis_link_is_ready(test_link) == !errors[_i].leaves);
+    ck_assert_uint_eq(log_lines(settings.address.local.sun_path), 1);
+    stop_fake();
+}
+END_TEST
+
+START_TEST(noscript_is_answered_once_by_eval)
+{
+    start_fake();
+    fake.answer = "-NOSCRIPT No matching script.\r\n";
+    ck_assert(ask(0));
+    turn_until(nothing_pending);
+    ck_assert_uint_eq(calls[0].done, 1);
+    ck_assert_uint_eq(fake.calls, 1);
+    ck_assert_uint_eq(fake.evals, 1);
+    stop_fake();
+}
+END_TEST
+
+static const struct {
+    const char *command, *answer;
+    enum redis_failure failure;
+} setup_errors[] = {
+    {"AUTH", "-WRONGPASS invalid username-password pair\r\n", REDIS_FAILURE_AUTH},
+    {"AUTH", "-ERR AUTH called without any password configured\r\n", REDIS_FAILURE_AUTH},
+    {"SCRIPT", "-NOAUTH Authentication required.\r\n", REDIS_FAILURE_AUTH},
+    {"SCRIPT", "-LOADING Redis is loading the dataset in memory\r\n", REDIS_FAILURE_LOADING},
+    {"SCRIPT", "-ERR Error compiling script (new function): user_script:1: nonsense\r\n",
+     REDIS_FAILURE_SCRIPT},
+    {"SCRIPT", "+OK\r\n", REDIS_FAILURE_REPLY},
+    {"ROLE", "*1\r\n$5\r\nslave\r\n", REDIS_FAILURE_READONLY},
+    {"SELECT", "-ERR DB index is out of range\r\n", REDIS_FAILURE_CONNECT},
+};
+
+START_TEST(a_failed_set_up_is_tried_again_and_told_once)
+{
+    settings.password = (char *)"secret";
+    settings.database = 9;
+    fake_redis_start(&fake, base);
+    fake.setup_command = setup_errors[_i].command;
+    fake.setup_error = setup_errors[_i].answer;
+    new_link(&fake.address);
+    turn_until(never_ready_twice);
+    ck_assert_uint_eq(ready_count, 0);
+    ck_assert_uint_eq(not_ready_count, 1);
+    ck_assert_int_eq(last_cause, setup_errors[_i].failure);
+    ck_assert_uint_eq(log_lines(settings.address.local.sun_path), 1);
+    fake.setup_error = NULL;
+    turn_until(is_ready);
+    ck_assert_uint_eq(log_lines("answers again"), 1);
+    stop_fake();
+}
+END_TEST
+
+START_TEST(set_up_commands_that_are_best_effort_may_fail)
+{
+    fake_redis_start(&fake, base);
+    fake.setup_command = _i ? "ROLE" : "CLIENT";
+    fake.setup_error = "-NOPERM no permission\r\n";
+    new_link(&fake.address);
+    turn_until(is_ready);
+    ck_assert_uint_eq(not_ready_count, 0);
+    stop_fake();
+}
+END_TEST
+
+START_TEST(a_server_that_never_answers_the_login_is_given_up)
+{
+    fake_redis_start(&fake, base);
+    fake.mode = _i ? FAKE_DEAF : FAKE_HANG;
+    new_link(&fake.address);
+    turn_until(was_told);
+    ck_assert_int_eq(last_cause, REDIS_FAILURE_CONNECT);
+    stop_fake();
+}
+END_TEST
+
+START_TEST(the_watchdog_ends_a_connection_that_hangs)
+{
+    start_fake();
+    fake.mode = FAKE_HANG;
+    for (unsigned i = 0; i < 10; i++)
+        ck_assert(ask(i));
+    turn_until(nothing_pending);
+    for (unsigned i = 0; i < 10; i++) {
+        ck_assert_uint_eq(calls[i].done, 1);
+        ck_assert_int_eq(calls[i].failure, REDIS_FAILURE_TIMEOUT);
+    }
+    ck_assert(!redis_link_is_ready(test_link));
+    fake.mode = FAKE_GOOD;
+    turn_until(is_ready);
+    stop_fake();
+}
+END_TEST
+
+START_TEST(a_hanging_server_is_asked_nothing_but_a_ping)
+{
+    start_fake();
+    fake.mode = FAKE_HANG;
+    ck_assert(ask(0));
+    for (unsigned i = 0; i < 3; i++)
+        redis_link_note_timeout(test_link);
+    ck_assert(!ask(1));
+    turn_until(nothing_pending); /* the watchdog */
+    ck_assert_uint_eq(calls[0].done, 1);
+    ck_assert_uint_eq(not_ready_count, 1);
+    stop_fake();
+}
+END_TEST
+
+START_TEST(too_many_calls_are_refused)
+{
+    unsigned taken = 0;
+    start_fake();
+    fake.mode = FAKE_HANG;
+    while (ask(taken))
+        taken++;
+    ck_assert_uint_eq(taken, 8192);
+    ck_assert_uint_eq(redis_link_pending(test_link), taken);
+    ck_assert(redis_link_is_ready(test_link));
+    redis_link_free(test_link);
+    test_link = NULL;
+    ck_assert_uint_eq(done_count, taken);
+    ck_assert_int_eq(calls[0].failure, REDIS_FAILURE_DOWN);
+    stop_fake();
+}
+END_TEST
+
+START_TEST(a_new_address_is_followed)
+{
+    struct fake_redis first;
+    start_fake();
+    ck_assert(ask(0));
+    first = fake;
+    ck_assert(real_redis_start(&real));
+    redis_link_set_address(test_link, &real.address);
+    ck_assert_uint_eq(calls[0].done, 1);
+    turn_until(is_ready);
+    ck_assert(ask(1));
+    turn_until(nothing_pending);
+    ck_assert_uint_eq(calls[1].good, 1);
+    ck_assert_uint_eq(fake.connections, first.connections);
+    stop_fake();
+    real_redis_stop(&real);
+}
+END_TEST
+
+static void *freed_from_done;
+static void ask_again_when_done(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+{
+    on_done(call, reply, failure);
+    if (freed_from_done && done_count < 50)
+        ask(done_count);
+}
+
+START_TEST(done_may_ask_again_while_the_connection_dies)
+{
+    const char *argv[] = {"0"};
+    size_t sizes[] = {1};
+    start_fake();
+    fake.mode = FAKE_CLOSE;
+    freed_from_done = &fake;
+    for (unsigned i = 0; i < 10; i++) {
+        calls[i] = (struct test_call){.call.done = ask_again_when_done};
+        ck_assert(redis_link_call(test_link, &calls[i].call, 1, argv, sizes));
+    }
+    turn_until(nothing_pending);
+    for (unsigned i = 0; i < 10; i++)
+        ck_assert_uint_eq(calls[i].done, 1);
+    stop_fake();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("redis_link");
+    TCase *real_case = tcase_create("a real Redis"), *fake_case = tcase_create("a scripted Redis");
+
+    tcase_add_checked_fixture(real_case, set_up, tear_down);
+    tcase_add_checked_fixture(fake_case, set_up, tear_down);
+    tcase_set_timeout(real_case, 60);
+    tcase_set_timeout(fake_case, 60);
+    if (real_redis_is_installed()) {
+        tcase_add_test(real_case, calls_are_answered_in_full);
+        tcase_add_test(real_case, a_lost_script_is_sent_again_within_the_call);
+        tcase_add_test(real_case, a_killed_redis_fails_every_call_once_and_comes_back);
+        tcase_add_test(real_case, a_stopped_redis_is_suspected_then_believed_again);
+        tcase_add_test(real_case, it_logs_in_and_selects_the_database);
+        tcase_add_test(real_case, a_wrong_password_is_named);
+        tcase_add_test(real_case, redis_absent_at_start_is_found_when_it_appears);
+        tcase_add_test(real_case, a_new_address_is_followed);
+    }
+    tcase_add_loop_test(fake_case, a_broken_answer_fails_every_call_once, 0, (int)COUNT_OF(broken));
+    tcase_add_test(fake_case, an_extra_answer_ends_the_connection_not_the_process);
+    tcase_add_loop_test(fake_case, error_answers_have_causes_and_do_not_flood_the_log, 0,
+                        (int)COUNT_OF(errors));
+    tcase_add_test(fake_case, noscript_is_answered_once_by_eval);
+    tcase_add_loop_test(fake_case, a_failed_set_up_is_tried_again_and_told_once, 0,
+                        (int)COUNT_OF(setup_errors));
+    tcase_add_loop_test(fake_case, set_up_commands_that_are_best_effort_may_fail, 0, 2);
+    tcase_add_loop_test(fake_case, a_server_that_never_answers_the_login_is_given_up, 0, 2);
+    tcase_add_test(fake_case, the_watchdog_ends_a_connection_that_hangs);
+    tcase_add_test(fake_case, a_hanging_server_is_asked_nothing_but_a_ping);
+    tcase_add_test(fake_case, too_many_calls_are_refused);
+    tcase_add_test(fake_case, done_may_ask_again_while_the_connection_dies);
+    suite_add_tcase(suite, real_case);
+    suite_add_tcase(suite, fake_case);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
