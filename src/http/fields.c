@@ -1,4 +1,6 @@
 /* fields.c - field lines (RFC 9112 section 5) and the Connection field (RFC 9110 section 7.6.1). */
+#include <endian.h>
+
 #include "http/parse.h"
 
 #define BIT(id) (UINT64_C(1) << (id))
@@ -22,18 +24,25 @@ static const uint64_t end_to_end_always =
 /* Each option is compared with each field, so their number bounds the work. */
 enum { CONNECTION_OPTIONS_MAX = 16 };
 
-/* The first byte from `p` on that is a control byte (CTL of RFC 5234, HTAB among them). Eight bytes at a
- * time: values are most of a head. A byte that is below 0x20 or is DEL shows as a high bit; a borrow can only
- * make a wrong one after a right one, and from the first on the bytes are looked at singly. */
-static const char *skip_to_control(const char *p, const char *end)
+/* Eight bytes at once: the high bit of each that is a control byte, and maybe of some after the first such
+ * one (a borrow). */
+static uint64_t control_bits(uint64_t eight)
 {
     const uint64_t each = UINT64_C(0x0101010101010101);
+    uint64_t not_del = eight ^ each * 0x7f;
+    return (((eight - each * 0x20) & ~eight) | ((not_del - each) & ~not_del)) & each * 0x80;
+}
+
+/* The first byte from `p` on that is a control byte (CTL of RFC 5234, HTAB among them): values are most of a
+ * head. */
+static const char *skip_to_control(const char *p, const char *end)
+{
     for (; end - p >= 8; p += 8) {
         uint64_t eight;
         memcpy(&eight, p, sizeof eight);
-        uint64_t not_del = eight ^ each * 0x7f;
-        if ((((eight - each * 0x20) & ~eight) | ((not_del - each) & ~not_del)) & each * 0x80)
-            break;
+        uint64_t found = control_bits(le64toh(eight));
+        if (found)
+            return p + __builtin_ctzll(found) / 8;
     }
     while ((unsigned char)*p >= 0x20 && *p != 0x7f)
         p++;

@@ -23,12 +23,34 @@ static void field_write(struct text *out, const struct field *field)
     crlf(out);
 }
 
-/* All end-to-end fields but those whose id is in `dropped`, in their order (RFC 9110 section 5.3). */
+/* The whole line as it came, where that is how field_write would write it; else nothing. */
+static struct slice line_as_it_came(const struct field *field)
+{
+    const char *colon = field->name.p + field->name.n;
+    if (field->value.p != colon + 2 || colon[1] != ' ' || field->value.p[field->value.n] != '\r')
+        return SLICE_NONE;
+    return (struct slice){field->name.p, field->name.n + 2 + field->value.n + 2};
+}
+
+/* All end-to-end fields but those whose id is in `dropped`, in their order (RFC 9110 section 5.3). Lines that
+ * need no change are copied together with their neighbours. */
 static void fields_write(struct text *out, const struct fields *fields, uint64_t dropped)
 {
-    for (const struct field *field = fields->at; field < fields->at + fields->count; field++)
-        if (!field->hop_by_hop && !(dropped >> field->id & 1))
+    struct slice run = SLICE_NONE;
+    for (const struct field *field = fields->at; field < fields->at + fields->count; field++) {
+        if (field->hop_by_hop || dropped >> field->id & 1)
+            continue;
+        struct slice line = line_as_it_came(field);
+        if (line.n && line.p == run.p + run.n) {
+            run.n += line.n;
+            continue;
+        }
+        text_put(out, run);
+        run = line;
+        if (line.n == 0)
             field_write(out, field);
+    }
+    text_put(out, run);
 }
 
 /* RFC 9110 section 7.6.3: after what stands in the Via fields already, with the version that was received. */

@@ -50,6 +50,14 @@ static bool model(const char *path, size_t n, char *out, size_t *size)
     return true;
 }
 
+static bool holds(struct slice whole, struct slice part)
+{
+    for (; whole.n >= part.n; whole.p++, whole.n--)
+        if (slice_starts_with(whole, part))
+            return true;
+    return false;
+}
+
 static void check_path(struct slice path)
 {
     static char bytes[PATH_MAX_BYTES], wanted[PATH_MAX_BYTES + 1];
@@ -62,7 +70,7 @@ static void check_path(struct slice path)
         PROPERTY(!ok || slice_equal(text_slice(&out), (struct slice){wanted, size}));
     }
     if (ok && out.p[0] == '/') {
-        PROPERTY(memmem(out.p, out.n, "//", 2) == NULL && memmem(out.p, out.n, "/../", 4) == NULL);
+        PROPERTY(!holds(text_slice(&out), SLICE("//")) && !holds(text_slice(&out), SLICE("/../")));
         PROPERTY(path_matches(SLICE("/**"), text_slice(&out)));
         if (memchr(out.p, '*', out.n) == NULL)
             PROPERTY(path_matches(text_slice(&out), text_slice(&out)));

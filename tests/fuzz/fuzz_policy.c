@@ -1,0 +1,63 @@
+/* fuzz_policy.c - any bytes as a policy file: read or refused, and what was read prints as a policy that
+ * reads as the same one. */
+#include <errno.h>
+#include <netdb.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "policy/load.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* In place of the C library's: names are not looked up while fuzzing. */
+int getaddrinfo(const char *restrict node, const char *restrict service,
+                const struct addrinfo *restrict hints, struct addrinfo **restrict found)
+{
+    (void)node, (void)service, (void)hints, (void)found;
+    return EAI_NONAME;
+}
+
+static const char *lua_dir(void)
+{
+    const char *directory = getenv("WEIR_LUA_DIR");
+    return directory ? directory : "lua";
+}
+
+struct printed {
+    char *bytes;
+    size_t size;
+};
+
+/* What `weir check` would print; bytes is NULL where the policy is refused. */
+static struct printed load_and_print(struct slice yaml)
+{
+    struct printed printed = {NULL, 0}, messages = {NULL, 0};
+    FILE *report = open_memstream(&messages.bytes, &messages.size);
+    struct policy *policy = policy_load_text("fuzz.yaml", yaml, lua_dir(), report);
+
+    fclose(report);
+    if (!policy && messages.size == 0)
+        abort(); /* refused without a word */
+    free(messages.bytes);
+    if (!policy)
+        return printed;
+    FILE *out = open_memstream(&printed.bytes, &printed.size);
+    policy_print(policy, out);
+    fclose(out);
+    policy_drop(policy);
+    return printed;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct printed first = load_and_print((struct slice){(const char *)data, size});
+
+    if (first.bytes) {
+        struct printed second = load_and_print((struct slice){first.bytes, first.size});
+        if (second.size != first.size || memcmp(second.bytes, first.bytes, first.size) != 0)
+            abort(); /* the effective policy is not the policy */
+        free(second.bytes);
+    }
+    free(first.bytes);
+    return 0;
+}
