@@ -4,13 +4,15 @@
 
 /* RFC 9112 section 7.1:
  *
- *   chunk      = 1*HEXDIG *( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] ) CRLF  data CRLF
- *   last-chunk = 1*"0" ... CRLF,  then trailer lines,  then CRLF
+ *   chunk      = 1*HEXDIG *( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] ) CRLF data CRLF
+ *   last-chunk = 1*"0" and the same extensions CRLF, then trailer lines, then CRLF
  *
- * SIZE -> (extension states) -> SIZE_LF -> DATA -> DATA_CR -> DATA_LF -> SIZE
- *                                     `-> TRAILER_START -> TRAILER_NAME -> TRAILER_VALUE -> TRAILER_LF ->
- * TRAILER_START
- *                                                      `-> END_LF -> END */
+ *   .-> SIZE -> EXT_... -> SIZE_LF -+-> DATA -> DATA_CR -> DATA_LF -.
+ *   `-------------------------------|-------------------------------'
+ *                                   `-> TRAILER_START -> END_LF -> END
+ *                                       ^           `-> TRAILER_NAME -> TRAILER_VALUE -> TRAILER_LF -.
+ *                                       `------------------------------------------------------------'
+ */
 enum state {
     SIZE,
     EXT_BEFORE_SEMICOLON, /* BWS: only ";" may follow */

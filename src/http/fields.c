@@ -3,23 +3,23 @@
 
 #include "http/parse.h"
 
-#define BIT(id) (UINT64_C(1) << (id))
-
 /* Not to be forwarded whether Connection names them or not: the list of RFC 9110 section 7.6.1, Trailer (weir
  * drops trailers), and what concerns a proxy's own next hop (RFC 9110 sections 11.7.1 and 11.7.2). */
 static const uint64_t hop_by_hop_by_nature =
-    BIT(FIELD_CONNECTION) | BIT(FIELD_KEEP_ALIVE) | BIT(FIELD_PROXY_AUTHENTICATE) |
-    BIT(FIELD_PROXY_AUTHORIZATION) | BIT(FIELD_PROXY_CONNECTION) | BIT(FIELD_TE) | BIT(FIELD_TRAILER) |
-    BIT(FIELD_TRANSFER_ENCODING) | BIT(FIELD_UPGRADE);
+    FIELD_BIT(FIELD_CONNECTION) | FIELD_BIT(FIELD_KEEP_ALIVE) | FIELD_BIT(FIELD_PROXY_AUTHENTICATE) |
+    FIELD_BIT(FIELD_PROXY_AUTHORIZATION) | FIELD_BIT(FIELD_PROXY_CONNECTION) | FIELD_BIT(FIELD_TE) |
+    FIELD_BIT(FIELD_TRAILER) | FIELD_BIT(FIELD_TRANSFER_ENCODING) | FIELD_BIT(FIELD_UPGRADE);
 
 /* What Connection cannot name away, since whoever could would change how the message is framed or whose it
  * is. */
 static const uint64_t end_to_end_always =
-    BIT(FIELD_CONTENT_LENGTH) | BIT(FIELD_CONTENT_TYPE) | BIT(FIELD_DATE) | BIT(FIELD_EXPECT) |
-    BIT(FIELD_FORWARDED) | BIT(FIELD_HOST) | BIT(FIELD_MAX_FORWARDS) | BIT(FIELD_RATELIMIT) |
-    BIT(FIELD_RATELIMIT_POLICY) | BIT(FIELD_RETRY_AFTER) | BIT(FIELD_VIA) | BIT(FIELD_X_CLIENT_ID) |
-    BIT(FIELD_X_FORWARDED_FOR) | BIT(FIELD_X_FORWARDED_HOST) | BIT(FIELD_X_FORWARDED_PROTO) |
-    BIT(FIELD_X_RATE_LIMIT) | BIT(FIELD_X_RATELIMIT) | BIT(FIELD_X_REQUEST_ID) | BIT(FIELD_X_WEIR_CLIENT);
+    FIELD_BIT(FIELD_CONTENT_LENGTH) | FIELD_BIT(FIELD_CONTENT_TYPE) | FIELD_BIT(FIELD_DATE) |
+    FIELD_BIT(FIELD_EXPECT) | FIELD_BIT(FIELD_FORWARDED) | FIELD_BIT(FIELD_HOST) |
+    FIELD_BIT(FIELD_MAX_FORWARDS) | FIELD_BIT(FIELD_RATELIMIT) | FIELD_BIT(FIELD_RATELIMIT_POLICY) |
+    FIELD_BIT(FIELD_RETRY_AFTER) | FIELD_BIT(FIELD_VIA) | FIELD_BIT(FIELD_X_CLIENT_ID) |
+    FIELD_BIT(FIELD_X_FORWARDED_FOR) | FIELD_BIT(FIELD_X_FORWARDED_HOST) |
+    FIELD_BIT(FIELD_X_FORWARDED_PROTO) | FIELD_BIT(FIELD_X_RATE_LIMIT) | FIELD_BIT(FIELD_X_RATELIMIT) |
+    FIELD_BIT(FIELD_X_REQUEST_ID) | FIELD_BIT(FIELD_X_WEIR_CLIENT);
 
 /* Each option is compared with each field, so their number bounds the work. */
 enum { CONNECTION_OPTIONS_MAX = 16 };
@@ -113,8 +113,8 @@ bool fields_parse(const char *p, const char *end, struct fields *fields, struct 
         if ((p = name_parse(p, field, refusal)) == NULL ||
             (p = value_parse(p + 1, end, field, refusal)) == NULL)
             return false;
-        repeated |= present & BIT(field->id);
-        present |= BIT(field->id);
+        repeated |= present & FIELD_BIT(field->id);
+        present |= FIELD_BIT(field->id);
     }
     if (p + 2 != end || p[1] != '\n')
         return refuse(refusal, 400, "bare CR in the head");

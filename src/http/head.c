@@ -51,7 +51,7 @@ bool slice_is_token(struct slice s)
 
 const char *version_parse(const char *p, const char *end, uint8_t *minor, struct refusal *refusal)
 {
-    if (end - p < 8 || memcmp(p, "HTTP/", 5) != 0 || !char_is(p[5], CHAR_DIGIT) || p[6] != '.' ||
+    if (end - p < 10 || memcmp(p, "HTTP/", 5) != 0 || !char_is(p[5], CHAR_DIGIT) || p[6] != '.' ||
         !char_is(p[7], CHAR_DIGIT) || char_is(p[8], CHAR_DIGIT)) {
         refuse(refusal, 400, "malformed HTTP version");
         return NULL;

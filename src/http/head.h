@@ -57,24 +57,26 @@ struct field {
     struct slice value; /* without OWS around it; no control bytes but HTAB; may be empty */
     uint8_t id;         /* enum field_id */
     bool hop_by_hop; /* not to be forwarded: RFC 9110 section 7.6.1, by its nature or because Connection names
-                        it */
+                        it; or a name that passes for one of the above, as X_Weir_Client does in CGI */
 };
 
 struct fields {
     struct field at[HEAD_FIELDS_MAX];
     unsigned count;
-    uint64_t present;  /* bit 1 << id: such a field is there (at least once) */
-    uint64_t repeated; /* bit 1 << id: more than once */
+    uint64_t present;  /* FIELD_BIT(id): a field with this id is there (at least once) */
+    uint64_t repeated; /* FIELD_BIT(id): more than once; X-RateLimit-* and X-Rate-Limit-* share theirs */
 };
+
+#define FIELD_BIT(id) (UINT64_C(1) << (id))
 
 static inline bool fields_have(const struct fields *f, enum field_id id)
 {
-    return f->present >> id & 1;
+    return f->present & FIELD_BIT(id);
 }
 
 static inline bool fields_repeat(const struct fields *f, enum field_id id)
 {
-    return f->repeated >> id & 1;
+    return f->repeated & FIELD_BIT(id);
 }
 
 /* The first field with this id, or NULL. */

@@ -1,7 +1,5 @@
 #include "http/rewrite.h"
 
-#define BIT(id) (UINT64_C(1) << (id))
-
 static void crlf(struct text *out)
 {
     text_literal(out, "\r\n");
@@ -41,7 +39,7 @@ static void fields_write(struct text *out, const struct fields *fields, uint64_t
         if (field->hop_by_hop || dropped >> field->id & 1)
             continue;
         struct slice line = line_as_it_came(field);
-        if (line.n && line.p == run.p + run.n) {
+        if (line.n && run.n && line.p == run.p + run.n) {
             run.n += line.n;
             continue;
         }
@@ -133,14 +131,15 @@ static void max_forwards_write(struct text *out, int32_t max_forwards)
 void request_head_write(struct text *out, const struct request_head *head, const struct framing *framing,
                         const struct forward_facts *facts)
 {
-    uint64_t own = BIT(FIELD_HOST) | BIT(FIELD_CONTENT_LENGTH) | BIT(FIELD_EXPECT) |
-                   BIT(FIELD_X_FORWARDED_FOR) | BIT(FIELD_X_FORWARDED_PROTO) | BIT(FIELD_X_FORWARDED_HOST) |
-                   BIT(FIELD_X_REQUEST_ID) | BIT(FIELD_X_WEIR_CLIENT);
-    if (!facts->peer_trusted) /* weir adds nothing to Forwarded (RFC 7239), so its last element would pass for
-                                 weir's */
-        own |= BIT(FIELD_FORWARDED);
+    uint64_t own = FIELD_BIT(FIELD_HOST) | FIELD_BIT(FIELD_CONTENT_LENGTH) | FIELD_BIT(FIELD_EXPECT) |
+                   FIELD_BIT(FIELD_X_FORWARDED_FOR) | FIELD_BIT(FIELD_X_FORWARDED_PROTO) |
+                   FIELD_BIT(FIELD_X_FORWARDED_HOST) | FIELD_BIT(FIELD_X_REQUEST_ID) |
+                   FIELD_BIT(FIELD_X_WEIR_CLIENT);
+    /* weir adds nothing to Forwarded (RFC 7239), so that its last element would pass for weir's. */
+    if (!facts->peer_trusted)
+        own |= FIELD_BIT(FIELD_FORWARDED);
     if (head->max_forwards >= 0)
-        own |= BIT(FIELD_MAX_FORWARDS);
+        own |= FIELD_BIT(FIELD_MAX_FORWARDS);
 
     text_put(out, head->method_text);
     text_char(out, ' ');
@@ -189,10 +188,10 @@ void response_head_write(struct text *out, const struct response_head *head, con
 {
     uint64_t dropped = 0;
     if (plan->chunked || !status_has_length(head->status))
-        dropped |= BIT(FIELD_CONTENT_LENGTH);
+        dropped |= FIELD_BIT(FIELD_CONTENT_LENGTH);
     if (plan->limited)
-        dropped |= BIT(FIELD_RATELIMIT) | BIT(FIELD_RATELIMIT_POLICY) | BIT(FIELD_X_RATE_LIMIT) |
-                   BIT(FIELD_X_RATELIMIT);
+        dropped |= FIELD_BIT(FIELD_RATELIMIT) | FIELD_BIT(FIELD_RATELIMIT_POLICY) |
+                   FIELD_BIT(FIELD_X_RATE_LIMIT) | FIELD_BIT(FIELD_X_RATELIMIT);
 
     status_line_write(out, head);
     fields_write(out, &head->fields, dropped);
@@ -209,6 +208,6 @@ void response_head_write(struct text *out, const struct response_head *head, con
 void interim_head_write(struct text *out, const struct response_head *head)
 {
     status_line_write(out, head);
-    fields_write(out, &head->fields, BIT(FIELD_CONTENT_LENGTH));
+    fields_write(out, &head->fields, FIELD_BIT(FIELD_CONTENT_LENGTH));
     crlf(out);
 }

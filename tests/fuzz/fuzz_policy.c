@@ -1,13 +1,9 @@
 /* fuzz_policy.c - any bytes as a policy file: read or refused, and what was read prints as a policy that
  * reads as the same one. */
-#include <errno.h>
 #include <netdb.h>
-#include <stdint.h>
-#include <stdlib.h>
 
+#include "fuzz.h"
 #include "policy/load.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* In place of the C library's: names are not looked up while fuzzing. */
 int getaddrinfo(const char *restrict node, const char *restrict service,
@@ -36,8 +32,7 @@ static struct printed load_and_print(struct slice yaml)
     struct policy *policy = policy_load_text("fuzz.yaml", yaml, lua_dir(), report);
 
     fclose(report);
-    if (!policy && messages.size == 0)
-        abort(); /* refused without a word */
+    PROPERTY(policy || messages.size > 0); /* never refused without a word */
     free(messages.bytes);
     if (!policy)
         return printed;
@@ -54,8 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (first.bytes) {
         struct printed second = load_and_print((struct slice){first.bytes, first.size});
-        if (second.size != first.size || memcmp(second.bytes, first.bytes, first.size) != 0)
-            abort(); /* the effective policy is not the policy */
+        PROPERTY(second.size == first.size && memcmp(second.bytes, first.bytes, first.size) == 0);
         free(second.bytes);
     }
     free(first.bytes);

@@ -54,7 +54,7 @@ static bool head_read(struct reader *r, struct slice head)
 /* How many of the `n` bytes at `p` belong to the message. */
 static size_t content_read(struct reader *r, const char *p, size_t n)
 {
-    char piece[MESSAGE_MAX];
+    static char piece[MESSAGE_MAX];
     size_t taken = n, content = n;
     if (r->framing.kind == FRAMING_CHUNKED) {
         const char *why = "";
@@ -145,7 +145,7 @@ static void framing_report(struct text *out, const struct reader *r)
 static void request_report(struct text *out, const struct request_head *head)
 {
     static const char *const forms[] = {"origin", "absolute", "authority", "asterisk"};
-    char normal[MESSAGE_MAX];
+    static char normal[MESSAGE_MAX];
     struct text path = text_over(normal, sizeof normal);
     bool ok = path_normalise(head->path_and_query, &path);
     text_printf(out, "request: %.*s, %s-form, HTTP/1.%u, %s\n", SLICE_ARG(head->method_text),
@@ -317,6 +317,7 @@ int main(int argc, char **argv)
         return print(argc - 1, argv + 1);
     Suite *suite = suite_create("http corpus");
     TCase *tests = tcase_create("corpus");
+    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, requests);
     tcase_add_test(tests, responses);
     suite_add_tcase(suite, tests);
