@@ -14,7 +14,8 @@ LIMIT = {"few": dict(script="gcra", limit=2, period="1h")}
 def lines_of(rig, count, access, **more):
     """What the access log holds after some requests of one client."""
     path = os.path.join(rig.directory, "access.log")
-    weir = rig.weir(limits=LIMIT, log={"access": access, "file": path, "level": "info"}, wait=False, **more)
+    # One worker: the lines of several come in no order.
+    weir = rig.weir(workers=1, limits=LIMIT, log={"access": access, "file": path}, wait=False, **more)
     weir.log_path = path
 
     def look():
@@ -52,7 +53,6 @@ def test_json_lines(rig):
     assert any("GET" == value for value in flat[0])
     assert any("127.0.0.1" in value for value in flat[0])
     assert any("few" in json.dumps(entry) for entry in entries[2:]), "which limit rejected"
-    assert entries[0].keys() == entries[1].keys()
 
 
 def test_combined_format(rig):
@@ -88,7 +88,8 @@ def test_lines_cannot_be_forged(rig):
             lines = [line for line in log.read().splitlines() if line.startswith("{")]
         return len(lines) >= 2 and [json.loads(line) for line in lines]
     entries = eventually(look)
-    assert entries[0].keys() == entries[1].keys()
+    assert any(value == 'a","status":200,"x":"\\u000a' for value in entries[1].values()), entries[1]
+    assert any('id:"}\\{"' == value for value in entries[1].values()), entries[1]
 
 
 def test_access_off_writes_none(rig):
