@@ -142,6 +142,8 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
         member(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
     if (x->cause != CAUSE_NONE)
         member(t, "error", slice_of(cause_label[x->cause]));
+    if (x->why)
+        member(t, "detail", slice_of(x->why));
     text_literal(t, "}\n");
 }
 

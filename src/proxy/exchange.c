@@ -127,6 +127,7 @@ void exchange_refuse(struct client *client, enum cause cause, uint16_t status, c
     x->minor = 1;
     x->request.ended = true; /* nobody knows where it ends: the connection closes */
     x->cause = cause;
+    x->why = why;
     set_request_id(x, NULL);
     access_log_begin(x, NULL);
     say(x, cause, why);
@@ -292,10 +293,9 @@ static void send_request(struct exchange *x)
 
     x->phase = PHASE_RELAY;
     x->sent_us = clock_us();
-    request_moved(x,
-                  relay_begin(&x->request, &x->client->stream, &x->link->stream, iobuf_slice(x->head),
-                              (struct behind){NULL, 0}, &means, &why),
-                  why);
+    enum relay moved = relay_begin(&x->request, &x->client->stream, &x->link->stream, iobuf_slice(x->head),
+                                   (struct behind){NULL, 0}, &means, &why);
+    request_moved(x, moved, why);
 }
 
 static void relay_request(struct exchange *x)
@@ -521,10 +521,9 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
     struct relay_means means = means_of(x);
     const char *why = NULL;
     /* Bytes beyond the message stay in link->stream.in, and a link that holds some is not used again. */
-    response_moved(x,
-                   relay_begin(&x->response, &x->link->stream, &x->client->stream, text_slice(&out), behind,
-                               &means, &why),
-                   why);
+    enum relay moved = relay_begin(&x->response, &x->link->stream, &x->client->stream, text_slice(&out),
+                                   behind, &means, &why);
+    response_moved(x, moved, why);
 }
 
 static bool interim_head(struct exchange *x, const struct head_bytes *got, size_t size,
@@ -687,23 +686,36 @@ static void drop_link(struct exchange *x)
     x->link = NULL;
 }
 
-/* What happened, and to whom. */
+/* What happened, and to whom. Every request has its line in the access log; here a fault of the upstream or
+ * of weir is said at most once a second for each cause and worker, with how often it happened since, and a
+ * client's own fault only to those who debug. */
 static void say(const struct exchange *x, enum cause cause, const char *why)
 {
-    bool upstream = cause >= CAUSE_UPSTREAM_CONNECT && cause <= CAUSE_RESPONSE_TIMEOUT;
+    struct said *said = &x->worker->said[cause];
+    bool client_fault = cause < CAUSE_UPSTREAM_CONNECT;
+    uint64_t now = clock_us();
     char peer[ADDRESS_TEXT_MAX];
 
-    log_at(upstream || cause == CAUSE_NO_MEMORY ? LEVEL_WARN : LEVEL_INFO,
-           "request %.*s of %.*s%s%s: %s%s%s%s%s", (int)x->id_size, x->request_id, (int)x->identity_size,
-           x->identity, x->identity_size ? " at " : "", address_format(&x->client->peer, peer),
-           cause_text[cause], why ? ": " : "", why ? why : "", x->link ? "; server " : "",
-           x->link ? link_server_text(x->link) : "");
+    if (client_fault ? log_threshold < LEVEL_DEBUG : now - said->at_us < 1000000) {
+        said->unsaid++;
+        return;
+    }
+    char more[64] = "";
+    if (said->unsaid)
+        snprintf(more, sizeof more, " (and %llu more like it before)", (unsigned long long)said->unsaid);
+    log_write(client_fault ? LEVEL_DEBUG : LEVEL_WARN, "request %.*s of %.*s%s%s: %s%s%s%s%s%s",
+              (int)x->id_size, x->request_id, (int)x->identity_size, x->identity,
+              x->identity_size ? " at " : "", address_format(&x->client->peer, peer), cause_text[cause],
+              why ? ": " : "", why ? why : "", x->link ? "; server " : "",
+              x->link ? link_server_text(x->link) : "", more);
+    *said = (struct said){.at_us = now};
 }
 
 /* Before any byte of an answer: weir's own answer. After it: the client's message must not look whole. */
 static void fail(struct exchange *x, enum cause cause, const char *why)
 {
     x->cause = cause;
+    x->why = why;
     say(x, cause, why);
     drop_link(x);
     if (x->answer_started || cause_status[cause] == 0)
@@ -788,7 +800,7 @@ static void finish(struct exchange *x, enum client_after after)
     x->phase = PHASE_DONE;
     /* Content that ends with the connection looks whole after an ordinary close (RFC 9112 section 8): a reset
      * does not. */
-    if (after == CLIENT_CLOSE && x->answer_started && x->response.kind != FRAMING_LENGTH &&
+    if (x->cause != CAUSE_NONE && x->answer_started && x->response.kind != FRAMING_LENGTH &&
         !x->response.chunked_out)
         after = CLIENT_RESET;
     struct half request = x->request;

@@ -38,6 +38,7 @@ struct exchange {
 
     /* what came of it */
     enum cause cause;
+    const char *why;      /* more than the cause says (static text), or NULL */
     uint16_t status;      /* answered; 0: none */
     bool close;           /* the client was told that the connection closes */
     uint64_t reply_bytes; /* content of weir's own answer */

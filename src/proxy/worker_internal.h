@@ -16,6 +16,11 @@ struct pool;
 
 enum { WORKER_TEXT_SIZE = IOBUF_LARGE };
 
+/* When a fault was last logged, and how often it happened without a line since. */
+struct said {
+    uint64_t at_us, unsaid;
+};
+
 struct worker {
     uint32_t magic;
     unsigned number;
@@ -56,6 +61,7 @@ struct worker {
     char date[29]; /* IMF-fixdate of date_second */
 
     struct worker_stats stats;
+    struct said said[CAUSE_COUNT];
     _Atomic bool redis_ready, upstreams_ready;
 
     int wake_fd; /* eventfd: `stop` was set */
