@@ -24,7 +24,8 @@ enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refus
             return SCAN_WHOLE;
         }
     }
-    *seen = bytes.n;
+    /* A first CR may be half of an empty line that the caller will skip. */
+    *seen = bytes.n == 1 && bytes.p[0] == '\r' ? 0 : bytes.n;
     return SCAN_PARTIAL;
 }
 

@@ -143,8 +143,7 @@ enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refus
 
 /* How many bytes of CRLF stand before a request line: RFC 9112 section 2.2 has a server ignore at least one.
  * All are, so that the verdict does not depend on where the bytes were cut; the time for a head bounds them.
- * Asked again as long as only a
- * "\r" is there; head_scan begins anew (`seen` 0) behind what was skipped. */
+ * To be asked before each head_scan that has seen nothing yet. */
 size_t request_skip_empty_line(struct slice bytes);
 
 /* `whole` is exactly what head_scan found (for a request: after request_skip_empty_line). False: refused, see

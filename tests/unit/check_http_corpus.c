@@ -76,11 +76,8 @@ static size_t content_read(struct reader *r, const char *p, size_t n)
 
 static void head_step(struct reader *r)
 {
-    if (!r->response) {
-        size_t skipped = request_skip_empty_line((struct slice){r->bytes + r->start, r->filled - r->start});
-        r->start += skipped;
-        r->seen = skipped ? 0 : r->seen;
-    }
+    if (!r->response && r->seen == 0)
+        r->start += request_skip_empty_line((struct slice){r->bytes + r->start, r->filled - r->start});
     struct slice bytes = {r->bytes + r->start, r->filled - r->start};
     enum scan scan = head_scan(bytes, &r->seen, &r->head_size, &r->refusal);
     if (scan == SCAN_PARTIAL) {
