@@ -50,7 +50,7 @@ static void warn_of_identity(struct loading *l)
     const struct node *item = from ? list_first(from) : NULL;
     bool trusts_nobody = identity->trusted_count == 0 && !identity->trust_unix;
 
-    for (unsigned i = 0; item && i < identity->from_count; i++, item = item->next) {
+    for (unsigned i = 0; item && i < identity->from_count; i++, item = list_next(from, item)) {
         if (identity->from[i].source == IDENTITY_HEADER && trusts_nobody && anybody_can_connect(l->policy))
             warning(l, item,
                     "anybody can make up this header, and so a client of their own; name the proxies that "

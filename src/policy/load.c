@@ -85,6 +85,11 @@ const struct node *list_first(const struct node *node)
     return node->kind == NODE_LIST ? node->first : node->null ? NULL : node;
 }
 
+const struct node *list_next(const struct node *node, const struct node *item)
+{
+    return node->kind == NODE_LIST ? item->next : NULL; /* a scalar's next is its neighbour, not its item */
+}
+
 unsigned list_count(const struct node *node)
 {
     return node->kind == NODE_LIST ? node->count : !node->null;

@@ -25,8 +25,9 @@ bool expect_map(struct loading *l, const struct node *node, const char *what);
 bool expect_list(struct loading *l, const struct node *node, const char *what);
 bool expect_scalar(struct loading *l, const struct node *node, const char *what);
 
-/* A list's first item; a scalar stands for a list of itself. */
+/* A list's items; a scalar stands for a list of itself. */
 const struct node *list_first(const struct node *node);
+const struct node *list_next(const struct node *node, const struct node *item);
 unsigned list_count(const struct node *node);
 
 /* The node's text in the policy's pool. */

@@ -38,7 +38,7 @@ static void read_root(struct loading *l)
 {
     if (l->root->broken)
         return;
-    if (expect_map(l, l->root, "keys and values, such as upstreams: ..."))
+    if (expect_map(l, l->root, "a map of keys and values, such as upstreams: ..."))
         options_read(l, l->root, "", l->policy);
     policy_check(l);
 }

@@ -19,6 +19,7 @@ enum {
     LIMIT_OPTIONS_MAX = 8,   /* a script's own options */
     LIMIT_PER_MAX = 4,       /* parts of `per` */
     RULES_MAX = 1024,
+    RULE_NAME_MAX = 256, /* bytes; of a path pattern as well */
     CLIENT_ID_MAX = 256, /* bytes of an id from a header */
     LIMIT_COST_MAX = 1000000,
 };

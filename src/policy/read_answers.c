@@ -36,7 +36,7 @@ static void read_headers(struct loading *l, const struct option *option, const s
         mistake(l, node, "expected a list of x-ratelimit, x-ratelimit-epoch, x-rate-limit and ietf");
         return;
     }
-    for (const struct node *item = list_first(node); item; item = item->next)
+    for (const struct node *item = list_first(node); item; item = list_next(node, item))
         read_family(l, item, field);
 }
 

@@ -90,7 +90,7 @@ static void read_client_limits(struct loading *l, const struct option *option, c
     struct client *client = field;
 
     (void)option;
-    client->limits = expect_map(l, node, "limits by name") ? node : NULL;
+    client->limits = expect_map(l, node, "a map of limits by name") ? node : NULL;
 }
 
 static void print_client_limits(const struct printer *printer, const struct option *option, const void *field)
@@ -194,7 +194,7 @@ static void read_client(struct loading *l, const struct node *node)
 static void read_clients(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
     struct policy *policy = field;
-    bool good = expect_map(l, node, "clients by id or address");
+    bool good = expect_map(l, node, "a map of clients by id or address");
 
     if (good && node->count > (unsigned)option->high) {
         mistake(l, node, "has %u clients; expected at most %d", node->count, (int)option->high);

@@ -37,7 +37,7 @@ static void read_from(struct loading *l, const struct option *option, const stru
         mistake(l, node, "expected a list of 1 to %d of ip and header:NAME", (int)option->high);
         return;
     }
-    for (const struct node *item = list_first(node); item; item = item->next) {
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         struct identity_from *from = &identity->from[identity->from_count];
         if (item->broken || !read_source(l, item, from))
             continue;
@@ -92,7 +92,7 @@ static void read_trusted(struct loading *l, const struct option *option, const s
         return;
     }
     identity->trusted = pool_zeroed(l->pool, count, sizeof *identity->trusted);
-    for (const struct node *item = list_first(node); item; item = item->next)
+    for (const struct node *item = list_first(node); item; item = list_next(node, item))
         if (!item->broken)
             read_proxy(l, item, identity);
 }

@@ -228,7 +228,7 @@ static void read_per(struct loading *l, const struct option *option, const struc
                 (int)option->high);
         return;
     }
-    for (const struct node *item = list_first(node); item; item = item->next) {
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         struct limit_part part = {0};
         if (!item->broken && read_part(l, item, &part) && part_fits(l, item, limit, &part))
             insert_part(limit, part);
@@ -367,7 +367,7 @@ static void read_limits(struct loading *l, const struct option *option, const st
 {
     struct policy *policy = field;
 
-    if (!expect_map(l, node, "limits by name"))
+    if (!expect_map(l, node, "a map of limits by name"))
         return;
     if (node->count > (unsigned)option->high) {
         mistake(l, node, "has %u limits; expected at most %d", node->count, (int)option->high);

@@ -105,7 +105,7 @@ static void read_listen(struct loading *l, const struct option *option, const st
         policy->listen = pool_zeroed(l->pool, count, sizeof *policy->listen);
     if (!policy->listen)
         return;
-    for (const struct node *item = list_first(node); item; item = item->next) {
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         read_listener(l, option, item, &policy->listen[policy->listen_count]);
         refuse_second(l, item, policy->listen, policy->listen_count);
         policy->listen_count++;

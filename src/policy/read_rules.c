@@ -57,7 +57,7 @@ static const char *path_fault(struct slice path)
 /* A pattern that no normal form equals would silently match nothing. */
 static bool path_is_normal(struct slice path)
 {
-    char room[1100];
+    char room[RULE_NAME_MAX];
     struct text out = text_over(room, sizeof room);
     return memchr(path.p, '%', path.n) == NULL && path_normalise(path, &out) &&
            slice_equal(path, text_slice(&out));
@@ -134,7 +134,7 @@ static void read_methods(struct loading *l, const struct option *option, const s
         return;
     }
     struct slice *methods = pool_zeroed(l->pool, count, sizeof *methods);
-    for (const struct node *item = list_first(node); item; item = item->next)
+    for (const struct node *item = list_first(node); item; item = list_next(node, item))
         rule->method_count += read_method(l, item, &methods[rule->method_count]);
     rule->methods = methods;
 }
@@ -185,7 +185,7 @@ static void read_rule_limits(struct loading *l, const struct option *option, con
         return;
     }
     rule->limits = pool_zeroed(l->pool, count, sizeof(const struct limit *));
-    for (const struct node *item = list_first(node); item; item = item->next)
+    for (const struct node *item = list_first(node); item; item = list_next(node, item))
         read_limit_name(l, item, rule);
 }
 
@@ -247,27 +247,50 @@ const struct option_type type_rule_upstream = {"name", read_rule_upstream, print
 
 /* --- one rule --- */
 
-static bool name_is_taken(const struct policy *policy, unsigned before, const char *name)
+static bool name_is_taken(const struct rule *rules, unsigned count, const char *name)
 {
     if (strcmp(name, "(none)") == 0)
         return true; /* the built-in rule's */
-    for (unsigned i = 0; i < before; i++)
-        if (strcmp(policy->rules[i].name, name) == 0)
+    for (unsigned i = 0; i < count; i++)
+        if (strcmp(rules[i].name, name) == 0)
             return true;
     return false;
+}
+
+/* The earlier rules that have this name, with or without a number behind it. */
+static unsigned namesakes(const struct rule *rules, unsigned count, const char *name)
+{
+    size_t n = strlen(name);
+    unsigned found = 0;
+    for (unsigned i = 0; i < count; i++)
+        found += strncmp(rules[i].name, name, n) == 0 && (!rules[i].name[n] || rules[i].name[n] == '#');
+    return found;
+}
+
+/* `name` and "#" and the number, in at most RULE_NAME_MAX bytes: the name is cut for it, between characters.
+ */
+static void number_name(char out[static RULE_NAME_MAX + 1], const char *name, unsigned number)
+{
+    char suffix[16];
+    size_t room = RULE_NAME_MAX - (size_t)snprintf(suffix, sizeof suffix, "#%u", number), n = strlen(name);
+
+    for (n = n < room ? n : room; n > 0 && ((unsigned char)name[n] & 0xc0) == 0x80;)
+        n--;
+    snprintf(out, RULE_NAME_MAX + 1, "%.*s%s", (int)n, name, suffix);
 }
 
 /* Its name:, else its path, else "*"; where an earlier rule has that, with "#2" and so on. */
 static void name_rule(struct loading *l, struct rule *rule)
 {
+    const struct rule *earlier = l->policy->rules;
     const char *base = rule->name ? rule->name : rule->path.n ? rule->path.p : "*";
-    size_t room = strlen(base) + 16;
-    char *name = pool_zeroed(l->pool, room, 1);
+    char name[RULE_NAME_MAX + 1];
 
-    snprintf(name, room, "%s", base);
-    for (unsigned n = 2; name_is_taken(l->policy, rule->index, name); n++)
-        snprintf(name, room, "%s#%u", base, n);
-    rule->name = name;
+    snprintf(name, sizeof name, "%s", base);
+    for (unsigned n = 1 + namesakes(earlier, rule->index, base); name_is_taken(earlier, rule->index, name);
+         n++)
+        number_name(name, base, n < 2 ? 2 : n);
+    rule->name = pool_text(l->pool, slice_of(name));
 }
 
 static void check_rule_cost(struct loading *l, const struct node *node, const struct rule *rule)
@@ -279,7 +302,7 @@ static void check_rule_cost(struct loading *l, const struct node *node, const st
         struct limit_numbers numbers = {limit->limit, limit->burst};
         int64_t capacity = limit_capacity(limit, &numbers);
         if (capacity > 0 && rule->cost > capacity && !limit->best_effort)
-            mistake(l, cost, "a cost of %lld can never be admitted: %s holds %lld at most",
+            mistake(l, cost, "a cost of %lld can never be admitted: limit %s holds %lld at most",
                     (long long)rule->cost, limit->name, (long long)capacity);
     }
 }

@@ -77,7 +77,7 @@ static void read_servers(struct loading *l, const struct option *option, const s
         return;
     }
     upstream->servers = pool_zeroed(l->pool, count, sizeof *upstream->servers);
-    for (const struct node *item = list_first(node); item; item = item->next) {
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         struct upstream_server *server = &upstream->servers[upstream->server_count];
         if (item->broken || !expect_scalar(l, item, "host:port or unix:/path"))
             continue;
@@ -115,7 +115,7 @@ static void read_upstreams(struct loading *l, const struct option *option, const
     struct policy *policy = field;
 
     (void)option;
-    if (!expect_map(l, node, "upstreams by name, such as api: { servers: [ 127.0.0.1:3000 ] }"))
+    if (!expect_map(l, node, "a map of upstreams by name, such as api: { servers: [ 127.0.0.1:3000 ] }"))
         return;
     if (node->count < 1 || node->count > UPSTREAMS_MAX) {
         mistake(l, node, "has %u upstreams; expected 1 to %d", node->count, UPSTREAMS_MAX);

@@ -31,19 +31,33 @@ static struct place place_of_offset(struct slice bytes, size_t offset)
     return place;
 }
 
+/* Is the line indented with a tab? libyaml's words for that help nobody. */
+static bool has_tab_indent(struct slice bytes, size_t line)
+{
+    const char *p = bytes.p, *end = bytes.p + bytes.n;
+    while (line && p < end)
+        line -= *p++ == '\n';
+    while (p < end && *p == ' ')
+        p++;
+    return p < end && *p == '\t';
+}
+
 static void report_syntax(struct reading *r)
 {
     const yaml_parser_t *p = &r->parser;
-    const char *problem = p->problem ? p->problem : "unknown";
+    const char *problem = p->problem ? p->problem : "no more memory";
+    struct place place = place_of(p->problem_mark);
 
     if (p->error == YAML_READER_ERROR)
         report_mistake(r->report, place_of_offset(r->bytes, p->problem_offset),
                        "not UTF-8 text: %s; save the file as UTF-8", problem);
+    else if (p->error == YAML_SCANNER_ERROR && has_tab_indent(r->bytes, p->problem_mark.line))
+        report_mistake(r->report, place, "not valid YAML: indented with a tab; use spaces");
     else if (p->context)
-        report_mistake(r->report, place_of(p->problem_mark), "not valid YAML: %s, %s that begins at line %u",
-                       problem, p->context, place_of(p->context_mark).line);
+        report_mistake(r->report, place, "not valid YAML: %s (%s, line %u)", problem, p->context,
+                       place_of(p->context_mark).line);
     else
-        report_mistake(r->report, place_of(p->problem_mark), "not valid YAML: %s", problem);
+        report_mistake(r->report, place, "not valid YAML: %s", problem);
 }
 
 /* False, with an empty event, when there is no next one: a syntax error was reported, or reading stopped. */
@@ -165,19 +179,26 @@ static bool says_null(const yaml_event_t *event)
            (text.n == 0 || slice_equal(text, SLICE("~")) || slice_equal(text, SLICE("null")));
 }
 
+/* What a scalar says, key or value. False: reported. */
+static bool scalar_value(struct reading *r, const yaml_event_t *event, struct slice *value)
+{
+    struct slice text = scalar_text(event);
+
+    if (!scalar_fits(r, event))
+        return false;
+    if (text.n && memmem(text.p, text.n, "${", 2))
+        return substitute(r, place_of(event->start_mark), text, value);
+    *value = (struct slice){pool_text(r->pool, text), text.n};
+    return true;
+}
+
 static struct node *read_scalar(struct reading *r, const yaml_event_t *event)
 {
     struct node *node = node_new(r, NODE_SCALAR, place_of(event->start_mark));
-    struct slice text = scalar_text(event);
 
     node->text = SLICE("");
     node->null = says_null(event);
-    if (!scalar_fits(r, event))
-        node->broken = true;
-    else if (text.n == 0 || !memmem(text.p, text.n, "${", 2))
-        node->text = (struct slice){pool_text(r->pool, text), text.n};
-    else
-        node->broken = !substitute(r, node->place, text, &node->text);
+    node->broken = !scalar_value(r, event, &node->text);
     return node;
 }
 
@@ -212,8 +233,7 @@ static void read_pair(struct reading *r, struct node *map, yaml_event_t *event, 
         read_node(r, event, depth);
     } else {
         refuse_extras(r, event, event->data.scalar.anchor, event->data.scalar.tag);
-        if (scalar_fits(r, event))
-            key = (struct slice){pool_text(r->pool, scalar_text(event)), event->data.scalar.length};
+        (void)scalar_value(r, event, &key);
         yaml_event_delete(event);
     }
     if (!next_event(r, &value_event))

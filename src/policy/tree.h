@@ -1,7 +1,7 @@
 /* tree.h - YAML text as a tree of nodes that know where they stand.
  *
  * A small YAML: one document of maps, lists and scalars. Aliases, anchors and tags are refused, as are
- * duplicate keys; `${NAME}` in a value is the environment's, `$${` stands for "${". Depth, size and count are
+ * duplicate keys; `${NAME}` is the environment's value, `$${` stands for "${". Depth, size and count are
  * bounded. Everything wrong is reported; the tree then holds what could be read. */
 #ifndef WEIR_POLICY_TREE_H
 #define WEIR_POLICY_TREE_H

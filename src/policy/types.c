@@ -205,7 +205,7 @@ bool text_is_token(struct slice text)
 
 static void read_section(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
-    if (expect_map(l, node, "keys and values"))
+    if (expect_map(l, node, "a map of keys and values"))
         options_read(l, node, option->path, field);
 }
 

@@ -1,0 +1,707 @@
+/* A policy file in, a policy or its mistakes out. */
+#include <check.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "policy/identity.h"
+#include "policy/load.h"
+
+static const char *top(void)
+{
+    const char *srcdir = getenv("srcdir");
+    return srcdir ? srcdir : ".";
+}
+
+/* Absolute: one test changes the working directory. */
+static const char *lua_dir(void)
+{
+    static char path[4096 + 8], whole[4096];
+    const char *directory = getenv("WEIR_LUA_DIR");
+    if (whole[0])
+        return whole;
+    snprintf(path, sizeof path, "%s/lua", top());
+    ck_assert_ptr_nonnull(realpath(directory ? directory : path, whole));
+    return whole;
+}
+
+/* What the last load said. */
+static char said[1 << 16];
+
+static struct policy *load(struct slice yaml)
+{
+    FILE *report = fmemopen(said, sizeof said, "w+");
+    struct policy *policy = policy_load_text("test.yaml", yaml, lua_dir(), report);
+    fclose(report);
+    return policy;
+}
+
+static struct policy *load_good(const char *yaml)
+{
+    struct policy *policy = load(slice_of(yaml));
+    ck_assert_msg(policy && !said[0], "%s", said);
+    return policy;
+}
+
+static void load_bad(const char *yaml, const char *words)
+{
+    ck_assert_ptr_null(load(slice_of(yaml)));
+    ck_assert_msg(strstr(said, words) != NULL, "%s", said);
+}
+
+static char *printed(const struct policy *policy)
+{
+    char *bytes = NULL;
+    size_t size;
+    FILE *out = open_memstream(&bytes, &size);
+    policy_print(policy, out);
+    fclose(out);
+    return bytes;
+}
+
+#define UPSTREAMS                                                                                            \
+    "upstreams: { api: { servers: [ 127.0.0.1:3000, 'unix:/run/api.sock' ] }, other: { servers: "            \
+    "127.0.0.1:4 } }\n"
+
+/* The policy of the manual, in every form that is supported. */
+static const char sample[] =
+    "workers: 3\n"
+    "listen: [ '127.0.0.1:8080', { address: '[::1]:8080' }, 'unix:/run/weir/weir.sock' ]\n"
+    "admin: 127.0.0.1:9180\n"
+    "redis: { address: 127.0.0.1:6379, key_prefix: 'production:shop', timeout: 20ms, on_failure: deny "
+    "}\n" UPSTREAMS "identity:\n"
+    "  from: [ 'header:X-Client-Id', ip ]\n"
+    "  trusted_proxies: [ 127.0.0.1, 10.0.0.0/8, '2001:db8::/32', 'unix:' ]\n"
+    "  ipv6_prefix: 56\n"
+    "limits:\n"
+    "  per-client: { script: token_bucket, limit: 100, period: 1m, burst: 20 }\n"
+    "  writes:     { script: sliding_window_log, limit: 10, period: 1s, per: [ route, client ], cost: 2 }\n"
+    "  everyone:   { script: gcra, limit: 5000, period: 1s, per: all, on_failure: allow, best_effort: true "
+    "}\n"
+    "  quota:      { script: fixed_window, limit: 60, period: 1m, align: clock, offset: 5s, label: Window }\n"
+    "  rolling:    { script: rolling_window, limit: 60, period: 1m, buckets: 20, per: [ 'header:X-Tenant', "
+    "ip ] }\n"
+    "clients:\n"
+    "  client-0: { quota: 0 }\n"
+    "  client-1: { quota: unlimited }\n"
+    "  client-2: { quota: 3 }\n"
+    "  gold: { limits: { per-client: { limit: 1000, burst: 500 }, quota: { limit: 61 } } }\n"
+    "  mixed: { quota: 7, limits: { writes: { limit: 2 } } }\n"
+    "  'ip:203.0.113.7': { quota: 0 }\n"
+    "  'ip:203.0.113.0/24': { quota: 5 }\n"
+    "  'ip:2001:db8::/32': { quota: -1 }\n"
+    "  'ip:unix': { quota: unlimited }\n"
+    "rules:\n"
+    "  - { match: { path: /healthz } }\n"
+    "  - { match: { path: '/v1/**', methods: [ POST, PUT ] }, limits: [ writes, everyone ], cost: 5, "
+    "upstream: other }\n"
+    "  - { match: { host: '*.example.com' }, limits: [ quota ], name: 'by host' }\n"
+    "  - { match: { path: /healthz, host: a.example }, limits: [ rolling ] }\n"
+    "  - { limits: [ per-client ] }\n"
+    "headers: [ x-ratelimit-epoch, ietf ]\n"
+    "rejection: { status: 503, content_type: text/plain }\n"
+    "timeouts: { request_header: 5s, body_min_rate: 0 }\n"
+    "size_limits: { request_body: 1m, connections: 0 }\n"
+    "log: { level: warn, access: off, file: /var/log/weir.log }\n";
+
+/* --- what is read --- */
+
+START_TEST(a_policy_is_read)
+{
+    struct policy *policy = load(slice_of(sample));
+    char text[ADDRESS_TEXT_MAX];
+
+    ck_assert_msg(policy != NULL, "%s", said);
+    ck_assert_uint_eq(policy->workers, 3);
+    ck_assert_uint_eq(policy->listen_count, 3);
+    ck_assert_str_eq(address_format(&policy->listen[1], text), "[::1]:8080");
+    ck_assert_str_eq(address_format(&policy->admin, text), "127.0.0.1:9180");
+    ck_assert_str_eq(address_format(&policy->redis.address, text), "127.0.0.1:6379");
+    ck_assert_str_eq(policy->redis.key_prefix, "production:shop");
+    ck_assert_uint_eq(policy->redis.timeout_us, 20000);
+    ck_assert_int_eq(policy->redis.on_failure, ON_FAILURE_DENY);
+    ck_assert_uint_eq(policy->upstreams[0].server_count, 2);
+    ck_assert_str_eq(policy->upstreams[0].servers[1].text, "unix:/run/api.sock");
+    ck_assert_str_eq(policy->upstreams[1].name, "other");
+    ck_assert_uint_eq(policy->identity.trusted_count, 3);
+    ck_assert(policy->identity.trust_unix);
+    ck_assert_uint_eq(policy->identity.ipv6_prefix, 56);
+    ck_assert_int_eq(policy->identity.from[0].field, FIELD_X_CLIENT_ID);
+    ck_assert_uint_eq(policy->headers, HEADERS_X_RATELIMIT | HEADERS_X_RATELIMIT_EPOCH | HEADERS_IETF);
+    ck_assert_uint_eq(policy->rejection.status, 503);
+    ck_assert_ptr_null(policy->rejection.body);
+    ck_assert_uint_eq(policy->timeouts.request_header_us, 5000000);
+    ck_assert_uint_eq(policy->timeouts.idle_us, 60000000);
+    ck_assert_uint_eq(policy->size_limits.request_body, 1 << 20);
+    ck_assert_int_eq(policy->log.level, LEVEL_WARN);
+    ck_assert_int_eq(policy->log.access, ACCESS_OFF);
+    policy_drop(policy);
+}
+END_TEST
+
+START_TEST(limits_are_read)
+{
+    struct policy *policy = load(slice_of(sample));
+    const struct limit *limits = policy->limits;
+
+    ck_assert_uint_eq(policy->limit_count, 5);
+    ck_assert_str_eq(limits[0].label, "per-client");
+    ck_assert_int_eq(limits[0].kind, LIMIT_BUCKET);
+    ck_assert_int_eq(limits[0].burst, 20);
+    ck_assert_int_eq(limits[0].cost, 1);
+    ck_assert_int_eq(limits[0].on_failure, ON_FAILURE_DENY); /* as in redis */
+    ck_assert_uint_eq(limits[0].option_count, 0);
+    ck_assert_ptr_nonnull(strstr(limits[0].script_text, "return function"));
+    ck_assert_uint_eq(limits[1].per_count, 2);
+    ck_assert_int_eq(limits[1].per[0].per, PER_CLIENT); /* before the others */
+    ck_assert_int_eq(limits[1].per[1].per, PER_ROUTE);
+    ck_assert_int_eq(limits[2].burst, 5000); /* the limit */
+    ck_assert_int_eq(limits[2].on_failure, ON_FAILURE_ALLOW);
+    ck_assert(limits[2].best_effort);
+    ck_assert(limits[3].has_offset);
+    ck_assert_int_eq(limits[3].offset_us, 5000000);
+    ck_assert_str_eq(limits[3].label, "Window");
+    ck_assert_uint_eq(limits[3].place.line, 14);
+    ck_assert_uint_eq(limits[3].place.column, 3);
+    ck_assert_uint_eq(limits[4].option_count, 1);
+    ck_assert_int_eq(limits[4].options[0], 20);
+    ck_assert_str_eq(limits[4].per[0].header, "X-Tenant");
+    policy_drop(policy);
+}
+END_TEST
+
+START_TEST(rules_are_read)
+{
+    struct policy *policy = load(slice_of(sample));
+    const struct rule *rules = policy->rules;
+
+    ck_assert_uint_eq(policy->rule_count, 6);
+    ck_assert_str_eq(rules[0].name, "/healthz");
+    ck_assert_uint_eq(rules[0].limit_count, 0);
+    ck_assert_ptr_eq(rules[0].upstream, &policy->upstreams[0]);
+    ck_assert_str_eq(rules[1].name, "/v1/**");
+    ck_assert_ptr_eq(rules[1].limits[1], &policy->limits[2]);
+    ck_assert_int_eq(rules[1].cost, 5);
+    ck_assert_ptr_eq(rules[1].upstream, &policy->upstreams[1]);
+    ck_assert_uint_eq(rules[1].method_count, 2);
+    ck_assert_str_eq(rules[2].name, "by host");
+    ck_assert_int_eq(rules[2].cost, 0);
+    ck_assert_str_eq(rules[3].name, "/healthz#2");
+    ck_assert_str_eq(rules[4].name, "*");
+    ck_assert_str_eq(rules[5].name, "(none)");
+    ck_assert_ptr_eq(rules[5].upstream, &policy->upstreams[0]);
+    policy_drop(policy);
+}
+END_TEST
+
+START_TEST(what_is_not_written_has_its_default)
+{
+    struct policy *policy = load_good("upstreams: { api: { servers: 127.0.0.1:3000 } }\nredis:\nrules:\n");
+    char text[ADDRESS_TEXT_MAX];
+
+    ck_assert_uint_ge(policy->workers, 1);
+    ck_assert_str_eq(address_format(&policy->listen[0], text), "0.0.0.0:8080");
+    ck_assert_uint_eq(policy->admin.length, 0);
+    ck_assert_str_eq(policy->redis.address_text, "127.0.0.1:6379");
+    ck_assert_int_eq(policy->redis.on_failure, ON_FAILURE_LOCAL);
+    ck_assert_ptr_null(policy->redis.password);
+    ck_assert_uint_eq(policy->upstreams[0].connect_timeout_us, 1000000);
+    ck_assert_uint_eq(policy->identity.from_count, 1);
+    ck_assert_int_eq(policy->identity.from[0].source, IDENTITY_IP);
+    ck_assert_uint_eq(policy->headers, HEADERS_X_RATELIMIT | HEADERS_X_RATE_LIMIT | HEADERS_IETF);
+    ck_assert_uint_eq(policy->rule_count, 1);
+    ck_assert_str_eq(policy->log.file, "stderr");
+    policy_drop(policy);
+}
+END_TEST
+
+START_TEST(an_embedded_redis_has_no_address)
+{
+    struct policy *policy = load_good("redis: { address: embedded }\n" UPSTREAMS);
+    ck_assert(policy->redis.embedded);
+    ck_assert_uint_eq(policy->redis.address.length, 0);
+    ck_assert_str_eq(policy->redis.address_text, "embedded");
+    policy_drop(policy);
+}
+END_TEST
+
+START_TEST(the_environment_is_put_in)
+{
+    setenv("WEIR_TEST_PASSWORD", "s3cr\"t", 1);
+    setenv("WEIR_TEST_PORT", "7000", 1);
+    setenv("WEIR_TEST_EMPTY", "", 1);
+    struct policy *policy =
+        load_good("redis: { address: '127.0.0.1:${WEIR_TEST_PORT}', password: '${WEIR_TEST_PASSWORD}',\n"
+                  "         key_prefix: 'a${WEIR_TEST_EMPTY}b' }\n"
+                  "log: { file: '/tmp/$${x}$y' }\n" UPSTREAMS);
+    ck_assert_str_eq(policy->redis.address_text, "127.0.0.1:7000");
+    ck_assert_str_eq(policy->redis.password, "s3cr\"t");
+    ck_assert_str_eq(policy->redis.key_prefix, "ab");
+    ck_assert_str_eq(policy->log.file, "/tmp/${x}$y");
+    char *text = printed(policy);
+    ck_assert_ptr_nonnull(strstr(text, "password: \"***\"\n"));
+    ck_assert_ptr_nonnull(strstr(text, "file: \"/tmp/$${x}$y\"\n"));
+    ck_assert_ptr_null(strstr(text, "s3cr"));
+    free(text);
+    policy_drop(policy);
+}
+END_TEST
+
+START_TEST(files_are_the_policys_neighbours)
+{
+    char directory[] = "/tmp/weir-check-policy-XXXXXX", path[128];
+
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/my.lua", directory);
+    FILE *file = fopen(path, "w");
+    fputs("return function() return 1 end\n", file);
+    fclose(file);
+    snprintf(path, sizeof path, "%s/weir.yaml", directory);
+    file = fopen(path, "w");
+    fputs(UPSTREAMS
+          "limits: { own: { script: my.lua, limit: 5, period: 1s, burst: 7, align: clock } }\n"
+          "rules: [ { limits: own } ]\nrejection: { body_file: my.lua, content_type: text/x-lua }\n",
+          file);
+    fclose(file);
+    struct policy *policy = policy_load(path, lua_dir(), stderr);
+    ck_assert_ptr_nonnull(policy);
+    ck_assert_int_eq(policy->limits[0].kind, LIMIT_CUSTOM);
+    ck_assert_str_eq(policy->limits[0].script, "my.lua");
+    ck_assert_str_eq(policy->limits[0].script_text, "return function() return 1 end\n");
+    ck_assert_str_eq(policy->rejection.body, policy->limits[0].script_text);
+    ck_assert_uint_eq(policy->rejection.body_size, 31);
+    policy_drop(policy);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/my.lua", directory);
+    unlink(path);
+    rmdir(directory);
+}
+END_TEST
+
+/* --- what is printed --- */
+
+static void is_a_fixed_point(const char *yaml)
+{
+    struct policy *policy = load(slice_of(yaml));
+    ck_assert_msg(policy != NULL, "%s", said);
+    char *first = printed(policy);
+    policy_drop(policy);
+    policy = load(slice_of(first));
+    ck_assert_msg(policy != NULL, "%s%s", first, said);
+    char *second = printed(policy);
+    policy_drop(policy);
+    ck_assert_str_eq(first, second);
+    free(first);
+    free(second);
+}
+
+START_TEST(what_is_printed_reads_as_the_same)
+{
+    is_a_fixed_point(sample);
+    is_a_fixed_point(UPSTREAMS);
+    is_a_fixed_point(UPSTREAMS "headers: []\nidentity: { trusted_proxies: 'unix:' }\n"
+                               "redis: { address: embedded }\n");
+    is_a_fixed_point(UPSTREAMS
+                     "clients:\n  'null': { quota: 0 }\n  'a: b': { quota: 0 }\n  '\"\\': { quota: 1 }\n"
+                     "  'über': { quota: 2 }\n  '{x}': { quota: 2 }\n  '${HOME}': {}\n  '- ': {}\n");
+}
+END_TEST
+
+START_TEST(the_printed_policy_says_what_holds)
+{
+    struct policy *policy = load(slice_of(sample));
+    char *text = printed(policy);
+
+    ck_assert_ptr_nonnull(strstr(text, "  quota:\n    script: fixed_window\n    limit: 60\n    period: 1m\n"
+                                       "    per: [ client ]\n    cost: 1\n    best_effort: false\n"
+                                       "    label: Window\n    align: clock\n    offset: 5s\n"
+                                       "    on_failure: deny\n"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "  mixed:\n    quota: 7\n    limits:\n      writes:\n        limit: 2\n  ip:"));
+    ck_assert_ptr_nonnull(strstr(text, "  - name: by host\n") ? text
+                                                              : strstr(text, "  - name: \"by host\"\n"));
+    free(text);
+    policy_drop(policy);
+}
+END_TEST
+
+/* --- clients --- */
+
+static const struct client_terms *terms_of(const struct policy *policy, const char *text)
+{
+    struct identity identity = {.from_header = strncmp(text, "id:", 3) == 0, .size = strlen(text)};
+    memcpy(identity.text, text, identity.size);
+    identity.has_ip = !identity.from_header && ip_parse(slice_of(text + 3), &identity.ip);
+    return policy_client(policy, &identity);
+}
+
+START_TEST(clients_are_found)
+{
+    struct policy *policy = load(slice_of(sample));
+
+    ck_assert_int_eq(terms_of(policy, "id:client-0")->quota, QUOTA_PROHIBITED);
+    ck_assert_int_eq(terms_of(policy, "id:client-1")->quota, QUOTA_UNLIMITED);
+    ck_assert_int_eq(terms_of(policy, "id:client-2")->quota, QUOTA_AS_WRITTEN);
+    ck_assert_ptr_null(terms_of(policy, "id:client-3"));
+    ck_assert_ptr_null(terms_of(policy, "id:"));
+    ck_assert_ptr_null(terms_of(policy, "id:ip:203.0.113.7")); /* an id is no address */
+    ck_assert_ptr_null(terms_of(policy, "id:203.0.113.7"));
+    ck_assert_str_eq(terms_of(policy, "ip:203.0.113.7")->name, "ip:203.0.113.7");
+    ck_assert_str_eq(terms_of(policy, "ip:203.0.113.8")->name, "ip:203.0.113.0/24");
+    ck_assert_ptr_null(terms_of(policy, "ip:203.0.114.8"));
+    ck_assert_str_eq(terms_of(policy, "ip:2001:db8:1::2")->name, "ip:2001:db8::/32");
+    ck_assert_str_eq(terms_of(policy, "ip:unix")->name, "ip:unix");
+    policy_drop(policy);
+}
+END_TEST
+
+START_TEST(clients_have_numbers_of_their_own)
+{
+    struct policy *policy = load(slice_of(sample));
+    const struct limit_numbers *numbers = terms_of(policy, "id:client-2")->numbers;
+
+    ck_assert_ptr_null(terms_of(policy, "id:client-0")->numbers);
+    ck_assert_int_eq(numbers[0].limit, 3);
+    ck_assert_int_eq(numbers[0].burst, 3);
+    ck_assert_int_eq(numbers[1].limit, 3);    /* per client and route */
+    ck_assert_int_eq(numbers[2].limit, 5000); /* per all */
+    ck_assert_int_eq(numbers[4].limit, 60);   /* per header and ip */
+    numbers = terms_of(policy, "id:gold")->numbers;
+    ck_assert_int_eq(numbers[0].limit, 1000);
+    ck_assert_int_eq(numbers[0].burst, 500);
+    ck_assert_int_eq(numbers[3].limit, 61);
+    ck_assert_int_eq(numbers[3].burst, 61);
+    ck_assert_int_eq(numbers[1].limit, 10);
+    numbers = terms_of(policy, "id:mixed")->numbers;
+    ck_assert_int_eq(numbers[0].limit, 7);
+    ck_assert_int_eq(numbers[1].limit, 2);
+    policy_drop(policy);
+}
+END_TEST
+
+START_TEST(a_raised_limit_raises_a_burst_that_was_not_written)
+{
+    struct policy *policy = load_good(UPSTREAMS "limits:\n  a: { script: gcra, limit: 10, period: 1s }\n"
+                                                "  b: { script: gcra, limit: 10, period: 1s, burst: 2 }\n"
+                                                "clients: { c: { limits: { a: { limit: 50 }, b: { limit: 50 "
+                                                "} } } }\nrules: [ { limits: [ a, b ] } ]\n");
+    const struct limit_numbers *numbers = terms_of(policy, "id:c")->numbers;
+    ck_assert_int_eq(numbers[0].burst, 50);
+    ck_assert_int_eq(numbers[1].burst, 2);
+    policy_drop(policy);
+}
+END_TEST
+
+START_TEST(thousands_of_clients_are_found)
+{
+    char *yaml = NULL, id[32];
+    size_t size;
+    FILE *out = open_memstream(&yaml, &size);
+
+    fputs(UPSTREAMS "clients:\n", out);
+    for (unsigned i = 0; i < 20000; i++)
+        fprintf(out, "  c%u: { quota: %u }\n  'ip:10.%u.%u.0/24': { quota: 0 }\n", i, i % 3, i >> 8, i & 255);
+    fclose(out);
+    struct policy *policy = load_good(yaml);
+    for (unsigned i = 0; i < 20000; i += 997) {
+        snprintf(id, sizeof id, "id:c%u", i);
+        ck_assert_str_eq(terms_of(policy, id)->name, id + 3);
+        snprintf(id, sizeof id, "ip:10.%u.%u.9", i >> 8, i & 255);
+        ck_assert_int_eq(terms_of(policy, id)->quota, QUOTA_PROHIBITED);
+    }
+    ck_assert_ptr_null(terms_of(policy, "id:c20000"));
+    policy_drop(policy);
+    free(yaml);
+}
+END_TEST
+
+/* --- rules --- */
+
+static const char *matched(const struct policy *policy, const char *method, const char *path,
+                           const char *host)
+{
+    return policy_match(policy, slice_of(method), slice_of(path), slice_of(host))->name;
+}
+
+START_TEST(the_first_rule_that_matches_decides)
+{
+    struct policy *policy = load(slice_of(sample));
+
+    ck_assert_str_eq(matched(policy, "GET", "/healthz", "a.example"), "/healthz");
+    ck_assert_str_eq(matched(policy, "POST", "/v1/x", "a.example"), "/v1/**");
+    ck_assert_str_eq(matched(policy, "PUT", "/v1", "www.example.com"), "/v1/**");
+    ck_assert_str_eq(matched(policy, "GET", "/v1/x", "www.example.com:80"), "by host");
+    ck_assert_str_eq(matched(policy, "GET", "/v1/x", "example.com"), "*");
+    ck_assert_str_eq(matched(policy, "post", "/v1/x", ""), "*"); /* methods have a case */
+    policy_drop(policy);
+    policy = load_good(UPSTREAMS "rules: [ { match: { path: /a } } ]\n");
+    ck_assert_str_eq(matched(policy, "GET", "/b", ""), "(none)");
+    policy_drop(policy);
+}
+END_TEST
+
+START_TEST(rules_have_names_of_their_own)
+{
+    struct policy *policy = load(SLICE(UPSTREAMS "rules:\n  - { name: '(none)', match: { path: /a } }\n"
+                                                 "  - { match: { path: /a, methods: GET } }\n"
+                                                 "  - { match: { path: /a, methods: PUT } }\n"
+                                                 "  - { name: '/a#2', match: { path: /b } }\n"));
+    ck_assert_str_eq(policy->rules[0].name, "(none)#2");
+    ck_assert_str_eq(policy->rules[1].name, "/a");
+    ck_assert_str_eq(policy->rules[2].name, "/a#2");
+    ck_assert_str_eq(policy->rules[3].name, "/a#2#2");
+    policy_drop(policy);
+}
+END_TEST
+
+/* The second of two rules: is there a warning that no request reaches it? */
+static bool is_unreachable(const char *first, const char *second)
+{
+    char yaml[1024];
+    snprintf(yaml, sizeof yaml, UPSTREAMS "rules:\n  - { match: { %s } }\n  - { match: { %s } }\n", first,
+             second);
+    struct policy *policy = load(slice_of(yaml));
+    ck_assert_msg(policy != NULL, "%s", said);
+    policy_drop(policy);
+    return strstr(said, "no request reaches this rule") != NULL;
+}
+
+START_TEST(rules_that_no_request_reaches_are_told)
+{
+    ck_assert(is_unreachable("", "path: /a"));
+    ck_assert(is_unreachable("path: /a", "path: /a, methods: GET"));
+    ck_assert(is_unreachable("path: '/a/**'", "path: /a"));
+    ck_assert(is_unreachable("path: '/a/**'", "path: '/a/*/c'"));
+    ck_assert(is_unreachable("path: '/*/b'", "path: /a/b"));
+    ck_assert(is_unreachable("path: '/**'", "path: '/a/**'"));
+    ck_assert(is_unreachable("host: '*.b.example'", "host: a.B.example"));
+    ck_assert(is_unreachable("methods: [ GET, PUT ]", "methods: PUT, path: /a"));
+    ck_assert(!is_unreachable("path: '/a/**'", "path: '/ab'"));
+    ck_assert(!is_unreachable("path: '/a/**'", "path: '/**'"));
+    ck_assert(!is_unreachable("path: '/a/*'", "path: '/a/**'"));
+    ck_assert(!is_unreachable("methods: GET", "path: /a"));
+    ck_assert(!is_unreachable("methods: [ GET ]", "methods: [ GET, PUT ]"));
+    ck_assert(!is_unreachable("host: a.example", "path: /a"));
+    ck_assert(!is_unreachable("host: '*.b.example'", "host: b.example"));
+}
+END_TEST
+
+/* --- mistakes --- */
+
+static char *file_text(const char *path)
+{
+    struct pool pool = {NULL};
+    struct slice bytes = SLICE_NONE;
+    const char *why = "";
+    ck_assert_msg(file_read(&pool, path, 1 << 20, &bytes, &why), "%s: %s", path, why);
+    char *copy = strndup(bytes.p, bytes.n);
+    pool_free(&pool);
+    return copy;
+}
+
+/* tests/conf-bad/x.yaml says exactly what is in x.err. */
+static void says_what_is_expected(const char *name)
+{
+    char expected_name[256];
+    size_t stem = strlen(name) - 5;
+
+    snprintf(expected_name, sizeof expected_name, "%.*s.err", (int)stem, name);
+    char *expected = file_text(expected_name);
+    FILE *report = fmemopen(said, sizeof said, "w+");
+    struct policy *policy = policy_load(name, lua_dir(), report);
+    fclose(report);
+    ck_assert_msg(strcmp(said, expected) == 0, "%s says\n%sin place of\n%s", name, said, expected);
+    ck_assert_msg((policy != NULL) == (strncmp(name, "warning", 7) == 0), "%s", name);
+    policy_drop(policy);
+    free(expected);
+}
+
+START_TEST(mistakes_are_told_with_their_place)
+{
+    char path[4096];
+    unsigned count = 0;
+
+    (void)lua_dir(); /* while the working directory is the one that it is relative to */
+    snprintf(path, sizeof path, "%s/tests/conf-bad", top());
+    ck_assert_int_eq(chdir(path), 0);
+    DIR *directory = opendir(".");
+    for (const struct dirent *entry; (entry = readdir(directory));) {
+        size_t n = strlen(entry->d_name);
+        if (n <= 5 || strcmp(entry->d_name + n - 5, ".yaml") != 0)
+            continue;
+        says_what_is_expected(entry->d_name);
+        count++;
+    }
+    closedir(directory);
+    ck_assert_uint_ge(count, 100);
+}
+END_TEST
+
+START_TEST(an_unreadable_file_is_told)
+{
+    FILE *report = fmemopen(said, sizeof said, "w+");
+    ck_assert_ptr_null(policy_load("/nowhere/weir.yaml", lua_dir(), report));
+    ck_assert_ptr_null(policy_load("/", lua_dir(), report));
+    fclose(report);
+    ck_assert_str_eq(said, "/nowhere/weir.yaml: cannot be read: No such file or directory\n"
+                           "/: cannot be read: Is a directory\n");
+}
+END_TEST
+
+START_TEST(a_missing_limiter_is_told)
+{
+    FILE *report = fmemopen(said, sizeof said, "w+");
+    ck_assert_ptr_null(policy_load_text("test.yaml", slice_of(sample), "/nowhere", report));
+    fclose(report);
+    ck_assert_ptr_nonnull(strstr(said, "test.yaml:11:25: limits.per-client.script: /nowhere/token_bucket.lua "
+                                       "cannot be read: No such file or directory\n"));
+}
+END_TEST
+
+/* `head`, then `item` so many times, each with its number, then `tail`. */
+static char *many(const char *head, const char *item, unsigned count, const char *tail)
+{
+    char *yaml = NULL;
+    size_t size;
+    FILE *out = open_memstream(&yaml, &size);
+
+    fputs(head, out);
+    for (unsigned i = 0; i < count; i++) {
+        const char *number = strchr(item, '#');
+        fprintf(out, "%.*s%u%s", (int)(number - item), item, i, number + 1);
+    }
+    fputs(tail, out);
+    fclose(out);
+    return yaml;
+}
+
+static void too_many(const char *head, const char *item, unsigned count, const char *tail, const char *words)
+{
+    char *yaml = many(head, item, count, tail);
+    load_bad(yaml, words);
+    free(yaml);
+}
+
+START_TEST(everything_has_a_limit)
+{
+    char *text = many("log: { file: '", "#", 20000, "' }\n" UPSTREAMS);
+    load_bad(text, "test.yaml:1:14: longer than 65536 bytes\n");
+    free(text);
+    too_many(UPSTREAMS "limits:\n", "  l#: { script: gcra, limit: 1, period: 1s }\n", LIMITS_MAX + 1, "",
+             "limits: has 257 limits; expected at most 256");
+    too_many(UPSTREAMS "rules:\n", " - { name: r# }\n", RULES_MAX + 1, "",
+             "rules: has 1025 rules; expected at most 1024");
+    too_many(UPSTREAMS "clients:\n", "  c#: {}\n", 100001, "",
+             "clients: has 100001 clients; expected at most 100000");
+    too_many(UPSTREAMS "identity: { trusted_proxies: [ ", "'::#', ", 1025, "] }",
+             "expected a list of at most 1024 addresses and ranges");
+    too_many("upstreams: {", "u#: { servers: 127.0.0.1:1 }, ", 257, "}",
+             "upstreams: has 257 upstreams; expected 1 to 256");
+    too_many(UPSTREAMS "limits: { a: { script: gcra, limit: 1, period: 1s } }\nrules: [ { limits: [ ", "a#, ",
+             9, "] } ]", "expected a list of at most 8 limits");
+    too_many(UPSTREAMS "listen: [ ", "127.0.0.1:#, ", 65, "]", "listen: has 65 addresses; expected 1 to 64");
+}
+END_TEST
+
+START_TEST(a_tree_is_bounded)
+{
+    char *text = many(UPSTREAMS "rules: [ ", "#,", 1000001, "]\n");
+    load_bad(text, "the policy has more than 1000000 values");
+    free(text);
+}
+END_TEST
+
+START_TEST(more_mistakes_than_are_kept_are_counted)
+{
+    char *text = many(UPSTREAMS "rules:\n- { match: { methods: [ ", "x#,", 31, "] } }\n");
+    load_bad(text, "test.yaml: 31 mistakes; the first 20 are shown\n");
+    free(text);
+    text = many(UPSTREAMS "clients:\n", "  c#: 1\n", 20000, "");
+    load_bad(text, "test.yaml: 20000 mistakes; the first 20 are shown\n");
+    ck_assert_ptr_nonnull(strstr(said, "test.yaml:3:7: clients.c0: expected a map"));
+    free(text);
+}
+END_TEST
+
+START_TEST(numbers_stay_exact_in_lua)
+{
+    policy_drop(load_good(UPSTREAMS "limits: { a: { script: fixed_window, limit: 1000000000, period: 1d } }\n"
+                                    "rules: [ { limits: a } ]\n"));
+    policy_drop(load_good(UPSTREAMS "limits: { a: { script: token_bucket, limit: 10000000, period: 30d } }\n"
+                                    "rules: [ { limits: a } ]\n"));
+    load_bad(UPSTREAMS "limits: { a: { script: token_bucket, limit: 1, period: 1d, burst: 100000 } }\n"
+                       "rules: [ { limits: a } ]\n",
+             "beyond what scripts count exactly");
+    load_bad(UPSTREAMS
+             "limits: { a: { script: gcra, limit: 100, period: 1d, burst: 10000 } }\n"
+             "rules: [ { limits: a } ]\nclients: { c: { limits: { a: { limit: 1, burst: 1000000 } } } }\n",
+             "beyond what scripts count exactly");
+}
+END_TEST
+
+START_TEST(a_policy_lives_as_long_as_it_is_held)
+{
+    struct policy *policy = load(slice_of(sample));
+    ck_assert_ptr_eq(policy_hold(policy), policy);
+    policy_drop(policy);
+    ck_assert_uint_eq(policy->rule_count, 6);
+    policy_drop(policy);
+    policy_drop(NULL);
+}
+END_TEST
+
+static void add_reading(Suite *suite)
+{
+    TCase *tests = tcase_create("reading");
+    tcase_add_test(tests, a_policy_is_read);
+    tcase_add_test(tests, limits_are_read);
+    tcase_add_test(tests, rules_are_read);
+    tcase_add_test(tests, what_is_not_written_has_its_default);
+    tcase_add_test(tests, an_embedded_redis_has_no_address);
+    tcase_add_test(tests, the_environment_is_put_in);
+    tcase_add_test(tests, files_are_the_policys_neighbours);
+    tcase_add_test(tests, what_is_printed_reads_as_the_same);
+    tcase_add_test(tests, the_printed_policy_says_what_holds);
+    tcase_add_test(tests, a_policy_lives_as_long_as_it_is_held);
+    suite_add_tcase(suite, tests);
+}
+
+static void add_finding(Suite *suite)
+{
+    TCase *tests = tcase_create("finding");
+    tcase_add_test(tests, clients_are_found);
+    tcase_add_test(tests, clients_have_numbers_of_their_own);
+    tcase_add_test(tests, a_raised_limit_raises_a_burst_that_was_not_written);
+    tcase_add_test(tests, thousands_of_clients_are_found);
+    tcase_add_test(tests, the_first_rule_that_matches_decides);
+    tcase_add_test(tests, rules_have_names_of_their_own);
+    tcase_add_test(tests, rules_that_no_request_reaches_are_told);
+    suite_add_tcase(suite, tests);
+}
+
+static void add_mistakes(Suite *suite)
+{
+    TCase *tests = tcase_create("mistakes");
+    tcase_add_test(tests, mistakes_are_told_with_their_place);
+    tcase_add_test(tests, an_unreadable_file_is_told);
+    tcase_add_test(tests, a_missing_limiter_is_told);
+    tcase_add_test(tests, everything_has_a_limit);
+    tcase_add_test(tests, a_tree_is_bounded);
+    tcase_add_test(tests, more_mistakes_than_are_kept_are_counted);
+    tcase_add_test(tests, numbers_stay_exact_in_lua);
+    suite_add_tcase(suite, tests);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("policy");
+    add_reading(suite);
+    add_finding(suite);
+    add_mistakes(suite);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
