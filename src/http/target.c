@@ -105,6 +105,6 @@ bool target_parse(struct request_head *head, struct refusal *refusal)
     size_t scheme = scheme_length(target);
     if (scheme)
         return absolute_form_parse(head, scheme, refusal);
-    return refuse(refusal, 400,
-                  "invalid target"); /* authority-form is CONNECT's alone: RFC 9112 section 3.2.3 */
+    /* authority-form is CONNECT's alone: RFC 9112 section 3.2.3 */
+    return refuse(refusal, 400, "invalid target");
 }
