@@ -175,13 +175,20 @@ static int64_t granted_cost(const struct limit *limit, int64_t cost, int64_t ava
     return limit->best_effort && cost > available && available > 0 ? available : cost;
 }
 
+/* The capacity as a debt; bounded, so that a bucket which needs more than 36,000 years to fill has a time. */
+static __int128 whole_bucket(const struct limit_result *r)
+{
+    __int128 whole = (__int128)r->capacity * r->limit->period_us, most = (__int128)r->quota << 60;
+    return whole < most ? whole : most;
+}
+
 /* Generic cell rate algorithm (ITU-T I.371): `debt` is how far the theoretical arrival time lies ahead, in
  * units of 1/quota µs, so that period/quota needs no rounding. */
 static void bucket_charge(struct state *state, const struct fallback_ask *ask, int64_t now)
 {
     struct limit_result *r = ask->result;
     int64_t period = r->limit->period_us;
-    __int128 debt = 0, whole = (__int128)r->capacity * period;
+    __int128 debt = 0, whole = whole_bucket(r);
 
     if (!state->window && state->scale == r->quota)
         debt = ((__int128)state->at_us - now) * r->quota + state->fraction;

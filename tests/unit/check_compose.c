@@ -1,0 +1,228 @@
+/* check_compose.c - the composed script and the plain ones: Redis compiles them, numbering is the policy's,
+ * mistakes are reported with file and line. */
+#include <check.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fault/redis_rig.h"
+#include "limit/compose.h"
+
+enum { LIMITS = 3 };
+
+static char directory[64];
+static struct limit limits[LIMITS];
+static const struct limit *used[LIMITS];
+static struct rule rules[1];
+static struct policy policy;
+static struct real_redis real;
+static char *report_text;
+static size_t report_size;
+static FILE *report;
+
+static const char *lua_dir(void)
+{
+    const char *found = getenv("WEIR_LUA_DIR");
+    return found ? found : "lua";
+}
+
+static char *file_text(const char *name)
+{
+    char path[256], *text = calloc(1, 65536);
+    snprintf(path, sizeof path, "%s/%s", lua_dir(), name);
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_gt(fread(text, 1, 65535, file), 0);
+    fclose(file);
+    return text;
+}
+
+static void write_file(const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *file = fopen(path, "w");
+    fputs(text, file);
+    fclose(file);
+}
+
+/* Limit 2 is used by nobody; limits 1 and 3 share a script. */
+static void set_up(void)
+{
+    rig_make_directory(directory);
+    for (unsigned i = 0; i < LIMITS; i++) {
+        limits[i] = (struct limit){.index = i, .script = (char *)"one", .period_us = 1000000 * (i + 1)};
+        limits[i].script_text = (char *)"return function() return 1, 2, 0, 3 end -- no newline at the end";
+    }
+    limits[1].script = (char *)"unused";
+    limits[1].script_text = (char *)"this is no Lua";
+    limits[2].has_offset = true;
+    limits[2].offset_us = -5;
+    limits[2].option_count = 2;
+    limits[2].options[0] = 7;
+    limits[2].options[1] = 8;
+    used[0] = &limits[0];
+    used[1] = &limits[2];
+    rules[0] = (struct rule){.limits = used, .limit_count = 2};
+    policy = (struct policy){.limits = limits, .limit_count = LIMITS, .rules = rules, .rule_count = 1};
+    report = open_memstream(&report_text, &report_size);
+}
+
+static void tear_down(void)
+{
+    fclose(report);
+    free(report_text);
+    rig_remove_directory(directory);
+}
+
+static const char *reported(void)
+{
+    fflush(report);
+    return report_text;
+}
+
+static struct redis_settings start_redis(void)
+{
+    ck_assert(real_redis_start(&real));
+    return (struct redis_settings){.address = real.address};
+}
+
+START_TEST(the_driver_text_is_as_promised)
+{
+    write_file("driver.lua", "return limits\n");
+    char *script = compose_driver(&policy, directory, report);
+    char *expected;
+    ck_assert_int_gt(
+        asprintf(&expected,
+                 "local limiter = {}\n"
+                 "limiter[\"one\"] = (function(...) --@ %s/one.lua\n"
+                 "return function() return 1, 2, 0, 3 end -- no newline at the end\n"
+                 "end)()\n"
+                 "local limits = {\n"
+                 "  { run = limiter[\"one\"], period = 1000000 },\n"
+                 "  false,\n"
+                 "  { run = limiter[\"one\"], period = 3000000, offset = -5, options = { 7, 8 } },\n"
+                 "}\n"
+                 "--@ %s/driver.lua\n"
+                 "return limits\n",
+                 directory, directory),
+        0);
+    ck_assert_str_eq(script, expected);
+    free(expected);
+    free(script);
+}
+END_TEST
+
+START_TEST(the_real_driver_runs_in_redis)
+{
+    static const char *const names[] = {"token_bucket",  "leaky_bucket",       "gcra",
+                                        "fixed_window",  "sliding_window_log", "sliding_window_counter",
+                                        "rolling_window"};
+    struct redis_settings settings = start_redis();
+
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.lua", names[i]);
+        char *text = file_text(name);
+        for (unsigned j = 0; j < LIMITS; j++)
+            limits[j].script = (char *)names[i], limits[j].script_text = text;
+        char *script = compose_driver(&policy, lua_dir(), report);
+        ck_assert_ptr_nonnull(script);
+        ck_assert_msg(compose_check(&settings, script, report) == 0, "%s: %s", names[i], reported());
+        free(script);
+        free(text);
+    }
+    real_redis_stop(&real);
+}
+END_TEST
+
+static const struct {
+    const char *text, *place;
+} mistakes[] = {
+    {"local a = 1\nlocal = 2\nreturn a", ":2:"},
+    {"local a = 1\n\n\nreturn a..nothing.x", ":4:"}, /* compiles; fails when loaded */
+};
+
+START_TEST(a_mistake_is_found_by_redis_and_reported_with_its_place)
+{
+    struct redis_settings settings = start_redis();
+    char place[128];
+
+    limits[0].script = limits[2].script = (char *)"/etc/weir/mine \"quoted\".lua";
+    limits[0].script_text = limits[2].script_text = (char *)mistakes[_i].text;
+    char *script = compose_driver(&policy, lua_dir(), report);
+    ck_assert_int_eq(compose_check(&settings, script, report), 1);
+    snprintf(place, sizeof place, "/etc/weir/mine \"quoted\".lua%s", mistakes[_i].place);
+    ck_assert_msg(strncmp(reported(), place, strlen(place)) == 0, "%s", reported());
+    free(script);
+    real_redis_stop(&real);
+}
+END_TEST
+
+START_TEST(redis_away_is_no_verdict)
+{
+    struct redis_settings settings = {0};
+    ck_assert_int_eq(compose_check(&settings, "return 1", report), -1);
+    real_redis_prepare(&real);
+    settings.address = real.address;
+    ck_assert_int_eq(compose_check(&settings, "return 1", report), -1);
+    ck_assert_str_eq(reported(), "");
+    rig_remove_directory(real.directory);
+}
+END_TEST
+
+START_TEST(a_missing_file_is_named)
+{
+    ck_assert_ptr_null(compose_driver(&policy, "/nowhere", report));
+    ck_assert_ptr_nonnull(strstr(reported(), "/nowhere/driver.lua: cannot be read: No such file"));
+    ck_assert(!compose_standalone("no_such_limiter", lua_dir(), stdout, report));
+    ck_assert_ptr_nonnull(strstr(reported(), "no_such_limiter.lua: cannot be read"));
+}
+END_TEST
+
+START_TEST(a_plain_script_limits_by_itself)
+{
+    char *script = NULL;
+    size_t size;
+    FILE *out = open_memstream(&script, &size);
+    long long granted = 0;
+
+    start_redis();
+    ck_assert_msg(compose_standalone("token_bucket", lua_dir(), out, report), "%s", reported());
+    fclose(out);
+    redisContext *redis = redisConnectUnix(real.path);
+    for (int i = 0; i < 8; i++) {
+        redisReply *reply = redisCommand(redis, "EVAL %s 1 key 5 86400000000", script);
+        ck_assert_int_eq(reply->type, REDIS_REPLY_ARRAY);
+        granted += reply->element[0]->integer;
+        freeReplyObject(reply);
+    }
+    ck_assert_int_eq(granted, 5);
+    redisFree(redis);
+    free(script);
+    real_redis_stop(&real);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("compose");
+    TCase *tests = tcase_create("compose");
+
+    tcase_add_checked_fixture(tests, set_up, tear_down);
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, the_driver_text_is_as_promised);
+    tcase_add_test(tests, redis_away_is_no_verdict);
+    tcase_add_test(tests, a_missing_file_is_named);
+    if (real_redis_is_installed()) {
+        tcase_add_test(tests, the_real_driver_runs_in_redis);
+        tcase_add_loop_test(tests, a_mistake_is_found_by_redis_and_reported_with_its_place, 0,
+                            (int)COUNT_OF(mistakes));
+        tcase_add_test(tests, a_plain_script_limits_by_itself);
+    }
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

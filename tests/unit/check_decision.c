@@ -1,0 +1,209 @@
+/* check_decision.c - what a client reads: each family of fields for each verdict, letter by letter. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "limit/decision.h"
+
+static const unsigned all_families = HEADERS_X_RATELIMIT | HEADERS_X_RATE_LIMIT | HEADERS_IETF;
+
+static const struct limit bucket = {.name = (char *)"per-client",
+                                    .label = (char *)"per-client",
+                                    .kind = LIMIT_BUCKET,
+                                    .limit = 100,
+                                    .burst = 20,
+                                    .period_us = 60000000};
+static const struct limit window = {.name = (char *)"quota",
+                                    .label = (char *)"Window",
+                                    .kind = LIMIT_WINDOW,
+                                    .limit = 60,
+                                    .burst = 60,
+                                    .period_us = 60000000};
+
+static char bytes[4096];
+
+static const char *fields(const struct decision *d, unsigned headers)
+{
+    struct text out = text_over(bytes, sizeof bytes - 1);
+    decision_fields_write(&out, d, headers, 1700000000500000);
+    ck_assert(!out.failed);
+    bytes[out.n] = 0;
+    return bytes;
+}
+
+static const char *problem(const struct decision *d, unsigned status)
+{
+    struct text out = text_over(bytes, sizeof bytes - 1);
+    decision_problem_write(&out, d, status);
+    ck_assert(!out.failed);
+    bytes[out.n] = 0;
+    return bytes;
+}
+
+static struct decision two_limits(void)
+{
+    struct decision d = {.verdict = VERDICT_ALLOWED, .result_count = 2, .rejected_by = -1};
+    d.results[0] = (struct limit_result){.limit = &bucket,
+                                         .verdict = VERDICT_ALLOWED,
+                                         .quota = 100,
+                                         .capacity = 20,
+                                         .remaining = 15,
+                                         .reset_us = 3000000};
+    d.results[1] = (struct limit_result){.limit = &window,
+                                         .verdict = VERDICT_ALLOWED,
+                                         .quota = 60,
+                                         .capacity = 60,
+                                         .remaining = 30,
+                                         .reset_us = 11000001};
+    return d;
+}
+
+START_TEST(an_allowed_request_shows_the_smallest_share_and_all_limits)
+{
+    struct decision d = two_limits();
+    ck_assert_str_eq(fields(&d, all_families),
+                     "X-RateLimit-Limit: 60\r\n"
+                     "X-RateLimit-Remaining: 30\r\n"
+                     "X-RateLimit-Reset: 12\r\n"
+                     "X-Rate-Limit-Policy: Window\r\n"
+                     "X-Rate-Limit-Quota: 60\r\n"
+                     "X-Rate-Limit-Used: 30\r\n"
+                     "X-Rate-Limit-Reset: 12\r\n"
+                     "RateLimit-Policy: \"per-client\";q=20;w=12, \"quota\";q=60;w=60\r\n"
+                     "RateLimit: \"per-client\";r=15;t=3, \"quota\";r=30;t=12\r\n");
+    d.results[0].remaining = 9;
+    ck_assert_str_eq(fields(&d, HEADERS_X_RATELIMIT), "X-RateLimit-Limit: 20\r\n"
+                                                      "X-RateLimit-Remaining: 9\r\n"
+                                                      "X-RateLimit-Reset: 3\r\n");
+}
+END_TEST
+
+START_TEST(each_family_comes_alone)
+{
+    struct decision d = two_limits();
+    ck_assert_str_eq(fields(&d, 0), "");
+    ck_assert_str_eq(fields(&d, HEADERS_X_RATELIMIT_EPOCH | HEADERS_X_RATELIMIT),
+                     "X-RateLimit-Limit: 60\r\n"
+                     "X-RateLimit-Remaining: 30\r\n"
+                     "X-RateLimit-Reset: 1700000012\r\n");
+    ck_assert_ptr_null(strstr(fields(&d, HEADERS_X_RATE_LIMIT), "X-RateLimit-"));
+    ck_assert_ptr_null(strstr(fields(&d, HEADERS_IETF), "X-"));
+}
+END_TEST
+
+START_TEST(a_rejected_request_shows_the_limit_that_rejected)
+{
+    struct decision d = two_limits();
+    d.verdict = d.results[0].verdict = VERDICT_LIMITED;
+    d.rejected_by = 0;
+    d.results[0].remaining = 0;
+    d.results[0].retry_after_us = 600001;
+    d.results[0].reset_us = 12000000;
+    d.results[1].remaining = 0;
+    ck_assert_str_eq(fields(&d, all_families),
+                     "X-RateLimit-Limit: 20\r\n"
+                     "X-RateLimit-Remaining: 0\r\n"
+                     "X-RateLimit-Reset: 12\r\n"
+                     "X-Rate-Limit-Policy: per-client\r\n"
+                     "X-Rate-Limit-Quota: 100\r\n"
+                     "X-Rate-Limit-Used: 20\r\n"
+                     "X-Rate-Limit-Reset: 12\r\n"
+                     "RateLimit-Policy: \"per-client\";q=20;w=12, \"quota\";q=60;w=60\r\n"
+                     "RateLimit: \"per-client\";r=0;t=12, \"quota\";r=0;t=12\r\n"
+                     "Retry-After: 1\r\n");
+    ck_assert_str_eq(problem(&d, 429),
+                     "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\","
+                     "\"title\":\"Request cannot be satisfied as assigned quota has been exceeded\","
+                     "\"status\":429,\"detail\":\"Try again in 1 second.\","
+                     "\"violated-policies\":[\"per-client\"]}\n");
+}
+END_TEST
+
+START_TEST(a_request_that_can_never_be_admitted_has_no_retry_after)
+{
+    struct decision d = two_limits();
+    d.verdict = d.results[0].verdict = VERDICT_LIMITED;
+    d.rejected_by = 0;
+    d.results[0].retry_after_us = -1;
+    ck_assert_int_eq(decision_retry_after(&d), -1);
+    ck_assert_ptr_null(strstr(fields(&d, all_families), "Retry-After"));
+    ck_assert_ptr_nonnull(strstr(problem(&d, 429), "costs more than its rate limit ever allows"));
+}
+END_TEST
+
+static struct decision by_terms(enum verdict verdict)
+{
+    struct decision d = {
+        .verdict = verdict, .result_count = 1, .rejected_by = verdict == VERDICT_PROHIBITED ? 0 : -1};
+    d.results[0] = (struct limit_result){.limit = &window, .verdict = verdict, .retry_after_us = -1};
+    return d;
+}
+
+START_TEST(a_prohibited_client_sees_zero_and_no_times)
+{
+    struct decision d = by_terms(VERDICT_PROHIBITED);
+    ck_assert_str_eq(fields(&d, all_families), "X-RateLimit-Limit: 0\r\n"
+                                               "X-RateLimit-Remaining: 0\r\n"
+                                               "X-Rate-Limit-Policy: Window\r\n"
+                                               "X-Rate-Limit-Quota: 0\r\n");
+    ck_assert_ptr_nonnull(strstr(problem(&d, 429), "\"violated-policies\":[\"quota\"]"));
+}
+END_TEST
+
+START_TEST(an_unlimited_client_sees_minus_one)
+{
+    struct decision d = by_terms(VERDICT_UNLIMITED);
+    ck_assert_str_eq(fields(&d, all_families), "X-Rate-Limit-Policy: Window\r\nX-Rate-Limit-Quota: -1\r\n");
+    ck_assert_str_eq(fields(&d, HEADERS_IETF | HEADERS_X_RATELIMIT), "");
+}
+END_TEST
+
+START_TEST(decided_without_redis)
+{
+    struct decision open = {.verdict = VERDICT_FAILED_OPEN, .rejected_by = -1};
+    struct decision closed = {.verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1};
+    struct decision none = {.verdict = VERDICT_ALLOWED, .rejected_by = -1};
+    ck_assert_str_eq(fields(&open, all_families), "");
+    ck_assert_str_eq(fields(&none, all_families), "");
+    ck_assert_str_eq(fields(&closed, all_families), "Retry-After: 1\r\n");
+    ck_assert_ptr_nonnull(strstr(problem(&closed, 503), "#temporary-reduced-capacity"));
+    ck_assert_ptr_nonnull(strstr(problem(&closed, 503), "\"status\":503"));
+    ck_assert_ptr_null(strstr(problem(&closed, 503), "violated-policies"));
+}
+END_TEST
+
+START_TEST(names_are_escaped_and_large_numbers_stay_structured_fields)
+{
+    struct limit odd = {
+        .name = (char *)"a\"b\\c\xc3\n", .label = (char *)"odd", .limit = 1, .period_us = INT64_MAX};
+    struct decision d = {.verdict = VERDICT_ALLOWED, .result_count = 1, .rejected_by = -1};
+    d.results[0] = (struct limit_result){.limit = &odd,
+                                         .quota = 1,
+                                         .capacity = INT64_MAX,
+                                         .remaining = INT64_MAX,
+                                         .reset_us = INT64_MAX - 999999};
+    ck_assert_str_eq(fields(&d, HEADERS_IETF),
+                     "RateLimit-Policy: \"a\\\"b\\\\c??\";q=999999999999999;w=999999999999999\r\n"
+                     "RateLimit: \"a\\\"b\\\\c??\";r=999999999999999;t=9223372036854\r\n");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("decision");
+    TCase *tests = tcase_create("fields");
+
+    tcase_add_test(tests, an_allowed_request_shows_the_smallest_share_and_all_limits);
+    tcase_add_test(tests, each_family_comes_alone);
+    tcase_add_test(tests, a_rejected_request_shows_the_limit_that_rejected);
+    tcase_add_test(tests, a_request_that_can_never_be_admitted_has_no_retry_after);
+    tcase_add_test(tests, a_prohibited_client_sees_zero_and_no_times);
+    tcase_add_test(tests, an_unlimited_client_sees_minus_one);
+    tcase_add_test(tests, decided_without_redis);
+    tcase_add_test(tests, names_are_escaped_and_large_numbers_stay_structured_fields);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

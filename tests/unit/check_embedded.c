@@ -1,0 +1,177 @@
+/* check_embedded.c - the private Redis: it answers, it forgets nothing of its directory, it comes back when
+ * killed, and it dies with the process that started it. */
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/embedded.h"
+
+static const uint64_t patience_us = 20000000;
+static char home[64];
+
+static void set_up(void)
+{
+    strcpy(home, "/tmp/weir-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(home));
+    setenv("RUNTIME_DIRECTORY", home, 1);
+    ck_assert_int_eq(log_open("/dev/null"), 0);
+}
+
+/* Nothing may be left in the directory. */
+static void tear_down(void)
+{
+    ck_assert_msg(rmdir(home) == 0, "%s: %s", home, strerror(errno));
+}
+
+static long long ask_number(const struct embedded *e, const char *command)
+{
+    redisContext *redis = redisConnectUnix(embedded_address(e)->local.sun_path);
+    redisReply *reply = redis && !redis->err ? redisCommand(redis, command) : NULL;
+    const char *pid = reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, "process_id:") : NULL;
+    long long number = pid ? atoll(pid + 11) : -1;
+    freeReplyObject(reply);
+    if (redis)
+        redisFree(redis);
+    return number;
+}
+
+static pid_t server_pid(const struct embedded *e)
+{
+    return (pid_t)ask_number(e, "INFO server");
+}
+
+START_TEST(it_starts_privately_and_leaves_nothing)
+{
+    struct embedded *e = embedded_start();
+    struct stat found;
+    char directory[128];
+
+    ck_assert_ptr_nonnull(e);
+    ck_assert_int_gt(server_pid(e), 0);
+    snprintf(directory, sizeof directory, "%s", embedded_address(e)->local.sun_path);
+    *strrchr(directory, '/') = 0;
+    ck_assert_int_eq(stat(directory, &found), 0);
+    ck_assert_uint_eq(found.st_mode & 0777, 0700);
+    ck_assert_int_ne(getpgid(server_pid(e)), getpgid(0)); /* Ctrl-C does not reach it */
+    embedded_stop(e);
+    embedded_stop(NULL);
+}
+END_TEST
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what, (void)arg;
+}
+
+START_TEST(it_comes_back_when_killed)
+{
+    static const struct timeval moment = {0, 5000};
+    struct event_base *base = event_base_new();
+    struct event *tick = event_new(base, -1, EV_PERSIST, on_tick, NULL);
+    struct embedded *e = embedded_start();
+    uint64_t since = clock_us();
+
+    ck_assert_ptr_nonnull(e);
+    event_add(tick, &moment);
+    embedded_watch(e, base);
+    for (int round = 0; round < 2; round++) {
+        pid_t first = server_pid(e), second;
+        ck_assert_int_gt(first, 0);
+        ck_assert_int_eq(kill(first, SIGKILL), 0);
+        while ((second = server_pid(e)) <= 0 || second == first) {
+            event_base_loop(base, EVLOOP_ONCE);
+            ck_assert(clock_us() - since < patience_us);
+        }
+    }
+    embedded_stop(e);
+    event_free(tick);
+    event_base_free(base);
+}
+END_TEST
+
+START_TEST(it_dies_with_its_parent)
+{
+    int channel[2];
+    pid_t child, server;
+    uint64_t since = clock_us();
+
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* the server becomes ours, to be reaped */
+    ck_assert_int_eq(pipe(channel), 0);
+    child = fork();
+    if (child == 0) {
+        struct embedded *e = embedded_start();
+        server = e ? server_pid(e) : -1;
+        if (write(channel[1], &server, sizeof server) != sizeof server)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    ck_assert_int_eq(read(channel[0], &server, sizeof server), sizeof server);
+    ck_assert_int_gt(server, 0);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    while (waitpid(server, NULL, WNOHANG) == 0) {
+        const struct timespec moment = {0, 2000000};
+        ck_assert(clock_us() - since < patience_us);
+        nanosleep(&moment, NULL);
+    }
+    ck_assert_int_eq(kill(server, 0), -1);
+    char command[128]; /* a killed process tidies nothing: the test does */
+    snprintf(command, sizeof command, "rm -rf %s/weir-redis-*", home);
+    ck_assert_int_eq(system(command), 0);
+    close(channel[0]);
+    close(channel[1]);
+}
+END_TEST
+
+START_TEST(a_missing_program_is_named)
+{
+    char path[] = "/tmp/weir-log-XXXXXX", line[1024] = "";
+    close(mkstemp(path));
+    ck_assert_int_eq(log_open(path), 0);
+    setenv("PATH", "/nowhere", 1);
+    if (access("/usr/bin/redis-server", X_OK) == 0) { /* then it is found all the same */
+        struct embedded *e = embedded_start();
+        ck_assert_ptr_nonnull(e);
+        embedded_stop(e);
+    } else {
+        ck_assert_ptr_null(embedded_start());
+        FILE *log = fopen(path, "r");
+        ck_assert_ptr_nonnull(fgets(line, sizeof line, log));
+        fclose(log);
+        ck_assert_ptr_nonnull(strstr(line, "apt-get install redis-server"));
+    }
+    unlink(path);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("embedded");
+    TCase *tests = tcase_create("embedded");
+    bool installed = system("command -v redis-server || command -v valkey-server") == 0;
+
+    tcase_add_checked_fixture(tests, set_up, tear_down);
+    tcase_set_timeout(tests, 60);
+    if (installed) {
+        tcase_add_test(tests, it_starts_privately_and_leaves_nothing);
+        tcase_add_test(tests, it_comes_back_when_killed);
+        tcase_add_test(tests, it_dies_with_its_parent);
+    }
+    tcase_add_test(tests, a_missing_program_is_named);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,338 @@
+/* check_fallback.c - the limits of this process alone: against a model that counts in exact fractions, all or
+ * nothing, bounded, and from many threads at once. */
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "limit/fallback.h"
+
+static const uint64_t begin_us = 1700000000000000;
+
+static struct limit limit_of(enum limit_kind kind, int64_t limit, int64_t burst, int64_t period_us)
+{
+    return (struct limit){
+        .name = (char *)"x", .kind = kind, .limit = limit, .burst = burst, .period_us = period_us};
+}
+
+static struct limit_result result_for(const struct limit *limit)
+{
+    return (struct limit_result){.limit = limit,
+                                 .quota = limit->limit,
+                                 .capacity = limit->kind == LIMIT_WINDOW ? limit->limit : limit->burst};
+}
+
+static bool decide(struct fallback *f, const struct limit *limit, struct slice key, int64_t cost,
+                   uint64_t now, struct limit_result *result)
+{
+    struct fallback_ask ask = {key, cost, result};
+    *result = result_for(limit);
+    return fallback_decide(f, &ask, 1, now);
+}
+
+static uint64_t random_state = 1;
+
+static uint64_t random_below(uint64_t n)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (random_state >> 20) % n;
+}
+
+/* --- Buckets ------------------------------------------------------------------------------------------ */
+
+/* A token bucket that counts tokens in units of 1/period, in 128 bits: nothing is rounded. */
+struct model {
+    __int128 tokens; /* times period */
+    uint64_t at;
+};
+
+static bool model_decide(struct model *m, const struct limit *limit, int64_t cost, uint64_t now)
+{
+    __int128 whole = (__int128)limit->burst * limit->period_us;
+    m->tokens += (__int128)(now - m->at) * limit->limit;
+    m->at = now;
+    if (m->tokens > whole)
+        m->tokens = whole;
+    if (m->tokens < (__int128)cost * limit->period_us)
+        return false;
+    m->tokens -= (__int128)cost * limit->period_us;
+    return true;
+}
+
+START_TEST(a_bucket_is_exact)
+{
+    static const struct {
+        int64_t limit, burst, period_us;
+    } numbers[] = {{100, 20, 60000000},       {3, 7, 1000000},
+                   {7, 3, 1000000},           {1, 1, 1},
+                   {1000000, 5, 1000003},     {999983, 999983, 86400000000},
+                   {1, 1000000, 86400000000}, {5, 1, 3}};
+    struct limit limit = limit_of(LIMIT_BUCKET, numbers[_i].limit, numbers[_i].burst, numbers[_i].period_us);
+    struct model model = {(__int128)limit.burst * limit.period_us, begin_us};
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r;
+    uint64_t now = begin_us;
+
+    random_state = 1;
+    for (unsigned i = 0; i < 5000; i++) {
+        int64_t cost = 1 + (int64_t)random_below(random_below(10) ? 2 : (uint64_t)limit.burst + 2);
+        bool expected = model_decide(&model, &limit, cost, now);
+        ck_assert_int_eq(decide(f, &limit, SLICE("key"), cost, now, &r), expected);
+        ck_assert_int_eq(r.remaining, (int64_t)(model.tokens / limit.period_us));
+        if (!expected && cost > limit.burst)
+            ck_assert_int_eq(r.retry_after_us, -1);
+        if (!expected && cost <= limit.burst) { /* exact: at that moment, and not a µs before */
+            struct model early = model, later = model;
+            ck_assert_int_gt(r.retry_after_us, 0);
+            ck_assert(!model_decide(&early, &limit, cost, now + (uint64_t)r.retry_after_us - 1));
+            ck_assert(model_decide(&later, &limit, cost, now + (uint64_t)r.retry_after_us));
+        }
+        now += random_below(4) ? random_below(1 + (uint64_t)(limit.period_us / limit.limit) * 2)
+                               : random_below((uint64_t)limit.period_us);
+    }
+    fallback_free(f);
+}
+END_TEST
+
+START_TEST(a_bucket_survives_other_numbers_and_a_clock_set_back)
+{
+    struct limit limit = limit_of(LIMIT_BUCKET, 10, 10, 1000000),
+                 raised = limit_of(LIMIT_BUCKET, 7, 20, 1000000);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r;
+
+    ck_assert(decide(f, &limit, SLICE("key"), 10, begin_us, &r));
+    ck_assert_int_eq(r.reset_us, 1000000);
+    ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us, &r));
+    ck_assert_int_eq(r.retry_after_us, 100000);
+    ck_assert(decide(f, &raised, SLICE("key"), 13, begin_us, &r)); /* 7 missing at this rate */
+    ck_assert(!decide(f, &raised, SLICE("key"), 1, begin_us, &r));
+    ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us - 3600000000, &r));
+    ck_assert_int_le(r.retry_after_us, 1000000); /* an hour back, yet never longer than a whole bucket */
+    fallback_free(f);
+}
+END_TEST
+
+START_TEST(a_bucket_beyond_all_times_still_counts)
+{
+    struct limit limit = limit_of(LIMIT_BUCKET, 1, INT64_MAX / 2, INT64_MAX / 2);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r;
+
+    ck_assert(!decide(f, &limit, SLICE("key"), 1000000, begin_us, &r));
+    ck_assert_int_ge(r.reset_us, 0);
+    limit.period_us = 86400000000;
+    ck_assert(decide(f, &limit, SLICE("key"), 1000000, begin_us, &r));
+    ck_assert_int_eq(r.reset_us, 86400000000 * 1000000);
+    fallback_free(f);
+}
+END_TEST
+
+START_TEST(best_effort_takes_what_is_left)
+{
+    struct limit limit = limit_of(LIMIT_BUCKET, 10, 10, 1000000),
+                 window = limit_of(LIMIT_WINDOW, 10, 10, 1000000);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r;
+
+    limit.best_effort = window.best_effort = true;
+    for (int i = 0; i < 2; i++) {
+        const struct limit *l = i ? &window : &limit;
+        struct slice key = i ? SLICE("w") : SLICE("b");
+        ck_assert(decide(f, l, key, 7, begin_us, &r));
+        ck_assert(decide(f, l, key, 7, begin_us, &r));
+        ck_assert_int_eq(r.remaining, 0);
+        ck_assert(!decide(f, l, key, 7, begin_us, &r));
+    }
+    fallback_free(f);
+}
+END_TEST
+
+/* --- Windows ------------------------------------------------------------------------------------------ */
+
+START_TEST(a_window_starts_at_the_first_request)
+{
+    struct limit limit = limit_of(LIMIT_WINDOW, 3, 3, 1000000);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r;
+
+    for (int i = 0; i < 3; i++)
+        ck_assert(decide(f, &limit, SLICE("key"), 1, begin_us + 100, &r));
+    ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us + 400100, &r));
+    ck_assert_int_eq(r.retry_after_us, 600000);
+    ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us + 1000099, &r));
+    ck_assert(decide(f, &limit, SLICE("key"), 1, begin_us + 1000100, &r));
+    ck_assert_int_eq(r.remaining, 2);
+    ck_assert_int_eq(r.reset_us, 1000000);
+    ck_assert(!decide(f, &limit, SLICE("key"), 4, begin_us + 1000100, &r));
+    ck_assert_int_eq(r.retry_after_us, -1);
+    fallback_free(f);
+}
+END_TEST
+
+START_TEST(a_window_follows_the_clock)
+{
+    struct limit limit = limit_of(LIMIT_WINDOW, 1, 1, 1000000);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r;
+
+    limit.has_offset = true;
+    limit.offset_us = 250000;
+    ck_assert(decide(f, &limit, SLICE("key"), 1, begin_us + 249999, &r));
+    ck_assert_int_eq(r.reset_us, 1);
+    ck_assert(decide(f, &limit, SLICE("key"), 1, begin_us + 250000, &r));
+    ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us + 1249999, &r));
+    ck_assert_int_eq(r.retry_after_us, 1);
+    ck_assert(decide(f, &limit, SLICE("key"), 1, begin_us + 1250000, &r));
+    fallback_free(f);
+}
+END_TEST
+
+/* --- Several limits, many keys ------------------------------------------------------------------------- */
+
+START_TEST(all_or_nothing)
+{
+    struct limit wide = limit_of(LIMIT_BUCKET, 10, 10, 1000000),
+                 narrow = limit_of(LIMIT_WINDOW, 2, 2, 1000000);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r[3];
+    struct fallback_ask asks[] = {
+        {SLICE("wide"), 1, &r[0]}, {SLICE("narrow"), 1, &r[1]}, {SLICE("other"), 1, &r[2]}};
+
+    for (int i = 0; i < 5; i++) {
+        r[0] = r[2] = result_for(&wide);
+        r[1] = result_for(&narrow);
+        ck_assert_int_eq(fallback_decide(f, asks, 3, begin_us), i < 2);
+    }
+    ck_assert_int_eq(r[0].verdict, VERDICT_ALLOWED);
+    ck_assert_int_eq(r[0].remaining, 8); /* as it stands, uncharged */
+    ck_assert_int_eq(r[1].verdict, VERDICT_LIMITED);
+    ck_assert_int_eq(r[2].remaining, 8);
+    ck_assert(r[0].local);
+    fallback_free(f);
+}
+END_TEST
+
+START_TEST(one_key_twice_in_a_request)
+{
+    struct limit limit = limit_of(LIMIT_BUCKET, 3, 3, 1000000);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r[2] = {result_for(&limit), result_for(&limit)};
+    struct fallback_ask asks[] = {{SLICE("key"), 2, &r[0]}, {SLICE("key"), 2, &r[1]}};
+
+    ck_assert(!fallback_decide(f, asks, 2, begin_us));
+    ck_assert(decide(f, &limit, SLICE("key"), 3, begin_us, &r[0]));
+    fallback_free(f);
+}
+END_TEST
+
+START_TEST(memory_is_bounded_and_the_oldest_goes)
+{
+    struct limit limit = limit_of(LIMIT_BUCKET, 1, 1, 3600000000);
+    struct fallback *f = fallback_new(2000);
+    struct limit_result r;
+    char key[600];
+    unsigned kept = 0;
+
+    memset(key, 'k', sizeof key); /* longer than anything that could be stored whole */
+    for (unsigned i = 0; i < 100000; i++) {
+        memcpy(key + 500, &i, sizeof i);
+        ck_assert(decide(f, &limit, (struct slice){key, sizeof key}, 1, begin_us, &r));
+    }
+    for (unsigned i = 99500; i < 100000; i++) {
+        memcpy(key + 500, &i, sizeof i);
+        kept += !decide(f, &limit, (struct slice){key, sizeof key}, 1, begin_us, &r);
+    }
+    ck_assert_uint_eq(kept, 500);
+    fallback_free(f);
+}
+END_TEST
+
+/* --- Threads ------------------------------------------------------------------------------------------ */
+
+enum { THREADS = 8, ROUNDS = 10000 };
+
+struct thread {
+    pthread_t id;
+    unsigned number, admitted;
+    struct fallback *fallback;
+};
+
+static const struct limit shared_limit = {
+    .name = (char *)"shared", .kind = LIMIT_BUCKET, .limit = 500, .burst = 500, .period_us = 86400000000};
+
+/* Two limits of keys drawn at random, in either order: a wrong order of locks would stop here for ever. */
+static void *hammer(void *arg)
+{
+    struct thread *t = arg;
+    unsigned state = t->number * 7919 + 1;
+
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        char keys[2][8];
+        struct limit_result r[2] = {result_for(&shared_limit), result_for(&shared_limit)};
+        struct fallback_ask asks[2];
+        for (int j = 0; j < 2; j++) {
+            state = state * 1103515245 + 12345;
+            int n = snprintf(keys[j], sizeof keys[j], "%c%u", j ? 'b' : 'a', state >> 16 & 15);
+            asks[j] = (struct fallback_ask){{keys[j], (size_t)n}, 1, &r[j]};
+        }
+        if (i % 2) {
+            struct fallback_ask swapped = asks[0];
+            asks[0] = asks[1], asks[1] = swapped;
+        }
+        t->admitted += fallback_decide(t->fallback, asks, 2, begin_us);
+    }
+    return NULL;
+}
+
+START_TEST(threads_share_exactly_one_limit)
+{
+    struct thread threads[THREADS] = {0};
+    struct fallback *f = fallback_new(4000);
+    struct limit_result r;
+    unsigned admitted = 0;
+    int64_t left = 0;
+
+    for (unsigned i = 0; i < THREADS; i++) {
+        threads[i].number = i;
+        threads[i].fallback = f;
+        ck_assert_int_eq(pthread_create(&threads[i].id, NULL, hammer, &threads[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(threads[i].id, NULL);
+        admitted += threads[i].admitted;
+    }
+    for (unsigned i = 0; i < 16; i++) {
+        char key[8];
+        int n = snprintf(key, sizeof key, "a%u", i);
+        (void)!decide(f, &shared_limit, (struct slice){key, (size_t)n}, 0, begin_us, &r);
+        left += r.remaining;
+    }
+    ck_assert_uint_gt(admitted, 0);
+    ck_assert_int_eq(16 * shared_limit.burst - left, admitted); /* every admission took one from an a-key */
+    fallback_free(f);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fallback");
+    TCase *tests = tcase_create("fallback");
+
+    tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, a_bucket_is_exact, 0, 8);
+    tcase_add_test(tests, a_bucket_survives_other_numbers_and_a_clock_set_back);
+    tcase_add_test(tests, a_bucket_beyond_all_times_still_counts);
+    tcase_add_test(tests, best_effort_takes_what_is_left);
+    tcase_add_test(tests, a_window_starts_at_the_first_request);
+    tcase_add_test(tests, a_window_follows_the_clock);
+    tcase_add_test(tests, all_or_nothing);
+    tcase_add_test(tests, one_key_twice_in_a_request);
+    tcase_add_test(tests, memory_is_bounded_and_the_oldest_goes);
+    tcase_add_test(tests, threads_share_exactly_one_limit);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

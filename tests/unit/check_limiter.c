@@ -1,0 +1,665 @@
+/* check_limiter.c - decisions of a whole loop turn in real Redis: exact under load and concurrency, on time
+ * whatever Redis does, and for each failure what on_failure says. */
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "fault/redis_rig.h"
+#include "limit/compose.h"
+#include "limit/key.h"
+#include "limit/limiter.h"
+
+enum { ASKS_MAX = 4000, LIMITERS_MAX = 4 };
+
+struct test_ask {
+    struct ask ask;
+    unsigned decided;
+    uint64_t asked_us, decided_us;
+};
+
+static struct event_base *base;
+static struct real_redis real;
+static struct fake_redis fake;
+static struct policy *policy;
+static struct fallback *fallback;
+static char *script;
+static struct limiter *limiters[LIMITERS_MAX];
+static unsigned limiter_count;
+static struct test_ask asks[ASKS_MAX];
+static unsigned decided_count, expected_count;
+static uint64_t random_state;
+static const char *timeout; /* redis.timeout: patient where counts must be exact on a loaded machine */
+
+static const char *lua_dir(void)
+{
+    const char *directory = getenv("WEIR_LUA_DIR");
+    return directory ? directory : "lua";
+}
+
+/* --- The policy under test ---------------------------------------------------------------------------- */
+
+static const char policy_text[] =
+    "redis: { address: \"%s\", timeout: %s, on_failure: local }\n"
+    "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\n"
+    "identity: { from: [ \"header:X-Client-Id\", ip ] }\n"
+    "limits:\n"
+    "  unused: { script: gcra, limit: 1, period: 1s }\n"
+    "  per-client: { script: token_bucket, limit: 100, period: 1d, burst: 20 }\n"
+    "  everyone: { script: fixed_window, limit: 50, period: 1d, per: all }\n"
+    "  window: { script: fixed_window, limit: 10, period: 1h, label: Window }\n"
+    "  log: { script: sliding_window_log, limit: 10, period: 1h, per: [ client, route ] }\n"
+    "  open: { script: gcra, limit: 5, period: 1h, on_failure: allow }\n"
+    "  closed: { script: gcra, limit: 5, period: 1h, on_failure: deny }\n"
+    "clients:\n"
+    "  client-0: { quota: 0 }\n"
+    "  client-1: { quota: unlimited }\n"
+    "  client-2: { quota: 3 }\n"
+    "rules:\n"
+    "  - { name: free, match: { path: /free }, limits: [] }\n"
+    "  - { name: one, match: { path: /one }, limits: [ per-client ] }\n"
+    "  - { name: two, match: { path: /two }, limits: [ per-client, everyone ] }\n"
+    "  - { name: window, match: { path: /window }, limits: [ window ] }\n"
+    "  - { name: costly, match: { path: /costly }, limits: [ per-client ], cost: 7 }\n"
+    "  - { name: log, match: { path: /log }, limits: [ log ] }\n"
+    "  - { name: open, match: { path: /open }, limits: [ open ] }\n"
+    "  - { name: mixed, match: { path: /mixed }, limits: [ open, window ] }\n"
+    "  - { name: closed, match: { path: /closed }, limits: [ open, window, closed ] }\n";
+
+static void load_policy(const struct address *address)
+{
+    char path[] = "/tmp/weir-policy-XXXXXX", text[ADDRESS_TEXT_MAX];
+    FILE *file = fdopen(mkstemp(path), "w"), *report;
+    char *said;
+    size_t size;
+
+    fprintf(file, policy_text, address_format(address, text), timeout);
+    fclose(file);
+    report = open_memstream(&said, &size);
+    policy = policy_load(path, lua_dir(), report);
+    script = policy ? compose_driver(policy, lua_dir(), report) : NULL;
+    fclose(report);
+    unlink(path);
+    ck_assert_msg(script != NULL, "%s", said);
+    free(said);
+}
+
+static const struct rule *rule_named(const char *name)
+{
+    for (unsigned i = 0; i < policy->rule_count; i++)
+        if (strcmp(policy->rules[i].name, name) == 0)
+            return &policy->rules[i];
+    ck_abort_msg("no rule %s", name);
+    return NULL;
+}
+
+static struct identity identity_named(const char *name)
+{
+    struct identity identity = {.from_header = true};
+    identity.size = (size_t)snprintf(identity.text, sizeof identity.text, "id:%s", name);
+    return identity;
+}
+
+/* --- Driving ------------------------------------------------------------------------------------------ */
+
+static void flush_all(void *context)
+{
+    (void)context;
+    for (unsigned i = 0; i < limiter_count; i++)
+        limiter_flush(limiters[i]);
+}
+
+static bool all_ready(void *context)
+{
+    (void)context;
+    for (unsigned i = 0; i < limiter_count; i++)
+        if (!limiter_redis_ready(limiters[i]))
+            return false;
+    return true;
+}
+
+static bool none_ready(void *context)
+{
+    (void)context;
+    for (unsigned i = 0; i < limiter_count; i++)
+        if (limiter_redis_ready(limiters[i]))
+            return false;
+    return true;
+}
+
+static bool all_decided(void *context)
+{
+    (void)context;
+    return decided_count == expected_count;
+}
+
+static void turn_until(bool (*done)(void *))
+{
+    rig_turn_until(base, flush_all, done, NULL);
+}
+
+static void start_limiters(const struct address *address, unsigned count)
+{
+    load_policy(address);
+    fallback = fallback_new(10000);
+    for (limiter_count = 0; limiter_count < count; limiter_count++) {
+        limiters[limiter_count] = limiter_new(base, policy, fallback, slice_of(script));
+        ck_assert_ptr_nonnull(limiters[limiter_count]);
+    }
+}
+
+static void stop_limiters(void)
+{
+    while (limiter_count)
+        limiter_free(limiters[--limiter_count]);
+}
+
+static void on_decided(struct ask *ask)
+{
+    struct test_ask *a = (struct test_ask *)ask;
+    ck_assert_ptr_null(ask->op);
+    a->decided++;
+    a->decided_us = clock_us();
+    decided_count++;
+}
+
+static enum decided ask_from(unsigned i, unsigned limiter, const char *rule, const char *client)
+{
+    struct identity identity = identity_named(client);
+    struct limit_facts facts = {.rule = rule_named(rule), .identity = &identity, .method = SLICE("GET")};
+    enum decided decided;
+
+    asks[i] = (struct test_ask){.ask.decided = on_decided, .asked_us = clock_us()};
+    memset(&asks[i].ask.decision, 0xa5, sizeof asks[i].ask.decision);
+    expected_count++;
+    decided = limiter_decide(limiters[limiter], &facts, &asks[i].ask);
+    if (decided == DECIDED_NOW) {
+        decided_count++;
+        asks[i].decided++;
+        asks[i].decided_us = clock_us();
+    }
+    return decided;
+}
+
+/* Asks and waits; returns the decision. */
+static const struct decision *decide(const char *rule, const char *client)
+{
+    (void)!ask_from(0, 0, rule, client);
+    turn_until(all_decided);
+    ck_assert_uint_eq(asks[0].decided, 1);
+    return &asks[0].ask.decision;
+}
+
+static unsigned count_verdict(unsigned asked, enum verdict verdict)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < asked; i++) {
+        ck_assert_uint_eq(asks[i].decided, 1);
+        n += asks[i].ask.decision.verdict == verdict;
+    }
+    return n;
+}
+
+static unsigned random_below(unsigned n)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(random_state >> 33) % n;
+}
+
+static void set_up(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    ck_assert_int_eq(log_open("/dev/null"), 0);
+    base = event_base_new();
+    decided_count = expected_count = 0;
+    random_state = 1;
+    timeout = "50ms";
+}
+
+static void tear_down(void)
+{
+    stop_limiters();
+    fallback_free(fallback);
+    fallback = NULL;
+    policy_drop(policy);
+    policy = NULL;
+    free(script);
+    script = NULL;
+    event_base_free(base);
+}
+
+static void start_real(unsigned count)
+{
+    ck_assert(real_redis_start(&real));
+    start_limiters(&real.address, count);
+    turn_until(all_ready);
+}
+
+static void stop_real(void)
+{
+    real_redis_stop(&real);
+}
+
+static void start_fake(void)
+{
+    fake_redis_start(&fake, base);
+    start_limiters(&fake.address, 1);
+    turn_until(all_ready);
+}
+
+static void stop_fake(void)
+{
+    stop_limiters();
+    fake_redis_stop(&fake);
+    event_base_loop(base, EVLOOP_NONBLOCK);
+}
+
+/* --- In a real Redis ---------------------------------------------------------------------------------- */
+
+START_TEST(numbers_come_from_redis)
+{
+    timeout = "5s";
+    start_real(1);
+    const struct decision *d = decide("one", "a");
+    ck_assert_int_eq(d->verdict, VERDICT_ALLOWED);
+    ck_assert_uint_eq(d->result_count, 1);
+    ck_assert_int_eq(d->results[0].quota, 100);
+    ck_assert_int_eq(d->results[0].capacity, 20);
+    ck_assert_int_eq(d->results[0].remaining, 19);
+    ck_assert_int_eq(d->results[0].reset_us, 864000000);
+    ck_assert(!d->results[0].local);
+    for (int i = 0; i < 19; i++)
+        d = decide("one", "a");
+    ck_assert_int_eq(d->verdict, VERDICT_ALLOWED);
+    d = decide("one", "a");
+    ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
+    ck_assert_int_eq(d->rejected_by, 0);
+    ck_assert(d->results[0].retry_after_us > 800000000 && d->results[0].retry_after_us <= 864000000);
+    stop_real();
+}
+END_TEST
+
+START_TEST(clients_have_their_own_numbers)
+{
+    timeout = "5s";
+    start_real(1);
+    const struct decision *d = decide("window", "client-2");
+    ck_assert_int_eq(d->results[0].capacity, 3);
+    ck_assert_int_eq(d->results[0].remaining, 2);
+    decide("window", "client-2");
+    ck_assert_int_eq(decide("window", "client-2")->verdict, VERDICT_ALLOWED);
+    ck_assert_int_eq(decide("window", "client-2")->verdict, VERDICT_LIMITED);
+    d = decide("window", "client-0");
+    ck_assert_int_eq(d->verdict, VERDICT_PROHIBITED);
+    ck_assert_int_eq(decision_retry_after(d), -1);
+    ck_assert_int_eq(decide("two", "client-1")->verdict, VERDICT_UNLIMITED);
+    ck_assert_int_eq(decide("free", "client-0")->verdict, VERDICT_ALLOWED);
+    ck_assert_uint_eq(decide("free", "client-0")->result_count, 0);
+    stop_real();
+}
+END_TEST
+
+START_TEST(a_rule_has_its_cost)
+{
+    timeout = "5s";
+    start_real(1);
+    ck_assert_int_eq(decide("costly", "a")->results[0].remaining, 13);
+    ck_assert_int_eq(decide("costly", "a")->results[0].remaining, 6);
+    const struct decision *d = decide("costly", "a");
+    ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
+    ck_assert_int_eq(d->results[0].remaining, 6);
+    stop_real();
+}
+END_TEST
+
+START_TEST(one_turn_is_one_call)
+{
+    timeout = "5s";
+    start_real(1);
+    for (unsigned i = 0; i < 200; i++)
+        ck_assert_int_eq(ask_from(i, 0, "two", i % 2 ? "a" : "b"), DECIDED_LATER);
+    turn_until(all_decided);
+    ck_assert_uint_eq(counter_read(&limiter_stats(limiters[0])->redis_calls), 4); /* of at most 64 */
+    ck_assert_uint_eq(counter_read(&limiter_stats(limiters[0])->redis_requests), 200);
+    ck_assert_uint_eq(count_verdict(200, VERDICT_ALLOWED), 40); /* 20 for each client */
+    ck_assert_uint_eq(count_verdict(200, VERDICT_LIMITED), 160);
+    stop_real();
+}
+END_TEST
+
+/* Requests that one limit rejects are not charged on the other. */
+START_TEST(several_limits_are_all_or_nothing)
+{
+    timeout = "5s";
+    start_real(1);
+    for (unsigned i = 0; i < 100; i++)
+        (void)!ask_from(i, 0, "two", "a"); /* 20 of them */
+    turn_until(all_decided);
+    decided_count = expected_count = 0;
+    for (unsigned i = 0; i < 100; i++) {
+        char client[16];
+        snprintf(client, sizeof client, "b%u", i / 10);
+        (void)!ask_from(i, 0, "two", client); /* everyone has 30 left */
+    }
+    turn_until(all_decided);
+    ck_assert_uint_eq(count_verdict(100, VERDICT_ALLOWED), 30);
+    const struct decision *d = decide("one", "b9");
+    ck_assert_int_eq(d->results[0].remaining, 19); /* rejected by everyone: nothing was charged */
+    stop_real();
+}
+END_TEST
+
+/* Four limiters on one Redis, turns of random size: exactly the limit is admitted. */
+START_TEST(exact_under_concurrency)
+{
+    unsigned asked = 0;
+    timeout = "5s";
+    start_real(4);
+    while (asked < 3000) {
+        unsigned n = 1 + random_below(100);
+        while (n-- && asked < 3000) {
+            char client[16];
+            snprintf(client, sizeof client, "c%u", random_below(3));
+            (void)!ask_from(asked++, random_below(4), "log", client);
+        }
+        flush_all(NULL);
+        event_base_loop(base, EVLOOP_NONBLOCK);
+    }
+    turn_until(all_decided);
+    ck_assert_uint_eq(count_verdict(asked, VERDICT_ALLOWED), 30);
+    ck_assert_uint_eq(count_verdict(asked, VERDICT_LIMITED), 2970);
+    stop_real();
+}
+END_TEST
+
+START_TEST(a_flushed_script_cache_is_not_noticed)
+{
+    unsigned asked = 0;
+    timeout = "5s";
+    start_real(2);
+    for (unsigned round = 0; round < 20; round++) {
+        real_redis_do(&real, "SCRIPT FLUSH");
+        for (unsigned i = 0; i < 10; i++)
+            (void)!ask_from(asked++, i % 2, "two", "a");
+        turn_until(all_decided);
+    }
+    ck_assert_uint_eq(count_verdict(asked, VERDICT_ALLOWED), 20);
+    for (unsigned i = 0; i < asked; i++)
+        ck_assert(!asks[i].ask.decision.results[0].local);
+    stop_real();
+}
+END_TEST
+
+/* Whatever Redis does, each ask is decided once and within the timeout (and what a loaded machine adds). */
+static unsigned ask_both(unsigned asked)
+{
+    for (unsigned i = 0; i < 20; i++)
+        (void)!ask_from(asked++, i % 2, "log", "a");
+    return asked;
+}
+
+START_TEST(killed_stopped_and_restarted_in_traffic)
+{
+    unsigned asked = 0;
+    start_real(2);
+    for (unsigned round = 0; round < 4; round++) {
+        kill(real.pid, SIGSTOP);
+        for (unsigned i = 0; i < 5; i++) {
+            asked = ask_both(asked);
+            turn_until(all_decided);
+        }
+        turn_until(none_ready);
+        kill(real.pid, SIGCONT);
+        turn_until(all_ready);
+        asked = ask_both(asked);
+        flush_all(NULL);
+        real_redis_kill(&real);
+        asked = ask_both(asked);
+        turn_until(none_ready);
+        asked = ask_both(asked);
+        turn_until(all_decided);
+        real_redis_start_again(&real);
+        turn_until(all_ready);
+        asked = ask_both(asked);
+        turn_until(all_decided);
+        ck_assert(!asks[asked - 1].ask.decision.results[0].local);
+    }
+    for (unsigned i = 0; i < asked; i++) {
+        ck_assert_uint_eq(asks[i].decided, 1);
+        ck_assert_uint_lt(asks[i].decided_us - asks[i].asked_us, 50000 + 450000);
+    }
+    real_redis_stop(&real);
+}
+END_TEST
+
+START_TEST(keys_are_as_documented)
+{
+    timeout = "5s";
+    start_real(1);
+    decide("log", "client}%\x01");
+    redisReply *keys = real_redis_command(&real, "KEYS *");
+    ck_assert_uint_eq(keys->elements, 1);
+    ck_assert_str_eq(keys->element[0]->str, "weir:{id:client%7D%25%01}:l:log:{route:log}");
+    freeReplyObject(keys);
+    stop_real();
+}
+END_TEST
+
+START_TEST(redis_out_of_memory_is_local)
+{
+    timeout = "5s";
+    start_real(1);
+    real_redis_do(&real, "CONFIG SET maxmemory 1");
+    const struct decision *d = decide("window", "a");
+    ck_assert_int_eq(d->verdict, VERDICT_ALLOWED);
+    ck_assert(d->results[0].local);
+    ck_assert_uint_eq(counter_read(&limiter_stats(limiters[0])->redis_failures[REDIS_FAILURE_OOM]), 1);
+    real_redis_do(&real, "CONFIG SET maxmemory 0");
+    ck_assert(!decide("window", "a")->results[0].local);
+    stop_real();
+}
+END_TEST
+
+/* --- Faults: what on_failure says --------------------------------------------------------------------- */
+
+START_TEST(without_redis_each_limit_follows_its_own_rule)
+{
+    fake_redis_start(&fake, base);
+    fake.mode = FAKE_HANG;
+    start_limiters(&fake.address, 1);
+    ck_assert_int_eq(ask_from(0, 0, "window", "a"), DECIDED_NOW);
+    for (int i = 1; i < 10; i++)
+        ck_assert_int_eq(decide("window", "a")->verdict, VERDICT_ALLOWED);
+    const struct decision *d = decide("window", "a");
+    ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
+    ck_assert(d->results[0].local);
+    ck_assert_int_eq(d->results[0].capacity, 10);
+
+    d = decide("open", "a");
+    ck_assert_int_eq(d->verdict, VERDICT_FAILED_OPEN);
+    ck_assert_uint_eq(d->result_count, 0);
+    ck_assert(decision_admits(d));
+
+    d = decide("mixed", "b");
+    ck_assert_int_eq(d->verdict, VERDICT_ALLOWED);
+    ck_assert_uint_eq(d->result_count, 1);
+    ck_assert_str_eq(d->results[0].limit->name, "window");
+    ck_assert_int_eq(decide("mixed", "a")->verdict, VERDICT_LIMITED);
+
+    d = decide("closed", "c");
+    ck_assert_int_eq(d->verdict, VERDICT_FAILED_CLOSED);
+    ck_assert_uint_eq(d->result_count, 0);
+    ck_assert(!decision_admits(d));
+    ck_assert_int_eq(decide("closed", "client-0")->verdict, VERDICT_PROHIBITED);
+    stop_fake();
+}
+END_TEST
+
+START_TEST(a_hang_ends_at_the_deadline)
+{
+    start_fake();
+    fake.mode = FAKE_HANG;
+    for (unsigned i = 0; i < 100; i++)
+        ck_assert_int_eq(ask_from(i, 0, i % 2 ? "window" : "closed", "a"), DECIDED_LATER);
+    turn_until(all_decided);
+    for (unsigned i = 0; i < 100; i++) {
+        ck_assert_uint_eq(asks[i].decided, 1);
+        ck_assert_uint_ge(asks[i].decided_us - asks[i].asked_us, 50000);
+        ck_assert_uint_lt(asks[i].decided_us - asks[i].asked_us, 50000 + 450000);
+    }
+    ck_assert_uint_eq(count_verdict(100, VERDICT_FAILED_CLOSED), 50);
+    ck_assert_uint_eq(count_verdict(100, VERDICT_ALLOWED), 10);
+    ck_assert_uint_eq(counter_read(&limiter_stats(limiters[0])->redis_failures[REDIS_FAILURE_TIMEOUT]), 100);
+    stop_fake();
+}
+END_TEST
+
+START_TEST(a_redis_that_times_out_is_not_asked_again_until_it_answers)
+{
+    start_fake();
+    fake.mode = FAKE_HANG;
+    for (unsigned i = 0; i < 3; i++) {
+        (void)!ask_from(i, 0, "window", "a");
+        flush_all(NULL);
+    }
+    turn_until(none_ready);
+    ck_assert_int_eq(ask_from(3, 0, "window", "a"), DECIDED_NOW);
+    fake.mode = FAKE_GOOD;
+    turn_until(all_ready); /* the watchdog reconnects */
+    ck_assert(!decide("window", "a")->results[0].local);
+    ck_assert_uint_eq(count_verdict(4, VERDICT_ALLOWED), 4);
+    stop_fake();
+}
+END_TEST
+
+static const char *const wrong_shapes[] = {
+    "+OK\r\n",
+    ":1\r\n",
+    "$-1\r\n",
+    "*-1\r\n",
+    "*0\r\n",
+    "*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+    "*5\r\n:1\r\n:1\r\n$1\r\n1\r\n:1\r\n:1\r\n",
+    "*6\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+    "*1\r\n*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+};
+
+START_TEST(an_answer_of_the_wrong_shape_is_a_failure)
+{
+    start_fake();
+    fake.answer = wrong_shapes[_i];
+    ck_assert(decide("window", "a")->results[0].local);
+    ck_assert_uint_eq(counter_read(&limiter_stats(limiters[0])->redis_failures[REDIS_FAILURE_REPLY]), 1);
+    ck_assert(limiter_redis_ready(limiters[0]));
+    stop_fake();
+}
+END_TEST
+
+START_TEST(an_abandoned_ask_is_never_decided)
+{
+    start_fake();
+    (void)!ask_from(0, 0, "window", "a"); /* not sent yet */
+    limiter_abandon(&asks[0].ask);
+    limiter_abandon(&asks[0].ask);
+    (void)!ask_from(1, 0, "window", "a"); /* sent */
+    flush_all(NULL);
+    limiter_abandon(&asks[1].ask);
+    (void)!ask_from(2, 0, "window", "a");
+    expected_count = 1;
+    turn_until(all_decided);
+    ck_assert_uint_eq(asks[0].decided + asks[1].decided, 0);
+    ck_assert_uint_eq(asks[2].decided, 1);
+    ck_assert_uint_eq(fake.calls, 2);
+    stop_fake();
+}
+END_TEST
+
+/* decided() abandons its neighbour and asks anew, as a connection with pipelined requests does. */
+static void abandon_and_ask(struct ask *ask)
+{
+    unsigned i = (unsigned)((struct test_ask *)ask - asks);
+    on_decided(ask);
+    if (i + 1 < 50 && asks[i + 1].ask.op) {
+        limiter_abandon(&asks[i + 1].ask);
+        decided_count++;
+    }
+    if (i < 50)
+        (void)!ask_from(100 + i, 0, "window", "again");
+}
+
+START_TEST(decided_may_abandon_and_ask)
+{
+    start_fake();
+    for (unsigned i = 0; i < 50; i++) {
+        (void)!ask_from(i, 0, "window", "a");
+        asks[i].ask.decided = abandon_and_ask;
+    }
+    if (_i == 1)
+        fake.mode = FAKE_HANG;
+    if (_i == 2)
+        fake.mode = FAKE_CLOSE;
+    if (_i == 3)
+        fake_redis_drop(&fake), event_base_loop(base, EVLOOP_NONBLOCK);
+    turn_until(all_decided);
+    for (unsigned i = 0; i < 50; i++) {
+        ck_assert_uint_eq(asks[i].decided, i % 2 == 0);
+        if (i % 2 == 0)
+            ck_assert_uint_eq(asks[100 + i].decided, 1);
+    }
+    stop_fake();
+}
+END_TEST
+
+START_TEST(a_limiter_is_freed_with_decisions_under_way)
+{
+    start_fake();
+    fake.mode = FAKE_HANG;
+    for (unsigned i = 0; i < 100; i++) {
+        (void)!ask_from(i, 0, "window", "a");
+        if (i == 50)
+            flush_all(NULL);
+    }
+    stop_limiters();
+    ck_assert_uint_eq(count_verdict(100, VERDICT_ALLOWED), 10);
+    stop_fake();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("limiter");
+    TCase *real_case = tcase_create("a real Redis"), *fake_case = tcase_create("faults");
+
+    tcase_add_checked_fixture(real_case, set_up, tear_down);
+    tcase_add_checked_fixture(fake_case, set_up, tear_down);
+    tcase_set_timeout(real_case, 60);
+    tcase_set_timeout(fake_case, 60);
+    if (real_redis_is_installed()) {
+        tcase_add_test(real_case, numbers_come_from_redis);
+        tcase_add_test(real_case, clients_have_their_own_numbers);
+        tcase_add_test(real_case, a_rule_has_its_cost);
+        tcase_add_test(real_case, one_turn_is_one_call);
+        tcase_add_test(real_case, several_limits_are_all_or_nothing);
+        tcase_add_test(real_case, exact_under_concurrency);
+        tcase_add_test(real_case, a_flushed_script_cache_is_not_noticed);
+        tcase_add_test(real_case, killed_stopped_and_restarted_in_traffic);
+        tcase_add_test(real_case, keys_are_as_documented);
+        tcase_add_test(real_case, redis_out_of_memory_is_local);
+    }
+    tcase_add_test(fake_case, without_redis_each_limit_follows_its_own_rule);
+    tcase_add_test(fake_case, a_hang_ends_at_the_deadline);
+    tcase_add_test(fake_case, a_redis_that_times_out_is_not_asked_again_until_it_answers);
+    tcase_add_loop_test(fake_case, an_answer_of_the_wrong_shape_is_a_failure, 0, (int)COUNT_OF(wrong_shapes));
+    tcase_add_test(fake_case, an_abandoned_ask_is_never_decided);
+    tcase_add_loop_test(fake_case, decided_may_abandon_and_ask, 0, 4);
+    tcase_add_test(fake_case, a_limiter_is_freed_with_decisions_under_way);
+    suite_add_tcase(suite, real_case);
+    suite_add_tcase(suite, fake_case);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
