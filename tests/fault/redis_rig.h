@@ -21,7 +21,7 @@ void rig_turn_until(struct event_base *base, void (*after)(void *), bool (*done)
 /* --- The real server ---- */
 struct real_redis {
     char directory[64];
-    char path[96];
+    char path[128];
     struct address address;
     pid_t pid;
 };
