@@ -46,11 +46,13 @@ return function(state, now, limit, period, burst, cost, mode, offset)
     if s then
       since, current, previous = s + 0, c + 0, p + 0
       start = offset and since - (since - offset) % period or since
-      if now - start >= 2 * period then
-        since, current, previous, start = now, 0, 0, nil
-      elseif now - start >= period then
-        start = start + period
-        since, current, previous = start, 0, current
+      if now - start >= period then
+        if current == 0 or now - start >= 2 * period then
+          since, current, previous, start = now, 0, 0, nil
+        else
+          start = start + period
+          since, current, previous = start, 0, current
+        end
       end
     end
   end

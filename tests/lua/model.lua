@@ -1,0 +1,517 @@
+-- The limiters against models written from their definitions, on random schedules with injected time.
+--
+--   lua5.1 tests/lua/model.lua [--steps N] [--seed S] [limiter...]
+--
+-- LUADIR names the directory of the limiters (default: lua/ of this tree). A failure prints the seed and the steps that led to it.
+
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local luadir = os.getenv("LUADIR") or here .. "/../../lua"
+local steps, seed, only = 4000, os.time() % 1000000, {}
+do
+  local i = 1
+  while arg[i] do
+    if arg[i] == "--steps" then steps, i = assert(tonumber(arg[i + 1])), i + 1
+    elseif arg[i] == "--seed" then seed, i = assert(tonumber(arg[i + 1])), i + 1
+    else only[#only + 1] = arg[i] end
+    i = i + 1
+  end
+end
+
+local random = math.random
+local function one_of(list) return list[random(#list)] end
+
+-- Models. Each is the definition played out with small integers, so that every product is exact; none shares a formula with its limiter.
+--   can(m, now, units)     would so many units be admitted now?     charge(m, now, units)     give_back(m, now, units)
+--   fresh(m, now)          is it as good as new?                     capacity(m)
+-- `m` holds limit, period, burst, offset, option.
+
+local models = {}
+
+-- Credit in tokens * period; it grows by limit per µs up to the brim.
+models.token_bucket = {
+  new = function(m) m.credit, m.at = m.burst * m.period, 0 end,
+  capacity = function(m) return m.burst end,
+  level = function(m, now) return math.min(m.burst * m.period, m.credit + (now - m.at) * m.limit) end,
+  settle = function(m, now) if now > m.at then m.credit, m.at = models.token_bucket.level(m, now), now end end,
+  can = function(m, now, units)
+    if now < m.at then                                                       -- whole tokens stay, parts are not yet there
+      return math.floor(m.credit / m.period) >= units
+    end
+    return models.token_bucket.level(m, now) >= units * m.period
+  end,
+  charge = function(m, now, units) models.token_bucket.settle(m, now); m.credit = m.credit - units * m.period end,
+  give_back = function(m, now, units)
+    models.token_bucket.settle(m, now)
+    m.credit = math.min(m.burst * m.period, m.credit + units * m.period)
+  end,
+  fresh = function(m, now) return models.token_bucket.level(m, now) >= m.burst * m.period end,
+}
+
+-- I.371's virtual scheduling, cell by cell, in µs * limit: a cell conforms if TAT - (burst - 1) * T <= now.
+models.gcra = {
+  new = function(m) m.tat = 0 end,
+  capacity = function(m) return m.burst end,
+  can = function(m, now, units)
+    local tat = m.tat
+    for _ = 1, units do
+      if tat - (m.burst - 1) * m.period > now * m.limit then return false end
+      tat = math.max(tat, now * m.limit) + m.period
+    end
+    return true
+  end,
+  charge = function(m, now, units) m.tat = math.max(m.tat, now * m.limit) + units * m.period end,
+  give_back = function(m, now, units)
+    if m.tat > now * m.limit then m.tat = math.max(m.tat - units * m.period, now * m.limit) end
+  end,
+  fresh = function(m, now) return m.tat <= now * m.limit end,
+}
+
+-- Content in units * period, which leaks limit per µs; option: max_delay.
+models.leaky_bucket = {
+  new = function(m) m.content, m.at = 0, 0 end,
+  capacity = function(m) return m.burst end,
+  level = function(m, now) return math.max(0, m.content - (now - m.at) * m.limit) end,
+  wait = function(m, now) return math.ceil(models.leaky_bucket.level(m, now) / m.limit) end,
+  can = function(m, now, units)
+    local level = models.leaky_bucket.level(m, now)
+    if m.option and m.option > 0 and level > m.option * m.limit then return false end
+    return level + units * m.period <= m.burst * m.period
+  end,
+  charge = function(m, now, units) m.content, m.at = models.leaky_bucket.level(m, now) + units * m.period, now end,
+  give_back = function(m, now, units)
+    m.content, m.at = math.max(0, models.leaky_bucket.level(m, now) - units * m.period), now
+  end,
+  fresh = function(m, now) return models.leaky_bucket.level(m, now) == 0 end,
+}
+
+-- The window that a time lies in, by its start, walking from a known one.
+local function window(m, now)
+  local start = m.anchor
+  if start == nil then return nil end
+  while now >= start + m.period do start = start + m.period end
+  while now < start do start = start - m.period end
+  return start
+end
+
+models.fixed_window = {
+  new = function(m) m.charged, m.ends = 0, -1 end,
+  capacity = function(m) return m.limit end,
+  used = function(m, now) return now < m.ends and m.charged or 0 end,
+  can = function(m, now, units) return models.fixed_window.used(m, now) + units <= m.limit end,
+  charge = function(m, now, units)
+    if now >= m.ends or m.charged == 0 then
+      m.charged, m.ends = 0, now + m.period
+      if m.offset then m.ends = window(m, now) + m.period end
+    end
+    m.charged = m.charged + units
+  end,
+  give_back = function(m, now, units) if now < m.ends then m.charged = math.max(0, m.charged - units) end end,
+  fresh = function(m, now) return models.fixed_window.used(m, now) == 0 end,
+}
+
+-- Every window's count by its start; windows are forgotten when two have passed without a charge.
+models.sliding_window_counter = {
+  new = function(m) m.counts = {} end,
+  capacity = function(m) return m.limit end,
+  both = function(m, now)
+    local start = window(m, now)
+    if not start then return now, 0, 0 end
+    return start, m.counts[start] or 0, m.counts[start - m.period] or 0
+  end,
+  can = function(m, now, units)
+    local start, current, previous = models.sliding_window_counter.both(m, now)
+    return (current + units) * m.period + previous * (m.period - (now - start)) <= m.limit * m.period
+  end,
+  charge = function(m, now, units)
+    if not m.offset and models.sliding_window_counter.fresh(m, now) then m.counts, m.anchor = {}, now end
+    local start = window(m, now)
+    m.counts[start] = (m.counts[start] or 0) + units
+  end,
+  give_back = function(m, now, units)
+    local start, current, previous = models.sliding_window_counter.both(m, now)
+    local first = math.min(current, units)
+    m.counts[start], m.counts[start - m.period] = current - first, math.max(0, previous - (units - first))
+  end,
+  fresh = function(m, now)
+    local _, current, previous = models.sliding_window_counter.both(m, now)
+    return current == 0 and previous == 0
+  end,
+}
+
+-- Every unit's time, newest last.
+models.sliding_window_log = {
+  new = function(m) m.times = {} end,
+  capacity = function(m) return m.limit end,
+  used = function(m, now)
+    local n = 0
+    for i = #m.times, 1, -1 do
+      if m.times[i] <= now - m.period then break end
+      n = n + 1
+    end
+    return n
+  end,
+  can = function(m, now, units) return models.sliding_window_log.used(m, now) + units <= m.limit end,
+  charge = function(m, now, units) for _ = 1, units do m.times[#m.times + 1] = now end end,
+  give_back = function(m, now, units)
+    for _ = 1, units do
+      local newest = m.times[#m.times]
+      if newest and newest > now - m.period then m.times[#m.times] = nil end
+    end
+  end,
+  fresh = function(m, now) return models.sliding_window_log.used(m, now) == 0 end,
+}
+
+-- The same with each unit counted until a period after the newest of its bucket; option: buckets.
+models.rolling_window = {
+  new = function(m) m.buckets = {} end,
+  capacity = function(m) return m.limit end,
+  used = function(m, now)
+    local n = 0
+    for _, bucket in ipairs(m.buckets) do if bucket.newest > now - m.period then n = n + bucket.units end end
+    return n
+  end,
+  can = function(m, now, units) return models.rolling_window.used(m, now) + units <= m.limit end,
+  charge = function(m, now, units)
+    local bucket = m.buckets[#m.buckets]
+    local takes = bucket and bucket.newest > now - m.period
+                  and (now == bucket.newest or bucket.opened and (now - bucket.opened) * m.option < m.period)
+    if not takes then
+      bucket = { opened = now, units = 0 }
+      m.buckets[#m.buckets + 1] = bucket
+    end
+    bucket.newest, bucket.units = now, bucket.units + units
+  end,
+  give_back = function(m, now, units)
+    while units > 0 do
+      local bucket = m.buckets[#m.buckets]
+      if not bucket or bucket.newest <= now - m.period then return end
+      local part = math.min(units, bucket.units)
+      bucket.units, units = bucket.units - part, units - part
+      if bucket.units == 0 then
+        m.buckets[#m.buckets] = nil
+        if m.buckets[#m.buckets] then m.buckets[#m.buckets].opened = nil end      -- takes no more
+      end
+    end
+  end,
+  fresh = function(m, now) return models.rolling_window.used(m, now) == 0 end,
+}
+
+-- Running a limiter against its model.
+
+local passed, failed = 0, 0
+local history
+
+local function fail(name, what, ...)
+  failed = failed + 1
+  if failed > 5 then return end
+  io.write("FAILED ", name, ": ", what:format(...), "   (--seed ", seed, ")\n")
+  for i = math.max(1, #history - 12), #history do io.write("    ", history[i], "\n") end
+end
+
+local function check(name, ok, what, ...)
+  if ok then passed = passed + 1 else fail(name, what, ...) end
+  return ok
+end
+
+local function show(state)
+  return state == nil and "nil" or (tostring(state):gsub("[^%w:%-]", function(c) return ("\\%d"):format(c:byte()) end))
+end
+
+-- One random schedule. Returns false when something failed: the rest would only echo it.
+local function schedule(name, limiter, length)
+  local model = models[name]
+  local limit, period = one_of { 1, 2, 3, 5, 7, 10, 16, 60 }, one_of { 1, 7, 10, 60, 100, 999, 1000, 4096 }
+  local m = { limit = limit, period = period, burst = one_of { limit, limit, 1, 2, 2 * limit, 30 } }
+  if name:find("window") then m.burst = limit end
+  if random(2) == 1 and (name == "fixed_window" or name == "sliding_window_counter") then m.offset = random(0, 2 * period) end
+  if name == "rolling_window" then m.option = one_of { 1, 2, 3, 10, 10, 50 } end
+  if name == "leaky_bucket" then m.option = one_of { false, 0, random(1, 2 * period) } or nil end
+  model.new(m)
+  local now, state, ends = random(1, 3) * 1000000 + random(0, 5000), nil, nil
+  m.anchor = m.offset and m.offset + math.floor(now / period) * period
+  local charged_only, admitted = true, {}                 -- for the any-window check
+  local backward = random(10) == 1
+  history = { ("limit %d period %d burst %d offset %s option %s"):format(limit, period, m.burst, tostring(m.offset), tostring(m.option)) }
+
+  local function run(s, at, cost, mode) return limiter(s, at, limit, period, m.burst, cost, mode, m.offset, m.option) end
+  local function most(at, cap)                             -- the largest cost that is admitted
+    local n = 0
+    while n < cap and model.can(m, at, n + 1) do n = n + 1 end
+    return n
+  end
+
+  for _ = 1, length do
+    local leap = random(12)
+    if leap <= 4 then now = now
+    elseif leap <= 7 then now = now + random(0, math.ceil(period / limit))
+    elseif leap <= 9 then now = now + random(0, period)
+    elseif leap == 10 then now = now + period * random(0, 2)
+    elseif leap == 11 then now = now + random(0, 3 * period)
+    elseif ends and ends > now then now = one_of { ends - 1, ends, ends + 1 } end
+    if state and ends and now >= ends and random(2) == 1 then state = nil end          -- as Redis forgets it
+
+    local mode = one_of { 0, 0, 0, 0, 1, 2 }
+    local cost = one_of { 1, 1, 1, 1, 2, 3, limit, limit + 1, 0, -1, -2 }
+    local capacity, least = model.capacity(m), (cost == 0 or mode == 1) and 1 or cost
+    local before = most(now, capacity)
+    local wait = name == "leaky_bucket" and model.wait(m, now)
+
+    local granted, remaining, retry_after, reset, new_state, delay = run(state, now, cost, mode)
+    history[#history + 1] = ("now %.0f cost %d mode %d state %s -> %s %s %s %s %s %s"):format(now, cost, mode, show(state),
+      tostring(granted), tostring(remaining), tostring(retry_after), tostring(reset), show(new_state), tostring(delay))
+
+    local expected
+    if cost < 0 then expected = cost
+    elseif cost == 0 then expected = before >= 1 and 1 or 0
+    elseif mode == 2 then expected = cost
+    elseif mode == 1 then expected = math.min(cost, before)
+    else expected = model.can(m, now, cost) and cost or 0 end
+    if not check(name, granted == expected, "granted %s, not %d", tostring(granted), expected) then return false end
+
+    if cost > 0 and granted > 0 then
+      model.charge(m, now, granted)
+      admitted[#admitted + 1] = { now, granted }
+      if mode == 2 then charged_only = false end
+    elseif cost < 0 then
+      model.give_back(m, now, -cost)
+      charged_only = false
+    end
+
+    local after = most(now, capacity)
+    if not check(name, remaining == after, "remaining %s, not %d", tostring(remaining), after) then return false end
+
+    if granted ~= 0 then
+      if not check(name, retry_after == 0, "retry_after %s though admitted", tostring(retry_after)) then return false end
+    elseif least > capacity then
+      if not check(name, retry_after == -1, "retry_after %s for what can never be", tostring(retry_after)) then return false end
+    else
+      local probe, mode = cost == 0 and 1 or cost, cost == 0 and 0 or mode
+      local exact = retry_after >= 1 and model.can(m, now + retry_after, least) and not model.can(m, now + retry_after - 1, least)
+                    and run(state, now + retry_after, probe, mode) ~= 0 and run(state, now + retry_after - 1, probe, mode) == 0
+      if not check(name, exact, "retry_after %s is not exact", tostring(retry_after)) then return false end
+    end
+
+    local over = reset >= 0 and model.fresh(m, now + reset) and (reset == 0 or not model.fresh(m, now + reset - 1))
+    if not check(name, over, "reset %s is not exact", tostring(reset)) then return false end
+    local kept = state
+    if new_state then kept = reset > 0 and new_state or nil end
+    local later, a_cost, a_mode = now + reset + random(0, 1) * random(0, period), random(0, limit + 1), random(0, 2)
+    local a = { run(kept, later, a_cost, a_mode) }
+    local b = { run(nil, later, a_cost, a_mode) }
+    local same = a[1] == b[1] and a[2] == b[2] and a[3] == b[3] and a[4] == b[4] and a[6] == b[6]
+    if not check(name, same, "a state past its reset differs from none") then return false end
+
+    local silent = granted == 0 or cost == 0
+    if silent and not check(name, new_state == nil, "a state from a rejection or a look") then return false end
+    if cost > 0 and granted > 0 and not check(name, new_state ~= nil, "no state from a charge") then return false end
+    if wait and m.option and m.option > 0 and cost > 0 and granted > 0 then
+      if not check(name, delay == math.min(wait, m.option), "delay %s, not %d", tostring(delay), wait) then return false end
+    elseif not check(name, delay == nil, "delay %s", tostring(delay)) then return false end
+    if new_state then state, ends = kept, now + reset end
+
+    if backward and random(4) == 1 then                    -- the clock goes back: never more than now, neither at once nor by retrying
+      local back = now - random(1, period)
+      local most_now = select(2, run(state, now, 0, 0))
+      local most_back = select(2, run(state, back, 0, 0))
+      if not check(name, most_back <= most_now, "%s remaining after the clock went back, %s before", tostring(most_back), tostring(most_now)) then
+        return false
+      end
+      local g, _, r = run(state, back, 1, 0)
+      if g == 0 and r > 0 then
+        local exact = run(state, back + r, 1, 0) == 1 and run(state, back + r - 1, 1, 0) == 0
+        if not check(name, exact, "retry_after %s is not exact after the clock went back", tostring(r)) then return false end
+      end
+      local _, _, _, s, charged = run(state, back, 1, 0)
+      if charged and state and ends > now then
+        local left = select(2, run(charged, now, 0, 0))
+        if not check(name, left <= math.max(0, most_now - 1), "a charge in the past was lost") then return false end
+        check(name, s >= 1, "reset after a charge")
+      end
+    end
+  end
+
+  if charged_only and (name == "sliding_window_log" or name == "rolling_window") then
+    for i, one in ipairs(admitted) do                      -- every window starts, at worst, with an admitted unit
+      local sum = 0
+      for j = i, #admitted do
+        if admitted[j][1] >= one[1] + period then break end
+        sum = sum + admitted[j][2]
+      end
+      if not check(name, sum <= limit, "%d in the window from %.0f", sum, one[1]) then return false end
+    end
+  end
+  if name == "rolling_window" and state then
+    check(name, #state <= 12 + 12 * (math.min(m.option, period) + 2), "%d bytes for %d buckets", #state, m.option)
+  end
+  return true
+end
+
+-- Numbers changed while a state lives: never more at once than the new capacity, nothing breaks, and what counts units shows a raised
+-- limit at once by exactly the difference.
+local function changes(name, limiter)
+  local limit, period = random(1, 20), one_of { 10, 100, 999, 1000 }
+  local now, state = 5000000 + random(0, 9999), nil
+  local offset = random(2) == 1 and 3 or nil
+  local option = name == "rolling_window" and 10 or nil
+  history = {}
+  local function run(s, at, l, p, cost, mode) return limiter(s, at, l, p, l, cost, mode or 0, offset, option) end
+  for _ = 1, random(1, 10) do
+    local _, _, _, reset, s = run(state, now, limit, period, random(1, 3))
+    if s then state = s end
+    history[#history + 1] = ("now %.0f limit %d period %d state %s"):format(now, limit, period, show(state))
+    now = now + random(0, math.ceil(period / limit))
+  end
+  local old_left = select(2, run(state, now, limit, period, 0))
+  local new_limit, new_period = random(1, 40), random(3) == 1 and random(1, 2000) or period
+  history[#history + 1] = ("now %.0f limit %d period %d"):format(now, new_limit, new_period)
+  local granted, left, retry_after, reset = run(state, now, new_limit, new_period, 0)
+  check(name, left >= 0 and left <= new_limit and reset >= 0, "remaining %s of %d after a change", tostring(left), new_limit)
+  if new_period == period and name ~= "gcra" and name ~= "leaky_bucket" then
+    if new_limit >= limit then
+      check(name, left >= old_left + new_limit - limit or old_left == 0, "raised from %d to %d: %d left, then %d", limit, new_limit, old_left, left)
+    else
+      local most = name == "token_bucket" and old_left or math.max(0, old_left + new_limit - limit)   -- tokens arrived since are its own
+      check(name, left <= most, "lowered from %d to %d: %d left, then %d", limit, new_limit, old_left, left)
+    end
+  end
+  if granted == 0 then
+    check(name, run(state, now + retry_after, new_limit, new_period, 1) == 1 and run(state, now + retry_after - 1, new_limit, new_period, 1) == 0,
+          "retry_after %d is not exact after a change", retry_after)
+  end
+  -- From the change on, the new definition holds: at most its capacity at once, and no more than it lets come within a period.
+  local start, sum = now, 0
+  for _ = 1, 60 do
+    local g, _, _, _, s = run(state, now, new_limit, new_period, 1)
+    if s then state = s end
+    if now < start + new_period then sum = sum + g end
+    now = now + random(0, math.ceil(new_period / new_limit))
+  end
+  local bound = (name:find("bucket") or name == "gcra" or name == "fixed_window") and 2 * new_limit
+                or name == "sliding_window_counter" and 2 * new_limit or new_limit
+  check(name, sum <= bound, "%d within a period after the change to %d", sum, new_limit)
+end
+
+-- What cannot be read is as good as nothing.
+local function unreadable(name, limiter)
+  history = {}
+  local strange = { "", "x", "nan", "inf", "-inf", "1e400", "0x", ":", "1:", ":1", "1:2:3:4", "-", "\0", "\0\0\0\0\0", "--1:2", "1.5:2",
+                    ("\255"):rep(17), ("\255"):rep(24), ("\255"):rep(29), ("7"):rep(17), ("7"):rep(24), ("7"):rep(29), "5 6", "9999999999999999:x" }
+  for _, state in ipairs(strange) do
+    for _, cost in ipairs { 1, 0, -1 } do
+      local fine, granted, remaining, retry_after, reset = pcall(limiter, state, 1790000000000000, 5, 60000000, 5, cost, 0)
+      check(name, fine and granted == (cost == 0 and 1 or cost) and remaining == (cost == 1 and 4 or 5) and retry_after == 0
+                  and reset == (cost == 1 and reset > 0 and reset or 0),
+            "state '%s', cost %d: %s %s %s %s", show(state), cost, tostring(granted), tostring(remaining), tostring(retry_after), tostring(reset))
+    end
+  end
+  for _, state in ipairs { false, "1790000000000000:3", "3:1790000000000000" } do
+    local granted, remaining, retry_after, reset = limiter(state or nil, 1790000000000000, 0, 60000000, 0, 1, 0)
+    check(name, granted == 0 and remaining == 0 and retry_after == -1 and reset == reset, "a limit of 0")
+  end
+end
+
+-- Today's clock and large numbers: what a client that asks whenever retry_after says gets, over many turns, is the definition's to the unit.
+local function drift(name, limiter)
+  history = {}
+  for _, n in ipairs { { 3, 1000000 }, { 7, 60000000 }, { 999983, 86400000000 }, { 1000000, 2592000000000 }, { 123456789, 31622400000000 } } do
+    local limit, period = n[1], n[2]
+    local start = 1790000000000000
+    local now, state, sum = start, nil, 0
+    local cost = math.max(1, math.floor(limit / 3))
+    for _ = 1, 500 do
+      local g, _, retry_after, _, s = limiter(state, now, limit, period, limit, cost, 0)
+      if s then state = s end
+      sum = sum + g
+      if g == 0 then now = now + retry_after end
+    end
+    local turns = (now - start) / period
+    local bound = turns * limit + limit
+    local floor_ = name:find("window") and name ~= "sliding_window_counter" and math.floor(turns) * limit * 0.6 or turns * limit * 0.6
+    check(name, sum <= bound + cost, "%d of %d admitted in %.3f periods", sum, limit, turns)
+    check(name, sum >= floor_, "only %d of %d admitted in %.3f periods", sum, limit, turns)
+    if name == "token_bucket" or name == "gcra" or name == "leaky_bucket" then
+      -- A client that is always there gets the k-th unit after the burst exactly ceil(k * period / limit) after the start.
+      local taken = limit
+      local s = select(5, limiter(nil, start, limit, period, limit, limit, 0))
+      for _ = 1, 200 do
+        local _, _, wait = limiter(s, start, limit, period, limit, 1, 0)
+        local k = taken - limit + 1
+        local q = math.floor(k * period / limit)
+        check(name, wait == q or wait == q + 1 or wait == q - 1, "unit %d after %s µs", k, tostring(wait))
+        local g, _, _, _, t = limiter(s, start + wait, limit, period, limit, 1, 0)
+        if not check(name, g == 1 and t, "unit %d is late", k) then return end
+        s, taken = t, taken + 1
+      end
+    end
+  end
+end
+
+-- Dialogues and figures that the systems weir replaces have published.
+local published = {
+  sliding_window_log = function(limiter)
+    local state, passes = nil, {}
+    for now = 0, 9999999, 1383 do                          -- 7,231 calls in 10 s
+      local g, _, _, _, s = limiter(state, now, 2, 4000000, 2, 1, 0)
+      if g == 1 then state = s; passes[#passes + 1] = math.floor(now / 1000000) end
+    end
+    check("sliding_window_log", table.concat(passes, " ") == "0 0 4 4 8 8", "2 per 4 s in a tight loop passed at %s", table.concat(passes, " "))
+  end,
+  token_bucket = function(limiter)
+    local state, sum = nil, 0
+    for _ = 1, 1200 do
+      local g, _, _, _, s = limiter(state, 1790000000000000, 1000, 60000000, 1000, 1, 0)
+      state, sum = s or state, sum + g
+    end
+    check("token_bucket", sum == 1000, "1,200 at once at a limit of 1,000: %d passed", sum)
+    local empty, passes = select(5, limiter(nil, 0, 1, 2000000, 10, 10, 0)), 0
+    for now = 100000, 20000000, 100000 do                  -- knocking each 100 ms must not keep it from filling
+      local g, _, _, _, s = limiter(empty, now, 1, 2000000, 10, 1, 0)
+      empty, passes = s or empty, passes + g
+    end
+    check("token_bucket", passes == 10, "one token each 2 s, knocking for 20 s: %d passed", passes)
+    local batch = { limiter(nil, 0, 1000, 1000000, 1000, 250, 0) }
+    check("token_bucket", batch[1] == 250 and batch[2] == 750, "a batch of 250")
+  end,
+  fixed_window = function(limiter)
+    local state, now, used, resets = nil, 1790000000000000, {}, {}
+    for i = 1, 5 do                                        -- client-2: 3 a minute
+      local g, remaining, retry_after, reset, s = limiter(state, now + i * 1000000, 3, 60000000, 3, 1, 0)
+      state = s or state
+      used[i], resets[i] = (g == 1 and "200 " or "429 ") .. (3 - remaining), reset
+      check("fixed_window", g == 1 or retry_after == reset, "retry_after is the window's end")
+    end
+    check("fixed_window", table.concat(used, ", ") == "200 1, 200 2, 200 3, 429 3, 429 3", "the dialogue was %s", table.concat(used, ", "))
+    check("fixed_window", resets[5] == resets[1] - 4000000, "reset falls with the clock")
+    local a = { limiter(nil, 0, 10, 1000000, 10, 8, 1) }
+    local b = { limiter(a[5], 400000, 10, 1000000, 10, 8, 1) }
+    check("fixed_window", a[1] == 8 and b[1] == 2 and b[4] == 600000, "best effort takes what is left")
+    -- A daily quota that starts at 08:00 in a place two hours east of Greenwich.
+    local day, hour = 86400000000, 3600000000
+    local _, _, _, reset = limiter(nil, 20000 * day + 5.5 * hour, 10, day, 10, 1, 0, 6 * hour)
+    check("fixed_window", reset == 0.5 * hour, "the day starts at the offset")
+    -- Two hosts 2 s apart at a 1 s window count together, as the time is one clock's.
+    local one = { limiter(nil, 5000000, 1, 1000000, 1, 1, 0, 0) }
+    check("fixed_window", limiter(one[5], 5999999, 1, 1000000, 1, 1, 0, 0) == 0 and limiter(one[5], 6000000, 1, 1000000, 1, 1, 0, 0) == 1, "one slot")
+  end,
+}
+
+local names = #only > 0 and only or
+  { "token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra" }
+math.randomseed(seed)
+for _, name in ipairs(names) do
+  local path = luadir .. "/" .. name .. ".lua"
+  local limiter = assert(loadfile(path))()
+  local left = steps
+  while left > 0 and failed < 20 do
+    local length = math.min(left, random(5, 60))
+    schedule(name, limiter, length)
+    left = left - length
+  end
+  for _ = 1, math.max(200, steps / 20) do changes(name, limiter) end
+  unreadable(name, limiter)
+  drift(name, limiter)
+  if published[name] then published[name](limiter) end
+end
+print(("seed %d"):format(seed))
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)
