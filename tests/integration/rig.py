@@ -225,6 +225,12 @@ class Weir(Process):
             admin = re.search(r"admin on (\S+)$", self.output(), re.M)
             self.admin = admin and address_of(admin[1])
 
+    def wait_for_redis(self):
+        """Until every worker can ask Redis: the first decisions of a test are not to be those of on_failure."""
+        eventually(lambda: self.metric("weir_redis_ready_workers") == self.metric("weir_workers"),
+                   what="every worker's connection to Redis")
+        return self
+
     def expect_errors(self, *patterns):
         """Error lines that this test brings about on purpose."""
         self.expected_errors += patterns
@@ -311,7 +317,14 @@ class Rig:
         return policy
 
     def weir(self, text=None, wait=True, environment=None, **keys):
-        return Weir(self, f"weir-{len(self.processes)}", text or self.policy(**keys), wait, environment)
+        """weir with a policy of these keys, or of this text. Waits until it is ready and, where it uses the test's Redis and that
+        runs, connected. wait="listening": does not wait for Redis. wait=False: not at all."""
+        policy = text or self.policy(**keys)
+        weir = Weir(self, f"weir-{len(self.processes)}", policy, wait, environment)
+        if wait is True and not text and self.the_redis and self.the_redis.process and \
+                policy["redis"]["address"] == self.the_redis.text:
+            weir.wait_for_redis()
+        return weir
 
     def command(self, *arguments, **more):
         """weir run to its end with these arguments: a CompletedProcess with text."""

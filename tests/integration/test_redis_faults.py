@@ -205,7 +205,8 @@ def test_password_and_database(rig):
 
 def test_a_wrong_password_is_told(rig):
     rig.redis(arguments=["--requirepass", "open sesame"])
-    weir = weir_with(rig, "deny", password="wrong")
+    weir = rig.weir(limits=FEW, redis={"password": "wrong", "timeout": "100ms"}, wait="listening")
+    weir.expect_errors(REDIS_LINES)
     assert get(weir.address).status == 503
     eventually(lambda: any("password" in m.lower() or "login" in m.lower() for _, m in weir.log()),
                what="a line about the login")
