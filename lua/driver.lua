@@ -58,11 +58,11 @@ local function ask(limit, state, amount, burst, cost, mode)
   return limit.run(state, now, amount, limit.period, burst, cost, mode, limit.offset)
 end
 
-local reply, filled = { unpack(ARGV) }, 0                   -- longer than any reply: never grown
+local at, last = 2, #ARGV
+local reply, filled = { unpack(ARGV, 1, last < 500 and last or 500) }, 0    -- longer than the reply: it need not grow
 local resets = {}                                           -- of the keys whose states have changed
 local old_keys, old_states, old_resets                      -- what a rejection puts back
 
-local at, last = 2, #ARGV
 while at <= last do
   local count, first, undo, rejected = ARGV[at] + 0, at + 1, 0, false
   if count > 1 and not old_keys then old_keys, old_states, old_resets = {}, {}, {} end
@@ -112,5 +112,5 @@ for key, reset in pairs(resets) do
     call("DEL", KEYS[key])
   end
 end
-reply[filled + 1] = nil
+reply[filled + 1] = nil                                     -- where Redis stops reading
 return reply

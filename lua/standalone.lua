@@ -18,9 +18,10 @@ if not KEYS[1] or not limit or not period or period < 1 then
   return redis.error_reply("ERR expected KEYS: state; ARGV: limit, period (1 or more), burst, cost, mode, id, offset, now, options")
 end
 local burst, cost, mode, offset, now = number(3, limit), number(4, 1), number(5, 0), number(7), number(8)
+local margin = 3600000     -- ms; see driver.lua: with the caller's clock, expiry by Redis' clock must only not come too soon
 if not now then
   local time = redis.call("TIME")
-  now = time[1] * 1000000 + time[2]
+  now, margin = time[1] * 1000000 + time[2], 0
 end
 
 local first_answer
@@ -41,7 +42,7 @@ local granted, remaining, retry_after, reset, new_state, delay =
 local answer = { granted, remaining, retry_after, reset, delay }
 
 if new_state then
-  local ms = math.min(math.ceil(reset / 1000), 1e14)
+  local ms = math.min(math.ceil(reset / 1000), 1e13) + margin
   if reset > 0 then
     redis.call("SET", KEYS[1], new_state, "PX", ms)
   else

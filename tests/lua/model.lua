@@ -324,7 +324,7 @@ local function schedule(name, limiter, length)
       local _, _, _, s, charged = run(state, back, 1, 0)
       if charged and state and ends > now then
         local left = select(2, run(charged, now, 0, 0))
-        if not check(name, left <= math.max(0, most_now - 1), "a charge in the past was lost") then return false end
+        if not check(name, left <= math.max(0, name == "sliding_window_counter" and most_now or most_now - 1), "a charge in the past was lost") then return false end
         check(name, s >= 1, "reset after a charge")
       end
     end

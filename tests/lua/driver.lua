@@ -1,0 +1,213 @@
+-- lua/driver.lua and lua/standalone.lua in plain Lua with a Redis made of a table.
+--
+--   lua5.1 tests/lua/driver.lua          LUADIR as for model.lua
+
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local luadir = os.getenv("LUADIR") or here .. "/../../lua"
+local passed, failed = 0, 0
+
+local function check(ok, what, ...)
+  if ok then passed = passed + 1 else
+    failed = failed + 1
+    print("FAILED " .. what:format(...))
+  end
+end
+
+local function text_of(name)
+  local file = assert(io.open(luadir .. "/" .. name .. ".lua"))
+  local text = file:read("*a")
+  file:close()
+  return text
+end
+
+-- A Redis: data, expiry in ms, clock in µs, and a record of the commands.
+local function new_redis(clock)
+  local redis = { data = {}, px = {}, clock = clock or 1790000000123456, log = {} }
+  function redis.call(name, ...)
+    local args = { ... }
+    redis.log[#redis.log + 1] = name
+    for _, value in ipairs(args) do assert(type(value) == "string" or type(value) == "number", "Redis takes strings and numbers") end
+    if name == "TIME" then
+      return { ("%.0f"):format(math.floor(redis.clock / 1000000)), ("%.0f"):format(redis.clock % 1000000) }
+    elseif name == "GET" then
+      return redis.data[args[1]] or false
+    elseif name == "MGET" then
+      local values = {}
+      for i, key in ipairs(args) do values[i] = redis.data[key] or false end
+      return values
+    elseif name == "PSETEX" or name == "SET" then
+      local key, ms, value
+      if name == "PSETEX" then key, ms, value = args[1], args[2], args[3]
+      else key, value, ms = args[1], args[2], args[4]; assert(args[3] == "PX") end
+      assert(tostring(ms):match("^%d+$") and tonumber(ms) > 0, "expiry")
+      redis.data[key], redis.px[key] = type(value) == "number" and ("%.17g"):format(value) or value, tonumber(ms)
+    elseif name == "DEL" then
+      redis.data[args[1]], redis.px[args[1]] = nil, nil
+    else
+      error("unknown command " .. name)
+    end
+  end
+  function redis.error_reply(text) return { err = text } end
+  return redis
+end
+
+local preamble = "local limiter = {}\n"
+for _, name in ipairs { "token_bucket", "fixed_window", "rolling_window", "leaky_bucket" } do
+  preamble = preamble .. ('limiter["%s"] = (function(...) %s\nend)()\n'):format(name, text_of(name))
+end
+preamble = preamble .. [[
+limiter["number"] = function(state, now, limit, period, burst, cost)
+  assert(state == nil or type(state) == "string", "a state comes back as a string")
+  return cost, 1, 0, period, (tonumber(state) or 0) + cost + 0.5
+end
+limiter["broken"] = function() error("broken on purpose") end
+local limits = {
+  { run = limiter["token_bucket"], period = 60000000, offset = nil },
+  { run = limiter["fixed_window"], period = 1000000, offset = nil },
+  { run = limiter["fixed_window"], period = 1000000, offset = 250000 },
+  { run = limiter["rolling_window"], period = 1000000, offset = nil, options = { 10 } },
+  { run = limiter["leaky_bucket"], period = 1000000, offset = nil, options = { 500000 } },
+  { run = limiter["number"], period = 1000000, offset = nil },
+  { run = limiter["broken"], period = 1000000, offset = nil },
+}
+]]
+
+local function run(text, redis, keys, args)
+  local chunk = assert(loadstring(text))
+  for i, value in ipairs(args) do args[i] = type(value) == "number" and ("%.0f"):format(value) or value end
+  redis.log = {}
+  setfenv(chunk, setmetatable({ redis = redis, KEYS = keys, ARGV = args }, { __index = _G,
+    __newindex = function(_, name) error("global " .. name) end }))
+  local reply, copy = chunk(), {}
+  if reply.err then return reply end
+  for _, value in ipairs(reply) do copy[#copy + 1] = value end            -- Redis, too, reads a table up to the first nil
+  return copy
+end
+local driver_text = preamble .. text_of("driver")
+local function driver(redis, keys, args) return run(driver_text, redis, keys, args) end
+local function is(reply, ...)
+  local expected = { ... }
+  local same = #reply == #expected
+  for i = 1, #expected do same = same and reply[i] == expected[i] end
+  check(same, "line %d: got %s, not %s", debug.getinfo(2).currentline, table.concat(reply, " "), table.concat(expected, " "))
+end
+
+do -- one limit: the clock, one read, one write
+  local redis = new_redis()
+  is(driver(redis, { "a" }, { "", 1, 2, 1, 1, 0, 3, 3 }), 1, 2, 0, 1000000, 0)
+  check(table.concat(redis.log, " ") == "TIME MGET PSETEX", "commands: %s", table.concat(redis.log, " "))
+  check(redis.px.a == 1000 and redis.data.a == "1790000000123456:1", "state %s for %s ms", redis.data.a, tostring(redis.px.a))
+  redis.clock = redis.clock + 1
+  is(driver(redis, { "a" }, { "", 1, 2, 1, 3, 0, 3, 3 }), 0, 2, 999999, 999999, 0)
+  check(table.concat(redis.log, " ") == "TIME MGET", "a rejection writes nothing")
+  is(driver(redis, { "a" }, { "", 1, 2, 1, 3, 1, 3, 3 }), 2, 0, 0, 999999, 0)
+  is(driver(redis, { "a" }, { "", 1, 2, 1, 0, 0, 3, 3 }), 0, 0, 999999, 999999, 0)
+  check(redis.px.a == 1000, "ms are rounded up")
+  is(driver(redis, { "a" }, { "", 1, 2, 1, -9, 0, 3, 3 }), -9, 3, 0, 0, 0)
+  check(redis.data.a == nil, "a state that is as good as new is deleted")
+end
+
+do -- the caller's clock: expiry has a margin
+  local redis = new_redis()
+  is(driver(redis, { "a" }, { 5000000, 1, 2, 1, 1, 0, 3, 3 }), 1, 2, 0, 1000000, 0)
+  check(table.concat(redis.log, " ") == "MGET PSETEX" and redis.px.a == 1000 + 3600000, "its own clock")
+  is(driver(redis, { "b" }, { 5100000, 1, 3, 1, 1, 0, 3, 3 }), 1, 2, 0, 150000, 0)
+end
+
+do -- options, delay
+  local redis = new_redis()
+  is(driver(redis, { "a" }, { "", 1, 5, 1, 1, 0, 4, 4 }), 1, 3, 0, 250000, 0)
+  is(driver(redis, { "a" }, { "", 1, 5, 1, 1, 0, 4, 4 }), 1, 2, 0, 500000, 250000)
+  is(driver(redis, { "a" }, { "", 1, 5, 1, 1, 0, 4, 4 }), 1, 0, 0, 750000, 500000)
+  is(driver(redis, { "a" }, { "", 1, 5, 1, 1, 0, 4, 4 }), 0, 0, 250000, 750000, 0)
+end
+
+do -- all or none
+  local redis = new_redis()
+  local both = { "", 2, 1, 1, 1, 0, 5, 5, 2, 2, 1, 0, 2, 2 }
+  local function args() local copy = {}; for i, v in ipairs(both) do copy[i] = v end; return copy end
+  is(driver(redis, { "t", "w" }, args()), 1, 4, 0, 12000000, 0, 1, 1, 0, 1000000, 0)
+  check(table.concat(redis.log, " ") == "TIME MGET PSETEX PSETEX", "commands: %s", table.concat(redis.log, " "))
+  is(driver(redis, { "t", "w" }, args()), 1, 3, 0, 24000000, 0, 1, 0, 0, 1000000, 0)
+  local t, w = redis.data.t, redis.data.w
+  is(driver(redis, { "t", "w" }, args()), 1, 3, 0, 24000000, 0, 0, 0, 1000000, 1000000, 0)       -- t as if not charged
+  check(redis.data.t == t and redis.data.w == w and table.concat(redis.log, " ") == "TIME MGET", "none is charged")
+  -- the rejecting one first, and a limit that was never charged stays away
+  is(driver(redis, { "w", "new" }, { "", 2, 2, 1, 1, 0, 2, 2, 1, 2, 1, 0, 5, 5 }), 0, 0, 1000000, 1000000, 0, 1, 5, 0, 0, 0)
+  check(redis.data.new == nil, "nothing is written")
+  -- a look that finds nothing left rejects as well; giving back never does
+  is(driver(redis, { "w", "new" }, { "", 2, 2, 1, 0, 0, 2, 2, 1, 2, 1, 0, 5, 5 }), 0, 0, 1000000, 1000000, 0, 1, 5, 0, 0, 0)
+  is(driver(redis, { "w", "new" }, { "", 2, 2, 1, -1, 0, 2, 2, 1, 2, 1, 0, 5, 5 }), -1, 1, 0, 1000000, 0, 1, 4, 0, 12000000, 0)
+  -- best effort admits with what is left
+  is(driver(redis, { "w", "new" }, { "", 2, 2, 1, 5, 1, 2, 2, 1, 2, 1, 0, 5, 5 }), 1, 0, 0, 1000000, 0, 1, 3, 0, 24000000, 0)
+end
+
+do -- several requests in one call see one another, a key is read and written once
+  local redis = new_redis()
+  local args = { "" }
+  for _ = 1, 4 do for _, v in ipairs { 1, 2, 1, 1, 0, 3, 3 } do args[#args + 1] = v end end
+  is(driver(redis, { "a" }, args), 1, 2, 0, 1000000, 0, 1, 1, 0, 1000000, 0, 1, 0, 0, 1000000, 0, 0, 0, 1000000, 1000000, 0)
+  check(table.concat(redis.log, " ") == "TIME MGET PSETEX", "commands: %s", table.concat(redis.log, " "))
+  -- the middle request is rejected by its second limit: its first is free for the third request
+  redis = new_redis()
+  is(driver(redis, { "x", "y" }, { "", 1, 2, 2, 1, 0, 1, 1,
+                                   2, 2, 1, 1, 0, 1, 1, 2, 2, 1, 0, 1, 1,
+                                   1, 2, 1, 1, 0, 1, 1 }),
+     1, 0, 0, 1000000, 0,  1, 1, 0, 0, 0, 0, 0, 1000000, 1000000, 0,  1, 0, 0, 1000000, 0)
+  -- charged and given back in one call: nothing is left behind
+  redis = new_redis()
+  is(driver(redis, { "x" }, { "", 1, 2, 1, 2, 0, 3, 3, 1, 2, 1, -2, 0, 3, 3, 1, 2, 1, 0, 0, 3, 3 }),
+     2, 1, 0, 1000000, 0, -2, 3, 0, 0, 0, 1, 3, 0, 0, 0)
+  check(redis.data.x == nil, "nothing is left behind")
+  -- a state that an earlier request of the call has charged survives the rejection of a later one
+  redis = new_redis()
+  driver(redis, { "x", "y" }, { "", 1, 2, 1, 1, 0, 3, 3, 2, 2, 1, 1, 0, 3, 3, 2, 2, 9, 0, 3, 3 })
+  check(redis.data.x == "1790000000123456:1" and redis.data.y == nil, "x is charged once")
+end
+
+do -- one key twice in a request: both charges or none
+  local redis = new_redis()
+  is(driver(redis, { "a" }, { "", 2, 2, 1, 1, 0, 3, 3, 2, 1, 1, 0, 3, 3 }), 1, 2, 0, 1000000, 0, 1, 1, 0, 1000000, 0)
+  is(driver(redis, { "a" }, { "", 2, 2, 1, 1, 0, 3, 3, 2, 1, 1, 0, 3, 3 }), 1, 1, 0, 1000000, 0, 0, 0, 1000000, 1000000, 0)
+  check(redis.data.a == "1790000000123456:2", "nothing of it is kept: %s", redis.data.a)
+end
+
+do -- a limiter may return a number as its state
+  local redis = new_redis()
+  driver(redis, { "a" }, { "", 1, 6, 1, 1, 0, 3, 3, 1, 6, 1, 1, 0, 3, 3 })
+  check(redis.data.a == "3", "got %s", tostring(redis.data.a))
+  driver(redis, { "b" }, { "", 1, 6, 1, 1790000000123456, 0, 3, 3 })
+  check(tonumber(redis.data.b) == 1790000000123456.5, "got %s", tostring(redis.data.b))
+end
+
+do -- a limiter that fails fails the call before anything is written
+  local redis = new_redis()
+  local fine, why = pcall(driver, redis, { "a", "b" }, { "", 2, 2, 1, 1, 0, 3, 3, 7, 2, 1, 0, 3, 3 })
+  check(not fine and tostring(why):find("broken on purpose") and next(redis.data) == nil, "a broken limiter")
+end
+
+local standalone_text = "local limiter = (function(...) " .. text_of("fixed_window") .. "\nend)()\n" .. text_of("standalone")
+local function standalone(redis, ...) return run(standalone_text, redis, { "s" }, { ... }) end
+
+do -- standalone: defaults, deduplication
+  local redis = new_redis(7000000)
+  is(standalone(redis, 3, 1000000), 1, 2, 0, 1000000)
+  is(standalone(redis, 3, 1000000, "", 1, 0, "id", "", ""), 1, 1, 0, 1000000)
+  check(redis.data["s:d:id"] ~= nil and redis.px["s:d:id"] == 1000, "the answer is kept")
+  redis.clock = redis.clock + 400000
+  is(standalone(redis, 3, 1000000, "", 1, 0, "id", "", ""), 1, 1, 0, 1000000)
+  check(redis.data.s == "7000000:2", "a repeat is free")
+  is(standalone(redis, 3, 1000000, "", 1, 0, "other", "", ""), 1, 0, 0, 600000)
+  is(standalone(redis, 3, 1000000, "", 1, 0, "third", "", ""), 0, 0, 600000, 600000)
+  check(redis.data["s:d:third"] == nil, "a rejection is not remembered")
+  redis.clock = redis.clock + 600000
+  is(standalone(redis, 3, 1000000, "", 1, 0, "id", "", ""), 1, 2, 0, 1000000)
+  is(standalone(redis, 3, 1000000, "", -1, 0, "", "", ""), -1, 3, 0, 0)
+  check(redis.data.s == nil, "as good as new is gone")
+  is(standalone(redis, 3, 1000000, "", 1, 0, "", 250000, 9100000), 1, 2, 0, 150000)
+  check(standalone(redis, "").err ~= nil, "usage")
+  check(not pcall(standalone, redis, "many", 1000000), "not a number")
+end
+
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""The limiters in a real Redis, by the standalone script and by the driver, against the same files in plain Lua.
+
+Starts a redis-server of its own. Exit 0: all as expected, 1: not, 77: no redis-server or lua5.1.
+Environment: LUADIR (default: lua/ of this tree); WEIR, a weir binary whose `script NAME` is checked too; SEED.
+"""
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from fractions import Fraction
+from math import floor
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LUADIR = os.environ.get("LUADIR") or os.path.join(HERE, "..", "..", "lua")
+NAMES = ["token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra"]
+SEED = int(os.environ.get("SEED") or random.randrange(10**6))
+START = 1_790_000_000_000_000
+MARGIN_MS = 3_600_000  # added to an expiry where the caller brings its own clock
+
+passed = failed = 0
+
+
+def check(ok, *what):
+    global passed, failed
+    if ok:
+        passed += 1
+    else:
+        failed += 1
+        if failed <= 10:
+            print("FAILED", *what, f"(SEED={SEED})")
+
+
+def text(name):
+    with open(os.path.join(LUADIR, name + ".lua")) as file:
+        return file.read()
+
+
+class Redis:
+    """A redis-server on a Unix socket in a directory of its own, and one connection to it."""
+
+    def __init__(self):
+        self.directory = tempfile.mkdtemp(prefix="weir-lua-")
+        path = os.path.join(self.directory, "redis.sock")
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no", "--dir", self.directory],
+            stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                self.socket = socket.socket(socket.AF_UNIX)
+                self.socket.connect(path)
+                self.file = self.socket.makefile("rb")
+                if self.call("PING") == "PONG":
+                    return
+            except (OSError, RuntimeError):
+                self.socket.close()
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise SystemExit("redis-server did not start")
+            time.sleep(0.02)
+
+    def stop(self):
+        self.file.close()
+        self.socket.close()
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def call(self, *args):
+        parts = [a if isinstance(a, bytes) else str(a).encode() for a in args]
+        self.socket.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
+        return self.read()
+
+    def read(self):
+        line = self.file.readline()
+        if not line:
+            raise OSError("Redis hung up")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"-":
+            raise RuntimeError(rest.decode())
+        if kind == b"+":
+            return rest.decode()
+        if kind == b":":
+            return int(rest)
+        if kind == b"*":
+            return [self.read() for _ in range(int(rest))]
+        size = int(rest)
+        return None if size < 0 else self.file.read(size + 2)[:-2]
+
+
+# Answers in plain Lua: one line per call, as many calls as lines, one state.
+PLAIN = """
+local limiter, state = assert(loadfile(arg[1]))(), nil
+for line in io.lines() do
+  local n = {}
+  for word in line:gmatch("%S+") do n[#n + 1] = tonumber(word) or false end
+  local granted, remaining, retry_after, reset, new_state, delay =
+    limiter(state, n[1], n[2], n[3], n[4], n[5], n[6], n[7] or nil, n[8] or nil)
+  if new_state then state = reset > 0 and new_state or nil end
+  print(("%.0f %.0f %.0f %.0f %s %d"):format(granted, remaining, retry_after, reset, delay and ("%.0f"):format(delay) or "-", new_state and 1 or 0))
+end
+"""
+
+
+def plain(name, calls, plain_file):
+    lines = "\n".join(" ".join("-" if n is None else str(n) for n in call) for call in calls) + "\n"
+    run = subprocess.run(["lua5.1", plain_file, os.path.join(LUADIR, name + ".lua")], input=lines, capture_output=True, text=True)
+    if run.returncode != 0:
+        raise SystemExit(run.stderr)
+    return [[None if word == "-" else int(word) for word in line.split()] for line in run.stdout.splitlines()]
+
+
+def schedule(name, length):
+    """Calls (now, limit, period, burst, cost, mode, offset, option) with numbers of every size."""
+    limit = random.choice([1, 3, 7, 100, 999_983, 5_000_000])
+    if name in ("rolling_window", "sliding_window_log"):
+        limit = min(limit, 100)
+    period = random.choice([1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000, 2_592_000_000_000])
+    burst = limit if "window" in name else random.choice([limit, max(1, limit // 2), limit * 3])
+    offset = random.randrange(period) if name in ("fixed_window", "sliding_window_counter") and random.random() < 0.5 else None
+    option = {"rolling_window": 10, "leaky_bucket": random.choice([None, period])}.get(name)
+    now, calls = START + random.randrange(10**9), []
+    for _ in range(length):
+        now += random.choice([0, 0, 1, period // limit // 2, period // limit, period // 3, random.randrange(2 * period)])
+        cost = random.choice([1, 1, 1, max(1, limit // 3), limit, burst, burst + 1, 0, -1])
+        calls.append((now, limit, period, burst, cost, random.choice([0, 0, 0, 1, 2]), offset, option))
+    return calls
+
+
+def ttl(redis, key, reset, margin, *what):
+    left = redis.call("PTTL", key)
+    check(-1000 <= left - (-(-reset // 1000) + margin) <= 0, *what, f"expires in {left} ms, reset {reset} µs")
+
+
+def standalone_script(name):
+    return f"local limiter = (function(...) {text(name)}\nend)()\n" + text("standalone")
+
+
+def driver_script(limits):
+    lines = ["local limiter = {}"]
+    lines += [f'limiter["{name}"] = (function(...) {text(name)}\nend)()' for name in sorted({limit[0] for limit in limits})]
+    lines.append("local limits = {")
+    for name, period, offset, option in limits:
+        options = "" if option is None else f", options = {{ {option} }}"
+        lines.append(f'  {{ run = limiter["{name}"], period = {period}, offset = {"nil" if offset is None else offset}{options} }},')
+    return "\n".join(lines) + "\n}\n" + text("driver")
+
+
+def same_everywhere(redis, name, plain_file, scripts):
+    calls = schedule(name, 60)
+    _, _, period, _, _, _, offset, option = calls[0]
+    expected = plain(name, calls, plain_file)
+    scripts = [redis.call("SCRIPT", "LOAD", script) for script in scripts]
+    driver = redis.call("SCRIPT", "LOAD", driver_script([(name, period, offset, option)]))
+    redis.call("FLUSHALL")
+    for call, answer in zip(calls, expected):
+        now, limit, period, burst, cost, mode, offset, option = call
+        *numbers, delay, wrote = answer
+        for i, sha in enumerate(scripts):
+            args = [limit, period, burst, cost, mode, "", "" if offset is None else offset, now] + ([] if option is None else [option])
+            got = redis.call("EVALSHA", sha, 1, f"s{i}", *args)
+            check(got == numbers + ([] if delay is None else [delay]), name, "standalone", call, got, answer)
+            if wrote and answer[3] > 0:
+                ttl(redis, f"s{i}", answer[3], MARGIN_MS, name, "standalone", call)
+        got = redis.call("EVALSHA", driver, 1, "d", now, 1, 1, 1, cost, mode, limit, burst)
+        check(got == numbers + [delay or 0], name, "driver", call, got, answer)
+        if wrote and answer[3] > 0:
+            ttl(redis, "d", answer[3], MARGIN_MS, name, "driver", call)
+        elif wrote:
+            check(redis.call("EXISTS", "d") == 0, name, "as good as new, yet kept", call)
+    # The same in one call.
+    redis.call("FLUSHALL")
+    args = [calls[0][0]]
+    at_once = [(calls[0][0],) + call[1:] for call in calls[:8]]
+    for call in at_once:
+        args += [1, 1, 1, call[4], call[5], call[1], call[3]]
+    got = redis.call("EVALSHA", driver, 1, "d", *args)
+    expected = [n for answer in plain(name, at_once, plain_file) for n in answer[:4] + [answer[4] or 0]]
+    check(got == expected, name, "eight requests in one call", got, expected)
+
+
+def exact_with_large_numbers(plain_file):
+    """Against fractions, where products of limit and period leave what a double holds."""
+    for name in ("token_bucket", "gcra", "leaky_bucket", "sliding_window_counter"):
+        for limit, period in ((999_983, 86_400_000_000), (123_456_789, 2_592_000_000_000), (10**12, 31_622_400_000_000), (7, 31_622_400_000_000)):
+            now, calls = START, []
+            for _ in range(200):
+                now += random.choice([0, 1, random.randrange(1, 1000), period // 7, random.randrange(period)])
+                calls.append((now, limit, period, limit, random.randrange(1, limit + 1), 0, START if "window" in name else None, None))
+            owed, at, counts = Fraction(0), START, {}
+            for call, answer in zip(calls, plain(name, calls, plain_file)):
+                now, cost = call[0], call[4]
+                if name == "sliding_window_counter":
+                    slot, elapsed = divmod(now - START, period)
+                    weight = Fraction(counts.get(slot - 1, 0) * (period - elapsed), period)
+                    fits = counts.get(slot, 0) + weight + cost <= limit
+                    counts[slot] = counts.get(slot, 0) + (cost if fits else 0)
+                    left = floor(limit - counts[slot] - weight)
+                else:
+                    owed, at = max(Fraction(0), owed - Fraction((now - at) * limit, period)), now
+                    fits = owed + cost <= limit
+                    owed += cost if fits else 0
+                    left = floor(limit - owed)
+                check(answer[0] == (cost if fits else 0) and answer[1] == left, name, call, answer, fits, left)
+
+
+def redis_clock_and_faults(redis):
+    script = standalone_script("fixed_window")
+    redis.call("FLUSHALL")
+    # 60 a minute by Redis' clock, charged once with an id that comes three times.
+    first = redis.call("EVAL", script, 1, "q", 60, 60_000_000, "", 1, 0, "once", "", "")
+    for _ in range(2):
+        check(redis.call("EVAL", script, 1, "q", 60, 60_000_000, "", 1, 0, "once", "", "") == first, "deduplication")
+    check(redis.call("EVAL", script, 1, "q", 60, 60_000_000, "", 1, 0, "twice", "", "")[1] == 58, "deduplication charged once")
+    check(0 < redis.call("PTTL", "q:d:once") <= 60_000, "the id's answer expires")
+    ttl(redis, "q", redis.call("EVAL", script, 1, "q", 60, 60_000_000)[3], 0, "Redis' clock")
+
+    driver = redis.call("SCRIPT", "LOAD", driver_script([("token_bucket", 60_000_000, None, None), ("fixed_window", 60_000_000, None, None)]))
+    redis.call("FLUSHALL")
+    admitted = sum(redis.call("EVALSHA", driver, 1, "s1", "", 1, 1, 1, 1, 0, 1000, 1000)[0] for _ in range(1000))
+    check(admitted == 1000, "1000 of a full bucket")
+    redis.call("FLUSHALL")
+    args = [START]
+    for _ in range(1200):
+        args += [1, 1, 1, 1, 0, 1000, 1000]
+    got = redis.call("EVALSHA", driver, 1, "s1", *args)
+    check(sum(got[::5]) == 1000, "1,200 at once at a limit of 1,000:", sum(got[::5]))
+    # What someone else has put under the key does not stop the limit.
+    for put in (("HSET", "k", "f", "v"), ("SET", "k", "nonsense"), ("SET", "k", b"\xff" * 40)):
+        redis.call("DEL", "k")
+        redis.call(*put)
+        check(redis.call("EVALSHA", driver, 1, "k", "", 1, 1, 1, 1, 0, 5, 5)[:2] == [1, 4], "over", put)
+        check(redis.call("EVALSHA", driver, 1, "k", "", 1, 1, 1, 1, 0, 5, 5)[:2] == [1, 3], "and on after", put)
+    # All or none on two keys.
+    redis.call("FLUSHALL")
+    both = ["", 2, 1, 1, 1, 0, 5, 5, 2, 2, 1, 0, 1, 1]
+    check(redis.call("EVALSHA", driver, 2, "a", "b", *both)[::5] == [1, 1], "both")
+    a = redis.call("GET", "a")
+    got = redis.call("EVALSHA", driver, 2, "a", "b", *both)
+    check(got[::5] == [1, 0] and got[1] == 4 and redis.call("GET", "a") == a, "none", got)
+    # Where a state is an integer Redis keeps it as one.
+    redis.call("EVAL", standalone_script("gcra"), 1, "g", 100, 60_000_000)
+    check(redis.call("OBJECT", "ENCODING", "g") == b"int", "encoding")
+
+
+def main():
+    if not shutil.which("redis-server") or not shutil.which("lua5.1"):
+        print("skipped: redis-server or lua5.1 is not installed")
+        sys.exit(77)
+    random.seed(SEED)
+    weir = os.environ.get("WEIR")
+    redis = Redis()
+    try:
+        plain_file = os.path.join(redis.directory, "plain.lua")
+        with open(plain_file, "w") as file:
+            file.write(PLAIN)
+        for name in NAMES:
+            scripts = [standalone_script(name)]
+            if weir:
+                scripts.append(subprocess.run([weir, "script", name], check=True, capture_output=True, text=True).stdout)
+            for _ in range(8):
+                same_everywhere(redis, name, plain_file, scripts)
+        exact_with_large_numbers(plain_file)
+        redis_clock_and_faults(redis)
+    finally:
+        redis.stop()
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+main()
