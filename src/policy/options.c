@@ -76,7 +76,7 @@ const struct option options[] = {
      HOURS(24), 0, NULL, NULL, "the most until the head of the response, and between two pieces of its body"},
 
     {"identity", &type_section, 0, "", 0, 0, 0, NULL, NULL, "who a client is"},
-    {"identity.from", &type_identity_from, OF(identity), "ip", 1, IDENTITY_FROM_MAX, 0, NULL, NULL,
+    {"identity.from", &type_identity_from, OF(identity), "[ ip ]", 1, IDENTITY_FROM_MAX, 0, NULL, NULL,
      "where the identity comes from: ip, header:NAME, or a list, of which the first that gives a value "
      "counts"},
     {"identity.trusted_proxies", &type_trusted, OF(identity), "[]", 0, TRUSTED_MAX, 0, NULL, NULL,

@@ -43,8 +43,10 @@ extern const struct option_type type_rule_upstream; /* read_rules.c: struct rule
 extern const struct option_type type_headers;       /* read_answers.c: unsigned */
 extern const struct option_type type_body_file;     /* read_answers.c: struct rejection_settings */
 
-/* A name of letters, digits, "-" and "_" for a header or method: a token of RFC 9110 section 5.6.2. */
+/* Can it be a header's name or a method: a token of RFC 9110 section 5.6.2? */
 bool text_is_token(struct slice text);
+/* Bytes below space, or DEL? */
+bool text_has_control_bytes(struct slice text);
 /* A value as YAML: plain where that is safe, else in quotes. */
 void print_scalar(FILE *out, struct slice text);
 /* "KEY:" with its indentation and, for the first of a list's item, its dash. */

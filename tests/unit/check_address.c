@@ -1,0 +1,189 @@
+/* Addresses and ranges as they are written and as they are printed. */
+#include <check.h>
+
+#include "net/address.h"
+
+static struct address parsed(const char *text)
+{
+    struct address address;
+    const char *why = "";
+    ck_assert_msg(address_parse(slice_of(text), false, &address, &why), "%s: %s", text, why);
+    return address;
+}
+
+START_TEST(addresses_are_read_and_written)
+{
+    static const char *const same[] = {"127.0.0.1:80", "0.0.0.0:0",         "255.255.255.255:65535",
+                                       "[::]:8080",    "[2001:db8::1]:443", "unix:/run/weir.sock",
+                                       "unix:x"};
+    char text[ADDRESS_TEXT_MAX];
+
+    for (size_t i = 0; i < COUNT_OF(same); i++) {
+        struct address address = parsed(same[i]);
+        ck_assert_str_eq(address_format(&address, text), same[i]);
+    }
+    struct address mapped = parsed("[::ffff:127.0.0.1]:80"), none = {.length = 0};
+    ck_assert_int_eq(mapped.any.sa_family, AF_INET);
+    ck_assert_str_eq(address_format(&mapped, text), "127.0.0.1:80");
+    ck_assert_str_eq(address_format(&none, text), "(none)");
+}
+END_TEST
+
+START_TEST(the_longest_unix_path_fits)
+{
+    char text[200] = "unix:/", out[ADDRESS_TEXT_MAX];
+    struct address address;
+    const char *why;
+
+    memset(text + 6, 'p', 106);
+    address = parsed(text);
+    ck_assert_str_eq(address_format(&address, out), text);
+    text[112] = 'p';
+    ck_assert(!address_parse(slice_of(text), false, &address, &why));
+    ck_assert(!address_parse(SLICE("unix:"), false, &address, &why));
+    ck_assert(!address_parse(SLICE("unix:a\0b"), false, &address, &why));
+}
+END_TEST
+
+START_TEST(what_is_no_address_is_refused)
+{
+    static const char *const bad[] = {"",
+                                      ":",
+                                      ":80",
+                                      "127.0.0.1",
+                                      "127.0.0.1:",
+                                      "[::1]",
+                                      "::1:80",
+                                      "[::1]80",
+                                      "[127.0.0.1]:80",
+                                      "127.0.0.1:65536",
+                                      "[]:80",
+                                      "[::g]:80",
+                                      "a:b:80",
+                                      "127.0.0.1:-1",
+                                      "127.0.0.1: 80",
+                                      "host:80",
+                                      "127.0.0.1:+8",
+                                      "[::1%lo]:80"};
+    struct address address;
+
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        const char *why = NULL;
+        ck_assert_msg(!address_parse(slice_of(bad[i]), false, &address, &why), "%s", bad[i]);
+        ck_assert_ptr_nonnull(why);
+    }
+}
+END_TEST
+
+static const char *formatted(const struct ip_range *range)
+{
+    static char room[64];
+    struct text text = text_over(room, sizeof room - 1);
+    ip_range_format(range, &text);
+    ck_assert(!text.failed);
+    room[text.n] = 0;
+    return room;
+}
+
+START_TEST(ranges_are_read_and_written)
+{
+    static const char *const same[] = {"10.0.0.0/8", "203.0.113.7", "0.0.0.0/0",  "2001:db8::/32",
+                                       "::1",        "::/0",        "10.1.2.0/23"};
+    struct ip_range range;
+    const char *why;
+
+    for (size_t i = 0; i < COUNT_OF(same); i++) {
+        ck_assert(ip_range_parse(slice_of(same[i]), &range, &why));
+        ck_assert_str_eq(formatted(&range), same[i]);
+    }
+    ck_assert(ip_range_parse(SLICE("203.0.113.7/32"), &range, &why));
+    ck_assert_str_eq(formatted(&range), "203.0.113.7");
+    ck_assert(ip_range_parse(SLICE("::ffff:10.0.0.0/104"), &range, &why));
+    ck_assert_str_eq(formatted(&range), "10.0.0.0/8");
+}
+END_TEST
+
+START_TEST(what_is_no_range_is_refused)
+{
+    static const char *const bad[] = {"",
+                                      "/8",
+                                      "10.0.0.0/",
+                                      "10.0.0.0/33",
+                                      "10.0.0.1/8",
+                                      "2001:db8::/129",
+                                      "2001:db8::1/64",
+                                      "10.0.0/8",
+                                      "10.0.0.0/8/8",
+                                      "10.0.0.0/-1",
+                                      "::1%lo"};
+    struct ip_range range;
+
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        const char *why = NULL;
+        ck_assert_msg(!ip_range_parse(slice_of(bad[i]), &range, &why), "%s", bad[i]);
+        ck_assert_ptr_nonnull(why);
+    }
+}
+END_TEST
+
+static bool holds(const char *range_text, const char *ip_text)
+{
+    struct ip_range range;
+    struct ip ip;
+    const char *why;
+    ck_assert(ip_range_parse(slice_of(range_text), &range, &why));
+    ck_assert(ip_parse(slice_of(ip_text), &ip));
+    return ip_range_holds(&range, &ip);
+}
+
+START_TEST(ranges_hold_what_shares_their_prefix)
+{
+    ck_assert(holds("10.0.0.0/8", "10.255.255.255"));
+    ck_assert(!holds("10.0.0.0/8", "11.0.0.0"));
+    ck_assert(holds("10.1.2.0/23", "10.1.3.255"));
+    ck_assert(!holds("10.1.2.0/23", "10.1.4.0"));
+    ck_assert(holds("10.0.0.0/8", "::ffff:10.1.1.1")); /* IPv4 inside IPv6 is IPv4 */
+    ck_assert(!holds("0.0.0.0/0", "2001:db8::1"));
+    ck_assert(holds("2001:db8::/33", "2001:db8:7fff::1"));
+    ck_assert(!holds("2001:db8::/33", "2001:db8:8000::1"));
+    ck_assert(holds("::1", "::1"));
+    ck_assert(!holds("::1", "::2"));
+}
+END_TEST
+
+START_TEST(masks_clear_the_rest)
+{
+    struct ip ip, masked;
+    char room[64];
+
+    ck_assert(ip_parse(SLICE("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), &ip));
+    for (unsigned bits = 0; bits <= 128; bits++) {
+        masked = ip_masked(&ip, bits);
+        for (unsigned i = 0; i < 128; i++)
+            ck_assert_int_eq(masked.bytes[i / 8] >> (7 - i % 8) & 1, i < bits);
+    }
+    masked = ip_masked(&ip, 61);
+    struct text text = text_over(room, sizeof room);
+    ip_format(&masked, &text);
+    ck_assert(slice_equal(text_slice(&text), SLICE("ffff:ffff:ffff:fff8::")));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("address");
+    TCase *tests = tcase_create("address");
+    tcase_add_test(tests, addresses_are_read_and_written);
+    tcase_add_test(tests, the_longest_unix_path_fits);
+    tcase_add_test(tests, what_is_no_address_is_refused);
+    tcase_add_test(tests, ranges_are_read_and_written);
+    tcase_add_test(tests, what_is_no_range_is_refused);
+    tcase_add_test(tests, ranges_hold_what_shares_their_prefix);
+    tcase_add_test(tests, masks_clear_the_rest);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

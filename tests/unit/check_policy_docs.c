@@ -1,0 +1,202 @@
+/* The sample policy and the manual against the table of options: nothing missing, nothing that is not there.
+ */
+#include <check.h>
+#include <stdlib.h>
+
+#include "policy/options.h"
+
+static char *file_text(const char *name)
+{
+    char path[4096];
+    const char *srcdir = getenv("srcdir"), *why = "";
+    struct pool pool = {NULL};
+    struct slice bytes = SLICE_NONE;
+
+    snprintf(path, sizeof path, "%s/%s", srcdir ? srcdir : ".", name);
+    ck_assert_msg(file_read(&pool, path, 1 << 20, &bytes, &why), "%s: %s", path, why);
+    char *copy = strndup(bytes.p, bytes.n);
+    pool_free(&pool);
+    return copy;
+}
+
+static bool is_written_off(const char *line)
+{
+    line += strspn(line, " ");
+    if (*line != '#')
+        return false;
+    const char *word = line + 1, *end = word + strcspn(word, " :\n");
+    return (word[0] == '"' || word[0] == '-' || (word[0] >= 'a' && word[0] <= 'z')) &&
+           (*end == ':' || word[0] == '"' || word[0] == '-');
+}
+
+/* The sample with its "#option:" lines taken in. */
+static char *with_all_options(const char *sample)
+{
+    char *copy = strdup(sample), *out = copy;
+    bool drop = false;
+
+    for (const char *p = sample; *p; p++) {
+        if (p == sample || p[-1] == '\n')
+            drop = is_written_off(p);
+        if (drop && *p == '#')
+            drop = false;
+        else
+            *out++ = *p;
+    }
+    *out = 0;
+    return copy;
+}
+
+/* Is the option somewhere in the tree? `path` is what is left of its path; NAME, ID and [] stand for any. */
+static const struct node *find(const struct node *node, const char *path)
+{
+    size_t n = strcspn(path, ".");
+    bool list = n > 2 && strncmp(path + n - 2, "[]", 2) == 0;
+    struct slice key = {path, list ? n - 2 : n};
+    bool any = slice_equal(key, SLICE("NAME")) || slice_equal(key, SLICE("ID"));
+
+    for (const struct node *child = node->first; child; child = child->next) {
+        if (!any && !slice_equal(child->key, key))
+            continue;
+        const struct node *found = path[n] ? NULL : child;
+        for (const struct node *item = list ? child->first : NULL; item && !found; item = item->next)
+            found = find(item, path + n + 1);
+        if (!found && !list && path[n])
+            found = find(child, path + n + 1);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+/* Those of single scripts and rules stand in examples, which show another value. */
+static bool is_a_default(const struct option *option)
+{
+    return option->fallback && option->fallback[0] && !(option->flags & OPTION_DERIVED) && !option->applies &&
+           !strstr(option->path, "[]");
+}
+
+/* An option that the sample has in a comment stands there with its default. */
+static void is_the_default(const struct option *option, const struct node *node, const char *sample)
+{
+    char line[256];
+    if (node->kind != NODE_SCALAR && strchr(option->fallback, '['))
+        snprintf(line, sizeof line, "#%s: %s\n", option_key(option), option->fallback);
+    else
+        snprintf(line, sizeof line, "%s: %s\n", option_key(option), option->fallback);
+    ck_assert_msg(strstr(sample, line) != NULL, "conf/weir.yaml does not say \"%s\"", line);
+}
+
+START_TEST(the_sample_explains_every_option)
+{
+    struct report report = {.file = "conf/weir.yaml"};
+    struct pool pool = {NULL};
+    setenv("WEIR_REDIS_PASSWORD", "secret", 1);
+    char *sample = file_text("conf/weir.yaml"), *all = with_all_options(sample);
+    const struct node *whole = tree_read(&pool, slice_of(all), &report);
+    const struct node *active = tree_read(&pool, slice_of(sample), &report);
+
+    ck_assert_uint_eq(report.mistakes, 0);
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *option = &options[i];
+        const struct node *node = find(whole, option->path);
+        bool later = option->flags & OPTION_LATER;
+        ck_assert_msg((node != NULL) == !later, "%s in conf/weir.yaml", option->path);
+        if (node && is_a_default(option) && !find(active, option->path))
+            is_the_default(option, node, sample);
+    }
+    report_finish(&report, stderr);
+    pool_free(&pool);
+    free(all);
+    free(sample);
+}
+END_TEST
+
+static void loads_without_a_word(const char *yaml)
+{
+    char *said = NULL, directory[4096];
+    const char *srcdir = getenv("srcdir"), *lua_dir = getenv("WEIR_LUA_DIR");
+    size_t size;
+    FILE *report = open_memstream(&said, &size);
+
+    snprintf(directory, sizeof directory, "%s/lua", srcdir ? srcdir : ".");
+    struct policy *policy =
+        policy_load_text("weir.yaml", slice_of(yaml), lua_dir ? lua_dir : directory, report);
+    fclose(report);
+    ck_assert_msg(policy && size == 0, "%s", said);
+    free(said);
+    policy_drop(policy);
+}
+
+START_TEST(the_sample_is_a_policy_without_warnings)
+{
+    setenv("WEIR_REDIS_PASSWORD", "secret", 1);
+    char *sample = file_text("conf/weir.yaml"), *all = with_all_options(sample);
+    loads_without_a_word(sample);
+    loads_without_a_word(all);
+    free(all);
+    free(sample);
+}
+END_TEST
+
+/* ".It Ic PATH Pq TYPE, default DEFAULT" */
+static void manual_names(const char *manual, const struct option *option)
+{
+    char start[128];
+    snprintf(start, sizeof start, "\n.It Ic %s Pq %s", option->path, option->type->name);
+    const char *line = strstr(manual, start);
+    ck_assert_msg(line != NULL, "weir.yaml(5) does not say %s", start + 1);
+    char *copy = strndup(line + 1, strcspn(line + 1, "\n"));
+    bool has_default = option->fallback && option->fallback[0] && strcmp(option->fallback, "[]") != 0;
+    ck_assert_msg(!has_default || strstr(copy + strlen(start) - 1, option->fallback), "%s", copy);
+    ck_assert_msg((strstr(copy, ", required") != NULL) == !!(option->flags & OPTION_REQUIRED), "%s", copy);
+    ck_assert_msg((strstr(copy, ", restart") != NULL) == !!(option->flags & OPTION_RESTART), "%s", copy);
+    free(copy);
+}
+
+START_TEST(the_manual_explains_every_option)
+{
+    char *manual = file_text("man/weir.yaml.5");
+    unsigned named = 0, known = 0;
+
+    for (size_t i = 0; i < option_count; i++) {
+        if (options[i].flags & OPTION_LATER)
+            continue;
+        manual_names(manual, &options[i]);
+        known++;
+    }
+    for (const char *p = manual; (p = strstr(p, "\n.It Ic ")); p++)
+        named++;
+    ck_assert_uint_eq(named, known);
+    free(manual);
+}
+END_TEST
+
+START_TEST(the_table_is_sound)
+{
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *option = &options[i];
+        ck_assert_msg(option->help && *option->help, "%s", option->path);
+        ck_assert_msg(!option->type == !!(option->flags & OPTION_LATER), "%s", option->path);
+        ck_assert_msg(option->low <= option->high, "%s", option->path);
+        for (size_t k = 0; k < i; k++)
+            ck_assert_str_ne(option->path, options[k].path);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("policy docs");
+    TCase *tests = tcase_create("docs");
+    tcase_add_test(tests, the_sample_explains_every_option);
+    tcase_add_test(tests, the_sample_is_a_policy_without_warnings);
+    tcase_add_test(tests, the_manual_explains_every_option);
+    tcase_add_test(tests, the_table_is_sound);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
