@@ -33,9 +33,8 @@ local function muldiv(a, b, c)
   return whole + quotient, remainder
 end
 
--- The earliest time into a window at which `previous` units of the one before weigh no more than `room` (0 or more).
+-- The earliest time into a window at which `previous` units of the one before weigh no more than `room`, 0 <= room < previous.
 local function fades(previous, room, period)
-  if room >= previous then return 0 end
   return period - (muldiv(room, period, previous))
 end
 

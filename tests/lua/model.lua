@@ -454,6 +454,10 @@ local published = {
       local g, _, _, _, s = limiter(state, now, 2, 4000000, 2, 1, 0)
       if g == 1 then state = s; passes[#passes + 1] = math.floor(now / 1000000) end
     end
+    local crowd = nil
+    for _ = 1, 1000 do crowd = select(5, limiter(crowd, 1790000000000000, 1000, 1000000, 1000, 1, 0)) end
+    check("sliding_window_log", #crowd == 17 and limiter(crowd, 1790000000000000, 1000, 1000000, 1000, 1, 0) == 0,
+          "a thousand in one µs count a thousand, in one entry")
     check("sliding_window_log", table.concat(passes, " ") == "0 0 4 4 8 8", "2 per 4 s in a tight loop passed at %s", table.concat(passes, " "))
   end,
   token_bucket = function(limiter)
@@ -489,6 +493,10 @@ local published = {
     local day, hour = 86400000000, 3600000000
     local _, _, _, reset = limiter(nil, 20000 * day + 5.5 * hour, 10, day, 10, 1, 0, 6 * hour)
     check("fixed_window", reset == 0.5 * hour, "the day starts at the offset")
+    -- An hourly limit made a minutely one keeps what has just been charged.
+    local s = select(5, limiter(nil, 20 * hour + 100000000, 100, hour, 100, 40, 0, 0))
+    s = select(5, limiter(s, 20 * hour + 605000000, 100, hour, 100, 40, 0, 0))
+    check("fixed_window", select(2, limiter(s, 20 * hour + 610000000, 100, 60000000, 100, 0, 0, 0)) == 20, "a shorter period")
     -- Two hosts 2 s apart at a 1 s window count together, as the time is one clock's.
     local one = { limiter(nil, 5000000, 1, 1000000, 1, 1, 0, 0) }
     check("fixed_window", limiter(one[5], 5999999, 1, 1000000, 1, 1, 0, 0) == 0 and limiter(one[5], 6000000, 1, 1000000, 1, 1, 0, 0) == 1, "one slot")
