@@ -205,6 +205,8 @@ bool ip_range_parse(struct slice text, struct ip_range *range, const char **why)
 bool ip_range_holds(const struct ip_range *range, const struct ip *ip)
 {
     unsigned whole = range->bits / 8, rest = range->bits % 8;
+    if (range->bits < 96 && ip_is_v4(ip))
+        return false; /* ::/0 is all of IPv6: IPv4 inside it is IPv4 */
     return memcmp(range->ip.bytes, ip->bytes, whole) == 0 &&
            (rest == 0 || ((range->ip.bytes[whole] ^ ip->bytes[whole]) & (0xff00 >> rest) & 0xff) == 0);
 }

@@ -132,6 +132,8 @@ static const struct client *find_ip(const struct clients *clients, const struct 
     char room[RANGE_KEY_SIZE];
 
     for (unsigned i = 0; i < clients->bits_count; i++) {
+        if (clients->bits[i] < 96 && ip_is_v4(ip))
+            break; /* as in ip_range_holds: ranges of IPv6 alone are left */
         struct ip masked = ip_masked(ip, clients->bits[i]);
         struct key key = range_key(&masked, clients->bits[i], room);
         const struct client *client = find(clients, &key);

@@ -84,6 +84,7 @@ enum limit_kind { LIMIT_BUCKET, LIMIT_WINDOW, LIMIT_CUSTOM }; /* bucket: token_b
 
 struct limit {
     unsigned index; /* in policy->limits; the driver script's number less 1 */
+    unsigned row;   /* of its counters; set by who runs the policy, before workers have it */
     char *name, *label;
     char *script;      /* a name of lua/ or a path */
     char *script_text; /* the file's text */
@@ -124,6 +125,7 @@ struct client_terms {
 
 struct rule {
     unsigned index;
+    unsigned row; /* of its counters, as in a limit */
     char *name; /* its name:, else its path, else "*" (made unique by "#2" and so on): the metrics' label and
                    PER_ROUTE's value */
     struct slice path, host; /* patterns; n == 0: any */
@@ -176,6 +178,7 @@ struct pool;
 struct policy {
     atomic_uint references;
     char *file;
+    char *driver; /* the composed script, malloc'ed; set by who runs the policy, before workers have it */
     unsigned workers; /* "auto" is already a number */
     struct address *listen;
     unsigned listen_count;

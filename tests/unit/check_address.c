@@ -75,6 +75,21 @@ START_TEST(what_is_no_address_is_refused)
 }
 END_TEST
 
+START_TEST(names_are_looked_up_where_that_may_block)
+{
+    struct address address;
+    const char *why = NULL;
+
+    ck_assert(!address_parse(SLICE("localhost:80"), false, &address, &why));
+    if (!address_parse(SLICE("localhost:80"), true, &address, &why))
+        return; /* a machine that does not know itself */
+    struct ip ip;
+    ck_assert(ip_of_address(&address, &ip));
+    ck_assert(ip_is_v4(&ip) ? ip.bytes[12] == 127 : ip.bytes[15] == 1);
+    ck_assert_uint_eq(ntohs(address.v4.sin_port), 80); /* at the same place in IPv6's */
+}
+END_TEST
+
 static const char *formatted(const struct ip_range *range)
 {
     static char room[64];
@@ -144,6 +159,9 @@ START_TEST(ranges_hold_what_shares_their_prefix)
     ck_assert(!holds("10.1.2.0/23", "10.1.4.0"));
     ck_assert(holds("10.0.0.0/8", "::ffff:10.1.1.1")); /* IPv4 inside IPv6 is IPv4 */
     ck_assert(!holds("0.0.0.0/0", "2001:db8::1"));
+    ck_assert(holds("::/0", "2001:db8::1"));
+    ck_assert(!holds("::/0", "10.1.1.1"));
+    ck_assert(!holds("::/64", "10.1.1.1"));
     ck_assert(holds("2001:db8::/33", "2001:db8:7fff::1"));
     ck_assert(!holds("2001:db8::/33", "2001:db8:8000::1"));
     ck_assert(holds("::1", "::1"));
@@ -176,6 +194,7 @@ int main(void)
     tcase_add_test(tests, addresses_are_read_and_written);
     tcase_add_test(tests, the_longest_unix_path_fits);
     tcase_add_test(tests, what_is_no_address_is_refused);
+    tcase_add_test(tests, names_are_looked_up_where_that_may_block);
     tcase_add_test(tests, ranges_are_read_and_written);
     tcase_add_test(tests, what_is_no_range_is_refused);
     tcase_add_test(tests, ranges_hold_what_shares_their_prefix);

@@ -92,6 +92,7 @@ static const char sample[] =
     "  'ip:203.0.113.0/24': { quota: 5 }\n"
     "  'ip:2001:db8::/32': { quota: -1 }\n"
     "  'ip:unix': { quota: unlimited }\n"
+    "  'ip:::/0': { quota: 9 }\n"
     "rules:\n"
     "  - { match: { path: /healthz } }\n"
     "  - { match: { path: '/v1/**', methods: [ POST, PUT ] }, limits: [ writes, everyone ], cost: 5, "
@@ -281,6 +282,20 @@ END_TEST
 
 /* --- what is printed --- */
 
+/* A path that is longer than what is escaped at a time, of characters of two bytes. */
+static char *long_log_file(void)
+{
+    char *yaml = NULL;
+    size_t size;
+    FILE *out = open_memstream(&yaml, &size);
+    fputs(UPSTREAMS "log: { file: '/", out);
+    for (unsigned i = 0; i < 1500; i++)
+        fputs(i == 700 ? "$${" : "\xc3\xa9", out);
+    fputs("' }\n", out);
+    fclose(out);
+    return yaml;
+}
+
 static void is_a_fixed_point(const char *yaml)
 {
     struct policy *policy = load(slice_of(yaml));
@@ -305,6 +320,22 @@ START_TEST(what_is_printed_reads_as_the_same)
     is_a_fixed_point(UPSTREAMS
                      "clients:\n  'null': { quota: 0 }\n  'a: b': { quota: 0 }\n  '\"\\': { quota: 1 }\n"
                      "  'über': { quota: 2 }\n  '{x}': { quota: 2 }\n  '${HOME}': {}\n  '- ': {}\n");
+}
+END_TEST
+
+START_TEST(long_text_is_printed_whole)
+{
+    char *yaml = long_log_file();
+    is_a_fixed_point(yaml);
+    struct policy *policy = load_good(yaml);
+    char *text = printed(policy), *first = strdup(policy->log.file);
+    policy_drop(policy);
+    policy = load_good(text);
+    ck_assert_str_eq(policy->log.file, first);
+    policy_drop(policy);
+    free(first);
+    free(text);
+    free(yaml);
 }
 END_TEST
 
@@ -351,6 +382,7 @@ START_TEST(clients_are_found)
     ck_assert_str_eq(terms_of(policy, "ip:203.0.113.8")->name, "ip:203.0.113.0/24");
     ck_assert_ptr_null(terms_of(policy, "ip:203.0.114.8"));
     ck_assert_str_eq(terms_of(policy, "ip:2001:db8:1::2")->name, "ip:2001:db8::/32");
+    ck_assert_str_eq(terms_of(policy, "ip:2001:db9::")->name, "ip:::/0"); /* without IPv4: see above */
     ck_assert_str_eq(terms_of(policy, "ip:unix")->name, "ip:unix");
     policy_drop(policy);
 }
@@ -455,6 +487,22 @@ START_TEST(rules_have_names_of_their_own)
 }
 END_TEST
 
+START_TEST(long_names_are_cut_for_their_number)
+{
+    char yaml[2048], name[RULE_NAME_MAX + 1];
+
+    memset(name, 'n', sizeof name - 1);
+    memcpy(name + RULE_NAME_MAX - 3, "\xc3\xa9x", 4); /* the cut would fall inside it */
+    snprintf(yaml, sizeof yaml,
+             UPSTREAMS "rules:\n  - { name: '%s', match: { path: /a } }\n  - { name: '%s' }\n", name, name);
+    struct policy *policy = load_good(yaml);
+    ck_assert_str_eq(policy->rules[0].name, name);
+    memcpy(name + RULE_NAME_MAX - 3, "#2", 3);
+    ck_assert_str_eq(policy->rules[1].name, name);
+    policy_drop(policy);
+}
+END_TEST
+
 /* The second of two rules: is there a warning that no request reaches it? */
 static bool is_unreachable(const char *first, const char *second)
 {
@@ -546,6 +594,20 @@ START_TEST(an_unreadable_file_is_told)
     fclose(report);
     ck_assert_str_eq(said, "/nowhere/weir.yaml: cannot be read: No such file or directory\n"
                            "/: cannot be read: Is a directory\n");
+}
+END_TEST
+
+START_TEST(a_huge_file_is_not_read)
+{
+    char path[] = "/tmp/weir-check-policy-XXXXXX";
+    int fd = mkstemp(path);
+    ck_assert_int_eq(ftruncate(fd, (16 << 20) + 1), 0);
+    close(fd);
+    FILE *report = fmemopen(said, sizeof said, "w+");
+    ck_assert_ptr_null(policy_load(path, lua_dir(), report));
+    fclose(report);
+    unlink(path);
+    ck_assert_ptr_nonnull(strstr(said, ": cannot be read: File too large\n"));
 }
 END_TEST
 
@@ -662,6 +724,7 @@ static void add_reading(Suite *suite)
     tcase_add_test(tests, the_environment_is_put_in);
     tcase_add_test(tests, files_are_the_policys_neighbours);
     tcase_add_test(tests, what_is_printed_reads_as_the_same);
+    tcase_add_test(tests, long_text_is_printed_whole);
     tcase_add_test(tests, the_printed_policy_says_what_holds);
     tcase_add_test(tests, a_policy_lives_as_long_as_it_is_held);
     suite_add_tcase(suite, tests);
@@ -676,6 +739,7 @@ static void add_finding(Suite *suite)
     tcase_add_test(tests, thousands_of_clients_are_found);
     tcase_add_test(tests, the_first_rule_that_matches_decides);
     tcase_add_test(tests, rules_have_names_of_their_own);
+    tcase_add_test(tests, long_names_are_cut_for_their_number);
     tcase_add_test(tests, rules_that_no_request_reaches_are_told);
     suite_add_tcase(suite, tests);
 }
@@ -683,8 +747,10 @@ static void add_finding(Suite *suite)
 static void add_mistakes(Suite *suite)
 {
     TCase *tests = tcase_create("mistakes");
+    tcase_set_timeout(tests, 60); /* a million values, under a sanitizer */
     tcase_add_test(tests, mistakes_are_told_with_their_place);
     tcase_add_test(tests, an_unreadable_file_is_told);
+    tcase_add_test(tests, a_huge_file_is_not_read);
     tcase_add_test(tests, a_missing_limiter_is_told);
     tcase_add_test(tests, everything_has_a_limit);
     tcase_add_test(tests, a_tree_is_bounded);
