@@ -11,9 +11,7 @@ enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 4096, ADMIN_TIMEOUT_S = 10 };
 
 struct admin {
     struct evhttp *http;
-    const struct policy *policy;
-    struct worker *const *workers;
-    unsigned count;
+    const struct admin_view *view;
     bool stopping;
 };
 
@@ -45,8 +43,8 @@ static void healthz(struct evhttp_request *request, void *arg)
 static unsigned count_of(const struct admin *admin, bool (*ready)(const struct worker *))
 {
     unsigned n = 0;
-    for (unsigned i = 0; i < admin->count; i++)
-        n += ready(admin->workers[i]);
+    for (unsigned i = 0; i < admin->view->worker_count; i++)
+        n += ready(admin->view->workers[i]);
     return n;
 }
 
@@ -65,7 +63,7 @@ static const char *not_ready(const struct admin *admin)
 {
     if (admin->stopping)
         return "stopping";
-    if (denies_without_redis(admin->policy) && count_of(admin, worker_redis_ready) == 0)
+    if (denies_without_redis(admin->view->policy) && count_of(admin, worker_redis_ready) == 0)
         return "Redis is away and on_failure is deny";
     if (count_of(admin, worker_upstreams_ready) == 0)
         return "no server of an upstream can be reached";
@@ -79,7 +77,8 @@ static void readyz(struct evhttp_request *request, void *arg)
 
     if (reason)
         answer_line(request, 503, reason);
-    else if (count_of(admin, worker_redis_ready) < admin->count && admin->policy->limit_count)
+    else if (count_of(admin, worker_redis_ready) < admin->view->worker_count &&
+             admin->view->policy->limit_count)
         answer_line(request, 200, "ready; Redis is away, on_failure decides");
     else
         answer_line(request, 200, "ready");
@@ -94,7 +93,7 @@ static void metrics(struct evhttp_request *request, void *arg)
         answer_line(request, 500, "no memory");
         return;
     }
-    metrics_write(body, admin->policy, admin->workers, admin->count);
+    metrics_write(body, admin->view);
     answer(request, 200, "text/plain; version=0.0.4; charset=utf-8", body);
     evbuffer_free(body);
 }
@@ -105,8 +104,7 @@ static void not_found(struct evhttp_request *request, void *arg)
     answer_line(request, 404, "not found; there are /healthz, /readyz and /metrics");
 }
 
-struct admin *admin_new(struct event_base *base, int fd, const struct policy *policy,
-                        struct worker *const *workers, unsigned count)
+struct admin *admin_new(struct event_base *base, int fd, const struct admin_view *view)
 {
     struct admin *admin = calloc(1, sizeof *admin);
 
@@ -115,9 +113,7 @@ struct admin *admin_new(struct event_base *base, int fd, const struct policy *po
         close(fd);
         return NULL;
     }
-    admin->policy = policy;
-    admin->workers = workers;
-    admin->count = count;
+    admin->view = view;
     evhttp_set_allowed_methods(admin->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD);
     evhttp_set_max_headers_size(admin->http, ADMIN_HEAD_MAX);
     evhttp_set_max_body_size(admin->http, ADMIN_BODY_MAX);

@@ -5,14 +5,13 @@
 
 #include <event2/event.h>
 
-#include "proxy/worker.h"
+#include "admin/metrics.h"
 
 struct admin;
 
-/* Listens on policy->admin with the socket `fd`, which it takes over. The workers must outlive it. NULL: no
- * memory. */
-struct admin *admin_new(struct event_base *base, int fd, const struct policy *policy,
-                        struct worker *const *workers, unsigned count);
+/* Serves `view` on the listening socket `fd`, which it takes over. The workers outlive it. NULL: no memory.
+ */
+struct admin *admin_new(struct event_base *base, int fd, const struct admin_view *view);
 /* weir is stopping: /readyz says so from now on. */
 void admin_stopping(struct admin *admin);
 void admin_free(struct admin *admin);

@@ -3,27 +3,25 @@
 #include "base/log.h"
 #include "config.h"
 
-/* The workers whose counters are summed. */
+/* Where to write, and what. */
 struct source {
     struct evbuffer *out;
-    const struct policy *policy;
-    struct worker *const *workers;
-    unsigned count;
+    const struct admin_view *view;
 };
 
 /* Sums one counter of every worker's stats. */
 #define SUM(source, member)                                                                                  \
     ({                                                                                                       \
         uint64_t sum_ = 0;                                                                                   \
-        for (unsigned w_ = 0; w_ < (source)->count; w_++)                                                    \
-            sum_ += counter_read(&worker_stats((source)->workers[w_])->member);                              \
+        for (unsigned w_ = 0; w_ < (source)->view->worker_count; w_++)                                       \
+            sum_ += counter_read(&worker_stats((source)->view->workers[w_])->member);                        \
         sum_;                                                                                                \
     })
 #define SUM_LIMITER(source, member)                                                                          \
     ({                                                                                                       \
         uint64_t sum_ = 0;                                                                                   \
-        for (unsigned w_ = 0; w_ < (source)->count; w_++)                                                    \
-            sum_ += counter_read(&worker_limiter_stats((source)->workers[w_])->member);                      \
+        for (unsigned w_ = 0; w_ < (source)->view->worker_count; w_++)                                       \
+            sum_ += counter_read(&worker_limiter_stats((source)->view->workers[w_])->member);                \
         sum_;                                                                                                \
     })
 
@@ -72,14 +70,33 @@ static void decision_sample(const struct source *s, const char *name, const char
         sample(s, name, bytes, sum);
 }
 
+static const struct tally *rules_of(const struct worker *worker)
+{
+    return &worker_stats(worker)->by_rule;
+}
+
+static const struct tally *limits_of(const struct worker *worker)
+{
+    return &worker_limiter_stats(worker)->by_limit;
+}
+
+static uint64_t sum_of_row(const struct source *s, const struct tally *(*tally_of)(const struct worker *),
+                           unsigned row, unsigned column)
+{
+    uint64_t sum = 0;
+    for (unsigned w = 0; w < s->view->worker_count; w++)
+        sum += tally_read(tally_of(s->view->workers[w]), row, column);
+    return sum;
+}
+
 static void requests_by_rule(const struct source *s)
 {
     const char *name = "weir_requests_total";
 
     head(s, name, "counter", "Requests by the rule that matched and what was decided.");
-    for (unsigned r = 0; r < s->policy->rule_count; r++)
+    for (unsigned r = 0; r < s->view->rules->count; r++)
         for (unsigned v = 0; v < VERDICT_COUNT; v++)
-            decision_sample(s, name, "rule", s->policy->rules[r].name, v, SUM(s, by_rule[r][v]));
+            decision_sample(s, name, "rule", s->view->rules->name[r], v, sum_of_row(s, rules_of, r, v));
 }
 
 static void decisions_by_limit(const struct source *s)
@@ -87,9 +104,9 @@ static void decisions_by_limit(const struct source *s)
     const char *name = "weir_limit_decisions_total";
 
     head(s, name, "counter", "Decisions by limit; a request with several limits counts once for each.");
-    for (unsigned l = 0; l < s->policy->limit_count; l++)
+    for (unsigned l = 0; l < s->view->limits->count; l++)
         for (unsigned v = 0; v < VERDICT_COUNT; v++)
-            decision_sample(s, name, "limit", s->policy->limits[l].name, v, SUM_LIMITER(s, by_limit[l][v]));
+            decision_sample(s, name, "limit", s->view->limits->name[l], v, sum_of_row(s, limits_of, l, v));
 }
 
 static void errors_by_cause(const struct source *s)
@@ -149,10 +166,10 @@ static void latencies(const struct source *s)
 {
     struct histogram_sum redis = {0}, upstream = {0}, request = {0};
 
-    for (unsigned w = 0; w < s->count; w++) {
-        histogram_add_up(&redis, &worker_limiter_stats(s->workers[w])->redis_latency);
-        histogram_add_up(&upstream, &worker_stats(s->workers[w])->upstream_latency);
-        histogram_add_up(&request, &worker_stats(s->workers[w])->request_duration);
+    for (unsigned w = 0; w < s->view->worker_count; w++) {
+        histogram_add_up(&redis, &worker_limiter_stats(s->view->workers[w])->redis_latency);
+        histogram_add_up(&upstream, &worker_stats(s->view->workers[w])->upstream_latency);
+        histogram_add_up(&request, &worker_stats(s->view->workers[w])->request_duration);
     }
     histogram_write(s, "weir_redis_latency_seconds", "From a decision's start to Redis' answer.", &redis);
     histogram_write(s, "weir_upstream_latency_seconds",
@@ -187,21 +204,20 @@ static void redis(const struct source *s)
 {
     uint64_t ready = 0;
 
-    for (unsigned w = 0; w < s->count; w++)
-        ready += worker_redis_ready(s->workers[w]);
+    for (unsigned w = 0; w < s->view->worker_count; w++)
+        ready += worker_redis_ready(s->view->workers[w]);
     single(s, "weir_redis_calls_total", "counter",
            "Script calls sent to Redis; one carries the decisions of a whole loop turn.",
            SUM_LIMITER(s, redis_calls));
     single(s, "weir_redis_decisions_total", "counter", "Requests whose limits Redis was asked for.",
            SUM_LIMITER(s, redis_requests));
     single(s, "weir_redis_ready_workers", "gauge", "Workers whose connection to Redis is ready.", ready);
-    single(s, "weir_workers", "gauge", "Worker threads.", s->count);
+    single(s, "weir_workers", "gauge", "Worker threads.", s->view->worker_count);
 }
 
-void metrics_write(struct evbuffer *out, const struct policy *policy, struct worker *const *workers,
-                   unsigned count)
+void metrics_write(struct evbuffer *out, const struct admin_view *view)
 {
-    struct source s = {out, policy, workers, count};
+    struct source s = {out, view};
 
     head(&s, "weir_build_info", "gauge", "The version that runs.");
     evbuffer_add_printf(out, "weir_build_info{version=\"%s\"} 1\n", PACKAGE_VERSION);

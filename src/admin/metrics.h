@@ -4,10 +4,19 @@
 
 #include <event2/buffer.h>
 
+#include "base/tally.h"
 #include "proxy/worker.h"
 
-/* Appends the sums over `count` workers to `out`. Any thread; the workers go on counting meanwhile. */
-void metrics_write(struct evbuffer *out, const struct policy *policy, struct worker *const *workers,
-                   unsigned count);
+/* What the admin listener shows. Owned and kept current by the main thread, on whose loop the listener runs.
+ */
+struct admin_view {
+    const struct policy *policy; /* in force */
+    const struct tally_names *rules, *limits;
+    struct worker *const *workers;
+    unsigned worker_count;
+};
+
+/* Appends the sums over all workers to `out`; they go on counting meanwhile. */
+void metrics_write(struct evbuffer *out, const struct admin_view *view);
 
 #endif

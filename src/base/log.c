@@ -32,7 +32,7 @@ struct ring {
     char bytes[RING_SIZE];
 };
 
-enum log_level log_threshold = LEVEL_INFO;
+_Atomic enum log_level log_threshold = LEVEL_INFO;
 
 static _Atomic(struct ring *) rings[LOG_THREADS_MAX];
 static _Thread_local struct ring *own_ring;
@@ -212,22 +212,26 @@ static void say_dropped(void)
     writer.dropped_said = dropped;
 }
 
+/* The path may be changed by a reload meanwhile, so it is copied. */
+static char *file_path(void)
+{
+    pthread_mutex_lock(&file.lock);
+    char *path = file.path ? xstrdup(file.path) : NULL;
+    pthread_mutex_unlock(&file.lock);
+    return path;
+}
+
 static void reopen_file(void)
 {
-    int fd = file.path ? open(file.path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640) : -1;
-    if (!file.path)
+    char *path = file_path();
+
+    if (!path)
         return;
-    if (fd < 0) {
-        log_error("log: cannot open %s again: %s; writing on to the old file", file.path, strerror(errno));
-        return;
-    }
-    pthread_mutex_lock(&file.lock);
-    int old = file.fd;
-    file.fd = fd;
-    pthread_mutex_unlock(&file.lock);
-    if (old != STDERR_FILENO)
-        close(old);
-    log_info("log: %s opened again", file.path);
+    if (log_open(path) == 0)
+        log_info("log: %s opened again", path);
+    else
+        log_error("log: cannot open %s again: %s; writing on to the old file", path, strerror(errno));
+    free(path);
 }
 
 static void wait_for_lines(void)

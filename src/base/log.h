@@ -7,13 +7,14 @@
 #ifndef WEIR_BASE_LOG_H
 #define WEIR_BASE_LOG_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/slice.h"
 
 enum log_level { LEVEL_ERROR, LEVEL_WARN, LEVEL_INFO, LEVEL_DEBUG };
 
-extern enum log_level log_threshold; /* set before threads start, or atomically by log_set_level */
+extern _Atomic enum log_level log_threshold; /* log_set_level */
 
 void log_set_level(enum log_level level);
 
@@ -24,7 +25,7 @@ enum { LOG_LINE_MAX = 8192 };
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 #define log_at(level, ...)                                                                                   \
     do {                                                                                                     \
-        if (unlikely((level) <= log_threshold))                                                              \
+        if (unlikely((level) <= atomic_load_explicit(&log_threshold, memory_order_relaxed)))                 \
             log_write((level), __VA_ARGS__);                                                                 \
     } while (0)
 #define log_error(...) log_at(LEVEL_ERROR, __VA_ARGS__)

@@ -13,27 +13,32 @@ static bool has_custom_scripts(const struct policy *policy)
 }
 
 /* Asks a private Redis, so that a check never touches the one in production. As compose_check. */
-static int ask_private_redis(const char *composed)
+static int ask_private_redis(const char *composed, FILE *report)
 {
     struct embedded *embedded = embedded_start();
     if (!embedded)
         return -1;
     struct redis_settings settings = {.address = *embedded_address(embedded), .timeout_us = 1000000};
-    int result = compose_check(&settings, composed, stderr);
+    int result = compose_check(&settings, composed, report);
     embedded_stop(embedded);
     return result;
 }
 
-int cli_check_scripts(const struct policy *policy, const char *composed)
+static void warn_unchecked(FILE *report)
 {
-    int result = policy->redis.address.length ? compose_check(&policy->redis, composed, stderr) : -1;
+    fputs("warning: the policy's own limiter scripts could not be tried: no Redis answers, and no private "
+          "redis-server could "
+          "be started (Debian package redis-server)\n",
+          report);
+}
+
+bool cli_check_scripts(const struct policy *policy, const char *composed, FILE *report)
+{
+    int result = policy->redis.address.length ? compose_check(&policy->redis, composed, report) : -1;
     if (result >= 0 || !has_custom_scripts(policy))
         return result != 1;
-    if ((result = ask_private_redis(composed)) < 0)
-        fputs("warning: the policy's own limiter scripts could not be compiled for a check: no Redis answers "
-              "and no private "
-              "redis-server could be started\n",
-              stderr);
+    if ((result = ask_private_redis(composed, report)) < 0)
+        warn_unchecked(report);
     return result != 1;
 }
 
@@ -44,18 +49,14 @@ int cli_check(const char *policy_file, const char *lua_dir)
     bool good = composed != NULL;
 
     if (good && has_custom_scripts(policy)) {
-        int compiled = ask_private_redis(composed);
-        if (compiled < 0)
-            fputs("warning: the policy's own limiter scripts could not be compiled for a check: a private "
-                  "redis-server could "
-                  "not be started (Debian package redis-server)\n",
-                  stderr);
-        good = compiled != 1;
+        int result = ask_private_redis(composed, stderr);
+        if (result < 0)
+            warn_unchecked(stderr);
+        good = result != 1;
     }
     if (good)
         policy_print(policy, stdout);
     free(composed);
-    if (policy)
-        policy_drop(policy);
+    policy_drop(policy);
     return good ? 0 : 1;
 }

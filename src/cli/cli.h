@@ -3,6 +3,9 @@
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
 
+#include <stdbool.h>
+#include <stdio.h>
+
 /* Limiter scripts are looked for in `lua_dir`. */
 int cli_check(const char *policy_file, const char *lua_dir);
 int cli_script(const char *name, const char *lua_dir);
@@ -11,6 +14,6 @@ int cli_script(const char *name, const char *lua_dir);
  * private one. False: they do not compile, and the Lua message was printed. When neither Redis can be asked
  * this is said, and nothing is refused. */
 struct policy;
-int cli_check_scripts(const struct policy *policy, const char *composed);
+bool cli_check_scripts(const struct policy *policy, const char *composed, FILE *report);
 
 #endif

@@ -86,10 +86,10 @@ struct limiter {
     size_t op_keys_size;           /* the longest keys of one request together */
     struct op_list gathered, spare_ops;
     unsigned spare_op_count;
-    SLIST_HEAD(, batch) spare_batches;
+    SLIST_HEAD(batch_list, batch) spare_batches;
     struct limit_op *reserve; /* for decisions without Redis when there is no memory for an op */
     struct arguments arguments;
-    struct limiter_stats stats;
+    struct limiter_stats *stats; /* the worker's, over all its limiters */
 };
 
 /* --- Ops and batches ---------------------------------------------------------------------------------- */
@@ -188,7 +188,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
 
 static void count_limit(struct limiter *l, const struct limit *limit, enum verdict verdict)
 {
-    counter_add(&l->stats.by_limit[limit->index][verdict], 1);
+    counter_add(tally_row(&l->stats->by_limit, limit->row) + verdict, 1);
 }
 
 static struct limit_result result_of(const struct op_limit *part)
@@ -256,7 +256,7 @@ static void decide_without_redis(struct limiter *l, const struct limit_op *op, e
     struct fallback_ask asks[LIMITS_PER_RULE_MAX];
     unsigned local = 0;
 
-    counter_add(&l->stats.redis_failures[cause], 1);
+    counter_add(&l->stats->redis_failures[cause], 1);
     if (refuse_if_any_denies(l, op, d))
         return;
     for (unsigned i = 0; i < op->count; i++) {
@@ -387,7 +387,7 @@ static void op_answer(struct limit_op *op, redisReply *const *values, uint64_t n
     struct limiter *l = op->limiter;
     struct ask *ask = op_cut(op);
 
-    histogram_add(&l->stats.redis_latency, now_us - op->started_us);
+    histogram_add(&l->stats->redis_latency, now_us - op->started_us);
     if (!ask)
         return;
     decide_from_answer(l, op, values, &ask->decision);
@@ -496,8 +496,8 @@ static void batch_send(struct limiter *l, struct batch *batch)
     argue_batch(a, batch);
     batch->call = (struct redis_call){.done = on_answer};
     if (redis_link_call(l->link, &batch->call, a->count, a->bytes, a->sizes)) {
-        counter_add(&l->stats.redis_calls, 1);
-        counter_add(&l->stats.redis_requests, batch->count);
+        counter_add(&l->stats->redis_calls, 1);
+        counter_add(&l->stats->redis_requests, batch->count);
     } else
         batch_settle(batch, NULL, redis_link_is_ready(l->link) ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN);
 }
@@ -581,14 +581,14 @@ static void arguments_init(struct arguments *a)
 }
 
 struct limiter *limiter_new(struct event_base *base, struct policy *policy, struct fallback *fallback,
-                            struct slice script)
+                            struct slice script, struct limiter_stats *stats)
 {
     struct limiter *l = xcalloc(1, sizeof *l);
 
     MAGIC_SET(l, LIMITER_MAGIC);
     l->policy = policy_hold(policy);
     l->fallback = fallback;
-    l->stats.by_limit = xcalloc(policy->limit_count, sizeof *l->stats.by_limit);
+    l->stats = stats;
     TAILQ_INIT(&l->gathered);
     TAILQ_INIT(&l->spare_ops);
     SLIST_INIT(&l->spare_batches);
@@ -646,7 +646,6 @@ void limiter_free(struct limiter *l)
     free(l->arguments.bytes);
     free(l->arguments.sizes);
     free(l->arguments.numbers.p);
-    free(l->stats.by_limit);
     policy_drop(l->policy);
     MAGIC_WIPE(l);
     free(l);
@@ -654,7 +653,7 @@ void limiter_free(struct limiter *l)
 
 const struct limiter_stats *limiter_stats(const struct limiter *l)
 {
-    return &l->stats;
+    return l->stats;
 }
 
 bool limiter_redis_ready(const struct limiter *l)

@@ -11,6 +11,7 @@
 
 #include <event2/event.h>
 
+#include "base/tally.h"
 #include "limit/decision.h"
 #include "limit/fallback.h"
 #include "policy/identity.h"
@@ -19,18 +20,17 @@
 struct limiter;
 
 /* What one worker's limiter counts; written by that worker alone, read by anyone (relaxed). */
-#include "base/histogram.h"
 struct limiter_stats {
-    counter_t (*by_limit)[VERDICT_COUNT]; /* [policy->limit_count] */
+    struct tally by_limit; /* limit->row, verdict; the caller has made room for the policy's rows */
     counter_t redis_failures[REDIS_FAILURE_COUNT];
     counter_t redis_calls, redis_requests; /* EVALSHAs sent, decisions in them */
     struct histogram redis_latency;        /* µs from a decision's start to Redis' answer */
 };
 
-/* `policy` is held. `fallback` is shared by all limiters of the process. `script` is what compose made and
- * outlives the limiter. */
+/* `policy` is held. `fallback` is shared by all limiters of the process. `script` is what compose made; it
+ * and `stats` outlive the limiter. */
 struct limiter *limiter_new(struct event_base *base, struct policy *policy, struct fallback *fallback,
-                            struct slice script);
+                            struct slice script, struct limiter_stats *stats);
 void limiter_free(struct limiter *limiter);
 
 const struct limiter_stats *limiter_stats(const struct limiter *limiter);

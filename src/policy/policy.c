@@ -31,6 +31,7 @@ void policy_drop(struct policy *policy)
         return;
     pool_free(policy->pool);
     free(policy->pool);
+    free(policy->driver);
     free(policy);
 }
 

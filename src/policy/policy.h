@@ -178,7 +178,7 @@ struct pool;
 struct policy {
     atomic_uint references;
     char *file;
-    char *driver; /* the composed script, malloc'ed; set by who runs the policy, before workers have it */
+    char *driver;     /* the composed script, malloc'ed; set by who runs the policy, before workers have it */
     unsigned workers; /* "auto" is already a number */
     struct address *listen;
     unsigned listen_count;

@@ -70,6 +70,8 @@ static struct exchange *exchange_new(struct client *client)
     MAGIC_SET(x, EXCHANGE_MAGIC);
     x->worker = w;
     x->client = client;
+    x->generation = w->now;
+    x->generation->exchanges++;
     x->policy = w->policy;
     x->started_us = clock_us();
     client->exchange = x;
@@ -136,6 +138,14 @@ void exchange_refuse(struct client *client, enum cause cause, uint16_t status, c
 
 /* ---- ROUTE and LIMIT --------------------------------------------------------------------------------- */
 
+/* What a request without Host (HTTP/1.0) is given: the server's address, as a client that asked it directly
+ * would. */
+static struct slice host_of(const struct upstream *upstream)
+{
+    const struct upstream_server *server = &upstream->servers[0];
+    return address_is_unix(&server->address) ? SLICE("localhost") : slice_of(server->text);
+}
+
 /* The request as it goes upstream, kept in x->head. */
 static bool write_request_head(struct exchange *x, const struct request_head *head,
                                const struct framing *framing, const struct identity *identity)
@@ -145,7 +155,8 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
     struct ip peer_ip;
     if (ip_of_address(&x->client->peer, &peer_ip))
         ip_format(&peer_ip, &ip);
-    struct forward_facts facts = {.peer_ip = text_slice(&ip),
+    struct forward_facts facts = {.host = host_of(x->rule->upstream),
+                                  .peer_ip = text_slice(&ip),
                                   .peer_trusted = identity->peer_trusted,
                                   .scheme = SLICE("http"),
                                   .client = x->rule->limit_count ? identity_text(identity) : SLICE_NONE,
@@ -189,7 +200,7 @@ static void route(struct exchange *x, const struct request_head *head, const str
                                 .method = head->method_text,
                                 .host = head->host,
                                 .fields = &head->fields};
-    bool now = limiter_decide(x->worker->limiter, &facts, &x->ask) == DECIDED_NOW;
+    bool now = limiter_decide(x->generation->limiter, &facts, &x->ask) == DECIDED_NOW;
     if (now && !decision_admits(&x->ask.decision)) {
         act_on_decision(x);
         return;
@@ -213,7 +224,7 @@ static void act_on_decision(struct exchange *x)
 {
     const struct decision *d = &x->ask.decision;
 
-    counter_add(&x->worker->stats.by_rule[x->rule->index][d->verdict], 1);
+    counter_add(tally_row(&x->worker->stats.by_rule, x->rule->row) + d->verdict, 1);
     if (decision_admits(d))
         forward(x, false);
     else
@@ -227,7 +238,7 @@ static void forward(struct exchange *x, bool fresh)
     enum cause cause;
 
     x->phase = PHASE_CONNECT;
-    x->link = upstream_take(x->worker, x->rule->upstream->index, x, fresh, &x->tries, &cause);
+    x->link = upstream_take(x, fresh, &x->tries, &cause);
     if (!x->link)
         fail(x, cause, NULL);
     else if (x->link->state == LINK_BUSY)
@@ -246,7 +257,7 @@ void exchange_connect_failed(struct exchange *x, enum cause cause)
     enum cause none_left;
 
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    x->link = upstream_take(x->worker, x->rule->upstream->index, x, false, &x->tries, &none_left);
+    x->link = upstream_take(x, false, &x->tries, &none_left);
     if (!x->link)
         fail(x, cause, NULL);
     else {
@@ -798,6 +809,7 @@ static void finish(struct exchange *x, enum client_after after)
     iobuf_put(&w->buffers, &x->head);
     iobuf_put(&w->buffers, &x->log);
     x->phase = PHASE_DONE;
+    x->generation->exchanges--;
     /* Content that ends with the connection looks whole after an ordinary close (RFC 9112 section 8): a reset
      * does not. */
     if (x->cause != CAUSE_NONE && x->answer_started && x->response.kind != FRAMING_LENGTH &&

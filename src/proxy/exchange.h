@@ -15,8 +15,9 @@ struct exchange {
     enum phase phase;
     struct worker *worker;
     struct client *client;
-    struct policy *policy;   /* the snapshot it began with */
-    const struct rule *rule; /* NULL: refused before one was matched */
+    struct generation *generation; /* it began with this policy and ends with it */
+    struct policy *policy;         /* the generation's */
+    const struct rule *rule;       /* NULL: refused before one was matched */
     struct exchange *next_free;
 
     /* the request, as far as it is needed after its head has gone */

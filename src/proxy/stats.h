@@ -3,7 +3,7 @@
 #ifndef WEIR_PROXY_STATS_H
 #define WEIR_PROXY_STATS_H
 
-#include "base/histogram.h"
+#include "base/tally.h"
 #include "limit/decision.h"
 #include "proxy/cause.h"
 
@@ -18,10 +18,10 @@ struct worker_stats {
     counter_t upstream_retries;
     counter_t bytes_to_clients, bytes_from_clients; /* content, without heads */
     counter_t errors[CAUSE_COUNT];
-    counter_t responses[6];              /* by class of status; [0]: ended without an answer */
-    counter_t (*by_rule)[VERDICT_COUNT]; /* [policy->rule_count] */
-    struct histogram upstream_latency;   /* request sent to response head */
-    struct histogram request_duration;   /* request head read to answer written */
+    counter_t responses[6];            /* by class of status; [0]: ended without an answer */
+    struct tally by_rule;              /* rule->row, verdict */
+    struct histogram upstream_latency; /* request sent to response head */
+    struct histogram request_duration; /* request head read to answer written */
 };
 
 #endif

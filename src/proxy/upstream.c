@@ -29,6 +29,7 @@ struct server {
 /* A worker's view of one upstream. */
 struct pool {
     const struct upstream *settings;
+    struct generation *generation;
     struct server *servers;
     unsigned next; /* where to start looking: equal servers take turns */
 };
@@ -58,10 +59,10 @@ void upstream_note_answer(struct link *link)
     log_info("upstream %s: server %s answers again", server->pool->settings->name, server->settings->text);
 }
 
-bool upstreams_ready(const struct worker *worker)
+bool upstreams_ready(const struct generation *g)
 {
-    for (unsigned i = 0; i < worker->policy->upstream_count; i++) {
-        const struct pool *pool = &worker->pools[i];
+    for (unsigned i = 0; i < g->policy->upstream_count; i++) {
+        const struct pool *pool = &g->pools[i];
         bool up = false;
         for (unsigned s = 0; s < pool->settings->server_count && !up; s++)
             up = pool->servers[s].down_until_us == 0;
@@ -239,10 +240,12 @@ static struct link *take_pooled(struct server *server, struct exchange *x)
     return link;
 }
 
-struct link *upstream_take(struct worker *worker, unsigned upstream_index, struct exchange *exchange,
-                           bool fresh, struct upstream_tries *tries, enum cause *cause)
+struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstream_tries *tries,
+                           enum cause *cause)
 {
-    struct pool *pool = &worker->pools[upstream_index];
+    struct generation *g = exchange->generation;
+    struct worker *worker = g->worker;
+    struct pool *pool = &g->pools[exchange->rule->upstream->index];
     uint64_t now = clock_us();
 
     for (struct server *server; (server = choose(pool, tries, now));) {
@@ -274,7 +277,7 @@ void upstream_release(struct link *link, bool reusable)
 
     MAGIC_CHECK(link, LINK_MAGIC);
     if (!reusable || link->state != LINK_BUSY || link->stream.in || link->stream.out || link->stream.eof ||
-        w->stopping || server->pooled_count >= POOLED_MAX) {
+        w->stopping || server->pool->generation != w->now || server->pooled_count >= POOLED_MAX) {
         link_close(link);
         return;
     }
@@ -288,21 +291,35 @@ void upstream_release(struct link *link, bool reusable)
     deadline_arm(&w->queue.pooled, &link->deadline, clock_us(), POOLED_IDLE_US);
 }
 
-/* ---- the pools of a worker --------------------------------------------------------------------------- */
+/* ---- the pools of a generation ----------------------------------------------------------------------- */
 
-int upstream_init(struct worker *w)
+void upstreams_init(struct worker *w)
 {
-    const struct policy *policy = w->policy;
-
     deadline_queue_init(&w->deadlines, &w->queue.connect, connect_timed_out);
     deadline_queue_init(&w->deadlines, &w->queue.response, response_timed_out);
     deadline_queue_init(&w->deadlines, &w->queue.pooled, pooled_for_long);
     TAILQ_INIT(&w->link_graveyard);
-    if (!(w->pools = calloc(policy->upstream_count ? policy->upstream_count : 1, sizeof *w->pools)))
+}
+
+void upstreams_bury(struct worker *w)
+{
+    for (struct link *link; (link = TAILQ_FIRST(&w->link_graveyard));) {
+        TAILQ_REMOVE(&w->link_graveyard, link, link);
+        MAGIC_WIPE(link);
+        free(link);
+    }
+}
+
+int upstream_init(struct generation *g)
+{
+    const struct policy *policy = g->policy;
+
+    if (!(g->pools = calloc(policy->upstream_count ? policy->upstream_count : 1, sizeof *g->pools)))
         return -1;
     for (unsigned i = 0; i < policy->upstream_count; i++) {
-        struct pool *pool = &w->pools[i];
+        struct pool *pool = &g->pools[i];
         pool->settings = &policy->upstreams[i];
+        pool->generation = g;
         if (!(pool->servers = calloc(pool->settings->server_count, sizeof *pool->servers)))
             return -1;
         for (unsigned s = 0; s < pool->settings->server_count; s++) {
@@ -314,31 +331,24 @@ int upstream_init(struct worker *w)
     return 0;
 }
 
-void upstream_close_pooled(struct worker *w)
+void upstream_close_pooled(struct generation *g)
 {
-    for (unsigned i = 0; i < w->policy->upstream_count; i++)
-        for (unsigned s = 0; s < w->pools[i].settings->server_count; s++)
-            for (struct link *link; (link = TAILQ_FIRST(&w->pools[i].servers[s].pooled));)
+    for (unsigned i = 0; i < g->policy->upstream_count; i++) {
+        struct pool *pool = &g->pools[i];
+        for (unsigned s = 0; pool->servers && s < pool->settings->server_count; s++)
+            for (struct link *link; (link = TAILQ_FIRST(&pool->servers[s].pooled));)
                 link_close(link);
-}
-
-void upstream_bury(struct worker *w)
-{
-    for (struct link *link; (link = TAILQ_FIRST(&w->link_graveyard));) {
-        TAILQ_REMOVE(&w->link_graveyard, link, link);
-        MAGIC_WIPE(link);
-        free(link);
     }
 }
 
-void upstream_free(struct worker *w)
+void upstream_free(struct generation *g)
 {
-    if (!w->pools)
+    if (!g->pools)
         return;
-    upstream_close_pooled(w);
-    upstream_bury(w);
-    for (unsigned i = 0; i < w->policy->upstream_count; i++)
-        free(w->pools[i].servers);
-    free(w->pools);
-    w->pools = NULL;
+    upstream_close_pooled(g);
+    upstreams_bury(g->worker); /* they point at these pools */
+    for (unsigned i = 0; i < g->policy->upstream_count; i++)
+        free(g->pools[i].servers);
+    free(g->pools);
+    g->pools = NULL;
 }

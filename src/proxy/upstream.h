@@ -12,7 +12,7 @@
 
 #include "net/stream.h"
 #include "proxy/cause.h"
-#include "proxy/worker_internal.h"
+#include "proxy/generation.h"
 
 enum link_state { LINK_CONNECTING, LINK_BUSY, LINK_POOLED, LINK_CLOSED };
 
@@ -42,8 +42,8 @@ struct upstream_tries {
  * upstream_connect_failed() of the exchange follows, never from inside this call; BUSY when it connected at
  * once). NULL: no server is left to try, or none could be dialled;
  * `*cause` says which. */
-struct link *upstream_take(struct worker *worker, unsigned upstream_index, struct exchange *exchange,
-                           bool fresh, struct upstream_tries *tries, enum cause *cause);
+struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstream_tries *tries,
+                           enum cause *cause);
 
 /* The exchange is done with the link: `reusable` when both messages ended cleanly and the server will read
  * another request. */
@@ -56,13 +56,17 @@ const char *link_server_text(const struct link *link);
 void upstream_note_answer(struct link *link);
 
 /* Every upstream has a server that is not known to be down. */
-bool upstreams_ready(const struct worker *worker);
+bool upstreams_ready(const struct generation *generation);
 
-/* -1: no memory. */
-int upstream_init(struct worker *worker);
+/* The deadlines of all links of a worker. */
+void upstreams_init(struct worker *worker);
+/* Frees the links that were closed in this turn. */
+void upstreams_bury(struct worker *worker);
+
+/* The pools of one generation. -1: no memory. */
+int upstream_init(struct generation *generation);
 /* Closes the pooled links; those in use stay. */
-void upstream_close_pooled(struct worker *worker);
-void upstream_bury(struct worker *worker);
-void upstream_free(struct worker *worker);
+void upstream_close_pooled(struct generation *generation);
+void upstream_free(struct generation *generation);
 
 #endif

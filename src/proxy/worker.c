@@ -170,8 +170,8 @@ static bool all_done(const struct worker *w)
 
 static void publish(struct worker *w)
 {
-    atomic_store_explicit(&w->redis_ready, limiter_redis_ready(w->limiter), memory_order_relaxed);
-    atomic_store_explicit(&w->upstreams_ready, upstreams_ready(w), memory_order_relaxed);
+    atomic_store_explicit(&w->redis_ready, limiter_redis_ready(w->now->limiter), memory_order_relaxed);
+    atomic_store_explicit(&w->upstreams_ready, upstreams_ready(w->now), memory_order_relaxed);
 }
 
 static void *run(void *arg)
@@ -181,14 +181,14 @@ static void *run(void *arg)
     log_thread_begin();
     while (!all_done(w)) {
         event_base_loop(w->base, EVLOOP_ONCE);
-        limiter_flush(w->limiter);
+        generations_flush(w);
         clients_bury(w);
-        upstream_bury(w);
+        upstreams_bury(w);
         publish(w);
         log_thread_flush();
     }
-    upstream_close_pooled(w);
-    upstream_bury(w);
+    upstream_close_pooled(w->now);
+    upstreams_bury(w);
     log_thread_end();
     w->shared->ended(w->shared->context);
     return NULL;
@@ -202,6 +202,26 @@ static void shutdown_passed(struct deadline *deadline)
     clients_cut(w);
 }
 
+static void begin_to_stop(struct worker *w)
+{
+    listeners_close(w);
+    w->stopping = true;
+    clients_stop(w);
+    upstream_close_pooled(w->now);
+    deadline_arm(&w->shutdown_queue, &w->shutdown, clock_us(), w->policy->timeouts.shutdown_us);
+}
+
+static void take_policy(struct worker *w, struct policy *policy)
+{
+    struct generation *next = generation_new(w, policy);
+
+    if (next)
+        generation_announce(w, next);
+    else
+        log_error("worker %u: no memory for the new policy: it goes on with the one before", w->number);
+    policy_drop(policy);
+}
+
 static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
     struct worker *w = arg;
@@ -209,13 +229,13 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     (void)what;
 
     MAGIC_CHECK(w, WORKER_MAGIC);
-    if (read(fd, &count, sizeof count) < 0 || w->stopping || !atomic_load(&w->stop))
+    if (read(fd, &count, sizeof count) < 0)
         return;
-    listeners_close(w);
-    w->stopping = true;
-    clients_stop(w);
-    upstream_close_pooled(w);
-    deadline_arm(&w->shutdown_queue, &w->shutdown, clock_us(), w->policy->timeouts.shutdown_us);
+    struct policy *policy = atomic_exchange(&w->reload, NULL);
+    if (policy)
+        take_policy(w, policy);
+    if (atomic_load(&w->stop) && !w->stopping)
+        begin_to_stop(w);
 }
 
 /* ---- birth and death --------------------------------------------------------------------------------- */
@@ -241,27 +261,32 @@ static bool listeners_init(struct worker *w, const int *fds)
     return true;
 }
 
-struct worker *worker_new(struct worker_shared *shared, unsigned number, const int *listen_fds)
+struct worker *worker_new(struct worker_shared *shared, struct policy *policy, unsigned number,
+                          const int *listen_fds)
 {
     struct worker *w = calloc(1, sizeof *w);
+    struct generation *first;
 
     if (!w)
         return NULL;
     MAGIC_SET(w, WORKER_MAGIC);
     w->number = number;
     w->shared = shared;
-    w->policy = policy_hold(shared->policy);
+    w->policy = policy;
+
     w->wake_fd = -1;
     w->date_second = -1;
     if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
-        !(w->stats.by_rule = calloc(w->policy->rule_count, sizeof *w->stats.by_rule)) ||
-        !(w->base = event_base_new()) || deadlines_init(&w->deadlines, w->base) != 0)
+        !worker_make_rows(w, policy->rule_count, policy->limit_count) || !(w->base = event_base_new()) ||
+        deadlines_init(&w->deadlines, w->base) != 0)
         goto failed;
     clients_init(w);
     deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);
-    if (upstream_init(w) != 0 || (w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 ||
-        !(w->limiter = limiter_new(w->base, w->policy, shared->fallback, shared->script)))
+    upstreams_init(w);
+    generations_init(w);
+    if ((w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 || !(first = generation_new(w, policy)))
         goto failed;
+    generation_install(w, first);
     event_assign(&w->wake, w->base, w->wake_fd, EV_READ | EV_PERSIST, on_wake, w);
     event_add(&w->wake, NULL);
     if (!listeners_init(w, listen_fds))
@@ -282,12 +307,30 @@ int worker_start(struct worker *w)
     return failure ? -1 : 0;
 }
 
-void worker_stop(struct worker *w)
+static void wake(struct worker *w)
 {
     uint64_t one = 1;
-    atomic_store(&w->stop, true);
     while (write(w->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
         ;
+}
+
+void worker_stop(struct worker *w)
+{
+    atomic_store(&w->stop, true);
+    wake(w);
+}
+
+void worker_reload(struct worker *w, struct policy *policy)
+{
+    struct policy *unread = atomic_exchange(&w->reload, policy_hold(policy));
+    if (unread)
+        policy_drop(unread);
+    wake(w);
+}
+
+bool worker_make_rows(struct worker *w, unsigned rules, unsigned limits)
+{
+    return tally_grow(&w->stats.by_rule, rules) && tally_grow(&w->limiter_stats.by_limit, limits);
 }
 
 void worker_join(struct worker *w)
@@ -305,9 +348,7 @@ void worker_free(struct worker *w)
             event_del(&w->listeners[i].resume);
             close(w->listeners[i].fd);
         }
-    if (w->limiter)
-        limiter_free(w->limiter);
-    upstream_free(w);
+    generations_free(w);
     if (w->wake_fd >= 0) {
         event_del(&w->wake);
         close(w->wake_fd);
@@ -320,8 +361,11 @@ void worker_free(struct worker *w)
         event_base_free(w->base);
     iobuf_pool_clear(&w->buffers);
     free(w->listeners);
-    free(w->stats.by_rule);
-    policy_drop(w->policy);
+    tally_clear(&w->stats.by_rule);
+    tally_clear(&w->limiter_stats.by_limit);
+    struct policy *unread = atomic_exchange(&w->reload, NULL);
+    if (unread)
+        policy_drop(unread);
     MAGIC_WIPE(w);
     free(w);
 }
@@ -333,7 +377,7 @@ const struct worker_stats *worker_stats(const struct worker *w)
 
 const struct limiter_stats *worker_limiter_stats(const struct worker *w)
 {
-    return limiter_stats(w->limiter);
+    return &w->limiter_stats;
 }
 
 bool worker_redis_ready(const struct worker *w)

@@ -13,18 +13,17 @@ struct worker;
 
 /* What all workers of a process have in common. Outlives them. */
 struct worker_shared {
-    struct policy *policy;
     struct fallback *fallback;
-    struct slice script;          /* composed by compose_driver */
     _Atomic unsigned connections; /* open client connections of all workers */
     struct ip_counts *ip_counts;  /* connections by address; NULL when size_limits.connections_per_ip is 0 */
     void (*ended)(void *context); /* a worker has left its loop; called from its thread */
     void *context;
 };
 
-/* Makes a worker with its own listening sockets `listen_fds[0 .. policy->listen_count)`, which it takes over,
- * also on failure. NULL: errno says why. */
-struct worker *worker_new(struct worker_shared *shared, unsigned number, const int *listen_fds);
+/* Makes a worker for `policy` (which is held) with its own listening sockets `listen_fds[0 ..
+ * policy->listen_count)`, which it takes over, also on failure. NULL: errno says why. */
+struct worker *worker_new(struct worker_shared *shared, struct policy *policy, unsigned number,
+                          const int *listen_fds);
 
 /* Runs the worker in a thread of its own. -1 with errno. */
 MUST_CHECK int worker_start(struct worker *worker);
@@ -32,6 +31,13 @@ MUST_CHECK int worker_start(struct worker *worker);
 /* From any thread: take no new connections, close idle ones, finish what is under way within
  * timeouts.shutdown, then end. */
 void worker_stop(struct worker *worker);
+
+/* From the main thread: requests that begin from now on are judged by `policy`, which is held. Its rows were
+ * made room for (worker_make_rows). Listeners stay as they are. */
+void worker_reload(struct worker *worker, struct policy *policy);
+
+/* From the main thread: room for so many rows of rules and of limits. False: no memory. */
+MUST_CHECK bool worker_make_rows(struct worker *worker, unsigned rules, unsigned limits);
 
 /* Waits for the thread's end. */
 void worker_join(struct worker *worker);

@@ -2,6 +2,7 @@
 #ifndef WEIR_PROXY_WORKER_INTERNAL_H
 #define WEIR_PROXY_WORKER_INTERNAL_H
 
+#include <event2/event_struct.h>
 #include <pthread.h>
 
 #include "base/deadline.h"
@@ -13,6 +14,7 @@ struct client;
 struct exchange;
 struct link;
 struct pool;
+struct generation;
 
 enum { WORKER_TEXT_SIZE = IOBUF_LARGE };
 
@@ -25,16 +27,15 @@ struct worker {
     uint32_t magic;
     unsigned number;
     struct worker_shared *shared;
-    struct policy *policy;
+    struct policy *policy; /* of `now`: what new connections and heads are judged by */
+    struct generation *now, *coming;
+    TAILQ_HEAD(retired, generation) retired; /* replaced by a reload, still used by exchanges */
     struct event_base *base;
     pthread_t thread;
     bool stopping; /* set in the worker's own thread */
 
     struct listener *listeners;
     unsigned listener_count;
-
-    struct limiter *limiter;
-    struct pool *pools; /* by upstream index */
 
     TAILQ_HEAD(client_list, client) clients,
         idle; /* in a request or its head; between requests, longest idle first */
@@ -61,14 +62,16 @@ struct worker {
     char date[29]; /* IMF-fixdate of date_second */
 
     struct worker_stats stats;
+    struct limiter_stats limiter_stats;
     struct said said[CAUSE_COUNT];
     _Atomic bool redis_ready, upstreams_ready;
 
     int wake_fd; /* eventfd: `stop` was set */
     struct event wake;
     _Atomic bool stop;
-    struct deadline shutdown;
-    struct deadline_queue shutdown_queue;
+    _Atomic(struct policy *) reload; /* held; taken by the worker */
+    struct deadline shutdown, coming_deadline;
+    struct deadline_queue shutdown_queue, coming_queue;
 };
 
 enum { WORKER_MAGIC = 0x574f524b };

@@ -27,6 +27,7 @@ static struct policy *policy;
 static struct fallback *fallback;
 static char *script;
 static struct limiter *limiters[LIMITERS_MAX];
+static struct limiter_stats stats[LIMITERS_MAX];
 static unsigned limiter_count;
 static struct test_ask asks[ASKS_MAX];
 static unsigned decided_count, expected_count;
@@ -145,7 +146,9 @@ static void start_limiters(const struct address *address, unsigned count)
     load_policy(address);
     fallback = fallback_new(10000);
     for (limiter_count = 0; limiter_count < count; limiter_count++) {
-        limiters[limiter_count] = limiter_new(base, policy, fallback, slice_of(script));
+        ck_assert(tally_grow(&stats[limiter_count].by_limit, policy->limit_count));
+        limiters[limiter_count] =
+            limiter_new(base, policy, fallback, slice_of(script), &stats[limiter_count]);
         ck_assert_ptr_nonnull(limiters[limiter_count]);
     }
 }

@@ -1,0 +1,488 @@
+/* daemon.c - the running process: start-up, signals, reload, the end.
+ *
+ * Start is all or nothing: policy, scripts, Redis settings, every socket and every worker stand before the
+ * first connection is taken. The main thread then owns signals, the admin listener and the embedded Redis;
+ * the workers own everything else. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "admin/admin.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/tally.h"
+#include "cli/cli.h"
+#include "config.h"
+#include "daemon.h"
+#include "limit/compose.h"
+#include "net/ip_counts.h"
+#include "net/listener.h"
+#include "proxy/worker.h"
+#include "store/embedded.h"
+
+#ifdef HAVE_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
+
+enum { EXIT_GOOD = 0, EXIT_BAD_INPUT = 1, FALLBACK_ENTRIES_MAX = 262144, IP_COUNTS_MAX = 65536 };
+
+/* The running process. */
+struct weir {
+    const char *file, *lua_dir;
+    struct event_base *base;
+    struct policy
+        *first; /* that weir started with: its workers, sockets and embedded Redis stay until the end */
+    struct policy *policy; /* in force */
+    struct embedded *embedded;
+    struct admin *admin;
+    struct admin_view view;
+    struct tally_names rules, limits;
+    struct worker_shared shared;
+    struct worker **workers;
+    unsigned made, running;  /* of first->workers */
+    struct address *written; /* first->listen as the file says it: port 0 is not yet what the kernel chose */
+    int *listen_fds;         /* [worker][address], until the worker takes them */
+    unsigned opened;         /* addresses that are open */
+    int admin_fd;
+    int ended_fd; /* eventfd: a worker has ended */
+    struct event *signals[4], *ended;
+    bool stopping;
+};
+
+/* ---- systemd ----------------------------------------------------------------------------------------- */
+
+/* One line a state, as sd_notify(3) has it. */
+static void tell_systemd(const char *state)
+{
+#ifdef HAVE_SYSTEMD
+    (void)sd_notify(0, state);
+#else
+    (void)state;
+#endif
+}
+
+/* ---- sockets ----------------------------------------------------------------------------------------- */
+
+static bool open_listeners(struct weir *weir)
+{
+    struct policy *policy = weir->first;
+    unsigned workers = policy->workers, addresses = policy->listen_count;
+    char text[ADDRESS_TEXT_MAX];
+    const char *why;
+
+    weir->written = xcalloc(addresses, sizeof *weir->written);
+    memcpy(weir->written, policy->listen, addresses * sizeof *weir->written);
+    weir->listen_fds = xcalloc((size_t)workers * addresses, sizeof *weir->listen_fds);
+    int *fds = xcalloc(workers, sizeof *fds);
+    bool good = true;
+    for (unsigned a = 0; a < addresses && good; a++) {
+        good = listener_open(&policy->listen[a], workers, fds, &why);
+        for (unsigned w = 0; w < workers && good; w++)
+            weir->listen_fds[w * addresses + a] = fds[w];
+        if (good)
+            weir->opened++;
+        else
+            log_error("cannot listen on %s: %s: %s", address_format(&policy->listen[a], text), why,
+                      strerror(errno));
+    }
+    free(fds);
+    if (good && policy->admin.length && !listener_open(&policy->admin, 1, &weir->admin_fd, &why)) {
+        log_error("cannot listen on %s (admin): %s: %s", address_format(&policy->admin, text), why,
+                  strerror(errno));
+        return false;
+    }
+    return good;
+}
+
+/* Two descriptors a connection, and what the kernel allows without being asked. */
+static void raise_descriptor_limit(const struct policy *policy)
+{
+    struct rlimit limit;
+    unsigned wanted = policy->size_limits.connections;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    if (limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+        (void)getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (wanted && limit.rlim_cur < (rlim_t)wanted * 2 + 64)
+        log_warn("size_limits.connections is %u, which may need %u descriptors, but only %llu are allowed "
+                 "(LimitNOFILE, ulimit -n)",
+                 wanted, wanted * 2 + 64, (unsigned long long)limit.rlim_cur);
+}
+
+static void say_listening(const struct weir *weir)
+{
+    char text[ADDRESS_TEXT_MAX];
+
+    for (unsigned a = 0; a < weir->first->listen_count; a++)
+        log_info("listening on %s", address_format(&weir->first->listen[a], text));
+    if (weir->first->admin.length)
+        log_info("admin on %s", address_format(&weir->first->admin, text));
+}
+
+/* ---- workers ----------------------------------------------------------------------------------------- */
+
+static void worker_ended(void *context)
+{
+    struct weir *weir = context;
+    uint64_t one = 1;
+    while (write(weir->ended_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+static void on_worker_ended(evutil_socket_t fd, short what, void *arg)
+{
+    struct weir *weir = arg;
+    uint64_t count;
+    (void)what;
+
+    if (read(fd, &count, sizeof count) < 0)
+        return;
+    weir->running -= (unsigned)count;
+    if (weir->running == 0)
+        event_base_loopbreak(weir->base);
+}
+
+/* Every rule and limit gets the row of counters that belongs to its name, whatever policy it stands in. */
+static bool assign_rows(struct weir *weir, struct policy *policy)
+{
+    for (unsigned i = 0; i < policy->rule_count; i++)
+        policy->rules[i].row = tally_names_row(&weir->rules, policy->rules[i].name);
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        policy->limits[i].row = tally_names_row(&weir->limits, policy->limits[i].name);
+    for (unsigned i = 0; i < weir->made; i++)
+        if (!worker_make_rows(weir->workers[i], weir->rules.count, weir->limits.count))
+            return false;
+    return true;
+}
+
+static void share(struct weir *weir)
+{
+    const struct size_limits *sizes = &weir->first->size_limits;
+
+    weir->shared = (struct worker_shared){
+        .fallback = fallback_new(FALLBACK_ENTRIES_MAX), .ended = worker_ended, .context = weir};
+    if (sizes->connections_per_ip)
+        weir->shared.ip_counts = ip_counts_new(sizes->connections ? sizes->connections : IP_COUNTS_MAX,
+                                               weir->first->identity.ipv6_prefix);
+}
+
+static bool make_workers(struct weir *weir)
+{
+    struct policy *policy = weir->first;
+
+    share(weir);
+    weir->workers = xcalloc(policy->workers, sizeof *weir->workers);
+    for (; weir->made < policy->workers; weir->made++) {
+        struct worker *worker = worker_new(&weir->shared, policy, weir->made,
+                                           weir->listen_fds + (size_t)weir->made * policy->listen_count);
+        if (!worker) {
+            log_error("cannot make worker %u: %s", weir->made, strerror(errno));
+            weir->made++; /* its sockets are closed */
+            return false;
+        }
+        weir->workers[weir->made] = worker;
+    }
+    return true;
+}
+
+/* Signals are the main thread's: a thread starts with all of them blocked. */
+static bool start_workers(struct weir *weir)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool good = log_start() == 0;
+    if (!good)
+        log_error("cannot start the log's thread: %s", strerror(errno));
+    for (unsigned i = 0; i < weir->made && good; i++) {
+        good = worker_start(weir->workers[i]) == 0;
+        if (good)
+            weir->running++;
+        else
+            log_error("cannot start worker %u: %s", i, strerror(errno));
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return good;
+}
+
+/* ---- the policy -------------------------------------------------------------------------------------- */
+
+/* Reads, checks and composes the file: everything that can be wrong with what the operator wrote, printed to
+ * `report`. */
+static struct policy *read_policy(struct weir *weir, FILE *report)
+{
+    struct policy *policy = policy_load(weir->file, weir->lua_dir, report);
+
+    if (!policy)
+        return NULL;
+    if ((policy->driver = compose_driver(policy, weir->lua_dir, report)))
+        return policy;
+    policy_drop(policy);
+    return NULL;
+}
+
+static bool open_log(const struct policy *policy, FILE *report)
+{
+    if (log_open(policy->log.file) != 0) {
+        fprintf(report, "weir: cannot open the log %s: %s\n", policy->log.file, strerror(errno));
+        return false;
+    }
+    log_set_level((enum log_level)policy->log.level);
+    return true;
+}
+
+static void warn_of_restart(const struct weir *weir, const struct policy *next)
+{
+    const struct policy *first = weir->first;
+    char text[2][ADDRESS_TEXT_MAX];
+    bool listen = next->listen_count != first->listen_count;
+
+    for (unsigned i = 0; i < next->listen_count && !listen; i++)
+        listen = strcmp(address_format(&next->listen[i], text[0]),
+                        address_format(&weir->written[i], text[1])) != 0;
+    if (listen)
+        log_warn("reload: a changed listen takes effect when weir starts again");
+    if (next->workers != first->workers)
+        log_warn("reload: a changed workers takes effect when weir starts again");
+    if (strcmp(address_format(&next->admin, text[0]), address_format(&first->admin, text[1])) != 0 &&
+        !(next->admin.length && first->admin.length))
+        log_warn("reload: a changed admin takes effect when weir starts again");
+    if (next->size_limits.connections_per_ip && !weir->shared.ip_counts)
+        log_warn("reload: size_limits.connections_per_ip takes effect when weir starts again");
+}
+
+/* An embedded Redis is there from the start or not at all. */
+static bool settle_redis(const struct weir *weir, struct policy *next, FILE *report)
+{
+    if (!next->redis.embedded)
+        return true;
+    if (!weir->embedded) {
+        fputs("redis.address: embedded takes a new start of weir\n", report);
+        return false;
+    }
+    next->redis.address = *embedded_address(weir->embedded);
+    return true;
+}
+
+/* A new policy, ready for the workers, or NULL. */
+static struct policy *next_policy(struct weir *weir, FILE *report)
+{
+    struct policy *next = read_policy(weir, report);
+
+    if (!next)
+        return NULL;
+    if (settle_redis(weir, next, report) &&
+        (next->limit_count == 0 || cli_check_scripts(next, next->driver, report)) &&
+        assign_rows(weir, next) &&
+        (strcmp(next->log.file, weir->policy->log.file) == 0 || open_log(next, report)))
+        return next;
+    policy_drop(next);
+    return NULL;
+}
+
+/* What a reading of the policy had to say, into the log, a line at a time. */
+static void log_report(char *text, bool good)
+{
+    for (char *line, *rest = text; (line = strsep(&rest, "\n"));)
+        if (*line)
+            log_at(good ? LEVEL_WARN : LEVEL_ERROR, "%s", line);
+}
+
+/* Blocks the main thread for as long as reading takes; the workers go on. */
+static void reload(struct weir *weir)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *report = open_memstream(&text, &size);
+
+    if (!report || weir->stopping)
+        return;
+    tell_systemd("RELOADING=1");
+    struct policy *next = next_policy(weir, report);
+    fclose(report);
+    log_report(text, next != NULL);
+    free(text);
+    if (next) {
+        warn_of_restart(weir, next);
+        log_set_level((enum log_level)next->log.level);
+        for (unsigned i = 0; i < weir->made; i++)
+            worker_reload(weir->workers[i], next);
+        policy_drop(weir->policy);
+        weir->view.policy = weir->policy = next;
+        log_info("reload: %s is in force", weir->file);
+    } else
+        log_error("reload: %s has mistakes; the policy in force stays", weir->file);
+    tell_systemd("READY=1");
+}
+
+/* ---- signals ----------------------------------------------------------------------------------------- */
+
+static void stop(struct weir *weir)
+{
+    for (unsigned i = 0; i < weir->made; i++)
+        worker_stop(weir->workers[i]);
+}
+
+static void on_stop_signal(evutil_socket_t signal, short what, void *arg)
+{
+    struct weir *weir = arg;
+    (void)what;
+
+    if (weir->stopping)
+        return;
+    weir->stopping = true;
+    log_info("%s: finishing what is under way, at most %llu s", signal == SIGTERM ? "SIGTERM" : "SIGINT",
+             (unsigned long long)(weir->policy->timeouts.shutdown_us / 1000000));
+    tell_systemd("STOPPING=1");
+    admin_stopping(weir->admin);
+    stop(weir);
+}
+
+static void on_reopen_signal(evutil_socket_t signal, short what, void *arg)
+{
+    (void)signal, (void)what, (void)arg;
+    log_reopen();
+}
+
+static void on_reload_signal(evutil_socket_t signal, short what, void *arg)
+{
+    (void)signal, (void)what;
+    reload(arg);
+}
+
+static bool watch_signals(struct weir *weir)
+{
+    signal(SIGPIPE, SIG_IGN);
+    weir->signals[0] = evsignal_new(weir->base, SIGTERM, on_stop_signal, weir);
+    weir->signals[1] = evsignal_new(weir->base, SIGINT, on_stop_signal, weir);
+    weir->signals[2] = evsignal_new(weir->base, SIGUSR1, on_reopen_signal, weir);
+    weir->signals[3] = evsignal_new(weir->base, SIGHUP, on_reload_signal, weir);
+    for (unsigned i = 0; i < 4; i++)
+        if (!weir->signals[i] || event_add(weir->signals[i], NULL) != 0)
+            return false;
+    weir->ended_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    weir->ended = weir->ended_fd < 0
+                      ? NULL
+                      : event_new(weir->base, weir->ended_fd, EV_READ | EV_PERSIST, on_worker_ended, weir);
+    return weir->ended && event_add(weir->ended, NULL) == 0;
+}
+
+/* ---- from start to end ------------------------------------------------------------------------------- */
+
+static bool start_redis(struct weir *weir)
+{
+    struct policy *policy = weir->first;
+
+    if (policy->redis.embedded) {
+        if (!(weir->embedded = embedded_start()))
+            return false;
+        embedded_watch(weir->embedded, weir->base);
+    }
+    return settle_redis(weir, policy, stderr) &&
+           (policy->limit_count == 0 || cli_check_scripts(policy, policy->driver, stderr));
+}
+
+static bool start_admin(struct weir *weir)
+{
+    if (!weir->first->admin.length)
+        return true;
+    weir->view = (struct admin_view){.policy = weir->policy,
+                                     .rules = &weir->rules,
+                                     .limits = &weir->limits,
+                                     .workers = weir->workers,
+                                     .worker_count = weir->made};
+    weir->admin = admin_new(weir->base, weir->admin_fd, &weir->view);
+    weir->admin_fd = -1;
+    return weir->admin != NULL;
+}
+
+static bool start(struct weir *weir)
+{
+    if (!(weir->first = read_policy(weir, stderr)) || !open_log(weir->first, stderr))
+        return false;
+    weir->policy = policy_hold(weir->first);
+    log_info("weir %s: %s, %u worker%s", PACKAGE_VERSION, weir->file, weir->first->workers,
+             weir->first->workers == 1 ? "" : "s");
+    raise_descriptor_limit(weir->first);
+    if (!(weir->base = event_base_new()) || !watch_signals(weir)) {
+        log_error("cannot make an event loop: %s", strerror(errno));
+        return false;
+    }
+    return assign_rows(weir, weir->first) && open_listeners(weir) && start_redis(weir) &&
+           make_workers(weir) && start_admin(weir) && start_workers(weir);
+}
+
+static void close_unused_listeners(struct weir *weir)
+{
+    unsigned addresses = weir->first ? weir->first->listen_count : 0;
+
+    for (unsigned a = 0; a < weir->opened; a++) {
+        for (unsigned w = weir->made; w < weir->first->workers; w++)
+            close(weir->listen_fds[w * addresses + a]);
+        listener_unlink(&weir->first->listen[a]);
+    }
+    if (weir->admin_fd >= 0)
+        close(weir->admin_fd);
+    if (weir->first && (weir->admin || weir->admin_fd >= 0))
+        listener_unlink(&weir->first->admin);
+}
+
+static void end(struct weir *weir)
+{
+    close_unused_listeners(weir);
+    admin_free(weir->admin);
+    for (unsigned i = 0; i < weir->made; i++)
+        worker_free(weir->workers[i]);
+    log_stop();
+    embedded_stop(weir->embedded);
+    for (unsigned i = 0; i < COUNT_OF(weir->signals); i++)
+        if (weir->signals[i])
+            event_free(weir->signals[i]);
+    if (weir->ended)
+        event_free(weir->ended);
+    if (weir->ended_fd >= 0)
+        close(weir->ended_fd);
+    if (weir->base)
+        event_base_free(weir->base);
+    fallback_free(weir->shared.fallback);
+    ip_counts_free(weir->shared.ip_counts);
+    policy_drop(weir->policy);
+    policy_drop(weir->first);
+    tally_names_clear(&weir->rules);
+    tally_names_clear(&weir->limits);
+    free(weir->workers);
+    free(weir->written);
+    free(weir->listen_fds);
+}
+
+int daemon_run(const char *policy_file, const char *lua_dir)
+{
+    struct weir weir = {.file = policy_file, .lua_dir = lua_dir, .admin_fd = -1, .ended_fd = -1};
+    unsigned started;
+    bool good = start(&weir);
+
+    started = weir.running;
+    if (good) {
+        say_listening(&weir);
+        log_info("ready");
+        tell_systemd("READY=1");
+    } else
+        stop(&weir);
+    while (weir.running && event_base_loop(weir.base, EVLOOP_ONCE) == 0)
+        ;
+    for (unsigned i = 0; i < started; i++)
+        worker_join(weir.workers[i]);
+    end(&weir);
+    if (good)
+        log_info("stopped");
+    libevent_global_shutdown();
+    return good ? EXIT_GOOD : EXIT_BAD_INPUT;
+}

@@ -1,0 +1,103 @@
+#include "proxy/generation.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "proxy/upstream.h"
+
+static void generation_free(struct generation *g)
+{
+    if (g->limiter)
+        limiter_free(g->limiter);
+    upstream_free(g);
+    policy_drop(g->policy);
+    free(g);
+}
+
+struct generation *generation_new(struct worker *worker, struct policy *policy)
+{
+    struct generation *g = calloc(1, sizeof *g);
+
+    if (!g)
+        return NULL;
+    g->worker = worker;
+    g->policy = policy_hold(policy);
+    if (upstream_init(g) == 0 && (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback,
+                                                           slice_of(policy->driver), &worker->limiter_stats)))
+        return g;
+    generation_free(g);
+    return NULL;
+}
+
+void generation_install(struct worker *worker, struct generation *next)
+{
+    struct generation *before = worker->now;
+
+    worker->now = next;
+    worker->policy = next->policy;
+    if (!before)
+        return;
+    upstream_close_pooled(before);
+    TAILQ_INSERT_TAIL(&worker->retired, before, link);
+}
+
+static void install_coming(struct worker *worker)
+{
+    struct generation *next = worker->coming;
+
+    worker->coming = NULL;
+    deadline_cancel(&worker->coming_deadline);
+    generation_install(worker, next);
+}
+
+static void waited_enough(struct deadline *deadline)
+{
+    install_coming(CONTAINER_OF(deadline, struct worker, coming_deadline));
+}
+
+void generations_init(struct worker *worker)
+{
+    TAILQ_INIT(&worker->retired);
+    deadline_queue_init(&worker->deadlines, &worker->coming_queue, waited_enough);
+}
+
+void generation_announce(struct worker *worker, struct generation *next)
+{
+    if (worker->coming)
+        generation_free(worker->coming);
+    worker->coming = next;
+    deadline_arm(&worker->coming_queue, &worker->coming_deadline, clock_us(), GENERATION_WAIT_US);
+}
+
+void generations_flush(struct worker *worker)
+{
+    struct generation *g, *next;
+
+    if (worker->coming) {
+        limiter_flush(worker->coming->limiter);
+        if (worker->coming->policy->limit_count == 0 || limiter_redis_ready(worker->coming->limiter))
+            install_coming(worker);
+    }
+    limiter_flush(worker->now->limiter);
+    for (g = TAILQ_FIRST(&worker->retired); g; g = next) {
+        next = TAILQ_NEXT(g, link);
+        limiter_flush(g->limiter);
+        if (g->exchanges == 0) {
+            TAILQ_REMOVE(&worker->retired, g, link);
+            generation_free(g);
+        }
+    }
+}
+
+void generations_free(struct worker *worker)
+{
+    for (struct generation *g; (g = TAILQ_FIRST(&worker->retired));) {
+        TAILQ_REMOVE(&worker->retired, g, link);
+        generation_free(g);
+    }
+    if (worker->coming)
+        generation_free(worker->coming);
+    if (worker->now)
+        generation_free(worker->now);
+    worker->coming = worker->now = NULL;
+}
