@@ -78,6 +78,7 @@ return function(state, now, limit, period, burst, cost, mode)
     local us, rest = muldiv(granted, period, limit)
     ahead, part, changed = ahead + us, part + rest, true
     if part >= limit then ahead, part = ahead + 1, part - limit end
+    if ahead > 4503599627370496 then ahead = 4503599627370496 end      -- a debt of more than 2^52 µs, 142 years, is as good as one of that
     left = left - granted
   elseif cost < 0 and used > 0 then
     local us, rest = muldiv(-cost, period, limit)

@@ -87,6 +87,7 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
     local us, rest = muldiv(granted, period, limit)
     drain, part, room, changed = drain + us, part + rest, room - granted, true
     if part >= limit then drain, part = drain + 1, part - limit end
+    if drain > 4503599627370496 then drain = 4503599627370496 end      -- a debt of more than 2^52 µs, 142 years, is as good as one of that
   elseif cost < 0 and level > 0 then
     local us, rest = muldiv(-cost, period, limit)
     drain, part, room, changed = drain - us, part - rest, room - cost, true

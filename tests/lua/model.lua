@@ -410,6 +410,18 @@ local function unreadable(name, limiter)
   end
 end
 
+-- A debt beyond all measure is a debt still, also when it grows.
+local function ruin(name, limiter)
+  history = {}
+  local now, state = 1790000000000000, nil
+  for _ = 1, 3 do
+    local granted, remaining, _, reset, s = limiter(state, now, 100, 60000000, 100, 1000000000000, 2)
+    check(name, granted == 1000000000000 and remaining == 0 and reset > 0 and s, "a debt of 10^12 units: %s %s %s", tostring(granted), tostring(remaining), tostring(reset))
+    state = s
+    check(name, limiter(state, now + 1000, 100, 60000000, 100, 1, 0) == 0, "the debt is forgotten: %s", show(state))
+  end
+end
+
 -- Today's clock and large numbers: what a client that asks whenever retry_after says gets, over many turns, is the definition's to the unit.
 local function drift(name, limiter)
   history = {}
@@ -517,6 +529,7 @@ for _, name in ipairs(names) do
   end
   for _ = 1, math.max(200, steps / 20) do changes(name, limiter) end
   unreadable(name, limiter)
+  ruin(name, limiter)
   drift(name, limiter)
   if published[name] then published[name](limiter) end
 end
