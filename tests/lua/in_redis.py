@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """The limiters in a real Redis, by the standalone script and by the driver, against the same files in plain Lua.
 
-Starts a redis-server of its own. Exit 0: all as expected, 1: not, 77: no redis-server or lua5.1.
-Environment: LUADIR (default: lua/ of this tree); WEIR, a weir binary whose `script NAME` is checked too; SEED.
+    tests/lua/in_redis.py [WEIR]
+
+Starts a redis-server of its own. WEIR, a weir binary, has its `script NAME` checked as well. Exit 0: all as expected, 1: not, 77: no redis-server or lua5.1.
+Environment: LUADIR (default: lua/ of this tree); WEIR, where no argument names it; SEED.
 """
 import os
 import random
@@ -252,7 +254,7 @@ def main():
         print("skipped: redis-server or lua5.1 is not installed")
         sys.exit(77)
     random.seed(SEED)
-    weir = os.environ.get("WEIR")
+    weir = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("WEIR")
     redis = Redis()
     try:
         plain_file = os.path.join(redis.directory, "plain.lua")
