@@ -263,7 +263,8 @@ def main():
         for name in NAMES:
             scripts = [standalone_script(name)]
             if weir:
-                scripts.append(subprocess.run([weir, "script", name], check=True, capture_output=True, text=True).stdout)
+                scripts.append(subprocess.run([weir, "script", name], check=True, stdout=subprocess.PIPE, text=True,
+                                              env=dict(os.environ, WEIR_LUA_DIR=LUADIR)).stdout)
             for _ in range(8):
                 same_everywhere(redis, name, plain_file, scripts)
         exact_with_large_numbers(plain_file)
