@@ -42,14 +42,15 @@ struct weir {
     struct tally_names rules, limits;
     struct worker_shared shared;
     struct worker **workers;
-    unsigned made, running;  /* of first->workers */
+    unsigned made, started; /* of first->workers */
+    _Atomic unsigned serving, ended;
     struct address *written; /* first->listen as the file says it: port 0 is not yet what the kernel chose */
     int *listen_fds;         /* [worker][address], until the worker takes them */
     unsigned opened;         /* addresses that are open */
     int admin_fd;
-    int ended_fd; /* eventfd: a worker has ended */
-    struct event *signals[4], *ended;
-    bool stopping;
+    int change_fd; /* eventfd: a worker serves, or has ended */
+    struct event *signals[4], *change;
+    bool ready, stopping;
 };
 
 /* ---- systemd ----------------------------------------------------------------------------------------- */
@@ -128,15 +129,29 @@ static void say_listening(const struct weir *weir)
 
 /* ---- workers ----------------------------------------------------------------------------------------- */
 
-static void worker_ended(void *context)
+/* From a worker's thread. */
+static void note(struct weir *weir, _Atomic unsigned *counter)
 {
-    struct weir *weir = context;
     uint64_t one = 1;
-    while (write(weir->ended_fd, &one, sizeof one) < 0 && errno == EINTR)
+
+    atomic_fetch_add(counter, 1);
+    while (write(weir->change_fd, &one, sizeof one) < 0 && errno == EINTR)
         ;
 }
 
-static void on_worker_ended(evutil_socket_t fd, short what, void *arg)
+static void worker_serving(void *context)
+{
+    struct weir *weir = context;
+    note(weir, &weir->serving);
+}
+
+static void worker_ended(void *context)
+{
+    struct weir *weir = context;
+    note(weir, &weir->ended);
+}
+
+static void on_change(evutil_socket_t fd, short what, void *arg)
 {
     struct weir *weir = arg;
     uint64_t count;
@@ -144,8 +159,13 @@ static void on_worker_ended(evutil_socket_t fd, short what, void *arg)
 
     if (read(fd, &count, sizeof count) < 0)
         return;
-    weir->running -= (unsigned)count;
-    if (weir->running == 0)
+    if (!weir->ready && !weir->stopping && atomic_load(&weir->serving) == weir->made) {
+        weir->ready = true;
+        say_listening(weir);
+        log_info("ready");
+        tell_systemd("READY=1");
+    }
+    if (atomic_load(&weir->ended) == weir->started)
         event_base_loopbreak(weir->base);
 }
 
@@ -166,8 +186,10 @@ static void share(struct weir *weir)
 {
     const struct size_limits *sizes = &weir->first->size_limits;
 
-    weir->shared = (struct worker_shared){
-        .fallback = fallback_new(FALLBACK_ENTRIES_MAX), .ended = worker_ended, .context = weir};
+    weir->shared = (struct worker_shared){.fallback = fallback_new(FALLBACK_ENTRIES_MAX),
+                                          .serving = worker_serving,
+                                          .ended = worker_ended,
+                                          .context = weir};
     if (sizes->connections_per_ip)
         weir->shared.ip_counts = ip_counts_new(sizes->connections ? sizes->connections : IP_COUNTS_MAX,
                                                weir->first->identity.ipv6_prefix);
@@ -205,7 +227,7 @@ static bool start_workers(struct weir *weir)
     for (unsigned i = 0; i < weir->made && good; i++) {
         good = worker_start(weir->workers[i]) == 0;
         if (good)
-            weir->running++;
+            weir->started++;
         else
             log_error("cannot start worker %u: %s", i, strerror(errno));
     }
@@ -368,11 +390,11 @@ static bool watch_signals(struct weir *weir)
     for (unsigned i = 0; i < 4; i++)
         if (!weir->signals[i] || event_add(weir->signals[i], NULL) != 0)
             return false;
-    weir->ended_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    weir->ended = weir->ended_fd < 0
-                      ? NULL
-                      : event_new(weir->base, weir->ended_fd, EV_READ | EV_PERSIST, on_worker_ended, weir);
-    return weir->ended && event_add(weir->ended, NULL) == 0;
+    weir->change_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    weir->change = weir->change_fd < 0
+                       ? NULL
+                       : event_new(weir->base, weir->change_fd, EV_READ | EV_PERSIST, on_change, weir);
+    return weir->change && event_add(weir->change, NULL) == 0;
 }
 
 /* ---- from start to end ------------------------------------------------------------------------------- */
@@ -446,10 +468,10 @@ static void end(struct weir *weir)
     for (unsigned i = 0; i < COUNT_OF(weir->signals); i++)
         if (weir->signals[i])
             event_free(weir->signals[i]);
-    if (weir->ended)
-        event_free(weir->ended);
-    if (weir->ended_fd >= 0)
-        close(weir->ended_fd);
+    if (weir->change)
+        event_free(weir->change);
+    if (weir->change_fd >= 0)
+        close(weir->change_fd);
     if (weir->base)
         event_base_free(weir->base);
     fallback_free(weir->shared.fallback);
@@ -465,20 +487,14 @@ static void end(struct weir *weir)
 
 int daemon_run(const char *policy_file, const char *lua_dir)
 {
-    struct weir weir = {.file = policy_file, .lua_dir = lua_dir, .admin_fd = -1, .ended_fd = -1};
-    unsigned started;
+    struct weir weir = {.file = policy_file, .lua_dir = lua_dir, .admin_fd = -1, .change_fd = -1};
     bool good = start(&weir);
 
-    started = weir.running;
-    if (good) {
-        say_listening(&weir);
-        log_info("ready");
-        tell_systemd("READY=1");
-    } else
+    if (!good)
         stop(&weir);
-    while (weir.running && event_base_loop(weir.base, EVLOOP_ONCE) == 0)
+    while (atomic_load(&weir.ended) < weir.started && event_base_loop(weir.base, EVLOOP_ONCE) == 0)
         ;
-    for (unsigned i = 0; i < started; i++)
+    for (unsigned i = 0; i < weir.started; i++)
         worker_join(weir.workers[i]);
     end(&weir);
     if (good)

@@ -53,7 +53,7 @@ bool slice_to_u64(struct slice s, uint64_t max, uint64_t *value)
         if (s.p[i] < '0' || s.p[i] > '9')
             return false;
         uint64_t digit = (uint64_t)(s.p[i] - '0');
-        if (sum > max / 10 || sum * 10 > max - digit) /* refused before it could overflow */
+        if (sum > max / 10 || digit > max - sum * 10) /* refused before it could overflow */
             return false;
         sum = sum * 10 + digit;
     }

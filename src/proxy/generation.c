@@ -52,7 +52,9 @@ static void install_coming(struct worker *worker)
 
 static void waited_enough(struct deadline *deadline)
 {
-    install_coming(CONTAINER_OF(deadline, struct worker, coming_deadline));
+    struct worker *worker = CONTAINER_OF(deadline, struct worker, coming_deadline);
+    if (worker->coming)
+        install_coming(worker);
 }
 
 void generations_init(struct worker *worker)

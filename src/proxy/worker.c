@@ -174,19 +174,43 @@ static void publish(struct worker *w)
     atomic_store_explicit(&w->upstreams_ready, upstreams_ready(w->now), memory_order_relaxed);
 }
 
+static void turn(struct worker *w)
+{
+    event_base_loop(w->base, EVLOOP_ONCE);
+    generations_flush(w);
+    clients_bury(w);
+    upstreams_bury(w);
+    publish(w);
+    log_thread_flush();
+}
+
+/* The first requests should find Redis connected: connections wait in the kernel until it is, a second at
+ * most. */
+static void await_redis(struct worker *w)
+{
+    deadline_arm(&w->coming_queue, &w->coming_deadline, clock_us(), GENERATION_WAIT_US);
+    while (w->policy->limit_count && !limiter_redis_ready(w->now->limiter) &&
+           deadline_is_armed(&w->coming_deadline))
+        turn(w);
+    deadline_cancel(&w->coming_deadline);
+}
+
+static void serve(struct worker *w)
+{
+    for (unsigned i = 0; i < w->listener_count && !w->stopping; i++)
+        event_add(&w->listeners[i].event, NULL);
+    w->shared->serving(w->shared->context);
+}
+
 static void *run(void *arg)
 {
     struct worker *w = arg;
 
     log_thread_begin();
-    while (!all_done(w)) {
-        event_base_loop(w->base, EVLOOP_ONCE);
-        generations_flush(w);
-        clients_bury(w);
-        upstreams_bury(w);
-        publish(w);
-        log_thread_flush();
-    }
+    await_redis(w);
+    serve(w);
+    while (!all_done(w))
+        turn(w);
     upstream_close_pooled(w->now);
     upstreams_bury(w);
     log_thread_end();
@@ -256,7 +280,6 @@ static bool listeners_init(struct worker *w, const int *fds)
         l->fd = fds[i];
         event_assign(&l->event, w->base, l->fd, EV_READ | EV_PERSIST, on_accept, l);
         evtimer_assign(&l->resume, w->base, on_resume, l);
-        event_add(&l->event, NULL);
     }
     return true;
 }

@@ -16,7 +16,9 @@ struct worker_shared {
     struct fallback *fallback;
     _Atomic unsigned connections; /* open client connections of all workers */
     struct ip_counts *ip_counts;  /* connections by address; NULL when size_limits.connections_per_ip is 0 */
-    void (*ended)(void *context); /* a worker has left its loop; called from its thread */
+    /* Called from a worker's thread: it accepts connections; it has left its loop. */
+    void (*serving)(void *context);
+    void (*ended)(void *context);
     void *context;
 };
 

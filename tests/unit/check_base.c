@@ -25,6 +25,7 @@ START_TEST(numbers_stop_before_they_overflow)
     value = 7;
     ck_assert(!slice_to_u64(SLICE("18446744073709551616"), UINT64_MAX, &value));
     ck_assert(!slice_to_u64(SLICE("65536"), 65535, &value));
+    ck_assert(!slice_to_u64(SLICE("7"), 5, &value));
     ck_assert(!slice_to_u64(SLICE(""), 10, &value));
     ck_assert(!slice_to_u64(SLICE("+1"), 10, &value));
     ck_assert(!slice_to_u64(SLICE("1 "), 10, &value));
