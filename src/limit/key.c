@@ -1,7 +1,5 @@
 #include "limit/key.h"
 
-#include "limit/sha256.h"
-
 /* One value on which a limit is counted, before it is escaped: KIND, then up to two pieces. */
 struct part {
     struct slice kind; /* with its colon */
@@ -28,34 +26,16 @@ static void escape(struct text *out, struct slice s)
     }
 }
 
-/* The digest of both pieces; a "header:" part's name is set by the policy and fixed for a limit, so pieces
- * cannot be cut in two ways. */
-static void write_digest(struct text *out, const struct part *part)
+static struct slice cut(struct slice s)
 {
-    unsigned char digests[2][SHA256_SIZE], digest[SHA256_SIZE];
-
-    sha256(part->first, digests[0]);
-    sha256(part->second, digests[1]);
-    sha256((struct slice){(const char *)digests, sizeof digests}, digest);
-    text_literal(out, "%sha256:");
-    for (size_t i = 0; i < SHA256_SIZE; i++)
-        text_hex_fixed(out, digest[i], 2);
+    return s.n > KEY_VALUE_MAX ? (struct slice){s.p, KEY_VALUE_MAX} : s;
 }
 
 static void write_part(struct text *out, const struct part *part)
 {
-    size_t room = out->cap - out->n;
-    struct text whole = text_over(out->p + out->n, room < KEY_PART_MAX ? room : KEY_PART_MAX);
-
-    text_put(&whole, part->kind);
-    escape(&whole, part->first);
-    escape(&whole, part->second);
-    if (!whole.failed) {
-        out->n += whole.n;
-        return;
-    }
     text_put(out, part->kind);
-    write_digest(out, part);
+    escape(out, cut(part->first));
+    escape(out, cut(part->second));
 }
 
 /* --- The values --------------------------------------------------------------------------------------- */
@@ -86,8 +66,7 @@ static struct slice host_value(struct slice host, struct text *scratch)
         host.n = (size_t)(colon - host.p);
     if (host.n && host.p[host.n - 1] == '.')
         host.n--;
-    if (host.n > scratch->cap) /* escaped or not, it becomes a digest */
-        return host;
+    host = cut(host);
     for (size_t i = 0; i < host.n; i++)
         text_char(scratch, host.p[i] >= 'A' && host.p[i] <= 'Z' ? (char)(host.p[i] + 32) : host.p[i]);
     return text_slice(scratch);
@@ -129,8 +108,12 @@ static struct part part_of(const struct policy *policy, const struct limit_part 
 
 size_t key_size_max(const struct policy *policy, const struct limit *limit)
 {
-    return strlen(policy->redis.key_prefix) + strlen(limit->name) +
-           sizeof ":l:" + limit->per_count * (KEY_PART_MAX + sizeof ":{}");
+    const size_t longest_kind = sizeof ":{method:}", escaped = 3;
+    size_t size = strlen(policy->redis.key_prefix) + sizeof ":l:" + strlen(limit->name);
+
+    for (unsigned i = 0; i < limit->per_count; i++) /* a field's name and its value, else one value */
+        size += longest_kind + escaped * KEY_VALUE_MAX * (limit->per[i].per == PER_HEADER ? 2 : 1);
+    return size;
 }
 
 static void write_tag(struct text *out, const struct policy *policy, const struct limit_part *per,

@@ -9,14 +9,15 @@
  * value
  *
  * The first part is the hash tag of Redis Cluster. In a part "{", "}", "%" and control bytes are written as
- * %XX. A part of more than KEY_PART_MAX bytes becomes "KIND:%sha256:DIGEST", which no other value can be,
- * since a "%" of its own would have been written as %25. */
+ * %XX, so that different values never share a key. Only the first KEY_VALUE_MAX bytes of a value count, which
+ * is more than any client's id has: longer values of other fields that begin alike are counted together, on
+ * the side of the limit. */
 #ifndef WEIR_LIMIT_KEY_H
 #define WEIR_LIMIT_KEY_H
 
 #include "limit/limiter.h"
 
-enum { KEY_PART_MAX = 320 };
+enum { KEY_VALUE_MAX = IDENTITY_TEXT_MAX + 4 };
 
 /* No key of this limit is longer. */
 size_t key_size_max(const struct policy *policy, const struct limit *limit);
