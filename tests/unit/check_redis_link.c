@@ -494,6 +494,23 @@ START_TEST(a_hanging_server_is_asked_nothing_but_a_ping)
 }
 END_TEST
 
+START_TEST(answers_that_come_too_late_do_not_clear_it_of_suspicion)
+{
+    start_fake();
+    settings.timeout_us = 1;
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert(ask(i));
+        redis_link_note_timeout(test_link);
+        turn_until(nothing_pending);
+        ck_assert_uint_eq(calls[i].good, 1);
+    }
+    ck_assert(!redis_link_is_ready(test_link));
+    settings.timeout_us = 5000000;
+    turn_until(is_ready);
+    stop_fake();
+}
+END_TEST
+
 START_TEST(too_many_calls_are_refused)
 {
     unsigned taken = 0;
@@ -557,6 +574,62 @@ START_TEST(done_may_ask_again_while_the_connection_dies)
 }
 END_TEST
 
+static uint64_t random_state;
+
+static unsigned random_below(unsigned n)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(random_state >> 33) % n;
+}
+
+static void something_happens(void)
+{
+    static const char *const answers[] = {NULL, "-OOM no\r\n", "-READONLY no\r\n", "-NOSCRIPT no\r\n",
+                                          "$-1\r\n"};
+
+    switch (random_below(8)) {
+    case 0: fake.mode = (enum fake_mode)random_below(FAKE_DEAF); break;
+    case 1: fake.only_calls = random_below(2); break;
+    case 2: fake_redis_drop(&fake); break;
+    case 3: redis_link_note_timeout(test_link); break;
+    case 4: fake.answer = answers[random_below(COUNT_OF(answers))]; break;
+    case 5: redis_link_set_address(test_link, &fake.address); break;
+    default: fake.mode = FAKE_GOOD;
+    }
+}
+
+static void all_is_well(void)
+{
+    fake.mode = FAKE_GOOD;
+    fake.answer = NULL;
+    turn_until(nothing_pending);
+    turn_until(is_ready);
+}
+
+/* Faults in any order: every call accepted is done once, and the link is ready again when the server is. */
+START_TEST(faults_in_any_order)
+{
+    unsigned asked = 0;
+    random_state = (uint64_t)_i + 1;
+    start_fake();
+    for (unsigned turn = 0; turn < 300; turn++) {
+        while (asked < CALLS_MAX && random_below(3) && ask(asked))
+            asked++;
+        if (random_below(4) == 0)
+            something_happens();
+        redis_link_flush(test_link);
+        event_base_loop(base, EVLOOP_NONBLOCK);
+        if (!redis_link_is_ready(test_link) && random_below(4) == 0)
+            all_is_well();
+    }
+    all_is_well();
+    ck_assert_uint_gt(asked, 100);
+    for (unsigned i = 0; i < asked; i++)
+        ck_assert_uint_eq(calls[i].done, 1);
+    stop_fake();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_link");
@@ -587,8 +660,10 @@ int main(void)
     tcase_add_loop_test(fake_case, a_server_that_never_answers_the_login_is_given_up, 0, 2);
     tcase_add_test(fake_case, the_watchdog_ends_a_connection_that_hangs);
     tcase_add_test(fake_case, a_hanging_server_is_asked_nothing_but_a_ping);
+    tcase_add_test(fake_case, answers_that_come_too_late_do_not_clear_it_of_suspicion);
     tcase_add_test(fake_case, too_many_calls_are_refused);
     tcase_add_test(fake_case, done_may_ask_again_while_the_connection_dies);
+    tcase_add_loop_test(fake_case, faults_in_any_order, 0, 4);
     suite_add_tcase(suite, real_case);
     suite_add_tcase(suite, fake_case);
     SRunner *runner = srunner_create(suite);
