@@ -67,6 +67,7 @@ need() {
     command -v apt-get >/dev/null ||
         die "These are missing (by their Debian names): ${missing[*]}. Please install them, then run this again."
     say "Installing ${missing[*]} ..."
+    apt-cache show "${missing[@]}" >/dev/null 2>&1 || apt update
     apt_install "${missing[@]}" || { apt update && apt_install "${missing[@]}"; } ||
         die "apt-get could not install: ${missing[*]}"
 }
