@@ -158,7 +158,7 @@ int main(void)
 {
     Suite *suite = suite_create("embedded");
     TCase *tests = tcase_create("embedded");
-    bool installed = system("command -v redis-server || command -v valkey-server") == 0;
+    bool installed = system("command -v redis-server >/dev/null || command -v valkey-server >/dev/null") == 0;
 
     tcase_add_checked_fixture(tests, set_up, tear_down);
     tcase_set_timeout(tests, 60);

@@ -512,6 +512,7 @@ START_TEST(a_hang_ends_at_the_deadline)
         ck_assert_uint_ge(asks[i].decided_us - asks[i].asked_us, 50000);
         ck_assert_uint_lt(asks[i].decided_us - asks[i].asked_us, 50000 + 450000);
     }
+    ck_assert(limiter_redis_ready(limiters[0])); /* 100 decisions, but two calls */
     ck_assert_uint_eq(count_verdict(100, VERDICT_FAILED_CLOSED), 50);
     ck_assert_uint_eq(count_verdict(100, VERDICT_ALLOWED), 10);
     ck_assert_uint_eq(counter_read(&limiter_stats(limiters[0])->redis_failures[REDIS_FAILURE_TIMEOUT]), 100);
