@@ -211,6 +211,9 @@ static void redis(const struct source *s)
            SUM_LIMITER(s, redis_calls));
     single(s, "weir_redis_decisions_total", "counter", "Requests whose limits Redis was asked for.",
            SUM_LIMITER(s, redis_requests));
+    single(s, "weir_remembered_denials_total", "counter",
+           "Rejections from a denial that still holds, without asking Redis.",
+           SUM_LIMITER(s, remembered_denials));
     single(s, "weir_redis_ready_workers", "gauge", "Workers whose connection to Redis is ready.", ready);
     single(s, "weir_workers", "gauge", "Worker threads.", s->view->worker_count);
 }

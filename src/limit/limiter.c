@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/magic.h"
 #include "base/memory.h"
+#include "limit/denials.h"
 #include "limit/key.h"
 
 enum {
@@ -47,6 +48,9 @@ struct limit_op {
     struct deadline deadline;
     TAILQ_ENTRY(limit_op) entry; /* of gathered or spare */
     uint64_t started_us;
+    struct denial_key denial_key;
+    bool denial_key_known;
+    size_t keys_size;
     unsigned count;
     struct op_limit limits[LIMITS_PER_RULE_MAX];
     char keys[];
@@ -87,6 +91,7 @@ struct limiter {
     struct op_list gathered, spare_ops;
     unsigned spare_op_count;
     SLIST_HEAD(batch_list, batch) spare_batches;
+    struct denials *denials;
     struct limit_op *reserve; /* for decisions without Redis when there is no memory for an op */
     struct arguments arguments;
     struct limiter_stats *stats; /* the worker's, over all its limiters */
@@ -182,6 +187,8 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
         part->key = (struct slice){op->keys + start, keys.n - start};
     }
     assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */
+    op->keys_size = keys.n;
+    op->denial_key_known = false;
 }
 
 /* --- Decisions ---------------------------------------------------------------------------------------- */
@@ -310,6 +317,72 @@ static void op_fail(struct limit_op *op, enum redis_failure cause)
     ask->decided(ask);
 }
 
+/* --- Local knowledge: denials that still hold --------------------------------------------------------- */
+
+static struct denial_key denial_key_of(struct limit_op *op)
+{
+    int64_t numbers[LIMITS_PER_RULE_MAX * 4];
+    size_t n = 0;
+
+    if (op->denial_key_known)
+        return op->denial_key;
+    for (unsigned i = 0; i < op->count; i++) {
+        numbers[n++] = op->limits[i].limit->index;
+        numbers[n++] = op->limits[i].cost;
+        numbers[n++] = op->limits[i].numbers.limit;
+        numbers[n++] = op->limits[i].numbers.burst;
+    }
+    op->denial_key = denials_key(op->limiter->denials, (struct slice){op->keys, op->keys_size},
+                                 (struct slice){(const char *)numbers, n * sizeof numbers[0]});
+    op->denial_key_known = true;
+    return op->denial_key;
+}
+
+static int64_t time_left(int64_t us, uint64_t elapsed_us)
+{
+    return us < 0 ? us : us > (int64_t)elapsed_us ? us - (int64_t)elapsed_us : 0;
+}
+
+static bool decide_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us, struct decision *d)
+{
+    const struct denial *denial;
+
+    if (op->count > DENIAL_LIMITS_MAX || !denials_any(l->denials, now_us) ||
+        !(denial = denials_find(l->denials, denial_key_of(op), now_us)))
+        return false;
+    uint64_t elapsed = now_us - denial->asked_us;
+    d->result_count = op->count;
+    for (unsigned i = 0; i < op->count; i++) {
+        const struct denial_limit *then = &denial->limits[i];
+        struct limit_result *r = &d->results[i];
+        *r = result_of(&op->limits[i]);
+        r->verdict = then->limited ? VERDICT_LIMITED : VERDICT_ALLOWED;
+        r->remaining = then->remaining;
+        r->retry_after_us = then->limited ? time_left(then->retry_after_us, elapsed) : 0;
+        r->reset_us = time_left(then->reset_us, elapsed);
+    }
+    conclude(l, d);
+    counter_add(&l->stats->remembered_denials, 1);
+    return true;
+}
+
+static void remember_denial(struct limiter *l, struct limit_op *op, const struct decision *d)
+{
+    struct denial denial = {.asked_us = op->started_us, .count = op->count};
+
+    if (d->verdict != VERDICT_LIMITED || op->count > DENIAL_LIMITS_MAX)
+        return;
+    denial.key = denial_key_of(op);
+    for (unsigned i = 0; i < op->count; i++) {
+        const struct limit_result *r = &d->results[i];
+        denial.limits[i] = (struct denial_limit){r->verdict == VERDICT_LIMITED, r->remaining,
+                                                 r->retry_after_us, r->reset_us};
+    }
+    denials_remember(l->denials, &denial);
+}
+
+/* ------------------------------------------------------------------------------------------------------ */
+
 enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, struct ask *ask)
 {
     const struct rule *rule = facts->rule;
@@ -334,9 +407,13 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
         decide_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN, &ask->decision);
         return DECIDED_NOW;
     }
+    op->started_us = clock_us();
+    if (decide_from_denial(l, op, op->started_us, &ask->decision)) {
+        op_release(op);
+        return DECIDED_NOW;
+    }
     op->ask = ask;
     ask->op = op;
-    op->started_us = clock_us();
     deadline_arm(&l->waiting, &op->deadline, op->started_us, l->policy->redis.timeout_us);
     TAILQ_INSERT_TAIL(&l->gathered, op, entry);
     return DECIDED_LATER;
@@ -391,6 +468,7 @@ static void op_answer(struct limit_op *op, redisReply *const *values, uint64_t n
     if (!ask)
         return;
     decide_from_answer(l, op, values, &ask->decision);
+    remember_denial(l, op, &ask->decision);
     ask->decided(ask);
 }
 
@@ -593,6 +671,7 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
     TAILQ_INIT(&l->spare_ops);
     SLIST_INIT(&l->spare_batches);
     l->op_keys_size = longest_keys(policy);
+    l->denials = denials_new();
     l->reserve = op_allocate(l);
     l->resume = event_new(base, -1, 0, on_resume, l);
     arguments_init(&l->arguments);
@@ -643,6 +722,7 @@ void limiter_free(struct limiter *l)
     if (l->resume)
         event_free(l->resume);
     free(l->reserve);
+    denials_free(l->denials);
     free(l->arguments.bytes);
     free(l->arguments.sizes);
     free(l->arguments.numbers.p);

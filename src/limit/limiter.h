@@ -1,6 +1,6 @@
 /* limiter.h - decide(): from facts about a request to a decision. One limiter per worker.
  *
- *   1 local knowledge: no limits, prohibited, unlimited          -> decided at once
+ *   1 local knowledge: no limits, prohibited, unlimited, denied until   -> decided at once
  *   2 one EVALSHA for all limits of all requests of a loop turn  -> decided by Redis
  *   3 no answer in time, or no Redis                             -> on_failure of each limit: local | allow |
  * deny
@@ -24,6 +24,7 @@ struct limiter_stats {
     struct tally by_limit; /* limit->row, verdict; the caller has made room for the policy's rows */
     counter_t redis_failures[REDIS_FAILURE_COUNT];
     counter_t redis_calls, redis_requests; /* EVALSHAs sent, decisions in them */
+    counter_t remembered_denials;          /* decisions that needed no Redis */
     struct histogram redis_latency;        /* µs from a decision's start to Redis' answer */
 };
 

@@ -51,13 +51,16 @@ static void warn_of_identity(struct loading *l)
     bool trusts_nobody = identity->trusted_count == 0 && !identity->trust_unix;
 
     for (unsigned i = 0; item && i < identity->from_count; i++, item = list_next(from, item)) {
-        if (identity->from[i].source == IDENTITY_HEADER && trusts_nobody && anybody_can_connect(l->policy))
+        if (identity->from[i].source == IDENTITY_HEADER && trusts_nobody && !identity->known_clients_only &&
+            anybody_can_connect(l->policy))
             warning(l, item,
                     "anybody can make up this header, and so a client of their own; name the proxies that "
                     "set it in trusted_proxies, or listen on loopback alone");
         if (i > 0 && identity->from[i - 1].source == IDENTITY_IP)
             warning(l, item, "is never looked at: ip before it always gives a value");
     }
+    if (identity->known_clients_only && clients_count(l->policy->clients) == 0)
+        warning(l, node_at(l, "identity", "known_clients_only"), "clients knows none: every id is passed over");
 }
 
 /* --- limits --- */

@@ -150,7 +150,9 @@ bool identity_of(const struct policy *policy, const struct address *peer, const 
     find_address(settings, peer, fields, identity);
     for (unsigned i = 0; i < settings->from_count && settings->from[i].source == IDENTITY_HEADER; i++) {
         enum found found = find_id(&settings->from[i], fields, identity, why);
-        if (found != FOUND_NONE)
+        if (found == FOUND_ID && settings->known_clients_only && !policy_client(policy, identity))
+            identity->from_header = false;
+        else if (found != FOUND_NONE)
             return found == FOUND_ID;
     }
     write_address(settings, identity);

@@ -84,7 +84,8 @@ const struct option options[] = {
      "sockets"},
     {"identity.ipv6_prefix", &type_count, OF(identity.ipv6_prefix), "64", 1, 128, 0, NULL, NULL,
      "IPv6 addresses that share so many bits are one client"},
-    NOT_YET("identity.known_clients_only"),
+    {"identity.known_clients_only", &type_bool, OF(identity.known_clients_only), "false", 0, 0, 0, NULL, NULL,
+     "an id that is not among the clients gives no value: the next source counts"},
 
     {"limits", &type_limits, 0, "", 0, LIMITS_MAX, 0, NULL, NULL, "how much in which time, by name"},
     {"limits.NAME.script", &type_script, 0, NULL, 0, 0, REQUIRED, NULL, NULL,
@@ -121,8 +122,18 @@ const struct option options[] = {
     NOT_YET("limits.NAME.options"),
     NOT_YET("limits.NAME.lease"),
 
+    {"plans", &type_plans, 0, "", 0, PLANS_MAX, 0, NULL, NULL,
+     "numbers that several clients share, by name"},
+    {"plans.NAME.limits", &type_plan_limits, 0, "", 0, 0, 0, NULL, NULL,
+     "other numbers for single limits, by their names"},
+    {"plans.NAME.limits.NAME.limit", &type_number, NUMBERS(limit), "limits.NAME.limit", 1, LIMIT_MAX, DERIVED,
+     NULL, NULL, "in place of the limit"},
+    {"plans.NAME.limits.NAME.burst", &type_number, NUMBERS(burst), "limits.NAME.burst", 1, LIMIT_MAX, DERIVED,
+     NULL, NULL, "in place of its burst"},
+
     {"clients", &type_clients, 0, "", 0, CLIENTS_MAX, 0, NULL, NULL,
      "what is different for one client: an id from a header, or ip: and an address or range"},
+    {"clients.ID.plan", &type_plan, 0, "", 0, 0, 0, NULL, client_has_plan, "the name of a plan"},
     {"clients.ID.quota", &type_quota, 0, "", 0, LIMIT_MAX, 0, NULL, client_has_quota,
      "0: prohibited; unlimited, or -1; a number: in place of limit and burst of every limit that is per "
      "client"},
@@ -132,8 +143,6 @@ const struct option options[] = {
      NULL, NULL, "in place of the limit"},
     {"clients.ID.limits.NAME.burst", &type_number, NUMBERS(burst), "limits.NAME.burst", 1, LIMIT_MAX, DERIVED,
      NULL, NULL, "in place of its burst"},
-    NOT_YET("clients.ID.plan"),
-    NOT_YET("plans"),
     NOT_YET("quotas"),
 
     {"rules", &type_rules, 0, "[]", 0, RULES_MAX, 0, NULL, NULL,

@@ -10,6 +10,7 @@ enum {
     SERVERS_MAX = 64,
     TRUSTED_MAX = 1024,
     CLIENTS_MAX = 100000,
+    PLANS_MAX = 1024,
     METHODS_MAX = 32,
     LUA_FILE_MAX = 256 << 10, /* bytes of a limiter */
     BODY_FILE_MAX = 64 << 10, /* bytes of a rejection's body */
@@ -55,6 +56,7 @@ struct client {
     const struct node *limits; /* while loading */
 };
 
+bool client_has_plan(const void *client); /* for the table's `applies` */
 bool client_has_quota(const void *client);
 bool client_has_limits(const void *client);
 

@@ -71,6 +71,7 @@ struct identity_settings {
     unsigned trusted_count;
     bool trust_unix; /* "unix:" among trusted_proxies */
     unsigned ipv6_prefix;
+    bool known_clients_only; /* an id must be among the clients, else the next source counts */
 };
 
 enum limit_per { PER_CLIENT, PER_IP, PER_ROUTE, PER_METHOD, PER_HOST, PER_ALL, PER_HEADER };
@@ -115,11 +116,19 @@ enum quota_kind {
     QUOTA_UNLIMITED   /* quota: unlimited, or -1 */
 };
 
-/* What the policy says of one client. A quota of n is already worked into `numbers`. */
+/* Numbers that several clients share. */
+struct plan {
+    char *name;
+    struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
+    struct place place;
+};
+
+/* What the policy says of one client. Its plan and a quota of n are already worked into `numbers`. */
 struct client_terms {
     char *name; /* as written: "client-1", "ip:10.0.0.0/8" */
     enum quota_kind quota;
-    struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
+    const struct plan *plan;             /* or NULL */
+    const struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
     struct place place;
 };
 
@@ -189,6 +198,8 @@ struct policy {
     struct identity_settings identity;
     struct limit *limits;
     unsigned limit_count;
+    struct plan *plans;
+    unsigned plan_count;
     struct clients *clients;
     struct rule
         *rules; /* the last one is the built-in: matches all, no limits, first upstream; name "(none)" */

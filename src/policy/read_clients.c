@@ -1,4 +1,4 @@
-/* read_clients.c - clients: what is different for one of them. */
+/* read_clients.c - plans and clients: what is different for some, and for one of them. */
 #include "policy/parts.h"
 #include "policy/types.h"
 
@@ -41,19 +41,32 @@ const struct option_type type_quota = {"quota", read_quota, print_quota, true};
 
 /* --- numbers --- */
 
-/* The limit as it holds for a client of whom only the quota is known. */
+static struct limit_numbers numbers_as_written(const struct limit *limit)
+{
+    return (struct limit_numbers){limit->limit, limit->burst};
+}
+
+static struct limit_numbers numbers_by_plan(const struct plan *plan, const struct limit *limit)
+{
+    return plan && plan->numbers ? plan->numbers[limit->index] : numbers_as_written(limit);
+}
+
+/* The limit as it holds for a client of whom the plan and the quota are known: what is its own counts first. */
 static struct limit_numbers numbers_by_quota(const struct client *client, const struct limit *limit)
 {
     if (client->quota > 0 && limit_is_per_client(limit))
         return (struct limit_numbers){client->quota, client->quota};
-    return (struct limit_numbers){limit->limit, limit->burst};
+    return numbers_by_plan(client->terms.plan, limit);
+}
+
+static bool differ(struct limit_numbers a, struct limit_numbers b)
+{
+    return a.limit != b.limit || a.burst != b.burst;
 }
 
 static bool is_different(const struct client *client, const struct limit *limit)
 {
-    struct limit_numbers plain = numbers_by_quota(client, limit);
-    const struct limit_numbers *numbers = &client->terms.numbers[limit->index];
-    return plain.limit != numbers->limit || plain.burst != numbers->burst;
+    return differ(client->terms.numbers[limit->index], numbers_by_quota(client, limit));
 }
 
 bool client_has_limits(const void *field)
@@ -65,13 +78,14 @@ bool client_has_limits(const void *field)
     return false;
 }
 
-static void read_numbers(struct loading *l, const struct node *node, const struct limit *limit,
-                         struct limit_numbers *numbers)
+/* `section`: of the table, for the keys. `numbers` is what holds where a key is not written. */
+static void read_numbers(struct loading *l, const char *section, const struct node *node,
+                         const struct limit *limit, struct limit_numbers *numbers)
 {
     struct limit_numbers written = {0, 0};
     const struct node *burst = node_find(node, "burst");
 
-    options_read(l, node, "clients.ID.limits.NAME", &written);
+    options_read(l, node, section, &written);
     if (burst && !limit_has_burst(limit))
         mistake_of_key(l, burst, "%s has no burst; remove it", limit->script ? limit->script : "the limit");
     bool burst_is_limit = !limit_has_burst(limit) || numbers->burst == numbers->limit;
@@ -82,6 +96,29 @@ static void read_numbers(struct loading *l, const struct node *node, const struc
     else if (burst_is_limit)
         numbers->burst = numbers->limit;
     limit_check_numbers(l, node, limit, numbers);
+}
+
+/* A map of limits by name; `numbers` has a place for each limit of the policy. */
+static void read_all_numbers(struct loading *l, const char *section, const struct node *map,
+                             struct limit_numbers *numbers)
+{
+    for (const struct node *child = map->first; child; child = child->next) {
+        const struct limit *limit = limit_named(l->policy, child->key);
+        if (!limit)
+            limit_unknown(l, child, child->key, true);
+        else if (!child->broken && expect_map(l, child, "a map with limit and burst"))
+            read_numbers(l, section, child, limit, &numbers[limit->index]);
+    }
+}
+
+static void print_numbers(const struct printer *names, const struct limit *limit, struct limit_numbers numbers)
+{
+    struct printer key = *names, below = printer_below(names);
+
+    print_key(&key, slice_of(limit->name));
+    fprintf(names->out, "\n%*slimit: %lld\n", (int)below.indent, "", (long long)numbers.limit);
+    if (limit_has_burst(limit))
+        fprintf(names->out, "%*sburst: %lld\n", (int)below.indent, "", (long long)numbers.burst);
 }
 
 static void read_client_limits(struct loading *l, const struct option *option, const struct node *node,
@@ -96,21 +133,13 @@ static void read_client_limits(struct loading *l, const struct option *option, c
 static void print_client_limits(const struct printer *printer, const struct option *option, const void *field)
 {
     const struct client *client = field;
-    struct printer names = printer_below(printer), below = printer_below(&names);
+    struct printer names = printer_below(printer);
 
     (void)option;
     fputc('\n', printer->out);
-    for (unsigned i = 0; i < client->policy->limit_count; i++) {
-        const struct limit *limit = &client->policy->limits[i];
-        if (!is_different(client, limit))
-            continue;
-        print_key(&names, slice_of(limit->name));
-        fprintf(names.out, "\n%*slimit: %lld\n", (int)below.indent, "",
-                (long long)client->terms.numbers[i].limit);
-        if (limit_has_burst(limit))
-            fprintf(names.out, "%*sburst: %lld\n", (int)below.indent, "",
-                    (long long)client->terms.numbers[i].burst);
-    }
+    for (unsigned i = 0; i < client->policy->limit_count; i++)
+        if (is_different(client, &client->policy->limits[i]))
+            print_numbers(&names, &client->policy->limits[i], client->terms.numbers[i]);
 }
 
 const struct option_type type_client_limits = {"map by name", read_client_limits, print_client_limits, true};
@@ -119,26 +148,130 @@ static void work_out_numbers(struct loading *l, struct client *client, const str
 {
     const struct policy *policy = l->policy;
     bool any = client->limits && client->limits->count;
+    struct limit_numbers *numbers;
 
+    if (client->terms.plan)
+        client->terms.numbers = client->terms.plan->numbers; /* shared, where nothing is the client's own */
     if (!any && client->quota <= 0)
         return;
     if (any && (client->quota == 0 || client->quota == -1))
         mistake_of_key(l, client->limits, "a client with quota: %s meets no limits; remove one of the two",
                        client->quota ? "unlimited" : "0");
-    client->terms.numbers = pool_zeroed(l->pool, policy->limit_count, sizeof *client->terms.numbers);
+    client->terms.numbers = numbers = pool_zeroed(l->pool, policy->limit_count, sizeof *numbers);
     for (unsigned i = 0; i < policy->limit_count; i++) {
-        client->terms.numbers[i] = numbers_by_quota(client, &policy->limits[i]);
+        numbers[i] = numbers_by_quota(client, &policy->limits[i]);
         if (client->quota > 0 && limit_is_per_client(&policy->limits[i]))
-            limit_check_numbers(l, node, &policy->limits[i], &client->terms.numbers[i]);
+            limit_check_numbers(l, node, &policy->limits[i], &numbers[i]);
     }
-    for (const struct node *child = any ? client->limits->first : NULL; child; child = child->next) {
-        const struct limit *limit = limit_named(policy, child->key);
-        if (!limit)
-            limit_unknown(l, child, child->key, true);
-        else if (!child->broken && expect_map(l, child, "a map with limit and burst"))
-            read_numbers(l, child, limit, &client->terms.numbers[limit->index]);
+    if (any)
+        read_all_numbers(l, "clients.ID.limits.NAME", client->limits, numbers);
+}
+
+/* --- plans --- */
+
+static void read_plan_limits(struct loading *l, const struct option *option, const struct node *node,
+                             void *field)
+{
+    struct plan *plan = field;
+
+    (void)option;
+    if (!expect_map(l, node, "a map of limits by name") || node->count == 0)
+        return;
+    plan->numbers = pool_zeroed(l->pool, l->policy->limit_count, sizeof *plan->numbers);
+    for (unsigned i = 0; i < l->policy->limit_count; i++)
+        plan->numbers[i] = numbers_as_written(&l->policy->limits[i]);
+    read_all_numbers(l, "plans.NAME.limits.NAME", node, plan->numbers);
+}
+
+static void read_plans(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct policy *policy = field;
+
+    if (!expect_map(l, node, "a map of plans by name"))
+        return;
+    if (node->count > (unsigned)option->high) {
+        mistake(l, node, "has %u plans; expected at most %d", node->count, (int)option->high);
+        return;
+    }
+    policy->plans = pool_zeroed(l->pool, node->count, sizeof *policy->plans);
+    for (const struct node *child = node->first; child; child = child->next) {
+        struct plan *plan = &policy->plans[policy->plan_count++];
+        plan->name = pool_text(l->pool, child->key);
+        plan->place = child->key_place;
+        (void)name_is_good(l, child);
+        if (!child->broken && expect_map(l, child, "a map with limits"))
+            options_read(l, child, "plans.NAME", plan);
     }
 }
+
+static void print_plan_limits(const struct printer *printer, const struct policy *policy,
+                              const struct plan *plan)
+{
+    struct printer key = printer_below(printer), names = printer_below(&key);
+    bool begun = false;
+
+    for (unsigned i = 0; i < policy->limit_count; i++) {
+        if (!differ(plan->numbers[i], numbers_as_written(&policy->limits[i])))
+            continue;
+        if (!begun) {
+            print_key(&key, SLICE("limits"));
+            fputc('\n', printer->out);
+        }
+        begun = true;
+        print_numbers(&names, &policy->limits[i], plan->numbers[i]);
+    }
+}
+
+static void print_plans(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct policy *policy = field;
+    struct printer names = printer_below(printer);
+
+    (void)option;
+    fputs(policy->plan_count ? "\n" : " {}\n", printer->out);
+    for (unsigned i = 0; i < policy->plan_count; i++) {
+        struct printer key = names;
+        print_key(&key, slice_of(policy->plans[i].name));
+        fputc('\n', printer->out);
+        if (policy->plans[i].numbers)
+            print_plan_limits(&names, policy, &policy->plans[i]);
+    }
+}
+
+const struct option_type type_plans = {"map by name", read_plans, print_plans, true};
+/* print_plans prints it, since a plan does not know its policy. */
+const struct option_type type_plan_limits = {"map by name", read_plan_limits, NULL, true};
+
+bool client_has_plan(const void *field)
+{
+    return ((const struct client *)field)->terms.plan != NULL;
+}
+
+static void read_plan(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct client *client = field;
+    struct suggestion meant = suggestion_for(node->text);
+
+    (void)option;
+    if (node->null || !expect_scalar(l, node, "a plan's name"))
+        return;
+    for (unsigned i = 0; i < l->policy->plan_count; i++) {
+        const struct plan *plan = &l->policy->plans[i];
+        suggestion_consider(&meant, slice_of(plan->name));
+        if (slice_equal(slice_of(plan->name), node->text))
+            client->terms.plan = plan;
+    }
+    if (!client->terms.plan)
+        mistake(l, node, "no plan is named %s%s", QUOTE(node->text), DID_YOU_MEAN(&meant));
+}
+
+static void print_plan(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    fprintf(printer->out, " %s\n", ((const struct client *)field)->terms.plan->name);
+}
+
+const struct option_type type_plan = {"name", read_plan, print_plan, true};
 
 /* --- one client --- */
 
@@ -177,7 +310,7 @@ static bool id_is_good(struct loading *l, const struct node *node)
 
 static void read_client(struct loading *l, const struct node *node)
 {
-    if (node->broken || !id_is_good(l, node) || !expect_map(l, node, "a map with quota or limits"))
+    if (node->broken || !id_is_good(l, node) || !expect_map(l, node, "a map with plan, quota or limits"))
         return;
     struct client *client = clients_add(l->policy->clients);
     client->policy = l->policy;

@@ -30,7 +30,10 @@ extern const struct option_type type_script;        /* read_limits.c: struct lim
 extern const struct option_type type_per;           /* read_limits.c: struct limit */
 extern const struct option_type type_label;         /* read_limits.c: char * */
 extern const struct option_type type_align;         /* read_limits.c: bool */
+extern const struct option_type type_plans;         /* read_clients.c: struct policy */
+extern const struct option_type type_plan_limits;   /* read_clients.c: struct plan */
 extern const struct option_type type_clients;       /* read_clients.c: struct policy */
+extern const struct option_type type_plan;          /* read_clients.c: struct client */
 extern const struct option_type type_quota;         /* read_clients.c: struct client */
 extern const struct option_type type_client_limits; /* read_clients.c: struct client */
 extern const struct option_type type_rules;         /* read_rules.c: struct policy */

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "fault/redis_rig.h"
 #include "limit/compose.h"
+#include "limit/denials.h"
 #include "limit/key.h"
 #include "limit/limiter.h"
 
@@ -32,6 +33,7 @@ static unsigned limiter_count;
 static struct test_ask asks[ASKS_MAX];
 static unsigned decided_count, expected_count;
 static uint64_t random_state;
+static uint64_t denials_hold_until;
 static const char *timeout; /* redis.timeout: patient where counts must be exact on a loaded machine */
 
 static const char *lua_dir(void)
@@ -51,6 +53,7 @@ static const char policy_text[] =
     "  per-client: { script: token_bucket, limit: 100, period: 1d, burst: 20 }\n"
     "  everyone: { script: fixed_window, limit: 50, period: 1d, per: all }\n"
     "  window: { script: fixed_window, limit: 10, period: 1h, label: Window }\n"
+    "  brief: { script: sliding_window_log, limit: 1, period: 300ms }\n"
     "  log: { script: sliding_window_log, limit: 10, period: 1h, per: [ client, route ] }\n"
     "  open: { script: gcra, limit: 5, period: 1h, on_failure: allow }\n"
     "  closed: { script: gcra, limit: 5, period: 1h, on_failure: deny }\n"
@@ -65,6 +68,7 @@ static const char policy_text[] =
     "  - { name: window, match: { path: /window }, limits: [ window ] }\n"
     "  - { name: costly, match: { path: /costly }, limits: [ per-client ], cost: 7 }\n"
     "  - { name: log, match: { path: /log }, limits: [ log ] }\n"
+    "  - { name: brief, match: { path: /brief }, limits: [ brief ] }\n"
     "  - { name: open, match: { path: /open }, limits: [ open ] }\n"
     "  - { name: mixed, match: { path: /mixed }, limits: [ open, window ] }\n"
     "  - { name: closed, match: { path: /closed }, limits: [ open, window, closed ] }\n";
@@ -398,8 +402,10 @@ END_TEST
 /* Whatever Redis does, each ask is decided once and within the timeout (and what a loaded machine adds). */
 static unsigned ask_both(unsigned asked)
 {
+    char client[16]; /* another each time: a remembered denial would need no Redis */
+    snprintf(client, sizeof client, "client %u", asked);
     for (unsigned i = 0; i < 20; i++)
-        (void)!ask_from(asked++, i % 2, "log", "a");
+        (void)!ask_from(asked++, i % 2, "log", client);
     return asked;
 }
 
@@ -434,6 +440,56 @@ START_TEST(killed_stopped_and_restarted_in_traffic)
         ck_assert_uint_lt(asks[i].decided_us - asks[i].asked_us, 50000 + 450000);
     }
     real_redis_stop(&real);
+}
+END_TEST
+
+/* Is the remembered denial over? */
+static bool denial_is_over(void *context)
+{
+    (void)context;
+    return !denials_hold_until || clock_us() >= denials_hold_until;
+}
+
+/* One unit in 300 ms: the second ask is denied by Redis, the next by memory, until the very moment that Redis
+ * would admit again. */
+START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
+{
+    timeout = "5s";
+    start_real(1);
+    ck_assert_int_eq(decide("brief", "a")->verdict, VERDICT_ALLOWED);
+    ck_assert_int_eq(decide("brief", "a")->verdict, VERDICT_LIMITED);
+    denials_hold_until = asks[0].asked_us + (uint64_t)asks[0].ask.decision.results[0].retry_after_us;
+    ck_assert_int_eq(ask_from(0, 0, "brief", "a"), DECIDED_NOW);
+    ck_assert_int_eq(asks[0].ask.decision.verdict, VERDICT_LIMITED);
+    ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
+    ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 2);
+    ck_assert_int_le(asks[0].ask.decision.results[0].retry_after_us, 300000);
+    ck_assert_int_eq(decide("brief", "b")->verdict, VERDICT_ALLOWED); /* nobody else pays for it */
+    turn_until(denial_is_over);
+    ck_assert_int_eq(ask_from(0, 0, "brief", "a"), DECIDED_LATER);
+    turn_until(all_decided);
+    ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
+    denials_hold_until = 0;
+    stop_real();
+}
+END_TEST
+
+/* Whatever Retry-After says, Redis is asked again within a second: it may have been emptied, or the client
+ * reset. */
+START_TEST(a_denial_is_forgotten_after_a_second)
+{
+    timeout = "5s";
+    start_real(1);
+    for (unsigned i = 0; i < 10; i++)
+        ck_assert_int_eq(decide("window", "a")->verdict, VERDICT_ALLOWED);
+    ck_assert_int_eq(decide("window", "a")->verdict, VERDICT_LIMITED);
+    ck_assert_int_eq(ask_from(0, 0, "window", "a"), DECIDED_NOW);
+    freeReplyObject(real_redis_command(&real, "FLUSHALL"));
+    denials_hold_until = clock_us() + DENIAL_US;
+    turn_until(denial_is_over);
+    denials_hold_until = 0;
+    ck_assert_int_eq(decide("window", "a")->verdict, VERDICT_ALLOWED);
+    stop_real();
 }
 END_TEST
 
@@ -649,6 +705,8 @@ int main(void)
         tcase_add_test(real_case, exact_under_concurrency);
         tcase_add_test(real_case, a_flushed_script_cache_is_not_noticed);
         tcase_add_test(real_case, killed_stopped_and_restarted_in_traffic);
+        tcase_add_test(real_case, a_denial_is_remembered_until_its_wait_is_over_and_not_longer);
+        tcase_add_test(real_case, a_denial_is_forgotten_after_a_second);
         tcase_add_test(real_case, keys_are_as_documented);
         tcase_add_test(real_case, redis_out_of_memory_is_local);
     }

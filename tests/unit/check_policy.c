@@ -82,11 +82,20 @@ static const char sample[] =
     "  quota:      { script: fixed_window, limit: 60, period: 1m, align: clock, offset: 5s, label: Window }\n"
     "  rolling:    { script: rolling_window, limit: 60, period: 1m, buckets: 20, per: [ 'header:X-Tenant', "
     "ip ] }\n"
+    "plans:\n"
+    "  silver: { limits: { per-client: { limit: 300 }, everyone: { limit: 6000 } } }\n"
+    "  same: { limits: { writes: { limit: 10 } } }\n"
+    "  none:\n"
     "clients:\n"
     "  client-0: { quota: 0 }\n"
     "  client-1: { quota: unlimited }\n"
     "  client-2: { quota: 3 }\n"
     "  gold: { limits: { per-client: { limit: 1000, burst: 500 }, quota: { limit: 61 } } }\n"
+    "  silver-1: { plan: silver }\n"
+    "  silver-2: { plan: silver, limits: { per-client: { burst: 9 } } }\n"
+    "  silver-3: { plan: silver, quota: 7 }\n"
+    "  silver-4: { plan: silver, quota: 0 }\n"
+    "  plain: { plan: none }\n"
     "  mixed: { quota: 7, limits: { writes: { limit: 2 } } }\n"
     "  'ip:203.0.113.7': { quota: 0 }\n"
     "  'ip:203.0.113.0/24': { quota: 5 }\n"
@@ -350,6 +359,12 @@ START_TEST(the_printed_policy_says_what_holds)
                                        "    on_failure: deny\n"));
     ck_assert_ptr_nonnull(
         strstr(text, "  mixed:\n    quota: 7\n    limits:\n      writes:\n        limit: 2\n  ip:"));
+    ck_assert_ptr_nonnull(strstr(text, "plans:\n  silver:\n    limits:\n      per-client:\n        limit: 300\n"
+                                       "        burst: 20\n      everyone:\n        limit: 6000\n"
+                                       "        burst: 6000\n  same:\n  none:\nclients:\n"));
+    ck_assert_ptr_nonnull(strstr(text, "  silver-2:\n    plan: silver\n    limits:\n      per-client:\n"
+                                       "        limit: 300\n        burst: 9\n  silver-3:\n    plan: silver\n"
+                                       "    quota: 7\n  silver-4:\n"));
     ck_assert_ptr_nonnull(strstr(text, "  - name: by host\n") ? text
                                                               : strstr(text, "  - name: \"by host\"\n"));
     free(text);
@@ -408,6 +423,31 @@ START_TEST(clients_have_numbers_of_their_own)
     numbers = terms_of(policy, "id:mixed")->numbers;
     ck_assert_int_eq(numbers[0].limit, 7);
     ck_assert_int_eq(numbers[1].limit, 2);
+    policy_drop(policy);
+}
+END_TEST
+
+START_TEST(a_plan_is_shared_and_what_is_the_clients_own_counts_first)
+{
+    struct policy *policy = load(slice_of(sample));
+    const struct limit_numbers *numbers = terms_of(policy, "id:silver-1")->numbers;
+
+    ck_assert_uint_eq(policy->plan_count, 3);
+    ck_assert_ptr_eq(numbers, policy->plans[0].numbers);
+    ck_assert_int_eq(numbers[0].limit, 300);
+    ck_assert_int_eq(numbers[0].burst, 20); /* was written, and not as the limit */
+    ck_assert_int_eq(numbers[1].limit, 10);
+    ck_assert_int_eq(numbers[2].limit, 6000);
+    numbers = terms_of(policy, "id:silver-2")->numbers;
+    ck_assert_int_eq(numbers[0].limit, 300);
+    ck_assert_int_eq(numbers[0].burst, 9);
+    ck_assert_int_eq(numbers[2].limit, 6000);
+    numbers = terms_of(policy, "id:silver-3")->numbers;
+    ck_assert_int_eq(numbers[0].limit, 7);
+    ck_assert_int_eq(numbers[1].limit, 7);
+    ck_assert_int_eq(numbers[2].limit, 6000); /* per all: the plan's */
+    ck_assert_int_eq(terms_of(policy, "id:silver-4")->quota, QUOTA_PROHIBITED);
+    ck_assert_ptr_null(terms_of(policy, "id:plain")->numbers);
     policy_drop(policy);
 }
 END_TEST
@@ -735,6 +775,7 @@ static void add_finding(Suite *suite)
     TCase *tests = tcase_create("finding");
     tcase_add_test(tests, clients_are_found);
     tcase_add_test(tests, clients_have_numbers_of_their_own);
+    tcase_add_test(tests, a_plan_is_shared_and_what_is_the_clients_own_counts_first);
     tcase_add_test(tests, a_raised_limit_raises_a_burst_that_was_not_written);
     tcase_add_test(tests, thousands_of_clients_are_found);
     tcase_add_test(tests, the_first_rule_that_matches_decides);

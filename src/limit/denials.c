@@ -1,0 +1,86 @@
+#include "limit/denials.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+enum { SETS = 1024, WAYS = 4 };
+
+struct denials {
+    struct hash_key hash[2];
+    uint64_t last_until_us; /* of all that were remembered */
+    struct denial table[SETS][WAYS];
+};
+
+struct denials *denials_new(void)
+{
+    struct denials *d = xcalloc(1, sizeof *d);
+    d->hash[0] = hash_key_random();
+    d->hash[1] = hash_key_random();
+    return d;
+}
+
+void denials_free(struct denials *d)
+{
+    free(d);
+}
+
+struct denial_key denials_key(const struct denials *d, struct slice keys, struct slice numbers)
+{
+    struct hash_key with_numbers[2];
+
+    /* The hash of the numbers becomes part of the key under which the texts are hashed. */
+    for (unsigned i = 0; i < 2; i++) {
+        with_numbers[i] = d->hash[i];
+        with_numbers[i].k0 ^= hash_slice(&d->hash[i], numbers);
+    }
+    return (struct denial_key){hash_slice(&with_numbers[0], keys), hash_slice(&with_numbers[1], keys)};
+}
+
+bool denials_any(const struct denials *d, uint64_t now_us)
+{
+    return d->last_until_us > now_us;
+}
+
+const struct denial *denials_find(const struct denials *d, struct denial_key key, uint64_t now_us)
+{
+    const struct denial *set = d->table[key.a % SETS];
+
+    for (unsigned i = 0; i < WAYS; i++)
+        if (set[i].key.a == key.a && set[i].key.b == key.b && set[i].until_us > now_us)
+            return &set[i];
+    return NULL;
+}
+
+/* All of a request's limits must admit it, so it waits for the one that takes longest. */
+static uint64_t wait_us(const struct denial *denial)
+{
+    int64_t longest = 0;
+
+    for (unsigned i = 0; i < denial->count; i++) {
+        const struct denial_limit *limit = &denial->limits[i];
+        if (limit->limited && limit->retry_after_us < 0)
+            return DENIAL_US;
+        if (limit->limited && limit->retry_after_us > longest)
+            longest = limit->retry_after_us;
+    }
+    return longest < DENIAL_US ? (uint64_t)longest : DENIAL_US;
+}
+
+void denials_remember(struct denials *d, struct denial *denial)
+{
+    struct denial *set = d->table[denial->key.a % SETS], *place = set;
+
+    denial->until_us = denial->asked_us + wait_us(denial);
+    for (unsigned i = 0; i < WAYS; i++) {
+        if (set[i].key.a == denial->key.a && set[i].key.b == denial->key.b) {
+            place = &set[i];
+            break;
+        }
+        if (set[i].until_us < place->until_us)
+            place = &set[i];
+    }
+    *place = *denial;
+    if (denial->until_us > d->last_until_us)
+        d->last_until_us = denial->until_us;
+}
