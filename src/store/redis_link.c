@@ -596,7 +596,8 @@ static void load_script_again(struct redis_link *link)
 
 static void on_call(redisAsyncContext *ac, void *r, void *arg);
 
-/* Hands a command to hiredis and the call to the end of the waiting list. */
+/* Hands a command to hiredis and the call to the end of the waiting list. hiredis looks for the command's
+ * name with strchr, so a NUL stands behind the command. */
 static bool sent_go(struct redis_link *link, struct sent *sent, const char *command, size_t size)
 {
     if (redisAsyncFormattedCommand(link->ac, on_call, sent, command, size) != REDIS_OK)
@@ -625,7 +626,8 @@ static bool retry_as_eval(struct redis_link *link, struct sent *sent)
     struct text t = text_over(command, cap);
     write_command_head(&t, sent->argc, SLICE("EVAL"), link->script);
     text_bytes(&t, sent->bytes + sent->tail, rest);
-    bool gone = !t.failed && sent_go(link, sent, t.p, t.n);
+    text_char(&t, 0);
+    bool gone = !t.failed && sent_go(link, sent, t.p, t.n - 1);
     free(command);
     return gone;
 }
@@ -666,9 +668,10 @@ bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc,
     for (int i = 0; i < argc; i++)
         write_argument(&t, argv[i], argv_sizes[i]);
     sent->size = t.n;
+    text_char(&t, 0);
     sent->call = call;
     call->retried = false;
-    if (t.failed || !sent_go(link, sent, t.p, t.n)) {
+    if (t.failed || !sent_go(link, sent, t.p, sent->size)) {
         sent_release(link, sent);
         return false;
     }
