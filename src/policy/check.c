@@ -60,7 +60,8 @@ static void warn_of_identity(struct loading *l)
             warning(l, item, "is never looked at: ip before it always gives a value");
     }
     if (identity->known_clients_only && clients_count(l->policy->clients) == 0)
-        warning(l, node_at(l, "identity", "known_clients_only"), "clients knows none: every id is passed over");
+        warning(l, node_at(l, "identity", "known_clients_only"),
+                "clients knows none: every id is passed over");
 }
 
 /* --- limits --- */

@@ -21,10 +21,9 @@ static inline struct slice identity_text(const struct identity *identity)
     return (struct slice){identity->text, identity->size};
 }
 
-/* The first of identity.from that gives a value (with known_clients_only: of a known client); the address when
- * none does. False: the request is to be
- * refused with 400 and `*why`: an identity header that comes twice, is longer than CLIENT_ID_MAX or holds
- * control bytes. An empty one is none. */
+/* The first of identity.from that gives a value (with known_clients_only: of a known client); the address
+ * when none does. False: the request is to be refused with 400 and `*why`: an identity header that comes
+ * twice, is longer than CLIENT_ID_MAX or holds control bytes. An empty one is none. */
 MUST_CHECK bool identity_of(const struct policy *policy, const struct address *peer,
                             const struct fields *fields, struct identity *identity, const char **why);
 

@@ -122,8 +122,7 @@ const struct option options[] = {
     NOT_YET("limits.NAME.options"),
     NOT_YET("limits.NAME.lease"),
 
-    {"plans", &type_plans, 0, "", 0, PLANS_MAX, 0, NULL, NULL,
-     "numbers that several clients share, by name"},
+    {"plans", &type_plans, 0, "", 0, PLANS_MAX, 0, NULL, NULL, "numbers that several clients share, by name"},
     {"plans.NAME.limits", &type_plan_limits, 0, "", 0, 0, 0, NULL, NULL,
      "other numbers for single limits, by their names"},
     {"plans.NAME.limits.NAME.limit", &type_number, NUMBERS(limit), "limits.NAME.limit", 1, LIMIT_MAX, DERIVED,

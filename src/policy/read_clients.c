@@ -51,7 +51,8 @@ static struct limit_numbers numbers_by_plan(const struct plan *plan, const struc
     return plan && plan->numbers ? plan->numbers[limit->index] : numbers_as_written(limit);
 }
 
-/* The limit as it holds for a client of whom the plan and the quota are known: what is its own counts first. */
+/* The limit as it holds for a client of whom the plan and the quota are known: what is its own counts first.
+ */
 static struct limit_numbers numbers_by_quota(const struct client *client, const struct limit *limit)
 {
     if (client->quota > 0 && limit_is_per_client(limit))
@@ -111,7 +112,8 @@ static void read_all_numbers(struct loading *l, const char *section, const struc
     }
 }
 
-static void print_numbers(const struct printer *names, const struct limit *limit, struct limit_numbers numbers)
+static void print_numbers(const struct printer *names, const struct limit *limit,
+                          struct limit_numbers numbers)
 {
     struct printer key = *names, below = printer_below(names);
 

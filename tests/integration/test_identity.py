@@ -119,3 +119,35 @@ def test_addresses_and_ranges_in_clients(rig):
     assert statuses("10.1.2.3") == [200, 200, 200]
     assert statuses("10.66.0.1") == [200, 429, 429], "the longest range wins"
     assert statuses("198.51.100.1") == [200, 200, 429]
+
+
+def test_a_plan_holds_for_all_its_clients_and_each_counts_alone(rig):
+    weir = rig.weir(limits=LIMIT, plans={"gold": {"limits": {name: {"limit": 4} for name in LIMIT}}},
+                    clients={"partner": {"plan": "gold"}, "shop": {"plan": "gold"}, "small": {"plan": "gold", "quota": 1}})
+
+    def statuses(client, count=5):
+        return [get(weir.address, headers={"X-Client-Id": client}).status for _ in range(count)]
+    assert statuses("partner") == [200] * 4 + [429]
+    assert statuses("shop") == [200] * 4 + [429]
+    assert statuses("small") == [200] + [429] * 4, "what is the client's own counts before the plan"
+    assert statuses("gold", 3) == [200, 200, 429], "a plan's name is no client"
+
+
+def test_an_id_that_no_one_knows_falls_through_to_the_next_source(rig):
+    weir = rig.weir(limits={"each": dict(script="gcra", limit=100, period="1d")},
+                    clients={"known": {"quota": 3}, "empty": {}, "ip:10.0.0.1": {"quota": 5}},
+                    identity={"from": ["header:X-Client-Id", "header:X-Api-Key", "ip"], "known_clients_only": True})
+    assert charged(weir, {"X-Client-Id": "known"}) == "id:known"
+    assert charged(weir, {"X-Client-Id": "empty"}) == "id:empty", "to be named is enough"
+    assert charged(weir, {"X-Client-Id": "made-up"}) == "ip:127.0.0.1"
+    assert charged(weir, {"X-Client-Id": "made-up", "X-Api-Key": "known"}) == "id:known"
+    assert charged(weir, {"X-Client-Id": "ip:10.0.0.1"}) == "ip:127.0.0.1", "an address is no id"
+    assert charged(weir, {"X-Client-Id": "KNOWN"}) == "ip:127.0.0.1"
+
+
+def test_made_up_ids_share_the_limit_of_their_address(rig):
+    weir = rig.weir(limits=LIMIT, clients={"known": {}},
+                    identity={"from": ["header:X-Client-Id", "ip"], "known_clients_only": True})
+    statuses = [get(weir.address, headers={"X-Client-Id": f"made-up-{i}"}).status for i in range(4)]
+    assert statuses == [200, 200, 429, 429]
+    assert get(weir.address, headers={"X-Client-Id": "known"}).status == 200

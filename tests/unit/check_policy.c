@@ -359,9 +359,10 @@ START_TEST(the_printed_policy_says_what_holds)
                                        "    on_failure: deny\n"));
     ck_assert_ptr_nonnull(
         strstr(text, "  mixed:\n    quota: 7\n    limits:\n      writes:\n        limit: 2\n  ip:"));
-    ck_assert_ptr_nonnull(strstr(text, "plans:\n  silver:\n    limits:\n      per-client:\n        limit: 300\n"
-                                       "        burst: 20\n      everyone:\n        limit: 6000\n"
-                                       "        burst: 6000\n  same:\n  none:\nclients:\n"));
+    ck_assert_ptr_nonnull(strstr(text,
+                                 "plans:\n  silver:\n    limits:\n      per-client:\n        limit: 300\n"
+                                 "        burst: 20\n      everyone:\n        limit: 6000\n"
+                                 "        burst: 6000\n  same:\n  none:\nclients:\n"));
     ck_assert_ptr_nonnull(strstr(text, "  silver-2:\n    plan: silver\n    limits:\n      per-client:\n"
                                        "        limit: 300\n        burst: 9\n  silver-3:\n    plan: silver\n"
                                        "    quota: 7\n  silver-4:\n"));
