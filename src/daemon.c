@@ -444,17 +444,19 @@ static bool start(struct weir *weir)
 
 static void close_unused_listeners(struct weir *weir)
 {
-    unsigned addresses = weir->first ? weir->first->listen_count : 0;
+    const struct policy *first = weir->first;
 
+    if (!first)
+        return;
     for (unsigned a = 0; a < weir->opened; a++) {
-        for (unsigned w = weir->made; w < weir->first->workers; w++)
-            close(weir->listen_fds[w * addresses + a]);
-        listener_unlink(&weir->first->listen[a]);
+        for (unsigned w = weir->made; w < first->workers; w++)
+            close(weir->listen_fds[w * first->listen_count + a]);
+        listener_unlink(&first->listen[a]);
     }
+    if (weir->admin || weir->admin_fd >= 0)
+        listener_unlink(&first->admin);
     if (weir->admin_fd >= 0)
         close(weir->admin_fd);
-    if (weir->first && (weir->admin || weir->admin_fd >= 0))
-        listener_unlink(&weir->first->admin);
 }
 
 static void end(struct weir *weir)

@@ -402,6 +402,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
     bool ready = redis_link_is_ready(l->link);
     op = ready ? op_take(l) : l->reserve;
     op = op ? op : l->reserve;
+    assert(op); /* the reserve is always there */
     op_fill(op, facts, terms);
     if (op == l->reserve) {
         decide_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN, &ask->decision);

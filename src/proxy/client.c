@@ -1,5 +1,6 @@
 #include "proxy/client.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -199,6 +200,7 @@ static bool receive(struct client *c, struct head_bytes *got)
     got->kept = c->stream.in != NULL;
     if (c->unread) {
         c->unread = false;
+        assert(c->stream.in); /* whoever sets `unread` has seen bytes there */
         got->all = iobuf_slice(c->stream.in);
         return true;
     }

@@ -14,6 +14,7 @@
  * finish() is the only end. After a call that may end the exchange nothing of it is touched. */
 #include "proxy/exchange.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -426,6 +427,7 @@ static bool receive_head(struct exchange *x, struct head_bytes *got)
     got->kept = s->in != NULL;
     if (x->link->unread) {
         x->link->unread = false;
+        assert(s->in); /* whoever sets `unread` has put bytes there */
         got->all = iobuf_slice(s->in);
         return true;
     }
