@@ -121,6 +121,23 @@ static void json_begin(struct text *t, const struct exchange *x, const struct re
         member(t, "referer", field_value(head, FIELD_REFERER));
 }
 
+/* The limits that would have rejected. */
+static void shadow_member(struct text *t, const struct decision *d)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < d->result_count; i++) {
+        if (d->results[i].verdict != VERDICT_SHADOW)
+            continue;
+        text_put(t, any ? SLICE(",\"") : SLICE(",\"shadow\":[\""));
+        text_json(t, slice_of(d->results[i].limit->name));
+        text_char(t, '"');
+        any = true;
+    }
+    if (any)
+        text_char(t, ']');
+}
+
 static void json_end(struct text *t, const struct exchange *x, uint64_t duration_us)
 {
     const struct decision *d = &x->ask.decision;
@@ -140,6 +157,7 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
     }
     if (d->rejected_by >= 0)
         member(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
+    shadow_member(t, d);
     if (x->cause != CAUSE_NONE)
         member(t, "error", slice_of(cause_label[x->cause]));
     if (x->why)

@@ -372,6 +372,11 @@ static void write_passed(struct deadline *deadline)
     exchange_client_timed_out(of_deadline(deadline)->exchange, CAUSE_CLIENT_STALLED);
 }
 
+static void tunnel_passed(struct deadline *deadline)
+{
+    exchange_tunnel_ended(of_deadline(deadline)->exchange);
+}
+
 static void close_passed(struct deadline *deadline)
 {
     client_close(of_deadline(deadline));
@@ -387,6 +392,7 @@ void clients_init(struct worker *w)
     deadline_queue_init(&w->deadlines, &w->queue.write, write_passed);
     deadline_queue_init(&w->deadlines, &w->queue.idle, close_passed);
     deadline_queue_init(&w->deadlines, &w->queue.linger, close_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.tunnel, tunnel_passed);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------- */

@@ -23,6 +23,7 @@
 #include "http/rewrite.h"
 #include "proxy/access_log.h"
 #include "proxy/reply.h"
+#include "proxy/tunnel.h"
 
 enum {
     EXCHANGE_MAGIC = 0x45584348,
@@ -161,9 +162,11 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
                                   .peer_trusted = identity->peer_trusted,
                                   .scheme = SLICE("http"),
                                   .client = x->rule->limit_count ? identity_text(identity) : SLICE_NONE,
-                                  .request_id = {x->request_id, x->id_size}};
+                                  .request_id = {x->request_id, x->id_size},
+                                  .upgrade = tunnel_protocol(head, framing)};
     struct text out = text_over(x->worker->send, sizeof x->worker->send);
 
+    x->upgrade = facts.upgrade.n > 0;
     request_head_write(&out, head, framing, &facts);
     if (out.failed || !(x->head = iobuf_get(&x->worker->buffers, out.n)))
         return false;
@@ -186,6 +189,10 @@ static void route(struct exchange *x, const struct request_head *head, const str
     }
     memcpy(x->identity, identity.text, identity.size);
     x->identity_size = identity.size;
+    if (head->max_forwards == 0) { /* RFC 9110 section 7.6.2 */
+        fail(x, CAUSE_LAST_HOP, NULL);
+        return;
+    }
     if (!path_normalise(head->path_and_query, &path)) {
         fail(x, CAUSE_BAD_REQUEST, "the target's path has a bad percent code");
         return;
@@ -385,6 +392,10 @@ static void read_ahead(struct exchange *x)
 void exchange_client_readable(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    if (x->phase == PHASE_TUNNEL) {
+        tunnel_client_readable(x);
+        return;
+    }
     if (x->phase == PHASE_RELAY && !x->request.ended && !x->link_broken && x->link && !x->link->stream.out)
         relay_request(x);
     else
@@ -394,6 +405,10 @@ void exchange_client_readable(struct exchange *x)
 void exchange_link_writable(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    if (x->phase == PHASE_TUNNEL) {
+        tunnel_link_writable(x);
+        return;
+    }
     enum sent sent = stream_flush(&x->link->stream, &x->worker->buffers);
 
     if (sent == SENT_FAILED) {
@@ -539,16 +554,48 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
     response_moved(x, moved, why);
 }
 
+/* RFC 9110 section 7.8: only to a protocol that was asked for, and only now is anything tunnelled. */
+static void switch_protocols(struct exchange *x, const struct head_bytes *got, size_t size,
+                             struct response_head *head)
+{
+    struct worker *w = x->worker;
+    const struct field *protocol = fields_find(&head->fields, FIELD_UPGRADE);
+    char field_bytes[HEAD_ADDED_MAX];
+    struct text fields = text_over(field_bytes, sizeof field_bytes), out = text_over(w->send, sizeof w->send);
+
+    if (!x->upgrade || !protocol) {
+        fail(x, CAUSE_UPSTREAM_BAD, "the server switches protocols without having been asked");
+        return;
+    }
+    struct framing none = {.kind = FRAMING_NONE};
+    struct response_plan plan = plan_response(x, head, &none, &fields);
+    plan.close = false;
+    plan.upgrade = protocol->value;
+    response_head_write(&out, head, &plan, worker_date(w));
+    x->status = 101;
+    x->close = true;
+    x->answer_started = true;
+    x->phase = PHASE_TUNNEL;
+    iobuf_put(&w->buffers, &x->head);
+    struct iovec piece = iovec_of(text_slice(&out));
+    if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED)
+        fail(x, CAUSE_CLIENT_GONE, NULL);
+    else
+        tunnel_begin(x, take_head(x, got, size));
+}
+
+void exchange_tunnel_ended(struct exchange *x)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    finish(x, CLIENT_CLOSE);
+}
+
 static bool interim_head(struct exchange *x, const struct head_bytes *got, size_t size,
                          struct response_head *head)
 {
     struct worker *w = x->worker;
     struct text out = text_over(w->send, sizeof w->send);
 
-    if (head->status == 101) {
-        fail(x, CAUSE_UPSTREAM_BAD, "the server switches protocols without having been asked");
-        return false;
-    }
     if (++x->interim > INTERIM_MAX) {
         fail(x, CAUSE_UPSTREAM_BAD, "too many interim answers");
         return false;
@@ -586,6 +633,10 @@ static void read_response_head(struct exchange *x)
         }
         if (head->status >= 200) {
             final_head(x, &got, size, head);
+            return;
+        }
+        if (head->status == 101) {
+            switch_protocols(x, &got, size, head);
             return;
         }
         if (!interim_head(x, &got, size, head) || !iobuf_held(x->link->stream.in))
@@ -641,6 +692,10 @@ static void response_moved(struct exchange *x, enum relay moved, const char *why
 void exchange_link_readable(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    if (x->phase == PHASE_TUNNEL) {
+        tunnel_link_readable(x);
+        return;
+    }
     if (x->client->stream.out)
         stream_want_read(&x->link->stream, false); /* one piece at a time; exchange_client_writable goes on */
     else if (x->answer_started)
@@ -652,6 +707,10 @@ void exchange_link_readable(struct exchange *x)
 void exchange_client_writable(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    if (x->phase == PHASE_TUNNEL) {
+        tunnel_client_writable(x);
+        return;
+    }
     enum sent sent = stream_flush(&x->client->stream, &x->worker->buffers);
 
     if (sent == SENT_FAILED)

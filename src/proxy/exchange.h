@@ -6,7 +6,7 @@
 #include "proxy/relay.h"
 #include "proxy/upstream.h"
 
-enum phase { PHASE_ROUTE, PHASE_LIMIT, PHASE_CONNECT, PHASE_RELAY, PHASE_REPLY, PHASE_DONE };
+enum phase { PHASE_ROUTE, PHASE_LIMIT, PHASE_CONNECT, PHASE_RELAY, PHASE_TUNNEL, PHASE_REPLY, PHASE_DONE };
 
 enum { REQUEST_ID_MAX = 128 };
 
@@ -24,6 +24,7 @@ struct exchange {
     enum method method;
     uint8_t minor;
     bool keep_alive, expects_continue, idempotent;
+    bool upgrade;        /* it asks to switch protocols, and the server was told */
     struct half request; /* client -> upstream */
     struct iobuf *head;  /* as it goes upstream; kept until the first byte of the answer, for a retry */
 
@@ -77,6 +78,9 @@ void exchange_link_timed_out(struct exchange *x);
 
 /* Ends it now, whatever its phase; the client's connection is cut. For shutdown. */
 void exchange_cut(struct exchange *x, enum cause cause);
+
+/* The tunnel that it became has ended. */
+void exchange_tunnel_ended(struct exchange *x);
 
 void exchanges_free(struct worker *worker);
 

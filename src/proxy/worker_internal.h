@@ -47,8 +47,8 @@ struct worker {
     struct iobuf_pool buffers;
     struct deadlines deadlines;
     struct {
-        struct deadline_queue head, content, idle, write, linger; /* of clients */
-        struct deadline_queue connect, response, pooled;          /* of links */
+        struct deadline_queue head, content, idle, write, linger, tunnel; /* of clients */
+        struct deadline_queue connect, response, pooled;                  /* of links */
     } queue;
 
     /* One of each serves all connections: what must be kept after a callback is copied into a buffer. */

@@ -1,0 +1,138 @@
+#include "proxy/tunnel.h"
+
+#include <sys/socket.h>
+
+#include "base/clock.h"
+
+static bool connection_names_upgrade(const struct fields *fields)
+{
+    for (unsigned i = 0; i < fields->count; i++) {
+        struct slice rest = fields->at[i].value, option;
+        if (fields->at[i].id != FIELD_CONNECTION)
+            continue;
+        while (slice_next_element(&rest, &option))
+            if (slice_equal_nocase(option, SLICE("upgrade")))
+                return true;
+    }
+    return false;
+}
+
+/* Several protocols may be offered; with h2c among them none is. */
+static bool offers_h2c(struct slice value)
+{
+    struct slice protocol;
+
+    while (slice_next_element(&value, &protocol))
+        if (protocol.n >= 3 && slice_equal_nocase((struct slice){protocol.p, 3}, SLICE("h2c")))
+            return true;
+    return false;
+}
+
+struct slice tunnel_protocol(const struct request_head *head, const struct framing *framing)
+{
+    const struct field *upgrade = fields_find(&head->fields, FIELD_UPGRADE);
+
+    if (!upgrade || head->minor == 0 || framing->kind != FRAMING_NONE ||
+        fields_next_named(&head->fields, upgrade->name, upgrade) ||
+        !connection_names_upgrade(&head->fields) || offers_h2c(upgrade->value))
+        return SLICE_NONE;
+    return upgrade->value;
+}
+
+static void arm_idle(struct exchange *x)
+{
+    deadline_arm(&x->worker->queue.tunnel, &x->client->deadline, clock_us(), x->policy->timeouts.idle_us);
+}
+
+/* What comes next after a move; true: the tunnel goes on. */
+static bool moved_on(struct exchange *x, enum relay moved, struct stream *from, struct stream *to)
+{
+    arm_idle(x);
+    switch (moved) {
+    case RELAY_SOURCE: stream_want_read(from, true); return true;
+    case RELAY_SINK: stream_want_read(from, false); return true;
+    case RELAY_ENDED:
+        stream_want_read(from, false);
+        if (!to->out) /* else when it has been written */
+            shutdown(to->fd, SHUT_WR);
+        return !(x->request.ended && x->response.ended && !x->client->stream.out && !x->link->stream.out);
+    default: return false;
+    }
+}
+
+static void move(struct exchange *x, struct half *half, struct stream *from, struct stream *to, bool readable)
+{
+    struct relay_means means = {&x->worker->buffers, x->worker->receive};
+    const char *why;
+
+    if (half->ended || to->out) {
+        stream_want_read(from, false);
+        return;
+    }
+    enum relay moved = relay_move(half, from, to, readable, &means, &why);
+    if (!moved_on(x, moved, from, to))
+        exchange_tunnel_ended(x);
+}
+
+/* `to` has room again. */
+static void flushed(struct exchange *x, struct half *half, struct stream *from, struct stream *to)
+{
+    enum sent sent = stream_flush(to, &x->worker->buffers);
+
+    if (sent == SENT_FAILED) {
+        exchange_tunnel_ended(x);
+        return;
+    }
+    if (sent == SENT_PART)
+        return;
+    if (half->ended) {
+        if (!moved_on(x, RELAY_ENDED, from, to))
+            exchange_tunnel_ended(x);
+        return;
+    }
+    stream_want_read(from, true);
+    if (iobuf_held(from->in))
+        stream_wake(from);
+}
+
+void tunnel_begin(struct exchange *x, struct behind behind)
+{
+    static const struct framing until_close = {.kind = FRAMING_UNTIL_CLOSE};
+    struct stream *client = &x->client->stream, *server = &x->link->stream;
+
+    half_begin(&x->request, &until_close, false, 0);
+    half_begin(&x->response, &until_close, false, 0);
+    deadline_cancel(&x->link->deadline);
+    arm_idle(x);
+    if (!stream_keep(server, &x->worker->buffers, (struct slice){behind.bytes, behind.size})) {
+        exchange_tunnel_ended(x);
+        return;
+    }
+    /* Through the loop: either move may end the exchange. */
+    stream_want_read(client, true);
+    stream_want_read(server, !client->out);
+    if (iobuf_held(client->in))
+        stream_wake(client);
+    if (iobuf_held(server->in) && !client->out)
+        stream_wake(server);
+}
+
+void tunnel_client_readable(struct exchange *x)
+{
+    move(x, &x->request, &x->client->stream, &x->link->stream, true);
+}
+
+void tunnel_link_readable(struct exchange *x)
+{
+    move(x, &x->response, &x->link->stream, &x->client->stream, true);
+}
+
+void tunnel_client_writable(struct exchange *x)
+{
+    flushed(x, &x->response, &x->link->stream, &x->client->stream);
+}
+
+void tunnel_link_writable(struct exchange *x)
+{
+    flushed(x, &x->request, &x->client->stream, &x->link->stream);
+}

@@ -1,0 +1,29 @@
+/* tunnel.h - what a connection becomes after 101 Switching Protocols (RFC 9110 section 7.8): bytes both ways,
+ * nobody looks at them.
+ *
+ *   client --request half--> upstream    each half ends with its sender's FIN, which is passed on; the tunnel
+ * ends when both have ended, client <-response half-- upstream    when one side fails, or when nothing has
+ * moved for timeouts.idle
+ *
+ * Back-pressure is that of relay.h: one piece in each direction. The limits were asked once, for the request
+ * that opened it. */
+#ifndef WEIR_PROXY_TUNNEL_H
+#define WEIR_PROXY_TUNNEL_H
+
+#include "proxy/exchange.h"
+
+/* The protocol that a request asks to switch to, where weir would tunnel it: an HTTP/1.1 request without
+ * content whose Connection names Upgrade. "h2c" is never passed on: what it carries could not be limited.
+ * Empty: none. */
+struct slice tunnel_protocol(const struct request_head *head, const struct framing *framing);
+
+/* The 101 was sent to the client; `behind` is what the server sent after it. May end the exchange, as may the
+ * others. */
+void tunnel_begin(struct exchange *x, struct behind behind);
+
+void tunnel_client_readable(struct exchange *x);
+void tunnel_client_writable(struct exchange *x);
+void tunnel_link_readable(struct exchange *x);
+void tunnel_link_writable(struct exchange *x);
+
+#endif

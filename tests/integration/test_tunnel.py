@@ -1,0 +1,133 @@
+"""Upgrade: after the server's 101 to an asked upgrade, bytes go both ways and nobody looks at them."""
+
+import socket
+
+from rig import eventually
+from scripted import OK, Scripted
+from wire import Connection, request_bytes
+
+ASKED = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Key": "x"}
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: y\r\n\r\n"
+
+
+def echo_after(switch):
+    """Answers the upgrade with `switch`, then sends back every byte that comes, until the client's FIN."""
+    def script(peer, number):
+        peer.head, _ = peer.read_request()
+        peer.socket.sendall(switch)
+        if peer.buffer:
+            peer.socket.sendall(peer.buffer)
+        while True:
+            piece = peer.socket.recv(65536)
+            if not piece:
+                break
+            peer.socket.sendall(piece)
+        peer.socket.sendall(b"goodbye")
+        peer.socket.shutdown(socket.SHUT_WR)
+    return script
+
+
+def tunnel(rig, switch=SWITCH, **settings):
+    api = Scripted(rig, echo_after(switch))
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, **settings)
+    return api, weir
+
+
+def open_tunnel(connection, early=b""):
+    connection.send(request_bytes(headers=ASKED))
+    if early:
+        connection.socket.sendall(early)
+    response = connection.read_head()
+    assert (response.status, response["Upgrade"], response["Connection"].lower()) == (101, "websocket", "upgrade")
+    assert response["Sec-WebSocket-Accept"] == "y"
+    return response
+
+
+def test_bytes_go_both_ways_until_both_sides_have_ended(rig):
+    api, weir = tunnel(rig, limits={"each": dict(script="gcra", limit=5, period="1h")}, rules=[{"limits": ["each"]}])
+    with Connection(weir.address) as connection:
+        assert open_tunnel(connection)["X-RateLimit-Remaining"] == "4"
+        for piece in (b"\x00\xff\r\n\r\nGET / HTTP/1.1\r\n\r\n", b"x" * 100000):
+            connection.socket.sendall(piece)
+            assert connection.read_exactly(len(piece), "the echo") == piece
+        connection.socket.shutdown(socket.SHUT_WR)
+        assert connection.read_exactly(7, "what follows our FIN") == b"goodbye"
+        assert connection.socket.recv(1) == b""
+    head = api.peers[0].head.lower()
+    assert b"upgrade: websocket" in head and b"connection: upgrade" in head
+    assert weir.metric("weir_requests_total", decision="allowed") == 1
+    eventually(lambda: weir.metric("weir_requests_active") == 0)
+
+
+def test_what_the_client_sends_before_the_101_waits_for_it(rig):
+    _, weir = tunnel(rig)
+    with Connection(weir.address) as connection:
+        open_tunnel(connection, early=b"early bird")
+        assert connection.read_exactly(10, "the echo") == b"early bird"
+
+
+def test_what_the_server_sends_with_the_101_arrives(rig):
+    _, weir = tunnel(rig, switch=SWITCH + b"first words")
+    with Connection(weir.address) as connection:
+        open_tunnel(connection)
+        assert connection.read_exactly(11, "the server's first words") == b"first words"
+
+
+def test_back_pressure_holds_a_tunnel_to_two_buffers(rig):
+    _, weir = tunnel(rig)
+    with Connection(weir.address) as connection:
+        open_tunnel(connection)
+        before = weir.resident_kib()
+        connection.socket.setblocking(False)
+        sent = 0
+        try:
+            while sent < 200_000_000:
+                sent += connection.socket.send(b"y" * 65536)
+        except BlockingIOError:
+            pass
+        assert sent < 200_000_000, "nobody reads, so sending must block"
+        assert weir.resident_kib() - before < 4000
+        connection.socket.setblocking(True)
+        got = 0
+        while got < sent:
+            got += len(connection.socket.recv(65536))
+        assert got == sent
+
+
+def test_an_idle_tunnel_ends(rig):
+    _, weir = tunnel(rig, timeouts={"idle": "300ms"})
+    with Connection(weir.address) as connection:
+        open_tunnel(connection)
+        assert connection.socket.recv(1) == b""
+
+
+def test_a_101_that_nobody_asked_for_is_a_502(rig):
+    _, weir = tunnel(rig)
+    weir.expect_errors("upstream|server|api")
+    with Connection(weir.address) as connection:
+        assert connection.request().status == 502
+
+
+def test_an_upgrade_with_content_or_to_h2c_is_not_passed_on(rig):
+    def script(peer, number):
+        while request := peer.read_request():
+            assert b"upgrade" not in request[0].lower(), request[0]
+            peer.socket.sendall(OK)
+    api = Scripted(rig, script)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
+    with Connection(weir.address) as connection:
+        assert connection.request(method="POST", headers=ASKED, body=b"content").status == 200
+        assert connection.request(headers={**ASKED, "Upgrade": "h2c", "HTTP2-Settings": "x"}).status == 200
+        assert connection.request(headers={**ASKED, "Upgrade": "websocket, h2c"}).status == 200
+        assert connection.request(headers={**ASKED, "Connection": "keep-alive"}).status == 200
+    assert api.failures == []
+
+
+def test_the_server_may_decline(rig):
+    def script(peer, number):
+        while peer.read_request():
+            peer.socket.sendall(OK)
+    api = Scripted(rig, script)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
+    with Connection(weir.address) as connection:
+        assert [connection.request(headers=ASKED).status for _ in range(2)] == [200, 200]
