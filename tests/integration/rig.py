@@ -287,7 +287,7 @@ BASE_POLICY = {
 
 class Rig:
     def __init__(self, name):
-        self.directory = tempfile.mkdtemp(prefix="weir-test-")
+        self.directory = tempfile.mkdtemp(prefix=f"weir-test-{os.getpid()}-")
         self.name, self.processes, self.closers = name, [], []
         self.the_redis = self.the_upstream = None
 

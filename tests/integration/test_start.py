@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -177,6 +178,7 @@ def test_embedded_redis_dies_with_weir_even_by_kill_9(rig):
     weir.expected_exit = -signal.SIGKILL
     weir.kill()
     eventually(lambda: not is_running(server), what="the end of the embedded Redis")
+    shutil.rmtree(re.search(r"embedded Redis: .* in (\S+)$", weir.output(), re.M)[1])  # nobody was left to do it
 
 
 def test_embedded_redis_is_started_again_when_it_dies(rig):

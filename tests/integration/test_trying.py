@@ -1,0 +1,80 @@
+"""Limits that are tried before they are enforced, and limits that stay out of the answer's fields."""
+
+import json
+
+from rig import eventually
+from wire import get
+
+IETF = "RateLimit-Policy"
+
+
+def daily(limit, **more):
+    return dict(script="fixed_window", limit=limit, period="1d", **more)
+
+
+def statuses(weir, count, client="a"):
+    return [get(weir.address, headers={"X-Client-Id": client}).status for _ in range(count)]
+
+
+def decisions(weir, limit, decision):
+    return weir.metric("weir_limit_decisions_total", limit=limit, decision=decision) or 0
+
+
+def test_a_shadow_limit_rejects_nobody_and_is_seen_in_metrics_and_log(rig):
+    weir = rig.weir(limits={"tried": daily(2, shadow=True), "real": daily(4)}, log={"access": "json"}, workers=1)
+    answers = [get(weir.address, headers={"X-Client-Id": "a"}) for _ in range(6)]
+    assert [a.status for a in answers] == [200] * 4 + [429] * 2
+    assert [a.number("X-RateLimit-Remaining") for a in answers] == [3, 2, 1, 0, 0, 0], "the other limit is charged"
+    assert all(a[IETF] == '"real";q=4;w=86400' for a in answers), "a shadow limit stands in no field"
+    assert all("tried" not in str(a.body) for a in answers)
+    assert decisions(weir, "tried", "allowed") == 2
+    assert decisions(weir, "tried", "shadow") == 4
+    assert decisions(weir, "tried", "limited") == 0
+    assert decisions(weir, "real", "limited") == 2
+
+    def entries():
+        lines = [json.loads(line) for line in weir.output().splitlines() if line.startswith("{")]
+        return len(lines) >= 6 and lines
+    log = eventually(entries, what="the access lines")
+    assert [e.get("shadow") for e in log] == [None, None] + [["tried"]] * 4
+    assert [e["decision"] for e in log] == ["allowed"] * 4 + ["limited"] * 2
+    assert [e.get("limit") for e in log] == [None] * 4 + ["real"] * 2
+
+
+def test_a_whole_policy_is_tried(rig):
+    weir = rig.weir(shadow=True, limits={"one": daily(1), "two": daily(2)}, clients={"blocked": {"quota": 0}})
+    assert statuses(weir, 5) == [200] * 5
+    assert statuses(weir, 2, "blocked") == [200] * 2
+    assert get(weir.address)[IETF] is None
+    assert decisions(weir, "one", "shadow") == 4 + 2
+    assert decisions(weir, "two", "shadow") == 3 + 2
+
+
+def test_a_share_of_the_clients_is_held_to_a_limit_by_all_weirs_alike(rig):
+    limits = {"half": daily(1, enforce="50%")}
+    first, second = rig.weir(limits=limits), rig.weir(limits=limits)
+    held = 0
+    for client in (f"client-{i}" for i in range(60)):
+        seen = statuses(first, 1, client) + statuses(second, 1, client) + statuses(first, 1, client)
+        assert seen in ([200, 429, 429], [200, 200, 200]), seen
+        answer = get(second.address, headers={"X-Client-Id": client})
+        assert (answer[IETF] is not None) == (seen[1] == 429)
+        held += seen[1] == 429
+    assert 15 <= held <= 45, held
+
+
+def test_a_limit_without_headers_still_rejects(rig):
+    weir = rig.weir(limits={"open": daily(10), "hidden": daily(2, headers=False)})
+    answers = [get(weir.address) for _ in range(3)]
+    assert [a.status for a in answers] == [200, 200, 429]
+    assert [a[IETF] for a in answers] == ['"open";q=10;w=86400'] * 3
+    assert [a.number("X-RateLimit-Limit") for a in answers] == [10] * 3
+    assert answers[2].number("Retry-After") > 86000
+    assert "hidden" in str(answers[2].body), "the body says which limit rejected"
+
+
+def test_a_request_that_meets_hidden_limits_alone_has_no_fields(rig):
+    weir = rig.weir(limits={"hidden": daily(1, headers=False)}, clients={"free": {"quota": "unlimited"}, "no": {"quota": 0}})
+    names = {"x-ratelimit-limit", "x-rate-limit-policy", "ratelimit", "ratelimit-policy"}
+    for client in "a", "a", "free", "no":
+        assert not names & get(weir.address, headers={"X-Client-Id": client}).names(), client
