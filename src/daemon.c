@@ -426,11 +426,14 @@ static bool start_admin(struct weir *weir)
     return weir->admin != NULL;
 }
 
+/* Until all stands, what goes wrong is said on stderr, where whoever starts weir sees it; then the log is
+ * log.file. */
 static bool start(struct weir *weir)
 {
-    if (!(weir->first = read_policy(weir, stderr)) || !open_log(weir->first, stderr))
+    if (!(weir->first = read_policy(weir, stderr)))
         return false;
     weir->policy = policy_hold(weir->first);
+    log_set_level((enum log_level)weir->first->log.level);
     log_info("weir %s: %s, %u worker%s", PACKAGE_VERSION, weir->file, weir->first->workers,
              weir->first->workers == 1 ? "" : "s");
     raise_descriptor_limit(weir->first);
@@ -439,7 +442,7 @@ static bool start(struct weir *weir)
         return false;
     }
     return assign_rows(weir, weir->first) && open_listeners(weir) && start_redis(weir) &&
-           make_workers(weir) && start_admin(weir) && start_workers(weir);
+           make_workers(weir) && start_admin(weir) && open_log(weir->first, stderr) && start_workers(weir);
 }
 
 static void close_unused_listeners(struct weir *weir)

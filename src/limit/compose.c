@@ -298,7 +298,7 @@ static void report_lua_error(const char *script, const char *message, FILE *repo
 
 static redisContext *dial(const struct redis_settings *settings)
 {
-    static const struct timeval patience = {5, 0};
+    static const struct timeval patience = {1, 0};
     char text[ADDRESS_TEXT_MAX], *port;
 
     if (settings->address.length == 0)
@@ -352,7 +352,7 @@ static int ask_redis(redisContext *redis, const char *script, FILE *report)
 
 int compose_check(const struct redis_settings *settings, const char *script, FILE *report)
 {
-    static const struct timeval patience = {5, 0};
+    static const struct timeval patience = {1, 0};
     redisContext *redis = dial(settings);
     int result = -1;
 

@@ -10,12 +10,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <hiredis/hiredis.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -28,6 +32,7 @@ enum {
     ARGUMENTS_MAX = 40,
     SOCKET_NAME_ROOM = 16, /* for "/redis.sock" behind the directory */
     LOG_TAIL_MAX = 512,
+    LEFT_S = 60, /* a directory younger than this may still be being made */
 };
 
 static const uint64_t start_patience_us = 5000000, stop_patience_us = 3000000;
@@ -38,6 +43,7 @@ struct embedded {
     uint32_t magic;
     pid_t pid; /* 0: not running */
     char *program;
+    int directory_fd; /* holds the lock on it; -1: none */
     char directory[sizeof((struct sockaddr_un *)0)->sun_path];
     char log_path[sizeof((struct sockaddr_un *)0)->sun_path + SOCKET_NAME_ROOM];
     char memory[32];
@@ -90,7 +96,54 @@ static char *find_program(void)
     return NULL;
 }
 
+static const char *const directory_files[] = {"redis.sock", "redis.log"};
+
 /* --- The directory ------------------------------------------------------------------------------------ */
+
+/* A directory belongs to a weir for as long as that holds a lock on it. -1: somebody does, or it cannot be
+ * opened. */
+static int lock_directory(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static void remove_if_left(const char *path)
+{
+    char name[PATH_MAX];
+    struct stat st;
+    int fd;
+
+    if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
+        time(NULL) - st.st_mtime < LEFT_S || (fd = lock_directory(path)) < 0)
+        return;
+    for (size_t i = 0; i < COUNT_OF(directory_files); i++)
+        if ((size_t)snprintf(name, sizeof name, "%s/%s", path, directory_files[i]) < sizeof name)
+            unlink(name);
+    rmdir(path);
+    close(fd);
+}
+
+/* A weir that was killed could not tidy up: the next one does. Only what nobody holds, and not what may just
+ * be being made. */
+static void sweep(struct slice parent)
+{
+    char pattern[PATH_MAX];
+    glob_t found;
+
+    if ((size_t)snprintf(pattern, sizeof pattern, "%.*s/weir-redis-??????", SLICE_ARG(parent)) >=
+            sizeof pattern ||
+        glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        remove_if_left(found.gl_pathv[i]);
+    globfree(&found);
+}
 
 static bool make_directory_in(struct embedded *e, struct slice parent)
 {
@@ -99,7 +152,8 @@ static bool make_directory_in(struct embedded *e, struct slice parent)
     int n = snprintf(e->directory, sizeof e->directory, "%.*s/weir-redis-XXXXXX", SLICE_ARG(parent));
     if (n < 0 || (size_t)n + SOCKET_NAME_ROOM >= sizeof e->directory)
         return false;
-    return mkdtemp(e->directory) != NULL;
+    sweep((struct slice){e->directory, parent.n});
+    return mkdtemp(e->directory) != NULL && (e->directory_fd = lock_directory(e->directory)) >= 0;
 }
 
 static bool make_directory(struct embedded *e)
@@ -125,6 +179,8 @@ static void remove_directory(struct embedded *e)
         return;
     unlink(e->address.local.sun_path);
     unlink(e->log_path);
+    if (e->directory_fd >= 0)
+        close(e->directory_fd);
     if (rmdir(e->directory) != 0)
         log_warn("embedded Redis: %s cannot be removed: %s", e->directory, strerror(errno));
 }
@@ -394,6 +450,7 @@ static bool make_address(struct embedded *e)
 struct embedded *embedded_start(void)
 {
     struct embedded *e = xcalloc(1, sizeof *e);
+    e->directory_fd = -1;
 
     MAGIC_SET(e, EMBEDDED_MAGIC);
     e->again_us = again_min_us;

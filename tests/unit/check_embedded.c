@@ -3,9 +3,11 @@
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <hiredis/hiredis.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -71,6 +73,40 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what, (void)arg;
 }
+
+/* What a killed weir leaves behind, an hour old. */
+static void leave_behind(char directory[128], const char *name)
+{
+    static const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    char file[160];
+
+    snprintf(directory, 128, "%s/weir-redis-%s", home, name);
+    ck_assert_int_eq(mkdir(directory, 0700), 0);
+    snprintf(file, sizeof file, "%s/redis.log", directory);
+    close(open(file, O_CREAT | O_WRONLY, 0600));
+    ck_assert_int_eq(utimensat(AT_FDCWD, directory, long_ago, 0), 0);
+}
+
+START_TEST(what_a_killed_weir_left_is_removed_and_what_is_held_is_not)
+{
+    char left[128], held[128], file[160];
+    struct stat found;
+
+    leave_behind(left, "aaaaaa");
+    leave_behind(held, "bbbbbb");
+    int fd = open(held, O_RDONLY | O_DIRECTORY);
+    ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+    struct embedded *e = embedded_start();
+    ck_assert_ptr_nonnull(e);
+    ck_assert_int_eq(stat(left, &found), -1);
+    ck_assert_int_eq(stat(held, &found), 0);
+    embedded_stop(e);
+    close(fd);
+    snprintf(file, sizeof file, "%s/redis.log", held);
+    unlink(file);
+    rmdir(held);
+}
+END_TEST
 
 START_TEST(it_comes_back_when_killed)
 {
@@ -164,6 +200,7 @@ int main(void)
     tcase_set_timeout(tests, 60);
     if (installed) {
         tcase_add_test(tests, it_starts_privately_and_leaves_nothing);
+        tcase_add_test(tests, what_a_killed_weir_left_is_removed_and_what_is_held_is_not);
         tcase_add_test(tests, it_comes_back_when_killed);
         tcase_add_test(tests, it_dies_with_its_parent);
     }
