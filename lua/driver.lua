@@ -6,7 +6,8 @@
 --
 -- KEYS   the distinct state keys
 -- ARGV   now in µs, or "" for the clock of Redis; then for each request how many limits it has, and for each of these
---        limit (index into `limits`), key (index into KEYS), cost, mode, limit, burst
+--        limit (index into `limits`), key (index into KEYS), cost, mode, limit, burst. Where a request has several limits, 4 is
+--        added to the mode of one that is only tried: its rejection rejects nothing but itself
 -- Reply  for each request, for each of its limits: granted, remaining, retry_after, reset, delay. A limit that rejects has granted 0. In
 --        a rejected request the other limits say what they would have granted, and their numbers without the charge.
 --
@@ -69,13 +70,15 @@ while at <= last do
   at = first
   for _ = 1, count do
     local index, key, cost, mode, amount, burst = unpack(ARGV, at, at + 5)
-    key = key + 0
+    key, mode = key + 0, mode + 0
+    local tried = mode > 3
+    if tried then mode = mode - 4 end
     local granted, remaining, retry_after, reset, state, delay =
-      ask(limits[index + 0], states[key] or nil, amount + 0, burst + 0, cost + 0, mode + 0)
+      ask(limits[index + 0], states[key] or nil, amount + 0, burst + 0, cost + 0, mode)
     reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
       granted, remaining, retry_after, reset, delay or 0
     if granted == 0 then
-      rejected = true
+      rejected = rejected or not tried
     elseif state then
       if count > 1 then
         undo = undo + 1

@@ -39,14 +39,20 @@ static bool smaller_share(const struct limit_result *a, const struct limit_resul
     return (__int128)a->remaining * b->capacity < (__int128)b->remaining * a->capacity;
 }
 
+static bool is_shown(const struct limit_result *r)
+{
+    return !r->shadow && r->limit->headers;
+}
+
+/* NULL: none of the limits is shown. */
 static const struct limit_result *most_telling(const struct decision *d)
 {
-    const struct limit_result *found = &d->results[0];
+    const struct limit_result *found = NULL;
 
-    if (d->rejected_by >= 0)
+    if (d->rejected_by >= 0 && is_shown(&d->results[d->rejected_by]))
         return &d->results[d->rejected_by];
-    for (unsigned i = 1; i < d->result_count; i++)
-        if (smaller_share(&d->results[i], found))
+    for (unsigned i = 0; i < d->result_count; i++)
+        if (is_shown(&d->results[i]) && (!found || smaller_share(&d->results[i], found)))
             found = &d->results[i];
     return found;
 }
@@ -130,11 +136,16 @@ static void ietf_state_item(struct text *out, const struct limit_result *r)
 static void ietf_line(struct text *out, const char *name, const struct decision *d,
                       void (*item)(struct text *, const struct limit_result *))
 {
+    bool first = true;
+
     text_put(out, slice_of(name));
     text_literal(out, ": ");
     for (unsigned i = 0; i < d->result_count; i++) {
-        if (i)
+        if (!is_shown(&d->results[i]))
+            continue;
+        if (!first)
             text_literal(out, ", ");
+        first = false;
         item(out, &d->results[i]);
     }
     text_literal(out, "\r\n");
@@ -142,10 +153,9 @@ static void ietf_line(struct text *out, const char *name, const struct decision 
 
 /* --- The fields of each verdict ----------------------------------------------------------------------- */
 
-static void limited_lines(struct text *out, const struct decision *d, unsigned headers, uint64_t wall_us)
+static void limited_lines(struct text *out, const struct decision *d, const struct limit_result *r,
+                          unsigned headers, uint64_t wall_us)
 {
-    const struct limit_result *r = most_telling(d);
-
     if (headers & (HEADERS_X_RATELIMIT | HEADERS_X_RATELIMIT_EPOCH))
         x_ratelimit_lines(out, r, headers & HEADERS_X_RATELIMIT_EPOCH, wall_us);
     if (headers & HEADERS_X_RATE_LIMIT)
@@ -156,22 +166,22 @@ static void limited_lines(struct text *out, const struct decision *d, unsigned h
     }
 }
 
-static void prohibited_lines(struct text *out, const struct decision *d, unsigned headers)
+static void prohibited_lines(struct text *out, const struct limit_result *r, unsigned headers)
 {
     if (headers & (HEADERS_X_RATELIMIT | HEADERS_X_RATELIMIT_EPOCH)) {
         number_line(out, "X-RateLimit-Limit", 0);
         number_line(out, "X-RateLimit-Remaining", 0);
     }
     if (headers & HEADERS_X_RATE_LIMIT) {
-        policy_line(out, &d->results[0]);
+        policy_line(out, r);
         number_line(out, "X-Rate-Limit-Quota", 0);
     }
 }
 
-static void unlimited_lines(struct text *out, const struct decision *d, unsigned headers)
+static void unlimited_lines(struct text *out, const struct limit_result *r, unsigned headers)
 {
     if (headers & HEADERS_X_RATE_LIMIT) {
-        policy_line(out, &d->results[0]);
+        policy_line(out, r);
         number_line(out, "X-Rate-Limit-Quota", -1);
     }
 }
@@ -189,14 +199,15 @@ int64_t decision_retry_after(const struct decision *d)
 void decision_fields_write(struct text *out, const struct decision *d, unsigned headers, uint64_t wall_us)
 {
     int64_t retry_after = decision_retry_after(d);
+    const struct limit_result *r = most_telling(d);
 
-    if (d->result_count > 0) {
+    if (r) {
         if (d->verdict == VERDICT_PROHIBITED)
-            prohibited_lines(out, d, headers);
+            prohibited_lines(out, r, headers);
         else if (d->verdict == VERDICT_UNLIMITED)
-            unlimited_lines(out, d, headers);
+            unlimited_lines(out, r, headers);
         else if (d->verdict == VERDICT_ALLOWED || d->verdict == VERDICT_LIMITED)
-            limited_lines(out, d, headers, wall_us);
+            limited_lines(out, d, r, headers, wall_us);
     }
     if (retry_after >= 0)
         number_line(out, "Retry-After", retry_after);

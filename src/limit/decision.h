@@ -10,6 +10,7 @@
     X(VERDICT_LIMITED, "limited")                                                                            \
     X(VERDICT_PROHIBITED, "prohibited")                                                                      \
     X(VERDICT_UNLIMITED, "unlimited")                                                                        \
+    X(VERDICT_SHADOW, "shadow")               /* of a shadow limit: it would have rejected */                \
     X(VERDICT_FAILED_OPEN, "failed_open")     /* Redis away, on_failure: allow */                            \
     X(VERDICT_FAILED_CLOSED, "failed_closed") /* Redis away, on_failure: deny */
 
@@ -26,10 +27,11 @@ struct limit_result {
     const struct limit *limit;
     enum verdict verdict; /* of this limit alone */
     bool local;           /* decided without Redis */
+    bool shadow;          /* rejects nobody, and stands in no field */
     int64_t quota;        /* the limit as it holds for this client */
     int64_t capacity;     /* burst where there is one, else quota */
     int64_t remaining;
-    int64_t retry_after_us; /* -1: never admitted; 0 where it admitted */
+    int64_t retry_after_us; /* -1: never admitted; 0 where it admitted; of a shadow limit as if it rejected */
     int64_t reset_us;
 };
 

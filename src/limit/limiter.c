@@ -28,6 +28,7 @@ enum {
     KEY_SLOTS = 2 * BATCH_KEYS_MAX,
     ARGUMENTS_PER_LIMIT = 6,
     ANSWERS_PER_LIMIT = 5,
+    MODE_SHADOW = 4, /* beside the limiter's mode: this limit's rejection does not reject the request */
     NUMBER_SIZE = 20,
     SPARE_OPS_MAX = 4096,
 };
@@ -36,6 +37,7 @@ struct op_limit {
     const struct limit *limit;
     struct limit_numbers numbers;
     int64_t cost;
+    bool shadow;        /* rejects nobody */
     struct slice key;   /* in op->keys */
     unsigned key_index; /* from 1, in the batch's KEYS */
 };
@@ -183,6 +185,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
                             ? terms->numbers[part->limit->index]
                             : (struct limit_numbers){part->limit->limit, part->limit->burst};
         part->cost = rule->cost ? rule->cost : part->limit->cost;
+        part->shadow = !limit_enforces(part->limit, facts->identity);
         key_write(&keys, l->policy, part->limit, facts);
         part->key = (struct slice){op->keys + start, keys.n - start};
     }
@@ -203,6 +206,7 @@ static struct limit_result result_of(const struct op_limit *part)
     const struct limit_numbers *n = &part->numbers;
     return (struct limit_result){.limit = part->limit,
                                  .verdict = VERDICT_ALLOWED,
+                                 .shadow = part->shadow,
                                  .quota = n->limit,
                                  .capacity = part->limit->kind == LIMIT_WINDOW ? n->limit : n->burst};
 }
@@ -210,6 +214,11 @@ static struct limit_result result_of(const struct op_limit *part)
 static bool waits_longer(const struct limit_result *a, const struct limit_result *b)
 {
     return b->retry_after_us >= 0 && (a->retry_after_us < 0 || a->retry_after_us > b->retry_after_us);
+}
+
+static enum verdict rejection_by(const struct limit_result *r)
+{
+    return r->shadow ? VERDICT_SHADOW : VERDICT_LIMITED;
 }
 
 /* From the results to the verdict of the request; counts them. */
@@ -234,9 +243,9 @@ static void decide_from_answer(struct limiter *l, const struct limit_op *op, red
     for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
         struct limit_result *r = &d->results[i];
         *r = result_of(&op->limits[i]);
-        r->verdict = values[0]->integer > 0 ? VERDICT_ALLOWED : VERDICT_LIMITED;
+        r->verdict = values[0]->integer > 0 ? VERDICT_ALLOWED : rejection_by(r);
         r->remaining = values[1]->integer > 0 ? values[1]->integer : 0;
-        r->retry_after_us = r->verdict == VERDICT_LIMITED ? values[2]->integer : 0;
+        r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : values[2]->integer;
         r->reset_us = values[3]->integer > 0 ? values[3]->integer : 0;
     }
     conclude(l, d);
@@ -247,7 +256,7 @@ static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, s
     bool denied = false;
 
     for (unsigned i = 0; i < op->count; i++)
-        if (op->limits[i].limit->on_failure == ON_FAILURE_DENY) {
+        if (op->limits[i].limit->on_failure == ON_FAILURE_DENY && !op->limits[i].shadow) {
             count_limit(l, op->limits[i].limit, VERDICT_FAILED_CLOSED);
             denied = true;
         }
@@ -256,11 +265,32 @@ static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, s
     return denied;
 }
 
+/* Shadow limits of a request that is admitted: each by itself, since none of them rejects. */
+static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, struct decision *d)
+{
+    for (unsigned i = 0; i < op->count; i++) {
+        const struct op_limit *part = &op->limits[i];
+        struct limit_result *r = &d->results[d->result_count];
+        if (!part->shadow)
+            continue;
+        if (part->limit->on_failure != ON_FAILURE_LOCAL) {
+            count_limit(l, part->limit, VERDICT_FAILED_OPEN);
+            continue;
+        }
+        *r = result_of(part);
+        if (!fallback_decide(l->fallback, &(struct fallback_ask){part->key, part->cost, r}, 1,
+                             clock_wall_us()))
+            r->verdict = VERDICT_SHADOW;
+        d->result_count++;
+    }
+}
+
 /* Redis does not answer: each limit follows its own on_failure. */
 static void decide_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
                                  struct decision *d)
 {
     struct fallback_ask asks[LIMITS_PER_RULE_MAX];
+    bool admitted = true;
     unsigned local = 0;
 
     counter_add(&l->stats->redis_failures[cause], 1);
@@ -268,6 +298,8 @@ static void decide_without_redis(struct limiter *l, const struct limit_op *op, e
         return;
     for (unsigned i = 0; i < op->count; i++) {
         const struct op_limit *part = &op->limits[i];
+        if (part->shadow)
+            continue;
         if (part->limit->on_failure != ON_FAILURE_LOCAL) {
             count_limit(l, part->limit, VERDICT_FAILED_OPEN);
             continue;
@@ -278,23 +310,48 @@ static void decide_without_redis(struct limiter *l, const struct limit_op *op, e
     }
     d->result_count = local;
     if (local)
-        fallback_decide(l->fallback, asks, local, clock_wall_us());
+        admitted = fallback_decide(l->fallback, asks, local, clock_wall_us());
+    if (admitted)
+        ask_shadows_locally(l, op, d);
     conclude(l, d);
-    if (local == 0)
+    if (d->result_count == 0)
         d->verdict = VERDICT_FAILED_OPEN;
 }
 
-/* Prohibited and unlimited clients: the first limit stands for all in the answer's fields. */
-static void decide_by_terms(struct limiter *l, const struct rule *rule, bool prohibited, struct decision *d)
+/* Where shadow limits alone prohibit a client, it is let through. */
+static void decide_by_shadows(const struct rule *rule, struct decision *d)
+{
+    d->verdict = VERDICT_ALLOWED;
+    d->rejected_by = -1;
+    d->result_count = rule->limit_count;
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        d->results[i] = (struct limit_result){
+            .limit = rule->limits[i], .verdict = VERDICT_SHADOW, .shadow = true, .retry_after_us = -1};
+}
+
+/* Prohibited and unlimited clients: one limit stands for all in the answer's fields, the first that may be
+ * there. */
+static void decide_by_terms(struct limiter *l, const struct limit_facts *facts, bool prohibited,
+                            struct decision *d)
 {
     enum verdict verdict = prohibited ? VERDICT_PROHIBITED : VERDICT_UNLIMITED;
+    const struct limit *first = NULL;
 
-    for (unsigned i = 0; i < rule->limit_count; i++)
-        count_limit(l, rule->limits[i], verdict);
+    for (unsigned i = 0; i < facts->rule->limit_count; i++) {
+        const struct limit *limit = facts->rule->limits[i];
+        bool shadow = !limit_enforces(limit, facts->identity);
+        count_limit(l, limit, prohibited && shadow ? VERDICT_SHADOW : verdict);
+        if (!shadow && (!first || (!first->headers && limit->headers)))
+            first = limit;
+    }
+    if (!first && prohibited) {
+        decide_by_shadows(facts->rule, d);
+        return;
+    }
     d->verdict = verdict;
-    d->result_count = 1;
+    d->result_count = first ? 1 : 0;
     d->rejected_by = prohibited ? 0 : -1;
-    d->results[0] = (struct limit_result){.limit = rule->limits[0],
+    d->results[0] = (struct limit_result){.limit = first,
                                           .verdict = verdict,
                                           .quota = prohibited ? 0 : -1,
                                           .retry_after_us = prohibited ? -1 : 0};
@@ -321,13 +378,14 @@ static void op_fail(struct limit_op *op, enum redis_failure cause)
 
 static struct denial_key denial_key_of(struct limit_op *op)
 {
-    int64_t numbers[LIMITS_PER_RULE_MAX * 4];
+    int64_t numbers[LIMITS_PER_RULE_MAX * 5];
     size_t n = 0;
 
     if (op->denial_key_known)
         return op->denial_key;
     for (unsigned i = 0; i < op->count; i++) {
         numbers[n++] = op->limits[i].limit->index;
+        numbers[n++] = op->limits[i].shadow; /* for this client: others may share the key */
         numbers[n++] = op->limits[i].cost;
         numbers[n++] = op->limits[i].numbers.limit;
         numbers[n++] = op->limits[i].numbers.burst;
@@ -356,9 +414,9 @@ static bool decide_from_denial(struct limiter *l, struct limit_op *op, uint64_t 
         const struct denial_limit *then = &denial->limits[i];
         struct limit_result *r = &d->results[i];
         *r = result_of(&op->limits[i]);
-        r->verdict = then->limited ? VERDICT_LIMITED : VERDICT_ALLOWED;
         r->remaining = then->remaining;
-        r->retry_after_us = then->limited ? time_left(then->retry_after_us, elapsed) : 0;
+        r->retry_after_us = time_left(then->retry_after_us, elapsed);
+        r->verdict = then->limited || r->retry_after_us ? rejection_by(r) : VERDICT_ALLOWED;
         r->reset_us = time_left(then->reset_us, elapsed);
     }
     conclude(l, d);
@@ -396,7 +454,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
     }
     terms = policy_client(l->policy, facts->identity);
     if (terms && terms->quota != QUOTA_AS_WRITTEN) {
-        decide_by_terms(l, rule, terms->quota == QUOTA_PROHIBITED, &ask->decision);
+        decide_by_terms(l, facts, terms->quota == QUOTA_PROHIBITED, &ask->decision);
         return DECIDED_NOW;
     }
     bool ready = redis_link_is_ready(l->link);
@@ -550,7 +608,7 @@ static void argue_request(struct arguments *a, const struct limit_op *op)
         argue_number(a, part->limit->index + 1);
         argue_number(a, part->key_index);
         argue_number(a, part->cost);
-        argue_number(a, part->limit->best_effort);
+        argue_number(a, part->limit->best_effort + (op->count > 1 && part->shadow ? MODE_SHADOW : 0));
         argue_number(a, part->numbers.limit);
         argue_number(a, part->numbers.burst);
     }

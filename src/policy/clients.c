@@ -2,6 +2,7 @@
 #include "base/hash.h"
 #include "policy/identity.h"
 #include "policy/parts.h"
+#include "policy/values.h"
 
 enum { KEY_ID, KEY_RANGE, KEY_UNIX };
 
@@ -157,4 +158,28 @@ const struct client_terms *policy_client(const struct policy *policy, const stru
         client = identity->has_ip ? find_ip(clients, &identity->ip) : clients->unix_peers;
     }
     return client ? &client->terms : NULL;
+}
+
+/* FNV-1a, with the last mixing steps of MurmurHash3: without a key, since weirs must agree. A client that can
+ * choose its id can choose one that is not held to the limit, as long as that is being tried. */
+static uint64_t choice(struct slice client, struct slice limit)
+{
+    uint64_t h = 0xcbf29ce484222325;
+
+    for (size_t i = 0; i < client.n; i++)
+        h = (h ^ (unsigned char)client.p[i]) * 0x100000001b3;
+    h *= 0x100000001b3; /* a zero byte between the two */
+    for (size_t i = 0; i < limit.n; i++)
+        h = (h ^ (unsigned char)limit.p[i]) * 0x100000001b3;
+    h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
+    h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
+    return h ^ h >> 33;
+}
+
+bool limit_enforces(const struct limit *limit, const struct identity *identity)
+{
+    if (limit->enforce == SHARE_WHOLE || limit->enforce == 0)
+        return limit->enforce != 0;
+    uint64_t h = choice(identity_text(identity), slice_of(limit->name)) >> 32;
+    return (int64_t)(h * SHARE_WHOLE >> 32) < limit->enforce;
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "policy/parts.h"
 #include "policy/types.h"
+#include "policy/values.h"
 
 #define MS(n)    (INT64_C(n) * 1000)
 #define SEC(n)   (INT64_C(n) * 1000000)
@@ -87,6 +88,8 @@ const struct option options[] = {
     {"identity.known_clients_only", &type_bool, OF(identity.known_clients_only), "false", 0, 0, 0, NULL, NULL,
      "an id that is not among the clients gives no value: the next source counts"},
 
+    {"shadow", &type_bool, OF(shadow), "false", 0, 0, 0, NULL, NULL,
+     "what holds for limits that do not say: true to try a whole policy"},
     {"limits", &type_limits, 0, "", 0, LIMITS_MAX, 0, NULL, NULL, "how much in which time, by name"},
     {"limits.NAME.script", &type_script, 0, NULL, 0, 0, REQUIRED, NULL, NULL,
      "token_bucket, leaky_bucket, gcra, fixed_window, rolling_window, sliding_window_log, "
@@ -111,14 +114,17 @@ const struct option options[] = {
      limit_has_offset, "with align: clock, how much later than that"},
     {"limits.NAME.buckets", &type_number, LIMIT(options), "10", BUCKETS_MIN, BUCKETS_MAX, 0, NULL,
      limit_has_buckets, "the grain of rolling_window: into how many pieces its period is cut"},
+    {"limits.NAME.headers", &type_bool, LIMIT(headers), "true", 0, 0, 0, NULL, NULL,
+     "false keeps the limit out of the answer's fields"},
+    {"limits.NAME.shadow", &type_bool, LIMIT(shadow), "shadow", 0, 0, DERIVED, NULL, NULL,
+     "true: count and report, and reject nobody"},
+    {"limits.NAME.enforce", &type_share, LIMIT(enforce), "100%", 0, SHARE_WHOLE, 0, NULL, limit_has_enforce,
+     "the share of clients that the limit may reject, a choice that stays; for others it is a shadow limit"},
     {"limits.NAME.on_failure", &type_enum, LIMIT(on_failure), "redis.on_failure", 0, 0, DERIVED,
      on_failure_names, NULL, "what this limit decides without Redis"},
     NOT_YET("limits.NAME.dedup"),
     NOT_YET("limits.NAME.max_delay"),
-    NOT_YET("limits.NAME.shadow"),
-    NOT_YET("limits.NAME.enforce"),
     NOT_YET("limits.NAME.count"),
-    NOT_YET("limits.NAME.headers"),
     NOT_YET("limits.NAME.options"),
     NOT_YET("limits.NAME.lease"),
 

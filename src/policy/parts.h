@@ -31,6 +31,7 @@ bool limit_has_burst(const void *limit); /* for the table's `applies` */
 bool limit_has_align(const void *limit);
 bool limit_has_offset(const void *limit);
 bool limit_has_buckets(const void *limit);
+bool limit_has_enforce(const void *limit);
 /* The most that can be had at once. */
 int64_t limit_capacity(const struct limit *limit, const struct limit_numbers *numbers);
 /* Reports numbers that Lua's doubles would not hold. */

@@ -99,6 +99,9 @@ struct limit {
     unsigned option_count;
     int64_t cost; /* of a request whose rule says nothing of it */
     bool best_effort;
+    bool headers;    /* it stands in the answer's fields */
+    bool shadow;     /* counts and reports, rejects nobody */
+    int64_t enforce; /* the share of clients that it rejects, of SHARE_WHOLE; 0 for a shadow limit */
     struct limit_part per[LIMIT_PER_MAX];
     unsigned per_count; /* at least 1; client before the others where it is one of them */
     enum on_failure on_failure;
@@ -196,6 +199,7 @@ struct policy {
     struct upstream *upstreams;
     unsigned upstream_count;
     struct identity_settings identity;
+    bool shadow; /* of limits that do not say */
     struct limit *limits;
     unsigned limit_count;
     struct plan *plans;
@@ -233,5 +237,9 @@ const struct rule *policy_match(const struct policy *policy, struct slice method
  * longest range. */
 struct identity;
 const struct client_terms *policy_client(const struct policy *policy, const struct identity *identity);
+
+/* May the limit reject this client? For others it is a shadow limit. The choice is the same in every weir,
+ * and who is chosen for a small share is among those of a larger one. */
+bool limit_enforces(const struct limit *limit, const struct identity *identity);
 
 #endif

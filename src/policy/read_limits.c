@@ -40,6 +40,11 @@ bool limit_has_buckets(const void *limit)
     return script_is(limit, "rolling_window");
 }
 
+bool limit_has_enforce(const void *limit)
+{
+    return !((const struct limit *)limit)->shadow;
+}
+
 int64_t limit_capacity(const struct limit *limit, const struct limit_numbers *numbers)
 {
     return limit->kind == LIMIT_BUCKET ? numbers->burst : numbers->limit;
@@ -301,7 +306,8 @@ const struct option_type type_align = {"word", read_align, print_align, false};
 static void refuse_where_useless(struct loading *l, const struct node *node, const struct limit *limit)
 {
     const struct node *burst = node_find(node, "burst"), *align = node_find(node, "align"),
-                      *offset = node_find(node, "offset"), *buckets = node_find(node, "buckets");
+                      *offset = node_find(node, "offset"), *buckets = node_find(node, "buckets"),
+                      *enforce = node_find(node, "enforce");
 
     if (burst && !limit_has_burst(limit))
         mistake_of_key(l, burst, "%s has no burst; remove it, or use token_bucket, gcra or leaky_bucket",
@@ -317,6 +323,8 @@ static void refuse_where_useless(struct loading *l, const struct node *node, con
         mistake(l, offset, "is not less than the period");
     if (buckets && !limit_has_buckets(limit))
         mistake_of_key(l, buckets, "%s has no buckets; remove it, or use rolling_window", limit->script);
+    if (enforce && limit->shadow && node_find(node, "shadow"))
+        mistake_of_key(l, enforce, "a shadow limit rejects nobody; remove one of the two");
 }
 
 static void check_cost(struct loading *l, const struct node *node, const struct limit *limit)
@@ -336,6 +344,10 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
         limit->label = limit->name;
     if (!node_find(node, "on_failure"))
         limit->on_failure = l->policy->redis.on_failure;
+    if (!node_find(node, "shadow"))
+        limit->shadow = l->policy->shadow;
+    if (limit->shadow)
+        limit->enforce = 0;
     if (limit->burst == 0 || limit->kind == LIMIT_WINDOW)
         limit->burst = limit->limit;
     if (limit_has_buckets(limit))

@@ -18,6 +18,8 @@ static const struct amount duration = {"a duration such as 500us, 25ms, 1s, 1m, 
 static const struct amount size = {"a size such as 512, 8k or 1m", size_read, size_write};
 static const struct amount number = {"a whole number", number_read, text_i64};
 
+static const struct amount share = {"a share such as 10% or 0.5%", share_read, share_write};
+
 static const char *amount_text(const struct amount *amount, int64_t value, char text[static PRINTED_MAX])
 {
     struct text t = text_over(text, PRINTED_MAX - 1);
@@ -76,6 +78,7 @@ static void print_amount(const struct printer *printer, const struct amount *amo
 AMOUNT_TYPE(duration);
 AMOUNT_TYPE(size);
 AMOUNT_TYPE(number);
+AMOUNT_TYPE(share);
 
 static void read_count(struct loading *l, const struct option *option, const struct node *node, void *field)
 {

@@ -9,6 +9,7 @@ extern const struct option_type type_section;  /* the struct around it: its opti
 extern const struct option_type type_duration; /* uint64_t or int64_t, µs */
 extern const struct option_type type_size;     /* uint64_t, bytes */
 extern const struct option_type type_number;   /* uint64_t or int64_t */
+extern const struct option_type type_share;    /* int64_t, in hundredths of a per cent */
 extern const struct option_type type_count;    /* unsigned */
 extern const struct option_type type_enum;     /* an enum: the index in `names` */
 extern const struct option_type type_bool;     /* bool */

@@ -89,3 +89,33 @@ enum value_result number_read(struct slice text, int64_t *number)
     *number = negative ? -(int64_t)value : (int64_t)value;
     return VALUE_GOOD;
 }
+
+enum value_result share_read(struct slice text, int64_t *share)
+{
+    const char *dot = text.n ? memchr(text.p, '.', text.n) : NULL;
+    struct slice whole = {text.p, dot ? (size_t)(dot - text.p) : text.n ? text.n - 1 : 0};
+    struct slice part = dot ? (struct slice){dot + 1, text.n - whole.n - 2} : SLICE_NONE;
+    uint64_t percent, hundredths = 0;
+
+    if (text.n < 2 || text.p[text.n - 1] != '%' || (dot && (part.n < 1 || part.n > 2)))
+        return VALUE_NO_NUMBER;
+    for (size_t i = 0; i + 1 < text.n; i++)
+        if (text.p + i != dot && (text.p[i] < '0' || text.p[i] > '9'))
+            return VALUE_NO_NUMBER;
+    if (!slice_to_u64(whole, 1000000, &percent) || (dot && !slice_to_u64(part, 99, &hundredths)))
+        return whole.n ? VALUE_TOO_LARGE : VALUE_NO_NUMBER;
+    *share = (int64_t)(percent * 100 + hundredths * (part.n == 1 ? 10 : 1));
+    return VALUE_GOOD;
+}
+
+void share_write(struct text *out, int64_t share)
+{
+    text_i64(out, share / 100);
+    if (share % 100) {
+        text_char(out, '.');
+        text_char(out, (char)('0' + share % 100 / 10));
+        if (share % 10)
+            text_char(out, (char)('0' + share % 10));
+    }
+    text_char(out, '%');
+}

@@ -18,4 +18,9 @@ void size_write(struct text *out, int64_t bytes);
 /* Decimal digits, with "-" before them if need be. */
 MUST_CHECK enum value_result number_read(struct slice text, int64_t *number);
 
+/* "10%", "0.5%", in hundredths of a per cent: two places at most. */
+enum { SHARE_WHOLE = 10000 };
+MUST_CHECK enum value_result share_read(struct slice text, int64_t *share);
+void share_write(struct text *out, int64_t share);
+
 #endif

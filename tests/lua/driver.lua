@@ -142,6 +142,18 @@ do -- all or none
   is(driver(redis, { "w", "new" }, { "", 2, 2, 1, 5, 1, 2, 2, 1, 2, 1, 0, 5, 5 }), 1, 0, 0, 1000000, 0, 1, 3, 0, 24000000, 0)
 end
 
+do -- a limit that is only tried rejects nothing but itself, and is charged only where the request is admitted
+  local redis = new_redis()
+  driver(redis, { "w" }, { "", 1, 2, 1, 2, 0, 2, 2 })
+  is(driver(redis, { "w", "t" }, { "", 2, 2, 1, 1, 4, 2, 2, 1, 2, 1, 0, 1, 1 }), 0, 0, 1000000, 1000000, 0, 1, 0, 0, 60000000, 0)
+  check(redis.data.w == "1790000000123456:2" and redis.data.t, "t is charged")
+  is(driver(redis, { "v", "t" }, { "", 2, 2, 1, 1, 4, 2, 2, 1, 2, 1, 0, 1, 1 }), 1, 2, 0, 0, 0, 0, 0, 60000000, 60000000, 0)
+  check(redis.data.v == nil, "t rejects: v is not charged")
+  is(driver(redis, { "w", "t" }, { "", 2, 2, 1, 1, 4, 2, 2, 1, 2, 1, 4, 1, 1 }),
+     0, 0, 1000000, 1000000, 0, 0, 0, 60000000, 60000000, 0)
+  is(driver(redis, { "v", "x" }, { "", 2, 2, 1, 9, 5, 2, 2, 1, 2, 1, 0, 1, 1 }), 2, 0, 0, 1000000, 0, 1, 0, 0, 60000000, 0)
+end
+
 do -- several requests in one call see one another, a key is read and written once
   local redis = new_redis()
   local args = { "" }

@@ -8,12 +8,14 @@ static const unsigned all_families = HEADERS_X_RATELIMIT | HEADERS_X_RATE_LIMIT 
 
 static const struct limit bucket = {.name = (char *)"per-client",
                                     .label = (char *)"per-client",
+                                    .headers = true,
                                     .kind = LIMIT_BUCKET,
                                     .limit = 100,
                                     .burst = 20,
                                     .period_us = 60000000};
 static const struct limit window = {.name = (char *)"quota",
                                     .label = (char *)"Window",
+                                    .headers = true,
                                     .kind = LIMIT_WINDOW,
                                     .limit = 60,
                                     .burst = 60,
@@ -171,10 +173,44 @@ START_TEST(decided_without_redis)
 }
 END_TEST
 
+START_TEST(limits_that_are_not_to_be_shown_are_not)
+{
+    struct decision d = two_limits();
+    struct limit hidden = window;
+    hidden.headers = false;
+    d.results[1].limit = &hidden;
+    d.results[1].remaining = 0;
+    const char *bucket_alone =
+        "X-RateLimit-Limit: 20\r\nX-RateLimit-Remaining: 15\r\nX-RateLimit-Reset: 3\r\n"
+        "RateLimit-Policy: \"per-client\";q=20;w=12\r\n"
+        "RateLimit: \"per-client\";r=15;t=3\r\n";
+    ck_assert_str_eq(fields(&d, HEADERS_X_RATELIMIT | HEADERS_IETF), bucket_alone);
+    d.results[1].limit = &window;
+    d.results[1].shadow = true;
+    d.results[1].verdict = VERDICT_SHADOW;
+    d.results[1].retry_after_us = 5000000;
+    ck_assert_str_eq(fields(&d, HEADERS_X_RATELIMIT | HEADERS_IETF), bucket_alone);
+    d.results[0].shadow = true;
+    ck_assert_str_eq(fields(&d, all_families), "");
+    d = two_limits(); /* a hidden limit that rejects still says when to come again */
+    d.results[1].limit = &hidden;
+    d.results[1].verdict = d.verdict = VERDICT_LIMITED;
+    d.results[1].retry_after_us = 5000000;
+    d.rejected_by = 1;
+    ck_assert_str_eq(fields(&d, HEADERS_X_RATELIMIT),
+                     "X-RateLimit-Limit: 20\r\nX-RateLimit-Remaining: 15\r\nX-RateLimit-Reset: 3\r\n"
+                     "Retry-After: 5\r\n");
+    ck_assert_ptr_nonnull(strstr(problem(&d, 429), "\"violated-policies\":[\"quota\"]"));
+}
+END_TEST
+
 START_TEST(names_are_escaped_and_large_numbers_stay_structured_fields)
 {
-    struct limit odd = {
-        .name = (char *)"a\"b\\c\xc3\n", .label = (char *)"odd", .limit = 1, .period_us = INT64_MAX};
+    struct limit odd = {.name = (char *)"a\"b\\c\xc3\n",
+                        .label = (char *)"odd",
+                        .headers = true,
+                        .limit = 1,
+                        .period_us = INT64_MAX};
     struct decision d = {.verdict = VERDICT_ALLOWED, .result_count = 1, .rejected_by = -1};
     d.results[0] = (struct limit_result){.limit = &odd,
                                          .quota = 1,
@@ -199,6 +235,7 @@ int main(void)
     tcase_add_test(tests, a_prohibited_client_sees_zero_and_no_times);
     tcase_add_test(tests, an_unlimited_client_sees_minus_one);
     tcase_add_test(tests, decided_without_redis);
+    tcase_add_test(tests, limits_that_are_not_to_be_shown_are_not);
     tcase_add_test(tests, names_are_escaped_and_large_numbers_stay_structured_fields);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

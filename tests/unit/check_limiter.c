@@ -57,6 +57,9 @@ static const char policy_text[] =
     "  log: { script: sliding_window_log, limit: 10, period: 1h, per: [ client, route ] }\n"
     "  open: { script: gcra, limit: 5, period: 1h, on_failure: allow }\n"
     "  closed: { script: gcra, limit: 5, period: 1h, on_failure: deny }\n"
+    "  tried: { script: fixed_window, limit: 3, period: 1d, shadow: true }\n"
+    "  half: { script: fixed_window, limit: 1, period: 1d, per: all, enforce: 50%% }\n"
+    "  tried-closed: { script: gcra, limit: 2, period: 1h, shadow: true, on_failure: deny }\n"
     "clients:\n"
     "  client-0: { quota: 0 }\n"
     "  client-1: { quota: unlimited }\n"
@@ -71,6 +74,10 @@ static const char policy_text[] =
     "  - { name: brief, match: { path: /brief }, limits: [ brief ] }\n"
     "  - { name: open, match: { path: /open }, limits: [ open ] }\n"
     "  - { name: mixed, match: { path: /mixed }, limits: [ open, window ] }\n"
+    "  - { name: tried, match: { path: /tried }, limits: [ tried, window ] }\n"
+    "  - { name: tried-alone, match: { path: /tried-alone }, limits: [ tried ] }\n"
+    "  - { name: half, match: { path: /half }, limits: [ half ] }\n"
+    "  - { name: tried-closed, match: { path: /tried-closed }, limits: [ tried-closed, tried, window ] }\n"
     "  - { name: closed, match: { path: /closed }, limits: [ open, window, closed ] }\n";
 
 static void load_policy(const struct address *address)
@@ -523,6 +530,106 @@ END_TEST
 
 /* --- Faults: what on_failure says --------------------------------------------------------------------- */
 
+static const struct limit_result *result_named(const struct decision *d, const char *name)
+{
+    for (unsigned i = 0; i < d->result_count; i++)
+        if (strcmp(d->results[i].limit->name, name) == 0)
+            return &d->results[i];
+    return NULL;
+}
+
+START_TEST(a_shadow_limit_counts_and_rejects_nobody)
+{
+    timeout = "5s";
+    start_real(1);
+    for (int i = 1; i <= 10; i++) {
+        const struct decision *d = decide("tried", "a");
+        ck_assert_int_eq(d->verdict, VERDICT_ALLOWED);
+        ck_assert_int_eq(d->rejected_by, -1);
+        ck_assert_int_eq(d->results[0].verdict, i <= 3 ? VERDICT_ALLOWED : VERDICT_SHADOW);
+        ck_assert_int_eq(d->results[0].remaining, i <= 3 ? 3 - i : 0);
+        ck_assert_int_eq(d->results[0].retry_after_us > 0, i > 3);
+        ck_assert_int_eq(d->results[1].remaining, 10 - i); /* is charged all the same */
+    }
+    const struct decision *d = decide("tried", "a");
+    ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
+    ck_assert_int_eq(d->rejected_by, 1);
+    ck_assert_int_eq(d->results[0].verdict, VERDICT_SHADOW);
+    d = decide("tried", "a"); /* remembered */
+    ck_assert_int_eq(d->rejected_by, 1);
+    ck_assert_int_eq(d->results[0].verdict, VERDICT_SHADOW);
+    ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
+    for (int i = 1; i <= 10; i++)
+        (void)decide("window", "b");
+    ck_assert_int_eq(decide("tried", "b")->verdict, VERDICT_LIMITED);
+    ck_assert_int_eq(decide("tried-alone", "b")->results[0].remaining,
+                     2); /* the rejected one is not counted */
+    for (int i = 1; i <= 9; i++)
+        ck_assert_int_eq(decide("tried-alone", "b")->verdict, VERDICT_ALLOWED);
+    ck_assert_int_eq(decide("tried-alone", "b")->results[0].verdict, VERDICT_SHADOW);
+    stop_real();
+}
+END_TEST
+
+START_TEST(a_prohibited_client_passes_where_all_is_tried)
+{
+    start_fake();
+    const struct decision *d = decide("tried-alone", "client-0");
+    ck_assert_int_eq(d->verdict, VERDICT_ALLOWED);
+    ck_assert_int_eq(d->results[0].verdict, VERDICT_SHADOW);
+    d = decide("tried", "client-0");
+    ck_assert_int_eq(d->verdict, VERDICT_PROHIBITED);
+    ck_assert_str_eq(d->results[0].limit->name, "window");
+    d = decide("tried-alone", "client-1");
+    ck_assert_int_eq(d->verdict, VERDICT_UNLIMITED);
+    ck_assert_uint_eq(d->result_count, 0);
+    stop_fake();
+}
+END_TEST
+
+/* They share the key, so that a denial of one must not be remembered for the other. */
+START_TEST(a_part_of_the_clients_is_held_to_a_limit)
+{
+    unsigned held = 0;
+    timeout = "5s";
+    start_real(1);
+    (void)decide("half", "first");
+    for (unsigned i = 0; i < 400; i++) {
+        char client[16];
+        snprintf(client, sizeof client, "c%u", i);
+        struct identity identity = identity_named(client);
+        bool enforced = limit_enforces(rule_named("half")->limits[0], &identity);
+        const struct decision *d = decide("half", client);
+        ck_assert_int_eq(d->verdict, enforced ? VERDICT_LIMITED : VERDICT_ALLOWED);
+        ck_assert_int_eq(d->results[0].verdict, enforced ? VERDICT_LIMITED : VERDICT_SHADOW);
+        held += enforced;
+    }
+    ck_assert_uint_ge(held, 160);
+    ck_assert_uint_le(held, 240);
+    stop_real();
+}
+END_TEST
+
+START_TEST(without_redis_a_shadow_limit_rejects_nobody_either)
+{
+    fake_redis_start(&fake, base);
+    fake.mode = FAKE_HANG;
+    start_limiters(&fake.address, 1);
+    for (int i = 1; i <= 10; i++) {
+        const struct decision *d = decide("tried-closed", "a");
+        ck_assert_int_eq(d->verdict, VERDICT_ALLOWED);
+        ck_assert_uint_eq(d->result_count, 2); /* tried-closed is not counted, and closes nothing */
+        ck_assert_int_eq(result_named(d, "tried")->verdict, i <= 3 ? VERDICT_ALLOWED : VERDICT_SHADOW);
+        ck_assert_int_eq(result_named(d, "window")->remaining, 10 - i);
+    }
+    const struct decision *d = decide("tried-closed", "a");
+    ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
+    ck_assert_str_eq(d->results[d->rejected_by].limit->name, "window");
+    ck_assert_ptr_null(result_named(d, "tried"));
+    stop_fake();
+}
+END_TEST
+
 START_TEST(without_redis_each_limit_follows_its_own_rule)
 {
     fake_redis_start(&fake, base);
@@ -711,6 +818,10 @@ int main(void)
         tcase_add_test(real_case, redis_out_of_memory_is_local);
     }
     tcase_add_test(fake_case, without_redis_each_limit_follows_its_own_rule);
+    tcase_add_test(fake_case, a_shadow_limit_counts_and_rejects_nobody);
+    tcase_add_test(fake_case, a_prohibited_client_passes_where_all_is_tried);
+    tcase_add_test(fake_case, a_part_of_the_clients_is_held_to_a_limit);
+    tcase_add_test(fake_case, without_redis_a_shadow_limit_rejects_nobody_either);
     tcase_add_test(fake_case, a_hang_ends_at_the_deadline);
     tcase_add_test(fake_case, a_redis_that_times_out_is_not_asked_again_until_it_answers);
     tcase_add_loop_test(fake_case, an_answer_of_the_wrong_shape_is_a_failure, 0, (int)COUNT_OF(wrong_shapes));

@@ -50,6 +50,8 @@ static void load_bad(const char *yaml, const char *words)
     ck_assert_msg(strstr(said, words) != NULL, "%s", said);
 }
 
+static void is_a_fixed_point(const char *yaml);
+
 static char *printed(const struct policy *policy)
 {
     char *bytes = NULL;
@@ -81,7 +83,7 @@ static const char sample[] =
     "}\n"
     "  quota:      { script: fixed_window, limit: 60, period: 1m, align: clock, offset: 5s, label: Window }\n"
     "  rolling:    { script: rolling_window, limit: 60, period: 1m, buckets: 20, per: [ 'header:X-Tenant', "
-    "ip ] }\n"
+    "ip ], headers: false, enforce: 12.5% }\n"
     "plans:\n"
     "  silver: { limits: { per-client: { limit: 300 }, everyone: { limit: 6000 } } }\n"
     "  same: { limits: { writes: { limit: 10 } } }\n"
@@ -177,7 +179,58 @@ START_TEST(limits_are_read)
     ck_assert_uint_eq(limits[4].option_count, 1);
     ck_assert_int_eq(limits[4].options[0], 20);
     ck_assert_str_eq(limits[4].per[0].header, "X-Tenant");
+    ck_assert(limits[3].headers && !limits[4].headers);
+    ck_assert_int_eq(limits[3].enforce, 10000);
+    ck_assert_int_eq(limits[4].enforce, 1250);
     policy_drop(policy);
+}
+END_TEST
+
+START_TEST(a_whole_policy_is_tried_but_for_limits_that_say_otherwise)
+{
+    static const char yaml[] = UPSTREAMS
+        "shadow: true\nlimits:\n  a: { script: gcra, limit: 1, period: 1s }\n"
+        "  b: { script: gcra, limit: 1, period: 1s, shadow: false }\n"
+        "  c: { script: gcra, limit: 1, period: 1s, enforce: 10% }\nrules: [ { limits: [ a, b, c ] } ]\n";
+    struct policy *policy = load_good(yaml);
+    ck_assert(policy->limits[0].shadow && !policy->limits[1].shadow && policy->limits[2].shadow);
+    ck_assert_int_eq(policy->limits[0].enforce, 0);
+    ck_assert_int_eq(policy->limits[1].enforce, 10000);
+    ck_assert_int_eq(policy->limits[2].enforce, 0);
+    policy_drop(policy);
+    is_a_fixed_point(yaml);
+}
+END_TEST
+
+/* Other weirs, and other versions, choose the same clients. */
+START_TEST(the_share_of_clients_is_a_choice_that_stays)
+{
+    static const char chosen[] = "...............................x...x......................x.x...";
+    struct limit limit = {.name = (char *)"per-client"}, other = {.name = (char *)"other"};
+    unsigned count = 0, both = 0;
+    char first[65] = "";
+
+    for (unsigned i = 0; i < 10000; i++) {
+        struct identity identity = {.from_header = true};
+        identity.size = (size_t)snprintf(identity.text, sizeof identity.text, "id:client-%u", i);
+        limit.enforce = other.enforce = 1000;
+        bool now = limit_enforces(&limit, &identity);
+        count += now;
+        both += now && limit_enforces(&other, &identity);
+        if (i < 64)
+            first[i] = now ? 'x' : '.';
+        limit.enforce = 2000;
+        ck_assert(!now || limit_enforces(&limit, &identity));
+        limit.enforce = 0;
+        ck_assert(!limit_enforces(&limit, &identity));
+        limit.enforce = 10000;
+        ck_assert(limit_enforces(&limit, &identity));
+    }
+    ck_assert_uint_ge(count, 900);
+    ck_assert_uint_le(count, 1100);
+    ck_assert_uint_ge(both, 60); /* limits choose by themselves */
+    ck_assert_uint_le(both, 140);
+    ck_assert_str_eq(first, chosen);
 }
 END_TEST
 
@@ -356,6 +409,7 @@ START_TEST(the_printed_policy_says_what_holds)
     ck_assert_ptr_nonnull(strstr(text, "  quota:\n    script: fixed_window\n    limit: 60\n    period: 1m\n"
                                        "    per: [ client ]\n    cost: 1\n    best_effort: false\n"
                                        "    label: Window\n    align: clock\n    offset: 5s\n"
+                                       "    headers: true\n    shadow: false\n    enforce: 100%\n"
                                        "    on_failure: deny\n"));
     ck_assert_ptr_nonnull(
         strstr(text, "  mixed:\n    quota: 7\n    limits:\n      writes:\n        limit: 2\n  ip:"));
@@ -760,6 +814,8 @@ static void add_reading(Suite *suite)
     tcase_add_test(tests, a_policy_is_read);
     tcase_add_test(tests, limits_are_read);
     tcase_add_test(tests, rules_are_read);
+    tcase_add_test(tests, a_whole_policy_is_tried_but_for_limits_that_say_otherwise);
+    tcase_add_test(tests, the_share_of_clients_is_a_choice_that_stays);
     tcase_add_test(tests, what_is_not_written_has_its_default);
     tcase_add_test(tests, an_embedded_redis_has_no_address);
     tcase_add_test(tests, the_environment_is_put_in);
