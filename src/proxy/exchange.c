@@ -236,7 +236,7 @@ static void act_on_decision(struct exchange *x)
     if (decision_admits(d))
         forward(x, false);
     else
-        reply(x, d->verdict == VERDICT_FAILED_CLOSED ? 503 : (uint16_t)x->policy->rejection.status, NULL);
+        reply(x, d->verdict == VERDICT_FAILED_CLOSED ? 503 : (uint16_t)x->rule->rejection.status, NULL);
 }
 
 /* ---- CONNECT ----------------------------------------------------------------------------------------- */
@@ -789,6 +789,9 @@ static void fail(struct exchange *x, enum cause cause, const char *why)
     x->cause = cause;
     x->why = why;
     say(x, cause, why);
+    if (x->link &&
+        (cause == CAUSE_UPSTREAM_CLOSED || cause == CAUSE_UPSTREAM_BAD || cause == CAUSE_RESPONSE_TIMEOUT))
+        upstream_note_failure(x->link, cause_text[cause]);
     drop_link(x);
     if (x->answer_started || cause_status[cause] == 0)
         finish(x, CLIENT_CLOSE);

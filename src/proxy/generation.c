@@ -37,7 +37,7 @@ void generation_install(struct worker *worker, struct generation *next)
     worker->policy = next->policy;
     if (!before)
         return;
-    upstream_close_pooled(before);
+    upstream_retire(before);
     TAILQ_INSERT_TAIL(&worker->retired, before, link);
 }
 

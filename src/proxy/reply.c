@@ -3,7 +3,11 @@
 #include "base/clock.h"
 #include "http/rewrite.h"
 
-enum { REPLY_BODY_MAX = 4096 };
+enum {
+    REPLY_BODY_MAX =
+        16 * 1024, /* of a document, or of what is put into a policy's own body: BODY_WORDS_MAX escaped ids */
+    BODY_PIECES_MAX = 2 * BODY_WORDS_MAX + 1
+};
 
 static bool is_rejection(const struct exchange *x)
 {
@@ -30,20 +34,98 @@ static void error_document(struct text *out, const struct exchange *x, const cha
     text_literal(out, "\"}\n");
 }
 
-static struct slice document(const struct exchange *x, const char *why, struct text *scratch,
-                             struct slice *type)
-{
-    const struct rejection_settings *own = &x->policy->rejection;
+/* ---- a body of the policy's own ---------------------------------------------------------------------- */
 
+enum escape { ESCAPE_NONE, ESCAPE_JSON, ESCAPE_XML };
+
+static bool ends_with(struct slice s, struct slice end)
+{
+    return s.n >= end.n && slice_equal_nocase((struct slice){s.p + s.n - end.n, end.n}, end);
+}
+
+/* application/json and anything +json; HTML and XML. */
+static enum escape escape_of(const char *content_type)
+{
+    struct slice type = {content_type, strcspn(content_type, "; \t")};
+
+    if (ends_with(type, SLICE("/json")) || ends_with(type, SLICE("+json")))
+        return ESCAPE_JSON;
+    if (ends_with(type, SLICE("/html")) || ends_with(type, SLICE("/xml")) || ends_with(type, SLICE("+xml")))
+        return ESCAPE_XML;
+    return ESCAPE_NONE;
+}
+
+static void xml_text(struct text *out, struct slice value)
+{
+    for (size_t i = 0; i < value.n; i++)
+        switch (value.p[i]) {
+        case '<': text_literal(out, "&lt;"); break;
+        case '>': text_literal(out, "&gt;"); break;
+        case '&': text_literal(out, "&amp;"); break;
+        case '"': text_literal(out, "&quot;"); break;
+        case '\'': text_literal(out, "&#39;"); break;
+        default: text_char(out, value.p[i]);
+        }
+}
+
+static void escaped(struct text *out, struct slice value, enum escape escape)
+{
+    if (escape == ESCAPE_JSON)
+        text_json(out, value);
+    else if (escape == ESCAPE_XML)
+        xml_text(out, value);
+    else
+        text_put(out, value);
+}
+
+static void write_word(struct text *out, const struct exchange *x, enum body_word word, enum escape escape)
+{
+    const struct decision *d = &x->ask.decision;
+    int64_t wait = decision_retry_after(d);
+
+    if (word == BODY_LIMIT && d->rejected_by >= 0)
+        escaped(out, slice_of(d->results[d->rejected_by].limit->name), escape);
+    else if (word == BODY_CLIENT)
+        escaped(out, (struct slice){x->identity, x->identity_size}, escape);
+    else if (word == BODY_RETRY_AFTER && wait >= 0)
+        text_i64(out, wait);
+    else if (word == BODY_RETRY_AFTER)
+        text_put(out, escape == ESCAPE_JSON ? SLICE("null") : SLICE("never"));
+}
+
+/* The pieces of the policy's text, with what is put in between them written to `scratch`. */
+static int own_body(const struct exchange *x, struct text *scratch, struct iovec *pieces)
+{
+    const struct rejection_settings *own = &x->rule->rejection;
+    enum escape escape = own->piece_count > 1 ? escape_of(own->content_type) : ESCAPE_NONE;
+    int count = 0;
+
+    for (unsigned i = 0; i < own->piece_count; i++) {
+        size_t start = scratch->n;
+        pieces[count++] = iovec_of(own->pieces[i].text);
+        write_word(scratch, x, own->pieces[i].then, escape);
+        if (scratch->n > start)
+            pieces[count++] = iovec_of((struct slice){scratch->p + start, scratch->n - start});
+    }
+    return count;
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------- */
+
+/* The body's pieces, at most BODY_PIECES_MAX, and its type. */
+static int document(const struct exchange *x, const char *why, struct text *scratch, struct slice *type,
+                    struct iovec *pieces)
+{
     *type = SLICE("application/problem+json");
     if (is_rejection(x)) {
-        *type = slice_of(own->content_type);
-        if (own->body)
-            return (struct slice){own->body, own->body_size};
+        *type = slice_of(x->rule->rejection.content_type);
+        if (x->rule->rejection.body)
+            return own_body(x, scratch, pieces);
         decision_problem_write(scratch, &x->ask.decision, x->status);
     } else
         error_document(scratch, x, why);
-    return text_slice(scratch);
+    pieces[0] = iovec_of(text_slice(scratch));
+    return 1;
 }
 
 static void status_line(struct text *out, unsigned status)
@@ -80,14 +162,21 @@ enum sent reply_send(struct exchange *x, const char *why)
     struct worker *w = x->worker;
     char body_bytes[REPLY_BODY_MAX];
     struct text body = text_over(body_bytes, sizeof body_bytes), head = text_over(w->send, sizeof w->send);
-    struct slice type, content = document(x, why, &body, &type);
+    struct iovec pieces[1 + BODY_PIECES_MAX];
+    struct slice type;
+    size_t content = 0;
 
-    write_head(&head, x, type, content.n);
+    if (is_rejection(x))
+        decision_spread(&x->ask.decision, x->policy->rejection.jitter, worker_random(w));
+    int count = document(x, why, &body, &type, &pieces[1]);
+    for (int i = 1; i <= count; i++)
+        content += pieces[i].iov_len;
+    write_head(&head, x, type, content);
     if (x->method == METHOD_HEAD) /* RFC 9110 section 9.3.2: the fields of a GET, without its content */
-        content = SLICE_NONE;
-    struct iovec pieces[2] = {iovec_of(text_slice(&head)), iovec_of(content)};
-    x->reply_bytes = content.n;
+        count = 0, content = 0;
+    pieces[0] = iovec_of(text_slice(&head));
+    x->reply_bytes = content;
     if (head.failed || body.failed)
         return SENT_FAILED;
-    return stream_send(&x->client->stream, &w->buffers, pieces, 2);
+    return stream_send(&x->client->stream, &w->buffers, pieces, 1 + count);
 }

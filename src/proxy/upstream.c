@@ -13,16 +13,24 @@ enum {
     LINK_MAGIC = 0x4c494e4b,
     POOLED_MAX = 256,              /* idle links a worker keeps for a server */
     POOLED_IDLE_US = 60 * 1000000, /* and for how long */
-    DOWN_US = 1000000              /* a server that could not be reached is the last choice for so long */
+    FAILURES_MAX = 5,              /* bad answers in a row that eject a server which has others beside it */
+    EJECTED_MIN_US = 1000000,      /* how long a server is left alone, doubled with every failed probe */
+    EJECTED_MAX_US = 32 * 1000000
 };
 
+/* A server is up, or ejected: it gets requests only when all its fellows are ejected too, and is probed by
+ * connecting to it until that succeeds. */
 struct server {
     const struct upstream_server *settings;
     struct pool *pool;
     unsigned index;
-    unsigned outstanding; /* links CONNECTING or BUSY */
+    unsigned outstanding; /* links CONNECTING, PROBING or BUSY */
     unsigned pooled_count;
-    uint64_t down_until_us;          /* 0: believed to be up */
+    unsigned failures; /* bad answers in a row */
+    bool ejected;
+    uint64_t ejected_us;             /* for how long, last time */
+    struct deadline probe;           /* armed while ejected and not being probed */
+    struct link *probing;            /* the probe under way, or NULL */
     TAILQ_HEAD(pooled, link) pooled; /* last used first */
 };
 
@@ -42,21 +50,44 @@ const char *link_server_text(const struct link *link)
 /* ---- a server's state -------------------------------------------------------------------------------- */
 
 /* One line a change of state, not a request. */
-static void server_failed(struct server *server, const char *why)
+static void eject(struct server *server, const char *why)
 {
-    if (server->down_until_us == 0)
-        log_warn("upstream %s: server %s: %s; trying others first, and it again every second",
+    const struct generation *g = server->pool->generation;
+
+    if (server->ejected && deadline_is_armed(&server->probe))
+        return;
+    if (!server->ejected)
+        log_warn("upstream %s: server %s: %s; ejected until it accepts connections again",
                  server->pool->settings->name, server->settings->text, why);
-    server->down_until_us = clock_us() + DOWN_US;
+    server->ejected_us = server->ejected ? server->ejected_us * 2 : EJECTED_MIN_US;
+    if (server->ejected_us > EJECTED_MAX_US)
+        server->ejected_us = EJECTED_MAX_US;
+    server->ejected = true;
+    if (g == g->worker->now && !g->worker->stopping)
+        deadline_arm(&g->worker->queue.probe, &server->probe, clock_us(), server->ejected_us);
+}
+
+static void admit(struct server *server, const char *what)
+{
+    server->failures = 0;
+    if (!server->ejected)
+        return;
+    server->ejected = false;
+    deadline_cancel(&server->probe);
+    log_info("upstream %s: server %s %s again", server->pool->settings->name, server->settings->text, what);
 }
 
 void upstream_note_answer(struct link *link)
 {
+    admit(link->server, "answers");
+}
+
+void upstream_note_failure(struct link *link, const char *why)
+{
     struct server *server = link->server;
-    if (server->down_until_us == 0)
-        return;
-    server->down_until_us = 0;
-    log_info("upstream %s: server %s answers again", server->pool->settings->name, server->settings->text);
+
+    if (++server->failures >= FAILURES_MAX && server->pool->settings->server_count > 1)
+        eject(server, why);
 }
 
 bool upstreams_ready(const struct generation *g)
@@ -65,31 +96,28 @@ bool upstreams_ready(const struct generation *g)
         const struct pool *pool = &g->pools[i];
         bool up = false;
         for (unsigned s = 0; s < pool->settings->server_count && !up; s++)
-            up = pool->servers[s].down_until_us == 0;
+            up = !pool->servers[s].ejected;
         if (!up)
             return false;
     }
     return true;
 }
 
-/* The server with the least outstanding requests; one that is down only when all are. NULL: all were tried.
- */
-static struct server *choose(struct pool *pool, const struct upstream_tries *tries, uint64_t now_us)
+/* The server with the least outstanding requests; one that is ejected only when all are. NULL: all were
+ * tried. */
+static struct server *choose(struct pool *pool, const struct upstream_tries *tries)
 {
     struct server *best = NULL;
-    bool best_down = false;
     unsigned count = pool->settings->server_count;
 
     pool->next = (pool->next + 1) % count;
     for (unsigned i = 0; i < count; i++) {
         struct server *s = &pool->servers[(pool->next + i) % count];
-        bool down = s->down_until_us > now_us;
         if (s->index < 64 && (tries->servers >> s->index & 1))
             continue;
-        if (!best || (best_down && !down) || (best_down == down && s->outstanding < best->outstanding)) {
+        if (!best || (best->ejected && !s->ejected) ||
+            (best->ejected == s->ejected && s->outstanding < best->outstanding))
             best = s;
-            best_down = down;
-        }
     }
     return best;
 }
@@ -107,6 +135,8 @@ static void link_close(struct link *link)
         link->server->pooled_count--;
     } else
         link->server->outstanding--;
+    if (link->server->probing == link)
+        link->server->probing = NULL;
     link->state = LINK_CLOSED;
     link->exchange = NULL;
     deadline_cancel(&link->deadline);
@@ -118,9 +148,31 @@ static void link_close(struct link *link)
 static void link_connected(struct link *link)
 {
     deadline_cancel(&link->deadline);
+    if (link->server->probing == link)
+        link->server->probing = NULL;
     link->state = LINK_BUSY;
     stream_want_write(&link->stream, false);
     stream_want_read(&link->stream, true);
+}
+
+/* Whoever the link was for: a request goes to another server, a probe is made again later. */
+static void connect_failed(struct link *link, enum cause cause, const char *why)
+{
+    struct exchange *x = link->exchange;
+    struct server *server = link->server;
+
+    link_close(link);
+    eject(server, why);
+    if (x)
+        exchange_connect_failed(x, cause);
+}
+
+/* The connection is a good one for the next request. */
+static void probe_succeeded(struct link *link)
+{
+    admit(link->server, "accepts connections");
+    link_connected(link);
+    upstream_release(link, true);
 }
 
 static void link_finish_connect(struct link *link)
@@ -130,15 +182,13 @@ static void link_finish_connect(struct link *link)
 
     if (getsockopt(link->stream.fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
         error = errno;
-    if (error == 0) {
+    if (error == 0 && link->state == LINK_PROBING)
+        probe_succeeded(link);
+    else if (error == 0) {
         link_connected(link);
         exchange_connected(link->exchange);
-        return;
-    }
-    server_failed(link->server, strerror(error));
-    struct exchange *x = link->exchange;
-    link_close(link);
-    exchange_connect_failed(x, CAUSE_UPSTREAM_CONNECT);
+    } else
+        connect_failed(link, CAUSE_UPSTREAM_CONNECT, strerror(error));
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -160,7 +210,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
 
     MAGIC_CHECK(link, LINK_MAGIC);
-    if (link->state == LINK_CONNECTING)
+    if (link->state == LINK_CONNECTING || link->state == LINK_PROBING)
         link_finish_connect(link);
     else if (link->state == LINK_BUSY)
         exchange_link_writable(link->exchange);
@@ -168,12 +218,8 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 
 static void connect_timed_out(struct deadline *deadline)
 {
-    struct link *link = CONTAINER_OF(deadline, struct link, deadline);
-    struct exchange *x = link->exchange;
-
-    server_failed(link->server, "no connection within connect_timeout");
-    link_close(link);
-    exchange_connect_failed(x, CAUSE_CONNECT_TIMEOUT);
+    connect_failed(CONTAINER_OF(deadline, struct link, deadline), CAUSE_CONNECT_TIMEOUT,
+                   "no connection within connect_timeout");
 }
 
 static void response_timed_out(struct deadline *deadline)
@@ -186,7 +232,8 @@ static void pooled_for_long(struct deadline *deadline)
     link_close(CONTAINER_OF(deadline, struct link, deadline));
 }
 
-/* A link to `server` that is connecting or, on a unix socket, connected. NULL with errno. */
+/* A link to `server` that is connecting or, on a unix socket, connected; without an exchange, a probe. NULL
+ * with errno. */
 static struct link *dial(struct worker *w, struct server *server, struct exchange *x)
 {
     const struct address *to = &server->settings->address;
@@ -208,12 +255,13 @@ static struct link *dial(struct worker *w, struct server *server, struct exchang
         return NULL;
     }
     MAGIC_SET(link, LINK_MAGIC);
-    link->state = LINK_CONNECTING;
+    link->state = x ? LINK_CONNECTING : LINK_PROBING;
     link->worker = w;
     link->server = server;
     link->exchange = x;
     stream_open(&link->stream, w->base, fd, on_readable, on_writable, link);
     server->outstanding++;
+    server->probing = x ? server->probing : link;
     counter_add(&w->stats.upstream_connections_opened, 1);
     counter_add(&w->stats.upstream_connections_open, 1);
     if (at_once)
@@ -224,6 +272,17 @@ static struct link *dial(struct worker *w, struct server *server, struct exchang
                      server->pool->settings->connect_timeout_us);
     }
     return link;
+}
+
+static void probe(struct deadline *deadline)
+{
+    struct server *server = CONTAINER_OF(deadline, struct server, probe);
+    struct link *link = dial(server->pool->generation->worker, server, NULL);
+
+    if (!link)
+        eject(server, strerror(errno));
+    else if (link->state == LINK_BUSY)
+        probe_succeeded(link);
 }
 
 static struct link *take_pooled(struct server *server, struct exchange *x)
@@ -246,9 +305,7 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
     struct generation *g = exchange->generation;
     struct worker *worker = g->worker;
     struct pool *pool = &g->pools[exchange->rule->upstream->index];
-    uint64_t now = clock_us();
-
-    for (struct server *server; (server = choose(pool, tries, now));) {
+    for (struct server *server; (server = choose(pool, tries));) {
         if (!fresh && !TAILQ_EMPTY(&server->pooled))
             return take_pooled(server, exchange);
         if (server->index < 64)
@@ -262,7 +319,7 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
             *cause = CAUSE_NO_MEMORY;
             return NULL;
         }
-        server_failed(server, strerror(errno));
+        eject(server, strerror(errno));
         if (server->index >= 64)
             break;
     }
@@ -298,6 +355,7 @@ void upstreams_init(struct worker *w)
     deadline_queue_init(&w->deadlines, &w->queue.connect, connect_timed_out);
     deadline_queue_init(&w->deadlines, &w->queue.response, response_timed_out);
     deadline_queue_init(&w->deadlines, &w->queue.pooled, pooled_for_long);
+    deadline_queue_init(&w->deadlines, &w->queue.probe, probe);
     TAILQ_INIT(&w->link_graveyard);
 }
 
@@ -331,13 +389,18 @@ int upstream_init(struct generation *g)
     return 0;
 }
 
-void upstream_close_pooled(struct generation *g)
+void upstream_retire(struct generation *g)
 {
     for (unsigned i = 0; i < g->policy->upstream_count; i++) {
         struct pool *pool = &g->pools[i];
-        for (unsigned s = 0; pool->servers && s < pool->settings->server_count; s++)
-            for (struct link *link; (link = TAILQ_FIRST(&pool->servers[s].pooled));)
+        for (unsigned s = 0; pool->servers && s < pool->settings->server_count; s++) {
+            struct server *server = &pool->servers[s];
+            deadline_cancel(&server->probe);
+            if (server->probing)
+                link_close(server->probing);
+            for (struct link *link; (link = TAILQ_FIRST(&server->pooled));)
                 link_close(link);
+        }
     }
 }
 
@@ -345,7 +408,7 @@ void upstream_free(struct generation *g)
 {
     if (!g->pools)
         return;
-    upstream_close_pooled(g);
+    upstream_retire(g);
     upstreams_bury(g->worker); /* they point at these pools */
     for (unsigned i = 0; i < g->policy->upstream_count; i++)
         free(g->pools[i].servers);

@@ -1,12 +1,14 @@
 /* upstream.h - a worker's connections to the servers of one upstream: chosen by least outstanding requests,
  * kept alive, pooled.
  *
- *   CONNECTING -> BUSY <-> POOLED
- *        \          \         `-> CLOSED   the server closed it, sent what nobody asked for, or it was idle
- * for long
- *         `----------`----------> CLOSED
+ *   CONNECTING -> BUSY <-> POOLED -> CLOSED   the server closed it, sent what nobody asked for, or it was
+ * idle for long PROBING --------^                         a server that was ejected accepts connections again
  *
- * A link belongs to one exchange (CONNECTING, BUSY) or to the pool (POOLED), never to both. */
+ * A link belongs to one exchange (CONNECTING, BUSY), to its server (PROBING) or to the pool (POOLED).
+ *
+ * A server that refuses a connection, or gives several bad answers in a row while it has fellows, is ejected:
+ * no request goes there while another server is left. It is probed with a bare connection, after 1 s and then
+ * ever more rarely, until one succeeds. */
 #ifndef WEIR_PROXY_UPSTREAM_H
 #define WEIR_PROXY_UPSTREAM_H
 
@@ -14,7 +16,7 @@
 #include "proxy/cause.h"
 #include "proxy/generation.h"
 
-enum link_state { LINK_CONNECTING, LINK_BUSY, LINK_POOLED, LINK_CLOSED };
+enum link_state { LINK_CONNECTING, LINK_PROBING, LINK_BUSY, LINK_POOLED, LINK_CLOSED };
 
 struct server;
 
@@ -54,6 +56,9 @@ const char *link_server_text(const struct link *link);
 
 /* The server answered: it is up. */
 void upstream_note_answer(struct link *link);
+/* The server took a request and gave no good answer: several of these in a row eject it, where it has
+ * fellows. */
+void upstream_note_failure(struct link *link, const char *why);
 
 /* Every upstream has a server that is not known to be down. */
 bool upstreams_ready(const struct generation *generation);
@@ -65,8 +70,8 @@ void upstreams_bury(struct worker *worker);
 
 /* The pools of one generation. -1: no memory. */
 int upstream_init(struct generation *generation);
-/* Closes the pooled links; those in use stay. */
-void upstream_close_pooled(struct generation *generation);
+/* Closes the pooled links and ends all probes; links in use stay. */
+void upstream_retire(struct generation *generation);
 void upstream_free(struct generation *generation);
 
 #endif

@@ -211,7 +211,7 @@ static void *run(void *arg)
     serve(w);
     while (!all_done(w))
         turn(w);
-    upstream_close_pooled(w->now);
+    upstream_retire(w->now);
     upstreams_bury(w);
     log_thread_end();
     w->shared->ended(w->shared->context);
@@ -231,7 +231,7 @@ static void begin_to_stop(struct worker *w)
     listeners_close(w);
     w->stopping = true;
     clients_stop(w);
-    upstream_close_pooled(w->now);
+    upstream_retire(w->now);
     deadline_arm(&w->shutdown_queue, &w->shutdown, clock_us(), w->policy->timeouts.shutdown_us);
 }
 

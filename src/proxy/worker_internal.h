@@ -48,7 +48,7 @@ struct worker {
     struct deadlines deadlines;
     struct {
         struct deadline_queue head, content, idle, write, linger, tunnel; /* of clients */
-        struct deadline_queue connect, response, pooled;                  /* of links */
+        struct deadline_queue connect, response, pooled, probe;           /* of links */
     } queue;
 
     /* One of each serves all connections: what must be kept after a callback is copied into a buffer. */

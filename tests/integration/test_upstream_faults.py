@@ -197,3 +197,35 @@ def test_a_pool_recovers_when_its_server_comes_back(rig):
     assert get(weir.address).status == 502
     Scripted(rig, keeping(), ("127.0.0.1", port))
     eventually(lambda: get(weir.address).status == 200, 10, "200 from the server that came back")
+
+
+def test_a_server_with_bad_answers_is_ejected_while_it_has_fellows(rig):
+    """Five in a row; then nothing goes there, though it would be the one with the least outstanding requests."""
+    def bad(peer, number):
+        if peer.read_request():
+            peer.socket.sendall(b"nonsense\r\n\r\n")
+    broken = Scripted(rig, bad)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [broken.text, rig.upstream().text]}})
+    weir.expect_errors("upstream|server|api")
+    statuses = [get(weir.address).status for _ in range(40)]
+    assert statuses.count(502) == 5
+    assert statuses[-20:] == [200] * 20
+    assert weir.output().count("ejected until") == 1
+
+
+def test_an_ejected_server_is_probed_and_comes_back_at_no_request_s_cost(rig):
+    port = free_port()
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [f"127.0.0.1:{port}", rig.upstream().text]}})
+    weir.expect_errors("upstream|server|api")
+    assert [get(weir.address).status for _ in range(4)] == [200] * 4
+    served = []
+
+    def back(peer, number):
+        while request := peer.read_request():
+            served.append(request)
+            peer.socket.sendall(OK)
+    Scripted(rig, back, address=("127.0.0.1", port))
+    eventually(lambda: "accepts connections again" in weir.output(), what="the probe")
+    assert served == [], "a probe is a bare connection"
+    assert [get(weir.address).status for _ in range(10)] == [200] * 10
+    assert served, "it has its share again"
