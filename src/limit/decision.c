@@ -2,6 +2,8 @@
  * else. */
 #include "limit/decision.h"
 
+#include "policy/values.h"
+
 /* draft-ietf-httpapi-ratelimit-headers-11, which still moves. */
 #define IETF_POLICY_FIELD "RateLimit-Policy"
 #define IETF_STATE_FIELD  "RateLimit"
@@ -193,7 +195,16 @@ int64_t decision_retry_after(const struct decision *d)
     if (d->verdict != VERDICT_LIMITED || d->rejected_by < 0)
         return -1;
     int64_t us = d->results[d->rejected_by].retry_after_us;
-    return us < 0 ? -1 : at_least(seconds_up(us), 1);
+    return us < 0 ? -1 : at_least(seconds_up(us + d->jitter_us), 1);
+}
+
+void decision_spread(struct decision *d, int64_t share, uint64_t random)
+{
+    int64_t us =
+        d->verdict == VERDICT_LIMITED && d->rejected_by >= 0 ? d->results[d->rejected_by].retry_after_us : 0;
+    __int128 most = us > 0 ? (__int128)us * share / SHARE_WHOLE : 0;
+
+    d->jitter_us = (int64_t)(most * (int64_t)(random >> 32) >> 32);
 }
 
 void decision_fields_write(struct text *out, const struct decision *d, unsigned headers, uint64_t wall_us)

@@ -38,8 +38,9 @@ struct limit_result {
 struct decision {
     enum verdict verdict; /* of the request */
     unsigned
-        result_count; /* the limits that applied; 0: no rate-limit fields but for prohibited and unlimited */
-    int rejected_by;  /* index in results of the limit that rejected (the longest wait of several), or -1 */
+        result_count;  /* the limits that applied; 0: no rate-limit fields but for prohibited and unlimited */
+    int rejected_by;   /* index in results of the limit that rejected (the longest wait of several), or -1 */
+    int64_t jitter_us; /* what is added to the wait in what a rejected client reads; set by who answers */
     struct limit_result results[LIMITS_PER_RULE_MAX];
 };
 
@@ -57,6 +58,9 @@ void decision_fields_write(struct text *out, const struct decision *decision, un
 
 /* Seconds for Retry-After, rounded up; -1 where there is none. */
 int64_t decision_retry_after(const struct decision *decision);
+
+/* Adds 0 to `share` (of SHARE_WHOLE) of the wait of a rejected request, evenly by the random bits. */
+void decision_spread(struct decision *decision, int64_t share, uint64_t random);
 
 /* The problem document of a rejection (draft-ietf-httpapi-ratelimit-headers and RFC 9457):
  * application/problem+json. */

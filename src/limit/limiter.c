@@ -226,6 +226,7 @@ static void conclude(struct limiter *l, struct decision *d)
 {
     d->verdict = VERDICT_ALLOWED;
     d->rejected_by = -1;
+    d->jitter_us = 0;
     for (unsigned i = 0; i < d->result_count; i++) {
         count_limit(l, d->results[i].limit, d->results[i].verdict);
         if (d->results[i].verdict != VERDICT_LIMITED)

@@ -79,6 +79,7 @@ bool rule_has_path(const void *rule);
 bool rule_has_host(const void *rule);
 bool rule_has_methods(const void *rule);
 bool rule_has_cost(const void *rule);
+bool rule_has_rejection(const void *rule);
 
 /* Does `a` match everything that `b` matches? Sure where it says so; there may be more. */
 bool rule_covers(const struct rule *a, const struct rule *b);

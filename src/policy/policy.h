@@ -135,6 +135,27 @@ struct client_terms {
     struct place place;
 };
 
+/* What is put in where a body's text is interrupted. */
+enum body_word { BODY_END, BODY_LIMIT, BODY_RETRY_AFTER, BODY_CLIENT };
+
+struct body_piece {
+    struct slice text;
+    enum body_word then;
+};
+
+enum { BODY_WORDS_MAX = 8 };
+
+struct rejection_settings {
+    unsigned status;
+    char *body_file; /* as written; NULL: none */
+    char *body;      /* its text; NULL: problem+json */
+    size_t body_size;
+    struct body_piece *pieces; /* the same, cut at its words; the last one ends with BODY_END */
+    unsigned piece_count;
+    char *content_type;
+    int64_t jitter; /* of the wait, of SHARE_WHOLE; the policy's alone */
+};
+
 struct rule {
     unsigned index;
     unsigned row; /* of its counters, as in a limit */
@@ -148,6 +169,8 @@ struct rule {
     unsigned limit_count; /* 0: unlimited */
     int64_t cost;         /* 0: each limit's own */
     const struct upstream *upstream;
+    bool has_rejection;                  /* one of its own; else the policy's */
+    struct rejection_settings rejection; /* whole in either case */
     struct place place;
 };
 
@@ -156,14 +179,6 @@ enum {
     HEADERS_X_RATE_LIMIT = 2,
     HEADERS_IETF = 4,
     HEADERS_X_RATELIMIT_EPOCH = 8 /* X-RateLimit-Reset as Unix time */
-};
-
-struct rejection_settings {
-    unsigned status;
-    char *body_file; /* as written; NULL: none */
-    char *body;      /* its text; NULL: problem+json */
-    size_t body_size;
-    char *content_type;
 };
 
 struct timeouts {

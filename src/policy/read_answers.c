@@ -57,6 +57,53 @@ static void print_headers(const struct printer *printer, const struct option *op
 
 const struct option_type type_headers = {"list of words", read_headers, print_headers, false};
 
+/* --- a rejection's body --- */
+
+static const struct {
+    struct slice text;
+    enum body_word word;
+} words[] = {
+    {SLICE("{limit}"), BODY_LIMIT},
+    {SLICE("{retry_after}"), BODY_RETRY_AFTER},
+    {SLICE("{client}"), BODY_CLIENT},
+};
+
+/* The first word in the text, at `*at`; BODY_END: there is none. Other braces are the text's own. */
+static enum body_word next_word(struct slice text, size_t *at, size_t *size)
+{
+    const char *brace = text.p, *end = text.p + text.n;
+
+    for (; (brace = memchr(brace, '{', (size_t)(end - brace))); brace++)
+        for (size_t i = 0; i < COUNT_OF(words); i++)
+            if (slice_starts_with((struct slice){brace, (size_t)(end - brace)}, words[i].text)) {
+                *at = (size_t)(brace - text.p);
+                *size = words[i].text.n;
+                return words[i].word;
+            }
+    *at = text.n;
+    *size = 0;
+    return BODY_END;
+}
+
+static void cut_body(struct loading *l, const struct node *node, struct rejection_settings *rejection)
+{
+    struct slice rest = {rejection->body, rejection->body_size};
+    size_t at, size;
+
+    rejection->pieces = pool_zeroed(l->pool, BODY_WORDS_MAX + 1, sizeof *rejection->pieces);
+    for (;;) {
+        enum body_word word = next_word(rest, &at, &size);
+        rejection->pieces[rejection->piece_count++] = (struct body_piece){{rest.p, at}, word};
+        if (word == BODY_END)
+            return;
+        if (rejection->piece_count > BODY_WORDS_MAX) {
+            mistake(l, node, "holds more than %d of {limit}, {retry_after} and {client}", BODY_WORDS_MAX);
+            return;
+        }
+        rest = (struct slice){rest.p + at + size, rest.n - at - size};
+    }
+}
+
 static void read_body_file(struct loading *l, const struct option *option, const struct node *node,
                            void *field)
 {
@@ -75,6 +122,7 @@ static void read_body_file(struct loading *l, const struct option *option, const
     rejection->body_file = keep_text(l, node);
     rejection->body = pool_text(l->pool, bytes);
     rejection->body_size = bytes.n;
+    cut_body(l, node, rejection);
 }
 
 static void print_body_file(const struct printer *printer, const struct option *option, const void *field)

@@ -28,6 +28,11 @@ bool rule_has_cost(const void *rule)
     return ((const struct rule *)rule)->cost > 0;
 }
 
+bool rule_has_rejection(const void *rule)
+{
+    return ((const struct rule *)rule)->has_rejection;
+}
+
 /* --- match --- */
 
 static void print_slice(const struct printer *printer, const struct option *option, const void *field)
@@ -309,6 +314,27 @@ static void check_rule_cost(struct loading *l, const struct node *node, const st
     }
 }
 
+/* What is not written of its rejection is the policy's. */
+static void finish_rejection(struct loading *l, const struct node *node, struct rule *rule)
+{
+    struct rejection_settings own = rule->rejection;
+    const struct node *written = node_find(node, "rejection");
+
+    rule->has_rejection = written && written->count;
+    rule->rejection = l->policy->rejection;
+    if (own.status)
+        rule->rejection.status = own.status;
+    if (own.content_type)
+        rule->rejection.content_type = own.content_type;
+    if (own.body || (written && node_find(written, "body_file"))) {
+        rule->rejection.body_file = own.body_file;
+        rule->rejection.body = own.body;
+        rule->rejection.body_size = own.body_size;
+        rule->rejection.pieces = own.pieces;
+        rule->rejection.piece_count = own.piece_count;
+    }
+}
+
 static void read_rule(struct loading *l, const struct node *item, struct rule *rule)
 {
     rule->place = item->place;
@@ -321,6 +347,7 @@ static void read_rule(struct loading *l, const struct node *item, struct rule *r
         rule->upstream = &l->policy->upstreams[0];
     name_rule(l, rule);
     check_rule_cost(l, item, rule);
+    finish_rejection(l, item, rule);
 }
 
 /* What holds where no rule matches. */

@@ -119,3 +119,72 @@ def test_weirs_own_answers_are_problem_documents(rig):
         assert response["Content-Type"] == "application/problem+json"
         problem = json.loads(response.body)
         assert problem["status"] == status and problem["title"]
+
+
+def rejected(weir, target="/", client="a"):
+    for _ in range(3):
+        response = get(weir.address, target, headers={"X-Client-Id": client})
+    assert response.status >= 400, response
+    return response
+
+
+ONE = {"one": dict(script="fixed_window", limit=1, period="1h")}
+
+
+def test_jitter_spreads_retry_after_upwards(rig):
+    weir = rig.weir(limits=ONE, rejection={"jitter": "10%"})
+    assert get(weir.address).status == 200
+    answers = [get(weir.address) for _ in range(40)]
+    waits = [a.number("Retry-After") for a in answers]
+    assert all(3590 <= wait <= 3960 for wait in waits), waits
+    assert max(waits) > 3620 and len(set(waits)) > 10, waits
+    assert all(a.number("X-RateLimit-Reset") <= 3600 for a in answers), "only the advice is spread"
+    assert all(f"in {wait} seconds" in str(a.body) for a, wait in zip(answers, waits)), "one and the same in both places"
+
+
+def test_a_rule_has_a_rejection_of_its_own(rig):
+    rig.write("sorry.html", "<p>Sorry</p>")
+    rig.write("busy.txt", "busy")
+    weir = rig.weir(limits=ONE, rejection={"status": 420, "body_file": "busy.txt", "content_type": "text/plain"}, rules=[
+        {"match": {"path": "/page"}, "limits": ["one"],
+         "rejection": {"status": 503, "body_file": "sorry.html", "content_type": "text/html"}},
+        {"match": {"path": "/problem"}, "limits": ["one"],
+         "rejection": {"body_file": None, "content_type": "application/problem+json"}},
+        {"limits": ["one"]}])
+    answers = [rejected(weir, path) for path in ("/page", "/problem", "/other")]
+    assert [a.status for a in answers] == [503, 420, 420]
+    assert [a["Content-Type"] for a in answers] == ["text/html", "application/problem+json", "text/plain"]
+    assert [answers[0].body, answers[2].body] == [b"<p>Sorry</p>", b"busy"]
+    assert json.loads(answers[1].body)["violated-policies"] == ["one"]
+    assert all(a["Retry-After"] for a in answers)
+
+
+def test_a_body_says_what_the_request_met(rig):
+    rig.write("body.json", '{"limit":"{limit}","wait":{retry_after},"who":"{client}","other":"{x}"}')
+    rig.write("body.html", "<b>{client}</b> {limit} {{retry_after}} {")
+    rig.write("body.txt", "{client}{client}")
+    json_body, html = ({"body_file": "body." + name, "content_type": kind} for name, kind in
+                       (("json", "application/vnd.api+json; charset=utf-8"), ("html", "text/html; charset=utf-8")))
+    weir = rig.weir(limits=ONE, clients={"never": {"quota": 0}}, rejection={"body_file": "body.txt", "content_type": "text/plain"},
+                    rules=[{"match": {"path": "/json"}, "limits": ["one"], "rejection": json_body},
+                           {"match": {"path": "/html"}, "limits": ["one"], "rejection": html}, {"limits": ["one"]}])
+    who = 'a"b\\<i>&\''
+    answer = rejected(weir, "/json", who)
+    assert json.loads(answer.body) == {"limit": "one", "wait": answer.number("Retry-After"), "who": "id:" + who, "other": "{x}"}
+    answer = rejected(weir, "/html", who)
+    assert answer.body.decode() == f"<b>id:a&quot;b\\&lt;i&gt;&amp;&#39;</b> one {{{answer['Retry-After']}}} {{"
+    assert rejected(weir, "/", who).body.decode() == f"id:{who}id:{who}"
+    assert json.loads(rejected(weir, "/json", "never").body)["wait"] is None
+    assert rejected(weir, "/html", "never").body.endswith(b"one {never} {")
+
+
+def test_a_body_as_large_as_may_be_reaches_a_slow_reader(rig):
+    filler = "x" * (64 * 1024 - 8 * 8)
+    rig.write("large.txt", filler + "{client}" * 8)
+    weir = rig.weir(limits=ONE, rejection={"body_file": "large.txt", "content_type": "text/html"})
+    who = '"' * 250
+    assert rejected(weir, client=who).body.decode() == filler + ("id:" + "&quot;" * 250) * 8
+    with Connection(weir.address) as connection:
+        head = connection.request("/", method="HEAD", headers={"X-Client-Id": who})
+        assert (head.status, head.body) == (429, b"")
+        assert head.number("Content-Length") == len(filler) + 8 * (3 + 6 * 250)

@@ -173,6 +173,29 @@ START_TEST(decided_without_redis)
 }
 END_TEST
 
+START_TEST(a_wait_is_spread_upwards_only)
+{
+    struct decision d = two_limits();
+    d.results[1].verdict = d.verdict = VERDICT_LIMITED;
+    d.results[1].retry_after_us = 100000000;
+    d.rejected_by = 1;
+    decision_spread(&d, 1000, 0);
+    ck_assert_int_eq(decision_retry_after(&d), 100);
+    decision_spread(&d, 1000, UINT64_MAX / 2);
+    ck_assert_int_eq(decision_retry_after(&d), 105);
+    decision_spread(&d, 1000, UINT64_MAX);
+    ck_assert_int_eq(decision_retry_after(&d), 110);
+    decision_spread(&d, 0, UINT64_MAX);
+    ck_assert_int_eq(decision_retry_after(&d), 100);
+    d.results[1].retry_after_us = -1;
+    decision_spread(&d, 10000, UINT64_MAX);
+    ck_assert_int_eq(decision_retry_after(&d), -1);
+    d.results[1].retry_after_us = INT64_C(1) << 52;
+    decision_spread(&d, 10000, UINT64_MAX);
+    ck_assert_int_eq(decision_retry_after(&d), 9007199254);
+}
+END_TEST
+
 START_TEST(limits_that_are_not_to_be_shown_are_not)
 {
     struct decision d = two_limits();
@@ -235,6 +258,7 @@ int main(void)
     tcase_add_test(tests, a_prohibited_client_sees_zero_and_no_times);
     tcase_add_test(tests, an_unlimited_client_sees_minus_one);
     tcase_add_test(tests, decided_without_redis);
+    tcase_add_test(tests, a_wait_is_spread_upwards_only);
     tcase_add_test(tests, limits_that_are_not_to_be_shown_are_not);
     tcase_add_test(tests, names_are_escaped_and_large_numbers_stay_structured_fields);
     suite_add_tcase(suite, tests);

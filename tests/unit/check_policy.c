@@ -108,11 +108,12 @@ static const char sample[] =
     "  - { match: { path: /healthz } }\n"
     "  - { match: { path: '/v1/**', methods: [ POST, PUT ] }, limits: [ writes, everyone ], cost: 5, "
     "upstream: other }\n"
-    "  - { match: { host: '*.example.com' }, limits: [ quota ], name: 'by host' }\n"
+    "  - { match: { host: '*.example.com' }, limits: [ quota ], name: 'by host', rejection: { status: 403 } "
+    "}\n"
     "  - { match: { path: /healthz, host: a.example }, limits: [ rolling ] }\n"
     "  - { limits: [ per-client ] }\n"
     "headers: [ x-ratelimit-epoch, ietf ]\n"
-    "rejection: { status: 503, content_type: text/plain }\n"
+    "rejection: { status: 503, content_type: text/plain, jitter: 10% }\n"
     "timeouts: { request_header: 5s, body_min_rate: 0 }\n"
     "size_limits: { request_body: 1m, connections: 0 }\n"
     "log: { level: warn, access: off, file: /var/log/weir.log }\n";
@@ -142,6 +143,7 @@ START_TEST(a_policy_is_read)
     ck_assert_int_eq(policy->identity.from[0].field, FIELD_X_CLIENT_ID);
     ck_assert_uint_eq(policy->headers, HEADERS_X_RATELIMIT | HEADERS_X_RATELIMIT_EPOCH | HEADERS_IETF);
     ck_assert_uint_eq(policy->rejection.status, 503);
+    ck_assert_int_eq(policy->rejection.jitter, 1000);
     ck_assert_ptr_null(policy->rejection.body);
     ck_assert_uint_eq(policy->timeouts.request_header_us, 5000000);
     ck_assert_uint_eq(policy->timeouts.idle_us, 60000000);
@@ -249,6 +251,9 @@ START_TEST(rules_are_read)
     ck_assert_ptr_eq(rules[1].upstream, &policy->upstreams[1]);
     ck_assert_uint_eq(rules[1].method_count, 2);
     ck_assert_str_eq(rules[2].name, "by host");
+    ck_assert_uint_eq(rules[2].rejection.status, 403);
+    ck_assert_str_eq(rules[2].rejection.content_type, "text/plain");
+    ck_assert_uint_eq(rules[1].rejection.status, 503);
     ck_assert_int_eq(rules[2].cost, 0);
     ck_assert_str_eq(rules[3].name, "/healthz#2");
     ck_assert_str_eq(rules[4].name, "*");
