@@ -4,6 +4,9 @@
  *                         |                                  |
  *                         `----------- deadline -------------'--> on_failure of each limit --> decided()
  *
+ * Where the caller wants a receipt, the op of an admitted request stays with its ask and goes into one more
+ * batch, as a settlement that nobody waits for.
+ *
  * An op belongs to the limiter from limiter_decide() until its batch is answered, whoever still waits for it:
  * the deadline, or limiter_abandon(), only cut ask and op apart, and the late answer finds op->ask == NULL.
  * An op holds the keys as text, so that the facts need not live on. Ops and batches are kept for reuse. */
@@ -28,6 +31,8 @@ enum {
     KEY_SLOTS = 2 * BATCH_KEYS_MAX,
     ARGUMENTS_PER_LIMIT = 6,
     ANSWERS_PER_LIMIT = 5,
+    MODE_PLAIN = 0,
+    MODE_DEBT = 2,
     MODE_SHADOW = 4, /* beside the limiter's mode: this limit's rejection does not reject the request */
     NUMBER_SIZE = 20,
     SPARE_OPS_MAX = 4096,
@@ -37,7 +42,10 @@ struct op_limit {
     const struct limit *limit;
     struct limit_numbers numbers;
     int64_t cost;
+    unsigned mode;      /* the driver's */
     bool shadow;        /* rejects nobody */
+    int64_t charged;    /* what Redis granted */
+    int64_t counts_us;  /* from then on the charge counts for so long */
     struct slice key;   /* in op->keys */
     unsigned key_index; /* from 1, in the batch's KEYS */
 };
@@ -52,6 +60,7 @@ struct limit_op {
     uint64_t started_us;
     struct denial_key denial_key;
     bool denial_key_known;
+    bool settles; /* nobody waits, and it is sent all the same */
     size_t keys_size;
     unsigned count;
     struct op_limit limits[LIMITS_PER_RULE_MAX];
@@ -186,12 +195,13 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
                             : (struct limit_numbers){part->limit->limit, part->limit->burst};
         part->cost = rule->cost ? rule->cost : part->limit->cost;
         part->shadow = !limit_enforces(part->limit, facts->identity);
+        part->mode = part->limit->best_effort + (rule->limit_count > 1 && part->shadow ? MODE_SHADOW : 0);
         key_write(&keys, l->policy, part->limit, facts);
         part->key = (struct slice){op->keys + start, keys.n - start};
     }
     assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
-    op->denial_key_known = false;
+    op->denial_key_known = op->settles = false;
 }
 
 /* --- Decisions ---------------------------------------------------------------------------------------- */
@@ -448,7 +458,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
     const struct client_terms *terms;
     struct limit_op *op;
 
-    ask->op = NULL;
+    ask->op = ask->receipt = NULL;
     if (rule->limit_count == 0) {
         decide_nothing(&ask->decision);
         return DECIDED_NOW;
@@ -519,17 +529,40 @@ static bool answer_has_shape(const redisReply *reply, const struct batch *batch)
     return true;
 }
 
+/* What a settlement has to know of the charge. */
+static void write_receipt(struct limit_op *op, redisReply *const *values)
+{
+    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
+        struct op_limit *part = &op->limits[i];
+        int64_t reset_us = values[3]->integer;
+        part->charged = part->cost ? values[0]->integer : 0;
+        /* In its second period a unit of this limiter weighs less than it would be given back. */
+        bool weighs = strcmp(part->limit->script, "sliding_window_counter") == 0;
+        part->counts_us = weighs ? reset_us - part->limit->period_us : reset_us;
+    }
+}
+
 static void op_answer(struct limit_op *op, redisReply *const *values, uint64_t now_us)
 {
     struct limiter *l = op->limiter;
     struct ask *ask = op_cut(op);
+    bool kept = false;
 
-    histogram_add(&l->stats->redis_latency, now_us - op->started_us);
-    if (!ask)
-        return;
-    decide_from_answer(l, op, values, &ask->decision);
-    remember_denial(l, op, &ask->decision);
-    ask->decided(ask);
+    if (!op->settles)
+        histogram_add(&l->stats->redis_latency, now_us - op->started_us);
+    if (ask) {
+        decide_from_answer(l, op, values, &ask->decision);
+        remember_denial(l, op, &ask->decision);
+        kept = ask->wants_receipt && ask->decision.verdict == VERDICT_ALLOWED;
+        if (kept) {
+            write_receipt(op, values);
+            ask->receipt = op;
+        }
+    }
+    if (!kept)
+        op_release(op);
+    if (ask)
+        ask->decided(ask);
 }
 
 /* Settles every op of the batch. decided() may abandon others of them, or ask anew; the batch stays whole. */
@@ -542,11 +575,13 @@ static void batch_settle(struct batch *batch, const redisReply *reply, enum redi
     for (unsigned i = 0; i < batch->count; i++) {
         struct limit_op *op = batch->ops[i];
         if (reply) {
-            op_answer(op, values, now_us);
+            redisReply *const *own = values;
             values += op->count * ANSWERS_PER_LIMIT;
-        } else
+            op_answer(op, own, now_us); /* the op is the receipt's or free from here on */
+        } else {
             op_fail(op, failure);
-        op_release(op);
+            op_release(op);
+        }
     }
     SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
 }
@@ -559,6 +594,68 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
     if (reply && !answer_has_shape(reply, batch))
         reply = NULL, failure = REDIS_FAILURE_REPLY;
     batch_settle(batch, reply, failure);
+}
+
+/* --- Settlements -------------------------------------------------------------------------------------- */
+
+/* May so much be given back? A charge that no longer counts would be taken from others' charges. */
+static bool can_give_back(const struct limit_op *op, const struct op_limit *part, uint64_t now_us)
+{
+    int64_t elapsed_us = (int64_t)(now_us - op->started_us); /* from before the charge */
+    return elapsed_us + (int64_t)op->limiter->policy->redis.timeout_us < part->counts_us;
+}
+
+/* Leaves in the op what there is to do, with the difference as the cost. */
+static void keep_differences(struct limit_op *op, const int64_t *totals)
+{
+    uint64_t now_us = clock_us();
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < op->count; i++) {
+        struct op_limit *part = &op->limits[i];
+        int64_t difference = totals[i] - part->charged;
+        if (difference == 0 || (difference < 0 && !can_give_back(op, part, now_us)))
+            continue;
+        part->cost = difference;
+        part->mode = difference > 0 ? MODE_DEBT : MODE_PLAIN;
+        op->limits[left++] = *part;
+    }
+    op->count = left;
+    for (unsigned i = 0; i < left && left > 1; i++)
+        op->limits[i].mode += MODE_SHADOW; /* each by itself */
+}
+
+/* Brings what was charged to these totals, by limit. */
+static void settle_to(struct ask *ask, const int64_t *totals)
+{
+    struct limit_op *op = ask->receipt;
+    struct limiter *l = op->limiter;
+
+    MAGIC_CHECK(op, OP_MAGIC);
+    ask->receipt = NULL;
+    keep_differences(op, totals);
+    if (op->count == 0 || !redis_link_is_ready(l->link)) {
+        op_release(op);
+        return;
+    }
+    op->settles = true;
+    op->batch = NULL;
+    TAILQ_INSERT_TAIL(&l->gathered, op, entry);
+}
+
+void limiter_refund(struct ask *ask)
+{
+    static const int64_t nothing[LIMITS_PER_RULE_MAX];
+
+    if (ask->receipt)
+        settle_to(ask, nothing);
+}
+
+void limiter_forget(struct ask *ask)
+{
+    if (ask->receipt)
+        op_release(ask->receipt);
+    ask->receipt = NULL;
 }
 
 /* --- Sending ------------------------------------------------------------------------------------------ */
@@ -609,7 +706,7 @@ static void argue_request(struct arguments *a, const struct limit_op *op)
         argue_number(a, part->limit->index + 1);
         argue_number(a, part->key_index);
         argue_number(a, part->cost);
-        argue_number(a, part->limit->best_effort + (op->count > 1 && part->shadow ? MODE_SHADOW : 0));
+        argue_number(a, part->mode);
         argue_number(a, part->numbers.limit);
         argue_number(a, part->numbers.burst);
     }
@@ -647,7 +744,7 @@ static void batch_fill(struct batch *batch, struct op_list *list)
 
     while (batch->count < BATCH_REQUESTS_MAX && (op = TAILQ_FIRST(list))) {
         TAILQ_REMOVE(list, op, entry);
-        if (!op->ask) {
+        if (!op->ask && !op->settles) {
             op_release(op);
             continue;
         }

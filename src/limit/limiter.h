@@ -52,6 +52,10 @@ struct ask {
     void (*decided)(
         struct ask *ask); /* runs once, never from inside limiter_decide; may end the caller's object */
     struct limit_op *op;  /* the limiter's; NULL when nothing is under way */
+    /* Set before limiter_decide: keep what an admitted request was charged in Redis as `receipt`, until
+     * limiter_refund or limiter_forget. Both may be called without one. */
+    bool wants_receipt;
+    struct limit_op *receipt; /* the limiter's, or NULL */
 };
 
 enum decided { DECIDED_NOW, DECIDED_LATER };
@@ -63,6 +67,13 @@ MUST_CHECK enum decided limiter_decide(struct limiter *limiter, const struct lim
 
 /* The caller no longer waits. What Redis has charged stays charged. */
 void limiter_abandon(struct ask *ask);
+
+/* The request did not happen: gives back what it was charged, as far as that still counts. Best effort: nobody
+ * waits for it, and it is lost when Redis is away. Ends the receipt. */
+void limiter_refund(struct ask *ask);
+
+/* What was charged stays charged. Ends the receipt. */
+void limiter_forget(struct ask *ask);
 
 /* Sends what was gathered; once per loop turn, after all callbacks. */
 void limiter_flush(struct limiter *limiter);

@@ -65,7 +65,8 @@ static struct exchange *exchange_new(struct client *client)
         return NULL;
     memset(x, 0, offsetof(struct exchange, ask));
     x->ask.decided = decided;
-    x->ask.op = NULL;
+    x->ask.op = x->ask.receipt = NULL;
+    x->ask.wants_receipt = true;
     x->ask.decision.verdict = VERDICT_UNLIMITED;
     x->ask.decision.result_count = 0;
     x->ask.decision.rejected_by = -1;
@@ -312,6 +313,7 @@ static void send_request(struct exchange *x)
 
     x->phase = PHASE_RELAY;
     x->sent_us = clock_us();
+    limiter_forget(&x->ask);
     enum relay moved = relay_begin(&x->request, &x->client->stream, &x->link->stream, iobuf_slice(x->head),
                                    (struct behind){NULL, 0}, &means, &why);
     request_moved(x, moved, why);
@@ -858,6 +860,15 @@ static enum client_after after_answer(const struct exchange *x)
     return x->keep_alive || !x->request.ended ? CLIENT_LINGER_ON : CLIENT_CLOSE;
 }
 
+/* What the server never received costs nothing, unless the client itself gave up. */
+static void settle(struct exchange *x)
+{
+    if (x->sent_us == 0 && x->cause >= CAUSE_UPSTREAM_CONNECT)
+        limiter_refund(&x->ask);
+    else
+        limiter_forget(&x->ask);
+}
+
 /* The only end. */
 static void finish(struct exchange *x, enum client_after after)
 {
@@ -867,6 +878,7 @@ static void finish(struct exchange *x, enum client_after after)
 
     if (x->ask.op)
         limiter_abandon(&x->ask);
+    settle(x);
     drop_link(x);
     count(x, duration);
     access_log_end(x, duration);

@@ -34,6 +34,8 @@ static struct test_ask asks[ASKS_MAX];
 static unsigned decided_count, expected_count;
 static uint64_t random_state;
 static uint64_t denials_hold_until;
+static bool wants_receipt;
+static struct ask receipt;
 static const char *timeout; /* redis.timeout: patient where counts must be exact on a loaded machine */
 
 static const char *lua_dir(void)
@@ -186,6 +188,7 @@ static enum decided ask_from(unsigned i, unsigned limiter, const char *rule, con
     enum decided decided;
 
     asks[i] = (struct test_ask){.ask.decided = on_decided, .asked_us = clock_us()};
+    asks[i].ask.wants_receipt = wants_receipt;
     memset(&asks[i].ask.decision, 0xa5, sizeof asks[i].ask.decision);
     expected_count++;
     decided = limiter_decide(limiters[limiter], &facts, &asks[i].ask);
@@ -538,6 +541,73 @@ static const struct limit_result *result_named(const struct decision *d, const c
     return NULL;
 }
 
+/* Admitted, and a receipt is held. */
+static struct ask *charge(const char *rule, const char *client)
+{
+    wants_receipt = true;
+    ck_assert_int_eq(decide(rule, client)->verdict, VERDICT_ALLOWED);
+    wants_receipt = false;
+    ck_assert_ptr_nonnull(asks[0].ask.receipt);
+    receipt = asks[0].ask;
+    return &receipt;
+}
+
+START_TEST(a_refund_gives_back_what_was_charged)
+{
+    timeout = "5s";
+    start_real(1);
+    struct ask *ask = charge("two", "a");
+    limiter_refund(ask);
+    ck_assert_ptr_null(ask->receipt);
+    limiter_refund(ask); /* once only */
+    const struct decision *d = decide("two", "a");
+    ck_assert_int_eq(d->results[0].remaining, 19);
+    ck_assert_int_eq(d->results[1].remaining, 49);
+    ask = charge("costly", "b");
+    limiter_forget(ask);
+    limiter_refund(ask);
+    ck_assert_int_eq(decide("one", "b")->results[0].remaining, 12);
+    limiter_refund(charge("log", "c"));
+    ck_assert_int_eq(decide("log", "c")->results[0].remaining, 9);
+    limiter_refund(charge("tried", "d"));
+    d = decide("tried", "d");
+    ck_assert_int_eq(d->results[0].remaining, 2);
+    ck_assert_int_eq(d->results[1].remaining, 9);
+    stop_real();
+}
+END_TEST
+
+START_TEST(a_charge_that_no_longer_counts_is_not_given_back)
+{
+    timeout = "1s"; /* longer than the period of "brief": nobody could be sure */
+    start_real(1);
+    limiter_refund(charge("brief", "a"));
+    (void)decide("one", "x"); /* behind it, if anything was sent */
+    ck_assert_uint_eq(counter_read(&stats[0].redis_requests), 2);
+    stop_real();
+}
+END_TEST
+
+START_TEST(a_refund_without_redis_is_lost_and_a_rejection_has_no_receipt)
+{
+    timeout = "5s";
+    start_real(1);
+    struct ask *ask = charge("brief", "a");
+    struct ask *other = &asks[1].ask;
+    wants_receipt = true;
+    ck_assert_int_eq(ask_from(1, 0, "brief", "a"), DECIDED_LATER);
+    turn_until(all_decided);
+    wants_receipt = false;
+    ck_assert_int_eq(other->decision.verdict, VERDICT_LIMITED);
+    ck_assert_ptr_null(other->receipt);
+    real_redis_kill(&real);
+    turn_until(none_ready);
+    limiter_refund(ask);
+    limiter_refund(other);
+    stop_real();
+}
+END_TEST
+
 START_TEST(a_shadow_limit_counts_and_rejects_nobody)
 {
     timeout = "5s";
@@ -819,6 +889,9 @@ int main(void)
     }
     tcase_add_test(fake_case, without_redis_each_limit_follows_its_own_rule);
     tcase_add_test(fake_case, a_shadow_limit_counts_and_rejects_nobody);
+    tcase_add_test(fake_case, a_refund_gives_back_what_was_charged);
+    tcase_add_test(fake_case, a_charge_that_no_longer_counts_is_not_given_back);
+    tcase_add_test(fake_case, a_refund_without_redis_is_lost_and_a_rejection_has_no_receipt);
     tcase_add_test(fake_case, a_prohibited_client_passes_where_all_is_tried);
     tcase_add_test(fake_case, a_part_of_the_clients_is_held_to_a_limit);
     tcase_add_test(fake_case, without_redis_a_shadow_limit_rejects_nobody_either);
