@@ -50,7 +50,7 @@ struct weir {
     int admin_fd;
     int change_fd; /* eventfd: a worker serves, or has ended */
     struct event *signals[4], *change;
-    bool ready, stopping;
+    bool ready, stopping, unlinked;
 };
 
 /* ---- systemd ----------------------------------------------------------------------------------------- */
@@ -191,8 +191,9 @@ static void share(struct weir *weir)
                                           .ended = worker_ended,
                                           .context = weir};
     if (sizes->connections_per_ip)
-        weir->shared.ip_counts = ip_counts_new(sizes->connections ? sizes->connections : IP_COUNTS_MAX,
-                                               weir->first->identity.ipv6_prefix);
+        weir->shared.ip_counts =
+            ip_counts_new(sizes->connections > IP_COUNTS_MAX ? sizes->connections : IP_COUNTS_MAX,
+                          weir->first->identity.ipv6_prefix);
 }
 
 static bool make_workers(struct weir *weir)
@@ -323,9 +324,9 @@ static void reload(struct weir *weir)
 {
     char *text = NULL;
     size_t size;
-    FILE *report = open_memstream(&text, &size);
+    FILE *report = weir->stopping ? NULL : open_memstream(&text, &size);
 
-    if (!report || weir->stopping)
+    if (!report)
         return;
     tell_systemd("RELOADING=1");
     struct policy *next = next_policy(weir, report);
@@ -347,10 +348,22 @@ static void reload(struct weir *weir)
 
 /* ---- signals ----------------------------------------------------------------------------------------- */
 
+/* Before the listeners close: from then on the path may be a successor's. */
+static void unlink_sockets(struct weir *weir)
+{
+    for (unsigned a = 0; a < weir->opened && !weir->unlinked; a++)
+        listener_unlink(&weir->first->listen[a]);
+    if (!weir->unlinked && (weir->admin || weir->admin_fd >= 0))
+        listener_unlink(&weir->first->admin);
+    weir->unlinked = true;
+}
+
 static void stop(struct weir *weir)
 {
+    unlink_sockets(weir);
     for (unsigned i = 0; i < weir->made; i++)
-        worker_stop(weir->workers[i]);
+        if (weir->workers[i]) /* else it could not be made */
+            worker_stop(weir->workers[i]);
 }
 
 static void on_stop_signal(evutil_socket_t signal, short what, void *arg)
@@ -449,15 +462,10 @@ static void close_unused_listeners(struct weir *weir)
 {
     const struct policy *first = weir->first;
 
-    if (!first)
-        return;
-    for (unsigned a = 0; a < weir->opened; a++) {
+    unlink_sockets(weir);
+    for (unsigned a = 0; a < weir->opened; a++)
         for (unsigned w = weir->made; w < first->workers; w++)
             close(weir->listen_fds[w * first->listen_count + a]);
-        listener_unlink(&first->listen[a]);
-    }
-    if (weir->admin || weir->admin_fd >= 0)
-        listener_unlink(&first->admin);
     if (weir->admin_fd >= 0)
         close(weir->admin_fd);
 }

@@ -185,6 +185,8 @@ static void connections(const struct source *s)
            SUM(s, connections_accepted));
     single(s, "weir_connections_refused_total", "counter",
            "Client connections closed at once by a limit of size_limits.", SUM(s, connections_refused));
+    single(s, "weir_connections_evicted_total", "counter",
+           "Idle client connections closed to make room for new ones.", SUM(s, connections_evicted));
     single(s, "weir_requests_active", "gauge", "Requests under way now.", SUM(s, requests_active));
     single(s, "weir_upstream_connections", "gauge", "Connections to upstream servers open now.",
            SUM(s, upstream_connections_open));

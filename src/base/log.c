@@ -28,7 +28,6 @@ struct ring {
     _Atomic size_t head; /* written by the thread that owns the ring */
     _Atomic size_t tail; /* written by the writer thread; head - tail bytes wait */
     _Atomic uint64_t dropped;
-    _Atomic bool ended; /* its thread is gone: drain, then free the slot */
     char bytes[RING_SIZE];
 };
 
@@ -51,8 +50,6 @@ static struct {
     int fd;
     char *path; /* NULL: stderr */
 } file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO};
-
-static _Atomic uint64_t dropped_before; /* by rings that are gone */
 
 void log_set_level(enum log_level level)
 {
@@ -148,7 +145,6 @@ void log_thread_end(void)
     if (!own_ring)
         return;
     log_thread_flush();
-    atomic_store(&own_ring->ended, true);
     own_ring = NULL;
 }
 
@@ -164,6 +160,8 @@ void log_thread_flush(void)
     if (!own_wrote)
         return;
     own_wrote = false;
+    atomic_thread_fence(
+        memory_order_seq_cst); /* the line is in the ring before we ask whether the writer sleeps */
     if (atomic_load(&writer.asleep))
         wake_writer();
 }
@@ -191,13 +189,7 @@ static bool drain_all(void)
         struct ring *ring = atomic_load(&rings[i]);
         if (!ring)
             continue;
-        bool ended = atomic_load(&ring->ended); /* before draining: nothing comes after */
         any |= ring_drain(ring);
-        if (ended) {
-            atomic_fetch_add(&dropped_before, atomic_load(&ring->dropped));
-            atomic_store(&rings[i], NULL);
-            free(ring);
-        }
     }
     return any;
 }
@@ -242,7 +234,7 @@ static void wait_for_lines(void)
     bool any = false;
     for (unsigned i = 0; i < LOG_THREADS_MAX && !any; i++) {
         struct ring *ring = atomic_load(&rings[i]);
-        any = ring && (atomic_load(&ring->head) != atomic_load(&ring->tail) || atomic_load(&ring->ended));
+        any = ring && atomic_load(&ring->head) != atomic_load(&ring->tail);
     }
     if (!any && !atomic_load(&writer.stop) && !atomic_load(&writer.reopen))
         pthread_cond_wait(&writer.wake, &writer.lock);
@@ -301,6 +293,13 @@ int log_start(void)
     return 0;
 }
 
+/* Not before the end: log_dropped() reads them from any thread. */
+static void free_rings(void)
+{
+    for (unsigned i = 0; i < LOG_THREADS_MAX; i++)
+        free(atomic_exchange(&rings[i], NULL));
+}
+
 void log_stop(void)
 {
     if (!atomic_exchange(&writer.started, false))
@@ -309,11 +308,12 @@ void log_stop(void)
     wake_writer();
     pthread_join(writer.thread, NULL);
     atomic_store(&writer.stop, false);
+    free_rings();
 }
 
 uint64_t log_dropped(void)
 {
-    uint64_t sum = atomic_load(&dropped_before);
+    uint64_t sum = 0;
     for (unsigned i = 0; i < LOG_THREADS_MAX; i++) {
         struct ring *ring = atomic_load(&rings[i]);
         if (ring)

@@ -47,8 +47,7 @@ void log_reopen(void);
 MUST_CHECK int log_start(void);
 void log_stop(void);
 
-/* Gives the calling thread its ring / takes it back after what is in it was written. At most LOG_THREADS_MAX.
- */
+/* Gives the calling thread a ring; ends its use. Rings are freed by log_stop, after all threads have ended. At most LOG_THREADS_MAX. */
 enum { LOG_THREADS_MAX = 260 };
 void log_thread_begin(void);
 void log_thread_end(void);

@@ -86,7 +86,7 @@ bool ip_counts_enter(struct ip_counts *c, const struct address *peer, unsigned m
         return true;
     pthread_mutex_lock(&c->lock);
     struct ip_count *slot = &c->slots[find(c, &ip)];
-    bool fits = slot->count ? slot->count < max : c->entries < c->entries_max;
+    bool fits = slot->count ? max == 0 || slot->count < max : c->entries < c->entries_max;
     if (fits) {
         c->entries += slot->count == 0;
         slot->ip = ip;

@@ -12,7 +12,7 @@ struct ip_counts;
 struct ip_counts *ip_counts_new(unsigned entries_max, unsigned ipv6_prefix);
 void ip_counts_free(struct ip_counts *counts);
 
-/* Counts one more connection of `peer` unless it has `max` already (or the table is full). Unix sockets are
+/* Counts one more connection of `peer` unless it has `max` already (0: any number), or the table is full. Unix sockets are
  * not counted. Any thread. */
 MUST_CHECK bool ip_counts_enter(struct ip_counts *counts, const struct address *peer, unsigned max);
 void ip_counts_leave(struct ip_counts *counts, const struct address *peer);

@@ -65,19 +65,37 @@ ssize_t stream_read(struct stream *s, char *bytes, size_t size)
     return n;
 }
 
+/* Makes `in` a buffer of at least `size` bytes, with what it holds. */
+static bool in_grow(struct stream *s, struct iobuf_pool *pool, size_t size)
+{
+    struct iobuf *larger;
+
+    if (s->in && s->in->cap >= size)
+        return true;
+    if (!(larger = iobuf_get(pool, size)))
+        return false;
+    if (s->in)
+        iobuf_append(larger, iobuf_slice(s->in));
+    iobuf_put(pool, &s->in);
+    s->in = larger;
+    return true;
+}
+
 ssize_t stream_read_in(struct stream *s, struct iobuf_pool *pool, size_t room)
 {
-    if (!s->in && !(s->in = iobuf_get(pool, room))) {
+    if (!in_grow(s, pool, room)) {
         errno = ENOBUFS;
         return STREAM_FAILED;
     }
     if (iobuf_room(s->in) < s->in->start)
         iobuf_compact(s->in);
-    if (iobuf_room(s->in) == 0) {
+    /* Never more than one read's worth is held, so that what weir adds to it still fits an IOBUF_LARGE. */
+    size_t size = iobuf_held(s->in) < IOBUF_READ_MAX ? IOBUF_READ_MAX - iobuf_held(s->in) : 0;
+    size = iobuf_room(s->in) < size ? iobuf_room(s->in) : size;
+    if (size == 0) {
         errno = ENOBUFS;
         return STREAM_FAILED;
     }
-    size_t size = iobuf_room(s->in) < IOBUF_READ_MAX ? iobuf_room(s->in) : IOBUF_READ_MAX;
     ssize_t n = stream_read(s, s->in->bytes + s->in->end, size);
     if (n > 0)
         s->in->end += (uint32_t)n;
@@ -90,12 +108,11 @@ bool stream_keep(struct stream *s, struct iobuf_pool *pool, struct slice bytes)
 {
     if (bytes.n == 0)
         return true;
-    if (!s->in && !(s->in = iobuf_get(pool, bytes.n)))
+    size_t size = iobuf_held(s->in) + bytes.n;
+    if (size > IOBUF_LARGE || !in_grow(s, pool, size))
         return false;
     if (iobuf_room(s->in) < bytes.n)
         iobuf_compact(s->in);
-    if (iobuf_room(s->in) < bytes.n)
-        return false;
     iobuf_append(s->in, bytes);
     return true;
 }

@@ -205,11 +205,11 @@ const struct option options[] = {
 
     {"size_limits", &type_section, 0, "", 0, 0, 0, NULL, NULL,
      "how large messages may be, and how many connections"},
-    {"size_limits.request_header", &type_size, OF(size_limits.request_header), "16k", KIB(1), MIB(1), 0, NULL,
+    {"size_limits.request_header", &type_size, OF(size_limits.request_header), "16k", KIB(1), KIB(64), 0, NULL,
      NULL, "of a request's head"},
     {"size_limits.request_body", &type_size, OF(size_limits.request_body), "0", 0, INT64_C(1) << 53, 0, NULL,
      NULL, "of a request's body; 0: any"},
-    {"size_limits.response_header", &type_size, OF(size_limits.response_header), "64k", KIB(1), MIB(1), 0,
+    {"size_limits.response_header", &type_size, OF(size_limits.response_header), "64k", KIB(1), KIB(64), 0,
      NULL, NULL, "of a response's head"},
     {"size_limits.connections", &type_count, OF(size_limits.connections), "10000", 0, 10000000, 0, NULL, NULL,
      "clients connected at the same time; 0: any"},

@@ -28,16 +28,11 @@ static struct relay_means means_of(struct client *c)
     return (struct relay_means){&c->worker->buffers, c->worker->receive};
 }
 
-static bool between_requests(enum client_state state)
-{
-    return state == CLIENT_IDLE;
-}
-
-/* The only place where the state changes: a state is also a list. */
+/* Moves the connection between the worker's two lists as well: those that are idle, and the others. */
 static void enter(struct client *c, enum client_state state)
 {
     struct worker *w = c->worker;
-    bool was_idle = between_requests(c->state), is_idle = between_requests(state);
+    bool was_idle = c->state == CLIENT_IDLE, is_idle = state == CLIENT_IDLE;
 
     c->state = state;
     if (was_idle == is_idle)
@@ -66,11 +61,11 @@ bool client_open(struct worker *w, int fd, const struct address *peer)
     memset(c, 0, sizeof *c);
     MAGIC_SET(c, CLIENT_MAGIC);
     c->worker = w;
-    c->state = CLIENT_IDLE;
+    c->state = CLIENT_HEAD;
     c->peer = *peer;
     stream_open(&c->stream, w->base, fd, on_readable, on_writable, c);
     stream_want_read(&c->stream, true);
-    TAILQ_INSERT_TAIL(&w->idle, c, link);
+    TAILQ_INSERT_TAIL(&w->clients, c, link);
     deadline_arm(&w->queue.head, &c->deadline, clock_us(), w->policy->timeouts.request_header_us);
     counter_add(&w->stats.connections_open, 1);
     return true;
@@ -83,7 +78,7 @@ void client_close(struct client *c)
     MAGIC_CHECK(c, CLIENT_MAGIC);
     if (c->state == CLIENT_CLOSED)
         return;
-    if (between_requests(c->state))
+    if (c->state == CLIENT_IDLE)
         TAILQ_REMOVE(&w->idle, c, link);
     else
         TAILQ_REMOVE(&w->clients, c, link);
@@ -159,7 +154,7 @@ void client_exchange_ended(struct client *c, enum client_after after, const stru
         c->draining = *request;
         c->draining.max = 0;
         c->dropped = 0;
-        deadline_arm(&c->worker->queue.linger, &c->deadline, clock_us(),
+        deadline_arm(&c->worker->queue.drain, &c->deadline, clock_us(),
                      c->worker->policy->timeouts.request_body_us);
         stream_want_read(&c->stream, true);
         drain(c, false);
@@ -245,7 +240,7 @@ static void keep_part(struct client *c, const struct head_bytes *got)
 
 static void refuse(struct client *c, enum cause cause, uint16_t status, const char *why)
 {
-    enter(c, CLIENT_HEAD);
+    enter(c, CLIENT_EXCHANGE);
     iobuf_put(&c->worker->buffers, &c->stream.in);
     exchange_refuse(c, cause, status, why);
 }
@@ -287,7 +282,7 @@ static void use_head(struct client *c, struct head_bytes *got, size_t size)
         client_close(c);
         return;
     }
-    enter(c, CLIENT_HEAD);
+    enter(c, CLIENT_EXCHANGE);
     deadline_cancel(&c->deadline);
     c->scanned = 0;
     exchange_begin(c, head, &framing);
@@ -356,7 +351,7 @@ static struct client *of_deadline(struct deadline *deadline)
 static void head_passed(struct deadline *deadline)
 {
     struct client *c = of_deadline(deadline);
-    if (c->state == CLIENT_HEAD)
+    if (iobuf_held(c->stream.in))
         refuse(c, CAUSE_HEAD_TIMEOUT, cause_status[CAUSE_HEAD_TIMEOUT], NULL);
     else
         client_close(c); /* it connected and sent nothing */
@@ -392,20 +387,32 @@ void clients_init(struct worker *w)
     deadline_queue_init(&w->deadlines, &w->queue.write, write_passed);
     deadline_queue_init(&w->deadlines, &w->queue.idle, close_passed);
     deadline_queue_init(&w->deadlines, &w->queue.linger, close_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.drain, close_passed);
     deadline_queue_init(&w->deadlines, &w->queue.tunnel, tunnel_passed);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------- */
 
+/* A request that the kernel, or weir, already holds is served: only connections with nothing to read close. */
+static void close_unless_asking(struct client *c)
+{
+    char byte;
+    if (!iobuf_held(c->stream.in) && recv(c->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+        client_close(c);
+}
+
 void clients_stop(struct worker *w)
 {
-    /* A request that the kernel already holds is served: only connections with nothing to read close. */
     struct client *c, *next;
+
     for (c = TAILQ_FIRST(&w->idle); c; c = next) {
-        char byte;
         next = TAILQ_NEXT(c, link);
-        if (!c->unread && recv(c->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
-            client_close(c);
+        close_unless_asking(c);
+    }
+    for (c = TAILQ_FIRST(&w->clients); c; c = next) {
+        next = TAILQ_NEXT(c, link);
+        if (c->state == CLIENT_HEAD)
+            close_unless_asking(c);
     }
 }
 
@@ -421,12 +428,22 @@ void clients_cut(struct worker *w)
         client_close(c);
 }
 
+bool clients_any_idle(const struct worker *w)
+{
+    return !TAILQ_EMPTY(&w->idle);
+}
+
+/* One with a pipelined request in hand is idle in name only. */
 bool clients_evict_idle(struct worker *w)
 {
-    struct client *longest = TAILQ_FIRST(&w->idle);
-    if (!longest)
+    struct client *c = TAILQ_FIRST(&w->idle);
+
+    while (c && c->unread)
+        c = TAILQ_NEXT(c, link);
+    if (!c)
         return false;
-    client_close(longest);
+    counter_add(&w->stats.connections_evicted, 1);
+    client_close(c);
     return true;
 }
 

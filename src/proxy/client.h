@@ -1,12 +1,11 @@
-/* client.h - a client's connection, from accept to close: reads heads, holds one exchange at a time, keeps
- * alive.
+/* client.h - a client's connection, from accept to close: reads heads, holds one exchange at a time, keeps alive.
  *
- *   IDLE -> HEAD -> EXCHANGE -+-> IDLE                 the next request (pipelined bytes wait in stream.in)
- *     \       \               +-> DRAIN -> IDLE        an early answer: what is left of the content is read
- * and dropped \       \              `-> LINGER -> CLOSED     the last answer was sent; read until the client
- * has seen it
- *       `-------`----------------------------> CLOSED
- */
+ *   HEAD -> EXCHANGE -+-> IDLE -> HEAD        the next request (pipelined bytes wait in stream.in)
+ *     \        \      +-> DRAIN -> IDLE       an early answer: what is left of the content is read and dropped
+ *      \        \     `-> LINGER -> CLOSED    the last answer was sent; read until the client has seen it
+ *       `--------`---------------> CLOSED
+ *
+ * A connection that was just accepted is in HEAD: only one that has been served may be closed to make room for another. */
 #ifndef WEIR_PROXY_CLIENT_H
 #define WEIR_PROXY_CLIENT_H
 
@@ -15,7 +14,7 @@
 #include "proxy/relay.h"
 #include "proxy/worker_internal.h"
 
-enum client_state { CLIENT_IDLE, CLIENT_HEAD, CLIENT_EXCHANGE, CLIENT_DRAIN, CLIENT_LINGER, CLIENT_CLOSED };
+enum client_state { CLIENT_HEAD, CLIENT_EXCHANGE, CLIENT_IDLE, CLIENT_DRAIN, CLIENT_LINGER, CLIENT_CLOSED };
 
 struct client {
     uint32_t magic;
@@ -56,6 +55,8 @@ void clients_stop(struct worker *worker);
 void clients_cut(struct worker *worker);
 /* Closes the connection that has been idle for longest. False: none is idle. */
 bool clients_evict_idle(struct worker *worker);
+/* Is there one that could be? */
+bool clients_any_idle(const struct worker *worker);
 
 /* Frees what was closed in this turn; and at the very end the pooled structs. */
 void clients_bury(struct worker *worker);

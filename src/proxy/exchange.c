@@ -39,6 +39,7 @@ static void act_on_decision(struct exchange *x);
 static void forward(struct exchange *x, bool fresh);
 static void send_request(struct exchange *x);
 static void request_moved(struct exchange *x, enum relay moved, const char *why);
+static void watch(struct exchange *x, bool client_moved, bool link_moved);
 static void read_response_head(struct exchange *x);
 static void response_moved(struct exchange *x, enum relay moved, const char *why);
 static void fail(struct exchange *x, enum cause cause, const char *why);
@@ -78,7 +79,6 @@ static struct exchange *exchange_new(struct client *client)
     x->policy = w->policy;
     x->started_us = clock_us();
     client->exchange = x;
-    client->state = CLIENT_EXCHANGE;
     counter_add(&w->stats.requests_active, 1);
     return x;
 }
@@ -130,6 +130,8 @@ void exchange_refuse(struct client *client, enum cause cause, uint16_t status, c
         return;
     }
     x->minor = 1;
+    x->keep_alive =
+        true; /* for all we know the client goes on sending: the connection closes with a linger */
     x->request.ended = true; /* nobody knows where it ends: the connection closes */
     x->cause = cause;
     x->why = why;
@@ -167,7 +169,11 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
                                   .upgrade = tunnel_protocol(head, framing)};
     struct text out = text_over(x->worker->send, sizeof x->worker->send);
 
-    x->upgrade = facts.upgrade.n > 0;
+    if (facts.upgrade.n > sizeof x->upgrade)
+        facts.upgrade = SLICE_NONE;
+    if (facts.upgrade.n)
+        memcpy(x->upgrade, facts.upgrade.p, facts.upgrade.n);
+    x->upgrade_size = facts.upgrade.n;
     request_head_write(&out, head, framing, &facts);
     if (out.failed || !(x->head = iobuf_get(&x->worker->buffers, out.n)))
         return false;
@@ -300,10 +306,37 @@ static void link_died(struct exchange *x)
 
 /* ---- RELAY: the request's half ----------------------------------------------------------------------- */
 
-static void arm_response(struct exchange *x)
+/* The client waits for a 100 before it sends its content: until then it is the server that is awaited. */
+static bool awaits_continue(const struct exchange *x)
 {
-    deadline_arm(&x->worker->queue.response, &x->link->deadline, clock_us(),
-                 x->rule->upstream->response_timeout_us);
+    return x->expects_continue && !x->continued && !x->request.ended && x->request.bytes == 0;
+}
+
+/* What is awaited decides which deadline runs; it begins anew when something moved there. */
+static void run_deadline(struct deadline_queue *wanted, struct deadline *deadline, uint64_t after_us,
+                         bool moved)
+{
+    if (!wanted)
+        deadline_cancel(deadline);
+    else if (moved || deadline->queue != wanted)
+        deadline_arm(wanted, deadline, clock_us(), after_us);
+}
+
+/* The only place where the deadlines of RELAY and REPLY are set: called when an event was dealt with and the exchange goes on. */
+static void watch(struct exchange *x, bool client_moved, bool link_moved)
+{
+    struct worker *w = x->worker;
+    bool to_client = x->client->stream.out != NULL, to_server = x->link && x->link->stream.out;
+    bool content = x->link && !x->request.ended && !x->link_broken && !to_server && !awaits_continue(x);
+
+    if (to_client)
+        run_deadline(&w->queue.write, &x->client->deadline, x->policy->timeouts.idle_us, client_moved);
+    else
+        run_deadline(content ? &w->queue.content : NULL, &x->client->deadline,
+                     x->policy->timeouts.request_body_us, client_moved);
+    if (x->link)
+        run_deadline(to_server || (!to_client && !content) ? &w->queue.response : NULL, &x->link->deadline,
+                     x->rule->upstream->response_timeout_us, link_moved);
 }
 
 static void send_request(struct exchange *x)
@@ -312,6 +345,7 @@ static void send_request(struct exchange *x)
     const char *why = NULL;
 
     x->phase = PHASE_RELAY;
+    x->link_broken = false;
     x->sent_us = clock_us();
     limiter_forget(&x->ask);
     enum relay moved = relay_begin(&x->request, &x->client->stream, &x->link->stream, iobuf_slice(x->head),
@@ -330,8 +364,8 @@ static void relay_request(struct exchange *x)
 /* Slower than body_min_rate over the whole content; time in which the server took nothing is left out. */
 static bool content_is_too_slow(const struct exchange *x, uint64_t now)
 {
-    uint64_t rate = x->policy->timeouts.body_min_rate, elapsed = now - x->sent_us - x->blocked_us;
-    return rate && elapsed > x->policy->timeouts.request_body_us &&
+    uint64_t rate = x->policy->timeouts.body_min_rate, elapsed = now - x->content_since_us - x->blocked_us;
+    return rate && x->content_since_us && elapsed > x->policy->timeouts.request_body_us &&
            x->request.bytes < rate * (elapsed / 1000000);
 }
 
@@ -340,33 +374,30 @@ static void request_moved(struct exchange *x, enum relay moved, const char *why)
     struct stream *from = &x->client->stream;
     uint64_t now = clock_us();
 
+    if (!x->content_since_us && !awaits_continue(x))
+        x->content_since_us = now;
     switch (moved) {
     case RELAY_SOURCE:
         if (content_is_too_slow(x, now)) {
             fail(x, CAUSE_CONTENT_TIMEOUT, "slower than timeouts.body_min_rate");
             return;
         }
-        deadline_arm(&x->worker->queue.content, &x->client->deadline, now,
-                     x->policy->timeouts.request_body_us);
-        arm_response(x);
         stream_want_read(from, true);
+        watch(x, true, true);
         break;
     case RELAY_SINK:
-        deadline_cancel(&x->client->deadline);
-        arm_response(x);
         x->blocked_since_us = now;
         stream_want_read(from, false);
+        watch(x, true, true);
         break;
-    case RELAY_ENDED:
-        deadline_cancel(&x->client->deadline);
-        arm_response(x);
-        break;
+    case RELAY_ENDED: watch(x, true, true); break;
     case RELAY_GONE: /* the server may have answered before it closed: reading tells */
-        deadline_cancel(&x->client->deadline);
         x->link_broken = true;
+        iobuf_put(&x->worker->buffers, &x->link->stream.out);
         stream_want_read(from, false);
         stream_want_write(&x->link->stream, false);
         stream_wake(&x->link->stream);
+        watch(x, false, true);
         break;
     case RELAY_CLOSED: fail(x, CAUSE_CLIENT_GONE, NULL); break;
     case RELAY_BAD: fail(x, CAUSE_BAD_CONTENT, why); break;
@@ -417,14 +448,14 @@ void exchange_link_writable(struct exchange *x)
         request_moved(x, RELAY_GONE, NULL);
         return;
     }
-    arm_response(x);
-    if (sent == SENT_PART)
-        return;
-    if (x->blocked_since_us)
+    if (sent == SENT_ALL && x->blocked_since_us) {
         x->blocked_us += clock_us() - x->blocked_since_us;
-    x->blocked_since_us = 0;
-    if (!x->request.ended)
+        x->blocked_since_us = 0;
+    }
+    if (sent == SENT_ALL && !x->request.ended)
         relay_request(x);
+    else
+        watch(x, false, true);
 }
 
 /* ---- RELAY: the response's half ---------------------------------------------------------------------- */
@@ -496,7 +527,8 @@ static struct response_plan plan_response(struct exchange *x, const struct respo
     bool unknown_end = framing->kind == FRAMING_UNTIL_CLOSE || framing->kind == FRAMING_CHUNKED;
     bool limited = x->rule->limit_count > 0;
 
-    x->close = !x->keep_alive || x->worker->stopping || (old_client && unknown_end);
+    /* Whether the client will still send its content after a final answer instead of a 100 nobody can know. */
+    x->close = !x->keep_alive || x->worker->stopping || (old_client && unknown_end) || awaits_continue(x);
     decision_fields_write(fields, &x->ask.decision, x->policy->headers, clock_wall_us());
     return (struct response_plan){.client_minor = x->minor,
                                   .close = x->close,
@@ -556,6 +588,22 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
     response_moved(x, moved, why);
 }
 
+/* Every protocol that the server switches to must be among those that the client offered. */
+static bool was_offered(const struct exchange *x, struct slice switched)
+{
+    struct slice protocol, offered;
+
+    while (slice_next_element(&switched, &protocol)) {
+        struct slice rest = {x->upgrade, x->upgrade_size};
+        bool found = false;
+        while (!found && slice_next_element(&rest, &offered))
+            found = slice_equal_nocase(protocol, offered);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
 /* RFC 9110 section 7.8: only to a protocol that was asked for, and only now is anything tunnelled. */
 static void switch_protocols(struct exchange *x, const struct head_bytes *got, size_t size,
                              struct response_head *head)
@@ -565,7 +613,7 @@ static void switch_protocols(struct exchange *x, const struct head_bytes *got, s
     char field_bytes[HEAD_ADDED_MAX];
     struct text fields = text_over(field_bytes, sizeof field_bytes), out = text_over(w->send, sizeof w->send);
 
-    if (!x->upgrade || !protocol) {
+    if (!protocol || !was_offered(x, protocol->value)) {
         fail(x, CAUSE_UPSTREAM_BAD, "the server switches protocols without having been asked");
         return;
     }
@@ -574,6 +622,7 @@ static void switch_protocols(struct exchange *x, const struct head_bytes *got, s
     plan.close = false;
     plan.upgrade = protocol->value;
     response_head_write(&out, head, &plan, worker_date(w));
+    upstream_note_answer(x->link);
     x->status = 101;
     x->close = true;
     x->answer_started = true;
@@ -598,6 +647,7 @@ static bool interim_head(struct exchange *x, const struct head_bytes *got, size_
     struct worker *w = x->worker;
     struct text out = text_over(w->send, sizeof w->send);
 
+    x->continued |= head->status == 100;
     if (++x->interim > INTERIM_MAX) {
         fail(x, CAUSE_UPSTREAM_BAD, "too many interim answers");
         return false;
@@ -615,7 +665,7 @@ static bool interim_head(struct exchange *x, const struct head_bytes *got, size_
         fail(x, CAUSE_NO_MEMORY, NULL);
         return false;
     }
-    arm_response(x);
+    watch(x, false, true);
     return true;
 }
 
@@ -662,18 +712,14 @@ static void relay_response(struct exchange *x)
 
 static void response_moved(struct exchange *x, enum relay moved, const char *why)
 {
-    struct worker *w = x->worker;
-
     switch (moved) {
     case RELAY_SOURCE:
-        arm_response(x);
         stream_want_read(&x->link->stream, true);
+        watch(x, false, true);
         break;
     case RELAY_SINK:
         stream_want_read(&x->link->stream, false);
-        deadline_cancel(&x->link->deadline);
-        if (x->request.ended)
-            deadline_arm(&w->queue.write, &x->client->deadline, clock_us(), x->policy->timeouts.idle_us);
+        watch(x, false, true);
         break;
     case RELAY_ENDED:
         upstream_release(x->link, x->link_keep_alive && x->request.ended && !x->link_broken);
@@ -681,7 +727,7 @@ static void response_moved(struct exchange *x, enum relay moved, const char *why
         if (!x->client->stream.out)
             finish(x, after_answer(x));
         else
-            deadline_arm(&w->queue.write, &x->client->deadline, clock_us(), x->policy->timeouts.idle_us);
+            watch(x, false, false);
         break;
     case RELAY_CLOSED: fail(x, CAUSE_UPSTREAM_CLOSED, NULL); break;
     case RELAY_BAD:
@@ -718,18 +764,14 @@ void exchange_client_writable(struct exchange *x)
     if (sent == SENT_FAILED)
         fail(x, CAUSE_CLIENT_GONE, NULL);
     else if (sent == SENT_PART)
-        deadline_arm(&x->worker->queue.write, &x->client->deadline, clock_us(), x->policy->timeouts.idle_us);
+        watch(x, true, false);
     else if (!x->link) /* REPLY, or the whole response was relayed */
         finish(x, after_answer(x));
     else {
-        deadline_cancel(&x->client->deadline);
-        if (!x->request.ended && x->client->stream.reading)
-            deadline_arm(&x->worker->queue.content, &x->client->deadline, clock_us(),
-                         x->policy->timeouts.request_body_us);
-        arm_response(x);
         stream_want_read(&x->link->stream, true);
         if (x->link->unread)
             stream_wake(&x->link->stream);
+        watch(x, true, true);
     }
 }
 
@@ -744,10 +786,6 @@ void exchange_client_timed_out(struct exchange *x, enum cause cause)
 void exchange_link_timed_out(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    if (!x->request.ended && !x->link->stream.out && !x->answer_started) {
-        arm_response(x); /* it is the client that is awaited: the content's own deadline watches it */
-        return;
-    }
     fail(x, CAUSE_RESPONSE_TIMEOUT, NULL);
 }
 
@@ -818,12 +856,9 @@ static void reply(struct exchange *x, uint16_t status, const char *why)
     /* After a fault of the client's own nobody knows what follows on this connection. */
     bool client_fault = x->cause != CAUSE_NONE && status < 500;
     x->close = !x->keep_alive || w->stopping || client_fault || !rest_is_small(x);
-    deadline_cancel(&x->client->deadline);
     switch (reply_send(x, why)) {
     case SENT_ALL: finish(x, after_answer(x)); break;
-    case SENT_PART:
-        deadline_arm(&w->queue.write, &x->client->deadline, clock_us(), x->policy->timeouts.idle_us);
-        break;
+    case SENT_PART: watch(x, true, false); break;
     case SENT_FAILED:
         if (x->cause == CAUSE_NONE)
             x->cause = CAUSE_CLIENT_GONE;

@@ -24,7 +24,8 @@ struct exchange {
     enum method method;
     uint8_t minor;
     bool keep_alive, expects_continue, idempotent;
-    bool upgrade;        /* it asks to switch protocols, and the server was told */
+    bool continued;      /* the client was told to send its content */
+    size_t upgrade_size; /* of upgrade */
     struct half request; /* client -> upstream */
     struct iobuf *head;  /* as it goes upstream; kept until the first byte of the answer, for a retry */
 
@@ -45,6 +46,7 @@ struct exchange {
     bool close;           /* the client was told that the connection closes */
     uint64_t reply_bytes; /* content of weir's own answer */
     uint64_t started_us, sent_us, response_us;
+    uint64_t content_since_us; /* from when on the client could send its content; 0: not yet */
     uint64_t blocked_since_us,
         blocked_us; /* the server did not take content: the client is not to blame for that time */
 
@@ -56,6 +58,7 @@ struct exchange {
     struct ask ask; /* the limits' decision */
     char identity[IDENTITY_TEXT_MAX];
     char request_id[REQUEST_ID_MAX];
+    char upgrade[64]; /* the protocols offered to the server */
 };
 
 /* Begins the exchange of a whole, well-framed head; `behind` is handled by the caller. The head's bytes are

@@ -10,6 +10,7 @@
 struct worker_stats {
     counter_t connections_accepted;
     counter_t connections_open;
+    counter_t connections_evicted; /* idle ones closed to make room */
     counter_t connections_refused; /* closed at once: a limit of size_limits */
     counter_t requests_active;
     counter_t upstream_connections_opened;

@@ -83,6 +83,7 @@ static void flushed(struct exchange *x, struct half *half, struct stream *from, 
         exchange_tunnel_ended(x);
         return;
     }
+    arm_idle(x);
     if (sent == SENT_PART)
         return;
     if (half->ended) {

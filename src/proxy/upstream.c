@@ -28,6 +28,8 @@ struct server {
     unsigned pooled_count;
     unsigned failures; /* bad answers in a row */
     bool ejected;
+    bool said; /* that it was ejected; a server that comes and goes is not logged more than once a second */
+    uint64_t said_us;
     uint64_t ejected_us;             /* for how long, last time */
     struct deadline probe;           /* armed while ejected and not being probed */
     struct link *probing;            /* the probe under way, or NULL */
@@ -49,7 +51,19 @@ const char *link_server_text(const struct link *link)
 
 /* ---- a server's state -------------------------------------------------------------------------------- */
 
-/* One line a change of state, not a request. */
+/* One line a change of state, not a request, and for a server that comes and goes not more than one a second. */
+static void say_ejected(struct server *server, const char *why)
+{
+    uint64_t now = clock_us();
+
+    server->said = now - server->said_us > 1000000;
+    if (!server->said)
+        return;
+    server->said_us = now;
+    log_warn("upstream %s: server %s: %s; ejected until it accepts connections again",
+             server->pool->settings->name, server->settings->text, why);
+}
+
 static void eject(struct server *server, const char *why)
 {
     const struct generation *g = server->pool->generation;
@@ -57,8 +71,7 @@ static void eject(struct server *server, const char *why)
     if (server->ejected && deadline_is_armed(&server->probe))
         return;
     if (!server->ejected)
-        log_warn("upstream %s: server %s: %s; ejected until it accepts connections again",
-                 server->pool->settings->name, server->settings->text, why);
+        say_ejected(server, why);
     server->ejected_us = server->ejected ? server->ejected_us * 2 : EJECTED_MIN_US;
     if (server->ejected_us > EJECTED_MAX_US)
         server->ejected_us = EJECTED_MAX_US;
@@ -74,7 +87,8 @@ static void admit(struct server *server, const char *what)
         return;
     server->ejected = false;
     deadline_cancel(&server->probe);
-    log_info("upstream %s: server %s %s again", server->pool->settings->name, server->settings->text, what);
+    log_at(server->said ? LEVEL_INFO : LEVEL_DEBUG, "upstream %s: server %s %s again",
+           server->pool->settings->name, server->settings->text, what);
 }
 
 void upstream_note_answer(struct link *link)
@@ -285,9 +299,24 @@ static void probe(struct deadline *deadline)
         probe_succeeded(link);
 }
 
+/* The server has closed it, or said what nobody asked for, and the event loop has not told yet. */
+static bool is_stale(const struct link *link)
+{
+    char byte;
+    return recv(link->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
+           (errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+/* NULL: there is none. What cannot be sent again is not risked on a link that may be dead; the rest saves the system call. */
 static struct link *take_pooled(struct server *server, struct exchange *x)
 {
-    struct link *link = TAILQ_FIRST(&server->pooled);
+    bool repeatable = x->idempotent && x->request.kind == FRAMING_NONE;
+    struct link *link;
+
+    while ((link = TAILQ_FIRST(&server->pooled)) && !repeatable && is_stale(link))
+        link_close(link);
+    if (!link)
+        return NULL;
     TAILQ_REMOVE(&server->pooled, link, link);
     server->pooled_count--;
     server->outstanding++;
@@ -305,14 +334,15 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
     struct generation *g = exchange->generation;
     struct worker *worker = g->worker;
     struct pool *pool = &g->pools[exchange->rule->upstream->index];
+    struct link *link;
+
     for (struct server *server; (server = choose(pool, tries));) {
-        if (!fresh && !TAILQ_EMPTY(&server->pooled))
-            return take_pooled(server, exchange);
+        if (!fresh && (link = take_pooled(server, exchange)))
+            return link;
         if (server->index < 64)
             tries->servers |= (uint64_t)1 << server->index;
         tries->count++;
-        struct link *link = dial(worker, server, exchange);
-        if (link)
+        if ((link = dial(worker, server, exchange)))
             return link;
         if (errno == ENOMEM || errno == EMFILE || errno == ENFILE) {
             log_error("upstream %s: cannot open a connection: %s", pool->settings->name, strerror(errno));

@@ -61,12 +61,10 @@ static void accept_failed(struct listener *l)
         listener_pause(l);
 }
 
-/* Is there a place for one more connection, if need be that of the one idle for longest? */
-static bool find_place(struct worker *w)
+static bool is_full(const struct worker *w)
 {
     unsigned max = w->policy->size_limits.connections;
-    return max == 0 || atomic_load_explicit(&w->shared->connections, memory_order_relaxed) < max ||
-           clients_evict_idle(w);
+    return max && atomic_load_explicit(&w->shared->connections, memory_order_relaxed) >= max;
 }
 
 static void admit(struct worker *w, int fd, const struct address *peer)
@@ -89,28 +87,35 @@ static void admit(struct worker *w, int fd, const struct address *peer)
     }
 }
 
-static void on_accept(evutil_socket_t fd, short what, void *arg)
+/* Accepts what waits, at most `most`. Nobody is closed to make room before somebody is there to take it. */
+static void accept_waiting(struct listener *l, unsigned most)
 {
-    struct listener *l = arg;
     struct worker *w = l->worker;
-    (void)what;
 
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+    while (most--) {
         struct address peer = {.length = sizeof peer.local};
-        if (!find_place(w)) {
-            listener_pause(l);
+        if (is_full(w) && !clients_any_idle(w)) {
+            listener_pause(l); /* it waits in the kernel */
             return;
         }
-        int client = accept4(fd, &peer.any, &peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (client >= 0)
+        int client = accept4(l->fd, &peer.any, &peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (client >= 0) {
+            if (is_full(w))
+                (void)clients_evict_idle(w);
             admit(w, client, &peer);
-        else if (errno == EAGAIN || errno == EWOULDBLOCK)
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK)
             return;
         else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             accept_failed(l);
             return;
         } /* else that connection has died already: the next one */
     }
+}
+
+static void on_accept(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    accept_waiting(arg, ACCEPTS_PER_TURN);
 }
 
 void worker_client_closed(struct worker *w, const struct address *peer)
@@ -128,8 +133,7 @@ static void listeners_close(struct worker *w)
         struct listener *l = &w->listeners[i];
         if (l->fd < 0)
             continue;
-        if (w->base)
-            on_accept(l->fd, EV_READ, l);
+        accept_waiting(l, LISTENER_BACKLOG);
         event_del(&l->event);
         event_del(&l->resume);
         close(l->fd);
@@ -184,15 +188,20 @@ static void turn(struct worker *w)
     log_thread_flush();
 }
 
+static void first_wait_passed(struct deadline *deadline)
+{
+    (void)deadline; /* it is enough that the loop turns */
+}
+
 /* The first requests should find Redis connected: connections wait in the kernel until it is, a second at
  * most. */
 static void await_redis(struct worker *w)
 {
-    deadline_arm(&w->coming_queue, &w->coming_deadline, clock_us(), GENERATION_WAIT_US);
+    deadline_arm(&w->first_queue, &w->first_wait, clock_us(), GENERATION_WAIT_US);
     while (w->policy->limit_count && !limiter_redis_ready(w->now->limiter) &&
-           deadline_is_armed(&w->coming_deadline))
+           deadline_is_armed(&w->first_wait))
         turn(w);
-    deadline_cancel(&w->coming_deadline);
+    deadline_cancel(&w->first_wait);
 }
 
 static void serve(struct worker *w)
@@ -268,11 +277,8 @@ static bool listeners_init(struct worker *w, const int *fds)
 {
     unsigned count = w->policy->listen_count;
 
-    if (!(w->listeners = calloc(count ? count : 1, sizeof *w->listeners))) {
-        for (unsigned i = 0; i < count; i++)
-            close(fds[i]);
-        return false;
-    }
+    if (!(w->listeners = calloc(count ? count : 1, sizeof *w->listeners)))
+        return false; /* worker_new closes them */
     w->listener_count = count;
     for (unsigned i = 0; i < count; i++) {
         struct listener *l = &w->listeners[i];
@@ -305,6 +311,7 @@ struct worker *worker_new(struct worker_shared *shared, struct policy *policy, u
         goto failed;
     clients_init(w);
     deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);
+    deadline_queue_init(&w->deadlines, &w->first_queue, first_wait_passed);
     upstreams_init(w);
     generations_init(w);
     if ((w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 || !(first = generation_new(w, policy)))
@@ -318,6 +325,8 @@ struct worker *worker_new(struct worker_shared *shared, struct policy *policy, u
     return w;
 failed:;
     int error = errno ? errno : ENOMEM;
+    for (unsigned i = 0; !w->listeners && i < policy->listen_count; i++)
+        close(listen_fds[i]);
     worker_free(w);
     errno = error;
     return NULL;

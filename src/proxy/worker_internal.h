@@ -47,8 +47,8 @@ struct worker {
     struct iobuf_pool buffers;
     struct deadlines deadlines;
     struct {
-        struct deadline_queue head, content, idle, write, linger, tunnel; /* of clients */
-        struct deadline_queue connect, response, pooled, probe;           /* of links */
+        struct deadline_queue head, content, idle, write, linger, drain, tunnel; /* of clients */
+        struct deadline_queue connect, response, pooled, probe;                  /* of links */
     } queue;
 
     /* One of each serves all connections: what must be kept after a callback is copied into a buffer. */
@@ -70,8 +70,8 @@ struct worker {
     struct event wake;
     _Atomic bool stop;
     _Atomic(struct policy *) reload; /* held; taken by the worker */
-    struct deadline shutdown, coming_deadline;
-    struct deadline_queue shutdown_queue, coming_queue;
+    struct deadline shutdown, coming_deadline, first_wait;
+    struct deadline_queue shutdown_queue, coming_queue, first_queue;
 };
 
 enum { WORKER_MAGIC = 0x574f524b };

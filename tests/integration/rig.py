@@ -216,6 +216,7 @@ class Weir(Process):
         self.policy_file = os.path.join(rig.directory, f"{name}.yaml")
         with open(self.policy_file, "w", encoding="utf-8") as out:
             out.write(policy if isinstance(policy, str) else json.dumps(policy, indent=1))
+        self.policy, self.reloads = policy, 0
         self.expected_errors, self.expected_exit = [], 0
         super().__init__(rig, name, [weir_program, "-c", self.policy_file], env={**os.environ, **(environment or {})})
         if wait:
@@ -230,6 +231,15 @@ class Weir(Process):
         eventually(lambda: self.metric("weir_redis_ready_workers") == self.metric("weir_workers"),
                    what="every worker's connection to Redis")
         return self
+
+    def reload(self, **keys):
+        """Writes these top-level keys into its policy, sends SIGHUP, and waits until the new policy is in force."""
+        self.policy = {**self.policy, **keys}
+        with open(self.policy_file, "w", encoding="utf-8") as out:
+            out.write(json.dumps(self.policy, indent=1))
+        self.signal(signal.SIGHUP)
+        self.reloads += 1
+        self.announced("is in force", count=self.reloads)
 
     def expect_errors(self, *patterns):
         """Error lines that this test brings about on purpose."""

@@ -1,0 +1,225 @@
+"""Connections of clients: limits on them, heads in pieces, content that stalls, Expect."""
+
+import os
+import signal
+import socket
+import threading
+import time
+
+from rig import eventually, patience
+from scripted import OK, Scripted
+from wire import Connection, request_bytes
+
+
+def scripted_weir(rig, script, upstream=None, **settings):
+    api = Scripted(rig, script)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text], **(upstream or {})}}, **settings)
+    weir.expect_errors("upstream|server|api")
+    return api, weir
+
+
+def answer_all(peer, number):
+    while peer.read_request():
+        peer.socket.sendall(OK)
+
+
+def test_a_new_client_is_not_closed_for_a_newer_one(rig):
+    """At the limit a connection that was served and is idle makes room; one that has not been served never does."""
+    weir = rig.weir(workers=1, size_limits={"connections": 3})
+    busy = [Connection(weir.address) for _ in range(2)]
+    for connection in busy:
+        connection.send(b"GET /slow HTTP/1.1\r\n")  # half a head: not idle
+    eventually(lambda: weir.metric("weir_connections") == 2)
+    for _ in range(10):
+        with Connection(weir.address) as newcomer:
+            assert newcomer.request().status == 200
+            eventually(lambda: weir.metric("weir_connections") == 3)
+    for connection in busy:
+        connection.close()
+
+
+def test_an_idle_client_makes_room(rig):
+    weir = rig.weir(workers=1, size_limits={"connections": 2})
+    first, second = Connection(weir.address), Connection(weir.address)
+    assert [c.request().status for c in (first, second)] == [200, 200]
+    with Connection(weir.address) as third:
+        assert third.request().status == 200
+    assert first.is_closed(), "idle for longest"
+    assert second.request().status == 200
+    assert weir.metric("weir_connections_evicted_total") == 1
+
+
+def test_a_pipelined_head_of_many_kilobytes_is_served(rig):
+    _, weir = scripted_weir(rig, answer_all)
+    head = request_bytes("/b", headers={"X-Large": "x" * 6000})
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/a") + head[:3000])
+        assert connection.response().status == 200
+        connection.send(head[3000:])
+        assert connection.response().status == 200
+
+
+def test_a_large_answer_head_may_follow_an_interim_one_in_pieces(rig):
+    def script(peer, number):
+        while peer.read_request():
+            large = b"HTTP/1.1 200 OK\r\nX-Large: " + b"x" * 6000 + b"\r\nContent-Length: 2\r\n\r\nok"
+            peer.socket.sendall(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + large[:100])
+            peer.go.wait(10)
+            peer.socket.sendall(large[100:])
+    gate = threading.Event()
+
+    def gated(peer, number):
+        peer.go = gate
+        script(peer, number)
+    _, weir = scripted_weir(rig, gated)
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/"))
+        assert connection.read_head().status == 103
+        gate.set()
+        assert connection.response().status == 200
+
+
+def test_two_sides_that_both_stop_reading_do_not_hold_each_other_for_ever(rig):
+    """The server answers much and reads nothing, the client sends much and reads nothing: a deadline ends it."""
+    def script(peer, number):
+        peer.socket.recv(1000)
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        peer.socket.settimeout(60)
+        peer.socket.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 200000000\r\n\r\n" + b"x" * 100_000_000)
+    _, weir = scripted_weir(rig, script, upstream={"response_timeout": "1s"}, timeouts={"idle": "1s", "request_body": "1s"})
+    with Connection(weir.address) as connection:
+        connection.socket.settimeout(2)
+        try:
+            connection.socket.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 200000000\r\n\r\n" + b"y" * 100_000_000)
+        except OSError:
+            pass
+        eventually(lambda: weir.metric("weir_requests_active") == 0, seconds=20, what="the end of the exchange")
+
+
+def test_a_server_that_takes_nothing_more_and_says_nothing_is_a_504(rig):
+    def script(peer, number):
+        peer.socket.recv(100)
+        peer.socket.shutdown(socket.SHUT_RD)
+        weir_done.wait(20)
+    weir_done = threading.Event()
+    address = rig.directory + "/api.sock"
+    api = Scripted(rig, script, address=address)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text], "response_timeout": "500ms"}})
+    weir.expect_errors("upstream|server|api")
+    with Connection(weir.address) as connection:
+        connection.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b"y" * 200_000)
+        connection.send(b"y" * 200_000)
+        assert connection.read_head().status == 504
+    weir_done.set()
+
+
+def test_a_final_answer_instead_of_100_closes_the_connection(rig):
+    """Whether the client still sends its content nobody can know: the next bytes must not be taken for it, nor for a request."""
+    def script(peer, number):
+        peer.read_until(b"\r\n\r\n", "a head")
+        peer.socket.sendall(b"HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n")
+        peer.socket.recv(1000)
+    _, weir = scripted_weir(rig, script)
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/", method="POST", headers={"Expect": "100-continue", "Content-Length": "10"}))
+        response = connection.response()
+        assert (response.status, response["Connection"]) == (417, "close")
+        assert connection.is_closed()
+
+
+def test_the_servers_delay_before_100_is_not_the_clients(rig):
+    gate = threading.Event()
+
+    def script(peer, number):
+        peer.read_until(b"\r\n\r\n", "a head")
+        gate.wait(20)
+        peer.socket.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        peer.read_exactly(10, "the content")
+        peer.socket.sendall(OK)
+    _, weir = scripted_weir(rig, script, timeouts={"request_body": "300ms"})
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/", method="POST", headers={"Expect": "100-continue", "Content-Length": "10"}))
+        connection.socket.settimeout(1 * patience)
+        try:
+            early = connection.socket.recv(1)
+        except socket.timeout:
+            early = None
+        assert early is None, "no 408 while the server thinks"
+        connection.socket.settimeout(20)
+        gate.set()
+        assert connection.read_head().status == 100
+        connection.send(b"x" * 10)
+        assert connection.response().status == 200
+
+
+def test_a_refused_head_is_answered_without_a_reset(rig):
+    weir = rig.weir(workers=1, size_limits={"request_header": "2k"})
+    for _ in range(5):
+        with Connection(weir.address) as connection:
+            connection.send(request_bytes("/", headers={"X-Large": "x" * 100_000}))
+            assert connection.response().status == 431
+            assert connection.is_closed()
+
+
+def test_what_is_not_repeatable_is_not_risked_on_a_connection_that_has_ended(rig):
+    def script(peer, number):
+        if peer.read_request():
+            peer.socket.sendall(OK)  # and closes, without having said so
+    _, weir = scripted_weir(rig, script)
+    with Connection(weir.address) as connection:
+        assert [connection.request(method="POST", body=b"x").status for _ in range(20)] == [200] * 20
+
+
+def test_connections_that_wait_are_served_when_weir_stops(rig):
+    weir = rig.weir(workers=1)
+    waiting = [Connection(weir.address) for _ in range(300)]
+    for connection in waiting:
+        connection.send(request_bytes("/"))
+    weir.signal(signal.SIGTERM)
+    assert [connection.response().status for connection in waiting] == [200] * 300
+    weir.wait()
+
+
+def test_a_successors_socket_file_is_left_alone(rig):
+    path = rig.directory + "/weir.sock"
+    gate = threading.Event()
+
+    def slow(peer, number):
+        while peer.read_request():
+            gate.wait(20)
+            peer.socket.sendall(OK)
+    api = Scripted(rig, slow)
+    upstreams = {"api": {"servers": [api.text]}}
+    first = rig.weir(workers=1, listen=["unix:" + path], upstreams=upstreams)
+    with Connection(path) as connection:
+        connection.send(request_bytes("/"))
+        eventually(lambda: first.metric("weir_requests_active") == 1)
+        first.signal(signal.SIGTERM)
+        first.announced("finishing what is under way")
+        eventually(lambda: not os.path.exists(path), what="the first weir to give up its path")
+        second = rig.weir(workers=1, listen=["unix:" + path], upstreams=upstreams)
+        gate.set()
+        assert connection.response().status == 200
+    first.wait()
+    with Connection(path) as connection:
+        assert connection.request().status == 200
+    assert second.alive()
+
+
+def test_a_reload_to_no_limit_per_address_means_no_limit(rig):
+    weir = rig.weir(workers=1, size_limits={"connections_per_ip": 2})
+    two = [Connection(weir.address) for _ in range(2)]
+    assert [c.request().status for c in two] == [200, 200]
+    with Connection(weir.address) as third:
+        assert third.is_closed()
+    weir.reload(size_limits={"connections_per_ip": 0})
+    deadline = time.monotonic() + 10 * patience
+    served = []
+    while len(served) < 5 and time.monotonic() < deadline:
+        connection = Connection(weir.address)
+        try:
+            if connection.request().status == 200:
+                served.append(connection)
+        except Exception:
+            connection.close()
+    assert len(served) == 5

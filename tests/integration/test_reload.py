@@ -1,0 +1,90 @@
+"""SIGHUP: a new policy without a request lost, a wrong one refused, counters that go on."""
+
+import signal
+import threading
+
+from rig import eventually
+from scripted import OK, Scripted
+from wire import Connection, get
+
+HOUR = {"script": "gcra", "limit": 3, "period": "1h"}
+
+
+def rules(*limits):
+    return [{"limits": list(limits)}]
+
+
+def test_a_new_policy_is_in_force_and_the_counters_go_on(rig):
+    weir = rig.weir(workers=2, limits={"each": HOUR}, rules=rules("each"))
+    assert [get(weir.address).status for _ in range(4)] == [200, 200, 200, 429]
+    weir.reload(limits={"each": {**HOUR, "limit": 5}, "more": HOUR}, rules=rules("each", "more"))
+    eventually(lambda: "more" in (get(weir.address)["RateLimit-Policy"] or ""), what="the new policy in every worker")
+    assert weir.metric("weir_limit_decisions_total", limit="each", decision="allowed") >= 3
+    assert weir.metric("weir_limit_decisions_total", limit="each", decision="limited") >= 1
+
+
+def test_no_request_is_lost_or_decided_without_redis_during_reloads(rig):
+    """on_failure is deny: a decision without Redis would be a 503."""
+    weir = rig.weir(workers=2, limits={"each": {**HOUR, "limit": 1_000_000}}, rules=rules("each"))
+    statuses, stop = [], threading.Event()
+
+    def load():
+        with Connection(weir.address) as connection:
+            while not stop.is_set():
+                statuses.append(connection.request().status)
+    threads = [threading.Thread(target=load) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for number in range(8):
+        weir.reload(limits={"each": {**HOUR, "limit": 1_000_000 + number}})
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert len(statuses) > 100 and set(statuses) == {200}
+
+
+def test_a_wrong_policy_changes_nothing_and_says_where(rig):
+    weir = rig.weir(limits={"each": HOUR}, rules=rules("each"))
+    weir.expect_errors("reload", "no limit is named", r"weir-\d+\.yaml:")
+    before = weir.policy
+    with open(weir.policy_file, "w", encoding="utf-8") as out:
+        out.write("rules: [ { limits: [ nobody ] } ]\n")
+    weir.signal(signal.SIGHUP)
+    weir.announced("the policy in force stays")
+    assert "yaml:1:" in weir.output()
+    weir.policy = before
+    assert [get(weir.address).status for _ in range(4)] == [200, 200, 200, 429]
+
+
+def test_an_exchange_ends_with_the_policy_it_began_with(rig):
+    gate = threading.Event()
+
+    def script(peer, number):
+        while peer.read_request():
+            gate.wait(20)
+            peer.socket.sendall(OK)
+    api = Scripted(rig, script)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, limits={"old": HOUR}, rules=rules("old"))
+    with Connection(weir.address) as connection:
+        connection.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        eventually(lambda: weir.metric("weir_requests_active") == 1)
+        weir.reload(upstreams={"api": {"servers": [rig.upstream().text]}}, limits={"new": HOUR}, rules=rules("new"))
+        eventually(lambda: '"new"' in (get(weir.address)["RateLimit-Policy"] or ""))
+        gate.set()
+        assert '"old"' in connection.response()["RateLimit-Policy"]
+        assert '"new"' in connection.request()["RateLimit-Policy"]
+
+
+def test_what_takes_a_new_start_is_said(rig):
+    weir = rig.weir(workers=1)
+    weir.reload(workers=2, listen=["127.0.0.1:1"])
+    weir.announced("changed workers takes effect when weir starts again")
+    weir.announced("changed listen takes effect when weir starts again")
+    assert get(weir.address).status == 200
+
+
+def test_a_hangup_while_stopping_does_no_harm(rig):
+    weir = rig.weir(workers=1)
+    weir.signal(signal.SIGTERM)
+    weir.signal(signal.SIGHUP)
+    weir.wait()
