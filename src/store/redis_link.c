@@ -17,18 +17,19 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/queue.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/memory.h"
+#include "store/redis_guard.h"
 
 enum {
     LINK_MAGIC = 0x4c494e4b,
     PENDING_MAX = 8192,      /* calls; above it a call is refused */
     SPARE_BYTES_MAX = 65536, /* a larger command buffer is not kept for reuse */
     ANSWER_BYTES_MAX = 1 << 20,
-    ELEMENTS_MAX = 65536,
     TIMEOUTS_TO_SUSPECT = 3, /* in a row */
     UNFIT_TO_CLOSE = 3,      /* LOADING, READONLY, ... in a row: perhaps another server answers next time */
     SHA_SIZE = 40,
@@ -38,33 +39,6 @@ static const uint64_t connect_us = 2000000; /* until READY */
 static const uint64_t retry_min_us = 50000, retry_max_us = 2000000;
 static const uint64_t patience_min_us = 1000000;
 static const uint64_t complain_every_us = 10000000;
-
-const char *const redis_failure_label[REDIS_FAILURE_COUNT] = {
-#define X(name, label, text) [name] = label,
-    REDIS_FAILURES(X)
-#undef X
-};
-
-static const char *const failure_text[REDIS_FAILURE_COUNT] = {
-#define X(name, label, text) [name] = text,
-    REDIS_FAILURES(X)
-#undef X
-};
-
-/* What the operator should do. */
-static const char *const remedy[REDIS_FAILURE_COUNT] = {
-    [REDIS_FAILURE_CONNECT] = "check that Redis runs there and that redis.address is right",
-    [REDIS_FAILURE_CLOSED] = "if this repeats, look at Redis' own log",
-    [REDIS_FAILURE_TIMEOUT] = "check Redis' load (SLOWLOG, INFO) and the network, or raise redis.timeout",
-    [REDIS_FAILURE_AUTH] = "check redis.username and redis.password, and that this user may run scripts",
-    [REDIS_FAILURE_SCRIPT] = "check the limiter scripts with weir check",
-    [REDIS_FAILURE_LOADING] = "nothing to do: it answers once its data is loaded",
-    [REDIS_FAILURE_READONLY] = "point redis.address at the master",
-    [REDIS_FAILURE_OOM] = "raise Redis' maxmemory",
-    [REDIS_FAILURE_REPLY] = "check that redis.address is a Redis server",
-    [REDIS_FAILURE_BUSY] = "check for slow scripts or commands in Redis (SLOWLOG)",
-    [REDIS_FAILURE_DOWN] = "see the message before",
-};
 
 enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_READY, LINK_SUSPECT };
 
@@ -93,10 +67,9 @@ struct redis_link {
     redisAsyncContext *ac;                  /* NULL when DOWN; hiredis owns it */
     struct event *read_event, *write_event; /* of ac's socket */
     bool wants_write;                       /* hiredis has bytes to write */
-    bool extra_answer;                      /* Redis sent what nobody asked for */
     bool freeing;
     enum redis_failure cause; /* of the last way down */
-    redisReplyObjectFunctions *plain, guarded;
+    struct redis_guard guard;
 
     struct sent_list waiting, spare;
     unsigned pending;    /* length of waiting */
@@ -142,8 +115,8 @@ static void say_down(struct redis_link *link, enum redis_failure cause, const ch
     link->told = true;
     link->told_cause = cause;
     log_error("redis %s: %s%s%s%s; limits follow on_failure until it answers; %s", link->address_text,
-              failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
-              detail && *detail ? ")" : "", remedy[cause]);
+              redis_failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
+              detail && *detail ? ")" : "", redis_failure_remedy[cause]);
 }
 
 static void say_ready(struct redis_link *link)
@@ -166,7 +139,7 @@ static void complain(struct redis_link *link, enum redis_failure cause, const ch
         return;
     link->complained_us = now;
     log_error("redis %s: %s: \"%s\"; such requests follow on_failure; %s", link->address_text,
-              failure_text[cause], message, remedy[cause]);
+              redis_failure_text[cause], message, redis_failure_remedy[cause]);
 }
 
 /* --- Ways up and down -------------------------------------------------------------------------------- */
@@ -187,8 +160,8 @@ static void tell_not_ready(struct redis_link *link, enum redis_failure cause)
 static void arm_retry(struct redis_link *link)
 {
     /* From half to all of the back-off, so that many weirs do not return at the same moment. */
-    uint64_t jitter;
-    evutil_secure_rng_get_bytes(&jitter, sizeof jitter);
+    uint64_t jitter = 0;
+    (void)!getrandom(&jitter, sizeof jitter, 0); /* libevent's generator wants locks between threads */
     timer_arm(link->retry_timer, link->retry_us / 2 + jitter % (link->retry_us / 2 + 1));
     link->retry_us = link->retry_us * 2 < retry_max_us ? link->retry_us * 2 : retry_max_us;
 }
@@ -355,105 +328,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
         write_out(link);
 }
 
-/* --- Guarding hiredis' reader: an answer that nobody asked for would trip an assertion in
- * redisProcessCallbacks(), which ends the process. Refusing to build its object makes it a protocol error
- * instead. -------------------------------------------------------------------------------------------- */
-
-static bool nobody_asked(const redisReadTask *task)
-{
-    struct redis_link *link = task->privdata;
-    if (task->parent || link->unanswered > 0)
-        return false;
-    link->extra_answer = true;
-    return true;
-}
-
-static redisReplyObjectFunctions *plain_of(const redisReadTask *task)
-{
-    return ((struct redis_link *)task->privdata)->plain;
-}
-
-static void *guard_string(const redisReadTask *task, char *bytes, size_t size)
-{
-    return nobody_asked(task) ? NULL : plain_of(task)->createString(task, bytes, size);
-}
-
-#if HIREDIS_MAJOR >= 1
-static void *guard_array(const redisReadTask *task, size_t elements)
-#else
-static void *guard_array(const redisReadTask *task, int elements)
-#endif
-{
-    return nobody_asked(task) || elements > ELEMENTS_MAX ? NULL : plain_of(task)->createArray(task, elements);
-}
-
-static void *guard_integer(const redisReadTask *task, long long value)
-{
-    return nobody_asked(task) ? NULL : plain_of(task)->createInteger(task, value);
-}
-
-static void *guard_nil(const redisReadTask *task)
-{
-    return nobody_asked(task) ? NULL : plain_of(task)->createNil(task);
-}
-
-#if HIREDIS_MAJOR >= 1
-static void *guard_double(const redisReadTask *task, double value, char *bytes, size_t size)
-{
-    return nobody_asked(task) ? NULL : plain_of(task)->createDouble(task, value, bytes, size);
-}
-
-static void *guard_bool(const redisReadTask *task, int value)
-{
-    return nobody_asked(task) ? NULL : plain_of(task)->createBool(task, value);
-}
-#endif
-
-static void guard_reader(struct redis_link *link, redisReader *reader)
-{
-    link->plain = reader->fn;
-    link->guarded = *reader->fn;
-    link->guarded.createString = guard_string;
-    link->guarded.createArray = guard_array;
-    link->guarded.createInteger = guard_integer;
-    link->guarded.createNil = guard_nil;
-#if HIREDIS_MAJOR >= 1
-    link->guarded.createDouble = guard_double;
-    link->guarded.createBool = guard_bool;
-#endif
-    reader->fn = &link->guarded;
-    reader->privdata = link;
-    link->extra_answer = false;
-}
-
 /* --- What an answer means ----------------------------------------------------------------------------- */
-
-static bool error_has_code(const char *message, const char *code)
-{
-    size_t n = strlen(code);
-    if (strncmp(message, code, n) == 0 && (message[n] == ' ' || message[n] == 0))
-        return true;
-    /* Redis 6 wraps an error inside a script: "ERR Error running script (...): @user_script:1: -OOM ..." */
-    const char *inner = strstr(message, ": -");
-    return inner && strncmp(inner + 3, code, n) == 0 && inner[n + 3] == ' ';
-}
-
-static enum redis_failure failure_of_error(const char *message)
-{
-    static const struct {
-        const char *code;
-        enum redis_failure failure;
-    } codes[] = {
-        {"LOADING", REDIS_FAILURE_LOADING},     {"READONLY", REDIS_FAILURE_READONLY},
-        {"MASTERDOWN", REDIS_FAILURE_READONLY}, {"OOM", REDIS_FAILURE_OOM},
-        {"NOAUTH", REDIS_FAILURE_AUTH},         {"WRONGPASS", REDIS_FAILURE_AUTH},
-        {"NOPERM", REDIS_FAILURE_AUTH},         {"BUSY", REDIS_FAILURE_BUSY},
-    };
-    for (size_t i = 0; i < COUNT_OF(codes); i++)
-        if (error_has_code(message, codes[i].code))
-            return codes[i].failure;
-    return REDIS_FAILURE_SCRIPT;
-}
 
 /* The connection may well lead to a better server next time: the data is loaded, the replica was promoted or
  * the address moved, the login was repaired. */
@@ -491,9 +366,9 @@ static enum redis_failure judge(struct redis_link *link, const struct redis_call
             note_good_answer(link);
         return REDIS_OK_ANSWER;
     }
-    if (late && error_has_code(reply->str, "NOSCRIPT"))
+    if (late && redis_error_is(reply->str, "NOSCRIPT"))
         return REDIS_FAILURE_TIMEOUT;
-    enum redis_failure failure = failure_of_error(reply->str);
+    enum redis_failure failure = redis_failure_of(reply->str);
     if (better_elsewhere(failure))
         note_unfit(link, failure, reply->str);
     else
@@ -507,7 +382,7 @@ static void lost_by_hiredis(struct redis_link *link, const redisAsyncContext *ac
     enum redis_failure cause = REDIS_FAILURE_CLOSED;
     const char *detail = ac->errstr;
 
-    if (link->extra_answer)
+    if (link->guard.extra_answer)
         cause = REDIS_FAILURE_REPLY, detail = "an answer that nobody asked for";
     else if (ac->err == REDIS_ERR_PROTOCOL || ac->err == REDIS_ERR_OOM)
         cause = REDIS_FAILURE_REPLY;
@@ -640,7 +515,7 @@ static void on_call(redisAsyncContext *ac, void *r, void *arg)
 
     TAILQ_REMOVE(&link->waiting, sent, entry);
     link->pending--;
-    if (reply && reply->type == REDIS_REPLY_ERROR && error_has_code(reply->str, "NOSCRIPT") &&
+    if (reply && reply->type == REDIS_REPLY_ERROR && redis_error_is(reply->str, "NOSCRIPT") &&
         retry_as_eval(link, sent))
         return;
     enum redis_failure failure = reply ? judge(link, sent->call, reply) : link->cause;
@@ -700,7 +575,7 @@ static void on_pong(redisAsyncContext *ac, void *r, void *arg)
     uint64_t took = clock_us() - link->ping_us;
     link->ping_us = 0;
     if (reply->type == REDIS_REPLY_ERROR)
-        link_close(link, failure_of_error(reply->str), reply->str);
+        link_close(link, redis_failure_of(reply->str), reply->str);
     else if (took > link->settings->timeout_us)
         link_ping(link); /* it answers, but too late to be of use */
     else
@@ -736,7 +611,7 @@ static bool replica_answers(const redisReply *reply)
 
 static void setup_error(struct redis_link *link, enum setup step, const char *message)
 {
-    enum redis_failure cause = failure_of_error(message);
+    enum redis_failure cause = redis_failure_of(message);
 
     if (step == SETUP_NAME || step == SETUP_ROLE) /* best effort: the user may lack the permission */
         return;
@@ -864,7 +739,7 @@ static bool attach(struct redis_link *link, redisAsyncContext *ac)
     ac->ev.addWrite = hook_add_write;
     ac->ev.delWrite = hook_del_write;
     ac->ev.cleanup = hook_cleanup;
-    guard_reader(link, ac->c.reader);
+    redis_guard(&link->guard, ac->c.reader, &link->unanswered);
     set_socket_options(link, fd);
     redisAsyncSetConnectCallback(ac, on_connected);
     redisAsyncSetDisconnectCallback(ac, on_disconnected);

@@ -16,32 +16,9 @@
 
 #include "base/slice.h"
 #include "policy/policy.h"
+#include "store/redis_failure.h"
 
 struct redis_link;
-
-/* Causes of failure, for counters and log lines. */
-#define REDIS_FAILURES(X)                                                                                    \
-    X(REDIS_FAILURE_CONNECT, "connect", "could not connect")                                                 \
-    X(REDIS_FAILURE_CLOSED, "closed", "the connection was lost")                                             \
-    X(REDIS_FAILURE_TIMEOUT, "timeout", "no answer within redis.timeout")                                    \
-    X(REDIS_FAILURE_AUTH, "auth", "the login was refused")                                                   \
-    X(REDIS_FAILURE_SCRIPT, "script", "the script failed")                                                   \
-    X(REDIS_FAILURE_LOADING, "loading", "Redis is loading its data")                                         \
-    X(REDIS_FAILURE_READONLY, "readonly", "Redis is a read-only replica")                                    \
-    X(REDIS_FAILURE_OOM, "oom", "Redis is out of memory")                                                    \
-    X(REDIS_FAILURE_REPLY, "reply", "an answer of the wrong shape")                                          \
-    X(REDIS_FAILURE_BUSY, "busy", "too many calls are waiting, or a long script runs")                       \
-    X(REDIS_FAILURE_DOWN, "down", "there is no connection")
-
-enum redis_failure {
-#define X(name, label, text) name,
-    REDIS_FAILURES(X)
-#undef X
-        REDIS_FAILURE_COUNT,
-    REDIS_OK_ANSWER = -1
-};
-
-extern const char *const redis_failure_label[REDIS_FAILURE_COUNT];
 
 /* One call of the script. The caller owns the struct (usually inside its own) and must keep it until `done`
  * has run, which is exactly once for every call accepted, never from inside redis_link_call. After an answer

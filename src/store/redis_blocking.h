@@ -1,0 +1,17 @@
+/* redis_blocking.h - a connection to Redis that waits for each answer: for the command line, and for checks
+ * before the workers start. Never in a running weir. */
+#ifndef WEIR_STORE_REDIS_BLOCKING_H
+#define WEIR_STORE_REDIS_BLOCKING_H
+
+#include <hiredis/hiredis.h>
+
+#include "policy/policy.h"
+
+enum { REDIS_WHY_MAX = 160 };
+
+/* Connects, logs in and selects the database, with at most `patience_us` for each step and for each command
+ * afterwards. NULL: `why` says what went wrong. The caller frees it with redisFree. */
+redisContext *redis_dial(const struct redis_settings *settings, uint64_t patience_us,
+                         char why[static REDIS_WHY_MAX]);
+
+#endif

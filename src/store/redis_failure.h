@@ -1,0 +1,39 @@
+/* redis_failure.h - why Redis gave no answer: words for the log, labels for the metrics, what the operator should do. */
+#ifndef WEIR_STORE_REDIS_FAILURE_H
+#define WEIR_STORE_REDIS_FAILURE_H
+
+#include <stdbool.h>
+
+/* Causes of failure, for counters and log lines. */
+#define REDIS_FAILURES(X)                                                                                    \
+    X(REDIS_FAILURE_CONNECT, "connect", "could not connect")                                                 \
+    X(REDIS_FAILURE_CLOSED, "closed", "the connection was lost")                                             \
+    X(REDIS_FAILURE_TIMEOUT, "timeout", "no answer within redis.timeout")                                    \
+    X(REDIS_FAILURE_AUTH, "auth", "the login was refused")                                                   \
+    X(REDIS_FAILURE_SCRIPT, "script", "the script failed")                                                   \
+    X(REDIS_FAILURE_LOADING, "loading", "Redis is loading its data")                                         \
+    X(REDIS_FAILURE_READONLY, "readonly", "Redis is a read-only replica")                                    \
+    X(REDIS_FAILURE_OOM, "oom", "Redis is out of memory")                                                    \
+    X(REDIS_FAILURE_REPLY, "reply", "an answer of the wrong shape")                                          \
+    X(REDIS_FAILURE_BUSY, "busy", "too many calls are waiting, or a long script runs")                       \
+    X(REDIS_FAILURE_DOWN, "down", "there is no connection")
+
+enum redis_failure {
+#define X(name, label, text) name,
+    REDIS_FAILURES(X)
+#undef X
+        REDIS_FAILURE_COUNT,
+    REDIS_OK_ANSWER = -1
+};
+
+extern const char *const redis_failure_label[REDIS_FAILURE_COUNT];
+extern const char *const redis_failure_text[REDIS_FAILURE_COUNT];
+extern const char *const redis_failure_remedy[REDIS_FAILURE_COUNT];
+
+/* Is this error answer, or the one inside it that a script met, of the code ("NOSCRIPT", "OOM", ...)? */
+bool redis_error_is(const char *message, const char *code);
+
+/* What an error answer to a call of the script means. */
+enum redis_failure redis_failure_of(const char *message);
+
+#endif
