@@ -13,6 +13,8 @@ enum { EXIT_GOOD = 0, EXIT_USAGE = 2 };
 static const char usage[] =
     "usage: weir [-c FILE]                run in the foreground (default " WEIR_CONF_FILE ")\n"
     "       weir check [-c FILE]          validate a policy and print what is in effect\n"
+    "       weir inspect [-c FILE] CLIENT where a client stands on every limit, without charging it\n"
+    "       weir reset [-c FILE] CLIENT   give a client a fresh start\n"
     "       weir script NAME|FILE         print a limiter as a plain Redis script\n"
     "       weir --version | --help\n"
     "See weir(8) and weir.yaml(5).\n";
@@ -39,6 +41,10 @@ static int dispatch(const char *command, const char *file, const char *lua_dir, 
 {
     if (command && strcmp(command, "script") == 0)
         return argc == 1 ? cli_script(argv[0], lua_dir) : bad_usage("script takes one NAME or FILE", NULL);
+    if (command && strcmp(command, "inspect") == 0)
+        return argc == 1 ? cli_inspect(file, argv[0], lua_dir) : bad_usage("inspect takes one CLIENT", NULL);
+    if (command && strcmp(command, "reset") == 0)
+        return argc == 1 ? cli_reset(file, argv[0], lua_dir) : bad_usage("reset takes one CLIENT", NULL);
     if (argc > 0)
         return bad_usage("unexpected argument", argv[0]);
     if (!command)

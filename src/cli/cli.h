@@ -9,6 +9,8 @@
 /* Limiter scripts are looked for in `lua_dir`. */
 int cli_check(const char *policy_file, const char *lua_dir);
 int cli_script(const char *name, const char *lua_dir);
+int cli_inspect(const char *policy_file, const char *client, const char *lua_dir);
+int cli_reset(const char *policy_file, const char *client, const char *lua_dir);
 
 /* Has the limiters of a policy compiled by Redis: the configured one or, where that does not answer, a
  * private one. False: they do not compile, and the Lua message was printed. When neither Redis can be asked

@@ -23,10 +23,12 @@
 #include "limit/compose.h"
 
 #include <errno.h>
-#include <hiredis/hiredis.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "store/redis_blocking.h"
+
+enum { CHECK_US = 1000000 };
 
 #define MARK "--@ "
 
@@ -118,7 +120,7 @@ static void write_chunk(FILE *out, const char *name, const char *text)
 
 /* --- The driver --------------------------------------------------------------------------------------- */
 
-static bool is_used(const struct policy *policy, const struct limit *limit)
+bool compose_uses(const struct policy *policy, const struct limit *limit)
 {
     for (unsigned i = 0; i < policy->rule_count; i++)
         for (unsigned j = 0; j < policy->rules[i].limit_count; j++)
@@ -130,7 +132,7 @@ static bool is_used(const struct policy *policy, const struct limit *limit)
 static bool is_pasted_before(const struct policy *policy, const struct limit *limit)
 {
     for (const struct limit *other = policy->limits; other < limit; other++)
-        if (strcmp(other->script, limit->script) == 0 && is_used(policy, other))
+        if (strcmp(other->script, limit->script) == 0 && compose_uses(policy, other))
             return true;
     return false;
 }
@@ -161,7 +163,7 @@ static void write_limiters(FILE *out, const struct policy *policy, const char *l
 {
     begin_table(out, "limiter", "name", "run");
     for (unsigned i = 0; i < policy->limit_count; i++)
-        if (is_used(policy, &policy->limits[i]) && !is_pasted_before(policy, &policy->limits[i]))
+        if (compose_uses(policy, &policy->limits[i]) && !is_pasted_before(policy, &policy->limits[i]))
             write_limiter(out, &policy->limits[i], lua_dir);
     end_table(out, "name", "run");
 }
@@ -182,7 +184,7 @@ static void write_limits(FILE *out, const struct policy *policy)
 {
     begin_table(out, "limits", "number", "limit");
     for (unsigned i = 0; i < policy->limit_count; i++)
-        if (is_used(policy, &policy->limits[i]))
+        if (compose_uses(policy, &policy->limits[i]))
             write_limit(out, &policy->limits[i]);
     end_table(out, "number", "limit");
 }
@@ -191,7 +193,7 @@ static void write_loading(FILE *out, const struct policy *policy)
 {
     fputs("if #ARGV == 1 then local _", out);
     for (unsigned i = 0; i < policy->limit_count; i++)
-        if (is_used(policy, &policy->limits[i]) && !is_pasted_before(policy, &policy->limits[i])) {
+        if (compose_uses(policy, &policy->limits[i]) && !is_pasted_before(policy, &policy->limits[i])) {
             fputs(" _ = limiter[", out);
             write_quoted(out, policy->limits[i].script);
             fputs("]", out);
@@ -296,39 +298,6 @@ static void report_lua_error(const char *script, const char *message, FILE *repo
         fprintf(report, "the limiter scripts are refused by Redis: %s\n", message);
 }
 
-static redisContext *dial(const struct redis_settings *settings)
-{
-    static const struct timeval patience = {1, 0};
-    char text[ADDRESS_TEXT_MAX], *port;
-
-    if (settings->address.length == 0)
-        return NULL;
-    if (address_is_unix(&settings->address))
-        return redisConnectUnixWithTimeout(settings->address.local.sun_path, patience);
-    address_format(&settings->address, text);
-    port = strrchr(text, ':');
-    *port++ = 0;
-    if (text[0] == '[') { /* "[::1" without its last bracket */
-        port[-2] = 0;
-        return redisConnectWithTimeout(text + 1, atoi(port), patience);
-    }
-    return redisConnectWithTimeout(text, atoi(port), patience);
-}
-
-static bool log_in(redisContext *redis, const struct redis_settings *settings)
-{
-    redisReply *reply;
-    bool fine;
-
-    if (!settings->password)
-        return true;
-    reply = settings->username ? redisCommand(redis, "AUTH %s %s", settings->username, settings->password)
-                               : redisCommand(redis, "AUTH %s", settings->password);
-    fine = reply && reply->type != REDIS_REPLY_ERROR;
-    freeReplyObject(reply);
-    return fine;
-}
-
 static bool is_about_script(const char *message)
 {
     return strstr(message, "user_script") || strstr(message, "compiling script");
@@ -352,12 +321,10 @@ static int ask_redis(redisContext *redis, const char *script, FILE *report)
 
 int compose_check(const struct redis_settings *settings, const char *script, FILE *report)
 {
-    static const struct timeval patience = {1, 0};
-    redisContext *redis = dial(settings);
-    int result = -1;
+    char why[REDIS_WHY_MAX];
+    redisContext *redis = redis_dial(settings, CHECK_US, why);
+    int result = redis ? ask_redis(redis, script, report) : -1;
 
-    if (redis && !redis->err && redisSetTimeout(redis, patience) == REDIS_OK && log_in(redis, settings))
-        result = ask_redis(redis, script, report);
     if (redis)
         redisFree(redis);
     return result;

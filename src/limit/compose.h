@@ -12,6 +12,9 @@
  * `report`). */
 char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *report);
 
+/* Is the limit in that script? Those that no rule uses are left out. */
+bool compose_uses(const struct policy *policy, const struct limit *limit);
+
 /* `weir script NAME|FILE`: the limiter as a plain Redis script, on `out`. False: an error was printed to
  * `report`. */
 bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *report);

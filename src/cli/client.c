@@ -1,0 +1,300 @@
+/* client.c - weir inspect and weir reset. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "limit/compose.h"
+#include "limit/inquiry.h"
+#include "policy/values.h"
+#include "store/redis_blocking.h"
+
+enum { CONNECT_US = 2000000, LOOK_US = 10000000, RESET_US = 60000000, CELL_MAX = 600 };
+
+/* One inquiry from the command line. */
+struct asking {
+    struct policy *policy;
+    struct identity identity;
+    struct inquiry *inquiry;
+    redisContext *redis;
+    char sha[41];
+};
+
+/* --- Asking Redis ------------------------------------------------------------------------------------- */
+
+/* The warnings of a policy are `weir check`'s to say. */
+static struct policy *load(const char *file, const char *lua_dir)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *report = open_memstream(&text, &size);
+    struct policy *policy = report ? policy_load(file, lua_dir, report) : NULL;
+
+    if (policy && !(policy->driver = compose_driver(policy, lua_dir, report))) {
+        policy_drop(policy);
+        policy = NULL;
+    }
+    if (report)
+        fclose(report);
+    if (!policy && text)
+        fputs(text, stderr);
+    free(text);
+    return policy;
+}
+
+static bool complain(const struct asking *asking, const char *why)
+{
+    fprintf(stderr, "weir: redis %s: %s\n", asking->policy->redis.address_text, why);
+    return false;
+}
+
+static bool dial(struct asking *asking)
+{
+    const struct redis_settings *settings = &asking->policy->redis;
+    char why[REDIS_WHY_MAX];
+
+    if (settings->embedded) {
+        fputs("weir: redis.address is embedded: that Redis belongs to the running weir alone; ask its admin "
+              "listener, /api/v1/clients/CLIENT\n",
+              stderr);
+        return false;
+    }
+    asking->redis = redis_dial(settings, CONNECT_US, why);
+    return asking->redis || complain(asking, why);
+}
+
+static bool load_script(struct asking *asking)
+{
+    char *script = inquiry_script(asking->policy);
+    redisReply *reply = script ? redisCommand(asking->redis, "SCRIPT LOAD %s", script) : NULL;
+    bool good = reply && reply->type == REDIS_REPLY_STRING && reply->len == sizeof asking->sha - 1;
+
+    if (good)
+        memcpy(asking->sha, reply->str, sizeof asking->sha);
+    else
+        complain(asking, reply && reply->type == REDIS_REPLY_ERROR ? reply->str : asking->redis->errstr);
+    freeReplyObject(reply);
+    free(script);
+    return good;
+}
+
+/* EVALSHA SHA and these arguments. */
+static redisReply *ask(struct asking *asking, int argc, const char **argv, const size_t *sizes)
+{
+    const char **words = xcalloc((size_t)argc + 2, sizeof *words);
+    size_t *lengths = xcalloc((size_t)argc + 2, sizeof *lengths);
+
+    words[0] = "EVALSHA", lengths[0] = strlen(words[0]);
+    words[1] = asking->sha, lengths[1] = strlen(asking->sha);
+    memcpy(words + 2, argv, (size_t)argc * sizeof *words);
+    memcpy(lengths + 2, sizes, (size_t)argc * sizeof *lengths);
+    redisReply *reply = redisCommandArgv(asking->redis, argc + 2, words, lengths);
+    free(words);
+    free(lengths);
+    return reply;
+}
+
+static bool ask_all(struct asking *asking)
+{
+    const char **argv;
+    const size_t *sizes;
+    bool good = true;
+    int argc;
+
+    while (good && inquiry_next(asking->inquiry, &argc, &argv, &sizes)) {
+        if (!asking->redis && !(dial(asking) && load_script(asking)))
+            return false;
+        redisReply *reply = ask(asking, argc, argv, sizes);
+        if (!reply || reply->type == REDIS_REPLY_ERROR)
+            good = complain(asking, reply ? reply->str : asking->redis->errstr);
+        else if (!inquiry_take(asking->inquiry, reply))
+            good = complain(asking, "an answer of the wrong shape");
+        freeReplyObject(reply);
+    }
+    return good;
+}
+
+/* --- What is shown ------------------------------------------------------------------------------------ */
+
+enum { COLUMNS = 5 };
+struct table_row {
+    char cell[COLUMNS][CELL_MAX];
+};
+
+/* "12.3 s" up to two minutes, then in hours, minutes and seconds. */
+static void write_wait(struct text *out, int64_t us)
+{
+    int64_t s = us / 1000000 + (us % 1000000 != 0);
+
+    if (us <= 0)
+        text_char(out, '-');
+    else if (s < 120)
+        text_printf(out, "%.1f s", (double)us / 1e6);
+    else if (s < 7200)
+        text_printf(out, "%" PRId64 "m %02" PRId64 "s", s / 60, s % 60);
+    else
+        text_printf(out, "%" PRId64 "h %02" PRId64 "m", s / 3600, s % 3600 / 60);
+}
+
+/* The parts of `per`; where there is a key, the values in place of all but the first. */
+static void write_per(struct text *out, const struct standing *row)
+{
+    static const char *const names[] = {"client", "ip", "route", "method", "host", "all", "header"};
+    const struct limit *limit = row->limit;
+
+    text_put(out, slice_of(names[limit->per[0].per]));
+    if (row->rest.n) {
+        text_literal(out, ", ");
+        for (size_t i = 0; i < row->rest.n; i++)
+            if (!strchr("{}", row->rest.p[i]))
+                text_char(out, row->rest.p[i]);
+        return;
+    }
+    for (unsigned i = 1; i < limit->per_count; i++)
+        text_printf(out, ", each %s", limit->per[i].header ? limit->per[i].header : names[limit->per[i].per]);
+}
+
+/* The cells are zero before: what is written is a string. */
+static void fill_row(struct table_row *cells, const struct standing *row)
+{
+    struct text out[COLUMNS];
+
+    for (unsigned i = 0; i < COLUMNS; i++)
+        out[i] = text_over(cells->cell[i], CELL_MAX - 1);
+    text_put(&out[0], slice_of(row->limit->name));
+    text_put(&out[0], row->enforced ? SLICE("") : SLICE(" (shadow)"));
+    write_per(&out[1], row);
+    text_i64(&out[2], row->quota);
+    text_literal(&out[2], " in ");
+    duration_write(&out[2], row->limit->period_us);
+    text_i64(&out[3], row->remaining);
+    text_literal(&out[3], " of ");
+    text_i64(&out[3], row->capacity);
+    write_wait(&out[4], row->reset_us);
+}
+
+static void print_table(const struct table_row *rows, unsigned count)
+{
+    int width[COLUMNS] = {0};
+
+    for (unsigned r = 0; r < count; r++)
+        for (unsigned c = 0; c < COLUMNS; c++)
+            if ((int)strlen(rows[r].cell[c]) > width[c])
+                width[c] = (int)strlen(rows[r].cell[c]);
+    for (unsigned r = 0; r < count; r++)
+        for (unsigned c = 0; c < COLUMNS; c++)
+            if (c + 1 < COLUMNS)
+                printf("%-*s  ", width[c], rows[r].cell[c]);
+            else
+                printf("%s\n", rows[r].cell[c]);
+}
+
+static void print_standing(const struct inquiry *inquiry)
+{
+    const struct standing *standing;
+    unsigned count = inquiry_rows(inquiry, &standing);
+    struct table_row *rows = xcalloc((size_t)count + 1, sizeof *rows);
+
+    rows[0] = (struct table_row){{"LIMIT", "COUNTED PER", "QUOTA", "REMAINING", "RESETS IN"}};
+    for (unsigned i = 0; i < count; i++)
+        fill_row(&rows[i + 1], &standing[i]);
+    print_table(rows, count + 1);
+    free(rows);
+}
+
+/* An id that nobody vouches for may be counted by its address. */
+static bool is_unknown_id(const struct asking *asking)
+{
+    return asking->policy->identity.known_clients_only && asking->identity.from_header &&
+           !policy_client(asking->policy, &asking->identity);
+}
+
+static void print_terms(const struct asking *asking)
+{
+    const struct client_terms *terms = policy_client(asking->policy, &asking->identity);
+
+    printf("client  %.*s\nterms   %s", SLICE_ARG(identity_text(&asking->identity)), inquiry_terms(terms));
+    if (terms && terms->plan)
+        printf(" %s", terms->plan->name);
+    if (terms)
+        printf(" (clients: %s)", terms->name);
+    puts(is_unknown_id(asking) ? "; an unknown id: identity.known_clients_only counts it by its address"
+                               : "");
+}
+
+static int show(const struct asking *asking)
+{
+    const struct client_terms *terms = policy_client(asking->policy, &asking->identity);
+    const struct standing *rows;
+
+    print_terms(asking);
+    if (terms && terms->quota != QUOTA_AS_WRITTEN)
+        puts(terms->quota == QUOTA_PROHIBITED ? "\nEvery request that has a limit is rejected."
+                                              : "\nNo limit counts this client.");
+    else if (inquiry_rows(asking->inquiry, &rows) == 0)
+        puts("\nThe policy has no limit that is counted per client.");
+    else {
+        putchar('\n');
+        print_standing(asking->inquiry);
+    }
+    if (!inquiry_complete(asking->inquiry))
+        puts("\nThere are more keys in Redis than could be looked through: some limits that are counted per "
+             "several things may be missing.");
+    return 0;
+}
+
+static int say_reset(const struct asking *asking)
+{
+    uint64_t removed = inquiry_removed(asking->inquiry);
+
+    printf("%.*s: %" PRIu64 " key%s removed\n", SLICE_ARG(identity_text(&asking->identity)), removed,
+           removed == 1 ? "" : "s");
+    if (!inquiry_told(asking->inquiry))
+        fputs("weir: Redis took no message for the running weirs (may this user PUBLISH there?): they may "
+              "go on to reject for up to a second\n",
+              stderr);
+    if (inquiry_complete(asking->inquiry))
+        return 0;
+    fputs("weir: there are more keys in Redis than could be looked through: some may be left; try again\n",
+          stderr);
+    return 1;
+}
+
+/* --- The commands ------------------------------------------------------------------------------------- */
+
+static int ask_about(struct asking *asking, const char *client, enum inquiry_kind kind)
+{
+    const char *why;
+
+    if (!inquiry_identity(asking->policy, slice_of(client), &asking->identity, &why)) {
+        fprintf(stderr, "weir: %s is no client: %s\n", client, why);
+        return 1;
+    }
+    asking->inquiry =
+        inquiry_new(asking->policy, &asking->identity, kind, kind == INQUIRY_LOOK ? LOOK_US : RESET_US);
+    if (!asking->inquiry || !ask_all(asking))
+        return 1;
+    return kind == INQUIRY_LOOK ? show(asking) : say_reset(asking);
+}
+
+static int run(const char *file, const char *client, const char *lua_dir, enum inquiry_kind kind)
+{
+    struct asking asking = {.policy = load(file, lua_dir)};
+    int status = asking.policy ? ask_about(&asking, client, kind) : 1;
+
+    inquiry_free(asking.inquiry);
+    if (asking.redis)
+        redisFree(asking.redis);
+    policy_drop(asking.policy);
+    return status;
+}
+
+int cli_inspect(const char *policy_file, const char *client, const char *lua_dir)
+{
+    return run(policy_file, client, lua_dir, INQUIRY_LOOK);
+}
+
+int cli_reset(const char *policy_file, const char *client, const char *lua_dir)
+{
+    return run(policy_file, client, lua_dir, INQUIRY_RESET);
+}
