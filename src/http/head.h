@@ -1,12 +1,9 @@
-/* head.h - message heads: bytes in, slices out. No sockets, no allocation, no repair: what RFC 9112 does not
- * allow is refused.
+/* head.h - message heads: bytes in, slices out. No sockets, no allocation, no repair: what RFC 9112 does not allow is refused.
  *
- *   bytes --head_scan()--> whole head --request_head_parse()--> struct request_head --request_framing()-->
- * struct framing
- *                                     `-response_head_parse()-> struct response_head -response_framing()-'
+ *   bytes --head_scan()--> whole head --request_head_parse()---> struct request_head  --request_framing()---> struct framing
+ *                                     `-response_head_parse()--> struct response_head --response_framing()-'
  *
- * A field is a pair of slices of the bytes that were parsed; they live as long as the caller keeps those
- * bytes. */
+ * A field is a pair of slices of the bytes that were parsed; they live as long as the caller keeps those bytes. */
 #ifndef WEIR_HTTP_HEAD_H
 #define WEIR_HTTP_HEAD_H
 

@@ -1,8 +1,7 @@
 /* stream.h - one non-blocking socket with its two events and its two bounded buffers.
  *
- *   peer --> [socket] --stream_read--> caller          in:  received and not consumed yet
- *   peer <-- [socket] <--stream_send-- caller          out: accepted by stream_send and not written yet; at
- * most one IOBUF_LARGE
+ *   peer --> [socket] --stream_read--> caller     in:  received and not consumed yet
+ *   peer <-- [socket] <--stream_send-- caller     out: accepted by stream_send and not written yet; one IOBUF_LARGE at most
  *
  * Events are level-triggered and stay added while they are wanted. All bytes of both sides of the proxy pass
  * here, so that another kind of stream (TLS) has one place to come in. */

@@ -1,12 +1,11 @@
-/* tunnel.h - what a connection becomes after 101 Switching Protocols (RFC 9110 section 7.8): bytes both ways,
- * nobody looks at them.
+/* tunnel.h - what a connection becomes after 101 Switching Protocols (RFC 9110 section 7.8): bytes both ways, nobody looks at them.
  *
- *   client --request half--> upstream    each half ends with its sender's FIN, which is passed on; the tunnel
- * ends when both have ended, client <-response half-- upstream    when one side fails, or when nothing has
- * moved for timeouts.idle
+ *   client --request half--> upstream
+ *   client <-response half-- upstream
  *
- * Back-pressure is that of relay.h: one piece in each direction. The limits were asked once, for the request
- * that opened it. */
+ * Each half ends with its sender's FIN, which is passed on. The tunnel ends when both have ended, when one side fails, or when nothing has
+ * moved for timeouts.idle. Back-pressure is that of relay.h: one piece in each direction. The limits were asked once, for
+ * the request that opened it. */
 #ifndef WEIR_PROXY_TUNNEL_H
 #define WEIR_PROXY_TUNNEL_H
 

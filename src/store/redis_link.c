@@ -2,8 +2,7 @@
  *
  *   redis_link_call()  -> waiting list, hiredis' output buffer      (no system call)
  *   redis_link_flush() -> one write for all of a loop turn
- *   on_call()          <- the answers, in the order of the list; NULL for all of them when the link is torn
- * down
+ *   on_call()          <- the answers, in the order of the list; NULL for all when the link is torn down
  *
  * There are two ways down and both pass link_lost(): hiredis found the connection dead (it frees its context
  * itself, after running every callback with a NULL reply), or weir gives it up (link_close() frees it). From
