@@ -42,8 +42,10 @@ struct op_limit {
     const struct limit *limit;
     struct limit_numbers numbers;
     int64_t cost;
-    unsigned mode;      /* the driver's */
-    bool shadow;        /* rejects nobody */
+    int64_t full_cost; /* what it comes to, where the answer is charged */
+    unsigned mode;     /* the driver's */
+    bool shadow;       /* rejects nobody */
+    bool granted;
     int64_t charged;    /* what Redis granted */
     int64_t counts_us;  /* from then on the charge counts for so long */
     struct slice key;   /* in op->keys */
@@ -193,7 +195,9 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
         part->numbers = terms && terms->numbers
                             ? terms->numbers[part->limit->index]
                             : (struct limit_numbers){part->limit->limit, part->limit->burst};
-        part->cost = rule->cost ? rule->cost : part->limit->cost;
+        part->full_cost = facts->cost ? facts->cost : rule->cost ? rule->cost : part->limit->cost;
+        part->cost =
+            part->limit->counted ? 0 : part->full_cost; /* 0: only a look, charged after the answer */
         part->shadow = !limit_enforces(part->limit, facts->identity);
         part->mode = part->limit->best_effort + (rule->limit_count > 1 && part->shadow ? MODE_SHADOW : 0);
         key_write(&keys, l->policy, part->limit, facts);
@@ -276,6 +280,12 @@ static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, s
     return denied;
 }
 
+/* What answers are charged is not known here: such a limit lets through. */
+static bool is_local(const struct op_limit *part)
+{
+    return part->limit->on_failure == ON_FAILURE_LOCAL && !part->limit->counted;
+}
+
 /* Shadow limits of a request that is admitted: each by itself, since none of them rejects. */
 static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, struct decision *d)
 {
@@ -284,7 +294,7 @@ static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, st
         struct limit_result *r = &d->results[d->result_count];
         if (!part->shadow)
             continue;
-        if (part->limit->on_failure != ON_FAILURE_LOCAL) {
+        if (!is_local(part)) {
             count_limit(l, part->limit, VERDICT_FAILED_OPEN);
             continue;
         }
@@ -311,7 +321,7 @@ static void decide_without_redis(struct limiter *l, const struct limit_op *op, e
         const struct op_limit *part = &op->limits[i];
         if (part->shadow)
             continue;
-        if (part->limit->on_failure != ON_FAILURE_LOCAL) {
+        if (!is_local(part)) {
             count_limit(l, part->limit, VERDICT_FAILED_OPEN);
             continue;
         }
@@ -535,6 +545,7 @@ static void write_receipt(struct limit_op *op, redisReply *const *values)
     for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
         struct op_limit *part = &op->limits[i];
         int64_t reset_us = values[3]->integer;
+        part->granted = values[0]->integer > 0;
         part->charged = part->cost ? values[0]->integer : 0;
         /* In its second period a unit of this limiter weighs less than it would be given back. */
         bool weighs = strcmp(part->limit->script, "sliding_window_counter") == 0;
@@ -649,6 +660,29 @@ void limiter_refund(struct ask *ask)
 
     if (ask->receipt)
         settle_to(ask, nothing);
+}
+
+/* What a limit comes to now that the answer is known. One that would have rejected charges nothing. */
+static int64_t total_of(const struct op_limit *part, unsigned status, int64_t cost)
+{
+    if (!part->granted)
+        return part->charged;
+    if (!part->limit->counted)
+        return cost >= 0 ? cost : part->charged;
+    if (!limit_counts(part->limit, status))
+        return 0;
+    return cost >= 0 ? cost : part->full_cost;
+}
+
+void limiter_settle(struct ask *ask, unsigned status, int64_t cost)
+{
+    int64_t totals[LIMITS_PER_RULE_MAX];
+
+    if (!ask->receipt)
+        return;
+    for (unsigned i = 0; i < ask->receipt->count; i++)
+        totals[i] = total_of(&ask->receipt->limits[i], status, cost);
+    settle_to(ask, totals);
 }
 
 void limiter_forget(struct ask *ask)

@@ -41,6 +41,7 @@ bool limiter_redis_ready(const struct limiter *limiter);
 struct limit_facts {
     const struct rule *rule;
     const struct identity *identity;
+    int64_t cost;                /* 0: what the rule and the limits say */
     struct slice method, host;   /* for per: method, host */
     const struct fields *fields; /* for per: header:NAME */
 };
@@ -53,7 +54,7 @@ struct ask {
         struct ask *ask); /* runs once, never from inside limiter_decide; may end the caller's object */
     struct limit_op *op;  /* the limiter's; NULL when nothing is under way */
     /* Set before limiter_decide: keep what an admitted request was charged in Redis as `receipt`, until
-     * limiter_refund or limiter_forget. Both may be called without one. */
+     * limiter_refund, limiter_settle or limiter_forget. All may be called without one. */
     bool wants_receipt;
     struct limit_op *receipt; /* the limiter's, or NULL */
 };
@@ -71,6 +72,10 @@ void limiter_abandon(struct ask *ask);
 /* The request did not happen: gives back what it was charged, as far as that still counts. Best effort: nobody
  * waits for it, and it is lost when Redis is away. Ends the receipt. */
 void limiter_refund(struct ask *ask);
+
+/* The answer has come, with this status, and cost what it says, or -1: charges the difference to what was
+ * charged before, into debt, or gives it back. Best effort as above. Ends the receipt. */
+void limiter_settle(struct ask *ask, unsigned status, int64_t cost);
 
 /* What was charged stays charged. Ends the receipt. */
 void limiter_forget(struct ask *ask);

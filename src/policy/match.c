@@ -67,3 +67,39 @@ bool rule_covers(const struct rule *a, const struct rule *b)
 {
     return covers_methods(a, b) && covers_path(a->path, b->path) && covers_host(a->host, b->host);
 }
+
+/* --- what it costs --- */
+
+bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct fields *fields, int64_t *cost,
+                  const char **why)
+{
+    const struct field *field;
+    uint64_t value;
+
+    *cost = 0;
+    if (!rule->cost_request || !peer_trusted ||
+        !(field = fields_next_named(fields, slice_of(rule->cost_request), NULL)))
+        return true;
+    if (fields_next_named(fields, slice_of(rule->cost_request), field)) {
+        *why = "the cost header comes twice";
+        return false;
+    }
+    if (!slice_to_u64(field->value, INT64_MAX, &value) || value == 0) {
+        *why = "the cost header is not a whole number of 1 or more";
+        return false;
+    }
+    *cost = (int64_t)value < rule->cost_max ? (int64_t)value : rule->cost_max;
+    return true;
+}
+
+int64_t rule_cost_learnt(const struct rule *rule, const struct fields *fields)
+{
+    const struct field *field =
+        rule->cost_response ? fields_next_named(fields, slice_of(rule->cost_response), NULL) : NULL;
+    uint64_t value;
+
+    if (!field || fields_next_named(fields, slice_of(rule->cost_response), field) ||
+        !slice_to_u64(field->value, INT64_MAX, &value))
+        return -1;
+    return value < COST_LEARNT_MAX ? (int64_t)value : COST_LEARNT_MAX;
+}

@@ -12,6 +12,7 @@ enum {
     CLIENTS_MAX = 100000,
     PLANS_MAX = 1024,
     METHODS_MAX = 32,
+    STATUSES_MAX = 32,        /* in a limit's count */
     LUA_FILE_MAX = 256 << 10, /* bytes of a limiter */
     BODY_FILE_MAX = 64 << 10, /* bytes of a rejection's body */
 };
@@ -79,6 +80,8 @@ bool rule_has_path(const void *rule);
 bool rule_has_host(const void *rule);
 bool rule_has_methods(const void *rule);
 bool rule_has_cost(const void *rule);
+bool rule_has_cost_request(const void *rule);
+bool rule_has_cost_response(const void *rule);
 bool rule_has_rejection(const void *rule);
 
 /* Does `a` match everything that `b` matches? Sure where it says so; there may be more. */

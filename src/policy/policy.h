@@ -22,6 +22,7 @@ enum {
     RULE_NAME_MAX = 256, /* bytes; of a path pattern as well */
     CLIENT_ID_MAX = 256, /* bytes of an id from a header */
     LIMIT_COST_MAX = 1000000,
+    COST_LEARNT_MAX = 1000000000, /* from an answer */
 };
 
 struct place { /* in the policy file; counts from 1 */
@@ -99,7 +100,9 @@ struct limit {
     unsigned option_count;
     int64_t cost; /* of a request whose rule says nothing of it */
     bool best_effort;
-    bool headers;    /* it stands in the answer's fields */
+    bool headers; /* it stands in the answer's fields */
+    /* The statuses of answers that are charged, a bit for each; NULL: every request is, before it is forwarded. */
+    uint64_t *counted;
     bool shadow;     /* counts and reports, rejects nobody */
     int64_t enforce; /* the share of clients that it rejects, of SHARE_WHOLE; 0 for a shadow limit */
     struct limit_part per[LIMIT_PER_MAX];
@@ -168,6 +171,10 @@ struct rule {
     const struct limit **limits;
     unsigned limit_count; /* 0: unlimited */
     int64_t cost;         /* 0: each limit's own */
+    char *cost_request;   /* the request's field that says the cost, from trusted peers; NULL: none */
+    int64_t cost_max;     /* the most that it may say */
+    char *cost_response;  /* the answer's field that says the cost; NULL: none */
+    bool learns;          /* some of what is charged is known only when the answer's head is there */
     const struct upstream *upstream;
     bool has_rejection;                  /* one of its own; else the policy's */
     struct rejection_settings rejection; /* whole in either case */
@@ -247,6 +254,22 @@ void policy_print(const struct policy *policy, FILE *out);
 /* The rule that decides; never NULL. `path` is in normal form, `host` as it came. Linear in the rules. */
 const struct rule *policy_match(const struct policy *policy, struct slice method, struct slice path,
                                 struct slice host);
+
+/* What this request costs, by the field that the rule names; 0: what the rule and the limits say. False: the
+ * request is to be refused with 400 and `*why`. */
+MUST_CHECK bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct fields *fields,
+                             int64_t *cost, const char **why);
+/* What the answer says that the request has cost; -1: nothing that can be used. */
+int64_t rule_cost_learnt(const struct rule *rule, const struct fields *fields);
+
+enum { STATUS_MIN = 100, STATUS_MAX = 599 };
+
+/* Is an answer with this status charged? */
+static inline bool limit_counts(const struct limit *limit, unsigned status)
+{
+    return !limit->counted ||
+           (status >= STATUS_MIN && status <= STATUS_MAX && (limit->counted[status / 64] >> status % 64 & 1));
+}
 
 /* What the policy says of a client, or NULL. An id is looked up by name; an address by itself, then by the
  * longest range. */

@@ -28,6 +28,16 @@ bool rule_has_cost(const void *rule)
     return ((const struct rule *)rule)->cost > 0;
 }
 
+bool rule_has_cost_request(const void *rule)
+{
+    return ((const struct rule *)rule)->cost_request != NULL;
+}
+
+bool rule_has_cost_response(const void *rule)
+{
+    return ((const struct rule *)rule)->cost_response != NULL;
+}
+
 bool rule_has_rejection(const void *rule)
 {
     return ((const struct rule *)rule)->has_rejection;
@@ -179,6 +189,7 @@ static void read_limit_name(struct loading *l, const struct node *item, struct r
             return;
         }
     rule->limits[rule->limit_count++] = limit;
+    rule->learns |= limit->counted != NULL;
 }
 
 static void read_rule_limits(struct loading *l, const struct option *option, const struct node *node,
@@ -208,21 +219,57 @@ static void print_rule_limits(const struct printer *printer, const struct option
 
 const struct option_type type_rule_limits = {"list of limits", read_rule_limits, print_rule_limits, true};
 
+static bool cost_header_is_good(struct loading *l, const struct node *map, const char *key, const char *name)
+{
+    const struct node *node = node_find(map, key);
+    bool good = !name || text_is_token(slice_of(name));
+    if (!good)
+        mistake(l, node, "%s is no header's name", QUOTE(node->text));
+    return good && name;
+}
+
+/* rules[].cost, where it is a map; `rule` is the struct around the field. */
+static void read_cost_map(struct loading *l, const struct node *node, struct rule *rule)
+{
+    options_read(l, node, "rules[].cost", rule);
+    bool request = cost_header_is_good(l, node, "request_header", rule->cost_request);
+    bool response = cost_header_is_good(l, node, "response_header", rule->cost_response);
+    const struct node *max = node_find(node, "max");
+
+    if (request && !max)
+        mistake(l, node, "max is missing: the most that %s may say", rule->cost_request);
+    if (max && !node_find(node, "request_header"))
+        mistake_of_key(l, max, "max bounds request_header; add that, or remove it");
+    if (!request && !response && !node_find(node, "request_header") && !node_find(node, "response_header"))
+        mistake(l, node, "expected a number, or a map with request_header or response_header");
+    rule->learns |= response;
+}
+
 static void read_rule_cost(struct loading *l, const struct option *option, const struct node *node,
                            void *field)
 {
+    struct rule *rule = CONTAINER_OF(field, struct rule, cost);
+
     if (node->kind == NODE_MAP)
-        mistake(l, node, "a cost learnt from the answer is not supported yet; write a number");
+        read_cost_map(l, node, rule);
     else
         type_number.read(l, option, node, field);
 }
 
 static void print_rule_cost(const struct printer *printer, const struct option *option, const void *field)
 {
-    type_number.print(printer, option, field);
+    const struct rule *rule = (const struct rule *)((const char *)field - offsetof(struct rule, cost));
+    struct printer below = printer_below(printer);
+
+    if (!rule->cost_request && !rule->cost_response) {
+        type_number.print(printer, option, field);
+        return;
+    }
+    fputc('\n', printer->out);
+    options_print(&below, "rules[].cost", rule);
 }
 
-const struct option_type type_rule_cost = {"number", read_rule_cost, print_rule_cost, false};
+const struct option_type type_rule_cost = {"number or map", read_rule_cost, print_rule_cost, false};
 
 static void read_rule_upstream(struct loading *l, const struct option *option, const struct node *node,
                                void *field)

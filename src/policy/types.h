@@ -33,6 +33,7 @@ extern const struct option_type type_label;         /* read_limits.c: char * */
 extern const struct option_type type_align;         /* read_limits.c: bool */
 extern const struct option_type type_plans;         /* read_clients.c: struct policy */
 extern const struct option_type type_plan_limits;   /* read_clients.c: struct plan */
+extern const struct option_type type_statuses;      /* read_limits.c: uint64_t * */
 extern const struct option_type type_clients;       /* read_clients.c: struct policy */
 extern const struct option_type type_plan;          /* read_clients.c: struct client */
 extern const struct option_type type_quota;         /* read_clients.c: struct client */

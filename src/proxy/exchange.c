@@ -188,6 +188,7 @@ static void route(struct exchange *x, const struct request_head *head, const str
     const char *why;
     struct text path = text_over(x->worker->send, sizeof x->worker->send);
     uint64_t body_max = x->policy->size_limits.request_body;
+    int64_t cost;
 
     access_log_begin(x, head);
     if (!identity_of(x->policy, &x->client->peer, &head->fields, &identity, &why)) {
@@ -209,9 +210,14 @@ static void route(struct exchange *x, const struct request_head *head, const str
         fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
         return;
     }
+    if (!rule_cost_of(x->rule, identity.peer_trusted, &head->fields, &cost, &why)) {
+        fail(x, CAUSE_BAD_REQUEST, why);
+        return;
+    }
     x->phase = PHASE_LIMIT;
     struct limit_facts facts = {.rule = x->rule,
                                 .identity = &identity,
+                                .cost = cost,
                                 .method = head->method_text,
                                 .host = head->host,
                                 .fields = &head->fields};
@@ -347,7 +353,8 @@ static void send_request(struct exchange *x)
     x->phase = PHASE_RELAY;
     x->link_broken = false;
     x->sent_us = clock_us();
-    limiter_forget(&x->ask);
+    if (!x->rule->learns)
+        limiter_forget(&x->ask);
     enum relay moved = relay_begin(&x->request, &x->client->stream, &x->link->stream, iobuf_slice(x->head),
                                    (struct behind){NULL, 0}, &means, &why);
     request_moved(x, moved, why);
@@ -574,6 +581,7 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
     x->response_us = clock_us() - x->sent_us;
     histogram_add(&w->stats.upstream_latency, x->response_us);
     x->status = head->status;
+    limiter_settle(&x->ask, head->status, rule_cost_learnt(x->rule, &head->fields));
     x->link_keep_alive = head->keep_alive && framing.kind != FRAMING_UNTIL_CLOSE;
     x->answer_started = true;
     iobuf_put(&w->buffers, &x->head);

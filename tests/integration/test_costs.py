@@ -2,7 +2,7 @@
 
 import re
 
-from rig import free_port
+from rig import eventually, free_port
 from scripted import Scripted
 from wire import get
 
@@ -34,3 +34,87 @@ def test_what_the_upstream_received_stays_charged(rig):
     weir = rig.weir(limits=DAY, upstreams={"api": {"servers": [api.text]}})
     seen = [left(get(weir.address)) for _ in range(3)]
     assert [s["a"] for s in seen] == [9, 8, 7], seen
+
+
+def answering(rig, fields=lambda target: b"", status=lambda target: b"200 OK"):
+    """An upstream whose answers depend on the target."""
+    def script(peer, _number):
+        while (request := peer.read_request()) is not None:
+            target = request[0].split(b" ")[1].decode()
+            peer.send(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n%s\r\n" % (status(target), fields(target)))
+    return {"api": {"servers": [Scripted(rig, script).text]}}
+
+
+def test_a_cost_in_the_request_is_believed_from_trusted_proxies_alone(rig):
+    rules = [{"limits": ["a"], "cost": {"request_header": "X-Cost", "max": 5}}]
+    weir = rig.weir(limits={"a": DAY["a"]}, rules=rules, identity={"from": ["header:X-Client-Id"], "trusted_proxies": ["127.0.0.1"]})
+
+    def ask(client, *costs):
+        answer = get(weir.address, headers=[("X-Client-Id", client)] + [("X-Cost", cost) for cost in costs])
+        return answer.status == 400 or left(answer)["a"]
+    assert ask("one", "3") == 7
+    assert ask("none") == 9
+    assert ask("much", "1000000") == 5, "max is the most"
+    assert ask("more", "9" * 18) == 5
+    for bad in ["0"], ["-1"], ["1.5"], ["x"], [""], ["1", "2"], ["9" * 30]:
+        assert ask("bad", *bad) is True, bad
+    assert ask("bad") == 9, "what is refused costs nothing"
+    weir = rig.weir(limits={"c": DAY["a"]}, rules=[{**rules[0], "limits": ["c"]}], identity={"from": ["header:X-Client-Id"]})
+    answer = get(weir.address, headers={"X-Client-Id": "two", "X-Cost": "4"})
+    assert left(answer)["c"] == 9, "anybody could say anything"
+
+
+def test_a_cost_in_the_answer_is_charged_into_debt_or_given_back(rig):
+    def used(target):
+        return b"X-Tokens-Used: %s\r\n" % target[1:].encode() if target != "/" else b""
+    limits = {"a": dict(script="fixed_window", limit=10, period="1d"), "b": dict(script="token_bucket", limit=100, period="1d")}
+    weir = rig.weir(workers=1, limits=limits, upstreams=answering(rig, used),
+                    rules=[{"limits": ["a", "b"], "cost": {"reserve": 2, "response_header": "X-Tokens-Used"}}])
+
+    def ask(target, client):
+        answer = get(weir.address, target, headers={"X-Client-Id": client})
+        return answer.status, left(answer)["a"], left(answer)["b"]
+    assert ask("/5", "c") == (200, 8, 98), "the fields tell of the reserve"
+    assert ask("/0", "c") == (200, 3, 93)
+    assert ask("/2", "c") == (200, 3, 93), "the whole reserve was given back"
+    assert ask("/", "c") == (200, 1, 91)
+    assert ask("/x", "c")[0] == 429, "an answer that does not say costs the reserve"
+    assert ask("/30", "d") == (200, 8, 98)
+    assert ask("/1", "d") == (429, 0, 70), "a debt"
+    assert ask("/99999999999", "e") == (200, 8, 98)
+    assert ask("/1", "e")[0] == 429
+
+
+def test_only_answers_with_these_statuses_are_charged(rig):
+    """A login limit: failures count, and the client that failed too often is rejected before."""
+    limits = {"failures": dict(script="sliding_window_log", limit=3, period="1d", count=[401, "5xx"]),
+              "all": dict(script="fixed_window", limit=100, period="1d")}
+    weir = rig.weir(workers=1, limits=limits,
+                    upstreams=answering(rig, status=lambda target: target[1:].encode() + b" Some Words"))
+
+    def ask(status, client="c"):
+        answer = get(weir.address, f"/{status}", headers={"X-Client-Id": client})
+        return answer.status, left(answer)["failures"], left(answer)["all"]
+    assert [ask(200) for _ in range(3)] == [(200, 3, 99), (200, 3, 98), (200, 3, 97)]
+    assert ask(401) == (401, 3, 96), "charged after the answer"
+    assert ask(403) == (403, 2, 95)
+    assert ask(503) == (503, 2, 94)
+    assert ask(401) == (401, 1, 93)
+    assert ask(200) == (429, 0, 93), "rejected before, and nothing is charged for it"
+    assert ask(200) == (429, 0, 93)
+    assert ask(401, "d") == (401, 3, 99)
+
+
+def test_concurrent_failures_are_all_counted(rig):
+    limits = {"failures": dict(script="token_bucket", limit=10, period="10h", count=[401])}
+    weir = rig.weir(limits=limits, upstreams=answering(rig, status=lambda _: b"401 No"))
+    from wire import Connection, request_bytes
+    connections = [Connection(weir.address) for _ in range(20)]
+    for connection in connections:
+        connection.send(request_bytes("/", headers={"X-Client-Id": "c"}))
+    statuses = [connection.response().status for connection in connections]
+    for connection in connections:
+        connection.close()
+    failed = statuses.count(401)
+    rejected = eventually(lambda: (r := get(weir.address, headers={"X-Client-Id": "c"})).status == 429 and r, what="a rejection")
+    assert failed >= 10 and rejected.number("Retry-After") > 3600 * (failed - 10), (failed, rejected)

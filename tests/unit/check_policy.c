@@ -83,7 +83,7 @@ static const char sample[] =
     "}\n"
     "  quota:      { script: fixed_window, limit: 60, period: 1m, align: clock, offset: 5s, label: Window }\n"
     "  rolling:    { script: rolling_window, limit: 60, period: 1m, buckets: 20, per: [ 'header:X-Tenant', "
-    "ip ], headers: false, enforce: 12.5% }\n"
+    "ip ], headers: false, enforce: 12.5%, count: [ 401, 403, 5xx ] }\n"
     "plans:\n"
     "  silver: { limits: { per-client: { limit: 300 }, everyone: { limit: 6000 } } }\n"
     "  same: { limits: { writes: { limit: 10 } } }\n"
@@ -111,6 +111,9 @@ static const char sample[] =
     "  - { match: { host: '*.example.com' }, limits: [ quota ], name: 'by host', rejection: { status: 403 } "
     "}\n"
     "  - { match: { path: /healthz, host: a.example }, limits: [ rolling ] }\n"
+    "  - { match: { path: /said }, limits: [ per-client ], cost: { request_header: X-Cost, max: 10 } }\n"
+    "  - { match: { path: /learnt }, limits: [ per-client ], cost: { reserve: 5, response_header: X-Used } "
+    "}\n"
     "  - { limits: [ per-client ] }\n"
     "headers: [ x-ratelimit-epoch, ietf ]\n"
     "rejection: { status: 503, content_type: text/plain, jitter: 10% }\n"
@@ -184,6 +187,11 @@ START_TEST(limits_are_read)
     ck_assert(limits[3].headers && !limits[4].headers);
     ck_assert_int_eq(limits[3].enforce, 10000);
     ck_assert_int_eq(limits[4].enforce, 1250);
+    ck_assert(limit_counts(&limits[4], 401) && limit_counts(&limits[4], 500) &&
+              limit_counts(&limits[4], 599));
+    ck_assert(!limit_counts(&limits[4], 200) && !limit_counts(&limits[4], 402) &&
+              !limit_counts(&limits[4], 600));
+    ck_assert(limit_counts(&limits[3], 200) && !limits[3].counted);
     policy_drop(policy);
 }
 END_TEST
@@ -241,7 +249,7 @@ START_TEST(rules_are_read)
     struct policy *policy = load(slice_of(sample));
     const struct rule *rules = policy->rules;
 
-    ck_assert_uint_eq(policy->rule_count, 6);
+    ck_assert_uint_eq(policy->rule_count, 8);
     ck_assert_str_eq(rules[0].name, "/healthz");
     ck_assert_uint_eq(rules[0].limit_count, 0);
     ck_assert_ptr_eq(rules[0].upstream, &policy->upstreams[0]);
@@ -256,9 +264,15 @@ START_TEST(rules_are_read)
     ck_assert_uint_eq(rules[1].rejection.status, 503);
     ck_assert_int_eq(rules[2].cost, 0);
     ck_assert_str_eq(rules[3].name, "/healthz#2");
-    ck_assert_str_eq(rules[4].name, "*");
-    ck_assert_str_eq(rules[5].name, "(none)");
-    ck_assert_ptr_eq(rules[5].upstream, &policy->upstreams[0]);
+    ck_assert(rules[3].learns && !rules[2].learns && !rules[4].learns && rules[5].learns);
+    ck_assert_str_eq(rules[4].cost_request, "X-Cost");
+    ck_assert_int_eq(rules[4].cost, 1);
+    ck_assert_int_eq(rules[4].cost_max, 10);
+    ck_assert_str_eq(rules[5].cost_response, "X-Used");
+    ck_assert_int_eq(rules[5].cost, 5);
+    ck_assert_str_eq(rules[6].name, "*");
+    ck_assert_str_eq(rules[7].name, "(none)");
+    ck_assert_ptr_eq(rules[7].upstream, &policy->upstreams[0]);
     policy_drop(policy);
 }
 END_TEST
@@ -415,7 +429,11 @@ START_TEST(the_printed_policy_says_what_holds)
                                        "    per: [ client ]\n    cost: 1\n    best_effort: false\n"
                                        "    label: Window\n    align: clock\n    offset: 5s\n"
                                        "    headers: true\n    shadow: false\n    enforce: 100%\n"
-                                       "    on_failure: deny\n"));
+                                       "    count: all\n    on_failure: deny\n"));
+    ck_assert_ptr_nonnull(strstr(text, "    count: [ 401, 403, 5xx ]\n"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "    cost:\n      reserve: 1\n      request_header: X-Cost\n      max: 10\n"));
+    ck_assert_ptr_nonnull(strstr(text, "    cost:\n      reserve: 5\n      response_header: X-Used\n"));
     ck_assert_ptr_nonnull(
         strstr(text, "  mixed:\n    quota: 7\n    limits:\n      writes:\n        limit: 2\n  ip:"));
     ck_assert_ptr_nonnull(strstr(text,
@@ -807,7 +825,7 @@ START_TEST(a_policy_lives_as_long_as_it_is_held)
     struct policy *policy = load(slice_of(sample));
     ck_assert_ptr_eq(policy_hold(policy), policy);
     policy_drop(policy);
-    ck_assert_uint_eq(policy->rule_count, 6);
+    ck_assert_uint_eq(policy->rule_count, 8);
     policy_drop(policy);
     policy_drop(NULL);
 }
