@@ -4,14 +4,12 @@
  *   per: ip                weir:{ip:203.0.113.7}:l:logins           IPv6 by identity.ipv6_prefix
  *   per: [client, route]   weir:{id:client-2}:l:writes:{route:/v1/...}
  *   per: all               weir:{all}:l:everyone
- *   per: method, host      {method:GET}, {host:example.com}         host in lower case, without port or last
- * dot per: "header:NAME"     {header:NAME:value}                      an absent field counts as an empty
- * value
+ *   per: method, host      {method:GET}, {host:example.com}         host in lower case, without port or last dot
+ *   per: "header:NAME"     {header:NAME:value}                      an absent field counts as an empty value
  *
- * The first part is the hash tag of Redis Cluster. In a part "{", "}", "%" and control bytes are written as
- * %XX, so that different values never share a key. Only the first KEY_VALUE_MAX bytes of a value count, which
- * is more than any client's id has: longer values of other fields that begin alike are counted together, on
- * the side of the limit. */
+ * The first part is the hash tag of Redis Cluster. In a part "{", "}", "%" and control bytes are written as %XX, so that
+ * different values never share a key. Only the first KEY_VALUE_MAX bytes of a value count, which is more than any client's id
+ * has: longer values of other fields that begin alike are counted together, on the side of the limit. */
 #ifndef WEIR_LIMIT_KEY_H
 #define WEIR_LIMIT_KEY_H
 

@@ -1,9 +1,8 @@
 /* limiter.h - decide(): from facts about a request to a decision. One limiter per worker.
  *
- *   1 local knowledge: no limits, prohibited, unlimited, denied until   -> decided at once
- *   2 one EVALSHA for all limits of all requests of a loop turn  -> decided by Redis
- *   3 no answer in time, or no Redis                             -> on_failure of each limit: local | allow |
- * deny
+ *   1 local knowledge: no limits, prohibited, unlimited, a denial that still holds  -> decided at once
+ *   2 one EVALSHA for all limits of all requests of a loop turn                     -> decided by Redis
+ *   3 no answer in time, or no Redis: on_failure of each limit                      -> local | allow | deny
  *
  * No sockets and no HTTP types: replay uses it as the proxy does. */
 #ifndef WEIR_LIMIT_LIMITER_H

@@ -1,17 +1,21 @@
 /* exchange.c - the life of one request, from its head to its access line.
  *
  *   exchange_begin
- *     ROUTE  identity, path, rule, sizes ------------------------------.
- *     LIMIT  decide(): at once or when Redis answers ------------------+--> REPLY  weir's own answer
- *     CONNECT  a pooled link, or a new one, or the next server --------+           (400 413 429 502 503 504
- * ...) RELAY  two halves side by side:                                  |              | request  client ->
- * upstream   until it ended            |              | response upstream -> client   head, 1xx, content
- * -------'              | | (a failure before the answer's first byte; after it: CLOSE)        | v v finish()
- * release the link, count, write the access line, hand the connection back: KEEP | LINGER | CLOSE
+ *     ROUTE    identity, path, rule, sizes -----------------------.
+ *     LIMIT    decide(): at once, or when Redis answers ----------+--> REPLY  weir's own answer
+ *     CONNECT  a pooled link, a new one, or the next server ------+           (400 413 429 502 503 504 ...)
+ *     RELAY    two halves side by side: --------------------------+              |
+ *                request   client -> upstream, until it ended     |              |
+ *                response  upstream -> client: 1xx, head, content |              |
+ *       |      a failure before the answer's first byte ----------'              |
+ *       |      a failure after it: the client's message is cut                   |
+ *     TUNNEL   after 101 to an asked upgrade (tunnel.c)                          |
+ *       v                                                                        v
+ *     finish()  release the link, count, write the access line, hand the connection back: KEEP | LINGER | CLOSE
  *
- * Phases only go to the right. Every phase has a deadline: LIMIT redis.timeout (the limiter's), CONNECT
- * connect_timeout, RELAY request_body and response_timeout per piece, REPLY the client's write deadline.
- * finish() is the only end. After a call that may end the exchange nothing of it is touched. */
+ * Phases only go to the right and down. Every phase has a deadline: LIMIT redis.timeout (the limiter's), CONNECT connect_timeout,
+ * RELAY and REPLY what watch() says, TUNNEL idle. finish() is the only end. After a call that may end the exchange nothing of
+ * it is touched. */
 #include "proxy/exchange.h"
 
 #include <assert.h>
