@@ -134,8 +134,8 @@ void exchange_refuse(struct client *client, enum cause cause, uint16_t status, c
         return;
     }
     x->minor = 1;
-    x->keep_alive =
-        true; /* for all we know the client goes on sending: the connection closes with a linger */
+    x->end_unknown = true;
+    x->keep_alive = true; /* for all we know the client goes on sending: the connection closes with a linger */
     x->request.ended = true; /* nobody knows where it ends: the connection closes */
     x->cause = cause;
     x->why = why;
@@ -867,7 +867,7 @@ static void reply(struct exchange *x, uint16_t status, const char *why)
     x->status = status;
     /* After a fault of the client's own nobody knows what follows on this connection. */
     bool client_fault = x->cause != CAUSE_NONE && status < 500;
-    x->close = !x->keep_alive || w->stopping || client_fault || !rest_is_small(x);
+    x->close = !x->keep_alive || x->end_unknown || w->stopping || client_fault || !rest_is_small(x);
     switch (reply_send(x, why)) {
     case SENT_ALL: finish(x, after_answer(x)); break;
     case SENT_PART: watch(x, true, false); break;
