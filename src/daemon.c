@@ -44,9 +44,10 @@ struct weir {
     struct worker **workers;
     unsigned made, started; /* of first->workers */
     _Atomic unsigned serving, ended;
-    struct address *written; /* first->listen as the file says it: port 0 is not yet what the kernel chose */
-    int *listen_fds;         /* [worker][address], until the worker takes them */
-    unsigned opened;         /* addresses that are open */
+    struct listen_settings
+        *written;    /* first->listen as the file says it: port 0 is not yet what the kernel chose */
+    int *listen_fds; /* [worker][address], until the worker takes them */
+    unsigned opened; /* addresses that are open */
     int admin_fd;
     int change_fd; /* eventfd: a worker serves, or has ended */
     struct event *signals[4], *change;
@@ -80,13 +81,13 @@ static bool open_listeners(struct weir *weir)
     int *fds = xcalloc(workers, sizeof *fds);
     bool good = true;
     for (unsigned a = 0; a < addresses && good; a++) {
-        good = listener_open(&policy->listen[a], workers, fds, &why);
+        good = listener_open(&policy->listen[a].address, workers, fds, &why);
         for (unsigned w = 0; w < workers && good; w++)
             weir->listen_fds[w * addresses + a] = fds[w];
         if (good)
             weir->opened++;
         else
-            log_error("cannot listen on %s: %s: %s", address_format(&policy->listen[a], text), why,
+            log_error("cannot listen on %s: %s: %s", address_format(&policy->listen[a].address, text), why,
                       strerror(errno));
     }
     free(fds);
@@ -122,7 +123,7 @@ static void say_listening(const struct weir *weir)
     char text[ADDRESS_TEXT_MAX];
 
     for (unsigned a = 0; a < weir->first->listen_count; a++)
-        log_info("listening on %s", address_format(&weir->first->listen[a], text));
+        log_info("listening on %s", address_format(&weir->first->listen[a].address, text));
     if (weir->first->admin.length)
         log_info("admin on %s", address_format(&weir->first->admin, text));
 }
@@ -262,6 +263,13 @@ static bool open_log(const struct policy *policy, FILE *report)
     return true;
 }
 
+static bool same_listener(const struct listen_settings *one, const struct listen_settings *other)
+{
+    char text[2][ADDRESS_TEXT_MAX];
+    return strcmp(address_format(&one->address, text[0]), address_format(&other->address, text[1])) == 0 &&
+           one->proxy_protocol == other->proxy_protocol;
+}
+
 static void warn_of_restart(const struct weir *weir, const struct policy *next)
 {
     const struct policy *first = weir->first;
@@ -269,8 +277,7 @@ static void warn_of_restart(const struct weir *weir, const struct policy *next)
     bool listen = next->listen_count != first->listen_count;
 
     for (unsigned i = 0; i < next->listen_count && !listen; i++)
-        listen = strcmp(address_format(&next->listen[i], text[0]),
-                        address_format(&weir->written[i], text[1])) != 0;
+        listen = !same_listener(&next->listen[i], &weir->written[i]);
     if (listen)
         log_warn("reload: a changed listen takes effect when weir starts again");
     if (next->workers != first->workers)
@@ -352,7 +359,7 @@ static void reload(struct weir *weir)
 static void unlink_sockets(struct weir *weir)
 {
     for (unsigned a = 0; a < weir->opened && !weir->unlinked; a++)
-        listener_unlink(&weir->first->listen[a]);
+        listener_unlink(&weir->first->listen[a].address);
     if (!weir->unlinked && (weir->admin || weir->admin_fd >= 0))
         listener_unlink(&weir->first->admin);
     weir->unlinked = true;

@@ -187,6 +187,9 @@ static void connections(const struct source *s)
            "Client connections closed at once by a limit of size_limits.", SUM(s, connections_refused));
     single(s, "weir_connections_evicted_total", "counter",
            "Idle client connections closed to make room for new ones.", SUM(s, connections_evicted));
+    single(s, "weir_proxy_header_errors_total", "counter",
+           "Connections closed for the PROXY protocol's sake: no trusted proxy, or no good header in time.",
+           SUM(s, proxy_headers_refused));
     single(s, "weir_requests_active", "gauge", "Requests under way now.", SUM(s, requests_active));
     single(s, "weir_upstream_connections", "gauge", "Connections to upstream servers open now.",
            SUM(s, upstream_connections_open));

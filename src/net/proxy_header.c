@@ -203,7 +203,8 @@ static bool read_v2(struct slice header, struct address *source)
     in_port_t port;
 
     *source = (struct address){.length = 0};
-    if (byte_at(header, 12) == V2_LOCAL) /* of the proxy itself: the rest is to be ignored, whatever it says */
+    if (byte_at(header, 12) ==
+        V2_LOCAL) /* of the proxy itself: the rest is to be ignored, whatever it says */
         return true;
     if (size < 0 || header.n - V2_FIXED < (size_t)size)
         return false;

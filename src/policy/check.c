@@ -22,6 +22,20 @@ static void check_redis(struct loading *l)
                 "the embedded Redis is private and has no password; remove it");
 }
 
+/* A header that anybody may send would make anybody any client. */
+static void check_proxy_protocol(struct loading *l)
+{
+    const struct policy *policy = l->policy;
+    const struct node *listen = node_find(l->root, "listen");
+    const struct node *item = listen ? list_first(listen) : NULL;
+
+    for (unsigned i = 0; item && i < policy->listen_count; i++, item = list_next(listen, item))
+        if (policy->listen[i].proxy_protocol && policy->identity.trusted_count == 0 &&
+            !policy->identity.trust_unix)
+            mistake(l, node_find(item, "proxy_protocol"),
+                    "is believed of identity.trusted_proxies alone, and they name nobody");
+}
+
 /* --- identity --- */
 
 static bool is_loopback(const struct address *address)
@@ -38,7 +52,7 @@ static bool is_loopback(const struct address *address)
 static bool anybody_can_connect(const struct policy *policy)
 {
     for (unsigned i = 0; i < policy->listen_count; i++)
-        if (!is_loopback(&policy->listen[i]))
+        if (!is_loopback(&policy->listen[i].address))
             return true;
     return false;
 }
@@ -116,6 +130,7 @@ static void warn_of_rules(struct loading *l)
 void policy_check(struct loading *l)
 {
     check_redis(l);
+    check_proxy_protocol(l);
     if (l->report->mistakes)
         return;
     warn_of_identity(l);

@@ -12,6 +12,12 @@ static bool is_trusted(const struct identity_settings *settings, const struct ip
     return false;
 }
 
+bool identity_trusts(const struct identity_settings *settings, const struct address *peer)
+{
+    struct ip ip;
+    return ip_of_address(peer, &ip) ? is_trusted(settings, &ip) : settings->trust_unix;
+}
+
 /* An element of X-Forwarded-For as proxies write it: an address, "ip:port", "[v6]" or "[v6]:port". */
 static bool element_ip(struct slice element, struct ip *ip)
 {
@@ -77,7 +83,7 @@ static void find_address(const struct identity_settings *settings, const struct 
                          const struct fields *fields, struct identity *identity)
 {
     identity->has_ip = ip_of_address(peer, &identity->ip);
-    identity->peer_trusted = identity->has_ip ? is_trusted(settings, &identity->ip) : settings->trust_unix;
+    identity->peer_trusted = identity_trusts(settings, peer);
     if (identity->peer_trusted && fields_have(fields, FIELD_X_FORWARDED_FOR))
         walk_forwarded_for(settings, fields, identity);
 }

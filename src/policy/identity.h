@@ -21,6 +21,9 @@ static inline struct slice identity_text(const struct identity *identity)
     return (struct slice){identity->text, identity->size};
 }
 
+/* Is the peer of a connection one of trusted_proxies? */
+bool identity_trusts(const struct identity_settings *settings, const struct address *peer);
+
 /* The first of identity.from that gives a value (with known_clients_only: of a known client); the address
  * when none does. False: the request is to be refused with 400 and `*why`: an identity header that comes
  * twice, is longer than CLIENT_ID_MAX or holds control bytes. An empty one is none. */

@@ -21,6 +21,7 @@ static const char *const access_names[] = {
     [ACCESS_OFF] = "off", [ACCESS_JSON] = "json", [ACCESS_COMBINED] = "combined", NULL};
 
 #define OF(member)  offsetof(struct policy, member)
+#define LISTEN(m)   offsetof(struct listen_settings, m)
 #define UPSTREAM(m) offsetof(struct upstream, m)
 #define LIMIT(m)    offsetof(struct limit, m)
 #define RULE(m)     offsetof(struct rule, m)
@@ -39,10 +40,13 @@ const struct option options[] = {
      "threads, each with its own listeners, upstream and Redis connections; auto: one per processor"},
     {"listen", &type_listen, 0, "0.0.0.0:8080", 1, LISTEN_MAX, RESTART, NULL, NULL,
      "where clients connect: host:port, [ipv6]:port or unix:/path, or a list of them"},
-    {"listen[].address", &type_admin, 0, NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
+    {"listen[].address", &type_admin, LISTEN(address), NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
      "the address of a listener that is written as a map"},
     NOT_YET("listen[].tls"),
-    NOT_YET("listen[].proxy_protocol"),
+    {"listen[].proxy_protocol", &type_bool, LISTEN(proxy_protocol), "false", 0, 0, RESTART, NULL, NULL,
+     "connections come from a proxy among identity.trusted_proxies and begin with the PROXY protocol's "
+     "header "
+     "(version 1 or 2)"},
     {"admin", &type_admin, OF(admin), "", 0, 0, RESTART, NULL, NULL,
      "where health, readiness and metrics are served; nowhere unless given"},
 

@@ -25,6 +25,11 @@ enum {
     COST_LEARNT_MAX = 1000000000, /* from an answer */
 };
 
+struct listen_settings {
+    struct address address;
+    bool proxy_protocol; /* connections begin with a header that names the client (net/proxy_header.h) */
+};
+
 struct place { /* in the policy file; counts from 1 */
     unsigned line, column;
 };
@@ -214,7 +219,7 @@ struct policy {
     char *file;
     char *driver;     /* the composed script, malloc'ed; set by who runs the policy, before workers have it */
     unsigned workers; /* "auto" is already a number */
-    struct address *listen;
+    struct listen_settings *listen;
     unsigned listen_count;
     struct address admin; /* length 0: no admin listener */
     struct redis_settings redis;

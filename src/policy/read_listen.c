@@ -68,24 +68,25 @@ const struct option_type type_admin = {"address", read_admin, print_admin, true}
 
 /* "host:port", or a map with `address`. */
 static void read_listener(struct loading *l, const struct option *option, const struct node *item,
-                          struct address *address)
+                          struct listen_settings *listen)
 {
     if (item->broken)
         return;
     if (item->kind == NODE_MAP)
-        options_read(l, item, "listen[]", address);
+        options_read(l, item, "listen[]", listen);
     else if (expect_scalar(l, item, "an address, or a map with one"))
-        read_admin(l, option, item, address);
+        read_admin(l, option, item, &listen->address);
 }
 
-static void refuse_second(struct loading *l, const struct node *item, const struct address *addresses,
+static void refuse_second(struct loading *l, const struct node *item, const struct listen_settings *listen,
                           unsigned count)
 {
-    const struct address *last = &addresses[count];
+    const struct address *last = &listen[count].address;
     char text[ADDRESS_TEXT_MAX];
 
     for (unsigned i = 0; i < count && last->length; i++)
-        if (addresses[i].length == last->length && memcmp(&addresses[i].any, &last->any, last->length) == 0 &&
+        if (listen[i].address.length == last->length &&
+            memcmp(&listen[i].address.any, &last->any, last->length) == 0 &&
             (address_is_unix(last) || last->v4.sin_port != 0)) {
             mistake(l, item, "%s is listened on twice", address_format(last, text));
             return;
@@ -112,6 +113,18 @@ static void read_listen(struct loading *l, const struct option *option, const st
     }
 }
 
+/* As a map only where there is more than an address. */
+static void print_listener(FILE *out, const struct listen_settings *listen)
+{
+    if (!listen->proxy_protocol) {
+        print_address(out, &listen->address);
+        return;
+    }
+    fputs("{ address: ", out);
+    print_address(out, &listen->address);
+    fputs(", proxy_protocol: true }", out);
+}
+
 static void print_listen(const struct printer *printer, const struct option *option, const void *field)
 {
     const struct policy *policy = field;
@@ -120,7 +133,7 @@ static void print_listen(const struct printer *printer, const struct option *opt
     fputs(" [ ", printer->out);
     for (unsigned i = 0; i < policy->listen_count; i++) {
         fputs(i ? ", " : "", printer->out);
-        print_address(printer->out, &policy->listen[i]);
+        print_listener(printer->out, &policy->listen[i]);
     }
     fputs(" ]\n", printer->out);
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "net/listener.h"
 #include "proxy/exchange.h"
+#include "proxy/preface.h"
 
 enum {
     CLIENT_MAGIC = 0x434c4954,
@@ -48,7 +49,7 @@ static void enter(struct client *c, enum client_state state)
 
 /* ---- open and close ---------------------------------------------------------------------------------- */
 
-bool client_open(struct worker *w, int fd, const struct address *peer)
+bool client_open(struct worker *w, int fd, const struct address *peer, const struct listen_settings *listen)
 {
     struct client *c = w->free_clients;
 
@@ -61,7 +62,8 @@ bool client_open(struct worker *w, int fd, const struct address *peer)
     memset(c, 0, sizeof *c);
     MAGIC_SET(c, CLIENT_MAGIC);
     c->worker = w;
-    c->state = CLIENT_HEAD;
+    c->state = listen->proxy_protocol ? CLIENT_PREFACE : CLIENT_HEAD;
+    c->counted = !listen->proxy_protocol;
     c->peer = *peer;
     stream_open(&c->stream, w->base, fd, on_readable, on_writable, c);
     stream_want_read(&c->stream, true);
@@ -87,7 +89,7 @@ void client_close(struct client *c)
     stream_close(&c->stream, &w->buffers);
     TAILQ_INSERT_TAIL(&w->graveyard, c, link);
     counter_subtract(&w->stats.connections_open, 1);
-    worker_client_closed(w, &c->peer);
+    worker_client_closed(w, c->counted ? &c->peer : NULL);
 }
 
 /* Sends the rest of what the kernel holds, then reads until the client has closed: a close with unread input
@@ -111,6 +113,34 @@ static void read_and_forget(struct client *c)
     if (n > 0)
         c->dropped += (size_t)n;
     if ((n <= 0 && n != STREAM_AGAIN) || c->dropped > LINGER_BYTES)
+        client_close(c);
+}
+
+/* ---- whom a proxy names ------------------------------------------------------------------------------- */
+
+static void refuse_preface(struct client *c)
+{
+    counter_add(&c->worker->stats.proxy_headers_refused, 1);
+    client_close(c);
+}
+
+/* The head's deadline goes on: it is one for the header and the first request's head. */
+static void read_preface(struct client *c)
+{
+    struct proxy_header header;
+
+    switch (preface_receive(&c->stream, &c->worker->buffers, &header)) {
+    case PREFACE_PARTIAL: return;
+    case PREFACE_BAD: refuse_preface(c); return;
+    case PREFACE_CLOSED: client_close(c); return;
+    case PREFACE_WHOLE: break;
+    }
+    if (header.source.length)
+        c->peer = header.source;
+    if (worker_count_peer(c->worker, &c->peer)) {
+        c->counted = true;
+        c->state = CLIENT_HEAD;
+    } else
         client_close(c);
 }
 
@@ -322,6 +352,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
     MAGIC_CHECK(c, CLIENT_MAGIC);
     switch (c->state) {
+    case CLIENT_PREFACE: read_preface(c); break;
     case CLIENT_IDLE:
     case CLIENT_HEAD: read_head(c); break;
     case CLIENT_EXCHANGE: exchange_client_readable(c->exchange); break;
@@ -351,7 +382,9 @@ static struct client *of_deadline(struct deadline *deadline)
 static void head_passed(struct deadline *deadline)
 {
     struct client *c = of_deadline(deadline);
-    if (iobuf_held(c->stream.in))
+    if (c->state == CLIENT_PREFACE)
+        refuse_preface(c);
+    else if (iobuf_held(c->stream.in))
         refuse(c, CAUSE_HEAD_TIMEOUT, cause_status[CAUSE_HEAD_TIMEOUT], NULL);
     else
         client_close(c); /* it connected and sent nothing */
@@ -411,7 +444,7 @@ void clients_stop(struct worker *w)
     }
     for (c = TAILQ_FIRST(&w->clients); c; c = next) {
         next = TAILQ_NEXT(c, link);
-        if (c->state == CLIENT_HEAD)
+        if (c->state == CLIENT_PREFACE || c->state == CLIENT_HEAD)
             close_unless_asking(c);
     }
 }

@@ -1,5 +1,6 @@
 /* client.h - a client's connection, from accept to close: reads heads, holds one exchange at a time, keeps alive.
  *
+ *   PREFACE -> HEAD                           where the listener speaks the PROXY protocol
  *   HEAD -> EXCHANGE -+-> IDLE -> HEAD        the next request (pipelined bytes wait in stream.in)
  *     \        \      +-> DRAIN -> IDLE       an early answer: what is left of the content is read and dropped
  *      \        \     `-> LINGER -> CLOSED    the last answer was sent; read until the client has seen it
@@ -14,7 +15,15 @@
 #include "proxy/relay.h"
 #include "proxy/worker_internal.h"
 
-enum client_state { CLIENT_HEAD, CLIENT_EXCHANGE, CLIENT_IDLE, CLIENT_DRAIN, CLIENT_LINGER, CLIENT_CLOSED };
+enum client_state {
+    CLIENT_PREFACE,
+    CLIENT_HEAD,
+    CLIENT_EXCHANGE,
+    CLIENT_IDLE,
+    CLIENT_DRAIN,
+    CLIENT_LINGER,
+    CLIENT_CLOSED
+};
 
 struct client {
     uint32_t magic;
@@ -28,11 +37,14 @@ struct client {
     bool unread;              /* stream.in holds bytes that no head was looked for in */
     struct half draining;     /* DRAIN: the rest of a request's content */
     size_t dropped;           /* bytes dropped in DRAIN or LINGER */
-    struct address peer;
+    bool counted;             /* among the connections of its peer's address */
+    struct address peer;      /* the socket's, or whom the PROXY header names */
 };
 
-/* Takes over `fd`. False: no memory; the fd is closed. */
-bool client_open(struct worker *worker, int fd, const struct address *peer);
+/* Takes over `fd`, from a listener of these settings; `peer` is counted, unless a header is to name another.
+ * False: no memory; the fd is closed. */
+bool client_open(struct worker *worker, int fd, const struct address *peer,
+                 const struct listen_settings *listen);
 
 /* How a finished exchange leaves the connection. */
 enum client_after {

@@ -9,6 +9,7 @@
 #include "http/rewrite.h"
 #include "net/ip_counts.h"
 #include "net/listener.h"
+#include "policy/identity.h"
 #include "proxy/client.h"
 #include "proxy/exchange.h"
 #include "proxy/upstream.h"
@@ -22,6 +23,7 @@ enum {
 /* One listening socket of this worker. */
 struct listener {
     struct worker *worker;
+    const struct listen_settings *settings; /* of the policy that weir started with */
     int fd;
     struct event event, resume;
     bool paused;
@@ -67,22 +69,44 @@ static bool is_full(const struct worker *w)
     return max && atomic_load_explicit(&w->shared->connections, memory_order_relaxed) >= max;
 }
 
-static void admit(struct worker *w, int fd, const struct address *peer)
+bool worker_count_peer(struct worker *w, const struct address *peer)
 {
-    unsigned per_ip = w->policy->size_limits.connections_per_ip;
+    if (!w->shared->ip_counts ||
+        ip_counts_enter(w->shared->ip_counts, peer, w->policy->size_limits.connections_per_ip))
+        return true;
+    counter_add(&w->stats.connections_refused, 1);
+    return false;
+}
+
+/* May the peer connect here? Where a proxy is to name its client, it must be trusted to; the client is counted
+ * when it is known. */
+static bool may_connect(struct listener *l, const struct address *peer)
+{
+    struct worker *w = l->worker;
+
+    if (!l->settings->proxy_protocol)
+        return worker_count_peer(w, peer);
+    if (identity_trusts(&w->policy->identity, peer))
+        return true;
+    counter_add(&w->stats.proxy_headers_refused, 1);
+    return false;
+}
+
+static void admit(struct listener *l, int fd, const struct address *peer)
+{
+    struct worker *w = l->worker;
 
     counter_add(&w->stats.connections_accepted, 1);
-    if (w->shared->ip_counts && !ip_counts_enter(w->shared->ip_counts, peer, per_ip)) {
-        counter_add(&w->stats.connections_refused, 1);
+    if (!may_connect(l, peer)) {
         close(fd);
         return;
     }
     socket_set_options(fd, peer);
-    if (client_open(w, fd, peer))
+    if (client_open(w, fd, peer, l->settings))
         atomic_fetch_add_explicit(&w->shared->connections, 1, memory_order_relaxed);
     else {
         counter_add(&w->stats.connections_refused, 1);
-        if (w->shared->ip_counts)
+        if (w->shared->ip_counts && !l->settings->proxy_protocol)
             ip_counts_leave(w->shared->ip_counts, peer);
     }
 }
@@ -102,7 +126,7 @@ static void accept_waiting(struct listener *l, unsigned most)
         if (client >= 0) {
             if (is_full(w))
                 (void)clients_evict_idle(w);
-            admit(w, client, &peer);
+            admit(l, client, &peer);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK)
             return;
         else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -121,7 +145,7 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
 void worker_client_closed(struct worker *w, const struct address *peer)
 {
     atomic_fetch_sub_explicit(&w->shared->connections, 1, memory_order_relaxed);
-    if (w->shared->ip_counts)
+    if (w->shared->ip_counts && peer)
         ip_counts_leave(w->shared->ip_counts, peer);
 }
 
@@ -283,6 +307,7 @@ static bool listeners_init(struct worker *w, const int *fds)
     for (unsigned i = 0; i < count; i++) {
         struct listener *l = &w->listeners[i];
         l->worker = w;
+        l->settings = &w->policy->listen[i];
         l->fd = fds[i];
         event_assign(&l->event, w->base, l->fd, EV_READ | EV_PERSIST, on_accept, l);
         evtimer_assign(&l->resume, w->base, on_resume, l);

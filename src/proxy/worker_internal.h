@@ -80,7 +80,10 @@ enum { WORKER_MAGIC = 0x574f524b };
 struct slice worker_date(struct worker *worker);
 uint64_t worker_random(struct worker *worker);
 
-/* A client connection has closed: the listeners may go on, a stopping worker may end. */
+/* Counts a connection for its peer's address. False: it has too many, which is counted as well. */
+MUST_CHECK bool worker_count_peer(struct worker *worker, const struct address *peer);
+/* A client connection has closed: the listeners may go on, a stopping worker may end. `peer` is NULL where it
+ * was not counted. */
 void worker_client_closed(struct worker *worker, const struct address *peer);
 
 #endif
