@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "admin/admin.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/tally.h"
@@ -347,6 +348,7 @@ static void reload(struct weir *weir)
             worker_reload(weir->workers[i], next);
         policy_drop(weir->policy);
         weir->view.policy = weir->policy = next;
+        admin_reload(weir->admin);
         log_info("reload: %s is in force", weir->file);
     } else
         log_error("reload: %s has mistakes; the policy in force stays", weir->file);
@@ -437,6 +439,7 @@ static bool start_admin(struct weir *weir)
     if (!weir->first->admin.length)
         return true;
     weir->view = (struct admin_view){.policy = weir->policy,
+                                     .started_us = clock_us(),
                                      .rules = &weir->rules,
                                      .limits = &weir->limits,
                                      .workers = weir->workers,

@@ -5,39 +5,28 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "admin/metrics.h"
+#include "admin/answer.h"
+#include "admin/api.h"
 
 enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 4096, ADMIN_TIMEOUT_S = 10 };
 
 struct admin {
     struct evhttp *http;
     const struct admin_view *view;
+    struct clients_desk *clients;
     bool stopping;
 };
 
-static void answer(struct evhttp_request *request, int status, const char *type, struct evbuffer *body)
-{
-    struct evkeyvalq *fields = evhttp_request_get_output_headers(request);
-    evhttp_add_header(fields, "Content-Type", type);
-    evhttp_add_header(fields, "Cache-Control", "no-store");
-    evhttp_add_header(fields, "X-Content-Type-Options", "nosniff");
-    evhttp_send_reply(request, status, NULL, body);
-}
-
-static void answer_line(struct evhttp_request *request, int status, const char *line)
-{
-    struct evbuffer *body = evbuffer_new();
-    if (body)
-        evbuffer_add_printf(body, "%s\n", line);
-    answer(request, status, "text/plain; charset=utf-8", body);
-    if (body)
-        evbuffer_free(body);
-}
+enum {
+    METHODS = EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
+              EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE | EVHTTP_REQ_PATCH /* each resource says which it has */
+};
 
 static void healthz(struct evhttp_request *request, void *arg)
 {
     (void)arg;
-    answer_line(request, 200, "ok");
+    if (answer_reads(request))
+        answer_line(request, 200, "ok");
 }
 
 static unsigned count_of(const struct admin *admin, bool (*ready)(const struct worker *))
@@ -75,6 +64,8 @@ static void readyz(struct evhttp_request *request, void *arg)
     const struct admin *admin = arg;
     const char *reason = not_ready(admin);
 
+    if (!answer_reads(request))
+        return;
     if (reason)
         answer_line(request, 503, reason);
     else if (count_of(admin, worker_redis_ready) < admin->view->worker_count &&
@@ -87,8 +78,10 @@ static void readyz(struct evhttp_request *request, void *arg)
 static void metrics(struct evhttp_request *request, void *arg)
 {
     const struct admin *admin = arg;
-    struct evbuffer *body = evbuffer_new();
 
+    if (!answer_reads(request))
+        return;
+    struct evbuffer *body = evbuffer_new();
     if (!body) {
         answer_line(request, 500, "no memory");
         return;
@@ -98,30 +91,36 @@ static void metrics(struct evhttp_request *request, void *arg)
     evbuffer_free(body);
 }
 
-static void not_found(struct evhttp_request *request, void *arg)
+static void others(struct evhttp_request *request, void *arg)
 {
-    (void)arg;
-    answer_line(request, 404, "not found; there are /healthz, /readyz and /metrics");
+    const struct admin *admin = arg;
+    const char *path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
+
+    if (path && strncmp(path, "/api/", 5) == 0)
+        api_answer(admin->view, admin->stopping, admin->clients, request);
+    else
+        answer_line(request, 404, "not found; there are /healthz, /readyz, /metrics and /api/v1/status");
 }
 
 struct admin *admin_new(struct event_base *base, int fd, const struct admin_view *view)
 {
     struct admin *admin = calloc(1, sizeof *admin);
 
-    if (!admin || !(admin->http = evhttp_new(base))) {
-        free(admin);
+    if (!admin || !(admin->http = evhttp_new(base)) ||
+        !(admin->clients = clients_desk_new(base, view->policy))) {
+        admin_free(admin);
         close(fd);
         return NULL;
     }
     admin->view = view;
-    evhttp_set_allowed_methods(admin->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD);
+    evhttp_set_allowed_methods(admin->http, METHODS);
     evhttp_set_max_headers_size(admin->http, ADMIN_HEAD_MAX);
     evhttp_set_max_body_size(admin->http, ADMIN_BODY_MAX);
     evhttp_set_timeout(admin->http, ADMIN_TIMEOUT_S);
     evhttp_set_cb(admin->http, "/healthz", healthz, admin);
     evhttp_set_cb(admin->http, "/readyz", readyz, admin);
     evhttp_set_cb(admin->http, "/metrics", metrics, admin);
-    evhttp_set_gencb(admin->http, not_found, admin);
+    evhttp_set_gencb(admin->http, others, admin);
     if (evhttp_accept_socket(admin->http, fd) != 0) {
         close(fd);
         admin_free(admin);
@@ -136,10 +135,18 @@ void admin_stopping(struct admin *admin)
         admin->stopping = true;
 }
 
+void admin_reload(struct admin *admin)
+{
+    if (admin)
+        clients_desk_reload(admin->clients, admin->view->policy);
+}
+
 void admin_free(struct admin *admin)
 {
     if (!admin)
         return;
-    evhttp_free(admin->http);
+    clients_desk_free(admin->clients); /* before the requests that it answers */
+    if (admin->http)
+        evhttp_free(admin->http);
     free(admin);
 }

@@ -10,7 +10,8 @@
 /* What the admin listener shows. Owned and kept current by the main thread, on whose loop the listener runs.
  */
 struct admin_view {
-    const struct policy *policy; /* in force */
+    struct policy *policy; /* in force */
+    uint64_t started_us;   /* monotonic */
     const struct tally_names *rules, *limits;
     struct worker *const *workers;
     unsigned worker_count;

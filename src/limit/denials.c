@@ -1,7 +1,9 @@
 #include "limit/denials.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 enum { SETS = 1024, WAYS = 4 };
@@ -11,6 +13,15 @@ struct denials {
     uint64_t last_until_us; /* of all that were remembered */
     struct denial table[SETS][WAYS];
 };
+
+/* Monotonic. What was asked of Redis earlier may have been denied before a client was reset; also an answer
+ * that is still under way at that moment. */
+static _Atomic uint64_t forgotten_us;
+
+void denials_forget_all(void)
+{
+    atomic_store_explicit(&forgotten_us, clock_us(), memory_order_relaxed);
+}
 
 struct denials *denials_new(void)
 {
@@ -42,13 +53,18 @@ bool denials_any(const struct denials *d, uint64_t now_us)
     return d->last_until_us > now_us;
 }
 
+static bool is_forgotten(const struct denial *denial)
+{
+    return denial->asked_us <= atomic_load_explicit(&forgotten_us, memory_order_relaxed);
+}
+
 const struct denial *denials_find(const struct denials *d, struct denial_key key, uint64_t now_us)
 {
     const struct denial *set = d->table[key.a % SETS];
 
     for (unsigned i = 0; i < WAYS; i++)
         if (set[i].key.a == key.a && set[i].key.b == key.b && set[i].until_us > now_us)
-            return &set[i];
+            return is_forgotten(&set[i]) ? NULL : &set[i];
     return NULL;
 }
 

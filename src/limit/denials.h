@@ -43,6 +43,10 @@ struct denial_key denials_key(const struct denials *denials, struct slice keys, 
 /* The denial that still holds for this request, or NULL. */
 const struct denial *denials_find(const struct denials *denials, struct denial_key key, uint64_t now_us);
 
+/* From any thread: no denial that was asked of Redis before now is found any more, in no worker of this
+ * process. For resets. */
+void denials_forget_all(void);
+
 /* Is there any to find? Cheap. */
 bool denials_any(const struct denials *denials, uint64_t now_us);
 

@@ -393,10 +393,34 @@ static bool is_found(const struct inquiry *q, struct slice key)
     return false;
 }
 
+/* The limit counted per several things whose key this is, with the part behind its name; NULL for others,
+ * such as those that remember repeats. */
+static const struct limit *limit_of_key(const struct inquiry *q, struct slice key, struct slice *rest)
+{
+    size_t start = strlen(q->key_start);
+    struct slice name = {key.p + start, key.n - start};
+    const char *colon = memchr(name.p, ':', name.n);
+
+    if (!colon || colon[1] != '{' || name.p[name.n - 1] != '}')
+        return NULL;
+    *rest = (struct slice){colon + 1, (size_t)(name.p + name.n - colon) - 1};
+    name.n = (size_t)(colon - name.p);
+    for (unsigned i = 0; i < q->policy->limit_count; i++) {
+        const struct limit *limit = &q->policy->limits[i];
+        if (is_list(limit) && counts_client(limit, q->identity) && slice_equal(name, slice_of(limit->name)) &&
+            compose_uses(q->policy, limit))
+            return limit;
+    }
+    return NULL;
+}
+
 /* SCAN may name a key twice, and a key may go before it is looked at. */
 static void note_key(struct inquiry *q, struct slice key)
 {
-    if (!slice_starts_with(key, slice_of(q->key_start)) || is_found(q, key))
+    struct slice rest;
+
+    if (!slice_starts_with(key, slice_of(q->key_start)) || is_found(q, key) ||
+        (q->kind == INQUIRY_LOOK && !limit_of_key(q, key, &rest)))
         return;
     if (q->found_count == INQUIRY_FOUND_MAX) {
         q->full = true;
@@ -410,26 +434,6 @@ static void note_key(struct inquiry *q, struct slice key)
     memcpy(bytes, key.p, key.n);
     bytes[key.n] = 0;
     q->found[q->found_count++] = (struct slice){bytes, key.n};
-}
-
-/* The list limit whose key this is, with what stands behind its name. */
-static const struct limit *limit_of_key(const struct inquiry *q, struct slice key, struct slice *rest)
-{
-    size_t start = strlen(q->key_start);
-    struct slice name = {key.p + start, key.n - start};
-    const char *colon = memchr(name.p, ':', name.n);
-
-    if (!colon)
-        return NULL;
-    *rest = (struct slice){colon + 1, (size_t)(name.p + name.n - colon) - 1};
-    name.n = (size_t)(colon - name.p);
-    for (unsigned i = 0; i < q->policy->limit_count; i++) {
-        const struct limit *limit = &q->policy->limits[i];
-        if (is_list(limit) && counts_client(limit, q->identity) && slice_equal(name, slice_of(limit->name)) &&
-            compose_uses(q->policy, limit))
-            return limit;
-    }
-    return NULL;
 }
 
 static int by_limit_and_key(const void *a, const void *b)
@@ -446,10 +450,7 @@ static void settle_found(struct inquiry *q)
     for (unsigned i = 0; i < q->found_count; i++) {
         struct slice rest;
         const struct limit *limit = limit_of_key(q, q->found[i], &rest);
-        if (limit)
-            add_row(q, limit, q->found[i], rest);
-        else
-            free((char *)q->found[i].p);
+        add_row(q, limit, q->found[i], rest);
     }
     q->found_count = 0;
 }

@@ -117,6 +117,17 @@ bool upstreams_ready(const struct generation *g)
     return true;
 }
 
+uint64_t upstreams_ejected(const struct generation *g)
+{
+    uint64_t bits = 0;
+    unsigned number = 0;
+
+    for (unsigned i = 0; i < g->policy->upstream_count; i++)
+        for (unsigned s = 0; s < g->pools[i].settings->server_count && number < 64; s++)
+            bits |= (uint64_t)g->pools[i].servers[s].ejected << number++;
+    return bits;
+}
+
 /* The server with the least outstanding requests; one that is ejected only when all are. NULL: all were
  * tried. */
 static struct server *choose(struct pool *pool, const struct upstream_tries *tries)

@@ -62,6 +62,8 @@ void upstream_note_failure(struct link *link, const char *why);
 
 /* Every upstream has a server that is not known to be down. */
 bool upstreams_ready(const struct generation *generation);
+/* The servers that are ejected, as worker_servers_ejected() has them. */
+uint64_t upstreams_ejected(const struct generation *generation);
 
 /* The deadlines of all links of a worker. */
 void upstreams_init(struct worker *worker);

@@ -200,6 +200,8 @@ static void publish(struct worker *w)
 {
     atomic_store_explicit(&w->redis_ready, limiter_redis_ready(w->now->limiter), memory_order_relaxed);
     atomic_store_explicit(&w->upstreams_ready, upstreams_ready(w->now), memory_order_relaxed);
+    atomic_store_explicit(&w->servers_ejected, upstreams_ejected(w->now), memory_order_relaxed);
+    atomic_store_explicit(&w->published_policy, w->policy, memory_order_release);
 }
 
 static void turn(struct worker *w)
@@ -440,6 +442,14 @@ const struct limiter_stats *worker_limiter_stats(const struct worker *w)
 bool worker_redis_ready(const struct worker *w)
 {
     return atomic_load_explicit(&w->redis_ready, memory_order_relaxed);
+}
+
+bool worker_servers_ejected(const struct worker *w, const struct policy *policy, uint64_t *bits)
+{
+    if (atomic_load_explicit(&w->published_policy, memory_order_acquire) != policy)
+        return false;
+    *bits = atomic_load_explicit(&w->servers_ejected, memory_order_relaxed);
+    return true;
 }
 
 bool worker_upstreams_ready(const struct worker *w)

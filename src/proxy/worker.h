@@ -53,5 +53,9 @@ const struct limiter_stats *worker_limiter_stats(const struct worker *worker);
 bool worker_redis_ready(const struct worker *worker);
 /* Some server of every upstream is believed to be up. */
 bool worker_upstreams_ready(const struct worker *worker);
+/* Which servers of `policy` this worker leaves alone, counted over all upstreams, the first of them as bit 0;
+ * no more than 64. False: it does not work by this policy (yet). */
+MUST_CHECK bool worker_servers_ejected(const struct worker *worker, const struct policy *policy,
+                                       uint64_t *bits);
 
 #endif

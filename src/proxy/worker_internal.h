@@ -65,6 +65,8 @@ struct worker {
     struct limiter_stats limiter_stats;
     struct said said[CAUSE_COUNT];
     _Atomic bool redis_ready, upstreams_ready;
+    _Atomic uint64_t servers_ejected; /* under published_policy */
+    _Atomic(const struct policy *) published_policy;
 
     int wake_fd; /* eventfd: `stop` was set */
     struct event wake;

@@ -3,7 +3,7 @@
 import json
 import re
 
-from rig import eventually, free_port, weir_program
+from rig import eventually, free_port
 from wire import Connection, get
 
 
@@ -59,6 +59,8 @@ def test_inspect_finds_the_keys_of_lists(rig):
     ask(weir, odd, 2, target="/one")
     ask(weir, odd, 3, target="/two")
     ask(weir, "a", 1, target="/one")
+    for other in "each:{route:/two}:d:repeat", "by-method:d:repeat", "each:d:{}", "none:{route:x}":
+        rig.redis().ask("SET", "weir:{id:[a-z]*?%7B%25%7D\\}:l:" + other, "x")
     rows = table(weir_command(rig, weir, "inspect", odd))
     assert {key: row[1] for key, row in rows.items()} == {
         ("each", "client, route:*one?"): "7 of 9", ("each", "client, route:/two"): "6 of 9",
@@ -139,3 +141,181 @@ def test_reset_removes_the_client_and_nobody_else(rig):
     assert sorted(rig.redis().ask("KEYS", "*")) == [
         "weir:{all}:l:everyone", "weir:{id:ab}:l:day", "weir:{id:ab}:l:each:{route:*}"]
     assert ask(weir, "a", 3) == [200, 200, 429]
+
+
+# --- /api/v1/clients/ID -------------------------------------------------------------------------------------------
+
+def look(weir, client, status=200, **more):
+    response = get(weir.admin, "/api/v1/clients/" + client, **more)
+    assert response.status == status, (response.status, response.body)
+    assert response["Content-Type"] == ("application/json" if status == 200 else "application/problem+json")
+    assert response["Cache-Control"] == "no-store"
+    return json.loads(response.body)
+
+
+def test_the_api_shows_where_a_client_stands(rig):
+    weir = rig.weir(limits={"day": daily(5), "each": daily(9, per=["client", "route"]), "tried": daily(2, shadow=True)},
+                    clients={"pest": {"quota": 0}, "a b": {"quota": 4}})
+    ask(weir, "a", 3)
+    ask(weir, "a b", 1)
+    for _ in range(2):
+        seen = look(weir, "a")
+        assert seen["client"] == "id:a" and seen["terms"] == "default" and seen["complete"] and seen["plan"] is None
+        rows = {row["limit"]: row for row in seen["limits"]}
+        assert [rows[n]["remaining"] for n in ("day", "each", "tried")] == [2, 6, 0]
+        assert rows["each"]["key"] == "weir:{id:a}:l:each:{route:*}" and rows["each"]["per"] == ["client", "route"]
+        assert rows["day"]["admits"] and rows["day"]["retry_after_seconds"] == 0
+        assert not rows["tried"]["admits"] and rows["tried"]["retry_after_seconds"] == rows["tried"]["resets_in_seconds"]
+        assert [rows[n]["enforced"] for n in ("day", "tried")] == [True, False]
+        assert 0 < rows["day"]["resets_in_seconds"] <= 86400 == rows["day"]["period_seconds"]
+    assert look(weir, "id:a%20b")["client"] == "id:a b"
+    seen = look(weir, "a%20b")
+    assert (seen["terms"], seen["entry"], seen["limits"][0]["quota"]) == ("quota", "a b", 4)
+    assert look(weir, "pest") == {"client": "id:pest", "terms": "prohibited", "plan": None, "entry": "pest", "limits": [],
+                                  "complete": True}
+    assert look(weir, "ip:2001:db8::1")["client"] == "ip:2001:db8::/64"
+    assert look(weir, "ip%3A2001%3adb8%3a%3a%2f64")["client"] == "ip:2001:db8::/64"
+    assert look(weir, "ip:2001:db8::/64")["client"] == "ip:2001:db8::/64"
+    assert look(weir, "%C3%A9%22%7B%5C")["client"] == 'id:é"{\\'
+    for nonsense in "", "%", "%4", "%zz", "a%00b", "a%0ab", "ip:nonsense", "x" * 257, "%41" * 257:
+        assert look(weir, nonsense, 400)["status"] == 400
+    assert look(weir, "%41" * 256)["client"] == "id:" + "A" * 256
+
+
+def test_the_api_resets_a_client(rig):
+    weir = rig.weir(limits={"day": daily(2), "each": daily(9, per=["client", "route"])}, workers=1)
+    assert ask(weir, "a", 4) == [200, 200, 429, 429]
+    assert look(weir, "a", method="DELETE") == {"client": "id:a", "removed": 2, "published": True, "complete": True}
+    assert ask(weir, "a", 3) == [200, 200, 429], "its own denials are forgotten at once"
+    assert look(weir, "b", method="DELETE")["removed"] == 0
+
+
+def test_other_sites_cannot_reset(rig):
+    weir = rig.weir(limits={"day": daily(2)})
+    ask(weir, "a", 2)
+    host = "127.0.0.1:9180"
+
+    def delete(status, **headers):
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        look(weir, "a", status, method="DELETE", host=host, headers=fields)
+    for origin in "http://evil.example", "null", "", "http://127.0.0.1:9181", "http://127.0.0.1:9180.evil.example", host:
+        delete(403, Origin=origin)
+    delete(403, Sec_Fetch_Site="cross-site")
+    delete(403, Sec_Fetch_Site="same-site")
+    assert look(weir, "a")["limits"][0]["remaining"] == 0
+    preflight = get(weir.admin, "/api/v1/clients/a", method="OPTIONS", headers={
+        "Origin": "http://evil.example", "Access-Control-Request-Method": "DELETE"})
+    assert preflight.status == 405 and preflight["Access-Control-Allow-Origin"] is None
+    for method in "POST", "PUT", "PATCH":
+        response = get(weir.admin, "/api/v1/clients/a", method=method, body=b"_method=DELETE")
+        assert (response.status, response["Allow"]) == (405, "GET, HEAD, DELETE")
+    assert look(weir, "a")["limits"][0]["remaining"] == 0
+    delete(200, Origin="http://" + host, Sec_Fetch_Site="same-origin")
+    assert look(weir, "a")["limits"][0]["remaining"] == 2
+
+
+def test_methods_of_the_admin_listener(rig):
+    weir = rig.weir(limits={"day": daily(2)})
+    for target in "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/policy":
+        for method in "POST", "DELETE", "PUT":
+            response = get(weir.admin, target, method=method)
+            assert (response.status, response["Allow"]) == (405, "GET, HEAD"), target
+    for target in "/api/", "/api/v1/", "/api/v1/clients", "/api/v2/status", "/api/v1/status/x":
+        response = get(weir.admin, target)
+        assert response.status == 404 and json.loads(response.body)["status"] == 404
+    with Connection(weir.admin) as connection:  # a HEAD's answer has no content: the next answer is found behind it
+        for target in "/api/v1/status", "/api/v1/clients/a", "/api/v1/policy", "/healthz", "/api/v1/none":
+            head = connection.request(target, method="HEAD")
+            found = connection.request(target)
+            assert head.status == found.status and head["Content-Type"] == found["Content-Type"] and found.body
+            assert int(head["Content-Length"]) >= len(found.body) - 20, "as long as GET's but for the digits of an uptime"
+
+
+def test_the_api_while_redis_is_away(rig):
+    weir = rig.weir(limits={"day": daily(2)}, redis={"timeout": "100ms", "on_failure": "allow"})
+    weir.expect_errors("redis")
+    ask(weir, "a")
+    rig.redis().kill()
+    answer = look(weir, "a", 503)
+    assert "Redis" in answer["detail"]
+    assert look(weir, "a", 503, method="DELETE")["title"] == "Service Unavailable"
+    assert get(weir.admin, "/api/v1/clients/a")["Retry-After"] == "1"
+    status = json.loads(get(weir.admin, "/api/v1/status").body)
+    assert status["redis"]["ready"] is False
+    rig.redis().start()
+    eventually(lambda: get(weir.admin, "/api/v1/clients/a").status == 200, what="an answer when Redis is back")
+
+
+def test_a_redis_that_hangs_holds_nobody_up(rig):
+    weir = rig.weir(limits={"day": daily(2)}, redis={"timeout": "100ms", "on_failure": "allow"})
+    weir.expect_errors("redis")
+    look(weir, "a")
+    rig.redis().freeze()
+    waiting = [Connection(weir.admin) for _ in range(20)]
+    for connection in waiting[:16]:
+        connection.send(b"GET /api/v1/clients/a HTTP/1.1\r\nHost: x\r\n\r\n")
+    waiting[0].close()  # whoever goes away meanwhile
+    for connection in waiting[16:]:
+        response = connection.request("/api/v1/clients/a")
+        assert response.status == 503
+    assert get(weir.admin, "/healthz").status == 200
+    for connection in waiting[1:16]:
+        assert connection.response().status == 503
+    for connection in waiting[1:]:
+        connection.close()
+    rig.redis().thaw()
+    eventually(lambda: get(weir.admin, "/api/v1/clients/a").status == 200, what="an answer when Redis is back")
+
+
+def test_a_reload_gives_the_api_the_new_policy(rig):
+    weir = rig.weir(limits={"day": daily(2)})
+    ask(weir, "a")
+    assert look(weir, "a")["limits"][0]["quota"] == 2
+    with open(weir.policy_file, encoding="utf-8") as file:
+        policy = json.load(file)
+    policy["limits"]["day"]["limit"] = 7
+    with open(weir.policy_file, "w", encoding="utf-8") as file:
+        json.dump(policy, file)
+    weir.signal(1)
+    weir.announced("is in force")
+    assert look(weir, "a")["limits"][0]["remaining"] == 6
+    assert b"limit: 7" in get(weir.admin, "/api/v1/policy").body
+
+
+# --- /api/v1/status, /api/v1/policy ----------------------------------------------------------------------------------
+
+def test_status_tells_of_workers_redis_and_servers(rig):
+    dead = f"127.0.0.1:{free_port()}"
+    weir = rig.weir(limits={"day": daily(99)}, workers=2,
+                    upstreams={"api": {"servers": [dead, rig.upstream().text]}, "other": {"servers": [rig.upstream().text]}})
+
+    def status():
+        response = get(weir.admin, "/api/v1/status")
+        assert response.status == 200 and response["Content-Type"] == "application/json"
+        return json.loads(response.body)
+    seen = status()
+    assert seen["version"] and seen["uptime_seconds"] > 0 and seen["pid"] == weir.pid and seen["state"] == "running"
+    assert seen["workers"] == 2 and seen["policy_file"] == weir.policy_file and seen["limits"] == 1 and seen["rules"] == 1
+    assert seen["redis"] == {"address": rig.redis().text, "ready": True, "ready_workers": 2}
+    assert [s["state"] for u in seen["upstreams"] for s in u["servers"]] == ["up"] * 3
+    with Connection(weir.address) as connection:
+        for _ in range(4):
+            assert connection.request("/").status == 200
+        assert status()["connections"] == 1 and status()["requests_active"] == 0
+    seen = eventually(lambda: status()["upstreams"][0]["servers"][0]["state"] == "down" and status(), what="the dead server")
+    assert [u["name"] for u in seen["upstreams"]] == ["api", "other"]
+    assert [s["address"] for s in seen["upstreams"][0]["servers"]] == [dead, rig.upstream().text]
+    assert seen["upstreams"][0]["servers"][0]["ejected_by_workers"] == 1
+    assert seen["upstreams"][0]["servers"][1]["state"] == seen["upstreams"][1]["servers"][0]["state"] == "up"
+
+
+def test_policy_hides_passwords(rig):
+    redis = rig.redis(arguments=["--requirepass", "very-secret"])
+    weir = rig.weir(limits={"day": daily(2)}, redis={"password": "very-secret", "address": redis.text})
+    response = get(weir.admin, "/api/v1/policy")
+    assert response.status == 200 and response["Content-Type"] == "application/yaml"
+    assert b'password: "***"' in response.body and b"very-secret" not in response.body
+
+    def without_ports(text):
+        return [line for line in text.splitlines() if "127.0.0.1" not in line]
+    assert without_ports(response.body.decode()) == without_ports(rig.command("check", "-c", weir.policy_file).stdout)

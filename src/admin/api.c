@@ -1,0 +1,147 @@
+#include "admin/api.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "admin/answer.h"
+#include "base/clock.h"
+#include "config.h"
+
+static const char clients_path[] = "/api/v1/clients/";
+
+/* --- /api/v1/status ----------------------------------------------------------------------------------- */
+
+static uint64_t sum_of(const struct admin_view *view, size_t offset)
+{
+    uint64_t sum = 0;
+    for (unsigned w = 0; w < view->worker_count; w++)
+        sum += counter_read((const counter_t *)((const char *)worker_stats(view->workers[w]) + offset));
+    return sum;
+}
+
+static void write_process(struct evbuffer *out, const struct admin_view *view, bool stopping)
+{
+    evbuffer_add_printf(out,
+                        "{\"version\":\"%s\",\"pid\":%ld,\"state\":\"%s\",\"uptime_seconds\":%.3f,"
+                        "\"workers\":%u,\"policy_file\":",
+                        PACKAGE_VERSION, (long)getpid(), stopping ? "stopping" : "running",
+                        (double)(clock_us() - view->started_us) / 1e6, view->worker_count);
+    json_string(out, slice_of(view->policy->file));
+    evbuffer_add_printf(out, ",\"rules\":%u,\"limits\":%u,\"connections\":%llu,\"requests_active\":%llu",
+                        view->policy->rule_count - 1, view->policy->limit_count,
+                        (unsigned long long)sum_of(view, offsetof(struct worker_stats, connections_open)),
+                        (unsigned long long)sum_of(view, offsetof(struct worker_stats, requests_active)));
+}
+
+static void write_redis(struct evbuffer *out, const struct admin_view *view)
+{
+    const struct redis_settings *redis = &view->policy->redis;
+    unsigned ready = 0;
+
+    for (unsigned w = 0; w < view->worker_count; w++)
+        ready += worker_redis_ready(view->workers[w]);
+    evbuffer_add_printf(out, ",\"redis\":{\"address\":");
+    json_string(out, slice_of(redis->embedded ? "embedded" : redis->address_text));
+    evbuffer_add_printf(out, ",\"ready\":%s,\"ready_workers\":%u}", ready ? "true" : "false", ready);
+}
+
+/* A worker learns of a server that is down when it needs it: where one knows, it is so. */
+static void write_server(struct evbuffer *out, const struct admin_view *view,
+                         const struct upstream_server *server, unsigned number)
+{
+    unsigned knowing = 0, ejected = 0;
+
+    for (unsigned w = 0; w < view->worker_count; w++) {
+        uint64_t bits;
+        if (number >= 64 || !worker_servers_ejected(view->workers[w], view->policy, &bits))
+            continue;
+        knowing++;
+        ejected += bits >> number & 1;
+    }
+    evbuffer_add_printf(out, "{\"address\":");
+    json_string(out, slice_of(server->text));
+    evbuffer_add_printf(out, ",\"state\":\"%s\",\"ejected_by_workers\":%u}",
+                        !knowing  ? "unknown"
+                        : ejected ? "down"
+                                  : "up",
+                        ejected);
+}
+
+static void write_upstreams(struct evbuffer *out, const struct admin_view *view)
+{
+    unsigned number = 0;
+
+    evbuffer_add_printf(out, ",\"upstreams\":[");
+    for (unsigned i = 0; i < view->policy->upstream_count; i++) {
+        const struct upstream *upstream = &view->policy->upstreams[i];
+        evbuffer_add_printf(out, "%s{\"name\":", i ? "," : "");
+        json_string(out, slice_of(upstream->name));
+        evbuffer_add_printf(out, ",\"servers\":[");
+        for (unsigned s = 0; s < upstream->server_count; s++) {
+            evbuffer_add_printf(out, s ? "," : "");
+            write_server(out, view, &upstream->servers[s], number++);
+        }
+        evbuffer_add_printf(out, "]}");
+    }
+    evbuffer_add_printf(out, "]}\n");
+}
+
+static void answer_status(const struct admin_view *view, bool stopping, struct evhttp_request *request)
+{
+    struct evbuffer *body = evbuffer_new();
+
+    if (!body) {
+        answer_problem(request, 500, "Internal Server Error", "no memory");
+        return;
+    }
+    write_process(body, view, stopping);
+    write_redis(body, view);
+    write_upstreams(body, view);
+    answer(request, 200, "application/json", body);
+    evbuffer_free(body);
+}
+
+/* --- /api/v1/policy ----------------------------------------------------------------------------------- */
+
+/* As `weir check` prints it; application/yaml is RFC 9512's. */
+static void answer_policy(const struct admin_view *view, struct evhttp_request *request)
+{
+    struct evbuffer *body = evbuffer_new();
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = body ? open_memstream(&text, &size) : NULL;
+
+    if (out) {
+        policy_print(view->policy, out);
+        fclose(out);
+    }
+    if (text && evbuffer_add(body, text, size) == 0)
+        answer(request, 200, "application/yaml", body);
+    else
+        answer_problem(request, 500, "Internal Server Error", "no memory");
+    free(text);
+    if (body)
+        evbuffer_free(body);
+}
+
+/* --- All of them -------------------------------------------------------------------------------------- */
+
+void api_answer(const struct admin_view *view, bool stopping, struct clients_desk *desk,
+                struct evhttp_request *request)
+{
+    const char *text = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
+    struct slice path = slice_of(text ? text : "");
+    struct slice start = {clients_path, sizeof clients_path - 1};
+
+    if (slice_starts_with(path, start))
+        clients_answer(desk, request, (struct slice){path.p + start.n, path.n - start.n});
+    else if (slice_equal(path, SLICE("/api/v1/status"))) {
+        if (answer_reads(request))
+            answer_status(view, stopping, request);
+    } else if (slice_equal(path, SLICE("/api/v1/policy"))) {
+        if (answer_reads(request))
+            answer_policy(view, request);
+    } else
+        answer_problem(request, 404, "Not Found",
+                       "there are /api/v1/status, /api/v1/policy and /api/v1/clients/ID");
+}

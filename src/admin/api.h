@@ -1,0 +1,14 @@
+/* api.h - /api/v1: status, policy and clients as JSON, for dashboards and scripts. */
+#ifndef WEIR_ADMIN_API_H
+#define WEIR_ADMIN_API_H
+
+#include <event2/http.h>
+
+#include "admin/clients.h"
+#include "admin/metrics.h"
+
+/* Answers any request below /api/. */
+void api_answer(const struct admin_view *view, bool stopping, struct clients_desk *desk,
+                struct evhttp_request *request);
+
+#endif
