@@ -7,9 +7,11 @@
 -- KEYS   the distinct state keys
 -- ARGV   now in µs, or "" for the clock of Redis; then for each request how many limits it has, and for each of these
 --        limit (index into `limits`), key (index into KEYS), cost, mode, limit, burst. Where a request has several limits, 4 is
---        added to the mode of one that is only tried: its rejection rejects nothing but itself
+--        added to the mode of one that is only tried: its rejection rejects nothing but itself. 8 times
+--        the index of a key is added where that key remembers the answer to a charge: while it does, a repeat is free
 -- Reply  for each request, for each of its limits: granted, remaining, retry_after, reset, delay. A limit that rejects has granted 0. In
---        a rejected request the other limits say what they would have granted, and their numbers without the charge.
+--        a rejected request the other limits say what they would have granted, and their numbers without the charge. A repeat has the
+--        first answer's numbers, and retry_after 1.
 --
 -- A limiter that fails fails the call, with nothing written.
 
@@ -28,7 +30,7 @@ end
 
 local states = call("MGET", unpack(KEYS))                   -- also for one: MGET takes a key of another type for none
 
-if #ARGV == 8 then                                          -- one limit of one request
+if #ARGV == 8 and not KEYS[2] then                                          -- one limit of one request
   local limit = limits[ARGV[3] + 0]
   local run, period, offset, options, state = limit.run, limit.period, limit.offset, limit.options, states[1] or nil
   local amount, burst, cost, mode = ARGV[7] + 0, ARGV[8] + 0, ARGV[5] + 0, ARGV[6] + 0
@@ -59,6 +61,12 @@ local function ask(limit, state, amount, burst, cost, mode)
   return limit.run(state, now, amount, limit.period, burst, cost, mode, limit.offset)
 end
 
+-- What an earlier charge was answered; nothing where that cannot be read.
+local function answered(text)
+  local granted, remaining, reset = text:match("^(%d+):(%d+):(%d+)$")
+  if granted then return granted + 0, remaining + 0, 1, reset + 0 end
+end
+
 local at, last = 2, #ARGV
 local reply, filled = { unpack(ARGV, 1, last < 500 and last or 500) }, 0    -- longer than the reply: it need not grow
 local resets = {}                                           -- of the keys whose states have changed
@@ -71,10 +79,20 @@ while at <= last do
   for _ = 1, count do
     local index, key, cost, mode, amount, burst = unpack(ARGV, at, at + 5)
     key, mode = key + 0, mode + 0
-    local tried = mode > 3
-    if tried then mode = mode - 4 end
-    local granted, remaining, retry_after, reset, state, delay =
-      ask(limits[index + 0], states[key] or nil, amount + 0, burst + 0, cost + 0, mode)
+    local tried, memory = mode > 3, nil
+    if tried then
+      if mode > 7 then
+        memory, mode = (mode - mode % 8) / 8, mode % 8
+        tried = mode > 3
+      end
+      if tried then mode = mode - 4 end
+    end
+    local granted, remaining, retry_after, reset, state, delay
+    if memory and states[memory] then granted, remaining, retry_after, reset = answered(states[memory]) end
+    if not granted then
+      granted, remaining, retry_after, reset, state, delay =
+        ask(limits[index + 0], states[key] or nil, amount + 0, burst + 0, cost + 0, mode)
+    end
     reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
       granted, remaining, retry_after, reset, delay or 0
     if granted == 0 then
@@ -86,6 +104,13 @@ while at <= last do
       end
       if type(state) == "number" then state = string.format("%.17g", state) end
       states[key], resets[key] = reset > 0 and state, reset
+      if memory and reset > 0 then
+        if count > 1 then
+          undo = undo + 1
+          old_keys[undo], old_states[undo], old_resets[undo] = memory, states[memory], resets[memory] or false
+        end
+        states[memory], resets[memory] = string.format("%.0f:%.0f:%.0f", granted, remaining, reset), reset
+      end
     end
     at, filled = at + 6, filled + 5
   end
@@ -97,7 +122,7 @@ while at <= last do
     end
     local slot = filled - 5 * count
     for i = first, at - 6, 6 do
-      if reply[slot + 1] ~= 0 then
+      if reply[slot + 1] ~= 0 and reply[slot + 3] ~= 1 then
         local index, key, _, _, amount, burst = unpack(ARGV, i, i + 5)
         local _, remaining, _, reset = ask(limits[index + 0], states[key + 0] or nil, amount + 0, burst + 0, 0, 0)
         reply[slot + 2], reply[slot + 3], reply[slot + 4], reply[slot + 5] = remaining, 0, reset, 0

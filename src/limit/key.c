@@ -138,3 +138,22 @@ void key_write(struct text *out, const struct policy *policy, const struct limit
     for (unsigned i = 1; i < limit->per_count; i++)
         write_tag(out, policy, &limit->per[i], facts);
 }
+
+/* --- Repeats ------------------------------------------------------------------------------------------ */
+
+struct slice key_repeat_id(const struct limit *limit, const struct fields *fields)
+{
+    struct slice name = slice_of(limit->dedup);
+    const struct field *field = fields ? fields_next_named(fields, name, NULL) : NULL;
+
+    if (!field || field->value.n > KEY_REPEAT_ID_MAX || fields_next_named(fields, name, field))
+        return SLICE_NONE;
+    return field->value;
+}
+
+void key_write_repeat(struct text *out, struct slice key, struct slice id)
+{
+    text_put(out, key);
+    text_literal(out, ":d:");
+    escape(out, id);
+}

@@ -24,4 +24,11 @@ size_t key_size_max(const struct policy *policy, const struct limit *limit);
 void key_write(struct text *out, const struct policy *policy, const struct limit *limit,
                const struct limit_facts *facts);
 
+/* Repeats of a limit with dedup are known by KEY:d:ID, escaped as above. */
+enum { KEY_REPEAT_ID_MAX = 256, KEY_REPEAT_MAX = 3 + 3 * KEY_REPEAT_ID_MAX /* more than its key */ };
+
+/* What the request calls itself; none where the field is absent, empty, too long or there twice. */
+struct slice key_repeat_id(const struct limit *limit, const struct fields *fields);
+void key_write_repeat(struct text *out, struct slice key, struct slice id);
+
 #endif

@@ -33,6 +33,7 @@ enum {
     ANSWERS_PER_LIMIT = 5,
     MODE_PLAIN = 0,
     MODE_DEBT = 2,
+    MODE_REPEAT = 8, /* times the key that remembers the answer */
     MODE_SHADOW = 4, /* beside the limiter's mode: this limit's rejection does not reject the request */
     NUMBER_SIZE = 20,
     SPARE_OPS_MAX = 4096,
@@ -46,10 +47,12 @@ struct op_limit {
     unsigned mode;     /* the driver's */
     bool shadow;       /* rejects nobody */
     bool granted;
-    int64_t charged;    /* what Redis granted */
-    int64_t counts_us;  /* from then on the charge counts for so long */
-    struct slice key;   /* in op->keys */
-    unsigned key_index; /* from 1, in the batch's KEYS */
+    int64_t charged;         /* what Redis granted */
+    int64_t counts_us;       /* from then on the charge counts for so long */
+    struct slice key;        /* in op->keys */
+    unsigned key_index;      /* from 1, in the batch's KEYS */
+    struct slice repeat_key; /* the same for what remembers the answer; n == 0: nothing does */
+    unsigned repeat_index;
 };
 
 struct limit_op {
@@ -178,6 +181,25 @@ static struct batch *batch_take(struct limiter *l)
     return batch;
 }
 
+static void fill_repeat(struct op_limit *part, struct text *keys, const struct limit_facts *facts)
+{
+    struct slice id = key_repeat_id(part->limit, facts->fields);
+    size_t start = keys->n;
+
+    if (id.n == 0)
+        return;
+    key_write_repeat(keys, part->key, id);
+    part->repeat_key = (struct slice){keys->p + start, keys->n - start};
+}
+
+static unsigned op_key_count(const struct limit_op *op)
+{
+    unsigned count = op->count;
+    for (unsigned i = 0; i < op->count; i++)
+        count += op->limits[i].repeat_key.n > 0;
+    return count;
+}
+
 /* The caller's terms: everything that a decision needs, copied out of the facts. */
 static void op_fill(struct limit_op *op, const struct limit_facts *facts, const struct client_terms *terms)
 {
@@ -202,6 +224,9 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
         part->mode = part->limit->best_effort + (rule->limit_count > 1 && part->shadow ? MODE_SHADOW : 0);
         key_write(&keys, l->policy, part->limit, facts);
         part->key = (struct slice){op->keys + start, keys.n - start};
+        part->repeat_key = SLICE_NONE;
+        if (part->limit->dedup)
+            fill_repeat(part, &keys, facts);
     }
     assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
@@ -545,8 +570,9 @@ static void write_receipt(struct limit_op *op, redisReply *const *values)
     for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
         struct op_limit *part = &op->limits[i];
         int64_t reset_us = values[3]->integer;
-        part->granted = values[0]->integer > 0;
-        part->charged = part->cost ? values[0]->integer : 0;
+        bool repeat = part->repeat_key.n && values[2]->integer == 1;
+        part->granted = values[0]->integer > 0 && !repeat;
+        part->charged = part->cost && !repeat ? values[0]->integer : 0;
         /* In its second period a unit of this limiter weighs less than it would be given back. */
         bool weighs = strcmp(part->limit->script, "sliding_window_counter") == 0;
         part->counts_us = weighs ? reset_us - part->limit->period_us : reset_us;
@@ -628,6 +654,7 @@ static void keep_differences(struct limit_op *op, const int64_t *totals)
         if (difference == 0 || (difference < 0 && !can_give_back(op, part, now_us)))
             continue;
         part->cost = difference;
+        part->repeat_key = SLICE_NONE;
         part->mode = difference > 0 ? MODE_DEBT : MODE_PLAIN;
         op->limits[left++] = *part;
     }
@@ -656,10 +683,14 @@ static void settle_to(struct ask *ask, const int64_t *totals)
 
 void limiter_refund(struct ask *ask)
 {
-    static const int64_t nothing[LIMITS_PER_RULE_MAX];
+    int64_t totals[LIMITS_PER_RULE_MAX] = {0};
 
-    if (ask->receipt)
-        settle_to(ask, nothing);
+    if (!ask->receipt)
+        return;
+    for (unsigned i = 0; i < ask->receipt->count; i++)
+        if (ask->receipt->limits[i].repeat_key.n) /* the client's next try will be free */
+            totals[i] = ask->receipt->limits[i].charged;
+    settle_to(ask, totals);
 }
 
 /* What a limit comes to now that the answer is known. One that would have rejected charges nothing. */
@@ -725,8 +756,11 @@ static void argue_keys(struct arguments *a, const struct batch *batch)
     a->key_count = 0;
     memset(a->slots, 0, sizeof a->slots);
     for (unsigned i = 0; i < batch->count; i++)
-        for (unsigned j = 0; j < batch->ops[i]->count; j++)
-            batch->ops[i]->limits[j].key_index = key_index(a, batch->ops[i]->limits[j].key);
+        for (unsigned j = 0; j < batch->ops[i]->count; j++) {
+            struct op_limit *part = &batch->ops[i]->limits[j];
+            part->key_index = key_index(a, part->key);
+            part->repeat_index = part->repeat_key.n ? key_index(a, part->repeat_key) : 0;
+        }
     argue_number(a, a->key_count);
     for (unsigned i = 0; i < a->key_count; i++)
         argue(a, a->keys[i].p, a->keys[i].n);
@@ -740,7 +774,7 @@ static void argue_request(struct arguments *a, const struct limit_op *op)
         argue_number(a, part->limit->index + 1);
         argue_number(a, part->key_index);
         argue_number(a, part->cost);
-        argue_number(a, part->mode);
+        argue_number(a, part->mode + MODE_REPEAT * part->repeat_index);
         argue_number(a, part->numbers.limit);
         argue_number(a, part->numbers.burst);
     }
@@ -775,8 +809,10 @@ static void batch_send(struct limiter *l, struct batch *batch)
 static void batch_fill(struct batch *batch, struct op_list *list)
 {
     struct limit_op *op;
+    unsigned keys = 0;
 
-    while (batch->count < BATCH_REQUESTS_MAX && (op = TAILQ_FIRST(list))) {
+    while (batch->count < BATCH_REQUESTS_MAX && (op = TAILQ_FIRST(list)) &&
+           (keys += op_key_count(op)) <= BATCH_KEYS_MAX) {
         TAILQ_REMOVE(list, op, entry);
         if (!op->ask && !op->settles) {
             op_release(op);
@@ -831,7 +867,9 @@ static size_t longest_keys(const struct policy *policy)
     for (unsigned i = 0; i < policy->rule_count; i++) {
         size_t keys = 0;
         for (unsigned j = 0; j < policy->rules[i].limit_count; j++)
-            keys += key_size_max(policy, policy->rules[i].limits[j]);
+            keys += key_size_max(policy, policy->rules[i].limits[j]) *
+                        (policy->rules[i].limits[j]->dedup ? 2 : 1) +
+                    (policy->rules[i].limits[j]->dedup ? KEY_REPEAT_MAX : 0);
         if (keys > longest)
             longest = keys;
     }

@@ -127,9 +127,10 @@ const struct option options[] = {
     {"limits.NAME.count", &type_statuses, LIMIT(counted), "all", 1, STATUSES_MAX, 0, NULL, NULL,
      "all, or the statuses of the answers that are charged, after them; a client over the limit is rejected "
      "before"},
+    {"limits.NAME.dedup", &type_text, LIMIT(dedup), "", 1, 128, 0, NULL, NULL,
+     "a request header whose value makes a repeated request free, e.g. Idempotency-Key"},
     {"limits.NAME.on_failure", &type_enum, LIMIT(on_failure), "redis.on_failure", 0, 0, DERIVED,
      on_failure_names, NULL, "what this limit decides without Redis"},
-    NOT_YET("limits.NAME.dedup"),
     NOT_YET("limits.NAME.max_delay"),
     NOT_YET("limits.NAME.options"),
     NOT_YET("limits.NAME.lease"),

@@ -108,6 +108,7 @@ struct limit {
     bool headers; /* it stands in the answer's fields */
     /* The statuses of answers that are charged, a bit for each; NULL: every request is, before it is forwarded. */
     uint64_t *counted;
+    char *dedup;     /* the field whose value makes a repeat free; NULL: none */
     bool shadow;     /* counts and reports, rejects nobody */
     int64_t enforce; /* the share of clients that it rejects, of SHARE_WHOLE; 0 for a shadow limit */
     struct limit_part per[LIMIT_PER_MAX];

@@ -385,7 +385,7 @@ static void refuse_where_useless(struct loading *l, const struct node *node, con
 {
     const struct node *burst = node_find(node, "burst"), *align = node_find(node, "align"),
                       *offset = node_find(node, "offset"), *buckets = node_find(node, "buckets"),
-                      *enforce = node_find(node, "enforce");
+                      *enforce = node_find(node, "enforce"), *dedup = node_find(node, "dedup");
 
     if (burst && !limit_has_burst(limit))
         mistake_of_key(l, burst, "%s has no burst; remove it, or use token_bucket, gcra or leaky_bucket",
@@ -401,6 +401,12 @@ static void refuse_where_useless(struct loading *l, const struct node *node, con
         mistake(l, offset, "is not less than the period");
     if (buckets && !limit_has_buckets(limit))
         mistake_of_key(l, buckets, "%s has no buckets; remove it, or use rolling_window", limit->script);
+    if (limit->dedup && !text_is_token(slice_of(limit->dedup)))
+        mistake(l, dedup, "%s is no header's name", QUOTE(dedup->text));
+    if (limit->dedup && limit->counted)
+        mistake_of_key(
+            l, dedup,
+            "a limit with count charges after the answer and knows no repeats; remove one of the two");
     if (enforce && limit->shadow && node_find(node, "shadow"))
         mistake_of_key(l, enforce, "a shadow limit rejects nobody; remove one of the two");
 }

@@ -4,7 +4,7 @@ import re
 
 from rig import eventually, free_port
 from scripted import Scripted
-from wire import get
+from wire import Connection, get, request_bytes
 
 DAY = {"a": dict(script="token_bucket", limit=10, period="1d"), "b": dict(script="fixed_window", limit=20, period="1d")}
 
@@ -108,7 +108,6 @@ def test_only_answers_with_these_statuses_are_charged(rig):
 def test_concurrent_failures_are_all_counted(rig):
     limits = {"failures": dict(script="token_bucket", limit=10, period="10h", count=[401])}
     weir = rig.weir(limits=limits, upstreams=answering(rig, status=lambda _: b"401 No"))
-    from wire import Connection, request_bytes
     connections = [Connection(weir.address) for _ in range(20)]
     for connection in connections:
         connection.send(request_bytes("/", headers={"X-Client-Id": "c"}))
@@ -118,3 +117,52 @@ def test_concurrent_failures_are_all_counted(rig):
     failed = statuses.count(401)
     rejected = eventually(lambda: (r := get(weir.address, headers={"X-Client-Id": "c"})).status == 429 and r, what="a rejection")
     assert failed >= 10 and rejected.number("Retry-After") > 3600 * (failed - 10), (failed, rejected)
+
+
+def test_a_repeat_with_the_same_key_is_free_and_gets_the_first_numbers(rig):
+    limits = {"a": dict(script="fixed_window", limit=3, period="1d", dedup="Idempotency-Key"),
+              "b": dict(script="token_bucket", limit=20, period="1d")}
+    weir, other = rig.weir(limits=limits), rig.weir(limits=limits)
+
+    def ask(key, client="c", weir=weir):
+        answer = get(weir.address, headers=[("X-Client-Id", client)] + [("Idempotency-Key", k) for k in key])
+        return answer.status, left(answer)["a"], left(answer)["b"]
+    assert ask(["one"]) == (200, 2, 19)
+    assert ask(["two"]) == (200, 1, 18)
+    assert ask(["one"]) == (200, 2, 17), "b knows no repeats"
+    assert ask(["one"], weir=other) == (200, 2, 16)
+    assert ask([]) == (200, 0, 15)
+    assert ask(["three"]) == (429, 0, 15)
+    assert ask(["three"]) == (429, 0, 15), "a rejection is not remembered"
+    assert ask(["two"]) == (200, 1, 14), "free for a client that has nothing left"
+    assert ask(["one"], "d") == (200, 2, 19), "each client has its own"
+    assert [ask(key, "e")[1] for key in (["{x}%"], ["{x}%"], ["%7Bx%7D%25"], ["x", "x"])] == [2, 2, 1, 0]
+    assert ask(["y" * 257], "e")[0] == 429, "too long to be known again"
+
+
+def test_a_failed_try_is_paid_once_with_its_repeats(rig):
+    limits = {"a": dict(script="token_bucket", limit=10, period="10d", dedup="Idempotency-Key")}
+    away = f"127.0.0.1:{free_port()}"
+    weir = rig.weir(workers=1, limits=limits, upstreams={"api": {"servers": [rig.upstream().text]}, "away": {"servers": [away]}},
+                    rules=[{"match": {"path": "/away"}, "limits": ["a"], "upstream": "away"}, {"limits": ["a"]}])
+    weir.expect_errors("upstream away")
+    key = {"Idempotency-Key": "k"}
+    assert [get(weir.address, "/away", headers=key).status for _ in range(3)] == [502] * 3
+    assert left(get(weir.address, headers=key))["a"] == 9
+    assert left(get(weir.address))["a"] == 8
+
+
+def test_many_repeats_at_once_are_exact(rig):
+    """Eight limits with a key each: more keys than one call takes."""
+    names = [f"l{i}" for i in range(8)]
+    weir = rig.weir(workers=1, limits={n: dict(script="fixed_window", limit=70, period="1d", dedup="X-Key", per="all") for n in names})
+    connections = [Connection(weir.address) for _ in range(100)]
+    for _ in range(2):
+        for i, connection in enumerate(connections):
+            connection.send(request_bytes("/", headers={"X-Key": f"{i % 50}-{'k' * 200}"}))
+        assert [c.response().status for c in connections] == [200] * 100
+    for i, connection in enumerate(connections):
+        connection.send(request_bytes("/", headers={"X-Key": f"new-{i}"}))
+    assert sorted(c.response().status for c in connections) == [200] * 20 + [429] * 80
+    for connection in connections:
+        connection.close()

@@ -154,6 +154,26 @@ do -- a limit that is only tried rejects nothing but itself, and is charged only
   is(driver(redis, { "v", "x" }, { "", 2, 2, 1, 9, 5, 2, 2, 1, 2, 1, 0, 1, 1 }), 2, 0, 0, 1000000, 0, 1, 0, 0, 60000000, 0)
 end
 
+do -- a repeat is free while the answer is remembered, and gets its numbers
+  local redis = new_redis()
+  is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 2, 16, 3, 3 }), 2, 1, 0, 1000000, 0)
+  check(redis.data.w == "1790000000123456:2" and redis.data.m == "2:1:1000000" and redis.px.m == 1000, "remembered: %s", tostring(redis.data.m))
+  redis.clock = redis.clock + 400000
+  is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 2, 16, 3, 3 }), 2, 1, 1, 1000000, 0)
+  check(table.concat(redis.log, " ") == "TIME MGET", "a repeat writes nothing")
+  is(driver(redis, { "w", "n" }, { "", 1, 2, 1, 2, 16, 3, 3 }), 0, 1, 600000, 600000, 0)
+  check(redis.data.n == nil, "a rejection is not remembered")
+  -- twice in one call; one key of several limits; a rejection of another limit forgets it
+  redis = new_redis()
+  is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 1, 16, 3, 3, 1, 2, 1, 1, 16, 3, 3 }), 1, 2, 0, 1000000, 0, 1, 2, 1, 1000000, 0)
+  is(driver(redis, { "w", "o", "v" }, { "", 2, 2, 1, 1, 16, 3, 3, 2, 3, 9, 0, 3, 3 }), 1, 2, 0, 1000000, 0, 0, 3, -1, 0, 0)
+  check(redis.data.o == nil and redis.data.w == "1790000000123456:1", "nothing is charged, nothing is remembered")
+  is(driver(redis, { "w", "m", "v" }, { "", 2, 2, 1, 1, 16, 3, 3, 2, 3, 9, 0, 3, 3 }), 1, 2, 1, 1000000, 0, 0, 3, -1, 0, 0)
+  is(driver(redis, { "w", "m", "v" }, { "", 2, 2, 1, 1, 20, 3, 3, 2, 3, 1, 4, 3, 3 }), 1, 2, 1, 1000000, 0, 1, 2, 0, 1000000, 0)
+  redis.data.m = "what?"
+  is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 1, 16, 3, 3 }), 1, 1, 0, 1000000, 0)
+end
+
 do -- several requests in one call see one another, a key is read and written once
   local redis = new_redis()
   local args = { "" }

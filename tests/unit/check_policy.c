@@ -429,7 +429,7 @@ START_TEST(the_printed_policy_says_what_holds)
                                        "    per: [ client ]\n    cost: 1\n    best_effort: false\n"
                                        "    label: Window\n    align: clock\n    offset: 5s\n"
                                        "    headers: true\n    shadow: false\n    enforce: 100%\n"
-                                       "    count: all\n    on_failure: deny\n"));
+                                       "    count: all\n    dedup: null\n    on_failure: deny\n"));
     ck_assert_ptr_nonnull(strstr(text, "    count: [ 401, 403, 5xx ]\n"));
     ck_assert_ptr_nonnull(
         strstr(text, "    cost:\n      reserve: 1\n      request_header: X-Cost\n      max: 10\n"));
