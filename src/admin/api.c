@@ -56,7 +56,7 @@ static void write_server(struct evbuffer *out, const struct admin_view *view,
         if (number >= 64 || !worker_servers_ejected(view->workers[w], view->policy, &bits))
             continue;
         knowing++;
-        ejected += bits >> number & 1;
+        ejected += (unsigned)(bits >> number & 1);
     }
     evbuffer_add_printf(out, "{\"address\":");
     json_string(out, slice_of(server->text));
