@@ -1,8 +1,8 @@
 /* daemon.c - the running process: start-up, signals, reload, the end.
  *
  * Start is all or nothing: policy, scripts, Redis settings, every socket and every worker stand before the
- * first connection is taken. The main thread then owns signals, the admin listener and the embedded Redis;
- * the workers own everything else. */
+ * first connection is taken. The main thread then owns signals, the admin listener, the subscription to
+ * resets and the embedded Redis; the workers own everything else. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -19,10 +19,13 @@
 #include "config.h"
 #include "daemon.h"
 #include "limit/compose.h"
+#include "limit/denials.h"
+#include "limit/inquiry.h"
 #include "net/ip_counts.h"
 #include "net/listener.h"
 #include "proxy/worker.h"
 #include "store/embedded.h"
+#include "store/redis_subscription.h"
 
 #ifdef HAVE_SYSTEMD
 #include <systemd/sd-daemon.h>
@@ -38,6 +41,7 @@ struct weir {
         *first; /* that weir started with: its workers, sockets and embedded Redis stay until the end */
     struct policy *policy; /* in force */
     struct embedded *embedded;
+    struct redis_subscription *resets; /* of clients, by any weir */
     struct admin *admin;
     struct admin_view view;
     struct tally_names rules, limits;
@@ -238,6 +242,30 @@ static bool start_workers(struct weir *weir)
     return good;
 }
 
+/* ---- resets ------------------------------------------------------------------------------------------ */
+
+/* Whichever client it was: all denials are asked of Redis anew, once. */
+static void on_reset(void *context, const char *message, size_t size)
+{
+    (void)context;
+    if (message)
+        log_debug("reset of %.*s", (int)size, message);
+    denials_forget_all();
+}
+
+/* By the policy in force. Without it a denial is remembered for its second at most. */
+static void listen_for_resets(struct weir *weir)
+{
+    const struct redis_listener listener = {on_reset, weir};
+    char *channel = inquiry_channel(weir->policy);
+
+    redis_subscription_free(weir->resets);
+    weir->resets = NULL;
+    if (channel && weir->policy->limit_count)
+        weir->resets = redis_subscription_new(weir->base, &weir->policy->redis, channel, &listener);
+    free(channel);
+}
+
 /* ---- the policy -------------------------------------------------------------------------------------- */
 
 /* Reads, checks and composes the file: everything that can be wrong with what the operator wrote, printed to
@@ -349,6 +377,7 @@ static void reload(struct weir *weir)
         policy_drop(weir->policy);
         weir->view.policy = weir->policy = next;
         admin_reload(weir->admin);
+        listen_for_resets(weir);
         log_info("reload: %s is in force", weir->file);
     } else
         log_error("reload: %s has mistakes; the policy in force stays", weir->file);
@@ -484,6 +513,7 @@ static void end(struct weir *weir)
 {
     close_unused_listeners(weir);
     admin_free(weir->admin);
+    redis_subscription_free(weir->resets);
     for (unsigned i = 0; i < weir->made; i++)
         worker_free(weir->workers[i]);
     log_stop();
@@ -513,7 +543,9 @@ int daemon_run(const char *policy_file, const char *lua_dir)
     struct weir weir = {.file = policy_file, .lua_dir = lua_dir, .admin_fd = -1, .change_fd = -1};
     bool good = start(&weir);
 
-    if (!good)
+    if (good)
+        listen_for_resets(&weir);
+    else
         stop(&weir);
     while (atomic_load(&weir.ended) < weir.started && event_base_loop(weir.base, EVLOOP_ONCE) == 0)
         ;

@@ -2,6 +2,8 @@
 
 import json
 import re
+import socket
+import time
 
 from rig import eventually, free_port
 from wire import Connection, get
@@ -319,3 +321,109 @@ def test_policy_hides_passwords(rig):
     def without_ports(text):
         return [line for line in text.splitlines() if "127.0.0.1" not in line]
     assert without_ports(response.body.decode()) == without_ports(rig.command("check", "-c", weir.policy_file).stdout)
+
+
+# --- Resets reach every weir -----------------------------------------------------------------------------------------
+
+DENIAL_SECONDS = 1  # how long a weir believes a denial without asking again
+
+
+def two_that_share(rig, **more):
+    """Two weirs of one worker each, and a connection to each."""
+    weirs = [rig.weir(workers=1, limits={"day": daily(2)}, **more) for _ in range(2)]
+    eventually(lambda: rig.redis().ask("PUBSUB", "NUMSUB", "weir:resets") == ["weir:resets", 2], what="both subscriptions")
+    return weirs, [Connection(weir.address) for weir in weirs]
+
+
+def status_of(connection, client):
+    return connection.request(headers={"X-Client-Id": client}).status
+
+
+def denied_then_reset(connections, client, reset):
+    """How long after being denied on both weirs, and reset, the client is admitted by both."""
+    assert [status_of(connections[0], client) for _ in range(2)] == [200, 200]
+    began = time.monotonic()
+    for connection in connections:  # no denial is older than this
+        assert status_of(connection, client) == 429
+    reset(client)
+    for connection in connections:
+        eventually(lambda c=connection: status_of(c, client) == 200, what="the client to be admitted again")
+    return time.monotonic() - began
+
+
+def heard_at_once(connections, reset):
+    """Without the message a denial lasts for its whole second; a slow machine may need some tries to be quicker."""
+    times = [denied_then_reset(connections, "first", reset)]
+    while min(times) >= DENIAL_SECONDS and len(times) < 10:
+        times.append(denied_then_reset(connections, f"client-{len(times)}", reset))
+    assert min(times) < DENIAL_SECONDS, f"the reset was not heard: admitted after {times} s"
+
+
+def test_a_reset_reaches_all_weirs(rig):
+    weirs, connections = two_that_share(rig)
+    heard_at_once(connections, lambda client: weir_command(rig, weirs[0], "reset", client))
+
+
+def test_a_reset_on_the_admin_listener_reaches_all_weirs(rig):
+    weirs, connections = two_that_share(rig)
+    heard_at_once(connections, lambda client: look(weirs[1], client, method="DELETE"))
+
+
+def test_a_reload_listens_where_the_new_policy_says(rig):
+    weirs, connections = two_that_share(rig)
+    for weir in weirs:
+        with open(weir.policy_file, encoding="utf-8") as file:
+            policy = json.load(file)
+        policy["redis"]["key_prefix"] = "other"
+        with open(weir.policy_file, "w", encoding="utf-8") as file:
+            json.dump(policy, file)
+        weir.signal(1)
+    eventually(lambda: rig.redis().ask("PUBSUB", "NUMSUB", "weir:resets", "other:resets") ==
+               ["weir:resets", 0, "other:resets", 2], what="the other subscriptions")
+
+
+def test_resets_are_heard_again_after_redis_was_away(rig):
+    weirs, connections = two_that_share(rig, redis={"on_failure": "allow"})
+    for weir in weirs:
+        weir.expect_errors("redis")
+    rig.redis().kill()
+    rig.redis().start()
+    eventually(lambda: rig.redis().ask("PUBSUB", "NUMSUB", "weir:resets") == ["weir:resets", 2], 20, "both subscriptions")
+    for weir in weirs:
+        weir.wait_for_redis()
+    heard_at_once(connections, lambda client: weir_command(rig, weirs[0], "reset", client))
+
+
+def test_a_user_who_may_not_subscribe_is_told_once(rig):
+    rig.redis().ask("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-subscribe", "-publish")
+    weir = rig.weir(limits={"day": daily(2)}, redis={"username": "weir", "password": "secret"})
+    weir.announced("let this user SUBSCRIBE to weir:resets")
+    assert ask(weir, "a", 3) == [200, 200, 429]
+    done = rig.command("reset", "-c", weir.policy_file, "a")
+    assert (done.returncode, done.stdout) == (0, "id:a: 1 key removed\n") and "PUBLISH" in done.stderr
+    assert len(re.findall("SUBSCRIBE", weir.output())) == 1
+
+
+def test_a_server_that_talks_nonsense_to_subscribers_does_no_harm(rig):
+    nonsense = [b"*0\r\n", b"*2\r\n:1\r\n:2\r\n", b"*3\r\n$7\r\nmessage\r\n*0\r\n:5\r\n", b"*1000000000\r\n", b"*-1\r\n",
+                b"$-1\r\n", b"+OK\r\n" * 100, b"-ERR no\r\n", b"\0\xff" * 5000, b"*3\r\n$7\r\nmessage\r\n", b"$400000\r\n" + b"x" * 200000,
+                b"*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$0\r\n\r\n"]
+    server = socket.create_server(("127.0.0.1", 0))
+    rig.close_with(server.close)
+    policy = rig.policy(limits={"day": daily(2)}, redis={"address": "127.0.0.1:%d" % server.getsockname()[1], "on_failure": "allow"})
+    weir = rig.weir(text=json.dumps(policy), wait="listening")
+    weir.expect_errors("redis")
+    server.settimeout(20)
+    while nonsense:
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(5)
+            try:
+                if b"SUBSCRIBE" in connection.recv(65536):
+                    connection.sendall(b"*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n" + nonsense.pop())
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(65536):
+                        pass
+            except OSError:
+                pass
+    assert get(weir.admin, "/healthz").status == 200

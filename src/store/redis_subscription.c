@@ -1,0 +1,256 @@
+#include "store/redis_subscription.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <hiredis/hiredis.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/magic.h"
+#include "store/redis_failure.h"
+#include "store/redis_guard.h"
+
+enum {
+    SUBSCRIPTION_MAGIC = 0x53554253,
+    CONNECT_US = 2000000, /* until the channel is heard */
+    RETRY_MIN_US = 100000,
+    RETRY_MAX_US = 5000000,
+    UNREAD_MAX = 65536, /* bytes of an unfinished message */
+};
+
+struct redis_subscription {
+    uint32_t magic;
+    struct event_base *base;
+    const struct redis_settings *settings;
+    char *channel;
+    struct redis_listener listener;
+    struct bufferevent *stream; /* NULL: waits to connect again */
+    redisReader *reader;
+    struct redis_guard guard;
+    struct event *timer; /* to connect again, or the end of patience */
+    uint64_t retry_us;
+    bool told; /* that it may not subscribe */
+};
+
+static void arm(struct redis_subscription *s, uint64_t us)
+{
+    struct timeval wait = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+    evtimer_add(s->timer, &wait);
+}
+
+static void hang_up(struct redis_subscription *s)
+{
+    if (s->stream)
+        bufferevent_free(s->stream);
+    if (s->reader)
+        redisReaderFree(s->reader);
+    s->stream = NULL;
+    s->reader = NULL;
+}
+
+/* The workers' links say what is wrong with Redis; this connection is tried again in silence. */
+static void fail(struct redis_subscription *s, const char *why)
+{
+    uint64_t jitter;
+
+    log_debug("redis %s: no subscription to %s: %s", s->settings->address_text, s->channel, why);
+    hang_up(s);
+    evutil_secure_rng_get_bytes(&jitter, sizeof jitter);
+    arm(s, s->retry_us / 2 + jitter % (s->retry_us / 2 + 1));
+    s->retry_us = s->retry_us * 2 < RETRY_MAX_US ? s->retry_us * 2 : RETRY_MAX_US;
+}
+
+/* --- What Redis says ---------------------------------------------------------------------------------- */
+
+static void say_refused(struct redis_subscription *s, const char *message)
+{
+    if (s->told || !redis_error_is(message, "NOPERM"))
+        return;
+    s->told = true;
+    log_warn("redis %s: %s; a client reset elsewhere may be rejected here for a second more; let this user "
+             "SUBSCRIBE to %s",
+             s->settings->address_text, message, s->channel);
+}
+
+static void subscribed(struct redis_subscription *s)
+{
+    event_del(s->timer);
+    s->retry_us = RETRY_MIN_US;
+    s->told = false;
+    s->listener.heard(s->listener.context, NULL, 0);
+}
+
+/* False: the connection was given up. */
+static bool take(struct redis_subscription *s, const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_ERROR) {
+        say_refused(s, reply->str);
+        fail(s, reply->str);
+        return false;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
+        reply->element[0]->type != REDIS_REPLY_STRING)
+        return true; /* the answer to AUTH */
+    if (strcmp(reply->element[0]->str, "subscribe") == 0)
+        subscribed(s);
+    else if (strcmp(reply->element[0]->str, "message") == 0 && reply->element[2]->type == REDIS_REPLY_STRING)
+        s->listener.heard(s->listener.context, reply->element[2]->str, (size_t)reply->element[2]->len);
+    return true;
+}
+
+static bool feed(struct redis_subscription *s, struct evbuffer *in)
+{
+    char bytes[4096];
+
+    for (int n; (n = evbuffer_remove(in, bytes, sizeof bytes)) > 0;)
+        if (redisReaderFeed(s->reader, bytes, (size_t)n) != REDIS_OK)
+            return false;
+    return true;
+}
+
+static void on_read(struct bufferevent *stream, void *arg)
+{
+    struct redis_subscription *s = arg;
+    void *reply = NULL;
+    bool goes_on = true;
+
+    MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
+    if (!feed(s, bufferevent_get_input(stream))) {
+        fail(s, "no memory, or not Redis");
+        return;
+    }
+    while (goes_on) {
+        if (redisReaderGetReply(s->reader, &reply) != REDIS_OK ||
+            s->reader->len - s->reader->pos > UNREAD_MAX) {
+            fail(s, "an answer of the wrong shape");
+            goes_on = false;
+        } else if (reply)
+            goes_on = take(s, reply);
+        else
+            return;
+        freeReplyObject(reply);
+    }
+}
+
+/* --- Connecting --------------------------------------------------------------------------------------- */
+
+static void set_keepalive(const struct redis_subscription *s)
+{
+    int fd = bufferevent_getfd(s->stream), on = 1, idle = 15, interval = 5, probes = 3;
+
+    if (address_is_unix(&s->settings->address))
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+static void on_event(struct bufferevent *stream, short what, void *arg)
+{
+    struct redis_subscription *s = arg;
+    (void)stream;
+
+    MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
+    if (what & BEV_EVENT_CONNECTED)
+        set_keepalive(s);
+    else
+        fail(s, "the connection was lost");
+}
+
+static bool say(struct redis_subscription *s, int argc, const char **argv)
+{
+    char *command;
+    int size = redisFormatCommandArgv(&command, argc, argv, NULL);
+
+    if (size < 0)
+        return false;
+    bool good = bufferevent_write(s->stream, command, (size_t)size) == 0;
+    redisFreeCommand(command);
+    return good;
+}
+
+static bool say_all(struct redis_subscription *s)
+{
+    const struct redis_settings *r = s->settings;
+    const char *with_user[] = {"AUTH", r->username, r->password}, *without[] = {"AUTH", r->password};
+    const char *subscribe[] = {"SUBSCRIBE", s->channel};
+
+    if (r->password && !(r->username ? say(s, 3, with_user) : say(s, 2, without)))
+        return false;
+    return say(s, 2, subscribe);
+}
+
+static bool connect_to(struct redis_subscription *s)
+{
+    static const unsigned always = 1;
+    struct sockaddr_storage address;
+    const struct address *to = &s->settings->address;
+
+    if (to->length == 0 || !(s->stream = bufferevent_socket_new(s->base, -1, BEV_OPT_CLOSE_ON_FREE)) ||
+        !(s->reader = redisReaderCreate()))
+        return false;
+    redis_guard(&s->guard, s->reader, &always);
+    bufferevent_setcb(s->stream, on_read, NULL, on_event, s);
+    bufferevent_setwatermark(s->stream, EV_READ, 0, UNREAD_MAX);
+    memcpy(&address, &to->any, to->length);
+    return say_all(s) && bufferevent_enable(s->stream, EV_READ | EV_WRITE) == 0 &&
+           bufferevent_socket_connect(s->stream, (struct sockaddr *)&address, (int)to->length) == 0;
+}
+
+static void dial(struct redis_subscription *s)
+{
+    arm(s, CONNECT_US);
+    if (!connect_to(s))
+        fail(s, "it cannot be connected to");
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_subscription *s = arg;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
+    if (s->stream)
+        fail(s, "no answer");
+    else
+        dial(s);
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------ */
+
+struct redis_subscription *redis_subscription_new(struct event_base *base,
+                                                  const struct redis_settings *settings, const char *channel,
+                                                  const struct redis_listener *listener)
+{
+    struct redis_subscription *s = calloc(1, sizeof *s);
+
+    if (!s)
+        return NULL;
+    MAGIC_SET(s, SUBSCRIPTION_MAGIC);
+    s->base = base;
+    s->settings = settings;
+    s->listener = *listener;
+    s->retry_us = RETRY_MIN_US;
+    s->channel = strdup(channel);
+    s->timer = evtimer_new(base, on_timer, s);
+    if (!s->channel || !s->timer) {
+        redis_subscription_free(s);
+        return NULL;
+    }
+    dial(s);
+    return s;
+}
+
+void redis_subscription_free(struct redis_subscription *s)
+{
+    if (!s)
+        return;
+    hang_up(s);
+    if (s->timer)
+        event_free(s->timer);
+    free(s->channel);
+    MAGIC_WIPE(s);
+    free(s);
+}
