@@ -165,9 +165,11 @@ def test_what_is_not_repeatable_is_not_risked_on_a_connection_that_has_ended(rig
     def script(peer, number):
         if peer.read_request():
             peer.socket.sendall(OK)  # and closes, without having said so
-    _, weir = scripted_weir(rig, script)
+    api, weir = scripted_weir(rig, script)
     with Connection(weir.address) as connection:
-        assert [connection.request(method="POST", body=b"x").status for _ in range(20)] == [200] * 20
+        for number in range(20):
+            assert connection.request(method="POST", body=b"x").status == 200
+            eventually(lambda: api.peers[number].socket.fileno() == -1, what="the server's close")
 
 
 def test_connections_that_wait_are_served_when_weir_stops(rig):

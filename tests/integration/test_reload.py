@@ -61,10 +61,12 @@ def test_an_exchange_ends_with_the_policy_it_began_with(rig):
 
     def script(peer, number):
         while peer.read_request():
-            gate.wait(20)
+            if number == 0:
+                gate.wait(20)
             peer.socket.sendall(OK)
     api = Scripted(rig, script)
-    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, limits={"old": HOUR}, rules=rules("old"))
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, limits={"old": {**HOUR, "limit": 1000}},
+                    rules=rules("old"))
     with Connection(weir.address) as connection:
         connection.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         eventually(lambda: weir.metric("weir_requests_active") == 1)
