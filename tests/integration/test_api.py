@@ -284,6 +284,27 @@ def test_a_reload_gives_the_api_the_new_policy(rig):
     assert b"limit: 7" in get(weir.admin, "/api/v1/policy").body
 
 
+def test_the_api_asks_an_embedded_redis(rig):
+    weir = rig.weir(limits={"day": daily(2)}, redis={"address": "embedded"}, workers=1).wait_for_redis()
+    assert ask(weir, "a", 3) == [200, 200, 429]
+    assert look(weir, "a")["limits"][0]["remaining"] == 0
+    assert look(weir, "a", method="DELETE")["removed"] == 1
+    assert ask(weir, "a", 3) == [200, 200, 429]
+    assert json.loads(get(weir.admin, "/api/v1/status").body)["redis"]["address"] == "embedded"
+
+
+def test_answers_under_way_do_not_keep_weir_from_stopping(rig):
+    weir = rig.weir(limits={"day": daily(2)}, redis={"on_failure": "allow"})
+    weir.expect_errors("redis")
+    look(weir, "a")
+    rig.redis().freeze()
+    with Connection(weir.admin) as connection:
+        connection.send(b"DELETE /api/v1/clients/a HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert get(weir.admin, "/healthz").status == 200
+        weir.signal(15)
+        weir.wait()
+
+
 # --- /api/v1/status, /api/v1/policy ----------------------------------------------------------------------------------
 
 def test_status_tells_of_workers_redis_and_servers(rig):

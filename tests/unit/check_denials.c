@@ -1,0 +1,81 @@
+/* check_denials.c - a denial is found for as long as it holds, and not after what it was asked before. */
+#include <check.h>
+
+#include "base/clock.h"
+#include "limit/denials.h"
+
+static struct denials *denials;
+
+static void set_up(void)
+{
+    denials = denials_new();
+}
+
+static void tear_down(void)
+{
+    denials_free(denials);
+}
+
+static struct denial_key key_of(const char *name)
+{
+    return denials_key(denials, slice_of(name), SLICE("numbers"));
+}
+
+static void remember(const char *name, uint64_t asked_us, int64_t wait_us)
+{
+    struct denial denial = {.key = key_of(name),
+                            .asked_us = asked_us,
+                            .count = 1,
+                            .limits = {{.limited = true, .retry_after_us = wait_us}}};
+    denials_remember(denials, &denial);
+}
+
+START_TEST(a_denial_ends_with_its_wait_and_after_a_second)
+{
+    uint64_t now = clock_us();
+
+    remember("short", now, 1000);
+    remember("long", now, 3600000000);
+    remember("never", now, -1);
+    ck_assert(denials_any(denials, now));
+    ck_assert_ptr_nonnull(denials_find(denials, key_of("short"), now + 999));
+    ck_assert_ptr_null(denials_find(denials, key_of("short"), now + 1000));
+    ck_assert_ptr_nonnull(denials_find(denials, key_of("long"), now + DENIAL_US - 1));
+    ck_assert_ptr_null(denials_find(denials, key_of("long"), now + DENIAL_US));
+    ck_assert_ptr_nonnull(denials_find(denials, key_of("never"), now + DENIAL_US - 1));
+    ck_assert_ptr_null(denials_find(denials, key_of("other"), now));
+    ck_assert(!denials_any(denials, now + DENIAL_US));
+}
+END_TEST
+
+START_TEST(what_was_asked_before_a_reset_is_forgotten)
+{
+    uint64_t before = clock_us();
+
+    remember("a", before, 3600000000);
+    ck_assert_ptr_nonnull(denials_find(denials, key_of("a"), before + 1));
+    denials_forget_all();
+    uint64_t after = clock_us() + 1;
+    ck_assert_ptr_null(denials_find(denials, key_of("a"), after));
+    remember("under way", before, 3600000000); /* its answer came after the reset */
+    ck_assert_ptr_null(denials_find(denials, key_of("under way"), after));
+    remember("a", after, 3600000000);
+    ck_assert_ptr_nonnull(denials_find(denials, key_of("a"), after + 1));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("denials");
+    TCase *tests = tcase_create("denials");
+
+    tcase_add_checked_fixture(tests, set_up, tear_down);
+    tcase_add_test(tests, a_denial_ends_with_its_wait_and_after_a_second);
+    tcase_add_test(tests, what_was_asked_before_a_reset_is_forgotten);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
