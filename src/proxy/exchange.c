@@ -6,17 +6,17 @@
  *     CONNECT  a pooled link, a new one, or the next server ------+           (400 413 429 502 503 504 ...)
  *     RELAY    two halves side by side: --------------------------+              |
  *                request   client -> upstream, until it ended     |              |
- *                response  upstream -> client: 1xx, head, content |              |
+ *                response  upstream -> client (response.c)        |              |
  *       |      a failure before the answer's first byte ----------'              |
  *       |      a failure after it: the client's message is cut                   |
  *     TUNNEL   after 101 to an asked upgrade (tunnel.c)                          |
  *       v                                                                        v
- *     finish()  release the link, count, write the access line, hand the connection back: KEEP | LINGER | CLOSE
+ *     exchange_finish()  release the link, count, write the access line, hand the connection back: KEEP | LINGER | CLOSE
  *
  * Phases only go to the right and down. Every phase has a deadline: LIMIT redis.timeout (the limiter's), CONNECT connect_timeout,
- * RELAY and REPLY what watch() says, TUNNEL idle. finish() is the only end. After a call that may end the exchange nothing of
+ * RELAY and REPLY what exchange_watch() says, TUNNEL idle. exchange_finish() is the only end. After a call that may end the exchange nothing of
  * it is touched. */
-#include "proxy/exchange.h"
+#include "proxy/exchange_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -31,10 +31,8 @@
 
 enum {
     EXCHANGE_MAGIC = 0x45584348,
-    INTERIM_MAX = 16, /* 1xx answers to one request; more is a flood */
     DRAIN_KEEP_MAX =
-        IOBUF_READ_MAX,       /* a rest of content this small is read so that the connection can be kept */
-    HEAD_ADDED_MAX = 4 * 1024 /* what weir adds to a head on its way to the client */
+        IOBUF_READ_MAX /* a rest of content this small is read so that the connection can be kept */
 };
 
 static void route(struct exchange *x, const struct request_head *head, const struct framing *framing);
@@ -43,16 +41,10 @@ static void act_on_decision(struct exchange *x);
 static void forward(struct exchange *x, bool fresh);
 static void send_request(struct exchange *x);
 static void request_moved(struct exchange *x, enum relay moved, const char *why);
-static void watch(struct exchange *x, bool client_moved, bool link_moved);
-static void read_response_head(struct exchange *x);
-static void response_moved(struct exchange *x, enum relay moved, const char *why);
-static void fail(struct exchange *x, enum cause cause, const char *why);
 static void say(const struct exchange *x, enum cause cause, const char *why);
 static void reply(struct exchange *x, uint16_t status, const char *why);
-static void finish(struct exchange *x, enum client_after after);
-static enum client_after after_answer(const struct exchange *x);
 
-static struct relay_means means_of(struct exchange *x)
+struct relay_means exchange_means(struct exchange *x)
 {
     return (struct relay_means){&x->worker->buffers, x->worker->receive};
 }
@@ -135,7 +127,8 @@ void exchange_refuse(struct client *client, enum cause cause, uint16_t status, c
     }
     x->minor = 1;
     x->end_unknown = true;
-    x->keep_alive = true; /* for all we know the client goes on sending: the connection closes with a linger */
+    x->keep_alive =
+        true; /* for all we know the client goes on sending: the connection closes with a linger */
     x->request.ended = true; /* nobody knows where it ends: the connection closes */
     x->cause = cause;
     x->why = why;
@@ -196,26 +189,26 @@ static void route(struct exchange *x, const struct request_head *head, const str
 
     access_log_begin(x, head);
     if (!identity_of(x->policy, &x->client->peer, &head->fields, &identity, &why)) {
-        fail(x, CAUSE_BAD_IDENTITY, why);
+        exchange_fail(x, CAUSE_BAD_IDENTITY, why);
         return;
     }
     memcpy(x->identity, identity.text, identity.size);
     x->identity_size = identity.size;
     if (head->max_forwards == 0) { /* RFC 9110 section 7.6.2 */
-        fail(x, CAUSE_LAST_HOP, NULL);
+        exchange_fail(x, CAUSE_LAST_HOP, NULL);
         return;
     }
     if (!path_normalise(head->path_and_query, &path)) {
-        fail(x, CAUSE_BAD_REQUEST, "the target's path has a bad percent code");
+        exchange_fail(x, CAUSE_BAD_REQUEST, "the target's path has a bad percent code");
         return;
     }
     x->rule = policy_match(x->policy, head->method_text, text_slice(&path), head->host);
     if (body_max && framing->kind == FRAMING_LENGTH && framing->length > body_max) {
-        fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
+        exchange_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
         return;
     }
     if (!rule_cost_of(x->rule, identity.peer_trusted, &head->fields, &cost, &why)) {
-        fail(x, CAUSE_BAD_REQUEST, why);
+        exchange_fail(x, CAUSE_BAD_REQUEST, why);
         return;
     }
     x->phase = PHASE_LIMIT;
@@ -231,7 +224,7 @@ static void route(struct exchange *x, const struct request_head *head, const str
         return;
     }
     if (!write_request_head(x, head, framing, &identity)) {
-        fail(x, CAUSE_NO_MEMORY, NULL);
+        exchange_fail(x, CAUSE_NO_MEMORY, NULL);
         return;
     }
     if (now)
@@ -265,7 +258,7 @@ static void forward(struct exchange *x, bool fresh)
     x->phase = PHASE_CONNECT;
     x->link = upstream_take(x, fresh, &x->tries, &cause);
     if (!x->link)
-        fail(x, cause, NULL);
+        exchange_fail(x, cause, NULL);
     else if (x->link->state == LINK_BUSY)
         send_request(x);
 }
@@ -284,7 +277,7 @@ void exchange_connect_failed(struct exchange *x, enum cause cause)
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     x->link = upstream_take(x, false, &x->tries, &none_left);
     if (!x->link)
-        fail(x, cause, NULL);
+        exchange_fail(x, cause, NULL);
     else {
         counter_add(&x->worker->stats.upstream_retries, 1);
         if (x->link->state == LINK_BUSY)
@@ -301,10 +294,10 @@ static bool may_retry(const struct exchange *x)
            !x->interim && !iobuf_held(x->link->stream.in);
 }
 
-static void link_died(struct exchange *x)
+void exchange_link_died(struct exchange *x)
 {
     if (!may_retry(x)) {
-        fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
+        exchange_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
         return;
     }
     x->retried = true;
@@ -317,7 +310,7 @@ static void link_died(struct exchange *x)
 /* ---- RELAY: the request's half ----------------------------------------------------------------------- */
 
 /* The client waits for a 100 before it sends its content: until then it is the server that is awaited. */
-static bool awaits_continue(const struct exchange *x)
+bool exchange_awaits_continue(const struct exchange *x)
 {
     return x->expects_continue && !x->continued && !x->request.ended && x->request.bytes == 0;
 }
@@ -333,11 +326,12 @@ static void run_deadline(struct deadline_queue *wanted, struct deadline *deadlin
 }
 
 /* The only place where the deadlines of RELAY and REPLY are set: called when an event was dealt with and the exchange goes on. */
-static void watch(struct exchange *x, bool client_moved, bool link_moved)
+void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
 {
     struct worker *w = x->worker;
     bool to_client = x->client->stream.out != NULL, to_server = x->link && x->link->stream.out;
-    bool content = x->link && !x->request.ended && !x->link_broken && !to_server && !awaits_continue(x);
+    bool content =
+        x->link && !x->request.ended && !x->link_broken && !to_server && !exchange_awaits_continue(x);
 
     if (to_client)
         run_deadline(&w->queue.write, &x->client->deadline, x->policy->timeouts.idle_us, client_moved);
@@ -351,7 +345,7 @@ static void watch(struct exchange *x, bool client_moved, bool link_moved)
 
 static void send_request(struct exchange *x)
 {
-    struct relay_means means = means_of(x);
+    struct relay_means means = exchange_means(x);
     const char *why = NULL;
 
     x->phase = PHASE_RELAY;
@@ -366,7 +360,7 @@ static void send_request(struct exchange *x)
 
 static void relay_request(struct exchange *x)
 {
-    struct relay_means means = means_of(x);
+    struct relay_means means = exchange_means(x);
     const char *why = NULL;
     enum relay moved = relay_move(&x->request, &x->client->stream, &x->link->stream, true, &means, &why);
     request_moved(x, moved, why);
@@ -385,35 +379,35 @@ static void request_moved(struct exchange *x, enum relay moved, const char *why)
     struct stream *from = &x->client->stream;
     uint64_t now = clock_us();
 
-    if (!x->content_since_us && !awaits_continue(x))
+    if (!x->content_since_us && !exchange_awaits_continue(x))
         x->content_since_us = now;
     switch (moved) {
     case RELAY_SOURCE:
         if (content_is_too_slow(x, now)) {
-            fail(x, CAUSE_CONTENT_TIMEOUT, "slower than timeouts.body_min_rate");
+            exchange_fail(x, CAUSE_CONTENT_TIMEOUT, "slower than timeouts.body_min_rate");
             return;
         }
         stream_want_read(from, true);
-        watch(x, true, true);
+        exchange_watch(x, true, true);
         break;
     case RELAY_SINK:
         x->blocked_since_us = now;
         stream_want_read(from, false);
-        watch(x, true, true);
+        exchange_watch(x, true, true);
         break;
-    case RELAY_ENDED: watch(x, true, true); break;
+    case RELAY_ENDED: exchange_watch(x, true, true); break;
     case RELAY_GONE: /* the server may have answered before it closed: reading tells */
         x->link_broken = true;
         iobuf_put(&x->worker->buffers, &x->link->stream.out);
         stream_want_read(from, false);
         stream_want_write(&x->link->stream, false);
         stream_wake(&x->link->stream);
-        watch(x, false, true);
+        exchange_watch(x, false, true);
         break;
-    case RELAY_CLOSED: fail(x, CAUSE_CLIENT_GONE, NULL); break;
-    case RELAY_BAD: fail(x, CAUSE_BAD_CONTENT, why); break;
-    case RELAY_TOO_LARGE: fail(x, CAUSE_CONTENT_TOO_LARGE, NULL); break;
-    case RELAY_NO_MEMORY: fail(x, CAUSE_NO_MEMORY, NULL); break;
+    case RELAY_CLOSED: exchange_fail(x, CAUSE_CLIENT_GONE, NULL); break;
+    case RELAY_BAD: exchange_fail(x, CAUSE_BAD_CONTENT, why); break;
+    case RELAY_TOO_LARGE: exchange_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL); break;
+    case RELAY_NO_MEMORY: exchange_fail(x, CAUSE_NO_MEMORY, NULL); break;
     }
 }
 
@@ -430,7 +424,7 @@ static void read_ahead(struct exchange *x)
     stream_want_read(s, false);
     if (n == 0 || errno == ENOBUFS)
         return; /* a client may close its sending side and still wait for the answer (RFC 9112 section 9.6) */
-    fail(x, CAUSE_CLIENT_GONE, NULL);
+    exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
 }
 
 void exchange_client_readable(struct exchange *x)
@@ -466,287 +460,15 @@ void exchange_link_writable(struct exchange *x)
     if (sent == SENT_ALL && !x->request.ended)
         relay_request(x);
     else
-        watch(x, false, true);
+        exchange_watch(x, false, true);
 }
 
-/* ---- RELAY: the response's half ---------------------------------------------------------------------- */
-
-/* The bytes of a response's head, wherever they lie. */
-struct head_bytes {
-    struct slice all;
-    bool kept; /* in link->stream.in, else in worker->receive */
-};
-
-/* Reads once. False: the exchange waits or has ended. */
-static bool receive_head(struct exchange *x, struct head_bytes *got)
-{
-    struct stream *s = &x->link->stream;
-    ssize_t n;
-
-    got->kept = s->in != NULL;
-    if (x->link->unread) {
-        x->link->unread = false;
-        assert(s->in); /* whoever sets `unread` has put bytes there */
-        got->all = iobuf_slice(s->in);
-        return true;
-    }
-    if (got->kept)
-        n = stream_read_in(s, &x->worker->buffers, IOBUF_LARGE);
-    else
-        n = stream_read(s, x->worker->receive, IOBUF_READ_MAX);
-    if (n == STREAM_AGAIN)
-        return false;
-    if (n <= 0) {
-        if (got->kept && errno == ENOBUFS && n != 0)
-            fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than size_limits.response_header");
-        else
-            link_died(x);
-        return false;
-    }
-    got->all = got->kept ? iobuf_slice(s->in) : (struct slice){x->worker->receive, (size_t)n};
-    return true;
-}
-
-/* Finds the head's end; keeps a part of a head for later. True: `*size` bytes of got->all are a head. */
-static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size)
-{
-    struct stream *s = &x->link->stream;
-    struct refusal refusal;
-    uint64_t max = x->policy->size_limits.response_header;
-    enum scan scan = head_scan(got->all, &x->link->scanned, size, &refusal);
-
-    if (scan == SCAN_REFUSED)
-        fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
-    else if (scan == SCAN_PARTIAL ? got->all.n >= max : *size > max)
-        fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than size_limits.response_header");
-    else if (scan == SCAN_WHOLE)
-        return true;
-    else if (!got->kept) {
-        if (!s->in && !(s->in = iobuf_get(&x->worker->buffers, IOBUF_LARGE)))
-            fail(x, CAUSE_NO_MEMORY, NULL);
-        else
-            iobuf_append(s->in, got->all);
-    }
-    return false;
-}
-
-/* Content and framing as they go to this client, and whether the connection outlives the answer. */
-static struct response_plan plan_response(struct exchange *x, const struct response_head *head,
-                                          const struct framing *framing, struct text *fields)
-{
-    bool old_client = x->minor == 0;
-    bool unknown_end = framing->kind == FRAMING_UNTIL_CLOSE || framing->kind == FRAMING_CHUNKED;
-    bool limited = x->rule->limit_count > 0;
-
-    /* Whether the client will still send its content after a final answer instead of a 100 nobody can know. */
-    x->close = !x->keep_alive || x->worker->stopping || (old_client && unknown_end) || awaits_continue(x);
-    decision_fields_write(fields, &x->ask.decision, x->policy->headers, clock_wall_us());
-    return (struct response_plan){.client_minor = x->minor,
-                                  .close = x->close,
-                                  .chunked = unknown_end && !old_client,
-                                  .limited = limited,
-                                  .rate_fields = text_slice(fields),
-                                  .request_id = fields_have(&head->fields, FIELD_X_REQUEST_ID)
-                                                    ? SLICE_NONE
-                                                    : (struct slice){x->request_id, x->id_size}};
-}
-
-/* Takes the head's bytes off; what is behind them is the content's first piece. */
-static struct behind take_head(struct exchange *x, const struct head_bytes *got, size_t size)
-{
-    x->link->scanned = 0;
-    if (got->kept) {
-        stream_take(&x->link->stream, &x->worker->buffers, size);
-        return (struct behind){NULL, 0};
-    }
-    return (struct behind){x->worker->receive + size, got->all.n - size};
-}
-
-static void final_head(struct exchange *x, const struct head_bytes *got, size_t size,
-                       struct response_head *head)
-{
-    struct worker *w = x->worker;
-    struct framing framing;
-    struct refusal refusal;
-    char field_bytes[HEAD_ADDED_MAX];
-    struct text fields = text_over(field_bytes, sizeof field_bytes), out = text_over(w->send, sizeof w->send);
-
-    if (!response_framing(head, x->method, &framing, &refusal)) {
-        fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
-        return;
-    }
-    struct response_plan plan = plan_response(x, head, &framing, &fields);
-    response_head_write(&out, head, &plan, worker_date(w));
-    if (out.failed) {
-        fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than weir can pass on");
-        return;
-    }
-    upstream_note_answer(x->link);
-    x->response_us = clock_us() - x->sent_us;
-    histogram_add(&w->stats.upstream_latency, x->response_us);
-    x->status = head->status;
-    limiter_settle(&x->ask, head->status, rule_cost_learnt(x->rule, &head->fields));
-    x->link_keep_alive = head->keep_alive && framing.kind != FRAMING_UNTIL_CLOSE;
-    x->answer_started = true;
-    iobuf_put(&w->buffers, &x->head);
-    half_begin(&x->response, &framing, plan.chunked, 0);
-
-    struct behind behind = take_head(x, got, size);
-    struct relay_means means = means_of(x);
-    const char *why = NULL;
-    /* Bytes beyond the message stay in link->stream.in, and a link that holds some is not used again. */
-    enum relay moved = relay_begin(&x->response, &x->link->stream, &x->client->stream, text_slice(&out),
-                                   behind, &means, &why);
-    response_moved(x, moved, why);
-}
-
-/* Every protocol that the server switches to must be among those that the client offered. */
-static bool was_offered(const struct exchange *x, struct slice switched)
-{
-    struct slice protocol, offered;
-
-    while (slice_next_element(&switched, &protocol)) {
-        struct slice rest = {x->upgrade, x->upgrade_size};
-        bool found = false;
-        while (!found && slice_next_element(&rest, &offered))
-            found = slice_equal_nocase(protocol, offered);
-        if (!found)
-            return false;
-    }
-    return true;
-}
-
-/* RFC 9110 section 7.8: only to a protocol that was asked for, and only now is anything tunnelled. */
-static void switch_protocols(struct exchange *x, const struct head_bytes *got, size_t size,
-                             struct response_head *head)
-{
-    struct worker *w = x->worker;
-    const struct field *protocol = fields_find(&head->fields, FIELD_UPGRADE);
-    char field_bytes[HEAD_ADDED_MAX];
-    struct text fields = text_over(field_bytes, sizeof field_bytes), out = text_over(w->send, sizeof w->send);
-
-    if (!protocol || !was_offered(x, protocol->value)) {
-        fail(x, CAUSE_UPSTREAM_BAD, "the server switches protocols without having been asked");
-        return;
-    }
-    struct framing none = {.kind = FRAMING_NONE};
-    struct response_plan plan = plan_response(x, head, &none, &fields);
-    plan.close = false;
-    plan.upgrade = protocol->value;
-    response_head_write(&out, head, &plan, worker_date(w));
-    upstream_note_answer(x->link);
-    x->status = 101;
-    x->close = true;
-    x->answer_started = true;
-    x->phase = PHASE_TUNNEL;
-    iobuf_put(&w->buffers, &x->head);
-    struct iovec piece = iovec_of(text_slice(&out));
-    if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED)
-        fail(x, CAUSE_CLIENT_GONE, NULL);
-    else
-        tunnel_begin(x, take_head(x, got, size));
-}
+/* ---- RELAY: what happens on either side; the response's half is in response.c ------------------------- */
 
 void exchange_tunnel_ended(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    finish(x, CLIENT_CLOSE);
-}
-
-static bool interim_head(struct exchange *x, const struct head_bytes *got, size_t size,
-                         struct response_head *head)
-{
-    struct worker *w = x->worker;
-    struct text out = text_over(w->send, sizeof w->send);
-
-    x->continued |= head->status == 100;
-    if (++x->interim > INTERIM_MAX) {
-        fail(x, CAUSE_UPSTREAM_BAD, "too many interim answers");
-        return false;
-    }
-    if (x->minor > 0) { /* RFC 9110 section 15.2: never to an HTTP/1.0 client */
-        interim_head_write(&out, head);
-        struct iovec piece = iovec_of(text_slice(&out));
-        if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED) {
-            fail(x, CAUSE_CLIENT_GONE, NULL);
-            return false;
-        }
-    }
-    struct behind behind = take_head(x, got, size);
-    if (!stream_keep(&x->link->stream, &w->buffers, (struct slice){behind.bytes, behind.size})) {
-        fail(x, CAUSE_NO_MEMORY, NULL);
-        return false;
-    }
-    watch(x, false, true);
-    return true;
-}
-
-static void read_response_head(struct exchange *x)
-{
-    struct head_bytes got;
-    struct response_head *head = &x->worker->response;
-    struct refusal refusal;
-    size_t size;
-
-    if (!receive_head(x, &got))
-        return;
-    while (whole_head(x, &got, &size)) {
-        if (!response_head_parse((struct slice){got.all.p, size}, head, &refusal)) {
-            fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
-            return;
-        }
-        if (head->status >= 200) {
-            final_head(x, &got, size, head);
-            return;
-        }
-        if (head->status == 101) {
-            switch_protocols(x, &got, size, head);
-            return;
-        }
-        if (!interim_head(x, &got, size, head) || !iobuf_held(x->link->stream.in))
-            return;
-        if (x->client->stream.out) { /* one piece at a time: exchange_client_writable goes on */
-            x->link->unread = true;
-            stream_want_read(&x->link->stream, false);
-            return;
-        }
-        got = (struct head_bytes){iobuf_slice(x->link->stream.in), true};
-    }
-}
-
-static void relay_response(struct exchange *x)
-{
-    struct relay_means means = means_of(x);
-    const char *why = NULL;
-    enum relay moved = relay_move(&x->response, &x->link->stream, &x->client->stream, true, &means, &why);
-    response_moved(x, moved, why);
-}
-
-static void response_moved(struct exchange *x, enum relay moved, const char *why)
-{
-    switch (moved) {
-    case RELAY_SOURCE:
-        stream_want_read(&x->link->stream, true);
-        watch(x, false, true);
-        break;
-    case RELAY_SINK:
-        stream_want_read(&x->link->stream, false);
-        watch(x, false, true);
-        break;
-    case RELAY_ENDED:
-        upstream_release(x->link, x->link_keep_alive && x->request.ended && !x->link_broken);
-        x->link = NULL;
-        if (!x->client->stream.out)
-            finish(x, after_answer(x));
-        else
-            watch(x, false, false);
-        break;
-    case RELAY_CLOSED: fail(x, CAUSE_UPSTREAM_CLOSED, NULL); break;
-    case RELAY_BAD:
-    case RELAY_TOO_LARGE: fail(x, CAUSE_UPSTREAM_BAD, why); break;
-    case RELAY_GONE: fail(x, CAUSE_CLIENT_GONE, NULL); break;
-    case RELAY_NO_MEMORY: fail(x, CAUSE_NO_MEMORY, NULL); break;
-    }
+    exchange_finish(x, CLIENT_CLOSE);
 }
 
 void exchange_link_readable(struct exchange *x)
@@ -759,9 +481,9 @@ void exchange_link_readable(struct exchange *x)
     if (x->client->stream.out)
         stream_want_read(&x->link->stream, false); /* one piece at a time; exchange_client_writable goes on */
     else if (x->answer_started)
-        relay_response(x);
+        response_relay(x);
     else
-        read_response_head(x);
+        response_read_head(x);
 }
 
 void exchange_client_writable(struct exchange *x)
@@ -774,16 +496,16 @@ void exchange_client_writable(struct exchange *x)
     enum sent sent = stream_flush(&x->client->stream, &x->worker->buffers);
 
     if (sent == SENT_FAILED)
-        fail(x, CAUSE_CLIENT_GONE, NULL);
+        exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
     else if (sent == SENT_PART)
-        watch(x, true, false);
+        exchange_watch(x, true, false);
     else if (!x->link) /* REPLY, or the whole response was relayed */
-        finish(x, after_answer(x));
+        exchange_finish(x, exchange_after_answer(x));
     else {
         stream_want_read(&x->link->stream, true);
         if (x->link->unread)
             stream_wake(&x->link->stream);
-        watch(x, true, true);
+        exchange_watch(x, true, true);
     }
 }
 
@@ -792,13 +514,13 @@ void exchange_client_writable(struct exchange *x)
 void exchange_client_timed_out(struct exchange *x, enum cause cause)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    fail(x, cause, NULL);
+    exchange_fail(x, cause, NULL);
 }
 
 void exchange_link_timed_out(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    fail(x, CAUSE_RESPONSE_TIMEOUT, NULL);
+    exchange_fail(x, CAUSE_RESPONSE_TIMEOUT, NULL);
 }
 
 /* ---- the ways out ------------------------------------------------------------------------------------ */
@@ -836,7 +558,7 @@ static void say(const struct exchange *x, enum cause cause, const char *why)
 }
 
 /* Before any byte of an answer: weir's own answer. After it: the client's message must not look whole. */
-static void fail(struct exchange *x, enum cause cause, const char *why)
+void exchange_fail(struct exchange *x, enum cause cause, const char *why)
 {
     x->cause = cause;
     x->why = why;
@@ -846,7 +568,7 @@ static void fail(struct exchange *x, enum cause cause, const char *why)
         upstream_note_failure(x->link, cause_text[cause]);
     drop_link(x);
     if (x->answer_started || cause_status[cause] == 0)
-        finish(x, CLIENT_CLOSE);
+        exchange_finish(x, CLIENT_CLOSE);
     else
         reply(x, cause_status[cause], why);
 }
@@ -869,12 +591,12 @@ static void reply(struct exchange *x, uint16_t status, const char *why)
     bool client_fault = x->cause != CAUSE_NONE && status < 500;
     x->close = !x->keep_alive || x->end_unknown || w->stopping || client_fault || !rest_is_small(x);
     switch (reply_send(x, why)) {
-    case SENT_ALL: finish(x, after_answer(x)); break;
-    case SENT_PART: watch(x, true, false); break;
+    case SENT_ALL: exchange_finish(x, exchange_after_answer(x)); break;
+    case SENT_PART: exchange_watch(x, true, false); break;
     case SENT_FAILED:
         if (x->cause == CAUSE_NONE)
             x->cause = CAUSE_CLIENT_GONE;
-        finish(x, CLIENT_CLOSE);
+        exchange_finish(x, CLIENT_CLOSE);
     }
 }
 
@@ -882,7 +604,7 @@ void exchange_cut(struct exchange *x, enum cause cause)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     x->cause = cause;
-    finish(x, CLIENT_CLOSE);
+    exchange_finish(x, CLIENT_CLOSE);
 }
 
 static void count(const struct exchange *x, uint64_t duration_us)
@@ -900,7 +622,7 @@ static void count(const struct exchange *x, uint64_t duration_us)
 
 /* A client that asked for the close and has sent its whole request has nothing on its way that a reset could
  * answer. */
-static enum client_after after_answer(const struct exchange *x)
+enum client_after exchange_after_answer(const struct exchange *x)
 {
     if (!x->close)
         return CLIENT_KEEP;
@@ -917,7 +639,7 @@ static void settle(struct exchange *x)
 }
 
 /* The only end. */
-static void finish(struct exchange *x, enum client_after after)
+void exchange_finish(struct exchange *x, enum client_after after)
 {
     struct worker *w = x->worker;
     struct client *client = x->client;

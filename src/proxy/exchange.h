@@ -24,7 +24,7 @@ struct exchange {
     enum method method;
     uint8_t minor;
     bool keep_alive, expects_continue, idempotent;
-    bool end_unknown; /* it could not be understood, so nobody knows where the next one begins */
+    bool end_unknown;    /* it could not be understood, so nobody knows where the next one begins */
     bool continued;      /* the client was told to send its content */
     size_t upgrade_size; /* of upgrade */
     struct half request; /* client -> upstream */

@@ -1,0 +1,27 @@
+/* exchange_internal.h - what the two files of an exchange's life, exchange.c and response.c, share. Nobody else includes it. */
+#ifndef WEIR_PROXY_EXCHANGE_INTERNAL_H
+#define WEIR_PROXY_EXCHANGE_INTERNAL_H
+
+#include "proxy/exchange.h"
+
+/* Reads the next head of an answer and acts on it / moves a piece of the answer's content. Either may end the exchange. */
+void response_read_head(struct exchange *x);
+void response_relay(struct exchange *x);
+
+struct relay_means exchange_means(struct exchange *x);
+
+/* The client waits for a 100 before it sends its content: until then it is the server that is awaited. */
+bool exchange_awaits_continue(const struct exchange *x);
+
+/* Sets both deadlines from what is awaited now; called when an event was dealt with and the exchange goes on. */
+void exchange_watch(struct exchange *x, bool client_moved, bool link_moved);
+
+/* The server has closed the link before an answer came: another try where that is harmless, else a failure. */
+void exchange_link_died(struct exchange *x);
+
+/* The ways out. Before any byte of an answer a failure is answered; after it the client's message must not look whole. */
+void exchange_fail(struct exchange *x, enum cause cause, const char *why);
+void exchange_finish(struct exchange *x, enum client_after after);
+enum client_after exchange_after_answer(const struct exchange *x);
+
+#endif

@@ -1,0 +1,294 @@
+/* response.c - the response's half of an exchange: heads of the upstream's answers, interim and final, then content.
+ *
+ *   bytes -> receive_head -> whole_head -+-> 1xx  interim_head: passed on, and the next head
+ *                                        +-> 101  switch_protocols: a tunnel
+ *                                        `-> else final_head: written anew with the rate-limit fields, then the content
+ */
+#include <assert.h>
+#include <errno.h>
+
+#include "base/clock.h"
+#include "http/rewrite.h"
+#include "proxy/exchange_internal.h"
+#include "proxy/tunnel.h"
+
+enum {
+    INTERIM_MAX = 16,         /* 1xx answers to one request; more is a flood */
+    HEAD_ADDED_MAX = 4 * 1024 /* what weir adds to a head on its way to the client */
+};
+
+static void response_moved(struct exchange *x, enum relay moved, const char *why);
+
+/* The bytes of a response's head, wherever they lie. */
+struct head_bytes {
+    struct slice all;
+    bool kept; /* in link->stream.in, else in worker->receive */
+};
+
+/* Reads once. False: the exchange waits or has ended. */
+static bool receive_head(struct exchange *x, struct head_bytes *got)
+{
+    struct stream *s = &x->link->stream;
+    ssize_t n;
+
+    got->kept = s->in != NULL;
+    if (x->link->unread) {
+        x->link->unread = false;
+        assert(s->in); /* whoever sets `unread` has put bytes there */
+        got->all = iobuf_slice(s->in);
+        return true;
+    }
+    if (got->kept)
+        n = stream_read_in(s, &x->worker->buffers, IOBUF_LARGE);
+    else
+        n = stream_read(s, x->worker->receive, IOBUF_READ_MAX);
+    if (n == STREAM_AGAIN)
+        return false;
+    if (n <= 0) {
+        if (got->kept && errno == ENOBUFS && n != 0)
+            exchange_fail(x, CAUSE_UPSTREAM_BAD,
+                          "the answer's head is larger than size_limits.response_header");
+        else
+            exchange_link_died(x);
+        return false;
+    }
+    got->all = got->kept ? iobuf_slice(s->in) : (struct slice){x->worker->receive, (size_t)n};
+    return true;
+}
+
+/* Finds the head's end; keeps a part of a head for later. True: `*size` bytes of got->all are a head. */
+static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size)
+{
+    struct stream *s = &x->link->stream;
+    struct refusal refusal;
+    uint64_t max = x->policy->size_limits.response_header;
+    enum scan scan = head_scan(got->all, &x->link->scanned, size, &refusal);
+
+    if (scan == SCAN_REFUSED)
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
+    else if (scan == SCAN_PARTIAL ? got->all.n >= max : *size > max)
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than size_limits.response_header");
+    else if (scan == SCAN_WHOLE)
+        return true;
+    else if (!got->kept) {
+        if (!s->in && !(s->in = iobuf_get(&x->worker->buffers, IOBUF_LARGE)))
+            exchange_fail(x, CAUSE_NO_MEMORY, NULL);
+        else
+            iobuf_append(s->in, got->all);
+    }
+    return false;
+}
+
+/* Content and framing as they go to this client, and whether the connection outlives the answer. */
+static struct response_plan plan_response(struct exchange *x, const struct response_head *head,
+                                          const struct framing *framing, struct text *fields)
+{
+    bool old_client = x->minor == 0;
+    bool unknown_end = framing->kind == FRAMING_UNTIL_CLOSE || framing->kind == FRAMING_CHUNKED;
+    bool limited = x->rule->limit_count > 0;
+
+    /* Whether the client will still send its content after a final answer instead of a 100 nobody can know. */
+    x->close =
+        !x->keep_alive || x->worker->stopping || (old_client && unknown_end) || exchange_awaits_continue(x);
+    decision_fields_write(fields, &x->ask.decision, x->policy->headers, clock_wall_us());
+    return (struct response_plan){.client_minor = x->minor,
+                                  .close = x->close,
+                                  .chunked = unknown_end && !old_client,
+                                  .limited = limited,
+                                  .rate_fields = text_slice(fields),
+                                  .request_id = fields_have(&head->fields, FIELD_X_REQUEST_ID)
+                                                    ? SLICE_NONE
+                                                    : (struct slice){x->request_id, x->id_size}};
+}
+
+/* Takes the head's bytes off; what is behind them is the content's first piece. */
+static struct behind take_head(struct exchange *x, const struct head_bytes *got, size_t size)
+{
+    x->link->scanned = 0;
+    if (got->kept) {
+        stream_take(&x->link->stream, &x->worker->buffers, size);
+        return (struct behind){NULL, 0};
+    }
+    return (struct behind){x->worker->receive + size, got->all.n - size};
+}
+
+static void final_head(struct exchange *x, const struct head_bytes *got, size_t size,
+                       struct response_head *head)
+{
+    struct worker *w = x->worker;
+    struct framing framing;
+    struct refusal refusal;
+    char field_bytes[HEAD_ADDED_MAX];
+    struct text fields = text_over(field_bytes, sizeof field_bytes), out = text_over(w->send, sizeof w->send);
+
+    if (!response_framing(head, x->method, &framing, &refusal)) {
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
+        return;
+    }
+    struct response_plan plan = plan_response(x, head, &framing, &fields);
+    response_head_write(&out, head, &plan, worker_date(w));
+    if (out.failed) {
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than weir can pass on");
+        return;
+    }
+    upstream_note_answer(x->link);
+    x->response_us = clock_us() - x->sent_us;
+    histogram_add(&w->stats.upstream_latency, x->response_us);
+    x->status = head->status;
+    limiter_settle(&x->ask, head->status, rule_cost_learnt(x->rule, &head->fields));
+    x->link_keep_alive = head->keep_alive && framing.kind != FRAMING_UNTIL_CLOSE;
+    x->answer_started = true;
+    iobuf_put(&w->buffers, &x->head);
+    half_begin(&x->response, &framing, plan.chunked, 0);
+
+    struct behind behind = take_head(x, got, size);
+    struct relay_means means = exchange_means(x);
+    const char *why = NULL;
+    /* Bytes beyond the message stay in link->stream.in, and a link that holds some is not used again. */
+    enum relay moved = relay_begin(&x->response, &x->link->stream, &x->client->stream, text_slice(&out),
+                                   behind, &means, &why);
+    response_moved(x, moved, why);
+}
+
+/* Every protocol that the server switches to must be among those that the client offered. */
+static bool was_offered(const struct exchange *x, struct slice switched)
+{
+    struct slice protocol, offered;
+
+    while (slice_next_element(&switched, &protocol)) {
+        struct slice rest = {x->upgrade, x->upgrade_size};
+        bool found = false;
+        while (!found && slice_next_element(&rest, &offered))
+            found = slice_equal_nocase(protocol, offered);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* RFC 9110 section 7.8: only to a protocol that was asked for, and only now is anything tunnelled. */
+static void switch_protocols(struct exchange *x, const struct head_bytes *got, size_t size,
+                             struct response_head *head)
+{
+    struct worker *w = x->worker;
+    const struct field *protocol = fields_find(&head->fields, FIELD_UPGRADE);
+    char field_bytes[HEAD_ADDED_MAX];
+    struct text fields = text_over(field_bytes, sizeof field_bytes), out = text_over(w->send, sizeof w->send);
+
+    if (!protocol || !was_offered(x, protocol->value)) {
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, "the server switches protocols without having been asked");
+        return;
+    }
+    struct framing none = {.kind = FRAMING_NONE};
+    struct response_plan plan = plan_response(x, head, &none, &fields);
+    plan.close = false;
+    plan.upgrade = protocol->value;
+    response_head_write(&out, head, &plan, worker_date(w));
+    upstream_note_answer(x->link);
+    x->status = 101;
+    x->close = true;
+    x->answer_started = true;
+    x->phase = PHASE_TUNNEL;
+    iobuf_put(&w->buffers, &x->head);
+    struct iovec piece = iovec_of(text_slice(&out));
+    if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED)
+        exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
+    else
+        tunnel_begin(x, take_head(x, got, size));
+}
+
+static bool interim_head(struct exchange *x, const struct head_bytes *got, size_t size,
+                         struct response_head *head)
+{
+    struct worker *w = x->worker;
+    struct text out = text_over(w->send, sizeof w->send);
+
+    x->continued |= head->status == 100;
+    if (++x->interim > INTERIM_MAX) {
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, "too many interim answers");
+        return false;
+    }
+    if (x->minor > 0) { /* RFC 9110 section 15.2: never to an HTTP/1.0 client */
+        interim_head_write(&out, head);
+        struct iovec piece = iovec_of(text_slice(&out));
+        if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED) {
+            exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
+            return false;
+        }
+    }
+    struct behind behind = take_head(x, got, size);
+    if (!stream_keep(&x->link->stream, &w->buffers, (struct slice){behind.bytes, behind.size})) {
+        exchange_fail(x, CAUSE_NO_MEMORY, NULL);
+        return false;
+    }
+    exchange_watch(x, false, true);
+    return true;
+}
+
+void response_read_head(struct exchange *x)
+{
+    struct head_bytes got;
+    struct response_head *head = &x->worker->response;
+    struct refusal refusal;
+    size_t size;
+
+    if (!receive_head(x, &got))
+        return;
+    while (whole_head(x, &got, &size)) {
+        if (!response_head_parse((struct slice){got.all.p, size}, head, &refusal)) {
+            exchange_fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
+            return;
+        }
+        if (head->status >= 200) {
+            final_head(x, &got, size, head);
+            return;
+        }
+        if (head->status == 101) {
+            switch_protocols(x, &got, size, head);
+            return;
+        }
+        if (!interim_head(x, &got, size, head) || !iobuf_held(x->link->stream.in))
+            return;
+        if (x->client->stream.out) { /* one piece at a time: exchange_client_writable goes on */
+            x->link->unread = true;
+            stream_want_read(&x->link->stream, false);
+            return;
+        }
+        got = (struct head_bytes){iobuf_slice(x->link->stream.in), true};
+    }
+}
+
+void response_relay(struct exchange *x)
+{
+    struct relay_means means = exchange_means(x);
+    const char *why = NULL;
+    enum relay moved = relay_move(&x->response, &x->link->stream, &x->client->stream, true, &means, &why);
+    response_moved(x, moved, why);
+}
+
+static void response_moved(struct exchange *x, enum relay moved, const char *why)
+{
+    switch (moved) {
+    case RELAY_SOURCE:
+        stream_want_read(&x->link->stream, true);
+        exchange_watch(x, false, true);
+        break;
+    case RELAY_SINK:
+        stream_want_read(&x->link->stream, false);
+        exchange_watch(x, false, true);
+        break;
+    case RELAY_ENDED:
+        upstream_release(x->link, x->link_keep_alive && x->request.ended && !x->link_broken);
+        x->link = NULL;
+        if (!x->client->stream.out)
+            exchange_finish(x, exchange_after_answer(x));
+        else
+            exchange_watch(x, false, false);
+        break;
+    case RELAY_CLOSED: exchange_fail(x, CAUSE_UPSTREAM_CLOSED, NULL); break;
+    case RELAY_BAD:
+    case RELAY_TOO_LARGE: exchange_fail(x, CAUSE_UPSTREAM_BAD, why); break;
+    case RELAY_GONE: exchange_fail(x, CAUSE_CLIENT_GONE, NULL); break;
+    case RELAY_NO_MEMORY: exchange_fail(x, CAUSE_NO_MEMORY, NULL); break;
+    }
+}
