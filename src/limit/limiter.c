@@ -10,108 +10,15 @@
  * An op belongs to the limiter from limiter_decide() until its batch is answered, whoever still waits for it:
  * the deadline, or limiter_abandon(), only cut ask and op apart, and the late answer finds op->ask == NULL.
  * An op holds the keys as text, so that the facts need not live on. Ops and batches are kept for reuse. */
-#include "limit/limiter.h"
+#include "limit/limiter_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/deadline.h"
-#include "base/hash.h"
 #include "base/magic.h"
 #include "base/memory.h"
-#include "limit/denials.h"
 #include "limit/key.h"
-
-enum {
-    LIMITER_MAGIC = 0x4c4d5452,
-    OP_MAGIC = 0x4c4f5053,
-    BATCH_REQUESTS_MAX = 64, /* in one EVALSHA: Redis serves nobody else meanwhile, some 0.2 ms */
-    BATCH_KEYS_MAX = BATCH_REQUESTS_MAX * LIMITS_PER_RULE_MAX,
-    KEY_SLOTS = 2 * BATCH_KEYS_MAX,
-    ARGUMENTS_PER_LIMIT = 6,
-    ANSWERS_PER_LIMIT = 5,
-    MODE_PLAIN = 0,
-    MODE_DEBT = 2,
-    MODE_REPEAT = 8, /* times the key that remembers the answer */
-    MODE_SHADOW = 4, /* beside the limiter's mode: this limit's rejection does not reject the request */
-    NUMBER_SIZE = 20,
-    SPARE_OPS_MAX = 4096,
-};
-
-struct op_limit {
-    const struct limit *limit;
-    struct limit_numbers numbers;
-    int64_t cost;
-    int64_t full_cost; /* what it comes to, where the answer is charged */
-    unsigned mode;     /* the driver's */
-    bool shadow;       /* rejects nobody */
-    bool granted;
-    int64_t charged;         /* what Redis granted */
-    int64_t counts_us;       /* from then on the charge counts for so long */
-    struct slice key;        /* in op->keys */
-    unsigned key_index;      /* from 1, in the batch's KEYS */
-    struct slice repeat_key; /* the same for what remembers the answer; n == 0: nothing does */
-    unsigned repeat_index;
-};
-
-struct limit_op {
-    uint32_t magic;
-    struct limiter *limiter;
-    struct ask *ask;     /* NULL: nobody waits any more */
-    struct batch *batch; /* NULL: not sent yet */
-    struct deadline deadline;
-    TAILQ_ENTRY(limit_op) entry; /* of gathered or spare */
-    uint64_t started_us;
-    struct denial_key denial_key;
-    bool denial_key_known;
-    bool settles; /* nobody waits, and it is sent all the same */
-    size_t keys_size;
-    unsigned count;
-    struct op_limit limits[LIMITS_PER_RULE_MAX];
-    char keys[];
-};
-TAILQ_HEAD(op_list, limit_op);
-
-/* What one EVALSHA asks for. */
-struct batch {
-    struct redis_call call;
-    struct limiter *limiter;
-    SLIST_ENTRY(batch) spare;
-    bool timed_out; /* the link was told */
-    unsigned count;
-    struct limit_op *ops[BATCH_REQUESTS_MAX];
-};
-
-/* The arguments of the batch being made; reused. */
-struct arguments {
-    int count;
-    const char **bytes;
-    size_t *sizes;
-    struct text numbers; /* decimal digits that the arguments point into */
-    struct hash_key hash;
-    struct slice keys[BATCH_KEYS_MAX];
-    unsigned key_count;
-    uint16_t slots[KEY_SLOTS]; /* by hash: key index from 1, 0: free */
-};
-
-struct limiter {
-    uint32_t magic;
-    struct policy *policy;
-    struct fallback *fallback;
-    struct redis_link *link;
-    struct deadlines deadlines;
-    struct deadline_queue waiting; /* everything that somebody waits for; one length, so in order of time */
-    struct event *resume;          /* makes the loop turn again when something was gathered during a flush */
-    size_t op_keys_size;           /* the longest keys of one request together */
-    struct op_list gathered, spare_ops;
-    unsigned spare_op_count;
-    SLIST_HEAD(batch_list, batch) spare_batches;
-    struct denials *denials;
-    struct limit_op *reserve; /* for decisions without Redis when there is no memory for an op */
-    struct arguments arguments;
-    struct limiter_stats *stats; /* the worker's, over all its limiters */
-};
 
 /* --- Ops and batches ---------------------------------------------------------------------------------- */
 
@@ -235,257 +142,15 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
 
 /* --- Decisions ---------------------------------------------------------------------------------------- */
 
-static void count_limit(struct limiter *l, const struct limit *limit, enum verdict verdict)
-{
-    counter_add(tally_row(&l->stats->by_limit, limit->row) + verdict, 1);
-}
-
-static struct limit_result result_of(const struct op_limit *part)
-{
-    const struct limit_numbers *n = &part->numbers;
-    return (struct limit_result){.limit = part->limit,
-                                 .verdict = VERDICT_ALLOWED,
-                                 .shadow = part->shadow,
-                                 .quota = n->limit,
-                                 .capacity = part->limit->kind == LIMIT_WINDOW ? n->limit : n->burst};
-}
-
-static bool waits_longer(const struct limit_result *a, const struct limit_result *b)
-{
-    return b->retry_after_us >= 0 && (a->retry_after_us < 0 || a->retry_after_us > b->retry_after_us);
-}
-
-static enum verdict rejection_by(const struct limit_result *r)
-{
-    return r->shadow ? VERDICT_SHADOW : VERDICT_LIMITED;
-}
-
-/* From the results to the verdict of the request; counts them. */
-static void conclude(struct limiter *l, struct decision *d)
-{
-    d->verdict = VERDICT_ALLOWED;
-    d->rejected_by = -1;
-    d->jitter_us = 0;
-    for (unsigned i = 0; i < d->result_count; i++) {
-        count_limit(l, d->results[i].limit, d->results[i].verdict);
-        if (d->results[i].verdict != VERDICT_LIMITED)
-            continue;
-        d->verdict = VERDICT_LIMITED;
-        if (d->rejected_by < 0 || waits_longer(&d->results[i], &d->results[d->rejected_by]))
-            d->rejected_by = (int)i;
-    }
-}
-
-static void decide_from_answer(struct limiter *l, const struct limit_op *op, redisReply *const *values,
-                               struct decision *d)
-{
-    d->result_count = op->count;
-    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
-        struct limit_result *r = &d->results[i];
-        *r = result_of(&op->limits[i]);
-        r->verdict = values[0]->integer > 0 ? VERDICT_ALLOWED : rejection_by(r);
-        r->remaining = values[1]->integer > 0 ? values[1]->integer : 0;
-        r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : values[2]->integer;
-        r->reset_us = values[3]->integer > 0 ? values[3]->integer : 0;
-    }
-    conclude(l, d);
-}
-
-static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, struct decision *d)
-{
-    bool denied = false;
-
-    for (unsigned i = 0; i < op->count; i++)
-        if (op->limits[i].limit->on_failure == ON_FAILURE_DENY && !op->limits[i].shadow) {
-            count_limit(l, op->limits[i].limit, VERDICT_FAILED_CLOSED);
-            denied = true;
-        }
-    if (denied)
-        *d = (struct decision){.verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1};
-    return denied;
-}
-
-/* What answers are charged is not known here: such a limit lets through. */
-static bool is_local(const struct op_limit *part)
-{
-    return part->limit->on_failure == ON_FAILURE_LOCAL && !part->limit->counted;
-}
-
-/* Shadow limits of a request that is admitted: each by itself, since none of them rejects. */
-static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, struct decision *d)
-{
-    for (unsigned i = 0; i < op->count; i++) {
-        const struct op_limit *part = &op->limits[i];
-        struct limit_result *r = &d->results[d->result_count];
-        if (!part->shadow)
-            continue;
-        if (!is_local(part)) {
-            count_limit(l, part->limit, VERDICT_FAILED_OPEN);
-            continue;
-        }
-        *r = result_of(part);
-        if (!fallback_decide(l->fallback, &(struct fallback_ask){part->key, part->cost, r}, 1,
-                             clock_wall_us()))
-            r->verdict = VERDICT_SHADOW;
-        d->result_count++;
-    }
-}
-
-/* Redis does not answer: each limit follows its own on_failure. */
-static void decide_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
-                                 struct decision *d)
-{
-    struct fallback_ask asks[LIMITS_PER_RULE_MAX];
-    bool admitted = true;
-    unsigned local = 0;
-
-    counter_add(&l->stats->redis_failures[cause], 1);
-    if (refuse_if_any_denies(l, op, d))
-        return;
-    for (unsigned i = 0; i < op->count; i++) {
-        const struct op_limit *part = &op->limits[i];
-        if (part->shadow)
-            continue;
-        if (!is_local(part)) {
-            count_limit(l, part->limit, VERDICT_FAILED_OPEN);
-            continue;
-        }
-        d->results[local] = result_of(part);
-        asks[local] = (struct fallback_ask){part->key, part->cost, &d->results[local]};
-        local++;
-    }
-    d->result_count = local;
-    if (local)
-        admitted = fallback_decide(l->fallback, asks, local, clock_wall_us());
-    if (admitted)
-        ask_shadows_locally(l, op, d);
-    conclude(l, d);
-    if (d->result_count == 0)
-        d->verdict = VERDICT_FAILED_OPEN;
-}
-
-/* Where shadow limits alone prohibit a client, it is let through. */
-static void decide_by_shadows(const struct rule *rule, struct decision *d)
-{
-    d->verdict = VERDICT_ALLOWED;
-    d->rejected_by = -1;
-    d->result_count = rule->limit_count;
-    for (unsigned i = 0; i < rule->limit_count; i++)
-        d->results[i] = (struct limit_result){
-            .limit = rule->limits[i], .verdict = VERDICT_SHADOW, .shadow = true, .retry_after_us = -1};
-}
-
-/* Prohibited and unlimited clients: one limit stands for all in the answer's fields, the first that may be
- * there. */
-static void decide_by_terms(struct limiter *l, const struct limit_facts *facts, bool prohibited,
-                            struct decision *d)
-{
-    enum verdict verdict = prohibited ? VERDICT_PROHIBITED : VERDICT_UNLIMITED;
-    const struct limit *first = NULL;
-
-    for (unsigned i = 0; i < facts->rule->limit_count; i++) {
-        const struct limit *limit = facts->rule->limits[i];
-        bool shadow = !limit_enforces(limit, facts->identity);
-        count_limit(l, limit, prohibited && shadow ? VERDICT_SHADOW : verdict);
-        if (!shadow && (!first || (!first->headers && limit->headers)))
-            first = limit;
-    }
-    if (!first && prohibited) {
-        decide_by_shadows(facts->rule, d);
-        return;
-    }
-    d->verdict = verdict;
-    d->result_count = first ? 1 : 0;
-    d->rejected_by = prohibited ? 0 : -1;
-    d->results[0] = (struct limit_result){.limit = first,
-                                          .verdict = verdict,
-                                          .quota = prohibited ? 0 : -1,
-                                          .retry_after_us = prohibited ? -1 : 0};
-}
-
-static void decide_nothing(struct decision *d)
-{
-    d->verdict = VERDICT_ALLOWED;
-    d->result_count = 0;
-    d->rejected_by = -1;
-}
-
 /* Ends the wait for this op by on_failure. The asker's object may be gone afterwards; the op is not. */
 static void op_fail(struct limit_op *op, enum redis_failure cause)
 {
     struct ask *ask = op_cut(op);
     if (!ask)
         return;
-    decide_without_redis(op->limiter, op, cause, &ask->decision);
+    verdict_without_redis(op->limiter, op, cause, &ask->decision);
     ask->decided(ask);
 }
-
-/* --- Local knowledge: denials that still hold --------------------------------------------------------- */
-
-static struct denial_key denial_key_of(struct limit_op *op)
-{
-    int64_t numbers[LIMITS_PER_RULE_MAX * 5];
-    size_t n = 0;
-
-    if (op->denial_key_known)
-        return op->denial_key;
-    for (unsigned i = 0; i < op->count; i++) {
-        numbers[n++] = op->limits[i].limit->index;
-        numbers[n++] = op->limits[i].shadow; /* for this client: others may share the key */
-        numbers[n++] = op->limits[i].cost;
-        numbers[n++] = op->limits[i].numbers.limit;
-        numbers[n++] = op->limits[i].numbers.burst;
-    }
-    op->denial_key = denials_key(op->limiter->denials, (struct slice){op->keys, op->keys_size},
-                                 (struct slice){(const char *)numbers, n * sizeof numbers[0]});
-    op->denial_key_known = true;
-    return op->denial_key;
-}
-
-static int64_t time_left(int64_t us, uint64_t elapsed_us)
-{
-    return us < 0 ? us : us > (int64_t)elapsed_us ? us - (int64_t)elapsed_us : 0;
-}
-
-static bool decide_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us, struct decision *d)
-{
-    const struct denial *denial;
-
-    if (op->count > DENIAL_LIMITS_MAX || !denials_any(l->denials, now_us) ||
-        !(denial = denials_find(l->denials, denial_key_of(op), now_us)))
-        return false;
-    uint64_t elapsed = now_us - denial->asked_us;
-    d->result_count = op->count;
-    for (unsigned i = 0; i < op->count; i++) {
-        const struct denial_limit *then = &denial->limits[i];
-        struct limit_result *r = &d->results[i];
-        *r = result_of(&op->limits[i]);
-        r->remaining = then->remaining;
-        r->retry_after_us = time_left(then->retry_after_us, elapsed);
-        r->verdict = then->limited || r->retry_after_us ? rejection_by(r) : VERDICT_ALLOWED;
-        r->reset_us = time_left(then->reset_us, elapsed);
-    }
-    conclude(l, d);
-    counter_add(&l->stats->remembered_denials, 1);
-    return true;
-}
-
-static void remember_denial(struct limiter *l, struct limit_op *op, const struct decision *d)
-{
-    struct denial denial = {.asked_us = op->started_us, .count = op->count};
-
-    if (d->verdict != VERDICT_LIMITED || op->count > DENIAL_LIMITS_MAX)
-        return;
-    denial.key = denial_key_of(op);
-    for (unsigned i = 0; i < op->count; i++) {
-        const struct limit_result *r = &d->results[i];
-        denial.limits[i] = (struct denial_limit){r->verdict == VERDICT_LIMITED, r->remaining,
-                                                 r->retry_after_us, r->reset_us};
-    }
-    denials_remember(l->denials, &denial);
-}
-
-/* ------------------------------------------------------------------------------------------------------ */
 
 enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, struct ask *ask)
 {
@@ -495,12 +160,12 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
 
     ask->op = ask->receipt = NULL;
     if (rule->limit_count == 0) {
-        decide_nothing(&ask->decision);
+        verdict_of_no_limits(&ask->decision);
         return DECIDED_NOW;
     }
     terms = policy_client(l->policy, facts->identity);
     if (terms && terms->quota != QUOTA_AS_WRITTEN) {
-        decide_by_terms(l, facts, terms->quota == QUOTA_PROHIBITED, &ask->decision);
+        verdict_by_terms(l, facts, terms->quota == QUOTA_PROHIBITED, &ask->decision);
         return DECIDED_NOW;
     }
     bool ready = redis_link_is_ready(l->link);
@@ -509,11 +174,11 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
     assert(op); /* the reserve is always there */
     op_fill(op, facts, terms);
     if (op == l->reserve) {
-        decide_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN, &ask->decision);
+        verdict_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN, &ask->decision);
         return DECIDED_NOW;
     }
     op->started_us = clock_us();
-    if (decide_from_denial(l, op, op->started_us, &ask->decision)) {
+    if (verdict_from_denial(l, op, op->started_us, &ask->decision)) {
         op_release(op);
         return DECIDED_NOW;
     }
@@ -588,8 +253,8 @@ static void op_answer(struct limit_op *op, redisReply *const *values, uint64_t n
     if (!op->settles)
         histogram_add(&l->stats->redis_latency, now_us - op->started_us);
     if (ask) {
-        decide_from_answer(l, op, values, &ask->decision);
-        remember_denial(l, op, &ask->decision);
+        verdict_from_answer(l, op, values, &ask->decision);
+        verdict_remember(l, op, &ask->decision);
         kept = ask->wants_receipt && ask->decision.verdict == VERDICT_ALLOWED;
         if (kept) {
             write_receipt(op, values);

@@ -1,0 +1,120 @@
+/* limiter_internal.h - what limiter.c (ops, batches, settlements) and verdict.c (decisions) share. Nobody else includes it. */
+#ifndef WEIR_LIMIT_LIMITER_INTERNAL_H
+#define WEIR_LIMIT_LIMITER_INTERNAL_H
+
+#include <sys/queue.h>
+
+#include "base/deadline.h"
+#include "base/hash.h"
+#include "limit/denials.h"
+#include "limit/limiter.h"
+
+enum {
+    LIMITER_MAGIC = 0x4c4d5452,
+    OP_MAGIC = 0x4c4f5053,
+    BATCH_REQUESTS_MAX = 64, /* in one EVALSHA: Redis serves nobody else meanwhile, some 0.2 ms */
+    BATCH_KEYS_MAX = BATCH_REQUESTS_MAX * LIMITS_PER_RULE_MAX,
+    KEY_SLOTS = 2 * BATCH_KEYS_MAX,
+    ARGUMENTS_PER_LIMIT = 6,
+    ANSWERS_PER_LIMIT = 5,
+    MODE_PLAIN = 0,
+    MODE_DEBT = 2,
+    MODE_REPEAT = 8, /* times the key that remembers the answer */
+    MODE_SHADOW = 4, /* beside the limiter's mode: this limit's rejection does not reject the request */
+    NUMBER_SIZE = 20,
+    SPARE_OPS_MAX = 4096,
+};
+
+struct op_limit {
+    const struct limit *limit;
+    struct limit_numbers numbers;
+    int64_t cost;
+    int64_t full_cost; /* what it comes to, where the answer is charged */
+    unsigned mode;     /* the driver's */
+    bool shadow;       /* rejects nobody */
+    bool granted;
+    int64_t charged;         /* what Redis granted */
+    int64_t counts_us;       /* from then on the charge counts for so long */
+    struct slice key;        /* in op->keys */
+    unsigned key_index;      /* from 1, in the batch's KEYS */
+    struct slice repeat_key; /* the same for what remembers the answer; n == 0: nothing does */
+    unsigned repeat_index;
+};
+
+struct limit_op {
+    uint32_t magic;
+    struct limiter *limiter;
+    struct ask *ask;     /* NULL: nobody waits any more */
+    struct batch *batch; /* NULL: not sent yet */
+    struct deadline deadline;
+    TAILQ_ENTRY(limit_op) entry; /* of gathered or spare */
+    uint64_t started_us;
+    struct denial_key denial_key;
+    bool denial_key_known;
+    bool settles; /* nobody waits, and it is sent all the same */
+    size_t keys_size;
+    unsigned count;
+    struct op_limit limits[LIMITS_PER_RULE_MAX];
+    char keys[];
+};
+TAILQ_HEAD(op_list, limit_op);
+
+/* What one EVALSHA asks for. */
+struct batch {
+    struct redis_call call;
+    struct limiter *limiter;
+    SLIST_ENTRY(batch) spare;
+    bool timed_out; /* the link was told */
+    unsigned count;
+    struct limit_op *ops[BATCH_REQUESTS_MAX];
+};
+
+/* The arguments of the batch being made; reused. */
+struct arguments {
+    int count;
+    const char **bytes;
+    size_t *sizes;
+    struct text numbers; /* decimal digits that the arguments point into */
+    struct hash_key hash;
+    struct slice keys[BATCH_KEYS_MAX];
+    unsigned key_count;
+    uint16_t slots[KEY_SLOTS]; /* by hash: key index from 1, 0: free */
+};
+
+struct limiter {
+    uint32_t magic;
+    struct policy *policy;
+    struct fallback *fallback;
+    struct redis_link *link;
+    struct deadlines deadlines;
+    struct deadline_queue waiting; /* everything that somebody waits for; one length, so in order of time */
+    struct event *resume;          /* makes the loop turn again when something was gathered during a flush */
+    size_t op_keys_size;           /* the longest keys of one request together */
+    struct op_list gathered, spare_ops;
+    unsigned spare_op_count;
+    SLIST_HEAD(batch_list, batch) spare_batches;
+    struct denials *denials;
+    struct limit_op *reserve; /* for decisions without Redis when there is no memory for an op */
+    struct arguments arguments;
+    struct limiter_stats *stats; /* the worker's, over all its limiters */
+};
+
+/* Each fills *d, the whole decision, and counts it by limit. */
+
+/* `values`: the op's part of the driver's reply. */
+void verdict_from_answer(struct limiter *l, const struct limit_op *op, redisReply *const *values,
+                         struct decision *d);
+/* Each limit follows its own on_failure; `cause` is counted. */
+void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
+                           struct decision *d);
+/* Prohibited and unlimited clients. */
+void verdict_by_terms(struct limiter *l, const struct limit_facts *facts, bool prohibited,
+                      struct decision *d);
+/* A rule without limits. */
+void verdict_of_no_limits(struct decision *d);
+/* False: no denial that still holds is known. */
+bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us, struct decision *d);
+/* Remembers a denial, if it is one. */
+void verdict_remember(struct limiter *l, struct limit_op *op, const struct decision *d);
+
+#endif
