@@ -81,7 +81,8 @@ def test_inspect_goes_through_a_large_redis(rig):
 
 
 def test_inspect_says_who_is_prohibited_or_unlimited(rig):
-    weir = rig.weir(limits={"day": daily(5)}, clients={"pest": {"quota": 0}, "boss": {"quota": "unlimited"}, "vip": {"plan": "gold"}},
+    weir = rig.weir(limits={"day": daily(5)},
+                    clients={"pest": {"quota": 0}, "boss": {"quota": "unlimited"}, "vip": {"plan": "gold"}},
                     plans={"gold": {"limits": {"day": {"limit": 50}}}})
     assert "terms   prohibited (clients: pest)" in weir_command(rig, weir, "inspect", "pest")
     assert "terms   unlimited (clients: boss)" in weir_command(rig, weir, "inspect", "boss")
@@ -427,11 +428,13 @@ def test_a_user_who_may_not_subscribe_is_told_once(rig):
 
 def test_a_server_that_talks_nonsense_to_subscribers_does_no_harm(rig):
     nonsense = [b"*0\r\n", b"*2\r\n:1\r\n:2\r\n", b"*3\r\n$7\r\nmessage\r\n*0\r\n:5\r\n", b"*1000000000\r\n", b"*-1\r\n",
-                b"$-1\r\n", b"+OK\r\n" * 100, b"-ERR no\r\n", b"\0\xff" * 5000, b"*3\r\n$7\r\nmessage\r\n", b"$400000\r\n" + b"x" * 200000,
+                b"$-1\r\n", b"+OK\r\n" * 100, b"-ERR no\r\n", b"\0\xff" * 5000, b"*3\r\n$7\r\nmessage\r\n",
+                b"$400000\r\n" + b"x" * 200000,
                 b"*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$0\r\n\r\n"]
     server = socket.create_server(("127.0.0.1", 0))
     rig.close_with(server.close)
-    policy = rig.policy(limits={"day": daily(2)}, redis={"address": "127.0.0.1:%d" % server.getsockname()[1], "on_failure": "allow"})
+    address = "127.0.0.1:%d" % server.getsockname()[1]
+    policy = rig.policy(limits={"day": daily(2)}, redis={"address": address, "on_failure": "allow"})
     weir = rig.weir(text=json.dumps(policy), wait="listening")
     weir.expect_errors("redis")
     server.settimeout(20)
