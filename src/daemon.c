@@ -292,13 +292,6 @@ static bool open_log(const struct policy *policy, FILE *report)
     return true;
 }
 
-static bool same_listener(const struct listen_settings *one, const struct listen_settings *other)
-{
-    char text[2][ADDRESS_TEXT_MAX];
-    return strcmp(address_format(&one->address, text[0]), address_format(&other->address, text[1])) == 0 &&
-           one->proxy_protocol == other->proxy_protocol;
-}
-
 static void warn_of_restart(const struct weir *weir, const struct policy *next)
 {
     const struct policy *first = weir->first;
@@ -306,7 +299,7 @@ static void warn_of_restart(const struct weir *weir, const struct policy *next)
     bool listen = next->listen_count != first->listen_count;
 
     for (unsigned i = 0; i < next->listen_count && !listen; i++)
-        listen = !same_listener(&next->listen[i], &weir->written[i]);
+        listen = !listen_settings_same(&next->listen[i], &weir->written[i]);
     if (listen)
         log_warn("reload: a changed listen takes effect when weir starts again");
     if (next->workers != first->workers)
@@ -371,6 +364,7 @@ static void reload(struct weir *weir)
     free(text);
     if (next) {
         warn_of_restart(weir, next);
+        policy_keep_listeners(next, weir->policy, weir->written);
         log_set_level((enum log_level)next->log.level);
         for (unsigned i = 0; i < weir->made; i++)
             worker_reload(weir->workers[i], next);

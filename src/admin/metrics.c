@@ -190,6 +190,9 @@ static void connections(const struct source *s)
     single(s, "weir_proxy_header_errors_total", "counter",
            "Connections closed for the PROXY protocol's sake: no trusted proxy, or no good header in time.",
            SUM(s, proxy_headers_refused));
+    single(s, "weir_tls_handshake_errors_total", "counter",
+           "Client connections closed because their TLS handshake failed, or took too long.",
+           SUM(s, tls_handshakes_failed));
     single(s, "weir_requests_active", "gauge", "Requests under way now.", SUM(s, requests_active));
     single(s, "weir_upstream_connections", "gauge", "Connections to upstream servers open now.",
            SUM(s, upstream_connections_open));

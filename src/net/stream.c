@@ -1,14 +1,17 @@
 #include "net/stream.h"
 
 #include <errno.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 void stream_open(struct stream *s, struct event_base *base, int fd, event_callback_fn on_readable,
                  event_callback_fn on_writable, void *context)
 {
     s->fd = fd;
-    s->reading = s->writing = s->eof = false;
+    s->reading = s->writing = s->eof = s->cut = false;
     s->in = s->out = NULL;
+    s->layer = NULL;
+    s->session = NULL;
     event_assign(&s->readable, base, fd, EV_READ | EV_PERSIST, on_readable, context);
     event_assign(&s->writable, base, fd, EV_WRITE | EV_PERSIST, on_writable, context);
 }
@@ -17,6 +20,9 @@ void stream_close(struct stream *s, struct iobuf_pool *pool)
 {
     if (s->fd < 0)
         return;
+    if (s->layer)
+        s->layer->close(s, !s->cut);
+    s->layer = NULL;
     event_del(&s->readable);
     event_del(&s->writable);
     s->reading = s->writing = false;
@@ -26,12 +32,14 @@ void stream_close(struct stream *s, struct iobuf_pool *pool)
     iobuf_put(pool, &s->out);
 }
 
-static void want(struct event *event, bool *added, bool wanted)
+static void want(struct stream *s, struct event *event, bool *already, bool wanted)
 {
-    if (*added == wanted)
+    if (*already == wanted)
         return;
-    *added = wanted;
-    if (wanted)
+    *already = wanted;
+    if (s->layer)
+        s->layer->wait(s);
+    else if (wanted)
         event_add(event, NULL);
     else
         event_del(event);
@@ -39,12 +47,12 @@ static void want(struct event *event, bool *added, bool wanted)
 
 void stream_want_read(struct stream *s, bool wanted)
 {
-    want(&s->readable, &s->reading, wanted);
+    want(s, &s->readable, &s->reading, wanted);
 }
 
 void stream_want_write(struct stream *s, bool wanted)
 {
-    want(&s->writable, &s->writing, wanted);
+    want(s, &s->writable, &s->writing, wanted);
 }
 
 void stream_wake(struct stream *s)
@@ -52,9 +60,17 @@ void stream_wake(struct stream *s)
     event_active(&s->readable, EV_READ, 0);
 }
 
+bool stream_end(struct stream *s)
+{
+    return s->layer ? s->layer->end(s) : shutdown(s->fd, SHUT_WR) == 0;
+}
+
 ssize_t stream_read(struct stream *s, char *bytes, size_t size)
 {
     ssize_t n;
+
+    if (s->layer)
+        return s->layer->read(s, bytes, size);
     do
         n = read(s->fd, bytes, size);
     while (n < 0 && errno == EINTR);
@@ -152,11 +168,14 @@ static bool keep_rest(struct stream *s, struct iobuf_pool *pool, const struct io
 }
 
 /* As writev, but 0 when nothing can be written now. */
-static ssize_t write_some(int fd, const struct iovec *pieces, int count)
+static ssize_t write_some(struct stream *s, const struct iovec *pieces, int count)
 {
     ssize_t n;
+
+    if (s->layer)
+        return s->layer->write(s, pieces, count);
     do
-        n = writev(fd, pieces, count);
+        n = writev(s->fd, pieces, count);
     while (n < 0 && errno == EINTR);
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
 }
@@ -170,7 +189,7 @@ enum sent stream_send(struct stream *s, struct iobuf_pool *pool, struct iovec *p
         size += pieces[i].iov_len;
     if (size == 0)
         return s->out ? SENT_PART : SENT_ALL;
-    if (!s->out && (n = write_some(s->fd, pieces, count)) < 0)
+    if (!s->out && (n = write_some(s, pieces, count)) < 0)
         return SENT_FAILED;
     if ((size_t)n == size)
         return SENT_ALL;
@@ -181,7 +200,7 @@ enum sent stream_flush(struct stream *s, struct iobuf_pool *pool)
 {
     if (s->out) {
         struct iovec piece = iovec_of(iobuf_slice(s->out));
-        ssize_t n = write_some(s->fd, &piece, 1);
+        ssize_t n = write_some(s, &piece, 1);
         if (n < 0)
             return SENT_FAILED;
         iobuf_take(s->out, (size_t)n);

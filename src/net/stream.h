@@ -4,7 +4,7 @@
  *   peer <-- [socket] <--stream_send-- caller     out: accepted by stream_send and not written yet; one IOBUF_LARGE at most
  *
  * Events are level-triggered and stay added while they are wanted. All bytes of both sides of the proxy pass
- * here, so that another kind of stream (TLS) has one place to come in. */
+ * here, so that another kind of stream (TLS) comes in at one place: a layer between the stream and its socket. */
 #ifndef WEIR_NET_STREAM_H
 #define WEIR_NET_STREAM_H
 
@@ -14,11 +14,28 @@
 
 #include "net/iobuf.h"
 
+struct stream;
+
+/* What stands between a stream and its socket. A plain stream has none, which costs it one branch. A layer has
+ * the events call it and passes them on, so that they stay level-triggered for the stream's owner even where
+ * bytes wait in the layer, or where reading has to wait for writing. */
+struct stream_layer {
+    ssize_t (*read)(struct stream *s, char *bytes, size_t size);               /* as stream_read */
+    ssize_t (*write)(struct stream *s, const struct iovec *pieces, int count); /* 0: nothing now; -1: failed.
+                     What was offered and not taken is offered again, with the same bytes in front */
+    void (*wait)(struct stream *s);                 /* s->reading or s->writing has changed */
+    bool (*end)(struct stream *s);                  /* as stream_end */
+    void (*close)(struct stream *s, bool politely); /* before the socket closes */
+};
+
 struct stream {
     int fd;                /* -1: closed */
-    bool reading, writing; /* the event is added */
+    bool reading, writing; /* it is wanted; without a layer: the event is added */
     bool eof;              /* the peer has sent its last byte */
     struct iobuf *in, *out;
+    bool cut;                         /* close without a word: what was sent must not look whole */
+    const struct stream_layer *layer; /* NULL: none */
+    void *session;                    /* the layer's own */
     struct event readable, writable;
 };
 
@@ -34,6 +51,9 @@ void stream_want_write(struct stream *s, bool want);
 /* Has on_readable run in this or the next loop turn, whatever the socket says: for input that is already in
  * `in`. */
 void stream_wake(struct stream *s);
+
+/* Nothing more is sent: the peer sees the end of what was. False: the peer is gone. `out` is empty. */
+MUST_CHECK bool stream_end(struct stream *s);
 
 enum { STREAM_AGAIN = -1, STREAM_FAILED = -2 };
 

@@ -20,12 +20,13 @@ static const char *const level_names[] = {
 static const char *const access_names[] = {
     [ACCESS_OFF] = "off", [ACCESS_JSON] = "json", [ACCESS_COMBINED] = "combined", NULL};
 
-#define OF(member)  offsetof(struct policy, member)
-#define LISTEN(m)   offsetof(struct listen_settings, m)
-#define UPSTREAM(m) offsetof(struct upstream, m)
-#define LIMIT(m)    offsetof(struct limit, m)
-#define RULE(m)     offsetof(struct rule, m)
-#define NUMBERS(m)  offsetof(struct limit_numbers, m)
+#define OF(member)     offsetof(struct policy, member)
+#define LISTEN(m)      offsetof(struct listen_settings, m)
+#define CERTIFICATE(m) offsetof(struct certificate_files, m)
+#define UPSTREAM(m)    offsetof(struct upstream, m)
+#define LIMIT(m)       offsetof(struct limit, m)
+#define RULE(m)        offsetof(struct rule, m)
+#define NUMBERS(m)     offsetof(struct limit_numbers, m)
 #define NOT_YET(path)                                                                                        \
     {                                                                                                        \
         path, NULL, 0, NULL, 0, 0, OPTION_LATER, NULL, NULL, "not supported yet"                             \
@@ -42,7 +43,14 @@ const struct option options[] = {
      "where clients connect: host:port, [ipv6]:port or unix:/path, or a list of them"},
     {"listen[].address", &type_admin, LISTEN(address), NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
      "the address of a listener that is written as a map"},
-    NOT_YET("listen[].tls"),
+    {"listen[].tls", &type_listen_tls, 0, "", 0, CERTIFICATES_MAX, 0, NULL, NULL,
+     "TLS 1.2 and newer, with this certificate, or a list of them for several hosts; the files are read "
+     "again "
+     "with a reload"},
+    {"listen[].tls.certificate", &type_text, CERTIFICATE(certificate), NULL, 1, 4096, REQUIRED, NULL, NULL,
+     "a PEM file with the certificate and those that lead to a trusted one"},
+    {"listen[].tls.key", &type_text, CERTIFICATE(key), NULL, 1, 4096, REQUIRED, NULL, NULL,
+     "a PEM file with its private key"},
     {"listen[].proxy_protocol", &type_bool, LISTEN(proxy_protocol), "false", 0, 0, RESTART, NULL, NULL,
      "connections come from a proxy among identity.trusted_proxies and begin with the PROXY protocol's "
      "header "

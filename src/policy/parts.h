@@ -6,6 +6,7 @@
 
 enum {
     LISTEN_MAX = 64,
+    CERTIFICATES_MAX = 64, /* of a listener */
     UPSTREAMS_MAX = 256,
     SERVERS_MAX = 64,
     TRUSTED_MAX = 1024,

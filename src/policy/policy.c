@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "net/tls.h"
 #include "policy/parts.h"
 #include "policy/types.h"
 
@@ -29,6 +30,8 @@ void policy_drop(struct policy *policy)
     /* Whoever frees sees what the others did before they let go. */
     if (!policy || atomic_fetch_sub_explicit(&policy->references, 1, memory_order_acq_rel) > 1)
         return;
+    for (unsigned i = 0; i < policy->listen_count; i++)
+        tls_server_drop(policy->listen[i].tls);
     pool_free(policy->pool);
     free(policy->pool);
     free(policy->driver);
@@ -74,6 +77,43 @@ struct policy *policy_load(const char *file, const char *lua_dir, FILE *report)
         fprintf(report, "%s: cannot be read: %s\n", file, why);
     pool_free(&pool);
     return policy;
+}
+
+bool listen_settings_same(const struct listen_settings *one, const struct listen_settings *other)
+{
+    char text[2][ADDRESS_TEXT_MAX];
+    return strcmp(address_format(&one->address, text[0]), address_format(&other->address, text[1])) == 0 &&
+           one->proxy_protocol == other->proxy_protocol && !one->tls == !other->tls;
+}
+
+/* The listener of `policy` that is the same; at its own index where several are (on port 0). */
+static const struct listen_settings *same_listener(const struct policy *policy,
+                                                   const struct listen_settings *written, unsigned index)
+{
+    if (index < policy->listen_count && listen_settings_same(&policy->listen[index], written))
+        return &policy->listen[index];
+    for (unsigned i = 0; i < policy->listen_count; i++)
+        if (listen_settings_same(&policy->listen[i], written))
+            return &policy->listen[i];
+    return NULL;
+}
+
+void policy_keep_listeners(struct policy *next, const struct policy *now,
+                           const struct listen_settings *written)
+{
+    struct listen_settings *kept = pool_zeroed(next->pool, now->listen_count, sizeof *kept);
+
+    for (unsigned i = 0; i < now->listen_count; i++) {
+        const struct listen_settings *same = same_listener(next, &written[i], i);
+        kept[i] = now->listen[i];
+        kept[i].certificates = NULL; /* these are of another pool */
+        kept[i].certificate_count = 0;
+        kept[i].tls = tls_server_hold(same ? same->tls : now->listen[i].tls);
+    }
+    for (unsigned i = 0; i < next->listen_count; i++)
+        tls_server_drop(next->listen[i].tls);
+    next->listen = kept;
+    next->listen_count = now->listen_count;
 }
 
 void policy_print(const struct policy *policy, FILE *out)

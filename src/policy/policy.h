@@ -25,9 +25,16 @@ enum {
     COST_LEARNT_MAX = 1000000000, /* from an answer */
 };
 
+struct certificate_files { /* as written */
+    char *certificate, *key;
+};
+
 struct listen_settings {
     struct address address;
     bool proxy_protocol; /* connections begin with a header that names the client (net/proxy_header.h) */
+    struct certificate_files *certificates;
+    unsigned certificate_count; /* 0: no TLS */
+    struct tls_server *tls;     /* what was read from them; NULL: no TLS. Held */
 };
 
 struct place { /* in the policy file; counts from 1 */
@@ -252,6 +259,14 @@ struct policy *policy_load(const char *file, const char *lua_dir, FILE *report);
 
 struct policy *policy_hold(struct policy *policy);
 void policy_drop(struct policy *policy);
+
+/* A reload leaves the sockets: `next` gets the listeners of `now`, in their order, with the certificates that it
+ * has itself for those that it names as well. `written` are those of `now` as the file had them. */
+void policy_keep_listeners(struct policy *next, const struct policy *now,
+                           const struct listen_settings *written);
+
+/* Are they the same in everything that takes a restart? */
+bool listen_settings_same(const struct listen_settings *one, const struct listen_settings *other);
 
 /* The effective policy, defaults filled in, as YAML with a fixed order of keys (passwords as "***"): `weir
  * check` prints it. */

@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "net/tls.h"
 #include "policy/parts.h"
 #include "policy/types.h"
 
@@ -66,6 +67,80 @@ static void print_admin(const struct printer *printer, const struct option *opti
 
 const struct option_type type_admin = {"address", read_admin, print_admin, true};
 
+static void load_certificate(struct loading *l, const struct node *node, struct tls_server *tls,
+                             const struct certificate_files *files)
+{
+    char why[TLS_WHY_MAX];
+    enum tls_fault fault = tls_server_add(tls, neighbour_path(l, slice_of(files->certificate)),
+                                          neighbour_path(l, slice_of(files->key)), why);
+    bool of_key = fault == TLS_BAD_KEY;
+
+    if (fault != TLS_GOOD)
+        mistake(l, node_find(node, of_key ? "key" : "certificate"), "%s %s",
+                QUOTE(slice_of(of_key ? files->key : files->certificate)), why);
+}
+
+static void read_certificate(struct loading *l, const struct node *node, struct listen_settings *listen)
+{
+    struct certificate_files *files = &listen->certificates[listen->certificate_count++];
+
+    if (node->broken || !expect_map(l, node, "a map with certificate and key"))
+        return;
+    options_read(l, node, "listen[].tls", files);
+    if (files->certificate && files->key)
+        load_certificate(l, node, listen->tls, files);
+}
+
+/* A map, or a list of them. */
+static void read_listen_tls(struct loading *l, const struct option *option, const struct node *node,
+                            void *field)
+{
+    struct listen_settings *listen = field;
+    unsigned count = node->kind == NODE_MAP ? 1 : list_count(node);
+
+    if (node->null)
+        return;
+    if (!tls_is_there()) {
+        mistake(l, node, "this weir was built without OpenSSL (./configure --with-openssl)");
+        return;
+    }
+    if (node->kind == NODE_SCALAR || count < 1 || count > (unsigned)option->high) {
+        mistake(l, node, "expected a map with certificate and key, or a list of 1 to %d of them",
+                (int)option->high);
+        return;
+    }
+    listen->certificates = pool_zeroed(l->pool, count, sizeof *listen->certificates);
+    listen->tls = tls_server_new();
+    if (!listen->tls)
+        mistake(l, node, "no memory");
+    else if (node->kind == NODE_MAP)
+        read_certificate(l, node, listen);
+    else
+        for (const struct node *item = list_first(node); item; item = list_next(node, item))
+            read_certificate(l, item, listen);
+}
+
+static void print_certificates(FILE *out, const struct listen_settings *listen)
+{
+    fputs(", tls: [ ", out);
+    for (unsigned i = 0; i < listen->certificate_count; i++) {
+        fputs(i ? ", { certificate: " : "{ certificate: ", out);
+        print_scalar(out, slice_of(listen->certificates[i].certificate));
+        fputs(", key: ", out);
+        print_scalar(out, slice_of(listen->certificates[i].key));
+        fputs(" }", out);
+    }
+    fputs(" ]", out);
+}
+
+static void print_listen_tls(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    print_certificates(printer->out, field);
+}
+
+const struct option_type type_listen_tls = {"map, or list of maps", read_listen_tls, print_listen_tls, true};
+
 /* "host:port", or a map with `address`. */
 static void read_listener(struct loading *l, const struct option *option, const struct node *item,
                           struct listen_settings *listen)
@@ -116,13 +191,17 @@ static void read_listen(struct loading *l, const struct option *option, const st
 /* As a map only where there is more than an address. */
 static void print_listener(FILE *out, const struct listen_settings *listen)
 {
-    if (!listen->proxy_protocol) {
+    if (!listen->proxy_protocol && !listen->certificate_count) {
         print_address(out, &listen->address);
         return;
     }
     fputs("{ address: ", out);
     print_address(out, &listen->address);
-    fputs(", proxy_protocol: true }", out);
+    if (listen->proxy_protocol)
+        fputs(", proxy_protocol: true", out);
+    if (listen->certificate_count)
+        print_certificates(out, listen);
+    fputs(" }", out);
 }
 
 static void print_listen(const struct printer *printer, const struct option *option, const void *field)

@@ -19,6 +19,7 @@ extern const struct option_type type_secret;   /* the same, printed as "***" */
 /* The parts of a policy that have a shape of their own; field: the struct around it. */
 extern const struct option_type type_workers;       /* read_listen.c: unsigned */
 extern const struct option_type type_listen;        /* read_listen.c: struct policy */
+extern const struct option_type type_listen_tls;    /* read_listen.c: struct listen_settings */
 extern const struct option_type type_admin;         /* read_listen.c: struct address */
 extern const struct option_type type_redis_address; /* read_upstreams.c: struct redis_settings */
 extern const struct option_type type_key_prefix;    /* read_upstreams.c: char * */

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/listener.h"
+#include "net/tls.h"
 #include "proxy/exchange.h"
 #include "proxy/preface.h"
 
@@ -21,6 +22,8 @@ enum {
 
 static void on_readable(evutil_socket_t fd, short what, void *arg);
 static void on_writable(evutil_socket_t fd, short what, void *arg);
+static void secure(struct client *c);
+static void refuse_handshake(struct client *c);
 static void read_head(struct client *c);
 static void drain(struct client *c, bool readable);
 
@@ -49,7 +52,12 @@ static void enter(struct client *c, enum client_state state)
 
 /* ---- open and close ---------------------------------------------------------------------------------- */
 
-bool client_open(struct worker *w, int fd, const struct address *peer, const struct listen_settings *listen)
+static const struct listen_settings *settings_of(const struct client *c)
+{
+    return &c->worker->policy->listen[c->listener]; /* a reload keeps the listeners and their order */
+}
+
+bool client_open(struct worker *w, int fd, const struct address *peer, unsigned listener)
 {
     struct client *c = w->free_clients;
 
@@ -62,14 +70,17 @@ bool client_open(struct worker *w, int fd, const struct address *peer, const str
     memset(c, 0, sizeof *c);
     MAGIC_SET(c, CLIENT_MAGIC);
     c->worker = w;
-    c->state = listen->proxy_protocol ? CLIENT_PREFACE : CLIENT_HEAD;
-    c->counted = !listen->proxy_protocol;
+    c->listener = listener;
+    c->state = CLIENT_PREFACE;
+    c->counted = !settings_of(c)->proxy_protocol;
     c->peer = *peer;
     stream_open(&c->stream, w->base, fd, on_readable, on_writable, c);
     stream_want_read(&c->stream, true);
     TAILQ_INSERT_TAIL(&w->clients, c, link);
     deadline_arm(&w->queue.head, &c->deadline, clock_us(), w->policy->timeouts.request_header_us);
     counter_add(&w->stats.connections_open, 1);
+    if (!settings_of(c)->proxy_protocol)
+        secure(c);
     return true;
 }
 
@@ -99,7 +110,7 @@ static void linger(struct client *c)
     enter(c, CLIENT_LINGER);
     c->dropped = 0;
     iobuf_put(&c->worker->buffers, &c->stream.in);
-    if (c->stream.eof || shutdown(c->stream.fd, SHUT_WR) != 0) {
+    if (c->stream.eof || !stream_end(&c->stream)) {
         client_close(c);
         return;
     }
@@ -114,6 +125,36 @@ static void read_and_forget(struct client *c)
         c->dropped += (size_t)n;
     if ((n <= 0 && n != STREAM_AGAIN) || c->dropped > LINGER_BYTES)
         client_close(c);
+}
+
+/* ---- TLS --------------------------------------------------------------------------------------------- */
+
+static void handshake(struct client *c)
+{
+    switch (tls_handshake(&c->stream)) {
+    case TLS_AGAIN: break;
+    case TLS_DONE: c->state = CLIENT_HEAD; break;
+    case TLS_FAILED: refuse_handshake(c); break;
+    }
+}
+
+/* Not a line each in the log: anybody can bring them about. */
+static void refuse_handshake(struct client *c)
+{
+    counter_add(&c->worker->stats.tls_handshakes_failed, 1);
+    client_close(c);
+}
+
+/* It is known who connects: on with the handshake, or at once with requests. */
+static void secure(struct client *c)
+{
+    struct tls_server *tls = settings_of(c)->tls;
+
+    c->state = tls ? CLIENT_HANDSHAKE : CLIENT_HEAD;
+    if (tls && !tls_accept(&c->stream, tls))
+        refuse_handshake(c);
+    else
+        stream_want_read(&c->stream, true);
 }
 
 /* ---- whom a proxy names ------------------------------------------------------------------------------- */
@@ -139,7 +180,7 @@ static void read_preface(struct client *c)
         c->peer = header.source;
     if (worker_count_peer(c->worker, &c->peer)) {
         c->counted = true;
-        c->state = CLIENT_HEAD;
+        secure(c);
     } else
         client_close(c);
 }
@@ -173,6 +214,7 @@ void client_exchange_ended(struct client *c, enum client_after after, const stru
     deadline_cancel(&c->deadline);
     if (after == CLIENT_RESET)
         (void)setsockopt(c->stream.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    c->stream.cut = after == CLIENT_RESET;
     if (after == CLIENT_RESET || after == CLIENT_CLOSE)
         client_close(c);
     else if (after == CLIENT_LINGER_ON)
@@ -353,6 +395,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(c, CLIENT_MAGIC);
     switch (c->state) {
     case CLIENT_PREFACE: read_preface(c); break;
+    case CLIENT_HANDSHAKE: handshake(c); break;
     case CLIENT_IDLE:
     case CLIENT_HEAD: read_head(c); break;
     case CLIENT_EXCHANGE: exchange_client_readable(c->exchange); break;
@@ -384,6 +427,8 @@ static void head_passed(struct deadline *deadline)
     struct client *c = of_deadline(deadline);
     if (c->state == CLIENT_PREFACE)
         refuse_preface(c);
+    else if (c->state == CLIENT_HANDSHAKE)
+        refuse_handshake(c);
     else if (iobuf_held(c->stream.in))
         refuse(c, CAUSE_HEAD_TIMEOUT, cause_status[CAUSE_HEAD_TIMEOUT], NULL);
     else
@@ -444,7 +489,7 @@ void clients_stop(struct worker *w)
     }
     for (c = TAILQ_FIRST(&w->clients); c; c = next) {
         next = TAILQ_NEXT(c, link);
-        if (c->state == CLIENT_PREFACE || c->state == CLIENT_HEAD)
+        if (c->state <= CLIENT_HEAD)
             close_unless_asking(c);
     }
 }

@@ -1,6 +1,6 @@
 /* client.h - a client's connection, from accept to close: reads heads, holds one exchange at a time, keeps alive.
  *
- *   PREFACE -> HEAD                           where the listener speaks the PROXY protocol
+ *   PREFACE -> HANDSHAKE -> HEAD              where the listener speaks the PROXY protocol, or TLS
  *   HEAD -> EXCHANGE -+-> IDLE -> HEAD        the next request (pipelined bytes wait in stream.in)
  *     \        \      +-> DRAIN -> IDLE       an early answer: what is left of the content is read and dropped
  *      \        \     `-> LINGER -> CLOSED    the last answer was sent; read until the client has seen it
@@ -17,6 +17,7 @@
 
 enum client_state {
     CLIENT_PREFACE,
+    CLIENT_HANDSHAKE,
     CLIENT_HEAD,
     CLIENT_EXCHANGE,
     CLIENT_IDLE,
@@ -37,14 +38,14 @@ struct client {
     bool unread;              /* stream.in holds bytes that no head was looked for in */
     struct half draining;     /* DRAIN: the rest of a request's content */
     size_t dropped;           /* bytes dropped in DRAIN or LINGER */
+    unsigned listener;        /* its index in the policy */
     bool counted;             /* among the connections of its peer's address */
     struct address peer;      /* the socket's, or whom the PROXY header names */
 };
 
-/* Takes over `fd`, from a listener of these settings; `peer` is counted, unless a header is to name another.
+/* Takes over `fd`, from the policy's listener of this index; `peer` is counted, unless a header is to name another.
  * False: no memory; the fd is closed. */
-bool client_open(struct worker *worker, int fd, const struct address *peer,
-                 const struct listen_settings *listen);
+bool client_open(struct worker *worker, int fd, const struct address *peer, unsigned listener);
 
 /* How a finished exchange leaves the connection. */
 enum client_after {

@@ -160,7 +160,7 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
     struct forward_facts facts = {.host = host_of(x->rule->upstream),
                                   .peer_ip = text_slice(&ip),
                                   .peer_trusted = identity->peer_trusted,
-                                  .scheme = SLICE("http"),
+                                  .scheme = x->client->stream.layer ? SLICE("https") : SLICE("http"),
                                   .client = x->rule->limit_count ? identity_text(identity) : SLICE_NONE,
                                   .request_id = {x->request_id, x->id_size},
                                   .upgrade = tunnel_protocol(head, framing)};

@@ -13,6 +13,7 @@ struct worker_stats {
     counter_t connections_evicted;   /* idle ones closed to make room */
     counter_t connections_refused;   /* closed at once: a limit of size_limits */
     counter_t proxy_headers_refused; /* from a peer that is not trusted, malformed, or not there in time */
+    counter_t tls_handshakes_failed;
     counter_t requests_active;
     counter_t upstream_connections_opened;
     counter_t upstream_connections_open;

@@ -1,7 +1,5 @@
 #include "proxy/tunnel.h"
 
-#include <sys/socket.h>
-
 #include "base/clock.h"
 
 static bool connection_names_upgrade(const struct fields *fields)
@@ -53,8 +51,8 @@ static bool moved_on(struct exchange *x, enum relay moved, struct stream *from, 
     case RELAY_SINK: stream_want_read(from, false); return true;
     case RELAY_ENDED:
         stream_want_read(from, false);
-        if (!to->out) /* else when it has been written */
-            shutdown(to->fd, SHUT_WR);
+        if (!to->out && !stream_end(to)) /* else when it has been written */
+            return false;
         return !(x->request.ended && x->response.ended && !x->client->stream.out && !x->link->stream.out);
     default: return false;
     }

@@ -23,7 +23,7 @@ enum {
 /* One listening socket of this worker. */
 struct listener {
     struct worker *worker;
-    const struct listen_settings *settings; /* of the policy that weir started with */
+    unsigned index; /* in the policy: a reload keeps the listeners and their order */
     int fd;
     struct event event, resume;
     bool paused;
@@ -84,7 +84,7 @@ static bool may_connect(struct listener *l, const struct address *peer)
 {
     struct worker *w = l->worker;
 
-    if (!l->settings->proxy_protocol)
+    if (!w->policy->listen[l->index].proxy_protocol)
         return worker_count_peer(w, peer);
     if (identity_trusts(&w->policy->identity, peer))
         return true;
@@ -102,12 +102,10 @@ static void admit(struct listener *l, int fd, const struct address *peer)
         return;
     }
     socket_set_options(fd, peer);
-    if (client_open(w, fd, peer, l->settings))
-        atomic_fetch_add_explicit(&w->shared->connections, 1, memory_order_relaxed);
-    else {
+    atomic_fetch_add_explicit(&w->shared->connections, 1, memory_order_relaxed);
+    if (!client_open(w, fd, peer, l->index)) {
         counter_add(&w->stats.connections_refused, 1);
-        if (w->shared->ip_counts && !l->settings->proxy_protocol)
-            ip_counts_leave(w->shared->ip_counts, peer);
+        worker_client_closed(w, w->policy->listen[l->index].proxy_protocol ? NULL : peer);
     }
 }
 
@@ -309,7 +307,7 @@ static bool listeners_init(struct worker *w, const int *fds)
     for (unsigned i = 0; i < count; i++) {
         struct listener *l = &w->listeners[i];
         l->worker = w;
-        l->settings = &w->policy->listen[i];
+        l->index = i;
         l->fd = fds[i];
         event_assign(&l->event, w->base, l->fd, EV_READ | EV_PERSIST, on_accept, l);
         evtimer_assign(&l->resume, w->base, on_resume, l);

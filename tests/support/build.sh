@@ -17,6 +17,7 @@ have() {
     libhiredis-dev) pkg-config --exists hiredis ;;
     libyaml-dev) pkg-config --exists yaml-0.1 ;;
     libsystemd-dev) pkg-config --exists libsystemd ;;
+    libssl-dev) pkg-config --exists openssl ;;
     libclang-rt-*-dev) [[ -n $(find "$(clang -print-resource-dir)" -name '*asan*.a' -print -quit) ]] ;;
     check) pkg-config --exists check ;;
     groff-base) command -v groff ;;
@@ -73,7 +74,7 @@ need() {
 }
 
 need_for_building() {
-    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev
+    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev
 }
 
 # build NAME TARGETS [CONFIGURE-OPTION...]: configures build/NAME where that has not happened yet, and makes the targets.

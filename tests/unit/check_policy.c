@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "net/tls.h"
 #include "policy/identity.h"
 #include "policy/load.h"
 
@@ -696,6 +697,8 @@ START_TEST(mistakes_are_told_with_their_place)
         size_t n = strlen(entry->d_name);
         if (n <= 5 || strcmp(entry->d_name + n - 5, ".yaml") != 0)
             continue;
+        if (!tls_is_there() && strncmp(entry->d_name, "listen-tls-", 11) == 0)
+            continue; /* all that is said then is that OpenSSL is missing */
         says_what_is_expected(entry->d_name);
         count++;
     }

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "net/tls.h"
 #include "policy/options.h"
 
 static char *file_text(const char *name)
@@ -114,14 +115,15 @@ END_TEST
 
 static void loads_without_a_word(const char *yaml)
 {
-    char *said = NULL, directory[4096];
+    char *said = NULL, directory[4096], name[4096];
     const char *srcdir = getenv("srcdir"), *lua_dir = getenv("WEIR_LUA_DIR");
     size_t size;
     FILE *report = open_memstream(&said, &size);
 
     snprintf(directory, sizeof directory, "%s/lua", srcdir ? srcdir : ".");
-    struct policy *policy =
-        policy_load_text("weir.yaml", slice_of(yaml), lua_dir ? lua_dir : directory, report);
+    /* The sample's certificates lie beside it. */
+    snprintf(name, sizeof name, "%s/tests/tls/weir.yaml", srcdir ? srcdir : ".");
+    struct policy *policy = policy_load_text(name, slice_of(yaml), lua_dir ? lua_dir : directory, report);
     fclose(report);
     ck_assert_msg(policy && size == 0, "%s", said);
     free(said);
@@ -133,7 +135,8 @@ START_TEST(the_sample_is_a_policy_without_warnings)
     setenv("WEIR_REDIS_PASSWORD", "secret", 1);
     char *sample = file_text("conf/weir.yaml"), *all = with_all_options(sample);
     loads_without_a_word(sample);
-    loads_without_a_word(all);
+    if (tls_is_there())
+        loads_without_a_word(all);
     free(all);
     free(sample);
 }
