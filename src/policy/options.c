@@ -87,6 +87,7 @@ const struct option options[] = {
      NULL, NULL, "the most that connecting may take"},
     {"upstreams.NAME.response_timeout", &type_duration, UPSTREAM(response_timeout_us), "30s", MS(1),
      HOURS(24), 0, NULL, NULL, "the most until the head of the response, and between two pieces of its body"},
+    NOT_YET("upstreams.NAME.tls"),
 
     {"identity", &type_section, 0, "", 0, 0, 0, NULL, NULL, "who a client is"},
     {"identity.from", &type_identity_from, OF(identity), "[ ip ]", 1, IDENTITY_FROM_MAX, 0, NULL, NULL,
