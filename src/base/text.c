@@ -34,8 +34,10 @@ void text_hex(struct text *t, uint64_t value)
 
 void text_hex_fixed(struct text *t, uint64_t value, unsigned digits)
 {
-    for (unsigned shift = digits * 4; shift; shift -= 4)
-        text_char(t, hex_digit[value >> (shift - 4) & 15]);
+    char bytes[16];
+    for (unsigned i = digits; i--; value >>= 4)
+        bytes[i] = hex_digit[value & 15];
+    text_bytes(t, bytes, digits);
 }
 
 /* The length of the UTF-8 sequence at the start of `s`, 0 if there is none that is well-formed (RFC 3629

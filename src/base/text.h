@@ -54,7 +54,7 @@ static inline void text_put(struct text *t, struct slice s)
 /* Decimal digits. */
 void text_u64(struct text *t, uint64_t value);
 void text_i64(struct text *t, int64_t value);
-/* Lower-case hexadecimal digits, without leading zeros, or exactly `digits` of them. */
+/* Lower-case hexadecimal digits, without leading zeros, or exactly `digits` (at most 16) of them. */
 void text_hex(struct text *t, uint64_t value);
 void text_hex_fixed(struct text *t, uint64_t value, unsigned digits);
 /* As the inside of a JSON string: quotes, backslashes and control bytes escaped; bytes that are not UTF-8

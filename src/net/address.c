@@ -166,9 +166,17 @@ bool ip_parse(struct slice text, struct ip *ip)
 void ip_format(const struct ip *ip, struct text *out)
 {
     char copy[INET6_ADDRSTRLEN];
-    bool v4 = ip_is_v4(ip);
-    inet_ntop(v4 ? AF_INET : AF_INET6, ip->bytes + (v4 ? 12 : 0), copy, sizeof copy);
-    text_put(out, slice_of(copy));
+
+    if (!ip_is_v4(ip)) {
+        inet_ntop(AF_INET6, ip->bytes, copy, sizeof copy);
+        text_put(out, slice_of(copy));
+        return;
+    }
+    for (unsigned i = 12; i < 16; i++) { /* inet_ntop is a printf, and this is done for every request */
+        if (i > 12)
+            text_char(out, '.');
+        text_u64(out, ip->bytes[i]);
+    }
 }
 
 struct ip ip_masked(const struct ip *ip, unsigned bits)

@@ -90,7 +90,8 @@ static struct response_plan plan_response(struct exchange *x, const struct respo
     /* Whether the client will still send its content after a final answer instead of a 100 nobody can know. */
     x->close =
         !x->keep_alive || x->worker->stopping || (old_client && unknown_end) || exchange_awaits_continue(x);
-    decision_fields_write(fields, &x->ask.decision, x->policy->headers, clock_wall_us());
+    if (limited)
+        decision_fields_write(fields, &x->ask.decision, x->policy->headers, clock_wall_us());
     return (struct response_plan){.client_minor = x->minor,
                                   .close = x->close,
                                   .chunked = unknown_end && !old_client,
