@@ -24,6 +24,7 @@ struct stream_layer {
     ssize_t (*write)(struct stream *s, const struct iovec *pieces, int count); /* 0: nothing now; -1: failed.
                      What was offered and not taken is offered again, with the same bytes in front */
     void (*wait)(struct stream *s);                 /* s->reading or s->writing has changed */
+    bool (*holds)(const struct stream *s);          /* input that was received and not read */
     bool (*end)(struct stream *s);                  /* as stream_end */
     void (*close)(struct stream *s, bool politely); /* before the socket closes */
 };
@@ -54,6 +55,12 @@ void stream_wake(struct stream *s);
 
 /* Nothing more is sent: the peer sees the end of what was. False: the peer is gone. `out` is empty. */
 MUST_CHECK bool stream_end(struct stream *s);
+
+/* Is there input that the kernel no longer has? */
+static inline bool stream_holds_input(const struct stream *s)
+{
+    return iobuf_held(s->in) || (s->layer && s->layer->holds(s));
+}
 
 enum { STREAM_AGAIN = -1, STREAM_FAILED = -2 };
 

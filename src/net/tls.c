@@ -364,6 +364,11 @@ static ssize_t layer_write(struct stream *s, const struct iovec *pieces, int cou
     return (ssize_t)taken;
 }
 
+static bool layer_holds(const struct stream *s)
+{
+    return holds_input(s->session);
+}
+
 /* RFC 8446 section 6.1: close_notify, then the socket's own end. */
 static bool layer_end(struct stream *s)
 {
@@ -396,7 +401,8 @@ static void layer_close(struct stream *s, bool politely)
     s->session = NULL;
 }
 
-static const struct stream_layer layer = {layer_read, layer_write, wait_for, layer_end, layer_close};
+static const struct stream_layer layer = {layer_read,  layer_write, wait_for,
+                                          layer_holds, layer_end,   layer_close};
 
 /* ---- events ------------------------------------------------------------------------------------------ */
 

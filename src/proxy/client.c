@@ -475,7 +475,7 @@ void clients_init(struct worker *w)
 static void close_unless_asking(struct client *c)
 {
     char byte;
-    if (!iobuf_held(c->stream.in) && recv(c->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+    if (!stream_holds_input(&c->stream) && recv(c->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
         client_close(c);
 }
 
