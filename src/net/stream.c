@@ -72,7 +72,7 @@ ssize_t stream_read(struct stream *s, char *bytes, size_t size)
     if (s->layer)
         return s->layer->read(s, bytes, size);
     do
-        n = read(s->fd, bytes, size);
+        n = recv(s->fd, bytes, size, 0); /* read(2) goes through the file layer first */
     while (n < 0 && errno == EINTR);
     if (n == 0)
         s->eof = true;
@@ -174,8 +174,10 @@ static ssize_t write_some(struct stream *s, const struct iovec *pieces, int coun
 
     if (s->layer)
         return s->layer->write(s, pieces, count);
+    struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
     do
-        n = writev(s->fd, pieces, count);
+        n = count == 1 ? send(s->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL)
+                       : sendmsg(s->fd, &message, MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
 }
