@@ -1,0 +1,300 @@
+"""The clients of the soak test. Each runs in a thread, with its own random numbers, until it is told to stop."""
+
+import glob
+import os
+import random
+import re
+import socket
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+
+import rig  # noqa: E402
+from upstream import BAD, GOOD, content_of  # noqa: E402
+from wire import Connection, Cut, chunked, connect, request_bytes  # noqa: E402
+
+LIMITED = ["log", "window", "bucket", "gcra", "two", "local"]
+CLIENTS = 2  # ids that share each limit's work
+
+CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "http")
+
+
+def malformed():
+    """The requests of the HTTP corpus that weir refuses."""
+    found = []
+    for name in sorted(glob.glob(os.path.join(CORPUS, "*.req"))):
+        with open(name[:-4] + ".out", encoding="latin-1") as out:
+            if out.readline().startswith("refused"):
+                with open(name, "rb") as request:
+                    found.append((os.path.basename(name), request.read()))
+    return found
+
+
+def reset(s):
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    s.close()
+
+
+class Client:
+    """soak: has address, stopping(), spend(), complain(), count(), upstreams"""
+
+    def __init__(self, soak, number):
+        self.soak, self.number = soak, number
+        self.random = random.Random(f"{soak.seed} {soak.round} {type(self).__name__} {number}")
+        self.serial = 0
+
+    def run(self):
+        while not self.soak.stopping():
+            try:
+                self.turn()
+            except (OSError, Cut) as error:  # weir may cut those that misbehave; Good looks closer
+                self.soak.count(f"{type(self).__name__}: {type(error).__name__}")
+                self.soak.pause(0.05)
+
+    def marker(self):
+        self.serial += 1
+        return f"{type(self).__name__}-{self.soak.round}-{self.number}-{self.serial}"
+
+    def target(self, path, how, size):
+        marker = self.marker()
+        return marker, f"/{path}/x?m={marker}&how={how}&size={size}"
+
+    def fields(self):
+        return {"X-Client-Id": f"client-{self.random.randrange(CLIENTS)}"}
+
+
+class Counting(Connection):
+    """Knows whether anything came at all."""
+    received = 0
+
+    def fill(self):
+        before = len(self.buffer)
+        try:
+            return super().fill()
+        finally:
+            self.received += len(self.buffer) - before
+
+
+class Good(Client):
+    """Keeps to HTTP, and expects exactly one answer to each request, which is its own, or weir's."""
+
+    def turn(self):
+        r = self.random
+        with Counting(self.soak.address, timeout=30 * rig.patience) as connection:
+            for _ in range(r.choice([1, 3, 20, 100])):
+                if self.soak.stopping() or not self.one(connection):
+                    return
+                self.soak.pause(r.random() * 0.04)
+            # Nothing may come that was not asked for.
+            connection.socket.shutdown(socket.SHUT_WR)
+            if not connection.is_closed():
+                self.soak.complain(f"{type(self).__name__} {self.number}: bytes after the last answer: {connection.buffer[:200]!r}")
+
+    def one(self, connection):
+        """True: the connection goes on."""
+        r, soak = self.random, self.soak
+        if not soak.spend():
+            return False
+        path = r.choice(["free"] * 3 + LIMITED)
+        how = r.choice(BAD) if r.random() < 0.06 else r.choice(GOOD)
+        if how == "silent" and r.random() < 0.8:
+            how = "length"
+        size = r.choice([0, 10, 100, 5000, 200000])
+        method = r.choice(["GET", "GET", "GET", "HEAD", "POST", "PUT"])
+        marker, target = self.target(path, how, size)
+        headers, body = self.fields(), None
+        if method in ("POST", "PUT"):
+            body = b"x" * r.choice([0, 1, 1000, 100000])
+            if r.random() < 0.4:
+                headers["Transfer-Encoding"], body = "chunked", chunked(body, r.choice([100, 70000]))
+        started, received = time.monotonic(), connection.received
+        try:
+            try:
+                connection.send(request_bytes(target, method, headers, body))
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # an early answer; it is there to be read
+            response = connection.response(method)
+        except TimeoutError:
+            soak.complain(f"{method} {target}: no answer for {time.monotonic() - started:.1f} s")
+            return False
+        except Cut as cut:
+            soak.count("good: cut")
+            if how not in BAD and not soak.upstream_trouble(started):
+                soak.complain(f"{method} {target}: cut without a reason: {cut}")
+            if connection.received == received:
+                soak.complain(f"{method} {target}: no answer at all")
+            return False
+        except AssertionError as error:
+            soak.complain(f"{method} {target}: a malformed answer: {error}")
+            return False
+        self.judge(method, path, how, target, marker, size, body, response, started)
+        return response["Connection"] != "close"
+
+    def judge(self, method, path, how, target, marker, size, body, response, started):
+        soak, status = self.soak, response.status
+        soak.count(f"good: {status}")
+        if b"POISON" in response.body:
+            soak.complain(f"{method} {target}: got bytes that belong to nobody")
+        if status == 200:
+            whole = how in GOOD or how == "extra" or method == "HEAD" and how in ("cut_length", "cut_chunked", "bad_chunk")
+            if not whole:
+                soak.complain(f"{method} {target}: 200 for an answer that was broken: {response}")
+            elif method != "HEAD" and response.body != content_of(marker, size):
+                soak.complain(f"{method} {target}: another's or a damaged answer: {response}")
+        elif status == 429 and path != "free" or status == 503 and path not in ("free", "local"):
+            pass
+        elif status in (502, 504):
+            # Requests with content or without a right to be repeated may be lost to a link that closes at the same time.
+            lost_by_right = method == "POST" or body is not None
+            if how not in BAD and not lost_by_right and not soak.upstream_trouble(started):
+                soak.complain(f"{method} {target}: {status} without a reason: {response}")
+        else:
+            soak.complain(f"{method} {target}: unexpected {response}")
+
+
+class Pipelining(Client):
+    """Several requests at once; the answers come in their order."""
+
+    def turn(self):
+        r, soak = self.random, self.soak
+        with Connection(soak.address, timeout=30 * rig.patience) as connection:
+            asked = [self.target("free", "length", r.choice([0, 100])) for _ in range(r.randrange(2, 9)) if soak.spend()]
+            connection.send(b"".join(request_bytes(target) for _, target in asked))
+            for marker, target in asked:
+                response = connection.response()
+                if response.status == 200 and not response.body.startswith(marker.encode() + b":"):
+                    soak.complain(f"GET {target}: pipelined, and answered with {response}")
+        soak.pause(0.3)
+
+
+class Slow(Client):
+    """Slow in each way: head, content, reading; it may end well, or at weir's deadline."""
+
+    def turn(self):
+        if self.soak.spend():
+            self.random.choice([self.head, self.content, self.reader, self.idle])()
+
+    def drip(self, s, data, pause):
+        for i in range(len(data)):
+            if self.soak.stopping():
+                return
+            s.sendall(data[i:i + 1])
+            self.soak.pause(pause)
+
+    def head(self):
+        _, target = self.target("free", "length", 10)
+        with Connection(self.soak.address, 30 * rig.patience) as c:
+            self.drip(c.socket, request_bytes(target, headers=self.fields()), self.random.choice([0.005, 0.2]))
+            if not self.soak.stopping() and c.response().status not in (200, 408, 502):
+                self.soak.complain("a slow head had neither an answer nor 408")
+
+    def content(self):
+        _, target = self.target("free", "length", 10)
+        with Connection(self.soak.address, 30 * rig.patience) as c:
+            c.send(request_bytes(target, "POST", self.fields())[:-2] + b"Content-Length: 400\r\n\r\n")
+            self.drip(c.socket, b"y" * 400, self.random.choice([0.005, 0.3]))
+            if not self.soak.stopping() and c.response().status not in (200, 408, 502):
+                self.soak.complain("slow content had neither an answer nor 408")
+
+    def reader(self):
+        marker, target = self.target("free", self.random.choice(["length", "chunked", "until_close"]), 2_000_000)
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.settimeout(30 * rig.patience)
+        s.connect(self.soak.address)
+        with s:
+            s.sendall(request_bytes(target, headers={"Connection": "close"}))
+            for _ in range(self.random.choice([20, 200])):
+                if self.soak.stopping() or not s.recv(65536):
+                    return
+                self.soak.pause(0.02)
+
+    def idle(self):
+        with Connection(self.soak.address, 30 * rig.patience) as c:
+            _, target = self.target("free", "length", 10)
+            c.request(target)
+            self.soak.pause(self.random.random() * 6)
+
+
+class Broken(Client):
+    """Sends what weir must refuse: it may get a refusal, and never more than one answer."""
+
+    cases = malformed()
+
+    def turn(self):
+        r, soak = self.random, self.soak
+        name, data = r.choice(self.cases)
+        if not soak.spend():
+            return
+        with Connection(soak.address, 30 * rig.patience) as c:
+            at = r.randrange(len(data) + 1)
+            c.send(data[:at])
+            if r.random() < 0.3:
+                soak.pause(0.01)
+            c.send(data[at:])
+            c.socket.shutdown(socket.SHUT_WR)
+            while c.fill():
+                pass
+            starts = len(re.findall(rb"HTTP/1\.1 [1-5]\d\d ", c.buffer))
+            if starts > 1 or b"HTTP/1.1 200" in c.buffer:
+                soak.complain(f"{name}: {starts} answers to a request that is to be refused: {c.buffer[:300]!r}")
+        soak.pause(r.random() * 0.05)
+
+
+class Aborting(Client):
+    """Leaves at any byte of its request, or of its answer, with a reset or in order."""
+
+    def turn(self):
+        r, soak = self.random, self.soak
+        if not soak.spend():
+            return
+        _, target = self.target(r.choice(["free"] + LIMITED), r.choice(GOOD + BAD), r.choice([10, 500000]))
+        body = b"z" * r.choice([0, 5000, 300000]) if r.random() < 0.5 else None
+        data = request_bytes(target, "POST" if body is not None else "GET", self.fields(), body)
+        s = connect(soak.address, 5)
+        try:
+            s.sendall(data[:r.choice([len(data), r.randrange(len(data))])])
+            wait = r.choice([0, 0, 0.001, 0.02, 0.2])
+            if wait:
+                soak.pause(wait)
+            if r.random() < 0.3:
+                s.recv(r.choice([1, 100, 10000]))
+        except OSError:
+            pass
+        if r.random() < 0.6:
+            reset(s)
+        else:
+            s.close()
+        soak.pause(r.random() * 0.05)
+
+
+class Tunnelling(Client):
+    """Switches protocols and checks the echo; leaves in order, half-closed or abruptly."""
+
+    def turn(self):
+        r, soak = self.random, self.soak
+        if not soak.spend():
+            return
+        with Connection(soak.address, 30 * rig.patience) as c:
+            _, target = self.target("free", "length", 10)
+            c.send(request_bytes(target, headers={"Connection": "Upgrade", "Upgrade": "echo"}))
+            if c.read_head().status != 101:
+                soak.count("tunnel refused")
+                return
+            soak.count("tunnels")
+            for _ in range(r.randrange(1, 6)):
+                data = bytes(r.randrange(256) for _ in range(r.choice([1, 100, 3000])))
+                c.send(data)
+                if c.read_exactly(len(data), "an echo") != data:
+                    soak.complain("a tunnel changed what passed")
+            if r.random() < 0.5:
+                c.socket.shutdown(socket.SHUT_WR)
+                while c.fill():
+                    pass
+            elif r.random() < 0.5:
+                reset(c.socket)
+        soak.pause(0.1)
+
+
+KINDS = {Good: 12, Pipelining: 2, Slow: 6, Broken: 3, Aborting: 5, Tunnelling: 2}
