@@ -192,7 +192,8 @@ static void share(struct weir *weir)
 {
     const struct size_limits *sizes = &weir->first->size_limits;
 
-    weir->shared = (struct worker_shared){.fallback = fallback_new(FALLBACK_ENTRIES_MAX),
+    weir->shared = (struct worker_shared){.workers = weir->first->workers,
+                                          .fallback = fallback_new(FALLBACK_ENTRIES_MAX),
                                           .serving = worker_serving,
                                           .ended = worker_ended,
                                           .context = weir};

@@ -270,11 +270,13 @@ static bool open_link(struct clients_desk *desk)
 
 static void close_link(struct clients_desk *desk)
 {
-    struct asking *asking;
+    struct asking *asking, *next;
 
     redis_link_free(desk->link); /* gives back every call */
-    while ((asking = TAILQ_FIRST(&desk->askings)))
+    for (asking = TAILQ_FIRST(&desk->askings); asking; asking = next) {
+        next = TAILQ_NEXT(asking, entry);
         asking_fail(asking, "the policy is being changed, or weir stops: try again");
+    }
     free(desk->script);
     desk->link = NULL;
     desk->script = NULL;

@@ -63,10 +63,13 @@ static void accept_failed(struct listener *l)
         listener_pause(l);
 }
 
+/* Each worker has its share of size_limits.connections and makes room within it: a place that is idle at another worker could not be
+ * taken from here, and the connections that wait in this worker's queue would wait for ever. */
 static bool is_full(const struct worker *w)
 {
-    unsigned max = w->policy->size_limits.connections;
-    return max && atomic_load_explicit(&w->shared->connections, memory_order_relaxed) >= max;
+    unsigned max = w->policy->size_limits.connections, workers = w->shared->workers;
+    unsigned share = max / workers + (w->number < max % workers);
+    return max && counter_read(&w->stats.connections_open) >= (share ? share : 1);
 }
 
 bool worker_count_peer(struct worker *w, const struct address *peer)
@@ -102,7 +105,6 @@ static void admit(struct listener *l, int fd, const struct address *peer)
         return;
     }
     socket_set_options(fd, peer);
-    atomic_fetch_add_explicit(&w->shared->connections, 1, memory_order_relaxed);
     if (!client_open(w, fd, peer, l->index)) {
         counter_add(&w->stats.connections_refused, 1);
         worker_client_closed(w, w->policy->listen[l->index].proxy_protocol ? NULL : peer);
@@ -142,7 +144,6 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
 
 void worker_client_closed(struct worker *w, const struct address *peer)
 {
-    atomic_fetch_sub_explicit(&w->shared->connections, 1, memory_order_relaxed);
     if (w->shared->ip_counts && peer)
         ip_counts_leave(w->shared->ip_counts, peer);
 }
@@ -399,7 +400,7 @@ void worker_free(struct worker *w)
 {
     if (!w)
         return;
-    for (unsigned i = 0; i < w->listener_count; i++)
+    for (unsigned i = 0; w->listeners && i < w->listener_count; i++)
         if (w->listeners[i].fd >= 0) {
             event_del(&w->listeners[i].event);
             event_del(&w->listeners[i].resume);

@@ -14,8 +14,8 @@ struct worker;
 /* What all workers of a process have in common. Outlives them. */
 struct worker_shared {
     struct fallback *fallback;
-    _Atomic unsigned connections; /* open client connections of all workers */
-    struct ip_counts *ip_counts;  /* connections by address; NULL when size_limits.connections_per_ip is 0 */
+    unsigned workers;            /* how many there are */
+    struct ip_counts *ip_counts; /* connections by address; NULL when size_limits.connections_per_ip is 0 */
     /* Called from a worker's thread: it accepts connections; it has left its loop. */
     void (*serving)(void *context);
     void (*ended)(void *context);
