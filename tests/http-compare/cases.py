@@ -1,8 +1,8 @@
 """The tricks: (class, what it is, bytes, what gives it away, which lines to show).
 
 "What gives it away" is a piece of the bytes: where it arrives on the other side as it is, the trick was forwarded unchanged.
-"Which lines to show" is a regular expression for what else is worth seeing of what was forwarded; "statuses": all of them. An answer has three more
-entries: the request's version and method, and whether the server closes after it.
+"Which lines to show" is a regular expression for what else is worth seeing of what was forwarded; "statuses": all of them.
+An answer has three more entries: the request's version and method, and whether the server closes after it.
 """
 
 FRAMING = r"content-length:|transfer-encoding:"

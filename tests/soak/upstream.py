@@ -32,7 +32,7 @@ class Upstream:
         self.silence = silence
         self.lock = threading.Lock()
         self.seen = {}                                # X-Request-Id -> how often it came
-        self.admitted = collections.Counter()         # (limited path, client) -> requests that differ
+        self.arrivals = collections.defaultdict(list) # (limited path, client) -> when each request came first
         self.twice_unsafe = []                        # requests that may not be repeated, and came twice
         self.peers, self.address, self.listener = set(), ("127.0.0.1", 0), None
         self.changed_at = 0.0                         # when it was last shut, or opened
@@ -99,7 +99,7 @@ class Upstream:
         with self.lock:
             times = self.seen[name] = self.seen.get(name, 0) + 1
             if times == 1:
-                self.admitted[path, fields.get("x-client-id")] += 1
+                self.arrivals[path, fields.get("x-client-id")].append(time.monotonic())
             elif has_content or method not in ("GET", "HEAD", "PUT", "DELETE", "OPTIONS"):
                 self.twice_unsafe.append((name, method, path))
 
