@@ -151,10 +151,10 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
     member_u64(t, "duration_us", duration_us);
     if (x->response_us)
         member_u64(t, "upstream_us", x->response_us);
-    if (x->rule) {
+    if (x->rule)
         member(t, "rule", slice_of(x->rule->name));
+    if (x->decided)
         member(t, "decision", slice_of(verdict_label[d->verdict]));
-    }
     if (d->rejected_by >= 0)
         member(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
     shadow_member(t, d);

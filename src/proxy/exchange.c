@@ -242,6 +242,7 @@ static void act_on_decision(struct exchange *x)
 {
     const struct decision *d = &x->ask.decision;
 
+    x->decided = true;
     counter_add(tally_row(&x->worker->stats.by_rule, x->rule->row) + d->verdict, 1);
     if (decision_admits(d))
         forward(x, false);

@@ -41,6 +41,7 @@ struct exchange {
     struct half response; /* upstream -> client */
 
     /* what came of it */
+    bool decided; /* by the limits */
     enum cause cause;
     const char *why;      /* more than the cause says (static text), or NULL */
     uint16_t status;      /* answered; 0: none */

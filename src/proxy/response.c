@@ -148,6 +148,11 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
     /* Bytes beyond the message stay in link->stream.in, and a link that holds some is not used again. */
     enum relay moved = relay_begin(&x->response, &x->link->stream, &x->client->stream, text_slice(&out),
                                    behind, &means, &why);
+    if (moved == RELAY_BAD) { /* nothing was sent: it can still be a 502 */
+        x->answer_started = false;
+        x->status = 0;
+        x->response = (struct half){0};
+    }
     response_moved(x, moved, why);
 }
 

@@ -229,3 +229,24 @@ def test_an_ejected_server_is_probed_and_comes_back_at_no_request_s_cost(rig):
     assert served == [], "a probe is a bare connection"
     assert [get(weir.address).status for _ in range(10)] == [200] * 10
     assert served, "it has its share again"
+
+
+def test_a_bad_chunk_in_the_same_read_as_the_head_is_a_502(rig):
+    """Nothing has been sent to the client by then, so it gets an answer, and the log does not say 200."""
+    def script(peer, number):
+        peer.read_request()
+        peer.socket.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n-1\r\n")
+        peer.socket.recv(1)
+    weir = before(rig, script)
+    assert get(weir.address).status == 502
+    assert weir.metric("weir_responses_total", **{"class": "2xx"}) == 0
+
+
+def test_a_request_that_was_not_decided_is_not_logged_as_decided(rig):
+    api = Scripted(rig, keeping())
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}}, log={"access": "json"},
+                    size_limits={"request_body": "1k"})
+    with Connection(weir.address) as connection:
+        assert connection.request(method="POST", body=b"x" * 2000).status == 413
+    line = eventually(lambda: [l for l in weir.output().splitlines() if '"status":413' in l], what="its access line")[0]
+    assert '"decision"' not in line
