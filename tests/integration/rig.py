@@ -68,10 +68,17 @@ def eventually(condition, seconds=10, what="the condition"):
         time.sleep(0.01)
 
 
+held_ports = []
+
+
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port where nobody listens, and that the kernel gives to nobody else while the tests run: whoever asks for
+    this very port, with SO_REUSEADDR as servers do, may listen there."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    held_ports.append(s)
+    return s.getsockname()[1]
 
 
 def text_of(address):
