@@ -1,4 +1,4 @@
-"""The checks that the systems before weir were published with, under their names (S1, S2, S3, S7, S8)."""
+"""The checks that the systems before weir were published with, under their names (S1 to S8)."""
 
 import time
 
@@ -67,6 +67,56 @@ def test_S3_a_local_limiter_takes_over_when_redis_does_not_answer(rig):
     weir.expect_errors("[Rr]edis")
     counts = count(flood(weir.address, 100, connections=16))
     assert counts == {200: counts.get(200), 429: counts.get(429)} and 15 <= counts[200] <= 20, counts
+
+
+def test_S4_an_amount_is_asked_for_and_what_is_left_is_granted(rig):
+    """The window starts at the first request; best effort takes what is left; the answer tells the time to its end."""
+    weir = rig.weir(limits={"quota": dict(script="fixed_window", limit=10, period="1d", cost=4, best_effort=True)})
+    answers = [get(weir.address) for _ in range(4)]
+    assert [a.status for a in answers] == [200, 200, 200, 429]
+    assert [a.number("X-RateLimit-Remaining") for a in answers] == [6, 2, 0, 0]
+    assert all(86400 - 30 <= a.number("X-RateLimit-Reset") <= 86400 for a in answers), answers
+
+
+def test_S4_a_repeat_under_its_deduplication_id_is_free_and_gets_the_first_answer(rig):
+    limits = {"quota": dict(script="fixed_window", limit=3, period="1d", dedup="Idempotency-Key")}
+    weir, other = rig.weir(limits=limits), rig.weir(limits=limits)
+
+    def ask(at, key):
+        answer = get(at.address, headers={"Idempotency-Key": key})
+        return answer.status, answer.number("X-RateLimit-Remaining")
+    assert [ask(weir, key) for key in "abab"] == [(200, 2), (200, 1), (200, 2), (200, 1)]
+    assert ask(other, "a") == (200, 2), "at another weir as well"
+    assert [ask(weir, key) for key in "cdab"] == [(200, 0), (429, 0), (200, 2), (200, 1)], "also when nothing is left"
+
+
+def test_S5_a_rolling_window_of_buckets_never_has_more_than_its_limit_in_any_period(rig):
+    """Knocking without a pause for three periods; a unit may count a bucket longer than it must, and no less."""
+    weir = rig.weir(limits={"rolling": dict(script="rolling_window", limit=20, period="1s", buckets=10)})
+    sent, answered = [], []
+    with Connection(weir.address) as connection:
+        start = time.monotonic()
+        while time.monotonic() < start + 3.5:
+            before = time.monotonic()
+            if connection.request().status == 200:
+                sent.append(before)
+                answered.append(time.monotonic())
+    for i in range(len(sent) - 20):
+        assert answered[i + 20] - sent[i] >= 1.0, "21 within one period"
+    assert len(sent) >= 60, f"{len(sent)} in 3.5 periods, of which each may last 1.1"
+
+
+def test_S6_windows_aligned_to_the_clock_of_redis_with_an_offset(rig):
+    """A day that starts at an hour of one's own, here some hours from now; two weirs agree, as Redis looks at the clock."""
+    start = (int(rig.redis().ask("TIME")[0]) // 3600 + 5) % 24
+    limits = {"daily": dict(script="fixed_window", limit=5, period="1d", align="clock", offset=f"{start}h")}
+    first, second = rig.weir(limits=limits), rig.weir(limits=limits)
+    answers = [get((first, second)[i % 2].address) for i in range(7)]
+    seconds = int(rig.redis().ask("TIME")[0])
+    assert [a.status for a in answers] == [200] * 5 + [429] * 2
+    left = 86400 - (seconds - start * 3600) % 86400
+    assert abs(answers[-1].number("X-RateLimit-Reset") - left) <= 2, (answers[-1], left)
+    assert answers[-1].number("Retry-After") == answers[-1].number("X-RateLimit-Reset")
 
 
 WINDOW = {"quota": dict(script="fixed_window", limit=60, period="1m", label="Window")}
