@@ -1,0 +1,190 @@
+"""Every recipe of docs/recipes.md, as it stands there, does what it says. A recipe's test has the name of its heading."""
+
+import json
+import os
+import re
+import time
+
+from rig import eventually
+from scripted import Scripted
+from wire import count, flood, get
+
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "recipes.md")
+
+
+def blocks(section, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", section, re.M | re.S)
+
+
+def recipes():
+    """{heading: section}, and what all of them begin with."""
+    with open(PAGE, encoding="utf-8") as page:
+        head, *rest = re.split(r"^### ", page.read(), flags=re.M)
+    return blocks(head, "yaml")[0], {section.partition("\n")[0]: section for section in rest}
+
+
+def cook(rig, heading, upstream=None, redis="5s", files=()):
+    """weir with this recipe, with addresses of the test's own, and patient with Redis."""
+    head, sections = recipes()
+    for old, new in (("127.0.0.1:8080", "127.0.0.1:0"), ("127.0.0.1:9180", "127.0.0.1:0"),
+                     ("127.0.0.1:6379", f'"{rig.redis().text}", timeout: {redis}'),
+                     ("127.0.0.1:3000", f'"{(upstream or rig.upstream()).text}"')):
+        assert old in head
+        head = head.replace(old, new)
+    for name, language in files:
+        rig.write(name, blocks(sections[heading], language)[0])
+    return rig.weir(text=head + blocks(sections[heading], "yaml")[0] + "log: { access: off }\n").wait_for_redis()
+
+
+def statuses(weir, times, path="/", method="GET", **headers):
+    return [get(weir.address, path, method=method, headers={k.replace("_", "-"): v for k, v in headers.items()}).status
+            for _ in range(times)]
+
+
+def function_name(heading):
+    return "test_" + re.sub(r"\W+", "_", heading.lower()).strip("_")
+
+
+def test_every_recipe_has_its_test(rig):
+    headings = recipes()[1]
+    assert len(headings) >= 17
+    missing = [h for h in headings if function_name(h) not in globals()]
+    assert not missing, missing
+
+
+def test_a_token_bucket_for_each_address(rig):
+    weir = cook(rig, "A token bucket for each address")
+    assert statuses(weir, 1, "/batch/1") == [200]
+    assert count(flood(weir.address, 1200)) == {200: 990, 429: 210}
+
+
+def test_a_token_every_two_seconds_ten_at_once(rig):
+    weir = cook(rig, "A token every two seconds, ten at once")
+    start = time.monotonic()
+    passed = 0
+    while time.monotonic() < start + 4.5:
+        passed += get(weir.address).status == 200
+    assert passed == 12, passed
+
+
+def test_a_counter_per_window_with_a_local_fallback(rig):
+    weir = cook(rig, "A counter per window, with a local fallback", redis="100ms")
+    answer = get(weir.address, "/reports/a")
+    assert answer.status == 200 and answer.number("X-RateLimit-Remaining") in (54, 55)
+    rig.redis().kill()
+    weir.expect_errors("[Rr]edis")
+    answers = count(flood(weir.address, 200))
+    assert set(answers) == {200, 429} and answers[200] <= 122, "the limit in this process; twice where a minute begins meanwhile"
+
+
+def test_a_window_from_the_first_request_what_is_left_repeats_for_free(rig):
+    weir = cook(rig, "A window from the first request, what is left, repeats for free")
+    assert [statuses(weir, 1, Idempotency_Key=key)[0] for key in "aabbccd"] == [200] * 6 + [429]
+
+
+def test_a_rolling_window(rig):
+    weir = cook(rig, "A rolling window")
+    assert count(flood(weir.address, 700)) == {200: 600, 429: 100}
+
+
+def test_two_per_four_seconds_to_the_microsecond(rig):
+    weir = cook(rig, "Two per four seconds, to the microsecond")
+    assert statuses(weir, 3) == [200, 200, 429]
+
+
+def test_a_hundred_a_minute_for_each_client(rig):
+    weir = cook(rig, "A hundred a minute for each client")
+    for name in "a", "b":
+        answers = statuses(weir, 22, X_Client_Id=name)
+        assert answers[:20] == [200] * 20 and 429 in answers[20:], answers
+    assert statuses(weir, 40, "/healthz") == [200] * 40
+
+
+def test_five_failed_logins(rig):
+    def login(peer, number):
+        while request := peer.read_request():
+            right = b"right" in request[0]
+            peer.socket.sendall(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % (b"200 OK" if right else b"401 Unauthorized"))
+    weir = cook(rig, "Five failed logins", Scripted(rig, login))
+
+    def attempt(word):
+        return get(weir.address, "/login", method="POST", headers={"X-Word": word}).status
+    assert [attempt("right") for _ in range(9)] == [200] * 9, "what succeeds is not counted"
+    assert [attempt("wrong") for _ in range(5)] == [401] * 5
+    eventually(lambda: attempt("right") == 429, what="429, also for the right word")
+
+
+def test_plans(rig):
+    weir = cook(rig, "Plans")
+    assert statuses(weir, 40, X_Client_Id="shop") == [200] * 40
+    assert statuses(weir, 40, X_Client_Id="partner") == [200] * 40
+    assert statuses(weir, 1, X_Client_Id="crawler") == [429]
+    made_up = [statuses(weir, 1, X_Client_Id=f"made-up-{i}")[0] for i in range(8)]
+    assert made_up[:5] == [200] * 5 and 429 in made_up, made_up
+
+
+def test_the_api_s_capacity_shared_fairly(rig):
+    weir = cook(rig, "The API's capacity, shared fairly")
+    answers = flood(weir.address, 40)
+    policy = answers[0]["RateLimit-Policy"]
+    assert "per-client" in policy and "everyone" in policy
+    assert count(answers)[429] > 0
+
+
+def test_reading_is_cheap_writing_is_not(rig):
+    weir = cook(rig, "Reading is cheap, writing is not")
+    assert statuses(weir, 3, "/v1/a", "POST") == [200, 200, 429]
+    assert statuses(weir, 3, "/v1/a") == [200] * 3
+    assert get(weir.address, "/v1/search").number("X-RateLimit-Remaining") <= 100 - 2 - 3 - 10 + 2
+
+
+def test_pay_by_what_the_answer_cost(rig):
+    def chat(peer, number):
+        while peer.read_request():
+            peer.socket.sendall(b"HTTP/1.1 200 OK\r\nX-Tokens-Used: 6000\r\nContent-Length: 0\r\n\r\n")
+    weir = cook(rig, "Pay by what the answer cost", Scripted(rig, chat))
+
+    def ask():
+        return get(weir.address, "/v1/chat/a")
+    assert ask().number("X-RateLimit-Remaining") == 9999
+    eventually(lambda: rig.redis().calls("evalsha") >= 2, what="the settlement")
+    assert ask().status == 200
+    eventually(lambda: ask().status == 429, what="429 when 12,000 of 10,000 are used")
+
+
+def test_behind_a_load_balancer(rig):
+    weir = cook(rig, "Behind a load balancer")
+    assert statuses(weir, 4, X_Forwarded_For="198.51.100.7")[:4] == [200] * 3 + [429]
+    assert statuses(weir, 1, X_Forwarded_For="198.51.100.8") == [200]
+    assert statuses(weir, 1, X_Forwarded_For="made-up, 198.51.100.7") == [429]
+
+
+def test_try_a_limit_before_it_rejects_anybody(rig):
+    weir = cook(rig, "Try a limit before it rejects anybody")
+    limited = [name for name in map(str, range(60)) if 429 in statuses(weir, 3, X_Client_Id=name)]
+    assert 0 < len(limited) < 20, limited
+    assert weir.metric("weir_limit_decisions_total", limit="strict", decision="shadow") >= 60
+
+
+def test_your_own_words_for_a_rejection(rig):
+    weir = cook(rig, "Your own words for a rejection", files=[("rejected.json", "json")])
+    assert statuses(weir, 1) == [200]
+    answer = get(weir.address)
+    body = json.loads(answer.body)
+    assert answer.status == 429 and body["error"] == "per-client is used up"
+    assert body["try_again_in_seconds"] == answer.number("Retry-After") > 3500
+
+
+def test_what_must_not_fail_open(rig):
+    weir = cook(rig, "What must not fail open", redis="100ms")
+    rig.redis().kill()
+    weir.expect_errors("[Rr]edis")
+    assert statuses(weir, 2, "/payments/1") == [503, 503]
+    assert statuses(weir, 2) == [200, 200]
+
+
+def test_github_s_fields(rig):
+    weir = cook(rig, "GitHub's fields")
+    answer = get(weir.address)
+    assert abs(answer.number("X-RateLimit-Reset") - time.time() - 3600) < 60
+    assert answer["RateLimit"] is None and answer["X-Rate-Limit-Quota"] is None
