@@ -1,0 +1,306 @@
+/* tls_client.c - the side of the client: who is trusted, and what is wrong with a server's certificate. */
+#include "config.h"
+
+#ifdef HAVE_OPENSSL
+
+#include <dirent.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/macros.h"
+#include "base/text.h"
+#include "net/address.h"
+#include "net/tls_internal.h"
+
+enum {
+    NAMES_SAID_MAX = 3,     /* of a certificate */
+    RESUMED_MAX_S = 60 * 60 /* a certificate is looked at again at least so often */
+};
+
+struct tls_client {
+    SSL_CTX *ctx;
+    bool verify;
+};
+
+/* ---- who is trusted ---------------------------------------------------------------------------------- */
+
+/* Every file of a directory, read now: OpenSSL itself would read them when a certificate has to be checked. */
+static bool trust_directory(SSL_CTX *ctx, const char *path)
+{
+    char file[4096];
+    bool any = false;
+    DIR *directory = opendir(path);
+
+    for (struct dirent *entry; directory && (entry = readdir(directory));)
+        if (entry->d_name[0] != '.' &&
+            snprintf(file, sizeof file, "%s/%s", path, entry->d_name) < (int)sizeof file)
+            any |= SSL_CTX_load_verify_file(ctx, file) == 1;
+    if (directory)
+        closedir(directory);
+    ERR_clear_error();
+    return any;
+}
+
+/* The system's authorities as one file, where the distributions have it; else as a directory of files. */
+static bool trust_system(SSL_CTX *ctx)
+{
+    const char *files[] = {getenv(X509_get_default_cert_file_env()),
+                           X509_get_default_cert_file(),
+                           "/etc/ssl/certs/ca-certificates.crt", /* Debian, Arch, Gentoo */
+                           "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora, Red Hat */
+                           "/etc/ssl/ca-bundle.pem",             /* SUSE */
+                           "/etc/ssl/cert.pem"};                 /* Alpine */
+    const char *directory = getenv(X509_get_default_cert_dir_env());
+
+    for (unsigned i = directory ? COUNT_OF(files) : 0; i < COUNT_OF(files); i++)
+        if (files[i] && SSL_CTX_load_verify_file(ctx, files[i]) == 1)
+            return true;
+    ERR_clear_error();
+    return trust_directory(ctx, directory ? directory : X509_get_default_cert_dir());
+}
+
+static enum tls_fault load_trust(SSL_CTX *ctx, const char *ca, char why[static TLS_WHY_MAX])
+{
+    if (!ca && !trust_system(ctx)) {
+        snprintf(
+            why, TLS_WHY_MAX,
+            "needs the system's authorities, and there are none (Debian package ca-certificates); name a "
+            "file in ca");
+        return TLS_BAD_CA;
+    }
+    if (ca && !tls_can_be_read(ca, why))
+        return TLS_BAD_CA;
+    ERR_clear_error();
+    if (ca && SSL_CTX_load_verify_file(ctx, ca) != 1) {
+        tls_say_why(why, "certificate");
+        return TLS_BAD_CA;
+    }
+    return TLS_GOOD;
+}
+
+/* ---- what is wrong with a certificate ---------------------------------------------------------------- */
+
+/* Names come from a stranger: visible ASCII of them, and not much. */
+static void put_shown(struct text *out, const unsigned char *bytes, int n)
+{
+    for (int i = 0; i < n && i < 64; i++)
+        text_char(out, bytes[i] > ' ' && bytes[i] <= '~' ? (char)bytes[i] : '?');
+}
+
+/* "a.test, b.test and others" */
+static void put_names(struct text *out, X509 *certificate)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
+    int said = 0, count = names ? sk_GENERAL_NAME_num(names) : 0;
+
+    for (int i = 0; i < count; i++) {
+        int type;
+        const ASN1_STRING *value = GENERAL_NAME_get0_value(sk_GENERAL_NAME_value(names, i), &type);
+        if (type != GEN_DNS)
+            continue;
+        if (said == NAMES_SAID_MAX) {
+            text_literal(out, " and others");
+            break;
+        }
+        text_put(out, said++ ? SLICE(", ") : SLICE_NONE);
+        put_shown(out, ASN1_STRING_get0_data(value), ASN1_STRING_length(value));
+    }
+    if (!said)
+        text_literal(out, "no host name");
+    GENERAL_NAMES_free(names);
+}
+
+static void put_time(struct text *out, const ASN1_TIME *time)
+{
+    struct tm tm;
+    char day[16];
+
+    if (ASN1_TIME_to_tm(time, &tm) == 1 && strftime(day, sizeof day, "%Y-%m-%d", &tm))
+        text_put(out, slice_of(day));
+}
+
+static void put_issuer(struct text *out, X509 *certificate)
+{
+    char name[80];
+    int n = X509_NAME_get_text_by_NID(X509_get_issuer_name(certificate), NID_commonName, name, sizeof name);
+
+    if (n > 0)
+        put_shown(out, (const unsigned char *)name, n);
+    else
+        text_literal(out, "without a name");
+}
+
+static void put_verdict(struct text *out, int error, X509 *certificate, const char *host)
+{
+    switch (error) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        text_literal(out, "its certificate, or one that vouches for it, has expired on ");
+        put_time(out, X509_get0_notAfter(certificate));
+        break;
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        text_literal(out, "its certificate, or one that vouches for it, is valid only from ");
+        put_time(out, X509_get0_notBefore(certificate));
+        break;
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+        text_printf(out, "its certificate is not for %.128s but for ", host);
+        put_names(out, certificate);
+        text_literal(out, " (tls.server_name says another)");
+        break;
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+        text_literal(out,
+                     "its certificate is self-signed and not among the trusted ones (tls.ca names them)");
+        break;
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+        text_literal(out, "its certificate is from an authority that is not trusted: ");
+        put_issuer(out, certificate);
+        text_literal(out, " (tls.ca names others)");
+        break;
+    default: text_printf(out, "its certificate is refused: %s", X509_verify_cert_error_string(error));
+    }
+}
+
+/* The first fault ends the handshake. Its words are made now, while the certificate is there. */
+static int on_verified(int good, X509_STORE_CTX *store)
+{
+    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+    struct tls_session *t = SSL_get_app_data(ssl);
+    X509 *certificate = X509_STORE_CTX_get_current_cert(store);
+
+    if (good)
+        return 1;
+    if (!t->verdict && certificate && (t->verdict = malloc(TLS_WHY_MAX))) {
+        struct text out = text_over(t->verdict, TLS_WHY_MAX - 1);
+        put_verdict(&out, X509_STORE_CTX_get_error(store), certificate, t->host);
+        t->verdict[out.n] = 0;
+    }
+    return 0;
+}
+
+void tls_connect_failure(const struct stream *s, char why[static TLS_WHY_MAX])
+{
+    const struct tls_session *t = s->session;
+    const char *reason = ERR_reason_error_string(t->fault);
+
+    if (t->verdict)
+        snprintf(why, TLS_WHY_MAX, "%s", t->verdict);
+    else if (ERR_GET_REASON(t->fault) == SSL_R_UNEXPECTED_EOF_WHILE_READING || !reason)
+        snprintf(why, TLS_WHY_MAX, "it closed the connection during the TLS handshake");
+    else
+        snprintf(why, TLS_WHY_MAX, "no TLS handshake with it: %s", reason);
+}
+
+/* ---- sessions that are resumed ----------------------------------------------------------------------- */
+
+void tls_resumption_clear(struct tls_resumption *resumption)
+{
+    SSL_SESSION_free(resumption->session);
+    resumption->session = NULL;
+}
+
+/* The server offers to resume this session: with TLS 1.3 at any time after the handshake. */
+static int on_new_session(SSL *ssl, SSL_SESSION *session)
+{
+    struct tls_session *t = SSL_get_app_data(ssl);
+
+    if (!t || !t->resumption)
+        return 0;
+    tls_resumption_clear(t->resumption);
+    t->resumption->session = session;
+    return 1; /* it is ours now */
+}
+
+static void resume(SSL *ssl, struct tls_resumption *resumption)
+{
+    SSL_SESSION *session = resumption->session;
+
+    if (session && time(NULL) - (time_t)SSL_SESSION_get_time(session) > RESUMED_MAX_S)
+        tls_resumption_clear(resumption);
+    else if (session)
+        (void)SSL_set_session(ssl, session);
+}
+
+/* ---- clients and their connections ------------------------------------------------------------------- */
+
+static enum tls_fault load(struct tls_client *client, const struct tls_client_settings *settings,
+                           char why[static TLS_WHY_MAX])
+{
+    static const unsigned char spoken[] = "\x08http/1.1";
+    SSL_CTX *ctx = client->ctx;
+    enum tls_fault fault = settings->verify ? load_trust(ctx, settings->ca, why) : TLS_GOOD;
+
+    client->verify = settings->verify;
+    if (fault == TLS_GOOD && settings->certificate)
+        fault = tls_load_pair(ctx, settings->certificate, settings->key, why);
+    SSL_CTX_set_verify(ctx, settings->verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE,
+                       settings->verify ? on_verified : NULL);
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+    SSL_CTX_sess_set_new_cb(ctx, on_new_session);
+    if (fault == TLS_GOOD && SSL_CTX_set_alpn_protos(ctx, spoken, sizeof spoken - 1) != 0) {
+        snprintf(why, TLS_WHY_MAX, "cannot be used: no memory");
+        fault = TLS_BAD_CA;
+    }
+    return fault;
+}
+
+enum tls_fault tls_client_new(const struct tls_client_settings *settings, struct tls_client **made,
+                              char why[static TLS_WHY_MAX])
+{
+    struct tls_client *client = calloc(1, sizeof *client);
+    enum tls_fault fault = TLS_BAD_CA;
+
+    snprintf(why, TLS_WHY_MAX, "cannot be used: no memory");
+    if (client && (client->ctx = tls_context_new(TLS_client_method())))
+        fault = load(client, settings, why);
+    if (fault != TLS_GOOD) {
+        tls_client_free(client);
+        client = NULL;
+    }
+    *made = client;
+    return fault;
+}
+
+void tls_client_free(struct tls_client *client)
+{
+    if (client)
+        SSL_CTX_free(client->ctx);
+    free(client);
+}
+
+/* RFC 6066 section 3: an address is not told as a server's name. */
+static bool expect_host(SSL *ssl, const char *host, bool verify)
+{
+    struct ip ip;
+    bool is_ip = ip_parse(slice_of(host), &ip);
+
+    if (!is_ip && SSL_set_tlsext_host_name(ssl, host) != 1)
+        return false;
+    if (!verify)
+        return true;
+    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return is_ip ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1
+                 : SSL_set1_host(ssl, host) == 1;
+}
+
+bool tls_connect(struct stream *s, struct tls_client *client, const char *host,
+                 struct tls_resumption *resumption)
+{
+    struct tls_session *t = tls_layer_begin(s, SSL_new(client->ctx));
+
+    if (!t || !expect_host(t->ssl, host, client->verify))
+        return false;
+    SSL_set_connect_state(t->ssl);
+    t->host = host;
+    t->resumption = resumption;
+    resume(t->ssl, resumption);
+    stream_want_read(s, true);
+    return true;
+}
+
+#endif

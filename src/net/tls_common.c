@@ -1,0 +1,99 @@
+/* tls_common.c - what both sides of TLS set and read alike. */
+#include "config.h"
+
+#ifdef HAVE_OPENSSL
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <stdio.h>
+
+#include "net/tls_internal.h"
+
+bool tls_is_there(void)
+{
+    return true;
+}
+
+SSL_CTX *tls_context_new(const SSL_METHOD *method)
+{
+    SSL_CTX *ctx = SSL_CTX_new(method);
+
+    if (!ctx)
+        return NULL;
+    if (!SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) ||
+        !SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20")) {
+        SSL_CTX_free(ctx);
+        return NULL;
+    }
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    /* What is offered again lies elsewhere by then; an idle connection keeps no buffers; a peer that sends
+     * nothing but handshake messages does not keep the worker in SSL_read. */
+    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                              SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_clear_mode(ctx, SSL_MODE_AUTO_RETRY);
+    return ctx;
+}
+
+/* A key that needs a passphrase is refused: nobody is there to be asked. */
+static int no_passphrase(char *buffer, int size, int writing, void *arg)
+{
+    bool *asked = arg;
+    (void)buffer, (void)size, (void)writing;
+    *asked = true;
+    return -1;
+}
+
+void tls_say_why(char why[static TLS_WHY_MAX], const char *wanted)
+{
+    unsigned long error = ERR_peek_error();
+    const char *reason = ERR_reason_error_string(error);
+
+    if (ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE)
+        snprintf(why, TLS_WHY_MAX, "holds no PEM %s", wanted);
+    else if (ERR_GET_LIB(error) == ERR_LIB_X509 && ERR_GET_REASON(error) == X509_R_KEY_VALUES_MISMATCH)
+        snprintf(why, TLS_WHY_MAX, "is not the key of the certificate");
+    else
+        snprintf(why, TLS_WHY_MAX, "is no usable %s: %s", wanted, reason ? reason : "unknown fault");
+    ERR_clear_error();
+}
+
+bool tls_can_be_read(const char *path, char why[static TLS_WHY_MAX])
+{
+    FILE *file = fopen(path, "re");
+    int c = file ? fgetc(file) : EOF; /* a directory opens */
+    bool good = file && !ferror(file);
+
+    (void)c;
+    if (!good)
+        snprintf(why, TLS_WHY_MAX, "cannot be read: %s", strerror(errno));
+    if (file)
+        fclose(file);
+    return good;
+}
+
+enum tls_fault tls_load_pair(SSL_CTX *ctx, const char *certificate, const char *key,
+                             char why[static TLS_WHY_MAX])
+{
+    ERR_clear_error();
+    if (!tls_can_be_read(certificate, why))
+        return TLS_BAD_CERTIFICATE;
+    if (SSL_CTX_use_certificate_chain_file(ctx, certificate) != 1) {
+        tls_say_why(why, "certificate");
+        return TLS_BAD_CERTIFICATE;
+    }
+    if (!tls_can_be_read(key, why))
+        return TLS_BAD_KEY;
+    bool asked = false;
+    SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
+    SSL_CTX_set_default_passwd_cb_userdata(ctx, &asked);
+    if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(ctx) != 1) {
+        tls_say_why(why, "private key");
+        if (asked)
+            snprintf(why, TLS_WHY_MAX, "needs a passphrase, and nobody is there to be asked");
+        return TLS_BAD_KEY;
+    }
+    return TLS_GOOD;
+}
+
+#endif

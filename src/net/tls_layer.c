@@ -1,0 +1,297 @@
+/* tls_layer.c - the layer between a stream and its socket, the same for both sides of TLS. */
+#include "config.h"
+
+#ifdef HAVE_OPENSSL
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "net/tls_internal.h"
+
+enum { RECORD_MAX = 16 * 1024 }; /* RFC 8446 section 5.1 */
+
+/* Something can be read without anything more from the socket. */
+static bool holds_input(const struct tls_session *t)
+{
+    return t->ended || t->failed || SSL_pending(t->ssl) > 0;
+}
+
+static void set_event(struct event *event, bool *added, bool wanted)
+{
+    if (*added == wanted)
+        return;
+    *added = wanted;
+    if (wanted)
+        event_add(event, NULL);
+    else
+        event_del(event);
+}
+
+/* Waits for what the owner wants, or for what OpenSSL wants first. What OpenSSL holds is as good as readable: no
+ * event of the socket would tell of it. */
+static void wait_for(struct stream *s)
+{
+    struct tls_session *t = s->session;
+    bool read = (s->reading && !t->read_wants_write) || (s->writing && t->write_wants_read);
+    bool write = (s->writing && !t->write_wants_read) || (s->reading && t->read_wants_write) || t->ending;
+
+    set_event(&s->readable, &t->read_added, read);
+    set_event(&s->writable, &t->write_added, write);
+    if (s->reading && holds_input(t))
+        event_active(&s->readable, EV_READ, 0);
+}
+
+/* What a call of OpenSSL that gave nothing waits for, if anything. */
+static int result_of(struct tls_session *t, int result)
+{
+    int error = SSL_get_error(t->ssl, result);
+
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
+        return error;
+    if (error == SSL_ERROR_ZERO_RETURN)
+        t->ended = true;
+    else {
+        t->failed = true;
+        t->fault = ERR_peek_error();
+    }
+    return error;
+}
+
+static ssize_t failed(void)
+{
+    errno = ECONNRESET;
+    return STREAM_FAILED;
+}
+
+/* Nothing was read. */
+static ssize_t read_nothing(struct stream *s, struct tls_session *t, int result)
+{
+    int error = result_of(t, result);
+
+    if (t->failed)
+        return failed();
+    if (t->ended) {
+        s->eof = true;
+        return 0;
+    }
+    t->read_wants_write = error == SSL_ERROR_WANT_WRITE;
+    wait_for(s);
+    return STREAM_AGAIN;
+}
+
+/* Records one after the other, as long as they were full or are here already. */
+static ssize_t layer_read(struct stream *s, char *bytes, size_t size)
+{
+    struct tls_session *t = s->session;
+    size_t got = 0;
+    int n;
+
+    if (t->failed)
+        return failed();
+    do {
+        size_t room = size - got < RECORD_MAX ? size - got : RECORD_MAX;
+        ERR_clear_error();
+        n = SSL_read(t->ssl, bytes + got, (int)room);
+        if (n <= 0 && got == 0)
+            return read_nothing(s, t, n);
+        if (n <= 0) {
+            t->read_wants_write = result_of(t, n) == SSL_ERROR_WANT_WRITE;
+            break;
+        }
+        got += (size_t)n;
+    } while (got < size && (n == RECORD_MAX || SSL_pending(t->ssl) > 0));
+    wait_for(s);
+    return (ssize_t)got;
+}
+
+/* Where writing is among the pieces. */
+struct cursor {
+    const struct iovec *pieces;
+    int count;
+    size_t offset; /* into the first */
+};
+
+static void cursor_skip(struct cursor *c, size_t n)
+{
+    while (c->count && n >= c->pieces->iov_len - c->offset) {
+        n -= c->pieces->iov_len - c->offset;
+        c->pieces++;
+        c->count--;
+        c->offset = 0;
+    }
+    c->offset += n;
+}
+
+/* The next record's content: a large piece where it lies, small ones gathered, so that a head, a chunk line and
+ * a first piece are not a record each. */
+static struct slice next_record(struct cursor c, char *gathered)
+{
+    cursor_skip(&c, 0);
+    if (c.count == 0)
+        return SLICE_NONE;
+    const char *first = (const char *)c.pieces->iov_base + c.offset;
+    size_t n = c.pieces->iov_len - c.offset;
+    if (n >= RECORD_MAX || c.count == 1)
+        return (struct slice){first, n < RECORD_MAX ? n : RECORD_MAX};
+    size_t filled = 0;
+    for (; c.count && filled < RECORD_MAX; c.pieces++, c.count--, c.offset = 0) {
+        n = c.pieces->iov_len - c.offset;
+        n = n < RECORD_MAX - filled ? n : RECORD_MAX - filled;
+        memcpy(gathered + filled, (const char *)c.pieces->iov_base + c.offset, n);
+        filled += n;
+    }
+    return (struct slice){gathered, filled};
+}
+
+/* A record that OpenSSL has begun must be offered again: its bytes are then the first of the stream's `out`. */
+static ssize_t layer_write(struct stream *s, const struct iovec *pieces, int count)
+{
+    static _Thread_local char gathered[RECORD_MAX];
+    struct tls_session *t = s->session;
+    struct cursor c = {pieces, count, 0};
+    size_t taken = 0;
+
+    for (struct slice record; !t->failed && (record = next_record(c, gathered)).n;) {
+        ERR_clear_error();
+        int n = SSL_write(t->ssl, record.p, (int)record.n);
+        if (n <= 0) {
+            t->write_wants_read = result_of(t, n) == SSL_ERROR_WANT_READ;
+            t->failed |= t->ended;
+            break;
+        }
+        taken += (size_t)n;
+        cursor_skip(&c, (size_t)n);
+    }
+    if (t->failed)
+        return -1;
+    wait_for(s);
+    return (ssize_t)taken;
+}
+
+static bool layer_holds(const struct stream *s)
+{
+    return holds_input(s->session);
+}
+
+/* RFC 8446 section 6.1: close_notify, then the socket's own end. */
+static bool layer_end(struct stream *s)
+{
+    struct tls_session *t = s->session;
+
+    if (t->end_sent || t->ending)
+        return true;
+    if (t->failed)
+        return false;
+    ERR_clear_error();
+    int sent = SSL_shutdown(t->ssl);
+    t->ending = sent < 0 && SSL_get_error(t->ssl, sent) == SSL_ERROR_WANT_WRITE;
+    t->end_sent = sent >= 0;
+    t->failed = !t->ending && !t->end_sent;
+    wait_for(s);
+    return t->ending || (t->end_sent && shutdown(s->fd, SHUT_WR) == 0);
+}
+
+static void layer_close(struct stream *s, bool politely)
+{
+    struct tls_session *t = s->session;
+
+    ERR_clear_error();
+    if (politely && t->handshaken && !t->failed && !t->end_sent && !s->out)
+        (void)SSL_shutdown(t->ssl);
+    SSL_free(t->ssl);
+    ERR_clear_error();
+    tls_server_drop(t->server);
+    free(t->verdict);
+    free(t);
+    s->session = NULL;
+}
+
+static const struct stream_layer layer = {layer_read,  layer_write, wait_for,
+                                          layer_holds, layer_end,   layer_close};
+
+/* ---- events ------------------------------------------------------------------------------------------ */
+
+/* The owner may close the stream in any of its callbacks; its memory lasts until the loop turn ends. */
+static bool tell(struct stream *s, struct tls_session *t, event_callback_fn callback, short what)
+{
+    callback(s->fd, what, t->context);
+    return s->session == t;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct stream *s = arg;
+    struct tls_session *t = s->session;
+    (void)fd, (void)what;
+
+    if (t->write_wants_read) {
+        t->write_wants_read = false;
+        if (s->writing && !tell(s, t, t->on_writable, EV_WRITE))
+            return;
+    }
+    if (tell(s, t, t->on_readable, EV_READ))
+        wait_for(s);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+    struct stream *s = arg;
+    struct tls_session *t = s->session;
+    (void)fd, (void)what;
+
+    if (t->ending) {
+        t->ending = false;
+        (void)layer_end(s);
+    }
+    if (t->read_wants_write) {
+        t->read_wants_write = false;
+        if (!tell(s, t, t->on_readable, EV_READ))
+            return;
+    }
+    if (s->writing && !t->write_wants_read && !tell(s, t, t->on_writable, EV_WRITE))
+        return;
+    wait_for(s);
+}
+
+struct tls_session *tls_layer_begin(struct stream *s, SSL *ssl)
+{
+    struct event_base *base = event_get_base(&s->readable);
+    struct tls_session *t = calloc(1, sizeof *t);
+
+    stream_want_read(s, false);
+    stream_want_write(s, false);
+    if (!ssl || !t || SSL_set_fd(ssl, s->fd) != 1) {
+        SSL_free(ssl);
+        free(t);
+        return NULL;
+    }
+    t->ssl = ssl;
+    SSL_set_app_data(ssl, t);
+    t->on_readable = event_get_callback(&s->readable);
+    t->on_writable = event_get_callback(&s->writable);
+    t->context = event_get_callback_arg(&s->readable);
+    event_assign(&s->readable, base, s->fd, EV_READ | EV_PERSIST, on_readable, s);
+    event_assign(&s->writable, base, s->fd, EV_WRITE | EV_PERSIST, on_writable, s);
+    s->layer = &layer;
+    s->session = t;
+    return t;
+}
+
+enum tls_handshake tls_handshake(struct stream *s)
+{
+    struct tls_session *t = s->session;
+
+    ERR_clear_error();
+    int result = SSL_do_handshake(t->ssl);
+    t->handshaken = result == 1;
+    int error = t->handshaken ? SSL_ERROR_NONE : result_of(t, result);
+    if (t->failed || t->ended)
+        return TLS_FAILED;
+    t->read_wants_write = error == SSL_ERROR_WANT_WRITE;
+    wait_for(s);
+    return t->handshaken ? TLS_DONE : TLS_AGAIN;
+}
+
+#endif
