@@ -80,6 +80,19 @@ static bool is_local(const struct op_limit *part)
     return part->limit->on_failure == ON_FAILURE_LOCAL && !part->limit->counted;
 }
 
+/* This weir's part of a limit that other weirs count as well while Redis is away; at least one unit. */
+static struct limit_result local_result_of(const struct limiter *l, const struct op_limit *part)
+{
+    struct limit_result r = result_of(part);
+    int64_t instances = l->policy->redis.instances;
+
+    if (instances > 1 && r.capacity > 0) {
+        r.quota = r.quota > instances ? r.quota / instances : 1;
+        r.capacity = r.capacity > instances ? r.capacity / instances : 1;
+    }
+    return r;
+}
+
 /* Shadow limits of a request that is admitted: each by itself, since none of them rejects. */
 static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, struct decision *d)
 {
@@ -92,7 +105,7 @@ static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, st
             count_limit(l, part->limit, VERDICT_FAILED_OPEN);
             continue;
         }
-        *r = result_of(part);
+        *r = local_result_of(l, part);
         if (!fallback_decide(l->fallback, &(struct fallback_ask){part->key, part->cost, r}, 1,
                              clock_wall_us()))
             r->verdict = VERDICT_SHADOW;
@@ -119,7 +132,7 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
             count_limit(l, part->limit, VERDICT_FAILED_OPEN);
             continue;
         }
-        d->results[local] = result_of(part);
+        d->results[local] = local_result_of(l, part);
         asks[local] = (struct fallback_ask){part->key, part->cost, &d->results[local]};
         local++;
     }

@@ -43,15 +43,32 @@ struct place { /* in the policy file; counts from 1 */
 
 enum on_failure { ON_FAILURE_LOCAL, ON_FAILURE_ALLOW, ON_FAILURE_DENY };
 
+struct redis_nodes {
+    struct redis_node {
+        struct address address;
+        char *text; /* as written */
+    } *node;
+    unsigned count;
+};
+
+struct redis_sentinel_settings {
+    char *master; /* what they call it; NULL: no sentinels */
+    struct redis_nodes nodes;
+    char *username, *password; /* for the sentinels themselves; NULL: none */
+};
+
 struct redis_settings {
-    struct address address; /* length 0 when embedded */
-    char *address_text;     /* as written */
+    struct address address; /* length 0 when embedded, or found otherwise */
+    char *address_text;     /* as written, or what stands for it in messages */
     bool embedded;
+    struct redis_sentinel_settings sentinel;
     char *username, *password; /* NULL: none */
+    char *password_file;       /* as written; NULL: none */
     unsigned database;
     char *key_prefix;
     uint64_t timeout_us;
     enum on_failure on_failure;
+    unsigned instances; /* weirs that share the limits: what each may admit without Redis is divided by them */
 };
 
 struct upstream_server {
@@ -65,6 +82,7 @@ struct upstream {
     struct upstream_server *servers;
     unsigned server_count; /* at least 1 */
     uint64_t connect_timeout_us, response_timeout_us;
+    bool forwarded; /* requests carry Forwarded (RFC 7239) */
 };
 
 enum identity_source { IDENTITY_IP, IDENTITY_HEADER };
@@ -204,6 +222,7 @@ enum {
 struct timeouts {
     uint64_t request_header_us, request_body_us, idle_us, shutdown_us;
     uint64_t body_min_rate; /* bytes a second; 0: none */
+    uint64_t exchange_us;   /* a request and its whole answer; 0: any time */
 };
 
 struct size_limits {

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from rig import eventually, patience, timeout
+from rig import eventually, free_port, patience, timeout
 from scripted import Scripted
 from wire import Connection, count, flood, get
 
@@ -62,6 +62,18 @@ def test_local_keeps_limits_apart_and_all_or_none(rig):
                                            "all": dict(script="fixed_window", limit=25, period="10d", per="all")})
     totals = [count(flood(weir.address, 20, connections=8, headers={"X-Client-Id": c})).get(200, 0) for c in "abcd"]
     assert totals == [10, 10, 5, 0], totals
+
+
+def test_local_grants_this_weir_s_part_where_the_policy_says_how_many_there_are(rig):
+    weir = rig.weir(redis={"address": f"127.0.0.1:{free_port()}", "on_failure": "local", "instances": 4},
+                    limits={"window": dict(script="fixed_window", limit=22, period="1d"),
+                            "bucket": dict(script="gcra", limit=3, period="1d")},
+                    rules=[{"match": {"path": "/bucket"}, "limits": ["bucket"]}, {"limits": ["window"]}])
+    weir.expect_errors("[Rr]edis")
+    answers = flood(weir.address, 30)
+    assert count(answers) == {200: 5, 429: 25}
+    assert {a.number("X-RateLimit-Limit") for a in answers} == {5}
+    assert [get(weir.address, "/bucket").status for _ in range(3)] == [200, 429, 429], "at least one"
 
 
 def test_on_failure_of_a_limit_comes_before_that_of_redis(rig):
