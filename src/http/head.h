@@ -138,9 +138,13 @@ enum scan { SCAN_PARTIAL, SCAN_WHOLE, SCAN_REFUSED };
  * is left to the parser. SCAN_WHOLE: `*size` is the head's length with its empty line. */
 enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refusal *refusal);
 
+/* The same for a request: a first line that is none (HTTP/0.9, another protocol) is refused as soon as it is there,
+ * since its sender may wait for an answer before it sends more. */
+enum scan request_scan(struct slice bytes, size_t *seen, size_t *size, struct refusal *refusal);
+
 /* How many bytes of CRLF stand before a request line: RFC 9112 section 2.2 has a server ignore at least one.
  * All are, so that the verdict does not depend on where the bytes were cut; the time for a head bounds them.
- * To be asked before each head_scan that has seen nothing yet. */
+ * To be asked before each request_scan that has seen nothing yet. */
 size_t request_skip_empty_line(struct slice bytes);
 
 /* `whole` is exactly what head_scan found (for a request: after request_skip_empty_line). False: refused, see

@@ -33,6 +33,22 @@ static const char *request_line_parse(const char *p, const char *end, struct req
     return p + 2;
 }
 
+enum scan request_scan(struct slice bytes, size_t *seen, size_t *size, struct refusal *refusal)
+{
+    size_t before = *seen;
+    enum scan scan = head_scan(bytes, seen, size, refusal);
+    struct request_head line;
+
+    /* A whole head's first line is its parser's business. A first byte that was refused was so before the line
+     * was there. */
+    if (scan == SCAN_WHOLE || bytes.n == 0 || !(char_is(*bytes.p, CHAR_TOKEN) || *bytes.p == '\r'))
+        return scan;
+    const char *lf = memchr(bytes.p + before, '\n', bytes.n - before);
+    if (lf == NULL || lf[-1] != '\r' || memchr(bytes.p, '\n', before) != NULL)
+        return scan;
+    return request_line_parse(bytes.p, lf + 1, &line, refusal) ? scan : SCAN_REFUSED;
+}
+
 /* RFC 9112 section 3.2: exactly one valid Host in HTTP/1.1; it agrees with an absolute target (section 3.2.2
  * would let the target win; two names for one request are refused). An empty one is for URIs without
  * authority, which neither http nor https has. */

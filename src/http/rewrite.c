@@ -1,5 +1,7 @@
 #include "http/rewrite.h"
 
+#include "http/forwarded.h"
+
 static void crlf(struct text *out)
 {
     text_literal(out, "\r\n");
@@ -97,6 +99,10 @@ static void forwarding_write(struct text *out, const struct request_head *head,
     WRITE_FIELD(out, "X-Forwarded-Proto", believed(head, FIELD_X_FORWARDED_PROTO, facts, facts->scheme));
     if (host.n)
         WRITE_FIELD(out, "X-Forwarded-Host", host);
+    if (facts->forwarded) {
+        struct forwarded_element element = {facts->peer_ip, head->host, facts->scheme};
+        forwarded_write(out, facts->peer_trusted ? &head->fields : NULL, &element);
+    }
     via_write(out, head->minor);
     if (facts->request_id.n)
         WRITE_FIELD(out, "X-Request-Id", facts->request_id);
@@ -135,8 +141,8 @@ void request_head_write(struct text *out, const struct request_head *head, const
                    FIELD_BIT(FIELD_X_FORWARDED_FOR) | FIELD_BIT(FIELD_X_FORWARDED_PROTO) |
                    FIELD_BIT(FIELD_X_FORWARDED_HOST) | FIELD_BIT(FIELD_X_REQUEST_ID) |
                    FIELD_BIT(FIELD_X_WEIR_CLIENT);
-    /* weir adds nothing to Forwarded (RFC 7239), so that its last element would pass for weir's. */
-    if (!facts->peer_trusted)
+    /* A stranger's last element would pass for weir's. */
+    if (!facts->peer_trusted || facts->forwarded)
         own |= FIELD_BIT(FIELD_FORWARDED);
     if (head->max_forwards >= 0)
         own |= FIELD_BIT(FIELD_MAX_FORWARDS);

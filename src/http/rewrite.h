@@ -10,6 +10,7 @@ struct forward_facts {
     struct slice peer_ip; /* appended to X-Forwarded-For; empty (a unix peer): nothing is */
     bool peer_trusted; /* X-Forwarded-Proto, X-Forwarded-Host and Forwarded are believed from this peer, else
                           replaced or dropped */
+    bool forwarded;    /* say it in Forwarded (RFC 7239) as well */
     struct slice scheme; /* "http" or "https" */
     struct slice
         host; /* Host where the request has none (HTTP/1.0), e.g. the upstream's address; may be empty */

@@ -374,7 +374,7 @@ static void read_head(struct client *c)
         take(c, &got, request_skip_empty_line(got.all));
     if (got.all.n == 0)
         return;
-    enum scan scan = head_scan(got.all, &c->scanned, &size, &refusal);
+    enum scan scan = request_scan(got.all, &c->scanned, &size, &refusal);
     if (scan == SCAN_REFUSED)
         refuse_head(c, &refusal);
     else if (scan == SCAN_PARTIAL ? got.all.n >= max : size > max)
@@ -467,6 +467,7 @@ void clients_init(struct worker *w)
     deadline_queue_init(&w->deadlines, &w->queue.linger, close_passed);
     deadline_queue_init(&w->deadlines, &w->queue.drain, close_passed);
     deadline_queue_init(&w->deadlines, &w->queue.tunnel, tunnel_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.exchange, exchange_overdue);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------- */

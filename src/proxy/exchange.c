@@ -74,6 +74,8 @@ static struct exchange *exchange_new(struct client *client)
     x->generation->exchanges++;
     x->policy = w->policy;
     x->started_us = clock_us();
+    if (x->policy->timeouts.exchange_us)
+        deadline_arm(&w->queue.exchange, &x->whole, x->started_us, x->policy->timeouts.exchange_us);
     client->exchange = x;
     counter_add(&w->stats.requests_active, 1);
     return x;
@@ -160,6 +162,7 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
     struct forward_facts facts = {.host = host_of(x->rule->upstream),
                                   .peer_ip = text_slice(&ip),
                                   .peer_trusted = identity->peer_trusted,
+                                  .forwarded = x->rule->upstream->forwarded,
                                   .scheme = x->client->stream.layer ? SLICE("https") : SLICE("http"),
                                   .client = x->rule->limit_count ? identity_text(identity) : SLICE_NONE,
                                   .request_id = {x->request_id, x->id_size},
@@ -178,6 +181,16 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
     return true;
 }
 
+/* RFC 9110 section 7.6.2: weir is the recipient. OPTIONS is told what weir takes; TRACE would show the sender
+ * fields that others have added, so it is refused. */
+static void answer_as_last_hop(struct exchange *x)
+{
+    if (x->method == METHOD_OPTIONS)
+        reply(x, 204, NULL);
+    else
+        exchange_fail(x, CAUSE_LAST_HOP, NULL);
+}
+
 /* The decision's inputs are slices of the head, so this happens while the head's bytes are there. */
 static void route(struct exchange *x, const struct request_head *head, const struct framing *framing)
 {
@@ -194,8 +207,8 @@ static void route(struct exchange *x, const struct request_head *head, const str
     }
     memcpy(x->identity, identity.text, identity.size);
     x->identity_size = identity.size;
-    if (head->max_forwards == 0) { /* RFC 9110 section 7.6.2 */
-        exchange_fail(x, CAUSE_LAST_HOP, NULL);
+    if (head->max_forwards == 0) {
+        answer_as_last_hop(x);
         return;
     }
     if (!path_normalise(head->path_and_query, &path)) {
@@ -257,6 +270,10 @@ static void forward(struct exchange *x, bool fresh)
     enum cause cause;
 
     x->phase = PHASE_CONNECT;
+    if (x->overdue) {
+        exchange_fail(x, CAUSE_EXCHANGE_TIMEOUT, NULL);
+        return;
+    }
     x->link = upstream_take(x, fresh, &x->tries, &cause);
     if (!x->link)
         exchange_fail(x, cause, NULL);
@@ -524,6 +541,24 @@ void exchange_link_timed_out(struct exchange *x)
     exchange_fail(x, CAUSE_RESPONSE_TIMEOUT, NULL);
 }
 
+/* Whoever is awaited is told. The limits answer within redis.timeout: until then what they charge could not be
+ * given back. */
+void exchange_overdue(struct deadline *whole)
+{
+    struct exchange *x = CONTAINER_OF(whole, struct exchange, whole);
+    bool awaits_content = x->client->deadline.queue == &x->worker->queue.content;
+
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    if (x->phase == PHASE_LIMIT)
+        x->overdue = true;
+    else if (x->phase == PHASE_REPLY)
+        exchange_cut(x, CAUSE_CLIENT_STALLED);
+    else if (awaits_content && !x->answer_started)
+        exchange_fail(x, CAUSE_CONTENT_TIMEOUT, "timeouts.exchange has passed");
+    else
+        exchange_fail(x, CAUSE_EXCHANGE_TIMEOUT, NULL);
+}
+
 /* ---- the ways out ------------------------------------------------------------------------------------ */
 
 static void drop_link(struct exchange *x)
@@ -646,6 +681,7 @@ void exchange_finish(struct exchange *x, enum client_after after)
     struct client *client = x->client;
     uint64_t duration = clock_us() - x->started_us;
 
+    deadline_cancel(&x->whole);
     if (x->ask.op)
         limiter_abandon(&x->ask);
     settle(x);

@@ -43,10 +43,12 @@ struct exchange {
     /* what came of it */
     bool decided; /* by the limits */
     enum cause cause;
-    const char *why;      /* more than the cause says (static text), or NULL */
-    uint16_t status;      /* answered; 0: none */
-    bool close;           /* the client was told that the connection closes */
-    uint64_t reply_bytes; /* content of weir's own answer */
+    const char *why;       /* more than the cause says (static text), or NULL */
+    uint16_t status;       /* answered; 0: none */
+    bool close;            /* the client was told that the connection closes */
+    struct deadline whole; /* timeouts.exchange */
+    bool overdue;          /* it has passed while the limits were asked */
+    uint64_t reply_bytes;  /* content of weir's own answer */
     uint64_t started_us, sent_us, response_us;
     uint64_t content_since_us; /* from when on the client could send its content; 0: not yet */
     uint64_t blocked_since_us,
@@ -80,6 +82,7 @@ void exchange_connect_failed(struct exchange *x, enum cause cause);
 void exchange_link_readable(struct exchange *x);
 void exchange_link_writable(struct exchange *x);
 void exchange_link_timed_out(struct exchange *x);
+void exchange_overdue(struct deadline *whole);
 
 /* Ends it now, whatever its phase; the client's connection is cut. For shutdown. */
 void exchange_cut(struct exchange *x, enum cause cause);

@@ -14,6 +14,12 @@ static bool is_rejection(const struct exchange *x)
     return x->cause == CAUSE_NONE && x->ask.decision.verdict != VERDICT_FAILED_CLOSED;
 }
 
+/* Max-Forwards ended the request here; a rejection's status is another. */
+static bool is_last_hop(const struct exchange *x)
+{
+    return x->cause == CAUSE_LAST_HOP || (x->cause == CAUSE_NONE && x->status == 204);
+}
+
 /* {"type":"about:blank","title":"Bad Gateway","status":502,"detail":"...","request_id":"..."} */
 static void error_document(struct text *out, const struct exchange *x, const char *why)
 {
@@ -137,16 +143,27 @@ static void status_line(struct text *out, unsigned status)
     text_literal(out, "\r\n");
 }
 
+/* RFC 9110 section 8.6: a 204 has neither content nor its length. */
+static void content_fields(struct text *out, struct slice type, size_t content)
+{
+    text_literal(out, "Content-Type: ");
+    text_put(out, type);
+    text_literal(out, "\r\nContent-Length: ");
+    text_u64(out, content);
+    text_literal(out, "\r\n");
+}
+
 static void write_head(struct text *out, struct exchange *x, struct slice type, size_t content)
 {
     status_line(out, x->status);
     text_literal(out, "Date: ");
     text_put(out, worker_date(x->worker));
-    text_literal(out, "\r\nContent-Type: ");
-    text_put(out, type);
-    text_literal(out, "\r\nContent-Length: ");
-    text_u64(out, content);
-    text_literal(out, "\r\nX-Request-Id: ");
+    text_literal(out, "\r\n");
+    if (x->status != 204)
+        content_fields(out, type, content);
+    if (is_last_hop(x)) /* RFC 9110 sections 9.3.7 and 15.5.6; others are passed on all the same */
+        text_literal(out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
+    text_literal(out, "X-Request-Id: ");
     text_bytes(out, x->request_id, x->id_size);
     text_literal(out, "\r\n");
     decision_fields_write(out, &x->ask.decision, x->policy->headers, clock_wall_us());
@@ -166,6 +183,11 @@ enum sent reply_send(struct exchange *x, const char *why)
     struct slice type;
     size_t content = 0;
 
+    if (x->status == 204) {
+        write_head(&head, x, SLICE_NONE, 0);
+        pieces[0] = iovec_of(text_slice(&head));
+        return head.failed ? SENT_FAILED : stream_send(&x->client->stream, &w->buffers, pieces, 1);
+    }
     if (is_rejection(x))
         decision_spread(&x->ask.decision, x->policy->rejection.jitter, worker_random(w));
     int count = document(x, why, &body, &type, &pieces[1]);

@@ -195,6 +195,7 @@ static void switch_protocols(struct exchange *x, const struct head_bytes *got, s
     x->close = true;
     x->answer_started = true;
     x->phase = PHASE_TUNNEL;
+    deadline_cancel(&x->whole); /* a tunnel lasts as long as it is used */
     iobuf_put(&w->buffers, &x->head);
     struct iovec piece = iovec_of(text_slice(&out));
     if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED)

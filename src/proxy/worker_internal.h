@@ -48,6 +48,7 @@ struct worker {
     struct deadlines deadlines;
     struct {
         struct deadline_queue head, content, idle, write, linger, drain, tunnel; /* of clients */
+        struct deadline_queue exchange;                                          /* of exchanges */
         struct deadline_queue connect, response, pooled, probe;                  /* of links */
     } queue;
 

@@ -32,7 +32,7 @@ static void read_head(struct verdict *v, struct slice bytes, size_t step)
     v->ok = false;
     do {
         there = step < bytes.n - there ? there + step : bytes.n;
-        v->scan = head_scan((struct slice){bytes.p, there}, &seen, &v->size, &v->refusal);
+        v->scan = request_scan((struct slice){bytes.p, there}, &seen, &v->size, &v->refusal);
     } while (v->scan == SCAN_PARTIAL && there < bytes.n);
     if (v->scan == SCAN_WHOLE)
         v->ok = request_head_parse((struct slice){bytes.p, v->size}, &v->head, &v->refusal) &&

@@ -79,7 +79,8 @@ static void head_step(struct reader *r)
     if (!r->response && r->seen == 0)
         r->start += request_skip_empty_line((struct slice){r->bytes + r->start, r->filled - r->start});
     struct slice bytes = {r->bytes + r->start, r->filled - r->start};
-    enum scan scan = head_scan(bytes, &r->seen, &r->head_size, &r->refusal);
+    enum scan scan = r->response ? head_scan(bytes, &r->seen, &r->head_size, &r->refusal)
+                                 : request_scan(bytes, &r->seen, &r->head_size, &r->refusal);
     if (scan == SCAN_PARTIAL) {
         r->head_size = 0;
         return;

@@ -77,6 +77,30 @@ START_TEST(a_bare_lf_is_refused_while_partial)
 }
 END_TEST
 
+START_TEST(a_first_line_that_is_none_is_refused_while_partial)
+{
+    static const struct {
+        const char *bytes;
+        unsigned status;
+    } lines[] = {{"GET /\r\n", 400},
+                 {"GET / HTTP/1.1 \r\nHost:", 400},
+                 {"PRI * HTTP/2.0\r\n", 505},
+                 {"EHLO mail\r\n", 400},
+                 {"GET / HTTP/0.9\r\n", 505}};
+    for (size_t i = 0; i < COUNT_OF(lines); i++) {
+        struct slice all = slice_of(lines[i].bytes);
+        size_t seen = 0, size, line = (size_t)(strchr(all.p, '\n') + 1 - all.p);
+        ck_assert_int_eq(request_scan(all, &seen, &size, &refusal), SCAN_REFUSED);
+        ck_assert_uint_eq(refusal.status, lines[i].status);
+        seen = 0;
+        for (size_t n = 0; n < line; n++)
+            ck_assert_int_eq(request_scan((struct slice){all.p, n}, &seen, &size, &refusal), SCAN_PARTIAL);
+        ck_assert_int_eq(request_scan((struct slice){all.p, line}, &seen, &size, &refusal), SCAN_REFUSED);
+        ck_assert_uint_eq(refusal.status, lines[i].status);
+    }
+}
+END_TEST
+
 START_TEST(empty_lines_before_a_request_are_skipped)
 {
     ck_assert_uint_eq(request_skip_empty_line(SLICE("GET")), 0);
@@ -276,6 +300,7 @@ int main(void)
     tcase_add_test(tests, classes_are_those_of_the_rfcs);
     tcase_add_test(tests, a_head_is_scanned_once);
     tcase_add_test(tests, a_bare_lf_is_refused_while_partial);
+    tcase_add_test(tests, a_first_line_that_is_none_is_refused_while_partial);
     tcase_add_test(tests, empty_lines_before_a_request_are_skipped);
     tcase_add_test(tests, known_names_are_known_in_any_case);
     tcase_add_test(tests, fields_are_found_by_id_and_by_name);

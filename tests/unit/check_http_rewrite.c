@@ -1,6 +1,7 @@
 /* What goes out: whom to believe, plans, limits of room, dates. What is dropped and kept otherwise stands in
  * the corpus. */
 #include <check.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "http/rewrite.h"
@@ -84,6 +85,69 @@ START_TEST(a_peer_without_address_appends_nothing)
     struct forward_facts facts = {.scheme = SLICE("http"), .host = SLICE("127.0.0.1:3000")};
     assert_is(rewritten_request("GET /a HTTP/1.0\r\n\r\n", &facts),
               "GET /a HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nX-Forwarded-Proto: http\r\nVia: 1.0 weir\r\n\r\n");
+}
+END_TEST
+
+/* The Forwarded line of a request with these field lines. */
+static const char *forwarded(const char *lines, const struct forward_facts *facts)
+{
+    static char line[1024];
+    char head[1024];
+    snprintf(head, sizeof head, "GET /a HTTP/1.1\r\nHost: weir.test\r\n%s\r\n", lines);
+    struct slice out = rewritten_request(head, facts);
+    const char *found = memmem(out.p, out.n, "\r\nForwarded: ", 13);
+    ck_assert_ptr_nonnull(found);
+    const char *end = memchr(found + 13, '\r', (size_t)(out.p + out.n - found - 13));
+    ck_assert_msg(memmem(end, (size_t)(out.p + out.n - end), "\r\nForwarded: ", 13) == NULL, "%.*s",
+                  SLICE_ARG(out));
+    snprintf(line, sizeof line, "%.*s", (int)(end - found - 13), found + 13);
+    return line;
+}
+
+START_TEST(forwarded_is_said_once_and_never_by_a_forger)
+{
+    struct forward_facts facts = {.peer_ip = SLICE("192.0.2.7"), .forwarded = true, .scheme = SLICE("https")};
+    const char *ours = "for=192.0.2.7;host=weir.test;proto=https";
+    ck_assert_str_eq(forwarded("", &facts), ours);
+    ck_assert_str_eq(forwarded("Forwarded: for=203.0.113.9\r\n", &facts), ours);
+    facts.peer_trusted = true;
+    ck_assert_str_eq(forwarded("", &facts), ours);
+    ck_assert_str_eq(
+        forwarded(
+            "Forwarded: for=203.0.113.9\r\nX-A: 1\r\nforwarded:\r\nFORWARDED: for=\"[2001:db8::1]:80\"; "
+            "proto=https , for=_x\r\n",
+            &facts),
+        "for=203.0.113.9, for=\"[2001:db8::1]:80\"; proto=https , for=_x, "
+        "for=192.0.2.7;host=weir.test;proto=https");
+    /* What would swallow weir's own element. */
+    static const char *const open[] = {"Forwarded: for=\"203.0.113.9\r\n",
+                                       "Forwarded: for=\"a\\\"\r\n",
+                                       "Forwarded: for=\"a\\\\\"\r\n",
+                                       "Forwarded: \"\r\n",
+                                       "Forwarded: for=a\"b\"\r\n",
+                                       "Forwarded: for=\"a\"b\r\n",
+                                       "Forwarded: for=b\r\nForwarded: for=\"a\r\n"};
+    for (size_t i = 0; i < COUNT_OF(open); i++)
+        ck_assert_str_eq(forwarded(open[i], &facts), ours);
+}
+END_TEST
+
+START_TEST(forwarded_quotes_what_is_no_token)
+{
+    struct forward_facts facts = {
+        .peer_ip = SLICE("2001:db8::7"), .forwarded = true, .scheme = SLICE("http")};
+    const char *head = "GET /a HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n";
+    assert_is(
+        rewritten_request(head, &facts),
+        "GET /a HTTP/1.1\r\nHost: [::1]:8080\r\nX-Forwarded-For: 2001:db8::7\r\nX-Forwarded-Proto: http\r\n"
+        "X-Forwarded-Host: [::1]:8080\r\n"
+        "Forwarded: for=\"[2001:db8::7]\";host=\"[::1]:8080\";proto=http\r\nVia: 1.1 weir\r\n\r\n");
+    facts.peer_ip = SLICE_NONE;
+    ck_assert_str_eq(forwarded("", &facts), "for=unknown;host=weir.test;proto=http");
+    assert_is(rewritten_request("GET /a HTTP/1.0\r\n\r\n", &facts),
+              "GET /a HTTP/1.1\r\nHost: \r\nX-Forwarded-Proto: http\r\nForwarded: "
+              "for=unknown;proto=http\r\nVia: 1.0 "
+              "weir\r\n\r\n");
 }
 END_TEST
 
@@ -191,6 +255,8 @@ int main(void)
     tcase_add_test(tests, a_trusted_peer_is_believed);
     tcase_add_test(tests, a_trusted_peer_that_says_two_things_is_not);
     tcase_add_test(tests, a_peer_without_address_appends_nothing);
+    tcase_add_test(tests, forwarded_is_said_once_and_never_by_a_forger);
+    tcase_add_test(tests, forwarded_quotes_what_is_no_token);
     tcase_add_test(tests, an_upgrade_is_asked_for_where_planned);
     tcase_add_test(tests, responses_follow_the_plan);
     tcase_add_test(tests, interim_responses_are_end_to_end_fields_alone);
