@@ -24,6 +24,7 @@ static const char *const access_names[] = {
 #define LISTEN(m)      offsetof(struct listen_settings, m)
 #define CERTIFICATE(m) offsetof(struct certificate_files, m)
 #define UPSTREAM(m)    offsetof(struct upstream, m)
+#define UPSTREAM_TLS(m) offsetof(struct upstream_tls, m)
 #define LIMIT(m)       offsetof(struct limit, m)
 #define RULE(m)        offsetof(struct rule, m)
 #define NUMBERS(m)     offsetof(struct limit_numbers, m)
@@ -102,7 +103,18 @@ const struct option options[] = {
      HOURS(24), 0, NULL, NULL, "the most until the head of the response, and between two pieces of its body"},
     {"upstreams.NAME.forwarded", &type_bool, UPSTREAM(forwarded), "false", 0, 0, 0, NULL, NULL,
      "say whom a request came from in Forwarded (RFC 7239) as well"},
-    NOT_YET("upstreams.NAME.tls"),
+    {"upstreams.NAME.tls", &type_upstream_tls, UPSTREAM(tls), "false", 0, 0, 0, NULL, NULL,
+     "true, or a map: TLS 1.2 and newer to the servers, whose certificates are verified"},
+    {"upstreams.NAME.tls.verify", &type_bool, UPSTREAM_TLS(verify), "true", 0, 0, 0, NULL, NULL,
+     "false: any certificate will do, and anybody in between can be the server"},
+    {"upstreams.NAME.tls.ca", &type_text, UPSTREAM_TLS(ca), "", 1, 4096, 0, NULL, NULL,
+     "a PEM file of the authorities to trust, in place of the system's; read again with a reload, as all of these"},
+    {"upstreams.NAME.tls.server_name", &type_text, UPSTREAM_TLS(server_name), "", 1, HOST_NAME_BYTES_MAX, 0, NULL, NULL,
+     "whom the certificate has to be for, a name or an address; unless given, the server's own"},
+    {"upstreams.NAME.tls.certificate", &type_text, UPSTREAM_TLS(certificate), "", 1, 4096, 0, NULL, NULL,
+     "a PEM file with a certificate of weir's own, for servers that ask for one"},
+    {"upstreams.NAME.tls.key", &type_text, UPSTREAM_TLS(key), "", 1, 4096, 0, NULL, NULL,
+     "a PEM file with its private key"},
 
     {"identity", &type_section, 0, "", 0, 0, 0, NULL, NULL, "who a client is"},
     {"identity.from", &type_identity_from, OF(identity), "[ ip ]", 1, IDENTITY_FROM_MAX, 0, NULL, NULL,

@@ -9,6 +9,7 @@ enum {
     CERTIFICATES_MAX = 64, /* of a listener */
     UPSTREAMS_MAX = 256,
     SERVERS_MAX = 64,
+    REDIS_NODES_MAX = 64,
     TRUSTED_MAX = 1024,
     CLIENTS_MAX = 100000,
     PLANS_MAX = 1024,
@@ -87,6 +88,15 @@ bool rule_has_rejection(const void *rule);
 
 /* Does `a` match everything that `b` matches? Sure where it says so; there may be more. */
 bool rule_covers(const struct rule *a, const struct rule *b);
+
+/* --- whom weir connects to --- */
+
+/* "host:port" or "unix:/path", names resolved. False: a mistake was reported. */
+bool destination_read(struct loading *l, const struct node *node, struct address *address);
+
+bool redis_has_address(const void *policy); /* for the table's `applies` */
+bool redis_has_sentinel(const void *policy);
+bool redis_has_password(const void *policy);
 
 /* check.c: what no single option shows. Warnings only where nothing is wrong. */
 void policy_check(struct loading *l);

@@ -72,8 +72,16 @@ struct redis_settings {
 };
 
 struct upstream_server {
-    struct address address;
-    char *text; /* as written */
+    struct address address; /* length 0: a name, whose addresses change */
+    char *text;             /* as written */
+    char *host;             /* of it: a name or an IP address; NULL: a unix socket */
+    uint16_t port;
+};
+
+struct upstream_tls {
+    bool on, verify;
+    char *ca, *server_name, *certificate, *key; /* as written; NULL: not */
+    struct tls_client *client;                  /* what was read from them. Owned */
 };
 
 struct upstream {
@@ -83,6 +91,7 @@ struct upstream {
     unsigned server_count; /* at least 1 */
     uint64_t connect_timeout_us, response_timeout_us;
     bool forwarded; /* requests carry Forwarded (RFC 7239) */
+    struct upstream_tls tls;
 };
 
 enum identity_source { IDENTITY_IP, IDENTITY_HEADER };

@@ -1,4 +1,5 @@
-/* read_upstreams.c - whom weir itself connects to: Redis and the APIs. */
+/* read_upstreams.c - whom weir itself connects to: the APIs. */
+#include "net/tls.h"
 #include "policy/parts.h"
 #include "policy/types.h"
 
@@ -7,7 +8,7 @@ static bool has_port_0(const struct address *address)
     return !address_is_unix(address) && address->v4.sin_port == 0; /* at the same place in IPv6's */
 }
 
-static bool read_destination(struct loading *l, const struct node *node, struct address *address)
+bool destination_read(struct loading *l, const struct node *node, struct address *address)
 {
     const char *why;
     bool good = address_parse(node->text, true, address, &why);
@@ -21,51 +22,18 @@ static bool read_destination(struct loading *l, const struct node *node, struct 
     return good;
 }
 
-static void read_redis_address(struct loading *l, const struct option *option, const struct node *node,
-                               void *field)
+static bool read_server(struct loading *l, const struct node *item, struct upstream_server *server)
 {
-    struct redis_settings *redis = field;
+    struct slice host;
+    const char *why;
 
-    (void)option;
-    if (!expect_scalar(l, node, "host:port, unix:/path or embedded"))
-        return;
-    redis->embedded = slice_equal(node->text, SLICE("embedded"));
-    redis->address_text = keep_text(l, node);
-    if (!redis->embedded)
-        (void)read_destination(l, node, &redis->address);
+    server->text = keep_text(l, item);
+    if (!destination_read(l, item, &server->address) ||
+        !address_split(item->text, &(struct address){0}, &host, &server->port, &why))
+        return false;
+    server->host = host.n ? pool_text(l->pool, host) : NULL;
+    return true;
 }
-
-static void print_redis_address(const struct printer *printer, const struct option *option, const void *field)
-{
-    (void)option;
-    const struct redis_settings *redis = field;
-    type_text.print(printer, option, &redis->address_text);
-}
-
-const struct option_type type_redis_address = {"address", read_redis_address, print_redis_address, false};
-
-/* Braces would move the hash tag of Redis Cluster, blanks and quotes would have to be escaped in every tool.
- */
-static void read_key_prefix(struct loading *l, const struct option *option, const struct node *node,
-                            void *field)
-{
-    if (!expect_scalar(l, node, "text") || !text_fits(l, node, (size_t)option->low, (size_t)option->high))
-        return;
-    for (size_t i = 0; i < node->text.n; i++)
-        if (node->text.p[i] <= ' ' || node->text.p[i] > '~' || strchr("{}\"'\\", node->text.p[i])) {
-            mistake(l, node, "%s holds more than visible ASCII without braces, quotes and backslashes",
-                    QUOTE(node->text));
-            return;
-        }
-    *(char **)field = keep_text(l, node);
-}
-
-static void print_key_prefix(const struct printer *printer, const struct option *option, const void *field)
-{
-    type_text.print(printer, option, field);
-}
-
-const struct option_type type_key_prefix = {"text", read_key_prefix, print_key_prefix, false};
 
 static void read_servers(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
@@ -81,8 +49,7 @@ static void read_servers(struct loading *l, const struct option *option, const s
         struct upstream_server *server = &upstream->servers[upstream->server_count];
         if (item->broken || !expect_scalar(l, item, "host:port or unix:/path"))
             continue;
-        server->text = keep_text(l, item);
-        upstream->server_count += read_destination(l, item, &server->address);
+        upstream->server_count += read_server(l, item, server);
     }
 }
 
@@ -101,12 +68,95 @@ static void print_servers(const struct printer *printer, const struct option *op
 
 const struct option_type type_servers = {"list of addresses", read_servers, print_servers, false};
 
+/* --- tls --- */
+
+static void load_tls(struct loading *l, const struct node *node, struct upstream_tls *tls)
+{
+    struct tls_client_settings settings = {.verify = tls->verify};
+    char why[TLS_WHY_MAX];
+
+    settings.ca = tls->ca ? neighbour_path(l, slice_of(tls->ca)) : NULL;
+    if (tls->certificate && tls->key) {
+        settings.certificate = neighbour_path(l, slice_of(tls->certificate));
+        settings.key = neighbour_path(l, slice_of(tls->key));
+    }
+    enum tls_fault fault = tls_client_new(&settings, &tls->client, why);
+    if (fault == TLS_BAD_CA && !tls->ca)
+        mistake(l, node, "%s", why);
+    else if (fault != TLS_GOOD) {
+        const char *key = fault == TLS_BAD_CA ? "ca" : fault == TLS_BAD_KEY ? "key" : "certificate";
+        const struct node *file = node_find(node, key);
+        mistake(l, file, "%s %s", QUOTE(file->text), why);
+    }
+}
+
+static void check_tls(struct loading *l, const struct node *node, const struct upstream_tls *tls)
+{
+    if (tls->certificate && !tls->key)
+        mistake(l, node_find(node, "certificate"), "a certificate needs its key beside it");
+    if (tls->key && !tls->certificate)
+        mistake(l, node_find(node, "key"), "a key needs its certificate beside it");
+    if (tls->ca && !tls->verify)
+        mistake(l, node_find(node, "ca"), "is of no use with verify: false; remove one of the two");
+}
+
+static void read_upstream_tls(struct loading *l, const struct option *option, const struct node *node,
+                              void *field)
+{
+    struct upstream_tls *tls = field;
+    unsigned before = l->report->mistakes;
+    bool said = node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("true"));
+
+    if (node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("false")))
+        return;
+    if (!said && (node->kind != NODE_MAP || node->null)) {
+        mistake(l, node, "expected true, false, or a map such as { ca: FILE }");
+        return;
+    }
+    if (!tls_is_there()) {
+        mistake(l, node, "this weir was built without OpenSSL (./configure --with-openssl)");
+        return;
+    }
+    tls->on = true;
+    options_read(l, node, option->path, tls);
+    check_tls(l, node, tls);
+    if (l->report->mistakes == before)
+        load_tls(l, node, tls);
+}
+
+static void print_upstream_tls(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct upstream_tls *tls = field;
+
+    if (tls->on)
+        type_section.print(printer, option, field);
+    else
+        fputs(" false\n", printer->out);
+}
+
+const struct option_type type_upstream_tls = {"true, false or map", read_upstream_tls, print_upstream_tls, false};
+
+/* A certificate is for a name or an address, and a unix socket has neither. */
+static void check_server_names(struct loading *l, const struct node *node, const struct upstream *upstream)
+{
+    for (unsigned i = 0; i < upstream->server_count; i++)
+        if (!upstream->servers[i].host && upstream->tls.on && !upstream->tls.server_name) {
+            mistake(l, node_find(node, "tls"), "%s has no host name to verify; give a server_name",
+                    upstream->servers[i].text);
+            return;
+        }
+}
+
+/* --- all of them --- */
+
 static void read_upstream(struct loading *l, const struct node *node, struct upstream *upstream)
 {
     upstream->name = pool_text(l->pool, node->key);
     (void)name_is_good(l, node);
-    if (!node->broken && expect_map(l, node, "a map with servers"))
-        options_read(l, node, "upstreams.NAME", upstream);
+    if (node->broken || !expect_map(l, node, "a map with servers"))
+        return;
+    options_read(l, node, "upstreams.NAME", upstream);
+    check_server_names(l, node, upstream);
 }
 
 static void read_upstreams(struct loading *l, const struct option *option, const struct node *node,

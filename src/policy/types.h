@@ -21,9 +21,13 @@ extern const struct option_type type_workers;       /* read_listen.c: unsigned *
 extern const struct option_type type_listen;        /* read_listen.c: struct policy */
 extern const struct option_type type_listen_tls;    /* read_listen.c: struct listen_settings */
 extern const struct option_type type_admin;         /* read_listen.c: struct address */
-extern const struct option_type type_redis_address; /* read_upstreams.c: struct redis_settings */
-extern const struct option_type type_key_prefix;    /* read_upstreams.c: char * */
+extern const struct option_type type_redis_address; /* read_redis.c: struct redis_settings */
+extern const struct option_type type_sentinel;      /* read_redis.c: struct policy */
+extern const struct option_type type_redis_nodes;   /* read_redis.c: struct redis_nodes */
+extern const struct option_type type_password_file; /* read_redis.c: struct redis_settings */
+extern const struct option_type type_key_prefix;    /* read_redis.c: char * */
 extern const struct option_type type_upstreams;     /* read_upstreams.c: struct policy */
+extern const struct option_type type_upstream_tls;  /* read_upstreams.c: struct upstream_tls */
 extern const struct option_type type_servers;       /* read_upstreams.c: struct upstream */
 extern const struct option_type type_identity_from; /* read_identity.c: struct identity_settings */
 extern const struct option_type type_trusted;       /* read_identity.c: struct identity_settings */

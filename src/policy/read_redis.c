@@ -1,0 +1,195 @@
+/* read_redis.c - where it is kept what clients have used: one server, or sentinels that know where it is. */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "policy/parts.h"
+#include "policy/types.h"
+
+enum { PASSWORD_FILE_MAX = 1024 };
+
+/* --- The server --- */
+
+static void read_redis_address(struct loading *l, const struct option *option, const struct node *node,
+                               void *field)
+{
+    struct redis_settings *redis = field;
+
+    (void)option;
+    if (!expect_scalar(l, node, "host:port, unix:/path or embedded"))
+        return;
+    redis->embedded = slice_equal(node->text, SLICE("embedded"));
+    redis->address_text = keep_text(l, node);
+    if (!redis->embedded)
+        (void)destination_read(l, node, &redis->address);
+}
+
+static void print_redis_address(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    const struct redis_settings *redis = field;
+    type_text.print(printer, option, &redis->address_text);
+}
+
+const struct option_type type_redis_address = {"address", read_redis_address, print_redis_address, false};
+
+bool redis_has_address(const void *policy)
+{
+    return !redis_has_sentinel(policy);
+}
+
+/* --- Sentinels --- */
+
+bool redis_has_sentinel(const void *policy)
+{
+    return ((const struct policy *)policy)->redis.sentinel.master != NULL;
+}
+
+/* In place of redis.address, which is read before. */
+static void read_sentinel(struct loading *l, const struct option *option, const struct node *node,
+                          void *field)
+{
+    struct redis_settings *redis = &((struct policy *)field)->redis;
+
+    if (node->null || !expect_map(l, node, "a map with master and nodes"))
+        return;
+    if (node->parent && node_find(node->parent, "address")) {
+        mistake(l, node, "tells where Redis is, as redis.address does; remove one of them");
+        return;
+    }
+    options_read(l, node, option->path, field);
+    redis->address = (struct address){.length = 0};
+    redis->address_text = redis->sentinel.master;
+}
+
+static void print_sentinel(const struct printer *printer, const struct option *option, const void *field)
+{
+    struct printer below = printer_below(printer);
+    fputc('\n', printer->out);
+    options_print(&below, option->path, field);
+}
+
+const struct option_type type_sentinel = {"map", read_sentinel, print_sentinel, false};
+
+static void read_redis_nodes(struct loading *l, const struct option *option, const struct node *node,
+                             void *field)
+{
+    struct redis_nodes *nodes = field;
+    unsigned count = list_count(node);
+
+    if (node->kind == NODE_MAP || count < (unsigned)option->low || count > (unsigned)option->high) {
+        mistake(l, node, "expected a list of 1 to %d addresses", (int)option->high);
+        return;
+    }
+    nodes->node = pool_zeroed(l->pool, count, sizeof *nodes->node);
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+        struct redis_node *entry = &nodes->node[nodes->count];
+        if (item->broken || !expect_scalar(l, item, "host:port"))
+            continue;
+        entry->text = keep_text(l, item);
+        nodes->count += destination_read(l, item, &entry->address);
+    }
+}
+
+static void print_redis_nodes(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct redis_nodes *nodes = field;
+
+    (void)option;
+    fputs(" [ ", printer->out);
+    for (unsigned i = 0; i < nodes->count; i++) {
+        fputs(i ? ", " : "", printer->out);
+        print_scalar(printer->out, slice_of(nodes->node[i].text));
+    }
+    fputs(" ]\n", printer->out);
+}
+
+const struct option_type type_redis_nodes = {"list of addresses", read_redis_nodes, print_redis_nodes, false};
+
+/* --- The password --- */
+
+bool redis_has_password(const void *policy)
+{
+    return !((const struct policy *)policy)->redis.password_file;
+}
+
+/* What an editor or `echo` puts behind it is not the password's. */
+static struct slice without_newline(struct slice bytes)
+{
+    if (bytes.n && bytes.p[bytes.n - 1] == '\n')
+        bytes.n--;
+    if (bytes.n && bytes.p[bytes.n - 1] == '\r')
+        bytes.n--;
+    return bytes;
+}
+
+static void warn_of_mode(struct loading *l, const struct node *node, const char *path)
+{
+    struct stat status;
+
+    if (stat(path, &status) == 0 && (status.st_mode & (S_IROTH | S_IWOTH)))
+        warning(l, node, "%s can be %s by everybody on this machine (mode %03o); chmod o= it", path,
+                status.st_mode & S_IWOTH ? "written" : "read", (unsigned)status.st_mode & 0777);
+}
+
+static void read_password_file(struct loading *l, const struct option *option, const struct node *node,
+                               void *field)
+{
+    struct redis_settings *redis = field;
+    struct slice bytes;
+    const char *why;
+
+    if (node->null || !expect_scalar(l, node, "a file's path") ||
+        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return;
+    const char *path = neighbour_path(l, node->text);
+    if (redis->password) {
+        mistake(l, node, "gives the password, as redis.password does; remove one of them");
+        return;
+    }
+    if (!file_read(&l->scratch, path, PASSWORD_FILE_MAX, &bytes, &why)) {
+        mistake(l, node, "%s cannot be read: %s", path, why);
+        return;
+    }
+    bytes = without_newline(bytes);
+    if (bytes.n == 0 || text_has_control_bytes(bytes)) {
+        mistake(l, node, "%s holds %s; expected the password alone, on one line", path,
+                bytes.n ? "several lines or control bytes" : "nothing");
+        return;
+    }
+    warn_of_mode(l, node, path);
+    redis->password = pool_text(l->pool, bytes);
+    redis->password_file = keep_text(l, node);
+}
+
+static void print_password_file(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct redis_settings *redis = field;
+    type_text.print(printer, option, &redis->password_file);
+}
+
+const struct option_type type_password_file = {"path", read_password_file, print_password_file, true};
+
+/* --- Its keys --- */
+
+/* Braces would move the hash tag of Redis Cluster, blanks and quotes would have to be escaped in every tool.
+ */
+static void read_key_prefix(struct loading *l, const struct option *option, const struct node *node,
+                            void *field)
+{
+    if (!expect_scalar(l, node, "text") || !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return;
+    for (size_t i = 0; i < node->text.n; i++)
+        if (node->text.p[i] <= ' ' || node->text.p[i] > '~' || strchr("{}\"'\\", node->text.p[i])) {
+            mistake(l, node, "%s holds more than visible ASCII without braces, quotes and backslashes",
+                    QUOTE(node->text));
+            return;
+        }
+    *(char **)field = keep_text(l, node);
+}
+
+static void print_key_prefix(const struct printer *printer, const struct option *option, const void *field)
+{
+    type_text.print(printer, option, field);
+}
+
+const struct option_type type_key_prefix = {"text", read_key_prefix, print_key_prefix, false};
