@@ -18,6 +18,8 @@ have() {
     libyaml-dev) pkg-config --exists yaml-0.1 ;;
     libsystemd-dev) pkg-config --exists libsystemd ;;
     libssl-dev) pkg-config --exists openssl ;;
+    libpq-dev) pkg-config --exists libpq ;;
+    postgresql) [[ -n $(find /usr/lib/postgresql -name initdb -print -quit) ]] ;;
     libclang-rt-*-dev) [[ -n $(find "$(clang -print-resource-dir)" -name '*asan*.a' -print -quit) ]] ;;
     check) pkg-config --exists check ;;
     groff-base) command -v groff ;;
@@ -74,7 +76,7 @@ need() {
 }
 
 need_for_building() {
-    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev
+    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev libpq-dev
 }
 
 # build NAME TARGETS [CONFIGURE-OPTION...]: configures build/NAME where that has not happened yet, and makes the targets.
