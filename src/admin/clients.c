@@ -14,7 +14,7 @@
 #include "base/magic.h"
 #include "limit/denials.h"
 #include "limit/inquiry.h"
-#include "store/redis_link.h"
+#include "store/redis_store.h"
 
 enum { ASKING_MAGIC = 0x41534b47, SCAN_US = 2000000 };
 
@@ -35,7 +35,7 @@ struct clients_desk {
     struct event_base *base;
     struct policy *policy;
     char *script;
-    struct redis_link *link; /* NULL until the first request */
+    struct redis_store *store; /* NULL until the first request */
     bool down;               /* Redis is known to be away */
     struct event *pump;
     TAILQ_HEAD(askings, asking) askings;
@@ -205,10 +205,10 @@ static void asking_step(struct asking *asking)
         asking_fail(asking, "Redis is away");
         return;
     }
-    if (!redis_link_is_ready(desk->link))
+    if (!redis_store_is_ready(desk->store))
         return; /* until it is, or the deadline */
     asking->call = (struct redis_call){.done = on_answer};
-    if (redis_link_call(desk->link, &asking->call, argc, argv, sizes))
+    if (redis_store_call(desk->store, &asking->call, argc, argv, sizes))
         asking->under_way = true;
     else
         asking_fail(asking, "Redis is busy");
@@ -225,8 +225,8 @@ static void on_pump(evutil_socket_t fd, short what, void *arg)
         if (asking->request && !asking->under_way)
             asking_step(asking);
     }
-    if (desk->link)
-        redis_link_flush(desk->link);
+    if (desk->store)
+        redis_store_flush(desk->store);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
@@ -260,11 +260,11 @@ static bool open_link(struct clients_desk *desk)
 {
     const struct redis_link_watch watch = {on_ready, on_not_ready, desk};
 
-    if (desk->link)
+    if (desk->store)
         return true;
     if (!(desk->script = inquiry_script(desk->policy)))
         return false;
-    desk->link = redis_link_new(desk->base, &desk->policy->redis, slice_of(desk->script), &watch);
+    desk->store = redis_store_new(desk->base, &desk->policy->redis, slice_of(desk->script), &watch);
     return true;
 }
 
@@ -272,13 +272,13 @@ static void close_link(struct clients_desk *desk)
 {
     struct asking *asking, *next;
 
-    redis_link_free(desk->link); /* gives back every call */
+    redis_store_free(desk->store); /* gives back every call */
     for (asking = TAILQ_FIRST(&desk->askings); asking; asking = next) {
         next = TAILQ_NEXT(asking, entry);
         asking_fail(asking, "the policy is being changed, or weir stops: try again");
     }
     free(desk->script);
-    desk->link = NULL;
+    desk->store = NULL;
     desk->script = NULL;
     desk->down = false;
 }

@@ -168,7 +168,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
         verdict_by_terms(l, facts, terms->quota == QUOTA_PROHIBITED, &ask->decision);
         return DECIDED_NOW;
     }
-    bool ready = redis_link_is_ready(l->link);
+    bool ready = redis_store_is_ready(l->store);
     op = ready ? op_take(l) : l->reserve;
     op = op ? op : l->reserve;
     assert(op); /* the reserve is always there */
@@ -177,8 +177,8 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
         verdict_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN, &ask->decision);
         return DECIDED_NOW;
     }
-    op->started_us = clock_us();
-    if (verdict_from_denial(l, op, op->started_us, &ask->decision)) {
+    op->started_us = clock_turn_us();
+    if (denials_any(l->denials, op->started_us) && verdict_from_denial(l, op, clock_us(), &ask->decision)) {
         op_release(op);
         return DECIDED_NOW;
     }
@@ -210,14 +210,14 @@ static void on_deadline(struct deadline *deadline)
         op->batch->timed_out = true;
     op_fail(op, REDIS_FAILURE_TIMEOUT); /* an op not sent yet stays gathered; the next flush drops it */
     if (tell)
-        redis_link_note_timeout(l->link);
+        redis_store_note_timeout(l->store);
 }
 
 /* --- Answers ------------------------------------------------------------------------------------------ */
 
 static bool answer_has_shape(const redisReply *reply, const struct batch *batch)
 {
-    size_t expected = 0;
+    size_t expected = 1; /* the time of the call */
 
     for (unsigned i = 0; i < batch->count; i++)
         expected += batch->ops[i]->count * ANSWERS_PER_LIMIT;
@@ -230,21 +230,20 @@ static bool answer_has_shape(const redisReply *reply, const struct batch *batch)
 }
 
 /* What a settlement has to know of the charge. */
-static void write_receipt(struct limit_op *op, redisReply *const *values)
+static void write_receipt(struct limit_op *op, redisReply *const *values, int64_t charged_at_us)
 {
+    op->charged_at_us = charged_at_us;
     for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
         struct op_limit *part = &op->limits[i];
-        int64_t reset_us = values[3]->integer;
         bool repeat = part->repeat_key.n && values[2]->integer == 1;
         part->granted = values[0]->integer > 0 && !repeat;
         part->charged = part->cost && !repeat ? values[0]->integer : 0;
-        /* In its second period a unit of this limiter weighs less than it would be given back. */
-        bool weighs = strcmp(part->limit->script, "sliding_window_counter") == 0;
-        part->counts_us = weighs ? reset_us - part->limit->period_us : reset_us;
+        part->counts_us = values[3]->integer;
     }
 }
 
-static void op_answer(struct limit_op *op, redisReply *const *values, uint64_t now_us)
+/* `time_us`: of the answer, by the clock of Redis. */
+static void op_answer(struct limit_op *op, redisReply *const *values, int64_t time_us, uint64_t now_us)
 {
     struct limiter *l = op->limiter;
     struct ask *ask = op_cut(op);
@@ -257,7 +256,7 @@ static void op_answer(struct limit_op *op, redisReply *const *values, uint64_t n
         verdict_remember(l, op, &ask->decision);
         kept = ask->wants_receipt && ask->decision.verdict == VERDICT_ALLOWED;
         if (kept) {
-            write_receipt(op, values);
+            write_receipt(op, values, time_us);
             ask->receipt = op;
         }
     }
@@ -272,6 +271,7 @@ static void batch_settle(struct batch *batch, const redisReply *reply, enum redi
 {
     struct limiter *l = batch->limiter;
     redisReply *const *values = reply ? reply->element : NULL;
+    int64_t time_us = reply ? reply->element[reply->elements - 1]->integer : 0;
     uint64_t now_us = clock_us();
 
     for (unsigned i = 0; i < batch->count; i++) {
@@ -279,7 +279,7 @@ static void batch_settle(struct batch *batch, const redisReply *reply, enum redi
         if (reply) {
             redisReply *const *own = values;
             values += op->count * ANSWERS_PER_LIMIT;
-            op_answer(op, own, now_us); /* the op is the receipt's or free from here on */
+            op_answer(op, own, time_us, now_us); /* the op is the receipt's or free from here on */
         } else {
             op_fail(op, failure);
             op_release(op);
@@ -300,11 +300,25 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
 
 /* --- Settlements -------------------------------------------------------------------------------------- */
 
-/* May so much be given back? A charge that no longer counts would be taken from others' charges. */
-static bool can_give_back(const struct limit_op *op, const struct op_limit *part, uint64_t now_us)
+/* How many of `units` may be given back. A window's script finds the charge by its time and knows whether it still
+ * counts. A bucket knows nothing of single charges: while it has not been full since (`counts_us` were left to that at
+ * the charge), what was charged is missing in it; towards the end only as much as it still had to refill. */
+static int64_t returnable(const struct limit_op *op, const struct op_limit *part, int64_t units,
+                          uint64_t now_us)
 {
     int64_t elapsed_us = (int64_t)(now_us - op->started_us); /* from before the charge */
-    return elapsed_us + (int64_t)op->limiter->policy->redis.timeout_us < part->counts_us;
+    int64_t left_us = part->counts_us - elapsed_us - (int64_t)op->limiter->policy->redis.timeout_us;
+
+    switch (part->limit->kind) {
+    case LIMIT_WINDOW: return elapsed_us / 2 < part->limit->period_us ? units : 0;
+    case LIMIT_BUCKET: {
+        double missing =
+            left_us > 0 ? (double)left_us * (double)part->numbers.limit / (double)part->limit->period_us : 0;
+        return missing < (double)units ? (int64_t)missing : units;
+    }
+    case LIMIT_CUSTOM: break;
+    }
+    return left_us > 0 ? units : 0;
 }
 
 /* Leaves in the op what there is to do, with the difference as the cost. */
@@ -316,7 +330,9 @@ static void keep_differences(struct limit_op *op, const int64_t *totals)
     for (unsigned i = 0; i < op->count; i++) {
         struct op_limit *part = &op->limits[i];
         int64_t difference = totals[i] - part->charged;
-        if (difference == 0 || (difference < 0 && !can_give_back(op, part, now_us)))
+        if (difference < 0)
+            difference = -returnable(op, part, -difference, now_us);
+        if (difference == 0)
             continue;
         part->cost = difference;
         part->repeat_key = SLICE_NONE;
@@ -337,7 +353,7 @@ static void settle_to(struct ask *ask, const int64_t *totals)
     MAGIC_CHECK(op, OP_MAGIC);
     ask->receipt = NULL;
     keep_differences(op, totals);
-    if (op->count == 0 || !redis_link_is_ready(l->link)) {
+    if (op->count == 0 || !redis_store_is_ready(l->store)) {
         op_release(op);
         return;
     }
@@ -439,7 +455,7 @@ static void argue_request(struct arguments *a, const struct limit_op *op)
         argue_number(a, part->limit->index + 1);
         argue_number(a, part->key_index);
         argue_number(a, part->cost);
-        argue_number(a, part->mode + MODE_REPEAT * part->repeat_index);
+        argue_number(a, part->cost < 0 ? op->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index);
         argue_number(a, part->numbers.limit);
         argue_number(a, part->numbers.burst);
     }
@@ -463,11 +479,11 @@ static void batch_send(struct limiter *l, struct batch *batch)
 
     argue_batch(a, batch);
     batch->call = (struct redis_call){.done = on_answer};
-    if (redis_link_call(l->link, &batch->call, a->count, a->bytes, a->sizes)) {
+    if (redis_store_call(l->store, &batch->call, a->count, a->bytes, a->sizes)) {
         counter_add(&l->stats->redis_calls, 1);
         counter_add(&l->stats->redis_requests, batch->count);
     } else
-        batch_settle(batch, NULL, redis_link_is_ready(l->link) ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN);
+        batch_settle(batch, NULL, redis_store_is_ready(l->store) ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN);
 }
 
 /* Moves ops that somebody still waits for from the list into a batch; drops the others. */
@@ -513,7 +529,7 @@ void limiter_flush(struct limiter *l)
         else
             SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
     }
-    redis_link_flush(l->link);
+    redis_store_flush(l->store);
     if (!TAILQ_EMPTY(&l->gathered))
         event_active(l->resume, EV_TIMEOUT, 1);
 }
@@ -574,7 +590,7 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
         return NULL;
     }
     deadline_queue_init(&l->deadlines, &l->waiting, on_deadline);
-    l->link = redis_link_new(base, &policy->redis, script, NULL);
+    l->store = redis_store_new(base, &policy->redis, script, NULL);
     return l;
 }
 
@@ -609,7 +625,7 @@ void limiter_free(struct limiter *l)
     if (!l)
         return;
     drop_gathered(l); /* before the link: who is told may ask again */
-    redis_link_free(l->link);
+    redis_store_free(l->store);
     free_spares(l);
     if (l->deadlines.timer)
         deadlines_clear(&l->deadlines);
@@ -632,5 +648,5 @@ const struct limiter_stats *limiter_stats(const struct limiter *l)
 
 bool limiter_redis_ready(const struct limiter *l)
 {
-    return l->link && redis_link_is_ready(l->link);
+    return l->store && redis_store_is_ready(l->store);
 }

@@ -14,7 +14,7 @@
 #include "limit/decision.h"
 #include "limit/fallback.h"
 #include "policy/identity.h"
-#include "store/redis_link.h"
+#include "store/redis_store.h"
 
 struct limiter;
 

@@ -34,7 +34,7 @@ struct op_limit {
     bool shadow;       /* rejects nobody */
     bool granted;
     int64_t charged;         /* what Redis granted */
-    int64_t counts_us;       /* from then on the charge counts for so long */
+    int64_t counts_us;       /* from then on: until the limit is as good as new, if nothing more comes */
     struct slice key;        /* in op->keys */
     unsigned key_index;      /* from 1, in the batch's KEYS */
     struct slice repeat_key; /* the same for what remembers the answer; n == 0: nothing does */
@@ -52,6 +52,7 @@ struct limit_op {
     struct denial_key denial_key;
     bool denial_key_known;
     bool settles; /* nobody waits, and it is sent all the same */
+    int64_t charged_at_us; /* a receipt's: by the clock of Redis; what is given back is found by it */
     size_t keys_size;
     unsigned count;
     struct op_limit limits[LIMITS_PER_RULE_MAX];
@@ -85,7 +86,7 @@ struct limiter {
     uint32_t magic;
     struct policy *policy;
     struct fallback *fallback;
-    struct redis_link *link;
+    struct redis_store *store;
     struct deadlines deadlines;
     struct deadline_queue waiting; /* everything that somebody waits for; one length, so in order of time */
     struct event *resume;          /* makes the loop turn again when something was gathered during a flush */

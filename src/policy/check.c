@@ -17,8 +17,11 @@ static void check_redis(struct loading *l)
 
     if (redis->username && !redis->password)
         mistake(l, node_at(l, "redis", "username"), "a username needs a password beside it");
+    if (redis->sentinel.username && !redis->sentinel.password)
+        mistake(l, node_find(node_at(l, "redis", "sentinel"), "username"),
+                "a username needs a password beside it");
     if (redis->embedded && redis->password)
-        mistake(l, node_at(l, "redis", "password"),
+        mistake(l, node_at(l, "redis", redis->password_file ? "password_file" : "password"),
                 "the embedded Redis is private and has no password; remove it");
 }
 
@@ -73,9 +76,38 @@ static void warn_of_identity(struct loading *l)
         if (i > 0 && identity->from[i - 1].source == IDENTITY_IP)
             warning(l, item, "is never looked at: ip before it always gives a value");
     }
-    if (identity->known_clients_only && clients_count(l->policy->clients) == 0)
+    if (identity->known_clients_only && clients_count(l->policy->clients) == 0 && !quotas_are_there(l->policy))
         warning(l, node_at(l, "identity", "known_clients_only"),
                 "clients knows none: every id is passed over");
+}
+
+/* --- upstreams --- */
+
+static void warn_of_upstreams(struct loading *l)
+{
+    const struct node *upstreams = node_find(l->root, "upstreams");
+    const struct node *node = upstreams ? upstreams->first : NULL;
+
+    for (unsigned i = 0; node && i < l->policy->upstream_count; i++, node = node->next) {
+        const struct upstream_tls *tls = &l->policy->upstreams[i].tls;
+        if (tls->on && !tls->verify)
+            warning(l, node_find(node_find(node, "tls"), "verify"),
+                    "whoever gets between weir and the servers can read and change all that passes; name the "
+                    "servers' authority in ca instead");
+    }
+}
+
+/* Addresses are not looked up. */
+static void warn_of_quotas(struct loading *l)
+{
+    const struct identity_settings *identity = &l->policy->identity;
+
+    for (unsigned i = 0; i < identity->from_count; i++)
+        if (identity->from[i].source == IDENTITY_HEADER)
+            return;
+    if (quotas_are_there(l->policy))
+        warning(l, node_find(l->root, "quotas"),
+                "nobody is looked up: quotas are for ids, and identity.from names no header");
 }
 
 /* --- limits --- */
@@ -134,6 +166,8 @@ void policy_check(struct loading *l)
     if (l->report->mistakes)
         return;
     warn_of_identity(l);
+    warn_of_quotas(l);
+    warn_of_upstreams(l);
     warn_of_limits(l);
     warn_of_rules(l);
 }

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "store/redis_sentinel.h"
+
 static redisContext *dial(const struct address *address, struct timeval patience)
 {
     char text[ADDRESS_TEXT_MAX], *port;
@@ -29,13 +31,13 @@ static bool went_well(const redisContext *redis, redisReply *reply, char *why)
     return good;
 }
 
-static bool log_in(redisContext *redis, const struct redis_settings *s, char *why)
+static bool log_in(redisContext *redis, const char *username, const char *password, char *why)
 {
-    if (!s->password)
+    if (!password)
         return true;
     return went_well(redis,
-                     s->username ? redisCommand(redis, "AUTH %s %s", s->username, s->password)
-                                 : redisCommand(redis, "AUTH %s", s->password),
+                     username ? redisCommand(redis, "AUTH %s %s", username, password)
+                              : redisCommand(redis, "AUTH %s", password),
                      why);
 }
 
@@ -44,15 +46,90 @@ static bool select_database(redisContext *redis, const struct redis_settings *s,
     return s->database == 0 || went_well(redis, redisCommand(redis, "SELECT %u", s->database), why);
 }
 
+/* Connected and logged in, or NULL with `why`. */
+static redisContext *dial_as(const struct address *address, const char *username, const char *password,
+                             struct timeval patience, char *why)
+{
+    redisContext *redis = address->length ? dial(address, patience) : NULL;
+
+    snprintf(why, REDIS_WHY_MAX, "%s", redis ? redis->errstr : "no address, or no memory");
+    if (redis && !redis->err && redisSetTimeout(redis, patience) == REDIS_OK &&
+        log_in(redis, username, password, why))
+        return redis;
+    if (redis)
+        redisFree(redis);
+    return NULL;
+}
+
+/* --- Where the master is --------------------------------------------------------------------------------- */
+
+static bool is_address(const redisReply *reply, struct address *address)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+           reply->element[0]->type == REDIS_REPLY_STRING && reply->element[1]->type == REDIS_REPLY_STRING &&
+           redis_sentinel_address((struct slice){reply->element[0]->str, (size_t)reply->element[0]->len},
+                                  (struct slice){reply->element[1]->str, (size_t)reply->element[1]->len},
+                                  address);
+}
+
+static bool ask_sentinel(const struct redis_sentinel_settings *s, const struct redis_node *node,
+                         struct timeval patience, struct address *master, char *why)
+{
+    redisContext *sentinel = dial_as(&node->address, s->username, s->password, patience, why);
+    redisReply *reply =
+        sentinel ? redisCommand(sentinel, "SENTINEL GET-MASTER-ADDR-BY-NAME %s", s->master) : NULL;
+    bool found = reply && is_address(reply, master);
+
+    if (sentinel && !found)
+        snprintf(why, REDIS_WHY_MAX, "sentinel %s: %s", node->text,
+                 !reply                             ? sentinel->errstr
+                 : reply->type == REDIS_REPLY_ERROR ? reply->str
+                 : reply->type == REDIS_REPLY_NIL   ? "it knows no master of this name"
+                                                    : "it names the master by what is no address");
+    freeReplyObject(reply);
+    if (sentinel)
+        redisFree(sentinel);
+    return found;
+}
+
+/* Perhaps a user who may not ask for the role: then it is taken at the sentinel's word. */
+static bool is_replica(redisContext *redis)
+{
+    redisReply *reply = redisCommand(redis, "ROLE");
+    bool replica = reply && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+                   reply->element[0]->type == REDIS_REPLY_STRING &&
+                   strcmp(reply->element[0]->str, "slave") == 0;
+
+    freeReplyObject(reply);
+    return replica;
+}
+
+/* The first sentinel that leads to a master. */
+static redisContext *dial_master(const struct redis_settings *s, struct timeval patience, char *why)
+{
+    for (unsigned i = 0; i < s->sentinel.nodes.count; i++) {
+        struct address master;
+        redisContext *redis;
+        if (!ask_sentinel(&s->sentinel, &s->sentinel.nodes.node[i], patience, &master, why) ||
+            !(redis = dial_as(&master, s->username, s->password, patience, why)))
+            continue;
+        if (!is_replica(redis))
+            return redis;
+        snprintf(why, REDIS_WHY_MAX, "sentinel %s names a replica", s->sentinel.nodes.node[i].text);
+        redisFree(redis);
+    }
+    return NULL;
+}
+
 redisContext *redis_dial(const struct redis_settings *settings, uint64_t patience_us,
                          char why[static REDIS_WHY_MAX])
 {
     struct timeval patience = {(time_t)(patience_us / 1000000), (suseconds_t)(patience_us % 1000000)};
-    redisContext *redis = settings->address.length ? dial(&settings->address, patience) : NULL;
+    redisContext *redis = settings->sentinel.master ? dial_master(settings, patience, why)
+                                                    : dial_as(&settings->address, settings->username,
+                                                              settings->password, patience, why);
 
-    snprintf(why, REDIS_WHY_MAX, "%s", redis ? redis->errstr : "no address, or no memory");
-    if (redis && !redis->err && redisSetTimeout(redis, patience) == REDIS_OK &&
-        log_in(redis, settings, why) && select_database(redis, settings, why))
+    if (redis && select_database(redis, settings, why))
         return redis;
     if (redis)
         redisFree(redis);

@@ -87,6 +87,7 @@ struct redis_link {
     bool told; /* a way down was logged and nothing good since; told_cause is what was said */
     enum redis_failure told_cause;
     bool unproven; /* it connects but refuses the calls: "answers again" is not said before it does */
+    bool moving;   /* it is being closed for another address: nothing to complain of */
 };
 
 static void link_connect(struct redis_link *link);
@@ -180,7 +181,8 @@ static void link_lost(struct redis_link *link, enum redis_failure cause, const c
     event_del(link->watchdog);
     if (link->freeing)
         return;
-    say_down(link, cause, detail);
+    if (!link->moving)
+        say_down(link, cause, detail);
     arm_retry(link);
     if (was_ready || link->down_since_us == 0)
         tell_not_ready(link, cause);
@@ -347,9 +349,12 @@ static void note_good_answer(struct redis_link *link)
     }
 }
 
+/* A master that was demoted stays a replica: where others know the new one, they are asked at once. */
 static void note_unfit(struct redis_link *link, enum redis_failure failure, const char *message)
 {
-    if (++link->unfit < UNFIT_TO_CLOSE)
+    bool moved = link->settings->sentinel.master && failure == REDIS_FAILURE_READONLY;
+
+    if (++link->unfit < UNFIT_TO_CLOSE && !moved)
         return;
     link->unproven = true;
     link_close(link, failure, message);
@@ -705,8 +710,6 @@ static redisAsyncContext *dial(const struct address *address)
     char host[NI_MAXHOST];
     uint16_t port = ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
 
-    if (address->length == 0)
-        return NULL;
     if (address_is_unix(address))
         return redisAsyncConnectUnix(address->local.sun_path);
     if (getnameinfo(&address->any, address->length, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
@@ -747,6 +750,8 @@ static bool attach(struct redis_link *link, redisAsyncContext *ac)
 
 static void link_connect(struct redis_link *link)
 {
+    if (link->address.length == 0) /* not told yet where to */
+        return;
     redisAsyncContext *ac = dial(&link->address);
 
     link->state = LINK_CONNECTING;
@@ -754,7 +759,7 @@ static void link_connect(struct redis_link *link)
     link->loading_script = false;
     if (!ac || ac->err) {
         char why[128];
-        snprintf(why, sizeof why, "%s", ac ? ac->errstr : "no address, or no memory");
+        snprintf(why, sizeof why, "%s", ac ? ac->errstr : "no memory");
         if (ac)
             redisAsyncFree(ac); /* without callbacks yet: nobody hears of it */
         link_lost(link, REDIS_FAILURE_CONNECT, why);
@@ -769,7 +774,8 @@ static void link_connect(struct redis_link *link)
 /* --- Birth and end ------------------------------------------------------------------------------------ */
 
 struct redis_link *redis_link_new(struct event_base *base, const struct redis_settings *settings,
-                                  struct slice script, const struct redis_link_watch *watch)
+                                  const struct address *address, struct slice script,
+                                  const struct redis_link_watch *watch)
 {
     struct redis_link *link = xcalloc(1, sizeof *link);
 
@@ -786,19 +792,26 @@ struct redis_link *redis_link_new(struct event_base *base, const struct redis_se
     link->retry_timer = evtimer_new(base, on_retry, link);
     link->connect_timer = evtimer_new(base, on_connect_timeout, link);
     link->watchdog = evtimer_new(base, on_watchdog, link);
-    link->address = settings->address;
+    link->address = *address;
     address_format(&link->address, link->address_text);
     link_connect(link);
     return link;
 }
 
-void redis_link_set_address(struct redis_link *link, const struct address *address)
+bool redis_link_set_address(struct redis_link *link, const struct address *address)
 {
+    char text[ADDRESS_TEXT_MAX];
+
+    if (strcmp(address_format(address, text), link->address_text) == 0 && link->address.length)
+        return false;
+    link->moving = true;
+    link_close(link, REDIS_FAILURE_CLOSED, NULL);
+    link->moving = false;
     link->address = *address;
-    link_close(link, REDIS_FAILURE_CLOSED, "its address has changed");
-    address_format(&link->address, link->address_text);
+    memcpy(link->address_text, text, sizeof text);
     link->retry_us = retry_min_us;
     timer_arm(link->retry_timer, 0);
+    return true;
 }
 
 bool redis_link_is_ready(const struct redis_link *link)

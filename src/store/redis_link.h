@@ -1,4 +1,4 @@
-/* redis_link.h - one worker's connection to Redis: connect, log in, load the script, pipeline, deadlines,
+/* redis_link.h - one connection to one Redis server: connect, log in, load the script, pipeline, deadlines,
  * back-off.
  *
  *   DOWN --timer--> CONNECTING --AUTH, SELECT, SCRIPT LOAD--> READY <--PONG-- SUSPECT
@@ -38,13 +38,16 @@ struct redis_link_watch {
     void *context;
 };
 
-/* Creates the link and starts to connect. `script` is the whole Lua text and outlives the link, as does
- * `settings`. Log lines name the address, the cause and what to do, once a change of state. */
+/* Creates the link and starts to connect to `address`, where that has a length; else it waits for
+ * redis_link_set_address. `settings` (all but where Redis is) and `script`, the whole Lua text, outlive the link. Log
+ * lines name the address, the cause and what to do, once a change of state. */
 struct redis_link *redis_link_new(struct event_base *base, const struct redis_settings *settings,
-                                  struct slice script, const struct redis_link_watch *watch);
+                                  const struct address *address, struct slice script,
+                                  const struct redis_link_watch *watch);
 
-/* Connect to another address from now on, e.g. that of an embedded server started anew. */
-void redis_link_set_address(struct redis_link *link, const struct address *address);
+/* Connect to another address from now on: the master is elsewhere. Calls under way end as when a connection is lost.
+ * False: it is the same address, and nothing was done. */
+bool redis_link_set_address(struct redis_link *link, const struct address *address);
 
 bool redis_link_is_ready(const struct redis_link *link);
 

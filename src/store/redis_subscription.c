@@ -10,6 +10,7 @@
 #include "base/magic.h"
 #include "store/redis_failure.h"
 #include "store/redis_guard.h"
+#include "store/redis_sentinel.h"
 
 enum {
     SUBSCRIPTION_MAGIC = 0x53554253,
@@ -23,6 +24,8 @@ struct redis_subscription {
     uint32_t magic;
     struct event_base *base;
     const struct redis_settings *settings;
+    struct address address;          /* of the server; length 0: not known yet */
+    struct redis_sentinel *sentinel; /* NULL: the address is the policy's */
     char *channel;
     struct redis_listener listener;
     struct bufferevent *stream; /* NULL: waits to connect again */
@@ -56,6 +59,8 @@ static void fail(struct redis_subscription *s, const char *why)
 
     log_debug("redis %s: no subscription to %s: %s", s->settings->address_text, s->channel, why);
     hang_up(s);
+    if (s->sentinel)
+        redis_sentinel_ask(s->sentinel);
     evutil_secure_rng_get_bytes(&jitter, sizeof jitter);
     arm(s, s->retry_us / 2 + jitter % (s->retry_us / 2 + 1));
     s->retry_us = s->retry_us * 2 < RETRY_MAX_US ? s->retry_us * 2 : RETRY_MAX_US;
@@ -78,6 +83,8 @@ static void subscribed(struct redis_subscription *s)
     event_del(s->timer);
     s->retry_us = RETRY_MIN_US;
     s->told = false;
+    if (s->sentinel)
+        redis_sentinel_content(s->sentinel);
     s->listener.heard(s->listener.context, NULL, 0);
 }
 
@@ -139,7 +146,7 @@ static void set_keepalive(const struct redis_subscription *s)
 {
     int fd = bufferevent_getfd(s->stream), on = 1, idle = 15, interval = 5, probes = 3;
 
-    if (address_is_unix(&s->settings->address))
+    if (address_is_unix(&s->address))
         return;
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
@@ -186,7 +193,7 @@ static bool connect_to(struct redis_subscription *s)
 {
     static const unsigned always = 1;
     struct sockaddr_storage address;
-    const struct address *to = &s->settings->address;
+    const struct address *to = &s->address;
 
     if (to->length == 0 || !(s->stream = bufferevent_socket_new(s->base, -1, BEV_OPT_CLOSE_ON_FREE)) ||
         !(s->reader = redisReaderCreate()))
@@ -218,6 +225,20 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         dial(s);
 }
 
+/* The master may stay where it is: then the next try is soon enough. */
+static void on_found(void *context, const struct address *master)
+{
+    struct redis_subscription *s = context;
+
+    MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
+    if (master->length == s->address.length && memcmp(&master->any, &s->address.any, master->length) == 0)
+        return;
+    s->address = *master;
+    s->retry_us = RETRY_MIN_US;
+    hang_up(s);
+    dial(s);
+}
+
 /* --- Birth and end ------------------------------------------------------------------------------------ */
 
 struct redis_subscription *redis_subscription_new(struct event_base *base,
@@ -231,6 +252,7 @@ struct redis_subscription *redis_subscription_new(struct event_base *base,
     MAGIC_SET(s, SUBSCRIPTION_MAGIC);
     s->base = base;
     s->settings = settings;
+    s->address = settings->address;
     s->listener = *listener;
     s->retry_us = RETRY_MIN_US;
     s->channel = strdup(channel);
@@ -239,7 +261,10 @@ struct redis_subscription *redis_subscription_new(struct event_base *base,
         redis_subscription_free(s);
         return NULL;
     }
-    dial(s);
+    if (settings->sentinel.master)
+        s->sentinel = redis_sentinel_new(base, settings, &(struct redis_seeker){on_found, s});
+    else
+        dial(s);
     return s;
 }
 
@@ -248,6 +273,7 @@ void redis_subscription_free(struct redis_subscription *s)
     if (!s)
         return;
     hang_up(s);
+    redis_sentinel_free(s->sentinel);
     if (s->timer)
         event_free(s->timer);
     free(s->channel);

@@ -81,7 +81,7 @@ static void new_link(const struct address *address)
 {
     static const struct redis_link_watch watch = {on_ready, on_not_ready, NULL};
     settings.address = *address;
-    test_link = redis_link_new(base, &settings, SLICE(echo_script), &watch);
+    test_link = redis_link_new(base, &settings, address, SLICE(echo_script), &watch);
 }
 
 static void flush(void *context)

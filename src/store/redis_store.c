@@ -1,0 +1,89 @@
+#include "store/redis_store.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "store/redis_sentinel.h"
+
+struct redis_store {
+    struct redis_link *link;
+    struct redis_sentinel *sentinel; /* NULL: the address is the policy's */
+    struct redis_link_watch watch;   /* of whoever asks */
+};
+
+/* --- Sentinels follow the link's state, and the link their word ------------------------------------------ */
+
+static void on_ready(void *context)
+{
+    struct redis_store *store = context;
+
+    if (store->sentinel)
+        redis_sentinel_content(store->sentinel);
+    if (store->watch.ready)
+        store->watch.ready(store->watch.context);
+}
+
+static void on_not_ready(void *context, enum redis_failure cause)
+{
+    struct redis_store *store = context;
+
+    if (store->sentinel)
+        redis_sentinel_ask(store->sentinel);
+    if (store->watch.not_ready)
+        store->watch.not_ready(store->watch.context, cause);
+}
+
+static void on_found(void *context, const struct address *master)
+{
+    struct redis_store *store = context;
+    (void)redis_link_set_address(store->link, master);
+}
+
+/* --- Birth and end --------------------------------------------------------------------------------------- */
+
+struct redis_store *redis_store_new(struct event_base *base, const struct redis_settings *settings,
+                                    struct slice script, const struct redis_link_watch *watch)
+{
+    struct redis_store *store = xcalloc(1, sizeof *store);
+    const struct redis_link_watch own = {on_ready, on_not_ready, store};
+    const struct redis_seeker seeker = {on_found, store};
+
+    if (watch)
+        store->watch = *watch;
+    if (settings->sentinel.master)
+        store->sentinel = redis_sentinel_new(base, settings, &seeker);
+    store->link = redis_link_new(base, settings, &settings->address, script, &own);
+    return store;
+}
+
+void redis_store_free(struct redis_store *store)
+{
+    if (!store)
+        return;
+    redis_link_free(store->link); /* reports nothing */
+    redis_sentinel_free(store->sentinel);
+    free(store);
+}
+
+/* --- Asking ---------------------------------------------------------------------------------------------- */
+
+bool redis_store_is_ready(const struct redis_store *store)
+{
+    return redis_link_is_ready(store->link);
+}
+
+bool redis_store_call(struct redis_store *store, struct redis_call *call, int argc, const char **argv,
+                      const size_t *argv_sizes)
+{
+    return redis_link_call(store->link, call, argc, argv, argv_sizes);
+}
+
+void redis_store_flush(struct redis_store *store)
+{
+    redis_link_flush(store->link);
+}
+
+void redis_store_note_timeout(struct redis_store *store)
+{
+    redis_link_note_timeout(store->link);
+}
