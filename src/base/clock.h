@@ -3,6 +3,7 @@
 #ifndef WEIR_BASE_CLOCK_H
 #define WEIR_BASE_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -23,6 +24,37 @@ static inline uint64_t clock_us(void)
 static inline uint64_t clock_wall_us(void)
 {
     return clock_read_us(CLOCK_REALTIME);
+}
+
+/* What a request needs the time for seldom needs it to the microsecond, and reading it ten times a request is
+ * a fiftieth of what the request costs. A thread that turns an event loop calls clock_turn_begin() before it
+ * waits; from then on clock_turn_us() and clock_turn_wall_us() are as old as 32 uses of them, a tenth of a millisecond, and never from before
+ * the wait. In any other thread they are exact. They never go backwards and never run ahead of clock_us(): from
+ * clock_us() one of them may be taken away, but not the other way round. */
+void clock_turn_begin(void);
+
+/* Their own. */
+enum { CLOCK_TURN_USES = 32 };
+struct clock_turn {
+    uint64_t us, wall_us;
+    unsigned uses_left;
+    bool begun;
+};
+extern _Thread_local struct clock_turn clock_turn;
+void clock_turn_read(void);
+
+static inline uint64_t clock_turn_us(void)
+{
+    if (clock_turn.uses_left == 0)
+        clock_turn_read();
+    clock_turn.uses_left--;
+    return clock_turn.us;
+}
+
+static inline uint64_t clock_turn_wall_us(void)
+{
+    (void)clock_turn_us();
+    return clock_turn.wall_us;
 }
 
 #endif

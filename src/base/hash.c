@@ -27,10 +27,16 @@ static inline void sip_round(uint64_t v[4])
     v[2] += v[1], v[1] = rotate(v[1], 17), v[1] ^= v[2], v[2] = rotate(v[2], 32);
 }
 
-uint64_t hash_slice(const struct hash_key *key, struct slice s)
+static inline void sip_begin(uint64_t v[4], const struct hash_key *key)
 {
-    uint64_t v[4] = {key->k0 ^ 0x736f6d6570736575u, key->k1 ^ 0x646f72616e646f6du,
-                     key->k0 ^ 0x6c7967656e657261u, key->k1 ^ 0x7465646279746573u};
+    v[0] = key->k0 ^ 0x736f6d6570736575u;
+    v[1] = key->k1 ^ 0x646f72616e646f6du;
+    v[2] = key->k0 ^ 0x6c7967656e657261u;
+    v[3] = key->k1 ^ 0x7465646279746573u;
+}
+
+static inline void sip_take(uint64_t v[4], struct slice s)
+{
     size_t whole = s.n & ~(size_t)7;
     uint64_t word;
 
@@ -46,9 +52,36 @@ uint64_t hash_slice(const struct hash_key *key, struct slice s)
     v[3] ^= word;
     sip_round(v);
     v[0] ^= word;
-    v[2] ^= 0xff;
+}
+
+static inline uint64_t sip_end(uint64_t v[4])
+{
     sip_round(v);
     sip_round(v);
     sip_round(v);
     return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+uint64_t hash_slice(const struct hash_key *key, struct slice s)
+{
+    uint64_t v[4];
+
+    sip_begin(v, key);
+    sip_take(v, s);
+    v[2] ^= 0xff;
+    return sip_end(v);
+}
+
+/* SipHash's own variant with a double-length output. */
+void hash_slice_128(const struct hash_key *key, struct slice s, uint64_t hash[2])
+{
+    uint64_t v[4];
+
+    sip_begin(v, key);
+    v[1] ^= 0xee;
+    sip_take(v, s);
+    v[2] ^= 0xee;
+    hash[0] = sip_end(v);
+    v[1] ^= 0xdd;
+    hash[1] = sip_end(v);
 }

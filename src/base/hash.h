@@ -16,4 +16,7 @@ struct hash_key hash_key_random(void);
 
 uint64_t hash_slice(const struct hash_key *key, struct slice s);
 
+/* 128 bits at the price of little more than 64. */
+void hash_slice_128(const struct hash_key *key, struct slice s, uint64_t hash[2]);
+
 #endif

@@ -1,18 +1,40 @@
 #include "base/text.h"
 
+#include <endian.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 static const char hex_digit[] = "0123456789abcdef";
 
+static const char two_digits[] = "00010203040506070809101112131415161718192021222324"
+                                 "25262728293031323334353637383940414243444546474849"
+                                 "50515253545556575859606162636465666768697071727374"
+                                 "75767778798081828384858687888990919293949596979899";
+
+static unsigned decimal_length(uint64_t value)
+{
+    unsigned n = 1;
+    for (; value >= 10000; value /= 10000)
+        n += 4;
+    return n + (value >= 10) + (value >= 100) + (value >= 1000);
+}
+
 void text_u64(struct text *t, uint64_t value)
 {
-    char digits[20];
-    size_t i = sizeof digits;
-    do
-        digits[--i] = (char)('0' + value % 10);
-    while (value /= 10);
-    text_bytes(t, digits + i, sizeof digits - i);
+    unsigned n = decimal_length(value);
+
+    if (unlikely(t->failed || n > t->cap - t->n)) {
+        t->failed = true;
+        return;
+    }
+    char *p = t->p + t->n + n;
+    t->n += n;
+    for (; value >= 100; value /= 100)
+        memcpy(p -= 2, two_digits + value % 100 * 2, 2);
+    if (value >= 10)
+        memcpy(p - 2, two_digits + value * 2, 2);
+    else
+        p[-1] = (char)('0' + value);
 }
 
 void text_i64(struct text *t, int64_t value)
@@ -32,12 +54,26 @@ void text_hex(struct text *t, uint64_t value)
     text_bytes(t, digits + i, sizeof digits - i);
 }
 
+/* The eight digits of `value`, the first in the lowest byte: one nibble a byte, then all digits at once. */
+static uint64_t hex_digits(uint32_t value)
+{
+    const uint64_t each = UINT64_C(0x0101010101010101);
+    uint64_t x = __builtin_bswap32(value);
+
+    x = (x | x << 16) & UINT64_C(0x0000ffff0000ffff);
+    x = (x | x << 8) & UINT64_C(0x00ff00ff00ff00ff);
+    x = (x >> 4 & each * 0x0f) | (x & each * 0x0f) << 8;
+    return x + each * '0' + ((x + each * 6) >> 4 & each) * ('a' - '0' - 10);
+}
+
 void text_hex_fixed(struct text *t, uint64_t value, unsigned digits)
 {
     char bytes[16];
-    for (unsigned i = digits; i--; value >>= 4)
-        bytes[i] = hex_digit[value & 15];
-    text_bytes(t, bytes, digits);
+    uint64_t high = htole64(hex_digits((uint32_t)(value >> 32))), low = htole64(hex_digits((uint32_t)value));
+
+    memcpy(bytes, &high, 8);
+    memcpy(bytes + 8, &low, 8);
+    text_bytes(t, bytes + 16 - digits, digits);
 }
 
 /* The length of the UTF-8 sequence at the start of `s`, 0 if there is none that is well-formed (RFC 3629
@@ -73,12 +109,16 @@ static void json_escape(struct text *t, unsigned char c)
     }
 }
 
+static inline bool json_plain(char c)
+{
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+}
+
 void text_json(struct text *t, struct slice s)
 {
     while (s.n) {
         size_t plain = 0;
-        while (plain < s.n && s.p[plain] >= 0x20 && s.p[plain] < 0x7f && s.p[plain] != '"' &&
-               s.p[plain] != '\\')
+        while (plain < s.n && json_plain(s.p[plain]))
             plain++;
         text_bytes(t, s.p, plain);
         s.p += plain, s.n -= plain;

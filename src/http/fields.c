@@ -65,9 +65,9 @@ static bool imitates_known_name(struct slice name)
 static const char *name_parse(const char *p, struct field *field, struct refusal *refusal)
 {
     const char *start = p;
-    unsigned all = CHAR_PLAIN;
-    for (; char_is(*p, CHAR_TOKEN); p++)
-        all &= char_classes[(unsigned char)*p];
+    unsigned all = CHAR_PLAIN, classes;
+    for (; (classes = char_classes[(unsigned char)*p]) & CHAR_TOKEN; p++)
+        all &= classes;
     field->name = slice_between(start, p);
     if (*p != ':' || p == start) {
         refuse(refusal, 400,

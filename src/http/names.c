@@ -38,10 +38,29 @@ static const struct known_name {
     [21] = {{"x-ratelimit-remaining", FIELD_X_RATELIMIT}},
 };
 
+static inline bool eight_equal(const char *token, const char *lower)
+{
+    uint64_t a, b;
+
+    memcpy(&a, token, sizeof a);
+    memcpy(&b, lower, sizeof b);
+    return (a | UINT64_C(0x2020202020202020)) == b;
+}
+
 /* Bit 0x20 makes an upper-case letter lower and no other tchar a letter, a digit or "-". */
 static bool token_equals(const char *token, const char *lower, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
+    size_t i = 0;
+
+    if (((token[0] | 0x20) ^ lower[0]) != 0)
+        return false;
+    if (n >= 8) {
+        for (; i + 8 < n; i += 8)
+            if (!eight_equal(token + i, lower + i))
+                return false;
+        return eight_equal(token + n - 8, lower + n - 8);
+    }
+    for (; i < n; i++)
         if ((token[i] | 0x20) != lower[i])
             return false;
     return true;

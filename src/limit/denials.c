@@ -38,14 +38,15 @@ void denials_free(struct denials *d)
 
 struct denial_key denials_key(const struct denials *d, struct slice keys, struct slice numbers)
 {
-    struct hash_key with_numbers[2];
+    struct hash_key with_numbers = d->hash[0];
+    uint64_t of_numbers[2], of_keys[2];
 
     /* The hash of the numbers becomes part of the key under which the texts are hashed. */
-    for (unsigned i = 0; i < 2; i++) {
-        with_numbers[i] = d->hash[i];
-        with_numbers[i].k0 ^= hash_slice(&d->hash[i], numbers);
-    }
-    return (struct denial_key){hash_slice(&with_numbers[0], keys), hash_slice(&with_numbers[1], keys)};
+    hash_slice_128(&d->hash[1], numbers, of_numbers);
+    with_numbers.k0 ^= of_numbers[0];
+    with_numbers.k1 ^= of_numbers[1];
+    hash_slice_128(&with_numbers, keys, of_keys);
+    return (struct denial_key){of_keys[0], of_keys[1]};
 }
 
 bool denials_any(const struct denials *d, uint64_t now_us)

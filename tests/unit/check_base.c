@@ -1,5 +1,6 @@
 /* The ground floor: slices, bounded text, deadlines, addresses' counts, buffers. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -97,6 +98,87 @@ START_TEST(siphash_depends_on_every_byte_and_the_key)
         bytes[i] ^= 1;
     }
     ck_assert_uint_ne(hash_slice(&key, (struct slice){bytes, 7}), hash_slice(&key, (struct slice){bytes, 8}));
+}
+END_TEST
+
+/* The eight-bytes-at-once ways agree with the plain ones at every length. */
+START_TEST(names_compare_without_case_at_every_length_and_place)
+{
+    const char upper[] = "ABCXYZ@[`{-_0189ACEG~", lower[] = "abcxyz@[`{-_0189aceg~";
+
+    for (size_t n = 0; n < sizeof upper; n++) {
+        char other[sizeof lower];
+        memcpy(other, lower, sizeof lower);
+        ck_assert(slice_equal_nocase((struct slice){upper, n}, (struct slice){other, n}));
+        for (size_t i = 0; i < n; i++)
+            for (unsigned bit = 0; bit < 8; bit++) {
+                other[i] = (char)(lower[i] ^ 1 << bit);
+                bool letter = (lower[i] | 0x20) >= 'a' && (lower[i] | 0x20) <= 'z';
+                ck_assert_int_eq(letter && bit == 5,
+                                 slice_equal_nocase((struct slice){upper, n}, (struct slice){other, n}));
+                other[i] = lower[i];
+            }
+    }
+}
+END_TEST
+
+START_TEST(numbers_are_written_as_printf_writes_them)
+{
+    uint64_t value = 1;
+    for (unsigned i = 0; i < 200; i++, value = value * 7 + i) {
+        char bytes[64], expected[64];
+        struct text t = text_over(bytes, sizeof bytes);
+        text_u64(&t, i < 101 ? i : value);
+        text_char(&t, ' ');
+        text_i64(&t, (int64_t)value);
+        text_char(&t, ' ');
+        text_hex_fixed(&t, value, 16);
+        int n = snprintf(expected, sizeof expected, "%llu %lld %016llx",
+                         (unsigned long long)(i < 101 ? i : value), (long long)(int64_t)value,
+                         (unsigned long long)value);
+        ck_assert(!t.failed);
+        ck_assert_uint_eq(t.n, (size_t)n);
+        ck_assert(memcmp(bytes, expected, t.n) == 0);
+    }
+    char two[2];
+    struct text small = text_over(two, sizeof two);
+    text_u64(&small, 100);
+    ck_assert(small.failed);
+    ck_assert_uint_eq(small.n, 0);
+}
+END_TEST
+
+START_TEST(the_longer_hash_depends_on_every_byte_as_well)
+{
+    struct hash_key key = hash_key_random();
+    char bytes[33] = "";
+    uint64_t whole[2], other[2];
+
+    hash_slice_128(&key, (struct slice){bytes, sizeof bytes}, whole);
+    ck_assert_uint_ne(whole[0], whole[1]);
+    for (unsigned i = 0; i < sizeof bytes; i++) {
+        bytes[i] ^= 1;
+        hash_slice_128(&key, (struct slice){bytes, sizeof bytes}, other);
+        ck_assert(whole[0] != other[0] && whole[1] != other[1]);
+        bytes[i] ^= 1;
+    }
+}
+END_TEST
+
+START_TEST(the_clock_of_a_turn_never_runs_ahead)
+{
+    uint64_t before = clock_us();
+    ck_assert_uint_ge(clock_turn_us(), before); /* exact where no loop has begun to turn */
+    clock_turn_begin();
+    for (unsigned i = 0; i < 100; i++) {
+        uint64_t turn = clock_turn_us();
+        ck_assert_uint_ge(turn, before);
+        ck_assert_uint_le(turn, clock_us());
+        before = turn;
+    }
+    before = clock_us();
+    clock_turn_begin();
+    ck_assert_uint_ge(clock_turn_us(), before); /* never from before the wait */
 }
 END_TEST
 
@@ -213,6 +295,10 @@ int main(void)
     tcase_add_test(tests, text_writes_numbers);
     tcase_add_test(tests, json_text_is_always_valid);
     tcase_add_test(tests, siphash_depends_on_every_byte_and_the_key);
+    tcase_add_test(tests, names_compare_without_case_at_every_length_and_place);
+    tcase_add_test(tests, numbers_are_written_as_printf_writes_them);
+    tcase_add_test(tests, the_longer_hash_depends_on_every_byte_as_well);
+    tcase_add_test(tests, the_clock_of_a_turn_never_runs_ahead);
     tcase_add_test(tests, histogram_puts_a_value_on_its_bound_below);
     tcase_add_test(tests, deadlines_of_a_queue_pass_in_order_of_time_whatever_the_order_of_arming);
     tcase_add_test(tests, buffers_hold_what_was_appended_and_return_to_the_pool);
