@@ -73,7 +73,7 @@ static struct exchange *exchange_new(struct client *client)
     x->generation = w->now;
     x->generation->exchanges++;
     x->policy = w->policy;
-    x->started_us = clock_us();
+    x->started_us = clock_turn_us();
     if (x->policy->timeouts.exchange_us)
         deadline_arm(&w->queue.exchange, &x->whole, x->started_us, x->policy->timeouts.exchange_us);
     client->exchange = x;
@@ -340,7 +340,7 @@ static void run_deadline(struct deadline_queue *wanted, struct deadline *deadlin
     if (!wanted)
         deadline_cancel(deadline);
     else if (moved || deadline->queue != wanted)
-        deadline_arm(wanted, deadline, clock_us(), after_us);
+        deadline_arm(wanted, deadline, clock_turn_us(), after_us);
 }
 
 /* The only place where the deadlines of RELAY and REPLY are set: called when an event was dealt with and the exchange goes on. */
@@ -368,7 +368,7 @@ static void send_request(struct exchange *x)
 
     x->phase = PHASE_RELAY;
     x->link_broken = false;
-    x->sent_us = clock_us();
+    x->sent_us = clock_turn_us();
     if (!x->rule->learns)
         limiter_forget(&x->ask);
     enum relay moved = relay_begin(&x->request, &x->client->stream, &x->link->stream, iobuf_slice(x->head),
@@ -395,7 +395,7 @@ static bool content_is_too_slow(const struct exchange *x, uint64_t now)
 static void request_moved(struct exchange *x, enum relay moved, const char *why)
 {
     struct stream *from = &x->client->stream;
-    uint64_t now = clock_us();
+    uint64_t now = clock_turn_us();
 
     if (!x->content_since_us && !exchange_awaits_continue(x))
         x->content_since_us = now;
@@ -472,7 +472,7 @@ void exchange_link_writable(struct exchange *x)
         return;
     }
     if (sent == SENT_ALL && x->blocked_since_us) {
-        x->blocked_us += clock_us() - x->blocked_since_us;
+        x->blocked_us += clock_turn_us() - x->blocked_since_us;
         x->blocked_since_us = 0;
     }
     if (sent == SENT_ALL && !x->request.ended)
@@ -679,7 +679,7 @@ void exchange_finish(struct exchange *x, enum client_after after)
 {
     struct worker *w = x->worker;
     struct client *client = x->client;
-    uint64_t duration = clock_us() - x->started_us;
+    uint64_t duration = clock_turn_us() - x->started_us;
 
     deadline_cancel(&x->whole);
     if (x->ask.op)

@@ -166,7 +166,7 @@ static void write_head(struct text *out, struct exchange *x, struct slice type, 
     text_literal(out, "X-Request-Id: ");
     text_bytes(out, x->request_id, x->id_size);
     text_literal(out, "\r\n");
-    decision_fields_write(out, &x->ask.decision, x->policy->headers, clock_wall_us());
+    decision_fields_write(out, &x->ask.decision, x->policy->headers, clock_turn_wall_us());
     if (x->close)
         text_literal(out, "Connection: close\r\n");
     else if (x->minor == 0)

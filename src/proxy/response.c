@@ -91,7 +91,7 @@ static struct response_plan plan_response(struct exchange *x, const struct respo
     x->close =
         !x->keep_alive || x->worker->stopping || (old_client && unknown_end) || exchange_awaits_continue(x);
     if (limited)
-        decision_fields_write(fields, &x->ask.decision, x->policy->headers, clock_wall_us());
+        decision_fields_write(fields, &x->ask.decision, x->policy->headers, clock_turn_wall_us());
     return (struct response_plan){.client_minor = x->minor,
                                   .close = x->close,
                                   .chunked = unknown_end && !old_client,
@@ -133,7 +133,7 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
         return;
     }
     upstream_note_answer(x->link);
-    x->response_us = clock_us() - x->sent_us;
+    x->response_us = clock_turn_us() - x->sent_us;
     histogram_add(&w->stats.upstream_latency, x->response_us);
     x->status = head->status;
     limiter_settle(&x->ask, head->status, rule_cost_learnt(x->rule, &head->fields));
