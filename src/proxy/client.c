@@ -17,7 +17,8 @@ enum {
     LINGER_US = 2 * 1000000, /* how long a closing connection is read, so that a reset does not eat the answer
                                 (RFC 9112 section 9.6) */
     LINGER_BYTES = 1024 * 1024, /* and how much */
-    DRAIN_BYTES = 256 * 1024    /* the most content that is read after an early answer to keep a connection */
+    DRAIN_BYTES = 256 * 1024,   /* the most content that is read after an early answer to keep a connection */
+    EVICTION_LOOKS = 8 /* connections that are asked, to make room, whether a request waits in them */
 };
 
 static void on_readable(evutil_socket_t fd, short what, void *arg);
@@ -198,7 +199,7 @@ static void await_request(struct client *c)
     }
     enter(c, CLIENT_IDLE);
     stream_want_read(&c->stream, !c->stream.eof);
-    deadline_arm(&w->queue.idle, &c->deadline, clock_us(), w->policy->timeouts.idle_us);
+    deadline_arm(&w->queue.idle, &c->deadline, clock_turn_us(), w->policy->timeouts.idle_us);
     if (iobuf_held(c->stream.in)) { /* a pipelined request: through the loop, so that nobody is starved and
                                        nothing recurses */
         c->unread = true;
@@ -472,11 +473,17 @@ void clients_init(struct worker *w)
 
 /* ---- all of them ------------------------------------------------------------------------------------- */
 
-/* A request that the kernel, or weir, already holds is served: only connections with nothing to read close. */
-static void close_unless_asking(struct client *c)
+/* Does weir, a TLS record or the kernel hold more of what the client has sent? */
+static bool is_asking(const struct client *c)
 {
     char byte;
-    if (!stream_holds_input(&c->stream) && recv(c->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+    return stream_holds_input(&c->stream) || recv(c->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+/* A request that is there already is served: only connections with nothing to read close. */
+static void close_unless_asking(struct client *c)
+{
+    if (!is_asking(c))
         client_close(c);
 }
 
@@ -507,23 +514,21 @@ void clients_cut(struct worker *w)
         client_close(c);
 }
 
-bool clients_any_idle(const struct worker *w)
-{
-    return !TAILQ_EMPTY(&w->idle);
-}
-
-/* One with a pipelined request in hand is idle in name only. */
-bool clients_evict_idle(struct worker *w)
+/* One whose next request has come, to weir or to the kernel, is idle in name only. Those are served in this
+ * turn or the next, so a few are looked at and not all. */
+struct client *clients_idle_longest(const struct worker *w)
 {
     struct client *c = TAILQ_FIRST(&w->idle);
 
-    while (c && c->unread)
-        c = TAILQ_NEXT(c, link);
-    if (!c)
-        return false;
-    counter_add(&w->stats.connections_evicted, 1);
+    for (unsigned i = 0; c && is_asking(c); i++)
+        c = i < EVICTION_LOOKS ? TAILQ_NEXT(c, link) : NULL;
+    return c;
+}
+
+void client_evict(struct client *c)
+{
+    counter_add(&c->worker->stats.connections_evicted, 1);
     client_close(c);
-    return true;
 }
 
 void clients_bury(struct worker *w)

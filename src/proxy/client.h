@@ -66,10 +66,10 @@ void client_close(struct client *client);
 void clients_stop(struct worker *worker);
 /* Time is up: everything closes. */
 void clients_cut(struct worker *worker);
-/* Closes the connection that has been idle for longest. False: none is idle. */
-bool clients_evict_idle(struct worker *worker);
-/* Is there one that could be? */
-bool clients_any_idle(const struct worker *worker);
+/* The connection that has been idle for longest, of those in which no request waits; NULL: none is found. */
+struct client *clients_idle_longest(const struct worker *worker);
+/* Closes it to make room. */
+void client_evict(struct client *client);
 
 /* Frees what was closed in this turn; and at the very end the pooled structs. */
 void clients_bury(struct worker *worker);

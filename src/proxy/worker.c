@@ -59,7 +59,10 @@ static void accept_failed(struct listener *l)
                   "size_limits.connections)",
                   strerror(errno));
     }
-    if (!clients_evict_idle(l->worker))
+    struct client *idle = clients_idle_longest(l->worker);
+    if (idle)
+        client_evict(idle);
+    else
         listener_pause(l);
 }
 
@@ -95,7 +98,8 @@ static bool may_connect(struct listener *l, const struct address *peer)
     return false;
 }
 
-static void admit(struct listener *l, int fd, const struct address *peer)
+/* `leaves` makes room, where that is needed: not for somebody who is turned away. */
+static void admit(struct listener *l, int fd, const struct address *peer, struct client *leaves)
 {
     struct worker *w = l->worker;
 
@@ -104,6 +108,8 @@ static void admit(struct listener *l, int fd, const struct address *peer)
         close(fd);
         return;
     }
+    if (leaves)
+        client_evict(leaves);
     socket_set_options(fd, peer);
     if (!client_open(w, fd, peer, l->index)) {
         counter_add(&w->stats.connections_refused, 1);
@@ -118,16 +124,15 @@ static void accept_waiting(struct listener *l, unsigned most)
 
     while (most--) {
         struct address peer = {.length = sizeof peer.local};
-        if (is_full(w) && !clients_any_idle(w)) {
+        struct client *leaves = is_full(w) ? clients_idle_longest(w) : NULL;
+        if (!leaves && is_full(w)) {
             listener_pause(l); /* it waits in the kernel */
             return;
         }
         int client = accept4(l->fd, &peer.any, &peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (client >= 0) {
-            if (is_full(w))
-                (void)clients_evict_idle(w);
-            admit(l, client, &peer);
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK)
+        if (client >= 0)
+            admit(l, client, &peer, leaves);
+        else if (errno == EAGAIN || errno == EWOULDBLOCK)
             return;
         else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             accept_failed(l);
@@ -168,7 +173,7 @@ static void listeners_close(struct worker *w)
 
 struct slice worker_date(struct worker *w)
 {
-    int64_t second = (int64_t)(clock_wall_us() / 1000000);
+    int64_t second = (int64_t)(clock_turn_wall_us() / 1000000);
     if (second != w->date_second) {
         w->date_second = second;
         http_date_write(w->date, second);
@@ -205,6 +210,7 @@ static void publish(struct worker *w)
 
 static void turn(struct worker *w)
 {
+    clock_turn_begin();
     event_base_loop(w->base, EVLOOP_ONCE);
     generations_flush(w);
     clients_bury(w);

@@ -49,6 +49,41 @@ def test_an_idle_client_makes_room(rig):
     assert weir.metric("weir_connections_evicted_total") == 1
 
 
+def test_a_client_whose_request_waits_is_not_idle(rig):
+    """The newcomer is there before the request is, and both are found in one turn of the loop."""
+    weir = rig.weir(workers=1, size_limits={"connections": 2})
+    first, second = Connection(weir.address), Connection(weir.address)
+    assert [c.request().status for c in (first, second)] == [200, 200]
+    weir.signal(signal.SIGSTOP)
+    newcomer = Connection(weir.address)
+    first.send(request_bytes())
+    weir.signal(signal.SIGCONT)
+    assert first.response().status == 200
+    assert newcomer.request().status == 200
+    assert second.is_closed()
+    # Both ask: the newcomer waits until one of them is idle.
+    second = newcomer
+    weir.signal(signal.SIGSTOP)
+    newcomer = Connection(weir.address)
+    for connection in first, second:
+        connection.send(request_bytes())
+    newcomer.send(request_bytes())
+    weir.signal(signal.SIGCONT)
+    assert [c.response().status for c in (first, second, newcomer)] == [200] * 3
+    assert weir.metric("weir_connections") == 2
+
+
+def test_who_is_turned_away_takes_nobodys_place(rig):
+    weir = rig.weir(workers=1, size_limits={"connections": 3, "connections_per_ip": 2})
+    near = [Connection(weir.address) for _ in range(2)]
+    far = Connection(weir.address, source="127.0.0.2")
+    assert [c.request().status for c in near + [far]] == [200] * 3
+    for _ in range(5):
+        assert Connection(weir.address).is_closed()
+    assert [c.request().status for c in near + [far]] == [200] * 3
+    assert weir.metric("weir_connections_evicted_total") == 0
+
+
 def test_a_pipelined_head_of_many_kilobytes_is_served(rig):
     _, weir = scripted_weir(rig, answer_all)
     head = request_bytes("/b", headers={"X-Large": "x" * 6000})

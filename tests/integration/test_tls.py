@@ -253,6 +253,20 @@ def test_what_waits_inside_a_record_is_not_forgotten(rig):
             assert echoed["content_crc32"] == zlib.crc32(body)
 
 
+def test_a_request_inside_a_record_is_not_closed_to_make_room(rig):
+    """Between the requests of one record the connection is idle for as long as a turn takes, with newcomers at the door."""
+    weir = secure(rig, workers=1, size_limits={"connections": 2})
+    with Secure(weir.address) as first, Secure(weir.address) as second:
+        assert [c.request().status for c in (first, second)] == [200, 200]
+        weir.signal(signal.SIGSTOP)
+        raw = [connect(weir.address) for _ in range(3)]
+        first.send(request_bytes() * 20)
+        weir.signal(signal.SIGCONT)
+        assert [first.response().status for _ in range(20)] == [200] * 20
+        for s in raw:
+            s.close()
+
+
 @timeout(120)
 def test_a_large_answer_to_a_slow_reader_with_flat_memory(rig):
     weir = secure(rig, workers=1)

@@ -53,14 +53,14 @@ def parse_head(head):
     return Response(version, int(status), reason, fields)
 
 
-def connect(address, timeout=20):
-    """`address`: (host, port) or the path of a unix socket."""
+def connect(address, timeout=20, source=None):
+    """`address`: (host, port) or the path of a unix socket; `source`: the host to connect from."""
     if isinstance(address, str):
         s = socket.socket(socket.AF_UNIX)
         s.settimeout(timeout)
         s.connect(address)
         return s
-    s = socket.create_connection(address, timeout=timeout)
+    s = socket.create_connection(address, timeout=timeout, source_address=source and (source, 0))
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return s
 
@@ -84,8 +84,8 @@ def chunked(body, size=1000):
 class Connection:
     """A client's connection. Responses are read in order; what was pipelined is not lost."""
 
-    def __init__(self, address, timeout=20):
-        self.socket = connect(address, timeout)
+    def __init__(self, address, timeout=20, source=None):
+        self.socket = connect(address, timeout, source)
         self.buffer = b""
 
     def __enter__(self):
