@@ -19,7 +19,7 @@ static bool parse_unix(struct slice path, struct address *address, const char **
     return true;
 }
 
-static void set_ip(struct address *address, const struct ip *ip, uint16_t port)
+void address_of_ip(const struct ip *ip, uint16_t port, struct address *address)
 {
     if (ip_is_v4(ip)) {
         address->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
@@ -35,13 +35,9 @@ static void set_ip(struct address *address, const struct ip *ip, uint16_t port)
 /* Only while starting: getaddrinfo blocks. */
 static bool resolve_name(struct slice host, uint16_t port, struct address *address, const char **why)
 {
-    char name[256];
+    char name[HOST_NAME_BYTES_MAX + 1];
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
 
-    if (host.n >= sizeof name || memchr(host.p, 0, host.n)) {
-        *why = "the host name is too long";
-        return false;
-    }
     memcpy(name, host.p, host.n);
     name[host.n] = 0;
     int failure = getaddrinfo(name, NULL, &hints, &found);
@@ -80,30 +76,54 @@ static bool split_port(struct slice text, struct slice *host, uint16_t *port, bo
     return true;
 }
 
+/* RFC 1123 section 2.1, and the underscore that container networks use. */
+static bool is_host_name(struct slice host)
+{
+    size_t label = 0;
+
+    for (size_t i = 0; i < host.n; i++) {
+        char c = host.p[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+        if (c == '.' ? label == 0 : (!letter && (c != '-' || label == 0)) || label == 63)
+            return false;
+        label = c == '.' ? 0 : label + 1;
+    }
+    return host.n > 0 && host.n <= HOST_NAME_BYTES_MAX;
+}
+
+bool address_split(struct slice text, struct address *address, struct slice *host, uint16_t *port,
+                   const char **why)
+{
+    bool bracketed;
+    struct ip ip;
+
+    *host = SLICE_NONE;
+    *port = 0;
+    if (slice_starts_with(text, SLICE("unix:")))
+        return parse_unix((struct slice){text.p + 5, text.n - 5}, address, why);
+    if (!split_port(text, host, port, &bracketed, why))
+        return false;
+    if (ip_parse(*host, &ip)) {
+        /* An IPv4-mapped literal in brackets is dialled as IPv4, which is what it means. */
+        address_of_ip(&ip, *port, address);
+        return bracketed == (memchr(host->p, ':', host->n) != NULL);
+    }
+    address->length = 0;
+    *why = bracketed ? "not an IPv6 address" : "not a host name";
+    return !bracketed && is_host_name(*host);
+}
+
 bool address_parse(struct slice text, bool resolve, struct address *address, const char **why)
 {
     struct slice host;
     uint16_t port;
-    bool bracketed;
-    struct ip ip;
 
-    if (slice_starts_with(text, SLICE("unix:")))
-        return parse_unix((struct slice){text.p + 5, text.n - 5}, address, why);
-    if (!split_port(text, &host, &port, &bracketed, why))
+    if (!address_split(text, address, &host, &port, why))
         return false;
-    if (ip_parse(host, &ip)) {
-        /* An IPv4-mapped literal in brackets is dialled as IPv4, which is what it means. */
-        if (bracketed == (memchr(host.p, ':', host.n) != NULL)) {
-            set_ip(address, &ip, port);
-            return true;
-        }
-        return false;
-    }
-    if (bracketed || !resolve) {
-        *why = bracketed ? "not an IPv6 address" : "expected an IP address, not a name";
-        return false;
-    }
-    return resolve_name(host, port, address, why);
+    if (address->length)
+        return true;
+    *why = "expected an IP address, not a name";
+    return resolve && resolve_name(host, port, address, why);
 }
 
 const char *address_format(const struct address *address, char text[static ADDRESS_TEXT_MAX])

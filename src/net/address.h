@@ -19,12 +19,23 @@ struct address {
     socklen_t length; /* 0: none */
 };
 
-enum { ADDRESS_TEXT_MAX = 128 }; /* holds any address_format with its NUL */
+enum {
+    ADDRESS_TEXT_MAX = 128,   /* holds any address_format with its NUL */
+    HOST_NAME_BYTES_MAX = 253 /* RFC 1035 section 2.3.4, as text */
+};
 
 /* Reads "127.0.0.1:80", "[::1]:80", "unix:/path". With `resolve`, a host name as well, through getaddrinfo:
  * only before the workers start, since it blocks; the first address is taken. False: `*why` says what is
  * wrong (static text). */
 MUST_CHECK bool address_parse(struct slice text, bool resolve, struct address *address, const char **why);
+
+/* The same where a host name is left to be resolved later: `*host` is then the name, and `address` has length 0. Of an
+ * address `*host` is its text without brackets; of a unix socket, none. */
+MUST_CHECK bool address_split(struct slice text, struct address *address, struct slice *host, uint16_t *port,
+                              const char **why);
+/* An IP address with a port. */
+struct ip;
+void address_of_ip(const struct ip *ip, uint16_t port, struct address *address);
 
 /* "127.0.0.1:80", "[::1]:80", "unix:/path" into `text`, NUL-terminated; returns `text`. */
 const char *address_format(const struct address *address, char text[static ADDRESS_TEXT_MAX]);

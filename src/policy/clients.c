@@ -160,6 +160,15 @@ const struct client_terms *policy_client(const struct policy *policy, const stru
     return client ? &client->terms : NULL;
 }
 
+struct limit_numbers client_numbers(const struct client_terms *terms, const struct limit *limit)
+{
+    if (terms && terms->each && limit_is_per_client(limit))
+        return (struct limit_numbers){terms->each, terms->each};
+    if (terms && terms->numbers)
+        return terms->numbers[limit->index];
+    return (struct limit_numbers){limit->limit, limit->burst};
+}
+
 /* FNV-1a, with the last mixing steps of MurmurHash3: without a key, since weirs must agree. A client that can
  * choose its id can choose one that is not held to the limit, as long as that is being tried. */
 static uint64_t choice(struct slice client, struct slice limit)

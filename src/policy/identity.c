@@ -147,20 +147,42 @@ static enum found find_id(const struct identity_from *from, const struct fields 
     return FOUND_ID;
 }
 
-bool identity_of(const struct policy *policy, const struct address *peer, const struct fields *fields,
-                 struct identity *identity, const char **why)
+/* An id of which only the database may know whether it is a client's is given, and not passed over. */
+static bool is_passed_over(const struct policy *policy, const struct identity *identity)
+{
+    return policy->identity.known_clients_only && !policy->quotas.connection && !policy_client(policy, identity);
+}
+
+/* The first of the sources from `first` on that gives a value. */
+static bool take_source(const struct policy *policy, const struct fields *fields, unsigned first,
+                        struct identity *identity, const char **why)
 {
     const struct identity_settings *settings = &policy->identity;
+    unsigned i = first;
 
     identity->from_header = false;
-    find_address(settings, peer, fields, identity);
-    for (unsigned i = 0; i < settings->from_count && settings->from[i].source == IDENTITY_HEADER; i++) {
+    for (; i < settings->from_count && settings->from[i].source == IDENTITY_HEADER; i++) {
         enum found found = find_id(&settings->from[i], fields, identity, why);
-        if (found == FOUND_ID && settings->known_clients_only && !policy_client(policy, identity))
+        identity->source = i;
+        if (found == FOUND_ID && is_passed_over(policy, identity))
             identity->from_header = false;
         else if (found != FOUND_NONE)
             return found == FOUND_ID;
     }
+    identity->source = i;
     write_address(settings, identity);
     return true;
+}
+
+bool identity_of(const struct policy *policy, const struct address *peer, const struct fields *fields,
+                 struct identity *identity, const char **why)
+{
+    find_address(&policy->identity, peer, fields, identity);
+    return take_source(policy, fields, 0, identity, why);
+}
+
+bool identity_next(const struct policy *policy, const struct fields *fields, struct identity *identity,
+                   const char **why)
+{
+    return take_source(policy, fields, identity->source + 1, identity, why);
 }

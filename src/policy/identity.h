@@ -10,6 +10,7 @@ struct identity {
     bool from_header;  /* an id, else an address */
     bool peer_trusted; /* the peer is one of trusted_proxies */
     bool has_ip;       /* false: a unix peer without a usable X-Forwarded-For */
+    unsigned source;   /* index of identity.from that gave it */
     struct ip ip;      /* the client's address, seen through trusted proxies from the right, whole */
     size_t size;       /* of text */
     char text[IDENTITY_TEXT_MAX]; /* "id:client-2", "ip:203.0.113.7", "ip:2001:db8::/64", "ip:unix"; prefixes
@@ -26,8 +27,13 @@ bool identity_trusts(const struct identity_settings *settings, const struct addr
 
 /* The first of identity.from that gives a value (with known_clients_only: of a known client); the address
  * when none does. False: the request is to be refused with 400 and `*why`: an identity header that comes
- * twice, is longer than CLIENT_ID_MAX or holds control bytes. An empty one is none. */
+ * twice, is longer than CLIENT_ID_MAX or holds control bytes. An empty one is none. Where the policy has quotas
+ * from a database an id counts as known here: whoever has asked the database goes on with identity_next. */
 MUST_CHECK bool identity_of(const struct policy *policy, const struct address *peer,
                             const struct fields *fields, struct identity *identity, const char **why);
+
+/* The id is nobody's: what the sources after it say. */
+MUST_CHECK bool identity_next(const struct policy *policy, const struct fields *fields,
+                              struct identity *identity, const char **why);
 
 #endif

@@ -15,6 +15,8 @@
 
 static const char *const on_failure_names[] = {
     [ON_FAILURE_LOCAL] = "local", [ON_FAILURE_ALLOW] = "allow", [ON_FAILURE_DENY] = "deny", NULL};
+static const char *const unknown_client_names[] = {
+    [UNKNOWN_CLIENT_DEFAULT] = "default", [UNKNOWN_CLIENT_DENY] = "deny", NULL};
 static const char *const level_names[] = {
     [LEVEL_ERROR] = "error", [LEVEL_WARN] = "warn", [LEVEL_INFO] = "info", [LEVEL_DEBUG] = "debug", NULL};
 static const char *const access_names[] = {
@@ -136,8 +138,8 @@ const struct option options[] = {
      "sliding_window_counter, or the path of your own .lua file"},
     {"limits.NAME.limit", &type_number, LIMIT(limit), NULL, 1, LIMIT_MAX, REQUIRED, NULL, NULL,
      "how much is admitted per period"},
-    {"limits.NAME.period", &type_duration, LIMIT(period_us), NULL, PERIOD_MIN_US, PERIOD_MAX_US, REQUIRED,
-     NULL, NULL, "the time in which the limit counts"},
+    {"limits.NAME.period", &type_period, 0, NULL, PERIOD_MIN_US, PERIOD_MAX_US, REQUIRED, NULL, NULL,
+     "the time in which the limit counts; of fixed_window also week, month or year: the calendar's"},
     {"limits.NAME.burst", &type_number, LIMIT(burst), "limit", 1, LIMIT_MAX, DERIVED, NULL, limit_has_burst,
      "how much at once after a rest; of token_bucket, gcra, leaky_bucket and scripts of your own"},
     {"limits.NAME.per", &type_per, 0, "client", 1, LIMIT_PER_MAX, 0, NULL, NULL,
@@ -152,6 +154,8 @@ const struct option options[] = {
      "when the windows of fixed_window start: first-request, or clock: at whole periods since 1970"},
     {"limits.NAME.offset", &type_duration, LIMIT(offset_us), "0s", 0, PERIOD_MAX_US, 0, NULL,
      limit_has_offset, "with align: clock, how much later than that"},
+    {"limits.NAME.time_zone", &type_time_zone, 0, "UTC", 0, 0, DERIVED, NULL, limit_has_time_zone,
+     "whose wall clock and calendar windows of 1d, week, month and year follow, e.g. Europe/Berlin"},
     {"limits.NAME.buckets", &type_number, LIMIT(options), "10", BUCKETS_MIN, BUCKETS_MAX, 0, NULL,
      limit_has_buckets, "the grain of rolling_window: into how many pieces its period is cut"},
     {"limits.NAME.headers", &type_bool, LIMIT(headers), "true", 0, 0, 0, NULL, NULL,
@@ -168,7 +172,8 @@ const struct option options[] = {
     {"limits.NAME.on_failure", &type_enum, LIMIT(on_failure), "redis.on_failure", 0, 0, DERIVED,
      on_failure_names, NULL, "what this limit decides without Redis"},
     NOT_YET("limits.NAME.max_delay"),
-    NOT_YET("limits.NAME.options"),
+    {"limits.NAME.options", &type_own_options, 0, "[]", 0, LIMIT_OPTIONS_MAX, DERIVED, NULL,
+     limit_has_own_options, "what a script of your own is given beside the limit's numbers, in this order"},
     NOT_YET("limits.NAME.lease"),
 
     {"plans", &type_plans, 0, "", 0, PLANS_MAX, 0, NULL, NULL, "numbers that several clients share, by name"},
@@ -191,7 +196,20 @@ const struct option options[] = {
      NULL, NULL, "in place of the limit"},
     {"clients.ID.limits.NAME.burst", &type_number, NUMBERS(burst), "limits.NAME.burst", 1, LIMIT_MAX, DERIVED,
      NULL, NULL, "in place of its burst"},
-    NOT_YET("quotas"),
+    {"quotas", &type_quotas, 0, "", 0, 0, 0, NULL, quotas_are_there,
+     "limits per client from a database, for ids from a header that are not among the clients"},
+    {"quotas.postgres", &type_section, 0, NULL, 0, 0, REQUIRED, NULL, NULL, "the PostgreSQL database"},
+    {"quotas.postgres.connection", &type_quota_connection, OF(quotas), NULL, 1, 4096, REQUIRED, NULL, NULL,
+     "a connection string of libpq: postgresql://USER@HOST/DATABASE, or keyword=value pairs"},
+    {"quotas.postgres.query", &type_quota_query, OF(quotas), NULL, 1, 16384, REQUIRED, NULL, NULL,
+     "with $1 for the client's id; its columns are the quota and, if there is a second one, the plan"},
+    {"quotas.timeout", &type_duration, OF(quotas.timeout_us), "1s", MS(10), SEC(60), 0, NULL, NULL,
+     "the most that a request may wait for its client's quota, and that a query may take"},
+    {"quotas.cache", &type_duration, OF(quotas.cache_us), "30m", SEC(1), HOURS(24 * 31), 0, NULL, NULL,
+     "for how long what the database said is believed, by all weirs on one Redis"},
+    {"quotas.unknown_client", &type_enum, OF(quotas.unknown_client), "default", 0, 0, 0, unknown_client_names,
+     NULL, "what an id meets that has no row, or that cannot be looked up: default (the limits as written), deny (403)"},
+
 
     {"rejection", &type_section, 0, "", 0, 0, 0, NULL, NULL, "what a rejected client gets"},
     {"rejection.status", &type_count, OF(rejection.status), "429", 400, 599, 0, NULL, NULL,

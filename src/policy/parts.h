@@ -26,6 +26,8 @@ enum {
 #define PERIOD_MIN_US INT64_C(1000)
 #define PERIOD_MAX_US (INT64_C(366) * 86400 * 1000000)
 
+enum { SCRIPT_TEXT_MAX = 1024 }; /* bytes of a text among a script's options */
+
 enum { BUCKETS_MIN = 2, BUCKETS_MAX = 100 }; /* of rolling_window */
 
 /* --- limits --- */
@@ -35,6 +37,10 @@ bool limit_has_align(const void *limit);
 bool limit_has_offset(const void *limit);
 bool limit_has_buckets(const void *limit);
 bool limit_has_enforce(const void *limit);
+bool limit_has_time_zone(const void *limit);
+bool limit_has_own_options(const void *limit);
+/* Reports what of period, align, offset and time_zone does not go together, and fills in what follows. */
+void limit_finish_windows(struct loading *l, const struct node *node, struct limit *limit);
 /* The most that can be had at once. */
 int64_t limit_capacity(const struct limit *limit, const struct limit_numbers *numbers);
 /* Reports numbers that Lua's doubles would not hold. */
@@ -74,6 +80,8 @@ const struct client *clients_at(const struct clients *clients, unsigned index);
 const struct client *clients_enter_id(struct clients *clients, struct slice id);
 const struct client *clients_enter_range(struct clients *clients, const struct ip_range *range);
 const struct client *clients_enter_unix(struct clients *clients);
+
+bool quotas_are_there(const void *policy); /* for the table's `applies` */
 
 /* --- rules --- */
 

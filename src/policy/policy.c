@@ -32,6 +32,8 @@ void policy_drop(struct policy *policy)
         return;
     for (unsigned i = 0; i < policy->listen_count; i++)
         tls_server_drop(policy->listen[i].tls);
+    for (unsigned i = 0; i < policy->upstream_count; i++)
+        tls_client_free(policy->upstreams[i].tls.client);
     pool_free(policy->pool);
     free(policy->pool);
     free(policy->driver);

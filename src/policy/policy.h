@@ -123,6 +123,21 @@ struct limit_part {
 
 enum limit_kind { LIMIT_BUCKET, LIMIT_WINDOW, LIMIT_CUSTOM }; /* bucket: token_bucket, gcra, leaky_bucket */
 
+/* Windows of the calendar; by the wall clock of limit->zone. A week starts on Monday (ISO 8601). */
+enum calendar { CALENDAR_NONE, CALENDAR_DAY, CALENDAR_WEEK, CALENDAR_MONTH, CALENDAR_YEAR };
+
+enum script_option_kind { OPTION_NUMBER, OPTION_DURATION, OPTION_BOOL, OPTION_TEXT };
+
+/* What a limiter of one's own is given beside the limit's numbers. */
+struct script_option {
+    char *name; /* for the reader of the policy; NULL: none */
+    enum script_option_kind kind;
+    int64_t number; /* exact in Lua; a duration is µs; of a bool 0 or 1 */
+    char *text;
+};
+
+struct zone;
+
 struct limit {
     unsigned index; /* in policy->limits; the driver script's number less 1 */
     unsigned row;   /* of its counters; set by who runs the policy, before workers have it */
@@ -134,6 +149,12 @@ struct limit {
     int64_t period_us;
     bool has_offset; /* align: clock */
     int64_t offset_us;
+    enum calendar calendar; /* then period_us is the longest that a window lasts */
+    char *time_zone;        /* as written; NULL where calendar is CALENDAR_NONE, as is zone */
+    const struct zone *zone;
+    struct script_option *own_options; /* of a LIMIT_CUSTOM; passed behind the others */
+    unsigned own_option_count;
+    struct place script_place; /* of what `script:` says */
     int64_t
         options[LIMIT_OPTIONS_MAX]; /* passed to the script in this order, e.g. rolling_window's buckets */
     unsigned option_count;
@@ -169,13 +190,29 @@ struct plan {
     struct place place;
 };
 
-/* What the policy says of one client. Its plan and a quota of n are already worked into `numbers`. */
+/* What the policy, or the database, says of one client. In the policy its plan and a quota of n are already worked into
+ * `numbers`. */
 struct client_terms {
-    char *name; /* as written: "client-1", "ip:10.0.0.0/8" */
+    char *name; /* as written: "client-1", "ip:10.0.0.0/8"; NULL: from the database */
     enum quota_kind quota;
     const struct plan *plan;             /* or NULL */
     const struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
+    int64_t each; /* from the database: in place of limit and burst of every limit counted per client; 0: none */
     struct place place;
+};
+
+enum unknown_client { UNKNOWN_CLIENT_DEFAULT, UNKNOWN_CLIENT_DENY };
+
+/* Quotas from a database. */
+struct quota_settings {
+    char *connection, *query;  /* as written; NULL: there are none */
+    char **keywords, **values; /* the connection taken apart, ended by NULL, with addresses for names */
+    unsigned parameter_count;
+    char *place;       /* "127.0.0.1:5432/weir" */
+    bool has_password; /* in the connection */
+    uint32_t tag;      /* of the query */
+    uint64_t timeout_us, cache_us;
+    enum unknown_client unknown_client;
 };
 
 /* What is put in where a body's text is interrupted. */
@@ -268,6 +305,7 @@ struct policy {
     struct plan *plans;
     unsigned plan_count;
     struct clients *clients;
+    struct quota_settings quotas;
     struct rule
         *rules; /* the last one is the built-in: matches all, no limits, first upstream; name "(none)" */
     unsigned rule_count;
@@ -324,6 +362,13 @@ static inline bool limit_counts(const struct limit *limit, unsigned status)
  * longest range. */
 struct identity;
 const struct client_terms *policy_client(const struct policy *policy, const struct identity *identity);
+
+/* The limit as it holds under these terms, or, where they are NULL, for everybody. */
+struct limit_numbers client_numbers(const struct client_terms *terms, const struct limit *limit);
+
+/* The period as it is written in a policy: "1m", "month". */
+struct text;
+void limit_period_write(struct text *out, const struct limit *limit);
 
 /* May the limit reject this client? For others it is a shadow limit. The choice is the same in every weir,
  * and who is chosen for a small share is among those of a larger one. */

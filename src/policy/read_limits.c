@@ -143,6 +143,7 @@ static void read_script(struct loading *l, const struct option *option, const st
     if (!path)
         return;
     limit->script = keep_text(l, node);
+    limit->script_place = node->place;
     limit->script_text = text_known(l->policy, limit);
     if (limit->script_text)
         return;
@@ -385,7 +386,8 @@ static void refuse_where_useless(struct loading *l, const struct node *node, con
 {
     const struct node *burst = node_find(node, "burst"), *align = node_find(node, "align"),
                       *offset = node_find(node, "offset"), *buckets = node_find(node, "buckets"),
-                      *enforce = node_find(node, "enforce"), *dedup = node_find(node, "dedup");
+                      *enforce = node_find(node, "enforce"), *dedup = node_find(node, "dedup"),
+                      *own = node_find(node, "options");
 
     if (burst && !limit_has_burst(limit))
         mistake_of_key(l, burst, "%s has no burst; remove it, or use token_bucket, gcra or leaky_bucket",
@@ -397,8 +399,11 @@ static void refuse_where_useless(struct loading *l, const struct node *node, con
     else if (offset && !limit_has_align(limit))
         mistake_of_key(l, offset, "%s has no offset; remove it, or use fixed_window with align: clock",
                        limit->script);
-    else if (offset && limit->period_us && limit->offset_us >= limit->period_us)
+    else if (offset && limit->period_us && !limit->calendar && limit->offset_us >= limit->period_us)
         mistake(l, offset, "is not less than the period");
+    if (own && !limit_has_own_options(limit))
+        mistake_of_key(l, own, "%s takes none; they are for a script of your own, by its path",
+                       limit->script);
     if (buckets && !limit_has_buckets(limit))
         mistake_of_key(l, buckets, "%s has no buckets; remove it, or use rolling_window", limit->script);
     if (limit->dedup && !text_is_token(slice_of(limit->dedup)))
@@ -432,6 +437,7 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
         limit->shadow = l->policy->shadow;
     if (limit->shadow)
         limit->enforce = 0;
+    limit_finish_windows(l, node, limit);
     if (limit->burst == 0 || limit->kind == LIMIT_WINDOW)
         limit->burst = limit->limit;
     if (limit_has_buckets(limit))

@@ -134,7 +134,8 @@ static void print_upstream_tls(const struct printer *printer, const struct optio
         fputs(" false\n", printer->out);
 }
 
-const struct option_type type_upstream_tls = {"true, false or map", read_upstream_tls, print_upstream_tls, false};
+const struct option_type type_upstream_tls = {"true, false or map", read_upstream_tls, print_upstream_tls,
+                                              false};
 
 /* A certificate is for a name or an address, and a unix socket has neither. */
 static void check_server_names(struct loading *l, const struct node *node, const struct upstream *upstream)

@@ -198,6 +198,7 @@ static struct node *read_scalar(struct reading *r, const yaml_event_t *event)
 
     node->text = SLICE("");
     node->null = says_null(event);
+    node->quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
     node->broken = !scalar_value(r, event, &node->text);
     return node;
 }

@@ -20,6 +20,7 @@ struct node {
     enum node_kind kind;
     bool broken; /* a mistake in it was reported: readers pass over it without a word */
     bool null;   /* a scalar that says nothing: empty, null or ~ */
+    bool quoted; /* a scalar in quotes, or a block: text, whatever it looks like */
     struct place place, key_place;
     struct slice key;  /* in a map; NUL-terminated, holds no NUL */
     struct slice text; /* of a scalar; likewise */

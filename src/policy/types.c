@@ -238,7 +238,7 @@ static bool is_plain_word(struct slice text)
 }
 
 /* A "${" must not be taken for the environment's when the output is read again. */
-static void print_quoted(FILE *out, struct slice text)
+void print_quoted(FILE *out, struct slice text)
 {
     while (text.n) {
         char room[6 * 256];

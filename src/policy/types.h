@@ -36,6 +36,9 @@ extern const struct option_type type_script;        /* read_limits.c: struct lim
 extern const struct option_type type_per;           /* read_limits.c: struct limit */
 extern const struct option_type type_label;         /* read_limits.c: char * */
 extern const struct option_type type_align;         /* read_limits.c: bool */
+extern const struct option_type type_period;        /* read_windows.c: struct limit */
+extern const struct option_type type_time_zone;     /* read_windows.c: struct limit */
+extern const struct option_type type_own_options;   /* read_options.c: struct limit */
 extern const struct option_type type_plans;         /* read_clients.c: struct policy */
 extern const struct option_type type_plan_limits;   /* read_clients.c: struct plan */
 extern const struct option_type type_statuses;      /* read_limits.c: uint64_t * */
@@ -43,6 +46,9 @@ extern const struct option_type type_clients;       /* read_clients.c: struct po
 extern const struct option_type type_plan;          /* read_clients.c: struct client */
 extern const struct option_type type_quota;         /* read_clients.c: struct client */
 extern const struct option_type type_client_limits; /* read_clients.c: struct client */
+extern const struct option_type type_quotas;        /* read_quotas.c: struct policy */
+extern const struct option_type type_quota_connection; /* read_quotas.c: struct quota_settings */
+extern const struct option_type type_quota_query;   /* read_quotas.c: struct quota_settings */
 extern const struct option_type type_rules;         /* read_rules.c: struct policy */
 extern const struct option_type type_path_pattern;  /* read_rules.c: struct slice */
 extern const struct option_type type_host_pattern;  /* read_rules.c: struct slice */
@@ -59,6 +65,8 @@ bool text_is_token(struct slice text);
 bool text_has_control_bytes(struct slice text);
 /* A value as YAML: plain where that is safe, else in quotes. */
 void print_scalar(FILE *out, struct slice text);
+/* A text as what stands between a pair of double quotes. */
+void print_quoted(FILE *out, struct slice text);
 /* "KEY:" with its indentation and, for the first of a list's item, its dash. */
 void print_key(struct printer *printer, struct slice key);
 /* The printer for what stands below. */

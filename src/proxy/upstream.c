@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/listener.h"
+#include "net/tls.h"
 #include "proxy/exchange.h"
 
 enum {
@@ -30,9 +31,10 @@ struct server {
     bool ejected;
     bool said; /* that it was ejected; a server that comes and goes is not logged more than once a second */
     uint64_t said_us;
-    uint64_t ejected_us;             /* for how long, last time */
-    struct deadline probe;           /* armed while ejected and not being probed */
-    struct link *probing;            /* the probe under way, or NULL */
+    uint64_t ejected_us;   /* for how long, last time */
+    struct deadline probe; /* armed while ejected and not being probed */
+    struct link *probing;  /* the probe under way, or NULL */
+    struct tls_resumption resumption;
     TAILQ_HEAD(pooled, link) pooled; /* last used first */
 };
 
@@ -200,6 +202,44 @@ static void probe_succeeded(struct link *link)
     upstream_release(link, true);
 }
 
+static void link_is_up(struct link *link)
+{
+    if (link->state == LINK_PROBING)
+        probe_succeeded(link);
+    else {
+        link_connected(link);
+        exchange_connected(link->exchange);
+    }
+}
+
+static void shake_hands(struct link *link)
+{
+    char why[TLS_WHY_MAX];
+
+    switch (tls_handshake(&link->stream)) {
+    case TLS_AGAIN: break;
+    case TLS_DONE: link_is_up(link); break;
+    case TLS_FAILED:
+        tls_connect_failure(&link->stream, why);
+        tls_resumption_clear(&link->server->resumption);
+        connect_failed(link, CAUSE_UPSTREAM_TLS, why);
+    }
+}
+
+static void begin_tls(struct link *link)
+{
+    struct server *server = link->server;
+    const struct upstream_tls *tls = &server->pool->settings->tls;
+    const char *host = tls->server_name ? tls->server_name : server->settings->host;
+
+    stream_want_write(&link->stream, false);
+    /* A unix socket without server_name is not verified, and is told no name. */
+    if (tls_connect(&link->stream, tls->client, host ? host : "localhost", &server->resumption))
+        shake_hands(link);
+    else
+        connect_failed(link, CAUSE_NO_MEMORY, "no memory for TLS");
+}
+
 static void link_finish_connect(struct link *link)
 {
     int error = 0;
@@ -207,13 +247,30 @@ static void link_finish_connect(struct link *link)
 
     if (getsockopt(link->stream.fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
         error = errno;
-    if (error == 0 && link->state == LINK_PROBING)
-        probe_succeeded(link);
-    else if (error == 0) {
-        link_connected(link);
-        exchange_connected(link->exchange);
-    } else
+    if (error)
         connect_failed(link, CAUSE_UPSTREAM_CONNECT, strerror(error));
+    else if (link->server->pool->settings->tls.on)
+        begin_tls(link);
+    else
+        link_is_up(link);
+}
+
+/* Does the link hold, or its socket, what nobody asked for? What TLS has to say to itself (RFC 8446 section 4.6.1: tickets, new keys)
+ * is not that. */
+static bool is_stale(struct link *link)
+{
+    enum { RECORDS_MAX = 8 }; /* more than a server has any reason to send at once */
+    char byte;
+
+    for (unsigned i = 0; i < RECORDS_MAX; i++) {
+        if (link->stream.layer && stream_read(&link->stream, &byte, 1) != STREAM_AGAIN)
+            return true;
+        if (recv(link->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0)
+            return errno != EAGAIN && errno != EWOULDBLOCK;
+        if (!link->stream.layer)
+            return true;
+    }
+    return true;
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -224,9 +281,10 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(link, LINK_MAGIC);
     if (link->state == LINK_BUSY)
         exchange_link_readable(link->exchange);
-    else if (link->state == LINK_POOLED)
-        link_close(
-            link); /* the server closed it, or sent bytes nobody asked for: either way it is of no use */
+    else if (link->state == LINK_CONNECTING || link->state == LINK_PROBING)
+        shake_hands(link);
+    else if (link->state == LINK_POOLED && (!link->stream.layer || is_stale(link)))
+        link_close(link); /* the server closed it, or said what nobody asked for: it is of no use */
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)
@@ -243,8 +301,10 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 
 static void connect_timed_out(struct deadline *deadline)
 {
-    connect_failed(CONTAINER_OF(deadline, struct link, deadline), CAUSE_CONNECT_TIMEOUT,
-                   "no connection within connect_timeout");
+    struct link *link = CONTAINER_OF(deadline, struct link, deadline);
+    connect_failed(link, CAUSE_CONNECT_TIMEOUT,
+                   link->stream.layer ? "no TLS handshake within connect_timeout"
+                                      : "no connection within connect_timeout");
 }
 
 static void response_timed_out(struct deadline *deadline)
@@ -289,7 +349,7 @@ static struct link *dial(struct worker *w, struct server *server, struct exchang
     server->probing = x ? server->probing : link;
     counter_add(&w->stats.upstream_connections_opened, 1);
     counter_add(&w->stats.upstream_connections_open, 1);
-    if (at_once)
+    if (at_once && !server->pool->settings->tls.on)
         link_connected(link);
     else {
         stream_want_write(&link->stream, true);
@@ -308,14 +368,6 @@ static void probe(struct deadline *deadline)
         eject(server, strerror(errno));
     else if (link->state == LINK_BUSY)
         probe_succeeded(link);
-}
-
-/* The server has closed it, or said what nobody asked for, and the event loop has not told yet. */
-static bool is_stale(const struct link *link)
-{
-    char byte;
-    return recv(link->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
-           (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
 /* NULL: there is none. What cannot be sent again is not risked on a link that may be dead; the rest saves the system call. */
@@ -374,8 +426,9 @@ void upstream_release(struct link *link, bool reusable)
     struct worker *w = link->worker;
 
     MAGIC_CHECK(link, LINK_MAGIC);
-    if (!reusable || link->state != LINK_BUSY || link->stream.in || link->stream.out || link->stream.eof ||
-        w->stopping || server->pool->generation != w->now || server->pooled_count >= POOLED_MAX) {
+    if (!reusable || link->state != LINK_BUSY || stream_holds_input(&link->stream) || link->stream.in ||
+        link->stream.out || link->stream.eof || w->stopping || server->pool->generation != w->now ||
+        server->pooled_count >= POOLED_MAX) {
         link_close(link);
         return;
     }
@@ -386,7 +439,7 @@ void upstream_release(struct link *link, bool reusable)
     link->scanned = 0;
     TAILQ_INSERT_HEAD(&server->pooled, link, link);
     stream_want_read(&link->stream, true);
-    deadline_arm(&w->queue.pooled, &link->deadline, clock_us(), POOLED_IDLE_US);
+    deadline_arm(&w->queue.pooled, &link->deadline, clock_turn_us(), POOLED_IDLE_US);
 }
 
 /* ---- the pools of a generation ----------------------------------------------------------------------- */
@@ -451,8 +504,11 @@ void upstream_free(struct generation *g)
         return;
     upstream_retire(g);
     upstreams_bury(g->worker); /* they point at these pools */
-    for (unsigned i = 0; i < g->policy->upstream_count; i++)
+    for (unsigned i = 0; i < g->policy->upstream_count; i++) {
+        for (unsigned s = 0; g->pools[i].servers && s < g->pools[i].settings->server_count; s++)
+            tls_resumption_clear(&g->pools[i].servers[s].resumption);
         free(g->pools[i].servers);
+    }
     free(g->pools);
     g->pools = NULL;
 }

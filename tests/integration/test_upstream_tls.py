@@ -1,0 +1,271 @@
+"""TLS to upstreams: who is believed, what is said of those who are not, links that are kept, sessions that are resumed, cut answers."""
+
+import json
+import os
+import re
+import socket
+import ssl
+import subprocess
+
+from rig import eventually, free_port, top
+from scripted import OK, Peer, Scripted, keeping
+from wire import Connection, Cut, get, request_bytes
+
+FILES = os.path.join(top, "tests/tls")
+CA = os.path.join(FILES, "ca.pem")
+
+
+def file(name):
+    return os.path.join(FILES, name)
+
+
+def context(certificate="server.pem", key="server.key", version=None, client_ca=None):
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(file(certificate), file(key))
+    made.set_alpn_protocols(["http/1.1"])
+    if version:
+        made.minimum_version = made.maximum_version = version
+    if client_ca:
+        made.verify_mode = ssl.CERT_REQUIRED
+        made.load_verify_locations(client_ca)
+    return made
+
+
+class Secure(Scripted):
+    """A scripted server behind TLS. `chosen(number)` gives the context of a connection."""
+
+    def __init__(self, rig, script, chosen=None, **more):
+        fixed = context()
+        self.chosen, self.shaken, self.resumed = chosen or (lambda number: fixed), 0, 0
+        super().__init__(rig, script, **more)
+
+    def serve(self, peer, number):
+        try:
+            peer.socket = self.chosen(number).wrap_socket(peer.socket, server_side=True)
+        except (ssl.SSLError, OSError) as failure:
+            self.failures.append(failure)
+            peer.close()
+            return
+        self.shaken += 1
+        self.resumed += peer.socket.session_reused
+        super().serve(peer, number)
+
+
+def weir_before(rig, *servers, tls=None, workers=1, **more):
+    upstream = {"servers": [s if isinstance(s, str) else s.text for s in servers], "tls": {"ca": CA} if tls is None else tls}
+    return rig.weir(upstreams={"api": {**upstream, **more}}, workers=workers, rules=[])
+
+
+def echo(peer, _number):
+    """Says what it was asked, and how much content came with it."""
+    while (asked := peer.read_request()) is not None:
+        body = json.dumps({"head": asked[0].decode("latin-1"), "content": len(asked[1])}).encode()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+def test_requests_over_both_versions(rig):
+    for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
+        made = context(version=version)
+        names = []
+        made.sni_callback = lambda _socket, name, _context: names.append(name)
+        server = Secure(rig, echo, lambda _: made)
+        weir = weir_before(rig, server, tls={"ca": CA, "server_name": "server.test"})
+        with Connection(weir.address) as client:
+            for size in 0, 5, 300000:
+                told = json.loads(client.request("/", "POST", body=b"x" * size).body)
+                assert told["content"] == size and "x-forwarded-proto: http\r\n" in told["head"].lower()
+        assert weir.metric("weir_upstream_reused_total") == 2 and server.shaken == 1 and names == ["server.test"]
+
+
+def test_an_address_is_verified_and_told_to_nobody(rig):
+    made, names = context(), []
+    made.sni_callback = lambda _socket, name, _context: names.append(name)
+    weir = weir_before(rig, Secure(rig, keeping(), lambda _: made))
+    assert get(weir.address).status == 200 and names == [None]
+
+
+def test_a_large_answer_and_a_unix_socket(rig):
+    body = os.urandom(3 << 20)
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    server = Secure(rig, keeping(answer), address=os.path.join(rig.directory, "api.sock"))
+    weir = weir_before(rig, server, tls={"ca": CA, "server_name": "server.test"})
+    for _ in range(2):
+        assert get(weir.address).body == body
+
+
+def refused(rig, words, servers=None, made=None, **more):
+    """The answer is 502 for a cause of its own, and the log says once what is wrong."""
+    server = servers or Secure(rig, keeping(), lambda _: made or context())
+    weir = weir_before(rig, server, **more)
+    with Connection(weir.address) as client:
+        for _ in range(5):
+            answer = client.request()
+            assert answer.status == 502 and b"proved over TLS" in answer.body, answer
+    eventually(lambda: weir.metric("weir_errors_total", cause="upstream_tls") == 5, what="the requests are counted")
+    lines = [line for _, line in weir.log() if words in line]
+    assert len(lines) == 1 and "127.0.0.1" in lines[0], weir.output()
+
+
+def test_a_certificate_that_has_expired(rig):
+    refused(rig, "has expired on 2021-01-01", made=context("expired.pem"))
+
+
+def test_a_certificate_for_another_name(rig):
+    refused(rig, "its certificate is not for other.test but for server.test (tls.server_name says another)",
+            tls={"ca": CA, "server_name": "other.test"})
+
+
+def test_an_authority_that_is_not_trusted(rig):
+    refused(rig, "its certificate is from an authority that is not trusted: Test", tls={"ca": file("two.pem")})
+
+
+def test_a_self_signed_certificate(rig):
+    refused(rig, "its certificate is self-signed and not among the trusted ones", made=context("cert.pem", "key.pem"))
+
+
+def test_the_systems_authorities_do_not_know_ours(rig):
+    refused(rig, "its certificate is from an authority that is not trusted: Test", tls=True)
+
+
+def test_what_does_not_speak_tls(rig):
+    def plain(peer, _number):
+        peer.socket.recv(100)
+        peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    refused(rig, "no TLS handshake with it: wrong version number", servers=Scripted(rig, plain))
+
+
+def test_without_verification(rig):
+    made = context("expired.pem")
+    weir = weir_before(rig, Secure(rig, keeping(), lambda _: made), tls={"verify": False, "server_name": "any.test"})
+    assert get(weir.address).status == 200
+    done = rig.command("check", "-c", weir.policy_file)
+    assert done.returncode == 0 and "warning: upstreams.api.tls.verify: whoever gets between" in done.stderr, done.stderr
+
+
+def test_a_server_that_asks_for_a_certificate(rig):
+    made = context(client_ca=CA, version=ssl.TLSVersion.TLSv1_2)
+    server = Secure(rig, keeping(), lambda _: made)
+    own = {"ca": CA, "certificate": file("client.pem"), "key": file("client.key")}
+    assert get(weir_before(rig, server, tls=own).address).status == 200
+    refused(rig, "no TLS handshake with it: ", servers=server)
+
+
+def test_a_handshake_that_stalls(rig):
+    weir = weir_before(rig, Scripted(rig, lambda peer, _: peer.socket.recv(100000) and peer.socket.recv(1)), connect_timeout="100ms")
+    answer = get(weir.address)
+    assert answer.status == 504 and weir.metric("weir_errors_total", cause="upstream_connect_timeout") == 1
+    assert any("no TLS handshake within connect_timeout" in line for _, line in weir.log())
+
+
+def test_the_next_server_is_asked(rig):
+    expired = context("expired.pem")
+    bad, good = Secure(rig, keeping(), lambda _: expired), Secure(rig, keeping())
+    weir = weir_before(rig, bad, good)
+    assert {get(weir.address).status for _ in range(8)} == {200}
+    assert weir.metric("weir_upstream_retries_total") == 1
+
+
+def test_a_probe_shakes_hands(rig):
+    expired, valid, mended = context("expired.pem"), context(), []
+    server = Secure(rig, keeping(), lambda _: valid if mended else expired)
+    weir = weir_before(rig, server)
+    assert get(weir.address).status == 502
+    weir.announced("has expired on 2021-01-01; ejected")
+    mended.append(True)
+    weir.announced("accepts connections again")
+    eventually(lambda: server.shaken == 1)
+    assert get(weir.address).status == 200 and server.shaken == 1, "the probe's link serves"
+
+
+def test_sessions_are_resumed(rig):
+    for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
+        made = context(version=version)
+        server = Secure(rig, keeping(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")), lambda _: made)
+        weir = weir_before(rig, server)
+        for _ in range(4):
+            assert get(weir.address).status == 200
+        assert (server.shaken, server.resumed) == (4, 3)
+
+
+def ending(politely, head=b"HTTP/1.1 200 OK\r\n\r\n"):
+    def script(peer, _number):
+        peer.read_request()
+        peer.send(head + b"half of it")
+        if politely:
+            peer.socket.unwrap()
+    return script
+
+
+def test_an_answer_that_ends_with_the_connection(rig):
+    """RFC 9112 section 9.8: only a close_notify ends it."""
+    assert get(weir_before(rig, Secure(rig, ending(True))).address).body == b"half of it"
+    weir = weir_before(rig, Secure(rig, ending(False)))
+    try:
+        raise AssertionError(f"a cut answer looks whole: {get(weir.address)}")
+    except Cut:
+        pass
+    assert weir.metric("weir_errors_total", cause="upstream_closed") == 1
+
+
+class Typed:
+    """openssl s_server, which sends what is typed: K has it renew the keys."""
+
+    def __init__(self, rig):
+        self.port = free_port()
+        self.text = f"127.0.0.1:{self.port}"
+        self.process = subprocess.Popen(
+            ["openssl", "s_server", "-accept", self.text, "-cert", file("server.pem"), "-key", file("server.key"), "-tls1_3", "-crlf", "-msg"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        rig.close_with(self.close)
+        self.wait(b"ACCEPT")
+
+    def wait(self, word):
+        while word not in (line := self.process.stdout.readline()):
+            assert line, "s_server ended"
+
+    def type(self, text):
+        self.process.stdin.write(text)
+        self.process.stdin.flush()
+
+    def close(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+def test_an_idle_link_survives_what_tls_has_to_say(rig):
+    """And nothing else."""
+    server = Typed(rig)
+    weir = weir_before(rig, server)
+    with Connection(weir.address) as client:
+        for number in range(3):
+            client.send(request_bytes("/", "POST", body=b"mark\n"))
+            server.wait(b"mark")
+            server.type(b"HTTP/1.1 200 OK\nContent-Length: 0\n\n")
+            assert client.response().status == 200
+            eventually(lambda: weir.metric("weir_requests_active") == 0)
+            server.type(b"k\n")
+            server.wait(b"KeyUpdate")
+        assert weir.metric("weir_upstream_reused_total") == 2 and weir.metric("weir_upstream_connections_opened_total") == 1
+        server.type(b"something nobody asked for\n")
+        eventually(lambda: weir.metric("weir_upstream_connections") == 0, what="the link is closed")
+
+
+def test_a_reload_changes_who_is_believed(rig):
+    server = Secure(rig, keeping())
+    weir = weir_before(rig, server)
+    assert get(weir.address).status == 200
+    weir.reload(upstreams={"api": {"servers": [server.text], "tls": {"ca": file("two.pem")}}})
+    eventually(lambda: get(weir.address).status == 502, what="the new authorities count")
+    weir.reload(upstreams={"api": {"servers": [server.text], "tls": {"ca": CA}}})
+    eventually(lambda: get(weir.address).status == 200, what="the old authorities count again")
+
+
+def test_nothing_is_left_of_many_links(rig):
+    server = Secure(rig, keeping(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")))
+    weir = weir_before(rig, server)
+    get(weir.address)
+    before = weir.descriptors()
+    with Connection(weir.address) as client:
+        for _ in range(60):
+            assert client.request().status == 200
+    eventually(lambda: weir.descriptors() <= before, what="the links are closed")
