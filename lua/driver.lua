@@ -8,10 +8,11 @@
 -- ARGV   now in µs, or "" for the clock of Redis; then for each request how many limits it has, and for each of these
 --        limit (index into `limits`), key (index into KEYS), cost, mode, limit, burst. Where a request has several limits, 4 is
 --        added to the mode of one that is only tried: its rejection rejects nothing but itself. 8 times
---        the index of a key is added where that key remembers the answer to a charge: while it does, a repeat is free
+--        the index of a key is added where that key remembers the answer to a charge: while it does, a repeat is free. A negative
+--        cost rejects nothing, and its mode is the time of the charge that it gives back, or 0
 -- Reply  for each request, for each of its limits: granted, remaining, retry_after, reset, delay. A limit that rejects has granted 0. In
 --        a rejected request the other limits say what they would have granted, and their numbers without the charge. A repeat has the
---        first answer's numbers, and retry_after 1.
+--        first answer's numbers, and retry_after 1. At the end: now, the time of all that was charged
 --
 -- A limiter that fails fails the call, with nothing written.
 
@@ -49,7 +50,7 @@ if #ARGV == 8 and not KEYS[2] then                                          -- o
       call("DEL", KEYS[1])
     end
   end
-  return { granted, remaining, retry_after, reset, delay or 0 }
+  return { granted, remaining, retry_after, reset, delay or 0, now }
 end
 
 local ARGV, limits, unpack, type = ARGV, limits, unpack, type
@@ -78,9 +79,11 @@ while at <= last do
   at = first
   for _ = 1, count do
     local index, key, cost, mode, amount, burst = unpack(ARGV, at, at + 5)
-    key, mode = key + 0, mode + 0
+    key, mode, cost = key + 0, mode + 0, cost + 0
     local tried, memory = mode > 3, nil
-    if tried then
+    if cost < 0 then
+      tried = true
+    elseif tried then
       if mode > 7 then
         memory, mode = (mode - mode % 8) / 8, mode % 8
         tried = mode > 3
@@ -91,7 +94,7 @@ while at <= last do
     if memory and states[memory] then granted, remaining, retry_after, reset = answered(states[memory]) end
     if not granted then
       granted, remaining, retry_after, reset, state, delay =
-        ask(limits[index + 0], states[key] or nil, amount + 0, burst + 0, cost + 0, mode)
+        ask(limits[index + 0], states[key] or nil, amount + 0, burst + 0, cost, mode)
     end
     reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
       granted, remaining, retry_after, reset, delay or 0
@@ -140,5 +143,5 @@ for key, reset in pairs(resets) do
     call("DEL", KEYS[key])
   end
 end
-reply[filled + 1] = nil                                     -- where Redis stops reading
+reply[filled + 1], reply[filled + 2] = now, nil             -- where Redis stops reading
 return reply

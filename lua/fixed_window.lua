@@ -6,7 +6,7 @@
 --             only across a window's edge.
 -- Source      The oldest of all; e.g. the INCR page of the Redis manual, "Pattern: rate limiter".
 --
--- Units: µs.
+-- Units: µs. What was charged in an earlier window gives nothing back.
 --
 -- State: "SINCE:USED". SINCE lies in the window that USED was counted in: its start, or, on the clock, the time of the last charge,
 -- so that a count is never lost to a shorter period while the client is busy.
@@ -25,9 +25,8 @@ return function(state, now, limit, period, burst, cost, mode, offset)
 
   local left, granted, retry_after, changed = limit - used, 0, 0, true
   if cost < 0 then
-    granted, changed = cost, used > 0
-    used = used + cost
-    if used < 0 then used = 0 end
+    granted, changed = cost, used > 0 and (mode == 0 or mode >= start)
+    if changed then used = used > -cost and used + cost or 0 end
   elseif cost == 0 then
     changed = false
     if left >= 1 then granted = 1 end

@@ -9,7 +9,8 @@
 -- Source      J. Desgats, "How we built rate limiting capable of scaling to millions of domains", Cloudflare, 2017.
 --
 -- Units: µs. The weight is not rounded: counts and limit being integers, current + cost + weight <= limit holds exactly when it
--- holds for the weight's next integer above.
+-- holds for the weight's next integer above. Giving back takes from the window of the charge; where that is not known, from the newest
+-- units first.
 --
 -- State: "SINCE:CURRENT:PREVIOUS". SINCE lies in the current window: its start, or, on the clock, the time of the last charge.
 
@@ -65,11 +66,13 @@ return function(state, now, limit, period, burst, cost, mode, offset)
 
   local left, granted, retry_after, changed = limit - current - weight, 0, 0, true
   if cost < 0 then
-    granted, changed = cost, current + previous > 0
-    current = current + cost
-    if current < 0 then                                     -- the newest first, then what was charged in the window before
-      previous, current = previous + current, 0
-      if previous < 0 then previous = 0 end
+    local newer, older = 0, 0
+    if mode == 0 or mode >= start then newer = current < -cost and current or -cost end
+    if mode == 0 then older = -cost - newer elseif mode < start and mode >= start - period then older = -cost end
+    if older > previous then older = previous end
+    granted, changed = cost, newer + older > 0
+    current, previous = current - newer, previous - older
+    if older > 0 then
       local units, rest = muldiv(previous, elapsed > 0 and period - elapsed or period, period)
       weight = rest > 0 and units + 1 or units
     end

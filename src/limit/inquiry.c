@@ -533,12 +533,12 @@ static bool take_forget(struct inquiry *q, const redisReply *reply)
 
 static bool take_look(struct inquiry *q, const redisReply *reply)
 {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != q->row_count * ANSWERS_PER_LOOK)
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != q->row_count * ANSWERS_PER_LOOK + 1)
         return false;
     for (size_t i = 0; i < reply->elements; i++)
         if (reply->element[i]->type != REDIS_REPLY_INTEGER)
             return false;
-    for (unsigned i = 0; i < q->row_count; i++) {
+    for (unsigned i = 0; i < q->row_count; i++) { /* behind them stands the time */
         redisReply *const *values = &reply->element[i * ANSWERS_PER_LOOK];
         struct standing *row = &q->rows[i];
         row->admits = values[0]->integer > 0;

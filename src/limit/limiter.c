@@ -230,15 +230,16 @@ static bool answer_has_shape(const redisReply *reply, const struct batch *batch)
 }
 
 /* What a settlement has to know of the charge. */
-static void write_receipt(struct limit_op *op, redisReply *const *values, int64_t charged_at_us)
+static void write_receipt(struct limit_op *op, redisReply *const *values, int64_t time_us)
 {
-    op->charged_at_us = charged_at_us;
     for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
         struct op_limit *part = &op->limits[i];
         bool repeat = part->repeat_key.n && values[2]->integer == 1;
         part->granted = values[0]->integer > 0 && !repeat;
         part->charged = part->cost && !repeat ? values[0]->integer : 0;
         part->counts_us = values[3]->integer;
+        part->charged_at_us =
+            (int64_t)((uint64_t)time_us + (uint64_t)values[4]->integer); /* whatever they are */
     }
 }
 
@@ -300,25 +301,16 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
 
 /* --- Settlements -------------------------------------------------------------------------------------- */
 
-/* How many of `units` may be given back. A window's script finds the charge by its time and knows whether it still
- * counts. A bucket knows nothing of single charges: while it has not been full since (`counts_us` were left to that at
- * the charge), what was charged is missing in it; towards the end only as much as it still had to refill. */
-static int64_t returnable(const struct limit_op *op, const struct op_limit *part, int64_t units,
-                          uint64_t now_us)
+/* May a charge be given back? A window's script finds it by its time and knows whether it still counts. Where the script
+ * knows nothing of single charges, one that no longer counts would be taken from others': a bucket that may have been
+ * full since has nothing of it left. */
+static bool can_give_back(const struct limit_op *op, const struct op_limit *part, uint64_t now_us)
 {
     int64_t elapsed_us = (int64_t)(now_us - op->started_us); /* from before the charge */
-    int64_t left_us = part->counts_us - elapsed_us - (int64_t)op->limiter->policy->redis.timeout_us;
 
-    switch (part->limit->kind) {
-    case LIMIT_WINDOW: return elapsed_us / 2 < part->limit->period_us ? units : 0;
-    case LIMIT_BUCKET: {
-        double missing =
-            left_us > 0 ? (double)left_us * (double)part->numbers.limit / (double)part->limit->period_us : 0;
-        return missing < (double)units ? (int64_t)missing : units;
-    }
-    case LIMIT_CUSTOM: break;
-    }
-    return left_us > 0 ? units : 0;
+    if (part->limit->kind == LIMIT_WINDOW)
+        return elapsed_us < part->counts_us;
+    return elapsed_us + (int64_t)op->limiter->policy->redis.timeout_us < part->counts_us;
 }
 
 /* Leaves in the op what there is to do, with the difference as the cost. */
@@ -330,9 +322,7 @@ static void keep_differences(struct limit_op *op, const int64_t *totals)
     for (unsigned i = 0; i < op->count; i++) {
         struct op_limit *part = &op->limits[i];
         int64_t difference = totals[i] - part->charged;
-        if (difference < 0)
-            difference = -returnable(op, part, -difference, now_us);
-        if (difference == 0)
+        if (difference == 0 || (difference < 0 && !can_give_back(op, part, now_us)))
             continue;
         part->cost = difference;
         part->repeat_key = SLICE_NONE;
@@ -455,7 +445,7 @@ static void argue_request(struct arguments *a, const struct limit_op *op)
         argue_number(a, part->limit->index + 1);
         argue_number(a, part->key_index);
         argue_number(a, part->cost);
-        argue_number(a, part->cost < 0 ? op->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index);
+        argue_number(a, part->cost < 0 ? part->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index);
         argue_number(a, part->numbers.limit);
         argue_number(a, part->numbers.burst);
     }

@@ -35,6 +35,7 @@ struct op_limit {
     bool granted;
     int64_t charged;         /* what Redis granted */
     int64_t counts_us;       /* from then on: until the limit is as good as new, if nothing more comes */
+    int64_t charged_at_us;   /* by the clock of Redis, with its delay: what is given back is found by it */
     struct slice key;        /* in op->keys */
     unsigned key_index;      /* from 1, in the batch's KEYS */
     struct slice repeat_key; /* the same for what remembers the answer; n == 0: nothing does */
@@ -52,7 +53,6 @@ struct limit_op {
     struct denial_key denial_key;
     bool denial_key_known;
     bool settles; /* nobody waits, and it is sent all the same */
-    int64_t charged_at_us; /* a receipt's: by the clock of Redis; what is given back is found by it */
     size_t keys_size;
     unsigned count;
     struct op_limit limits[LIMITS_PER_RULE_MAX];

@@ -195,9 +195,10 @@ static void say_admitted(struct fake_client *client, const redisReply *command)
         limits += (unsigned)argument(command, at);
         at += 1 + (size_t)argument(command, at) * 6;
     }
-    evbuffer_add_printf(out, "*%u\r\n", limits * 5);
+    evbuffer_add_printf(out, "*%u\r\n", limits * 5 + 1);
     for (unsigned i = 0; i < limits; i++)
         say(client, ":1\r\n:7\r\n:0\r\n:1000000\r\n:0\r\n");
+    say(client, ":1790000000000000\r\n");
 }
 
 static void answer_call(struct fake_client *client, const redisReply *command)

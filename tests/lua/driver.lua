@@ -84,7 +84,12 @@ local function run(text, redis, keys, args)
   return copy
 end
 local driver_text = preamble .. text_of("driver")
-local function driver(redis, keys, args) return run(driver_text, redis, keys, args) end
+local function driver(redis, keys, args)
+  local reply = run(driver_text, redis, keys, args)
+  local now = table.remove(reply)                                         -- stands at the end of each
+  check(now == (args[1] == "" and redis.clock or tonumber(args[1])), "the time of the call is %s", tostring(now))
+  return reply
+end
 local function is(reply, ...)
   local expected = { ... }
   local same = #reply == #expected
@@ -202,6 +207,21 @@ do -- one key twice in a request: both charges or none
   is(driver(redis, { "a" }, { "", 2, 2, 1, 1, 0, 3, 3, 2, 1, 1, 0, 3, 3 }), 1, 2, 0, 1000000, 0, 1, 1, 0, 1000000, 0)
   is(driver(redis, { "a" }, { "", 2, 2, 1, 1, 0, 3, 3, 2, 1, 1, 0, 3, 3 }), 1, 1, 0, 1000000, 0, 0, 0, 1000000, 1000000, 0)
   check(redis.data.a == "1790000000123456:2", "nothing of it is kept: %s", redis.data.a)
+end
+
+do -- what is given back names its charge by its time, and rejects nothing
+  local redis = new_redis()
+  local first = redis.clock
+  is(driver(redis, { "a", "w" }, { "", 2, 4, 1, 2, 0, 3, 3, 2, 2, 2, 0, 3, 3 }), 2, 1, 0, 1000000, 0, 2, 1, 0, 1000000, 0)
+  redis.clock = first + 300000
+  is(driver(redis, { "a" }, { "", 1, 4, 1, 1, 0, 3, 3 }), 1, 0, 0, 1000000, 0)
+  is(driver(redis, { "a" }, { "", 1, 4, 1, -1, first, 3, 3 }), -1, 1, 0, 1000000, 0)          -- the newest stays
+  is(driver(redis, { "a", "w" }, { "", 2, 4, 1, -1, first, 3, 3, 2, 2, -2, first, 3, 3 }), -1, 2, 0, 1000000, 0, -2, 3, 0, 0, 0)
+  redis.clock = first + 1000000                           -- the window has run out: nothing is free before the other unit's time
+  is(driver(redis, { "a" }, { "", 1, 4, 1, -1, first, 3, 3 }), -1, 2, 0, 300000, 0)
+  is(driver(redis, { "a" }, { "", 1, 4, 1, 3, 0, 3, 3 }), 0, 2, 300000, 300000, 0)
+  driver(redis, { "w" }, { "", 1, 2, 1, 1, 0, 3, 3 })
+  is(driver(redis, { "w" }, { "", 1, 2, 1, -1, first, 3, 3 }), -1, 2, 0, 1000000, 0)          -- charged in an earlier window
 end
 
 do -- a limiter may return a number as its state

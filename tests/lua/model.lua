@@ -21,7 +21,8 @@ local random = math.random
 local function one_of(list) return list[random(#list)] end
 
 -- Models. Each is the definition played out with small integers, so that every product is exact; none shares a formula with its limiter.
---   can(m, now, units)     would so many units be admitted now?     charge(m, now, units)     give_back(m, now, units)
+--   can(m, now, units)     would so many units be admitted now?     charge(m, now, units)
+--   give_back(m, now, units, time)    of what was charged at that time; nil: of the newest
 --   fresh(m, now)          is it as good as new?                     capacity(m)
 -- `m` holds limit, period, burst, offset, option.
 
@@ -79,6 +80,7 @@ models.leaky_bucket = {
   end,
   charge = function(m, now, units) m.content, m.at = models.leaky_bucket.level(m, now) + units * m.period, now end,
   give_back = function(m, now, units)
+    if m.option and m.option > 0 then return end            -- a queue asks whose place it was: see queue() below
     m.content, m.at = math.max(0, models.leaky_bucket.level(m, now) - units * m.period), now
   end,
   fresh = function(m, now) return models.leaky_bucket.level(m, now) == 0 end,
@@ -105,7 +107,9 @@ models.fixed_window = {
     end
     m.charged = m.charged + units
   end,
-  give_back = function(m, now, units) if now < m.ends then m.charged = math.max(0, m.charged - units) end end,
+  give_back = function(m, now, units, time)
+    if now < m.ends and (not time or time >= m.ends - m.period) then m.charged = math.max(0, m.charged - units) end
+  end,
   fresh = function(m, now) return models.fixed_window.used(m, now) == 0 end,
 }
 
@@ -127,8 +131,14 @@ models.sliding_window_counter = {
     local start = window(m, now)
     m.counts[start] = (m.counts[start] or 0) + units
   end,
-  give_back = function(m, now, units)
+  give_back = function(m, now, units, time)
     local start, current, previous = models.sliding_window_counter.both(m, now)
+    if time then
+      for _, s in ipairs { start, start - m.period } do
+        if time >= s and time < s + m.period then m.counts[s] = math.max(0, (m.counts[s] or 0) - units) end
+      end
+      return
+    end
     local first = math.min(current, units)
     m.counts[start], m.counts[start - m.period] = current - first, math.max(0, previous - (units - first))
   end,
@@ -152,7 +162,13 @@ models.sliding_window_log = {
   end,
   can = function(m, now, units) return models.sliding_window_log.used(m, now) + units <= m.limit end,
   charge = function(m, now, units) for _ = 1, units do m.times[#m.times + 1] = now end end,
-  give_back = function(m, now, units)
+  give_back = function(m, now, units, time)
+    if time then
+      for i = #m.times, 1, -1 do
+        if units > 0 and m.times[i] == time and time > now - m.period then table.remove(m.times, i); units = units - 1 end
+      end
+      return
+    end
     for _ = 1, units do
       local newest = m.times[#m.times]
       if newest and newest > now - m.period then m.times[#m.times] = nil end
@@ -176,12 +192,25 @@ models.rolling_window = {
     local takes = bucket and bucket.newest > now - m.period
                   and (now == bucket.newest or bucket.opened and (now - bucket.opened) * m.option < m.period)
     if not takes then
-      bucket = { opened = now, units = 0 }
+      bucket = { opened = now, units = 0, took = {} }
       m.buckets[#m.buckets + 1] = bucket
     end
-    bucket.newest, bucket.units = now, bucket.units + units
+    bucket.newest, bucket.units, bucket.took[now] = now, bucket.units + units, true
   end,
-  give_back = function(m, now, units)
+  give_back = function(m, now, units, time)
+    if time then
+      for i, bucket in ipairs(m.buckets) do
+        if bucket.took[time] and time > now - m.period then
+          bucket.units = bucket.units - math.min(units, bucket.units)
+          if bucket.units == 0 then
+            table.remove(m.buckets, i)
+            if i > 1 and i == #m.buckets + 1 then m.buckets[i - 1].opened = nil end
+          end
+          return
+        end
+      end
+      return
+    end
     while units > 0 do
       local bucket = m.buckets[#m.buckets]
       if not bucket or bucket.newest <= now - m.period then return end
@@ -230,6 +259,8 @@ local function schedule(name, limiter, length)
   local now, state, ends = random(1, 3) * 1000000 + random(0, 5000), nil, nil
   m.anchor = m.offset and m.offset + math.floor(now / period) * period
   local charged_only, admitted = true, {}                 -- for the any-window check
+  local queued = name == "leaky_bucket" and m.option and m.option > 0
+  local timed = name:find("window") and random(2) == 1     -- is it known what is given back?
   local backward = random(10) == 1
   history = { ("limit %d period %d burst %d offset %s option %s"):format(limit, period, m.burst, tostring(m.offset), tostring(m.option)) }
 
@@ -252,6 +283,14 @@ local function schedule(name, limiter, length)
 
     local mode = one_of { 0, 0, 0, 0, 1, 2 }
     local cost = one_of { 1, 1, 1, 1, 2, 3, limit, limit + 1, 0, -1, -2 }
+    local charge = cost < 0 and timed and #admitted > 0 and admitted[random(math.max(1, #admitted - 6), #admitted)]
+    if cost < 0 then mode = 0 end
+    if charge and charge[2] > 0 then
+      cost, mode = -math.min(-cost, charge[2]), charge[1]
+      charge[2] = charge[2] + cost
+    elseif timed and cost < 0 then
+      cost = 0
+    end
     local capacity, least = model.capacity(m), (cost == 0 or mode == 1) and 1 or cost
     local before = most(now, capacity)
     local wait = name == "leaky_bucket" and model.wait(m, now)
@@ -273,8 +312,8 @@ local function schedule(name, limiter, length)
       admitted[#admitted + 1] = { now, granted }
       if mode == 2 then charged_only = false end
     elseif cost < 0 then
-      model.give_back(m, now, -cost)
-      charged_only = false
+      model.give_back(m, now, -cost, mode > 0 and mode or nil)
+      if mode == 0 then charged_only = false end
     end
 
     local after = most(now, capacity)
@@ -344,6 +383,57 @@ local function schedule(name, limiter, length)
     check(name, #state <= 12 + 12 * (math.min(m.option, period) + 2), "%d bytes for %d buckets", #state, m.option)
   end
   return true
+end
+
+-- What was admitted and not given back never exceeds the limit in any stretch of one period, whatever is given back and when: the
+-- oracle knows only the times. Giving back is exact for the log: what is given back is free at once, and nothing else is. What is too
+-- old, or of a time at which nothing was charged, or was given back before, frees nothing.
+local function refunds(name, limiter)
+  local limit, period = one_of { 1, 3, 10, 50, 400 }, one_of { 60, 1000, 100000 }
+  local option = name == "rolling_window" and one_of { 1, 2, 10 } or nil
+  local now, state, ends, charges = 7000000 + random(0, 9999), nil, 0, {}
+  history = { ("limit %d period %d option %s"):format(limit, period, tostring(option)) }
+  local function run(cost, mode)
+    if now >= ends then state = nil end
+    local granted, remaining, _, reset, s = limiter(state, now, limit, period, limit, cost, mode, nil, option)
+    history[#history + 1] = ("now %.0f cost %d mode %.0f -> %d %d %d"):format(now, cost, mode, granted, remaining, reset)
+    if s then state, ends = reset > 0 and s or nil, now + reset end
+    return granted, remaining
+  end
+  local function counting()
+    local sum = 0
+    for i = #charges, 1, -1 do
+      if charges[i].time <= now - period then break end
+      sum = sum + charges[i].units
+    end
+    return sum
+  end
+  for _ = 1, 6 * math.min(limit, 60) + 20 do
+    if random(3) > 1 then now = now + random(0, math.ceil(2 * period / limit)) end
+    local kind = random(10)
+    if kind <= 6 or #charges == 0 then
+      local granted = run(one_of { 1, 1, 1, 2, 7 }, one_of { 0, 0, 1 })
+      if granted > 0 then charges[#charges + 1] = { time = now, units = granted } end
+    else
+      local charge = charges[random(kind == 10 and 1 or math.max(1, #charges - 30), #charges)]
+      local units = kind == 7 and charge.units or math.min(charge.units, random(3))
+      if units > 0 then
+        local before = counting()
+        local _, remaining = run(-units, charge.time)
+        if charge.time > now - period then charge.units = charge.units - units end
+        local freed = name == "sliding_window_log" and before - counting() or nil
+        if freed and not check(name, remaining == limit - before + freed, "%d free after %d were given back", remaining, freed) then return end
+      end
+      if name == "sliding_window_log" and charges[#charges].time < now and random(3) == 1 then
+        run(-1, now)                                      -- no charge has that time
+        run(-1, now + period)
+      end
+    end
+    local sum = counting()
+    local _, remaining = run(0, 0)
+    local fine = sum <= limit and remaining <= limit - sum and (name == "rolling_window" or remaining == limit - sum)
+    if not check(name, fine, "%d count, %d remain of %d", sum, remaining, limit) then return end
+  end
 end
 
 -- Numbers changed while a state lives: never more at once than the new capacity, nothing breaks, and what counts units shows a raised
@@ -458,6 +548,69 @@ local function drift(name, limiter)
   end
 end
 
+-- leaky_bucket as a queue that requests leave: before their time, as clients that went away, or soon after it, as requests that no
+-- server took. The model is the list of all that stay, with the times at which they go. To the µs: where period / limit is no whole
+-- number, times are rounded up to whole µs, and a distance may be 1 µs short.
+local function queue(limiter)
+  local name, now, state, stay = "leaky_bucket", random(1000000, 2000000), nil, {}
+  local limit, period = one_of { 1, 1, 2, 3, 7, 10 }, one_of { 20, 60, 100, 420, 1000, 4096 }
+  local unit, whole = period / limit, period % limit == 0
+  local burst, max_delay = one_of { limit, 5, 30 }, one_of { random(1, 2 * period), 10 * period, 100 * period }
+  history = { ("queue: limit %d period %d burst %d max_delay %d"):format(limit, period, burst, max_delay) }
+  local loose = whole and 0 or 2
+  -- May n units go at `at`, with those that stay before and behind them?
+  local function fits(at, n, short)
+    for _, r in ipairs(stay) do
+      if r.at <= at and at < r.at + r.n * unit - short then return false end
+      if r.at > at and at + n * unit - short > r.at then return false end
+    end
+    return true
+  end
+  local function note(what, ...) history[#history + 1] = what:format(...) end
+  for _ = 1, random(10, 80) do
+    now = now + one_of { 0, 0, 0, 1, random(0, math.ceil(unit)), random(0, period) }
+    local free = state and select(2, state:gsub(":", "")) or 0
+    local crowded = free > 28                              -- the earliest free places may be forgotten
+    if random(3) == 1 and #stay > 0 then
+      local i = random(#stay)
+      local r = stay[i]
+      if r.at + r.n * unit + 1 > now - 2 * period then
+        local granted, _, _, _, new, delay = limiter(state, now, limit, period, burst, -r.n, r.at, nil, max_delay)
+        note("now %.0f: %d units of %.0f leave, state %s -> %s", now, r.n, r.at, show(state), show(new))
+        check(name, granted == -r.n and delay == nil, "leaving granted %s", tostring(granted))
+        if new then state = new end
+        table.remove(stay, i)
+      end
+    else
+      local cost, mode = one_of { 1, 1, 1, 1, 2, 3 }, one_of { 0, 0, 0, 1 }
+      local look, left = limiter(state, now, limit, period, burst, 0, 0, nil, max_delay)
+      local granted, _, retry_after, reset, new, delay = limiter(state, now, limit, period, burst, cost, mode, nil, max_delay)
+      note("now %.0f: cost %d mode %d state %s -> granted %s retry_after %s reset %s delay %s", now, cost, mode, show(state),
+           tostring(granted), tostring(retry_after), tostring(reset), tostring(delay))
+      check(name, (look == 1) == (left >= 1) and (granted == cost or mode == 1 or left < cost or free > 0), "%s left, granted %s", tostring(left), tostring(granted))
+      check(name, granted == math.min(cost, left) or mode == 0 and (granted == cost and left >= cost or granted == 0 and left < cost),
+            "%s left, granted %s", tostring(left), tostring(granted))
+      if granted > 0 then
+        if not check(name, fits(now + delay, granted, whole and 0 or 1.000001), "%d units at %.0f come too close", granted, now + delay) then return end
+        if not check(name, delay >= 0 and delay <= max_delay, "delay %s", tostring(delay)) then return end
+        if not crowded and mode == 0 then                  -- no earlier time would have done
+          local earliest = now
+          while earliest < now + delay - loose and not fits(earliest, cost, -loose) do earliest = earliest + 1 end
+          if not check(name, earliest >= now + delay - loose, "%d units could go at %.0f, not %.0f", cost, earliest, now + delay) then return end
+        end
+        stay[#stay + 1] = { at = now + delay, n = granted }
+        if new then state = new end
+      elseif retry_after > 0 then
+        check(name, limiter(state, now + retry_after, limit, period, burst, mode == 1 and 1 or cost, 0, nil, max_delay) ~= 0
+                    and (mode == 1 or limiter(state, now + retry_after - 1, limit, period, burst, cost, 0, nil, max_delay) == 0),
+              "retry_after %s is not exact", tostring(retry_after))
+        check(name, new == nil, "a state from a rejection")
+      end
+    end
+    check(name, not state or #state <= 600, "%d bytes", state and #state or 0)
+  end
+end
+
 -- Dialogues and figures that the systems weir replaces have published.
 local published = {
   sliding_window_log = function(limiter)
@@ -528,6 +681,12 @@ for _, name in ipairs(names) do
     left = left - length
   end
   for _ = 1, math.max(200, steps / 20) do changes(name, limiter) end
+  if name == "rolling_window" or name == "sliding_window_log" then
+    for _ = 1, math.max(100, steps / 40) do refunds(name, limiter) end
+  end
+  if name == "leaky_bucket" then
+    for _ = 1, math.max(100, steps / 40) do queue(limiter) end
+  end
   unreadable(name, limiter)
   ruin(name, limiter)
   drift(name, limiter)

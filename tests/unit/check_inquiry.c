@@ -108,7 +108,8 @@ START_TEST(a_look_scans_for_lists_and_asks_once)
     expect_argument(10, "2"); /* of 2 */
     ck_assert_int_eq(argc, 5 + 3 * 7);
     ck_assert(give(
-        "*15\r\n:1\r\n:2\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:7\r\n:9\r\n:0\r\n:1\r\n:1\r\n:0\r\n:8\r\n:0\r\n"));
+        "*16\r\n:1\r\n:2\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:7\r\n:9\r\n:0\r\n:1\r\n:1\r\n:0\r\n:8\r\n:0\r\n"
+        ":1790000000000000\r\n"));
     expect_end();
     const struct standing *rows;
     ck_assert_uint_eq(inquiry_rows(inquiry, &rows), 3);
@@ -137,7 +138,7 @@ START_TEST(time_ends_a_scan)
     ck_assert(give("*2\r\n$2\r\n77\r\n*0\r\n"));
     expect_next();
     expect_argument(0, "1");
-    ck_assert(give("*5\r\n:1\r\n:5\r\n:0\r\n:0\r\n:0\r\n"));
+    ck_assert(give("*6\r\n:1\r\n:5\r\n:0\r\n:0\r\n:0\r\n:1\r\n"));
     expect_end();
     ck_assert(!inquiry_complete(inquiry));
     const struct standing *rows;

@@ -57,6 +57,9 @@ static const char policy_text[] =
     "  window: { script: fixed_window, limit: 10, period: 1h, label: Window }\n"
     "  brief: { script: sliding_window_log, limit: 1, period: 300ms }\n"
     "  log: { script: sliding_window_log, limit: 10, period: 1h, per: [ client, route ] }\n"
+    "  pair: { script: sliding_window_log, limit: 2, period: 1h }\n"
+    "  pair-rolling: { script: rolling_window, limit: 2, period: 10s, buckets: 100 }\n"
+    "  quick: { script: token_bucket, limit: 10, period: 1s }\n"
     "  open: { script: gcra, limit: 5, period: 1h, on_failure: allow }\n"
     "  closed: { script: gcra, limit: 5, period: 1h, on_failure: deny }\n"
     "  tried: { script: fixed_window, limit: 3, period: 1d, shadow: true }\n"
@@ -74,6 +77,9 @@ static const char policy_text[] =
     "  - { name: costly, match: { path: /costly }, limits: [ per-client ], cost: 7 }\n"
     "  - { name: log, match: { path: /log }, limits: [ log ] }\n"
     "  - { name: brief, match: { path: /brief }, limits: [ brief ] }\n"
+    "  - { name: pair, match: { path: /pair }, limits: [ pair ] }\n"
+    "  - { name: pair-rolling, match: { path: /pair-rolling }, limits: [ pair-rolling ] }\n"
+    "  - { name: quick, match: { path: /quick }, limits: [ quick ] }\n"
     "  - { name: open, match: { path: /open }, limits: [ open ] }\n"
     "  - { name: mixed, match: { path: /mixed }, limits: [ open, window ] }\n"
     "  - { name: tried, match: { path: /tried }, limits: [ tried, window ] }\n"
@@ -579,11 +585,36 @@ END_TEST
 
 START_TEST(a_charge_that_no_longer_counts_is_not_given_back)
 {
-    timeout = "1s"; /* longer than the period of "brief": nobody could be sure */
+    timeout = "1s"; /* longer than the bucket takes to be full again: nobody could be sure */
     start_real(1);
-    limiter_refund(charge("brief", "a"));
+    limiter_refund(charge("quick", "a"));
     (void)decide("one", "x"); /* behind it, if anything was sent */
     ck_assert_uint_eq(counter_read(&stats[0].redis_requests), 2);
+    stop_real();
+}
+END_TEST
+
+START_TEST(a_refund_of_an_earlier_charge_leaves_later_ones)
+{
+    static const char *const rules[] = {"pair", "pair-rolling"};
+    static const uint64_t apart_us = 150000; /* longer than a bucket is open */
+
+    timeout = "5s";
+    start_real(1);
+    for (unsigned i = 0; i < COUNT_OF(rules); i++) {
+        struct ask *ask = charge(rules[i], "a");
+        for (uint64_t now = clock_us(); clock_us() < now + apart_us;)
+            event_base_loop(base, EVLOOP_NONBLOCK);
+        uint64_t second_us = clock_us();
+        ck_assert_int_eq(decide(rules[i], "a")->verdict, VERDICT_ALLOWED);
+        limiter_refund(ask);
+        ck_assert_int_eq(decide(rules[i], "a")->verdict, VERDICT_ALLOWED);
+        const struct decision *d = decide(rules[i], "a");
+        ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
+        /* It waits for the second one's time, not for the first one's. */
+        ck_assert_int_ge(d->results[0].retry_after_us,
+                         d->results[0].limit->period_us - (int64_t)(clock_us() - second_us));
+    }
     stop_real();
 }
 END_TEST
@@ -777,10 +808,11 @@ static const char *const wrong_shapes[] = {
     "$-1\r\n",
     "*-1\r\n",
     "*0\r\n",
-    "*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
-    "*5\r\n:1\r\n:1\r\n$1\r\n1\r\n:1\r\n:1\r\n",
-    "*6\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
-    "*1\r\n*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+    "*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+    "*6\r\n:1\r\n:1\r\n$1\r\n1\r\n:1\r\n:1\r\n:1\r\n",
+    "*6\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n$1\r\n1\r\n",
+    "*7\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+    "*1\r\n*6\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
 };
 
 START_TEST(an_answer_of_the_wrong_shape_is_a_failure)
@@ -890,6 +922,7 @@ int main(void)
     tcase_add_test(fake_case, without_redis_each_limit_follows_its_own_rule);
     tcase_add_test(fake_case, a_shadow_limit_counts_and_rejects_nobody);
     tcase_add_test(fake_case, a_refund_gives_back_what_was_charged);
+    tcase_add_test(fake_case, a_refund_of_an_earlier_charge_leaves_later_ones);
     tcase_add_test(fake_case, a_charge_that_no_longer_counts_is_not_given_back);
     tcase_add_test(fake_case, a_refund_without_redis_is_lost_and_a_rejection_has_no_receipt);
     tcase_add_test(fake_case, a_prohibited_client_passes_where_all_is_tried);
