@@ -333,7 +333,7 @@ static struct policy *next_policy(struct weir *weir, FILE *report)
     if (!next)
         return NULL;
     if (settle_redis(weir, next, report) &&
-        (next->limit_count == 0 || cli_check_scripts(next, next->driver, report)) &&
+        (next->limit_count == 0 || cli_check_scripts(next, next->driver, weir->lua_dir, report)) &&
         assign_rows(weir, next) &&
         (strcmp(next->log.file, weir->policy->log.file) == 0 || open_log(next, report)))
         return next;
@@ -455,7 +455,7 @@ static bool start_redis(struct weir *weir)
         embedded_watch(weir->embedded, weir->base);
     }
     return settle_redis(weir, policy, stderr) &&
-           (policy->limit_count == 0 || cli_check_scripts(policy, policy->driver, stderr));
+           (policy->limit_count == 0 || cli_check_scripts(policy, policy->driver, weir->lua_dir, stderr));
 }
 
 static bool start_admin(struct weir *weir)

@@ -12,10 +12,10 @@ int cli_script(const char *name, const char *lua_dir);
 int cli_inspect(const char *policy_file, const char *client, const char *lua_dir);
 int cli_reset(const char *policy_file, const char *client, const char *lua_dir);
 
-/* Has the limiters of a policy compiled by Redis: the configured one or, where that does not answer, a
- * private one. False: they do not compile, and the Lua message was printed. When neither Redis can be asked
- * this is said, and nothing is refused. */
+/* Tries the policy's own limiters in a private Redis (limit/contract.h) and has the configured one, where it
+ * answers, compile `composed`, unless that is NULL. False: they are not fit, and why was printed. Where no private
+ * Redis can be started this is said, and nothing is refused. Blocks the caller for CONTRACT_ALL_US at most. */
 struct policy;
-bool cli_check_scripts(const struct policy *policy, const char *composed, FILE *report);
+bool cli_check_scripts(const struct policy *policy, const char *composed, const char *lua_dir, FILE *report);
 
 #endif

@@ -16,6 +16,10 @@
  *   --@ lua/driver.lua
  *   ...driver.lua...
  *
+ * A limiter of one's own stands in guard(...), lua/guard.lua, so that its failure is that of its requests alone;
+ * a limit by the calendar in calendar(...), lua/calendar.lua. Each of the two files, and each zone, is there where
+ * a limit needs it.
+ *
  * Redis runs all of it for every call: made when asked for, 60 limits cost a call no more than one (13 µs
  * instead of 26). A call without requests loads every limiter, for compose_check(). Limits are numbered as in
  * the policy; one that no rule uses is left out. The "--@" marks tell compose_check() from which file a line
@@ -26,6 +30,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "policy/zone.h"
 #include "store/redis_blocking.h"
 
 enum { CHECK_US = 1000000 };
@@ -107,10 +112,10 @@ static void write_mark(FILE *out, const char *name)
 }
 
 /* The file as an expression: its chunk, called once. The newline before `end` closes a comment on its last
- * line. A first line "#!..." is one for the shell. */
-static void write_chunk(FILE *out, const char *name, const char *text)
+ * line. A first line "#!..." is one for the shell. One of the operator's own has no way to Redis. */
+static void write_chunk(FILE *out, const char *name, const char *text, bool own)
 {
-    fputs("(function(...) ", out);
+    fputs(own ? "(function(...) local redis, server, KEYS, ARGV " : "(function(...) ", out);
     write_mark(out, name);
     if (text[0] == '#')
         fputs("--", out);
@@ -149,13 +154,65 @@ static void end_table(FILE *out, const char *key, const char *entry)
     fprintf(out, "  end\n  made[%s] = %s\n  return %s\nend })\n", key, entry, entry);
 }
 
+/* Changes `low` to `high` as a tree of comparisons: some six of them find one among eighty, and nothing is made
+ * before. Each leaf: seconds ahead of UTC, from when, until when. */
+static void write_changes(FILE *out, const struct zone *zone, unsigned low, unsigned high)
+{
+    unsigned middle = (low + high) / 2;
+
+    if (low < high) {
+        fprintf(out, "if t < %lld then ", (long long)zone->changes[middle].at);
+        write_changes(out, zone, low, middle);
+        fputs("else ", out);
+        write_changes(out, zone, middle + 1, high);
+        fputs("end ", out);
+        return;
+    }
+    fprintf(out, "return %lld, ", (long long)(low ? zone->changes[low - 1].offset : zone->first));
+    if (low)
+        fprintf(out, "%lld, ", (long long)zone->changes[low - 1].at);
+    else
+        fputs("-1e15, ", out);
+    if (low < zone->count)
+        fprintf(out, "%lld ", (long long)zone->changes[low].at);
+    else
+        fputs("1e15 ", out);
+}
+
+static bool is_zone_before(const struct policy *policy, const struct limit *limit)
+{
+    for (const struct limit *other = policy->limits; other < limit; other++)
+        if (other->calendar && strcmp(other->time_zone, limit->time_zone) == 0 && compose_uses(policy, other))
+            return true;
+    return false;
+}
+
+static void write_zones(FILE *out, const struct policy *policy)
+{
+    begin_table(out, "zone", "name", "ahead");
+    for (unsigned i = 0; i < policy->limit_count; i++) {
+        const struct limit *limit = &policy->limits[i];
+        if (!limit->calendar || !compose_uses(policy, limit) || is_zone_before(policy, limit))
+            continue;
+        fputs("  elseif name == ", out);
+        write_quoted(out, limit->time_zone);
+        fputs(" then ahead = function(t) ", out);
+        write_changes(out, limit->zone, 0, limit->zone->count);
+        fputs("end\n", out);
+    }
+    end_table(out, "name", "ahead");
+}
+
 static void write_limiter(FILE *out, const struct limit *limit, const char *lua_dir)
 {
     char *path = script_path(limit->script, lua_dir);
+    bool own = limit->kind == LIMIT_CUSTOM;
     fputs("  elseif name == ", out);
     write_quoted(out, limit->script);
     fputs(" then run = ", out);
-    write_chunk(out, path, limit->script_text);
+    write_chunk(out, path, limit->script_text, own);
+    if (own)
+        fputs("run = guard(run)\n", out);
     free(path);
 }
 
@@ -168,16 +225,57 @@ static void write_limiters(FILE *out, const struct policy *policy, const char *l
     end_table(out, "name", "run");
 }
 
+static void write_own_option(FILE *out, const struct script_option *own)
+{
+    if (own->kind == OPTION_TEXT)
+        write_quoted(out, own->text);
+    else if (own->kind == OPTION_BOOL)
+        fputs(own->number ? "true" : "false", out);
+    else
+        fprintf(out, "%lld", (long long)own->number);
+}
+
+static void write_options(FILE *out, const struct limit *limit)
+{
+    if (limit->option_count + limit->own_option_count == 0)
+        return;
+    fputs(", options = { ", out);
+    for (unsigned i = 0; i < limit->option_count; i++)
+        fprintf(out, "%s%lld", i ? ", " : "", (long long)limit->options[i]);
+    for (unsigned i = 0; i < limit->own_option_count; i++) {
+        fputs(i ? ", " : "", out);
+        write_own_option(out, &limit->own_options[i]);
+    }
+    fputs(" }", out);
+}
+
+static void write_run(FILE *out, const struct limit *limit)
+{
+    static const char *const units[] = {[CALENDAR_DAY] = "day",
+                                        [CALENDAR_WEEK] = "week",
+                                        [CALENDAR_MONTH] = "month",
+                                        [CALENDAR_YEAR] = "year"};
+
+    fputs(limit->calendar ? "calendar(limiter[" : "limiter[", out);
+    write_quoted(out, limit->script);
+    fputs("]", out);
+    if (limit->calendar) {
+        fprintf(out, ", \"%s\", %lld, zone[", units[limit->calendar],
+                (long long)(limit->offset_us / 1000000));
+        write_quoted(out, limit->time_zone);
+        fputs("])", out);
+    }
+}
+
 static void write_limit(FILE *out, const struct limit *limit)
 {
-    fprintf(out, "  elseif number == %u then limit = { run = limiter[", limit->index + 1);
-    write_quoted(out, limit->script);
-    fprintf(out, "], period = %lld", (long long)limit->period_us);
+    fprintf(out, "  elseif number == %u then limit = { run = ", limit->index + 1);
+    write_run(out, limit);
+    fprintf(out, ", period = %lld", (long long)limit->period_us);
     if (limit->has_offset)
         fprintf(out, ", offset = %lld", (long long)limit->offset_us);
-    for (unsigned i = 0; i < limit->option_count; i++)
-        fprintf(out, "%s%lld", i ? ", " : ", options = { ", (long long)limit->options[i]);
-    fputs(limit->option_count ? " } }\n" : " }\n", out);
+    write_options(out, limit);
+    fputs(" }\n", out);
 }
 
 static void write_limits(FILE *out, const struct policy *policy)
@@ -201,6 +299,42 @@ static void write_loading(FILE *out, const struct policy *policy)
     fputs(" end\n", out);
 }
 
+char *compose_file(const char *name, const char *lua_dir, FILE *report)
+{
+    char *path = script_path(name, lua_dir), *text = read_file(path, report);
+    free(path);
+    return text;
+}
+
+/* `local NAME = ` and what lua/NAME.lua returns. False: it cannot be read, which was reported. */
+static bool write_helper(FILE *out, const char *name, const char *lua_dir, FILE *report)
+{
+    char *path = script_path(name, lua_dir), *text = read_file(path, report);
+
+    if (text) {
+        fprintf(out, "local %s = ", name);
+        write_chunk(out, path, text, false);
+    }
+    free(path);
+    free(text);
+    return text != NULL;
+}
+
+static bool write_helpers(FILE *out, const struct policy *policy, const char *lua_dir, FILE *report)
+{
+    bool own = false, calendar = false;
+
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        if (compose_uses(policy, &policy->limits[i])) {
+            own |= policy->limits[i].kind == LIMIT_CUSTOM;
+            calendar |= policy->limits[i].calendar != CALENDAR_NONE;
+        }
+    if (calendar)
+        write_zones(out, policy);
+    return (!own || write_helper(out, "guard", lua_dir, report)) &&
+           (!calendar || write_helper(out, "calendar", lua_dir, report));
+}
+
 char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *report)
 {
     char *path = script_path("driver", lua_dir), *driver = read_file(path, report), *script = NULL;
@@ -208,12 +342,13 @@ char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *rep
     FILE *out = driver ? open_memstream(&script, &size) : NULL;
 
     if (out) {
+        bool good = write_helpers(out, policy, lua_dir, report);
         write_limiters(out, policy, lua_dir);
         write_limits(out, policy);
         write_loading(out, policy);
         write_mark(out, path);
         fputs(driver, out);
-        if (fclose(out) != 0) {
+        if (fclose(out) != 0 || !good) {
             free(script);
             script = NULL;
         }
@@ -248,7 +383,7 @@ bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *
     if (tail) {
         write_usage(out, name);
         fputs("local limiter = ", out);
-        write_chunk(out, path, text);
+        write_chunk(out, path, text, is_path(name));
         write_mark(out, tail_path);
         fputs(tail, out);
     }

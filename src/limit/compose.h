@@ -12,6 +12,9 @@
  * `report`). */
 char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *report);
 
+/* The text of lua_dir/NAME.lua, malloc'ed; NULL: an error was printed to `report`. */
+char *compose_file(const char *name, const char *lua_dir, FILE *report);
+
 /* Is the limit in that script? Those that no rule uses are left out. */
 bool compose_uses(const struct policy *policy, const struct limit *limit);
 

@@ -14,6 +14,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "limit/calendar.h"
 
 enum {
     STRIPES_MAX = 64,
@@ -212,35 +213,42 @@ static void bucket_charge(struct state *state, const struct fallback_ask *ask, i
     r->reset_us = divide_up(debt, r->quota);
 }
 
-/* Where the window that holds `now` began, if a new one is needed. */
-static int64_t window_start(const struct limit *limit, int64_t now)
+/* The window that holds `now`, if a new one is needed. */
+static struct window window_at(const struct limit *limit, int64_t now)
 {
-    if (!limit->has_offset)
-        return now;
-    int64_t into = (now - limit->offset_us) % limit->period_us;
-    return now - (into < 0 ? into + limit->period_us : into);
+    if (limit->calendar)
+        return calendar_window(limit, now);
+    int64_t into = limit->has_offset ? (now - limit->offset_us) % limit->period_us : 0;
+    int64_t start = now - (into < 0 ? into + limit->period_us : into);
+    return (struct window){start, start + limit->period_us};
 }
 
 static void window_charge(struct state *state, const struct fallback_ask *ask, int64_t now)
 {
     struct limit_result *r = ask->result;
-    int64_t period = r->limit->period_us, start = state->at_us, used = state->fraction;
-    bool running = state->window && now >= start && now - start < period &&
-                   (!r->limit->has_offset || start == window_start(r->limit, now));
+    struct window window = window_at(r->limit, now);
+    int64_t used = state->fraction;
+    bool running = state->window && now >= state->at_us;
 
+    if (r->limit->has_offset)
+        running = running && state->at_us == window.start_us;
+    else if (running && now - state->at_us < r->limit->period_us)
+        window = (struct window){state->at_us, state->at_us + r->limit->period_us};
+    else
+        running = false;
     if (!running)
-        start = window_start(r->limit, now), used = 0;
+        used = 0;
     int64_t available = r->capacity > used ? r->capacity - used : 0;
     int64_t cost = granted_cost(r->limit, ask->cost, available);
     bool admit = cost <= available;
     if (admit) {
         available -= cost;
-        *state = (struct state){start, used + cost, r->quota, true};
+        *state = (struct state){window.start_us, used + cost, r->quota, true};
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = available;
-    r->retry_after_us = admit ? 0 : cost > r->capacity ? -1 : start + period - now;
-    r->reset_us = admit || used ? start + period - now : 0;
+    r->retry_after_us = admit ? 0 : cost > r->capacity ? -1 : window.end_us - now;
+    r->reset_us = admit || used ? window.end_us - now : 0;
 }
 
 /* --- A decision --------------------------------------------------------------------------------------- */

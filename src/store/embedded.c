@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -32,7 +33,9 @@ enum {
     ARGUMENTS_MAX = 40,
     SOCKET_NAME_ROOM = 16, /* for "/redis.sock" behind the directory */
     LOG_TAIL_MAX = 512,
-    LEFT_S = 60, /* a directory younger than this may still be being made */
+    LINES_MAX = 8192,       /* of the log's end, in which a line is looked for */
+    TRIAL_MEMORY = 1 << 30, /* address space; Redis takes some 100 MiB of it */
+    LEFT_S = 60,            /* a directory younger than this may still be being made */
 };
 
 static const uint64_t start_patience_us = 5000000, stop_patience_us = 3000000;
@@ -51,6 +54,7 @@ struct embedded {
     struct address address;
     struct event *child_event, *again_timer;
     uint64_t started_us, again_us;
+    bool trial; /* for trying scripts: holds nothing, says nothing, and may have to be killed */
 };
 
 /* --- The program -------------------------------------------------------------------------------------- */
@@ -78,6 +82,7 @@ static char *find_in(const char *directories, const char *name)
     }
 }
 
+/* malloc'ed; NULL: there is none. */
 static char *find_program(void)
 {
     static const char *const names[] = {"redis-server", "valkey-server"};
@@ -90,10 +95,14 @@ static char *find_program(void)
         if (found)
             return found;
     }
+    return NULL;
+}
+
+static void say_no_program(void)
+{
     log_error(
         "redis.address is embedded, but there is neither redis-server nor valkey-server; install the Debian "
         "package redis-server (apt-get install redis-server), or set redis.address to a Redis that runs");
-    return NULL;
 }
 
 static const char *const directory_files[] = {"redis.sock", "redis.log"};
@@ -257,6 +266,8 @@ static void child_run(const struct embedded *e, pid_t parent)
     dup2(null, 1);
     dup2(null, 2);
     child_close_files();
+    if (e->trial)
+        setrlimit(RLIMIT_AS, &(struct rlimit){TRIAL_MEMORY, TRIAL_MEMORY});
     execv(e->program, (char *const *)(uintptr_t)e->arguments);
     _exit(127);
 }
@@ -317,15 +328,15 @@ static bool answers(const struct embedded *e)
 }
 
 /* The end of Redis' log, which says why it did not start. */
-static void read_log_tail(const struct embedded *e, char tail[LOG_TAIL_MAX])
+static void read_log_end(const struct embedded *e, char *tail, size_t room)
 {
     FILE *log = fopen(e->log_path, "re");
     size_t n = 0;
 
     if (log) {
-        if (fseek(log, 1 - LOG_TAIL_MAX, SEEK_END) != 0)
+        if (fseek(log, 1 - (long)room, SEEK_END) != 0)
             rewind(log);
-        n = fread(tail, 1, LOG_TAIL_MAX - 1, log);
+        n = fread(tail, 1, room - 1, log);
         fclose(log);
     }
     while (n && tail[n - 1] == '\n')
@@ -336,7 +347,7 @@ static void read_log_tail(const struct embedded *e, char tail[LOG_TAIL_MAX])
 static void say_not_started(const struct embedded *e, const char *what)
 {
     char tail[LOG_TAIL_MAX];
-    read_log_tail(e, tail);
+    read_log_end(e, tail, sizeof tail);
     log_error("embedded Redis: %s %s%s%s", e->program, what, *tail ? "; its log ends: " : "", tail);
 }
 
@@ -368,7 +379,7 @@ static void end_child(struct embedded *e)
     kill(e->pid, SIGTERM);
     kill(e->pid, SIGCONT);
     while (!reap(e, &status)) {
-        if (clock_us() - since > stop_patience_us)
+        if (e->trial || clock_us() - since > stop_patience_us)
             kill(e->pid, SIGKILL);
         nap();
     }
@@ -447,23 +458,52 @@ static bool make_address(struct embedded *e)
     return false;
 }
 
-struct embedded *embedded_start(void)
+static struct embedded *start(bool trial)
 {
     struct embedded *e = xcalloc(1, sizeof *e);
     e->directory_fd = -1;
+    e->trial = trial;
 
     MAGIC_SET(e, EMBEDDED_MAGIC);
     e->again_us = again_min_us;
     choose_memory(e);
-    if ((e->program = find_program()) && make_directory(e) && make_address(e)) {
+    e->program = find_program();
+    if (!e->program && !trial)
+        say_no_program();
+    if (e->program && make_directory(e) && make_address(e)) {
         make_arguments(e);
         if (spawn(e) && wait_until_it_answers(e)) {
-            log_info("embedded Redis: %s runs as process %d in %s", e->program, (int)e->pid, e->directory);
+            if (!trial)
+                log_info("embedded Redis: %s runs as process %d in %s", e->program, (int)e->pid,
+                         e->directory);
             return e;
         }
     }
     embedded_stop(e);
     return NULL;
+}
+
+struct embedded *embedded_start(void)
+{
+    return start(false);
+}
+
+struct embedded *embedded_start_trial(void)
+{
+    return start(true);
+}
+
+bool embedded_last_line(const struct embedded *e, const char *mark, char *line, size_t room)
+{
+    char tail[LINES_MAX + 1];
+    const char *found = NULL;
+
+    read_log_end(e, tail, sizeof tail);
+    for (const char *at = tail; (at = strstr(at, mark)); at += strlen(mark))
+        found = at + strlen(mark);
+    if (found)
+        snprintf(line, room, "%.*s", (int)strcspn(found, "\n"), found);
+    return found != NULL;
 }
 
 const struct address *embedded_address(const struct embedded *e)

@@ -15,6 +15,13 @@ struct embedded;
  * logged that names the Debian package when there is no binary. */
 struct embedded *embedded_start(void);
 
+/* The same for trying scripts that may be broken: with bounded memory, and killed at once by embedded_stop,
+ * whatever it is doing. NULL: there is no binary, about which nothing is said, or it did not start. */
+struct embedded *embedded_start_trial(void);
+
+/* What stands behind `mark` in the last line of the server's log that has it. False: none does. */
+bool embedded_last_line(const struct embedded *embedded, const char *mark, char *line, size_t room);
+
 /* Where it listens; constant for its whole life, also when the server had to be started again. */
 const struct address *embedded_address(const struct embedded *embedded);
 

@@ -1,0 +1,30 @@
+-- Around a limiter of your own: what goes wrong in it is the matter of the requests that it is asked for, and of nobody else in the call.
+--
+-- A failure is a rejection with retry_after -2, and what went wrong in place of the delay. So the driver charges nothing for such a request,
+-- and weir lets on_failure decide it. A limiter fails that raises an error, or returns what the contract does not allow.
+
+local pcall, tostring, type, floor = pcall, tostring, type, math.floor
+
+local function whole(value, least) return type(value) == "number" and value >= least and value < 9007199254740992 and value == floor(value) end
+
+local function fault(granted, remaining, retry_after, reset, state, delay, cost)
+  if not whole(granted, cost < 0 and cost or 0) or granted > (cost > 1 and cost or 1) then return "granted", granted end
+  if not whole(remaining, 0) then return "remaining", remaining end
+  if not whole(retry_after, -1) then return "retry_after", retry_after end
+  if not whole(reset, 0) then return "reset", reset end
+  if state ~= nil and type(state) ~= "string" and type(state) ~= "number" then return "new_state", type(state) end
+  if delay ~= nil and not whole(delay, 0) then return "delay", delay end
+end
+
+local function failed(why) return 0, 0, -2, 0, nil, tostring(why):sub(1, 300) end
+
+return function(run)
+  return function(state, now, limit, period, burst, cost, ...)
+    local fine, granted, remaining, retry_after, reset, new_state, delay = pcall(run, state, now, limit, period, burst, cost, ...)
+    if not fine then return failed(granted) end
+    local what, value = fault(granted, remaining, retry_after, reset, new_state, delay, cost)
+    if what then return failed("it returned " .. tostring(value) .. " as " .. what) end
+    if granted == 0 and new_state and cost >= 0 then return failed("it returned a new state with a rejection") end
+    return granted, remaining, retry_after, reset, new_state, delay
+  end
+end

@@ -1,0 +1,216 @@
+/* contract.c - see contract.h. One call a limit; the work is lua/contract.lua's.
+ *
+ * A limiter that never ends keeps its Redis from answering: then that Redis is killed, and another one runs the
+ * same once more, with each question told to its log beforehand. The last line is the question. */
+#include "limit/contract.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "limit/compose.h"
+#include "store/embedded.h"
+#include "store/redis_blocking.h"
+
+enum { CONTRACT_US = 4000000, NUMBERS = 7, QUESTION_MAX = 1100 };
+
+struct trial {
+    const struct policy *policy;
+    const char *contract; /* lua/contract.lua */
+    FILE *report;
+    struct embedded *server;
+    redisContext *redis;
+    uint64_t until_us;
+};
+
+/* --- The private Redis --------------------------------------------------------------------------------- */
+
+static void end_server(struct trial *t)
+{
+    if (t->redis)
+        redisFree(t->redis);
+    embedded_stop(t->server);
+    t->redis = NULL;
+    t->server = NULL;
+}
+
+static bool start_server(struct trial *t)
+{
+    char why[REDIS_WHY_MAX];
+
+    if (!(t->server = embedded_start_trial()))
+        return false;
+    struct redis_settings settings = {.address = *embedded_address(t->server)};
+    t->redis = redis_dial(&settings, CONTRACT_US, why);
+    if (!t->redis)
+        end_server(t);
+    return t->redis != NULL;
+}
+
+/* --- One limit ---------------------------------------------------------------------------------------- */
+
+static char *option_argument(const struct script_option *own)
+{
+    char *argument = NULL;
+    int n = own->kind == OPTION_TEXT
+                ? asprintf(&argument, "t%s", own->text)
+                : asprintf(&argument, "%c%lld", own->kind == OPTION_BOOL ? 'b' : 'n', (long long)own->number);
+    return n < 0 ? xstrdup("n0") : argument;
+}
+
+static char *number_argument(int64_t number)
+{
+    char *argument = NULL;
+    return asprintf(&argument, "%lld", (long long)number) < 0 ? xstrdup("1") : argument;
+}
+
+/* NULL: no answer in time, or the server has ended. */
+static redisReply *ask(const struct trial *t, const struct limit *limit, const char *tell)
+{
+    char *numbers[] = {number_argument(limit->limit), number_argument(limit->period_us),
+                       number_argument(limit->burst),
+                       limit->has_offset ? number_argument(limit->offset_us) : xstrdup("")};
+    const char *argv[5 + NUMBERS + LIMIT_OPTIONS_MAX] = {
+        "EVAL",     t->contract, "0",        limit->script, limit->script_text,
+        numbers[0], numbers[1],  numbers[2], numbers[3],    tell};
+    int argc = 10, first = argc;
+
+    for (unsigned i = 0; i < limit->own_option_count; i++)
+        argv[argc++] = option_argument(&limit->own_options[i]);
+    redisReply *reply = redisCommandArgv(t->redis, argc, argv, NULL);
+    while (argc > first)
+        free((char *)(uintptr_t)argv[--argc]);
+    for (size_t i = 0; i < COUNT_OF(numbers); i++)
+        free(numbers[i]);
+    return reply;
+}
+
+static void begin_report(const struct trial *t, const struct limit *limit)
+{
+    fprintf(t->report, "%s:%u:%u: limits.%s.script: %s breaks the contract of a limiter: ", t->policy->file,
+            limit->script_place.line, limit->script_place.column, limit->name, limit->script);
+}
+
+static void end_report(const struct trial *t, const char *asked, const char *returned)
+{
+    if (*asked)
+        fprintf(t->report, "    asked:    %s\n", asked);
+    if (*returned)
+        fprintf(t->report, "    returned: %s\n", returned);
+    fputs("    see weir.yaml(5), LIMITER SCRIPTS\n", t->report);
+}
+
+/* 1: it does not end. -1: no second Redis could be started. */
+static int report_endless(struct trial *t, const struct limit *limit)
+{
+    char question[QUESTION_MAX] = "";
+
+    end_server(t);
+    if (!start_server(t))
+        return -1;
+    redisReply *reply = ask(t, limit, "tell");
+    if (!reply)
+        (void)embedded_last_line(t->server, "weir contract: ", question, sizeof question);
+    freeReplyObject(reply);
+    begin_report(t, limit);
+    fprintf(
+        t->report,
+        "it does not end, takes far too long or too much memory: Redis, which serves nobody else meanwhile, "
+        "had not answered after %d s\n",
+        CONTRACT_US / 1000000);
+    end_report(t, question, "");
+    end_server(t);
+    return 1;
+}
+
+static bool is_problem(const redisReply *reply)
+{
+    bool shape = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3;
+    for (size_t i = 0; shape && i < 3; i++)
+        shape = reply->element[i]->type == REDIS_REPLY_STRING;
+    return shape;
+}
+
+/* As contract_check, of one limit. */
+static int try_limit(struct trial *t, const struct limit *limit)
+{
+    redisReply *reply = ask(t, limit, "");
+    int result = 1;
+
+    if (!reply)
+        return report_endless(t, limit);
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 0)
+        result = 0;
+    else {
+        begin_report(t, limit);
+        if (is_problem(reply)) {
+            fprintf(t->report, "%s\n", reply->element[0]->str);
+            end_report(t, reply->element[1]->str, reply->element[2]->str);
+        } else
+            fprintf(t->report, "%s\n",
+                    reply->type == REDIS_REPLY_ERROR ? reply->str : "no answer of the right shape");
+    }
+    freeReplyObject(reply);
+    return result;
+}
+
+/* --- All ---------------------------------------------------------------------------------------------- */
+
+static bool same_options(const struct limit *a, const struct limit *b)
+{
+    bool same = a->own_option_count == b->own_option_count;
+    for (unsigned i = 0; same && i < a->own_option_count; i++) {
+        const struct script_option *x = &a->own_options[i], *y = &b->own_options[i];
+        same = x->kind == y->kind && x->number == y->number &&
+               (x->kind != OPTION_TEXT || strcmp(x->text, y->text) == 0);
+    }
+    return same;
+}
+
+static bool is_tried_before(const struct policy *policy, const struct limit *limit)
+{
+    for (const struct limit *other = policy->limits; other < limit; other++)
+        if (other->kind == LIMIT_CUSTOM && strcmp(other->script, limit->script) == 0 &&
+            other->limit == limit->limit && other->burst == limit->burst &&
+            other->period_us == limit->period_us && other->has_offset == limit->has_offset &&
+            other->offset_us == limit->offset_us && same_options(other, limit))
+            return true;
+    return false;
+}
+
+static int try_all(struct trial *t)
+{
+    for (unsigned i = 0; i < t->policy->limit_count; i++) {
+        const struct limit *limit = &t->policy->limits[i];
+        if (limit->kind != LIMIT_CUSTOM || is_tried_before(t->policy, limit))
+            continue;
+        if (clock_us() > t->until_us) {
+            fprintf(t->report,
+                    "warning: %s:%u:%u: limits.%s.script and those after it were not tried: there was no "
+                    "time left\n",
+                    t->policy->file, limit->script_place.line, limit->script_place.column, limit->name);
+            return 0;
+        }
+        int result = try_limit(t, limit);
+        if (result != 0)
+            return result;
+    }
+    return 0;
+}
+
+int contract_check(const struct policy *policy, const char *lua_dir, FILE *report)
+{
+    struct trial t = {
+        .policy = policy, .report = report, .until_us = clock_us() + CONTRACT_ALL_US - 2 * CONTRACT_US};
+    char *contract = compose_file("contract", lua_dir, report);
+    int result = -1;
+
+    t.contract = contract;
+    if (!contract)
+        result = 1;
+    else if (start_server(&t))
+        result = try_all(&t);
+    end_server(&t);
+    free(contract);
+    return result;
+}
