@@ -6,6 +6,7 @@
 #include "admin/answer.h"
 #include "base/clock.h"
 #include "config.h"
+#include "store/redis_sentinel.h"
 
 static const char clients_path[] = "/api/v1/clients/";
 
@@ -36,12 +37,19 @@ static void write_process(struct evbuffer *out, const struct admin_view *view, b
 static void write_redis(struct evbuffer *out, const struct admin_view *view)
 {
     const struct redis_settings *redis = &view->policy->redis;
+    char master[ADDRESS_TEXT_MAX];
     unsigned ready = 0;
 
     for (unsigned w = 0; w < view->worker_count; w++)
         ready += worker_redis_ready(view->workers[w]);
     evbuffer_add_printf(out, ",\"redis\":{\"address\":");
     json_string(out, slice_of(redis->embedded ? "embedded" : redis->address_text));
+    if (redis->sentinel.master) {
+        redis_sentinel_master(master);
+        evbuffer_add_printf(out, ",\"topology\":\"sentinel\",\"master\":");
+        json_string(out, slice_of(master));
+    } else
+        evbuffer_add_printf(out, ",\"topology\":\"single\"");
     evbuffer_add_printf(out, ",\"ready\":%s,\"ready_workers\":%u}", ready ? "true" : "false", ready);
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "config.h"
+#include "store/redis_sentinel.h"
 
 /* Where to write, and what. */
 struct source {
@@ -223,6 +224,9 @@ static void redis(const struct source *s)
            "Rejections from a denial that still holds, without asking Redis.",
            SUM_LIMITER(s, remembered_denials));
     single(s, "weir_redis_ready_workers", "gauge", "Workers whose connection to Redis is ready.", ready);
+    if (s->view->policy->redis.sentinel.master)
+        single(s, "weir_redis_master_changes_total", "counter",
+               "How often sentinels have named another master.", redis_sentinel_changes());
     single(s, "weir_workers", "gauge", "Worker threads.", s->view->worker_count);
 }
 

@@ -72,20 +72,26 @@ static bool is_address(const redisReply *reply, struct address *address)
                                   address);
 }
 
+static const char *trouble_of(const redisContext *sentinel, const redisReply *reply)
+{
+    return !reply                             ? sentinel->errstr
+           : reply->type == REDIS_REPLY_ERROR ? reply->str
+           : reply->type == REDIS_REPLY_NIL   ? "it knows no master of this name"
+                                              : "it names the master by what is no address";
+}
+
 static bool ask_sentinel(const struct redis_sentinel_settings *s, const struct redis_node *node,
                          struct timeval patience, struct address *master, char *why)
 {
-    redisContext *sentinel = dial_as(&node->address, s->username, s->password, patience, why);
+    char trouble[REDIS_WHY_MAX];
+    redisContext *sentinel = dial_as(&node->address, s->username, s->password, patience, trouble);
     redisReply *reply =
         sentinel ? redisCommand(sentinel, "SENTINEL GET-MASTER-ADDR-BY-NAME %s", s->master) : NULL;
     bool found = reply && is_address(reply, master);
 
-    if (sentinel && !found)
-        snprintf(why, REDIS_WHY_MAX, "sentinel %s: %s", node->text,
-                 !reply                             ? sentinel->errstr
-                 : reply->type == REDIS_REPLY_ERROR ? reply->str
-                 : reply->type == REDIS_REPLY_NIL   ? "it knows no master of this name"
-                                                    : "it names the master by what is no address");
+    if (!found)
+        snprintf(why, REDIS_WHY_MAX, "sentinel %.64s: %.80s", node->text,
+                 sentinel ? trouble_of(sentinel, reply) : trouble);
     freeReplyObject(reply);
     if (sentinel)
         redisFree(sentinel);

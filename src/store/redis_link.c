@@ -437,11 +437,17 @@ static void sent_release(struct redis_link *link, struct sent *sent)
     TAILQ_INSERT_HEAD(&link->spare, sent, entry);
 }
 
+/* Most arguments are numbers of a few digits. */
 static void write_argument(struct text *t, const char *bytes, size_t size)
 {
-    text_char(t, '$');
-    text_u64(t, size);
-    text_literal(t, "\r\n");
+    if (size < 10) {
+        char head[] = {'$', (char)('0' + size), '\r', '\n'};
+        text_bytes(t, head, sizeof head);
+    } else {
+        text_char(t, '$');
+        text_u64(t, size);
+        text_literal(t, "\r\n");
+    }
     text_bytes(t, bytes, size);
     text_literal(t, "\r\n");
 }
@@ -742,6 +748,7 @@ static bool attach(struct redis_link *link, redisAsyncContext *ac)
     ac->ev.delWrite = hook_del_write;
     ac->ev.cleanup = hook_cleanup;
     redis_guard(&link->guard, ac->c.reader, &link->unanswered);
+    redis_guard_keep(&link->guard);
     set_socket_options(link, fd);
     redisAsyncSetConnectCallback(ac, on_connected);
     redisAsyncSetDisconnectCallback(ac, on_disconnected);
@@ -840,6 +847,7 @@ void redis_link_free(struct redis_link *link)
         free(sent->bytes);
         free(sent);
     }
+    redis_guard_free(&link->guard);
     MAGIC_WIPE(link);
     free(link);
 }

@@ -39,6 +39,7 @@ struct redis_sentinel {
     struct address known[SENTINELS_MAX]; /* those of the policy first */
     unsigned known_count, next;
     struct address asked; /* the one that the talk is with */
+    struct address found; /* the master, by the last answer */
     struct redis_talk *talk;
     enum step step;
     struct event *timer;
@@ -57,30 +58,38 @@ static struct {
     unsigned changes;
     bool away; /* no sentinel answers, and that was said */
     uint64_t complained_us;
+    struct address others[SENTINELS_MAX]; /* that sentinels of this master told of */
+    unsigned other_count;
 } heard = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Says it once, whichever thread hears it first. */
-static void announce(const struct redis_sentinel *s, const struct address *master)
+/* Says it once, whichever thread finds it first. */
+static void announce(const struct redis_sentinel *s)
 {
     char text[ADDRESS_TEXT_MAX], before[ADDRESS_TEXT_MAX], by[ADDRESS_TEXT_MAX];
-    const char *name = s->settings->sentinel.master;
 
-    address_format(master, text);
+    address_format(&s->found, text);
     pthread_mutex_lock(&heard.lock);
-    bool same_name = strncmp(heard.name, name, sizeof heard.name - 1) == 0;
-    bool change = !same_name || strcmp(heard.master, text) != 0, back = heard.away;
+    bool change = strcmp(heard.master, text) != 0;
     memcpy(before, heard.master, sizeof before);
-    snprintf(heard.name, sizeof heard.name, "%s", name);
     memcpy(heard.master, text, sizeof text);
-    heard.changes += change && same_name && *before;
+    heard.changes += change && *before;
+    pthread_mutex_unlock(&heard.lock);
+    if (change)
+        log_info("redis %s: the master is %s%s%s, says sentinel %s", s->settings->sentinel.master, text,
+                 *before ? " and no more " : "", before, address_format(&s->asked, by));
+}
+
+static void say_back(const struct redis_sentinel *s)
+{
+    char text[ADDRESS_TEXT_MAX];
+
+    pthread_mutex_lock(&heard.lock);
+    bool back = heard.away;
     heard.away = false;
     pthread_mutex_unlock(&heard.lock);
-    address_format(&s->asked, by);
-    if (change)
-        log_info("redis %s: the master is %s%s%s, says sentinel %s", name, text,
-                 same_name && *before ? " and no more " : "", same_name ? before : "", by);
-    else if (back)
-        log_info("redis %s: sentinel %s answers; the master is %s", name, by, text);
+    if (back)
+        log_info("redis %s: sentinel %s tells where the master is", s->settings->sentinel.master,
+                 address_format(&s->asked, text));
 }
 
 static void say_away(const struct redis_sentinel *s, const char *why)
@@ -188,7 +197,7 @@ static struct slice text_of(const redisReply *reply)
     return reply->type == REDIS_REPLY_STRING ? (struct slice){reply->str, (size_t)reply->len} : SLICE_NONE;
 }
 
-/* A port with nothing else is none; a name cannot be connected to without waiting for it. */
+/* A name could not be connected to without waiting for a name server. */
 static void hear_of_master(struct redis_sentinel *s, struct slice host, struct slice port)
 {
     struct address master;
@@ -203,7 +212,8 @@ static void hear_of_master(struct redis_sentinel *s, struct slice host, struct s
     }
     s->failed = 0;
     s->retry_us = RETRY_MIN_US;
-    announce(s, &master);
+    s->found = master;
+    say_back(s);
     s->seeker.found(s->seeker.context, &master);
 }
 
@@ -222,28 +232,49 @@ static void take_master(struct redis_sentinel *s, const redisReply *reply)
     }
 }
 
-static bool is_known(const struct redis_sentinel *s, const struct address *address)
+static bool is_among(const struct address *known, unsigned count, const struct address *address)
 {
-    for (unsigned i = 0; i < s->known_count; i++)
-        if (s->known[i].length == address->length &&
-            memcmp(&s->known[i].any, &address->any, address->length) == 0)
+    for (unsigned i = 0; i < count; i++)
+        if (known[i].length == address->length && memcmp(&known[i].any, &address->any, address->length) == 0)
             return true;
     return false;
 }
 
-/* What is of no use has no place for ever: those that were told of go in the order in which they came. */
+/* The oldest behind the first `kept` goes when there is no room. */
+static void add_address(struct address *known, unsigned *count, unsigned kept, const struct address *address)
+{
+    if (is_among(known, *count, address))
+        return;
+    if (*count == SENTINELS_MAX)
+        memmove(&known[kept], &known[kept + 1], (--*count - kept) * sizeof known[0]);
+    known[(*count)++] = *address;
+}
+
 static void learn(struct redis_sentinel *s, const struct address *address)
 {
-    unsigned written = s->settings->sentinel.nodes.count;
+    add_address(s->known, &s->known_count, s->settings->sentinel.nodes.count, address);
+    pthread_mutex_lock(&heard.lock);
+    add_address(heard.others, &heard.other_count, 0, address);
+    pthread_mutex_unlock(&heard.lock);
+}
 
-    if (is_known(s, address))
-        return;
-    if (s->known_count == SENTINELS_MAX) {
-        memmove(&s->known[written], &s->known[written + 1],
-                (SENTINELS_MAX - written - 1) * sizeof s->known[0]);
-        s->known_count--;
+/* Also what other watchers of this process were told: those that the policy names may be gone. */
+static void learn_first(struct redis_sentinel *s)
+{
+    const struct redis_nodes *nodes = &s->settings->sentinel.nodes;
+    const char *name = s->settings->sentinel.master;
+
+    for (unsigned i = 0; i < nodes->count; i++)
+        add_address(s->known, &s->known_count, nodes->count, &nodes->node[i].address);
+    pthread_mutex_lock(&heard.lock);
+    if (strncmp(heard.name, name, sizeof heard.name - 1) != 0) { /* a reload to another master */
+        snprintf(heard.name, sizeof heard.name, "%s", name);
+        heard.master[0] = 0;
+        heard.other_count = 0;
     }
-    s->known[s->known_count++] = *address;
+    for (unsigned i = 0; i < heard.other_count; i++)
+        add_address(s->known, &s->known_count, nodes->count, &heard.others[i]);
+    pthread_mutex_unlock(&heard.lock);
 }
 
 /* Each sentinel is a list of names and values, among them "ip" and "port". */
@@ -366,13 +397,18 @@ void redis_sentinel_content(struct redis_sentinel *s)
     s->seeking = false;
 }
 
+void redis_sentinel_verified(struct redis_sentinel *s)
+{
+    s->seeking = false;
+    announce(s);
+}
+
 /* --- Birth and end ------------------------------------------------------------------------------------- */
 
 struct redis_sentinel *redis_sentinel_new(struct event_base *base, const struct redis_settings *settings,
                                           const struct redis_seeker *seeker)
 {
     struct redis_sentinel *s = xcalloc(1, sizeof *s);
-    const struct redis_nodes *nodes = &settings->sentinel.nodes;
     uint64_t first = 0;
 
     MAGIC_SET(s, SENTINEL_MAGIC);
@@ -381,8 +417,7 @@ struct redis_sentinel *redis_sentinel_new(struct event_base *base, const struct 
     s->seeker = *seeker;
     s->retry_us = RETRY_MIN_US;
     s->seeking = true;
-    for (unsigned i = 0; i < nodes->count; i++)
-        learn(s, &nodes->node[i].address);
+    learn_first(s);
     (void)!getrandom(&first, sizeof first, 0); /* not all threads of all weirs to the same one */
     s->next = (unsigned)(first % s->known_count);
     s->timer = evtimer_new(base, on_timer, s);

@@ -24,8 +24,9 @@ struct redis_sentinel *redis_sentinel_new(struct event_base *base, const struct 
 /* The master known so far does not answer, or is none any more: asks one sentinel after the other, five a second,
  * until redis_sentinel_content. */
 void redis_sentinel_ask(struct redis_sentinel *sentinel);
-/* The master that was found is one. */
+/* What was found will do; it was found to be a master. */
 void redis_sentinel_content(struct redis_sentinel *sentinel);
+void redis_sentinel_verified(struct redis_sentinel *sentinel);
 
 /* NULL is allowed. Not from inside found(). */
 void redis_sentinel_free(struct redis_sentinel *sentinel);
@@ -34,7 +35,7 @@ void redis_sentinel_free(struct redis_sentinel *sentinel);
  * For the blocking side as well. */
 bool redis_sentinel_address(struct slice host, struct slice port, struct address *address);
 
-/* What the process has heard last, over all its threads: where the master is ("" at first), and how often it has
+/* What the process has verified last, over all its threads: where the master is ("" at first), and how often that has
  * changed. */
 void redis_sentinel_master(char text[static ADDRESS_TEXT_MAX]);
 unsigned redis_sentinel_changes(void);

@@ -18,7 +18,7 @@ static void on_ready(void *context)
     struct redis_store *store = context;
 
     if (store->sentinel)
-        redis_sentinel_content(store->sentinel);
+        redis_sentinel_verified(store->sentinel);
     if (store->watch.ready)
         store->watch.ready(store->watch.context);
 }

@@ -325,7 +325,7 @@ class Rig:
         policy = {**BASE_POLICY, **keys}
         # Patient and strict, so that a slow machine does not look like a wrong answer.
         policy["redis"] = {"timeout": "5s", "on_failure": "deny", **keys.get("redis", {})}
-        if "address" not in policy["redis"]:
+        if not {"address", "sentinel", "cluster"} & policy["redis"].keys():
             policy["redis"]["address"] = self.redis().text
         if "upstreams" not in keys:
             policy["upstreams"] = {"api": {"servers": [self.upstream().text]}}
@@ -339,7 +339,7 @@ class Rig:
         policy = text or self.policy(**keys)
         weir = Weir(self, f"weir-{len(self.processes)}", policy, wait, environment)
         if wait is True and not text and self.the_redis and self.the_redis.process and \
-                policy["redis"]["address"] == self.the_redis.text:
+                policy["redis"].get("address") == self.the_redis.text:
             weir.wait_for_redis()
         return weir
 

@@ -1,0 +1,106 @@
+"""Redis in several pieces: a master with replicas under sentinels. And a load that goes on while they are killed."""
+
+import itertools
+import threading
+import time
+
+from rig import Process, Redis, eventually, free_port, redis_program
+from wire import Connection, Cut
+
+MASTER = "shop"
+
+
+class Sentinel(Process):
+    def __init__(self, rig, number, master, count, password=None, arguments=()):
+        self.address = ("127.0.0.1", free_port())
+        self.text = f"127.0.0.1:{self.address[1]}"
+        name = f"sentinel-{number}"
+        lines = [f"port {self.address[1]}", "bind 127.0.0.1", f"dir {rig.directory}",
+                 f"sentinel monitor {MASTER} 127.0.0.1 {master.address[1]} {count // 2 + 1}",
+                 f"sentinel down-after-milliseconds {MASTER} 400", f"sentinel failover-timeout {MASTER} 1000",
+                 f"sentinel parallel-syncs {MASTER} 1", *arguments]
+        if password:
+            lines += [f"requirepass {password}", f"sentinel sentinel-pass {password}"]
+        self.password = password
+        super().__init__(rig, name, [redis_program, rig.write(f"{name}.conf", "\n".join(lines) + "\n"), "--sentinel"])
+
+    def ask(self, *words):
+        return Redis.ask(self, *words)
+
+    def master(self):
+        host, port = self.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
+        return host, int(port)
+
+    def is_ready(self, sentinels, replicas):
+        try:
+            found = self.ask("SENTINEL", "MASTER", MASTER)
+        except OSError:
+            return False
+        found = dict(zip(found[::2], found[1::2]))
+        return (int(found["num-other-sentinels"]), int(found["num-slaves"])) == (sentinels - 1, replicas)
+
+
+class Sentinels:
+    """A master, replicas, and sentinels that watch them and know each other."""
+
+    def __init__(self, rig, replicas=1, sentinels=3):
+        more = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
+        self.master = Redis(rig, "redis-master", tcp=True, arguments=more)
+        self.replicas = [Redis(rig, f"redis-replica-{i}", tcp=True, arguments=[
+            *more, "--replicaof", "127.0.0.1", str(self.master.address[1])]) for i in range(replicas)]
+        eventually(lambda: self.master.ask("ROLE")[2] and len(self.master.ask("ROLE")[2]) == replicas, 10, "replicas")
+        self.sentinels = [Sentinel(rig, i, self.master, sentinels) for i in range(sentinels)]
+        eventually(lambda: all(s.is_ready(sentinels, replicas) for s in self.sentinels), 15, "sentinels that know all")
+        eventually(lambda: all(r.ask("INFO", "replication").count("master_link_status:up") for r in self.replicas), 15)
+
+    def policy(self, **more):
+        return {"sentinel": {"master": MASTER, "nodes": [s.text for s in self.sentinels]}, **more}
+
+    def new_master(self, seconds=15):
+        """Waits until a sentinel names another master; that one, and when."""
+        alive = [s for s in self.sentinels if s.alive()]
+        eventually(lambda: any(s.master() != self.master.address for s in alive), seconds, "another master")
+        now = time.monotonic()
+        address = next(s.master() for s in alive if s.master() != self.master.address)
+        return next(r for r in self.replicas if r.address == address), now
+
+
+class Load:
+    """Requests without a pause over some connections, until it is stopped: `answers` are (time, status, remaining)."""
+
+    def __init__(self, addresses, connections=8, headers=None, target="/"):
+        self.answers, self.cut, self.over = [], [], threading.Event()
+        self.headers, self.target = headers or {}, target
+        self.threads = [threading.Thread(target=self.run, args=(address,), daemon=True)
+                        for address in itertools.islice(itertools.cycle(addresses), connections)]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self, address):
+        connection = None
+        while not self.over.is_set():
+            try:
+                connection = connection or Connection(address)
+                response = connection.request(self.target, headers=self.headers)
+            except (Cut, OSError) as error:
+                self.cut.append(error)
+                connection = None
+                continue
+            remaining = response["X-RateLimit-Remaining"]
+            self.answers.append((time.monotonic(), response.status, remaining and int(remaining)))
+            if response["Connection"] == "close":
+                connection.close()
+                connection = None
+        if connection:
+            connection.close()
+
+    def stop(self):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+        assert not self.cut, self.cut[:3]
+        return self.answers
+
+    def since(self, moment, status=200):
+        """When the first answer of this status came after the moment; None where none has come yet."""
+        return next((t for t, s, _ in list(self.answers) if t > moment and s == status), None)
