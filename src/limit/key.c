@@ -139,6 +139,14 @@ void key_write(struct text *out, const struct policy *policy, const struct limit
         write_tag(out, policy, &limit->per[i], facts);
 }
 
+void key_write_quota(struct text *out, const char *prefix, struct slice identity)
+{
+    text_put(out, slice_of(prefix));
+    text_literal(out, ":{");
+    escape(out, identity);
+    text_literal(out, "}:q");
+}
+
 /* --- Repeats ------------------------------------------------------------------------------------------ */
 
 struct slice key_repeat_id(const struct limit *limit, const struct fields *fields)

@@ -24,6 +24,10 @@ size_t key_size_max(const struct policy *policy, const struct limit *limit);
 void key_write(struct text *out, const struct policy *policy, const struct limit *limit,
                const struct limit_facts *facts);
 
+/* PREFIX:{IDENTITY}:q, where the quota of a client from a database is kept; beside what it has used. */
+enum { KEY_QUOTA_MAX = 64 + 3 * KEY_VALUE_MAX + 8 };
+void key_write_quota(struct text *out, const char *prefix, struct slice identity);
+
 /* Repeats of a limit with dedup are known by KEY:d:ID, escaped as above. */
 enum { KEY_REPEAT_ID_MAX = 256, KEY_REPEAT_MAX = 3 + 3 * KEY_REPEAT_ID_MAX /* more than its key */ };
 

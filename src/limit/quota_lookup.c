@@ -1,0 +1,755 @@
+/* quota_lookup.c - the clerk: finds out the quota of an id for all who wait for it.
+ *
+ *   clerk_take() --> REDIS ----------- cached --------------------------------.
+ *                      | the lock is ours      \ others ask: OTHERS, and again |
+ *                      v                                                       v
+ *                    QUEUED --> QUERY --------- the database's answer ---> settle(): tickets go back
+ *                      `----------`------------ it is down, or fails -----> give_up(): what is known past its time, or nothing
+ *
+ * Redis away: the database is asked all the same, and its answer is kept in this process alone. The database down: nobody
+ * waits for it; one lookup at a time, whose tickets have gone back already, tries the query again.
+ *
+ * The lock in Redis does two things: one weir asks while the others look again; and a reset, which removes it, sees to it
+ * that an answer from before it is not kept afterwards. It ends by itself when a weir dies. */
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/magic.h"
+#include "base/memory.h"
+#include "limit/key.h"
+#include "limit/quotas_internal.h"
+
+enum { LOOKUP_MAGIC = 0x51554f54, CHAINS = 2048, ADDRESSES = 1024, TOKEN_SIZE = 40, ARGUMENTS_MAX = 9, COMPLAIN_US = 60000000 };
+
+/* KEYS: the quota, its lock. A value is "TAG UNTIL ROW": of which query it came, in ms since 1970 until when it is believed. */
+static const char script[] =
+    "local call, asked = redis.call, ARGV[1]\n"
+    "if asked == 'get' then\n" /* tag, token, ms of the lock (0: none) -> row, ms that it is believed for, is the lock ours */
+    "  local time, value = call('TIME'), call('GET', KEYS[1])\n"
+    "  local now, tag, till, row = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+    "  if value then tag, till, row = value:match('^(%x+) (%d+) (.*)$') end\n"
+    "  if tag ~= ARGV[2] then row, till = '', 0 end\n"
+    "  if till - now > 0 then return { row, till - now, 0 } end\n"
+    "  local locked = ARGV[4] ~= '0' and call('SET', KEYS[2], ARGV[3], 'NX', 'PX', ARGV[4])\n"
+    "  return { row, till - now, locked and 1 or 0 }\n"
+    "end\n"
+    "if call('GET', KEYS[2]) ~= ARGV[3] then return 0 end\n"
+    "if asked == 'put' then\n" /* tag, token, ms that it is believed for, ms that it is kept for, row -> was it kept */
+    "  local time = call('TIME')\n"
+    "  local till = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[4]\n"
+    "  call('SET', KEYS[1], ARGV[2] .. ' ' .. string.format('%.0f', till) .. ' ' .. ARGV[6], 'PX', ARGV[5])\n"
+    "end\n" /* free: tag, token */
+    "call('DEL', KEYS[2])\n"
+    "return 1\n";
+
+enum stage { STAGE_REDIS, STAGE_OTHERS, STAGE_QUEUED, STAGE_QUERY, STAGE_OVER };
+enum asked { ASKED_GET, ASKED_PUT, ASKED_FREE };
+
+struct lookup {
+    uint32_t magic;
+    struct clerk *clerk;
+    enum stage stage;
+    LIST_ENTRY(lookup) chain;  /* not when OVER */
+    TAILQ_ENTRY(lookup) entry; /* of all, then of a queue: QUEUED */
+    TAILQ_ENTRY(lookup) of_all;
+    struct quota_tickets tickets;
+    struct quota_entry before; /* what was known; usable_us 0: nothing */
+    struct redis_call call;
+    enum asked asked;
+    bool calling;  /* Redis has the call */
+    bool passed;   /* Redis took too long: its answer is not waited for */
+    bool locked;   /* the lock is ours */
+    bool dropped;  /* the client was reset: what was asked before is not kept */
+    bool trying;   /* the database was down: nobody waits */
+    unsigned tries; /* queries */
+    unsigned address; /* its place among the clerk's */
+    uint64_t until_us; /* no query starts later */
+    struct deadline deadline;
+    char token[TOKEN_SIZE];
+    size_t id_size;
+    char id[];
+};
+TAILQ_HEAD(lookups, lookup);
+
+enum queue { QUEUE_KNOWN, QUEUE_FIRST, QUEUES }; /* who has a quota that is to be renewed goes before who may be anybody */
+
+struct clerk {
+    struct quotas *quotas;
+    struct event_base *base;
+    struct deadlines deadlines;
+    struct deadline_queue redis_wait, look_again;
+    struct policy *policy; /* held; NULL: no quotas */
+
+    struct redis_store *store;
+    bool redis_down, changing;
+    struct postgres_link *postgres;
+    struct policy *postgres_policy; /* held: with what it was made */
+
+    LIST_HEAD(chain, lookup) chains[CHAINS];
+    struct hash_key hash_key;
+    struct lookups all, queues[QUEUES];
+    unsigned count;
+    uint16_t of_address[ADDRESSES];
+    struct lookup *asking; /* QUERY */
+    struct event *pace;
+    uint64_t paced_us; /* a first query may start when the clock has reached it; it runs after by a second */
+    char token_start[17];
+    uint64_t token_count, complained_us;
+};
+
+static void ask_redis(struct lookup *k);
+static void go_to_database(struct lookup *k);
+
+static struct slice id_of(const struct lookup *k)
+{
+    return (struct slice){k->id, k->id_size};
+}
+
+static const struct quota_settings *settings(const struct clerk *clerk)
+{
+    return &clerk->policy->quotas;
+}
+
+/* --- A lookup's life ---------------------------------------------------------------------------------- */
+
+static struct chain *chain_of(struct clerk *clerk, struct slice id)
+{
+    return &clerk->chains[hash_slice(&clerk->hash_key, id) % CHAINS];
+}
+
+static struct lookup *find(struct clerk *clerk, struct slice id)
+{
+    struct lookup *k;
+    LIST_FOREACH(k, chain_of(clerk, id), chain)
+        if (slice_equal(id_of(k), id))
+            return k;
+    return NULL;
+}
+
+static struct lookup *lookup_new(struct clerk *clerk, struct slice id, uint64_t address)
+{
+    struct lookup *k = calloc(1, sizeof *k + id.n);
+
+    if (!k)
+        return NULL;
+    MAGIC_SET(k, LOOKUP_MAGIC);
+    k->clerk = clerk;
+    k->address = address % ADDRESSES;
+    k->until_us = clock_us() + settings(clerk)->timeout_us;
+    STAILQ_INIT(&k->tickets);
+    snprintf(k->token, sizeof k->token, "%s%llx", clerk->token_start, (unsigned long long)++clerk->token_count);
+    k->id_size = id.n;
+    memcpy(k->id, id.p, id.n);
+    LIST_INSERT_HEAD(chain_of(clerk, id), k, chain);
+    TAILQ_INSERT_TAIL(&clerk->all, k, of_all);
+    clerk->of_address[k->address]++;
+    clerk->count++;
+    return k;
+}
+
+static void lookup_free(struct lookup *k)
+{
+    TAILQ_REMOVE(&k->clerk->all, k, of_all);
+    MAGIC_WIPE(k);
+    free(k);
+}
+
+/* Its tickets have gone. It stays for as long as Redis has its call. */
+static void lookup_end(struct lookup *k)
+{
+    struct clerk *clerk = k->clerk;
+
+    if (k->stage != STAGE_OVER) {
+        k->stage = STAGE_OVER;
+        deadline_cancel(&k->deadline);
+        LIST_REMOVE(k, chain);
+        clerk->of_address[k->address]--;
+        clerk->count--;
+    }
+    if (!k->calling)
+        lookup_free(k);
+}
+
+static void send_back(struct lookup *k, enum quota_outcome outcome, const struct quota_row *row)
+{
+    struct quota_ticket *ticket;
+
+    while ((ticket = STAILQ_FIRST(&k->tickets))) {
+        STAILQ_REMOVE_HEAD(&k->tickets, entry);
+        quota_post_back(k->clerk->quotas, ticket, outcome, row);
+    }
+}
+
+/* --- Asking Redis ------------------------------------------------------------------------------------- */
+
+static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure);
+
+/* "get" and the like: TAG TOKEN and up to three more. False: Redis does not take it. */
+static bool call_redis(struct lookup *k, enum asked asked, const char *word, unsigned count, const struct slice *more)
+{
+    struct clerk *clerk = k->clerk;
+    char keys[KEY_QUOTA_MAX * 2], tag[16], identity[IDENTITY_TEXT_MAX];
+    struct text name = text_over(identity, sizeof identity), key = text_over(keys, sizeof keys);
+    const char *argv[ARGUMENTS_MAX] = {"2", keys, NULL, word, tag, k->token};
+    size_t sizes[ARGUMENTS_MAX] = {1, 0, 0, strlen(word), 0, strlen(k->token)};
+
+    if (k->calling || !clerk->store)
+        return false;
+    text_literal(&name, "id:");
+    text_put(&name, id_of(k));
+    key_write_quota(&key, clerk->policy->redis.key_prefix, text_slice(&name));
+    sizes[1] = key.n;
+    argv[2] = keys + key.n;
+    key_write_quota(&key, clerk->policy->redis.key_prefix, text_slice(&name));
+    text_literal(&key, ":lock");
+    sizes[2] = key.n - sizes[1];
+    sizes[4] = (size_t)snprintf(tag, sizeof tag, "%08x", settings(clerk)->tag);
+    for (unsigned i = 0; i < count; i++)
+        argv[6 + i] = more[i].p, sizes[6 + i] = more[i].n;
+    k->asked = asked;
+    k->call = (struct redis_call){.done = on_answer};
+    k->calling = !key.failed && redis_store_call(clerk->store, &k->call, (int)(6 + count), argv, sizes);
+    return k->calling;
+}
+
+static struct slice decimal(struct text *digits, uint64_t value)
+{
+    size_t start = digits->n;
+    text_u64(digits, value);
+    return (struct slice){digits->p + start, digits->n - start};
+}
+
+/* Who does not mean to ask the database takes no lock from those who could. */
+static bool wants_lock(const struct clerk *clerk)
+{
+    return !postgres_link_is_down(clerk->postgres) || postgres_link_is_idle(clerk->postgres);
+}
+
+static void pass_redis(struct lookup *k)
+{
+    k->passed = true;
+    deadline_cancel(&k->deadline);
+    go_to_database(k);
+}
+
+static void ask_redis(struct lookup *k)
+{
+    struct clerk *clerk = k->clerk;
+    char bytes[24];
+    struct text digits = text_over(bytes, sizeof bytes);
+    uint64_t lock_ms = wants_lock(clerk) ? settings(clerk)->timeout_us / 500 + 1000 : 0;
+    struct slice more = decimal(&digits, lock_ms);
+
+    k->stage = STAGE_REDIS;
+    deadline_arm(&clerk->redis_wait, &k->deadline, clock_us(), clerk->policy->redis.timeout_us);
+    if (redis_store_is_ready(clerk->store) ? !call_redis(k, ASKED_GET, "get", 1, &more) : clerk->redis_down)
+        pass_redis(k); /* else it is being connected to: until it is ready, or the deadline */
+}
+
+static void on_redis_deadline(struct deadline *deadline)
+{
+    struct lookup *k = CONTAINER_OF(deadline, struct lookup, deadline);
+    bool tell = k->calling;
+    struct clerk *clerk = k->clerk;
+
+    MAGIC_CHECK(k, LOOKUP_MAGIC);
+    pass_redis(k);
+    if (tell)
+        redis_store_note_timeout(clerk->store);
+}
+
+static void on_look_again(struct deadline *deadline)
+{
+    struct lookup *k = CONTAINER_OF(deadline, struct lookup, deadline);
+    MAGIC_CHECK(k, LOOKUP_MAGIC);
+    ask_redis(k);
+}
+
+/* The lock is given back; it would end by itself. */
+static void free_lock(struct lookup *k)
+{
+    if (k->locked)
+        (void)call_redis(k, ASKED_FREE, "free", 0, NULL);
+    k->locked = false;
+}
+
+static void keep_in_redis(struct lookup *k, const struct quota_row *row, uint64_t fresh_for_us)
+{
+    char bytes[48], text[QUOTA_TEXT_MAX];
+    struct text digits = text_over(bytes, sizeof bytes), value = text_over(text, sizeof text);
+    uint64_t kept_for_us = row->present ? fresh_for_us + QUOTA_STALE_US : fresh_for_us;
+    struct slice more[3] = {decimal(&digits, fresh_for_us / 1000), decimal(&digits, kept_for_us / 1000)};
+
+    quota_row_write(&value, row);
+    more[2] = text_slice(&value);
+    if (!value.failed && call_redis(k, ASKED_PUT, "put", 3, more))
+        k->locked = false;
+}
+
+/* --- What came of it ---------------------------------------------------------------------------------- */
+
+/* Something is known: everybody hears of it. */
+static void settle(struct lookup *k, const struct quota_entry *entry)
+{
+    if (!k->dropped)
+        quota_table_put(k->clerk->quotas->table, id_of(k), entry);
+    send_back(k, entry->outcome, &entry->row);
+}
+
+/* Nothing better can be had now. */
+static void send_back_what_is_known(struct lookup *k, bool database_is_down)
+{
+    uint64_t now = clock_us();
+    struct quota_entry entry = k->before;
+
+    if (entry.usable_us > now) {
+        entry.got_us = now;
+        entry.fresh_us = now + AGAIN_US < entry.usable_us ? now + AGAIN_US : entry.usable_us;
+        counter_add(&k->clerk->quotas->stats.expired, 1);
+        settle(k, &entry);
+        return;
+    }
+    entry = (struct quota_entry){
+        .outcome = QUOTA_UNKNOWN, .got_us = now, .fresh_us = now + UNKNOWN_US, .usable_us = now + UNKNOWN_US};
+    if (database_is_down)
+        settle(k, &entry);
+    else
+        send_back(k, QUOTA_UNKNOWN, NULL);
+}
+
+static void give_up(struct lookup *k, bool database_is_down)
+{
+    send_back_what_is_known(k, database_is_down);
+    free_lock(k);
+    lookup_end(k);
+}
+
+/* --- Redis answers ------------------------------------------------------------------------------------ */
+
+static bool get_has_shape(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+           reply->element[0]->type == REDIS_REPLY_STRING && reply->element[1]->type == REDIS_REPLY_INTEGER &&
+           reply->element[2]->type == REDIS_REPLY_INTEGER;
+}
+
+/* What Redis holds, whether it is still believed or not. */
+static bool read_cached(const redisReply *reply, struct quota_entry *entry)
+{
+    struct slice text = {reply->element[0]->str, (size_t)reply->element[0]->len};
+    int64_t left_us = reply->element[1]->integer * 1000;
+    uint64_t now = clock_us();
+
+    *entry = (struct quota_entry){.got_us = now};
+    if (text.n == 0 || !quota_row_parse(text, &entry->row))
+        return false;
+    entry->outcome = entry->row.present ? QUOTA_FOUND : QUOTA_ABSENT;
+    int64_t usable_us = left_us + (entry->row.present ? (int64_t)QUOTA_STALE_US : 0);
+    entry->fresh_us = left_us > 0 ? now + (uint64_t)left_us : 0;
+    entry->usable_us = usable_us > 0 ? now + (uint64_t)usable_us : 0;
+    return true;
+}
+
+static void take_get(struct lookup *k, const redisReply *reply)
+{
+    struct clerk *clerk = k->clerk;
+    struct quota_entry cached;
+
+    k->locked = reply->element[2]->integer == 1;
+    deadline_cancel(&k->deadline);
+    if (read_cached(reply, &cached) && cached.fresh_us) {
+        counter_add(&clerk->quotas->stats.redis_hits, 1);
+        settle(k, &cached);
+        lookup_end(k);
+        return;
+    }
+    if (cached.usable_us)
+        k->before = cached;
+    if (k->locked || postgres_link_is_down(clerk->postgres))
+        go_to_database(k);
+    else if (clock_us() >= k->until_us)
+        give_up(k, false);
+    else { /* another weir asks it */
+        k->stage = STAGE_OTHERS;
+        deadline_arm(&clerk->look_again, &k->deadline, clock_us(), LOOK_AGAIN_US);
+    }
+}
+
+static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+{
+    struct lookup *k = CONTAINER_OF(call, struct lookup, call);
+    bool good = reply && k->asked == ASKED_GET && get_has_shape(reply);
+    (void)failure;
+
+    MAGIC_CHECK(k, LOOKUP_MAGIC);
+    k->calling = false;
+    if (k->asked == ASKED_PUT && reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 0)
+        quota_table_remove(k->clerk->quotas->table, id_of(k)); /* the lock was taken away: a reset */
+    if (k->stage == STAGE_OVER)
+        lookup_free(k);
+    else if (k->passed)
+        k->locked |= good && reply->element[2]->integer == 1;
+    else if (good)
+        take_get(k, reply);
+    else if (!k->clerk->changing)
+        pass_redis(k);
+}
+
+/* --- The database ------------------------------------------------------------------------------------- */
+
+static void query(struct lookup *k)
+{
+    k->stage = STAGE_QUERY;
+    k->tries++;
+    k->clerk->asking = k;
+    postgres_link_ask(k->clerk->postgres, id_of(k));
+}
+
+/* Redis knows nothing that is still believed, or cannot be asked. */
+static void go_to_database(struct lookup *k)
+{
+    struct clerk *clerk = k->clerk;
+    enum queue queue = k->before.usable_us ? QUEUE_KNOWN : QUEUE_FIRST;
+
+    if (!postgres_link_is_down(clerk->postgres)) {
+        k->stage = STAGE_QUEUED;
+        TAILQ_INSERT_TAIL(&clerk->queues[queue], k, entry);
+        event_active(clerk->pace, EV_TIMEOUT, 1); /* pump() ends lookups, and this may run in a walk over them */
+    } else if (!postgres_link_is_idle(clerk->postgres))
+        give_up(k, true);
+    else { /* it stands again after the query had failed */
+        send_back_what_is_known(k, true);
+        k->trying = true;
+        query(k);
+    }
+}
+
+static struct lookup *queue_take(struct clerk *clerk, enum queue queue)
+{
+    struct lookup *k = TAILQ_FIRST(&clerk->queues[queue]);
+    if (k)
+        TAILQ_REMOVE(&clerk->queues[queue], k, entry);
+    return k;
+}
+
+/* Ids of which nothing is known, and which anybody may have made up, are asked for at this rate: a burst of a second's worth,
+ * then evenly. False: not yet. */
+static bool may_ask_first(struct clerk *clerk)
+{
+    const uint64_t second = 1000000, each = second / FIRST_QUERIES_MAX;
+    uint64_t now = clock_us();
+
+    if (clerk->paced_us + second < now)
+        clerk->paced_us = now - second;
+    if (clerk->paced_us <= now) {
+        clerk->paced_us += each;
+        return true;
+    }
+    struct timeval wait = {0, (suseconds_t)(clerk->paced_us - now)};
+    evtimer_add(clerk->pace, &wait);
+    return false;
+}
+
+static void pump(struct clerk *clerk)
+{
+    struct lookup *k;
+
+    while (postgres_link_is_idle(clerk->postgres) && !clerk->asking) {
+        if (!(k = queue_take(clerk, QUEUE_KNOWN)) &&
+            (TAILQ_EMPTY(&clerk->queues[QUEUE_FIRST]) || !may_ask_first(clerk) ||
+             !(k = queue_take(clerk, QUEUE_FIRST))))
+            return;
+        if (clock_us() < k->until_us)
+            query(k);
+        else
+            give_up(k, false);
+    }
+}
+
+static void on_pace(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    pump(arg);
+}
+
+static void on_idle(void *context)
+{
+    struct clerk *clerk = context;
+    atomic_store_explicit(&clerk->quotas->stats.database_up, !postgres_link_is_down(clerk->postgres),
+                          memory_order_relaxed);
+    pump(clerk);
+}
+
+static void on_down(void *context)
+{
+    struct clerk *clerk = context;
+    struct lookup *k;
+
+    atomic_store_explicit(&clerk->quotas->stats.database_up, false, memory_order_relaxed);
+    while ((k = queue_take(clerk, QUEUE_KNOWN)) || (k = queue_take(clerk, QUEUE_FIRST)))
+        give_up(k, true);
+}
+
+static void check_plan(struct clerk *clerk, const struct quota_row *row)
+{
+    uint64_t now = clock_us();
+
+    if (!row->plan[0] || quota_terms(clerk->policy, row).plan ||
+        (clerk->complained_us && now - clerk->complained_us < COMPLAIN_US))
+        return;
+    clerk->complained_us = now;
+    log_warn("postgres %s: the query names the plan \"%s\", which plans does not have; such clients meet no plan",
+             settings(clerk)->place, row->plan);
+}
+
+static void take_row(struct lookup *k, const struct quota_row *row)
+{
+    struct clerk *clerk = k->clerk;
+    uint64_t now = clock_us(), fresh_for = settings(clerk)->cache_us;
+
+    counter_add(&clerk->quotas->stats.queries[row->present ? QUERY_FOUND : QUERY_ABSENT], 1);
+    if (!row->present && fresh_for > ABSENT_US)
+        fresh_for = ABSENT_US;
+    check_plan(clerk, row);
+    struct quota_entry entry = {.outcome = row->present ? QUOTA_FOUND : QUOTA_ABSENT,
+                                .row = *row,
+                                .got_us = now,
+                                .fresh_us = now + fresh_for,
+                                .usable_us = now + fresh_for + (row->present ? QUOTA_STALE_US : 0)};
+    settle(k, &entry);
+    if (k->locked && !k->dropped)
+        keep_in_redis(k, row, fresh_for);
+    free_lock(k);
+    lookup_end(k);
+}
+
+static void on_done(void *context, enum postgres_result result, const struct quota_row *row)
+{
+    struct clerk *clerk = context;
+    struct lookup *k = clerk->asking;
+
+    MAGIC_CHECK(k, LOOKUP_MAGIC);
+    clerk->asking = NULL;
+    if (result == POSTGRES_ROW) {
+        take_row(k, row);
+        return;
+    }
+    if (result == POSTGRES_LOST && k->tries == 1 && !k->trying && !postgres_link_is_down(clerk->postgres)) {
+        k->stage = STAGE_QUEUED;
+        TAILQ_INSERT_HEAD(&clerk->queues[QUEUE_KNOWN], k, entry);
+        return;
+    }
+    counter_add(&clerk->quotas->stats.queries[QUERY_FAILED], 1);
+    give_up(k, postgres_link_is_down(clerk->postgres));
+}
+
+/* --- What the clerk is told --------------------------------------------------------------------------- */
+
+static void refuse(struct clerk *clerk, struct quota_ticket *ticket, const struct quota_entry *known)
+{
+    counter_add(&clerk->quotas->stats.refused, 1);
+    quota_post_back(clerk->quotas, ticket, known ? known->outcome : QUOTA_UNKNOWN, known ? &known->row : NULL);
+}
+
+void clerk_take(struct clerk *clerk, struct quota_ticket *ticket)
+{
+    struct slice id = {ticket->id, ticket->id_size};
+    struct lookup *k = find(clerk, id);
+    uint64_t now = clock_us();
+    struct quota_entry entry;
+
+    if (k && !k->trying) {
+        STAILQ_INSERT_TAIL(&k->tickets, ticket, entry);
+        return;
+    }
+    bool known = quota_table_find(clerk->quotas->table, id, now, &entry);
+    if (known && entry.fresh_us > now) { /* another worker was quicker */
+        quota_post_back(clerk->quotas, ticket, entry.outcome, &entry.row);
+        return;
+    }
+    if (k || !clerk->policy || clerk->count >= LOOKUPS_MAX ||
+        clerk->of_address[ticket->address % ADDRESSES] >= LOOKUPS_OF_ADDRESS ||
+        !(k = lookup_new(clerk, id, ticket->address))) {
+        refuse(clerk, ticket, known ? &entry : NULL);
+        return;
+    }
+    if (known && entry.outcome == QUOTA_FOUND)
+        k->before = entry;
+    STAILQ_INSERT_TAIL(&k->tickets, ticket, entry);
+    ask_redis(k);
+}
+
+void clerk_forget(struct clerk *clerk, struct slice id)
+{
+    struct lookup *k = find(clerk, id);
+
+    if (k)
+        k->dropped = true;
+    quota_table_remove(clerk->quotas->table, id); /* once more: it may have been put there meanwhile */
+}
+
+/* --- Policies ----------------------------------------------------------------------------------------- */
+
+static void on_redis_ready(void *context)
+{
+    struct clerk *clerk = context;
+    struct lookup *k, *next;
+
+    clerk->redis_down = false;
+    if (!clerk->store) /* from inside redis_store_new: nobody waits yet but those that ask_waiting sees to */
+        return;
+    for (k = TAILQ_FIRST(&clerk->all); k; k = next) {
+        next = TAILQ_NEXT(k, of_all);
+        if (k->stage == STAGE_REDIS && !k->calling)
+            ask_redis(k);
+    }
+}
+
+static void on_redis_not_ready(void *context, enum redis_failure cause)
+{
+    struct clerk *clerk = context;
+    (void)cause;
+    clerk->redis_down = true; /* those that wait do so for redis.timeout at most */
+}
+
+static void connect_to_redis(struct clerk *clerk)
+{
+    const struct redis_link_watch watch = {on_redis_ready, on_redis_not_ready, clerk, true};
+
+    clerk->redis_down = false;
+    clerk->store = redis_store_new(clerk->base, &clerk->policy->redis, slice_of(script), &watch);
+}
+
+static void hang_up_redis(struct clerk *clerk)
+{
+    clerk->changing = true; /* lookups wait for the next one */
+    redis_store_free(clerk->store);
+    clerk->changing = false;
+    clerk->store = NULL;
+}
+
+static bool same_database(const struct policy *a, const struct policy *b)
+{
+    return strcmp(a->quotas.connection, b->quotas.connection) == 0 && strcmp(a->quotas.query, b->quotas.query) == 0;
+}
+
+static void hang_up_database(struct clerk *clerk)
+{
+    postgres_link_free(clerk->postgres);
+    clerk->postgres = NULL;
+    policy_drop(clerk->postgres_policy);
+    clerk->postgres_policy = NULL;
+    if (!clerk->asking)
+        return;
+    clerk->asking->stage = STAGE_QUEUED;
+    TAILQ_INSERT_HEAD(&clerk->queues[QUEUE_KNOWN], clerk->asking, entry);
+    clerk->asking = NULL;
+}
+
+static void connect_to_database(struct clerk *clerk)
+{
+    const struct postgres_watch watch = {on_idle, on_down, on_done, clerk};
+
+    clerk->postgres_policy = policy_hold(clerk->policy);
+    clerk->postgres = postgres_link_new(clerk->base, &clerk->postgres_policy->quotas, &watch);
+}
+
+/* Another query's answers are worth nothing. */
+static void forget_all(struct clerk *clerk)
+{
+    struct lookup *k;
+
+    quota_table_clear(clerk->quotas->table);
+    TAILQ_FOREACH(k, &clerk->all, of_all)
+        k->dropped = true;
+}
+
+/* Every lookup ends; Redis has no call any more. */
+static void end_all(struct clerk *clerk)
+{
+    struct lookup *k;
+
+    for (unsigned i = 0; i < QUEUES; i++)
+        TAILQ_INIT(&clerk->queues[i]);
+    clerk->asking = NULL;
+    while ((k = TAILQ_FIRST(&clerk->all))) {
+        send_back(k, QUOTA_UNKNOWN, NULL);
+        lookup_end(k);
+    }
+}
+
+void clerk_apply(struct clerk *clerk, struct policy *policy)
+{
+    struct policy *before = clerk->policy;
+    bool wanted = policy->quotas.connection, same = wanted && before && same_database(before, policy);
+
+    if (clerk->store)
+        hang_up_redis(clerk);
+    if (!same || strcmp(before->redis.key_prefix, policy->redis.key_prefix) != 0)
+        forget_all(clerk);
+    if (clerk->postgres && (!same || before->quotas.timeout_us != policy->quotas.timeout_us))
+        hang_up_database(clerk);
+    clerk->policy = wanted ? policy : NULL;
+    policy_drop(before);
+    if (!wanted) {
+        end_all(clerk);
+        policy_drop(policy);
+        return;
+    }
+    connect_to_redis(clerk);
+    if (!clerk->postgres)
+        connect_to_database(clerk);
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------ */
+
+struct clerk *clerk_new(struct quotas *quotas)
+{
+    struct clerk *clerk = xcalloc(1, sizeof *clerk);
+    uint64_t random = 0;
+
+    clerk->quotas = quotas;
+    clerk->hash_key = hash_key_random();
+    TAILQ_INIT(&clerk->all);
+    for (unsigned i = 0; i < QUEUES; i++)
+        TAILQ_INIT(&clerk->queues[i]);
+    (void)!getrandom(&random, sizeof random, 0);
+    snprintf(clerk->token_start, sizeof clerk->token_start, "%016llx", (unsigned long long)random);
+    clerk->base = event_base_new();
+    clerk->pace = clerk->base ? evtimer_new(clerk->base, on_pace, clerk) : NULL;
+    if (!clerk->pace || deadlines_init(&clerk->deadlines, clerk->base) != 0) {
+        log_error("quotas: no memory");
+        abort();
+    }
+    deadline_queue_init(&clerk->deadlines, &clerk->redis_wait, on_redis_deadline);
+    deadline_queue_init(&clerk->deadlines, &clerk->look_again, on_look_again);
+    return clerk;
+}
+
+struct event_base *clerk_base(const struct clerk *clerk)
+{
+    return clerk->base;
+}
+
+void clerk_flush(struct clerk *clerk)
+{
+    if (clerk->store)
+        redis_store_flush(clerk->store);
+}
+
+void clerk_free(struct clerk *clerk)
+{
+    if (!clerk)
+        return;
+    if (clerk->store)
+        hang_up_redis(clerk);
+    hang_up_database(clerk);
+    end_all(clerk);
+    event_free(clerk->pace);
+    deadlines_clear(&clerk->deadlines);
+    event_base_free(clerk->base);
+    policy_drop(clerk->policy);
+    free(clerk);
+}
