@@ -61,13 +61,12 @@ static const struct limit_result *most_telling(const struct decision *d)
 
 /* --- Lines -------------------------------------------------------------------------------------------- */
 
-static void number_line(struct text *out, const char *name, int64_t value)
-{
-    text_put(out, slice_of(name));
-    text_literal(out, ": ");
-    text_i64(out, value);
-    text_literal(out, "\r\n");
-}
+#define NUMBER_LINE(out, name, value)                                                                        \
+    do {                                                                                                     \
+        text_literal((out), name ": ");                                                                      \
+        text_i64((out), (value));                                                                            \
+        text_literal((out), "\r\n");                                                                         \
+    } while (0)
 
 static void policy_line(struct text *out, const struct limit_result *r)
 {
@@ -79,26 +78,31 @@ static void policy_line(struct text *out, const struct limit_result *r)
 static void x_ratelimit_lines(struct text *out, const struct limit_result *r, bool epoch, uint64_t wall_us)
 {
     int64_t from_us = epoch ? (int64_t)wall_us : 0;
-    number_line(out, "X-RateLimit-Limit", r->capacity);
-    number_line(out, "X-RateLimit-Remaining", r->remaining);
-    number_line(out, "X-RateLimit-Reset", seconds_up(from_us + r->reset_us));
+    NUMBER_LINE(out, "X-RateLimit-Limit", r->capacity);
+    NUMBER_LINE(out, "X-RateLimit-Remaining", r->remaining);
+    NUMBER_LINE(out, "X-RateLimit-Reset", seconds_up(from_us + r->reset_us));
 }
 
 static void x_rate_limit_lines(struct text *out, const struct limit_result *r)
 {
     policy_line(out, r);
-    number_line(out, "X-Rate-Limit-Quota", r->quota);
+    NUMBER_LINE(out, "X-Rate-Limit-Quota", r->quota);
     if (r->quota < 1)
         return;
-    number_line(out, "X-Rate-Limit-Used", at_least(r->capacity - r->remaining, 0));
-    number_line(out, "X-Rate-Limit-Reset", seconds_up(r->reset_us));
+    NUMBER_LINE(out, "X-Rate-Limit-Used", at_least(r->capacity - r->remaining, 0));
+    NUMBER_LINE(out, "X-Rate-Limit-Reset", seconds_up(r->reset_us));
 }
 
 /* RFC 9651 section 3.3.3: printable ASCII, quotes and backslashes escaped. */
 static void sf_string(struct text *out, const char *value)
 {
+    size_t plain = 0;
+
     text_char(out, '"');
-    for (; *value; value++) {
+    while (value[plain] >= 0x20 && value[plain] < 0x7f && value[plain] != '"' && value[plain] != '\\')
+        plain++;
+    text_bytes(out, value, plain);
+    for (value += plain; *value; value++) {
         if (*value == '"' || *value == '\\')
             text_char(out, '\\');
         text_char(out, *value >= 0x20 && *value < 0x7f ? *value : '?');
@@ -106,9 +110,9 @@ static void sf_string(struct text *out, const char *value)
     text_char(out, '"');
 }
 
-static void sf_parameter(struct text *out, const char *key, int64_t value)
+static void sf_parameter(struct text *out, struct slice key, int64_t value)
 {
-    text_put(out, slice_of(key));
+    text_put(out, key);
     text_i64(out, value < sf_integer_max ? value : sf_integer_max);
 }
 
@@ -124,24 +128,23 @@ static int64_t window_seconds(const struct limit_result *r)
 static void ietf_policy_item(struct text *out, const struct limit_result *r)
 {
     sf_string(out, r->limit->name);
-    sf_parameter(out, IETF_QUOTA, r->capacity);
-    sf_parameter(out, IETF_WINDOW, window_seconds(r));
+    sf_parameter(out, SLICE(IETF_QUOTA), r->capacity);
+    sf_parameter(out, SLICE(IETF_WINDOW), window_seconds(r));
 }
 
 static void ietf_state_item(struct text *out, const struct limit_result *r)
 {
     sf_string(out, r->limit->name);
-    sf_parameter(out, IETF_REMAINING, r->remaining);
-    sf_parameter(out, IETF_RESET, seconds_up(r->reset_us));
+    sf_parameter(out, SLICE(IETF_REMAINING), r->remaining);
+    sf_parameter(out, SLICE(IETF_RESET), seconds_up(r->reset_us));
 }
 
-static void ietf_line(struct text *out, const char *name, const struct decision *d,
+static void ietf_line(struct text *out, struct slice name, const struct decision *d,
                       void (*item)(struct text *, const struct limit_result *))
 {
     bool first = true;
 
-    text_put(out, slice_of(name));
-    text_literal(out, ": ");
+    text_put(out, name);
     for (unsigned i = 0; i < d->result_count; i++) {
         if (!is_shown(&d->results[i]))
             continue;
@@ -163,20 +166,20 @@ static void limited_lines(struct text *out, const struct decision *d, const stru
     if (headers & HEADERS_X_RATE_LIMIT)
         x_rate_limit_lines(out, r);
     if (headers & HEADERS_IETF) {
-        ietf_line(out, IETF_POLICY_FIELD, d, ietf_policy_item);
-        ietf_line(out, IETF_STATE_FIELD, d, ietf_state_item);
+        ietf_line(out, SLICE(IETF_POLICY_FIELD ": "), d, ietf_policy_item);
+        ietf_line(out, SLICE(IETF_STATE_FIELD ": "), d, ietf_state_item);
     }
 }
 
 static void prohibited_lines(struct text *out, const struct limit_result *r, unsigned headers)
 {
     if (headers & (HEADERS_X_RATELIMIT | HEADERS_X_RATELIMIT_EPOCH)) {
-        number_line(out, "X-RateLimit-Limit", 0);
-        number_line(out, "X-RateLimit-Remaining", 0);
+        NUMBER_LINE(out, "X-RateLimit-Limit", 0);
+        NUMBER_LINE(out, "X-RateLimit-Remaining", 0);
     }
     if (headers & HEADERS_X_RATE_LIMIT) {
         policy_line(out, r);
-        number_line(out, "X-Rate-Limit-Quota", 0);
+        NUMBER_LINE(out, "X-Rate-Limit-Quota", 0);
     }
 }
 
@@ -184,7 +187,7 @@ static void unlimited_lines(struct text *out, const struct limit_result *r, unsi
 {
     if (headers & HEADERS_X_RATE_LIMIT) {
         policy_line(out, r);
-        number_line(out, "X-Rate-Limit-Quota", -1);
+        NUMBER_LINE(out, "X-Rate-Limit-Quota", -1);
     }
 }
 
@@ -221,19 +224,10 @@ void decision_fields_write(struct text *out, const struct decision *d, unsigned 
             limited_lines(out, d, r, headers, wall_us);
     }
     if (retry_after >= 0)
-        number_line(out, "Retry-After", retry_after);
+        NUMBER_LINE(out, "Retry-After", retry_after);
 }
 
 /* --- The problem document ----------------------------------------------------------------------------- */
-
-static void json_member(struct text *out, const char *name, const char *value)
-{
-    text_char(out, '"');
-    text_put(out, slice_of(name));
-    text_literal(out, "\":\"");
-    text_json(out, slice_of(value));
-    text_literal(out, "\",");
-}
 
 static void detail_member(struct text *out, const struct decision *d)
 {
@@ -277,12 +271,14 @@ void decision_problem_write(struct text *out, const struct decision *d, unsigned
 {
     bool quota = d->verdict != VERDICT_FAILED_CLOSED;
 
-    text_char(out, '{');
-    json_member(out, "type", quota ? PROBLEM_QUOTA : PROBLEM_CAPACITY);
-    json_member(out, "title",
-                quota ? "Request cannot be satisfied as assigned quota has been exceeded"
-                      : "Request cannot be satisfied due to temporary server capacity constraints");
-    text_literal(out, "\"status\":");
+    if (quota)
+        text_literal(out, "{\"type\":\"" PROBLEM_QUOTA
+                          "\",\"title\":\"Request cannot be satisfied as assigned quota has "
+                          "been exceeded\",\"status\":");
+    else
+        text_literal(out, "{\"type\":\"" PROBLEM_CAPACITY
+                          "\",\"title\":\"Request cannot be satisfied due to temporary "
+                          "server capacity constraints\",\"status\":");
     text_u64(out, status);
     text_char(out, ',');
     detail_member(out, d);

@@ -121,9 +121,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
         struct op_limit *part = &op->limits[i];
         size_t start = keys.n;
         part->limit = rule->limits[i];
-        part->numbers = terms && terms->numbers
-                            ? terms->numbers[part->limit->index]
-                            : (struct limit_numbers){part->limit->limit, part->limit->burst};
+        part->numbers = client_numbers(terms, part->limit);
         part->full_cost = facts->cost ? facts->cost : rule->cost ? rule->cost : part->limit->cost;
         part->cost =
             part->limit->counted ? 0 : part->full_cost; /* 0: only a look, charged after the answer */
@@ -137,7 +135,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
     }
     assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
-    op->denial_key_known = op->settles = false;
+    op->denial_key_known = op->settles = op->part = false;
 }
 
 /* --- Decisions ---------------------------------------------------------------------------------------- */
@@ -152,10 +150,23 @@ static void op_fail(struct limit_op *op, enum redis_failure cause)
     ask->decided(ask);
 }
 
+/* What holds for a client: what it was granted, else what the policy says of it. NULL: the limits as written. */
+static const struct client_terms *terms_of(struct limiter *l, const struct limit_facts *facts,
+                                           struct client_terms *granted)
+{
+    struct grant grant;
+
+    if (!grants_find(&l->grants, facts->identity, &grant))
+        return policy_client(l->policy, facts->identity);
+    *granted = grant_terms(grant.quota);
+    return granted;
+}
+
 enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, struct ask *ask)
 {
     const struct rule *rule = facts->rule;
     const struct client_terms *terms;
+    struct client_terms granted;
     struct limit_op *op;
 
     ask->op = ask->receipt = NULL;
@@ -163,7 +174,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
         verdict_of_no_limits(&ask->decision);
         return DECIDED_NOW;
     }
-    terms = policy_client(l->policy, facts->identity);
+    terms = terms_of(l, facts, &granted);
     if (terms && terms->quota != QUOTA_AS_WRITTEN) {
         verdict_by_terms(l, facts, terms->quota == QUOTA_PROHIBITED, &ask->decision);
         return DECIDED_NOW;
@@ -186,6 +197,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
     ask->op = op;
     deadline_arm(&l->waiting, &op->deadline, op->started_us, l->policy->redis.timeout_us);
     TAILQ_INSERT_TAIL(&l->gathered, op, entry);
+    l->gathered_count++;
     return DECIDED_LATER;
 }
 
@@ -208,12 +220,22 @@ static void on_deadline(struct deadline *deadline)
     MAGIC_CHECK(op, OP_MAGIC);
     if (tell)
         op->batch->timed_out = true;
+    failures_note_late(op);
     op_fail(op, REDIS_FAILURE_TIMEOUT); /* an op not sent yet stays gathered; the next flush drops it */
     if (tell)
         redis_store_note_timeout(l->store);
 }
 
 /* --- Answers ------------------------------------------------------------------------------------------ */
+
+static bool are_numbers(redisReply *const *values, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (values[i]->type != REDIS_REPLY_INTEGER || values[i]->integer > ANSWER_LARGEST ||
+            values[i]->integer < -ANSWER_LARGEST)
+            return false;
+    return true;
+}
 
 static bool answer_has_shape(const redisReply *reply, const struct batch *batch)
 {
@@ -223,10 +245,12 @@ static bool answer_has_shape(const redisReply *reply, const struct batch *batch)
         expected += batch->ops[i]->count * ANSWERS_PER_LIMIT;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != expected)
         return false;
-    for (size_t i = 0; i < expected; i++)
-        if (reply->element[i]->type != REDIS_REPLY_INTEGER)
-            return false;
-    return true;
+    redisReply *const *values = reply->element;
+    for (unsigned i = 0; i < batch->count; i++)
+        for (unsigned j = 0; j < batch->ops[i]->count; j++, values += ANSWERS_PER_LIMIT)
+            if (!failure_is(&batch->ops[i]->limits[j], values) && !are_numbers(values, ANSWERS_PER_LIMIT))
+                return false;
+    return are_numbers(values, 1);
 }
 
 /* What a settlement has to know of the charge. */
@@ -243,13 +267,44 @@ static void write_receipt(struct limit_op *op, redisReply *const *values, int64_
     }
 }
 
+/* A script of one's own has failed: its limits are decided without Redis and, where that admits, the others are
+ * asked for anew. False: the answer holds as it is. */
+static bool op_set_failures_aside(struct limit_op *op, redisReply *const *values)
+{
+    struct limiter *l = op->limiter;
+    unsigned failed = failures_sort(op, values), rest = op->count - failed;
+
+    if (failed == 0)
+        return false;
+    op->count = failed;
+    verdict_without_redis(l, op, REDIS_FAILURE_SCRIPT, &op->ask->decision);
+    op->count = rest;
+    if (rest && decision_admits(&op->ask->decision)) {
+        memmove(op->limits, op->limits + failed, rest * sizeof op->limits[0]);
+        op->part = true;
+        op->batch = NULL;
+        if (rest == 1)
+            op->limits[0].mode &= ~(unsigned)MODE_SHADOW;
+        TAILQ_INSERT_TAIL(&l->gathered, op, entry);
+        return true;
+    }
+    struct ask *ask = op_cut(op);
+    op_release(op);
+    ask->decided(ask);
+    return true;
+}
+
 /* `time_us`: of the answer, by the clock of Redis. */
 static void op_answer(struct limit_op *op, redisReply *const *values, int64_t time_us, uint64_t now_us)
 {
     struct limiter *l = op->limiter;
-    struct ask *ask = op_cut(op);
+    struct ask *ask;
     bool kept = false;
 
+    failures_note(op, values, now_us);
+    if (op->ask && op_set_failures_aside(op, values))
+        return;
+    ask = op_cut(op);
     if (!op->settles)
         histogram_add(&l->stats->redis_latency, now_us - op->started_us);
     if (ask) {
@@ -293,7 +348,11 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
 {
     struct batch *batch = CONTAINER_OF(call, struct batch, call);
 
-    MAGIC_CHECK(batch->limiter, LIMITER_MAGIC);
+    struct limiter *l = batch->limiter;
+
+    MAGIC_CHECK(l, LIMITER_MAGIC);
+    l->under_way--;
+    l->round_trip_us = (l->round_trip_us * 7 + (clock_turn_us() - batch->sent_us)) / 8;
     if (reply && !answer_has_shape(reply, batch))
         reply = NULL, failure = REDIS_FAILURE_REPLY;
     batch_settle(batch, reply, failure);
@@ -404,6 +463,12 @@ static void argue(struct arguments *a, const char *bytes, size_t size)
 
 static void argue_number(struct arguments *a, int64_t value)
 {
+    static const char digits[] = "0123456789";
+
+    if (value >= 0 && value < 10) {
+        argue(a, digits + value, 1);
+        return;
+    }
     size_t start = a->numbers.n;
     text_i64(&a->numbers, value);
     argue(a, a->numbers.p + start, a->numbers.n - start);
@@ -447,7 +512,10 @@ static void argue_request(struct arguments *a, const struct limit_op *op)
         argue_number(a, part->cost);
         argue_number(a, part->cost < 0 ? part->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index);
         argue_number(a, part->numbers.limit);
-        argue_number(a, part->numbers.burst);
+        if (part->numbers.burst == part->numbers.limit)
+            argue(a, a->bytes[a->count - 1], a->sizes[a->count - 1]);
+        else
+            argue_number(a, part->numbers.burst);
     }
 }
 
@@ -470,6 +538,8 @@ static void batch_send(struct limiter *l, struct batch *batch)
     argue_batch(a, batch);
     batch->call = (struct redis_call){.done = on_answer};
     if (redis_store_call(l->store, &batch->call, a->count, a->bytes, a->sizes)) {
+        batch->sent_us = clock_turn_us();
+        l->under_way++;
         counter_add(&l->stats->redis_calls, 1);
         counter_add(&l->stats->redis_requests, batch->count);
     } else
@@ -502,11 +572,24 @@ static void fail_first(struct op_list *list)
     op_release(op);
 }
 
-void limiter_flush(struct limiter *l)
+/* While Redis is busy with a call of ours, what is gathered may wait for its answer and then leave in one call:
+ * under load this makes few large calls of many small ones, which is cheaper for Redis and for us. Only where
+ * answers come soon, and only while one is under way: with it comes the turn in which the rest is sent, and so
+ * a decision waits a round trip longer at most, and where the loop turns meanwhile GATHER_US. */
+static bool may_gather(const struct limiter *l)
+{
+    const struct limit_op *first = TAILQ_FIRST(&l->gathered);
+
+    return first && l->under_way && l->gathered_count < GATHER_MAX && l->round_trip_us < 2 * GATHER_US &&
+           clock_turn_us() - first->started_us < GATHER_US;
+}
+
+static void send_gathered(struct limiter *l)
 {
     struct op_list turn = TAILQ_HEAD_INITIALIZER(turn);
     struct batch *batch;
 
+    l->gathered_count = 0;
     TAILQ_CONCAT(&turn, &l->gathered, entry);
     while (!TAILQ_EMPTY(&turn)) {
         if (!(batch = batch_take(l))) {
@@ -519,8 +602,16 @@ void limiter_flush(struct limiter *l)
         else
             SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
     }
+}
+
+void limiter_flush(struct limiter *l)
+{
+    bool waits = may_gather(l);
+
+    if (!waits)
+        send_gathered(l);
     redis_store_flush(l->store);
-    if (!TAILQ_EMPTY(&l->gathered))
+    if (!TAILQ_EMPTY(&l->gathered) && !waits)
         event_active(l->resume, EV_TIMEOUT, 1);
 }
 
@@ -623,6 +714,7 @@ void limiter_free(struct limiter *l)
         event_free(l->resume);
     free(l->reserve);
     denials_free(l->denials);
+    grants_let_go(&l->grants);
     free(l->arguments.bytes);
     free(l->arguments.sizes);
     free(l->arguments.numbers.p);

@@ -7,7 +7,11 @@
 #include "base/deadline.h"
 #include "base/hash.h"
 #include "limit/denials.h"
+#include "limit/grants.h"
 #include "limit/limiter.h"
+
+/* Lua counts no further without gaps (2^53): what says more is no answer of the driver. */
+#define ANSWER_LARGEST (INT64_C(1) << 53)
 
 enum {
     LIMITER_MAGIC = 0x4c4d5452,
@@ -23,6 +27,8 @@ enum {
     MODE_SHADOW = 4, /* beside the limiter's mode: this limit's rejection does not reject the request */
     NUMBER_SIZE = 20,
     SPARE_OPS_MAX = 4096,
+    GATHER_US = 200, /* how long a decision may wait for others to share its call, see may_gather() */
+    GATHER_MAX = 32, /* and how many may */
 };
 
 struct op_limit {
@@ -53,6 +59,8 @@ struct limit_op {
     struct denial_key denial_key;
     bool denial_key_known;
     bool settles; /* nobody waits, and it is sent all the same */
+    bool
+        part; /* the limits whose scripts failed are left out: no denial of the request is to be remembered */
     size_t keys_size;
     unsigned count;
     struct op_limit limits[LIMITS_PER_RULE_MAX];
@@ -66,6 +74,7 @@ struct batch {
     struct limiter *limiter;
     SLIST_ENTRY(batch) spare;
     bool timed_out; /* the link was told */
+    uint64_t sent_us;
     unsigned count;
     struct limit_op *ops[BATCH_REQUESTS_MAX];
 };
@@ -92,9 +101,12 @@ struct limiter {
     struct event *resume;          /* makes the loop turn again when something was gathered during a flush */
     size_t op_keys_size;           /* the longest keys of one request together */
     struct op_list gathered, spare_ops;
+    unsigned gathered_count, under_way; /* ops gathered; batches without an answer */
+    uint64_t round_trip_us;             /* of a batch, smoothed */
     unsigned spare_op_count;
     SLIST_HEAD(batch_list, batch) spare_batches;
     struct denials *denials;
+    struct grants_hold grants;
     struct limit_op *reserve; /* for decisions without Redis when there is no memory for an op */
     struct arguments arguments;
     struct limiter_stats *stats; /* the worker's, over all its limiters */
@@ -117,5 +129,19 @@ void verdict_of_no_limits(struct decision *d);
 bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us, struct decision *d);
 /* Remembers a denial, if it is one. */
 void verdict_remember(struct limiter *l, struct limit_op *op, const struct decision *d);
+
+/* failures.c: limiters of one's own that fail, see lua/guard.lua. */
+
+enum { SCRIPT_FAILED = -2 }; /* as retry_after; in place of the delay stands why */
+
+/* Is this the answer of a limit whose own script has failed? */
+bool failure_is(const struct op_limit *part, redisReply *const *values);
+/* Counts them, and logs the first after a good while. */
+void failures_note(const struct limit_op *op, redisReply *const *values, uint64_t now_us);
+/* Counts the limits with a script of one's own whose request had no answer in time. */
+void failures_note_late(const struct limit_op *op);
+/* Brings the limits that failed to the front, and says how many they are. 0 as well where nothing hangs on them:
+ * they reject nobody, or another limit rejects. */
+unsigned failures_sort(struct limit_op *op, redisReply *const *values);
 
 #endif
