@@ -1,5 +1,4 @@
 /* read_redis.c - where it is kept what clients have used: one server, or sentinels that know where it is. */
-#include <errno.h>
 #include <sys/stat.h>
 
 #include "policy/parts.h"
@@ -127,8 +126,8 @@ static void warn_of_mode(struct loading *l, const struct node *node, const char 
     struct stat status;
 
     if (stat(path, &status) == 0 && (status.st_mode & (S_IROTH | S_IWOTH)))
-        warning(l, node, "%s can be %s by everybody on this machine (mode %03o); chmod o= it", path,
-                status.st_mode & S_IWOTH ? "written" : "read", (unsigned)status.st_mode & 0777);
+        warning(l, node, "%s can be %s by everybody on this machine; chmod o= it", path,
+                status.st_mode & S_IWOTH ? "written" : "read");
 }
 
 static void read_password_file(struct loading *l, const struct option *option, const struct node *node,
