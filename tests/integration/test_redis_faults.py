@@ -1,5 +1,6 @@
 """Redis absent, restarted, flushed, killed, frozen, lying: every decision comes in time and as on_failure says."""
 
+import os
 import threading
 import time
 
@@ -213,6 +214,21 @@ def test_password_and_database(rig):
     weir = rig.weir(limits=FEW, redis={"password": "open sesame", "database": 3})
     assert get(weir.address).number("X-RateLimit-Remaining") == 19
     assert redis.answers()
+
+
+def test_an_acl_user_with_its_password_in_a_file(rig):
+    redis = rig.redis()
+    redis.ask("ACL", "SETUSER", "weir", "on", ">open sesame", "~weir:*", "&weir:*", "+@connection", "+@scripting", "+role",
+              "+time", "+get", "+mget", "+set", "+psetex", "+del", "+scan", "+publish", "+subscribe")
+    redis.ask("ACL", "SETUSER", "default", "off")
+    os.chmod(rig.write("redis.password", "open sesame\n"), 0o600)
+    weir = rig.weir(limits=FEW, redis={"username": "weir", "password_file": "redis.password"}, wait="listening")
+    weir.wait_for_redis()
+    assert get(weir.address, headers={"X-Client-Id": "a"}).number("X-RateLimit-Remaining") == 19
+    assert get(weir.admin, "/api/v1/clients/a").status == 200
+    assert b'"published":true' in get(weir.admin, "/api/v1/clients/a", method="DELETE").body
+    printed = rig.command("check", "-c", weir.policy_file)
+    assert printed.returncode == 0 and "open" not in printed.stdout and "password_file: redis.password" in printed.stdout
 
 
 def test_a_wrong_password_is_told(rig):
