@@ -142,6 +142,11 @@ const struct field *fields_next_named(const struct fields *f, struct slice name,
     return NULL;
 }
 
+bool field_is_named_away(const struct field *field)
+{
+    return field->hop_by_hop && !(hop_by_hop_by_nature >> field->id & 1);
+}
+
 /* RFC 9110 section 7.6.1 says remove; it also says that no sender may name a field meant for all recipients.
  * The id tells most of those that matter; credentials are the rest. */
 static bool may_be_named(const struct field *field)

@@ -81,6 +81,10 @@ const struct field *fields_find(const struct fields *f, enum field_id id);
 /* The next field after `after` (NULL: the first) whose name equals `name` but for case, or NULL. */
 const struct field *fields_next_named(const struct fields *f, struct slice name, const struct field *after);
 
+/* Does Connection name it, so that it goes no further? What the server does not see must not decide what the
+ * request counts as. */
+bool field_is_named_away(const struct field *field);
+
 enum method {
     METHOD_OTHER,
     METHOD_CONNECT,
@@ -101,6 +105,7 @@ bool method_is_idempotent(enum method method);
 enum target_form { TARGET_ORIGIN, TARGET_ABSOLUTE, TARGET_AUTHORITY, TARGET_ASTERISK };
 
 struct request_head {
+    struct slice whole; /* all of it */
     struct slice method_text, target; /* as they came */
     enum method method;
     enum target_form form;

@@ -103,6 +103,7 @@ static bool max_forwards_check(struct request_head *head, struct refusal *refusa
 bool request_head_parse(struct slice whole, struct request_head *head, struct refusal *refusal)
 {
     const char *end = whole.p + whole.n;
+    head->whole = whole;
     if (!head_is_whole(whole))
         return refuse(refusal, 400, "malformed request line");
     const char *p = request_line_parse(whole.p, end, head, refusal);

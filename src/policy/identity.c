@@ -133,6 +133,8 @@ static enum found find_id(const struct identity_from *from, const struct fields 
         return FOUND_NONE;
     if (fields_next_named(fields, name, field))
         return bad(why, "the identity header comes twice");
+    if (field_is_named_away(field))
+        return bad(why, "Connection names the identity header");
     if (field->value.n == 0)
         return FOUND_NONE;
     if (field->value.n > CLIENT_ID_MAX)

@@ -69,6 +69,30 @@ static unsigned count_of(const struct fields *fields, struct slice name)
     return n;
 }
 
+/* Whatever came in Forwarded, weir's own element is the last one of one line. */
+static void assert_forwarded_ends_with_ours(const struct verdict *v)
+{
+    static char bytes[2 * HEAD_MAX];
+    struct text out = text_over(bytes, sizeof bytes);
+    struct forward_facts trusted = facts;
+
+    trusted.forwarded = trusted.peer_trusted = true;
+    request_head_write(&out, &v->head, &v->framing, &trusted);
+    PROPERTY(!out.failed);
+    read_head(&forwarded, text_slice(&out), out.n);
+    PROPERTY(forwarded.ok && fields_have(&forwarded.head.fields, FIELD_FORWARDED));
+    PROPERTY(!fields_repeat(&forwarded.head.fields, FIELD_FORWARDED));
+    struct slice value = fields_find(&forwarded.head.fields, FIELD_FORWARDED)->value;
+    unsigned quotes = 0;
+    const char *ours = memmem(value.p, value.n, "for=192.0.2.7;", 14), *next = ours;
+    for (; next && (next = memmem(ours + 1, (size_t)(value.p + value.n - ours - 1), "for=192.0.2.7;", 14));)
+        ours = next;
+    PROPERTY(ours && slice_equal((struct slice){value.p + value.n - 11, 11}, SLICE(";proto=http")));
+    for (const char *p = value.p; p < ours; p++)
+        quotes += *p == '"';
+    PROPERTY(quotes % 2 == 0 && (ours == value.p || ours[-1] == ' '));
+}
+
 static void assert_reads_back(const struct verdict *v)
 {
     static char bytes[2 * HEAD_MAX];
@@ -104,12 +128,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     read_head(&whole, rest, rest.n);
     read_head(&pieces, rest, fuzz_choice(data, size) % 64 + 1);
-    PROPERTY(whole.scan == pieces.scan && whole.ok == pieces.ok && whole.refusal.why == pieces.refusal.why);
+    /* In pieces a first line may be refused before the rest is there: for the same reason. */
+    PROPERTY((whole.scan == SCAN_PARTIAL) == (pieces.scan == SCAN_PARTIAL) && whole.ok == pieces.ok &&
+             whole.refusal.why == pieces.refusal.why);
     PROPERTY(whole.scan == SCAN_PARTIAL || whole.ok || (whole.refusal.status >= 400 && whole.refusal.why));
     if (whole.ok) {
         assert_clean(&whole.head);
-        if (whole.head.fields.count <= HEAD_FIELDS_MAX - 10) /* weir adds its own */
+        if (whole.head.fields.count <= HEAD_FIELDS_MAX - 10) { /* weir adds its own */
             assert_reads_back(&whole);
+            assert_forwarded_ends_with_ours(&whole);
+        }
     }
     free(bytes);
     return 0;

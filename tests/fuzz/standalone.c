@@ -4,6 +4,8 @@
 
 #include "fuzz.h"
 
+#ifndef FUZZ_ENGINE /* libFuzzer and AFL++ bring a main of their own */
+
 static unsigned inputs;
 
 static int run(const char *path)
@@ -48,3 +50,5 @@ int main(int argc, char **argv)
     printf("%u inputs\n", inputs);
     return failed;
 }
+
+#endif

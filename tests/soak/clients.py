@@ -5,6 +5,7 @@ import os
 import random
 import re
 import socket
+import ssl
 import sys
 import time
 
@@ -36,8 +37,30 @@ def reset(s):
     s.close()
 
 
+PROXIED = [b"PROXY TCP4 203.0.113.7 192.0.2.1 4711 443\r\n", b"PROXY UNKNOWN\r\n",
+           b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x07\xc0\0\x02\x01\x12\x67\x01\xbb"]
+
+
+class Door:
+    """One listener of weir, and what it expects ahead of HTTP."""
+
+    def __init__(self, address, tls=None, proxied=False):
+        self.address, self.tls, self.proxied = address, tls, proxied
+
+    def enter(self, random, timeout, room=None):
+        s = socket.socket()
+        if room:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        s.settimeout(timeout)
+        s.connect(self.address)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.proxied:
+            s.sendall(random.choice(PROXIED))
+        return self.tls.wrap_socket(s, server_hostname="one.test") if self.tls else s
+
+
 class Client:
-    """soak: has address, stopping(), spend(), complain(), count(), upstreams"""
+    """soak: has doors, stopping(), spend(), complain(), count(), upstreams"""
 
     def __init__(self, soak, number):
         self.soak, self.number = soak, number
@@ -63,17 +86,36 @@ class Client:
     def fields(self):
         return {"X-Client-Id": f"client-{self.random.randrange(CLIENTS)}"}
 
+    def enter(self, timeout=30 * rig.patience, room=None):
+        """A socket, by any of the doors."""
+        return self.random.choice(self.soak.doors).enter(self.random, timeout, room)
+
+    def connection(self):
+        return Counting(self.enter())
+
 
 class Counting(Connection):
     """Knows whether anything came at all."""
     received = 0
 
+    def __init__(self, s):
+        self.socket, self.buffer = s, b""
+
     def fill(self):
         before = len(self.buffer)
         try:
             return super().fill()
+        except ssl.SSLError:  # cut
+            return False
         finally:
             self.received += len(self.buffer) - before
+
+    def end(self):
+        """Nothing more is sent. False: this kind of socket cannot say so and go on reading."""
+        if isinstance(self.socket, ssl.SSLSocket):
+            return False
+        self.socket.shutdown(socket.SHUT_WR)
+        return True
 
 
 class Good(Client):
@@ -81,14 +123,13 @@ class Good(Client):
 
     def turn(self):
         r = self.random
-        with Counting(self.soak.address, timeout=30 * rig.patience) as connection:
+        with self.connection() as connection:
             for _ in range(r.choice([1, 3, 20, 100])):
                 if self.soak.stopping() or not self.one(connection):
                     return
                 self.soak.pause(r.random() * 0.04)
             # Nothing may come that was not asked for.
-            connection.socket.shutdown(socket.SHUT_WR)
-            if not connection.is_closed():
+            if connection.end() and not connection.is_closed():
                 self.soak.complain(f"{type(self).__name__} {self.number}: bytes after the last answer: {connection.buffer[:200]!r}")
 
     def one(self, connection):
@@ -112,7 +153,7 @@ class Good(Client):
         try:
             try:
                 connection.send(request_bytes(target, method, headers, body))
-            except (BrokenPipeError, ConnectionResetError):
+            except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
                 pass  # an early answer; it is there to be read
             response = connection.response(method)
         except TimeoutError:
@@ -158,7 +199,7 @@ class Pipelining(Client):
 
     def turn(self):
         r, soak = self.random, self.soak
-        with Connection(soak.address, timeout=30 * rig.patience) as connection:
+        with self.connection() as connection:
             asked = [self.target("free", "length", r.choice([0, 100])) for _ in range(r.randrange(2, 9)) if soak.spend()]
             connection.send(b"".join(request_bytes(target) for _, target in asked))
             for marker, target in asked:
@@ -173,7 +214,7 @@ class Slow(Client):
 
     def turn(self):
         if self.soak.spend():
-            self.random.choice([self.head, self.content, self.reader, self.idle])()
+            self.random.choice([self.head, self.content, self.reader, self.idle, self.threshold])()
 
     def drip(self, s, data, pause):
         for i in range(len(data)):
@@ -184,14 +225,14 @@ class Slow(Client):
 
     def head(self):
         _, target = self.target("free", "length", 10)
-        with Connection(self.soak.address, 30 * rig.patience) as c:
+        with self.connection() as c:
             self.drip(c.socket, request_bytes(target, headers=self.fields()), self.random.choice([0.005, 0.2]))
             if not self.soak.stopping() and c.response().status not in (200, 408, 502):
                 self.soak.complain("a slow head had neither an answer nor 408")
 
     def content(self):
         _, target = self.target("free", "length", 10)
-        with Connection(self.soak.address, 30 * rig.patience) as c:
+        with self.connection() as c:
             c.send(request_bytes(target, "POST", self.fields())[:-2] + b"Content-Length: 400\r\n\r\n")
             self.drip(c.socket, b"y" * 400, self.random.choice([0.005, 0.3]))
             if not self.soak.stopping() and c.response().status not in (200, 408, 502):
@@ -199,11 +240,7 @@ class Slow(Client):
 
     def reader(self):
         marker, target = self.target("free", self.random.choice(["length", "chunked", "until_close"]), 2_000_000)
-        s = socket.socket()
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        s.settimeout(30 * rig.patience)
-        s.connect(self.soak.address)
-        with s:
+        with self.enter(room=4096) as s:
             s.sendall(request_bytes(target, headers={"Connection": "close"}))
             for _ in range(self.random.choice([20, 200])):
                 if self.soak.stopping() or not s.recv(65536):
@@ -211,10 +248,20 @@ class Slow(Client):
                 self.soak.pause(0.02)
 
     def idle(self):
-        with Connection(self.soak.address, 30 * rig.patience) as c:
+        with self.connection() as c:
             _, target = self.target("free", "length", 10)
             c.request(target)
             self.soak.pause(self.random.random() * 6)
+
+
+    def threshold(self):
+        """Never gets as far as a request: the PROXY header or the handshake drips, or is none."""
+        door = self.random.choice(self.soak.doors)
+        said = self.random.choice(PROXIED) if door.proxied else b""
+        said += self.random.choice([b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", b"GET / HTTP", os.urandom(200)])
+        with connect(door.address, 30 * rig.patience) as s:
+            self.drip(s, said, self.random.choice([0, 0.01, 0.2]))
+            self.soak.pause(self.random.random() * 3)
 
 
 class Broken(Client):
@@ -227,13 +274,13 @@ class Broken(Client):
         name, data = r.choice(self.cases)
         if not soak.spend():
             return
-        with Connection(soak.address, 30 * rig.patience) as c:
+        with self.connection() as c:
             at = r.randrange(len(data) + 1)
             c.send(data[:at])
             if r.random() < 0.3:
                 soak.pause(0.01)
             c.send(data[at:])
-            c.socket.shutdown(socket.SHUT_WR)
+            c.end()
             while c.fill():
                 pass
             starts = len(re.findall(rb"HTTP/1\.1 [1-5]\d\d ", c.buffer))
@@ -252,7 +299,7 @@ class Aborting(Client):
         _, target = self.target(r.choice(["free"] + LIMITED), r.choice(GOOD + BAD), r.choice([10, 500000]))
         body = b"z" * r.choice([0, 5000, 300000]) if r.random() < 0.5 else None
         data = request_bytes(target, "POST" if body is not None else "GET", self.fields(), body)
-        s = connect(soak.address, 5)
+        s = self.enter(5 * rig.patience)
         try:
             s.sendall(data[:r.choice([len(data), r.randrange(len(data))])])
             wait = r.choice([0, 0, 0.001, 0.02, 0.2])
@@ -276,7 +323,7 @@ class Tunnelling(Client):
         r, soak = self.random, self.soak
         if not soak.spend():
             return
-        with Connection(soak.address, 30 * rig.patience) as c:
+        with self.connection() as c:
             _, target = self.target("free", "length", 10)
             c.send(request_bytes(target, headers={"Connection": "Upgrade", "Upgrade": "echo"}))
             if c.read_head().status != 101:
@@ -288,8 +335,7 @@ class Tunnelling(Client):
                 c.send(data)
                 if c.read_exactly(len(data), "an echo") != data:
                     soak.complain("a tunnel changed what passed")
-            if r.random() < 0.5:
-                c.socket.shutdown(socket.SHUT_WR)
+            if r.random() < 0.5 and c.end():
                 while c.fill():
                     pass
             elif r.random() < 0.5:

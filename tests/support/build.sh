@@ -22,11 +22,13 @@ have() {
     postgresql) [[ -n $(find /usr/lib/postgresql -name initdb -print -quit) ]] ;;
     libclang-rt-*-dev) [[ -n $(find "$(clang -print-resource-dir)" -name '*asan*.a' -print -quit) ]] ;;
     check) pkg-config --exists check ;;
+    afl++) command -v afl-fuzz ;;
     groff-base) command -v groff ;;
     nginx-light) command -v nginx || [[ -x /usr/sbin/nginx ]] ;;
     haproxy) command -v haproxy || [[ -x /usr/sbin/haproxy ]] ;;
     redis-tools) command -v redis-cli ;;
     xz-utils) command -v xz ;;
+    tzdata) [[ -e /usr/share/zoneinfo/Europe/Berlin ]] ;;
     util-linux) command -v taskset ;;
     *) command -v "$1" ;;
     esac >/dev/null 2>&1
