@@ -23,6 +23,7 @@
 #include "limit/inquiry.h"
 #include "net/ip_counts.h"
 #include "net/listener.h"
+#include "proxy/roster.h"
 #include "proxy/worker.h"
 #include "store/embedded.h"
 #include "store/redis_subscription.h"
@@ -40,6 +41,7 @@ struct weir {
     struct policy
         *first; /* that weir started with: its workers, sockets and embedded Redis stay until the end */
     struct policy *policy; /* in force */
+    struct roster *roster; /* of the policy in force */
     struct embedded *embedded;
     struct redis_subscription *resets; /* of clients, by any weir */
     struct admin *admin;
@@ -203,14 +205,41 @@ static void share(struct weir *weir)
                           weir->first->identity.ipv6_prefix);
 }
 
+/* The addresses of upstreams have changed. */
+static void on_roster_changed(void *context)
+{
+    struct weir *weir = context;
+    for (unsigned i = 0; i < weir->made; i++)
+        if (weir->workers[i]) /* else it could not be made */
+            worker_wake(weir->workers[i]);
+}
+
+/* A roster for the policy that is to be in force. NULL: no memory. */
+static struct roster *make_roster(struct weir *weir, struct policy *policy)
+{
+    const struct roster_listener listener = {on_roster_changed, weir};
+    return roster_new(weir->base, policy, weir->roster, &listener);
+}
+
+static void drop_roster(struct roster *roster)
+{
+    if (roster)
+        roster_close(roster);
+    roster_drop(roster);
+}
+
 static bool make_workers(struct weir *weir)
 {
     struct policy *policy = weir->first;
 
     share(weir);
+    if (!(weir->roster = make_roster(weir, policy))) {
+        log_error("no memory for the upstreams");
+        return false;
+    }
     weir->workers = xcalloc(policy->workers, sizeof *weir->workers);
     for (; weir->made < policy->workers; weir->made++) {
-        struct worker *worker = worker_new(&weir->shared, policy, weir->made,
+        struct worker *worker = worker_new(&weir->shared, weir->roster, weir->made,
                                            weir->listen_fds + (size_t)weir->made * policy->listen_count);
         if (!worker) {
             log_error("cannot make worker %u: %s", weir->made, strerror(errno));
@@ -363,13 +392,18 @@ static void reload(struct weir *weir)
     fclose(report);
     log_report(text, next != NULL);
     free(text);
-    if (next) {
+    struct roster *roster = next ? make_roster(weir, next) : NULL;
+    if (!roster)
+        policy_drop(next);
+    if (roster) {
         warn_of_restart(weir, next);
         policy_keep_listeners(next, weir->policy, weir->written);
         log_set_level((enum log_level)next->log.level);
         for (unsigned i = 0; i < weir->made; i++)
-            worker_reload(weir->workers[i], next);
+            worker_reload(weir->workers[i], roster);
+        drop_roster(weir->roster);
         policy_drop(weir->policy);
+        weir->view.roster = weir->roster = roster;
         weir->view.policy = weir->policy = next;
         admin_reload(weir->admin);
         listen_for_resets(weir);
@@ -463,6 +497,7 @@ static bool start_admin(struct weir *weir)
     if (!weir->first->admin.length)
         return true;
     weir->view = (struct admin_view){.policy = weir->policy,
+                                     .roster = weir->roster,
                                      .started_us = clock_us(),
                                      .rules = &weir->rules,
                                      .limits = &weir->limits,
@@ -511,6 +546,7 @@ static void end(struct weir *weir)
     redis_subscription_free(weir->resets);
     for (unsigned i = 0; i < weir->made; i++)
         worker_free(weir->workers[i]);
+    drop_roster(weir->roster);
     log_stop();
     embedded_stop(weir->embedded);
     for (unsigned i = 0; i < COUNT_OF(weir->signals); i++)
@@ -520,6 +556,8 @@ static void end(struct weir *weir)
         event_free(weir->change);
     if (weir->change_fd >= 0)
         close(weir->change_fd);
+    if (weir->base)
+        (void)event_base_loop(weir->base, EVLOOP_NONBLOCK); /* lookups that were given up are freed there */
     if (weir->base)
         event_base_free(weir->base);
     fallback_free(weir->shared.fallback);

@@ -54,41 +54,65 @@ static void write_redis(struct evbuffer *out, const struct admin_view *view)
 }
 
 /* A worker learns of a server that is down when it needs it: where one knows, it is so. */
-static void write_server(struct evbuffer *out, const struct admin_view *view,
-                         const struct upstream_server *server, unsigned number)
+static void write_member(struct evbuffer *out, const struct member *member, bool is_checked)
 {
-    unsigned knowing = 0, ejected = 0;
+    unsigned ejected = atomic_load_explicit(&member->ejected, memory_order_relaxed);
+    bool healthy = member_is_healthy(member), is_name = member->settings->address.length == 0;
+    char address[ADDRESS_TEXT_MAX];
 
-    for (unsigned w = 0; w < view->worker_count; w++) {
-        uint64_t bits;
-        if (number >= 64 || !worker_servers_ejected(view->workers[w], view->policy, &bits))
-            continue;
-        knowing++;
-        ejected += (unsigned)(bits >> number & 1);
-    }
     evbuffer_add_printf(out, "{\"address\":");
-    json_string(out, slice_of(server->text));
-    evbuffer_add_printf(out, ",\"state\":\"%s\",\"ejected_by_workers\":%u}",
-                        !knowing  ? "unknown"
-                        : ejected ? "down"
-                                  : "up",
+    json_string(out, slice_of(is_name ? address_format(&member->address, address) : member->settings->text));
+    if (is_name) {
+        evbuffer_add_printf(out, ",\"name\":");
+        json_string(out, slice_of(member->settings->text));
+    }
+    evbuffer_add_printf(out, ",\"state\":\"%s\",\"ejected_by_workers\":%u", healthy && !ejected ? "up" : "down",
                         ejected);
+    if (is_checked)
+        evbuffer_add_printf(out, ",\"healthy\":%s", healthy ? "true" : "false");
+    evbuffer_add_printf(out, "}");
+}
+
+/* The members of one server as it is written: of a name, none or several. */
+static bool write_server(struct evbuffer *out, const struct upstream *upstream,
+                         const struct upstream_server *server, struct member *const *members, unsigned count,
+                         bool first)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (members[i]->settings != server)
+            continue;
+        evbuffer_add_printf(out, first ? "" : ",");
+        write_member(out, members[i], upstream->health.path != NULL);
+        first = false;
+        any = true;
+    }
+    if (!any && server->address.length == 0) {
+        evbuffer_add_printf(out, "%s{\"address\":null,\"name\":", first ? "" : ",");
+        json_string(out, slice_of(server->text));
+        evbuffer_add_printf(out, ",\"state\":\"unresolved\",\"ejected_by_workers\":0}");
+        first = false;
+    }
+    return first;
 }
 
 static void write_upstreams(struct evbuffer *out, const struct admin_view *view)
 {
-    unsigned number = 0;
-
     evbuffer_add_printf(out, ",\"upstreams\":[");
     for (unsigned i = 0; i < view->policy->upstream_count; i++) {
         const struct upstream *upstream = &view->policy->upstreams[i];
+        struct member *members[MEMBERS_MAX];
+        unsigned count = roster_members(view->roster, i, members);
+        bool first = true;
+
         evbuffer_add_printf(out, "%s{\"name\":", i ? "," : "");
         json_string(out, slice_of(upstream->name));
         evbuffer_add_printf(out, ",\"servers\":[");
-        for (unsigned s = 0; s < upstream->server_count; s++) {
-            evbuffer_add_printf(out, s ? "," : "");
-            write_server(out, view, &upstream->servers[s], number++);
-        }
+        for (unsigned s = 0; s < upstream->server_count; s++)
+            first = write_server(out, upstream, &upstream->servers[s], members, count, first);
+        for (unsigned m = 0; m < count; m++)
+            member_drop(members[m]);
         evbuffer_add_printf(out, "]}");
     }
     evbuffer_add_printf(out, "]}\n");

@@ -209,6 +209,42 @@ static void connections(const struct source *s)
            SUM(s, bytes_to_clients));
 }
 
+static void upstream_server(const struct source *s, const struct upstream *upstream,
+                            const struct member *member)
+{
+    char at[ADDRESS_TEXT_MAX], bytes[1024];
+    struct text labels = text_over(bytes, sizeof bytes);
+    bool up = member_is_healthy(member) && atomic_load_explicit(&member->ejected, memory_order_relaxed) == 0;
+
+    text_literal(&labels, "{upstream=\"");
+    label_value(&labels, upstream->name);
+    text_literal(&labels, "\",server=\"");
+    label_value(&labels, member->settings->text);
+    text_literal(&labels, "\",address=\"");
+    label_value(&labels, address_format(&member->address, at));
+    text_literal(&labels, "\"}");
+    text_char(&labels, 0);
+    if (!labels.failed)
+        sample(s, "weir_upstream_server_up", bytes, up);
+}
+
+/* A name that is not resolved has no sample. */
+static void upstream_servers(const struct source *s)
+{
+    const struct policy *policy = s->view->policy;
+
+    head(s, "weir_upstream_server_up", "gauge",
+         "Whether a server gets requests: 0 while its health checks fail, or a worker has ejected it.");
+    for (unsigned u = 0; u < policy->upstream_count; u++) {
+        struct member *members[MEMBERS_MAX];
+        unsigned count = roster_members(s->view->roster, u, members);
+        for (unsigned i = 0; i < count; i++) {
+            upstream_server(s, &policy->upstreams[u], members[i]);
+            member_drop(members[i]);
+        }
+    }
+}
+
 static void redis(const struct source *s)
 {
     uint64_t ready = 0;
@@ -242,6 +278,7 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     errors_by_cause(&s);
     latencies(&s);
     connections(&s);
+    upstream_servers(&s);
     redis(&s);
     single(&s, "weir_log_lines_dropped_total", "counter",
            "Log lines dropped because the log file could not keep up.", log_dropped());

@@ -5,12 +5,14 @@
 #include <event2/buffer.h>
 
 #include "base/tally.h"
+#include "proxy/roster.h"
 #include "proxy/worker.h"
 
 /* What the admin listener shows. Owned and kept current by the main thread, on whose loop the listener runs.
  */
 struct admin_view {
     struct policy *policy; /* in force */
+    struct roster *roster; /* the upstreams' servers under it */
     uint64_t started_us;   /* monotonic */
     const struct tally_names *rules, *limits;
     struct worker *const *workers;

@@ -81,6 +81,15 @@ static void warn_of_identity(struct loading *l)
                 "clients knows none: every id is passed over");
 }
 
+static void check_resolver(struct loading *l)
+{
+    const struct resolver_settings *resolver = &l->policy->resolver;
+    const struct node *max = node_at(l, "resolver", "max_ttl"), *min = node_at(l, "resolver", "min_ttl");
+
+    if (resolver->min_ttl_us > resolver->max_ttl_us)
+        mistake(l, max ? max : min, "max_ttl is less than min_ttl");
+}
+
 /* --- upstreams --- */
 
 static void warn_of_upstreams(struct loading *l)
@@ -163,6 +172,7 @@ void policy_check(struct loading *l)
 {
     check_redis(l);
     check_proxy_protocol(l);
+    check_resolver(l);
     if (l->report->mistakes)
         return;
     warn_of_identity(l);

@@ -27,6 +27,7 @@ static const char *const access_names[] = {
 #define CERTIFICATE(m) offsetof(struct certificate_files, m)
 #define UPSTREAM(m)    offsetof(struct upstream, m)
 #define UPSTREAM_TLS(m) offsetof(struct upstream_tls, m)
+#define HEALTH(m) offsetof(struct upstream_health, m)
 #define LIMIT(m)       offsetof(struct limit, m)
 #define RULE(m)        offsetof(struct rule, m)
 #define NUMBERS(m)     offsetof(struct limit_numbers, m)
@@ -117,6 +118,36 @@ const struct option options[] = {
      "a PEM file with a certificate of weir's own, for servers that ask for one"},
     {"upstreams.NAME.tls.key", &type_text, UPSTREAM_TLS(key), "", 1, 4096, 0, NULL, NULL,
      "a PEM file with its private key"},
+
+    {"upstreams.NAME.health", &type_health, UPSTREAM(health), "", 0, 0, 0, NULL, upstream_has_health,
+     "every server is asked time and again; those that do not answer well get no requests"},
+    {"upstreams.NAME.health.path", &type_health_path, HEALTH(path), NULL, 1, 1024, REQUIRED, NULL, NULL,
+     "what is asked for, by GET"},
+    {"upstreams.NAME.health.host", &type_text, HEALTH(host), "", 1, HOST_NAME_BYTES_MAX + 6, 0, NULL, NULL,
+     "the Host field; unless given, the server as written"},
+    {"upstreams.NAME.health.interval", &type_duration, HEALTH(interval_us), "5s", MS(10), HOURS(1), 0, NULL, NULL,
+     "from one check of a server to the next"},
+    {"upstreams.NAME.health.timeout", &type_duration, HEALTH(timeout_us), "2s", MS(10), SEC(60), 0, NULL, NULL,
+     "the most that a check may take, connecting included"},
+    {"upstreams.NAME.health.status", &type_statuses, HEALTH(statuses), "[ 2xx, 3xx ]", 1, STATUSES_MAX, 0, NULL, NULL,
+     "the statuses of good answers, such as 204 or 2xx"},
+    {"upstreams.NAME.health.unhealthy", &type_count, HEALTH(unhealthy), "3", 1, 100, 0, NULL, NULL,
+     "failed checks in a row after which a server gets no requests"},
+    {"upstreams.NAME.health.healthy", &type_count, HEALTH(healthy), "2", 1, 100, 0, NULL, NULL,
+     "good checks in a row after which it gets them again"},
+
+    {"resolver", &type_section, 0, "", 0, 0, 0, NULL, NULL,
+     "how names of upstreams' servers become addresses: /etc/hosts, then DNS, again and again"},
+    {"resolver.nameservers", &type_nameservers, OF(resolver), "[]", 0, NAMESERVERS_MAX, 0, NULL, NULL,
+     "addresses, with a port where it is not 53; unless given, those of /etc/resolv.conf"},
+    {"resolver.timeout", &type_duration, OF(resolver.timeout_us), "5s", MS(10), SEC(60), 0, NULL, NULL,
+     "the most that a name may take, in three tries"},
+    {"resolver.min_ttl", &type_duration, OF(resolver.min_ttl_us), "1s", MS(10), HOURS(24), 0, NULL, NULL,
+     "an answer is believed for as long as it says, but no less than this"},
+    {"resolver.max_ttl", &type_duration, OF(resolver.max_ttl_us), "5m", MS(10), HOURS(24), 0, NULL, NULL,
+     "and no more than this"},
+    {"resolver.ipv6", &type_bool, OF(resolver.ipv6), "true", 0, 0, 0, NULL, NULL,
+     "whether IPv6 addresses are asked for as well"},
 
     {"identity", &type_section, 0, "", 0, 0, 0, NULL, NULL, "who a client is"},
     {"identity.from", &type_identity_from, OF(identity), "[ ip ]", 1, IDENTITY_FROM_MAX, 0, NULL, NULL,

@@ -83,6 +83,10 @@ const struct client *clients_enter_unix(struct clients *clients);
 
 bool quotas_are_there(const void *policy); /* for the table's `applies` */
 
+/* --- upstreams --- */
+
+bool upstream_has_health(const void *upstream); /* for the table's `applies` */
+
 /* --- rules --- */
 
 bool rule_has_match(const void *rule); /* for the table's `applies` */

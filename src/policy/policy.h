@@ -12,6 +12,7 @@
 
 #include "http/head.h"
 #include "net/address.h"
+#include "net/resolver.h"
 
 enum {
     LIMITS_MAX = 256,        /* in a policy */
@@ -76,12 +77,21 @@ struct upstream_server {
     char *text;             /* as written */
     char *host;             /* of it: a name or an IP address; NULL: a unix socket */
     uint16_t port;
+    struct place place;
 };
 
 struct upstream_tls {
     bool on, verify;
     char *ca, *server_name, *certificate, *key; /* as written; NULL: not */
     struct tls_client *client;                  /* what was read from them. Owned */
+};
+
+struct upstream_health {
+    char *path; /* NULL: no checks */
+    char *host; /* the Host field; NULL: the server's own */
+    uint64_t interval_us, timeout_us;
+    unsigned healthy, unhealthy; /* checks in a row that change a server's state */
+    uint64_t *statuses;          /* of good answers, for statuses_hold() */
 };
 
 struct upstream {
@@ -92,6 +102,7 @@ struct upstream {
     uint64_t connect_timeout_us, response_timeout_us;
     bool forwarded; /* requests carry Forwarded (RFC 7239) */
     struct upstream_tls tls;
+    struct upstream_health health;
 };
 
 enum identity_source { IDENTITY_IP, IDENTITY_HEADER };
@@ -298,6 +309,7 @@ struct policy {
     struct redis_settings redis;
     struct upstream *upstreams;
     unsigned upstream_count;
+    struct resolver_settings resolver;
     struct identity_settings identity;
     bool shadow; /* of limits that do not say */
     struct limit *limits;
@@ -319,7 +331,7 @@ struct policy {
 
 /* Reads and checks `file`. Limiter scripts are looked for in `lua_dir` by name. Every mistake and warning is
  * printed to `report` as "FILE:LINE:COLUMN: ..." (warnings with "warning: " after the place; mistakes at most
- * 20, then a count). NULL when there was a mistake. Blocks: reads files and resolves names. The caller owns
+ * 20, then a count). NULL when there was a mistake. Blocks: reads files and resolves Redis' name; those of upstreams' servers are left to the resolver. The caller owns
  * one reference. */
 struct policy *policy_load(const char *file, const char *lua_dir, FILE *report);
 
@@ -351,11 +363,17 @@ int64_t rule_cost_learnt(const struct rule *rule, const struct fields *fields);
 
 enum { STATUS_MIN = 100, STATUS_MAX = 599 };
 
+/* Is the status among them? NULL: all are. */
+static inline bool statuses_hold(const uint64_t *statuses, unsigned status)
+{
+    return !statuses ||
+           (status >= STATUS_MIN && status <= STATUS_MAX && (statuses[status / 64] >> status % 64 & 1));
+}
+
 /* Is an answer with this status charged? */
 static inline bool limit_counts(const struct limit *limit, unsigned status)
 {
-    return !limit->counted ||
-           (status >= STATUS_MIN && status <= STATUS_MAX && (limit->counted[status / 64] >> status % 64 & 1));
+    return statuses_hold(limit->counted, status);
 }
 
 /* What the policy says of a client, or NULL. An id is looked up by name; an address by itself, then by the

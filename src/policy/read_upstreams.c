@@ -22,17 +22,24 @@ bool destination_read(struct loading *l, const struct node *node, struct address
     return good;
 }
 
+/* A name is kept as it is: its addresses are the resolver's business. */
 static bool read_server(struct loading *l, const struct node *item, struct upstream_server *server)
 {
     struct slice host;
     const char *why;
+    bool good = address_split(item->text, &server->address, &host, &server->port, &why);
 
     server->text = keep_text(l, item);
-    if (!destination_read(l, item, &server->address) ||
-        !address_split(item->text, &(struct address){0}, &host, &server->port, &why))
-        return false;
-    server->host = host.n ? pool_text(l->pool, host) : NULL;
-    return true;
+    server->place = item->place;
+    if (good && host.n && server->port == 0) {
+        why = "nobody listens on port 0";
+        good = false;
+    }
+    if (good)
+        server->host = host.n ? pool_text(l->pool, host) : NULL;
+    else
+        mistake(l, item, "%s cannot be connected to: %s", QUOTE(item->text), why);
+    return good;
 }
 
 static void read_servers(struct loading *l, const struct option *option, const struct node *node, void *field)
@@ -147,6 +154,50 @@ static void check_server_names(struct loading *l, const struct node *node, const
             return;
         }
 }
+
+/* --- health --- */
+
+bool upstream_has_health(const void *upstream)
+{
+    return ((const struct upstream *)upstream)->health.path != NULL;
+}
+
+static void read_health(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    if (!node->null && expect_map(l, node, "a map such as { path: /healthz }"))
+        options_read(l, node, option->path, field);
+}
+
+static void print_health(const struct printer *printer, const struct option *option, const void *field)
+{
+    type_section.print(printer, option, field);
+}
+
+const struct option_type type_health = {"map", read_health, print_health, true};
+
+/* It goes into a request's first line as it is. */
+static void read_health_path(struct loading *l, const struct option *option, const struct node *node,
+                             void *field)
+{
+    if (!expect_scalar(l, node, "a path such as /healthz") ||
+        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return;
+    bool good = node->text.p[0] == '/';
+    for (size_t i = 0; i < node->text.n; i++)
+        good &= node->text.p[i] > ' ' && node->text.p[i] <= '~' && node->text.p[i] != '#';
+    if (good)
+        *(char **)field = keep_text(l, node);
+    else
+        mistake(l, node, "%s is no path; expected one such as /healthz, as it is written in a request",
+                QUOTE(node->text));
+}
+
+static void print_health_path(const struct printer *printer, const struct option *option, const void *field)
+{
+    type_text.print(printer, option, field);
+}
+
+const struct option_type type_health_path = {"path", read_health_path, print_health_path, false};
 
 /* --- all of them --- */
 

@@ -28,6 +28,9 @@ extern const struct option_type type_password_file; /* read_redis.c: struct redi
 extern const struct option_type type_key_prefix;    /* read_redis.c: char * */
 extern const struct option_type type_upstreams;     /* read_upstreams.c: struct policy */
 extern const struct option_type type_upstream_tls;  /* read_upstreams.c: struct upstream_tls */
+extern const struct option_type type_health;        /* read_upstreams.c: struct upstream_health */
+extern const struct option_type type_health_path;   /* read_upstreams.c: char * */
+extern const struct option_type type_nameservers;   /* read_resolver.c: struct resolver_settings */
 extern const struct option_type type_servers;       /* read_upstreams.c: struct upstream */
 extern const struct option_type type_identity_from; /* read_identity.c: struct identity_settings */
 extern const struct option_type type_trusted;       /* read_identity.c: struct identity_settings */

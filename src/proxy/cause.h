@@ -22,6 +22,8 @@
     X(CAUSE_CLIENT_STALLED, 0, "client_stalled", "the client does not read its answer")                      \
     X(CAUSE_UPSTREAM_CONNECT, 502, "upstream_connect", "no server of the upstream could be reached")         \
     X(CAUSE_UPSTREAM_TLS, 502, "upstream_tls", "no server of the upstream proved over TLS who it is")        \
+    X(CAUSE_NO_SERVER, 503, "upstream_no_server",                                                            \
+      "no server of the upstream passes its health checks, or its name is not resolved")                     \
     X(CAUSE_UPSTREAM_CLOSED, 502, "upstream_closed",                                                         \
       "the server closed the connection before its answer ended")                                            \
     X(CAUSE_UPSTREAM_BAD, 502, "upstream_bad_response", "the server's answer is malformed")                  \

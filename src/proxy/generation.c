@@ -11,16 +11,19 @@ static void generation_free(struct generation *g)
         limiter_free(g->limiter);
     upstream_free(g);
     policy_drop(g->policy);
+    roster_drop(g->roster);
     free(g);
 }
 
-struct generation *generation_new(struct worker *worker, struct policy *policy)
+struct generation *generation_new(struct worker *worker, struct roster *roster)
 {
+    struct policy *policy = roster_policy(roster);
     struct generation *g = calloc(1, sizeof *g);
 
     if (!g)
         return NULL;
     g->worker = worker;
+    g->roster = roster_hold(roster);
     g->policy = policy_hold(policy);
     if (upstream_init(g) == 0 && (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback,
                                                            slice_of(policy->driver), &worker->limiter_stats)))
@@ -77,7 +80,8 @@ void generations_flush(struct worker *worker)
 
     if (worker->coming) {
         limiter_flush(worker->coming->limiter);
-        if (worker->coming->policy->limit_count == 0 || limiter_redis_ready(worker->coming->limiter))
+        if ((worker->coming->policy->limit_count == 0 || limiter_redis_ready(worker->coming->limiter)) &&
+            roster_is_settled(worker->coming->roster))
             install_coming(worker);
     }
     limiter_flush(worker->now->limiter);

@@ -5,19 +5,22 @@
 #ifndef WEIR_PROXY_GENERATION_H
 #define WEIR_PROXY_GENERATION_H
 
+#include "proxy/roster.h"
 #include "proxy/worker_internal.h"
 
 struct generation {
     struct worker *worker;
-    struct policy *policy;
+    struct roster *roster; /* held */
+    unsigned roster_version; /* that the pools are made after */
+    struct policy *policy; /* the roster's; held */
     struct limiter *limiter;
     struct pool *pools;           /* by upstream index */
     unsigned exchanges;           /* under way */
     TAILQ_ENTRY(generation) link; /* worker's retired */
 };
 
-/* Holds `policy`. NULL: no memory. */
-struct generation *generation_new(struct worker *worker, struct policy *policy);
+/* Holds `roster` and its policy. NULL: no memory. */
+struct generation *generation_new(struct worker *worker, struct roster *roster);
 
 /* Makes `next` the one that new exchanges get, at once; the one before retires. */
 void generation_install(struct worker *worker, struct generation *next);

@@ -9,149 +9,22 @@
 #include "net/listener.h"
 #include "net/tls.h"
 #include "proxy/exchange.h"
+#include "proxy/upstream_internal.h"
 
 enum {
     LINK_MAGIC = 0x4c494e4b,
-    POOLED_MAX = 256,              /* idle links a worker keeps for a server */
-    POOLED_IDLE_US = 60 * 1000000, /* and for how long */
-    FAILURES_MAX = 5,              /* bad answers in a row that eject a server which has others beside it */
-    EJECTED_MIN_US = 1000000,      /* how long a server is left alone, doubled with every failed probe */
-    EJECTED_MAX_US = 32 * 1000000
-};
-
-/* A server is up, or ejected: it gets requests only when all its fellows are ejected too, and is probed by
- * connecting to it until that succeeds. */
-struct server {
-    const struct upstream_server *settings;
-    struct pool *pool;
-    unsigned index;
-    unsigned outstanding; /* links CONNECTING, PROBING or BUSY */
-    unsigned pooled_count;
-    unsigned failures; /* bad answers in a row */
-    bool ejected;
-    bool said; /* that it was ejected; a server that comes and goes is not logged more than once a second */
-    uint64_t said_us;
-    uint64_t ejected_us;   /* for how long, last time */
-    struct deadline probe; /* armed while ejected and not being probed */
-    struct link *probing;  /* the probe under way, or NULL */
-    struct tls_resumption resumption;
-    TAILQ_HEAD(pooled, link) pooled; /* last used first */
-};
-
-/* A worker's view of one upstream. */
-struct pool {
-    const struct upstream *settings;
-    struct generation *generation;
-    struct server *servers;
-    unsigned next; /* where to start looking: equal servers take turns */
+    POOLED_MAX = 256,             /* idle links a worker keeps for a server */
+    POOLED_IDLE_US = 60 * 1000000 /* and for how long */
 };
 
 const char *link_server_text(const struct link *link)
 {
-    return link->server->settings->text;
-}
-
-/* ---- a server's state -------------------------------------------------------------------------------- */
-
-/* One line a change of state, not a request, and for a server that comes and goes not more than one a second. */
-static void say_ejected(struct server *server, const char *why)
-{
-    uint64_t now = clock_us();
-
-    server->said = now - server->said_us > 1000000;
-    if (!server->said)
-        return;
-    server->said_us = now;
-    log_warn("upstream %s: server %s: %s; ejected until it accepts connections again",
-             server->pool->settings->name, server->settings->text, why);
-}
-
-static void eject(struct server *server, const char *why)
-{
-    const struct generation *g = server->pool->generation;
-
-    if (server->ejected && deadline_is_armed(&server->probe))
-        return;
-    if (!server->ejected)
-        say_ejected(server, why);
-    server->ejected_us = server->ejected ? server->ejected_us * 2 : EJECTED_MIN_US;
-    if (server->ejected_us > EJECTED_MAX_US)
-        server->ejected_us = EJECTED_MAX_US;
-    server->ejected = true;
-    if (g == g->worker->now && !g->worker->stopping)
-        deadline_arm(&g->worker->queue.probe, &server->probe, clock_us(), server->ejected_us);
-}
-
-static void admit(struct server *server, const char *what)
-{
-    server->failures = 0;
-    if (!server->ejected)
-        return;
-    server->ejected = false;
-    deadline_cancel(&server->probe);
-    log_at(server->said ? LEVEL_INFO : LEVEL_DEBUG, "upstream %s: server %s %s again",
-           server->pool->settings->name, server->settings->text, what);
-}
-
-void upstream_note_answer(struct link *link)
-{
-    admit(link->server, "answers");
-}
-
-void upstream_note_failure(struct link *link, const char *why)
-{
-    struct server *server = link->server;
-
-    if (++server->failures >= FAILURES_MAX && server->pool->settings->server_count > 1)
-        eject(server, why);
-}
-
-bool upstreams_ready(const struct generation *g)
-{
-    for (unsigned i = 0; i < g->policy->upstream_count; i++) {
-        const struct pool *pool = &g->pools[i];
-        bool up = false;
-        for (unsigned s = 0; s < pool->settings->server_count && !up; s++)
-            up = !pool->servers[s].ejected;
-        if (!up)
-            return false;
-    }
-    return true;
-}
-
-uint64_t upstreams_ejected(const struct generation *g)
-{
-    uint64_t bits = 0;
-    unsigned number = 0;
-
-    for (unsigned i = 0; i < g->policy->upstream_count; i++)
-        for (unsigned s = 0; s < g->pools[i].settings->server_count && number < 64; s++)
-            bits |= (uint64_t)g->pools[i].servers[s].ejected << number++;
-    return bits;
-}
-
-/* The server with the least outstanding requests; one that is ejected only when all are. NULL: all were
- * tried. */
-static struct server *choose(struct pool *pool, const struct upstream_tries *tries)
-{
-    struct server *best = NULL;
-    unsigned count = pool->settings->server_count;
-
-    pool->next = (pool->next + 1) % count;
-    for (unsigned i = 0; i < count; i++) {
-        struct server *s = &pool->servers[(pool->next + i) % count];
-        if (s->index < 64 && (tries->servers >> s->index & 1))
-            continue;
-        if (!best || (best->ejected && !s->ejected) ||
-            (best->ejected == s->ejected && s->outstanding < best->outstanding))
-            best = s;
-    }
-    return best;
+    return link->server->member->text;
 }
 
 /* ---- a link's life ----------------------------------------------------------------------------------- */
 
-static void link_close(struct link *link)
+void link_close(struct link *link)
 {
     struct worker *w = link->worker;
 
@@ -170,6 +43,7 @@ static void link_close(struct link *link)
     stream_close(&link->stream, &w->buffers);
     counter_subtract(&w->stats.upstream_connections_open, 1);
     TAILQ_INSERT_TAIL(&w->link_graveyard, link, link);
+    server_bury_if_gone(link->server);
 }
 
 static void link_connected(struct link *link)
@@ -189,7 +63,7 @@ static void connect_failed(struct link *link, enum cause cause, const char *why)
     struct server *server = link->server;
 
     link_close(link);
-    eject(server, why);
+    server_eject(server, why);
     if (x)
         exchange_connect_failed(x, cause);
 }
@@ -197,7 +71,7 @@ static void connect_failed(struct link *link, enum cause cause, const char *why)
 /* The connection is a good one for the next request. */
 static void probe_succeeded(struct link *link)
 {
-    admit(link->server, "accepts connections");
+    server_admit(link->server, "accepts connections");
     link_connected(link);
     upstream_release(link, true);
 }
@@ -230,7 +104,7 @@ static void begin_tls(struct link *link)
 {
     struct server *server = link->server;
     const struct upstream_tls *tls = &server->pool->settings->tls;
-    const char *host = tls->server_name ? tls->server_name : server->settings->host;
+    const char *host = tls->server_name ? tls->server_name : server->member->settings->host;
 
     stream_want_write(&link->stream, false);
     /* A unix socket without server_name is not verified, and is told no name. */
@@ -321,7 +195,7 @@ static void pooled_for_long(struct deadline *deadline)
  * with errno. */
 static struct link *dial(struct worker *w, struct server *server, struct exchange *x)
 {
-    const struct address *to = &server->settings->address;
+    const struct address *to = &server->member->address;
     int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     struct link *link = fd < 0 ? NULL : calloc(1, sizeof *link);
 
@@ -365,7 +239,7 @@ static void probe(struct deadline *deadline)
     struct link *link = dial(server->pool->generation->worker, server, NULL);
 
     if (!link)
-        eject(server, strerror(errno));
+        server_eject(server, strerror(errno));
     else if (link->state == LINK_BUSY)
         probe_succeeded(link);
 }
@@ -399,11 +273,15 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
     struct pool *pool = &g->pools[exchange->rule->upstream->index];
     struct link *link;
 
-    for (struct server *server; (server = choose(pool, tries));) {
+    servers_refresh(g);
+    if (!servers_any(pool)) {
+        *cause = CAUSE_NO_SERVER;
+        return NULL;
+    }
+    for (struct server *server; (server = servers_choose(pool, tries));) {
         if (!fresh && (link = take_pooled(server, exchange)))
             return link;
-        if (server->index < 64)
-            tries->servers |= (uint64_t)1 << server->index;
+        tries->servers |= (uint64_t)1 << server->slot;
         tries->count++;
         if ((link = dial(worker, server, exchange)))
             return link;
@@ -412,9 +290,7 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
             *cause = CAUSE_NO_MEMORY;
             return NULL;
         }
-        eject(server, strerror(errno));
-        if (server->index >= 64)
-            break;
+        server_eject(server, strerror(errno));
     }
     *cause = CAUSE_UPSTREAM_CONNECT;
     return NULL;
@@ -442,7 +318,7 @@ void upstream_release(struct link *link, bool reusable)
     deadline_arm(&w->queue.pooled, &link->deadline, clock_turn_us(), POOLED_IDLE_US);
 }
 
-/* ---- the pools of a generation ----------------------------------------------------------------------- */
+/* ---- a worker's links -------------------------------------------------------------------------------- */
 
 void upstreams_init(struct worker *w)
 {
@@ -451,6 +327,7 @@ void upstreams_init(struct worker *w)
     deadline_queue_init(&w->deadlines, &w->queue.pooled, pooled_for_long);
     deadline_queue_init(&w->deadlines, &w->queue.probe, probe);
     TAILQ_INIT(&w->link_graveyard);
+    TAILQ_INIT(&w->server_graveyard);
 }
 
 void upstreams_bury(struct worker *w)
@@ -460,55 +337,5 @@ void upstreams_bury(struct worker *w)
         MAGIC_WIPE(link);
         free(link);
     }
-}
-
-int upstream_init(struct generation *g)
-{
-    const struct policy *policy = g->policy;
-
-    if (!(g->pools = calloc(policy->upstream_count ? policy->upstream_count : 1, sizeof *g->pools)))
-        return -1;
-    for (unsigned i = 0; i < policy->upstream_count; i++) {
-        struct pool *pool = &g->pools[i];
-        pool->settings = &policy->upstreams[i];
-        pool->generation = g;
-        if (!(pool->servers = calloc(pool->settings->server_count, sizeof *pool->servers)))
-            return -1;
-        for (unsigned s = 0; s < pool->settings->server_count; s++) {
-            pool->servers[s] =
-                (struct server){.settings = &pool->settings->servers[s], .pool = pool, .index = s};
-            TAILQ_INIT(&pool->servers[s].pooled);
-        }
-    }
-    return 0;
-}
-
-void upstream_retire(struct generation *g)
-{
-    for (unsigned i = 0; i < g->policy->upstream_count; i++) {
-        struct pool *pool = &g->pools[i];
-        for (unsigned s = 0; pool->servers && s < pool->settings->server_count; s++) {
-            struct server *server = &pool->servers[s];
-            deadline_cancel(&server->probe);
-            if (server->probing)
-                link_close(server->probing);
-            for (struct link *link; (link = TAILQ_FIRST(&server->pooled));)
-                link_close(link);
-        }
-    }
-}
-
-void upstream_free(struct generation *g)
-{
-    if (!g->pools)
-        return;
-    upstream_retire(g);
-    upstreams_bury(g->worker); /* they point at these pools */
-    for (unsigned i = 0; i < g->policy->upstream_count; i++) {
-        for (unsigned s = 0; g->pools[i].servers && s < g->pools[i].settings->server_count; s++)
-            tls_resumption_clear(&g->pools[i].servers[s].resumption);
-        free(g->pools[i].servers);
-    }
-    free(g->pools);
-    g->pools = NULL;
+    servers_bury(w); /* closed links point at them */
 }

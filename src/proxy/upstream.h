@@ -7,8 +7,9 @@
  * A link belongs to one exchange (CONNECTING, BUSY), to its server (PROBING) or to the pool (POOLED).
  *
  * A server that refuses a connection, or gives several bad answers in a row while it has fellows, is ejected:
- * no request goes there while another server is left. It is probed with a bare connection, after 1 s and then
- * ever more rarely, until one succeeds. */
+ * no request goes there while another server is left. It is probed with a bare connection (and the TLS handshake),
+ * after 1 s and then ever more rarely, until one succeeds. Which servers there are, and which of them pass their
+ * health checks, is the roster's to say. */
 #ifndef WEIR_PROXY_UPSTREAM_H
 #define WEIR_PROXY_UPSTREAM_H
 
@@ -36,13 +37,13 @@ struct link {
 
 /* What has been tried for one exchange: servers are not asked twice. */
 struct upstream_tries {
-    uint64_t servers; /* bit by index; servers beyond 64 are always candidates */
+    uint64_t servers; /* bit by slot */
     unsigned count;
 };
 
 /* A link for `exchange`: pooled (BUSY) unless `fresh`, or new (CONNECTING: upstream_connected() or
  * upstream_connect_failed() of the exchange follows, never from inside this call; BUSY when it connected at
- * once). NULL: no server is left to try, or none could be dialled;
+ * once). NULL: there is no server, none is left to try, or none could be dialled;
  * `*cause` says which. */
 struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstream_tries *tries,
                            enum cause *cause);
@@ -62,8 +63,8 @@ void upstream_note_failure(struct link *link, const char *why);
 
 /* Every upstream has a server that is not known to be down. */
 bool upstreams_ready(const struct generation *generation);
-/* The servers that are ejected, as worker_servers_ejected() has them. */
-uint64_t upstreams_ejected(const struct generation *generation);
+/* Takes over what has changed in the roster, if anything has: once a loop turn. */
+void servers_refresh(struct generation *generation);
 
 /* The deadlines of all links of a worker. */
 void upstreams_init(struct worker *worker);

@@ -12,6 +12,7 @@
 #include "policy/identity.h"
 #include "proxy/client.h"
 #include "proxy/exchange.h"
+#include "proxy/roster.h"
 #include "proxy/upstream.h"
 #include "proxy/worker_internal.h"
 
@@ -204,8 +205,6 @@ static void publish(struct worker *w)
 {
     atomic_store_explicit(&w->redis_ready, limiter_redis_ready(w->now->limiter), memory_order_relaxed);
     atomic_store_explicit(&w->upstreams_ready, upstreams_ready(w->now), memory_order_relaxed);
-    atomic_store_explicit(&w->servers_ejected, upstreams_ejected(w->now), memory_order_relaxed);
-    atomic_store_explicit(&w->published_policy, w->policy, memory_order_release);
 }
 
 static void turn(struct worker *w)
@@ -213,6 +212,7 @@ static void turn(struct worker *w)
     clock_turn_begin();
     event_base_loop(w->base, EVLOOP_ONCE);
     generations_flush(w);
+    servers_refresh(w->now);
     clients_bury(w);
     upstreams_bury(w);
     publish(w);
@@ -224,13 +224,18 @@ static void first_wait_passed(struct deadline *deadline)
     (void)deadline; /* it is enough that the loop turns */
 }
 
-/* The first requests should find Redis connected: connections wait in the kernel until it is, a second at
- * most. */
-static void await_redis(struct worker *w)
+static bool is_ready(const struct worker *w)
+{
+    return (w->policy->limit_count == 0 || limiter_redis_ready(w->now->limiter)) &&
+           roster_is_settled(w->now->roster);
+}
+
+/* The first requests should find Redis connected and the upstreams' names resolved: connections wait in the kernel
+ * until they are, a second at most. */
+static void await_readiness(struct worker *w)
 {
     deadline_arm(&w->first_queue, &w->first_wait, clock_us(), GENERATION_WAIT_US);
-    while (w->policy->limit_count && !limiter_redis_ready(w->now->limiter) &&
-           deadline_is_armed(&w->first_wait))
+    while (!is_ready(w) && deadline_is_armed(&w->first_wait))
         turn(w);
     deadline_cancel(&w->first_wait);
 }
@@ -247,7 +252,7 @@ static void *run(void *arg)
     struct worker *w = arg;
 
     log_thread_begin();
-    await_redis(w);
+    await_readiness(w);
     serve(w);
     while (!all_done(w))
         turn(w);
@@ -275,15 +280,15 @@ static void begin_to_stop(struct worker *w)
     deadline_arm(&w->shutdown_queue, &w->shutdown, clock_us(), w->policy->timeouts.shutdown_us);
 }
 
-static void take_policy(struct worker *w, struct policy *policy)
+static void take_roster(struct worker *w, struct roster *roster)
 {
-    struct generation *next = generation_new(w, policy);
+    struct generation *next = generation_new(w, roster);
 
     if (next)
         generation_announce(w, next);
     else
         log_error("worker %u: no memory for the new policy: it goes on with the one before", w->number);
-    policy_drop(policy);
+    roster_drop(roster);
 }
 
 static void on_wake(evutil_socket_t fd, short what, void *arg)
@@ -295,9 +300,9 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(w, WORKER_MAGIC);
     if (read(fd, &count, sizeof count) < 0)
         return;
-    struct policy *policy = atomic_exchange(&w->reload, NULL);
-    if (policy)
-        take_policy(w, policy);
+    struct roster *roster = atomic_exchange(&w->reload, NULL);
+    if (roster)
+        take_roster(w, roster);
     if (atomic_load(&w->stop) && !w->stopping)
         begin_to_stop(w);
 }
@@ -322,9 +327,10 @@ static bool listeners_init(struct worker *w, const int *fds)
     return true;
 }
 
-struct worker *worker_new(struct worker_shared *shared, struct policy *policy, unsigned number,
+struct worker *worker_new(struct worker_shared *shared, struct roster *roster, unsigned number,
                           const int *listen_fds)
 {
+    struct policy *policy = roster_policy(roster);
     struct worker *w = calloc(1, sizeof *w);
     struct generation *first;
 
@@ -346,7 +352,7 @@ struct worker *worker_new(struct worker_shared *shared, struct policy *policy, u
     deadline_queue_init(&w->deadlines, &w->first_queue, first_wait_passed);
     upstreams_init(w);
     generations_init(w);
-    if ((w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 || !(first = generation_new(w, policy)))
+    if ((w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 || !(first = generation_new(w, roster)))
         goto failed;
     generation_install(w, first);
     event_assign(&w->wake, w->base, w->wake_fd, EV_READ | EV_PERSIST, on_wake, w);
@@ -384,11 +390,14 @@ void worker_stop(struct worker *w)
     wake(w);
 }
 
-void worker_reload(struct worker *w, struct policy *policy)
+void worker_wake(struct worker *w)
 {
-    struct policy *unread = atomic_exchange(&w->reload, policy_hold(policy));
-    if (unread)
-        policy_drop(unread);
+    wake(w);
+}
+
+void worker_reload(struct worker *w, struct roster *roster)
+{
+    roster_drop(atomic_exchange(&w->reload, roster_hold(roster)));
     wake(w);
 }
 
@@ -427,9 +436,7 @@ void worker_free(struct worker *w)
     free(w->listeners);
     tally_clear(&w->stats.by_rule);
     tally_clear(&w->limiter_stats.by_limit);
-    struct policy *unread = atomic_exchange(&w->reload, NULL);
-    if (unread)
-        policy_drop(unread);
+    roster_drop(atomic_exchange(&w->reload, NULL));
     MAGIC_WIPE(w);
     free(w);
 }
@@ -447,14 +454,6 @@ const struct limiter_stats *worker_limiter_stats(const struct worker *w)
 bool worker_redis_ready(const struct worker *w)
 {
     return atomic_load_explicit(&w->redis_ready, memory_order_relaxed);
-}
-
-bool worker_servers_ejected(const struct worker *w, const struct policy *policy, uint64_t *bits)
-{
-    if (atomic_load_explicit(&w->published_policy, memory_order_acquire) != policy)
-        return false;
-    *bits = atomic_load_explicit(&w->servers_ejected, memory_order_relaxed);
-    return true;
 }
 
 bool worker_upstreams_ready(const struct worker *w)

@@ -10,6 +10,7 @@
 #include "proxy/stats.h"
 
 struct worker;
+struct roster;
 
 /* What all workers of a process have in common. Outlives them. */
 struct worker_shared {
@@ -22,9 +23,9 @@ struct worker_shared {
     void *context;
 };
 
-/* Makes a worker for `policy` (which is held) with its own listening sockets `listen_fds[0 ..
+/* Makes a worker for `roster` (which is held) and its policy, with its own listening sockets `listen_fds[0 ..
  * policy->listen_count)`, which it takes over, also on failure. NULL: errno says why. */
-struct worker *worker_new(struct worker_shared *shared, struct policy *policy, unsigned number,
+struct worker *worker_new(struct worker_shared *shared, struct roster *roster, unsigned number,
                           const int *listen_fds);
 
 /* Runs the worker in a thread of its own. -1 with errno. */
@@ -34,9 +35,11 @@ MUST_CHECK int worker_start(struct worker *worker);
  * timeouts.shutdown, then end. */
 void worker_stop(struct worker *worker);
 
-/* From the main thread: requests that begin from now on are judged by `policy`, which is held. Its rows were
- * made room for (worker_make_rows). Listeners stay as they are. */
-void worker_reload(struct worker *worker, struct policy *policy);
+/* From the main thread: requests that begin from now on are judged by the roster's policy and go to its members; it
+ * is held. The policy's rows were made room for (worker_make_rows). Listeners stay as they are. */
+void worker_reload(struct worker *worker, struct roster *roster);
+/* From any thread: look at the roster again. */
+void worker_wake(struct worker *worker);
 
 /* From the main thread: room for so many rows of rules and of limits. False: no memory. */
 MUST_CHECK bool worker_make_rows(struct worker *worker, unsigned rules, unsigned limits);
@@ -53,9 +56,4 @@ const struct limiter_stats *worker_limiter_stats(const struct worker *worker);
 bool worker_redis_ready(const struct worker *worker);
 /* Some server of every upstream is believed to be up. */
 bool worker_upstreams_ready(const struct worker *worker);
-/* Which servers of `policy` this worker leaves alone, counted over all upstreams, the first of them as bit 0;
- * no more than 64. False: it does not work by this policy (yet). */
-MUST_CHECK bool worker_servers_ejected(const struct worker *worker, const struct policy *policy,
-                                       uint64_t *bits);
-
 #endif

@@ -14,6 +14,7 @@ struct client;
 struct exchange;
 struct link;
 struct pool;
+struct server;
 struct generation;
 
 enum { WORKER_TEXT_SIZE = IOBUF_LARGE };
@@ -41,6 +42,7 @@ struct worker {
         idle; /* in a request or its head; between requests, longest idle first */
     TAILQ_HEAD(graveyard, client) graveyard; /* closed in this turn */
     TAILQ_HEAD(link_graveyard, link) link_graveyard;
+    TAILQ_HEAD(server_graveyard, server) server_graveyard;
     struct exchange *free_exchanges;
     struct client *free_clients;
 
@@ -66,13 +68,11 @@ struct worker {
     struct limiter_stats limiter_stats;
     struct said said[CAUSE_COUNT];
     _Atomic bool redis_ready, upstreams_ready;
-    _Atomic uint64_t servers_ejected; /* under published_policy */
-    _Atomic(const struct policy *) published_policy;
 
-    int wake_fd; /* eventfd: `stop` was set */
+    int wake_fd; /* eventfd: `stop` was set, `reload` given, or a roster has changed */
     struct event wake;
     _Atomic bool stop;
-    _Atomic(struct policy *) reload; /* held; taken by the worker */
+    _Atomic(struct roster *) reload; /* held; taken by the worker */
     struct deadline shutdown, coming_deadline, first_wait;
     struct deadline_queue shutdown_queue, coming_queue, first_queue;
 };

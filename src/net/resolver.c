@@ -1,0 +1,311 @@
+/* resolver.c - evdns with its edges covered. As of libevent 2.1.12:
+ *
+ *   - a request waits for ever where no name server can be sent to: every lookup has a deadline here;
+ *   - the calls that tell a TTL do not look into /etc/hosts: that is done here;
+ *   - a server that failed is asked for google.com until it answers: it takes 255 failures in a row here to be one;
+ *   - SERVFAIL counts as silence: both are RESOLVED_FAILED;
+ *   - there is no TCP, so that an answer that does not fit a datagram (some 28 addresses) is no answer. */
+#include "net/resolver.h"
+
+#include <errno.h>
+#include <event2/dns.h>
+#include <event2/event_struct.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+enum { HOSTS_TTL_US = 10 * 1000000 }; /* /etc/hosts is looked into again after that */
+
+static const char resolv_conf[] = "/etc/resolv.conf", hosts_file[] = "/etc/hosts";
+
+/* What evdns has in hand. It calls back in any case, and perhaps only after the lookup has ended. */
+struct query {
+    struct lookup *lookup; /* NULL: ended */
+    struct evdns_request *request;
+};
+
+struct lookup {
+    struct resolver *resolver;
+    struct query *query[FAMILY_COUNT]; /* NULL: answered, or not asked */
+    struct event deadline;
+    struct resolver_answer answer;
+    void (*answered)(void *context, const struct resolver_answer *answer);
+    void *context;
+    TAILQ_ENTRY(lookup) link;
+};
+
+struct resolver {
+    struct event_base *base;
+    struct evdns_base *dns;
+    struct timeval timeout;
+    bool ipv6;
+    TAILQ_HEAD(lookups, lookup) lookups;
+};
+
+/* ---- /etc/hosts -------------------------------------------------------------------------------------- */
+
+static void add_ip(struct resolver_answer *answer, const struct ip *ip)
+{
+    for (unsigned i = 0; i < answer->count; i++)
+        if (memcmp(&answer->ips[i], ip, sizeof *ip) == 0)
+            return;
+    if (answer->count < RESOLVED_MAX)
+        answer->ips[answer->count++] = *ip;
+    answer->family[ip_is_v4(ip) ? FAMILY_V4 : FAMILY_V6] = RESOLVED;
+}
+
+/* "ADDRESS NAME NAME...  # comment" */
+static void look_into_line(char *line, struct slice name, bool ipv6, struct resolver_answer *answer)
+{
+    char *rest = line, *word;
+    struct ip ip;
+
+    line[strcspn(line, "#\n")] = 0;
+    word = strtok_r(line, " \t\r", &rest);
+    if (!word || !ip_parse(slice_of(word), &ip) || (!ipv6 && !ip_is_v4(&ip)))
+        return;
+    while ((word = strtok_r(NULL, " \t\r", &rest)))
+        if (slice_equal_nocase(slice_of(word), name))
+            add_ip(answer, &ip);
+}
+
+static bool is_in_hosts(const char *name, bool ipv6, struct resolver_answer *answer)
+{
+    static const struct ip loopback = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}};
+    FILE *hosts = fopen(hosts_file, "re");
+    char *line = NULL;
+    size_t size = 0;
+
+    while (hosts && getline(&line, &size, hosts) > 0)
+        look_into_line(line, slice_of(name), ipv6, answer);
+    free(line);
+    if (hosts)
+        fclose(hosts);
+    if (answer->count == 0 && slice_equal_nocase(slice_of(name), SLICE("localhost")))
+        add_ip(answer, &loopback); /* RFC 6761 section 6.3 */
+    answer->ttl_us = HOSTS_TTL_US;
+    return answer->count > 0;
+}
+
+/* ---- addresses that lead nowhere --------------------------------------------------------------------- */
+
+/* Connecting a datagram socket sends nothing and fails where there is no route: AAAA on a host without IPv6. */
+static bool has_route(const struct ip *ip)
+{
+    enum { DISCARD = 9 };
+    struct address address;
+    address_of_ip(ip, DISCARD, &address);
+    int fd = socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool good = fd >= 0 && connect(fd, &address.any, address.length) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
+static void leave_out_unreachable(struct resolver_answer *answer)
+{
+    struct ip reached[RESOLVED_MAX];
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < answer->count; i++)
+        if (has_route(&answer->ips[i]))
+            reached[count++] = answer->ips[i];
+    if (count) {
+        memcpy(answer->ips, reached, count * sizeof *reached);
+        answer->count = count;
+    }
+}
+
+/* ---- lookups ----------------------------------------------------------------------------------------- */
+
+static void lookup_free(struct lookup *lookup)
+{
+    struct resolver *resolver = lookup->resolver;
+
+    for (unsigned i = 0; i < FAMILY_COUNT; i++)
+        if (lookup->query[i]) {
+            lookup->query[i]->lookup = NULL;
+            evdns_cancel_request(resolver->dns, lookup->query[i]->request);
+        }
+    event_del(&lookup->deadline);
+    TAILQ_REMOVE(&resolver->lookups, lookup, link);
+    free(lookup);
+}
+
+void lookup_cancel(struct lookup *lookup)
+{
+    lookup_free(lookup);
+}
+
+static void finish(struct lookup *lookup)
+{
+    struct resolver_answer answer = lookup->answer;
+    void (*answered)(void *, const struct resolver_answer *) = lookup->answered;
+    void *context = lookup->context;
+
+    lookup_free(lookup);
+    leave_out_unreachable(&answer);
+    answered(context, &answer);
+}
+
+/* Found in a file, not even asked, or not answered in time. */
+static void on_deadline(evutil_socket_t fd, short what, void *arg)
+{
+    struct lookup *lookup = arg;
+    (void)fd, (void)what;
+
+    for (unsigned i = 0; i < FAMILY_COUNT; i++)
+        if (lookup->query[i])
+            lookup->answer.why = "no answer from the name servers";
+    finish(lookup);
+}
+
+static void take_reply(struct resolver_answer *answer, unsigned family, int result, int count, int ttl,
+                       const unsigned char *addresses)
+{
+    uint64_t ttl_us = ttl > 0 ? (uint64_t)ttl * 1000000 : 0;
+
+    if (result == DNS_ERR_NONE && count > 0) {
+        for (int i = 0; i < count; i++) {
+            struct address address;
+            struct ip ip;
+            if (family == FAMILY_V4) {
+                address.v4 = (struct sockaddr_in){.sin_family = AF_INET};
+                memcpy(&address.v4.sin_addr, addresses + (size_t)i * 4, 4);
+            } else {
+                address.v6 = (struct sockaddr_in6){.sin6_family = AF_INET6};
+                memcpy(&address.v6.sin6_addr, addresses + (size_t)i * 16, 16);
+            }
+            if (ip_of_address(&address, &ip))
+                add_ip(answer, &ip);
+        }
+        answer->family[family] = RESOLVED;
+        if (answer->ttl_us == 0 || ttl_us < answer->ttl_us)
+            answer->ttl_us = ttl_us;
+    } else if (result == DNS_ERR_NONE || result == DNS_ERR_NOTEXIST || result == DNS_ERR_NODATA) {
+        answer->family[family] = RESOLVED_NOTHING;
+        if (!answer->why)
+            answer->why = "there is no such name";
+    } else
+        answer->why = result == DNS_ERR_TRUNCATED ? "the answer does not fit a datagram"
+                                                  : "no answer from the name servers";
+}
+
+static void on_reply(int result, char type, int count, int ttl, void *addresses, void *arg)
+{
+    struct query *query = arg;
+    struct lookup *lookup = query->lookup;
+    (void)type;
+
+    if (lookup) {
+        unsigned family = lookup->query[FAMILY_V4] == query ? FAMILY_V4 : FAMILY_V6;
+        lookup->query[family] = NULL;
+        take_reply(&lookup->answer, family, result, count, ttl, addresses);
+        if (!lookup->query[FAMILY_V4] && !lookup->query[FAMILY_V6])
+            finish(lookup);
+    }
+    free(query);
+}
+
+static void ask(struct lookup *lookup, unsigned family, const char *name)
+{
+    struct query *query = calloc(1, sizeof *query);
+
+    if (!query)
+        return;
+    query->lookup = lookup;
+    query->request = family == FAMILY_V4
+                         ? evdns_base_resolve_ipv4(lookup->resolver->dns, name, 0, on_reply, query)
+                         : evdns_base_resolve_ipv6(lookup->resolver->dns, name, 0, on_reply, query);
+    if (query->request)
+        lookup->query[family] = query;
+    else
+        free(query);
+}
+
+struct lookup *resolver_ask(struct resolver *resolver, const char *name,
+                            void (*answered)(void *context, const struct resolver_answer *answer),
+                            void *context)
+{
+    struct lookup *lookup = calloc(1, sizeof *lookup);
+    bool known;
+
+    if (!lookup)
+        return NULL;
+    *lookup = (struct lookup){.resolver = resolver, .answered = answered, .context = context};
+    lookup->answer.family[FAMILY_V4] = lookup->answer.family[FAMILY_V6] = RESOLVED_NOTHING;
+    TAILQ_INSERT_TAIL(&resolver->lookups, lookup, link);
+    evtimer_assign(&lookup->deadline, resolver->base, on_deadline, lookup);
+    event_add(&lookup->deadline, &resolver->timeout);
+    if (!(known = is_in_hosts(name, resolver->ipv6, &lookup->answer))) {
+        lookup->answer = (struct resolver_answer){
+            .family = {RESOLVED_FAILED, resolver->ipv6 ? RESOLVED_FAILED : RESOLVED_NOTHING}};
+        ask(lookup, FAMILY_V4, name);
+        if (resolver->ipv6)
+            ask(lookup, FAMILY_V6, name);
+    }
+    if (!lookup->query[FAMILY_V4] && !lookup->query[FAMILY_V6]) {
+        lookup->answer.why = known ? NULL : "the name servers cannot be asked";
+        event_active(&lookup->deadline, EV_TIMEOUT, 0);
+    }
+    return lookup;
+}
+
+/* ---- the resolver ------------------------------------------------------------------------------------ */
+
+/* What evdns has to say of a server is said by whoever misses an answer. */
+static void on_log(int is_warning, const char *message)
+{
+    (void)is_warning;
+    log_debug("DNS: %s", message);
+}
+
+static void set_up(struct resolver *resolver, const struct resolver_settings *settings)
+{
+    int from_file = DNS_OPTION_SEARCH | DNS_OPTION_MISC;
+    char a_try[32];
+
+    for (unsigned i = 0; i < settings->nameserver_count; i++)
+        (void)evdns_base_nameserver_sockaddr_add(resolver->dns, &settings->nameservers[i].any,
+                                                 settings->nameservers[i].length, 0);
+    if (settings->nameserver_count == 0)
+        from_file |= DNS_OPTION_NAMESERVERS;
+    (void)evdns_base_resolv_conf_parse(resolver->dns, from_file, resolv_conf);
+    /* Three tries, of which the last ends with the lookup. */
+    snprintf(a_try, sizeof a_try, "%.3f", (double)settings->timeout_us / 1e6 / 3);
+    (void)evdns_base_set_option(resolver->dns, "timeout", a_try);
+    (void)evdns_base_set_option(resolver->dns, "attempts", "3");
+    (void)evdns_base_set_option(resolver->dns, "max-timeouts", "255");
+}
+
+struct resolver *resolver_new(struct event_base *base, const struct resolver_settings *settings)
+{
+    struct resolver *resolver = calloc(1, sizeof *resolver);
+
+    if (!resolver || !(resolver->dns = evdns_base_new(base, 0))) {
+        free(resolver);
+        return NULL;
+    }
+    evdns_set_log_fn(on_log);
+    resolver->base = base;
+    resolver->ipv6 = settings->ipv6;
+    resolver->timeout = (struct timeval){.tv_sec = (time_t)(settings->timeout_us / 1000000),
+                                         .tv_usec = (suseconds_t)(settings->timeout_us % 1000000)};
+    TAILQ_INIT(&resolver->lookups);
+    set_up(resolver, settings);
+    return resolver;
+}
+
+void resolver_free(struct resolver *resolver)
+{
+    if (!resolver)
+        return;
+    for (struct lookup *lookup; (lookup = TAILQ_FIRST(&resolver->lookups));)
+        lookup_free(lookup);
+    evdns_base_free(resolver->dns, 0);
+    free(resolver);
+}

@@ -1,0 +1,332 @@
+/* health.c - active checks: the main thread asks every member of an upstream with `health` time and again.
+ *
+ *   wait -> connect -> (TLS) -> GET -> head of the answer -> judge -> wait
+ *
+ * One connection a check, closed when the head is there. A check that takes longer than health.timeout has failed. */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "config.h"
+#include "http/framing.h"
+#include "http/head.h"
+#include "http/parse.h"
+#include "net/listener.h"
+#include "net/stream.h"
+#include "net/tls.h"
+#include "proxy/roster_internal.h"
+
+enum {
+    ANSWER_MAX = 16 * 1024, /* of an answer, its interim ones included */
+    REQUEST_MAX = 2048,
+    APART_US = 20000 /* the first checks of a roster do not all begin at once */
+};
+
+struct check {
+    struct roster *roster;
+    const struct upstream *upstream;
+    struct member *member; /* held */
+    struct event timer;    /* waiting: until it begins; else: until it has failed */
+    uint64_t began_us;
+    enum { CHECK_WAITS, CHECK_CONNECTS, CHECK_SHAKES_HANDS, CHECK_READS } state;
+    struct stream stream;
+    struct tls_resumption resumption;
+    char *answer; /* ANSWER_MAX bytes while it runs */
+    size_t size, scanned;
+    TAILQ_ENTRY(check) link;
+};
+
+/* ---- what came of it --------------------------------------------------------------------------------- */
+
+static void arm(struct check *check, uint64_t after_us)
+{
+    struct timeval tv = {.tv_sec = (time_t)(after_us / 1000000),
+                         .tv_usec = (suseconds_t)(after_us % 1000000)};
+    event_add(&check->timer, &tv);
+}
+
+static void hang_up(struct check *check)
+{
+    if (check->state != CHECK_WAITS)
+        stream_close(&check->stream, &check->roster->buffers);
+    check->state = CHECK_WAITS;
+    free(check->answer);
+    check->answer = NULL;
+}
+
+static void change(struct check *check, bool failing, const char *why)
+{
+    const struct upstream *upstream = check->upstream;
+    struct member *member = check->member;
+
+    member->streak = 0;
+    atomic_store_explicit(&member->failing, failing, memory_order_relaxed);
+    if (failing)
+        log_warn("upstream %s: server %s: health check: %s; no requests go there until it passes %u",
+                 upstream->name, member->text, why, upstream->health.healthy);
+    else
+        log_info("upstream %s: server %s passes its health checks again", upstream->name, member->text);
+}
+
+/* `why` says what is wrong; NULL: nothing. */
+static void judge(struct check *check, const char *why)
+{
+    struct member *member = check->member;
+    const struct upstream_health *health = &check->upstream->health;
+    bool failing = !member_is_healthy(member);
+    uint64_t took = clock_us() - check->began_us;
+
+    if (why)
+        log_debug("upstream %s: server %s: health check: %s", check->upstream->name, member->text, why);
+    member->streak = failing == !why ? member->streak + 1 : 0;
+    if (member->streak >= (failing ? health->healthy : health->unhealthy))
+        change(check, !failing, why);
+    hang_up(check);
+    arm(check, took < health->interval_us ? health->interval_us - took : 0);
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------- */
+
+static void judge_head(struct check *check, const struct response_head *head)
+{
+    struct framing framing;
+    struct refusal refusal;
+    char why[64];
+
+    if (!response_framing(head, METHOD_GET, &framing, &refusal))
+        judge(check, refusal.why);
+    else if (statuses_hold(check->upstream->health.statuses, head->status))
+        judge(check, NULL);
+    else {
+        snprintf(why, sizeof why, "status %u", (unsigned)head->status);
+        judge(check, why);
+    }
+}
+
+/* Looks for the head of the final answer in what has come so far. */
+static void look_at_answer(struct check *check)
+{
+    static struct response_head head; /* the main thread's */
+    struct refusal refusal;
+    size_t size;
+
+    for (;;) {
+        switch (head_scan((struct slice){check->answer, check->size}, &check->scanned, &size, &refusal)) {
+        case SCAN_REFUSED: judge(check, refusal.why); return;
+        case SCAN_PARTIAL:
+            if (check->size == ANSWER_MAX)
+                judge(check, "the answer's head is too large");
+            return;
+        case SCAN_WHOLE: break;
+        }
+        if (!response_head_parse((struct slice){check->answer, size}, &head, &refusal)) {
+            judge(check, refusal.why);
+            return;
+        }
+        if (head.status >= 200 || head.status == 101) {
+            judge_head(check, &head);
+            return;
+        }
+        check->size -= size;
+        check->scanned = 0;
+        memmove(check->answer, check->answer + size, check->size);
+    }
+}
+
+static void read_answer(struct check *check)
+{
+    ssize_t n = stream_read(&check->stream, check->answer + check->size, ANSWER_MAX - check->size);
+
+    if (n == STREAM_AGAIN)
+        return;
+    if (n <= 0) {
+        judge(check, n == 0 ? "it closed the connection without an answer" : "it broke the connection");
+        return;
+    }
+    check->size += (size_t)n;
+    look_at_answer(check);
+}
+
+/* ---- the request ------------------------------------------------------------------------------------- */
+
+static void ask(struct check *check)
+{
+    const struct upstream_health *health = &check->upstream->health;
+    const struct upstream_server *server = check->member->settings;
+    const char *host = health->host ? health->host : server->host ? server->text : "localhost";
+    char request[REQUEST_MAX];
+    int size = snprintf(request, sizeof request,
+                        "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: weir/%s (health check)\r\nAccept: */*\r\n"
+                        "Connection: close\r\n\r\n",
+                        health->path, host, PACKAGE_VERSION);
+    struct iovec piece = {request, (size_t)size};
+
+    check->state = CHECK_READS;
+    check->size = check->scanned = 0;
+    stream_want_write(&check->stream, false);
+    stream_want_read(&check->stream, true);
+    if (stream_send(&check->stream, &check->roster->buffers, &piece, 1) == SENT_FAILED)
+        judge(check, "it broke the connection");
+}
+
+static void shake_hands(struct check *check)
+{
+    char why[TLS_WHY_MAX];
+
+    switch (tls_handshake(&check->stream)) {
+    case TLS_AGAIN: break;
+    case TLS_DONE: ask(check); break;
+    case TLS_FAILED:
+        tls_connect_failure(&check->stream, why);
+        tls_resumption_clear(&check->resumption);
+        judge(check, why);
+    }
+}
+
+static void connected(struct check *check)
+{
+    const struct upstream_tls *tls = &check->upstream->tls;
+    const char *own = check->member->settings->host, *host = tls->server_name ? tls->server_name : own;
+
+    if (!tls->on) {
+        ask(check);
+        return;
+    }
+    check->state = CHECK_SHAKES_HANDS;
+    stream_want_write(&check->stream, false);
+    if (tls_connect(&check->stream, tls->client, host ? host : "localhost", &check->resumption))
+        shake_hands(check);
+    else
+        judge(check, "no memory for TLS");
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+    struct check *check = arg;
+    int error = 0;
+    socklen_t size = sizeof error;
+    (void)what;
+
+    if (check->state == CHECK_READS) {
+        if (stream_flush(&check->stream, &check->roster->buffers) == SENT_FAILED)
+            judge(check, "it broke the connection");
+        return;
+    }
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+        error = errno;
+    if (error)
+        judge(check, strerror(error));
+    else
+        connected(check);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct check *check = arg;
+    (void)fd, (void)what;
+
+    if (check->state == CHECK_SHAKES_HANDS)
+        shake_hands(check);
+    else if (check->state == CHECK_READS)
+        read_answer(check);
+}
+
+/* On a unix socket connecting ends at once; the event tells of that as well. */
+static void begin(struct check *check)
+{
+    const struct address *to = &check->member->address;
+    int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    check->began_us = clock_us();
+    check->answer = fd < 0 ? NULL : malloc(ANSWER_MAX);
+    if (check->answer && (connect(fd, &to->any, to->length) == 0 || errno == EINPROGRESS)) {
+        socket_set_options(fd, to);
+        check->state = CHECK_CONNECTS;
+        stream_open(&check->stream, check->roster->base, fd, on_readable, on_writable, check);
+        stream_want_write(&check->stream, true);
+        arm(check, check->upstream->health.timeout_us);
+        return;
+    }
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    judge(check, strerror(error));
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct check *check = arg;
+    (void)fd, (void)what;
+
+    if (check->state == CHECK_WAITS)
+        begin(check);
+    else
+        judge(check, "no answer within health.timeout");
+}
+
+/* ---- who is checked ---------------------------------------------------------------------------------- */
+
+static void check_free(struct check *check)
+{
+    hang_up(check);
+    event_del(&check->timer);
+    TAILQ_REMOVE(&check->roster->checks, check, link);
+    tls_resumption_clear(&check->resumption);
+    member_drop(check->member);
+    free(check);
+}
+
+static bool is_checked(const struct roster *roster, const struct member *member)
+{
+    const struct check *check;
+    TAILQ_FOREACH (check, &roster->checks, link)
+        if (check->member == member)
+            return true;
+    return false;
+}
+
+static void check_new(struct roster *roster, const struct upstream *upstream, struct member *member,
+                      unsigned number)
+{
+    struct check *check = calloc(1, sizeof *check);
+
+    if (!check) {
+        log_error("no memory for health checks of %s", member->text);
+        return;
+    }
+    atomic_fetch_add_explicit(&member->references, 1, memory_order_relaxed);
+    check->roster = roster;
+    check->upstream = upstream;
+    check->member = member;
+    evtimer_assign(&check->timer, roster->base, on_timer, check);
+    TAILQ_INSERT_TAIL(&roster->checks, check, link);
+    arm(check, (uint64_t)number * APART_US);
+}
+
+void health_follow(struct roster *roster, const struct upstream *upstream)
+{
+    const struct row *row = &roster->table[upstream->index];
+    struct check *check, *next;
+
+    if (!upstream->health.path)
+        return;
+    for (check = TAILQ_FIRST(&roster->checks); check; check = next) {
+        bool stays = check->upstream != upstream;
+        next = TAILQ_NEXT(check, link);
+        for (unsigned i = 0; i < row->count && !stays; i++)
+            stays = row->members[i] == check->member;
+        if (!stays)
+            check_free(check);
+    }
+    for (unsigned i = 0; i < row->count; i++)
+        if (!is_checked(roster, row->members[i]))
+            check_new(roster, upstream, row->members[i], i);
+}
+
+void health_end(struct roster *roster)
+{
+    for (struct check *check; (check = TAILQ_FIRST(&roster->checks));)
+        check_free(check);
+}

@@ -1,0 +1,56 @@
+/* upstream_internal.h - what upstream.c (links) and servers.c (whom they go to) share. Nobody else includes it. */
+#ifndef WEIR_PROXY_UPSTREAM_INTERNAL_H
+#define WEIR_PROXY_UPSTREAM_INTERNAL_H
+
+#include "net/tls.h"
+#include "proxy/upstream.h"
+
+/* A worker's view of one member of the roster. It is up, or ejected: it gets requests only when all its fellows are
+ * ejected too, and is probed by connecting to it until that succeeds. When its member has gone from the roster it
+ * leaves its pool, and is freed with its last link. */
+struct server {
+    struct member *member; /* held */
+    struct pool *pool;
+    unsigned slot;        /* in the pool, while not gone */
+    unsigned outstanding; /* links CONNECTING, PROBING or BUSY */
+    unsigned pooled_count;
+    unsigned failures; /* bad answers in a row */
+    bool gone;
+    bool ejected;
+    bool said; /* that it was ejected; a server that comes and goes is not logged more than once a second */
+    uint64_t said_us;
+    uint64_t ejected_us;   /* for how long, last time */
+    struct deadline probe; /* armed while ejected and not being probed */
+    struct link *probing;  /* the probe under way, or NULL */
+    struct tls_resumption resumption;
+    TAILQ_HEAD(pooled, link) pooled; /* last used first */
+    TAILQ_ENTRY(server) link;        /* gone: the pool's leaving, or the worker's graveyard */
+};
+
+/* A worker's view of one upstream. */
+struct pool {
+    const struct upstream *settings;
+    struct generation *generation;
+    struct server *servers[MEMBERS_MAX]; /* by slot; NULL: free */
+    unsigned slots;                      /* no server is at or behind this one */
+    unsigned count;
+    unsigned next; /* where to start looking: equal servers take turns */
+    TAILQ_HEAD(leaving, server) leaving;
+};
+
+/* Leaves the server alone for a while, longer each time; a probe ends it. */
+void server_eject(struct server *server, const char *why);
+/* It is good again (for `what`). */
+void server_admit(struct server *server, const char *what);
+/* A link of it has closed: frees it where it is gone and that was the last one. */
+void server_bury_if_gone(struct server *server);
+void servers_bury(struct worker *worker);
+
+/* Is there a server at all that may be asked? */
+bool servers_any(const struct pool *pool);
+/* The server with the least outstanding requests; one that is ejected only when all are. NULL: all were tried. */
+struct server *servers_choose(struct pool *pool, const struct upstream_tries *tries);
+
+void link_close(struct link *link);
+
+#endif
