@@ -3,10 +3,12 @@
 
 #ifdef HAVE_OPENSSL
 
+#include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "net/tls_internal.h"
 
@@ -14,6 +16,7 @@ struct tls_server {
     atomic_uint references;
     unsigned count;
     SSL_CTX **contexts; /* one for each certificate */
+    char *name;         /* a host of the first one, for clients that name none of ours; NULL: it has none */
 };
 
 struct tls_server *tls_server_new(void)
@@ -38,24 +41,72 @@ void tls_server_drop(struct tls_server *server)
     for (unsigned i = 0; i < server->count; i++)
         SSL_CTX_free(server->contexts[i]);
     free(server->contexts);
+    free(server->name);
     free(server);
 }
 
-/* RFC 6066 section 3: the first certificate that is for the host. */
+static bool is_for(const SSL_CTX *ctx, const char *host)
+{
+    X509 *certificate = SSL_CTX_get0_certificate(ctx);
+    return X509_check_host(certificate, host, 0, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, NULL) == 1;
+}
+
+static int key_type(const SSL_CTX *ctx)
+{
+    return EVP_PKEY_base_id(SSL_CTX_get0_privatekey(ctx));
+}
+
+/* The certificates for the host with keys of other kinds (RSA beside ECDSA) are offered as well: OpenSSL takes the one
+ * that the client can check. */
+static void offer_others(const struct tls_server *server, unsigned chosen, const char *host, SSL *ssl)
+{
+    for (unsigned i = 0; host && i < server->count; i++) {
+        SSL_CTX *other = server->contexts[i];
+        STACK_OF(X509) *chain = NULL;
+        if (key_type(other) == key_type(server->contexts[chosen]) || !is_for(other, host))
+            continue;
+        SSL_CTX_get0_chain_certs(other, &chain);
+        /* Without override: of several with keys of one kind the first stays. */
+        (void)SSL_use_cert_and_key(ssl, SSL_CTX_get0_certificate(other), SSL_CTX_get0_privatekey(other),
+                                   chain, 0);
+    }
+    ERR_clear_error();
+}
+
+/* RFC 6066 section 3: the first certificate that is for the host; the first of all for whoever names none of ours. */
 static int choose_certificate(SSL *ssl, int *alert, void *arg)
 {
     const struct tls_server *server = arg;
-    const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+    const char *host = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
     (void)alert;
 
-    for (unsigned i = 0; name && i < server->count; i++) {
-        X509 *certificate = SSL_CTX_get0_certificate(server->contexts[i]);
-        if (X509_check_host(certificate, name, 0, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, NULL) == 1) {
+    for (unsigned i = 0; host && i < server->count; i++)
+        if (is_for(server->contexts[i], host)) {
             SSL_set_SSL_CTX(ssl, server->contexts[i]);
+            offer_others(server, i, host, ssl);
             return SSL_TLSEXT_ERR_OK;
         }
-    }
+    offer_others(server, 0, server->name, ssl);
     return SSL_TLSEXT_ERR_NOACK;
+}
+
+/* A host of the certificate, without a wildcard; NULL: there is none. */
+static char *host_of(const SSL_CTX *ctx)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(SSL_CTX_get0_certificate(ctx), NID_subject_alt_name, NULL, NULL);
+    char *host = NULL;
+
+    for (int i = 0; !host && i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+        if (name->type != GEN_DNS)
+            continue;
+        const char *text = (const char *)ASN1_STRING_get0_data(name->d.dNSName);
+        size_t size = (size_t)ASN1_STRING_length(name->d.dNSName);
+        if (size && !memchr(text, '*', size) && !memchr(text, 0, size))
+            host = strndup(text, size);
+    }
+    GENERAL_NAMES_free(names);
+    return host;
 }
 
 /* RFC 7301 section 3.2: a client that speaks other protocols only is told so. */
@@ -102,9 +153,11 @@ enum tls_fault tls_server_add(struct tls_server *server, const char *certificate
         server->contexts = more;
     snprintf(why, TLS_WHY_MAX, "cannot be used: no memory");
     enum tls_fault fault = ctx ? tls_load_pair(ctx, certificate, key, why) : TLS_BAD_CERTIFICATE;
-    if (fault == TLS_GOOD)
+    if (fault == TLS_GOOD) {
+        if (server->count == 0)
+            server->name = host_of(ctx);
         server->contexts[server->count++] = ctx;
-    else
+    } else
         SSL_CTX_free(ctx);
     return fault;
 }

@@ -19,7 +19,7 @@ from test_tunnel import ASKED, echo_after, open_tunnel
 from wire import Connection, chunked, connect, get, request_bytes
 
 FILES = os.path.join(top, "tests/tls")
-PAIRS = {"one": ("cert.pem", "key.pem"), "two": ("two.pem", "two.key"), "three": ("three.pem", "three.key")}
+PAIRS = {"one": ("cert.pem", "key.pem"), "rsa": ("rsa.pem", "rsa.key"), "two": ("two.pem", "two.key"), "three": ("three.pem", "three.key")}
 
 
 def pair(name):
@@ -113,6 +113,21 @@ def test_the_certificate_is_the_hosts(rig):
     anyone.check_hostname = False
     for host in None, "other.test":  # the first is for everybody else
         with Secure(weir.address, host, anyone) as connection:
+            assert connection.request().status == 200
+
+
+def test_each_client_gets_the_kind_of_certificate_that_it_can_check(rig):
+    """RSA and ECDSA for the same hosts, in either order; who names no host gets the same choice."""
+    for order in ("one", "rsa", "two"), ("two", "rsa", "one"), ("rsa", "one"):
+        weir = secure(rig, *order)
+        for ciphers, file in ("ECDHE-ECDSA-AES128-GCM-SHA256", "one"), ("ECDHE-RSA-AES128-GCM-SHA256", "rsa"):
+            for host in ("one.test", "a.one.test") + ((None, "other.test") if order[0] != "two" else ()):
+                context = client(file, version=ssl.TLSVersion.TLSv1_2)
+                context.check_hostname = host in ("one.test", "a.one.test")
+                context.set_ciphers(ciphers)
+                with Secure(weir.address, host, context) as connection:
+                    assert connection.request().status == 200
+        with Secure(weir.address, "two.test", client("two")) if "two" in order else Secure(weir.address, "one.test") as connection:
             assert connection.request().status == 200
 
 
