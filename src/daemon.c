@@ -20,6 +20,9 @@
 #include "daemon.h"
 #include "limit/compose.h"
 #include "limit/denials.h"
+#include "limit/grant_calls.h"
+#include "limit/grant_reader.h"
+#include "limit/grants.h"
 #include "limit/inquiry.h"
 #include "net/ip_counts.h"
 #include "net/listener.h"
@@ -43,7 +46,8 @@ struct weir {
     struct policy *policy; /* in force */
     struct roster *roster; /* of the policy in force */
     struct embedded *embedded;
-    struct redis_subscription *resets; /* of clients, by any weir */
+    struct redis_subscription *resets; /* of clients, by any weir; and grants */
+    struct grant_reader *grants;
     struct admin *admin;
     struct admin_view view;
     struct tally_names rules, limits;
@@ -274,23 +278,31 @@ static bool start_workers(struct weir *weir)
 
 /* ---- resets ------------------------------------------------------------------------------------------ */
 
-/* Whichever client it was: all denials are asked of Redis anew, once. */
+/* Whichever client it was: all denials are asked of Redis anew, once. A grant as well as a reset ends them, but only
+ * once it is known. */
 static void on_reset(void *context, const char *message, size_t size)
 {
-    (void)context;
+    struct weir *weir = context;
+    bool grant = message && slice_starts_with((struct slice){message, size}, SLICE(GRANT_MESSAGE));
+
     if (message)
-        log_debug("reset of %.*s", (int)size, message);
-    denials_forget_all();
+        log_debug("%s%.*s", grant ? "" : "reset of ", (int)size, message);
+    if (!message || grant)
+        grant_reader_look(weir->grants);
+    if (!grant)
+        denials_forget_all();
 }
 
-/* By the policy in force. Without it a denial is remembered for its second at most. */
+/* By the policy in force. Without it a denial is remembered for its second at most, and grants are read now and then. */
 static void listen_for_resets(struct weir *weir)
 {
     const struct redis_listener listener = {on_reset, weir};
     char *channel = inquiry_channel(weir->policy);
 
     redis_subscription_free(weir->resets);
+    grant_reader_free(weir->grants);
     weir->resets = NULL;
+    weir->grants = weir->policy->limit_count ? grant_reader_new(weir->base, weir->policy) : NULL;
     if (channel && weir->policy->limit_count)
         weir->resets = redis_subscription_new(weir->base, &weir->policy->redis, channel, &listener);
     free(channel);
@@ -544,6 +556,8 @@ static void end(struct weir *weir)
     close_unused_listeners(weir);
     admin_free(weir->admin);
     redis_subscription_free(weir->resets);
+    grant_reader_free(weir->grants);
+    grants_publish(NULL);
     for (unsigned i = 0; i < weir->made; i++)
         worker_free(weir->workers[i]);
     drop_roster(weir->roster);

@@ -15,6 +15,9 @@ static const char usage[] =
     "       weir check [-c FILE]          validate a policy and print what is in effect\n"
     "       weir inspect [-c FILE] CLIENT where a client stands on every limit, without charging it\n"
     "       weir reset [-c FILE] CLIENT   give a client a fresh start\n"
+    "       weir grant [-c FILE] CLIENT QUOTA DURATION\n"
+    "                                     override a client's quota for a time; QUOTA: a number, unlimited, "
+    "none\n"
     "       weir script NAME|FILE         print a limiter as a plain Redis script\n"
     "       weir --version | --help\n"
     "See weir(8) and weir.yaml(5).\n";
@@ -45,6 +48,10 @@ static int dispatch(const char *command, const char *file, const char *lua_dir, 
         return argc == 1 ? cli_inspect(file, argv[0], lua_dir) : bad_usage("inspect takes one CLIENT", NULL);
     if (command && strcmp(command, "reset") == 0)
         return argc == 1 ? cli_reset(file, argv[0], lua_dir) : bad_usage("reset takes one CLIENT", NULL);
+    if (command && strcmp(command, "grant") == 0)
+        return argc == 2 || argc == 3
+                   ? cli_grant(file, argv[0], argv[1], argc == 3 ? argv[2] : NULL, lua_dir)
+                   : bad_usage("grant takes CLIENT, QUOTA and DURATION, or CLIENT none", NULL);
     if (argc > 0)
         return bad_usage("unexpected argument", argv[0]);
     if (!command)

@@ -9,8 +9,11 @@
 
 #include <stdlib.h>
 #include <sys/queue.h>
+#include <time.h>
 
 #include "admin/answer.h"
+#include "admin/grant_body.h"
+#include "base/clock.h"
 #include "base/magic.h"
 #include "limit/denials.h"
 #include "limit/inquiry.h"
@@ -36,7 +39,7 @@ struct clients_desk {
     struct policy *policy;
     char *script;
     struct redis_store *store; /* NULL until the first request */
-    bool down;               /* Redis is known to be away */
+    bool down;                 /* Redis is known to be away */
     struct event *pump;
     TAILQ_HEAD(askings, asking) askings;
     unsigned count;
@@ -124,15 +127,41 @@ static void write_row(struct evbuffer *out, const struct standing *row)
     evbuffer_add_printf(out, ",\"enforced\":%s}", json_bool(row->enforced));
 }
 
+/* What the client is granted now; of the quota -1 is unlimited. */
+static void write_grant(struct evbuffer *out, const struct asking *asking)
+{
+    int64_t quota, us;
+    char text[32];
+
+    if (!inquiry_granted(asking->inquiry, &quota, &us) || quota == GRANT_NONE) {
+        json_text(out, "grant", NULL);
+        return;
+    }
+    time_t until = (time_t)((clock_wall_us() + (uint64_t)us + 999999) / 1000000);
+    struct tm tm;
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&until, &tm));
+    evbuffer_add_printf(out, ",\"grant\":{\"quota\":%lld", (long long)quota);
+    json_text(out, "until", text);
+    json_seconds(out, "ends_in_seconds", us);
+    evbuffer_add_printf(out, "}");
+}
+
+static bool was_granted(const struct asking *asking)
+{
+    int64_t quota, us;
+    return inquiry_granted(asking->inquiry, &quota, &us);
+}
+
 static void write_look(struct evbuffer *out, const struct asking *asking)
 {
-    const struct client_terms *terms = policy_client(asking->desk->policy, &asking->identity);
+    const struct client_terms *terms = inquiry_client(asking->inquiry);
     const struct standing *rows;
     unsigned count = inquiry_rows(asking->inquiry, &rows);
 
     json_text(out, "terms", inquiry_terms(terms));
     json_text(out, "plan", terms && terms->plan ? terms->plan->name : NULL);
     json_text(out, "entry", terms ? terms->name : NULL);
+    write_grant(out, asking);
     evbuffer_add_printf(out, ",\"limits\":[");
     for (unsigned i = 0; i < count; i++) {
         evbuffer_add_printf(out, i ? "," : "");
@@ -143,10 +172,15 @@ static void write_look(struct evbuffer *out, const struct asking *asking)
 
 static void asking_succeed(struct asking *asking)
 {
-    struct evbuffer *body = evbuffer_new();
+    struct evbuffer *body;
 
     if (asking->kind == INQUIRY_RESET)
         denials_forget_all(); /* here at once; the other weirs hear of it */
+    if (asking->kind == INQUIRY_GRANT && !was_granted(asking)) {
+        asking_fail(asking, "there are as many grants as there may be: take others back, or let them end");
+        return;
+    }
+    body = evbuffer_new();
     if (!body) {
         asking_fail(asking, "no memory");
         return;
@@ -155,11 +189,17 @@ static void asking_succeed(struct asking *asking)
     json_string(body, identity_text(&asking->identity));
     if (asking->kind == INQUIRY_LOOK)
         write_look(body, asking);
+    else if (asking->kind == INQUIRY_GRANT)
+        evbuffer_add_printf(body, ",\"published\":%s", json_bool(inquiry_told(asking->inquiry)));
     else
         evbuffer_add_printf(body, ",\"removed\":%llu,\"published\":%s",
                             (unsigned long long)inquiry_removed(asking->inquiry),
                             json_bool(inquiry_told(asking->inquiry)));
-    evbuffer_add_printf(body, ",\"complete\":%s}\n", json_bool(inquiry_complete(asking->inquiry)));
+    if (asking->kind == INQUIRY_GRANT)
+        write_grant(body, asking);
+    else
+        evbuffer_add_printf(body, ",\"complete\":%s", json_bool(inquiry_complete(asking->inquiry)));
+    evbuffer_add_printf(body, "}\n");
     answer(asking->request, 200, "application/json", body);
     evbuffer_free(body);
     asking_end(asking);
@@ -258,7 +298,7 @@ static void on_not_ready(void *context, enum redis_failure cause)
 
 static bool open_link(struct clients_desk *desk)
 {
-    const struct redis_link_watch watch = {on_ready, on_not_ready, desk};
+    const struct redis_link_watch watch = {.ready = on_ready, .not_ready = on_not_ready, .context = desk};
 
     if (desk->store)
         return true;
@@ -339,8 +379,14 @@ static bool read_client(const struct clients_desk *desk, struct evhttp_request *
     return false;
 }
 
+/* What is asked for, and the quota and the time of a grant. */
+struct order {
+    enum inquiry_kind kind;
+    int64_t quota, us;
+};
+
 static struct asking *asking_new(struct clients_desk *desk, const struct identity *identity,
-                                 enum inquiry_kind kind)
+                                 const struct order *order)
 {
     struct asking *asking = calloc(1, sizeof *asking);
 
@@ -349,10 +395,12 @@ static struct asking *asking_new(struct clients_desk *desk, const struct identit
     MAGIC_SET(asking, ASKING_MAGIC);
     asking->desk = desk;
     asking->identity = *identity;
-    asking->kind = kind;
+    asking->kind = order->kind;
     TAILQ_INSERT_TAIL(&desk->askings, asking, entry);
     desk->count++;
-    asking->inquiry = inquiry_new(desk->policy, &asking->identity, kind, SCAN_US);
+    asking->inquiry = order->kind == INQUIRY_GRANT
+                          ? inquiry_new_grant(desk->policy, &asking->identity, order->quota, order->us)
+                          : inquiry_new(desk->policy, &asking->identity, order->kind, SCAN_US);
     asking->deadline = evtimer_new(desk->base, on_deadline, asking);
     if (asking->inquiry && asking->deadline && open_link(desk))
         return asking;
@@ -360,22 +408,47 @@ static struct asking *asking_new(struct clients_desk *desk, const struct identit
     return NULL;
 }
 
+/* False: answered. */
+static bool read_grant(struct evhttp_request *request, struct order *order)
+{
+    struct evbuffer *body = evhttp_request_get_input_buffer(request);
+    size_t size = evbuffer_get_length(body);
+    char why[GRANT_WHY_MAX];
+
+    if (grant_body_read((struct slice){(const char *)evbuffer_pullup(body, -1), size}, &order->quota,
+                        &order->us, why))
+        return true;
+    answer_problem(request, 400, "Bad Request", why);
+    return false;
+}
+
+/* False: answered. */
+static bool read_order(struct evhttp_request *request, struct order *order)
+{
+    enum evhttp_cmd_type command = evhttp_request_get_command(request);
+
+    order->kind = command == EVHTTP_REQ_DELETE ? INQUIRY_RESET
+                  : command == EVHTTP_REQ_PUT  ? INQUIRY_GRANT
+                                               : INQUIRY_LOOK;
+    if (order->kind != INQUIRY_LOOK && is_from_elsewhere(request)) {
+        answer_problem(request, 403, "Forbidden", "a page of another site may not change a client");
+        return false;
+    }
+    return order->kind != INQUIRY_GRANT || read_grant(request, order);
+}
+
 void clients_answer(struct clients_desk *desk, struct evhttp_request *request, struct slice id)
 {
     static const struct timeval deadline = {CLIENTS_DEADLINE_US / 1000000, CLIENTS_DEADLINE_US % 1000000};
+    static const unsigned methods = EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE;
+    struct order order = {0};
     struct identity identity;
     struct asking *asking;
 
-    if (!answer_methods(request, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_DELETE, "GET, HEAD, DELETE") ||
-        !read_client(desk, request, id, &identity))
+    if (!answer_methods(request, methods, "GET, HEAD, PUT, DELETE") ||
+        !read_client(desk, request, id, &identity) || !read_order(request, &order))
         return;
-    bool reset = evhttp_request_get_command(request) == EVHTTP_REQ_DELETE;
-    if (reset && is_from_elsewhere(request)) {
-        answer_problem(request, 403, "Forbidden", "a page of another site may not reset a client");
-        return;
-    }
-    if (desk->count >= CLIENTS_ASKING_MAX ||
-        !(asking = asking_new(desk, &identity, reset ? INQUIRY_RESET : INQUIRY_LOOK))) {
+    if (desk->count >= CLIENTS_ASKING_MAX || !(asking = asking_new(desk, &identity, &order))) {
         answer_problem(request, 503, "Service Unavailable", "too many such requests are under way");
         return;
     }

@@ -1,4 +1,4 @@
-/* clients.h - /api/v1/clients/ID: where a client stands, and a fresh start for it.
+/* clients.h - /api/v1/clients/ID: where a client stands, a fresh start for it, and quotas that are granted for a time.
  *
  * Asked of Redis over one connection, made when it is first needed, on the main thread's loop. Nothing waits:
  * an answer is given when Redis has given its own, or after CLIENTS_DEADLINE_US; no more than

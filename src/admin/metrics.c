@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "config.h"
+#include "limit/grants.h"
 #include "store/redis_sentinel.h"
 
 /* Where to write, and what. */
@@ -259,6 +260,8 @@ static void redis(const struct source *s)
     single(s, "weir_remembered_denials_total", "counter",
            "Rejections from a denial that still holds, without asking Redis.",
            SUM_LIMITER(s, remembered_denials));
+    single(s, "weir_grants", "gauge", "Clients that were granted a quota of their own and have it still.",
+           grants_active());
     single(s, "weir_redis_ready_workers", "gauge", "Workers whose connection to Redis is ready.", ready);
     if (s->view->policy->redis.sentinel.master)
         single(s, "weir_redis_master_changes_total", "counter",

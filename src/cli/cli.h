@@ -11,6 +11,9 @@ int cli_check(const char *policy_file, const char *lua_dir);
 int cli_script(const char *name, const char *lua_dir);
 int cli_inspect(const char *policy_file, const char *client, const char *lua_dir);
 int cli_reset(const char *policy_file, const char *client, const char *lua_dir);
+/* `time` is NULL where nothing stands there. */
+int cli_grant(const char *policy_file, const char *client, const char *quota, const char *time,
+              const char *lua_dir);
 
 /* Tries the policy's own limiters in a private Redis (limit/contract.h) and has the configured one, where it
  * answers, compile `composed`, unless that is NULL. False: they are not fit, and why was printed. Where no private

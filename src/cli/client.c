@@ -1,4 +1,4 @@
-/* client.c - weir inspect and weir reset. */
+/* client.c - weir inspect, weir reset and weir grant. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -209,14 +209,29 @@ static bool is_unknown_id(const struct asking *asking)
            !policy_client(asking->policy, &asking->identity);
 }
 
+static void print_grant(const struct asking *asking)
+{
+    char bytes[64];
+    struct text text = text_over(bytes, sizeof bytes);
+    int64_t quota, us;
+
+    if (!inquiry_granted(asking->inquiry, &quota, &us))
+        return;
+    write_wait(&text, us);
+    if (quota == GRANT_UNLIMITED)
+        printf("grant   unlimited, for %.*s more\n", SLICE_ARG(text_slice(&text)));
+    else
+        printf("grant   a quota of %" PRId64 ", for %.*s more\n", quota, SLICE_ARG(text_slice(&text)));
+}
+
 static void print_terms(const struct asking *asking)
 {
-    const struct client_terms *terms = policy_client(asking->policy, &asking->identity);
+    const struct client_terms *terms = inquiry_client(asking->inquiry);
 
     printf("client  %.*s\nterms   %s", SLICE_ARG(identity_text(&asking->identity)), inquiry_terms(terms));
     if (terms && terms->plan)
         printf(" %s", terms->plan->name);
-    if (terms)
+    if (terms && terms->name)
         printf(" (clients: %s)", terms->name);
     puts(is_unknown_id(asking) ? "; an unknown id: identity.known_clients_only counts it by its address"
                                : "");
@@ -224,10 +239,11 @@ static void print_terms(const struct asking *asking)
 
 static int show(const struct asking *asking)
 {
-    const struct client_terms *terms = policy_client(asking->policy, &asking->identity);
+    const struct client_terms *terms = inquiry_client(asking->inquiry);
     const struct standing *rows;
 
     print_terms(asking);
+    print_grant(asking);
     if (terms && terms->quota != QUOTA_AS_WRITTEN)
         puts(terms->quota == QUOTA_PROHIBITED ? "\nEvery request that has a limit is rejected."
                                               : "\nNo limit counts this client.");
@@ -260,27 +276,74 @@ static int say_reset(const struct asking *asking)
     return 1;
 }
 
+static int say_granted(const struct asking *asking)
+{
+    struct slice client = identity_text(&asking->identity);
+    int64_t quota, us;
+
+    if (!inquiry_granted(asking->inquiry, &quota, &us)) {
+        fprintf(stderr, "weir: there are %d grants already: take others back, or let them end\n", GRANTS_MAX);
+        return 1;
+    }
+    if (quota == GRANT_NONE)
+        printf("%.*s: nothing is granted any more\n", SLICE_ARG(client));
+    else {
+        char bytes[64];
+        struct text time = text_over(bytes, sizeof bytes);
+        duration_write(&time, us);
+        if (quota == GRANT_UNLIMITED)
+            printf("%.*s: unlimited for %.*s\n", SLICE_ARG(client), SLICE_ARG(text_slice(&time)));
+        else
+            printf("%.*s: a quota of %" PRId64 " for %.*s\n", SLICE_ARG(client), quota,
+                   SLICE_ARG(text_slice(&time)));
+    }
+    if (is_unknown_id(asking))
+        puts("an unknown id: identity.known_clients_only counts it by its address, and this has no effect");
+    if (!inquiry_told(asking->inquiry))
+        fputs(
+            "weir: Redis took no message for the running weirs (may this user PUBLISH there?): they may need "
+            "some seconds to know\n",
+            stderr);
+    return 0;
+}
+
 /* --- The commands ------------------------------------------------------------------------------------- */
 
-static int ask_about(struct asking *asking, const char *client, enum inquiry_kind kind)
+/* What is asked for, of whom, and the quota and the time of a grant. */
+struct order {
+    enum inquiry_kind kind;
+    const char *client;
+    int64_t quota, us;
+};
+
+static struct inquiry *begin(const struct asking *asking, const struct order *order)
+{
+    if (order->kind == INQUIRY_GRANT)
+        return inquiry_new_grant(asking->policy, &asking->identity, order->quota, order->us);
+    return inquiry_new(asking->policy, &asking->identity, order->kind,
+                       order->kind == INQUIRY_LOOK ? LOOK_US : RESET_US);
+}
+
+static int ask_about(struct asking *asking, const struct order *order)
 {
     const char *why;
 
-    if (!inquiry_identity(asking->policy, slice_of(client), &asking->identity, &why)) {
-        fprintf(stderr, "weir: %s is no client: %s\n", client, why);
+    if (!inquiry_identity(asking->policy, slice_of(order->client), &asking->identity, &why)) {
+        fprintf(stderr, "weir: %s is no client: %s\n", order->client, why);
         return 1;
     }
-    asking->inquiry =
-        inquiry_new(asking->policy, &asking->identity, kind, kind == INQUIRY_LOOK ? LOOK_US : RESET_US);
+    asking->inquiry = begin(asking, order);
     if (!asking->inquiry || !ask_all(asking))
         return 1;
-    return kind == INQUIRY_LOOK ? show(asking) : say_reset(asking);
+    return order->kind == INQUIRY_LOOK    ? show(asking)
+           : order->kind == INQUIRY_RESET ? say_reset(asking)
+                                          : say_granted(asking);
 }
 
-static int run(const char *file, const char *client, const char *lua_dir, enum inquiry_kind kind)
+static int run(const char *file, const char *lua_dir, const struct order *order)
 {
     struct asking asking = {.policy = load(file, lua_dir)};
-    int status = asking.policy ? ask_about(&asking, client, kind) : 1;
+    int status = asking.policy ? ask_about(&asking, order) : 1;
 
     inquiry_free(asking.inquiry);
     if (asking.redis)
@@ -291,10 +354,36 @@ static int run(const char *file, const char *client, const char *lua_dir, enum i
 
 int cli_inspect(const char *policy_file, const char *client, const char *lua_dir)
 {
-    return run(policy_file, client, lua_dir, INQUIRY_LOOK);
+    return run(policy_file, lua_dir, &(struct order){.kind = INQUIRY_LOOK, .client = client});
 }
 
 int cli_reset(const char *policy_file, const char *client, const char *lua_dir)
 {
-    return run(policy_file, client, lua_dir, INQUIRY_RESET);
+    return run(policy_file, lua_dir, &(struct order){.kind = INQUIRY_RESET, .client = client});
+}
+
+int cli_grant(const char *policy_file, const char *client, const char *quota, const char *time,
+              const char *lua_dir)
+{
+    struct order order = {.kind = INQUIRY_GRANT, .client = client};
+
+    if (!grant_quota_read(slice_of(quota), &order.quota)) {
+        fprintf(stderr,
+                "weir: %s is no quota: a whole number from 0 to %d was expected, unlimited, or none\n", quota,
+                GRANT_QUOTA_MAX);
+        return 1;
+    }
+    if (!time && order.quota != GRANT_NONE) {
+        fputs("weir: for how long? A duration from 1s to 30d belongs behind the quota, as in 1h\n", stderr);
+        return 1;
+    }
+    if (time && order.quota == GRANT_NONE) {
+        fputs("weir: a grant that is taken back has no duration\n", stderr);
+        return 1;
+    }
+    if (time && !grant_time_read(slice_of(time), &order.us)) {
+        fprintf(stderr, "weir: %s is no duration from 1s to 30d, such as 1h\n", time);
+        return 1;
+    }
+    return run(policy_file, lua_dir, &order);
 }

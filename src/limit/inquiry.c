@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "limit/compose.h"
+#include "limit/grant_calls.h"
 #include "limit/key.h"
 
 enum {
@@ -25,7 +26,7 @@ static const char preamble[] = "if ARGV[1] == 'scan' then\n"
                                "  return { removed, type(told) == 'number' and 1 or 0 }\n"
                                "end\n";
 
-enum step { STEP_SCAN, STEP_DROP, STEP_LAST, STEP_OVER };
+enum step { STEP_GRANT, STEP_SCAN, STEP_DROP, STEP_LAST, STEP_OVER };
 
 struct inquiry {
     const struct policy *policy;
@@ -37,7 +38,10 @@ struct inquiry {
     bool cut, told; /* keys may have been passed over; all weirs were told */
     uint64_t removed;
     char cursor[24];
-    char *channel, *key_start; /* "PREFIX:{IDENTITY}:l:" */
+    char *channel, *grants_key, *key_start; /* the last: "PREFIX:{IDENTITY}:l:" */
+    int64_t quota, us; /* to be granted; then, and after a look, what is granted and for how long */
+    bool granted;
+    struct client_terms grant_terms;
     char pattern[PATTERN_SIZE];
     size_t pattern_size;
     struct standing rows[INQUIRY_ROWS_MAX];
@@ -116,7 +120,9 @@ bool inquiry_identity(const struct policy *policy, struct slice text, struct ide
     struct slice address = {text.p + 3, text.n - 3};
     identity->has_ip = !slice_equal(address, SLICE("unix"));
     if (identity->has_ip && !read_ip(policy, address, identity)) {
-        *why = "behind \"ip:\" stands an IPv4 or IPv6 address, or \"unix\"";
+        *why = memchr(address.p, '/', address.n)
+                   ? "a range of addresses is no client; name one address (behind \"ip:\")"
+                   : "behind \"ip:\" stands an IPv4 or IPv6 address, or \"unix\"";
         return false;
     }
     write_ip(policy, identity);
@@ -132,7 +138,13 @@ const char *inquiry_terms(const struct client_terms *terms)
     case QUOTA_UNLIMITED: return "unlimited";
     case QUOTA_AS_WRITTEN: break;
     }
-    return terms->plan ? "plan" : terms->numbers ? "quota" : "default";
+    return terms->each ? "quota" : terms->plan ? "plan" : terms->numbers ? "quota" : "default";
+}
+
+/* What holds for the client: what it was granted, else what the policy says of it. */
+static const struct client_terms *terms_of(const struct inquiry *q)
+{
+    return q->granted ? &q->grant_terms : policy_client(q->policy, q->identity);
 }
 
 /* --- Keys --------------------------------------------------------------------------------------------- */
@@ -184,9 +196,7 @@ static bool write_pattern(struct inquiry *q, struct slice start)
 static struct standing *add_row(struct inquiry *q, const struct limit *limit, struct slice key,
                                 struct slice rest)
 {
-    const struct client_terms *terms = policy_client(q->policy, q->identity);
-    struct limit_numbers n = terms && terms->numbers ? terms->numbers[limit->index]
-                                                     : (struct limit_numbers){limit->limit, limit->burst};
+    struct limit_numbers n = client_numbers(terms_of(q), limit);
     struct standing *row = &q->rows[q->row_count++];
 
     *row = (struct standing){.limit = limit,
@@ -231,7 +241,7 @@ static bool must_scan(const struct inquiry *q)
 char *inquiry_script(const struct policy *policy)
 {
     char *script;
-    return asprintf(&script, "%s%s", preamble, policy->driver) < 0 ? NULL : script;
+    return asprintf(&script, "%s%s%s", grant_preamble, preamble, policy->driver) < 0 ? NULL : script;
 }
 
 char *inquiry_channel(const struct policy *policy)
@@ -243,19 +253,13 @@ char *inquiry_channel(const struct policy *policy)
 /* The terms alone decide for those who are prohibited or unlimited: no limit counts them. */
 static bool is_counted(const struct inquiry *q)
 {
-    const struct client_terms *terms = policy_client(q->policy, q->identity);
+    const struct client_terms *terms = terms_of(q);
     return !terms || terms->quota == QUOTA_AS_WRITTEN;
 }
 
-static bool prepare(struct inquiry *q)
+/* Whose terms are known: what is there to look at, or to remove? */
+static bool begin(struct inquiry *q)
 {
-    struct slice start;
-
-    if (!(q->channel = inquiry_channel(q->policy)) || !write_key(q, "", &start))
-        return false;
-    q->key_start = (char *)start.p;
-    if (!write_pattern(q, start))
-        return false;
     if (q->kind == INQUIRY_LOOK && !is_counted(q)) {
         q->step = STEP_OVER;
         return true;
@@ -266,8 +270,23 @@ static bool prepare(struct inquiry *q)
     return true;
 }
 
-struct inquiry *inquiry_new(const struct policy *policy, const struct identity *identity,
-                            enum inquiry_kind kind, uint64_t patience_us)
+static bool prepare(struct inquiry *q)
+{
+    struct slice start;
+
+    if (!(q->channel = inquiry_channel(q->policy)) || !(q->grants_key = grant_key(q->policy)) ||
+        !write_key(q, "", &start))
+        return false;
+    q->key_start = (char *)start.p;
+    if (!write_pattern(q, start))
+        return false;
+    q->step = STEP_GRANT;
+    bool asks = q->kind == INQUIRY_GRANT || (q->kind == INQUIRY_LOOK && q->policy->limit_count > 0);
+    return asks || begin(q);
+}
+
+static struct inquiry *allocate(const struct policy *policy, const struct identity *identity,
+                                enum inquiry_kind kind)
 {
     struct inquiry *q = calloc(1, sizeof *q);
 
@@ -276,6 +295,31 @@ struct inquiry *inquiry_new(const struct policy *policy, const struct identity *
     q->policy = policy;
     q->identity = identity;
     q->kind = kind;
+    return q;
+}
+
+struct inquiry *inquiry_new_grant(const struct policy *policy, const struct identity *identity, int64_t quota,
+                                  int64_t us)
+{
+    struct inquiry *q = allocate(policy, identity, INQUIRY_GRANT);
+
+    if (!q)
+        return NULL;
+    q->quota = quota;
+    q->us = us;
+    if (prepare(q))
+        return q;
+    inquiry_free(q);
+    return NULL;
+}
+
+struct inquiry *inquiry_new(const struct policy *policy, const struct identity *identity,
+                            enum inquiry_kind kind, uint64_t patience_us)
+{
+    struct inquiry *q = allocate(policy, identity, kind);
+
+    if (!q)
+        return NULL;
     q->until_us = clock_us() + patience_us;
     q->cursor[0] = '0';
     if (prepare(q))
@@ -298,6 +342,7 @@ void inquiry_free(struct inquiry *q)
     for (unsigned i = 0; i < q->row_count; i++)
         free((char *)q->rows[i].key.p);
     free(q->channel);
+    free(q->grants_key);
     free(q->key_start);
     free(q);
 }
@@ -316,6 +361,23 @@ static void argue_number(struct inquiry *q, int64_t value)
     size_t start = q->numbers.n;
     text_i64(&q->numbers, value);
     argue(q, (struct slice){q->numbers.p + start, q->numbers.n - start});
+}
+
+static void argue_grant(struct inquiry *q)
+{
+    argue_number(q, 1);
+    argue(q, slice_of(q->grants_key));
+    argue(q, q->kind == INQUIRY_GRANT ? SLICE("grant") : SLICE("granted"));
+    argue(q, identity_text(q->identity));
+    if (q->kind != INQUIRY_GRANT)
+        return;
+    if (q->quota == GRANT_NONE)
+        argue(q, SLICE("none"));
+    else
+        argue_number(q, q->quota);
+    argue_number(q, q->us);
+    argue(q, slice_of(q->channel));
+    argue_number(q, GRANTS_MAX);
 }
 
 static void argue_scan(struct inquiry *q)
@@ -355,7 +417,6 @@ static void argue_look(struct inquiry *q)
     argue_rows(q);
     argue(q, SLICE("")); /* now: the clock of Redis */
     for (unsigned i = 0; i < q->row_count; i++) {
-        const struct client_terms *terms = policy_client(q->policy, q->identity);
         const struct limit *limit = q->rows[i].limit;
         argue_number(q, 1);
         argue_number(q, limit->index + 1);
@@ -363,7 +424,7 @@ static void argue_look(struct inquiry *q)
         argue_number(q, 0); /* the cost */
         argue_number(q, 0); /* the mode */
         argue_number(q, q->rows[i].quota);
-        argue_number(q, terms && terms->numbers ? terms->numbers[limit->index].burst : limit->burst);
+        argue_number(q, client_numbers(terms_of(q), limit).burst);
     }
 }
 
@@ -372,6 +433,7 @@ bool inquiry_next(struct inquiry *q, int *argc, const char ***argv, const size_t
     q->argc = 0;
     q->numbers = text_over(q->digits, sizeof q->digits);
     switch (q->step) {
+    case STEP_GRANT: argue_grant(q); break;
     case STEP_SCAN: argue_scan(q); break;
     case STEP_DROP: argue_drop(q); break;
     case STEP_LAST: q->kind == INQUIRY_LOOK ? argue_look(q) : argue_last_reset(q); break;
@@ -531,6 +593,28 @@ static bool take_forget(struct inquiry *q, const redisReply *reply)
     return true;
 }
 
+static bool take_grant(struct inquiry *q, const redisReply *reply)
+{
+    int64_t until_us;
+
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != REDIS_REPLY_INTEGER)
+        return false;
+    if (q->kind == INQUIRY_GRANT) {
+        q->step = STEP_OVER;
+        q->granted = reply->element[0]->integer == 1;
+        q->told = reply->element[1]->integer == 1;
+        return true;
+    }
+    q->granted =
+        grant_parse(reply->element[1], &q->quota, &until_us) && until_us > reply->element[0]->integer;
+    if (q->granted) {
+        q->us = until_us - reply->element[0]->integer;
+        q->grant_terms = grant_terms(q->quota);
+    }
+    return begin(q);
+}
+
 static bool take_look(struct inquiry *q, const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != q->row_count * ANSWERS_PER_LOOK + 1)
@@ -553,7 +637,8 @@ static bool take_look(struct inquiry *q, const redisReply *reply)
 
 bool inquiry_take(struct inquiry *q, const redisReply *reply)
 {
-    bool good = q->step == STEP_SCAN                              ? take_scan(q, reply)
+    bool good = q->step == STEP_GRANT                             ? take_grant(q, reply)
+                : q->step == STEP_SCAN                            ? take_scan(q, reply)
                 : q->step == STEP_LAST && q->kind == INQUIRY_LOOK ? take_look(q, reply)
                                                                   : take_forget(q, reply);
     if (!good)
@@ -572,6 +657,18 @@ unsigned inquiry_rows(const struct inquiry *q, const struct standing **rows)
 {
     *rows = q->rows;
     return q->row_count;
+}
+
+bool inquiry_granted(const struct inquiry *q, int64_t *quota, int64_t *us)
+{
+    *quota = q->quota;
+    *us = q->us;
+    return q->granted;
+}
+
+const struct client_terms *inquiry_client(const struct inquiry *q)
+{
+    return terms_of(q);
 }
 
 uint64_t inquiry_removed(const struct inquiry *q)

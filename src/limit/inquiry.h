@@ -1,6 +1,7 @@
 /* inquiry.h - where one client stands on every limit, without charging it; or a fresh start for it.
  *
- *   LOOK    [SCAN...] -> one call of the driver with a cost of 0 for each state key
+ *   LOOK    what it is granted -> [SCAN...] -> one call of the driver with a cost of 0 for each state key
+ *   GRANT   one call, which tells all weirs
  *   RESET   SCAN -> DEL what was found -> ... -> DEL the other keys and PUBLISH
  *
  * An inquiry only says what is to be asked of Redis and understands the answers: the command line waits for
@@ -12,9 +13,9 @@
 
 #include <hiredis/hiredis.h>
 
-#include "policy/identity.h"
+#include "limit/grants.h"
 
-enum inquiry_kind { INQUIRY_LOOK, INQUIRY_RESET };
+enum inquiry_kind { INQUIRY_LOOK, INQUIRY_RESET, INQUIRY_GRANT };
 
 enum {
     INQUIRY_FOUND_MAX = 256, /* keys of lists; a look shows so many, a reset goes on after each so many */
@@ -49,6 +50,10 @@ struct inquiry *inquiry_new(const struct policy *policy, const struct identity *
                             enum inquiry_kind kind, uint64_t patience_us);
 void inquiry_free(struct inquiry *inquiry);
 
+/* A quota of GRANT_NONE takes back what was granted. */
+struct inquiry *inquiry_new_grant(const struct policy *policy, const struct identity *identity, int64_t quota,
+                                  int64_t us);
+
 /* What to ask next: the arguments of EVALSHA after the SHA; they live until inquiry_take. False: nothing
  * more. */
 MUST_CHECK bool inquiry_next(struct inquiry *inquiry, int *argc, const char ***argv, const size_t **sizes);
@@ -58,6 +63,12 @@ MUST_CHECK bool inquiry_take(struct inquiry *inquiry, const redisReply *reply);
 /* Afterwards. */
 bool inquiry_complete(const struct inquiry *inquiry); /* every key was looked at */
 unsigned inquiry_rows(const struct inquiry *inquiry, const struct standing **rows);
+/* Of a look: is the client granted a quota, and for how long still? Of a grant: was it done, or are there GRANTS_MAX
+ * already? */
+bool inquiry_granted(const struct inquiry *inquiry, int64_t *quota, int64_t *us);
+/* What holds for the client: a grant, else what the policy says. NULL: the limits as written. Of a grant it has the
+ * inquiry's life. */
+const struct client_terms *inquiry_client(const struct inquiry *inquiry);
 uint64_t inquiry_removed(const struct inquiry *inquiry); /* keys */
 bool inquiry_told(const struct inquiry *inquiry);        /* Redis took the message for all weirs */
 
@@ -65,7 +76,7 @@ bool inquiry_told(const struct inquiry *inquiry);        /* Redis took the messa
  * NULL: no memory. */
 char *inquiry_channel(const struct policy *policy);
 
-/* What the policy says of the client by itself, in words: "quota", "prohibited", ... */
+/* What these terms are, in words: "quota", "prohibited", ... */
 const char *inquiry_terms(const struct client_terms *terms);
 
 #endif

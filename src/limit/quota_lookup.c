@@ -257,7 +257,7 @@ static void on_redis_deadline(struct deadline *deadline)
     MAGIC_CHECK(k, LOOKUP_MAGIC);
     pass_redis(k);
     if (tell)
-        redis_store_note_timeout(clerk->store);
+        redis_store_note_timeout(clerk->store, &k->call);
 }
 
 static void on_look_again(struct deadline *deadline)
@@ -616,7 +616,8 @@ static void on_redis_not_ready(void *context, enum redis_failure cause)
 
 static void connect_to_redis(struct clerk *clerk)
 {
-    const struct redis_link_watch watch = {on_redis_ready, on_redis_not_ready, clerk, true};
+    const struct redis_link_watch watch = {
+        .ready = on_redis_ready, .not_ready = on_redis_not_ready, .context = clerk, .quiet = true};
 
     clerk->redis_down = false;
     clerk->store = redis_store_new(clerk->base, &clerk->policy->redis, slice_of(script), &watch);

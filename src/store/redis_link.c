@@ -114,16 +114,17 @@ static void say_down(struct redis_link *link, enum redis_failure cause, const ch
         return;
     link->told = true;
     link->told_cause = cause;
-    log_error("redis %s: %s%s%s%s; limits follow on_failure until it answers; %s", link->address_text,
-              redis_failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
-              detail && *detail ? ")" : "", redis_failure_remedy[cause]);
+    log_at(link->watch.quiet ? LEVEL_DEBUG : LEVEL_ERROR,
+           "redis %s: %s%s%s%s; limits follow on_failure until it answers; %s", link->address_text,
+           redis_failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
+           detail && *detail ? ")" : "", redis_failure_remedy[cause]);
 }
 
 static void say_ready(struct redis_link *link)
 {
     if (link->unproven)
         return;
-    if (link->told)
+    if (link->told && !link->watch.quiet)
         log_info("redis %s: answers again after %.1f s; limits are counted in Redis", link->address_text,
                  (double)(clock_us() - link->down_since_us) / 1e6);
     else
@@ -138,8 +139,9 @@ static void complain(struct redis_link *link, enum redis_failure cause, const ch
     if (link->complained_us && now - link->complained_us < complain_every_us)
         return;
     link->complained_us = now;
-    log_error("redis %s: %s: \"%s\"; such requests follow on_failure; %s", link->address_text,
-              redis_failure_text[cause], message, redis_failure_remedy[cause]);
+    log_at(link->watch.quiet ? LEVEL_DEBUG : LEVEL_ERROR,
+           "redis %s: %s: \"%s\"; such requests follow on_failure; %s", link->address_text,
+           redis_failure_text[cause], message, redis_failure_remedy[cause]);
 }
 
 /* --- Ways up and down -------------------------------------------------------------------------------- */

@@ -36,6 +36,7 @@ struct redis_link_watch {
     void (*ready)(void *context);                               /* answers may be asked for */
     void (*not_ready)(void *context, enum redis_failure cause); /* none will be accepted until ready */
     void *context;
+    bool quiet; /* others say what is wrong with this Redis */
 };
 
 /* Creates the link and starts to connect to `address`, where that has a length; else it waits for

@@ -45,7 +45,8 @@ struct redis_store *redis_store_new(struct event_base *base, const struct redis_
                                     struct slice script, const struct redis_link_watch *watch)
 {
     struct redis_store *store = xcalloc(1, sizeof *store);
-    const struct redis_link_watch own = {on_ready, on_not_ready, store};
+    const struct redis_link_watch own = {
+        .ready = on_ready, .not_ready = on_not_ready, .context = store, .quiet = watch && watch->quiet};
     const struct redis_seeker seeker = {on_found, store};
 
     if (watch)

@@ -174,7 +174,7 @@ def test_the_api_shows_where_a_client_stands(rig):
     assert look(weir, "id:a%20b")["client"] == "id:a b"
     seen = look(weir, "a%20b")
     assert (seen["terms"], seen["entry"], seen["limits"][0]["quota"]) == ("quota", "a b", 4)
-    assert look(weir, "pest") == {"client": "id:pest", "terms": "prohibited", "plan": None, "entry": "pest", "limits": [],
+    assert look(weir, "pest") == {"client": "id:pest", "terms": "prohibited", "plan": None, "entry": "pest", "grant": None, "limits": [],
                                   "complete": True}
     assert look(weir, "ip:2001:db8::1")["client"] == "ip:2001:db8::/64"
     assert look(weir, "ip%3A2001%3adb8%3a%3a%2f64")["client"] == "ip:2001:db8::/64"
@@ -209,9 +209,11 @@ def test_other_sites_cannot_reset(rig):
     preflight = get(weir.admin, "/api/v1/clients/a", method="OPTIONS", headers={
         "Origin": "http://evil.example", "Access-Control-Request-Method": "DELETE"})
     assert preflight.status == 405 and preflight["Access-Control-Allow-Origin"] is None
-    for method in "POST", "PUT", "PATCH":
+    put = get(weir.admin, "/api/v1/clients/a", method="PUT", body=b'{"quota": 9, "for": "1h"}', headers={"Origin": "http://evil.example"})
+    assert put.status == 403
+    for method in "POST", "PATCH":
         response = get(weir.admin, "/api/v1/clients/a", method=method, body=b"_method=DELETE")
-        assert (response.status, response["Allow"]) == (405, "GET, HEAD, DELETE")
+        assert (response.status, response["Allow"]) == (405, "GET, HEAD, PUT, DELETE")
     assert look(weir, "a")["limits"][0]["remaining"] == 0
     delete(200, Origin="http://" + host, Sec_Fetch_Site="same-origin")
     assert look(weir, "a")["limits"][0]["remaining"] == 2

@@ -39,14 +39,6 @@ static void tear_down(void)
     policy_drop(policy);
 }
 
-static void begin(const char *client, enum inquiry_kind kind, uint64_t patience_us)
-{
-    const char *why;
-    ck_assert(inquiry_identity(policy, slice_of(client), &identity, &why));
-    inquiry = inquiry_new(policy, &identity, kind, patience_us);
-    ck_assert_ptr_nonnull(inquiry);
-}
-
 static redisReply *parse(const char *wire)
 {
     redisReader *reader = redisReaderCreate();
@@ -81,6 +73,26 @@ static void expect_next(void)
 static void expect_end(void)
 {
     ck_assert(!inquiry_next(inquiry, &argc, &argv, &sizes));
+}
+
+/* What a look is told of grants first. */
+static const char nothing_granted[] = "*2\r\n:1000\r\n$0\r\n\r\n", *granted = nothing_granted;
+
+static void begin(const char *client, enum inquiry_kind kind, uint64_t patience_us)
+{
+    const char *why;
+    ck_assert(inquiry_identity(policy, slice_of(client), &identity, &why));
+    inquiry = inquiry_new(policy, &identity, kind, patience_us);
+    ck_assert_ptr_nonnull(inquiry);
+    if (kind != INQUIRY_LOOK)
+        return;
+    expect_next();
+    expect_argument(0, "1");
+    expect_argument(1, "p*:grants");
+    expect_argument(2, "granted");
+    expect_argument(3, identity.text);
+    ck_assert(give(granted));
+    granted = nothing_granted;
 }
 
 START_TEST(a_look_scans_for_lists_and_asks_once)
@@ -144,6 +156,61 @@ START_TEST(time_ends_a_scan)
     const struct standing *rows;
     ck_assert_uint_eq(inquiry_rows(inquiry, &rows), 2);
     ck_assert(rows[1].remaining == 6 && rows[1].key.p == NULL);
+}
+END_TEST
+
+START_TEST(a_grant_is_looked_at_first)
+{
+    int64_t quota, us;
+
+    granted = "*2\r\n:1000\r\n$6\r\n9:1500\r\n";
+    begin("none", INQUIRY_LOOK, 0);
+    ck_assert(inquiry_granted(inquiry, &quota, &us) && quota == 9 && us == 500);
+    ck_assert_int_eq(inquiry_client(inquiry)->each, 9);
+    expect_next();
+    expect_argument(1, "scan"); /* who is prohibited without the grant is counted */
+    inquiry_free(inquiry);
+    static const char *const none[] = {"*2\r\n:1500\r\n$6\r\n9:1500\r\n", "*2\r\n:1\r\n$1\r\n9\r\n",
+                                       "*2\r\n:1\r\n$7\r\n9:1500x\r\n", "*2\r\n:1\r\n:9\r\n"};
+    for (unsigned i = 0; i < COUNT_OF(none); i++) {
+        granted = none[i];
+        begin("none", INQUIRY_LOOK, 0);
+        ck_assert(!inquiry_granted(inquiry, &quota, &us) &&
+                  inquiry_client(inquiry)->quota == QUOTA_PROHIBITED);
+        inquiry_free(inquiry);
+    }
+    inquiry = NULL;
+}
+END_TEST
+
+START_TEST(a_grant_is_one_call)
+{
+    int64_t quota, us;
+    const char *why;
+
+    ck_assert(inquiry_identity(policy, SLICE("few"), &identity, &why));
+    inquiry = inquiry_new_grant(policy, &identity, 7, 60000000);
+    expect_next();
+    static const char *const arguments[] = {"1", "p*:grants", "grant",     "id:few",
+                                            "7", "60000000",  "p*:resets", "2048"};
+    ck_assert_int_eq(argc, COUNT_OF(arguments));
+    for (int i = 0; i < argc; i++)
+        expect_argument(i, arguments[i]);
+    ck_assert(give("*2\r\n:1\r\n:1\r\n"));
+    expect_end();
+    ck_assert(inquiry_granted(inquiry, &quota, &us) && inquiry_told(inquiry));
+    inquiry_free(inquiry);
+    inquiry = inquiry_new_grant(policy, &identity, GRANT_NONE, 0);
+    expect_next();
+    expect_argument(4, "none");
+    ck_assert(give("*2\r\n:0\r\n:0\r\n"));
+    ck_assert(!inquiry_granted(inquiry, &quota, &us) && !inquiry_told(inquiry));
+    inquiry_free(inquiry);
+    inquiry = inquiry_new_grant(policy, &identity, 1, 1);
+    expect_next();
+    ck_assert(!give("*1\r\n:1\r\n"));
+    expect_end();
+    ck_assert(!inquiry_identity(policy, SLICE("ip:10.0.0.0/8"), &identity, &why) && strstr(why, "range"));
 }
 END_TEST
 
@@ -259,6 +326,8 @@ int main(void)
     tcase_add_test(tests, a_look_scans_for_lists_and_asks_once);
     tcase_add_test(tests, a_look_needs_nothing_for_who_is_not_counted);
     tcase_add_test(tests, time_ends_a_scan);
+    tcase_add_test(tests, a_grant_is_looked_at_first);
+    tcase_add_test(tests, a_grant_is_one_call);
     tcase_add_test(tests, a_reset_removes_more_than_it_can_hold_and_then_tells);
     tcase_add_test(tests, a_look_shows_what_it_can_hold);
     tcase_add_loop_test(tests, answers_of_the_wrong_shape_end_it, 0, (int)COUNT_OF(misshapen));

@@ -79,7 +79,7 @@ static bool ask(unsigned i)
 
 static void new_link(const struct address *address)
 {
-    static const struct redis_link_watch watch = {on_ready, on_not_ready, NULL};
+    static const struct redis_link_watch watch = {.ready = on_ready, .not_ready = on_not_ready};
     settings.address = *address;
     test_link = redis_link_new(base, &settings, address, SLICE(echo_script), &watch);
 }
