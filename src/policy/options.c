@@ -48,7 +48,7 @@ const struct option options[] = {
     {"listen[].address", &type_admin, LISTEN(address), NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
      "the address of a listener that is written as a map"},
     {"listen[].tls", &type_listen_tls, 0, "", 0, CERTIFICATES_MAX, 0, NULL, NULL,
-     "TLS 1.2 and newer, with this certificate, or a list of them for several hosts; the files are read "
+     "TLS 1.2 and newer, with this certificate, or a list of them for several hosts or kinds of keys; the files are read "
      "again "
      "with a reload"},
     {"listen[].tls.certificate", &type_text, CERTIFICATE(certificate), NULL, 1, 4096, REQUIRED, NULL, NULL,
@@ -76,6 +76,8 @@ const struct option options[] = {
      "the user to authenticate to the sentinels as; needs a password"},
     {"redis.sentinel.password", &type_secret, OF(redis.sentinel.password), "", 1, 1024, 0, NULL, NULL,
      "the password of the sentinels"},
+    {"redis.cluster", &type_cluster, OF(redis), "", 1, REDIS_NODES_MAX, 0, NULL, redis_has_cluster,
+     "in place of an address: host:port of nodes of a Redis Cluster, one or a list; they tell of the others"},
     {"redis.username", &type_text, OF(redis.username), "", 1, 256, 0, NULL, NULL,
      "the user to authenticate as; needs a password"},
     {"redis.password", &type_secret, OF(redis.password), "", 1, 1024, 0, NULL, redis_has_password,
@@ -92,7 +94,6 @@ const struct option options[] = {
      "what is decided without Redis: local (limit in this process until Redis is back), allow, deny (503)"},
     {"redis.instances", &type_count, OF(redis.instances), "1", 1, 1000, 0, NULL, NULL,
      "how many weirs share this Redis: under on_failure: local each admits its part of a limit, at least 1"},
-    NOT_YET("redis.cluster"),
     NOT_YET("redis.tls"),
 
     {"upstreams", &type_upstreams, 0, NULL, 0, 0, REQUIRED, NULL, NULL,
@@ -166,10 +167,10 @@ const struct option options[] = {
     {"limits", &type_limits, 0, "", 0, LIMITS_MAX, 0, NULL, NULL, "how much in which time, by name"},
     {"limits.NAME.script", &type_script, 0, NULL, 0, 0, REQUIRED, NULL, NULL,
      "token_bucket, leaky_bucket, gcra, fixed_window, rolling_window, sliding_window_log, "
-     "sliding_window_counter, or the path of your own .lua file"},
+     "sliding_window_counter, concurrency, or the path of your own .lua file"},
     {"limits.NAME.limit", &type_number, LIMIT(limit), NULL, 1, LIMIT_MAX, REQUIRED, NULL, NULL,
      "how much is admitted per period"},
-    {"limits.NAME.period", &type_period, 0, NULL, PERIOD_MIN_US, PERIOD_MAX_US, REQUIRED, NULL, NULL,
+    {"limits.NAME.period", &type_period, 0, NULL, PERIOD_MIN_US, PERIOD_MAX_US, REQUIRED, NULL, limit_has_period,
      "the time in which the limit counts; of fixed_window also week, month or year: the calendar's"},
     {"limits.NAME.burst", &type_number, LIMIT(burst), "limit", 1, LIMIT_MAX, DERIVED, NULL, limit_has_burst,
      "how much at once after a rest; of token_bucket, gcra, leaky_bucket and scripts of your own"},
@@ -177,7 +178,7 @@ const struct option options[] = {
      "what is counted apart: client, ip, route, method, host, header:NAME, a list of these, or all"},
     {"limits.NAME.cost", &type_number, LIMIT(cost), "1", 1, LIMIT_COST_MAX, 0, NULL, NULL,
      "what a request costs whose rule does not say"},
-    {"limits.NAME.best_effort", &type_bool, LIMIT(best_effort), "false", 0, 0, 0, NULL, NULL,
+    {"limits.NAME.best_effort", &type_bool, LIMIT(best_effort), "false", 0, 0, 0, NULL, limit_has_best_effort,
      "take what is left where less than the cost remains"},
     {"limits.NAME.label", &type_label, LIMIT(label), "NAME", 1, 64, DERIVED, NULL, NULL,
      "what the answer's fields call the limit"},
@@ -202,10 +203,13 @@ const struct option options[] = {
      "a request header whose value makes a repeated request free, e.g. Idempotency-Key"},
     {"limits.NAME.on_failure", &type_enum, LIMIT(on_failure), "redis.on_failure", 0, 0, DERIVED,
      on_failure_names, NULL, "what this limit decides without Redis"},
-    NOT_YET("limits.NAME.max_delay"),
+    {"limits.NAME.max_delay", &type_duration, LIMIT(max_delay_us), "0s", 0, PERIOD_MAX_US, 0, NULL,
+     limit_has_max_delay,
+     "leaky_bucket: how long a request is held until it is its turn, rather than rejected; 0: not at all"},
     {"limits.NAME.options", &type_own_options, 0, "[]", 0, LIMIT_OPTIONS_MAX, DERIVED, NULL,
      limit_has_own_options, "what a script of your own is given beside the limit's numbers, in this order"},
-    NOT_YET("limits.NAME.lease"),
+    {"limits.NAME.lease", &type_duration, LIMIT(lease_us), "10s", SEC(1), HOURS(1), 0, NULL, limit_has_lease,
+     "concurrency: for how long the places of a weir count that no longer renews them"},
 
     {"plans", &type_plans, 0, "", 0, PLANS_MAX, 0, NULL, NULL, "numbers that several clients share, by name"},
     {"plans.NAME.limits", &type_plan_limits, 0, "", 0, 0, 0, NULL, NULL,
@@ -393,8 +397,15 @@ static bool may_be_null(const struct option *option)
     return option->type->takes_null && !has_default;
 }
 
-static void read_option(struct loading *l, const struct option *option, const struct node *map, void *field)
+/* What does not apply is not missed. */
+static bool is_required(const struct option *option, const void *base)
 {
+    return option->flags & OPTION_REQUIRED && (!option->applies || option->applies(base));
+}
+
+static void read_option(struct loading *l, const struct option *option, const struct node *map, void *base)
+{
+    void *field = (char *)base + option->offset;
     const struct node *node = node_find(map, option_key(option));
 
     if (node && node->broken)
@@ -403,7 +414,7 @@ static void read_option(struct loading *l, const struct option *option, const st
         mistake(l, node, "has no value; remove the key for its default, or give one");
     else if (node)
         option->type->read(l, option, node, field);
-    else if (option->flags & OPTION_REQUIRED)
+    else if (is_required(option, base))
         mistake(l, map, "%s is missing: %s", option_key(option), option->help);
     else if (option->fallback && !(option->flags & OPTION_DERIVED))
         option->type->read(l, option, default_node(l, option), field);
@@ -414,7 +425,7 @@ void options_read(struct loading *l, const struct node *map, const char *section
     refuse_other_keys(l, section, map);
     for (size_t i = 0; i < option_count; i++)
         if (option_is_in(&options[i], section) && options[i].type)
-            read_option(l, &options[i], map, (char *)base + options[i].offset);
+            read_option(l, &options[i], map, base);
 }
 
 void options_print(struct printer *printer, const char *section, const void *base)
