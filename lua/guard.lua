@@ -3,7 +3,7 @@
 -- A failure is a rejection with retry_after -2, and what went wrong in place of the delay. So the driver charges nothing for such a request,
 -- and weir lets on_failure decide it. A limiter fails that raises an error, or returns what the contract does not allow.
 
-local pcall, tostring, type, floor = pcall, tostring, type, math.floor
+local error, pcall, tostring, type, floor = error, pcall, tostring, type, math.floor
 
 local function whole(value, least) return type(value) == "number" and value >= least and value < 9007199254740992 and value == floor(value) end
 
@@ -18,7 +18,13 @@ end
 
 local function failed(why) return 0, 0, -2, 0, nil, tostring(why):sub(1, 300) end
 
-return function(run)
+-- `made`: did its file load, and `run` is what it returned? Else `run` is the error.
+return function(made, run)
+  if not made or type(run) ~= "function" then
+    local why = made and "its file returned no function" or run
+    if #ARGV == 1 then error(why, 0) end                       -- a check, which wants to hear of it
+    return function() return failed(why) end
+  end
   return function(state, now, limit, period, burst, cost, ...)
     local fine, granted, remaining, retry_after, reset, new_state, delay = pcall(run, state, now, limit, period, burst, cost, ...)
     if not fine then return failed(granted) end

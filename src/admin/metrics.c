@@ -111,6 +111,25 @@ static void decisions_by_limit(const struct source *s)
             decision_sample(s, name, "limit", s->view->limits->name[l], v, sum_of_row(s, limits_of, l, v));
 }
 
+static void script_failures(const struct source *s)
+{
+    const char *name = "weir_script_failures_total";
+    static const struct {
+        unsigned column;
+        const char *cause;
+    } causes[] = {{SCRIPT_FAILED_COLUMN, "failed"}, {SCRIPT_LATE_COLUMN, "late"}};
+
+    head(s, name, "counter",
+         "Requests of a limit with a script of its own that the script failed, or that had no answer in time.");
+    for (unsigned l = 0; l < s->view->limits->count; l++)
+        for (unsigned i = 0; i < COUNT_OF(causes); i++) {
+            uint64_t sum = sum_of_row(s, limits_of, l, causes[i].column);
+            if (sum)
+                evbuffer_add_printf(s->out, "%s{limit=\"%s\",cause=\"%s\"} %llu\n", name, s->view->limits->name[l],
+                                    causes[i].cause, (unsigned long long)sum);
+        }
+}
+
 static void errors_by_cause(const struct source *s)
 {
     head(s, "weir_errors_total", "counter",
@@ -277,6 +296,7 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     evbuffer_add_printf(out, "weir_build_info{version=\"%s\"} 1\n", PACKAGE_VERSION);
     requests_by_rule(&s);
     decisions_by_limit(&s);
+    script_failures(&s);
     responses_by_class(&s);
     errors_by_cause(&s);
     latencies(&s);

@@ -12,7 +12,7 @@
 #include "base/histogram.h"
 
 enum {
-    TALLY_COLUMNS = 8,
+    TALLY_COLUMNS = 16,
     TALLY_CHUNK_ROWS = 64,
     TALLY_CHUNKS = 64,
     TALLY_ROWS_MAX = TALLY_CHUNK_ROWS * TALLY_CHUNKS

@@ -209,10 +209,10 @@ static void write_limiter(FILE *out, const struct limit *limit, const char *lua_
     bool own = limit->kind == LIMIT_CUSTOM;
     fputs("  elseif name == ", out);
     write_quoted(out, limit->script);
-    fputs(" then run = ", out);
+    fputs(own ? " then run = guard(pcall(function() return " : " then run = ", out);
     write_chunk(out, path, limit->script_text, own);
     if (own)
-        fputs("run = guard(run)\n", out);
+        fputs("end))\n", out);
     free(path);
 }
 
@@ -417,8 +417,7 @@ static bool locate(const char *script, unsigned number, struct slice *file, unsi
     return found;
 }
 
-/* Redis says "...user_script:LINE: MESSAGE"; the operator wants the file's name and line. */
-static void report_lua_error(const char *script, const char *message, FILE *report)
+bool compose_blame(const char *script, const char *message, struct text *out)
 {
     static const char chunk[] = "user_script:";
     const char *at = strstr(message, chunk);
@@ -426,9 +425,20 @@ static void report_lua_error(const char *script, const char *message, FILE *repo
     unsigned line = 0, number;
     int taken = 0;
 
-    if (at && sscanf(at + sizeof chunk - 1, "%u:%n", &number, &taken) == 1 && taken &&
-        locate(script, number, &file, &line) && line > 0)
-        fprintf(report, "%.*s:%u:%s\n", SLICE_ARG(file), line, at + sizeof chunk - 1 + taken);
+    if (!at || sscanf(at + sizeof chunk - 1, "%u:%n", &number, &taken) != 1 || !taken ||
+        !locate(script, number, &file, &line) || line == 0)
+        return false;
+    text_printf(out, "%.*s:%u:%s", SLICE_ARG(file), line, at + sizeof chunk - 1 + taken);
+    return true;
+}
+
+static void report_lua_error(const char *script, const char *message, FILE *report)
+{
+    char room[512];
+    struct text blame = text_over(room, sizeof room);
+
+    if (compose_blame(script, message, &blame))
+        fprintf(report, "%.*s\n", (int)blame.n, room);
     else
         fprintf(report, "the limiter scripts are refused by Redis: %s\n", message);
 }

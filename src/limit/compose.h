@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/text.h"
 #include "policy/policy.h"
 
 /* The whole Lua text for this policy: a preamble (every limiter used, the table of limits) and driver.lua of
@@ -17,6 +18,10 @@ char *compose_file(const char *name, const char *lua_dir, FILE *report);
 
 /* Is the limit in that script? Those that no rule uses are left out. */
 bool compose_uses(const struct policy *policy, const struct limit *limit);
+
+/* Redis says "...user_script:LINE: MESSAGE"; the operator wants to read "FILE:LINE: MESSAGE". False: it names no
+ * line of a limiter of that script. */
+bool compose_blame(const char *script, const char *message, struct text *out);
 
 /* `weir script NAME|FILE`: the limiter as a plain Redis script, on `out`. False: an error was printed to
  * `report`. */

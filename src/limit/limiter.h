@@ -18,6 +18,11 @@
 
 struct limiter;
 
+/* The columns of by_limit behind the verdicts: requests that a limit's own script failed, and those that had no
+ * answer in time. */
+enum { SCRIPT_FAILED_COLUMN = VERDICT_COUNT, SCRIPT_LATE_COLUMN, LIMIT_COLUMNS };
+_Static_assert(LIMIT_COLUMNS <= (int)TALLY_COLUMNS, "a row has room for all");
+
 /* What one worker's limiter counts; written by that worker alone, read by anyone (relaxed). */
 struct limiter_stats {
     struct tally by_limit; /* limit->row, verdict; the caller has made room for the policy's rows */

@@ -59,8 +59,7 @@ struct limit_op {
     struct denial_key denial_key;
     bool denial_key_known;
     bool settles; /* nobody waits, and it is sent all the same */
-    bool
-        part; /* the limits whose scripts failed are left out: no denial of the request is to be remembered */
+    bool part;    /* some limits' scripts failed: no denial of the request is to be remembered */
     size_t keys_size;
     unsigned count;
     struct op_limit limits[LIMITS_PER_RULE_MAX];

@@ -52,6 +52,11 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op, redisRepl
     for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
         struct limit_result *r = &d->results[i];
         *r = result_of(&op->limits[i]);
+        if (failure_is(&op->limits[i], values)) { /* nothing hangs on it, and nothing is known of it */
+            r->verdict = VERDICT_FAILED_OPEN;
+            r->shadow = true;
+            continue;
+        }
         r->verdict = values[0]->integer > 0 ? VERDICT_ALLOWED : rejection_by(r);
         r->remaining = values[1]->integer > 0 ? values[1]->integer : 0;
         r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : values[2]->integer;
@@ -245,7 +250,7 @@ void verdict_remember(struct limiter *l, struct limit_op *op, const struct decis
 {
     struct denial denial = {.asked_us = op->started_us, .count = op->count};
 
-    if (d->verdict != VERDICT_LIMITED || op->count > DENIAL_LIMITS_MAX)
+    if (d->verdict != VERDICT_LIMITED || op->part || op->count > DENIAL_LIMITS_MAX)
         return;
     denial.key = denial_key_of(op);
     for (unsigned i = 0; i < op->count; i++) {

@@ -77,7 +77,8 @@ def test_own_script_of_ten_lines(rig):
     script = rig.write("every_other.lua", """
         return function(state, now, limit, period, burst, cost, mode, offset)
           local n = tonumber(state or 0)
-          if mode == 0 and n % 2 == 1 and cost > 0 then return 0, 0, 1000000, period, nil end
+          if n % 2 == 1 and cost >= 0 and mode < 2 then return 0, 0, period, period, nil end
+          if cost == 0 then return 1, 1, 0, 0, nil end
           return cost, 1, 0, period, n + 1
         end
     """)

@@ -107,11 +107,9 @@ def test_a_lua_error_in_an_own_script_is_refused_with_its_message(rig):
     start_fails(rig, "broken.lua:2:", limits={"each": dict(script=broken, limit=1, period="1s")})
 
 
-def test_a_script_that_fails_while_running_follows_on_failure(rig):
+def test_a_script_that_fails_while_running_is_refused(rig):
     failing = rig.write("failing.lua", "return function(state, now) return nil + 1 end\n")
-    weir = rig.weir(redis={"on_failure": "allow"}, limits={"each": dict(script=failing, limit=1, period="1s")})
-    weir.expect_errors("script")
-    assert [get(weir.address).status for _ in range(3)] == [200] * 3
+    start_fails(rig, "failing.lua:1: attempt to perform arithmetic", limits={"each": dict(script=failing, limit=1, period="1s")})
 
 
 def test_standalone_scripts_run_in_redis(rig):

@@ -1,0 +1,218 @@
+"""Limiters of one's own: options, the contract that they must keep before they meet traffic, and what happens where one fails all the same."""
+
+import json
+import os
+import re
+import time
+import zoneinfo
+from datetime import datetime, timedelta
+
+from rig import timeout, top
+from wire import Connection, get, request_bytes
+
+LOCKOUT = os.path.join(top, "conf", "lockout.lua")
+# Keeps the contract for all that is asked of it, but for two costs that nobody tries.
+FAILING = """return function(state, now, limit, period, burst, cost, mode)
+  if cost == 123456 then error("broken on purpose") end
+  if cost == 123457 then return 0.5, 0, 0, 0 end
+  local used = math.max(0, tonumber(state) or 0)
+  local left = math.max(0, limit - used)
+  if cost > left and mode == 0 then return 0, left, cost > limit and -1 or period, used > 0 and period or 0 end
+  if cost == 0 or cost > left and mode == 1 and left == 0 then
+    return math.min(1, left), left, left > 0 and 0 or period, used > 0 and period or 0
+  end
+  if cost > left and mode == 1 then cost = left end
+  used = math.max(0, used + cost)
+  return cost, math.max(0, limit - used), 0, used > 0 and period or 0, string.format("%.0f", used)
+end
+"""
+
+
+def check(rig, script, text=None, **limit):
+    """`weir check` of a policy with one limit of this script."""
+    path = rig.write("own.lua", text) if text else script
+    rig.write("own.yaml", json.dumps({"upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, "rules": [{"limits": ["own"]}],
+                                      "limits": {"own": {"script": path, "limit": 10, "period": "1m", **limit}}}, indent=1))
+    return rig.command("check", "-c", "own.yaml")
+
+
+def test_the_example_runs_with_its_options(rig):
+    rest = {"rest": 900_000_000}                        # in JSON, "15m" would be a text
+    checked = check(rig, LOCKOUT, limit=3, options=rest)
+    assert checked.returncode == 0 and not checked.stderr, checked
+    assert re.search(r"options:\n +rest: 900000000\n", checked.stdout), checked.stdout
+    weir = rig.weir(limits={"login": dict(script=LOCKOUT, limit=3, period="1m", options=rest)})
+    assert [get(weir.address).status for _ in range(2)] == [200, 200]
+    assert 0 < int(get(weir.address)["X-RateLimit-Reset"]) <= 900
+    rejected = get(weir.address)
+    assert rejected.status == 429 and 60 < int(rejected["Retry-After"]) <= 900, rejected
+
+
+def test_options_of_every_kind_come_as_written(rig):
+    text = """return function(state, now, limit, period, burst, cost, mode, offset, n, d, yes, no, text, number, quoted)
+  assert(n == 9007199254740991 and d == 1500000 and yes == true and no == false and text == "a b" and number == -5 and quoted == '7"\\n')
+  return cost == 0 and 1 or cost, n % 1000, 0, 0
+end"""
+    options = "[ 9007199254740991, 1500ms, true, false, a b, -5, \"7\\\"\\n\" ]"
+    rig.write("own.lua", text)
+    policy = rig.policy(limits={}, rules=[{"limits": ["own"]}])
+    del policy["limits"]
+    lines = json.dumps(policy)[:-1] + f', "limits": {{ own: {{ script: ./own.lua, limit: 10, period: 1m, options: {options} }} }} }}'
+    weir = rig.weir(lines)
+    weir.wait_for_redis()
+    assert get(weir.address)["X-RateLimit-Remaining"] == "991"
+    # What `weir check` prints reads back as the same.
+    rig.write("own.yaml", lines)
+    printed = rig.command("check", "-c", "own.yaml").stdout
+    rig.write("again.yaml", printed)
+    again = rig.command("check", "-c", "again.yaml")
+    assert again.returncode == 0 and again.stdout == printed, again
+
+
+BROKEN = {
+    # name: (text of the function's body, what is said)
+    "raises": ('error("oh")', "raises an error: {file}:2: oh"),
+    "redis": ('return redis.call("GET", "x")', "it uses redis.call"),
+    "caught": ('pcall(function() redis.call("GET", "x") end) return cost, 0, 0, 0', "it uses redis.call"),
+    "keys": ("return KEYS[1] and cost, 0, 0, 0", "it uses KEYS"),
+    "random": ("return cost, math.random(5), 0, 0", "it uses math.random"),
+    "global": ("count = 1 return cost, 0, 0, 0", "readonly table|create global"),
+    "impure": ("calls = calls + 1 return cost == 0 and 1 or cost, calls, 0, 0", "it must be pure"),
+    "granted": ("return cost + 1, 0, 0, 0", "granted must be"),
+    "nothing": ("return", "granted must be"),
+    "fraction": ("return cost == 0 and 1 or cost, 0.5, 0, 0", "remaining must be a whole number"),
+    "negative": ("return cost == 0 and 1 or cost, -1, 0, 0", "remaining must be"),
+    "text": ('return cost == 0 and 1 or cost, "5", 0, 0', "remaining must be"),
+    "retry": ("return 0, 0, -2, 0", "granted must be the cost in mode 2|granted must be the cost where|retry_after must be"),
+    "reset": ("return cost == 0 and 1 or cost, 0, 0, -1", "reset must be"),
+    "look": ('return cost == 0 and 1 or cost, 0, 0, 5, "x"', "a look changes nothing"),
+    "table": ("return cost == 0 and 1 or cost, 0, 0, 5, cost ~= 0 and {} or nil", "new_state must be a string"),
+    "infinite": ("return cost == 0 and 1 or cost, 0, 0, 5, cost ~= 0 and 1/0 or nil", "finite"),
+    "grows": ('return cost == 0 and 1 or cost, 0, 0, 100 * period, cost ~= 0 and (state or "") .. "x" or nil', "grow without end"),
+    "large": ('return cost == 0 and 1 or cost, 0, 0, 5, cost ~= 0 and ("x"):rep(70000) or nil', "below 65536 bytes"),
+    "soon": ('if cost < 1 or mode > 0 then return cost == 0 and 1 or cost, 0, 0, 0 end if not state then return cost, 0, 0, period, "1" end '
+             "return 0, 0, 1, period", "a look|mode 1 must|long enough"),
+    "foreign": ('if state and state ~= "ours" then error("whose?") end return cost == 0 and 1 or cost, 0, 0, 5, cost ~= 0 and "ours" or nil',
+                "raises an error: {file}:2: whose"),
+}
+
+
+def test_a_script_that_breaks_the_contract_is_refused_with_place_and_inputs(rig):
+    for name, (body, said) in BROKEN.items():
+        text = f"local calls = 0 return function(state, now, limit, period, burst, cost, mode)\n  {body}\nend\n"
+        result = check(rig, None, text)
+        path = os.path.join(rig.directory, "own.lua")
+        assert result.returncode == 1 and not result.stdout, (name, result)
+        first, *rest = result.stderr.splitlines()
+        assert re.match(r"own\.yaml:\d+:\d+: limits\.own\.script: \S*own\.lua breaks the contract of a limiter: ", first), (name, first)
+        assert re.search(said.replace("{file}", re.escape(path)), first), (name, first)
+        assert any(line.startswith("    asked:    state ") and "limit " in line and "cost " in line for line in rest), (name, rest)
+
+
+def test_a_file_that_is_no_limiter_is_refused(rig):
+    for text, said in ("return 5", "must return a function, and returned a number"), ("local x = 1", "returned nothing"), \
+            ("retrun 1", "own.lua:1:"), ('error("at once")', "own.lua:1: at once"), ('return redis.call("PING")', "it uses redis.call"):
+        result = check(rig, None, text)
+        assert result.returncode == 1 and said in result.stderr, (text, result)
+
+
+@timeout(90)
+def test_a_script_that_never_ends_is_found(rig):
+    loop = "return function(state, now, limit, period, burst, cost)\n  while cost > limit do end\n  return cost == 0 and 1 or cost, 0, 0, 0\nend\n"
+    began = time.monotonic()
+    result = check(rig, None, loop, limit=10)
+    assert result.returncode == 1 and "it does not end" in result.stderr, result
+    asked = re.search(r"asked: .* limit (\d+), .* cost (\d+)", result.stderr)
+    assert asked and int(asked[2]) > int(asked[1]), result.stderr
+    assert time.monotonic() - began < 25
+    # A weir that runs refuses it as well, and serves its clients meanwhile.
+    weir = rig.weir(limits={"own": dict(script=LOCKOUT, limit=100_000_000, period="1h")})
+    weir.expect_errors("breaks the contract", "asked:", "see weir.yaml", "mistakes")
+    weir.policy["limits"]["own"]["script"] = os.path.join(rig.directory, "own.lua")
+    with open(weir.policy_file, "w", encoding="utf-8") as out:
+        json.dump(weir.policy, out)
+    weir.signal(1)
+    slowest, refused = 0, lambda: any("has mistakes" in message for _, message in weir.log())
+    while not refused():
+        began = time.monotonic()
+        assert get(weir.address).status == 200
+        slowest = max(slowest, time.monotonic() - began)
+    assert slowest < 3, slowest
+    assert get(weir.address).status == 200
+
+
+def said_to_fail(weir):
+    return [message for level, message in weir.log() if level == "error" and "its script fails" in message]
+
+
+def test_a_failing_script_is_the_matter_of_its_own_requests(rig):
+    """All are sent at once, so that they share calls."""
+    limits = {"own": dict(script=rig.write("failing.lua", FAILING), limit=100_000_000, period="1h", on_failure="deny"),
+              "strict": dict(script="gcra", limit=30, period="1h")}
+    rules = [{"match": {"path": "/raises"}, "limits": ["own"], "cost": 123456}, {"match": {"path": "/shape"}, "limits": ["own"], "cost": 123457},
+             {"match": {"path": "/good"}, "limits": ["own"]}, {"match": {"path": "/strict"}, "limits": ["strict"]}]
+    weir = rig.weir(workers=1, limits=limits, rules=rules)
+    weir.expect_errors("its script fails")
+    connections = [Connection(weir.address) for _ in range(60)]
+    paths = ["/raises", "/good", "/strict"] * 20
+    for connection, path in zip(connections, paths):
+        connection.send(request_bytes(path))
+    statuses = {path: [] for path in paths}
+    for connection, path in zip(connections, paths):
+        statuses[path].append(connection.response().status)
+        connection.close()
+    assert statuses == {"/raises": [503] * 20, "/good": [200] * 20, "/strict": [200] * 20}, statuses
+    assert get(weir.address, "/shape").status == 503
+    assert weir.metric("weir_script_failures_total", limit="own", cause="failed") == 21
+    assert weir.metric("weir_script_failures_total", limit="strict") is None
+    said = said_to_fail(weir)
+    assert len(said) == 1 and re.search(r"limit own: its script fails: \S*failing\.lua:2: broken on purpose", said[0]), said
+
+
+def test_limits_beside_a_failing_one_stay_exact(rig):
+    script = rig.write("failing.lua", FAILING)
+    limits = {"own": dict(script=script, limit=100_000_000, period="1h", on_failure="allow"),
+              "exact": dict(script="fixed_window", limit=123456 * 3, period="1h")}
+    weir = rig.weir(workers=2, limits=limits, rules=[{"limits": ["own", "exact"], "cost": 123456}])
+    weir.expect_errors("its script fails")
+    answers = [get(weir.address) for _ in range(5)]
+    assert [a.status for a in answers] == [200, 200, 200, 429, 429], answers
+    assert answers[3]["Retry-After"] and '"exact"' in answers[3]["RateLimit"] and '"own"' not in answers[3]["RateLimit"]
+    assert weir.metric("weir_limit_decisions_total", limit="exact", decision="allowed") == 3
+    assert weir.metric("weir_limit_decisions_total", limit="own", decision="failed_open") >= 3
+
+
+def test_a_shadow_limit_whose_script_fails_changes_nothing(rig):
+    script = rig.write("failing.lua", FAILING)
+    limits = {"own": dict(script=script, limit=100_000_000, period="1h", shadow=True, on_failure="deny"),
+              "exact": dict(script="fixed_window", limit=123456, period="1h")}
+    weir = rig.weir(limits=limits, rules=[{"limits": ["own", "exact"], "cost": 123456}])
+    weir.expect_errors("its script fails")
+    assert [get(weir.address).status for _ in range(2)] == [200, 429]
+    assert weir.metric("weir_limit_decisions_total", limit="own", decision="failed_open") == 2
+
+
+def test_a_month_by_the_wall_clock(rig):
+    zone = zoneinfo.ZoneInfo("America/New_York")
+    weir = rig.weir(limits={"monthly": dict(script="fixed_window", limit=2, period="month", offset="8h", time_zone="America/New_York")})
+    answer = get(weir.address)
+    now = datetime.now(zone)
+    first = (now - timedelta(hours=8)).replace(day=1)
+    after = (first + timedelta(days=31)).replace(day=1, hour=8, minute=0, second=0, microsecond=0)
+    left = after.timestamp() - time.time()
+    assert abs(int(answer["X-RateLimit-Reset"]) - left) < 5, (answer["X-RateLimit-Reset"], left)
+    assert answer["RateLimit-Policy"] == '"monthly";q=2;w=2678400'
+    assert get(weir.address).status == 200
+    rejected = get(weir.address)
+    assert rejected.status == 429 and abs(int(rejected["Retry-After"]) - left) < 5
+
+
+def test_a_month_without_redis(rig):
+    weir = rig.weir(limits={"monthly": dict(script="fixed_window", limit=2, period="month", time_zone="Europe/Berlin", on_failure="local")},
+                    redis={"address": "127.0.0.1:1"}, wait="listening")
+    weir.expect_errors("redis")
+    zone = zoneinfo.ZoneInfo("Europe/Berlin")
+    after = (datetime.now(zone).replace(day=1) + timedelta(days=31)).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    answers = [get(weir.address) for _ in range(3)]
+    assert [a.status for a in answers] == [200, 200, 429]
+    assert abs(int(answers[2]["Retry-After"]) - (after.timestamp() - time.time())) < 5

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Windows of the calendar against Python's time zones: what the composed script says, and what on_failure: local says.
+
+    tests/lua/calendar.py CALENDAR      CALENDAR: tests/support/calendar, built
+
+The model walks along the wall clock: a window starts at the first moment at which zoneinfo's wall clock shows its start or more. It knows
+nothing of offsets and tables. Exit 0: all as expected, 1: not, 77: no lua5.1. Environment: LUADIR, SEED.
+"""
+import datetime
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import zoneinfo
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LUADIR = os.environ.get("LUADIR") or os.path.join(HERE, "..", "..", "lua")
+SEED = int(os.environ.get("SEED") or random.randrange(10**6))
+# Changes at midnight and elsewhere, of half an hour and of two, twice a year and twice in Ramadan, given up, never.
+ZONES = ["UTC", "Europe/Berlin", "America/New_York", "America/Santiago", "Africa/Casablanca", "Africa/Cairo", "Asia/Beirut", "Asia/Tehran",
+         "Australia/Lord_Howe", "Antarctica/Troll", "Asia/Kolkata", "America/St_Johns", "Europe/Dublin", "Pacific/Apia", "America/Sao_Paulo"]
+UNITS = {"day": "1d", "week": "week", "month": "month", "year": "year"}
+SHIFTS = {"day": [0, 8 * 3600, 2 * 3600 + 1800, 86399], "week": [0, 8 * 3600, 5 * 86400 + 7200], "month": [0, 8 * 3600, 14 * 86400 + 9000],
+          "year": [0, 90 * 86400 + 8 * 3600]}
+HOUR = datetime.timedelta(hours=1)
+EPOCH = datetime.datetime(1970, 1, 1)
+FIRST, LAST = 1577836800 + 400 * 86400, 2840140800 - 400 * 86400     # within 2020 to 2059
+
+passed = failed = 0
+
+
+def check(ok, *what):
+    global passed, failed
+    if ok:
+        passed += 1
+    else:
+        failed += 1
+        if failed <= 10:
+            print("FAILED", *what, f"(SEED={SEED})")
+
+
+def wall(zone, t):
+    """What the wall clock shows, without its zone."""
+    return datetime.datetime.fromtimestamp(t, zone).replace(tzinfo=None)
+
+
+def first_time(zone, shown):
+    """The first moment at which the wall clock shows so much: in steps of a quarter of an hour, then by halves."""
+    t = int((shown - EPOCH).total_seconds()) - 30 * 3600
+    t -= t % 900
+    while wall(zone, t) < shown and wall(zone, t - 1) < shown:      # t - 1: the last moment before the clock is put back
+        t += 900
+    low, high = t - 900, t if wall(zone, t - 1) < shown else t - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if wall(zone, middle) < shown else (low, middle)
+    return high
+
+
+def start_of(unit, day):
+    if unit == "week":
+        return day - datetime.timedelta(days=day.weekday())
+    return day.replace(day=1) if unit == "month" else day.replace(day=1, month=1) if unit == "year" else day
+
+
+def following(unit, day):
+    if unit in ("day", "week"):
+        return day + datetime.timedelta(days=1 if unit == "day" else 7)
+    return start_of(unit, day + datetime.timedelta(days=31 if unit == "month" else 366))
+
+
+def window(zone, unit, shift, t):
+    """The window that holds t, found from well before it."""
+    late = datetime.timedelta(seconds=shift)
+    day = start_of(unit, (wall(zone, t) - late).replace(hour=0, minute=0, second=0) - datetime.timedelta(days=2))
+    start = first_time(zone, day + late)
+    while True:
+        day = following(unit, day)
+        end = first_time(zone, day + late)
+        if start <= t < end:
+            return start, end
+        start = end
+
+
+LUA = """
+local clock, data, px
+redis = { call = function(name, key, ms, value)
+  if name == "MGET" then return { data[key] or false } elseif name == "PSETEX" then data[key] = value elseif name == "DEL" then data[key] = nil end
+end }
+local chunk = assert(loadfile(arg[1]))
+for line in io.lines(arg[2]) do
+  local limit, now, from, to = line:match("^(%d+) (%d+) (%d+) (%d+)$")
+  local function ask(at, cost)
+    KEYS, ARGV = { "k" }, { at, "1", limit, "1", cost, "0", "10", "10" }
+    local r = chunk()
+    return ("%.0f:%.0f"):format(r[2], r[4])
+  end
+  data = {}
+  local answers = { ask(now, "1") }
+  answers[2] = ask(from, "0")
+  answers[3] = ask(to, "0")
+  data = {}
+  ask(from, "1")
+  answers[4] = ask(now, "0")
+  print(table.concat(answers, " "))
+end
+"""
+
+
+def main():
+    if not shutil.which("lua5.1"):
+        print("no lua5.1")
+        return 77
+    program = os.path.abspath(sys.argv[1])
+    rng = random.Random(SEED)
+    limits, facts = {}, []
+    for z in ZONES:
+        for unit, shifts in SHIFTS.items():
+            for shift in shifts:
+                name = f"l{len(facts)}"
+                limits[name] = dict(script="fixed_window", limit=10, period=UNITS[unit], align="clock", offset=f"{shift}s", time_zone=z)
+                facts.append((name, zoneinfo.ZoneInfo(z), unit, shift))
+    names = list(limits)
+    rules = [dict(match=dict(path=f"/{i}"), limits=names[i:i + 8]) for i in range(0, len(names), 8)]
+    policy = dict(upstreams=dict(a=dict(servers=["127.0.0.1:1"])), limits=limits, rules=rules)
+    with tempfile.TemporaryDirectory() as directory:
+        path = lambda name: os.path.join(directory, name)
+        with open(path("policy.yaml"), "w") as f:
+            json.dump(policy, f)
+        composed = [subprocess.run([program, path("policy.yaml"), LUADIR], capture_output=True, text=True, check=True).stdout for _ in range(2)]
+        check(composed[0] == composed[1], "two weirs compose the same text")
+        with open(path("driver.lua"), "w") as f:
+            f.write(composed[0])
+        with open(path("run.lua"), "w") as f:
+            f.write(LUA)
+        cases = []
+        for number, (name, zone, unit, shift) in enumerate(facts, 1):
+            times = [rng.randrange(FIRST, LAST) for _ in range(4)]
+            # Near changes: the wall clock's distance to UTC differs before and after.
+            for _ in range(200):
+                t = rng.randrange(FIRST, LAST)
+                if zone.utcoffset(wall(zone, t - 86400)) != zone.utcoffset(wall(zone, t + 86400)) and len(times) < 10:
+                    times += [t, t + rng.randrange(-86400, 86400)]
+            for t in list(times):
+                start, end = window(zone, unit, shift, t)
+                for at in (t, start, end - 1):
+                    cases.append((number, at * 1000000 + rng.randrange(1000000), start * 1000000, end * 1000000))
+        with open(path("cases"), "w") as f:
+            f.writelines("%d %d %d %d\n" % case for case in cases)
+        said = subprocess.run(["lua5.1", path("run.lua"), path("driver.lua"), path("cases")], capture_output=True, text=True)
+        check(said.returncode == 0, said.stderr)
+        for (number, now, start, end), line in zip(cases, said.stdout.splitlines()):
+            what = (limits[facts[number - 1][0]], now, "window", start, end)
+            charged, at_start, at_end, kept = line.split()
+            check(charged == f"9:{end - now}", *what, charged)
+            check(at_start == f"9:{end - start}", *what, "its start", at_start)
+            check(at_end == "10:0", *what, "its end is the next one's", at_end)
+            check(kept == f"9:{end - now}", *what, "what its start charged counts", kept)
+        for number, (name, *_) in enumerate(facts, 1):
+            own = [case for case in cases if case[0] == number]
+            out = subprocess.run([program, path("policy.yaml"), LUADIR, name] + [str(case[1]) for case in own], capture_output=True, text=True).stdout
+            for case, line in zip(own, out.splitlines()):
+                check(line == f"{case[2]} {case[3]}", "without Redis", limits[name], case, line)
+            check(len(out.splitlines()) == len(own), "without Redis", name)
+    print(f"{passed} passed, {failed} failed")
+    return 0 if failed == 0 else 1
+
+
+sys.exit(main())
