@@ -185,16 +185,18 @@ static void histogram_write(const struct source *s, const char *name, const char
 
 static void latencies(const struct source *s)
 {
-    struct histogram_sum redis = {0}, upstream = {0}, request = {0};
+    struct histogram_sum redis = {0}, upstream = {0}, request = {0}, held = {0};
 
     for (unsigned w = 0; w < s->view->worker_count; w++) {
         histogram_add_up(&redis, &worker_limiter_stats(s->view->workers[w])->redis_latency);
         histogram_add_up(&upstream, &worker_stats(s->view->workers[w])->upstream_latency);
+        histogram_add_up(&held, &worker_stats(s->view->workers[w])->held);
         histogram_add_up(&request, &worker_stats(s->view->workers[w])->request_duration);
     }
     histogram_write(s, "weir_redis_latency_seconds", "From a decision's start to Redis' answer.", &redis);
     histogram_write(s, "weir_upstream_latency_seconds",
                     "From the request sent upstream to the head of its answer.", &upstream);
+    histogram_write(s, "weir_held_seconds", "How long held requests were held.", &held);
     histogram_write(s, "weir_request_duration_seconds", "From a request's head read to its answer written.",
                     &request);
 }
@@ -215,6 +217,8 @@ static void connections(const struct source *s)
            "Client connections closed because their TLS handshake failed, or took too long.",
            SUM(s, tls_handshakes_failed));
     single(s, "weir_requests_active", "gauge", "Requests under way now.", SUM(s, requests_active));
+    single(s, "weir_requests_held", "gauge", "Requests that a leaky_bucket with max_delay holds now.",
+           SUM(s, requests_held));
     single(s, "weir_upstream_connections", "gauge", "Connections to upstream servers open now.",
            SUM(s, upstream_connections_open));
     single(s, "weir_upstream_connections_opened_total", "counter", "Connections opened to upstream servers.",
@@ -288,6 +292,35 @@ static void redis(const struct source *s)
     single(s, "weir_workers", "gauge", "Worker threads.", s->view->worker_count);
 }
 
+/* Where a policy has, or had, quotas. */
+static void quotas(const struct source *s)
+{
+    const struct quota_stats *stats = quotas_stats(s->view->quotas);
+    struct quota_table *table = quotas_table(s->view->quotas);
+
+    if (!stats)
+        return;
+    head(s, "weir_quota_queries_total", "counter", "Queries for a client's quota that PostgreSQL was asked, by result.");
+    for (unsigned r = 0; r < QUERY_RESULTS; r++)
+        evbuffer_add_printf(s->out, "weir_quota_queries_total{result=\"%s\"} %llu\n", quota_query_label[r],
+                            (unsigned long long)counter_read(&stats->queries[r]));
+    single(s, "weir_quota_database_up", "gauge", "1 while PostgreSQL answers the query.",
+           atomic_load_explicit(&stats->database_up, memory_order_relaxed));
+    single(s, "weir_quota_process_hits_total", "counter", "Requests whose client's quota this weir knew.",
+           SUM(s, quota_hits));
+    single(s, "weir_quota_redis_hits_total", "counter", "Quotas that Redis knew.", counter_read(&stats->redis_hits));
+    single(s, "weir_quota_expired_total", "counter",
+           "Quotas that were used past their time, because PostgreSQL could not be asked.",
+           counter_read(&stats->expired));
+    single(s, "weir_quota_refused_total", "counter",
+           "Requests that did not wait for their client's quota, because too many did.",
+           counter_read(&stats->refused) + SUM(s, quota_refused));
+    single(s, "weir_quota_clients", "gauge", "Clients whose quota this weir knows.",
+           quota_table_count(table, QUOTA_FOUND));
+    single(s, "weir_quota_unknown_ids", "gauge", "Ids that this weir knows to have no quota.",
+           quota_table_count(table, QUOTA_ABSENT));
+}
+
 void metrics_write(struct evbuffer *out, const struct admin_view *view)
 {
     struct source s = {out, view};
@@ -303,6 +336,7 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     connections(&s);
     upstream_servers(&s);
     redis(&s);
+    quotas(&s);
     single(&s, "weir_log_lines_dropped_total", "counter",
            "Log lines dropped because the log file could not keep up.", log_dropped());
 }

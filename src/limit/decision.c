@@ -10,6 +10,7 @@
 #define IETF_QUOTA        ";q="
 #define IETF_WINDOW       ";w="
 #define IETF_REMAINING    ";r="
+#define IETF_IN_FLIGHT    ";qu=\"concurrent-requests\""
 #define IETF_RESET        ";t="
 #define PROBLEM_QUOTA     "https://iana.org/assignments/http-problem-types#quota-exceeded"
 #define PROBLEM_CAPACITY  "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
@@ -39,6 +40,12 @@ static int64_t at_least(int64_t value, int64_t floor)
 static bool smaller_share(const struct limit_result *a, const struct limit_result *b)
 {
     return (__int128)a->remaining * b->capacity < (__int128)b->remaining * a->capacity;
+}
+
+/* Nobody knows when requests in flight will end: such a limit has no window and no reset. */
+static bool has_window(const struct limit_result *r)
+{
+    return r->limit->kind != LIMIT_CONCURRENCY;
 }
 
 static bool is_shown(const struct limit_result *r)
@@ -80,7 +87,8 @@ static void x_ratelimit_lines(struct text *out, const struct limit_result *r, bo
     int64_t from_us = epoch ? (int64_t)wall_us : 0;
     NUMBER_LINE(out, "X-RateLimit-Limit", r->capacity);
     NUMBER_LINE(out, "X-RateLimit-Remaining", r->remaining);
-    NUMBER_LINE(out, "X-RateLimit-Reset", seconds_up(from_us + r->reset_us));
+    if (has_window(r))
+        NUMBER_LINE(out, "X-RateLimit-Reset", seconds_up(from_us + r->reset_us));
 }
 
 static void x_rate_limit_lines(struct text *out, const struct limit_result *r)
@@ -90,7 +98,8 @@ static void x_rate_limit_lines(struct text *out, const struct limit_result *r)
     if (r->quota < 1)
         return;
     NUMBER_LINE(out, "X-Rate-Limit-Used", at_least(r->capacity - r->remaining, 0));
-    NUMBER_LINE(out, "X-Rate-Limit-Reset", seconds_up(r->reset_us));
+    if (has_window(r))
+        NUMBER_LINE(out, "X-Rate-Limit-Reset", seconds_up(r->reset_us));
 }
 
 /* RFC 9651 section 3.3.3: printable ASCII, quotes and backslashes escaped. */
@@ -129,14 +138,18 @@ static void ietf_policy_item(struct text *out, const struct limit_result *r)
 {
     sf_string(out, r->limit->name);
     sf_parameter(out, SLICE(IETF_QUOTA), r->capacity);
-    sf_parameter(out, SLICE(IETF_WINDOW), window_seconds(r));
+    if (has_window(r))
+        sf_parameter(out, SLICE(IETF_WINDOW), window_seconds(r));
+    else
+        text_literal(out, IETF_IN_FLIGHT);
 }
 
 static void ietf_state_item(struct text *out, const struct limit_result *r)
 {
     sf_string(out, r->limit->name);
     sf_parameter(out, SLICE(IETF_REMAINING), r->remaining);
-    sf_parameter(out, SLICE(IETF_RESET), seconds_up(r->reset_us));
+    if (has_window(r))
+        sf_parameter(out, SLICE(IETF_RESET), seconds_up(r->reset_us));
 }
 
 static void ietf_line(struct text *out, struct slice name, const struct decision *d,

@@ -40,6 +40,7 @@ struct decision {
     unsigned
         result_count;  /* the limits that applied; 0: no rate-limit fields but for prohibited and unlimited */
     int rejected_by;   /* index in results of the limit that rejected (the longest wait of several), or -1 */
+    int64_t delay_us;  /* an admitted request is held for so long, from when Redis has answered */
     int64_t jitter_us; /* what is added to the wait in what a rejected client reads; set by who answers */
     struct limit_result results[LIMITS_PER_RULE_MAX];
 };

@@ -19,7 +19,8 @@
 enum {
     STRIPES_MAX = 64,
     STRIPE_ENTRIES_MIN = 2 * LIMITS_PER_RULE_MAX, /* a decision never evicts an entry of its own */
-    NOBODY = 0xffffffff                           /* the end of a chain or list */
+    NOBODY = 0xffffffff,                          /* the end of a chain or list */
+    IN_FLIGHT = -1                                /* as a state's scale */
 };
 
 /* What is remembered. Bucket: the theoretical arrival time of GCRA is at_us + fraction / scale. Window: it
@@ -251,6 +252,37 @@ static void window_charge(struct state *state, const struct fallback_ask *ask, i
     r->reset_us = admit || used ? window.end_us - now : 0;
 }
 
+/* Requests in flight: `fraction` units, marked by their scale. */
+static int64_t in_flight(const struct state *state)
+{
+    return state->scale == IN_FLIGHT ? state->fraction : 0;
+}
+
+static void flight_charge(struct state *state, const struct fallback_ask *ask)
+{
+    struct limit_result *r = ask->result;
+    int64_t used = in_flight(state);
+    bool admit = ask->cost <= r->capacity - used;
+
+    if (admit) {
+        used += ask->cost;
+        *state = (struct state){0, used, IN_FLIGHT, false};
+    }
+    r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
+    r->remaining = r->capacity > used ? r->capacity - used : 0;
+    r->retry_after_us = admit ? 0 : ask->cost > r->capacity ? -1 : 1000000; /* as lua/concurrency.lua */
+    r->reset_us = 0;
+}
+
+static void charge_by_kind(struct state *state, const struct fallback_ask *ask, int64_t now)
+{
+    switch (ask->result->limit->kind) {
+    case LIMIT_WINDOW: window_charge(state, ask, now); break;
+    case LIMIT_CONCURRENCY: flight_charge(state, ask); break;
+    default: bucket_charge(state, ask, now);
+    }
+}
+
 /* --- A decision --------------------------------------------------------------------------------------- */
 
 struct place_in_table {
@@ -290,10 +322,7 @@ static bool charge(struct fallback *f, const struct fallback_ask *ask, struct pl
 {
     place->state = state_of(f, &f->stripes[place->stripe], place->id);
     place->before = *place->state;
-    if (ask->result->limit->kind == LIMIT_WINDOW)
-        window_charge(place->state, ask, now);
-    else
-        bucket_charge(place->state, ask, now);
+    charge_by_kind(place->state, ask, now);
     return ask->result->verdict == VERDICT_ALLOWED;
 }
 
@@ -303,10 +332,7 @@ static void uncharge(const struct fallback_ask *ask, struct place_in_table *plac
     struct fallback_ask look = {ask->key, 0, ask->result};
 
     *place->state = place->before;
-    if (ask->result->limit->kind == LIMIT_WINDOW)
-        window_charge(&place->before, &look, now);
-    else
-        bucket_charge(&place->before, &look, now);
+    charge_by_kind(&place->before, &look, now);
 }
 
 bool fallback_decide(struct fallback *f, struct fallback_ask *asks, unsigned count, uint64_t now_us)
@@ -326,4 +352,27 @@ bool fallback_decide(struct fallback *f, struct fallback_ask *asks, unsigned cou
             uncharge(&asks[i], &places[i], now);
     unlock_all(f, stripes);
     return admitted;
+}
+
+static void add_in_flight(struct fallback *f, struct slice key, int64_t units)
+{
+    struct fallback_ask ask = {.key = key};
+    struct place_in_table place;
+    uint64_t stripes = place_all(f, &ask, 1, &place);
+
+    lock_all(f, stripes);
+    struct state *state = state_of(f, &f->stripes[place.stripe], place.id);
+    int64_t left = in_flight(state) + units;
+    *state = (struct state){0, left > 0 ? left : 0, IN_FLIGHT, false};
+    unlock_all(f, stripes);
+}
+
+void fallback_enter(struct fallback *f, struct slice key, int64_t units)
+{
+    add_in_flight(f, key, units);
+}
+
+void fallback_leave(struct fallback *f, struct slice key, int64_t units)
+{
+    add_in_flight(f, key, -units);
 }

@@ -25,4 +25,8 @@ struct fallback_ask {
  * admitted. Any thread. */
 bool fallback_decide(struct fallback *fallback, struct fallback_ask *asks, unsigned count, uint64_t now_us);
 
+/* Requests in flight, whoever admitted them: so many units of the key more, or fewer. Any thread. */
+void fallback_enter(struct fallback *fallback, struct slice key, int64_t units);
+void fallback_leave(struct fallback *fallback, struct slice key, int64_t units);
+
 #endif

@@ -30,6 +30,7 @@ static struct limit_op *op_allocate(struct limiter *l)
     MAGIC_SET(op, OP_MAGIC);
     op->limiter = l;
     op->deadline.queue = NULL;
+    op->permit_count = 0;
     return op;
 }
 
@@ -54,6 +55,7 @@ static void op_release(struct limit_op *op)
     struct limiter *l = op->limiter;
 
     assert(!op->ask && !deadline_is_armed(&op->deadline));
+    op_drop_permits(op);
     if (op == l->reserve)
         return;
     if (l->spare_op_count >= SPARE_OPS_MAX) {
@@ -130,13 +132,16 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
         key_write(&keys, l->policy, part->limit, facts);
         part->key = (struct slice){op->keys + start, keys.n - start};
         part->repeat_key = SLICE_NONE;
+        part->permit = NULL;
         if (part->limit->dedup)
             fill_repeat(part, &keys, facts);
     }
     assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
-    op->denial_key_known = op->settles = op->part = false;
+    op->denial_key_known = op->settles = op->part = op->abandoned = false;
 }
+
+static void op_leave_queue(struct limit_op *op, redisReply *const *values);
 
 /* --- Decisions ---------------------------------------------------------------------------------------- */
 
@@ -147,6 +152,7 @@ static void op_fail(struct limit_op *op, enum redis_failure cause)
     if (!ask)
         return;
     verdict_without_redis(op->limiter, op, cause, &ask->decision);
+    op_permits_locally(op, ask);
     ask->decided(ask);
 }
 
@@ -157,7 +163,7 @@ static const struct client_terms *terms_of(struct limiter *l, const struct limit
     struct grant grant;
 
     if (!grants_find(&l->grants, facts->identity, &grant))
-        return policy_client(l->policy, facts->identity);
+        return facts->terms ? facts->terms : policy_client(l->policy, facts->identity);
     *granted = grant_terms(grant.quota);
     return granted;
 }
@@ -170,6 +176,8 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
     struct limit_op *op;
 
     ask->op = ask->receipt = NULL;
+    ask->held_count = 0;
+    ask->decision.delay_us = 0;
     if (rule->limit_count == 0) {
         verdict_of_no_limits(&ask->decision);
         return DECIDED_NOW;
@@ -184,8 +192,15 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
     op = op ? op : l->reserve;
     assert(op); /* the reserve is always there */
     op_fill(op, facts, terms);
+    if (l->permits && !op_use_permits(op)) {
+        op_release(op);
+        verdict_of_no_memory(&ask->decision);
+        return DECIDED_NOW;
+    }
     if (op == l->reserve) {
         verdict_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN, &ask->decision);
+        op_permits_locally(op, ask);
+        op_release(op);
         return DECIDED_NOW;
     }
     op->started_us = clock_turn_us();
@@ -205,6 +220,7 @@ void limiter_abandon(struct ask *ask)
 {
     if (ask->op) {
         MAGIC_CHECK(ask->op, OP_MAGIC);
+        ask->op->abandoned = true;
         op_cut(ask->op);
     }
 }
@@ -281,7 +297,6 @@ static bool op_set_failures_aside(struct limit_op *op, redisReply *const *values
     op->count = rest;
     if (rest && decision_admits(&op->ask->decision)) {
         memmove(op->limits, op->limits + failed, rest * sizeof op->limits[0]);
-        op->part = true;
         op->batch = NULL;
         if (rest == 1)
             op->limits[0].mode &= ~(unsigned)MODE_SHADOW;
@@ -301,10 +316,12 @@ static void op_answer(struct limit_op *op, redisReply *const *values, int64_t ti
     struct ask *ask;
     bool kept = false;
 
+    op_permits_answered(op);
     failures_note(op, values, now_us);
     if (op->ask && op_set_failures_aside(op, values))
         return;
     ask = op_cut(op);
+    op_permits_charged(op, ask, values);
     if (!op->settles)
         histogram_add(&l->stats->redis_latency, now_us - op->started_us);
     if (ask) {
@@ -315,6 +332,10 @@ static void op_answer(struct limit_op *op, redisReply *const *values, int64_t ti
             write_receipt(op, values, time_us);
             ask->receipt = op;
         }
+    } else if (op_would_have_waited(op, values)) {
+        write_receipt(op, values, time_us);
+        op_leave_queue(op, values);
+        return;
     }
     if (!kept)
         op_release(op);
@@ -337,6 +358,7 @@ static void batch_settle(struct batch *batch, const redisReply *reply, enum redi
             values += op->count * ANSWERS_PER_LIMIT;
             op_answer(op, own, time_us, now_us); /* the op is the receipt's or free from here on */
         } else {
+            op_permits_failed(op);
             op_fail(op, failure);
             op_release(op);
         }
@@ -360,14 +382,14 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
 
 /* --- Settlements -------------------------------------------------------------------------------------- */
 
-/* May a charge be given back? A window's script finds it by its time and knows whether it still counts. Where the script
+/* May a charge be given back? The script of a window, or of a queue, finds it by its time and knows whether it still counts. Where the script
  * knows nothing of single charges, one that no longer counts would be taken from others': a bucket that may have been
  * full since has nothing of it left. */
 static bool can_give_back(const struct limit_op *op, const struct op_limit *part, uint64_t now_us)
 {
     int64_t elapsed_us = (int64_t)(now_us - op->started_us); /* from before the charge */
 
-    if (part->limit->kind == LIMIT_WINDOW)
+    if (part->limit->kind == LIMIT_WINDOW || part->limit->max_delay_us)
         return elapsed_us < part->counts_us;
     return elapsed_us + (int64_t)op->limiter->policy->redis.timeout_us < part->counts_us;
 }
@@ -381,7 +403,7 @@ static void keep_differences(struct limit_op *op, const int64_t *totals)
     for (unsigned i = 0; i < op->count; i++) {
         struct op_limit *part = &op->limits[i];
         int64_t difference = totals[i] - part->charged;
-        if (difference == 0 || (difference < 0 && !can_give_back(op, part, now_us)))
+        if (difference == 0 || part->permit || (difference < 0 && !can_give_back(op, part, now_us)))
             continue;
         part->cost = difference;
         part->repeat_key = SLICE_NONE;
@@ -394,13 +416,11 @@ static void keep_differences(struct limit_op *op, const int64_t *totals)
 }
 
 /* Brings what was charged to these totals, by limit. */
-static void settle_to(struct ask *ask, const int64_t *totals)
+static void op_settle(struct limit_op *op, const int64_t *totals)
 {
-    struct limit_op *op = ask->receipt;
     struct limiter *l = op->limiter;
 
-    MAGIC_CHECK(op, OP_MAGIC);
-    ask->receipt = NULL;
+    op_drop_permits(op);
     keep_differences(op, totals);
     if (op->count == 0 || !redis_store_is_ready(l->store)) {
         op_release(op);
@@ -409,6 +429,25 @@ static void settle_to(struct ask *ask, const int64_t *totals)
     op->settles = true;
     op->batch = NULL;
     TAILQ_INSERT_TAIL(&l->gathered, op, entry);
+}
+
+static void settle_to(struct ask *ask, const int64_t *totals)
+{
+    struct limit_op *op = ask->receipt;
+
+    MAGIC_CHECK(op, OP_MAGIC);
+    ask->receipt = NULL;
+    op_settle(op, totals);
+}
+
+/* Whoever would have been held has gone before: its places in queues are free. What else was charged stays. */
+static void op_leave_queue(struct limit_op *op, redisReply *const *values)
+{
+    int64_t totals[LIMITS_PER_RULE_MAX];
+
+    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT)
+        totals[i] = values[4]->type == REDIS_REPLY_INTEGER && values[4]->integer > 0 ? 0 : op->limits[i].charged;
+    op_settle(op, totals);
 }
 
 void limiter_refund(struct ask *ask)
@@ -444,6 +483,16 @@ void limiter_settle(struct ask *ask, unsigned status, int64_t cost)
     for (unsigned i = 0; i < ask->receipt->count; i++)
         totals[i] = total_of(&ask->receipt->limits[i], status, cost);
     settle_to(ask, totals);
+}
+
+void limiter_leave(struct ask *ask)
+{
+    permits_leave(ask);
+}
+
+bool limiter_is_quiet(const struct limiter *l)
+{
+    return !l->permits || permits_count(l->permits) == 0 || !redis_store_is_ready(l->store);
 }
 
 void limiter_forget(struct ask *ask)
@@ -512,7 +561,9 @@ static void argue_request(struct arguments *a, const struct limit_op *op)
         argue_number(a, part->cost);
         argue_number(a, part->cost < 0 ? part->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index);
         argue_number(a, part->numbers.limit);
-        if (part->numbers.burst == part->numbers.limit)
+        if (part->permit)
+            argue_number(a, permits_holder(op->limiter->permits));
+        else if (part->numbers.burst == part->numbers.limit)
             argue(a, a->bytes[a->count - 1], a->sizes[a->count - 1]);
         else
             argue_number(a, part->numbers.burst);
@@ -560,6 +611,7 @@ static void batch_fill(struct batch *batch, struct op_list *list)
             continue;
         }
         op->batch = batch;
+        op_permits_sent(op);
         batch->ops[batch->count++] = op;
     }
 }
@@ -568,8 +620,26 @@ static void fail_first(struct op_list *list)
 {
     struct limit_op *op = TAILQ_FIRST(list);
     TAILQ_REMOVE(list, op, entry);
+    op_permits_sent(op);
+    op_permits_failed(op);
     op_fail(op, REDIS_FAILURE_BUSY);
     op_release(op);
+}
+
+/* In front of all that is gathered: what a permit says of itself leaves out what has not been sent. */
+static void gather_permit_calls(struct limiter *l)
+{
+    struct limit_op *op = NULL;
+
+    if (!l->permits || !redis_store_is_ready(l->store))
+        return;
+    while ((op = op_take(l)) && op_fill_permit_call(op))
+        TAILQ_INSERT_HEAD(&l->gathered, op, entry);
+    permits_rewind(l->permits);
+    if (op) {
+        op->ask = NULL;
+        op_release(op);
+    }
 }
 
 /* While Redis is busy with a call of ours, what is gathered may wait for its answer and then leave in one call:
@@ -589,6 +659,7 @@ static void send_gathered(struct limiter *l)
     struct op_list turn = TAILQ_HEAD_INITIALIZER(turn);
     struct batch *batch;
 
+    gather_permit_calls(l);
     l->gathered_count = 0;
     TAILQ_CONCAT(&turn, &l->gathered, entry);
     while (!TAILQ_EMPTY(&turn)) {
@@ -638,6 +709,19 @@ static size_t longest_keys(const struct policy *policy)
     return longest;
 }
 
+/* 0: the policy counts no requests in flight. */
+static uint64_t shortest_lease(const struct policy *policy)
+{
+    uint64_t shortest = 0;
+
+    for (unsigned i = 0; i < policy->limit_count; i++) {
+        uint64_t lease = policy->limits[i].kind == LIMIT_CONCURRENCY ? (uint64_t)policy->limits[i].lease_us : 0;
+        if (lease && (!shortest || lease < shortest))
+            shortest = lease;
+    }
+    return shortest;
+}
+
 static void arguments_init(struct arguments *a)
 {
     size_t numbers = 1 + (size_t)BATCH_REQUESTS_MAX * (1 + ARGUMENTS_PER_LIMIT * LIMITS_PER_RULE_MAX);
@@ -671,6 +755,8 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
         return NULL;
     }
     deadline_queue_init(&l->deadlines, &l->waiting, on_deadline);
+    if (shortest_lease(policy))
+        l->permits = permits_new(&l->deadlines, shortest_lease(policy), fallback);
     l->store = redis_store_new(base, &policy->redis, script, NULL);
     return l;
 }
@@ -707,6 +793,7 @@ void limiter_free(struct limiter *l)
         return;
     drop_gathered(l); /* before the link: who is told may ask again */
     redis_store_free(l->store);
+    permits_free(l->permits);
     free_spares(l);
     if (l->deadlines.timer)
         deadlines_clear(&l->deadlines);

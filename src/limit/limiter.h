@@ -45,9 +45,18 @@ bool limiter_redis_ready(const struct limiter *limiter);
 struct limit_facts {
     const struct rule *rule;
     const struct identity *identity;
+    const struct client_terms *terms; /* of a client that the policy does not name; NULL: what the policy says */
     int64_t cost;                /* 0: what the rule and the limits say */
     struct slice method, host;   /* for per: method, host */
     const struct fields *fields; /* for per: header:NAME */
+};
+
+/* What a request holds of one concurrency limit. */
+struct permit;
+struct held {
+    struct permit *permit;
+    int64_t units;
+    bool by_redis;
 };
 
 /* A decision under way. Part of the caller's exchange; opaque use. */
@@ -61,6 +70,9 @@ struct ask {
      * limiter_refund, limiter_settle or limiter_forget. All may be called without one. */
     bool wants_receipt;
     struct limit_op *receipt; /* the limiter's, or NULL */
+    /* Of concurrency limits; until limiter_leave(). */
+    unsigned held_count;
+    struct held held[LIMITS_PER_RULE_MAX];
 };
 
 enum decided { DECIDED_NOW, DECIDED_LATER };
@@ -70,8 +82,16 @@ enum decided { DECIDED_NOW, DECIDED_LATER };
 MUST_CHECK enum decided limiter_decide(struct limiter *limiter, const struct limit_facts *facts,
                                        struct ask *ask);
 
-/* The caller no longer waits. What Redis has charged stays charged. */
+/* The caller no longer waits. What Redis has charged stays charged, but for its place in a queue, where it would have been
+ * held, and its permits of limits on requests in flight. */
 void limiter_abandon(struct ask *ask);
+
+/* The request has ended, whatever became of it: gives back what it has taken of limits on requests in flight. Where Redis is away
+ * they are given back later, or end with their lease. May be called when it has taken nothing. */
+void limiter_leave(struct ask *ask);
+
+/* Nothing is left to be given back, as far as Redis can be told. */
+bool limiter_is_quiet(const struct limiter *limiter);
 
 /* The request did not happen: gives back what it was charged, as far as that still counts. Best effort: nobody
  * waits for it, and it is lost when Redis is away. Ends the receipt. */

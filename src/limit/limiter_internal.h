@@ -9,6 +9,7 @@
 #include "limit/denials.h"
 #include "limit/grants.h"
 #include "limit/limiter.h"
+#include "limit/permits.h"
 
 /* Lua counts no further without gaps (2^53): what says more is no answer of the driver. */
 #define ANSWER_LARGEST (INT64_C(1) << 53)
@@ -23,6 +24,7 @@ enum {
     ANSWERS_PER_LIMIT = 5,
     MODE_PLAIN = 0,
     MODE_DEBT = 2,
+    MODE_RENEW = 3,  /* of concurrency alone, see its script */
     MODE_REPEAT = 8, /* times the key that remembers the answer */
     MODE_SHADOW = 4, /* beside the limiter's mode: this limit's rejection does not reject the request */
     NUMBER_SIZE = 20,
@@ -42,7 +44,9 @@ struct op_limit {
     int64_t charged;         /* what Redis granted */
     int64_t counts_us;       /* from then on: until the limit is as good as new, if nothing more comes */
     int64_t charged_at_us;   /* by the clock of Redis, with its delay: what is given back is found by it */
+    struct permit *permit;   /* of a limit on requests in flight, else NULL */
     struct slice key;        /* in op->keys */
+    uint16_t slot;           /* of a cluster, where it is kept; else 0 */
     unsigned key_index;      /* from 1, in the batch's KEYS */
     struct slice repeat_key; /* the same for what remembers the answer; n == 0: nothing does */
     unsigned repeat_index;
@@ -55,11 +59,18 @@ struct limit_op {
     struct batch *batch; /* NULL: not sent yet */
     struct deadline deadline;
     TAILQ_ENTRY(limit_op) entry; /* of gathered or spare */
+    uint16_t slot;               /* of its first limit */
+    bool alone;                  /* in its batch: its keys are on their way to another node */
+    struct split *split;         /* its limits are in several slots: see split.c; else NULL */
+    struct limit_op *whole;      /* of which it is a leg; NULL: of none, or nobody waits any more */
     uint64_t started_us;
     struct denial_key denial_key;
     bool denial_key_known;
-    bool settles; /* nobody waits, and it is sent all the same */
-    bool part;    /* some limits' scripts failed: no denial of the request is to be remembered */
+    bool settles;   /* nobody waits, and it is sent all the same */
+    bool abandoned; /* whoever asked has gone */
+    bool part;      /* some limits' scripts failed: no denial of the request is to be remembered */
+    struct permit *permits[LIMITS_PER_RULE_MAX]; /* that it uses, whatever becomes of its limits */
+    unsigned permit_count;
     size_t keys_size;
     unsigned count;
     struct op_limit limits[LIMITS_PER_RULE_MAX];
@@ -105,6 +116,7 @@ struct limiter {
     unsigned spare_op_count;
     SLIST_HEAD(batch_list, batch) spare_batches;
     struct denials *denials;
+    struct permits *permits; /* NULL where the policy counts no requests in flight */
     struct grants_hold grants;
     struct limit_op *reserve; /* for decisions without Redis when there is no memory for an op */
     struct arguments arguments;
@@ -124,10 +136,59 @@ void verdict_by_terms(struct limiter *l, const struct limit_facts *facts, bool p
                       struct decision *d);
 /* A rule without limits. */
 void verdict_of_no_limits(struct decision *d);
+/* There is no memory to count the request in flight. */
+void verdict_of_no_memory(struct decision *d);
 /* False: no denial that still holds is known. */
 bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us, struct decision *d);
 /* Remembers a denial, if it is one. */
 void verdict_remember(struct limiter *l, struct limit_op *op, const struct decision *d);
+
+/* op_permits.c. */
+
+/* Behind op_fill(). False: no memory; what is used is dropped with the op. */
+MUST_CHECK bool op_use_permits(struct limit_op *op);
+void op_drop_permits(struct limit_op *op);
+/* It goes to Redis; it was answered; nobody knows what became of it. */
+void op_permits_sent(struct limit_op *op);
+void op_permits_answered(struct limit_op *op);
+void op_permits_failed(struct limit_op *op);
+/* What Redis has charged is the request's; where nobody asks any more (NULL) it is to be given back. */
+void op_permits_charged(struct limit_op *op, struct ask *ask, redisReply *const *values);
+/* The same for what was charged without Redis. */
+void op_permits_locally(struct limit_op *op, struct ask *ask);
+/* Makes a free op the next call that permits have to make. False: there is none, and the op is as it was. */
+MUST_CHECK bool op_fill_permit_call(struct limit_op *op);
+/* Was it abandoned, and charged by a queue in which its request would have been held? */
+bool op_would_have_waited(const struct limit_op *op, redisReply *const *values);
+
+/* limiter.c, for split.c. */
+
+struct limit_op *op_take(struct limiter *l); /* NULL: no memory */
+void op_release(struct limit_op *op);
+/* Cuts the op and whoever waits for it apart; both ends. */
+struct ask *op_cut(struct limit_op *op);
+void op_gather(struct limit_op *op);
+/* What a settlement has to know of the charge. */
+void op_write_receipt(struct limit_op *op, redisReply *const *values, int64_t time_us);
+/* Brings what was charged to these totals, by limit. The op is the limiter's from here on. */
+void op_settle(struct limit_op *op, const int64_t *totals);
+
+/* split.c: a request whose limits are kept in several slots of a cluster. */
+
+/* Behind op_fill(): finds the slots. True: there are several. */
+bool op_find_slots(struct limit_op *op);
+/* Makes its legs and sends the first. `each`: one for each limit, also where they share a slot. False: no memory. */
+MUST_CHECK bool split_begin(struct limit_op *op, bool each);
+/* A leg was answered, or cannot be; it is taken over. */
+void split_answer(struct limit_op *leg, redisReply *const *values, int64_t time_us);
+void split_failed(struct limit_op *leg, enum redis_failure cause);
+/* The whole was not decided in time; or nobody waits for it any more. Both end it. */
+void split_timeout(struct limit_op *op);
+void split_abandon(struct limit_op *op);
+/* Of a receipt: calls `settle` for each leg that was charged, which takes it over, and ends the whole. */
+void split_settle(struct limit_op *op, void (*settle)(struct limit_op *leg, const void *facts), const void *facts);
+/* Ends what is left of it with the op. */
+void split_drop(struct limit_op *op);
 
 /* failures.c: limiters of one's own that fail, see lua/guard.lua. */
 

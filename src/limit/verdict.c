@@ -45,6 +45,16 @@ static void conclude(struct limiter *l, struct decision *d)
     }
 }
 
+/* The request is held until the last of its queues lets it go. */
+static void set_delay(struct decision *d, redisReply *const *values)
+{
+    for (unsigned i = 0; i < d->result_count && d->verdict == VERDICT_ALLOWED;
+         i++, values += ANSWERS_PER_LIMIT)
+        if (d->results[i].verdict == VERDICT_ALLOWED && !d->results[i].shadow &&
+            values[4]->integer > d->delay_us)
+            d->delay_us = values[4]->integer;
+}
+
 void verdict_from_answer(struct limiter *l, const struct limit_op *op, redisReply *const *values,
                          struct decision *d)
 {
@@ -63,6 +73,7 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op, redisRepl
         r->reset_us = values[3]->integer > 0 ? values[3]->integer : 0;
     }
     conclude(l, d);
+    set_delay(d, values - op->count * ANSWERS_PER_LIMIT);
 }
 
 static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, struct decision *d)
@@ -189,6 +200,11 @@ void verdict_by_terms(struct limiter *l, const struct limit_facts *facts, bool p
                                           .retry_after_us = prohibited ? -1 : 0};
 }
 
+void verdict_of_no_memory(struct decision *d)
+{
+    *d = (struct decision){.verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1};
+}
+
 void verdict_of_no_limits(struct decision *d)
 {
     d->verdict = VERDICT_ALLOWED;
@@ -249,14 +265,20 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
 void verdict_remember(struct limiter *l, struct limit_op *op, const struct decision *d)
 {
     struct denial denial = {.asked_us = op->started_us, .count = op->count};
+    bool any = false;
 
     if (d->verdict != VERDICT_LIMITED || op->part || op->count > DENIAL_LIMITS_MAX)
         return;
     denial.key = denial_key_of(op);
     for (unsigned i = 0; i < op->count; i++) {
         const struct limit_result *r = &d->results[i];
-        denial.limits[i] = (struct denial_limit){r->verdict == VERDICT_LIMITED, r->remaining,
-                                                 r->retry_after_us, r->reset_us};
+        bool ends_any_time = r->limit->kind == LIMIT_CONCURRENCY; /* it is not what is remembered */
+        bool limited = r->verdict == VERDICT_LIMITED && !ends_any_time;
+        denial.limits[i] =
+            (struct denial_limit){limited, r->remaining, ends_any_time ? 0 : r->retry_after_us, r->reset_us};
+        any = any || limited;
     }
+    if (!any)
+        return;
     denials_remember(l->denials, &denial);
 }

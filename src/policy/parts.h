@@ -36,6 +36,10 @@ bool limit_has_burst(const void *limit); /* for the table's `applies` */
 bool limit_has_align(const void *limit);
 bool limit_has_offset(const void *limit);
 bool limit_has_buckets(const void *limit);
+bool limit_has_period(const void *limit);
+bool limit_has_max_delay(const void *limit);
+bool limit_has_lease(const void *limit);
+bool limit_has_best_effort(const void *limit);
 bool limit_has_enforce(const void *limit);
 bool limit_has_time_zone(const void *limit);
 bool limit_has_own_options(const void *limit);
@@ -49,10 +53,11 @@ void limit_check_numbers(struct loading *l, const struct node *node, const struc
 const struct limit *limit_named(const struct policy *policy, struct slice name);
 /* Reports that there is no such limit. */
 void limit_unknown(struct loading *l, const struct node *node, struct slice name, bool is_key);
-/* Is it counted per client? */
+/* Does a client's quota stand in its place? It does in every limit that is counted per client, but for requests in
+ * flight: a quota says how many in a period. */
 static inline bool limit_is_per_client(const struct limit *limit)
 {
-    return limit->per[0].per == PER_CLIENT;
+    return limit->per[0].per == PER_CLIENT && limit->kind != LIMIT_CONCURRENCY;
 }
 
 /* --- clients --- */
@@ -108,6 +113,7 @@ bool destination_read(struct loading *l, const struct node *node, struct address
 
 bool redis_has_address(const void *policy); /* for the table's `applies` */
 bool redis_has_sentinel(const void *policy);
+bool redis_has_cluster(const void *policy);
 bool redis_has_password(const void *policy);
 
 /* check.c: what no single option shows. Warnings only where nothing is wrong. */

@@ -63,6 +63,7 @@ struct redis_settings {
     char *address_text;     /* as written, or what stands for it in messages */
     bool embedded;
     struct redis_sentinel_settings sentinel;
+    struct redis_nodes cluster;    /* some of its nodes; none: no cluster */
     char *username, *password; /* NULL: none */
     char *password_file;       /* as written; NULL: none */
     unsigned database;
@@ -132,7 +133,12 @@ struct limit_part {
     char *header; /* PER_HEADER: the field's name */
 };
 
-enum limit_kind { LIMIT_BUCKET, LIMIT_WINDOW, LIMIT_CUSTOM }; /* bucket: token_bucket, gcra, leaky_bucket */
+enum limit_kind {
+    LIMIT_BUCKET, /* token_bucket, gcra, leaky_bucket */
+    LIMIT_WINDOW,
+    LIMIT_CUSTOM,
+    LIMIT_CONCURRENCY /* of requests in flight: what is taken is given back when the request has ended */
+};
 
 /* Windows of the calendar; by the wall clock of limit->zone. A week starts on Monday (ISO 8601). */
 enum calendar { CALENDAR_NONE, CALENDAR_DAY, CALENDAR_WEEK, CALENDAR_MONTH, CALENDAR_YEAR };
@@ -169,7 +175,9 @@ struct limit {
     int64_t
         options[LIMIT_OPTIONS_MAX]; /* passed to the script in this order, e.g. rolling_window's buckets */
     unsigned option_count;
-    int64_t cost; /* of a request whose rule says nothing of it */
+    int64_t max_delay_us; /* leaky_bucket: hold a request so long rather than reject it; 0: never */
+    int64_t lease_us;     /* LIMIT_CONCURRENCY: its period */
+    int64_t cost;         /* of a request whose rule says nothing of it; of a LIMIT_CONCURRENCY whatever the rule says */
     bool best_effort;
     bool headers; /* it stands in the answer's fields */
     /* The statuses of answers that are charged, a bit for each; NULL: every request is, before it is forwarded. */

@@ -13,6 +13,7 @@ static const struct script_kind {
     {"rolling_window", LIMIT_WINDOW},
     {"sliding_window_log", LIMIT_WINDOW},
     {"sliding_window_counter", LIMIT_WINDOW},
+    {"concurrency", LIMIT_CONCURRENCY},
 };
 
 static bool script_is(const struct limit *limit, const char *name)
@@ -22,7 +23,8 @@ static bool script_is(const struct limit *limit, const char *name)
 
 bool limit_has_burst(const void *limit)
 {
-    return ((const struct limit *)limit)->kind != LIMIT_WINDOW;
+    enum limit_kind kind = ((const struct limit *)limit)->kind;
+    return kind != LIMIT_WINDOW && kind != LIMIT_CONCURRENCY;
 }
 
 bool limit_has_align(const void *limit)
@@ -38,6 +40,26 @@ bool limit_has_offset(const void *limit)
 bool limit_has_buckets(const void *limit)
 {
     return script_is(limit, "rolling_window");
+}
+
+bool limit_has_max_delay(const void *limit)
+{
+    return script_is(limit, "leaky_bucket");
+}
+
+bool limit_has_lease(const void *limit)
+{
+    return ((const struct limit *)limit)->kind == LIMIT_CONCURRENCY;
+}
+
+bool limit_has_period(const void *limit)
+{
+    return !limit_has_lease(limit);
+}
+
+bool limit_has_best_effort(const void *limit)
+{
+    return !limit_has_lease(limit);
 }
 
 bool limit_has_enforce(const void *limit)
@@ -114,10 +136,7 @@ static const char *script_path(struct loading *l, const struct node *node, struc
             limit->kind = scripts[i].kind;
             return path;
         }
-    if (slice_equal(text, SLICE("concurrency")))
-        mistake(l, node, "concurrency is not supported yet; choose another script");
-    else
-        unknown_script(l, node);
+    unknown_script(l, node);
     return NULL;
 }
 
@@ -402,7 +421,7 @@ static void refuse_where_useless(struct loading *l, const struct node *node, con
     else if (offset && limit->period_us && !limit->calendar && limit->offset_us >= limit->period_us)
         mistake(l, offset, "is not less than the period");
     if (own && !limit_has_own_options(limit))
-        mistake_of_key(l, own, "%s takes none; they are for a script of your own, by its path",
+        mistake_of_key(l, own, "%s takes no options; they are for a script of your own, by its path",
                        limit->script);
     if (buckets && !limit_has_buckets(limit))
         mistake_of_key(l, buckets, "%s has no buckets; remove it, or use rolling_window", limit->script);
@@ -414,6 +433,39 @@ static void refuse_where_useless(struct loading *l, const struct node *node, con
             "a limit with count charges after the answer and knows no repeats; remove one of the two");
     if (enforce && limit->shadow && node_find(node, "shadow"))
         mistake_of_key(l, enforce, "a shadow limit rejects nobody; remove one of the two");
+}
+
+static void refuse_in_flight(struct loading *l, const struct node *node, const struct limit *limit)
+{
+    static const struct {
+        const char *key, *why;
+    } useless[] = {
+        {"period", "concurrency counts requests in flight and has no period; remove it"},
+        {"count", "a request in flight has no status yet; remove count, or use another script"},
+        {"dedup", "a repeat is in flight as well; remove dedup, or use another script"},
+        {"best_effort", "a request is in flight or it is not; remove best_effort"},
+    };
+
+    for (size_t i = 0; i < COUNT_OF(useless) && limit_has_lease(limit); i++) {
+        const struct node *key = node_find(node, useless[i].key);
+        if (key)
+            mistake_of_key(l, key, "%s", useless[i].why);
+    }
+}
+
+static void refuse_to_hold(struct loading *l, const struct node *node, const struct limit *limit)
+{
+    const struct node *max_delay = node_find(node, "max_delay"), *lease = node_find(node, "lease");
+
+    if (lease && !limit_has_lease(limit))
+        mistake_of_key(l, lease, "%s has no lease; remove it, or use concurrency", limit->script);
+    if (max_delay && !limit_has_max_delay(limit))
+        mistake_of_key(l, max_delay, "%s holds no requests; remove it, or use leaky_bucket", limit->script);
+    else if (limit->max_delay_us && limit->max_delay_us < PERIOD_MIN_US)
+        mistake(l, max_delay, "is less than 1ms, and not 0");
+    if (limit->max_delay_us && limit->counted)
+        mistake_of_key(l, max_delay,
+                       "a limit with count charges after the answer and holds nobody; remove one of the two");
 }
 
 static void check_cost(struct loading *l, const struct node *node, const struct limit *limit)
@@ -438,7 +490,7 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
     if (limit->shadow)
         limit->enforce = 0;
     limit_finish_windows(l, node, limit);
-    if (limit->burst == 0 || limit->kind == LIMIT_WINDOW)
+    if (limit->burst == 0 || !limit_has_burst(limit))
         limit->burst = limit->limit;
     if (limit_has_buckets(limit))
         limit->option_count = 1;
@@ -446,7 +498,15 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
         limit->options[0] = 0;
     if (!limit->script)
         return; /* reported; what else there is depends on it */
+    if (limit_has_lease(limit))
+        limit->period_us = limit->lease_us;
+    if (limit_has_max_delay(limit) && limit->max_delay_us) {
+        limit->option_count = 1;
+        limit->options[0] = limit->max_delay_us;
+    }
     refuse_where_useless(l, node, limit);
+    refuse_in_flight(l, node, limit);
+    refuse_to_hold(l, node, limit);
     if (limit->limit && limit->period_us) {
         struct limit_numbers numbers = {limit->limit, limit->burst};
         limit_check_numbers(l, node, limit, &numbers);

@@ -151,6 +151,8 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
     member_u64(t, "duration_us", duration_us);
     if (x->response_us)
         member_u64(t, "upstream_us", x->response_us);
+    if (x->held_since_us)
+        member_u64(t, "held_us", x->held_us);
     if (x->rule)
         member(t, "rule", slice_of(x->rule->name));
     if (x->decided)

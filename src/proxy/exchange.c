@@ -3,6 +3,7 @@
  *   exchange_begin
  *     ROUTE    identity, path, rule, sizes -----------------------.
  *     LIMIT    decide(): at once, or when Redis answers ----------+--> REPLY  weir's own answer
+ *     HOLD     until a queue lets it go (hold.c) -----------------+
  *     CONNECT  a pooled link, a new one, or the next server ------+           (400 413 429 502 503 504 ...)
  *     RELAY    two halves side by side: --------------------------+              |
  *                request   client -> upstream, until it ended     |              |
@@ -13,7 +14,7 @@
  *       v                                                                        v
  *     exchange_finish()  release the link, count, write the access line, hand the connection back: KEEP | LINGER | CLOSE
  *
- * Phases only go to the right and down. Every phase has a deadline: LIMIT redis.timeout (the limiter's), CONNECT connect_timeout,
+ * Phases only go to the right and down. Every phase has a deadline: LIMIT redis.timeout (the limiter's), HOLD max_delay, CONNECT connect_timeout,
  * RELAY and REPLY what exchange_watch() says, TUNNEL idle. exchange_finish() is the only end. After a call that may end the exchange nothing of
  * it is touched. */
 #include "proxy/exchange_internal.h"
@@ -26,6 +27,8 @@
 #include "http/path.h"
 #include "http/rewrite.h"
 #include "proxy/access_log.h"
+#include "proxy/hold.h"
+#include "proxy/known.h"
 #include "proxy/reply.h"
 #include "proxy/tunnel.h"
 
@@ -36,6 +39,10 @@ enum {
 };
 
 static void route(struct exchange *x, const struct request_head *head, const struct framing *framing);
+static void limit(struct exchange *x, const struct request_head *head, const struct framing *framing,
+                  struct identity *identity);
+static void decide(struct exchange *x, const struct request_head *head, const struct framing *framing,
+                   const struct identity *identity, const struct client_terms *terms);
 static void decided(struct ask *ask);
 static void act_on_decision(struct exchange *x);
 static void forward(struct exchange *x, bool fresh);
@@ -63,6 +70,9 @@ static struct exchange *exchange_new(struct client *client)
     memset(x, 0, offsetof(struct exchange, ask));
     x->ask.decided = decided;
     x->ask.op = x->ask.receipt = NULL;
+    x->ask.held_count = 0;
+    x->quota.ticket = NULL;
+    x->quota.deadline.queue = NULL;
     x->ask.wants_receipt = true;
     x->ask.decision.verdict = VERDICT_UNLIMITED;
     x->ask.decision.result_count = 0;
@@ -116,6 +126,7 @@ void exchange_begin(struct client *client, const struct request_head *head, cons
     x->idempotent = method_is_idempotent(head->method);
     half_begin(&x->request, framing, framing->kind == FRAMING_CHUNKED, x->policy->size_limits.request_body);
     set_request_id(x, head);
+    access_log_begin(x, head);
     route(x, head, framing);
 }
 
@@ -191,6 +202,12 @@ static void answer_as_last_hop(struct exchange *x)
         exchange_fail(x, CAUSE_LAST_HOP, NULL);
 }
 
+static void set_identity(struct exchange *x, const struct identity *identity)
+{
+    memcpy(x->identity, identity->text, identity->size);
+    x->identity_size = identity->size;
+}
+
 /* The decision's inputs are slices of the head, so this happens while the head's bytes are there. */
 static void route(struct exchange *x, const struct request_head *head, const struct framing *framing)
 {
@@ -198,15 +215,12 @@ static void route(struct exchange *x, const struct request_head *head, const str
     const char *why;
     struct text path = text_over(x->worker->send, sizeof x->worker->send);
     uint64_t body_max = x->policy->size_limits.request_body;
-    int64_t cost;
 
-    access_log_begin(x, head);
     if (!identity_of(x->policy, &x->client->peer, &head->fields, &identity, &why)) {
         exchange_fail(x, CAUSE_BAD_IDENTITY, why);
         return;
     }
-    memcpy(x->identity, identity.text, identity.size);
-    x->identity_size = identity.size;
+    set_identity(x, &identity);
     if (head->max_forwards == 0) {
         answer_as_last_hop(x);
         return;
@@ -220,13 +234,51 @@ static void route(struct exchange *x, const struct request_head *head, const str
         exchange_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
         return;
     }
-    if (!rule_cost_of(x->rule, identity.peer_trusted, &head->fields, &cost, &why)) {
+    limit(x, head, framing, &identity);
+}
+
+void exchange_known(struct exchange *x, const struct request_head *head, const struct framing *framing)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    route(x, head, framing);
+}
+
+/* What the database says of the client, where it is asked; then what the limits say. */
+static void limit(struct exchange *x, const struct request_head *head, const struct framing *framing,
+                  struct identity *identity)
+{
+    const struct client_terms *terms = NULL;
+    struct client_terms room;
+    enum known known = KNOWN;
+    const char *why = NULL;
+
+    x->phase = PHASE_LIMIT;
+    if (x->policy->quotas.connection && x->rule->limit_count && identity->from_header) {
+        known = exchange_know(x, head, identity, &room, &terms, &why);
+        set_identity(x, identity);
+    }
+    switch (known) {
+    case KNOWN: decide(x, head, framing, identity, terms); break;
+    case KNOWN_LATER: break;
+    case KNOWN_DENIED: exchange_fail(x, CAUSE_UNKNOWN_CLIENT, NULL); break;
+    case KNOWN_BAD: exchange_fail(x, CAUSE_BAD_IDENTITY, why); break;
+    case KNOWN_NO_MEMORY: exchange_fail(x, CAUSE_NO_MEMORY, NULL); break;
+    }
+}
+
+static void decide(struct exchange *x, const struct request_head *head, const struct framing *framing,
+                   const struct identity *identity, const struct client_terms *terms)
+{
+    const char *why;
+    int64_t cost;
+
+    if (!rule_cost_of(x->rule, identity->peer_trusted, &head->fields, &cost, &why)) {
         exchange_fail(x, CAUSE_BAD_REQUEST, why);
         return;
     }
-    x->phase = PHASE_LIMIT;
     struct limit_facts facts = {.rule = x->rule,
-                                .identity = &identity,
+                                .identity = identity,
+                                .terms = terms,
                                 .cost = cost,
                                 .method = head->method_text,
                                 .host = head->host,
@@ -236,7 +288,7 @@ static void route(struct exchange *x, const struct request_head *head, const str
         act_on_decision(x);
         return;
     }
-    if (!write_request_head(x, head, framing, &identity)) {
+    if (!write_request_head(x, head, framing, identity)) {
         exchange_fail(x, CAUSE_NO_MEMORY, NULL);
         return;
     }
@@ -257,10 +309,19 @@ static void act_on_decision(struct exchange *x)
 
     x->decided = true;
     counter_add(tally_row(&x->worker->stats.by_rule, x->rule->row) + d->verdict, 1);
-    if (decision_admits(d))
+    if (decision_admits(d) && d->delay_us > 0 && !x->overdue) {
+        if (!hold_begin(x, (uint64_t)d->delay_us))
+            exchange_fail(x, CAUSE_NO_MEMORY, NULL);
+    } else if (decision_admits(d))
         forward(x, false);
     else
         reply(x, d->verdict == VERDICT_FAILED_CLOSED ? 503 : (uint16_t)x->rule->rejection.status, NULL);
+}
+
+void exchange_let_go(struct exchange *x)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    forward(x, false);
 }
 
 /* ---- CONNECT ----------------------------------------------------------------------------------------- */
@@ -429,6 +490,13 @@ static void request_moved(struct exchange *x, enum relay moved, const char *why)
     }
 }
 
+/* A held client has sent its last byte, and its content is not all here. */
+static bool will_not_be_whole(const struct exchange *x)
+{
+    return x->phase == PHASE_HOLD && !x->request.ended && x->request.kind == FRAMING_LENGTH &&
+           iobuf_held(x->client->stream.in) < x->request.left;
+}
+
 /* The client sent something while it is not its content's turn: the next request, or its content before the
  * decision. A little is kept, then reading stops; more than that waits in the kernel. Reading tells that the
  * client has gone. */
@@ -440,7 +508,7 @@ static void read_ahead(struct exchange *x)
     if (n > 0 || n == STREAM_AGAIN)
         return;
     stream_want_read(s, false);
-    if (n == 0 || errno == ENOBUFS)
+    if ((n == 0 || errno == ENOBUFS) && !(n == 0 && will_not_be_whole(x)))
         return; /* a client may close its sending side and still wait for the answer (RFC 9112 section 9.6) */
     exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
 }
@@ -596,6 +664,7 @@ static void say(const struct exchange *x, enum cause cause, const char *why)
 /* Before any byte of an answer: weir's own answer. After it: the client's message must not look whole. */
 void exchange_fail(struct exchange *x, enum cause cause, const char *why)
 {
+    hold_end(x);
     x->cause = cause;
     x->why = why;
     say(x, cause, why);
@@ -665,10 +734,11 @@ enum client_after exchange_after_answer(const struct exchange *x)
     return x->keep_alive || !x->request.ended ? CLIENT_LINGER_ON : CLIENT_CLOSE;
 }
 
-/* What the server never received costs nothing, unless the client itself gave up. */
+/* What the server never received costs nothing, unless the client itself gave up; where it was held it has freed its place. */
 static void settle(struct exchange *x)
 {
-    if (x->sent_us == 0 && x->cause >= CAUSE_UPSTREAM_CONNECT)
+    limiter_leave(&x->ask);
+    if (x->sent_us == 0 && (x->left_queue || x->cause >= CAUSE_UPSTREAM_CONNECT))
         limiter_refund(&x->ask);
     else
         limiter_forget(&x->ask);
@@ -682,8 +752,10 @@ void exchange_finish(struct exchange *x, enum client_after after)
     uint64_t duration = clock_turn_us() - x->started_us;
 
     deadline_cancel(&x->whole);
+    hold_end(x);
     if (x->ask.op)
         limiter_abandon(&x->ask);
+    exchange_unknow(x);
     settle(x);
     drop_link(x);
     count(x, duration);

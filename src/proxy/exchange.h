@@ -2,11 +2,22 @@
 #ifndef WEIR_PROXY_EXCHANGE_H
 #define WEIR_PROXY_EXCHANGE_H
 
+#include "base/alarms.h"
+#include "limit/quotas.h"
 #include "proxy/client.h"
 #include "proxy/relay.h"
 #include "proxy/upstream.h"
 
-enum phase { PHASE_ROUTE, PHASE_LIMIT, PHASE_CONNECT, PHASE_RELAY, PHASE_TUNNEL, PHASE_REPLY, PHASE_DONE };
+enum phase {
+    PHASE_ROUTE,
+    PHASE_LIMIT,
+    PHASE_HOLD,
+    PHASE_CONNECT,
+    PHASE_RELAY,
+    PHASE_TUNNEL,
+    PHASE_REPLY,
+    PHASE_DONE
+};
 
 enum { REQUEST_ID_MAX = 128 };
 
@@ -28,7 +39,8 @@ struct exchange {
     bool continued;      /* the client was told to send its content */
     size_t upgrade_size; /* of upgrade */
     struct half request; /* client -> upstream */
-    struct iobuf *head;  /* as it goes upstream; kept until the first byte of the answer, for a retry */
+    struct iobuf *head;  /* as it goes upstream; kept until the first byte of the answer, for a retry. While the quota is
+                            waited for: as it came */
 
     /* the upstream's side */
     struct link *link;
@@ -41,7 +53,12 @@ struct exchange {
     struct half response; /* upstream -> client */
 
     /* what came of it */
+    bool quota_told;       /* quota.outcome is there, of the identity's source quota_source */
+    unsigned quota_source;
     bool decided; /* by the limits */
+    struct alarm hold;
+    uint64_t held_since_us, held_us; /* how long a queue has held it; since 0: none did */
+    bool left_queue;                 /* before it was its turn */
     enum cause cause;
     const char *why;       /* more than the cause says (static text), or NULL */
     uint16_t status;       /* answered; 0: none */
@@ -60,6 +77,7 @@ struct exchange {
     size_t identity_size, id_size;
     /* From here on nothing is cleared when an exchange begins. */
     struct ask ask; /* the limits' decision */
+    struct quota_wait quota;
     char identity[IDENTITY_TEXT_MAX];
     char request_id[REQUEST_ID_MAX];
     char upgrade[64]; /* the protocols offered to the server */
@@ -77,6 +95,7 @@ void exchange_refuse(struct client *client, enum cause cause, uint16_t status, c
 void exchange_client_readable(struct exchange *x);
 void exchange_client_writable(struct exchange *x);
 void exchange_client_timed_out(struct exchange *x, enum cause cause);
+void exchange_let_go(struct exchange *x);
 void exchange_connected(struct exchange *x);
 void exchange_connect_failed(struct exchange *x, enum cause cause);
 void exchange_link_readable(struct exchange *x);

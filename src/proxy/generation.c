@@ -88,11 +88,21 @@ void generations_flush(struct worker *worker)
     for (g = TAILQ_FIRST(&worker->retired); g; g = next) {
         next = TAILQ_NEXT(g, link);
         limiter_flush(g->limiter);
-        if (g->exchanges == 0) {
+        if (g->exchanges == 0 && limiter_is_quiet(g->limiter)) {
             TAILQ_REMOVE(&worker->retired, g, link);
             generation_free(g);
         }
     }
+}
+
+bool generations_quiet(const struct worker *worker)
+{
+    const struct generation *g;
+
+    TAILQ_FOREACH(g, &worker->retired, link)
+        if (!limiter_is_quiet(g->limiter))
+            return false;
+    return limiter_is_quiet(worker->now->limiter);
 }
 
 void generations_free(struct worker *worker)

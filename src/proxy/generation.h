@@ -25,10 +25,12 @@ struct generation *generation_new(struct worker *worker, struct roster *roster);
 /* Makes `next` the one that new exchanges get, at once; the one before retires. */
 void generation_install(struct worker *worker, struct generation *next);
 
-/* As generation_install, but as soon as `next` is connected to Redis, so that a reload does not send
- * decisions to on_failure; after GENERATION_WAIT_US in any case. One that was coming before is dropped. */
+/* As generation_install, but as soon as `next` is connected to Redis and its names are resolved, so that a reload does
+ * not send decisions to on_failure; after GENERATION_WAIT_US in any case. One that was coming before is dropped. */
 enum { GENERATION_WAIT_US = 1000000 };
 void generation_announce(struct worker *worker, struct generation *next);
+/* All that requests have to give back has been, as far as Redis can be told. */
+bool generations_quiet(const struct worker *worker);
 void generations_init(struct worker *worker);
 
 /* Once per loop turn, after all callbacks: sends what the limiters have gathered, frees retired generations

@@ -15,15 +15,18 @@ struct worker_stats {
     counter_t proxy_headers_refused; /* from a peer that is not trusted, malformed, or not there in time */
     counter_t tls_handshakes_failed;
     counter_t requests_active;
+    counter_t requests_held; /* of these: by a queue, until it is their turn */
     counter_t upstream_connections_opened;
     counter_t upstream_connections_open;
     counter_t upstream_reused; /* requests sent on a connection that had served before */
     counter_t upstream_retries;
     counter_t bytes_to_clients, bytes_from_clients; /* content, without heads */
+    counter_t quota_hits, quota_refused;
     counter_t errors[CAUSE_COUNT];
     counter_t responses[6];            /* by class of status; [0]: ended without an answer */
     struct tally by_rule;              /* rule->row, verdict */
     struct histogram upstream_latency; /* request sent to response head */
+    struct histogram held;             /* by a queue, of requests that were */
     struct histogram request_duration; /* request head read to answer written */
 };
 

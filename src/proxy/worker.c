@@ -12,6 +12,7 @@
 #include "policy/identity.h"
 #include "proxy/client.h"
 #include "proxy/exchange.h"
+#include "proxy/hold.h"
 #include "proxy/roster.h"
 #include "proxy/upstream.h"
 #include "proxy/worker_internal.h"
@@ -247,6 +248,15 @@ static void serve(struct worker *w)
     w->shared->serving(w->shared->context);
 }
 
+/* What the last requests held of limits on requests in flight. */
+static void give_back(struct worker *w)
+{
+    deadline_arm(&w->first_queue, &w->first_wait, clock_us(), GENERATION_WAIT_US);
+    while (!generations_quiet(w) && deadline_is_armed(&w->first_wait))
+        turn(w);
+    deadline_cancel(&w->first_wait);
+}
+
 static void *run(void *arg)
 {
     struct worker *w = arg;
@@ -256,6 +266,7 @@ static void *run(void *arg)
     serve(w);
     while (!all_done(w))
         turn(w);
+    give_back(w);
     upstream_retire(w->now);
     upstreams_bury(w);
     log_thread_end();
@@ -348,10 +359,13 @@ struct worker *worker_new(struct worker_shared *shared, struct roster *roster, u
         deadlines_init(&w->deadlines, w->base) != 0)
         goto failed;
     clients_init(w);
+    holds_init(w);
     deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);
     deadline_queue_init(&w->deadlines, &w->first_queue, first_wait_passed);
     upstreams_init(w);
     generations_init(w);
+    if (!(w->quotas = quota_desk_new(shared->quotas, w->base, &w->deadlines)))
+        goto failed;
     if ((w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 || !(first = generation_new(w, roster)))
         goto failed;
     generation_install(w, first);
@@ -428,7 +442,9 @@ void worker_free(struct worker *w)
     }
     if (w->clients.tqh_last)
         clients_free(w);
+    holds_clear(w);
     exchanges_free(w);
+    quota_desk_free(w->quotas);
     deadlines_clear(&w->deadlines);
     if (w->base)
         event_base_free(w->base);

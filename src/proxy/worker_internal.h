@@ -5,6 +5,7 @@
 #include <event2/event_struct.h>
 #include <pthread.h>
 
+#include "base/alarms.h"
 #include "base/deadline.h"
 #include "base/magic.h"
 #include "net/iobuf.h"
@@ -46,8 +47,10 @@ struct worker {
     struct exchange *free_exchanges;
     struct client *free_clients;
 
+    struct quota_desk *quotas;
     struct iobuf_pool buffers;
     struct deadlines deadlines;
+    struct alarms holds; /* of exchanges, see hold.h */
     struct {
         struct deadline_queue head, content, idle, write, linger, drain, tunnel; /* of clients */
         struct deadline_queue exchange;                                          /* of exchanges */

@@ -1,0 +1,117 @@
+/* op_permits.c - the ops of limits on requests in flight, and those of a queue that nobody waits in any more. */
+#include "limit/limiter_internal.h"
+
+#include "base/clock.h"
+
+bool op_use_permits(struct limit_op *op)
+{
+    struct limiter *l = op->limiter;
+
+    for (unsigned i = 0; i < op->count; i++) {
+        struct op_limit *part = &op->limits[i];
+        part->permit = NULL;
+        if (part->limit->kind != LIMIT_CONCURRENCY)
+            continue;
+        part->cost = part->full_cost = part->limit->cost; /* whatever a rule says of use in a period */
+        if (!(part->permit = permits_use(l->permits, part->limit, part->numbers, part->key)))
+            return false;
+        op->permits[op->permit_count++] = part->permit;
+    }
+    return true;
+}
+
+void op_drop_permits(struct limit_op *op)
+{
+    while (op->permit_count > 0)
+        permits_unuse(op->limiter->permits, op->permits[--op->permit_count]);
+}
+
+void op_permits_sent(struct limit_op *op)
+{
+    for (unsigned i = 0; i < op->permit_count; i++)
+        permits_sent(op->permits[i]);
+}
+
+void op_permits_answered(struct limit_op *op)
+{
+    for (unsigned i = 0; i < op->permit_count; i++)
+        permits_answered(op->permits[i]);
+}
+
+void op_permits_failed(struct limit_op *op)
+{
+    for (unsigned i = 0; i < op->permit_count; i++)
+        permits_failed(op->limiter->permits, op->permits[i]);
+}
+
+/* As the driver has it: a limit that rejects, and is not only tried, leaves none of them charged. */
+static bool was_charged(const struct limit_op *op, redisReply *const *values)
+{
+    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT)
+        if (values[0]->integer == 0 && !(op->limits[i].mode & MODE_SHADOW))
+            return false;
+    return true;
+}
+
+void op_permits_charged(struct limit_op *op, struct ask *ask, redisReply *const *values)
+{
+    if (op->permit_count == 0 || op->settles || !was_charged(op, values))
+        return;
+    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
+        struct op_limit *part = &op->limits[i];
+        if (!part->permit || values[0]->integer <= 0)
+            continue;
+        if (ask)
+            permits_hold(op->limiter->permits, ask, part->permit, values[0]->integer, true);
+        else /* it came too late, or nobody waits any more */
+            permits_owe(op->limiter->permits, part->permit, values[0]->integer);
+    }
+}
+
+void op_permits_locally(struct limit_op *op, struct ask *ask)
+{
+    const struct decision *d = &ask->decision;
+
+    if (op->permit_count == 0 || !decision_admits(d))
+        return;
+    for (unsigned i = 0; i < d->result_count; i++)
+        for (unsigned j = 0; j < op->count; j++)
+            if (d->results[i].limit == op->limits[j].limit && op->limits[j].permit && d->results[i].local &&
+                d->results[i].verdict == VERDICT_ALLOWED)
+                permits_hold(op->limiter->permits, ask, op->limits[j].permit, op->limits[j].cost, false);
+}
+
+bool op_fill_permit_call(struct limit_op *op)
+{
+    struct permit_call call;
+
+    if (!permits_next(op->limiter->permits, &call))
+        return false;
+    op->ask = NULL;
+    op->batch = NULL;
+    op->count = 1;
+    op->limits[0] = (struct op_limit){.limit = call.limit,
+                                      .numbers = call.numbers,
+                                      .cost = call.cost,
+                                      .mode = call.renews ? MODE_RENEW : MODE_PLAIN,
+                                      .key = call.key,
+                                      .permit = call.permit};
+    op->permits[0] = call.permit;
+    op->permit_count = 1;
+    op->started_us = clock_turn_us();
+    op->keys_size = 0;
+    op->settles = true;
+    op->denial_key_known = op->part = op->abandoned = false;
+    return true;
+}
+
+bool op_would_have_waited(const struct limit_op *op, redisReply *const *values)
+{
+    bool waits = false;
+
+    if (!op->abandoned || op->settles || !was_charged(op, values))
+        return false;
+    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT)
+        waits |= values[4]->type == REDIS_REPLY_INTEGER && values[4]->integer > 0;
+    return waits;
+}

@@ -1,0 +1,307 @@
+#include "limit/permits.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/magic.h"
+#include "base/memory.h"
+
+enum {
+    PERMIT_MAGIC = 0x504c4143,
+    SLOTS = 4096,
+    RENEWALS = 3 /* in a lease: two may fail */
+};
+
+/* More than anybody holds: giving back so many leaves nothing. */
+static const int64_t all_units = INT64_C(1000000000000);
+
+struct permit {
+    uint32_t magic;
+    struct permits *permits;
+    struct permit *chain;
+    TAILQ_ENTRY(permit) entry; /* of `waiting` or `later` */
+    bool listed;
+    const struct limit *limit;
+    struct limit_numbers numbers;
+    int64_t held;   /* by requests; Redis has counted them */
+    int64_t owed;   /* given back by requests; no call says so yet */
+    unsigned users; /* asks that hold units of it, calls that were made or will be */
+    unsigned sent;  /* calls without an answer */
+    bool unsure, due;
+    uint64_t unsure_us; /* since when */
+    struct deadline renewal;
+    size_t key_size;
+    char key[];
+};
+TAILQ_HEAD(permit_list, permit);
+
+struct permits {
+    struct hash_key hash;
+    int64_t holder;
+    uint64_t lease_us;
+    struct fallback *fallback;
+    struct deadline_queue renewals;
+    struct permit_list waiting; /* something is to be said */
+    struct permit_list later;   /* looked at in this round, and not possible now */
+    unsigned count;
+    struct permit *slots[SLOTS];
+};
+
+static void renewal_passed(struct deadline *deadline);
+
+struct permits *permits_new(struct deadlines *deadlines, uint64_t lease_us, struct fallback *fallback)
+{
+    struct permits *p = xcalloc(1, sizeof *p);
+    uint64_t number = 0;
+
+    p->hash = hash_key_random();
+    while (number == 0)
+        if (getrandom(&number, sizeof number, 0) == (ssize_t)sizeof number)
+            number >>= 16; /* exact in Lua's numbers */
+    p->holder = (int64_t)number;
+    p->lease_us = lease_us;
+    p->fallback = fallback;
+    TAILQ_INIT(&p->waiting);
+    TAILQ_INIT(&p->later);
+    deadline_queue_init(deadlines, &p->renewals, renewal_passed);
+    return p;
+}
+
+int64_t permits_holder(const struct permits *p)
+{
+    return p->holder;
+}
+
+unsigned permits_count(const struct permits *p)
+{
+    return p->count;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------- */
+
+static struct permit **slot_of(struct permits *p, struct slice key)
+{
+    return &p->slots[hash_slice(&p->hash, key) % SLOTS];
+}
+
+static struct slice key_of(const struct permit *permit)
+{
+    return (struct slice){permit->key, permit->key_size};
+}
+
+static void unlist(struct permits *p, struct permit *permit)
+{
+    if (permit->listed)
+        TAILQ_REMOVE(&p->waiting, permit, entry);
+    permit->listed = false;
+}
+
+static void enlist(struct permits *p, struct permit *permit)
+{
+    if (!permit->listed)
+        TAILQ_INSERT_TAIL(&p->waiting, permit, entry);
+    permit->listed = true;
+}
+
+static void permit_free(struct permits *p, struct permit *permit)
+{
+    struct permit **at = slot_of(p, key_of(permit));
+
+    while (*at != permit)
+        at = &(*at)->chain;
+    *at = permit->chain;
+    unlist(p, permit);
+    deadline_cancel(&permit->renewal);
+    p->count--;
+    MAGIC_WIPE(permit);
+    free(permit);
+}
+
+static void free_unless_needed(struct permits *p, struct permit *permit)
+{
+    if (permit->users == 0 && permit->held == 0 && permit->owed == 0 && !permit->unsure)
+        permit_free(p, permit);
+}
+
+static struct permit *permit_new(struct permits *p, const struct limit *limit, struct slice key)
+{
+    struct permit *permit = malloc(sizeof *permit + key.n), **slot = slot_of(p, key);
+
+    if (!permit)
+        return NULL;
+    memset(permit, 0, sizeof *permit);
+    MAGIC_SET(permit, PERMIT_MAGIC);
+    permit->permits = p;
+    permit->limit = limit;
+    permit->key_size = key.n;
+    memcpy(permit->key, key.p, key.n);
+    permit->chain = *slot;
+    *slot = permit;
+    p->count++;
+    deadline_arm(&p->renewals, &permit->renewal, clock_us(), p->lease_us / RENEWALS);
+    return permit;
+}
+
+struct permit *permits_use(struct permits *p, const struct limit *limit, struct limit_numbers numbers,
+                         struct slice key)
+{
+    struct permit *permit = *slot_of(p, key);
+
+    while (permit && !slice_equal(key_of(permit), key))
+        permit = permit->chain;
+    if (!permit && !(permit = permit_new(p, limit, key)))
+        return NULL;
+    MAGIC_CHECK(permit, PERMIT_MAGIC);
+    permit->numbers = numbers;
+    permit->users++;
+    return permit;
+}
+
+void permits_unuse(struct permits *p, struct permit *permit)
+{
+    assert(permit->users > 0);
+    permit->users--;
+    free_unless_needed(p, permit);
+}
+
+void permits_free(struct permits *p)
+{
+    if (!p)
+        return;
+    for (unsigned i = 0; i < SLOTS; i++)
+        while (p->slots[i])
+            permit_free(p, p->slots[i]);
+    free(p);
+}
+
+/* ---- calls ------------------------------------------------------------------------------------------- */
+
+void permits_sent(struct permit *permit)
+{
+    permit->sent++;
+}
+
+void permits_answered(struct permit *permit)
+{
+    assert(permit->sent > 0);
+    permit->sent--;
+}
+
+void permits_failed(struct permits *p, struct permit *permit)
+{
+    permits_answered(permit);
+    if (!permit->unsure)
+        permit->unsure_us = clock_us();
+    permit->unsure = true;
+    enlist(p, permit);
+}
+
+/* Every third of a lease, as long as there is something to renew. A permit of which nothing is held, and of which Redis could not be
+ * told for a whole lease, has ended there by itself. */
+static void renewal_passed(struct deadline *deadline)
+{
+    struct permit *permit = CONTAINER_OF(deadline, struct permit, renewal);
+    struct permits *p = permit->permits;
+    uint64_t now = clock_us();
+
+    MAGIC_CHECK(permit, PERMIT_MAGIC);
+    deadline_arm(&p->renewals, deadline, now, p->lease_us / RENEWALS);
+    if (permit->held > 0) {
+        permit->due = true;
+        enlist(p, permit);
+    } else if (permit->unsure && now - permit->unsure_us > (uint64_t)permit->limit->period_us) {
+        permit->unsure = false;
+        permit->owed = 0;
+        unlist(p, permit);
+        free_unless_needed(p, permit);
+    }
+}
+
+/* While nothing of it is under way, a call may say how many are held; else only what has changed. */
+static bool write_call(struct permit *permit, struct permit_call *call)
+{
+    bool whole = permit->sent == 0;
+
+    if (permit->unsure && !whole)
+        return false;
+    *call = (struct permit_call){.permit = permit,
+                                .limit = permit->limit,
+                                .numbers = permit->numbers,
+                                .key = key_of(permit)};
+    if (whole && permit->held > 0) {
+        call->cost = permit->held;
+        call->renews = true;
+    } else if (whole)
+        call->cost = -all_units;
+    else if (permit->owed > 0)
+        call->cost = -permit->owed;
+    else
+        call->renews = true; /* of what it has */
+    permit->owed = 0;
+    permit->unsure = permit->due = false;
+    return true;
+}
+
+bool permits_next(struct permits *p, struct permit_call *call)
+{
+    struct permit *permit;
+
+    while ((permit = TAILQ_FIRST(&p->waiting))) {
+        TAILQ_REMOVE(&p->waiting, permit, entry);
+        if (write_call(permit, call)) {
+            permit->listed = false;
+            permit->users++;
+            return true;
+        }
+        TAILQ_INSERT_TAIL(&p->later, permit, entry); /* still listed: it comes back with permits_rewind() */
+    }
+    return false;
+}
+
+void permits_rewind(struct permits *p)
+{
+    TAILQ_CONCAT(&p->waiting, &p->later, entry);
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------- */
+
+void permits_hold(struct permits *p, struct ask *ask, struct permit *permit, int64_t units, bool by_redis)
+{
+    struct held *held = &ask->held[ask->held_count++];
+
+    assert(ask->held_count <= LIMITS_PER_RULE_MAX);
+    permit->users++;
+    *held = (struct held){permit, units, by_redis};
+    if (!by_redis)
+        return; /* the fallback has counted it */
+    permit->held += units;
+    if (permit->limit->on_failure == ON_FAILURE_LOCAL)
+        fallback_enter(p->fallback, key_of(permit), units);
+}
+
+void permits_owe(struct permits *p, struct permit *permit, int64_t units)
+{
+    permit->owed += units;
+    enlist(p, permit);
+}
+
+void permits_leave(struct ask *ask)
+{
+    while (ask->held_count > 0) {
+        struct held *held = &ask->held[--ask->held_count];
+        struct permit *permit = held->permit;
+        struct permits *p = permit->permits;
+
+        MAGIC_CHECK(permit, PERMIT_MAGIC);
+        if (permit->limit->on_failure == ON_FAILURE_LOCAL)
+            fallback_leave(p->fallback, key_of(permit), held->units);
+        if (held->by_redis) {
+            permit->held -= held->units;
+            permits_owe(p, permit, held->units);
+        }
+        permits_unuse(p, permit);
+    }
+}

@@ -1,0 +1,253 @@
+"""concurrency: never more requests in flight than the limit, over all workers and weirs; places end with those who hold them."""
+
+import json
+import select
+import signal
+import socket
+import struct
+import threading
+import time
+
+from rig import eventually, free_port, timeout
+from scripted import OK, Scripted
+from test_tunnel import ASKED, SWITCH, echo_after
+from wire import Connection, count, flood, get, request_bytes
+
+
+def flight(limit, lease="10s", **more):
+    return dict(script="concurrency", limit=limit, lease=lease, **more)
+
+
+class Gate:
+    """An upstream that answers when it is told to, and knows how many requests it had at once."""
+
+    def __init__(self, rig):
+        self.lock, self.now, self.most, self.total = threading.Lock(), 0, 0, 0
+        self.open = threading.Event()
+        self.pause = None
+        self.api = Scripted(rig, self.serve)
+        rig.close_with(self.open.set)
+        self.upstreams = {"api": {"servers": [self.api.text]}}
+
+    def serve(self, peer, _number):
+        while peer.read_request() is not None:
+            with self.lock:
+                self.now, self.total = self.now + 1, self.total + 1
+                self.most = max(self.most, self.now)
+            if self.pause is None:
+                self.open.wait()
+            else:
+                time.sleep(self.pause)
+            with self.lock:
+                self.now -= 1
+            peer.send(OK)
+
+
+def ask(weir, target="/", headers=None):
+    return Connection(weir.address).send(request_bytes(target, headers=headers))
+
+
+def free(weir, client="ip:127.0.0.1", limit="c"):
+    look = json.loads(get(weir.admin, f"/api/v1/clients/{client}").body)
+    return [row["remaining"] for row in look["limits"] if row["limit"] == limit][0]
+
+
+def test_exact_under_load_over_weirs_and_workers(rig):
+    gate = Gate(rig)
+    gate.pause = 0.004
+    limits = {"c": flight(5, per="all")}
+    weirs = [rig.weir(workers=2, limits=limits, upstreams=gate.upstreams) for _ in range(2)]
+    responses = flood([w.address for w in weirs], 800, connections=24)
+    counts = count(responses)
+    assert set(counts) == {200, 429} and gate.most <= 5, (counts, gate.most)
+    assert gate.most == 5 and counts[200] == gate.total
+    rejected = next(r for r in responses if r.status == 429)
+    assert rejected["Retry-After"] == "1"
+    eventually(lambda: rig.redis().ask("EXISTS", "weir:{all}:l:c") == 0, what="no request in flight")
+
+
+def test_places_are_given_back_however_a_request_ends(rig):
+    gate = Gate(rig)
+    weir = rig.weir(workers=1, limits={"c": flight(3)},
+                    upstreams={**gate.upstreams, "away": {"servers": [f"127.0.0.1:{free_port()}"]},
+                               "closing": {"servers": [Scripted(rig, lambda peer, _: peer.read_request()).text]}},
+                    rules=[{"match": {"path": f"/{name}"}, "limits": ["c"], "upstream": name} for name in ("away", "closing")] +
+                    [{"limits": ["c"]}])
+    weir.expect_errors("upstream (away|closing)")
+    assert [get(weir.address, "/away").status for _ in range(6)] == [502] * 6
+    assert [get(weir.address, "/closing").status for _ in range(6)] == [502] * 6
+    for _ in range(3):
+        waiting = [ask(weir) for _ in range(3)]
+        eventually(lambda: gate.now == 3)
+        assert get(weir.address).status == 429
+        for c in waiting:
+            c.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            c.close()
+        eventually(lambda: free(weir) == 3)
+        gate.open.set()
+        eventually(lambda: gate.now == 0)
+        gate.open.clear()
+    gate.open.set()
+    answer = get(weir.address)
+    assert answer.status == 200 and answer["RateLimit-Policy"] == '"c";q=3;qu="concurrent-requests"', answer
+    assert answer["RateLimit"] == '"c";r=2' and answer["X-RateLimit-Remaining"] == "2"
+    assert answer["X-RateLimit-Limit"] == "3" and answer["X-RateLimit-Reset"] is None
+    assert answer["X-Rate-Limit-Used"] == "1" and answer["X-Rate-Limit-Reset"] is None
+
+
+def test_a_denial_is_not_remembered(rig):
+    gate = Gate(rig)
+    weir = rig.weir(workers=1, limits={"c": flight(1)}, upstreams=gate.upstreams)
+    waiting = ask(weir)
+    eventually(lambda: gate.now == 1)
+    with Connection(weir.address) as c:
+        assert c.request().status == 429
+        gate.open.set()
+        assert waiting.response().status == 200
+        eventually(lambda: free(weir) == 1)
+        assert c.request().status == 200
+
+
+@timeout(90)
+def test_the_places_of_a_killed_weir_come_back_after_its_lease(rig):
+    gate = Gate(rig)
+    limits = {"c": flight(4, lease="2s", per="all")}
+    dying, other = (rig.weir(workers=2, limits=limits, upstreams=gate.upstreams) for _ in range(2))
+    waiting = [ask(dying) for _ in range(3)]
+    eventually(lambda: gate.now == 3)
+    kept = ask(other)
+    eventually(lambda: gate.now == 4)
+    assert get(other.address).status == 429
+    dying.expected_exit = None
+    dying.kill()
+    start = time.monotonic()
+    assert get(other.address).status == 429
+    fresh = []
+
+    def try_one():
+        """A rejected request is answered; an admitted one waits at the gate."""
+        before, c = gate.total, ask(other)
+        eventually(lambda: gate.total > before or select.select([c.socket], [], [], 0)[0])
+        if gate.total > before:
+            fresh.append(c)
+        return gate.total > before
+    eventually(try_one, 15, "a free place")
+    assert 0.5 < time.monotonic() - start < 10
+    assert try_one() and try_one() and len(fresh) == 3
+    assert get(other.address).status == 429, "the one that the living weir holds still counts"
+    gate.open.set()
+    kept.socket.settimeout(20)
+    assert kept.response().status == 200
+
+
+@timeout(90)
+def test_long_requests_and_tunnels_count_beyond_a_lease(rig):
+    gate = Gate(rig)
+    tunnels = Scripted(rig, echo_after(SWITCH))
+    weir = rig.weir(workers=1, limits={"c": flight(2, lease="1s")}, upstreams={**gate.upstreams, "t": {"servers": [tunnels.text]}},
+                    rules=[{"match": {"path": "/tunnel"}, "limits": ["c"], "upstream": "t"}, {"limits": ["c"]}])
+    waiting = ask(weir)
+    eventually(lambda: gate.now == 1)
+    with Connection(weir.address) as tunnel:
+        tunnel.send(request_bytes("/tunnel", headers=ASKED))
+        assert tunnel.read_head().status == 101
+        deadline = time.monotonic() + 3.2
+        with Connection(weir.address) as c:
+            while time.monotonic() < deadline:  # a busy client must not keep the lease from being renewed
+                assert c.request().status == 429
+                time.sleep(0.01)
+        tunnel.socket.shutdown(socket.SHUT_WR)
+        tunnel.read_exactly(7, "goodbye")
+        eventually(lambda: free(weir) == 1, what="the tunnel's place")
+    gate.open.set()
+    assert waiting.response().status == 200
+    eventually(lambda: free(weir) == 2)
+
+
+@timeout(90)
+def test_what_ends_while_redis_is_away_is_given_back_when_it_is_there_again(rig):
+    gate = Gate(rig)
+    weir = rig.weir(workers=1, limits={"c": flight(2, lease="60s", on_failure="deny")}, upstreams=gate.upstreams)
+    weir.expect_errors("[Rr]edis")
+    waiting = [ask(weir), ask(weir)]
+    eventually(lambda: gate.now == 2)
+    redis = rig.redis()
+    redis.ask("CLIENT", "KILL", "TYPE", "normal")
+    redis.freeze()
+    gate.open.set()
+    assert [c.response().status for c in waiting] == [200, 200]
+    redis.thaw()
+    weir.wait_for_redis()
+    eventually(lambda: free(weir) == 2, 20)
+
+
+@timeout(90)
+def test_a_redis_that_forgot_everything_is_told_again(rig):
+    gate = Gate(rig)
+    weir = rig.weir(workers=2, limits={"c": flight(3, lease="1500ms")}, upstreams=gate.upstreams)
+    waiting = [ask(weir) for _ in range(3)]
+    eventually(lambda: gate.now == 3)
+    rig.redis().ask("FLUSHALL")
+    eventually(lambda: free(weir) == 0, 10, "three in flight again")
+    assert get(weir.address).status == 429
+    gate.open.set()
+    assert [c.response().status for c in waiting] == [200] * 3
+    eventually(lambda: free(weir) == 3)
+
+
+def test_without_redis_requests_are_counted_in_this_process(rig):
+    gate = Gate(rig)
+    weir = rig.weir(workers=2, redis={"on_failure": "local", "timeout": "50ms"}, limits={"c": flight(3)}, upstreams=gate.upstreams)
+    weir.expect_errors("[Rr]edis")
+    before = [ask(weir), ask(weir)]  # admitted by Redis: they are in flight all the same
+    eventually(lambda: gate.now == 2)
+    rig.redis().kill()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
+    third = ask(weir)
+    eventually(lambda: gate.now == 3)
+    assert get(weir.address).status == 429
+    gate.open.set()
+    assert [c.response().status for c in before + [third]] == [200] * 3
+    responses = flood(weir.address, 200, connections=3)
+    assert count(responses) == {200: 200}, count(responses)
+
+
+def test_all_or_nothing_with_other_limits(rig):
+    gate = Gate(rig)
+    weir = rig.weir(workers=1, limits={"c": flight(2), "w": dict(script="fixed_window", limit=3, period="1d")}, upstreams=gate.upstreams)
+    waiting = [ask(weir), ask(weir)]
+    eventually(lambda: gate.now == 2)
+    assert get(weir.address).status == 429
+    assert free(weir, limit="w") == 1, "a request that found no place was charged"
+    gate.open.set()
+    assert [c.response().status for c in waiting] == [200, 200]
+    eventually(lambda: free(weir) == 2)
+    assert get(weir.address).status == 200
+    assert get(weir.address).status == 429, "the window"
+    eventually(lambda: free(weir) == 2)
+
+
+def test_a_reload_keeps_what_is_in_flight(rig):
+    gate = Gate(rig)
+    weir = rig.weir(workers=1, limits={"c": flight(2)}, upstreams=gate.upstreams)
+    waiting = [ask(weir), ask(weir)]
+    eventually(lambda: gate.now == 2)
+    weir.reload(limits={"c": flight(3)})
+    third = ask(weir)
+    eventually(lambda: gate.now == 3)
+    assert get(weir.address).status == 429
+    gate.open.set()
+    assert [c.response().status for c in waiting + [third]] == [200] * 3
+    eventually(lambda: free(weir) == 3)
+
+
+def test_a_stopped_weir_leaves_nothing_behind(rig):
+    gate = Gate(rig)
+    weir = rig.weir(workers=2, limits={"c": flight(5, lease="1h", per="all")}, upstreams=gate.upstreams)
+    waiting = [ask(weir) for _ in range(5)]
+    eventually(lambda: gate.now == 5)
+    weir.signal(signal.SIGTERM)
+    gate.open.set()
+    assert [c.response().status for c in waiting] == [200] * 5
+    assert weir.wait(10) == 0
+    assert rig.redis().ask("EXISTS", "weir:{all}:l:c") == 0

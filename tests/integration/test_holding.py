@@ -1,0 +1,225 @@
+"""leaky_bucket with max_delay: requests are held until it is their turn, and who leaves the queue frees its place."""
+
+import json
+import signal
+import socket
+import struct
+import threading
+import time
+
+from rig import eventually, free_port
+from scripted import OK, Scripted
+from wire import Connection, get, request_bytes
+
+
+def queue(limit=10, period="1s", max_delay="30s", burst=1000, **more):
+    return dict(script="leaky_bucket", limit=limit, period=period, max_delay=max_delay, burst=burst, **more)
+
+
+def noting(rig):
+    """An upstream that notes when each target was asked for: (moment, target)."""
+    seen, lock = [], threading.Lock()
+
+    def script(peer, _number):
+        while (request := peer.read_request()) is not None:
+            with lock:
+                seen.append((time.monotonic(), request[0].split(b" ")[1].decode()))
+            peer.send(OK)
+    return seen, Scripted(rig, script)
+
+
+def ask(weir, target, client=None):
+    connection = Connection(weir.address)
+    return connection.send(request_bytes(target, headers={"X-Client-Id": client} if client else None))
+
+
+def lines(weir, number):
+    """The access log, as soon as it has so many lines."""
+    found = eventually(lambda: (all_ := [l for l in weir.output().splitlines() if l.startswith('{"time"')]) and len(all_) >= number and all_)
+    return [json.loads(line) for line in found]
+
+
+def held(weir):
+    return weir.metric("weir_requests_held")
+
+
+def reset(connection):
+    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def test_requests_leave_in_order_and_no_closer_than_the_rate(rig):
+    seen, api = noting(rig)
+    weir = rig.weir(workers=1, limits={"q": queue(limit=20)}, upstreams={"api": {"servers": [api.text]}}, log={"access": "json"})
+    connections = []
+    for i in range(10):
+        connections.append(ask(weir, f"/{i}"))
+        eventually(lambda: held(weir) >= i)
+    answers = [c.response() for c in connections]
+    assert [a.status for a in answers] == [200] * 10
+    assert [t for _, t in seen] == [f"/{i}" for i in range(10)]
+    assert all(b[0] - a[0] > 0.04 for a, b in zip(seen, seen[1:])), seen  # 50 ms less what a busy machine delays the one before
+    assert seen[-1][0] - seen[0][0] >= 9 * 0.05 - 0.01
+    assert answers[0].number("X-RateLimit-Limit") == 1000 and answers[9].number("X-RateLimit-Remaining") == 990
+    assert held(weir) == 0 and weir.metric("weir_held_seconds_count") == 9
+    times = {line["target"]: line.get("held_us", 0) for line in lines(weir, 10)}
+    assert times["/0"] == 0 and times["/9"] > times["/1"] > 0 and times["/9"] <= 450000 + 200000, times
+    for c in connections:
+        c.close()
+
+
+def test_never_let_go_too_early(rig):
+    """By the clocks of weir and Redis, which are one here: the request was held for what the script said, at least."""
+    seen, api = noting(rig)
+    weir = rig.weir(workers=1, limits={"q": queue(limit=100)}, upstreams={"api": {"servers": [api.text]}}, log={"access": "json"})
+    with Connection(weir.address) as c:
+        for i in range(20):
+            c.send(request_bytes(f"/{i}"))
+            c.response()
+    waits = [line.get("held_us", 0) for line in lines(weir, 20)]
+    assert len(waits) == 20 and sum(w > 0 for w in waits) >= 15, waits
+    # The bucket takes 10 ms for each: whatever was spent elsewhere, none may come sooner.
+    assert seen[-1][0] - seen[0][0] >= 19 * 0.010 - 0.002, seen
+
+
+def test_what_would_wait_longer_is_rejected(rig):
+    weir = rig.weir(workers=1, limits={"q": queue(limit=1, period="1h", max_delay="90m")})
+    assert get(weir.address).status == 200
+    waiting = ask(weir, "/")
+    eventually(lambda: held(weir) == 1)
+    answer = get(weir.address)
+    assert answer.status == 429 and 1700 < answer.number("Retry-After") <= 1800
+    reset(waiting)
+
+
+def test_who_leaves_frees_its_place_and_the_others_keep_theirs(rig):
+    seen, api = noting(rig)
+    weir = rig.weir(workers=1, limits={"q": queue(limit=4)}, upstreams={"api": {"servers": [api.text]}})
+    assert get(weir.address, "/first").status == 200
+    start = seen[0][0]
+    waiting = []
+    for i in range(1, 5):  # to go after 250, 500, 750 and 1,000 ms
+        waiting.append(ask(weir, f"/{i}"))
+        eventually(lambda: held(weir) == i)
+    reset(waiting[1])
+    eventually(lambda: held(weir) == 3)
+    latecomer = ask(weir, "/late")  # takes the second place
+    for c in (waiting[0], waiting[2], waiting[3], latecomer):
+        assert c.response().status == 200
+    assert [t for _, t in seen] == ["/first", "/1", "/late", "/3", "/4"], seen
+    assert abs(seen[2][0] - start - 0.5) < 0.15 and abs(seen[4][0] - start - 1.0) < 0.15, seen
+    assert weir.metric("weir_errors_total", cause="client_gone") == 1
+
+
+def test_the_end_of_the_queue_is_free_again(rig):
+    weir = rig.weir(workers=1, limits={"q": queue(limit=1, period="1h", max_delay="90m")})
+    assert get(weir.address).status == 200
+    for _ in range(5):
+        waiting = ask(weir, "/")
+        eventually(lambda: held(weir) == 1)
+        reset(waiting)
+        eventually(lambda: held(weir) == 0)
+    waiting = ask(weir, "/")
+    eventually(lambda: held(weir) == 1)
+    assert get(weir.address).status == 429
+    reset(waiting)
+
+
+def test_half_closed_clients_wait_and_get_their_answer(rig):
+    weir = rig.weir(workers=1, limits={"q": queue(limit=4)})
+    assert get(weir.address).status == 200
+    with ask(weir, "/") as c:
+        c.socket.shutdown(socket.SHUT_WR)
+        assert c.response().status == 200
+
+
+def test_a_client_whose_content_cannot_come_any_more_frees_its_place(rig):
+    weir = rig.weir(workers=1, limits={"q": queue(limit=1, period="1h", max_delay="90m")})
+    assert get(weir.address).status == 200
+    with Connection(weir.address) as c:
+        c.send(request_bytes("/echo", method="POST", headers={"Content-Length": "1000"}) + b"x" * 100)
+        eventually(lambda: held(weir) == 1)
+        c.socket.shutdown(socket.SHUT_WR)
+        eventually(lambda: held(weir) == 0)
+        assert c.is_closed()
+
+
+def test_content_sent_while_held_arrives_whole(rig):
+    weir = rig.weir(workers=1, limits={"q": queue(limit=4)})
+    assert get(weir.address).status == 200
+    body = bytes(i % 251 for i in range(300_000))
+    with Connection(weir.address) as c:
+        answer = c.request("/echo", method="POST", body=body)
+        assert answer.status == 200 and json.loads(answer.body)["content_length"] == len(body)
+    assert weir.metric("weir_held_seconds_count") == 1
+
+
+def test_a_request_that_no_server_took_frees_its_place(rig):
+    weir = rig.weir(workers=1, limits={"q": queue(limit=2, period="1h", max_delay="30m")},
+                    upstreams={"api": {"servers": [rig.upstream().text]}, "away": {"servers": [f"127.0.0.1:{free_port()}"]}},
+                    rules=[{"match": {"path": "/away"}, "limits": ["q"], "upstream": "away"}, {"limits": ["q"]}])
+    weir.expect_errors("upstream away")
+    assert [get(weir.address, "/away").status for _ in range(3)] == [502] * 3
+    assert get(weir.address).status == 200, "at once: nobody was before it"
+
+
+def test_held_requests_are_served_at_shutdown(rig):
+    weir = rig.weir(workers=1, limits={"q": queue(limit=5)}, timeouts={"shutdown": "20s"})
+    assert get(weir.address).status == 200
+    waiting = [ask(weir, "/") for _ in range(3)]
+    eventually(lambda: held(weir) == 3)
+    weir.signal(signal.SIGTERM)
+    assert [c.response().status for c in waiting] == [200] * 3
+    assert weir.wait(10) == 0
+
+
+def test_held_for_longer_than_the_shutdown_is_cut_and_frees_its_place(rig):
+    limits = {"q": queue(limit=1, period="1h", max_delay="90m")}
+    weir = rig.weir(workers=1, limits=limits, timeouts={"shutdown": "200ms"})
+    assert get(weir.address).status == 200
+    waiting = ask(weir, "/")
+    eventually(lambda: held(weir) == 1)
+    weir.signal(signal.SIGTERM)
+    assert waiting.is_closed() and weir.wait(10) == 0
+    other = rig.weir(workers=1, limits=limits)
+    again = ask(other, "/")
+    eventually(lambda: held(other) == 1)
+    reset(again)
+
+
+def test_held_requests_survive_a_reload(rig):
+    limits = {"q": queue(limit=2)}
+    weir = rig.weir(workers=1, limits=limits)
+    assert get(weir.address).status == 200
+    waiting = ask(weir, "/")
+    eventually(lambda: held(weir) == 1)
+    weir.reload(limits={"q": queue(limit=3)})
+    assert waiting.response().status == 200
+
+
+def test_shadow_limits_hold_nobody(rig):
+    weir = rig.weir(workers=1, limits={"q": queue(limit=1, period="1h", shadow=True), "w": dict(script="gcra", limit=100, period="1s")})
+    assert [get(weir.address).status for _ in range(5)] == [200] * 5
+    assert weir.metric("weir_held_seconds_count") == 0
+
+
+def test_without_redis_nobody_is_held(rig):
+    weir = rig.weir(workers=1, redis={"on_failure": "local", "timeout": "50ms"}, limits={"q": queue(limit=1, period="1h", burst=3)})
+    weir.expect_errors("[Rr]edis")
+    assert get(weir.address).status == 200
+    rig.redis().kill()
+    assert [get(weir.address).status for _ in range(4)] == [200] * 3 + [429], "a burst passes at once, as in a meter"
+
+
+def test_several_limits_the_longest_delay_counts_and_all_are_given_back(rig):
+    limits = {"fast": queue(limit=10, period="1s"), "slow": queue(limit=1, period="1h", max_delay="90m"),
+              "w": dict(script="fixed_window", limit=10, period="1d")}
+    weir = rig.weir(workers=1, limits=limits)
+    assert get(weir.address).status == 200
+    waiting = ask(weir, "/")
+    eventually(lambda: held(weir) == 1)
+    reset(waiting)
+    eventually(lambda: held(weir) == 0)
+    look = json.loads(get(weir.admin, "/api/v1/clients/ip:127.0.0.1").body)
+    left = {row["limit"]: row["remaining"] for row in look["limits"]}
+    assert left["w"] == 9, look
