@@ -44,5 +44,6 @@ void iobuf_pool_clear(struct iobuf_pool *pool)
             pool->free[class] = b->next_free;
             free(b);
         }
+    pipe_pool_clear(&pool->pipes);
     *pool = (struct iobuf_pool){0};
 }

@@ -16,6 +16,7 @@
 
 #include "base/macros.h"
 #include "base/slice.h"
+#include "net/pipe.h"
 
 enum {
     IOBUF_READ_MAX = 64 * 1024,  /* the most that one read takes */
@@ -34,6 +35,7 @@ struct iobuf {
 struct iobuf_pool {
     struct iobuf *free[2];
     unsigned kept[2];
+    struct pipe_pool pipes;
 };
 
 /* An empty buffer with at least `size` (at most IOBUF_LARGE) free bytes; NULL when there is no memory. */

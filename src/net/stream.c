@@ -10,6 +10,7 @@ void stream_open(struct stream *s, struct event_base *base, int fd, event_callba
     s->fd = fd;
     s->reading = s->writing = s->eof = s->cut = false;
     s->in = s->out = NULL;
+    s->pipe = NULL;
     s->layer = NULL;
     s->session = NULL;
     event_assign(&s->readable, base, fd, EV_READ | EV_PERSIST, on_readable, context);
@@ -29,7 +30,7 @@ void stream_close(struct stream *s, struct iobuf_pool *pool)
     close(s->fd);
     s->fd = -1;
     iobuf_put(pool, &s->in);
-    iobuf_put(pool, &s->out);
+    stream_drop_output(s, pool);
 }
 
 static void want(struct stream *s, struct event *event, bool *already, bool wanted)
@@ -229,6 +230,46 @@ enum sent stream_flush(struct stream *s, struct iobuf_pool *pool)
             return SENT_PART;
         iobuf_put(pool, &s->out);
     }
+    if (s->pipe) {
+        if (pipe_drain(s->pipe, s->fd) < 0)
+            return SENT_FAILED;
+        if (s->pipe->held)
+            return SENT_PART;
+        pipe_put(&pool->pipes, &s->pipe);
+    }
     stream_want_write(s, false);
     return SENT_ALL;
+}
+
+void stream_drop_output(struct stream *s, struct iobuf_pool *pool)
+{
+    iobuf_put(pool, &s->out);
+    pipe_put(&pool->pipes, &s->pipe);
+}
+
+ssize_t stream_splice(struct stream *from, struct stream *to, struct iobuf_pool *pool, size_t most,
+                      enum sent *sent)
+{
+    struct pipe *pipe = pipe_get(&pool->pipes);
+
+    if (!pipe) {
+        errno = ENOBUFS;
+        return STREAM_FAILED;
+    }
+    ssize_t n = pipe_fill(pipe, from->fd, most);
+    int error = errno;
+    if (n > 0) {
+        *sent = pipe_drain(pipe, to->fd) < 0 ? SENT_FAILED : pipe->held ? SENT_PART : SENT_ALL;
+        if (*sent == SENT_PART) {
+            to->pipe = pipe;
+            stream_want_write(to, true);
+            return n;
+        }
+    }
+    pipe_put(&pool->pipes, &pipe);
+    from->eof |= n == 0;
+    if (n < 0)
+        n = error == EAGAIN || error == EWOULDBLOCK ? STREAM_AGAIN : STREAM_FAILED;
+    errno = error;
+    return n;
 }

@@ -2,6 +2,7 @@
  *
  *   peer --> [socket] --stream_read--> caller     in:  received and not consumed yet
  *   peer <-- [socket] <--stream_send-- caller     out: accepted by stream_send and not written yet; one IOBUF_LARGE at most
+ *   peer <-- [socket] <-stream_splice- socket     pipe: the same of stream_splice; never both
  *
  * Events are level-triggered and stay added while they are wanted. All bytes of both sides of the proxy pass
  * here, so that another kind of stream (TLS) comes in at one place: a layer between the stream and its socket. */
@@ -33,8 +34,9 @@ struct stream {
     int fd;                /* -1: closed */
     bool reading, writing; /* it is wanted; without a layer: the event is added */
     bool eof;              /* the peer has sent its last byte */
+    bool cut;              /* close without a word: what was sent must not look whole */
     struct iobuf *in, *out;
-    bool cut;                         /* close without a word: what was sent must not look whole */
+    struct pipe *pipe;
     const struct stream_layer *layer; /* NULL: none */
     void *session;                    /* the layer's own */
     struct event readable, writable;
@@ -62,6 +64,12 @@ static inline bool stream_holds_input(const struct stream *s)
     return iobuf_held(s->in) || (s->layer && s->layer->holds(s));
 }
 
+/* Is there output that the socket has not taken yet? */
+static inline bool stream_holds_output(const struct stream *s)
+{
+    return s->out || s->pipe;
+}
+
 enum { STREAM_AGAIN = -1, STREAM_FAILED = -2 };
 
 /* Reads once. Bytes read; 0: the peer's end (`eof` is set); STREAM_AGAIN; STREAM_FAILED with errno. */
@@ -83,6 +91,21 @@ enum sent { SENT_ALL, SENT_PART, SENT_FAILED };
 enum sent stream_send(struct stream *s, struct iobuf_pool *pool, struct iovec *pieces, int count);
 /* Writes more of `out`. SENT_ALL: it is empty and its buffer given back. */
 enum sent stream_flush(struct stream *s, struct iobuf_pool *pool);
+
+/* Neither stream has a layer: content may pass without being looked at. */
+static inline bool stream_can_splice(const struct stream *from, const struct stream *to)
+{
+    return !from->layer && !to->layer;
+}
+
+/* Reads once, up to `most` bytes, and writes to `to` what it takes, without the bytes leaving the kernel; the
+ * rest waits in to->pipe, wanting to write. `to` holds no output. Returns as stream_read, and STREAM_FAILED with
+ * ENOBUFS or EINVAL where nothing was read since it cannot be done in this way; `*sent` is set with bytes read. */
+ssize_t stream_splice(struct stream *from, struct stream *to, struct iobuf_pool *pool, size_t most,
+                      enum sent *sent);
+
+/* Forgets the output that waits: the peer is gone. */
+void stream_drop_output(struct stream *s, struct iobuf_pool *pool);
 
 static inline struct iovec iovec_of(struct slice s)
 {

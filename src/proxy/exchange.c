@@ -408,7 +408,8 @@ static void run_deadline(struct deadline_queue *wanted, struct deadline *deadlin
 void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
 {
     struct worker *w = x->worker;
-    bool to_client = x->client->stream.out != NULL, to_server = x->link && x->link->stream.out;
+    bool to_client = stream_holds_output(&x->client->stream),
+         to_server = x->link && stream_holds_output(&x->link->stream);
     bool content =
         x->link && !x->request.ended && !x->link_broken && !to_server && !exchange_awaits_continue(x);
 
@@ -477,7 +478,7 @@ static void request_moved(struct exchange *x, enum relay moved, const char *why)
     case RELAY_ENDED: exchange_watch(x, true, true); break;
     case RELAY_GONE: /* the server may have answered before it closed: reading tells */
         x->link_broken = true;
-        iobuf_put(&x->worker->buffers, &x->link->stream.out);
+        stream_drop_output(&x->link->stream, &x->worker->buffers);
         stream_want_read(from, false);
         stream_want_write(&x->link->stream, false);
         stream_wake(&x->link->stream);
@@ -520,7 +521,8 @@ void exchange_client_readable(struct exchange *x)
         tunnel_client_readable(x);
         return;
     }
-    if (x->phase == PHASE_RELAY && !x->request.ended && !x->link_broken && x->link && !x->link->stream.out)
+    if (x->phase == PHASE_RELAY && !x->request.ended && !x->link_broken && x->link &&
+        !stream_holds_output(&x->link->stream))
         relay_request(x);
     else
         read_ahead(x);
@@ -564,7 +566,7 @@ void exchange_link_readable(struct exchange *x)
         tunnel_link_readable(x);
         return;
     }
-    if (x->client->stream.out)
+    if (stream_holds_output(&x->client->stream))
         stream_want_read(&x->link->stream, false); /* one piece at a time; exchange_client_writable goes on */
     else if (x->answer_started)
         response_relay(x);

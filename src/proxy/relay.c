@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+enum { SPLICES_AT_ONCE = 4 /* then others have their turn */ };
+
 void half_begin(struct half *half, const struct framing *framing, bool chunked_out, uint64_t max)
 {
     *half = (struct half){.kind = framing->kind,
@@ -140,6 +142,47 @@ enum relay relay_begin(struct half *half, struct stream *from, struct stream *to
     return pass_on(half, from, to, head, &piece, means, why);
 }
 
+/* Content that is neither looked at nor changed, and enough of it to be worth a pipe. */
+static bool may_splice(const struct half *half, const struct stream *from, const struct stream *to)
+{
+    if (half->chunked_out || iobuf_held(from->in) || !stream_can_splice(from, to))
+        return false;
+    if (half->kind == FRAMING_LENGTH)
+        return half->left >= SPLICE_MIN && (!half->max || half->left <= half->max - half->bytes);
+    return half->kind == FRAMING_UNTIL_CLOSE && half->bytes >= SPLICE_MIN && !half->max;
+}
+
+/* As relay_move, for some pieces. False: it has to be done in the ordinary way. */
+static bool splice_pieces(struct half *half, struct stream *from, struct stream *to,
+                          const struct relay_means *means, enum relay *result)
+{
+    *result = RELAY_SOURCE;
+    for (unsigned i = 0; i < SPLICES_AT_ONCE && !half->ended; i++) {
+        enum sent sent = SENT_ALL;
+        size_t most =
+            half->kind == FRAMING_LENGTH && half->left < PIPE_BYTES ? (size_t)half->left : PIPE_BYTES;
+        ssize_t n = stream_splice(from, to, means->buffers, most, &sent);
+        if (n == STREAM_FAILED && (errno == ENOBUFS || errno == EINVAL))
+            return false;
+        if (n == 0 && half->kind == FRAMING_UNTIL_CLOSE)
+            half->ended = true;
+        else if (n <= 0) {
+            *result = n == STREAM_AGAIN ? RELAY_SOURCE : RELAY_CLOSED;
+            return true;
+        }
+        half->bytes += (uint64_t)n;
+        if (half->kind == FRAMING_LENGTH)
+            half->ended = (half->left -= (uint64_t)n) == 0;
+        *result = sent == SENT_FAILED ? RELAY_GONE
+                  : half->ended       ? RELAY_ENDED
+                  : sent == SENT_PART ? RELAY_SINK
+                                      : RELAY_SOURCE;
+        if (sent != SENT_ALL)
+            return true;
+    }
+    return true;
+}
+
 enum relay relay_move(struct half *half, struct stream *from, struct stream *to, bool readable,
                       const struct relay_means *means, const char **why)
 {
@@ -147,7 +190,10 @@ enum relay relay_move(struct half *half, struct stream *from, struct stream *to,
 
     if (half->ended)
         return RELAY_ENDED;
-    enum relay fetched = fetch(half, from, readable, means, &piece);
+    enum relay fetched;
+    if (readable && may_splice(half, from, to) && splice_pieces(half, from, to, means, &fetched))
+        return fetched;
+    fetched = fetch(half, from, readable, means, &piece);
     if (fetched != RELAY_ENDED)
         return fetched;
     return pass_on(half, from, to, SLICE_NONE, &piece, means, why);

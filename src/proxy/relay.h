@@ -2,6 +2,8 @@
  *
  *   from.in or socket -> [receive buffer: decode in place] -> socket or to.out
  *
+ *   from socket ----> pipe ----> to socket      content of known length and unknown kind, from SPLICE_MIN on
+ *
  * One piece at a time: nothing is read while `to` still holds bytes that were not written. So a connection
  * owns at most one IOBUF_LARGE in each direction, whatever the content's size. Chunked content is decoded and
  * written with weir's own chunk lines: framing is never passed through. */
@@ -12,6 +14,8 @@
 #include "http/chunked.h"
 #include "http/framing.h"
 #include "net/stream.h"
+
+enum { SPLICE_MIN = 128 * 1024 };
 
 /* One direction of an exchange. */
 struct half {

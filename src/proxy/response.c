@@ -256,7 +256,7 @@ void response_read_head(struct exchange *x)
         }
         if (!interim_head(x, &got, size, head) || !iobuf_held(x->link->stream.in))
             return;
-        if (x->client->stream.out) { /* one piece at a time: exchange_client_writable goes on */
+        if (stream_holds_output(&x->client->stream)) { /* one piece at a time: exchange_client_writable goes on */
             x->link->unread = true;
             stream_want_read(&x->link->stream, false);
             return;
@@ -287,7 +287,7 @@ static void response_moved(struct exchange *x, enum relay moved, const char *why
     case RELAY_ENDED:
         upstream_release(x->link, x->link_keep_alive && x->request.ended && !x->link_broken);
         x->link = NULL;
-        if (!x->client->stream.out)
+        if (!stream_holds_output(&x->client->stream))
             exchange_finish(x, exchange_after_answer(x));
         else
             exchange_watch(x, false, false);

@@ -51,9 +51,10 @@ static bool moved_on(struct exchange *x, enum relay moved, struct stream *from, 
     case RELAY_SINK: stream_want_read(from, false); return true;
     case RELAY_ENDED:
         stream_want_read(from, false);
-        if (!to->out && !stream_end(to)) /* else when it has been written */
+        if (!stream_holds_output(to) && !stream_end(to)) /* else when it has been written */
             return false;
-        return !(x->request.ended && x->response.ended && !x->client->stream.out && !x->link->stream.out);
+        return !(x->request.ended && x->response.ended && !stream_holds_output(&x->client->stream) &&
+                 !stream_holds_output(&x->link->stream));
     default: return false;
     }
 }
@@ -63,7 +64,7 @@ static void move(struct exchange *x, struct half *half, struct stream *from, str
     struct relay_means means = {&x->worker->buffers, x->worker->receive};
     const char *why;
 
-    if (half->ended || to->out) {
+    if (half->ended || stream_holds_output(to)) {
         stream_want_read(from, false);
         return;
     }
@@ -109,10 +110,10 @@ void tunnel_begin(struct exchange *x, struct behind behind)
     }
     /* Through the loop: either move may end the exchange. */
     stream_want_read(client, true);
-    stream_want_read(server, !client->out);
+    stream_want_read(server, !stream_holds_output(client));
     if (iobuf_held(client->in))
         stream_wake(client);
-    if (iobuf_held(server->in) && !client->out)
+    if (iobuf_held(server->in) && !stream_holds_output(client))
         stream_wake(server);
 }
 

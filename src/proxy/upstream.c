@@ -13,7 +13,7 @@
 
 enum {
     LINK_MAGIC = 0x4c494e4b,
-    POOLED_MAX = 256,             /* idle links a worker keeps for a server */
+    POOLED_MAX = 1024,            /* idle links a worker keeps for a server: as many as were busy at once */
     POOLED_IDLE_US = 60 * 1000000 /* and for how long */
 };
 
@@ -303,8 +303,8 @@ void upstream_release(struct link *link, bool reusable)
 
     MAGIC_CHECK(link, LINK_MAGIC);
     if (!reusable || link->state != LINK_BUSY || stream_holds_input(&link->stream) || link->stream.in ||
-        link->stream.out || link->stream.eof || w->stopping || server->pool->generation != w->now ||
-        server->pooled_count >= POOLED_MAX) {
+        stream_holds_output(&link->stream) || link->stream.eof || w->stopping || server->gone ||
+        server->pool->generation != w->now || server->pooled_count >= POOLED_MAX) {
         link_close(link);
         return;
     }

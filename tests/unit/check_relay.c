@@ -1,5 +1,8 @@
 /* check_relay.c - content between two streams: framing in, framing out, back-pressure, what belongs to the next message. */
 #include <check.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -28,6 +31,7 @@ static void open_pair(struct stream *s, int *far)
 
 static void set_up(void)
 {
+    signal(SIGPIPE, SIG_IGN);
     base = event_base_new();
     open_pair(&from, &source);
     open_pair(&to, &sink);
@@ -221,6 +225,210 @@ START_TEST(a_buffer_grows_to_hold_a_head_that_comes_in_pieces)
 }
 END_TEST
 
+/* --- splicing ----------------------------------------------------------------------------------------- */
+
+static void close_both(void)
+{
+    stream_close(&from, &pool);
+    stream_close(&to, &pool);
+    close(source);
+    close(sink);
+}
+
+static void open_tcp(struct stream *s, int *far)
+{
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof any;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), near = socket(AF_INET, SOCK_STREAM, 0);
+
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&any, size), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&any, &size), 0);
+    ck_assert_int_eq(connect(near, (struct sockaddr *)&any, size), 0);
+    *far = accept(listener, NULL, NULL);
+    ck_assert_int_ge(*far, 0);
+    close(listener);
+    fcntl(near, F_SETFL, O_NONBLOCK);
+    fcntl(*far, F_SETFL, O_NONBLOCK);
+    stream_open(s, base, near, nothing, nothing, NULL);
+}
+
+static char byte_at(size_t i)
+{
+    return (char)(i * 7 + (i >> 12) + (i >> 20));
+}
+
+static size_t sent, received; /* by the far ends */
+
+static void feed(size_t size, size_t step)
+{
+    static char bytes[65536];
+    size_t n = size - sent < step ? size - sent : step;
+
+    n = n < sizeof bytes ? n : sizeof bytes;
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = byte_at(sent + i);
+    ssize_t written = n ? write(source, bytes, n) : 0;
+    if (written > 0)
+        sent += (size_t)written;
+}
+
+static void drink(size_t step)
+{
+    static char bytes[65536];
+    ssize_t n = read(sink, bytes, step < sizeof bytes ? step : sizeof bytes);
+
+    for (ssize_t i = 0; i < n; i++)
+        ck_assert_msg(bytes[i] == byte_at(received + (size_t)i), "byte %zu", received + (size_t)i);
+    if (n > 0)
+        received += (size_t)n;
+}
+
+/* Moves until the half says something else than to wait, with far ends that take their time. */
+static enum relay pump(struct half *half, size_t size, size_t step)
+{
+    enum relay moved = RELAY_SOURCE;
+
+    while (moved == RELAY_SOURCE || moved == RELAY_SINK) {
+        feed(size, step);
+        drink(step);
+        if (stream_holds_output(&to)) {
+            ck_assert(to.writing);
+            if (stream_flush(&to, &pool) == SENT_FAILED)
+                return RELAY_GONE;
+        } else
+            moved = move(half);
+    }
+    return moved;
+}
+
+static void drink_rest(void)
+{
+    while (stream_holds_output(&to)) {
+        ck_assert_int_ne(stream_flush(&to, &pool), SENT_FAILED);
+        drink(65536);
+    }
+    for (size_t before = received + 1; before != received;) {
+        before = received;
+        drink(65536);
+    }
+}
+
+static const size_t spliced_sizes[] = {SPLICE_MIN - 1, SPLICE_MIN,     SPLICE_MIN + 1,      PIPE_BYTES,
+                                       PIPE_BYTES + 1, 4 * PIPE_BYTES, 4 * PIPE_BYTES + 999};
+
+START_TEST(spliced_content_arrives_byte_for_byte)
+{
+    size_t size = spliced_sizes[_i / 4], step = _i & 1 ? 65536 : 4001;
+    struct half half = half_of(FRAMING_LENGTH, size, false, _i & 1 ? size : 0);
+
+    if (_i & 2) {
+        close_both();
+        open_tcp(&from, &source);
+        open_tcp(&to, &sink);
+    }
+    sent = received = 0;
+    ck_assert_int_eq(pump(&half, size, step), RELAY_ENDED);
+    drink_rest();
+    ck_assert_uint_eq(received, size);
+    ck_assert_uint_eq(half.bytes, size);
+    ck_assert_uint_eq(half.left, 0);
+    ck_assert_uint_eq(pool.pipes.open, pool.pipes.kept);
+    ck_assert_int_eq(pool.pipes.open > 0, size >= SPLICE_MIN);
+}
+END_TEST
+
+START_TEST(splicing_stops_where_the_message_ends)
+{
+    size_t size = SPLICE_MIN + 5;
+    struct half half = half_of(FRAMING_LENGTH, size, false, 0);
+    char rest[16];
+
+    sent = received = 0;
+    ck_assert_int_eq(pump(&half, size + 9, 65536), RELAY_ENDED);
+    while (sent < size + 9)
+        feed(size + 9, 65536);
+    ck_assert_int_eq(read(from.fd, rest, sizeof rest), 9);
+    drink_rest();
+    ck_assert_uint_eq(received, size);
+}
+END_TEST
+
+START_TEST(spliced_content_that_is_cut_is_told_and_counted)
+{
+    struct half half = half_of(FRAMING_LENGTH, 10 * SPLICE_MIN, false, 0);
+
+    sent = received = 0;
+    while (sent < 3 * SPLICE_MIN) {
+        feed(3 * SPLICE_MIN, 65536);
+        if (!stream_holds_output(&to))
+            ck_assert_int_le(move(&half), RELAY_SINK);
+        drink_rest();
+    }
+    shutdown(source, SHUT_WR);
+    ck_assert_int_eq(pump(&half, 3 * SPLICE_MIN, 65536), RELAY_CLOSED);
+    drink_rest();
+    ck_assert(!half.ended);
+    ck_assert_uint_eq(half.bytes, 3 * SPLICE_MIN);
+    ck_assert_uint_eq(received, 3 * SPLICE_MIN);
+}
+END_TEST
+
+START_TEST(spliced_content_until_close_ends_with_the_connection)
+{
+    struct half half = half_of(FRAMING_UNTIL_CLOSE, 0, false, 0);
+    enum relay moved = RELAY_SOURCE;
+
+    sent = received = 0;
+    while (sent < 4 * SPLICE_MIN) {
+        feed(4 * SPLICE_MIN, 65536);
+        if (!stream_holds_output(&to))
+            moved = move(&half);
+        drink_rest();
+    }
+    ck_assert_int_ne(moved, RELAY_ENDED);
+    shutdown(source, SHUT_WR);
+    ck_assert_int_eq(pump(&half, sent, 65536), RELAY_ENDED);
+    drink_rest();
+    ck_assert_uint_eq(received, 4 * SPLICE_MIN);
+}
+END_TEST
+
+START_TEST(a_sink_that_goes_takes_its_pipe_along)
+{
+    size_t size = 8 * SPLICE_MIN;
+    struct half half = half_of(FRAMING_LENGTH, size, false, 0);
+
+    sent = received = 0;
+    while (!to.pipe) {
+        feed(size, 65536);
+        (void)move(&half);
+    }
+    ck_assert_uint_gt(to.pipe->held, 0);
+    close(sink);
+    sink = socket(AF_UNIX, SOCK_STREAM, 0);
+    ck_assert_int_eq(stream_flush(&to, &pool), SENT_FAILED);
+    stream_drop_output(&to, &pool);
+    ck_assert(!stream_holds_output(&to));
+    ck_assert_uint_eq(pool.pipes.open, pool.pipes.kept); /* what it held is gone with it */
+}
+END_TEST
+
+START_TEST(without_a_pipe_content_is_copied)
+{
+    size_t size = 2 * PIPE_BYTES + 1;
+    struct half half = half_of(FRAMING_LENGTH, size, false, 0);
+
+    pool.pipes.open = PIPES_MAX;
+    sent = received = 0;
+    ck_assert_int_eq(pump(&half, size, 65536), RELAY_ENDED);
+    drink_rest();
+    ck_assert_uint_eq(received, size);
+    ck_assert_uint_eq(pool.pipes.kept, 0);
+    pool.pipes.open = 0;
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("relay");
@@ -236,6 +444,12 @@ int main(void)
     tcase_add_test(tests, a_head_goes_out_with_the_first_piece_behind_it);
     tcase_add_test(tests, nothing_is_read_while_the_sink_is_full);
     tcase_add_test(tests, dropped_content_leaves_the_next_message);
+    tcase_add_loop_test(tests, spliced_content_arrives_byte_for_byte, 0, 4 * (int)COUNT_OF(spliced_sizes));
+    tcase_add_test(tests, splicing_stops_where_the_message_ends);
+    tcase_add_test(tests, spliced_content_that_is_cut_is_told_and_counted);
+    tcase_add_test(tests, spliced_content_until_close_ends_with_the_connection);
+    tcase_add_test(tests, a_sink_that_goes_takes_its_pipe_along);
+    tcase_add_test(tests, without_a_pipe_content_is_copied);
     tcase_add_test(tests, a_buffer_grows_to_hold_a_head_that_comes_in_pieces);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

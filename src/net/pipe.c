@@ -1,0 +1,92 @@
+#include "net/pipe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static struct pipe *pipe_open(void)
+{
+    struct pipe *pipe = calloc(1, sizeof *pipe);
+    int fds[2];
+
+    if (!pipe || pipe2(fds, O_NONBLOCK | O_CLOEXEC) != 0) {
+        free(pipe);
+        return NULL;
+    }
+    pipe->read_fd = fds[0];
+    pipe->write_fd = fds[1];
+    (void)fcntl(pipe->write_fd, F_SETPIPE_SZ,
+                PIPE_BYTES); /* else it has 64 KiB, which is slower and does as well */
+    return pipe;
+}
+
+static void pipe_close(struct pipe *pipe)
+{
+    close(pipe->read_fd);
+    close(pipe->write_fd);
+    free(pipe);
+}
+
+struct pipe *pipe_get(struct pipe_pool *pool)
+{
+    struct pipe *pipe = pool->free;
+
+    if (pipe) {
+        pool->free = pipe->next_free;
+        pool->kept--;
+    } else if (pool->open < PIPES_MAX && (pipe = pipe_open()))
+        pool->open++;
+    return pipe;
+}
+
+void pipe_put(struct pipe_pool *pool, struct pipe **given)
+{
+    struct pipe *pipe = *given;
+
+    if (!pipe)
+        return;
+    *given = NULL;
+    if (pipe->held || pool->kept >= PIPES_KEPT_MAX) {
+        pool->open--;
+        pipe_close(pipe);
+        return;
+    }
+    pipe->next_free = pool->free;
+    pool->free = pipe;
+    pool->kept++;
+}
+
+void pipe_pool_clear(struct pipe_pool *pool)
+{
+    for (struct pipe *pipe; (pipe = pool->free);) {
+        pool->free = pipe->next_free;
+        pipe_close(pipe);
+    }
+    pool->open -= pool->kept;
+    pool->kept = 0;
+}
+
+ssize_t pipe_fill(struct pipe *pipe, int socket, size_t most)
+{
+    ssize_t n;
+
+    do
+        n = splice(socket, NULL, pipe->write_fd, NULL, most, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    while (n < 0 && errno == EINTR);
+    if (n > 0)
+        pipe->held += (size_t)n;
+    return n;
+}
+
+ssize_t pipe_drain(struct pipe *pipe, int socket)
+{
+    ssize_t n;
+
+    do
+        n = splice(pipe->read_fd, NULL, socket, NULL, pipe->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    while (n < 0 && errno == EINTR);
+    if (n > 0)
+        pipe->held -= (size_t)n;
+    return n < 0 && errno == EAGAIN ? 0 : n;
+}
