@@ -24,6 +24,7 @@
 #include "limit/grant_reader.h"
 #include "limit/grants.h"
 #include "limit/inquiry.h"
+#include "limit/quotas.h"
 #include "net/ip_counts.h"
 #include "net/listener.h"
 #include "proxy/roster.h"
@@ -52,6 +53,7 @@ struct weir {
     struct admin_view view;
     struct tally_names rules, limits;
     struct worker_shared shared;
+    struct quotas *quotas;
     struct worker **workers;
     unsigned made, started; /* of first->workers */
     _Atomic unsigned serving, ended;
@@ -200,6 +202,7 @@ static void share(struct weir *weir)
 
     weir->shared = (struct worker_shared){.workers = weir->first->workers,
                                           .fallback = fallback_new(FALLBACK_ENTRIES_MAX),
+                                          .quotas = weir->quotas,
                                           .serving = worker_serving,
                                           .ended = worker_ended,
                                           .context = weir};
@@ -265,6 +268,7 @@ static bool start_workers(struct weir *weir)
     bool good = log_start() == 0;
     if (!good)
         log_error("cannot start the log's thread: %s", strerror(errno));
+    good = good && quotas_start(weir->quotas);
     for (unsigned i = 0; i < weir->made && good; i++) {
         good = worker_start(weir->workers[i]) == 0;
         if (good)
@@ -291,6 +295,10 @@ static void on_reset(void *context, const char *message, size_t size)
         grant_reader_look(weir->grants);
     if (!grant)
         denials_forget_all();
+    if (!message)
+        quotas_doubt(weir->quotas);
+    else if (!grant)
+        quotas_forget(weir->quotas, (struct slice){message, size});
 }
 
 /* By the policy in force. Without it a denial is remembered for its second at most, and grants are read now and then. */
@@ -411,6 +419,9 @@ static void reload(struct weir *weir)
         warn_of_restart(weir, next);
         policy_keep_listeners(next, weir->policy, weir->written);
         log_set_level((enum log_level)next->log.level);
+        quotas_apply(weir->quotas, next);
+        if (!quotas_start(weir->quotas))
+            log_error("reload: ids follow quotas.unknown_client");
         for (unsigned i = 0; i < weir->made; i++)
             worker_reload(weir->workers[i], roster);
         drop_roster(weir->roster);
@@ -504,6 +515,13 @@ static bool start_redis(struct weir *weir)
            (policy->limit_count == 0 || cli_check_scripts(policy, policy->driver, weir->lua_dir, stderr));
 }
 
+static bool make_quotas(struct weir *weir)
+{
+    if ((weir->quotas = quotas_new()))
+        quotas_apply(weir->quotas, weir->first);
+    return weir->quotas != NULL;
+}
+
 static bool start_admin(struct weir *weir)
 {
     if (!weir->first->admin.length)
@@ -513,6 +531,7 @@ static bool start_admin(struct weir *weir)
                                      .started_us = clock_us(),
                                      .rules = &weir->rules,
                                      .limits = &weir->limits,
+                                     .quotas = weir->quotas,
                                      .workers = weir->workers,
                                      .worker_count = weir->made};
     weir->admin = admin_new(weir->base, weir->admin_fd, &weir->view);
@@ -536,7 +555,7 @@ static bool start(struct weir *weir)
         return false;
     }
     return assign_rows(weir, weir->first) && open_listeners(weir) && start_redis(weir) &&
-           make_workers(weir) && start_admin(weir) && open_log(weir->first, stderr) && start_workers(weir);
+           make_quotas(weir) && make_workers(weir) && start_admin(weir) && open_log(weir->first, stderr) && start_workers(weir);
 }
 
 static void close_unused_listeners(struct weir *weir)
@@ -558,8 +577,10 @@ static void end(struct weir *weir)
     redis_subscription_free(weir->resets);
     grant_reader_free(weir->grants);
     grants_publish(NULL);
+    quotas_stop(weir->quotas);
     for (unsigned i = 0; i < weir->made; i++)
         worker_free(weir->workers[i]);
+    quotas_free(weir->quotas);
     drop_roster(weir->roster);
     log_stop();
     embedded_stop(weir->embedded);

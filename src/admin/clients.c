@@ -152,6 +152,30 @@ static bool was_granted(const struct asking *asking)
     return inquiry_granted(asking->inquiry, &quota, &us);
 }
 
+/* "database": null where it is not asked for this client, else what it said. */
+static void write_row_of_database(struct evbuffer *out, const struct asking *asking)
+{
+    struct quota_row row;
+    int64_t us;
+
+    if (!inquiry_asks_database(asking->inquiry)) {
+        json_text(out, "database", NULL);
+        return;
+    }
+    bool cached = inquiry_row(asking->inquiry, &row, &us);
+    evbuffer_add_printf(out, ",\"database\":{\"cached\":%s", json_bool(cached));
+    if (cached) {
+        evbuffer_add_printf(out, ",\"known\":%s", json_bool(row.present));
+        if (row.present && row.quota != QUOTA_OF_ITS_OWN)
+            evbuffer_add_printf(out, ",\"quota\":%lld", (long long)row.quota);
+        else
+            json_text(out, "quota", NULL);
+        json_text(out, "plan", row.present && row.plan[0] ? row.plan : NULL);
+        json_seconds(out, "expires_in_seconds", us);
+    }
+    evbuffer_add_printf(out, "}");
+}
+
 static void write_look(struct evbuffer *out, const struct asking *asking)
 {
     const struct client_terms *terms = inquiry_client(asking->inquiry);
@@ -162,6 +186,7 @@ static void write_look(struct evbuffer *out, const struct asking *asking)
     json_text(out, "plan", terms && terms->plan ? terms->plan->name : NULL);
     json_text(out, "entry", terms ? terms->name : NULL);
     write_grant(out, asking);
+    write_row_of_database(out, asking);
     evbuffer_add_printf(out, ",\"limits\":[");
     for (unsigned i = 0; i < count; i++) {
         evbuffer_add_printf(out, i ? "," : "");

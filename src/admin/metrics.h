@@ -15,6 +15,7 @@ struct admin_view {
     struct roster *roster; /* the upstreams' servers under it */
     uint64_t started_us;   /* monotonic */
     const struct tally_names *rules, *limits;
+    const struct quotas *quotas;
     struct worker *const *workers;
     unsigned worker_count;
 };

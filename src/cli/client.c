@@ -205,8 +205,43 @@ static void print_standing(const struct inquiry *inquiry)
 /* An id that nobody vouches for may be counted by its address. */
 static bool is_unknown_id(const struct asking *asking)
 {
+    struct quota_row row;
+    int64_t us;
+
     return asking->policy->identity.known_clients_only && asking->identity.from_header &&
-           !policy_client(asking->policy, &asking->identity);
+           !policy_client(asking->policy, &asking->identity) &&
+           !(inquiry_row(asking->inquiry, &row, &us) && row.present);
+}
+
+/* What the database said of an id that the policy does not name. */
+static void print_row(const struct asking *asking)
+{
+    char bytes[64];
+    struct text text = text_over(bytes, sizeof bytes);
+    struct quota_row row;
+    int64_t us;
+
+    if (!inquiry_asks_database(asking->inquiry))
+        return;
+    if (!inquiry_row(asking->inquiry, &row, &us)) {
+        puts("quotas  not known: the next request looks the id up");
+        return;
+    }
+    if (!row.present)
+        fputs("quotas  no row for this id", stdout);
+    else if (row.quota == QUOTA_OF_ITS_OWN)
+        fputs(row.plan[0] ? "quotas  " : "quotas  a row without a quota", stdout);
+    else if (row.quota < 0)
+        fputs("quotas  unlimited", stdout);
+    else
+        printf("quotas  a quota of %" PRId64, row.quota);
+    if (row.plan[0])
+        printf("%splan %s", row.quota == QUOTA_OF_ITS_OWN ? "" : ", ", row.plan);
+    write_wait(&text, us);
+    if (us > 0)
+        printf("; looked up again in %.*s\n", SLICE_ARG(text_slice(&text)));
+    else
+        puts("; past its time: the next request looks it up");
 }
 
 static void print_grant(const struct asking *asking)
@@ -244,6 +279,7 @@ static int show(const struct asking *asking)
 
     print_terms(asking);
     print_grant(asking);
+    print_row(asking);
     if (terms && terms->quota != QUOTA_AS_WRITTEN)
         puts(terms->quota == QUOTA_PROHIBITED ? "\nEvery request that has a limit is rejected."
                                               : "\nNo limit counts this client.");

@@ -8,6 +8,7 @@
 #include "limit/compose.h"
 #include "limit/grant_calls.h"
 #include "limit/key.h"
+#include "limit/quotas.h"
 
 enum {
     ARGUMENTS_PER_LOOK = 7, /* how many limits, then the driver's six for it */
@@ -24,9 +25,14 @@ static const char preamble[] = "if ARGV[1] == 'scan' then\n"
                                "  local removed = #KEYS > 0 and redis.call('DEL', unpack(KEYS)) or 0\n"
                                "  local told = ARGV[2] and redis.pcall('PUBLISH', ARGV[2], ARGV[3])\n"
                                "  return { removed, type(told) == 'number' and 1 or 0 }\n"
+                               "elseif ARGV[1] == 'quota' then\n" /* see quota_lookup.c */
+                               "  local time, value = redis.call('TIME'), redis.call('GET', KEYS[1]) or ''\n"
+                               "  local tag, till, row = value:match('^(%x+) (%d+) (.*)$')\n"
+                               "  if tag ~= ARGV[2] then return { '', 0 } end\n"
+                               "  return { row, till - time[1] * 1000 - math.floor(time[2] / 1000) }\n"
                                "end\n";
 
-enum step { STEP_GRANT, STEP_SCAN, STEP_DROP, STEP_LAST, STEP_OVER };
+enum step { STEP_GRANT, STEP_QUOTA, STEP_SCAN, STEP_DROP, STEP_LAST, STEP_OVER };
 
 struct inquiry {
     const struct policy *policy;
@@ -42,6 +48,12 @@ struct inquiry {
     int64_t quota, us; /* to be granted; then, and after a look, what is granted and for how long */
     bool granted;
     struct client_terms grant_terms;
+    struct quota_row row; /* of the database, as it is cached */
+    int64_t row_us;       /* for how long it is believed */
+    bool row_cached;
+    struct client_terms row_terms;
+    char quota_key[KEY_QUOTA_MAX + 8]; /* with that of its lock behind it */
+    size_t quota_key_size;
     char pattern[PATTERN_SIZE];
     size_t pattern_size;
     struct standing rows[INQUIRY_ROWS_MAX];
@@ -144,7 +156,8 @@ const char *inquiry_terms(const struct client_terms *terms)
 /* What holds for the client: what it was granted, else what the policy says of it. */
 static const struct client_terms *terms_of(const struct inquiry *q)
 {
-    return q->granted ? &q->grant_terms : policy_client(q->policy, q->identity);
+    const struct client_terms *terms = q->granted ? &q->grant_terms : policy_client(q->policy, q->identity);
+    return !terms && q->row_cached && q->row.present ? &q->row_terms : terms;
 }
 
 /* --- Keys --------------------------------------------------------------------------------------------- */
@@ -278,6 +291,10 @@ static bool prepare(struct inquiry *q)
         !write_key(q, "", &start))
         return false;
     q->key_start = (char *)start.p;
+    struct text quota_key = text_over(q->quota_key, KEY_QUOTA_MAX);
+    key_write_quota(&quota_key, q->policy->redis.key_prefix, identity_text(q->identity));
+    q->quota_key_size = quota_key.n;
+    memcpy(q->quota_key + quota_key.n, ":lock", 5);
     if (!write_pattern(q, start))
         return false;
     q->step = STEP_GRANT;
@@ -403,9 +420,27 @@ static void argue_rows(struct inquiry *q)
         argue(q, q->rows[i].key);
 }
 
+static void argue_quota(struct inquiry *q)
+{
+    char tag[16];
+    int size = snprintf(tag, sizeof tag, "%08x", q->policy->quotas.tag);
+
+    argue_number(q, 1);
+    argue(q, (struct slice){q->quota_key, q->quota_key_size});
+    argue(q, SLICE("quota"));
+    size_t start = q->numbers.n;
+    text_put(&q->numbers, (struct slice){tag, (size_t)size});
+    argue(q, (struct slice){q->numbers.p + start, q->numbers.n - start});
+}
+
+/* What the database said goes as well, and the lock of whoever asks it now: what it said before is not kept. */
 static void argue_last_reset(struct inquiry *q)
 {
-    argue_rows(q);
+    argue_number(q, q->row_count + 2);
+    for (unsigned i = 0; i < q->row_count; i++)
+        argue(q, q->rows[i].key);
+    argue(q, (struct slice){q->quota_key, q->quota_key_size});
+    argue(q, (struct slice){q->quota_key, q->quota_key_size + 5});
     argue(q, SLICE("forget"));
     argue(q, slice_of(q->channel));
     argue(q, identity_text(q->identity));
@@ -434,6 +469,7 @@ bool inquiry_next(struct inquiry *q, int *argc, const char ***argv, const size_t
     q->numbers = text_over(q->digits, sizeof q->digits);
     switch (q->step) {
     case STEP_GRANT: argue_grant(q); break;
+    case STEP_QUOTA: argue_quota(q); break;
     case STEP_SCAN: argue_scan(q); break;
     case STEP_DROP: argue_drop(q); break;
     case STEP_LAST: q->kind == INQUIRY_LOOK ? argue_look(q) : argue_last_reset(q); break;
@@ -612,6 +648,21 @@ static bool take_grant(struct inquiry *q, const redisReply *reply)
         q->us = until_us - reply->element[0]->integer;
         q->grant_terms = grant_terms(q->quota);
     }
+    if (!inquiry_asks_database(q))
+        return begin(q);
+    q->step = STEP_QUOTA;
+    return true;
+}
+
+static bool take_quota(struct inquiry *q, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != REDIS_REPLY_STRING || reply->element[1]->type != REDIS_REPLY_INTEGER)
+        return false;
+    struct slice row = {reply->element[0]->str, (size_t)reply->element[0]->len};
+    q->row_cached = row.n && quota_row_parse(row, &q->row);
+    q->row_us = reply->element[1]->integer * 1000;
+    q->row_terms = quota_terms(q->policy, &q->row);
     return begin(q);
 }
 
@@ -638,6 +689,7 @@ static bool take_look(struct inquiry *q, const redisReply *reply)
 bool inquiry_take(struct inquiry *q, const redisReply *reply)
 {
     bool good = q->step == STEP_GRANT                             ? take_grant(q, reply)
+                : q->step == STEP_QUOTA                           ? take_quota(q, reply)
                 : q->step == STEP_SCAN                            ? take_scan(q, reply)
                 : q->step == STEP_LAST && q->kind == INQUIRY_LOOK ? take_look(q, reply)
                                                                   : take_forget(q, reply);
@@ -664,6 +716,18 @@ bool inquiry_granted(const struct inquiry *q, int64_t *quota, int64_t *us)
     *quota = q->quota;
     *us = q->us;
     return q->granted;
+}
+
+bool inquiry_asks_database(const struct inquiry *q)
+{
+    return q->policy->quotas.connection && q->identity->from_header && !policy_client(q->policy, q->identity);
+}
+
+bool inquiry_row(const struct inquiry *q, struct quota_row *row, int64_t *us)
+{
+    *row = q->row;
+    *us = q->row_us;
+    return q->row_cached;
 }
 
 const struct client_terms *inquiry_client(const struct inquiry *q)

@@ -13,6 +13,8 @@
 
 #include <hiredis/hiredis.h>
 
+#include "store/quota_row.h"
+
 #include "limit/grants.h"
 
 enum inquiry_kind { INQUIRY_LOOK, INQUIRY_RESET, INQUIRY_GRANT };
@@ -66,7 +68,11 @@ unsigned inquiry_rows(const struct inquiry *inquiry, const struct standing **row
 /* Of a look: is the client granted a quota, and for how long still? Of a grant: was it done, or are there GRANTS_MAX
  * already? */
 bool inquiry_granted(const struct inquiry *inquiry, int64_t *quota, int64_t *us);
-/* What holds for the client: a grant, else what the policy says. NULL: the limits as written. Of a grant it has the
+/* Of a look: does the database of the policy say what holds for the client? */
+bool inquiry_asks_database(const struct inquiry *inquiry);
+/* What it said, and for how long that is believed; negative: past its time. False: it is not cached in Redis. */
+bool inquiry_row(const struct inquiry *inquiry, struct quota_row *row, int64_t *us);
+/* What holds for the client: a grant, else what the policy says, else what the database said. NULL: the limits as written. Of a grant it has the
  * inquiry's life. */
 const struct client_terms *inquiry_client(const struct inquiry *inquiry);
 uint64_t inquiry_removed(const struct inquiry *inquiry); /* keys */

@@ -149,7 +149,8 @@ static bool resolve(struct loading *l, const struct node *node, struct servers *
     if (!failure)
         freeaddrinfo(found);
     else
-        mistake(l, node, "%s cannot be connected to: %s", QUOTE(slice_of(host)), gai_strerror(failure));
+        mistake(l, node, "%s cannot be connected to: no such host, or names cannot be resolved now",
+                QUOTE(slice_of(host)));
     return !failure;
 }
 
@@ -158,12 +159,27 @@ static bool is_a_path(const char *host)
     return host[0] == 0 || host[0] == '/' || host[0] == '@';
 }
 
+/* libpq looks at them when it connects. */
+static bool ports_are_good(struct loading *l, const struct node *node, const char *ports)
+{
+    for (const char *p = ports; *p; p += strspn(p, ",")) {
+        char *end;
+        long port = strtol(p, &end, 10);
+        if (end == p || (*end && *end != ',') || port < 1 || port > 65535) {
+            mistake(l, node, "%s is no port; expected 1 to 65535", QUOTE(slice_of(ports)));
+            return false;
+        }
+        p = end;
+    }
+    return true;
+}
+
 /* `hosts` and `ports` as written. False: reported. */
 static bool find_servers(struct loading *l, const struct node *node, struct servers *s, const char *hosts,
                          const char *ports)
 {
     char *host_list = strdup(hosts), *port_list = strdup(ports), *host_at = host_list, *port_at = port_list;
-    bool one_port = !strchr(ports, ','), good = host_list && port_list;
+    bool one_port = !strchr(ports, ','), good = host_list && port_list && ports_are_good(l, node, ports);
 
     while (good && host_at) {
         const char *host = next_of(&host_at), *port = one_port ? ports : next_of(&port_at);

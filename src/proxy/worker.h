@@ -7,6 +7,7 @@
 #define WEIR_PROXY_WORKER_H
 
 #include "limit/limiter.h"
+#include "limit/quotas.h"
 #include "proxy/stats.h"
 
 struct worker;
@@ -15,6 +16,7 @@ struct roster;
 /* What all workers of a process have in common. Outlives them. */
 struct worker_shared {
     struct fallback *fallback;
+    struct quotas *quotas;
     unsigned workers;            /* how many there are */
     struct ip_counts *ip_counts; /* connections by address; NULL when size_limits.connections_per_ip is 0 */
     /* Called from a worker's thread: it accepts connections; it has left its loop. */

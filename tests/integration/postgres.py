@@ -1,0 +1,126 @@
+"""A real PostgreSQL of a test's own: on a unix socket, without durability, run as nobody where the tests are run as root.
+
+    database = Postgres(rig)
+    database.sql("INSERT INTO clients VALUES ('client-2', 3)")
+    weir = rig.weir(quotas=dict(postgres=dict(connection=database.connection, query=database.query)), ...)
+    assert database.asked("client-2") == 1
+"""
+
+import atexit
+import fcntl
+import glob
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+
+from rig import Process, eventually
+
+# initdb takes a second or two: once for a whole run, by the test that comes first. The process that runs all tests removes it.
+template = os.path.join(tempfile.gettempdir(), f"weir-test-{os.getpid()}-postgres")
+atexit.register(shutil.rmtree, template, ignore_errors=True)
+
+SETUP = """
+CREATE TABLE clients (id text PRIMARY KEY, quota bigint, plan text);
+CREATE UNLOGGED TABLE log (id text);
+CREATE FUNCTION quota_of(text) RETURNS TABLE (quota bigint, plan text) LANGUAGE sql VOLATILE AS
+    'INSERT INTO log VALUES ($1); SELECT c.quota, c.plan FROM clients c WHERE c.id = $1';
+INSERT INTO clients VALUES ('client-0', 0), ('client-1', -1), ('client-2', 3);
+"""
+
+
+def program(name):
+    found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"))
+    path = found[-1] if found else shutil.which(name)
+    assert path, f"{name} is missing: install the Debian package postgresql"
+    return path
+
+
+def unprivileged():
+    """Popen's keywords: the server refuses to run as root."""
+    return dict(user="nobody", group="nogroup", extra_groups=[]) if os.geteuid() == 0 else {}
+
+
+def run(*arguments, where):
+    result = subprocess.run(arguments, cwd=where, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                            timeout=60, env={**os.environ, "LC_ALL": "C.UTF-8"}, **unprivileged())
+    assert result.returncode == 0, f"{arguments[0]}: {result.stderr}"
+    return result.stdout
+
+
+def make_template():
+    os.makedirs(template, exist_ok=True)
+    with open(os.path.join(template, "lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        data = os.path.join(template, "data")
+        if not os.path.exists(data):
+            if os.geteuid() == 0:
+                shutil.chown(template, "nobody", "nogroup")
+            run(program("initdb"), "-D", data + ".new", "-U", "weir", "-A", "trust", "-E", "UTF8", "--no-locale",
+                "--no-sync", where=template)
+            os.rename(data + ".new", data)
+        return data
+
+
+class Postgres:
+    query = "SELECT * FROM quota_of($1)"
+
+    def __init__(self, rig):
+        self.rig, self.process = rig, None
+        self.directory = os.path.join(rig.directory, "postgres")
+        os.chmod(rig.directory, 0o711)
+        os.mkdir(self.directory)
+        if os.geteuid() == 0:
+            shutil.chown(self.directory, "nobody", "nogroup")
+        self.data = os.path.join(self.directory, "data")
+        run("cp", "-a", make_template(), self.data, where=self.directory)
+        self.connection = f"host={self.directory} port=5432 user=weir dbname=postgres"
+        self.start()
+        self.sql(SETUP)
+
+    def start(self):
+        command = ("cd {0} && exec {1} -D data -k {0} -p 5432 -c listen_addresses= -c fsync=off -c shared_buffers=4MB "
+                   "-c max_connections=16 -c autovacuum=off -c max_wal_senders=0 -c wal_level=minimal")
+        self.process = Server(self.rig, f"postgres-{len(self.rig.processes)}",
+                              ["sh", "-c", command.format(self.directory, program("postgres"))], **unprivileged())
+        self.process.announced("database system is ready to accept connections")
+
+    def stop(self):
+        """At once, as when it crashes."""
+        self.process.finish()
+
+    def sql(self, text):
+        return run(program("psql"), "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", self.connection, "-c", text,
+                   where=self.directory).strip()
+
+    def asked(self, client=None):
+        """How often the query was asked, for one client or for all."""
+        return int(self.sql("SELECT count(*) FROM log" + (f" WHERE id = '{client}'" if client else "")))
+
+    def freeze(self):
+        """Neither the server nor a connection's own process answers; the kernel goes on taking connections."""
+        for pid in self.process.pids():
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self):
+        for pid in self.process.pids():
+            os.kill(pid, signal.SIGCONT)
+
+
+class Server(Process):
+    def pids(self):
+        children = subprocess.run(["pgrep", "-P", str(self.pid)], capture_output=True, text=True, check=False).stdout
+        return [self.pid, *map(int, children.split())]
+
+    def finish(self):
+        if self.alive():
+            pids = self.pids()
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGCONT)
+                except ProcessLookupError:
+                    pass
+            self.popen.send_signal(signal.SIGQUIT)
+            self.popen.wait(30)
+            eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), what="the end of PostgreSQL")

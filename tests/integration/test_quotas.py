@@ -1,0 +1,398 @@
+"""Quotas from PostgreSQL: what a row means, one query for all, and the database slow, down and back."""
+
+import json
+import re
+import threading
+import time
+
+from postgres import Postgres
+from rig import eventually, timeout
+from wire import Connection, flood, get
+
+WINDOW = {"quota": dict(script="fixed_window", limit=60, period="1m", label="Window")}
+HOUR = {"quota": dict(script="fixed_window", limit=60, period="1h")}
+DOWN = "postgres .*(cannot be connected to|connection was lost)"
+SLOW = "postgres .*does not answer the query in time"
+
+
+def quotas(database, **more):
+    return dict(postgres=dict(connection=database.connection, query=more.pop("query", database.query)),
+                **{"timeout": "10s", **more})
+
+
+def weir_of(rig, database, limits=None, settings=None, **keys):
+    return rig.weir(limits=limits or HOUR, quotas=quotas(database, **(settings or {})), **keys)
+
+
+def ask(weir, client, **headers):
+    return get(weir.address, headers={"X-Client-Id": client, **headers})
+
+
+def limit_of(weir, client):
+    """What the answer says that this client's limit is; its status where it says nothing."""
+    response = ask(weir, client)
+    return int(response["X-RateLimit-Limit"] or response["X-Rate-Limit-Quota"] or response.status)
+
+
+def wait_for_down(weir):
+    eventually(lambda: weir.metric("weir_quota_database_up") == 0, what="the database's end to be known")
+
+
+def wait_for_up(weir):
+    eventually(lambda: weir.metric("weir_quota_database_up") == 1, 20, "the database to be known again")
+
+
+def test_published_dialogue_of_s7(rig):
+    weir = weir_of(rig, Postgres(rig), WINDOW)
+    zero = ask(weir, "client-0")
+    assert zero.status == 429 and zero["X-Rate-Limit-Policy"] == "Window"
+    assert zero["X-Rate-Limit-Quota"] == "0"
+    assert zero["X-Rate-Limit-Used"] is None and zero["X-Rate-Limit-Reset"] is None
+    one = ask(weir, "client-1")
+    assert one.status == 200 and one["X-Rate-Limit-Quota"] == "-1"
+    resets = []
+    for used, status in ("1", 200), ("2", 200), ("3", 200), ("3", 429), ("3", 429):
+        two = ask(weir, "client-2")
+        assert two.status == status and two["X-Rate-Limit-Quota"] == "3", two
+        assert two["X-Rate-Limit-Used"] == used and two["X-Rate-Limit-Policy"] == "Window"
+        resets.append(int(two["X-Rate-Limit-Reset"]))
+    assert 55 <= resets[-1] <= 60 and resets == sorted(resets, reverse=True)
+
+
+def test_a_hundred_first_requests_ask_once(rig):
+    """Of a client that nobody knows yet, over two weirs with several workers on one Redis."""
+    database = Postgres(rig)
+    database.sql("CREATE OR REPLACE FUNCTION slow(text) RETURNS TABLE (quota bigint, plan text) LANGUAGE sql VOLATILE AS "
+                 "'SELECT pg_sleep(0.1); SELECT * FROM quota_of($1)'")
+    settings = {"query": "SELECT * FROM slow($1)"}
+    weirs = [weir_of(rig, database, settings=settings, workers=3) for _ in range(2)]
+    responses = flood([weir.address for weir in weirs], 100, connections=100, headers={"X-Client-Id": "client-2"})
+    statuses = sorted(response.status for response in responses)
+    assert statuses == [200] * 3 + [429] * 97, statuses
+    assert database.asked("client-2") == 1
+
+
+def test_what_a_row_means(rig):
+    database = Postgres(rig)
+    database.sql("""
+        CREATE TABLE rows (id text, a text, b text);
+        INSERT INTO rows VALUES ('null', NULL, NULL), ('many', '7', NULL), ('negative', '-2', NULL), ('words', 'ten', NULL),
+            ('large', '1000000001', NULL), ('largest', '1000000000', NULL), ('decimal', '5.00', NULL), ('fraction', '5.5', NULL),
+            ('empty', '', ''), ('gold', NULL, 'gold'), ('both', '9', 'gold'), ('lead', NULL, 'lead'), ('spaces', ' 8 ', NULL),
+            ('several', '4', NULL), ('several', '6', NULL), ('unlimited', 'unlimited', NULL);""")
+    weir = weir_of(rig, database, settings={"query": "SELECT a, b FROM rows WHERE id = $1 ORDER BY a"},
+                   plans={"gold": {"limits": {"quota": {"limit": 500}}}}, clients={"named": {"quota": 2}})
+    expected = {"null": 60, "many": 7, "negative": 60, "words": 60, "large": 60, "largest": 10 ** 9, "decimal": 5, "fraction": 60,
+                "empty": 60, "gold": 500, "both": 9, "lead": 60, "spaces": 8, "several": 4, "unlimited": -1, "absent": 60,
+                "named": 2}
+    assert {name: limit_of(weir, name) for name in expected} == expected
+    log = weir.output()
+    assert re.search(r'warn .*says "[^"]*" in its column a; expected -1', log), log
+    assert re.search(r"warn .*plan \"lead\", which plans does not have", log), log
+
+
+def test_columns_by_name(rig):
+    database = Postgres(rig)
+    weir = weir_of(rig, database, settings={"query": "SELECT 'gold' AS plan, 1 AS other, 5 AS quota WHERE $1 <> ''"},
+                   plans={"gold": {"limits": {"quota": {"limit": 500}}}})
+    assert limit_of(weir, "anybody") == 5
+    weir.reload(quotas=quotas(database, query="SELECT 'gold' AS plan, 1 AS other WHERE $1 <> ''"))
+    eventually(lambda: limit_of(weir, "anybody") == 1, what="the other query's answer: what was cached came from the first one")
+
+
+def test_an_id_that_the_query_cannot_take_has_no_row(rig):
+    database = Postgres(rig)
+    database.sql("CREATE TABLE numbered (id int, quota int); INSERT INTO numbered VALUES (7, 4)")
+    weir = weir_of(rig, database, settings={"query": "SELECT quota FROM numbered WHERE id = $1"})
+    ids = ["7", "seven", "99999999999", "7 OR 1=1", "\xff\xfe", "'; --"]
+    assert [limit_of(weir, i) for i in ids] == [4, 60, 60, 60, 60, 60]
+    assert weir.metric("weir_quota_database_up") == 1 and weir.metric("weir_quota_queries_total", result="failed") == 0
+
+
+def test_the_policy_counts_before_the_database(rig):
+    database = Postgres(rig)
+    weir = weir_of(rig, database, clients={"client-2": {"quota": 5}})
+    assert limit_of(weir, "client-2") == 5 and database.asked() == 0
+
+
+def test_addresses_and_requests_without_limits_are_not_looked_up(rig):
+    database = Postgres(rig)
+    weir = weir_of(rig, database, rules=[{"match": {"path": "/free"}, "limits": []}, {"limits": ["quota"]}],
+                   settings={"unknown_client": "deny"})
+    assert get(weir.address).status == 200
+    assert get(weir.address, "/free", headers={"X-Client-Id": "stranger"}).status == 200
+    assert database.asked() == 0
+    assert ask(weir, "stranger").status == 403
+
+
+def test_unknown_clients_are_denied(rig):
+    weir = weir_of(rig, Postgres(rig), settings={"unknown_client": "deny"})
+    with Connection(weir.address) as connection:
+        stranger = connection.request(headers={"X-Client-Id": "stranger"})
+    assert stranger.status == 403 and stranger["Content-Type"] == "application/problem+json"
+    assert json.loads(stranger.body)["status"] == 403 and stranger["X-RateLimit-Limit"] is None
+    assert weir.metric("weir_errors_total", cause="unknown_client") == 1
+    assert limit_of(weir, "client-2") == 3
+
+
+def test_known_clients_only(rig):
+    """An id without a row is counted by its address, or by the next header whose id has one."""
+    database = Postgres(rig)
+    weir = weir_of(rig, database, identity={"from": ["header:X-First", "header:X-Second", "ip"], "known_clients_only": True})
+
+    def who(**headers):
+        return dict(json.loads(get(weir.address, "/echo", headers=headers).body)["fields"])["X-Weir-Client"]
+
+    for _ in range(2):  # asked, and known
+        assert who(**{"X-First": "client-2"}) == "id:client-2"
+        assert who(**{"X-First": "stranger", "X-Second": "client-1"}) == "id:client-1"
+        assert who(**{"X-First": "stranger", "X-Second": "another"}) == "ip:127.0.0.1"
+        assert who(**{"X-First": "a much longer id than any address has: " + "x" * 200}) == "ip:127.0.0.1"
+    assert database.asked("stranger") == 1
+    assert get(weir.address, headers=[("X-First", "stranger"), ("X-Second", "a"), ("X-Second", "b")]).status == 400
+
+
+def test_bodies_and_pipelined_requests_wait_with_their_client(rig):
+    database = Postgres(rig)
+    database.sql("INSERT INTO clients SELECT 'c' || n, 1000 FROM generate_series(1, 40) n")
+    weir = weir_of(rig, database)
+    with Connection(weir.address) as connection:
+        for n in range(1, 20):
+            body = b"x" * (n * 5000)
+            response = connection.request("/echo", "POST", {"X-Client-Id": f"c{n}"}, body)
+            assert response.status == 200 and response["X-RateLimit-Limit"] == "1000"
+        connection.send(b"".join(b"GET / HTTP/1.1\r\nHost: a\r\nX-Client-Id: c%d\r\n\r\n" % n for n in range(20, 41)))
+        assert [connection.response()["X-RateLimit-Remaining"] for _ in range(20, 41)] == ["999"] * 21
+
+
+def test_the_cache_ends(rig):
+    database = Postgres(rig)
+    weir = weir_of(rig, database, settings={"cache": "1s"})
+    assert limit_of(weir, "client-2") == 3
+    database.sql("UPDATE clients SET quota = 30 WHERE id = 'client-2'")
+    eventually(lambda: limit_of(weir, "client-2") == 30, what="the new quota")
+    assert database.asked("client-2") <= 5
+
+
+def test_other_weirs_and_later_ones_read_the_cache(rig):
+    database = Postgres(rig)
+    first = weir_of(rig, database)
+    assert limit_of(first, "client-2") == 3 and limit_of(first, "stranger") == 60
+    second = weir_of(rig, database)
+    assert limit_of(second, "client-2") == 3 and limit_of(second, "stranger") == 60
+    assert database.asked("client-2") == 1 and database.asked("stranger") == 1
+    assert second.metric("weir_quota_redis_hits_total") == 2
+    assert "PTTL" and 0 < rig.redis().ask("PTTL", "weir:{id:stranger}:q") <= 300000
+    calls = rig.redis().calls("evalsha")
+    for _ in range(10):
+        limit_of(second, "client-1")
+    assert rig.redis().calls("evalsha") - calls <= 2, "an unlimited client costs no call once it is known"
+
+
+def test_a_reset_reaches_the_cache_everywhere(rig):
+    database = Postgres(rig)
+    weirs = [weir_of(rig, database) for _ in range(2)]
+    assert [limit_of(weir, "client-2") for weir in weirs] == [3, 3]
+    database.sql("UPDATE clients SET quota = 4 WHERE id = 'client-2'")
+    assert [limit_of(weir, "client-2") for weir in weirs] == [3, 3]
+    with Connection(weirs[0].admin) as admin:
+        assert admin.request("/api/v1/clients/client-2", "DELETE").status == 200
+    for weir in weirs:
+        eventually(lambda weir=weir: limit_of(weir, "client-2") == 4, what="the quota after a reset")
+    database.sql("UPDATE clients SET quota = 5 WHERE id = 'client-2'")
+    assert rig.command("reset", "-c", weirs[0].policy_file, "client-2").returncode == 0
+    for weir in weirs:
+        eventually(lambda weir=weir: limit_of(weir, "client-2") == 5, what="the quota after weir reset")
+
+
+def test_a_reload_keeps_what_is_known(rig):
+    database = Postgres(rig)
+    weir = weir_of(rig, database, workers=1)
+    assert limit_of(weir, "client-2") == 3
+    hits = weir.metric("weir_quota_redis_hits_total")
+    weir.reload(timeouts={"idle": "50s"})
+    assert limit_of(weir, "client-2") == 3
+    assert database.asked() == 1 and weir.metric("weir_quota_redis_hits_total") == hits
+    weir.reload(quotas=quotas(database, query="SELECT quota + 1 FROM clients WHERE id = $1"))
+    eventually(lambda: limit_of(weir, "client-2") == 4, what="the other query's answer")
+    weir.policy.pop("quotas")
+    weir.reload()
+    eventually(lambda: limit_of(weir, "client-2") == 60, what="no quotas")
+    weir.reload(quotas=quotas(database))
+    eventually(lambda: limit_of(weir, "client-2") == 3, what="quotas again")
+
+
+def test_the_database_is_down_and_back(rig):
+    """What is cached goes on past its time; others follow unknown_client at once; one line each way; /readyz is unmoved."""
+    database = Postgres(rig)
+    weir = weir_of(rig, database, settings={"cache": "1s", "unknown_client": "deny"})
+    weir.expect_errors(DOWN)
+    assert limit_of(weir, "client-2") == 3
+    until = time.monotonic() + 1.2
+    database.stop()
+    wait_for_down(weir)
+    eventually(lambda: time.monotonic() > until)
+    for _ in range(20):
+        begun = time.monotonic()
+        assert limit_of(weir, "client-2") == 3 and ask(weir, "client-1").status == 403
+        assert time.monotonic() - begun < 2, "nobody waits for a database that is down"
+    assert weir.metric("weir_quota_expired_total") >= 1
+    assert get(weir.admin, "/readyz").status == 200
+    later = weir_of(rig, database, settings={"cache": "1s", "unknown_client": "deny"})
+    later.expect_errors(DOWN)
+    wait_for_down(later)
+    assert limit_of(later, "client-2") == 3, "Redis has it, past its time"
+    database.start()
+    wait_for_up(weir)
+    eventually(lambda: limit_of(weir, "client-1") == -1, what="the client that was unknown")
+    lines = [message for level, message in weir.log() if "postgres" in message and level != "debug"]
+    assert len(lines) == 2 and "check that PostgreSQL runs there" in lines[0] and "answers again" in lines[1], lines
+
+
+@timeout(90)
+def test_the_database_dies_under_load(rig):
+    """No request fails, none is admitted beyond its quota."""
+    database = Postgres(rig)
+    database.sql("INSERT INTO clients SELECT 'c' || n, 5 FROM generate_series(1, 300) n")
+    weir = weir_of(rig, database, settings={"timeout": "1s"}, limits={"quota": dict(script="fixed_window", limit=5, period="1h")})
+    weir.expect_errors(DOWN)
+    statuses, lock, stop = {}, threading.Lock(), threading.Event()
+
+    def client(first):
+        with Connection(weir.address) as connection:
+            n = first
+            while not stop.is_set():
+                response = connection.request(headers={"X-Client-Id": f"c{n % 300 + 1}"})
+                with lock:
+                    statuses.setdefault(response.status, []).append(n % 300 + 1)
+                n += 7
+
+    threads = [threading.Thread(target=client, args=(n,)) for n in range(0, 300, 40)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: sum(map(len, statuses.values())) > 50)
+    database.stop()
+    wait_for_down(weir)
+    database.start()
+    wait_for_up(weir)
+    eventually(lambda: len(statuses.get(200, [])) >= 1490, 40, "everybody's five requests")
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert set(statuses) <= {200, 429}, {status: len(all) for status, all in statuses.items()}
+    assert all(statuses[200].count(n) <= 5 for n in range(1, 301))
+
+
+def test_a_database_that_hangs(rig):
+    """Its process is stopped: the connection stands, and nothing comes."""
+    database = Postgres(rig)
+    weir = weir_of(rig, database, settings={"timeout": "300ms", "cache": "1s"})
+    weir.expect_errors(SLOW, DOWN)
+    assert limit_of(weir, "client-2") == 3
+    wait = time.monotonic() + 1.1
+    eventually(lambda: time.monotonic() > wait)
+    database.freeze()
+    begun = time.monotonic()
+    assert limit_of(weir, "client-2") == 3, "past its time"
+    assert time.monotonic() - begun < 3
+    wait_for_down(weir)
+    for n in range(20):
+        begun = time.monotonic()
+        assert limit_of(weir, f"stranger-{n}") == 60 and time.monotonic() - begun < 1
+    database.thaw()
+    eventually(lambda: limit_of(weir, "client-0") == 429 or ask(weir, "client-0").status == 429, 30, "the quota of another client")
+
+
+def test_a_slow_query_is_ended_by_the_server(rig):
+    database = Postgres(rig)
+    database.sql("CREATE TABLE pace (seconds float); INSERT INTO pace VALUES (30)")
+    slow = "SELECT quota FROM clients, (SELECT pg_sleep(seconds) FROM pace) p WHERE id = $1"
+    weir = weir_of(rig, database, settings={"timeout": "200ms", "query": slow})
+    weir.expect_errors(SLOW)
+    begun = time.monotonic()
+    assert limit_of(weir, "client-2") == 60 and time.monotonic() - begun < 3
+    wait_for_down(weir)
+    assert get(weir.admin, "/readyz").status == 200
+    eventually(lambda: database.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND state = 'active' "
+                                    "AND pid <> pg_backend_pid()") == "0", what="no query that goes on")
+    database.sql("UPDATE pace SET seconds = 0")
+    eventually(lambda: limit_of(weir, "client-2") == 3, 30, "the quota")
+    lines = [message for level, message in weir.log() if "postgres" in message and level != "debug"]
+    assert len(lines) == 2 and "raise quotas.timeout" in lines[0] and "answers again" in lines[1], lines
+
+
+def test_a_query_that_is_refused(rig):
+    database = Postgres(rig)
+    weir = weir_of(rig, database, settings={"query": "SELECT quota FROM clients_of_all WHERE id = $1"})
+    weir.expect_errors("postgres .*the query fails")
+    assert limit_of(weir, "client-2") == 60
+    wait_for_down(weir)
+    assert re.search(r"error .*relation \"clients_of_all\" does not exist.*check quotas.postgres.query", weir.output())
+    database.sql("ALTER TABLE clients RENAME TO clients_of_all")
+    eventually(lambda: limit_of(weir, "client-2") == 3, 30, "the quota")
+
+
+def test_a_query_without_an_end(rig):
+    database = Postgres(rig)
+    weir = weir_of(rig, database, settings={"query": "SELECT generate_series(1, 100000000) WHERE $1 <> ''"})
+    weir.expect_errors("postgres .*the query fails.*more than 1000 rows")
+    memory = weir.resident_kib()
+    assert limit_of(weir, "client-2") == 60
+    wait_for_down(weir)
+    assert weir.resident_kib() < memory + 20000
+
+
+def test_without_redis_the_database_is_asked(rig):
+    database = Postgres(rig)
+    redis = rig.redis()
+    weir = weir_of(rig, database, redis={"timeout": "50ms", "on_failure": "local"})
+    weir.expect_errors("redis ")
+    redis.kill()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
+    assert [ask(weir, "client-2").status for _ in range(5)] == [200] * 3 + [429] * 2
+    assert ask(weir, "client-0").status == 429 and ask(weir, "client-1").status == 200
+    assert database.asked("client-2") == 1
+
+
+def test_a_weir_that_dies_leaves_no_lock(rig):
+    database = Postgres(rig)
+    rig.redis().ask("SET", "weir:{id:client-2}:q:lock", "somebody", "PX", "400")
+    weir = weir_of(rig, database)
+    assert limit_of(weir, "client-2") == 3
+    assert database.asked("client-2") == 1
+
+
+@timeout(90)
+def test_made_up_ids_push_nobody_out(rig):
+    """Many ids without a row: the memory, the table and the rate of queries are bounded, and a client's quota stays known."""
+    database = Postgres(rig)
+    weir = weir_of(rig, database, workers=1, settings={"timeout": "2s"})
+    assert limit_of(weir, "client-2") == 3
+    memory, begun = weir.resident_kib(), time.monotonic()
+
+    def crowd(first):
+        with Connection(weir.address) as connection:
+            for n in range(first, first + 500):
+                assert connection.request(headers={"X-Client-Id": f"made-up-{n}"}).status == 200
+
+    threads = [threading.Thread(target=crowd, args=(n * 500,)) for n in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert database.asked() - 1 <= 1000 * (time.monotonic() - begun) + 1100
+    assert weir.metric("weir_quota_unknown_ids") <= 16500
+    assert weir.resident_kib() < memory + 30000
+    assert limit_of(weir, "client-2") == 3 and database.asked("client-2") == 1
+
+
+def test_weir_check_shows_no_password(rig):
+    file = rig.write("policy.yaml", """
+upstreams: { api: { servers: [ 127.0.0.1:3000 ] } }
+identity: { from: "header:X-Client-Id", trusted_proxies: [ 127.0.0.1 ] }
+quotas:
+  postgres: { connection: "postgresql://weir:s3cret@127.0.0.1/weir", query: "SELECT quota FROM clients WHERE id = $1" }
+""")
+    result = rig.command("check", "-c", file)
+    assert result.returncode == 0, result.stderr
+    assert "s3cret" not in result.stdout + result.stderr and "password='***'" in result.stdout, result.stdout
