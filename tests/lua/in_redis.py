@@ -19,7 +19,7 @@ from math import floor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LUADIR = os.environ.get("LUADIR") or os.path.join(HERE, "..", "..", "lua")
-NAMES = ["token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra"]
+NAMES = ["token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra", "concurrency"]
 SEED = int(os.environ.get("SEED") or random.randrange(10**6))
 START = 1_790_000_000_000_000
 MARGIN_MS = 3_600_000  # added to an expiry where the caller brings its own clock
@@ -125,13 +125,15 @@ def schedule(name, length):
     burst = limit if "window" in name else random.choice([limit, max(1, limit // 2), limit * 3])
     offset = random.randrange(period) if name in ("fixed_window", "sliding_window_counter") and random.random() < 0.5 else None
     option = {"rolling_window": 10, "leaky_bucket": random.choice([None, period])}.get(name)
-    now, calls = START + random.randrange(10**9), []
+    now, calls, holders = START + random.randrange(10**9), [], [random.randrange(1, 2**48) for _ in range(3)]
     for _ in range(length):
         now += random.choice([0, 0, 1, period // limit // 2, period // limit, period // 3, random.randrange(2 * period)])
         cost = random.choice([1, 1, 1, max(1, limit // 3), limit, burst, burst + 1, 0, -1])
         mode = random.choice([0, 0, 0, 1, 2])
         if cost < 0:  # of an earlier charge, of none, or of the newest
-            mode = random.choice([calls[-1][0] if calls else now, now - period // 3, 0])
+            mode = random.choice([calls[-1][0] if calls else now, now - period // 3, now + period // limit, 0])
+        if name == "concurrency":
+            burst, mode = random.choice(holders), 0 if cost < 0 else random.choice([0, 0, 1, 3])
         calls.append((now, limit, period, burst, cost, mode, offset, option))
     return calls
 

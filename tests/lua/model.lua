@@ -611,6 +611,72 @@ local function queue(limiter)
   end
 end
 
+-- concurrency: several holders that take, give back, renew, and die, against a list of what each has and until when.
+local function flights(limiter)
+  local name, now, state, ends = "concurrency", random(1000000, 2000000), nil, 0
+  local limit, lease, holders = one_of { 1, 2, 5, 20 }, one_of { 10, 100, 1000 }, {}
+  local has, till = {}, {}
+  for i = 1, one_of { 1, 2, 3, 8 } do holders[i] = random(1, 16777215) * 16777216 + i end
+  history = { ("concurrency: limit %d lease %d"):format(limit, lease) }
+  local function total()
+    local sum, last = 0, now
+    for _, h in ipairs(holders) do
+      if (till[h] or 0) <= now then has[h] = nil end
+      sum = sum + (has[h] or 0)
+      if has[h] and till[h] > last then last = till[h] end
+    end
+    return sum, last
+  end
+  for _ = 1, random(10, 80) do
+    now = now + one_of { 0, 0, 1, random(0, lease), random(0, math.ceil(lease / 3)) }
+    if state and now >= ends and random(2) == 1 then state = nil end
+    local h, cost, mode = one_of(holders), one_of { 1, 1, 1, 2, 3, -1, -1, -2, 0, limit + 1 }, one_of { 0, 0, 0, 0, 1, 3 }
+    if cost < 0 then mode = 0 end
+    local before = total()
+    local own, left = has[h] or 0, limit - before
+    local granted, remaining, retry_after, reset, new = limiter(state, now, limit, lease, h, cost, mode)
+    history[#history + 1] = ("now %.0f: holder %.0f cost %d mode %d state %s -> %s %s %s %s %s"):format(now, h, cost, mode, show(state),
+      tostring(granted), tostring(remaining), tostring(retry_after), tostring(reset), show(new))
+    local expected, now_has = 0, own
+    if mode == 3 and cost == 0 then expected = own
+    elseif mode == 3 then expected, now_has = cost, cost
+    elseif cost < 0 then expected, now_has = cost, math.max(0, own + cost)
+    elseif cost == 0 then expected = left >= 1 and 1 or 0
+    elseif cost <= left then expected, now_has = cost, own + cost
+    elseif mode == 1 and left >= 1 then expected, now_has = left, own + left end
+    if not check(name, granted == expected, "granted %s, not %d", tostring(granted), expected) then return end
+    local writes = mode == 3 and (cost > 0 or own > 0) or cost < 0 and own > 0 or mode ~= 3 and cost > 0 and expected > 0
+    has[h] = now_has > 0 and now_has or nil
+    if writes then till[h] = now + lease end
+    local after, last = total()
+    check(name, remaining == math.max(0, limit - after), "remaining %s with %d of %d in flight", tostring(remaining), after, limit)
+    check(name, reset == last - now, "reset %s, not %d", tostring(reset), last - now)
+    check(name, (new ~= nil) == (writes or false), "a state from what changes nothing, or none from what does: %s", show(new))
+    local never = (cost == 0 or mode == 1) and limit < 1 or mode == 0 and cost > limit
+    check(name, retry_after == (granted ~= 0 and 0 or mode == 3 and 0 or never and -1 or 1000000), "retry_after %s", tostring(retry_after))
+    if mode ~= 3 and cost > 0 then check(name, granted == 0 or after <= limit, "%d in flight of %d", after, limit) end
+    if new then state, ends = reset > 0 and new or nil, now + reset end
+  end
+  -- What cannot be read counts as none, and the holders are bounded.
+  for _, strange in ipairs { "", "x", ":", "1:2", "nan:1:2", "\0", "1:2:3:4", ("7"):rep(40), ("\255"):rep(17) } do
+    local fine, g, r = pcall(limiter, strange, 1790000000000000, 5, 60000000, 9, 1, 0)
+    check(name, fine and g == 1 and r == 4, "state '%s'", show(strange))
+  end
+end
+
+local function many_holders(limiter)
+  local name, now, state = "concurrency", 1790000000000000, nil
+  history = {}
+  for h = 1, 300 do
+    local _, _, _, _, new = limiter(state, now, 1000000, 10000000, 281474976710000 + h, 1, 0)
+    state = new or state
+  end
+  local granted, _, retry_after = limiter(state, now, 1000000, 10000000, 5, 1, 0)
+  check(name, granted == 0 and retry_after == 1000000 and #state < 12000, "300 holders: %d bytes, granted %s", #state, tostring(granted))
+  check(name, limiter(state, now, 1000000, 10000000, 281474976710001, 1, 0) == 1, "who is known goes on")
+  check(name, limiter(state, now + 10000000, 1000000, 10000000, 5, 1, 0) == 1, "after a lease there is room")
+end
+
 -- Dialogues and figures that the systems weir replaces have published.
 local published = {
   sliding_window_log = function(limiter)
@@ -669,9 +735,18 @@ local published = {
 }
 
 local names = #only > 0 and only or
-  { "token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra" }
+  { "token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra",
+    "concurrency" }
 math.randomseed(seed)
-for _, name in ipairs(names) do
+for i, name in ipairs(names) do
+  if name == "concurrency" then                            -- its holders have no counterpart in the others
+    local limiter = assert(loadfile(luadir .. "/concurrency.lua"))()
+    for _ = 1, math.max(100, steps / 10) do flights(limiter) end
+    many_holders(limiter)
+    names[i] = nil
+  end
+end
+for _, name in pairs(names) do
   local path = luadir .. "/" .. name .. ".lua"
   local limiter = assert(loadfile(path))()
   local left = steps
