@@ -45,6 +45,8 @@ int cli_check(const char *policy_file, const char *lua_dir)
     if (good)
         good = cli_check_scripts(policy, NULL, lua_dir, stderr);
     if (good)
+        cli_check_names(policy, stderr);
+    if (good)
         policy_print(policy, stdout);
     free(composed);
     policy_drop(policy);

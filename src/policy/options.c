@@ -107,7 +107,7 @@ const struct option options[] = {
      HOURS(24), 0, NULL, NULL, "the most until the head of the response, and between two pieces of its body"},
     {"upstreams.NAME.forwarded", &type_bool, UPSTREAM(forwarded), "false", 0, 0, 0, NULL, NULL,
      "say whom a request came from in Forwarded (RFC 7239) as well"},
-    {"upstreams.NAME.tls", &type_upstream_tls, UPSTREAM(tls), "false", 0, 0, 0, NULL, NULL,
+    {"upstreams.NAME.tls", &type_upstream_tls, UPSTREAM(tls), "", 0, 0, 0, NULL, NULL,
      "true, or a map: TLS 1.2 and newer to the servers, whose certificates are verified"},
     {"upstreams.NAME.tls.verify", &type_bool, UPSTREAM_TLS(verify), "true", 0, 0, 0, NULL, NULL,
      "false: any certificate will do, and anybody in between can be the server"},

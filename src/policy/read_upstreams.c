@@ -114,9 +114,9 @@ static void read_upstream_tls(struct loading *l, const struct option *option, co
     unsigned before = l->report->mistakes;
     bool said = node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("true"));
 
-    if (node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("false")))
+    if (node->null || (node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("false"))))
         return;
-    if (!said && (node->kind != NODE_MAP || node->null)) {
+    if (!said && node->kind != NODE_MAP) {
         mistake(l, node, "expected true, false, or a map such as { ca: FILE }");
         return;
     }
@@ -142,7 +142,7 @@ static void print_upstream_tls(const struct printer *printer, const struct optio
 }
 
 const struct option_type type_upstream_tls = {"true, false or map", read_upstream_tls, print_upstream_tls,
-                                              false};
+                                              true};
 
 /* A certificate is for a name or an address, and a unix socket has neither. */
 static void check_server_names(struct loading *l, const struct node *node, const struct upstream *upstream)

@@ -1,0 +1,72 @@
+/* names.c - part of `weir check`: do the names of upstreams' servers resolve? */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "net/resolver.h"
+#include "policy/policy.h"
+
+/* One server that is written as a name, while it is looked up. */
+struct asked {
+    const struct policy *policy;
+    const struct upstream *upstream;
+    const struct upstream_server *server;
+    unsigned *left;
+    FILE *report;
+};
+
+static void answered(void *context, const struct resolver_answer *answer)
+{
+    const struct asked *asked = context;
+    const struct place place = asked->server->place;
+
+    (*asked->left)--;
+    if (answer->count == 0)
+        fprintf(asked->report,
+                "%s:%u:%u: warning: upstreams.%s: %s: %s; requests get 503 until it is resolved\n",
+                asked->policy->file, place.line, place.column, asked->upstream->name, asked->server->text,
+                answer->why ? answer->why : "it has no address");
+}
+
+static void ask_all(struct resolver *resolver, const struct policy *policy, struct asked *asked,
+                    unsigned *left, FILE *report)
+{
+    for (unsigned u = 0; u < policy->upstream_count; u++)
+        for (unsigned s = 0; s < policy->upstreams[u].server_count; s++) {
+            const struct upstream_server *server = &policy->upstreams[u].servers[s];
+            if (server->address.length)
+                continue;
+            *asked = (struct asked){policy, &policy->upstreams[u], server, left, report};
+            if (resolver_ask(resolver, server->host, answered, asked))
+                (*left)++;
+            asked++;
+        }
+}
+
+static unsigned count_names(const struct policy *policy)
+{
+    unsigned count = 0;
+    for (unsigned u = 0; u < policy->upstream_count; u++)
+        for (unsigned s = 0; s < policy->upstreams[u].server_count; s++)
+            count += policy->upstreams[u].servers[s].address.length == 0;
+    return count;
+}
+
+void cli_check_names(const struct policy *policy, FILE *report)
+{
+    unsigned count = count_names(policy), left = 0;
+    struct event_base *base = count ? event_base_new() : NULL;
+    struct resolver *resolver = base ? resolver_new(base, &policy->resolver) : NULL;
+
+    if (resolver) {
+        struct asked *asked = xcalloc(count, sizeof *asked);
+        ask_all(resolver, policy, asked, &left, report);
+        while (left && event_base_loop(base, EVLOOP_ONCE) == 0)
+            ;
+        resolver_free(resolver);
+        (void)event_base_loop(base, EVLOOP_NONBLOCK);
+        free(asked);
+    }
+    if (base)
+        event_base_free(base);
+}

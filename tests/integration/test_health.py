@@ -1,0 +1,186 @@
+"""Active health checks: who fails gets no requests until it is good again; the main thread alone asks."""
+
+import json
+import os
+import ssl
+import threading
+
+from nameserver import Nameserver
+from rig import eventually
+from scripted import OK, Scripted
+from test_upstream_tls import CA, Secure, context
+from wire import get
+
+OFTEN = {"path": "/healthz", "interval": "30ms", "timeout": "500ms"}
+OKAY, SICK = b"200 OK", b"503 Service Unavailable"
+
+
+class Checked(Scripted):
+    """Answers checks with `health` and everything else with `word`. checks: the heads of checks; served: other requests."""
+
+    def __init__(self, rig, word=b"ok", kind=Scripted, **more):
+        self.health, self.word, self.checks, self.served = OKAY, word, [], 0
+        super().__init__(rig, self.speak, **more)
+
+    def speak(self, peer, _number):
+        while (asked := peer.read_request()) is not None:
+            if asked[0].startswith(b"GET /healthz"):
+                self.checks.append(asked[0])
+                if callable(self.health):
+                    self.health(peer)
+                    return
+                peer.send(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % self.health)
+            else:
+                self.served += 1
+                peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(self.word), self.word))
+
+
+def weir_checking(rig, *servers, health=None, workers=1, **more):
+    upstream = {"servers": [s if isinstance(s, str) else s.text for s in servers], "health": {**OFTEN, **(health or {})}, **more}
+    return rig.weir(upstreams={"api": upstream}, workers=workers, rules=[])
+
+
+def up(weir, server):
+    return weir.metric("weir_upstream_server_up", server=server.text)
+
+
+def said(weir, words):
+    return sum(words in line for _, line in weir.log())
+
+
+def test_who_fails_gets_no_requests_until_it_is_good_again(rig):
+    one, two = Checked(rig, b"one"), Checked(rig, b"two")
+    weir = weir_checking(rig, one, two, workers=2)
+    assert {get(weir.address).body for _ in range(20)} == {b"one", b"two"} and up(weir, one) == up(weir, two) == 1
+    two.health = SICK
+    eventually(lambda: up(weir, two) == 0, what="two is down")
+    assert {get(weir.address).body for _ in range(20)} == {b"one"}
+    seen = len(two.checks)
+    eventually(lambda: len(two.checks) > seen + 5, what="checks go on")
+    assert said(weir, f"upstream api: server {two.text}: health check: status 503; no requests go there until it passes 2") == 1
+    states = [(s["state"], s["healthy"]) for s in json.loads(get(weir.admin, "/api/v1/status").body)["upstreams"][0]["servers"]]
+    assert states == [("up", True), ("down", False)]
+    two.health = OKAY
+    eventually(lambda: up(weir, two) == 1, what="two is up")
+    assert said(weir, f"upstream api: server {two.text} passes its health checks again") == 1
+    assert {get(weir.address).body for _ in range(20)} == {b"one", b"two"}
+
+
+def test_where_all_fail(rig):
+    only = Checked(rig)
+    only.health = SICK
+    weir = weir_checking(rig, only)
+    eventually(lambda: up(weir, only) == 0)
+    served = only.served
+    answer = get(weir.address)
+    assert answer.status == 503 and b"passes its health checks" in answer.body and only.served == served
+    assert weir.metric("weir_errors_total", cause="upstream_no_server") == 1
+    eventually(lambda: get(weir.admin, "/readyz").status == 503)
+    only.health = OKAY
+    eventually(lambda: get(weir.address).status == 200, what="requests go there again")
+
+
+def test_what_is_asked_and_how_often(rig):
+    server = Checked(rig)
+    weir_checking(rig, server, workers=4, health={"interval": "400ms", "path": "/healthz?deep=1", "host": "api.test"})
+    eventually(lambda: server.checks, what="a check")
+    head = server.checks[0].decode()
+    assert head.startswith("GET /healthz?deep=1 HTTP/1.1\r\nHost: api.test\r\nUser-Agent: weir/") and "\r\nConnection: close" in head
+    eventually(lambda: len(server.checks) == 3, what="three checks")
+    assert server.accepted == 3, "one connection a check, whatever the number of workers"
+
+
+def bad(rig, health, words, **more):
+    server = Checked(rig)
+    server.health = health
+    weir = weir_checking(rig, server, health={"unhealthy": 2, **more})
+    eventually(lambda: said(weir, "health check: " + words) == 1, what=words)
+    assert up(weir, server) == 0
+
+
+def test_bad_answers(rig):
+    bad(rig, lambda peer: None, "it closed the connection without an answer")
+    bad(rig, lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"), "")
+    bad(rig, lambda peer: peer.send(b"HTTP/2 what\r\n\r\n"), "")
+    bad(rig, lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 20000), "the answer's head is too large")
+    bad(rig, lambda peer: peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"), "status 404")
+    bad(rig, b"302 Found", "status 302", status=["2xx"])
+    bad(rig, lambda peer: peer.socket.recv(1), "no answer within health.timeout", timeout="40ms")
+
+
+def test_good_answers(rig):
+    for health, more in ((b"302 Found", {}), (b"404 Not Found", {"status": [404]}), (b"204 No Content", {"status": ["2xx"]})):
+        server = Checked(rig)
+        server.health = health
+        weir = weir_checking(rig, server, health={"unhealthy": 1, **more})
+        eventually(lambda: len(server.checks) > 4)
+        assert up(weir, server) == 1
+
+
+def test_nobody_there(rig):
+    gone = Scripted(rig, lambda *_: None)
+    gone.close()
+    weir = weir_checking(rig, gone, Checked(rig))
+    eventually(lambda: said(weir, "health check: Connection refused") == 1)
+    assert {get(weir.address).status for _ in range(10)} == {200}
+    assert weir.metric("weir_upstream_retries_total") == 0
+
+
+def test_a_reload_does_not_make_a_server_healthy(rig):
+    one, two = Checked(rig, b"one"), Checked(rig, b"two")
+    two.health = SICK
+    weir = weir_checking(rig, one, two)
+    eventually(lambda: up(weir, two) == 0)
+    two.health = lambda peer: peer.socket.recv(1)  # checks hang now: nothing is learnt
+    weir.reload(rules=[{"match": {"path": "/other"}}])
+    assert {get(weir.address).body for _ in range(20)} == {b"one"}
+    assert said(weir, "no requests go there") == 1
+
+
+def test_checks_go_over_tls(rig):
+    class SecureChecked(Checked, Secure):
+        pass
+    valid, expired, chosen = context(), context("expired.pem"), []
+    server = SecureChecked(rig, chosen=lambda _: expired if chosen else valid)
+    weir = weir_checking(rig, server, tls={"ca": CA})
+    assert get(weir.address).status == 200
+    eventually(lambda: len(server.checks) > 3)
+    assert server.resumed > 0
+    chosen.append(True)
+    eventually(lambda: said(weir, "health check: its certificate, or one that vouches for it, has expired on 2021-01-01") == 1)
+    assert up(weir, server) == 0
+
+
+def test_a_unix_socket(rig):
+    server = Checked(rig, address=os.path.join(rig.directory, "api.sock"))
+    weir_checking(rig, server)
+    eventually(lambda: len(server.checks) > 2)
+    assert b"\r\nHost: localhost\r\n" in server.checks[0]
+
+
+def test_addresses_that_come_are_checked_too(rig):
+    one = Checked(rig, b"one")
+    two = Checked(rig, b"two", address=("127.0.0.2", one.address[1]))
+    two.health = SICK
+    dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
+    weir = rig.weir(upstreams={"api": {"servers": ["api.test:%d" % one.address[1]], "health": OFTEN}}, workers=1, rules=[],
+                    resolver={"nameservers": [dns.text], "min_ttl": "30ms"})
+    eventually(lambda: one.checks)
+    dns.records["api.test"] = ["127.0.0.1", "127.0.0.2"]
+    eventually(lambda: said(weir, "(127.0.0.2:%d): health check: status 503" % one.address[1]) == 1)
+    assert {get(weir.address).body for _ in range(10)} == {b"one"}
+    dns.records["api.test"] = ["127.0.0.1"]
+    eventually(lambda: weir.metric("weir_upstream_server_up", address="127.0.0.2:%d" % one.address[1]) is None)
+    seen = len(two.checks)
+    more = len(one.checks)
+    eventually(lambda: len(one.checks) > more + 5)
+    assert len(two.checks) <= seen + 1, "who is gone is not checked"
+
+
+def test_nothing_is_left_of_many_checks(rig):
+    server = Checked(rig)
+    weir = weir_checking(rig, server, health={"interval": "10ms"})
+    eventually(lambda: len(server.checks) > 5)
+    before = weir.descriptors()
+    eventually(lambda: len(server.checks) > 100)
+    assert weir.descriptors() <= before + 2

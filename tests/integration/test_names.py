@@ -1,0 +1,189 @@
+"""Names of upstream servers: resolved when weir starts, again when their time is over, and kept while nobody answers."""
+
+import json
+import socket
+import threading
+
+from nameserver import Nameserver
+from rig import eventually
+from scripted import OK, Scripted, keeping
+from wire import Connection, get
+
+SOON = {"min_ttl": "30ms", "timeout": "600ms"}
+
+
+def saying(word):
+    return keeping(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(word), word))
+
+
+def two_servers(rig, first=saying(b"one"), second=saying(b"two")):
+    """127.0.0.1 and 127.0.0.2 on the same port."""
+    one = Scripted(rig, first)
+    return one, Scripted(rig, second, address=("127.0.0.2", one.address[1])), one.address[1]
+
+
+def weir_asking(rig, server, port, name="api.test", resolver=None, **more):
+    policy = {"upstreams": {"api": {"servers": [f"{name}:{port}"]}}, "rules": [], "workers": 1,
+              "resolver": {**SOON, "nameservers": [server.text], **(resolver or {})}, **more}
+    return rig.weir(**policy)
+
+
+def said(weir, words):
+    return sum(words in line for _, line in weir.log())
+
+
+def servers_of(weir):
+    return json.loads(get(weir.admin, "/api/v1/status").body)["upstreams"][0]["servers"]
+
+
+def test_the_first_request_finds_the_address(rig):
+    one, _, port = two_servers(rig)
+    dns = Nameserver(rig, ttl=60, **{"api.test": ["127.0.0.1"]})
+    for _ in range(3):
+        assert get(weir_asking(rig, dns, port, workers=2).address).body == b"one"
+
+
+def test_a_changed_address_takes_effect(rig):
+    asked, answer = threading.Event(), threading.Event()
+
+    def first(peer, number):
+        while (request := peer.read_request()) is not None:
+            if b"/slow" in request[0]:
+                asked.set()
+                answer.wait(20)
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none")
+    one, two, port = two_servers(rig, first)
+    dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
+    weir = weir_asking(rig, dns, port)
+    with Connection(weir.address) as under_way, Connection(weir.address) as others:
+        assert others.request().body == b"one"
+        under_way.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert asked.wait(20)
+        dns.records["api.test"] = ["127.0.0.2"]
+        eventually(lambda: others.request().body == b"two", what="the new address is used")
+        assert said(weir, "api.test:%d is now 127.0.0.2" % port) == 1
+        eventually(lambda: weir.metric("weir_upstream_connections") == 2, what="the idle link to the old address is closed")
+        answer.set()
+        assert under_way.response().body == b"one", "an exchange that is under way ends where it began"
+        eventually(lambda: weir.metric("weir_upstream_connections") == 1, what="its link is not kept")
+        assert {others.request().body for _ in range(5)} == {b"two"}
+    assert [s["address"] for s in servers_of(weir)] == ["127.0.0.2:%d" % port]
+    assert weir.metric("weir_upstream_server_up", address="127.0.0.2:%d" % port) == 1
+    assert weir.metric("weir_upstream_server_up", address="127.0.0.1:%d" % port) is None
+
+
+def test_all_addresses_of_a_name_are_servers(rig):
+    one, two, port = two_servers(rig)
+    dns = Nameserver(rig, ttl=60, **{"api.test": ["=lb.test"], "lb.test": ["127.0.0.2", "127.0.0.1"]})
+    weir = weir_asking(rig, dns, port)
+    assert sorted(get(weir.address).body for _ in range(6)) == [b"one"] * 3 + [b"two"] * 3
+    assert [(s["name"], s["state"]) for s in servers_of(weir)] == [("api.test:%d" % port, "up")] * 2
+
+
+def test_both_families(rig):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return  # this machine has no IPv6
+    one = Scripted(rig, saying(b"one"))
+    listener = socket.create_server(("::1", one.address[1]), family=socket.AF_INET6)
+    rig.close_with(listener.close)
+    dns = Nameserver(rig, ttl=60, **{"api.test": ["127.0.0.1", "::1"]})
+    assert len(servers_of(weir_asking(rig, dns, one.address[1]))) == 2
+    assert len(servers_of(weir_asking(rig, dns, one.address[1], resolver={"ipv6": False}))) == 1
+
+
+def test_an_answer_is_believed_for_as_long_as_it_says(rig):
+    one, _, port = two_servers(rig)
+    dns = Nameserver(rig, ttl=3600, **{"api.test": ["127.0.0.1"], "brief.test": ["127.0.0.1"]})
+    weir = rig.weir(upstreams={"api": {"servers": [f"api.test:{port}"]}}, workers=2, resolver={"nameservers": [dns.text], "min_ttl": "10ms"})
+    for _ in range(20):
+        get(weir.address)
+    assert sorted(dns.asked) == [("api.test", 1), ("api.test", 28)], "once for all workers"
+    weir.reload(resolver={"nameservers": [dns.text], "min_ttl": "10ms", "max_ttl": "50ms"})
+    eventually(lambda: len(dns.asked) >= 10, what="max_ttl")
+
+
+def test_the_last_answer_stays_while_nobody_answers(rig):
+    one, _, port = two_servers(rig)
+    dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
+    weir = weir_asking(rig, dns, port, resolver={"timeout": "90ms", "max_ttl": "50ms"})
+    assert get(weir.address).body == b"one"
+    for trouble, words in (("silent", "no answer from the name servers"), ("code", "no answer from the name servers"),
+                           ("truncated", "the answer does not fit a datagram"), ("gone", "there is no such name")):
+        if trouble == "gone":
+            dns.records.clear()
+        elif trouble == "code":
+            dns.code = 2
+        else:
+            setattr(dns, trouble, True)
+        before = said(weir, words + "; its last addresses stay")
+        eventually(lambda: said(weir, words + "; its last addresses stay") == before + 1, what=trouble)
+        seen = len(dns.asked)
+        eventually(lambda: len(dns.asked) >= seen + 4, what="it is asked again")
+        assert get(weir.address).body == b"one"
+        assert said(weir, words + "; its last addresses stay") == before + 1, "said once"
+        again = said(weir, "is resolved again")
+        dns.silent, dns.code, dns.truncated = False, 0, False
+        dns.records["api.test"] = ["127.0.0.1"]
+        eventually(lambda: said(weir, "is resolved again") == again + 1, what="it is resolved again")
+    assert said(weir, "is now") == 0
+
+
+def test_a_start_without_dns(rig):
+    """weir starts, says so, and serves when the name is there."""
+    one, _, port = two_servers(rig)
+    dns = Nameserver(rig)
+    dns.silent = True
+    weir = weir_asking(rig, dns, port, resolver={"timeout": "90ms", "max_ttl": "50ms"})
+    answer = get(weir.address)
+    assert answer.status == 503 and b"its name is not resolved" in answer.body
+    assert weir.metric("weir_errors_total", cause="upstream_no_server") == 1
+    eventually(lambda: said(weir, "no requests go there until it is resolved") == 1)
+    assert servers_of(weir) == [{"address": None, "name": "api.test:%d" % port, "state": "unresolved", "ejected_by_workers": 0}]
+    eventually(lambda: get(weir.admin, "/readyz").status == 503)
+    dns.records["api.test"] = ["127.0.0.1"]
+    dns.silent = False
+    eventually(lambda: get(weir.address).status == 200, what="the name is resolved")
+    eventually(lambda: get(weir.admin, "/readyz").status == 200)
+
+
+def test_the_hosts_file_comes_first(rig):
+    one, _, port = two_servers(rig)
+    dns = Nameserver(rig, **{"localhost": ["127.0.0.2"]})
+    weir = weir_asking(rig, dns, port, "localhost")
+    assert get(weir.address).body == b"one" and dns.asked == []
+
+
+def test_a_reload_keeps_what_is_known(rig):
+    one, _, port = two_servers(rig)
+    dns = Nameserver(rig, ttl=60, **{"api.test": ["127.0.0.1"]})
+    weir = weir_asking(rig, dns, port)
+    dns.silent = True
+    weir.reload(upstreams={"other": {"servers": [f"api.test:{port}"]}})
+    assert {get(weir.address).status for _ in range(10)} == {200}
+
+
+def test_no_request_is_lost_while_addresses_change(rig):
+    one, two, port = two_servers(rig)
+    dns = Nameserver(rig, **{"api.test": ["127.0.0.1", "127.0.0.2"]})
+    weir = weir_asking(rig, dns, port, workers=2, resolver={"min_ttl": "10ms"})
+    seen = set()
+    with Connection(weir.address) as client, Connection(weir.address) as other:
+        for number in range(300):
+            dns.records["api.test"] = [["127.0.0.1"], ["127.0.0.2"], ["127.0.0.1", "127.0.0.2"]][number // 20 % 3]
+            for connection in client, other:
+                answer = connection.request(method="POST" if number % 3 else "GET", body=b"x" if number % 3 else None)
+                assert answer.status == 200
+                seen.add(answer.body)
+    assert seen == {b"one", b"two"}
+
+
+def test_a_check_tells_of_names_that_do_not_resolve(rig):
+    dns = Nameserver(rig, **{"good.test": ["127.0.0.1"]})
+    file = rig.write("names.yaml", json.dumps({"upstreams": {"api": {"servers": ["good.test:80", "bad.test:80"]}},
+                                               "resolver": {"nameservers": [dns.text]}}))
+    done = rig.command("check", "-c", file)
+    assert done.returncode == 0, done.stderr
+    assert "names.yaml:1:49: warning: upstreams.api: bad.test:80: there is no such name; requests get 503 until" in done.stderr, done.stderr
+    assert "good.test" not in done.stderr
