@@ -65,7 +65,7 @@ rules:
 def test_keys_of_later_are_refused_not_ignored(rig):
     result = check(rig, """\
 upstreams: { api: { servers: [ 127.0.0.1:3000 ] } }
-quotas: { cache: 30m }
+redis: { tls: true }
 """)
     assert result.returncode == 1 and re.search(r"policy\.yaml:2:\d+: .*not supported yet", result.stderr), result.stderr
 
