@@ -72,9 +72,18 @@ static struct slice host_value(struct slice host, struct text *scratch)
     return text_slice(scratch);
 }
 
+/* The one field of this name that the server will see. Where there are several nobody knows which of them it takes:
+ * they count as none does, together. */
+static const struct field *only_field(const struct fields *fields, struct slice name)
+{
+    const struct field *field = fields ? fields_next_named(fields, name, NULL) : NULL;
+    bool good = field && !fields_next_named(fields, name, field) && !field_is_named_away(field);
+    return good ? field : NULL;
+}
+
 static struct slice header_value(const struct fields *fields, const char *name)
 {
-    const struct field *field = fields ? fields_next_named(fields, slice_of(name), NULL) : NULL;
+    const struct field *field = only_field(fields, slice_of(name));
     return field ? field->value : (struct slice){"", 0};
 }
 
@@ -151,10 +160,9 @@ void key_write_quota(struct text *out, const char *prefix, struct slice identity
 
 struct slice key_repeat_id(const struct limit *limit, const struct fields *fields)
 {
-    struct slice name = slice_of(limit->dedup);
-    const struct field *field = fields ? fields_next_named(fields, name, NULL) : NULL;
+    const struct field *field = only_field(fields, slice_of(limit->dedup));
 
-    if (!field || field->value.n > KEY_REPEAT_ID_MAX || fields_next_named(fields, name, field))
+    if (!field || field->value.n > KEY_REPEAT_ID_MAX)
         return SLICE_NONE;
     return field->value;
 }

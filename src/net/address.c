@@ -151,6 +151,38 @@ const char *address_format(const struct address *address, char text[static ADDRE
     return text;
 }
 
+struct peer peer_of_address(const struct address *address)
+{
+    struct peer peer;
+
+    memset(&peer, 0, sizeof peer);
+    if (address->any.sa_family == AF_INET)
+        peer.v4 = address->v4;
+    else if (address->any.sa_family == AF_INET6)
+        peer.v6 = address->v6;
+    else if (address->length)
+        peer.any.sa_family = AF_UNIX;
+    return peer;
+}
+
+const struct address *address_of_peer(const struct peer *peer, struct address *address)
+{
+    switch (peer->any.sa_family) {
+    case AF_INET:
+        address->v4 = peer->v4;
+        address->length = sizeof address->v4;
+        break;
+    case AF_INET6:
+        address->v6 = peer->v6;
+        address->length = sizeof address->v6;
+        break;
+    default:
+        address->any.sa_family = peer->any.sa_family;
+        address->length = peer->any.sa_family == AF_UNIX ? offsetof(struct sockaddr_un, sun_path) : 0;
+    }
+    return address;
+}
+
 bool ip_of_address(const struct address *address, struct ip *ip)
 {
     if (address->any.sa_family == AF_INET) {

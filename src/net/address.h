@@ -45,6 +45,19 @@ static inline bool address_is_unix(const struct address *address)
     return address->any.sa_family == AF_UNIX;
 }
 
+/* An address but for the path of a unix socket, in a quarter of the room: what a connection keeps of its peer. */
+struct peer {
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    };
+};
+
+struct peer peer_of_address(const struct address *address);
+/* Writes it to `address`, and returns that. */
+const struct address *address_of_peer(const struct peer *peer, struct address *address);
+
 /* An IP address without port or family: IPv4 stands as IPv4-mapped IPv6 (RFC 4291 section 2.5.5.2), so that
  * IPv4 inside IPv6 is IPv4. */
 struct ip {

@@ -58,8 +58,9 @@ static void quoted_or_dash(struct text *t, struct slice s)
 
 static void peer_text(const struct exchange *x, struct text *t)
 {
+    struct address peer;
     struct ip ip;
-    if (ip_of_address(&x->client->peer, &ip))
+    if (ip_of_address(address_of_peer(&x->client->peer, &peer), &ip))
         ip_format(&ip, t);
     else
         text_literal(t, "unix:");

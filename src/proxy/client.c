@@ -71,10 +71,10 @@ bool client_open(struct worker *w, int fd, const struct address *peer, unsigned 
     memset(c, 0, sizeof *c);
     MAGIC_SET(c, CLIENT_MAGIC);
     c->worker = w;
-    c->listener = listener;
+    c->listener = (uint16_t)listener;
     c->state = CLIENT_PREFACE;
     c->counted = !settings_of(c)->proxy_protocol;
-    c->peer = *peer;
+    c->peer = peer_of_address(peer);
     stream_open(&c->stream, w->base, fd, on_readable, on_writable, c);
     stream_want_read(&c->stream, true);
     TAILQ_INSERT_TAIL(&w->clients, c, link);
@@ -88,6 +88,7 @@ bool client_open(struct worker *w, int fd, const struct address *peer, unsigned 
 void client_close(struct client *c)
 {
     struct worker *w = c->worker;
+    struct address peer;
 
     MAGIC_CHECK(c, CLIENT_MAGIC);
     if (c->state == CLIENT_CLOSED)
@@ -97,11 +98,13 @@ void client_close(struct client *c)
     else
         TAILQ_REMOVE(&w->clients, c, link);
     c->state = CLIENT_CLOSED;
+    free(c->draining);
+    c->draining = NULL;
     deadline_cancel(&c->deadline);
     stream_close(&c->stream, &w->buffers);
     TAILQ_INSERT_TAIL(&w->graveyard, c, link);
     counter_subtract(&w->stats.connections_open, 1);
-    worker_client_closed(w, c->counted ? &c->peer : NULL);
+    worker_client_closed(w, c->counted ? address_of_peer(&c->peer, &peer) : NULL);
 }
 
 /* Sends the rest of what the kernel holds, then reads until the client has closed: a close with unread input
@@ -123,7 +126,7 @@ static void read_and_forget(struct client *c)
 {
     ssize_t n = stream_read(&c->stream, c->worker->receive, IOBUF_READ_MAX);
     if (n > 0)
-        c->dropped += (size_t)n;
+        c->dropped += (uint32_t)n;
     if ((n <= 0 && n != STREAM_AGAIN) || c->dropped > LINGER_BYTES)
         client_close(c);
 }
@@ -170,6 +173,7 @@ static void refuse_preface(struct client *c)
 static void read_preface(struct client *c)
 {
     struct proxy_header header;
+    struct address peer;
 
     switch (preface_receive(&c->stream, &c->worker->buffers, &header)) {
     case PREFACE_PARTIAL: return;
@@ -178,8 +182,8 @@ static void read_preface(struct client *c)
     case PREFACE_WHOLE: break;
     }
     if (header.source.length)
-        c->peer = header.source;
-    if (worker_count_peer(c->worker, &c->peer)) {
+        c->peer = peer_of_address(&header.source);
+    if (worker_count_peer(c->worker, address_of_peer(&c->peer, &peer))) {
         c->counted = true;
         secure(c);
     } else
@@ -222,10 +226,12 @@ void client_exchange_ended(struct client *c, enum client_after after, const stru
         linger(c);
     else if (request->ended)
         await_request(c);
+    else if (!(c->draining = malloc(sizeof *c->draining)))
+        client_close(c);
     else {
         enter(c, CLIENT_DRAIN);
-        c->draining = *request;
-        c->draining.max = 0;
+        *c->draining = *request;
+        c->draining->max = 0;
         c->dropped = 0;
         deadline_arm(&c->worker->queue.drain, &c->deadline, clock_us(),
                      c->worker->policy->timeouts.request_body_us);
@@ -239,13 +245,15 @@ static void drain(struct client *c, bool readable)
 {
     struct relay_means means = means_of(c);
     const char *why;
-    uint64_t before = c->draining.bytes;
-    enum relay moved = relay_drop(&c->draining, &c->stream, readable, &means, &why);
+    uint64_t before = c->draining->bytes;
+    enum relay moved = relay_drop(c->draining, &c->stream, readable, &means, &why);
 
-    c->dropped += c->draining.bytes - before;
-    if (moved == RELAY_ENDED)
+    c->dropped += (uint32_t)(c->draining->bytes - before);
+    if (moved == RELAY_ENDED) {
+        free(c->draining);
+        c->draining = NULL;
         await_request(c);
-    else if (moved != RELAY_SOURCE)
+    } else if (moved != RELAY_SOURCE)
         client_close(c);
     else if (c->dropped > DRAIN_BYTES)
         linger(c);
@@ -367,7 +375,7 @@ static void read_head(struct client *c)
 {
     struct head_bytes got;
     struct refusal refusal;
-    size_t size, max = c->worker->policy->size_limits.request_header;
+    size_t size, seen = c->scanned, max = c->worker->policy->size_limits.request_header;
 
     if (!receive(c, &got))
         return;
@@ -375,7 +383,8 @@ static void read_head(struct client *c)
         take(c, &got, request_skip_empty_line(got.all));
     if (got.all.n == 0)
         return;
-    enum scan scan = request_scan(got.all, &c->scanned, &size, &refusal);
+    enum scan scan = request_scan(got.all, &seen, &size, &refusal);
+    c->scanned = (uint32_t)seen;
     if (scan == SCAN_REFUSED)
         refuse_head(c, &refusal);
     else if (scan == SCAN_PARTIAL ? got.all.n >= max : size > max)

@@ -34,13 +34,13 @@ struct client {
     struct stream stream;
     struct deadline deadline;
     TAILQ_ENTRY(client) link; /* worker's clients, idle or graveyard */
-    size_t scanned;           /* of stream.in, by head_scan */
-    bool unread;              /* stream.in holds bytes that no head was looked for in */
-    struct half draining;     /* DRAIN: the rest of a request's content */
-    size_t dropped;           /* bytes dropped in DRAIN or LINGER */
-    unsigned listener;        /* its index in the policy */
-    bool counted;             /* among the connections of its peer's address */
-    struct address peer;      /* the socket's, or whom the PROXY header names */
+    struct half *draining; /* DRAIN: the rest of a request's content; else NULL: most connections are idle */
+    uint32_t scanned;      /* of stream.in, by request_scan */
+    uint32_t dropped;      /* bytes dropped in DRAIN or LINGER */
+    uint16_t listener;     /* its index in the policy */
+    bool unread;           /* stream.in holds bytes that no head was looked for in */
+    bool counted;          /* among the connections of its peer's address */
+    struct peer peer;      /* the socket's, or whom the PROXY header names */
 };
 
 /* Takes over `fd`, from the policy's listener of this index; `peer` is counted, unless a header is to name another.

@@ -167,8 +167,9 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
 {
     char ip_bytes[64];
     struct text ip = text_over(ip_bytes, sizeof ip_bytes);
+    struct address peer;
     struct ip peer_ip;
-    if (ip_of_address(&x->client->peer, &peer_ip))
+    if (ip_of_address(address_of_peer(&x->client->peer, &peer), &peer_ip))
         ip_format(&peer_ip, &ip);
     struct forward_facts facts = {.host = host_of(x->rule->upstream),
                                   .peer_ip = text_slice(&ip),
@@ -212,11 +213,12 @@ static void set_identity(struct exchange *x, const struct identity *identity)
 static void route(struct exchange *x, const struct request_head *head, const struct framing *framing)
 {
     struct identity identity;
+    struct address peer;
     const char *why;
     struct text path = text_over(x->worker->send, sizeof x->worker->send);
     uint64_t body_max = x->policy->size_limits.request_body;
 
-    if (!identity_of(x->policy, &x->client->peer, &head->fields, &identity, &why)) {
+    if (!identity_of(x->policy, address_of_peer(&x->client->peer, &peer), &head->fields, &identity, &why)) {
         exchange_fail(x, CAUSE_BAD_IDENTITY, why);
         return;
     }
@@ -646,6 +648,7 @@ static void say(const struct exchange *x, enum cause cause, const char *why)
     struct said *said = &x->worker->said[cause];
     bool client_fault = cause < CAUSE_UPSTREAM_CONNECT;
     uint64_t now = clock_us();
+    struct address address;
     char peer[ADDRESS_TEXT_MAX];
 
     if (client_fault ? log_threshold < LEVEL_DEBUG : now - said->at_us < 1000000) {
@@ -655,11 +658,11 @@ static void say(const struct exchange *x, enum cause cause, const char *why)
     char more[64] = "";
     if (said->unsaid)
         snprintf(more, sizeof more, " (and %llu more like it before)", (unsigned long long)said->unsaid);
-    log_write(client_fault ? LEVEL_DEBUG : LEVEL_WARN, "request %.*s of %.*s%s%s: %s%s%s%s%s%s",
-              (int)x->id_size, x->request_id, (int)x->identity_size, x->identity,
-              x->identity_size ? " at " : "", address_format(&x->client->peer, peer), cause_text[cause],
-              why ? ": " : "", why ? why : "", x->link ? "; server " : "",
-              x->link ? link_server_text(x->link) : "", more);
+    log_write(
+        client_fault ? LEVEL_DEBUG : LEVEL_WARN, "request %.*s of %.*s%s%s: %s%s%s%s%s%s", (int)x->id_size,
+        x->request_id, (int)x->identity_size, x->identity, x->identity_size ? " at " : "",
+        address_format(address_of_peer(&x->client->peer, &address), peer), cause_text[cause], why ? ": " : "",
+        why ? why : "", x->link ? "; server " : "", x->link ? link_server_text(x->link) : "", more);
     *said = (struct said){.at_us = now};
 }
 
