@@ -1,0 +1,282 @@
+/* fuzz_redis.c - any bytes as what Redis answers, over a socket, to a decision or to what weir asks when it connects:
+ * each decision is made once; Redis admits or rejects by a whole reply of the agreed shape and by nothing else, and
+ * whatever it says, the answer's fields are lines of digits, tokens and quoted strings.
+ *
+ * The first byte chooses what the rest answers: 'c' a request with one limit, 'm' one with several, 's' the set-up. */
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/listener.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "fuzz.h"
+#include "limit/compose.h"
+#include "limit/limiter_internal.h"
+#include "policy/load.h"
+#include "policy/values.h"
+
+enum { TURNS_MAX = 10000 };
+
+static const char policy_text[] =
+    "redis: { address: 'unix:%s/redis.sock', timeout: 10s, on_failure: deny }\n"
+    "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\n"
+    "limits:\n"
+    "  one: { script: token_bucket, limit: 100, period: 1d, burst: 20 }\n"
+    "  counter: { script: sliding_window_counter, limit: 50, period: 1h, count: [ 200 ] }\n"
+    "  window: { script: fixed_window, limit: 10, period: 1h, dedup: Idempotency-Key }\n"
+    "rules:\n"
+    "  - { match: { path: /one }, limits: [ one ] }\n"
+    "  - { limits: [ one, counter, window ], cost: { response_header: X-Cost } }\n";
+
+/* What the server answers with, and to what. */
+static struct {
+    char to;
+    const char *bytes;
+    size_t size, piece;
+} answer;
+
+static struct event_base *base;
+static struct policy *policy;
+static struct fallback *fallback;
+static struct limiter_stats stats;
+static char *script, directory[] = "/tmp/weir-fuzz-XXXXXX";
+static struct bufferevent *server;
+static redisReader *asked;
+static unsigned decided_count;
+
+/* ---- the server -------------------------------------------------------------------------------------- */
+
+static void say(const char *bytes, size_t size)
+{
+    bufferevent_write(server, bytes, size);
+}
+
+/* In pieces, each a write of its own; then nothing more comes. */
+static void say_the_input(void)
+{
+    int fd = bufferevent_getfd(server);
+    evbuffer_write(bufferevent_get_output(server), fd);
+    for (size_t at = 0; at < answer.size; at += answer.piece) {
+        size_t n = answer.size - at < answer.piece ? answer.size - at : answer.piece;
+        if (write(fd, answer.bytes + at, n) != (ssize_t)n)
+            break;
+    }
+    shutdown(fd, SHUT_WR);
+}
+
+static bool is(const redisReply *command, const char *name)
+{
+    return command->elements && strcasecmp(command->element[0]->str, name) == 0;
+}
+
+static void on_command(const redisReply *command)
+{
+    bool call = is(command, "EVALSHA") || is(command, "EVAL");
+
+    if (call || answer.to == 's')
+        say_the_input();
+    else if (is(command, "SCRIPT"))
+        say("$40\r\n0123456789abcdef0123456789abcdef01234567\r\n", 47);
+    else if (is(command, "ROLE"))
+        say("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n", 24);
+    else
+        say("+OK\r\n", 5);
+}
+
+static void on_read(struct bufferevent *stream, void *arg)
+{
+    char bytes[16384];
+    size_t n;
+    void *command;
+    (void)arg;
+
+    while ((n = bufferevent_read(stream, bytes, sizeof bytes)) > 0)
+        redisReaderFeed(asked, bytes, n);
+    while (redisReaderGetReply(asked, &command) == REDIS_OK && command) {
+        on_command(command);
+        freeReplyObject(command);
+    }
+}
+
+static void hang_up(void)
+{
+    if (!server)
+        return;
+    bufferevent_free(server);
+    redisReaderFree(asked);
+    server = NULL;
+}
+
+static void on_event(struct bufferevent *stream, short what, void *arg)
+{
+    (void)stream, (void)what, (void)arg;
+    hang_up();
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *peer, int size,
+                      void *arg)
+{
+    (void)listener, (void)peer, (void)size, (void)arg;
+    hang_up();
+    asked = redisReaderCreate();
+    server = bufferevent_socket_new(base, fd, BEV_OPT_CLOSE_ON_FREE);
+    bufferevent_setcb(server, on_read, NULL, on_event, NULL);
+    bufferevent_enable(server, EV_READ | EV_WRITE);
+}
+
+static void remove_directory(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/redis.sock", directory);
+    unlink(path);
+    rmdir(directory);
+}
+
+static void set_up(void)
+{
+    static struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *lua = getenv("WEIR_LUA_DIR") ? getenv("WEIR_LUA_DIR") : "lua";
+    char yaml[sizeof policy_text + 64];
+
+    signal(SIGPIPE, SIG_IGN);
+    PROPERTY(log_open("/dev/null") == 0 && (base = event_base_new()) && mkdtemp(directory));
+    atexit(remove_directory);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/redis.sock", directory);
+    PROPERTY(evconnlistener_new_bind(base, on_accept, NULL, LEV_OPT_CLOSE_ON_FREE, 16,
+                                     (struct sockaddr *)&address, sizeof address));
+    int n = snprintf(yaml, sizeof yaml, policy_text, directory);
+    policy = policy_load_text("fuzz.yaml", (struct slice){yaml, (size_t)n}, lua, stderr);
+    PROPERTY(policy && (script = compose_driver(policy, lua, stderr)));
+    PROPERTY((fallback = fallback_new(100)) && tally_grow(&stats.by_limit, policy->limit_count));
+}
+
+/* ---- what is to come of it --------------------------------------------------------------------------- */
+
+/* Does the input begin with an array of `count` integers? Whether the first of each five is above 0 for all
+ * goes to `*admits`. */
+static bool reads_as_answer(size_t count, bool *admits)
+{
+    redisReader *reader = redisReaderCreate();
+    void *found = NULL;
+    redisReaderFeed(reader, answer.bytes, answer.size);
+    bool good = redisReaderGetReply(reader, &found) == REDIS_OK && found;
+    const redisReply *reply = found;
+
+    good = good && reply->type == REDIS_REPLY_ARRAY && reply->elements == count;
+    *admits = true;
+    for (size_t i = 0; good && i < count; i++) {
+        good = reply->element[i]->type == REDIS_REPLY_INTEGER &&
+               reply->element[i]->integer <= ANSWER_LARGEST && reply->element[i]->integer >= -ANSWER_LARGEST;
+        if (good && i % ANSWERS_PER_LIMIT == 0 && i + 1 < count) /* the last is the time */
+            *admits &= reply->element[i]->integer > 0;
+    }
+    if (found)
+        freeReplyObject(found);
+    redisReaderFree(reader);
+    return good;
+}
+
+static void assert_lines(const struct text *out)
+{
+    PROPERTY(!out->failed);
+    for (size_t i = 0; i < out->n; i++) {
+        char c = out->p[i];
+        PROPERTY((c >= ' ' && c < 0x7f) || (c == '\r' && i + 1 < out->n && out->p[i + 1] == '\n') ||
+                 (c == '\n' && i && out->p[i - 1] == '\r'));
+    }
+}
+
+static void assert_says_so(const struct decision *d)
+{
+    char bytes[4096];
+    struct text fields = text_over(bytes, sizeof bytes);
+
+    decision_fields_write(&fields, d, HEADERS_X_RATELIMIT | HEADERS_X_RATE_LIMIT | HEADERS_IETF, 1);
+    assert_lines(&fields);
+    fields = text_over(bytes, sizeof bytes);
+    decision_fields_write(&fields, d, HEADERS_X_RATELIMIT_EPOCH, UINT64_C(1763733600000000));
+    assert_lines(&fields);
+    PROPERTY(decision_retry_after(d) >= -1);
+    for (unsigned i = 0; i < d->result_count; i++)
+        PROPERTY(d->results[i].remaining >= 0 && d->results[i].reset_us >= 0);
+    if (d->verdict != VERDICT_LIMITED)
+        return;
+    struct decision later = *d;
+    decision_spread(&later, SHARE_WHOLE, UINT64_MAX);
+    PROPERTY(decision_retry_after(&later) >= decision_retry_after(d));
+    struct text problem = text_over(bytes, sizeof bytes);
+    decision_problem_write(&problem, &later, 429);
+    PROPERTY(!problem.failed);
+}
+
+/* ---- the run ----------------------------------------------------------------------------------------- */
+
+static void on_decided(struct ask *ask)
+{
+    PROPERTY(ask->op == NULL);
+    decided_count++;
+}
+
+/* Turns the loop until the decision was made, or where `ready` is asked for, until the link stands or has failed. */
+static void turn_until(struct limiter *limiter, bool ready)
+{
+    for (unsigned turns = 0; ready ? !limiter_redis_ready(limiter) : !decided_count; turns++) {
+        PROPERTY(turns < TURNS_MAX);
+        limiter_flush(limiter);
+        event_base_loop(base, EVLOOP_ONCE);
+        if (ready && answer.to == 's' && turns > 8 && !server)
+            return;
+    }
+}
+
+static void decide(struct limiter *limiter, struct ask *ask)
+{
+    static const struct fields none;
+    struct identity identity = {.from_header = true, .size = 4, .text = "id:a"};
+    const struct rule *rule = &policy->rules[answer.to == 'm'];
+    struct limit_facts facts = {.rule = rule, .identity = &identity, .method = SLICE("GET"), .fields = &none};
+    bool admits;
+
+    *ask = (struct ask){.decided = on_decided, .wants_receipt = true};
+    decided_count = limiter_decide(limiter, &facts, ask) == DECIDED_NOW;
+    turn_until(limiter, false);
+    PROPERTY(decided_count == 1);
+    if (answer.to == 's')
+        return;
+    if (!reads_as_answer(rule->limit_count * ANSWERS_PER_LIMIT + 1, &admits))
+        PROPERTY(ask->decision.verdict == VERDICT_FAILED_CLOSED);
+    else
+        PROPERTY(ask->decision.verdict == (admits ? VERDICT_ALLOWED : VERDICT_LIMITED));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct ask ask;
+
+    if (!base)
+        set_up();
+    if (size < 1 || strchr("cms", data[0]) == NULL || data[0] == 0 || size > 16384)
+        return 0;
+    char *bytes = fuzz_copy(data + 1, size - 1);
+    uint32_t choice = fuzz_choice(data, size);
+    answer.to = (char)data[0];
+    answer.bytes = bytes, answer.size = size - 1;
+    answer.piece = choice & 1 ? size : choice % 61 + 1;
+
+    struct limiter *limiter = limiter_new(base, policy, fallback, slice_of(script), &stats);
+    PROPERTY(limiter != NULL);
+    turn_until(limiter, true);
+    decide(limiter, &ask);
+    assert_says_so(&ask.decision);
+    if (choice & 2)
+        limiter_settle(&ask, 200, choice & 4 ? COST_LEARNT_MAX : 0);
+    else
+        limiter_refund(&ask);
+    limiter_flush(limiter);
+    limiter_free(limiter);
+    hang_up();
+    event_base_loop(base, EVLOOP_NONBLOCK);
+    free(bytes);
+    return 0;
+}
