@@ -242,7 +242,7 @@ local function schedule(limiter)
     if state and now >= expires then state = nil end
     local cost = some_cost(n.limit)
     local q = { state = state, now = now, limit = n.limit, period = n.period, burst = n.burst, offset = n.offset, cost = cost,
-                mode = cost > 0 and below(10) > 6 and 1 + below(2) or 0 }
+                mode = cost > 0 and below(10) > 6 and 1 + below(2) or cost < 0 and below(2) == 0 and now - below(n.period) or 0 }
     local r = ask(limiter, q)
     check_pure(q, r)
     if not back then

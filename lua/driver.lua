@@ -14,7 +14,7 @@
 --        a rejected request the other limits say what they would have granted, and their numbers without the charge. A repeat has the
 --        first answer's numbers, and retry_after 1. At the end: now, the time of all that was charged
 --
--- A limiter that fails fails the call, with nothing written.
+-- A limiter that fails fails the call, with nothing written; those of the operator's own stand in guard.lua, and fail their request.
 
 -- Redis runs all of this for every call. Hence `text + 0`, a number at half the price of tonumber(text); `number .. ""`, a text at
 -- half the price of Redis' own conversion; PSETEX, three quarters of SET PX; and no function or table before it is needed.

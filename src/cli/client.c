@@ -166,7 +166,7 @@ static void fill_row(struct table_row *cells, const struct standing *row)
     write_per(&out[1], row);
     text_i64(&out[2], row->quota);
     text_literal(&out[2], " in ");
-    duration_write(&out[2], row->limit->period_us);
+    limit_period_write(&out[2], row->limit);
     text_i64(&out[3], row->remaining);
     text_literal(&out[3], " of ");
     text_i64(&out[3], row->capacity);

@@ -118,5 +118,6 @@ bool redis_has_password(const void *policy);
 
 /* check.c: what no single option shows. Warnings only where nothing is wrong. */
 void policy_check(struct loading *l);
+void warn_of_costs(struct loading *l);
 
 #endif

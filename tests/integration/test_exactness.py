@@ -76,7 +76,7 @@ def test_a_policy_edited_keeps_what_was_counted(rig):
 def test_own_script_of_ten_lines(rig):
     script = rig.write("every_other.lua", """
         return function(state, now, limit, period, burst, cost, mode, offset)
-          local n = tonumber(state or 0)
+          local n = tonumber(state) or 0
           if n % 2 == 1 and cost >= 0 and mode < 2 then return 0, 0, period, period, nil end
           if cost == 0 then return 1, 1, 0, 0, nil end
           return cost, 1, 0, period, n + 1
