@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/alarms.h"
 #include "base/clock.h"
 #include "base/deadline.h"
 #include "base/hash.h"
@@ -285,6 +286,59 @@ START_TEST(connections_of_an_address_are_counted_exactly)
 }
 END_TEST
 
+/* ---- alarms ------------------------------------------------------------------------------------------ */
+
+enum { ALARMS = 500 };
+
+static struct alarms alarms;
+static struct alarm rung[ALARMS];
+static unsigned rung_count;
+static uint64_t last_at_us, last_sequence;
+
+static void ring(struct alarm *alarm)
+{
+    ck_assert(!alarm_is_set(alarm));
+    ck_assert_uint_ge(clock_us(), alarm->at_us);
+    ck_assert_uint_ge(alarm->at_us, last_at_us);
+    ck_assert(alarm->at_us > last_at_us || alarm->sequence > last_sequence);
+    last_at_us = alarm->at_us;
+    last_sequence = alarm->sequence;
+    rung_count++;
+}
+
+START_TEST(alarms_ring_in_order_never_too_early_and_never_when_cancelled)
+{
+    struct event_base *base = event_base_new();
+    unsigned state = 1, cancelled = 0;
+    uint64_t now = clock_us();
+
+    rung_count = 0;
+    last_at_us = last_sequence = 0;
+    alarms_init(&alarms, base, ring);
+    for (unsigned i = 0; i < ALARMS; i++) {
+        state = state * 1103515245 + 12345;
+        ck_assert(alarm_set(&alarms, &rung[i], now + (state >> 16) % 50000));
+        if (state >> 8 & 1 && alarm_is_set(&rung[i / 2])) {
+            alarm_cancel(&alarms, &rung[i / 2]);
+            cancelled++;
+        }
+    }
+    ck_assert_uint_gt(cancelled, ALARMS / 8);
+    while (alarms.count)
+        event_base_loop(base, EVLOOP_ONCE);
+    ck_assert_uint_eq(rung_count, ALARMS - cancelled);
+    last_at_us = last_sequence = 0;
+    ck_assert(alarm_set(&alarms, &rung[0], 1)); /* long past */
+    ck_assert(alarm_set(&alarms, &rung[1], UINT64_MAX / 1000000));
+    while (alarm_is_set(&rung[0]))
+        event_base_loop(base, EVLOOP_ONCE);
+    ck_assert(alarm_is_set(&rung[1]));
+    alarms_clear(&alarms);
+    ck_assert(!alarm_is_set(&rung[1]));
+    event_base_free(base);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("base and net");
@@ -301,6 +355,7 @@ int main(void)
     tcase_add_test(tests, the_clock_of_a_turn_never_runs_ahead);
     tcase_add_test(tests, histogram_puts_a_value_on_its_bound_below);
     tcase_add_test(tests, deadlines_of_a_queue_pass_in_order_of_time_whatever_the_order_of_arming);
+    tcase_add_test(tests, alarms_ring_in_order_never_too_early_and_never_when_cancelled);
     tcase_add_test(tests, buffers_hold_what_was_appended_and_return_to_the_pool);
     tcase_add_test(tests, connections_of_an_address_are_counted_exactly);
     suite_add_tcase(suite, tests);

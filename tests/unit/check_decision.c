@@ -196,6 +196,30 @@ START_TEST(a_wait_is_spread_upwards_only)
 }
 END_TEST
 
+START_TEST(requests_in_flight_have_no_window_and_no_reset)
+{
+    static const struct limit flight = {.name = (char *)"flight",
+                                        .label = (char *)"flight",
+                                        .headers = true,
+                                        .kind = LIMIT_CONCURRENCY,
+                                        .limit = 20,
+                                        .burst = 20,
+                                        .period_us = 10000000};
+    struct decision d = {.verdict = VERDICT_LIMITED, .result_count = 1, .rejected_by = 0};
+    d.results[0] = (struct limit_result){.limit = &flight,
+                                         .verdict = VERDICT_LIMITED,
+                                         .quota = 20,
+                                         .capacity = 20,
+                                         .retry_after_us = 1000000,
+                                         .reset_us = 9000000};
+    ck_assert_str_eq(fields(&d, all_families), "X-RateLimit-Limit: 20\r\nX-RateLimit-Remaining: 0\r\n"
+                                               "X-Rate-Limit-Policy: flight\r\nX-Rate-Limit-Quota: 20\r\n"
+                                               "X-Rate-Limit-Used: 20\r\n"
+                                               "RateLimit-Policy: \"flight\";q=20;qu=\"concurrent-requests\"\r\n"
+                                               "RateLimit: \"flight\";r=0\r\nRetry-After: 1\r\n");
+}
+END_TEST
+
 START_TEST(limits_that_are_not_to_be_shown_are_not)
 {
     struct decision d = two_limits();
@@ -260,6 +284,7 @@ int main(void)
     tcase_add_test(tests, decided_without_redis);
     tcase_add_test(tests, a_wait_is_spread_upwards_only);
     tcase_add_test(tests, limits_that_are_not_to_be_shown_are_not);
+    tcase_add_test(tests, requests_in_flight_have_no_window_and_no_reset);
     tcase_add_test(tests, names_are_escaped_and_large_numbers_stay_structured_fields);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

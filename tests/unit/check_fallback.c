@@ -247,6 +247,28 @@ START_TEST(memory_is_bounded_and_the_oldest_goes)
 }
 END_TEST
 
+START_TEST(requests_in_flight_are_counted_until_they_have_ended)
+{
+    struct limit limit = limit_of(LIMIT_CONCURRENCY, 3, 3, 10000000);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r;
+
+    fallback_enter(f, SLICE("key"), 2); /* by Redis, before it went away */
+    ck_assert(decide(f, &limit, SLICE("key"), 1, begin_us, &r));
+    ck_assert_int_eq(r.remaining, 0);
+    ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us + 100000000, &r)); /* time alone ends nothing */
+    ck_assert_int_eq(r.retry_after_us, 1000000);
+    fallback_leave(f, SLICE("key"), 1);
+    ck_assert(!decide(f, &limit, SLICE("key"), 2, begin_us, &r));
+    ck_assert(decide(f, &limit, SLICE("key"), 1, begin_us, &r));
+    ck_assert(!decide(f, &limit, SLICE("other"), 4, begin_us, &r));
+    ck_assert_int_eq(r.retry_after_us, -1);
+    fallback_leave(f, SLICE("key"), 100);
+    ck_assert(decide(f, &limit, SLICE("key"), 3, begin_us, &r));
+    fallback_free(f);
+}
+END_TEST
+
 /* --- Threads ------------------------------------------------------------------------------------------ */
 
 enum { THREADS = 8, ROUNDS = 10000 };
@@ -328,6 +350,7 @@ int main(void)
     tcase_add_test(tests, all_or_nothing);
     tcase_add_test(tests, one_key_twice_in_a_request);
     tcase_add_test(tests, memory_is_bounded_and_the_oldest_goes);
+    tcase_add_test(tests, requests_in_flight_are_counted_until_they_have_ended);
     tcase_add_test(tests, threads_share_exactly_one_limit);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

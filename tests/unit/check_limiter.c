@@ -65,6 +65,8 @@ static const char policy_text[] =
     "  tried: { script: fixed_window, limit: 3, period: 1d, shadow: true }\n"
     "  half: { script: fixed_window, limit: 1, period: 1d, per: all, enforce: 50%% }\n"
     "  tried-closed: { script: gcra, limit: 2, period: 1h, shadow: true, on_failure: deny }\n"
+    "  flight: { script: concurrency, limit: 3, lease: 1h, on_failure: deny }\n"
+    "  queue: { script: leaky_bucket, limit: 1, period: 10s, burst: 100, max_delay: 1h }\n"
     "clients:\n"
     "  client-0: { quota: 0 }\n"
     "  client-1: { quota: unlimited }\n"
@@ -80,6 +82,8 @@ static const char policy_text[] =
     "  - { name: pair, match: { path: /pair }, limits: [ pair ] }\n"
     "  - { name: pair-rolling, match: { path: /pair-rolling }, limits: [ pair-rolling ] }\n"
     "  - { name: quick, match: { path: /quick }, limits: [ quick ] }\n"
+    "  - { name: flight, match: { path: /flight }, limits: [ flight ] }\n"
+    "  - { name: queue, match: { path: /queue }, limits: [ queue ] }\n"
     "  - { name: open, match: { path: /open }, limits: [ open ] }\n"
     "  - { name: mixed, match: { path: /mixed }, limits: [ open, window ] }\n"
     "  - { name: tried, match: { path: /tried }, limits: [ tried, window ] }\n"
@@ -393,6 +397,97 @@ START_TEST(exact_under_concurrency)
     turn_until(all_decided);
     ck_assert_uint_eq(count_verdict(asked, VERDICT_ALLOWED), 30);
     ck_assert_uint_eq(count_verdict(asked, VERDICT_LIMITED), 2970);
+    stop_real();
+}
+END_TEST
+
+static bool all_quiet(void *context)
+{
+    for (unsigned i = 0; i < limiter_count; i++)
+        if (!limiter_is_quiet(limiters[i]))
+            return false;
+    return all_ready(context);
+}
+
+static void assert_nothing_in_flight(void)
+{
+    redisReply *reply = real_redis_command(&real, "KEYS *:l:flight");
+    ck_assert_int_eq(reply->type, REDIS_REPLY_ARRAY);
+    ck_assert_uint_eq(reply->elements, 0);
+    freeReplyObject(reply);
+}
+
+START_TEST(permits_are_held_until_they_are_left)
+{
+    timeout = "5s";
+    start_real(2);
+    for (unsigned i = 0; i < 4; i++)
+        (void)!ask_from(i, i % 2, "flight", "a");
+    turn_until(all_decided);
+    ck_assert_uint_eq(count_verdict(4, VERDICT_ALLOWED), 3);
+    for (unsigned i = 0; i < 4; i++)
+        ck_assert_uint_eq(asks[i].ask.held_count, asks[i].ask.decision.verdict == VERDICT_ALLOWED);
+    for (unsigned i = 0; i < 4; i++)
+        limiter_leave(&asks[i].ask);
+    limiter_leave(&asks[0].ask); /* it has nothing any more */
+    turn_until(all_quiet);
+    assert_nothing_in_flight();
+    stop_real();
+}
+END_TEST
+
+/* Redis hangs, dies and comes back while requests come and go: in the end it counts what is held, and nothing else. */
+START_TEST(permits_survive_whatever_redis_does)
+{
+    start_real(2);
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < 2; i++)
+            (void)!ask_from(i, i, "flight", "a");
+        turn_until(all_decided);
+        kill(real.pid, SIGSTOP);
+        for (unsigned i = 2; i < 6; i++) /* they are decided without Redis, which admits one of them later */
+            (void)!ask_from(i, i % 2, "flight", "a");
+        turn_until(all_decided);
+        limiter_leave(&asks[0].ask);
+        if (round == 1)
+            turn_until(none_ready);
+        kill(real.pid, SIGCONT);
+        turn_until(all_ready);
+        if (round == 2)
+            real_redis_do(&real, "CLIENT KILL TYPE normal SKIPME yes");
+        limiter_leave(&asks[1].ask);
+        for (unsigned i = 2; i < 6; i++)
+            limiter_leave(&asks[i].ask);
+        turn_until(all_quiet);
+        assert_nothing_in_flight();
+    }
+    stop_real();
+}
+END_TEST
+
+START_TEST(who_goes_before_the_answer_leaves_the_queue)
+{
+    timeout = "5s";
+    start_real(1);
+    ck_assert_int_eq(decide("queue", "a")->delay_us, 0);
+    for (unsigned i = 1; i < 4; i++) {
+        (void)!ask_from(i, 0, "queue", "a");
+        flush_all(NULL);
+        limiter_abandon(&asks[i].ask);
+        expected_count--;
+    }
+    int64_t delay_us = INT64_MAX; /* the places are given back when the answers have come */
+    for (unsigned i = 0; i < 1000 && delay_us > 10000000; i++) {
+        event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+        flush_all(NULL);
+        wants_receipt = true;
+        delay_us = decide("queue", "a")->delay_us;
+        wants_receipt = false;
+        if (delay_us > 10000000)
+            limiter_refund(&asks[0].ask);
+    }
+    ck_assert(delay_us > 0 && delay_us <= 10000000);
+    limiter_forget(&asks[0].ask);
     stop_real();
 }
 END_TEST
@@ -912,6 +1007,9 @@ int main(void)
         tcase_add_test(real_case, one_turn_is_one_call);
         tcase_add_test(real_case, several_limits_are_all_or_nothing);
         tcase_add_test(real_case, exact_under_concurrency);
+        tcase_add_test(real_case, permits_are_held_until_they_are_left);
+        tcase_add_test(real_case, permits_survive_whatever_redis_does);
+        tcase_add_test(real_case, who_goes_before_the_answer_leaves_the_queue);
         tcase_add_test(real_case, a_flushed_script_cache_is_not_noticed);
         tcase_add_test(real_case, killed_stopped_and_restarted_in_traffic);
         tcase_add_test(real_case, a_denial_is_remembered_until_its_wait_is_over_and_not_longer);
