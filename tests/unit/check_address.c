@@ -29,6 +29,28 @@ START_TEST(addresses_are_read_and_written)
 }
 END_TEST
 
+START_TEST(a_peer_is_its_address_but_for_a_path)
+{
+    static const struct {
+        const char *address, *peer;
+    } kept[] = {{"127.0.0.1:80", "127.0.0.1:80"},
+                {"[2001:db8::1]:443", "[2001:db8::1]:443"},
+                {"unix:/run/client.sock", "unix:"}};
+    char text[ADDRESS_TEXT_MAX];
+    struct address room;
+
+    for (size_t i = 0; i < COUNT_OF(kept); i++) {
+        struct address address = parsed(kept[i].address);
+        struct peer peer = peer_of_address(&address);
+        memset(&room, 0xa5, sizeof room);
+        ck_assert_str_eq(address_format(address_of_peer(&peer, &room), text), kept[i].peer);
+    }
+    struct address none = {.length = 0};
+    struct peer peer = peer_of_address(&none);
+    ck_assert_str_eq(address_format(address_of_peer(&peer, &room), text), "(none)");
+}
+END_TEST
+
 START_TEST(the_longest_unix_path_fits)
 {
     char text[200] = "unix:/", out[ADDRESS_TEXT_MAX];
@@ -192,6 +214,7 @@ int main(void)
     Suite *suite = suite_create("address");
     TCase *tests = tcase_create("address");
     tcase_add_test(tests, addresses_are_read_and_written);
+    tcase_add_test(tests, a_peer_is_its_address_but_for_a_path);
     tcase_add_test(tests, the_longest_unix_path_fits);
     tcase_add_test(tests, what_is_no_address_is_refused);
     tcase_add_test(tests, names_are_looked_up_where_that_may_block);
