@@ -156,12 +156,16 @@ static void op_fail(struct limit_op *op, enum redis_failure cause)
     ask->decided(ask);
 }
 
-/* What holds for a client: what it was granted, else what the policy says of it. NULL: the limits as written. */
+/* What holds for a client: its address' place on a list, else what it was granted, else what the policy or the database
+ * says of it. NULL: the limits as written. */
 static const struct client_terms *terms_of(struct limiter *l, const struct limit_facts *facts,
                                            struct client_terms *granted)
 {
+    static const struct client_terms unlimited = {.quota = QUOTA_UNLIMITED};
     struct grant grant;
 
+    if (facts->identity->listed == LISTED_ALLOWED)
+        return &unlimited;
     if (!grants_find(&l->grants, facts->identity, &grant))
         return facts->terms ? facts->terms : policy_client(l->policy, facts->identity);
     *granted = grant_terms(grant.quota);

@@ -180,6 +180,8 @@ bool identity_of(const struct policy *policy, const struct address *peer, const 
                  struct identity *identity, const char **why)
 {
     find_address(&policy->identity, peer, fields, identity);
+    identity->listed =
+        identity->has_ip ? address_table_find(&policy->addresses.table, &identity->ip) : LISTED_NOT;
     return take_source(policy, fields, 0, identity, why);
 }
 

@@ -10,6 +10,7 @@ struct identity {
     bool from_header;  /* an id, else an address */
     bool peer_trusted; /* the peer is one of trusted_proxies */
     bool has_ip;       /* false: a unix peer without a usable X-Forwarded-For */
+    enum listed listed; /* is the address below on a list of addresses? Set also where identity_of says false */
     unsigned source;   /* index of identity.from that gave it */
     struct ip ip;      /* the client's address, seen through trusted proxies from the right, whole */
     size_t size;       /* of text */

@@ -162,6 +162,13 @@ const struct option options[] = {
     {"identity.known_clients_only", &type_bool, OF(identity.known_clients_only), "false", 0, 0, 0, NULL, NULL,
      "an id that is not among the clients gives no value: the next source counts"},
 
+    {"addresses", &type_section, 0, "", 0, 0, 0, NULL, NULL,
+     "lists of clients' addresses, seen through trusted proxies; of ranges one inside another the longer prefix counts"},
+    {"addresses.allow", &type_address_files, OF(addresses.allow), "[]", 0, ADDRESS_LISTS_MAX, 0, NULL, NULL,
+     "files of addresses that are never limited, one or a range a line; # begins a comment"},
+    {"addresses.block", &type_address_files, OF(addresses.block), "[]", 0, ADDRESS_LISTS_MAX, 0, NULL, NULL,
+     "files of addresses that are answered with 403"},
+
     {"shadow", &type_bool, OF(shadow), "false", 0, 0, 0, NULL, NULL,
      "what holds for limits that do not say: true to try a whole policy"},
     {"limits", &type_limits, 0, "", 0, LIMITS_MAX, 0, NULL, NULL, "how much in which time, by name"},

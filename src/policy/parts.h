@@ -17,6 +17,9 @@ enum {
     STATUSES_MAX = 32,        /* in a limit's count */
     LUA_FILE_MAX = 256 << 10, /* bytes of a limiter */
     BODY_FILE_MAX = 64 << 10, /* bytes of a rejection's body */
+    ADDRESS_LISTS_MAX = 64,   /* files of addresses.allow, and of addresses.block */
+    ADDRESS_FILE_MAX = 64 << 20,
+    LISTED_MAX = 1000000, /* addresses and ranges in all of them together */
 };
 
 /* The most that a bucket's time to refill may be: a time of today plus it stays below 2^53 µs, so that Lua's
@@ -91,6 +94,11 @@ bool quotas_are_there(const void *policy); /* for the table's `applies` */
 /* --- upstreams --- */
 
 bool upstream_has_health(const void *upstream); /* for the table's `applies` */
+
+/* --- addresses --- */
+
+/* Reads the files that were named. */
+void addresses_read(struct loading *l);
 
 /* --- rules --- */
 

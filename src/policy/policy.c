@@ -34,6 +34,7 @@ void policy_drop(struct policy *policy)
         tls_server_drop(policy->listen[i].tls);
     for (unsigned i = 0; i < policy->upstream_count; i++)
         tls_client_free(policy->upstreams[i].tls.client);
+    address_table_clear(&policy->addresses.table);
     pool_free(policy->pool);
     free(policy->pool);
     free(policy->driver);
@@ -46,6 +47,7 @@ static void read_root(struct loading *l)
         return;
     if (expect_map(l, l->root, "a map of keys and values, such as upstreams: ..."))
         options_read(l, l->root, "", l->policy);
+    addresses_read(l);
     policy_check(l);
 }
 

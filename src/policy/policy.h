@@ -12,6 +12,7 @@
 
 #include "http/head.h"
 #include "net/address.h"
+#include "policy/address_lists.h"
 #include "net/resolver.h"
 
 enum {
@@ -303,6 +304,18 @@ struct log_settings {
     char *file; /* "stderr" or a path */
 };
 
+/* Files of addresses, one or a range a line. */
+struct address_files {
+    char **names; /* as written */
+    unsigned count;
+    const struct node *nodes; /* while loading */
+};
+
+struct address_settings {
+    struct address_files allow, block;
+    struct address_table table;
+};
+
 struct clients; /* the table behind policy_client() */
 struct pool;
 
@@ -319,6 +332,7 @@ struct policy {
     unsigned upstream_count;
     struct resolver_settings resolver;
     struct identity_settings identity;
+    struct address_settings addresses;
     bool shadow; /* of limits that do not say */
     struct limit *limits;
     unsigned limit_count;

@@ -22,7 +22,8 @@ void report_line_add(struct report *report, bool warning, struct place place, co
     struct report_line *line = next_line(report);
     if (!line)
         return;
-    *line = (struct report_line){place, warning, report->count, pool_text(&report->pool, slice_of(text))};
+    *line =
+        (struct report_line){NULL, place, warning, report->count, pool_text(&report->pool, slice_of(text))};
     report->count++;
 }
 
@@ -37,9 +38,26 @@ void report_mistake(struct report *report, struct place place, const char *forma
     report_line_add(report, false, place, text);
 }
 
+void report_mistake_in(struct report *report, const char *file, struct place place, const char *format, ...)
+{
+    unsigned before = report->count;
+    char text[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    report_line_add(report, false, place, text);
+    if (report->count > before)
+        report->lines[before].file = file;
+}
+
+/* The policy first, then the files that it names, in the order in which they were read. */
 static int by_place(const void *left, const void *right)
 {
     const struct report_line *a = left, *b = right;
+    if (a->file != b->file && (!a->file || !b->file || strcmp(a->file, b->file) != 0))
+        return !a->file ? -1 : !b->file ? 1 : a->number < b->number ? -1 : 1;
     if (a->place.line != b->place.line)
         return a->place.line < b->place.line ? -1 : 1;
     if (a->place.column != b->place.column)
@@ -57,7 +75,7 @@ void report_finish(struct report *report, FILE *out)
         const struct report_line *line = &report->lines[i];
         if (!line->warning && shown++ >= REPORT_SHOWN_MAX)
             continue;
-        fprintf(out, "%s:%u:%u: %s%s\n", report->file, line->place.line, line->place.column,
+        fprintf(out, "%s:%u:%u: %s%s\n", line->file ? line->file : report->file, line->place.line, line->place.column,
                 line->warning ? "warning: " : "", line->text);
     }
     if (report->mistakes > REPORT_SHOWN_MAX)

@@ -13,6 +13,7 @@ enum {
 };
 
 struct report_line {
+    const char *file; /* NULL: the policy's */
     struct place place;
     bool warning;
     unsigned number; /* in the order of reporting */
@@ -29,6 +30,10 @@ struct report {
 
 void report_line_add(struct report *report, bool warning, struct place place, const char *text);
 void report_mistake(struct report *report, struct place place, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* Of another file that the policy names; `file` lives as long as the report. */
+void report_mistake_in(struct report *report, const char *file, struct place place, const char *format, ...)
+    PRINTF_LIKE(4, 5);
 
 /* Prints everything as "FILE:LINE:COLUMN: ..." and frees what the report holds. */
 void report_finish(struct report *report, FILE *out);

@@ -33,6 +33,7 @@ extern const struct option_type type_health_path;   /* read_upstreams.c: char * 
 extern const struct option_type type_nameservers;   /* read_resolver.c: struct resolver_settings */
 extern const struct option_type type_servers;       /* read_upstreams.c: struct upstream */
 extern const struct option_type type_identity_from; /* read_identity.c: struct identity_settings */
+extern const struct option_type type_address_files; /* read_addresses.c: struct address_files */
 extern const struct option_type type_trusted;       /* read_identity.c: struct identity_settings */
 extern const struct option_type type_limits;        /* read_limits.c: struct policy */
 extern const struct option_type type_script;        /* read_limits.c: struct limit */

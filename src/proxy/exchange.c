@@ -218,8 +218,14 @@ static void route(struct exchange *x, const struct request_head *head, const str
     struct text path = text_over(x->worker->send, sizeof x->worker->send);
     uint64_t body_max = x->policy->size_limits.request_body;
 
-    if (!identity_of(x->policy, address_of_peer(&x->client->peer, &peer), &head->fields, &identity, &why)) {
-        exchange_fail(x, CAUSE_BAD_IDENTITY, why);
+    bool good = identity_of(x->policy, address_of_peer(&x->client->peer, &peer), &head->fields, &identity, &why);
+    if (!good || identity.listed == LISTED_BLOCKED) {
+        if (good)
+            set_identity(x, &identity);
+        if (identity.listed == LISTED_BLOCKED)
+            exchange_fail(x, CAUSE_ADDRESS_BLOCKED, NULL);
+        else
+            exchange_fail(x, CAUSE_BAD_IDENTITY, why);
         return;
     }
     set_identity(x, &identity);
@@ -255,7 +261,8 @@ static void limit(struct exchange *x, const struct request_head *head, const str
     const char *why = NULL;
 
     x->phase = PHASE_LIMIT;
-    if (x->policy->quotas.connection && x->rule->limit_count && identity->from_header) {
+    if (x->policy->quotas.connection && x->rule->limit_count && identity->from_header &&
+        identity->listed != LISTED_ALLOWED) {
         known = exchange_know(x, head, identity, &room, &terms, &why);
         set_identity(x, identity);
     }
