@@ -78,6 +78,8 @@ static enum tls_fault load_trust(SSL_CTX *ctx, const char *ca, char why[static T
         tls_say_why(why, "certificate");
         return TLS_BAD_CA;
     }
+    if (ca) /* whoever stands in that file is trusted, be it an authority in between or the server itself */
+        X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(ctx), X509_V_FLAG_PARTIAL_CHAIN);
     return TLS_GOOD;
 }
 

@@ -148,7 +148,8 @@ const struct option_type type_upstream_tls = {"true, false or map", read_upstrea
 static void check_server_names(struct loading *l, const struct node *node, const struct upstream *upstream)
 {
     for (unsigned i = 0; i < upstream->server_count; i++)
-        if (!upstream->servers[i].host && upstream->tls.on && !upstream->tls.server_name) {
+        if (!upstream->servers[i].host && upstream->tls.on && upstream->tls.verify &&
+            !upstream->tls.server_name) {
             mistake(l, node_find(node, "tls"), "%s has no host name to verify; give a server_name",
                     upstream->servers[i].text);
             return;

@@ -107,7 +107,7 @@ static void begin_tls(struct link *link)
     const char *host = tls->server_name ? tls->server_name : server->member->settings->host;
 
     stream_want_write(&link->stream, false);
-    /* A unix socket without server_name is not verified, and is told no name. */
+    /* A unix socket without server_name is not verified. */
     if (tls_connect(&link->stream, tls->client, host ? host : "localhost", &server->resumption))
         shake_hands(link);
     else

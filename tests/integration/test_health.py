@@ -2,12 +2,10 @@
 
 import json
 import os
-import ssl
-import threading
 
 from nameserver import Nameserver
 from rig import eventually
-from scripted import OK, Scripted
+from scripted import Scripted
 from test_upstream_tls import CA, Secure, context
 from wire import get
 
@@ -159,8 +157,13 @@ def test_a_unix_socket(rig):
 
 
 def test_addresses_that_come_are_checked_too(rig):
-    one = Checked(rig, b"one")
-    two = Checked(rig, b"two", address=("127.0.0.2", one.address[1]))
+    two = None
+    while not two:
+        one = Checked(rig, b"one")
+        try:
+            two = Checked(rig, b"two", address=("127.0.0.2", one.address[1]))
+        except OSError:  # that port is somebody's there
+            one.close()
     two.health = SICK
     dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
     weir = rig.weir(upstreams={"api": {"servers": ["api.test:%d" % one.address[1]], "health": OFTEN}}, workers=1, rules=[],

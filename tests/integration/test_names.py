@@ -6,7 +6,7 @@ import threading
 
 from nameserver import Nameserver
 from rig import eventually
-from scripted import OK, Scripted, keeping
+from scripted import Scripted, keeping
 from wire import Connection, get
 
 SOON = {"min_ttl": "30ms", "timeout": "600ms"}
@@ -18,8 +18,12 @@ def saying(word):
 
 def two_servers(rig, first=saying(b"one"), second=saying(b"two")):
     """127.0.0.1 and 127.0.0.2 on the same port."""
-    one = Scripted(rig, first)
-    return one, Scripted(rig, second, address=("127.0.0.2", one.address[1])), one.address[1]
+    while True:
+        one = Scripted(rig, first)
+        try:
+            return one, Scripted(rig, second, address=("127.0.0.2", one.address[1])), one.address[1]
+        except OSError:  # that port is somebody's there
+            one.close()
 
 
 def weir_asking(rig, server, port, name="api.test", resolver=None, **more):
@@ -185,5 +189,5 @@ def test_a_check_tells_of_names_that_do_not_resolve(rig):
                                                "resolver": {"nameservers": [dns.text]}}))
     done = rig.command("check", "-c", file)
     assert done.returncode == 0, done.stderr
-    assert "names.yaml:1:49: warning: upstreams.api: bad.test:80: there is no such name; requests get 503 until" in done.stderr, done.stderr
+    assert "names.yaml:1:52: warning: upstreams.api: bad.test:80: there is no such name; requests get 503 until" in done.stderr, done.stderr
     assert "good.test" not in done.stderr

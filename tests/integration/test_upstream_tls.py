@@ -93,6 +93,11 @@ def test_a_large_answer_and_a_unix_socket(rig):
         assert get(weir.address).body == body
 
 
+def test_the_servers_own_certificate_may_be_what_is_trusted(rig):
+    """Pinned: no authority is asked."""
+    assert get(weir_before(rig, Secure(rig, keeping()), tls={"ca": file("server.pem")}).address).status == 200
+
+
 def refused(rig, words, servers=None, made=None, **more):
     """The answer is 502 for a cause of its own, and the log says once what is wrong."""
     server = servers or Secure(rig, keeping(), lambda _: made or context())
