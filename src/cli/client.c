@@ -8,6 +8,7 @@
 #include "limit/inquiry.h"
 #include "policy/values.h"
 #include "store/redis_blocking.h"
+#include "store/redis_slot.h"
 
 enum { CONNECT_US = 2000000, LOOK_US = 10000000, RESET_US = 60000000, CELL_MAX = 600 };
 
@@ -17,6 +18,7 @@ struct asking {
     struct identity identity;
     struct inquiry *inquiry;
     redisContext *redis;
+    int where; /* of a cluster, the slot that the connection is for; below 0, the part */
     char sha[41];
 };
 
@@ -52,6 +54,7 @@ static bool dial(struct asking *asking)
 {
     const struct redis_settings *settings = &asking->policy->redis;
     char why[REDIS_WHY_MAX];
+    unsigned parts;
 
     if (settings->embedded) {
         fputs("weir: redis.address is embedded: that Redis belongs to the running weir alone; ask its admin "
@@ -59,8 +62,42 @@ static bool dial(struct asking *asking)
               stderr);
         return false;
     }
-    asking->redis = redis_dial(settings, CONNECT_US, why);
+    asking->redis = asking->where < 0
+                        ? redis_dial_part(settings, (unsigned)(-1 - asking->where), &parts, CONNECT_US, why)
+                        : redis_dial_slot(settings, (unsigned)asking->where, CONNECT_US, why);
     return asking->redis || complain(asking, why);
+}
+
+/* A cluster has to be asked where the keys are, or by its parts. */
+static void go_where(struct asking *asking, const char **argv, const size_t *sizes)
+{
+    struct slice keys = {argv[0], sizes[0]};
+    int where = 0;
+
+    if (asking->policy->redis.cluster.count)
+        where = slice_equal(keys, SLICE("0")) ? -1 - (int)inquiry_part(asking->inquiry)
+                                              : (int)redis_slot_of((struct slice){argv[1], sizes[1]});
+    if (asking->redis && where != asking->where) {
+        redisFree(asking->redis);
+        asking->redis = NULL;
+    }
+    asking->where = where;
+}
+
+/* Into how many parts the keys go. False: a complaint was printed. */
+static bool count_parts(struct asking *asking)
+{
+    char why[REDIS_WHY_MAX];
+    unsigned parts = 1;
+    redisContext *redis;
+
+    if (!asking->policy->redis.cluster.count)
+        return true;
+    if (!(redis = redis_dial_part(&asking->policy->redis, 0, &parts, CONNECT_US, why)))
+        return complain(asking, why);
+    redisFree(redis);
+    inquiry_set_parts(asking->inquiry, parts);
+    return true;
 }
 
 static bool load_script(struct asking *asking)
@@ -98,10 +135,11 @@ static bool ask_all(struct asking *asking)
 {
     const char **argv;
     const size_t *sizes;
-    bool good = true;
+    bool good = count_parts(asking);
     int argc;
 
     while (good && inquiry_next(asking->inquiry, &argc, &argv, &sizes)) {
+        go_where(asking, argv, sizes);
         if (!asking->redis && !(dial(asking) && load_script(asking)))
             return false;
         redisReply *reply = ask(asking, argc, argv, sizes);

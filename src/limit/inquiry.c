@@ -44,6 +44,7 @@ struct inquiry {
     bool cut, told; /* keys may have been passed over; all weirs were told */
     uint64_t removed;
     char cursor[24];
+    unsigned parts, part; /* of Redis; the one that is looked through */
     char *channel, *grants_key, *key_start; /* the last: "PREFIX:{IDENTITY}:l:" */
     int64_t quota, us; /* to be granted; then, and after a look, what is granted and for how long */
     bool granted;
@@ -436,11 +437,15 @@ static void argue_quota(struct inquiry *q)
 /* What the database said goes as well, and the lock of whoever asks it now: what it said before is not kept. */
 static void argue_last_reset(struct inquiry *q)
 {
-    argue_number(q, q->row_count + 2);
+    bool quota = q->policy->quotas.connection && q->identity->from_header;
+
+    argue_number(q, q->row_count + (quota ? 2 : 0));
     for (unsigned i = 0; i < q->row_count; i++)
         argue(q, q->rows[i].key);
-    argue(q, (struct slice){q->quota_key, q->quota_key_size});
-    argue(q, (struct slice){q->quota_key, q->quota_key_size + 5});
+    if (quota) {
+        argue(q, (struct slice){q->quota_key, q->quota_key_size});
+        argue(q, (struct slice){q->quota_key, q->quota_key_size + 5});
+    }
     argue(q, SLICE("forget"));
     argue(q, slice_of(q->channel));
     argue(q, identity_text(q->identity));
@@ -461,6 +466,16 @@ static void argue_look(struct inquiry *q)
         argue_number(q, q->rows[i].quota);
         argue_number(q, client_numbers(terms_of(q), limit).burst);
     }
+}
+
+void inquiry_set_parts(struct inquiry *q, unsigned parts)
+{
+    q->parts = parts;
+}
+
+unsigned inquiry_part(const struct inquiry *q)
+{
+    return q->step == STEP_SCAN ? q->part : 0;
 }
 
 bool inquiry_next(struct inquiry *q, int *argc, const char ***argv, const size_t **sizes)
@@ -579,6 +594,10 @@ static void after_scan(struct inquiry *q)
     bool again = q->full && q->kind == INQUIRY_RESET;
     bool all = !again && (q->full || strcmp(q->cursor, "0") == 0);
 
+    if (all && !q->full && q->part + 1 < q->parts) {
+        q->part++;
+        all = false;
+    }
     if (!all && clock_us() >= q->until_us) {
         q->cut = true;
         all = true;

@@ -59,6 +59,11 @@ struct inquiry *inquiry_new_grant(const struct policy *policy, const struct iden
 /* What to ask next: the arguments of EVALSHA after the SHA; they live until inquiry_take. False: nothing
  * more. */
 MUST_CHECK bool inquiry_next(struct inquiry *inquiry, int *argc, const char ***argv, const size_t **sizes);
+/* Redis may be in several parts (the masters of a cluster), each of which has to be looked through. Before each
+ * inquiry_next, where it may be more than one. */
+void inquiry_set_parts(struct inquiry *inquiry, unsigned parts);
+/* Of which part that asks, from 0; of other calls, which have keys, or have no need of any, 0. */
+unsigned inquiry_part(const struct inquiry *inquiry);
 /* The answer to it. False: it has the wrong shape, and the inquiry is over. */
 MUST_CHECK bool inquiry_take(struct inquiry *inquiry, const redisReply *reply);
 

@@ -91,7 +91,8 @@ static void wake(int fd)
 }
 
 /* The clients of one address, as limits count them. */
-static uint64_t address_of(const struct quotas *quotas, const struct policy *policy, const struct identity *identity)
+static uint64_t address_of(const struct quotas *quotas, const struct policy *policy,
+                           const struct identity *identity)
 {
     struct ip ip = identity->has_ip ? identity->ip : (struct ip){{0}};
 

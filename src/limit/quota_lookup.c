@@ -21,7 +21,14 @@
 #include "limit/key.h"
 #include "limit/quotas_internal.h"
 
-enum { LOOKUP_MAGIC = 0x51554f54, CHAINS = 2048, ADDRESSES = 1024, TOKEN_SIZE = 40, ARGUMENTS_MAX = 9, COMPLAIN_US = 60000000 };
+enum {
+    LOOKUP_MAGIC = 0x51554f54,
+    CHAINS = 2048,
+    ADDRESSES = 1024,
+    TOKEN_SIZE = 40,
+    ARGUMENTS_MAX = 9,
+    COMPLAIN_US = 60000000
+};
 
 /* KEYS: the quota, its lock. A value is "TAG UNTIL ROW": of which query it came, in ms since 1970 until when it is believed. */
 static const char script[] =
@@ -58,13 +65,13 @@ struct lookup {
     struct quota_entry before; /* what was known; usable_us 0: nothing */
     struct redis_call call;
     enum asked asked;
-    bool calling;  /* Redis has the call */
-    bool passed;   /* Redis took too long: its answer is not waited for */
-    bool locked;   /* the lock is ours */
-    bool dropped;  /* the client was reset: what was asked before is not kept */
-    bool trying;   /* the database was down: nobody waits */
-    unsigned tries; /* queries */
-    unsigned address; /* its place among the clerk's */
+    bool calling;      /* Redis has the call */
+    bool passed;       /* Redis took too long: its answer is not waited for */
+    bool locked;       /* the lock is ours */
+    bool dropped;      /* the client was reset: what was asked before is not kept */
+    bool trying;       /* the database was down: nobody waits */
+    unsigned tries;    /* queries */
+    unsigned address;  /* its place among the clerk's */
     uint64_t until_us; /* no query starts later */
     struct deadline deadline;
     char token[TOKEN_SIZE];
@@ -73,7 +80,11 @@ struct lookup {
 };
 TAILQ_HEAD(lookups, lookup);
 
-enum queue { QUEUE_KNOWN, QUEUE_FIRST, QUEUES }; /* who has a quota that is to be renewed goes before who may be anybody */
+enum queue {
+    QUEUE_KNOWN,
+    QUEUE_FIRST,
+    QUEUES
+}; /* who has a quota that is to be renewed goes before who may be anybody */
 
 struct clerk {
     struct quotas *quotas;
@@ -123,8 +134,8 @@ static struct lookup *find(struct clerk *clerk, struct slice id)
 {
     struct lookup *k;
     LIST_FOREACH(k, chain_of(clerk, id), chain)
-        if (slice_equal(id_of(k), id))
-            return k;
+    if (slice_equal(id_of(k), id))
+        return k;
     return NULL;
 }
 
@@ -139,7 +150,8 @@ static struct lookup *lookup_new(struct clerk *clerk, struct slice id, uint64_t 
     k->address = address % ADDRESSES;
     k->until_us = clock_us() + settings(clerk)->timeout_us;
     STAILQ_INIT(&k->tickets);
-    snprintf(k->token, sizeof k->token, "%s%llx", clerk->token_start, (unsigned long long)++clerk->token_count);
+    snprintf(k->token, sizeof k->token, "%s%llx", clerk->token_start,
+             (unsigned long long)++clerk->token_count);
     k->id_size = id.n;
     memcpy(k->id, id.p, id.n);
     LIST_INSERT_HEAD(chain_of(clerk, id), k, chain);
@@ -187,7 +199,8 @@ static void send_back(struct lookup *k, enum quota_outcome outcome, const struct
 static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure);
 
 /* "get" and the like: TAG TOKEN and up to three more. False: Redis does not take it. */
-static bool call_redis(struct lookup *k, enum asked asked, const char *word, unsigned count, const struct slice *more)
+static bool call_redis(struct lookup *k, enum asked asked, const char *word, unsigned count,
+                       const struct slice *more)
 {
     struct clerk *clerk = k->clerk;
     char keys[KEY_QUOTA_MAX * 2], tag[16], identity[IDENTITY_TEXT_MAX];
@@ -416,7 +429,8 @@ static void go_to_database(struct lookup *k)
     if (!postgres_link_is_down(clerk->postgres)) {
         k->stage = STAGE_QUEUED;
         TAILQ_INSERT_TAIL(&clerk->queues[queue], k, entry);
-        event_active(clerk->pace, EV_TIMEOUT, 1); /* pump() ends lookups, and this may run in a walk over them */
+        event_active(clerk->pace, EV_TIMEOUT,
+                     1); /* pump() ends lookups, and this may run in a walk over them */
     } else if (!postgres_link_is_idle(clerk->postgres))
         give_up(k, true);
     else { /* it stands again after the query had failed */
@@ -500,8 +514,9 @@ static void check_plan(struct clerk *clerk, const struct quota_row *row)
         (clerk->complained_us && now - clerk->complained_us < COMPLAIN_US))
         return;
     clerk->complained_us = now;
-    log_warn("postgres %s: the query names the plan \"%s\", which plans does not have; such clients meet no plan",
-             settings(clerk)->place, row->plan);
+    log_warn(
+        "postgres %s: the query names the plan \"%s\", which plans does not have; such clients meet no plan",
+        settings(clerk)->place, row->plan);
 }
 
 static void take_row(struct lookup *k, const struct quota_row *row)
@@ -550,7 +565,8 @@ static void on_done(void *context, enum postgres_result result, const struct quo
 static void refuse(struct clerk *clerk, struct quota_ticket *ticket, const struct quota_entry *known)
 {
     counter_add(&clerk->quotas->stats.refused, 1);
-    quota_post_back(clerk->quotas, ticket, known ? known->outcome : QUOTA_UNKNOWN, known ? &known->row : NULL);
+    quota_post_back(clerk->quotas, ticket, known ? known->outcome : QUOTA_UNKNOWN,
+                    known ? &known->row : NULL);
 }
 
 void clerk_take(struct clerk *clerk, struct quota_ticket *ticket)
@@ -633,7 +649,8 @@ static void hang_up_redis(struct clerk *clerk)
 
 static bool same_database(const struct policy *a, const struct policy *b)
 {
-    return strcmp(a->quotas.connection, b->quotas.connection) == 0 && strcmp(a->quotas.query, b->quotas.query) == 0;
+    return strcmp(a->quotas.connection, b->quotas.connection) == 0 &&
+           strcmp(a->quotas.query, b->quotas.query) == 0;
 }
 
 static void hang_up_database(struct clerk *clerk)
@@ -663,7 +680,7 @@ static void forget_all(struct clerk *clerk)
     struct lookup *k;
 
     quota_table_clear(clerk->quotas->table);
-    TAILQ_FOREACH(k, &clerk->all, of_all)
+    TAILQ_FOREACH (k, &clerk->all, of_all)
         k->dropped = true;
 }
 

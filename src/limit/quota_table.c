@@ -81,10 +81,12 @@ static struct stripe *stripe_of(struct quota_table *table, uint64_t hash)
 }
 
 /* Where the pointer to the item is, or would be. */
-static struct item **place_of(const struct quota_table *table, struct stripe *stripe, uint64_t hash, struct slice id)
+static struct item **place_of(const struct quota_table *table, struct stripe *stripe, uint64_t hash,
+                              struct slice id)
 {
     struct item **place = &stripe->chains[hash & table->chain_mask];
-    while (*place && ((*place)->hash != hash || !slice_equal((struct slice){(*place)->id, (*place)->id_size}, id)))
+    while (*place &&
+           ((*place)->hash != hash || !slice_equal((struct slice){(*place)->id, (*place)->id_size}, id)))
         place = &(*place)->next;
     return place;
 }

@@ -78,7 +78,8 @@ static void *run(void *arg)
 
     log_thread_begin();
     if (!inbox || event_add(inbox, NULL) != 0)
-        log_error("quotas: no memory for the thread that asks the database; ids follow quotas.unknown_client");
+        log_error(
+            "quotas: no memory for the thread that asks the database; ids follow quotas.unknown_client");
     while (event_base_loop(base, EVLOOP_ONCE) == 0 && !event_base_got_exit(base)) {
         clerk_flush(q->clerk);
         log_thread_flush();

@@ -72,7 +72,8 @@ struct quota_wait {
 };
 
 /* -1 as errno where there is none. NULL: no memory, or no descriptor. */
-struct quota_desk *quota_desk_new(struct quotas *quotas, struct event_base *base, struct deadlines *deadlines);
+struct quota_desk *quota_desk_new(struct quotas *quotas, struct event_base *base,
+                                  struct deadlines *deadlines);
 void quota_desk_free(struct quota_desk *desk);
 
 /* False: it must be asked for. The id is an identity's from a header. */

@@ -29,9 +29,10 @@ static void read_quotas(struct loading *l, const struct option *option, const st
 #ifndef HAVE_LIBPQ
     const struct node *postgres = node_find(node, "postgres");
     if (postgres)
-        mistake_of_key(l, postgres,
-                       "this weir was built without PostgreSQL; build it where the Debian package libpq-dev is "
-                       "installed, or remove quotas");
+        mistake_of_key(
+            l, postgres,
+            "this weir was built without PostgreSQL; build it where the Debian package libpq-dev is "
+            "installed, or remove quotas");
 #endif
 }
 
@@ -137,11 +138,13 @@ static bool resolve(struct loading *l, const struct node *node, struct servers *
     int failure = getaddrinfo(host, NULL, &hints, &found);
     unsigned before = s->count;
 
-    if (failure == EAI_NONAME || failure == EAI_ADDRFAMILY) { /* a machine with loopback alone has no "configured" address */
+    if (failure == EAI_NONAME ||
+        failure == EAI_ADDRFAMILY) { /* a machine with loopback alone has no "configured" address */
         hints.ai_flags = 0;
         failure = getaddrinfo(host, NULL, &hints, &found);
     }
-    for (const struct addrinfo *a = failure ? NULL : found; a && s->count < before + ADDRESSES_MAX; a = a->ai_next) {
+    for (const struct addrinfo *a = failure ? NULL : found; a && s->count < before + ADDRESSES_MAX;
+         a = a->ai_next) {
         char text[NI_MAXHOST];
         if (getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST) == 0)
             servers_add(s, host, text, port);
@@ -195,7 +198,8 @@ static bool find_servers(struct loading *l, const struct node *node, struct serv
     return good && !s->full;
 }
 
-static void parameter(struct loading *l, struct quota_settings *quotas, const char *keyword, const char *value)
+static void parameter(struct loading *l, struct quota_settings *quotas, const char *keyword,
+                      const char *value)
 {
     unsigned n = quotas->parameter_count++;
     quotas->keywords[n] = pool_text(l->pool, slice_of(keyword));
@@ -219,9 +223,12 @@ static bool is_about_servers(const char *keyword)
  * firewall has forgotten should be found out, and ids are UTF-8. */
 static const char *wanted(const char *keyword)
 {
-    static const char *const all[][2] = {{"gssencmode", "disable"},        {"keepalives_idle", "30"},
-                                         {"keepalives_interval", "10"},    {"keepalives_count", "3"},
-                                         {"fallback_application_name", "weir"}, {"client_encoding", "UTF8"}};
+    static const char *const all[][2] = {{"gssencmode", "disable"},
+                                         {"keepalives_idle", "30"},
+                                         {"keepalives_interval", "10"},
+                                         {"keepalives_count", "3"},
+                                         {"fallback_application_name", "weir"},
+                                         {"client_encoding", "UTF8"}};
     for (size_t i = 0; i < COUNT_OF(all); i++)
         if (strcmp(keyword, all[i][0]) == 0)
             return all[i][1];
@@ -257,11 +264,13 @@ static char *place_text(struct loading *l, const char *host, const char *port, c
 static void use_connection(struct loading *l, const struct node *node, struct quota_settings *quotas,
                            const PQconninfoOption *all)
 {
-    const char *host = value_of(all, "host"), *port = value_of(all, "port"), *address = value_of(all, "hostaddr");
+    const char *host = value_of(all, "host"), *port = value_of(all, "port"),
+               *address = value_of(all, "hostaddr");
     struct servers servers = {.count = 0};
 
     if (value_of(all, "service")) {
-        mistake(l, node, "names a service, whose file would be read at each connect; write its settings here");
+        mistake(l, node,
+                "names a service, whose file would be read at each connect; write its settings here");
         return;
     }
     if (!host && !address)
@@ -313,7 +322,8 @@ static void print_parameters(FILE *out, const struct quota_settings *quotas)
 }
 #endif
 
-static void read_connection(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_connection(struct loading *l, const struct option *option, const struct node *node,
+                            void *field)
 {
     struct quota_settings *quotas = field;
 

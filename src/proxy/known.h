@@ -17,8 +17,9 @@ enum known {
 
 /* `identity` is identity_of's, and becomes that of the next source where the id is nobody's. `*terms` are set to `room`, or left
  * alone where the database says nothing of the client. */
-MUST_CHECK enum known exchange_know(struct exchange *x, const struct request_head *head, struct identity *identity,
-                                    struct client_terms *room, const struct client_terms **terms, const char **why);
+MUST_CHECK enum known exchange_know(struct exchange *x, const struct request_head *head,
+                                    struct identity *identity, struct client_terms *room,
+                                    const struct client_terms **terms, const char **why);
 void exchange_unknow(struct exchange *x);
 
 /* exchange.c: the answer is there; `head` as it came. */

@@ -98,7 +98,8 @@ static void tell_soon(struct postgres_link *link)
 static void note_detail(struct postgres_link *link, const char *words)
 {
     size_t n = words ? strcspn(words, "\n") : 0;
-    snprintf(link->detail, sizeof link->detail, "%.*s", n > DETAIL_MAX - 1 ? DETAIL_MAX - 1 : (int)n, words ? words : "");
+    snprintf(link->detail, sizeof link->detail, "%.*s", n > DETAIL_MAX - 1 ? DETAIL_MAX - 1 : (int)n,
+             words ? words : "");
 }
 
 static void say_down(struct postgres_link *link, enum cause cause)
@@ -108,9 +109,10 @@ static void say_down(struct postgres_link *link, enum cause cause)
     if (link->told == CAUSE_NONE)
         link->down_since_us = clock_us();
     link->told = cause;
-    log_error("postgres %s: %s%s%s%s; quotas that are cached hold on, other ids follow quotas.unknown_client; %s",
-              link->settings->place, cause_text[cause], link->detail[0] ? " (" : "", link->detail,
-              link->detail[0] ? ")" : "", cause_remedy[cause]);
+    log_error(
+        "postgres %s: %s%s%s%s; quotas that are cached hold on, other ids follow quotas.unknown_client; %s",
+        link->settings->place, cause_text[cause], link->detail[0] ? " (" : "", link->detail,
+        link->detail[0] ? ")" : "", cause_remedy[cause]);
 }
 
 static void say_up(struct postgres_link *link)
@@ -228,8 +230,9 @@ static void read_row(struct postgres_link *link, const PGresult *result)
         row->quota = QUOTA_OF_ITS_OWN;
         snprintf(what, sizeof what, "says \"%.60s\" in its column %.40s", PQgetvalue(result, 0, quota),
                  PQfname(result, quota));
-        complain(link, what,
-                 "expected -1, or 0 to 1000000000, or NULL; such clients meet the limits as they are written");
+        complain(
+            link, what,
+            "expected -1, or 0 to 1000000000, or NULL; such clients meet the limits as they are written");
     }
     if (plan < 0 || PQgetisnull(result, 0, plan))
         return;
@@ -261,7 +264,8 @@ static bool take_result(struct postgres_link *link, const PGresult *result)
     if (status == PGRES_SINGLE_TUPLE) {
         if (link->rows++ == 0)
             read_row(link, result);
-    } else if (status == PGRES_FATAL_ERROR || status == PGRES_NONFATAL_ERROR || status == PGRES_BAD_RESPONSE) {
+    } else if (status == PGRES_FATAL_ERROR || status == PGRES_NONFATAL_ERROR ||
+               status == PGRES_BAD_RESPONSE) {
         take_error(link, result);
     } else if (status != PGRES_TUPLES_OK) {
         note_detail(link, "it returns no rows");

@@ -11,8 +11,8 @@ enum {
 };
 
 struct quota_row {
-    bool present;  /* false: there is none */
-    int64_t quota; /* -1: unlimited, 0: prohibited, n, or QUOTA_OF_ITS_OWN */
+    bool present;                  /* false: there is none */
+    int64_t quota;                 /* -1: unlimited, 0: prohibited, n, or QUOTA_OF_ITS_OWN */
     char plan[QUOTA_PLAN_MAX + 1]; /* "": none */
 };
 

@@ -1,0 +1,246 @@
+/* What a row of the database means, and the table of those that are known. */
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "limit/quota_table.h"
+
+static int64_t read_or(const char *text, int64_t otherwise)
+{
+    int64_t quota;
+    return quota_read(slice_of(text), &quota) ? quota : otherwise;
+}
+
+START_TEST(a_quota_is_read)
+{
+    ck_assert_int_eq(read_or("3", -9), 3);
+    ck_assert_int_eq(read_or("0", -9), 0);
+    ck_assert_int_eq(read_or("-1", -9), -1);
+    ck_assert_int_eq(read_or("unlimited", -9), -1);
+    ck_assert_int_eq(read_or("1000000000", -9), 1000000000);
+    ck_assert_int_eq(read_or("  12  ", -9), 12);
+    ck_assert_int_eq(read_or("5.", -9), 5);
+    ck_assert_int_eq(read_or("50.00", -9), 50);
+    ck_assert_int_eq(read_or("-1.0", -9), -1);
+    ck_assert_int_eq(read_or("100", -9), 100);
+}
+END_TEST
+
+START_TEST(what_is_no_quota_is_refused)
+{
+    const char *const bad[] = {"",    " ",    "-2",  "-",   "ten",      "1000000001", "99999999999999999999",
+                               "5.5", "5.01", "1e3", "+3",  "Infinity", ".",          ".0",
+                               "0x3", "3 4",  "NaN", "--1", "-1.5"};
+    for (size_t i = 0; i < COUNT_OF(bad); i++)
+        ck_assert_msg(read_or(bad[i], -9) == -9, "%s", bad[i]);
+}
+END_TEST
+
+static void comes_back(struct quota_row row, const char *written)
+{
+    char bytes[QUOTA_TEXT_MAX];
+    struct text text = text_over(bytes, sizeof bytes);
+    struct quota_row read;
+
+    quota_row_write(&text, &row);
+    ck_assert(!text.failed);
+    ck_assert_msg(slice_equal(text_slice(&text), slice_of(written)), "%.*s", (int)text.n, text.p);
+    ck_assert(quota_row_parse(text_slice(&text), &read));
+    ck_assert_int_eq(read.present, row.present);
+    ck_assert_int_eq(read.quota, row.present ? row.quota : QUOTA_OF_ITS_OWN);
+    ck_assert_str_eq(read.plan, row.plan);
+}
+
+START_TEST(a_row_is_kept_as_text)
+{
+    struct quota_row longest = {true, 1000000000, {0}};
+    char written[QUOTA_TEXT_MAX] = "1000000000 ";
+
+    memset(longest.plan, 'p', QUOTA_PLAN_MAX);
+    strcat(written, longest.plan);
+    comes_back((struct quota_row){.present = false}, "absent");
+    comes_back((struct quota_row){true, 3, ""}, "3");
+    comes_back((struct quota_row){true, -1, ""}, "-1");
+    comes_back((struct quota_row){true, QUOTA_OF_ITS_OWN, ""}, "-");
+    comes_back((struct quota_row){true, QUOTA_OF_ITS_OWN, "gold"}, "- gold");
+    comes_back((struct quota_row){true, 7, "gold and silver"}, "7 gold and silver");
+    comes_back(longest, written);
+}
+END_TEST
+
+/* Another program's value, or one of a version to come. */
+START_TEST(what_is_no_row_is_refused)
+{
+    const char *const bad[] = {"", "many", "-2", "3gold", "absent gold", " 3"};
+    char longer[QUOTA_PLAN_MAX + 8] = "3 ";
+    struct quota_row row;
+
+    for (size_t i = 0; i < COUNT_OF(bad); i++)
+        ck_assert_msg(!quota_row_parse(slice_of(bad[i]), &row), "%s", bad[i]);
+    memset(longer + 2, 'p', QUOTA_PLAN_MAX + 1);
+    ck_assert(!quota_row_parse(slice_of(longer), &row));
+}
+END_TEST
+
+/* --- The table ---------------------------------------------------------------------------------------- */
+
+static struct quota_entry entry_of(enum quota_outcome outcome, int64_t quota)
+{
+    return (struct quota_entry){.outcome = outcome,
+                                .row = {outcome == QUOTA_FOUND, quota, ""},
+                                .got_us = 100,
+                                .fresh_us = 1000,
+                                .usable_us = 2000};
+}
+
+static void put(struct quota_table *table, const char *id, enum quota_outcome outcome, int64_t quota)
+{
+    struct quota_entry entry = entry_of(outcome, quota);
+    quota_table_put(table, slice_of(id), &entry);
+}
+
+/* -9: not there. */
+static int64_t quota_of(struct quota_table *table, const char *id, uint64_t now_us)
+{
+    struct quota_entry entry;
+    return quota_table_find(table, slice_of(id), now_us, &entry) ? entry.row.quota : -9;
+}
+
+START_TEST(an_entry_is_found_until_its_use_ends)
+{
+    struct quota_table *table = quota_table_new(100, 100);
+    struct quota_entry entry;
+
+    put(table, "a", QUOTA_FOUND, 3);
+    put(table, "", QUOTA_FOUND, 4);
+    ck_assert_int_eq(quota_of(table, "a", 1999), 3);
+    ck_assert_int_eq(quota_of(table, "", 1999), 4);
+    ck_assert_int_eq(quota_of(table, "a", 2000), -9);
+    ck_assert_int_eq(quota_of(table, "b", 500), -9);
+    put(table, "a", QUOTA_FOUND, 5);
+    ck_assert_int_eq(quota_of(table, "a", 500), 5);
+    put(table, "a", QUOTA_ABSENT, 0);
+    ck_assert(quota_table_find(table, SLICE("a"), 500, &entry) && entry.outcome == QUOTA_ABSENT);
+    ck_assert_uint_eq(quota_table_count(table, QUOTA_FOUND), 1);
+    ck_assert_uint_eq(quota_table_count(table, QUOTA_ABSENT), 1);
+    quota_table_remove(table, SLICE("a"));
+    quota_table_remove(table, SLICE("never there"));
+    ck_assert_int_eq(quota_of(table, "a", 500), -9);
+    quota_table_clear(table);
+    ck_assert_uint_eq(quota_table_count(table, QUOTA_FOUND), 0);
+    quota_table_free(table);
+}
+END_TEST
+
+/* What was got before is to be asked for anew, and serves where that fails. */
+START_TEST(aged_entries_are_not_fresh)
+{
+    struct quota_table *table = quota_table_new(100, 100);
+    struct quota_entry entry;
+
+    put(table, "a", QUOTA_FOUND, 3);
+    quota_table_age(table, 100);
+    ck_assert(quota_table_find(table, SLICE("a"), 500, &entry));
+    ck_assert_uint_eq(entry.fresh_us, 0);
+    ck_assert_int_eq(entry.row.quota, 3);
+    quota_table_age(table, 99);
+    ck_assert(quota_table_find(table, SLICE("a"), 500, &entry) && entry.fresh_us == 1000);
+    quota_table_free(table);
+}
+END_TEST
+
+START_TEST(made_up_ids_push_out_one_another_alone)
+{
+    struct quota_table *table = quota_table_new(640, 640);
+    char id[32];
+
+    for (int i = 0; i < 300; i++) {
+        snprintf(id, sizeof id, "client-%d", i);
+        put(table, id, QUOTA_FOUND, i);
+    }
+    unsigned clients = quota_table_count(table, QUOTA_FOUND);
+    for (int i = 0; i < 100000; i++) {
+        snprintf(id, sizeof id, "made-up-%d", i);
+        put(table, id, i % 2 ? QUOTA_ABSENT : QUOTA_UNKNOWN, 0);
+    }
+    ck_assert_uint_eq(quota_table_count(table, QUOTA_FOUND), clients);
+    ck_assert_uint_le(quota_table_count(table, QUOTA_ABSENT), 640 + 64);
+    ck_assert_int_eq(quota_of(table, "made-up-99999", 500), 0);
+    ck_assert_int_eq(quota_of(table, "made-up-1", 500), -9);
+    quota_table_free(table);
+}
+END_TEST
+
+/* Of those that have a row the one that was not asked for longest goes. */
+START_TEST(what_is_used_stays)
+{
+    struct quota_table *table = quota_table_new(64 * 8, 64);
+    char id[32];
+
+    put(table, "used", QUOTA_FOUND, 3);
+    for (int i = 0; i < 20000; i++) {
+        snprintf(id, sizeof id, "client-%d", i);
+        put(table, id, QUOTA_FOUND, i);
+        ck_assert_int_eq(quota_of(table, "used", 500), 3);
+    }
+    ck_assert_uint_le(quota_table_count(table, QUOTA_FOUND), 64 * 9);
+    quota_table_free(table);
+}
+END_TEST
+
+static void *use_all(void *arg)
+{
+    struct quota_table *table = arg;
+    char id[32];
+
+    for (int i = 0; i < 20000; i++) {
+        snprintf(id, sizeof id, "%d", i % 500);
+        if (i % 3 == 0)
+            put(table, id, i % 2 ? QUOTA_FOUND : QUOTA_ABSENT, i % 500);
+        else if (i % 50 == 1)
+            quota_table_remove(table, slice_of(id));
+        else {
+            int64_t quota = quota_of(table, id, 500);
+            ck_assert(quota == -9 || quota == i % 500);
+        }
+        if (i % 5000 == 4999)
+            quota_table_age(table, 50);
+    }
+    return NULL;
+}
+
+START_TEST(threads_share_it)
+{
+    struct quota_table *table = quota_table_new(200, 100);
+    pthread_t threads[4];
+
+    for (unsigned i = 0; i < COUNT_OF(threads); i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, use_all, table), 0);
+    for (unsigned i = 0; i < COUNT_OF(threads); i++)
+        pthread_join(threads[i], NULL);
+    quota_table_free(table);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("quotas");
+    TCase *rows = tcase_create("rows"), *table = tcase_create("table");
+    tcase_add_test(rows, a_quota_is_read);
+    tcase_add_test(rows, what_is_no_quota_is_refused);
+    tcase_add_test(rows, a_row_is_kept_as_text);
+    tcase_add_test(rows, what_is_no_row_is_refused);
+    tcase_add_test(table, an_entry_is_found_until_its_use_ends);
+    tcase_add_test(table, aged_entries_are_not_fresh);
+    tcase_add_test(table, made_up_ids_push_out_one_another_alone);
+    tcase_add_test(table, what_is_used_stays);
+    tcase_add_test(table, threads_share_it);
+    suite_add_tcase(suite, rows);
+    suite_add_tcase(suite, table);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
