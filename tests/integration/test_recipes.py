@@ -3,11 +3,15 @@
 import json
 import os
 import re
+import threading
 import time
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
+from postgres import Postgres
 from rig import eventually
-from scripted import Scripted
-from wire import count, flood, get
+from scripted import OK, Scripted
+from wire import Connection, count, flood, get, request_bytes
 
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "recipes.md")
 
@@ -23,7 +27,7 @@ def recipes():
     return blocks(head, "yaml")[0], {section.partition("\n")[0]: section for section in rest}
 
 
-def cook(rig, heading, upstream=None, redis="5s", files=()):
+def cook(rig, heading, upstream=None, redis="5s", files=(), replace=()):
     """weir with this recipe, with addresses of the test's own, and patient with Redis."""
     head, sections = recipes()
     for old, new in (("127.0.0.1:8080", "127.0.0.1:0"), ("127.0.0.1:9180", "127.0.0.1:0"),
@@ -31,9 +35,13 @@ def cook(rig, heading, upstream=None, redis="5s", files=()):
                      ("127.0.0.1:3000", f'"{(upstream or rig.upstream()).text}"')):
         assert old in head
         head = head.replace(old, new)
-    for name, language in files:
-        rig.write(name, blocks(sections[heading], language)[0])
-    return rig.weir(text=head + blocks(sections[heading], "yaml")[0] + "log: { access: off }\n").wait_for_redis()
+    for i, (name, language) in enumerate(files):
+        rig.write(name, blocks(sections[heading], language)[i])
+    recipe = blocks(sections[heading], "yaml")[0]
+    for old, new in replace:
+        assert old in recipe
+        recipe = recipe.replace(old, new)
+    return rig.weir(text=head + recipe + "log: { access: off }\n").wait_for_redis()
 
 
 def statuses(weir, times, path="/", method="GET", **headers):
@@ -47,7 +55,7 @@ def function_name(heading):
 
 def test_every_recipe_has_its_test(rig):
     headings = recipes()[1]
-    assert len(headings) >= 17
+    assert len(headings) >= 22
     missing = [h for h in headings if function_name(h) not in globals()]
     assert not missing, missing
 
@@ -85,6 +93,30 @@ def test_a_window_from_the_first_request_what_is_left_repeats_for_free(rig):
 def test_a_rolling_window(rig):
     weir = cook(rig, "A rolling window")
     assert count(flood(weir.address, 700)) == {200: 600, 429: 100}
+
+
+def test_a_day_that_starts_at_eight_a_calendar_month(rig):
+    weir = cook(rig, "A day that starts at eight, a calendar month")
+    answer = get(weir.address)
+    resets = {name: int(t) for name, t in re.findall(r'"(\w+)";r=\d+;t=(\d+)', answer["RateLimit"])}
+    berlin = ZoneInfo("Europe/Berlin")
+    now = datetime.fromtimestamp(int(rig.redis().ask("TIME")[0]), berlin)
+    eight = now.replace(hour=8, minute=0, second=0)
+    if eight <= now:
+        eight = (eight + timedelta(days=1))
+    first = (now.replace(day=1) + timedelta(days=32)).replace(day=1, hour=0, minute=0, second=0)
+    assert abs(now.timestamp() + resets["daily"] - eight.timestamp()) <= 2, answer
+    assert abs(now.timestamp() + resets["monthly"] - first.timestamp()) <= 2, answer
+
+
+def test_quotas_from_the_database(rig):
+    database = Postgres(rig)
+    weir = cook(rig, "Quotas from the database",
+                replace=[('"postgresql://weir@127.0.0.1/weir"', json.dumps(database.connection))])
+    assert statuses(weir, 1, X_Client_Id="client-0") == [429]
+    assert get(weir.address, headers={"X-Client-Id": "client-1"})["X-Rate-Limit-Quota"] == "-1"
+    assert statuses(weir, 4, X_Client_Id="client-2") == [200] * 3 + [429]
+    assert get(weir.address, headers={"X-Client-Id": "nobody"})["X-Rate-Limit-Quota"] == "60"
 
 
 def test_two_per_four_seconds_to_the_microsecond(rig):
@@ -157,6 +189,42 @@ def test_behind_a_load_balancer(rig):
     assert statuses(weir, 4, X_Forwarded_For="198.51.100.7")[:4] == [200] * 3 + [429]
     assert statuses(weir, 1, X_Forwarded_For="198.51.100.8") == [200]
     assert statuses(weir, 1, X_Forwarded_For="made-up, 198.51.100.7") == [429]
+
+
+def test_no_more_than_so_many_at_a_time(rig):
+    may_answer = threading.Event()
+    rig.close_with(may_answer.set)
+
+    def report(peer, number):
+        while peer.read_request():
+            may_answer.wait(20)
+            peer.socket.sendall(OK)
+    weir = cook(rig, "No more than so many at a time", Scripted(rig, report))
+    under_way = [Connection(weir.address).send(request_bytes("/reports/1")) for _ in range(2)]
+    eventually(lambda: get(weir.address, "/reports/1").status == 429, what="429 while two are under way")
+    may_answer.set()
+    assert [connection.response().status for connection in under_way] == [200, 200]
+    eventually(lambda: get(weir.address, "/reports/1").status == 200, what="a place that is free again")
+
+
+def test_a_back_end_that_must_not_see_bursts(rig):
+    came = []
+
+    def hook(peer, number):
+        while peer.read_request():
+            came.append(time.monotonic())
+            peer.socket.sendall(OK)
+    weir = cook(rig, "A back end that must not see bursts", Scripted(rig, hook))
+    asked = [Connection(weir.address).send(request_bytes("/hooks/a")) for _ in range(30)]
+    assert [connection.response().status for connection in asked] == [200] * 30
+    assert came[-1] - came[0] >= 0.5, "29 steps of 20 ms"
+
+
+def test_the_office_and_the_unwelcome(rig):
+    weir = cook(rig, "The office and the unwelcome", files=[("office.txt", "text"), ("unwelcome.txt", "text")])
+    assert statuses(weir, 5, X_Forwarded_For="198.51.100.9") == [200] * 5
+    assert statuses(weir, 2, X_Forwarded_For="203.0.113.7") == [403] * 2
+    assert statuses(weir, 2, X_Forwarded_For="203.0.113.8") == [200, 429]
 
 
 def test_try_a_limit_before_it_rejects_anybody(rig):
