@@ -29,7 +29,8 @@ upstream_program = os.path.abspath(
 redis_program = os.environ.get("REDIS_SERVER", "redis-server")
 
 # Builds with sanitizers run several times slower: every deadline of the tests is stretched alike.
-sanitized = os.path.exists(weir_program) and b"__sanitizer_" in open(weir_program, "rb").read()
+sanitized = os.path.exists(weir_program) and any(
+    mark in open(weir_program, "rb").read() for mark in (b"__sanitizer_", b"__asan_init", b"__tsan_init"))
 patience = 3 if sanitized else 1
 
 os.environ["WEIR_LUA_DIR"] = os.path.join(top, "lua")
