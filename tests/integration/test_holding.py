@@ -54,7 +54,7 @@ def test_requests_leave_in_order_and_no_closer_than_the_rate(rig):
     connections, start = [], time.monotonic()
     for i in range(10):
         connections.append(ask(weir, f"/{i}"))
-        eventually(lambda: held(weir) >= i)
+        eventually(lambda: weir.metric("weir_limit_decisions_total", limit="q", decision="allowed") > i)
     answers = [c.response() for c in connections]
     assert [a.status for a in answers] == [200] * 10
     assert [t for _, t in seen] == [f"/{i}" for i in range(10)]
