@@ -30,11 +30,15 @@ static struct limit_op *op_allocate(struct limiter *l)
     MAGIC_SET(op, OP_MAGIC);
     op->limiter = l;
     op->deadline.queue = NULL;
+    op->split = NULL;
+    op->whole = NULL;
+    op->slot = 0;
+    op->alone = false;
     op->permit_count = 0;
     return op;
 }
 
-static struct limit_op *op_take(struct limiter *l)
+struct limit_op *op_take(struct limiter *l)
 {
     struct limit_op *op = TAILQ_FIRST(&l->spare_ops);
     if (!op)
@@ -50,12 +54,14 @@ static void op_free(struct limit_op *op)
     free(op);
 }
 
-static void op_release(struct limit_op *op)
+void op_release(struct limit_op *op)
 {
     struct limiter *l = op->limiter;
 
     assert(!op->ask && !deadline_is_armed(&op->deadline));
     op_drop_permits(op);
+    if (unlikely(op->split || op->alone))
+        split_drop(op);
     if (op == l->reserve)
         return;
     if (l->spare_op_count >= SPARE_OPS_MAX) {
@@ -66,8 +72,7 @@ static void op_release(struct limit_op *op)
     l->spare_op_count++;
 }
 
-/* Cuts the op and whoever waits for it apart; both ends. */
-static struct ask *op_cut(struct limit_op *op)
+struct ask *op_cut(struct limit_op *op)
 {
     struct ask *ask = op->ask;
     deadline_cancel(&op->deadline);
@@ -156,6 +161,16 @@ static void op_fail(struct limit_op *op, enum redis_failure cause)
     ask->decided(ask);
 }
 
+static void op_give_up(struct limit_op *op, enum redis_failure cause)
+{
+    if (op->whole) {
+        split_failed(op, cause);
+        return;
+    }
+    op_fail(op, cause);
+    op_release(op);
+}
+
 /* What holds for a client: its address' place on a list, else what it was granted, else what the policy or the database
  * says of it. NULL: the limits as written. */
 static const struct client_terms *terms_of(struct limiter *l, const struct limit_facts *facts,
@@ -170,6 +185,15 @@ static const struct client_terms *terms_of(struct limiter *l, const struct limit
         return facts->terms ? facts->terms : policy_client(l->policy, facts->identity);
     *granted = grant_terms(grant.quota);
     return granted;
+}
+
+void op_gather(struct limit_op *op)
+{
+    struct limiter *l = op->limiter;
+
+    op->batch = NULL;
+    TAILQ_INSERT_TAIL(&l->gathered, op, entry);
+    l->gathered_count++;
 }
 
 enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, struct ask *ask)
@@ -215,18 +239,29 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
     op->ask = ask;
     ask->op = op;
     deadline_arm(&l->waiting, &op->deadline, op->started_us, l->policy->redis.timeout_us);
-    TAILQ_INSERT_TAIL(&l->gathered, op, entry);
-    l->gathered_count++;
+    if (likely(!l->in_slots) || !op_find_slots(op))
+        op_gather(op);
+    else if (!split_begin(op, false)) {
+        op_cut(op);
+        verdict_without_redis(l, op, REDIS_FAILURE_BUSY, &ask->decision);
+        op_permits_locally(op, ask);
+        op_release(op);
+        return DECIDED_NOW;
+    }
     return DECIDED_LATER;
 }
 
 void limiter_abandon(struct ask *ask)
 {
-    if (ask->op) {
-        MAGIC_CHECK(ask->op, OP_MAGIC);
-        ask->op->abandoned = true;
-        op_cut(ask->op);
-    }
+    struct limit_op *op = ask->op;
+
+    if (!op)
+        return;
+    MAGIC_CHECK(op, OP_MAGIC);
+    op->abandoned = true;
+    op_cut(op);
+    if (op->split)
+        split_abandon(op);
 }
 
 /* --- The deadline ------------------------------------------------------------------------------------- */
@@ -235,15 +270,19 @@ static void on_deadline(struct deadline *deadline)
 {
     struct limit_op *op = CONTAINER_OF(deadline, struct limit_op, deadline);
     struct limiter *l = op->limiter;
-    bool tell = op->batch && !op->batch->timed_out;
+    struct batch *batch = op->split ? split_batch(op) : op->batch;
+    bool tell = batch && !batch->timed_out;
 
     MAGIC_CHECK(op, OP_MAGIC);
     if (tell)
-        op->batch->timed_out = true;
+        batch->timed_out = true;
     failures_note_late(op);
-    op_fail(op, REDIS_FAILURE_TIMEOUT); /* an op not sent yet stays gathered; the next flush drops it */
+    if (op->split)
+        split_timeout(op);
+    else
+        op_fail(op, REDIS_FAILURE_TIMEOUT); /* an op not sent yet stays gathered; the next flush drops it */
     if (tell)
-        redis_store_note_timeout(l->store);
+        redis_store_note_timeout(l->store, &batch->call);
 }
 
 /* --- Answers ------------------------------------------------------------------------------------------ */
@@ -273,8 +312,7 @@ static bool answer_has_shape(const redisReply *reply, const struct batch *batch)
     return are_numbers(values, 1);
 }
 
-/* What a settlement has to know of the charge. */
-static void write_receipt(struct limit_op *op, redisReply *const *values, int64_t time_us)
+void op_write_receipt(struct limit_op *op, redisReply *const *values, int64_t time_us)
 {
     for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
         struct op_limit *part = &op->limits[i];
@@ -322,6 +360,10 @@ static void op_answer(struct limit_op *op, redisReply *const *values, int64_t ti
 
     op_permits_answered(op);
     failures_note(op, values, now_us);
+    if (unlikely(op->whole)) {
+        split_answer(op, values, time_us);
+        return;
+    }
     if (op->ask && op_set_failures_aside(op, values))
         return;
     ask = op_cut(op);
@@ -333,11 +375,11 @@ static void op_answer(struct limit_op *op, redisReply *const *values, int64_t ti
         verdict_remember(l, op, &ask->decision);
         kept = ask->wants_receipt && ask->decision.verdict == VERDICT_ALLOWED;
         if (kept) {
-            write_receipt(op, values, time_us);
+            op_write_receipt(op, values, time_us);
             ask->receipt = op;
         }
     } else if (op_would_have_waited(op, values)) {
-        write_receipt(op, values, time_us);
+        op_write_receipt(op, values, time_us);
         op_leave_queue(op, values);
         return;
     }
@@ -363,11 +405,51 @@ static void batch_settle(struct batch *batch, const redisReply *reply, enum redi
             op_answer(op, own, time_us, now_us); /* the op is the receipt's or free from here on */
         } else {
             op_permits_failed(op);
-            op_fail(op, failure);
-            op_release(op);
+            op_give_up(op, failure);
         }
     }
     SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
+}
+
+/* Some of the keys are at one node of a cluster and some at another, and nothing was charged. A key by itself is
+ * always found: so each op is asked for alone and, where it has several keys, each of its limits. Where that cannot be
+ * done it is tried until the deadline. */
+static void op_try_again(struct limit_op *op)
+{
+    struct limiter *l = op->limiter;
+    bool apart = op->alone && op->ask && op->count > 1 && op_key_count(op) == op->count;
+
+    op_permits_answered(op);
+    op->batch = NULL;
+    if (op->alone && op->settles && ++op->tries > SETTLEMENT_TRIES_MAX)
+        op_release(op);
+    else if (!op->alone) {
+        op->alone = true;
+        op->tries = 0;
+        op_gather(op);
+    } else if (!apart || !split_begin(op, true))
+        TAILQ_INSERT_TAIL(&l->later, op, entry);
+}
+
+static void batch_try_again(struct batch *batch)
+{
+    static const struct timeval soon = {0, TRY_AGAIN_US};
+    struct limiter *l = batch->limiter;
+
+    for (unsigned i = 0; i < batch->count; i++)
+        op_try_again(batch->ops[i]);
+    SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
+    event_active(l->resume, EV_TIMEOUT, 1);
+    if (!TAILQ_EMPTY(&l->later) && !evtimer_pending(l->again, NULL))
+        evtimer_add(l->again, &soon);
+}
+
+static void on_again(evutil_socket_t fd, short what, void *arg)
+{
+    struct limiter *l = arg;
+    (void)fd, (void)what;
+
+    TAILQ_CONCAT(&l->gathered, &l->later, entry);
 }
 
 static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
@@ -381,7 +463,10 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
     l->round_trip_us = (l->round_trip_us * 7 + (clock_turn_us() - batch->sent_us)) / 8;
     if (reply && !answer_has_shape(reply, batch))
         reply = NULL, failure = REDIS_FAILURE_REPLY;
-    batch_settle(batch, reply, failure);
+    if (unlikely(failure == REDIS_FAILURE_MOVING))
+        batch_try_again(batch);
+    else
+        batch_settle(batch, reply, failure);
 }
 
 /* --- Settlements -------------------------------------------------------------------------------------- */
@@ -419,8 +504,7 @@ static void keep_differences(struct limit_op *op, const int64_t *totals)
         op->limits[i].mode += MODE_SHADOW; /* each by itself */
 }
 
-/* Brings what was charged to these totals, by limit. */
-static void op_settle(struct limit_op *op, const int64_t *totals)
+void op_settle(struct limit_op *op, const int64_t *totals)
 {
     struct limiter *l = op->limiter;
 
@@ -435,13 +519,19 @@ static void op_settle(struct limit_op *op, const int64_t *totals)
     TAILQ_INSERT_TAIL(&l->gathered, op, entry);
 }
 
-static void settle_to(struct ask *ask, const int64_t *totals)
+/* Ends the receipt: each op that was charged is settled by itself. */
+static void settle_receipt(struct ask *ask, void (*settle)(struct limit_op *op, const void *facts), const void *facts)
 {
     struct limit_op *op = ask->receipt;
 
+    if (!op)
+        return;
     MAGIC_CHECK(op, OP_MAGIC);
     ask->receipt = NULL;
-    op_settle(op, totals);
+    if (op->split)
+        split_settle(op, settle, facts);
+    else
+        settle(op, facts);
 }
 
 /* Whoever would have been held has gone before: its places in queues are free. What else was charged stays. */
@@ -454,16 +544,20 @@ static void op_leave_queue(struct limit_op *op, redisReply *const *values)
     op_settle(op, totals);
 }
 
-void limiter_refund(struct ask *ask)
+static void refund(struct limit_op *op, const void *facts)
 {
     int64_t totals[LIMITS_PER_RULE_MAX] = {0};
+    (void)facts;
 
-    if (!ask->receipt)
-        return;
-    for (unsigned i = 0; i < ask->receipt->count; i++)
-        if (ask->receipt->limits[i].repeat_key.n) /* the client's next try will be free */
-            totals[i] = ask->receipt->limits[i].charged;
-    settle_to(ask, totals);
+    for (unsigned i = 0; i < op->count; i++)
+        if (op->limits[i].repeat_key.n) /* the client's next try will be free */
+            totals[i] = op->limits[i].charged;
+    op_settle(op, totals);
+}
+
+void limiter_refund(struct ask *ask)
+{
+    settle_receipt(ask, refund, NULL);
 }
 
 /* What a limit comes to now that the answer is known. One that would have rejected charges nothing. */
@@ -478,15 +572,24 @@ static int64_t total_of(const struct op_limit *part, unsigned status, int64_t co
     return cost >= 0 ? cost : part->full_cost;
 }
 
-void limiter_settle(struct ask *ask, unsigned status, int64_t cost)
+struct learnt {
+    unsigned status;
+    int64_t cost;
+};
+
+static void settle_learnt(struct limit_op *op, const void *facts)
 {
+    const struct learnt *learnt = facts;
     int64_t totals[LIMITS_PER_RULE_MAX];
 
-    if (!ask->receipt)
-        return;
-    for (unsigned i = 0; i < ask->receipt->count; i++)
-        totals[i] = total_of(&ask->receipt->limits[i], status, cost);
-    settle_to(ask, totals);
+    for (unsigned i = 0; i < op->count; i++)
+        totals[i] = total_of(&op->limits[i], learnt->status, learnt->cost);
+    op_settle(op, totals);
+}
+
+void limiter_settle(struct ask *ask, unsigned status, int64_t cost)
+{
+    settle_receipt(ask, settle_learnt, &(struct learnt){status, cost});
 }
 
 void limiter_leave(struct ask *ask)
@@ -527,17 +630,30 @@ static void argue_number(struct arguments *a, int64_t value)
     argue(a, a->numbers.p + start, a->numbers.n - start);
 }
 
+/* A client's requests tend to follow one another: the key before, or the one that came after it. 0: neither. */
+static unsigned key_guess(struct arguments *a, struct slice key)
+{
+    unsigned next = a->last_key < a->key_count ? a->last_key + 1 : 1;
+
+    if (a->key_count && slice_equal(a->keys[a->last_key - 1], key))
+        return a->last_key;
+    return a->key_count && slice_equal(a->keys[next - 1], key) ? next : 0;
+}
+
 /* The place of a key among the distinct keys of the batch, from 1. */
 static unsigned key_index(struct arguments *a, struct slice key)
 {
+    unsigned guess = key_guess(a, key);
+    if (guess)
+        return a->last_key = guess;
     size_t slot = hash_slice(&a->hash, key) % KEY_SLOTS;
 
     for (; a->slots[slot]; slot = (slot + 1) % KEY_SLOTS)
         if (slice_equal(a->keys[a->slots[slot] - 1], key))
-            return a->slots[slot];
+            return a->last_key = a->slots[slot];
     a->keys[a->key_count++] = key;
     a->slots[slot] = (uint16_t)a->key_count;
-    return a->key_count;
+    return a->last_key = a->key_count;
 }
 
 static void argue_keys(struct arguments *a, const struct batch *batch)
@@ -601,16 +717,21 @@ static void batch_send(struct limiter *l, struct batch *batch)
         batch_settle(batch, NULL, redis_store_is_ready(l->store) ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN);
 }
 
-/* Moves ops that somebody still waits for from the list into a batch; drops the others. */
+/* Moves ops of one slot that somebody still waits for from the list into a batch; drops the others. */
 static void batch_fill(struct batch *batch, struct op_list *list)
 {
-    struct limit_op *op;
-    unsigned keys = 0;
+    struct limit_op *op, *next = TAILQ_FIRST(list);
+    unsigned keys = 0, slot = next->slot;
+    bool alone = next->alone;
 
-    while (batch->count < BATCH_REQUESTS_MAX && (op = TAILQ_FIRST(list)) &&
-           (keys += op_key_count(op)) <= BATCH_KEYS_MAX) {
+    while (batch->count < (alone ? 1 : BATCH_REQUESTS_MAX) && (op = next)) {
+        next = TAILQ_NEXT(op, entry);
+        if (op->slot != slot || op->alone != alone)
+            continue;
+        if ((keys += op_key_count(op)) > BATCH_KEYS_MAX)
+            break;
         TAILQ_REMOVE(list, op, entry);
-        if (!op->ask && !op->settles) {
+        if (!op->ask && !op->settles && !op->whole) {
             op_release(op);
             continue;
         }
@@ -626,8 +747,7 @@ static void fail_first(struct op_list *list)
     TAILQ_REMOVE(list, op, entry);
     op_permits_sent(op);
     op_permits_failed(op);
-    op_fail(op, REDIS_FAILURE_BUSY);
-    op_release(op);
+    op_give_up(op, REDIS_FAILURE_BUSY);
 }
 
 /* In front of all that is gathered: what a permit says of itself leaves out what has not been sent. */
@@ -658,25 +778,51 @@ static bool may_gather(const struct limiter *l)
            clock_turn_us() - first->started_us < GATHER_US;
 }
 
-static void send_gathered(struct limiter *l)
+static void send_list(struct limiter *l, struct op_list *list)
 {
-    struct op_list turn = TAILQ_HEAD_INITIALIZER(turn);
     struct batch *batch;
 
-    gather_permit_calls(l);
-    l->gathered_count = 0;
-    TAILQ_CONCAT(&turn, &l->gathered, entry);
-    while (!TAILQ_EMPTY(&turn)) {
+    while (!TAILQ_EMPTY(list)) {
         if (!(batch = batch_take(l))) {
-            fail_first(&turn);
+            fail_first(list);
             continue;
         }
-        batch_fill(batch, &turn);
+        batch_fill(batch, list);
         if (batch->count)
             batch_send(l, batch);
         else
             SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
     }
+}
+
+/* A call has keys of one slot: the list is cut into short ones, each of which is looked through for each of its slots. */
+static void send_by_slot(struct limiter *l, struct op_list *list)
+{
+    struct op_list some[SLOT_LISTS];
+    struct limit_op *op;
+
+    for (unsigned i = 0; i < SLOT_LISTS; i++)
+        TAILQ_INIT(&some[i]);
+    while ((op = TAILQ_FIRST(list))) {
+        TAILQ_REMOVE(list, op, entry);
+        op->slot = (uint16_t)redis_store_slot(l->store, op->limits[0].key);
+        TAILQ_INSERT_TAIL(&some[op->slot % SLOT_LISTS], op, entry);
+    }
+    for (unsigned i = 0; i < SLOT_LISTS; i++)
+        send_list(l, &some[i]);
+}
+
+static void send_gathered(struct limiter *l)
+{
+    struct op_list turn = TAILQ_HEAD_INITIALIZER(turn);
+
+    gather_permit_calls(l);
+    l->gathered_count = 0;
+    TAILQ_CONCAT(&turn, &l->gathered, entry);
+    if (l->in_slots)
+        send_by_slot(l, &turn);
+    else
+        send_list(l, &turn);
 }
 
 void limiter_flush(struct limiter *l)
@@ -747,14 +893,16 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
     l->fallback = fallback;
     l->stats = stats;
     TAILQ_INIT(&l->gathered);
+    TAILQ_INIT(&l->later);
     TAILQ_INIT(&l->spare_ops);
     SLIST_INIT(&l->spare_batches);
     l->op_keys_size = longest_keys(policy);
     l->denials = denials_new();
     l->reserve = op_allocate(l);
     l->resume = event_new(base, -1, 0, on_resume, l);
+    l->again = evtimer_new(base, on_again, l);
     arguments_init(&l->arguments);
-    if (!l->reserve || !l->resume || deadlines_init(&l->deadlines, base) != 0) {
+    if (!l->reserve || !l->resume || !l->again || deadlines_init(&l->deadlines, base) != 0) {
         limiter_free(l);
         return NULL;
     }
@@ -762,6 +910,7 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
     if (shortest_lease(policy))
         l->permits = permits_new(&l->deadlines, shortest_lease(policy), fallback);
     l->store = redis_store_new(base, &policy->redis, script, NULL);
+    l->in_slots = redis_store_has_slots(l->store);
     return l;
 }
 
@@ -769,10 +918,10 @@ static void drop_gathered(struct limiter *l)
 {
     struct limit_op *op;
 
+    TAILQ_CONCAT(&l->gathered, &l->later, entry);
     while ((op = TAILQ_FIRST(&l->gathered))) {
         TAILQ_REMOVE(&l->gathered, op, entry);
-        op_fail(op, REDIS_FAILURE_DOWN);
-        op_release(op);
+        op_give_up(op, REDIS_FAILURE_DOWN);
     }
 }
 
@@ -803,6 +952,8 @@ void limiter_free(struct limiter *l)
         deadlines_clear(&l->deadlines);
     if (l->resume)
         event_free(l->resume);
+    if (l->again)
+        event_free(l->again);
     free(l->reserve);
     denials_free(l->denials);
     grants_let_go(&l->grants);
@@ -821,5 +972,5 @@ const struct limiter_stats *limiter_stats(const struct limiter *l)
 
 bool limiter_redis_ready(const struct limiter *l)
 {
-    return l->store && redis_store_is_ready(l->store);
+    return l->store && redis_store_is_whole(l->store);
 }

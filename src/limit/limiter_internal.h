@@ -31,6 +31,9 @@ enum {
     SPARE_OPS_MAX = 4096,
     GATHER_US = 200, /* how long a decision may wait for others to share its call, see may_gather() */
     GATHER_MAX = 32, /* and how many may */
+    TRY_AGAIN_US = 2000,
+    SETTLEMENT_TRIES_MAX = 100,
+    SLOT_LISTS = 64,
 };
 
 struct op_limit {
@@ -59,8 +62,9 @@ struct limit_op {
     struct batch *batch; /* NULL: not sent yet */
     struct deadline deadline;
     TAILQ_ENTRY(limit_op) entry; /* of gathered or spare */
-    uint16_t slot;               /* of its first limit */
+    uint16_t slot;               /* of its keys, when it is sent to a cluster; else 0 */
     bool alone;                  /* in its batch: its keys are on their way to another node */
+    unsigned tries;
     struct split *split;         /* its limits are in several slots: see split.c; else NULL */
     struct limit_op *whole;      /* of which it is a leg; NULL: of none, or nobody waits any more */
     uint64_t started_us;
@@ -97,7 +101,7 @@ struct arguments {
     struct text numbers; /* decimal digits that the arguments point into */
     struct hash_key hash;
     struct slice keys[BATCH_KEYS_MAX];
-    unsigned key_count;
+    unsigned key_count, last_key; /* the place, from 1, of the key that was looked up last */
     uint16_t slots[KEY_SLOTS]; /* by hash: key index from 1, 0: free */
 };
 
@@ -111,6 +115,9 @@ struct limiter {
     struct event *resume;          /* makes the loop turn again when something was gathered during a flush */
     size_t op_keys_size;           /* the longest keys of one request together */
     struct op_list gathered, spare_ops;
+    struct op_list later; /* to be gathered again by `again` */
+    struct event *again;
+    bool in_slots; /* Redis is a cluster */
     unsigned gathered_count, under_way; /* ops gathered; batches without an answer */
     uint64_t round_trip_us;             /* of a batch, smoothed */
     unsigned spare_op_count;
@@ -175,19 +182,21 @@ void op_settle(struct limit_op *op, const int64_t *totals);
 
 /* split.c: a request whose limits are kept in several slots of a cluster. */
 
-/* Behind op_fill(): finds the slots. True: there are several. */
+/* Behind op_fill(): are its limits in several slots? */
 bool op_find_slots(struct limit_op *op);
 /* Makes its legs and sends the first. `each`: one for each limit, also where they share a slot. False: no memory. */
 MUST_CHECK bool split_begin(struct limit_op *op, bool each);
 /* A leg was answered, or cannot be; it is taken over. */
 void split_answer(struct limit_op *leg, redisReply *const *values, int64_t time_us);
 void split_failed(struct limit_op *leg, enum redis_failure cause);
+/* Where the leg under way is; NULL: nowhere. */
+struct batch *split_batch(const struct limit_op *op);
 /* The whole was not decided in time; or nobody waits for it any more. Both end it. */
 void split_timeout(struct limit_op *op);
 void split_abandon(struct limit_op *op);
 /* Of a receipt: calls `settle` for each leg that was charged, which takes it over, and ends the whole. */
 void split_settle(struct limit_op *op, void (*settle)(struct limit_op *leg, const void *facts), const void *facts);
-/* Ends what is left of it with the op. */
+/* Ends what is left of it; the op is to be used again. */
 void split_drop(struct limit_op *op);
 
 /* failures.c: limiters of one's own that fail, see lua/guard.lua. */
