@@ -6,6 +6,7 @@
 #include "admin/answer.h"
 #include "base/clock.h"
 #include "config.h"
+#include "store/redis_cluster.h"
 #include "store/redis_sentinel.h"
 
 static const char clients_path[] = "/api/v1/clients/";
@@ -48,6 +49,10 @@ static void write_redis(struct evbuffer *out, const struct admin_view *view)
         redis_sentinel_master(master);
         evbuffer_add_printf(out, ",\"topology\":\"sentinel\",\"master\":");
         json_string(out, slice_of(master));
+    } else if (redis->cluster.count) {
+        struct redis_cluster_report seen = redis_cluster_seen();
+        evbuffer_add_printf(out, ",\"topology\":\"cluster\",\"masters\":%u,\"slots\":%u", seen.masters,
+                            seen.slots);
     } else
         evbuffer_add_printf(out, ",\"topology\":\"single\"");
     evbuffer_add_printf(out, ",\"ready\":%s,\"ready_workers\":%u}", ready ? "true" : "false", ready);

@@ -119,6 +119,8 @@ static void write_row(struct evbuffer *out, const struct standing *row)
                         (long long)row->capacity, (long long)row->remaining);
     json_seconds(out, "period_seconds", row->limit->period_us);
     json_seconds(out, "resets_in_seconds", row->reset_us);
+    if (row->failed)
+        evbuffer_add_printf(out, ",\"script_fails\":true");
     evbuffer_add_printf(out, ",\"admits\":%s", json_bool(row->admits));
     if (row->retry_after_us < 0)
         json_text(out, "retry_after_seconds", NULL);
@@ -262,6 +264,7 @@ static void asking_step(struct asking *asking)
     const size_t *sizes;
     int argc;
 
+    inquiry_set_parts(asking->inquiry, desk->store ? redis_store_parts(desk->store) : 1);
     if (!inquiry_next(asking->inquiry, &argc, &argv, &sizes)) {
         asking_succeed(asking);
         return;
@@ -273,9 +276,11 @@ static void asking_step(struct asking *asking)
     if (!redis_store_is_ready(desk->store))
         return; /* until it is, or the deadline */
     asking->call = (struct redis_call){.done = on_answer};
-    if (redis_store_call(desk->store, &asking->call, argc, argv, sizes))
+    bool one_part = redis_store_has_slots(desk->store) && slice_equal((struct slice){argv[0], sizes[0]}, SLICE("0"));
+    if (one_part ? redis_store_call_part(desk->store, inquiry_part(asking->inquiry), &asking->call, argc, argv, sizes)
+                 : redis_store_call(desk->store, &asking->call, argc, argv, sizes))
         asking->under_way = true;
-    else
+    else if (redis_store_is_whole(desk->store)) /* else until the node is there, or the deadline */
         asking_fail(asking, "Redis is busy");
 }
 

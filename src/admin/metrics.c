@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "config.h"
 #include "limit/grants.h"
+#include "store/redis_cluster.h"
 #include "store/redis_sentinel.h"
 
 /* Where to write, and what. */
@@ -269,6 +270,20 @@ static void upstream_servers(const struct source *s)
     }
 }
 
+static void redis_cluster(const struct source *s)
+{
+    struct redis_cluster_report seen = redis_cluster_seen();
+    const char *redirects = "weir_redis_redirects_total";
+
+    single(s, "weir_redis_cluster_masters", "gauge", "Masters in the cluster's map as it was read last.",
+           seen.masters);
+    single(s, "weir_redis_cluster_slots", "gauge", "Slots of 16384 that have a master.", seen.slots);
+    single(s, "weir_redis_cluster_maps_total", "counter", "Maps of the cluster read.", seen.maps);
+    head(s, redirects, "counter", "Calls that a node of the cluster sent to another one.");
+    sample(s, redirects, "{kind=\"moved\"}", seen.moved);
+    sample(s, redirects, "{kind=\"ask\"}", seen.asked);
+}
+
 static void redis(const struct source *s)
 {
     uint64_t ready = 0;
@@ -289,6 +304,8 @@ static void redis(const struct source *s)
     if (s->view->policy->redis.sentinel.master)
         single(s, "weir_redis_master_changes_total", "counter",
                "How often sentinels have named another master.", redis_sentinel_changes());
+    if (s->view->policy->redis.cluster.count)
+        redis_cluster(s);
     single(s, "weir_workers", "gauge", "Worker threads.", s->view->worker_count);
 }
 

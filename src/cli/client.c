@@ -205,7 +205,10 @@ static void fill_row(struct table_row *cells, const struct standing *row)
     text_i64(&out[2], row->quota);
     text_literal(&out[2], " in ");
     limit_period_write(&out[2], row->limit);
-    text_i64(&out[3], row->remaining);
+    if (row->failed)
+        text_literal(&out[3], "? (its script fails)");
+    else
+        text_i64(&out[3], row->remaining);
     text_literal(&out[3], " of ");
     text_i64(&out[3], row->capacity);
     write_wait(&out[4], row->reset_us);

@@ -32,6 +32,7 @@
 #include "base/memory.h"
 #include "policy/zone.h"
 #include "store/redis_blocking.h"
+#include "store/redis_slot.h"
 
 enum { CHECK_US = 1000000 };
 
@@ -467,7 +468,7 @@ static int ask_redis(redisContext *redis, const char *script, FILE *report)
 int compose_check(const struct redis_settings *settings, const char *script, FILE *report)
 {
     char why[REDIS_WHY_MAX];
-    redisContext *redis = redis_dial(settings, CHECK_US, why);
+    redisContext *redis = redis_dial_slot(settings, redis_slot_of(SLICE("weir:check")), CHECK_US, why);
     int result = redis ? ask_redis(redis, script, report) : -1;
 
     if (redis)

@@ -685,16 +685,25 @@ static bool take_quota(struct inquiry *q, const redisReply *reply)
     return begin(q);
 }
 
+/* In place of a delay stands why a script of one's own has failed, see lua/guard.lua. */
+static bool is_failure(const struct inquiry *q, const redisReply *reply, size_t i)
+{
+    size_t row = i / ANSWERS_PER_LOOK;
+    return i % ANSWERS_PER_LOOK == 4 && row < q->row_count && q->rows[row].limit->kind == LIMIT_CUSTOM &&
+           reply->element[i]->type == REDIS_REPLY_STRING;
+}
+
 static bool take_look(struct inquiry *q, const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != q->row_count * ANSWERS_PER_LOOK + 1)
         return false;
     for (size_t i = 0; i < reply->elements; i++)
-        if (reply->element[i]->type != REDIS_REPLY_INTEGER)
+        if (reply->element[i]->type != REDIS_REPLY_INTEGER && !is_failure(q, reply, i))
             return false;
     for (unsigned i = 0; i < q->row_count; i++) { /* behind them stands the time */
         redisReply *const *values = &reply->element[i * ANSWERS_PER_LOOK];
         struct standing *row = &q->rows[i];
+        row->failed = values[4]->type != REDIS_REPLY_INTEGER;
         row->admits = values[0]->integer > 0;
         row->remaining = values[1]->integer > 0 ? values[1]->integer : 0;
         row->retry_after_us = row->admits ? 0 : values[2]->integer;

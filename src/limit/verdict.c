@@ -247,10 +247,13 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
         !(denial = denials_find(l->denials, denial_key_of(op), now_us)))
         return false;
     uint64_t elapsed = now_us - denial->asked_us;
-    d->result_count = op->count;
+    d->result_count = 0;
     for (unsigned i = 0; i < op->count; i++) {
         const struct denial_limit *then = &denial->limits[i];
-        struct limit_result *r = &d->results[i];
+        struct limit_result *r = &d->results[d->result_count];
+        if (then->remaining < 0) /* it was never asked */
+            continue;
+        d->result_count++;
         *r = result_of(&op->limits[i]);
         r->remaining = then->remaining;
         r->retry_after_us = time_left(then->retry_after_us, elapsed);
@@ -262,6 +265,17 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
     return true;
 }
 
+/* Where limits are asked in turn those behind the one that rejected are not known. */
+static const struct limit_result *result_for(const struct decision *d, unsigned i, const struct limit *limit)
+{
+    if (i < d->result_count && d->results[i].limit == limit)
+        return &d->results[i];
+    for (i = 0; i < d->result_count; i++)
+        if (d->results[i].limit == limit)
+            return &d->results[i];
+    return NULL;
+}
+
 void verdict_remember(struct limiter *l, struct limit_op *op, const struct decision *d)
 {
     struct denial denial = {.asked_us = op->started_us, .count = op->count};
@@ -271,7 +285,11 @@ void verdict_remember(struct limiter *l, struct limit_op *op, const struct decis
         return;
     denial.key = denial_key_of(op);
     for (unsigned i = 0; i < op->count; i++) {
-        const struct limit_result *r = &d->results[i];
+        const struct limit_result *r = result_for(d, i, op->limits[i].limit);
+        if (!r) {
+            denial.limits[i] = (struct denial_limit){.remaining = -1};
+            continue;
+        }
         bool ends_any_time = r->limit->kind == LIMIT_CONCURRENCY; /* it is not what is remembered */
         bool limited = r->verdict == VERDICT_LIMITED && !ends_any_time;
         denial.limits[i] =

@@ -20,6 +20,8 @@ static void check_redis(struct loading *l)
     if (redis->sentinel.username && !redis->sentinel.password)
         mistake(l, node_find(node_at(l, "redis", "sentinel"), "username"),
                 "a username needs a password beside it");
+    if (redis->cluster.count && redis->database)
+        mistake(l, node_at(l, "redis", "database"), "a cluster has database 0 alone; remove it");
     if (redis->embedded && redis->password)
         mistake(l, node_at(l, "redis", redis->password_file ? "password_file" : "password"),
                 "the embedded Redis is private and has no password; remove it");

@@ -33,7 +33,7 @@ const struct option_type type_redis_address = {"address", read_redis_address, pr
 
 bool redis_has_address(const void *policy)
 {
-    return !redis_has_sentinel(policy);
+    return !redis_has_sentinel(policy) && !redis_has_cluster(policy);
 }
 
 /* --- Sentinels --- */
@@ -103,6 +103,38 @@ static void print_redis_nodes(const struct printer *printer, const struct option
 }
 
 const struct option_type type_redis_nodes = {"list of addresses", read_redis_nodes, print_redis_nodes, false};
+
+/* --- A cluster --- */
+
+bool redis_has_cluster(const void *policy)
+{
+    return ((const struct policy *)policy)->redis.cluster.count > 0;
+}
+
+/* In place of redis.address and redis.sentinel, which are read before. */
+static void read_cluster(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct redis_settings *redis = field;
+
+    if (node->null)
+        return;
+    if (node_find(node->parent, "address") || redis->sentinel.master) {
+        mistake(l, node, "tells where Redis is, as redis.%s does; remove one of them",
+                redis->sentinel.master ? "sentinel" : "address");
+        return;
+    }
+    read_redis_nodes(l, option, node, &redis->cluster);
+    redis->address = (struct address){.length = 0};
+    redis->address_text = pool_text(l->pool, SLICE("cluster"));
+}
+
+static void print_cluster(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct redis_settings *redis = field;
+    print_redis_nodes(printer, option, &redis->cluster);
+}
+
+const struct option_type type_cluster = {"list of addresses", read_cluster, print_cluster, false};
 
 /* --- The password --- */
 

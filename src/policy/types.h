@@ -24,6 +24,7 @@ extern const struct option_type type_admin;         /* read_listen.c: struct add
 extern const struct option_type type_redis_address; /* read_redis.c: struct redis_settings */
 extern const struct option_type type_sentinel;      /* read_redis.c: struct policy */
 extern const struct option_type type_redis_nodes;   /* read_redis.c: struct redis_nodes */
+extern const struct option_type type_cluster;       /* read_redis.c: struct redis_settings */
 extern const struct option_type type_password_file; /* read_redis.c: struct redis_settings */
 extern const struct option_type type_key_prefix;    /* read_redis.c: char * */
 extern const struct option_type type_upstreams;     /* read_upstreams.c: struct policy */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "store/redis_map.h"
 #include "store/redis_sentinel.h"
 
 static redisContext *dial(const struct address *address, struct timeval patience)
@@ -125,6 +126,76 @@ static redisContext *dial_master(const struct redis_settings *s, struct timeval 
         redisFree(redis);
     }
     return NULL;
+}
+
+/* --- Who has which slot --------------------------------------------------------------------------------- */
+
+static bool ask_node(const struct redis_settings *s, const struct redis_node *node, struct timeval patience,
+                     struct redis_map *map, char *why)
+{
+    char trouble[REDIS_WHY_MAX];
+    redisContext *redis = dial_as(&node->address, s->username, s->password, patience, trouble);
+    redisReply *reply = redis ? redisCommand(redis, "CLUSTER SLOTS") : NULL;
+    const char *what = redis ? redis->errstr : trouble;
+    bool good = reply && redis_map_read(reply, &node->address, map, &what);
+
+    if (!good)
+        snprintf(why, REDIS_WHY_MAX, "node %.64s: %.80s", node->text, what);
+    freeReplyObject(reply);
+    if (redis)
+        redisFree(redis);
+    return good;
+}
+
+/* malloc'ed; NULL: `why`. */
+static struct redis_map *ask_map(const struct redis_settings *s, struct timeval patience, char *why)
+{
+    struct redis_map *map = malloc(sizeof *map);
+
+    snprintf(why, REDIS_WHY_MAX, "no memory");
+    for (unsigned i = 0; map && i < s->cluster.count; i++)
+        if (ask_node(s, &s->cluster.node[i], patience, map, why))
+            return map;
+    free(map);
+    return NULL;
+}
+
+redisContext *redis_dial_slot(const struct redis_settings *s, unsigned slot, uint64_t patience_us,
+                              char why[static REDIS_WHY_MAX])
+{
+    struct timeval patience = {(time_t)(patience_us / 1000000), (suseconds_t)(patience_us % 1000000)};
+    struct redis_map *map;
+    redisContext *redis = NULL;
+
+    if (!s->cluster.count)
+        return redis_dial(s, patience_us, why);
+    if (!(map = ask_map(s, patience, why)))
+        return NULL;
+    snprintf(why, REDIS_WHY_MAX, "no node has the slot");
+    if (map->of_slot[slot])
+        redis = dial_as(&map->nodes[map->of_slot[slot] - 1], s->username, s->password, patience, why);
+    free(map);
+    return redis;
+}
+
+redisContext *redis_dial_part(const struct redis_settings *s, unsigned part, unsigned *parts,
+                              uint64_t patience_us, char why[static REDIS_WHY_MAX])
+{
+    struct timeval patience = {(time_t)(patience_us / 1000000), (suseconds_t)(patience_us % 1000000)};
+    struct redis_map *map;
+    redisContext *redis = NULL;
+
+    *parts = 1;
+    if (!s->cluster.count)
+        return redis_dial(s, patience_us, why);
+    if (!(map = ask_map(s, patience, why)))
+        return NULL;
+    *parts = map->node_count;
+    snprintf(why, REDIS_WHY_MAX, "the cluster has changed meanwhile; try again");
+    if (part < map->node_count)
+        redis = dial_as(&map->nodes[part], s->username, s->password, patience, why);
+    free(map);
+    return redis;
 }
 
 redisContext *redis_dial(const struct redis_settings *settings, uint64_t patience_us,

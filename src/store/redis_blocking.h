@@ -14,4 +14,10 @@ enum { REDIS_WHY_MAX = 160 };
 redisContext *redis_dial(const struct redis_settings *settings, uint64_t patience_us,
                          char why[static REDIS_WHY_MAX]);
 
+/* The same; of a cluster, to the node that has the slot, or to the `part`th of its `*parts` masters. */
+redisContext *redis_dial_slot(const struct redis_settings *settings, unsigned slot, uint64_t patience_us,
+                              char why[static REDIS_WHY_MAX]);
+redisContext *redis_dial_part(const struct redis_settings *settings, unsigned part, unsigned *parts,
+                              uint64_t patience_us, char why[static REDIS_WHY_MAX]);
+
 #endif

@@ -29,6 +29,9 @@ const char *const redis_failure_remedy[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_OOM] = "raise Redis' maxmemory",
     [REDIS_FAILURE_REPLY] = "check that redis.address is a Redis server",
     [REDIS_FAILURE_BUSY] = "check for slow scripts or commands in Redis (SLOWLOG)",
+    [REDIS_FAILURE_CLUSTER] = "check the cluster (CLUSTER INFO, redis-cli --cluster check), and that "
+                              "redis.cluster names its nodes",
+    [REDIS_FAILURE_MOVING] = "nothing to do: it ends with the reshard",
     [REDIS_FAILURE_DOWN] = "see the message before",
 };
 
@@ -52,6 +55,8 @@ enum redis_failure redis_failure_of(const char *message)
         {"MASTERDOWN", REDIS_FAILURE_READONLY}, {"OOM", REDIS_FAILURE_OOM},
         {"NOAUTH", REDIS_FAILURE_AUTH},         {"WRONGPASS", REDIS_FAILURE_AUTH},
         {"NOPERM", REDIS_FAILURE_AUTH},         {"BUSY", REDIS_FAILURE_BUSY},
+        {"CLUSTERDOWN", REDIS_FAILURE_CLUSTER}, {"MOVED", REDIS_FAILURE_CLUSTER},
+        {"ASK", REDIS_FAILURE_CLUSTER},         {"TRYAGAIN", REDIS_FAILURE_MOVING},
     };
     for (size_t i = 0; i < COUNT_OF(codes); i++)
         if (redis_error_is(message, codes[i].code))

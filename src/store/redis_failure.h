@@ -16,6 +16,8 @@
     X(REDIS_FAILURE_OOM, "oom", "Redis is out of memory")                                                    \
     X(REDIS_FAILURE_REPLY, "reply", "an answer of the wrong shape")                                          \
     X(REDIS_FAILURE_BUSY, "busy", "too many calls are waiting, or a long script runs")                       \
+    X(REDIS_FAILURE_CLUSTER, "cluster", "the cluster does not serve the key")                                \
+    X(REDIS_FAILURE_MOVING, "moving", "the keys are on their way to another node")                           \
     X(REDIS_FAILURE_DOWN, "down", "there is no connection")
 
 enum redis_failure {

@@ -50,6 +50,7 @@ struct sent {
     size_t size, cap;
     size_t tail; /* where the arguments after the SHA begin */
     int argc;    /* how many they are */
+    bool asking; /* the command stands behind ASKING */
 };
 TAILQ_HEAD(sent_list, sent);
 
@@ -377,7 +378,7 @@ static enum redis_failure judge(struct redis_link *link, const struct redis_call
     enum redis_failure failure = redis_failure_of(reply->str);
     if (better_elsewhere(failure))
         note_unfit(link, failure, reply->str);
-    else
+    else if (failure != REDIS_FAILURE_MOVING) /* whoever asked tries again */
         complain(link, failure, reply->str);
     return failure;
 }
@@ -483,11 +484,27 @@ static void load_script_again(struct redis_link *link)
 
 static void on_call(redisAsyncContext *ac, void *r, void *arg);
 
+/* Where it is refused the call behind it is redirected, and so answered. */
+static void on_asking(redisAsyncContext *ac, void *r, void *arg)
+{
+    (void)answered(ac, r);
+    (void)arg;
+}
+
+static bool say_asking(struct redis_link *link)
+{
+    if (redisAsyncCommand(link->ac, on_asking, NULL, "ASKING") != REDIS_OK)
+        return false;
+    link->unanswered++;
+    return true;
+}
+
 /* Hands a command to hiredis and the call to the end of the waiting list. hiredis looks for the command's
  * name with strchr, so a NUL stands behind the command. */
 static bool sent_go(struct redis_link *link, struct sent *sent, const char *command, size_t size)
 {
-    if (redisAsyncFormattedCommand(link->ac, on_call, sent, command, size) != REDIS_OK)
+    if ((sent->asking && !say_asking(link)) ||
+        redisAsyncFormattedCommand(link->ac, on_call, sent, command, size) != REDIS_OK)
         return false;
     sent->written_us = clock_us();
     TAILQ_INSERT_TAIL(&link->waiting, sent, entry);
@@ -519,6 +536,18 @@ static bool retry_as_eval(struct redis_link *link, struct sent *sent)
     return gone;
 }
 
+static bool was_redirected(struct redis_link *link, struct sent *sent, const char *error)
+{
+    struct slice arguments = {sent->bytes + sent->tail, sent->size - sent->tail};
+
+    if (!link->watch.redirected || !(redis_error_is(error, "MOVED") || redis_error_is(error, "ASK")) ||
+        !link->watch.redirected(link->watch.context, sent->call, error, sent->argc, arguments))
+        return false;
+    note_good_answer(link);
+    sent_release(link, sent);
+    return true;
+}
+
 static void on_call(redisAsyncContext *ac, void *r, void *arg)
 {
     struct redis_link *link = answered(ac, r);
@@ -530,10 +559,26 @@ static void on_call(redisAsyncContext *ac, void *r, void *arg)
     if (reply && reply->type == REDIS_REPLY_ERROR && redis_error_is(reply->str, "NOSCRIPT") &&
         retry_as_eval(link, sent))
         return;
+    if (reply && reply->type == REDIS_REPLY_ERROR && was_redirected(link, sent, reply->str))
+        return;
     enum redis_failure failure = reply ? judge(link, sent->call, reply) : link->cause;
     struct redis_call *call = sent->call;
     sent_release(link, sent);
     call->done(call, failure == REDIS_OK_ANSWER ? reply : NULL, failure);
+}
+
+/* `t` is the whole command, in the buffer of `sent`. */
+static bool sent_start(struct redis_link *link, struct sent *sent, struct redis_call *call, struct text *t)
+{
+    sent->size = t->n;
+    text_char(t, 0);
+    sent->call = call;
+    call->link = link;
+    call->retried = false;
+    if (!t->failed && sent_go(link, sent, t->p, sent->size))
+        return true;
+    sent_release(link, sent);
+    return false;
 }
 
 bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc, const char **argv,
@@ -552,18 +597,30 @@ bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc,
     write_command_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
     sent->tail = t.n;
     sent->argc = argc;
+    sent->asking = false;
     for (int i = 0; i < argc; i++)
         write_argument(&t, argv[i], argv_sizes[i]);
-    sent->size = t.n;
-    text_char(&t, 0);
-    sent->call = call;
-    call->retried = false;
-    if (t.failed || !sent_go(link, sent, t.p, sent->size)) {
-        sent_release(link, sent);
+    if (!sent_start(link, sent, call, &t))
         return false;
-    }
     call->sent_us = sent->written_us;
     return true;
+}
+
+bool redis_link_pass(struct redis_link *link, struct redis_call *call, int argc, struct slice arguments,
+                     bool asking)
+{
+    struct sent *sent;
+
+    if (link->state != LINK_READY || link->pending >= PENDING_MAX ||
+        !(sent = sent_take(link, arguments.n + 128)))
+        return false;
+    struct text t = text_over(sent->bytes, sent->cap);
+    write_command_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
+    sent->tail = t.n;
+    sent->argc = argc;
+    sent->asking = asking;
+    text_put(&t, arguments);
+    return sent_start(link, sent, call, &t);
 }
 
 void redis_link_flush(struct redis_link *link)

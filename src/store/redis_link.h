@@ -27,7 +27,9 @@ struct redis_call {
     void (*done)(struct redis_call *call, const redisReply *reply,
                  enum redis_failure failure); /* reply NULL: failure says why */
     uint64_t sent_us;
-    bool retried; /* the link's: sent again as EVAL after NOSCRIPT */
+    struct redis_link *link; /* that has the call; NULL: none yet */
+    bool retried;       /* the link's: sent again as EVAL after NOSCRIPT */
+    unsigned redirects; /* a cluster's: how often another node was named */
 };
 
 /* What the link reports upward; all may be NULL, and run from the event loop, or from inside redis_link_new.
@@ -37,6 +39,10 @@ struct redis_link_watch {
     void (*not_ready)(void *context, enum redis_failure cause); /* none will be accepted until ready */
     void *context;
     bool quiet; /* others say what is wrong with this Redis */
+    /* A node of a cluster answered `error`, MOVED or ASK: true takes the call over, to give it to another link with
+     * redis_link_pass. `arguments` are the `argc` behind the SHA as they were sent; they live until it returns. */
+    bool (*redirected)(void *context, struct redis_call *call, const char *error, int argc,
+                       struct slice arguments);
 };
 
 /* Creates the link and starts to connect to `address`, where that has a length; else it waits for
@@ -57,6 +63,10 @@ bool redis_link_is_ready(const struct redis_link *link);
  * will not run. The arguments are copied. Nothing is written until redis_link_flush. */
 MUST_CHECK bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc, const char **argv,
                                 const size_t *argv_sizes);
+
+/* The same for a call that another node has redirected; `asking`: the node takes the key for this once (ASKING). */
+MUST_CHECK bool redis_link_pass(struct redis_link *link, struct redis_call *call, int argc,
+                                struct slice arguments, bool asking);
 
 /* Writes what was gathered; once per loop turn. When the connection turns out dead, `done` runs from inside.
  */

@@ -3,10 +3,12 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "store/redis_cluster.h"
 #include "store/redis_sentinel.h"
 
 struct redis_store {
-    struct redis_link *link;
+    struct redis_link *link; /* NULL: a cluster */
+    struct redis_cluster *cluster;
     struct redis_sentinel *sentinel; /* NULL: the address is the policy's */
     struct redis_link_watch watch;   /* of whoever asks */
 };
@@ -49,6 +51,10 @@ struct redis_store *redis_store_new(struct event_base *base, const struct redis_
         .ready = on_ready, .not_ready = on_not_ready, .context = store, .quiet = watch && watch->quiet};
     const struct redis_seeker seeker = {on_found, store};
 
+    if (settings->cluster.count) {
+        store->cluster = redis_cluster_new(base, settings, script, watch);
+        return store;
+    }
     if (watch)
         store->watch = *watch;
     if (settings->sentinel.master)
@@ -61,6 +67,7 @@ void redis_store_free(struct redis_store *store)
 {
     if (!store)
         return;
+    redis_cluster_free(store->cluster);
     redis_link_free(store->link); /* reports nothing */
     redis_sentinel_free(store->sentinel);
     free(store);
@@ -70,21 +77,68 @@ void redis_store_free(struct redis_store *store)
 
 bool redis_store_is_ready(const struct redis_store *store)
 {
-    return redis_link_is_ready(store->link);
+    return store->link ? redis_link_is_ready(store->link) : redis_cluster_is_ready(store->cluster);
+}
+
+bool redis_store_is_whole(const struct redis_store *store)
+{
+    return store->link ? redis_link_is_ready(store->link) : redis_cluster_is_whole(store->cluster);
+}
+
+bool redis_store_has_slots(const struct redis_store *store)
+{
+    return !store->link;
+}
+
+unsigned redis_store_slot(const struct redis_store *store, struct slice key)
+{
+    return store->link ? 0 : redis_slot_of(key);
+}
+
+unsigned redis_store_parts(const struct redis_store *store)
+{
+    unsigned parts = 0, slot;
+
+    if (store->link)
+        return 1;
+    while (redis_cluster_master(store->cluster, parts, &slot))
+        parts++;
+    return parts;
 }
 
 bool redis_store_call(struct redis_store *store, struct redis_call *call, int argc, const char **argv,
                       const size_t *argv_sizes)
 {
-    return redis_link_call(store->link, call, argc, argv, argv_sizes);
+    if (store->link)
+        return redis_link_call(store->link, call, argc, argv, argv_sizes);
+    if (argv_sizes[0] == 1 && argv[0][0] == '0') /* no key: any node */
+        return redis_store_call_part(store, 0, call, argc, argv, argv_sizes);
+    return redis_cluster_call(store->cluster, redis_slot_of((struct slice){argv[1], argv_sizes[1]}), call,
+                              argc, argv, argv_sizes);
+}
+
+bool redis_store_call_part(struct redis_store *store, unsigned part, struct redis_call *call, int argc,
+                           const char **argv, const size_t *argv_sizes)
+{
+    unsigned slot;
+
+    if (store->link)
+        return redis_link_call(store->link, call, argc, argv, argv_sizes);
+    return redis_cluster_master(store->cluster, part, &slot) &&
+           redis_cluster_call(store->cluster, slot, call, argc, argv, argv_sizes);
 }
 
 void redis_store_flush(struct redis_store *store)
 {
-    redis_link_flush(store->link);
+    if (store->link)
+        redis_link_flush(store->link);
+    else
+        redis_cluster_flush(store->cluster);
 }
 
-void redis_store_note_timeout(struct redis_store *store)
+void redis_store_note_timeout(struct redis_store *store, const struct redis_call *call)
 {
-    redis_link_note_timeout(store->link);
+    (void)store;
+    if (call->link)
+        redis_link_note_timeout(call->link);
 }

@@ -26,6 +26,7 @@ struct redis_subscription {
     const struct redis_settings *settings;
     struct address address;          /* of the server; length 0: not known yet */
     struct redis_sentinel *sentinel; /* NULL: the address is the policy's */
+    unsigned dialled;                /* nodes of a cluster: each of them hears what any of them is told */
     char *channel;
     struct redis_listener listener;
     struct bufferevent *stream; /* NULL: waits to connect again */
@@ -208,6 +209,10 @@ static bool connect_to(struct redis_subscription *s)
 
 static void dial(struct redis_subscription *s)
 {
+    const struct redis_nodes *cluster = &s->settings->cluster;
+
+    if (cluster->count)
+        s->address = cluster->node[s->dialled++ % cluster->count].address;
     arm(s, CONNECT_US);
     if (!connect_to(s))
         fail(s, "it cannot be connected to");

@@ -104,3 +104,103 @@ class Load:
     def since(self, moment, status=200):
         """When the first answer of this status came after the moment; None where none has come yet."""
         return next((t for t, s, _ in list(self.answers) if t > moment and s == status), None)
+
+
+def slot_of(key):
+    """The cluster's slot of a key, by its hash tag."""
+    start = key.find("{")
+    end = key.find("}", start + 1) if start >= 0 else -1
+    if end > start + 1:
+        key = key[start + 1:end]
+    crc = 0
+    for byte in key.encode():
+        crc ^= byte << 8
+        for _ in range(8):
+            crc = (crc << 1 ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xffff
+    return crc % 16384
+
+
+def slot_of_client(name):
+    return slot_of("{id:" + name + "}")
+
+
+class Node(Redis):
+    """A node of a cluster. number: its place; the first half are masters."""
+
+    def __init__(self, rig, number, start=True):
+        self.bus = free_port()
+        super().__init__(rig, f"node-{number}", tcp=True, start=start, arguments=[
+            "--cluster-enabled", "yes", "--cluster-port", str(self.bus), "--cluster-config-file", f"node-{number}.conf",
+            "--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0",
+            "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"])
+
+    def id(self):
+        return self.ask("CLUSTER", "MYID")
+
+
+class Cluster:
+    """Three masters, each with a third of the slots, and a replica for each of them."""
+
+    def __init__(self, rig, masters=3, replicas=True):
+        self.rig = rig
+        self.nodes = [Node(rig, i) for i in range(masters * (2 if replicas else 1))]
+        self.masters, self.replicas = self.nodes[:masters], self.nodes[masters:]
+        for i, node in enumerate(self.masters):
+            node.ask("CLUSTER", "ADDSLOTSRANGE", 16384 * i // masters, 16384 * (i + 1) // masters - 1)
+            node.ask("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+        for node in self.nodes[1:]:
+            node.ask("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].address[1], self.nodes[0].bus)
+        everybody = len(self.nodes)
+        eventually(lambda: all(len(n.ask("CLUSTER", "NODES").splitlines()) == everybody and "handshake" not in
+                               n.ask("CLUSTER", "NODES") for n in self.nodes), 15, "nodes that know each other")
+        for master, replica in zip(self.masters, self.replicas):
+            eventually(lambda m=master, r=replica: self.replicates(m, r), 10, "a replica")
+        eventually(lambda: all(self.is_ready(n, masters) for n in self.nodes), 20, "a cluster")
+
+    @staticmethod
+    def replicates(master, replica):
+        try:
+            return replica.ask("CLUSTER", "REPLICATE", master.id()) == "OK"
+        except RuntimeError:  # it does not know of it yet
+            return False
+
+    def is_ready(self, node, masters):
+        slots = node.ask("CLUSTER", "SLOTS")
+        replicas = 1 if self.replicas else 0
+        return "cluster_state:ok" in node.ask("CLUSTER", "INFO") and len(slots) == masters and \
+            all(len(s) == 3 + replicas for s in slots)
+
+    def policy(self, *nodes, **more):
+        return {"cluster": [n.text for n in nodes or self.nodes], **more}
+
+    def owner(self, slot):
+        """The master that says that it has the slot."""
+        for start, end, master, *_ in next(n for n in self.nodes if n.process.alive()).ask("CLUSTER", "SLOTS"):
+            if start <= slot <= end:
+                return next(n for n in self.nodes if n.address[1] == master[1])
+        return None
+
+    def keys(self):
+        return sorted(key for n in self.nodes if n.process.alive() and n.ask("ROLE")[0] == "master"
+                      for key in n.ask("KEYS", "*"))
+
+    def begin_move(self, slot, to):
+        """The slot is on its way: from now on new keys are at its end."""
+        source = self.owner(slot)
+        to.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id())
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", to.id())
+        return source
+
+    @staticmethod
+    def move_keys(source, to, slot):
+        while True:
+            keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)
+            if not keys:
+                return
+            source.ask("MIGRATE", *to.address, "", 0, 5000, "KEYS", *keys)
+
+    def end_move(self, source, to, slot):
+        self.move_keys(source, to, slot)
+        for node in [to, source] + [m for m in self.masters if m not in (to, source)]:
+            if node.process.alive():
+                node.ask("CLUSTER", "SETSLOT", slot, "NODE", to.id())

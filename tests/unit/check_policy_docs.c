@@ -149,7 +149,7 @@ static void loads_without_a_word(const char *sample)
 /* Redis is in one place, and has one password: the lines that say something else are taken out. */
 static void keep_one_redis(char *yaml, const char *kept)
 {
-    static const char *const lines[] = {"\n  address: ", "\n  sentinel: ", "\n  password_file: "};
+    static const char *const lines[] = {"\n  address: ", "\n  sentinel: ", "\n  cluster: ", "\n  password_file: "};
 
     for (size_t i = 0; i < COUNT_OF(lines); i++) {
         char *line = strcmp(lines[i] + 3, kept) == 0 ? NULL : strstr(yaml, lines[i]);
@@ -173,7 +173,7 @@ static char *with_a_header(const char *sample)
 
 START_TEST(the_sample_is_a_policy_without_warnings)
 {
-    static const char *const places[] = {"address: ", "sentinel: "};
+    static const char *const places[] = {"address: ", "sentinel: ", "cluster: "};
     setenv("WEIR_REDIS_PASSWORD", "secret", 1);
     char *sample = file_text("conf/weir.yaml"), *all = with_all_options(sample);
     loads_without_a_word(sample);

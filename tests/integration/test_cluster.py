@@ -1,0 +1,184 @@
+"""Redis Cluster: real nodes, three masters and their replicas; slots that move and masters that die under load."""
+
+import threading
+import time
+
+from rig import eventually, patience, timeout
+from topology import Cluster, Load, slot_of, slot_of_client
+from wire import count, flood, get
+
+
+def weirs_with(rig, redis, number=1, **keys):
+    weirs = [rig.weir(redis=redis, **keys) for _ in range(number)]
+    for weir in weirs:
+        weir.wait_for_redis()
+    return weirs
+
+
+def client(name):
+    return {"X-Client-Id": name}
+
+
+def test_exact_over_two_weirs_from_any_node(rig):
+    cluster = Cluster(rig)
+    limits = {"each": dict(script="sliding_window_log", limit=20, period="10d")}
+    weirs = [weirs_with(rig, cluster.policy(node), limits=limits)[0] for node in (cluster.masters[2], cluster.replicas[0])]
+    addresses = [weir.address for weir in weirs]
+    names = [f"client-{i}" for i in range(30)]
+    assert len({cluster.owner(slot_of_client(name)) for name in names}) == 3
+    for name in names:
+        assert count(flood(addresses, 30, connections=8, headers=client(name))) == {200: 20, 429: 10}, name
+    assert len(cluster.keys()) == 30
+    assert weirs[0].metric("weir_redis_cluster_masters") == 3
+    assert weirs[0].metric("weir_redis_cluster_slots") == 16384
+    assert '"topology":"cluster"' in get(weirs[0].admin, "/api/v1/status").body.decode()
+
+
+def test_limits_of_several_slots_are_charged_all_or_none(rig):
+    cluster = Cluster(rig, replicas=False)
+    limits = {"each": dict(script="fixed_window", limit=15, period="10d"),
+              "all": dict(script="sliding_window_log", limit=40, period="10d", per="all")}
+    weirs = weirs_with(rig, cluster.policy(), 2, limits=limits,
+                       rules=[{"match": {"path": "/each"}, "limits": ["each"]}, {"limits": ["each", "all"]}])
+    addresses = [weir.address for weir in weirs]
+    assert slot_of("{all}") != slot_of_client("a")
+    answers = flood(addresses, 60, connections=16, headers=client("a"))
+    assert count(answers) == {200: 15, 429: 45}
+    assert {a["X-Rate-Limit-Policy"] for a in answers if a.status == 429} == {"each"}
+    admitted = sum(count(flood(addresses, 40, connections=16, headers=client(c))).get(200, 0) for c in "bcdef")
+    assert admitted == 25, "40 for all of them, of which a had 15"
+    rejected = get(addresses[0], headers=client("fresh"))
+    assert rejected.status == 429 and rejected["X-Rate-Limit-Policy"] == "all"
+    eventually(lambda: get(addresses[1], "/each", headers=client("fresh")).number("X-RateLimit-Remaining") < 15, 2)
+    left = get(addresses[1], "/each", headers=client("fresh")).number("X-RateLimit-Remaining")
+    assert left == 13, "what was charged before the rejection was given back"
+
+
+def test_shadow_limits_and_refunds_of_several_slots(rig):
+    cluster = Cluster(rig, replicas=False)
+    limits = {"each": dict(script="fixed_window", limit=10, period="10d"),
+              "seen": dict(script="fixed_window", limit=3, period="10d", per="all", shadow=True),
+              "failures": dict(script="fixed_window", limit=4, period="10d", per="host", count=["5xx"])}
+    weir, = weirs_with(rig, cluster.policy(), limits=limits)
+    assert count([get(weir.address, "/status/200", headers=client("a")) for _ in range(5)]) == {200: 5}
+    assert weir.metric("weir_limit_decisions_total", limit="seen", decision="shadow") == 2
+    assert count([get(weir.address, "/status/500", headers=client("b")) for _ in range(4)]) == {500: 4}
+    eventually(lambda: get(weir.address, "/status/200", headers=client("c")).status == 429, 2, "the failures counted")
+
+
+@timeout(120)
+def test_a_slot_moves_under_load(rig):
+    cluster = Cluster(rig, replicas=False)
+    limits = {"each": dict(script="sliding_window_log", limit=3000, period="10d")}
+    weirs = weirs_with(rig, cluster.policy(cluster.masters[0]), 2, limits=limits)
+    slot, name = slot_of_client("mover"), "mover"
+    source = cluster.owner(slot)
+    to = next(m for m in cluster.masters if m is not source)
+    load = Load([weir.address for weir in weirs], headers=client(name))
+    eventually(lambda: len(load.answers) > 300)
+    cluster.begin_move(slot, to)
+    eventually(lambda: len(load.answers) > 600)
+    cluster.move_keys(source, to, slot)
+    asked = len(load.answers)
+    eventually(lambda: len(load.answers) > asked + 300)
+    cluster.end_move(source, to, slot)
+    moved = len(load.answers)
+    eventually(lambda: len(load.answers) > moved + 300)
+    eventually(lambda: load.since(0, 429), 30)
+    answers = load.stop()
+    statuses = [status for _, status, _ in answers]
+    assert set(statuses) == {200, 429}, "nothing was left to on_failure, which is deny"
+    assert statuses.count(200) == 3000
+    assert sorted(r for _, s, r in answers if s == 200) == list(range(3000)), "each was counted once"
+    assert any(weir.metric("weir_redis_redirects_total", kind="ask") for weir in weirs)
+    assert any(weir.metric("weir_redis_redirects_total", kind="moved") for weir in weirs)
+
+
+def test_fresh_clients_and_several_limits_while_their_slot_moves(rig):
+    cluster = Cluster(rig, replicas=False)
+    limits = {"one": dict(script="fixed_window", limit=12, period="10d"),
+              "two": dict(script="sliding_window_log", limit=9, period="10d")}
+    weirs = weirs_with(rig, cluster.policy(), 2, limits=limits)
+    addresses, slot = [weir.address for weir in weirs], slot_of_client("new")
+    to = next(m for m in cluster.masters if m is not cluster.owner(slot))
+    source = cluster.begin_move(slot, to)
+    assert count(flood(addresses, 40, connections=8, headers=client("new"))) == {200: 9, 429: 31}, "both keys are to be"
+    cluster.end_move(source, to, slot)
+    assert get(addresses[0], headers=client("new")).status == 429
+    for master in cluster.masters:
+        master.ask("SCRIPT", "FLUSH")
+    slot = slot_of_client("newer")
+    to = next(m for m in cluster.masters if m is not cluster.owner(slot))
+    source = cluster.begin_move(slot, to)
+    assert count(flood(addresses, 30, connections=8, headers=client("newer"))) == {200: 9, 429: 21}
+    cluster.end_move(source, to, slot)
+
+
+@timeout(120)
+def test_a_master_is_killed_and_its_replica_promoted(rig):
+    cluster = Cluster(rig)
+    limits = {"each": dict(script="fixed_window", limit=1000000, period="10d")}
+    weirs = weirs_with(rig, cluster.policy(timeout="100ms"), 2, limits=limits)
+    for weir in weirs:
+        weir.expect_errors("[Rr]edis")
+    victim = cluster.owner(slot_of_client("one"))
+    other = next(f"c{i}" for i in range(100) if cluster.owner(slot_of_client(f"c{i}")) is not victim)
+    addresses = [weir.address for weir in weirs]
+    load = Load(addresses, headers=client("one"))
+    beside = Load(addresses, connections=2, headers=client(other))
+    eventually(lambda: len(load.answers) > 500)
+    victim.kill()
+    killed = time.monotonic()
+    alive = [n for n in cluster.nodes if n is not victim]
+    eventually(lambda: all("cluster_state:ok" in n.ask("CLUSTER", "INFO") and cluster.owner(slot_of_client("one")) is not victim
+                           for n in alive), 20, "a promoted replica")
+    promoted = time.monotonic()
+    eventually(lambda: load.since(promoted), 5, "decisions by the promoted one")
+    took = load.since(promoted) - promoted
+    assert took < 1.0 * patience, f"{took:.2f} s after it was promoted"
+    resumed = load.since(promoted)
+    eventually(lambda: sum(t > resumed + 0.2 * patience for t, *_ in list(load.answers)) > 100)
+    answers, others = load.stop(), beside.stop()
+    assert {s for _, s, _ in answers} <= {200, 503}
+    assert {s for t, s, _ in answers if t > resumed + 0.2 * patience} == {200}
+    assert {s for t, s, _ in others if t < killed} == {200} and others[-1][1] == 200
+    before = min(r for t, s, r in answers if s == 200 and t < killed)
+    after = max(r for t, s, r in answers if s == 200 and t >= resumed)
+    assert sum(s == 200 for _, s, _ in answers) <= 1000000 - min(r for _, s, r in answers if s == 200) + max(0, after + 1 - before)
+    for weir in weirs:
+        eventually(lambda w=weir: w.metric("weir_redis_ready_workers") == 2, 10)
+
+
+def test_inspect_and_reset_look_through_all_masters(rig):
+    cluster = Cluster(rig, replicas=False)
+    limits = {"each": dict(script="gcra", limit=3, period="10d"),
+              "writes": dict(script="fixed_window", limit=2, period="10d", per=["client", "method"])}
+    weirs = weirs_with(rig, cluster.policy(), 2, limits=limits)
+    for i in range(6):
+        name = f"c{i}"
+        assert [get(weirs[0].address, headers=client(name)).status for _ in range(3)] == [200, 200, 429]
+        shown = rig.command("inspect", "-c", weirs[0].policy_file, name)
+        assert "0 of 2" in shown.stdout and "1 of 3" in shown.stdout, shown
+        assert b'"remaining":0' in get(weirs[0].admin, f"/api/v1/clients/{name}").body
+        assert get(weirs[1].address, headers=client(name)).status == 429
+        if i % 2:
+            assert rig.command("reset", "-c", weirs[0].policy_file, name).returncode == 0
+        else:
+            assert get(weirs[0].admin, f"/api/v1/clients/{name}", method="DELETE").status == 200
+        eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, 0.9, "a reset that is heard")
+
+
+def test_what_is_no_cluster_is_told(rig):
+    redis = rig.redis(tcp=True)
+    weir = rig.weir(redis={"cluster": [redis.text], "on_failure": "deny"}, wait="listening",
+                    limits={"each": dict(script="gcra", limit=3, period="10d")})
+    weir.expect_errors("it is no node of a cluster; use redis.address")
+    weir.announced("it is no node of a cluster")
+    assert get(weir.address).status == 503
+    cluster = Cluster(rig, replicas=False)
+    weir = rig.weir(redis={"address": cluster.masters[0].text, "on_failure": "deny"}, wait="listening",
+                    limits={"each": dict(script="gcra", limit=3, period="10d")})
+    weir.expect_errors("the cluster does not serve the key.*redis.cluster")
+    name = next(f"c{i}" for i in range(100) if cluster.owner(slot_of_client(f"c{i}")) is not cluster.masters[0])
+    eventually(lambda: get(weir.address, headers=client(name)).status == 503)
+    weir.announced("redis.cluster names its nodes")
