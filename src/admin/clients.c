@@ -121,6 +121,8 @@ static void write_row(struct evbuffer *out, const struct standing *row)
     json_seconds(out, "resets_in_seconds", row->reset_us);
     if (row->failed)
         evbuffer_add_printf(out, ",\"script_fails\":true");
+    if (row->failed)
+        evbuffer_add_printf(out, ",\"script_fails\":true");
     evbuffer_add_printf(out, ",\"admits\":%s", json_bool(row->admits));
     if (row->retry_after_us < 0)
         json_text(out, "retry_after_seconds", NULL);

@@ -44,7 +44,7 @@ struct inquiry {
     bool cut, told; /* keys may have been passed over; all weirs were told */
     uint64_t removed;
     char cursor[24];
-    unsigned parts, part; /* of Redis; the one that is looked through */
+    unsigned parts, part;                   /* of Redis; the one that is looked through */
     char *channel, *grants_key, *key_start; /* the last: "PREFIX:{IDENTITY}:l:" */
     int64_t quota, us; /* to be granted; then, and after a look, what is granted and for how long */
     bool granted;

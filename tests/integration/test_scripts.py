@@ -192,6 +192,24 @@ def test_a_shadow_limit_whose_script_fails_changes_nothing(rig):
     assert weir.metric("weir_limit_decisions_total", limit="own", decision="failed_open") == 2
 
 
+def test_weirs_own_limiters_keep_the_contract(rig):
+    for name, more in {"token_bucket": {"burst": 7}, "gcra": {}, "leaky_bucket": {}, "fixed_window": {"align": "clock", "offset": "5s"}, "rolling_window": {"options": [10]},
+                       "sliding_window_log": {}, "sliding_window_counter": {}}.items():
+        result = check(rig, os.path.join(top, "lua", name + ".lua"), **more)
+        assert result.returncode == 0 and not result.stderr, result
+
+
+def test_a_look_at_a_client_says_which_script_fails(rig):
+    text = FAILING.replace("cost == 123456", "now > 1.6e15 and limit == 777 and cost == 0")
+    # It keeps the contract with the policy's numbers, and fails with the client's.
+    weir = rig.weir(limits={"own": dict(script=rig.write("failing.lua", text), limit=1_000_000_000, period="1h"), "other": dict(script="gcra", limit=5, period="1h")},
+                    clients={"odd": {"quota": 777}})
+    looked = rig.command("inspect", "-c", weir.policy_file, "odd")
+    assert looked.returncode == 0 and re.search(r"own .*\? \(its script fails\)", looked.stdout) and re.search(r"other .*777 of 777", looked.stdout), looked
+    rows = json.loads(get(weir.admin, "/api/v1/clients/odd").body)["limits"]
+    assert {row["limit"]: row.get("script_fails") for row in rows} == {"own": True, "other": None}, rows
+
+
 def test_a_month_by_the_wall_clock(rig):
     zone = zoneinfo.ZoneInfo("America/New_York")
     weir = rig.weir(limits={"monthly": dict(script="fixed_window", limit=2, period="month", offset="8h", time_zone="America/New_York")})
