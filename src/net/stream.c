@@ -66,6 +66,12 @@ bool stream_end(struct stream *s)
     return s->layer ? s->layer->end(s) : shutdown(s->fd, SHUT_WR) == 0;
 }
 
+bool stream_has_input(const struct stream *s)
+{
+    char byte;
+    return stream_holds_input(s) || recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 ssize_t stream_read(struct stream *s, char *bytes, size_t size)
 {
     ssize_t n;

@@ -70,6 +70,9 @@ static inline bool stream_holds_output(const struct stream *s)
     return s->out || s->pipe;
 }
 
+/* Has the peer sent something that was not read: is it here, in the layer, or in the kernel? */
+bool stream_has_input(const struct stream *s);
+
 enum { STREAM_AGAIN = -1, STREAM_FAILED = -2 };
 
 /* Reads once. Bytes read; 0: the peer's end (`eof` is set); STREAM_AGAIN; STREAM_FAILED with errno. */

@@ -445,9 +445,27 @@ static void head_passed(struct deadline *deadline)
         client_close(c); /* it connected and sent nothing */
 }
 
+/* Where the machine is busy a deadline may be seen before what has come in time is read. */
+static bool in_time(struct client *c, struct deadline_queue *queue, uint64_t after_us)
+{
+    if (!stream_has_input(&c->stream))
+        return false;
+    deadline_arm(queue, &c->deadline, clock_us(), after_us);
+    return true;
+}
+
 static void content_passed(struct deadline *deadline)
 {
-    exchange_client_timed_out(of_deadline(deadline)->exchange, CAUSE_CONTENT_TIMEOUT);
+    struct client *c = of_deadline(deadline);
+    if (!in_time(c, &c->worker->queue.content, c->worker->policy->timeouts.request_body_us))
+        exchange_client_timed_out(c->exchange, CAUSE_CONTENT_TIMEOUT);
+}
+
+static void idle_passed(struct deadline *deadline)
+{
+    struct client *c = of_deadline(deadline);
+    if (!in_time(c, &c->worker->queue.idle, c->worker->policy->timeouts.idle_us))
+        client_close(c);
 }
 
 static void write_passed(struct deadline *deadline)
@@ -473,7 +491,7 @@ void clients_init(struct worker *w)
     deadline_queue_init(&w->deadlines, &w->queue.head, head_passed);
     deadline_queue_init(&w->deadlines, &w->queue.content, content_passed);
     deadline_queue_init(&w->deadlines, &w->queue.write, write_passed);
-    deadline_queue_init(&w->deadlines, &w->queue.idle, close_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.idle, idle_passed);
     deadline_queue_init(&w->deadlines, &w->queue.linger, close_passed);
     deadline_queue_init(&w->deadlines, &w->queue.drain, close_passed);
     deadline_queue_init(&w->deadlines, &w->queue.tunnel, tunnel_passed);
@@ -482,17 +500,10 @@ void clients_init(struct worker *w)
 
 /* ---- all of them ------------------------------------------------------------------------------------- */
 
-/* Does weir, a TLS record or the kernel hold more of what the client has sent? */
-static bool is_asking(const struct client *c)
-{
-    char byte;
-    return stream_holds_input(&c->stream) || recv(c->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
-}
-
 /* A request that is there already is served: only connections with nothing to read close. */
 static void close_unless_asking(struct client *c)
 {
-    if (!is_asking(c))
+    if (!stream_has_input(&c->stream))
         client_close(c);
 }
 
@@ -529,7 +540,7 @@ struct client *clients_idle_longest(const struct worker *w)
 {
     struct client *c = TAILQ_FIRST(&w->idle);
 
-    for (unsigned i = 0; c && is_asking(c); i++)
+    for (unsigned i = 0; c && stream_has_input(&c->stream); i++)
         c = i < EVICTION_LOOKS ? TAILQ_NEXT(c, link) : NULL;
     return c;
 }

@@ -15,7 +15,7 @@ import rig  # noqa: E402
 from upstream import BAD, GOOD, content_of  # noqa: E402
 from wire import Connection, Cut, chunked, connect, request_bytes  # noqa: E402
 
-LIMITED = ["log", "window", "bucket", "gcra", "two", "local"]
+LIMITED = ["log", "window", "bucket", "gcra", "two", "held", "flight", "local"]
 CLIENTS = 2  # ids that share each limit's work
 
 CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "http")

@@ -19,10 +19,12 @@ LIMITS = {
     "gcra": {"script": "gcra", "limit": 5, "period": "1s", "burst": 5},
     "pair": {"script": "rolling_window", "limit": 30, "period": "5s"},
     "pair-log": {"script": "sliding_window_log", "limit": 40, "period": "10s"},
+    "held": {"script": "leaky_bucket", "limit": 20, "period": "1s", "burst": 20, "max_delay": "300ms"},
+    "flight": {"script": "concurrency", "limit": 4, "lease": "5s"},
     "local": {"script": "gcra", "limit": 5, "period": "1s", "burst": 5, "on_failure": "local"},
 }
 RULES = {"log": ["log"], "window": ["window"], "bucket": ["bucket"], "gcra": ["gcra"], "two": ["pair", "pair-log"],
-         "local": ["local"]}
+         "held": ["held"], "flight": ["flight"], "local": ["local"]}
 
 
 # From a decision to the request's arrival: redis.timeout, a connect, and what a busy machine adds.
