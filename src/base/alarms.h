@@ -18,7 +18,9 @@ struct alarm {
 
 struct alarms {
     struct event_base *base;
-    void (*passed)(struct alarm *alarm); /* runs once, not before at_us, with the alarm cancelled; may set and cancel any */
+    void (*passed)(
+        struct alarm
+            *alarm); /* runs once, not before at_us, with the alarm cancelled; may set and cancel any */
     struct alarm **heap;
     unsigned count, size;
     uint64_t sequence, timer_at_us; /* UINT64_MAX: the timer is not running */

@@ -146,7 +146,7 @@ static struct permit *permit_new(struct permits *p, const struct limit *limit, s
 }
 
 struct permit *permits_use(struct permits *p, const struct limit *limit, struct limit_numbers numbers,
-                         struct slice key)
+                           struct slice key)
 {
     struct permit *permit = *slot_of(p, key);
 
@@ -227,10 +227,8 @@ static bool write_call(struct permit *permit, struct permit_call *call)
 
     if (permit->unsure && !whole)
         return false;
-    *call = (struct permit_call){.permit = permit,
-                                .limit = permit->limit,
-                                .numbers = permit->numbers,
-                                .key = key_of(permit)};
+    *call = (struct permit_call){
+        .permit = permit, .limit = permit->limit, .numbers = permit->numbers, .key = key_of(permit)};
     if (whole && permit->held > 0) {
         call->cost = permit->held;
         call->renews = true;

@@ -28,7 +28,7 @@ unsigned permits_count(const struct permits *permits);
 
 /* The permit of a key, for a call that is made: until permits_unuse(). NULL: no memory. */
 struct permit *permits_use(struct permits *permits, const struct limit *limit, struct limit_numbers numbers,
-                         struct slice key);
+                           struct slice key);
 void permits_unuse(struct permits *permits, struct permit *permit);
 /* A call with it goes to Redis; it was answered, or it failed: then nobody knows what Redis has counted. */
 void permits_sent(struct permit *permit);
@@ -36,7 +36,8 @@ void permits_answered(struct permit *permit);
 void permits_failed(struct permits *permits, struct permit *permit);
 
 /* The ask's request has so many units from now on. `by_redis`: Redis has counted them, else the fallback. */
-void permits_hold(struct permits *permits, struct ask *ask, struct permit *permit, int64_t units, bool by_redis);
+void permits_hold(struct permits *permits, struct ask *ask, struct permit *permit, int64_t units,
+                  bool by_redis);
 /* The ask's request has ended: what it holds is given back, sooner or later. May be called when it holds nothing. */
 void permits_leave(struct ask *ask);
 /* Redis has counted units that nobody waits for any more. */

@@ -99,7 +99,7 @@ bool generations_quiet(const struct worker *worker)
 {
     const struct generation *g;
 
-    TAILQ_FOREACH(g, &worker->retired, link)
+    TAILQ_FOREACH (g, &worker->retired, link)
         if (!limiter_is_quiet(g->limiter))
             return false;
     return limiter_is_quiet(worker->now->limiter);

@@ -23,7 +23,8 @@ void holds_clear(struct worker *worker)
 bool hold_begin(struct exchange *x, uint64_t delay_us)
 {
     x->held_since_us = clock_us();
-    if (!alarm_set(&x->worker->holds, &x->hold, x->held_since_us + delay_us + 1)) /* the clock cuts off parts of a µs */
+    if (!alarm_set(&x->worker->holds, &x->hold,
+                   x->held_since_us + delay_us + 1)) /* the clock cuts off parts of a µs */
         return false;
     x->phase = PHASE_HOLD;
     counter_add(&x->worker->stats.requests_held, 1);

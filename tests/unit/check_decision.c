@@ -212,11 +212,12 @@ START_TEST(requests_in_flight_have_no_window_and_no_reset)
                                          .capacity = 20,
                                          .retry_after_us = 1000000,
                                          .reset_us = 9000000};
-    ck_assert_str_eq(fields(&d, all_families), "X-RateLimit-Limit: 20\r\nX-RateLimit-Remaining: 0\r\n"
-                                               "X-Rate-Limit-Policy: flight\r\nX-Rate-Limit-Quota: 20\r\n"
-                                               "X-Rate-Limit-Used: 20\r\n"
-                                               "RateLimit-Policy: \"flight\";q=20;qu=\"concurrent-requests\"\r\n"
-                                               "RateLimit: \"flight\";r=0\r\nRetry-After: 1\r\n");
+    ck_assert_str_eq(fields(&d, all_families),
+                     "X-RateLimit-Limit: 20\r\nX-RateLimit-Remaining: 0\r\n"
+                     "X-Rate-Limit-Policy: flight\r\nX-Rate-Limit-Quota: 20\r\n"
+                     "X-Rate-Limit-Used: 20\r\n"
+                     "RateLimit-Policy: \"flight\";q=20;qu=\"concurrent-requests\"\r\n"
+                     "RateLimit: \"flight\";r=0\r\nRetry-After: 1\r\n");
 }
 END_TEST
 
