@@ -304,8 +304,10 @@ void resolver_free(struct resolver *resolver)
 {
     if (!resolver)
         return;
-    for (struct lookup *lookup; (lookup = TAILQ_FIRST(&resolver->lookups));)
+    for (struct lookup *lookup = TAILQ_FIRST(&resolver->lookups), *next; lookup; lookup = next) {
+        next = TAILQ_NEXT(lookup, link);
         lookup_free(lookup);
+    }
     evdns_base_free(resolver->dns, 0);
     free(resolver);
 }

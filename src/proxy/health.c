@@ -327,6 +327,8 @@ void health_follow(struct roster *roster, const struct upstream *upstream)
 
 void health_end(struct roster *roster)
 {
-    for (struct check *check; (check = TAILQ_FIRST(&roster->checks));)
+    for (struct check *check = TAILQ_FIRST(&roster->checks), *next; check; check = next) {
+        next = TAILQ_NEXT(check, link);
         check_free(check);
+    }
 }
