@@ -11,8 +11,9 @@
 #include "limit/limiter.h"
 #include "limit/permits.h"
 
-/* Lua counts no further without gaps (2^53): what says more is no answer of the driver. */
-#define ANSWER_LARGEST (INT64_C(1) << 53)
+/* What says more is no answer of the driver, and sums of a few stay in range. A debt of a thousand million units may take
+ * tens of thousands of years, which is more than the 2^53 that Lua counts without gaps. */
+#define ANSWER_LARGEST (INT64_C(1) << 61)
 
 enum {
     LIMITER_MAGIC = 0x4c4d5452,

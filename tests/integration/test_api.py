@@ -174,7 +174,8 @@ def test_the_api_shows_where_a_client_stands(rig):
     assert look(weir, "id:a%20b")["client"] == "id:a b"
     seen = look(weir, "a%20b")
     assert (seen["terms"], seen["entry"], seen["limits"][0]["quota"]) == ("quota", "a b", 4)
-    assert look(weir, "pest") == {"client": "id:pest", "terms": "prohibited", "plan": None, "entry": "pest", "grant": None, "limits": [],
+    assert look(weir, "pest") == {"client": "id:pest", "terms": "prohibited", "plan": None, "entry": "pest", "grant": None,
+                                  "database": None, "limits": [],
                                   "complete": True}
     assert look(weir, "ip:2001:db8::1")["client"] == "ip:2001:db8::/64"
     assert look(weir, "ip%3A2001%3adb8%3a%3a%2f64")["client"] == "ip:2001:db8::/64"
