@@ -138,7 +138,7 @@ static void warn_of_limit(struct loading *l, const struct node *node, const stru
 
     if (!is_used(l->policy, limit))
         warning(l, node, "no rule uses this limit");
-    if (burst && limit->kind == LIMIT_BUCKET && limit->burst > limit->limit)
+    if (burst && limit->kind == LIMIT_BUCKET && limit->burst > limit->limit && !limit->max_delay_us)
         warning(l, burst, "a burst above the limit lets more than twice the limit through in one period");
     if (limit->period_us > period_long_us)
         warning(l, period, "so long that only an eviction or a reset in Redis may end it");

@@ -441,16 +441,22 @@ static void refuse_in_flight(struct loading *l, const struct node *node, const s
         const char *key, *why;
     } useless[] = {
         {"period", "concurrency counts requests in flight and has no period; remove it"},
-        {"count", "a request in flight has no status yet; remove count, or use another script"},
-        {"dedup", "a repeat is in flight as well; remove dedup, or use another script"},
         {"best_effort", "a request is in flight or it is not; remove best_effort"},
     };
 
-    for (size_t i = 0; i < COUNT_OF(useless) && limit_has_lease(limit); i++) {
+    if (!limit_has_lease(limit))
+        return;
+    for (size_t i = 0; i < COUNT_OF(useless); i++) {
         const struct node *key = node_find(node, useless[i].key);
         if (key)
             mistake_of_key(l, key, "%s", useless[i].why);
     }
+    if (limit->counted)
+        mistake_of_key(l, node_find(node, "count"),
+                       "a request in flight has no status yet; remove count, or use another script");
+    if (limit->dedup)
+        mistake_of_key(l, node_find(node, "dedup"),
+                       "a repeat is in flight as well; remove dedup, or use another script");
 }
 
 static void refuse_to_hold(struct loading *l, const struct node *node, const struct limit *limit)
