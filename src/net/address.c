@@ -109,7 +109,9 @@ bool address_split(struct slice text, struct address *address, struct slice *hos
         return bracketed == (memchr(host->p, ':', host->n) != NULL);
     }
     address->length = 0;
-    *why = bracketed ? "not an IPv6 address" : "not a host name";
+    *why = bracketed                       ? "not an IPv6 address"
+           : host->n > HOST_NAME_BYTES_MAX ? "the host name is too long"
+                                           : "not a host name";
     return !bracketed && is_host_name(*host);
 }
 
