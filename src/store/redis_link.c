@@ -12,8 +12,6 @@
 
 #include <errno.h>
 #include <hiredis/async.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 #include <sys/random.h>
@@ -23,6 +21,7 @@
 #include "base/magic.h"
 #include "base/memory.h"
 #include "store/redis_guard.h"
+#include "store/redis_socket.h"
 
 enum {
     LINK_MAGIC = 0x4c494e4b,
@@ -769,31 +768,6 @@ static void on_disconnected(const redisAsyncContext *ac, int status)
         lost_by_hiredis(link, ac);
 }
 
-/* By address only: a name would make redisAsyncConnect() block in getaddrinfo(). */
-static redisAsyncContext *dial(const struct address *address)
-{
-    char host[NI_MAXHOST];
-    uint16_t port = ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
-
-    if (address_is_unix(address))
-        return redisAsyncConnectUnix(address->local.sun_path);
-    if (getnameinfo(&address->any, address->length, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
-        return NULL;
-    return redisAsyncConnect(host, port);
-}
-
-static void set_socket_options(const struct redis_link *link, int fd)
-{
-    int on = 1, idle = 15, interval = 5, probes = 3;
-    if (address_is_unix(&link->address))
-        return;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-}
-
 static bool attach(struct redis_link *link, redisAsyncContext *ac)
 {
     int fd = (int)ac->c.fd;
@@ -808,7 +782,7 @@ static bool attach(struct redis_link *link, redisAsyncContext *ac)
     ac->ev.cleanup = hook_cleanup;
     redis_guard(&link->guard, ac->c.reader, &link->unanswered);
     redis_guard_keep(&link->guard);
-    set_socket_options(link, fd);
+    redis_socket_options(fd, &link->address);
     redisAsyncSetConnectCallback(ac, on_connected);
     redisAsyncSetDisconnectCallback(ac, on_disconnected);
     return link->read_event && link->write_event && event_add(link->write_event, NULL) == 0;
@@ -818,7 +792,7 @@ static void link_connect(struct redis_link *link)
 {
     if (link->address.length == 0) /* not told yet where to */
         return;
-    redisAsyncContext *ac = dial(&link->address);
+    redisAsyncContext *ac = redis_socket_dial(&link->address);
 
     link->state = LINK_CONNECTING;
     link->unanswered = link->unfit = link->timeouts = 0;

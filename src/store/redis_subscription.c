@@ -3,7 +3,6 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <hiredis/hiredis.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -11,6 +10,7 @@
 #include "store/redis_failure.h"
 #include "store/redis_guard.h"
 #include "store/redis_sentinel.h"
+#include "store/redis_socket.h"
 
 enum {
     SUBSCRIPTION_MAGIC = 0x53554253,
@@ -143,18 +143,6 @@ static void on_read(struct bufferevent *stream, void *arg)
 
 /* --- Connecting --------------------------------------------------------------------------------------- */
 
-static void set_keepalive(const struct redis_subscription *s)
-{
-    int fd = bufferevent_getfd(s->stream), on = 1, idle = 15, interval = 5, probes = 3;
-
-    if (address_is_unix(&s->address))
-        return;
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-}
-
 static void on_event(struct bufferevent *stream, short what, void *arg)
 {
     struct redis_subscription *s = arg;
@@ -162,7 +150,7 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
 
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
     if (what & BEV_EVENT_CONNECTED)
-        set_keepalive(s);
+        redis_socket_options(bufferevent_getfd(s->stream), &s->address);
     else
         fail(s, "the connection was lost");
 }

@@ -1,0 +1,29 @@
+#include "store/redis_socket.h"
+
+#include <netdb.h>
+#include <netinet/tcp.h>
+
+redisAsyncContext *redis_socket_dial(const struct address *address)
+{
+    char host[NI_MAXHOST]; /* a name would make redisAsyncConnect() block in getaddrinfo() */
+    uint16_t port = ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
+
+    if (address_is_unix(address))
+        return redisAsyncConnectUnix(address->local.sun_path);
+    if (getnameinfo(&address->any, address->length, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
+        return NULL;
+    return redisAsyncConnect(host, port);
+}
+
+void redis_socket_options(int fd, const struct address *address)
+{
+    int on = 1, idle = 15, interval = 5, probes = 3;
+
+    if (address_is_unix(address))
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
