@@ -19,7 +19,7 @@ enum {
 };
 
 static const char not_tzif[] = "its file is no time zone of version 2 or newer";
-static const char too_many[] = "it changes too often";
+static const char too_many[] = "its changes are too many, or out of order";
 
 /* --- The list ----------------------------------------------------------------------------------------- */
 
@@ -28,11 +28,13 @@ static int64_t year_start(int year)
     return civil_days(year, 1) * DAY;
 }
 
-/* In order of time; what changes nothing is left out. False: no room. */
+/* What changes nothing is left out. False: no room, or not in order of time. */
 static bool add_change(struct zone *zone, int64_t at, int64_t offset)
 {
     int64_t before = zone->count ? zone->changes[zone->count - 1].offset : zone->first;
 
+    if (zone->count && at < zone->changes[zone->count - 1].at)
+        return false;
     if (at < year_start(ZONE_FIRST_YEAR)) {
         zone->first = offset;
         return true;

@@ -1,0 +1,154 @@
+/* Time zones' files as they may be: cut, spoilt, absent. What they say when whole is tested against Python's, by tests/lua/calendar.py. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "policy/load.h"
+#include "policy/zone.h"
+
+static char directory[] = "/tmp/weir-zones-XXXXXX";
+static char path[64];
+static struct pool pool;
+static struct slice berlin;
+
+static void set_up(void)
+{
+    const char *why;
+
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/Mine", directory);
+    ck_assert_msg(file_read(&pool, "/usr/share/zoneinfo/Europe/Berlin", 1 << 20, &berlin, &why),
+                  "%s (Debian package tzdata)", why);
+    setenv("TZDIR", directory, 1);
+}
+
+static void tear_down(void)
+{
+    unlink(path);
+    rmdir(directory);
+    pool_free(&pool);
+}
+
+static bool read_as_mine(const char *bytes, size_t size, struct zone *zone, const char **why)
+{
+    unlink(path); /* to write over a file takes a disk's time */
+    FILE *file = fopen(path, "we");
+    struct pool mine = {NULL}, scratch = {NULL};
+
+    ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
+    fclose(file);
+    bool good = zone_read(&mine, &scratch, SLICE("Mine"), zone, why);
+    pool_free(&scratch);
+    pool_free(&mine);
+    return good;
+}
+
+START_TEST(a_file_that_is_cut_is_refused)
+{
+    struct zone zone;
+    const char *why;
+
+    ck_assert(read_as_mine(berlin.p, berlin.n, &zone, &why));
+    ck_assert_uint_eq(zone.count, 80); /* twice a year for forty */
+    for (size_t n = 0; n < berlin.n; n++) {
+        why = NULL;
+        ck_assert_msg(!read_as_mine(berlin.p, n, &zone, &why) && why, "cut to %zu bytes", n);
+    }
+}
+END_TEST
+
+/* Whatever it says is taken or refused, and in order. */
+START_TEST(a_file_that_is_spoilt_does_no_harm)
+{
+    char *copy = malloc(berlin.n);
+
+    srand(7);
+    for (int i = 0; i < 2000; i++) {
+        struct zone zone;
+        const char *why;
+        memcpy(copy, berlin.p, berlin.n);
+        for (int k = rand() % 4; k >= 0; k--)
+            copy[(size_t)rand() % (i % 2 ? berlin.n : 100)] = (char)rand();
+        (void)read_as_mine(copy, berlin.n, &zone, &why);
+    }
+    free(copy);
+}
+END_TEST
+
+static void rule_is(const char *rule, bool good, unsigned changes)
+{
+    char bytes[512] = {0};
+    struct zone zone;
+    const char *why = "";
+    size_t n = 0;
+
+    for (int block = 0; block < 2;
+         block++) { /* of the old kind, and of the new one: no changes, one type, UTC+1 */
+        memcpy(bytes + n, "TZif2", 5);
+        bytes[n + 39] = 1; /* types */
+        bytes[n + 43] = 4; /* letters */
+        bytes[n + 46] = 0x0e;
+        bytes[n + 47] = 0x10;
+        n += 44 + 6 + 4;
+    }
+    n += (size_t)snprintf(bytes + n, sizeof bytes - n, "\n%s\n", rule);
+    ck_assert_msg(read_as_mine(bytes, n, &zone, &why) == good, "%s: %s", rule, why);
+    if (good)
+        ck_assert_msg(zone.count == changes, "%s: %u changes", rule, zone.count);
+}
+
+START_TEST(rules_of_what_comes_after)
+{
+    rule_is("", true, 0);
+    rule_is("CET-1", true, 0);
+    rule_is("<+0330>-3:30", true, 0);
+    rule_is("CET-1CEST,M3.5.0,M10.5.0/3", true, 80);
+    rule_is("CET-1CEST-2,J60/2:00:00,J300", true, 80);
+    rule_is("A1B2,0/0,J365/25", false, 0);    /* a year's summer begins before the one before has ended */
+    rule_is("XXX3EDT4,0/0,J365/23", true, 0); /* summer all year long: it never changes */
+    rule_is("EET-2EEST,M3.4.4/50,M10.4.4/50", true, 80);
+    rule_is("CET-1CEST", false, 0);
+    rule_is("CET", false, 0);
+    rule_is("CET-1CEST,M13.5.0,M10.5.0", false, 0);
+    rule_is("CET-1CEST,M3.5.0,M10.5.0x", false, 0);
+    rule_is("<+03", false, 0);
+}
+END_TEST
+
+START_TEST(names)
+{
+    static const char *const bad[] = {"",      "/etc/passwd", "../Mine",   "Mine/", "a//b",
+                                      "Mi ne", ".",           "M\xc3\xa9", "Absent"};
+    struct zone zone;
+    struct pool scratch = {NULL};
+    const char *why;
+
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        why = NULL;
+        ck_assert_msg(!zone_read(&pool, &scratch, slice_of(bad[i]), &zone, &why) && why, "\"%s\"", bad[i]);
+    }
+    ck_assert_str_eq(why, "there is no time zone database; install the Debian package tzdata");
+    ck_assert(zone_read(&pool, &scratch, SLICE("UTC"), &zone, &why));
+    ck_assert_uint_eq(zone.count, 0);
+    pool_free(&scratch);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("zone");
+    TCase *tcase = tcase_create("zone");
+
+    tcase_add_unchecked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, a_file_that_is_cut_is_refused);
+    tcase_add_test(tcase, a_file_that_is_spoilt_does_no_harm);
+    tcase_add_test(tcase, rules_of_what_comes_after);
+    tcase_add_test(tcase, names);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
