@@ -12,7 +12,8 @@
 enum {
     PERMIT_MAGIC = 0x504c4143,
     SLOTS = 4096,
-    RENEWALS = 3 /* in a lease: two may fail */
+    RENEWALS = 3,     /* in a lease: two may fail */
+    RETRY_US = 100000 /* after a call that failed */
 };
 
 /* More than anybody holds: giving back so many leaves nothing. */
@@ -30,9 +31,9 @@ struct permit {
     int64_t owed;   /* given back by requests; no call says so yet */
     unsigned users; /* asks that hold units of it, calls that were made or will be */
     unsigned sent;  /* calls without an answer */
-    bool unsure, due;
+    bool unsure;
     uint64_t unsure_us; /* since when */
-    struct deadline renewal;
+    struct deadline renewal, retry;
     size_t key_size;
     char key[];
 };
@@ -43,7 +44,7 @@ struct permits {
     int64_t holder;
     uint64_t lease_us;
     struct fallback *fallback;
-    struct deadline_queue renewals;
+    struct deadline_queue renewals, retries;
     struct permit_list waiting; /* something is to be said */
     struct permit_list later;   /* looked at in this round, and not possible now */
     unsigned count;
@@ -51,6 +52,7 @@ struct permits {
 };
 
 static void renewal_passed(struct deadline *deadline);
+static void retry_passed(struct deadline *deadline);
 
 struct permits *permits_new(struct deadlines *deadlines, uint64_t lease_us, struct fallback *fallback)
 {
@@ -67,6 +69,7 @@ struct permits *permits_new(struct deadlines *deadlines, uint64_t lease_us, stru
     TAILQ_INIT(&p->waiting);
     TAILQ_INIT(&p->later);
     deadline_queue_init(deadlines, &p->renewals, renewal_passed);
+    deadline_queue_init(deadlines, &p->retries, retry_passed);
     return p;
 }
 
@@ -115,6 +118,7 @@ static void permit_free(struct permits *p, struct permit *permit)
     *at = permit->chain;
     unlist(p, permit);
     deadline_cancel(&permit->renewal);
+    deadline_cancel(&permit->retry);
     p->count--;
     MAGIC_WIPE(permit);
     free(permit);
@@ -192,11 +196,22 @@ void permits_answered(struct permit *permit)
 
 void permits_failed(struct permits *p, struct permit *permit)
 {
+    uint64_t now = clock_us();
+
     permits_answered(permit);
     if (!permit->unsure)
-        permit->unsure_us = clock_us();
+        permit->unsure_us = now;
     permit->unsure = true;
-    enlist(p, permit);
+    if (!deadline_is_armed(&permit->retry))
+        deadline_arm(&p->retries, &permit->retry, now, RETRY_US);
+}
+
+/* Whether Redis is there is seen when the call is to be made. */
+static void retry_passed(struct deadline *deadline)
+{
+    struct permit *permit = CONTAINER_OF(deadline, struct permit, retry);
+    MAGIC_CHECK(permit, PERMIT_MAGIC);
+    enlist(permit->permits, permit);
 }
 
 /* Every third of a lease, as long as there is something to renew. A permit of which nothing is held, and of which Redis could not be
@@ -209,10 +224,9 @@ static void renewal_passed(struct deadline *deadline)
 
     MAGIC_CHECK(permit, PERMIT_MAGIC);
     deadline_arm(&p->renewals, deadline, now, p->lease_us / RENEWALS);
-    if (permit->held > 0) {
-        permit->due = true;
+    if (permit->held > 0)
         enlist(p, permit);
-    } else if (permit->unsure && now - permit->unsure_us > (uint64_t)permit->limit->period_us) {
+    else if (permit->unsure && now - permit->unsure_us > (uint64_t)permit->limit->period_us) {
         permit->unsure = false;
         permit->owed = 0;
         unlist(p, permit);
@@ -239,7 +253,7 @@ static bool write_call(struct permit *permit, struct permit_call *call)
     else
         call->renews = true; /* of what it has */
     permit->owed = 0;
-    permit->unsure = permit->due = false;
+    permit->unsure = false;
     return true;
 }
 
