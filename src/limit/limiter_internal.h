@@ -1,4 +1,4 @@
-/* limiter_internal.h - what limiter.c (ops, batches, settlements) and verdict.c (decisions) share. Nobody else includes it. */
+/* limiter_internal.h - what limiter.c (ops, batches), settle.c, split.c, op_permits.c, failures.c and verdict.c share. Nobody else includes it. */
 #ifndef WEIR_LIMIT_LIMITER_INTERNAL_H
 #define WEIR_LIMIT_LIMITER_INTERNAL_H
 
@@ -66,8 +66,8 @@ struct limit_op {
     uint16_t slot;               /* of its keys, when it is sent to a cluster; else 0 */
     bool alone;                  /* in its batch: its keys are on their way to another node */
     unsigned tries;
-    struct split *split;         /* its limits are in several slots: see split.c; else NULL */
-    struct limit_op *whole;      /* of which it is a leg; NULL: of none, or nobody waits any more */
+    struct split *split;    /* its limits are in several slots: see split.c; else NULL */
+    struct limit_op *whole; /* of which it is a leg; NULL: of none, or nobody waits any more */
     uint64_t started_us;
     struct denial_key denial_key;
     bool denial_key_known;
@@ -103,7 +103,7 @@ struct arguments {
     struct hash_key hash;
     struct slice keys[BATCH_KEYS_MAX];
     unsigned key_count, last_key; /* the place, from 1, of the key that was looked up last */
-    uint16_t slots[KEY_SLOTS]; /* by hash: key index from 1, 0: free */
+    uint16_t slots[KEY_SLOTS];    /* by hash: key index from 1, 0: free */
 };
 
 struct limiter {
@@ -118,7 +118,7 @@ struct limiter {
     struct op_list gathered, spare_ops;
     struct op_list later; /* to be gathered again by `again` */
     struct event *again;
-    bool in_slots; /* Redis is a cluster */
+    bool in_slots;                      /* Redis is a cluster */
     unsigned gathered_count, under_way; /* ops gathered; batches without an answer */
     uint64_t round_trip_us;             /* of a batch, smoothed */
     unsigned spare_op_count;
@@ -176,10 +176,15 @@ void op_release(struct limit_op *op);
 /* Cuts the op and whoever waits for it apart; both ends. */
 struct ask *op_cut(struct limit_op *op);
 void op_gather(struct limit_op *op);
+
+/* settle.c. */
+
 /* What a settlement has to know of the charge. */
 void op_write_receipt(struct limit_op *op, redisReply *const *values, int64_t time_us);
 /* Brings what was charged to these totals, by limit. The op is the limiter's from here on. */
 void op_settle(struct limit_op *op, const int64_t *totals);
+/* Whoever would have been held has gone before: its places in queues are free. What else was charged stays. */
+void op_leave_queue(struct limit_op *op, redisReply *const *values);
 
 /* split.c: a request whose limits are kept in several slots of a cluster. */
 
@@ -196,7 +201,8 @@ struct batch *split_batch(const struct limit_op *op);
 void split_timeout(struct limit_op *op);
 void split_abandon(struct limit_op *op);
 /* Of a receipt: calls `settle` for each leg that was charged, which takes it over, and ends the whole. */
-void split_settle(struct limit_op *op, void (*settle)(struct limit_op *leg, const void *facts), const void *facts);
+void split_settle(struct limit_op *op, void (*settle)(struct limit_op *leg, const void *facts),
+                  const void *facts);
 /* Ends what is left of it; the op is to be used again. */
 void split_drop(struct limit_op *op);
 
