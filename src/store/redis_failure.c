@@ -29,8 +29,7 @@ const char *const redis_failure_remedy[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_OOM] = "raise Redis' maxmemory",
     [REDIS_FAILURE_REPLY] = "check that redis.address is a Redis server",
     [REDIS_FAILURE_BUSY] = "check for slow scripts or commands in Redis (SLOWLOG)",
-    [REDIS_FAILURE_CLUSTER] = "check the cluster (CLUSTER INFO, redis-cli --cluster check), and that "
-                              "redis.cluster names its nodes",
+    [REDIS_FAILURE_CLUSTER] = "check it with redis-cli --cluster check, and redis.cluster",
     [REDIS_FAILURE_MOVING] = "nothing to do: it ends with the reshard",
     [REDIS_FAILURE_DOWN] = "see the message before",
 };
