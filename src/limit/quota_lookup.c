@@ -132,10 +132,9 @@ static struct chain *chain_of(struct clerk *clerk, struct slice id)
 
 static struct lookup *find(struct clerk *clerk, struct slice id)
 {
-    struct lookup *k;
-    LIST_FOREACH(k, chain_of(clerk, id), chain)
-    if (slice_equal(id_of(k), id))
-        return k;
+    for (struct lookup *k = LIST_FIRST(chain_of(clerk, id)); k; k = LIST_NEXT(k, chain))
+        if (slice_equal(id_of(k), id))
+            return k;
     return NULL;
 }
 
@@ -569,15 +568,21 @@ static void refuse(struct clerk *clerk, struct quota_ticket *ticket, const struc
                     known ? &known->row : NULL);
 }
 
+static bool has_room(const struct clerk *clerk, const struct quota_ticket *ticket)
+{
+    return clerk->policy && clerk->count < LOOKUPS_MAX &&
+           clerk->of_address[ticket->address % ADDRESSES] < LOOKUPS_OF_ADDRESS;
+}
+
 void clerk_take(struct clerk *clerk, struct quota_ticket *ticket)
 {
     struct slice id = {ticket->id, ticket->id_size};
-    struct lookup *k = find(clerk, id);
+    struct lookup *under_way = find(clerk, id), *k;
     uint64_t now = clock_us();
     struct quota_entry entry;
 
-    if (k && !k->trying) {
-        STAILQ_INSERT_TAIL(&k->tickets, ticket, entry);
+    if (under_way && !under_way->trying) {
+        STAILQ_INSERT_TAIL(&under_way->tickets, ticket, entry);
         return;
     }
     bool known = quota_table_find(clerk->quotas->table, id, now, &entry);
@@ -585,9 +590,8 @@ void clerk_take(struct clerk *clerk, struct quota_ticket *ticket)
         quota_post_back(clerk->quotas, ticket, entry.outcome, &entry.row);
         return;
     }
-    if (k || !clerk->policy || clerk->count >= LOOKUPS_MAX ||
-        clerk->of_address[ticket->address % ADDRESSES] >= LOOKUPS_OF_ADDRESS ||
-        !(k = lookup_new(clerk, id, ticket->address))) {
+    k = under_way || !has_room(clerk, ticket) ? NULL : lookup_new(clerk, id, ticket->address);
+    if (!k) {
         refuse(clerk, ticket, known ? &entry : NULL);
         return;
     }
@@ -677,22 +681,21 @@ static void connect_to_database(struct clerk *clerk)
 /* Another query's answers are worth nothing. */
 static void forget_all(struct clerk *clerk)
 {
-    struct lookup *k;
-
     quota_table_clear(clerk->quotas->table);
-    TAILQ_FOREACH (k, &clerk->all, of_all)
+    for (struct lookup *k = TAILQ_FIRST(&clerk->all); k; k = TAILQ_NEXT(k, of_all))
         k->dropped = true;
 }
 
 /* Every lookup ends; Redis has no call any more. */
 static void end_all(struct clerk *clerk)
 {
-    struct lookup *k;
+    struct lookup *k, *next;
 
     for (unsigned i = 0; i < QUEUES; i++)
         TAILQ_INIT(&clerk->queues[i]);
     clerk->asking = NULL;
-    while ((k = TAILQ_FIRST(&clerk->all))) {
+    for (k = TAILQ_FIRST(&clerk->all); k; k = next) {
+        next = TAILQ_NEXT(k, of_all);
         send_back(k, QUOTA_UNKNOWN, NULL);
         lookup_end(k);
     }

@@ -6,7 +6,7 @@ import threading
 import time
 
 from postgres import Postgres
-from rig import eventually, timeout
+from rig import eventually, sanitized, timeout
 from wire import Connection, flood, get
 
 WINDOW = {"quota": dict(script="fixed_window", limit=60, period="1m", label="Window")}
@@ -365,7 +365,7 @@ def test_a_query_without_an_end(rig):
     memory = weir.resident_kib()
     assert limit_of(weir, "client-2") == 60
     wait_for_down(weir)
-    assert weir.resident_kib() < memory + 20000
+    assert sanitized or weir.resident_kib() < memory + 20000
 
 
 def test_without_redis_the_database_is_asked(rig):
@@ -408,7 +408,7 @@ def test_made_up_ids_push_nobody_out(rig):
         thread.join()
     assert database.asked() - 1 <= 1000 * (time.monotonic() - begun) + 1100
     assert weir.metric("weir_quota_unknown_ids") <= 16500
-    assert weir.resident_kib() < memory + 30000
+    assert sanitized or weir.resident_kib() < memory + 30000
     assert limit_of(weir, "client-2") == 3 and database.asked("client-2") == 1
 
 
