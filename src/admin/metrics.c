@@ -121,13 +121,14 @@ static void script_failures(const struct source *s)
     } causes[] = {{SCRIPT_FAILED_COLUMN, "failed"}, {SCRIPT_LATE_COLUMN, "late"}};
 
     head(s, name, "counter",
-         "Requests of a limit with a script of its own that the script failed, or that had no answer in time.");
+         "Requests of a limit with a script of its own that the script failed, or that had no answer in "
+         "time.");
     for (unsigned l = 0; l < s->view->limits->count; l++)
         for (unsigned i = 0; i < COUNT_OF(causes); i++) {
             uint64_t sum = sum_of_row(s, limits_of, l, causes[i].column);
             if (sum)
-                evbuffer_add_printf(s->out, "%s{limit=\"%s\",cause=\"%s\"} %llu\n", name, s->view->limits->name[l],
-                                    causes[i].cause, (unsigned long long)sum);
+                evbuffer_add_printf(s->out, "%s{limit=\"%s\",cause=\"%s\"} %llu\n", name,
+                                    s->view->limits->name[l], causes[i].cause, (unsigned long long)sum);
         }
 }
 
@@ -317,7 +318,8 @@ static void quotas(const struct source *s)
 
     if (!stats)
         return;
-    head(s, "weir_quota_queries_total", "counter", "Queries for a client's quota that PostgreSQL was asked, by result.");
+    head(s, "weir_quota_queries_total", "counter",
+         "Queries for a client's quota that PostgreSQL was asked, by result.");
     for (unsigned r = 0; r < QUERY_RESULTS; r++)
         evbuffer_add_printf(s->out, "weir_quota_queries_total{result=\"%s\"} %llu\n", quota_query_label[r],
                             (unsigned long long)counter_read(&stats->queries[r]));
@@ -325,7 +327,8 @@ static void quotas(const struct source *s)
            atomic_load_explicit(&stats->database_up, memory_order_relaxed));
     single(s, "weir_quota_process_hits_total", "counter", "Requests whose client's quota this weir knew.",
            SUM(s, quota_hits));
-    single(s, "weir_quota_redis_hits_total", "counter", "Quotas that Redis knew.", counter_read(&stats->redis_hits));
+    single(s, "weir_quota_redis_hits_total", "counter", "Quotas that Redis knew.",
+           counter_read(&stats->redis_hits));
     single(s, "weir_quota_expired_total", "counter",
            "Quotas that were used past their time, because PostgreSQL could not be asked.",
            counter_read(&stats->expired));

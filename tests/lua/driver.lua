@@ -238,6 +238,31 @@ do -- a limiter that fails fails the call before anything is written
   check(not fine and tostring(why):find("broken on purpose") and next(redis.data) == nil, "a broken limiter")
 end
 
+do -- in its guard a limiter that fails fails its own request alone
+  local guard = "local guard = (function(...) " .. text_of("guard") .. "\nend)()\n"
+  local own = preamble .. guard .. [[
+limits[8] = { run = guard(true, limiter["broken"]), period = 1000000 }
+limits[9] = { run = guard(true, function(state, now, limit, period, burst, cost) return cost / 2, 0, 0, 0 end), period = 1000000 }
+limits[10] = { run = guard(false, "mine.lua:1: oh"), period = 1000000 }
+limits[11] = { run = guard(true, 5), period = 1000000 }
+limits[12] = { run = guard(true, function() return 0, 0, 5, 0, "x" end), period = 1000000 }
+limits[13] = { run = guard(true, limiter["fixed_window"]), period = 1000000 }
+]] .. text_of("driver")
+  local function ask(redis, keys, args) return run(own, redis, keys, args) end
+  local redis = new_redis()
+  -- a request, one whose second limit fails, one more: what the middle one would have charged is free for the last
+  local reply = ask(redis, { "a", "b" }, { "", 1, 2, 1, 1, 0, 3, 3, 2, 2, 1, 1, 0, 3, 3, 8, 2, 1, 0, 3, 3, 1, 13, 1, 2, 0, 3, 3 })
+  check(reply[11] == 0 and reply[13] == -2 and tostring(reply[15]):find("broken on purpose"), "the failure is told: %s", tostring(reply[15]))
+  check(reply[1] == 1 and reply[6] == 1 and reply[7] == 2 and reply[16] == 2 and reply[17] == 0, "the others are answered: %s", table.concat(reply, " "))
+  check(redis.data.a == "1790000000123456:3" and redis.data.b == nil, "two are charged: %s", tostring(redis.data.a))
+  for limit, why in pairs { [8] = "broken on purpose", [9] = "it returned 0.5 as granted", [10] = "mine.lua:1: oh", [11] = "no function",
+                            [12] = "a new state with a rejection" } do
+    reply = ask(redis, { "c" }, { "", 1, limit, 1, 1, 0, 3, 3 })
+    check(reply[1] == 0 and reply[3] == -2 and tostring(reply[5]):find(why, 1, true), "limit %d: %s", limit, tostring(reply[5]))
+  end
+  check(redis.data.c == nil, "nothing is written")
+end
+
 local standalone_text = "local limiter = (function(...) " .. text_of("fixed_window") .. "\nend)()\n" .. text_of("standalone")
 local function standalone(redis, ...) return run(standalone_text, redis, { "s" }, { ... }) end
 
