@@ -64,6 +64,10 @@ void tls_connect_failure(const struct stream *stream, char why[static TLS_WHY_MA
 
 /* ---- both ---------------------------------------------------------------------------------------------- */
 
+/* Why a stream that speaks TLS has failed, where the peer or OpenSSL said so; else NULL, also for a stream without TLS.
+ * Static text. */
+const char *tls_fault_of(const struct stream *stream);
+
 enum tls_handshake { TLS_AGAIN, TLS_DONE, TLS_FAILED };
 
 /* Goes on with the handshake, each time on_readable is called, until it is done. A client calls it at once as well. */

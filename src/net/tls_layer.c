@@ -279,6 +279,15 @@ struct tls_session *tls_layer_begin(struct stream *s, SSL *ssl)
     return t;
 }
 
+const char *tls_fault_of(const struct stream *s)
+{
+    const struct tls_session *t = s->layer == &layer ? s->session : NULL;
+
+    if (!t || !t->failed || ERR_GET_REASON(t->fault) == SSL_R_UNEXPECTED_EOF_WHILE_READING)
+        return NULL;
+    return ERR_reason_error_string(t->fault);
+}
+
 enum tls_handshake tls_handshake(struct stream *s)
 {
     struct tls_session *t = s->session;

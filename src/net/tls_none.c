@@ -69,6 +69,12 @@ void tls_connect_failure(const struct stream *stream, char why[static TLS_WHY_MA
     why[0] = 0;
 }
 
+const char *tls_fault_of(const struct stream *stream)
+{
+    (void)stream;
+    return NULL;
+}
+
 enum tls_handshake tls_handshake(struct stream *stream)
 {
     (void)stream;

@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "http/path.h"
 #include "http/rewrite.h"
+#include "net/tls.h"
 #include "proxy/access_log.h"
 #include "proxy/hold.h"
 #include "proxy/known.h"
@@ -386,7 +387,7 @@ static bool may_retry(const struct exchange *x)
 void exchange_link_died(struct exchange *x)
 {
     if (!may_retry(x)) {
-        exchange_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
+        exchange_fail(x, CAUSE_UPSTREAM_CLOSED, tls_fault_of(&x->link->stream));
         return;
     }
     x->retried = true;

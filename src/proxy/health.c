@@ -68,6 +68,7 @@ static void change(struct check *check, bool failing, const char *why)
                  upstream->name, member->text, why, upstream->health.healthy);
     else
         log_info("upstream %s: server %s passes its health checks again", upstream->name, member->text);
+    check->roster->listener.changed(check->roster->listener.context); /* /readyz, by way of the workers */
 }
 
 /* `why` says what is wrong; NULL: nothing. */
