@@ -39,7 +39,7 @@ return function(state, now, limit, period, burst, cost, mode)
   if state then
     local at = tonumber(state)
     if not at then
-      local a, p = state:match("^(%d+):(%d+)$")
+      local a, p = state:match("^(%d+):(%d+)[:%d]*$")
       at, part = tonumber(a), tonumber(p) or 0
     end
     if at and at >= now and at < 9007199254740992 then

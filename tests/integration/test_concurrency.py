@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from random import Random
 
 from rig import eventually, free_port, timeout
 from scripted import OK, Scripted
@@ -270,3 +271,38 @@ def test_a_stopped_weir_leaves_nothing_behind(rig):
     assert [c.response().status for c in waiting] == [200] * 5
     assert weir.wait(10) == 0
     assert rig.redis().ask("EXISTS", "weir:{all}:l:c") == 0
+
+
+@timeout(90)
+def test_clients_that_come_and_go_in_every_phase_leave_nothing_behind(rig):
+    gate = Gate(rig)
+    gate.pause = 0.002
+    limits = {"c": flight(4, per="all"), "q": dict(script="leaky_bucket", limit=400, period="1s", burst=1000, max_delay="10s", per="all")}
+    weirs = [rig.weir(workers=2, limits=limits, upstreams=gate.upstreams) for _ in range(2)]
+    until, failures = time.monotonic() + 2, []
+
+    def client(number):
+        random = Random(number)
+        try:
+            while time.monotonic() < until:
+                c = ask(weirs[number % 2])
+                if random.random() < 0.5:
+                    time.sleep(random.random() * 0.006)
+                    c.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                else:
+                    assert c.response().status in (200, 429)
+                c.close()
+        except Exception as failure:
+            failures.append(failure)
+    threads = [threading.Thread(target=client, args=(i,), daemon=True) for i in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+    eventually(lambda: rig.redis().ask("EXISTS", "weir:{all}:l:c") == 0, what="no request in flight")
+    assert all(w.metric("weir_requests_held") == 0 for w in weirs)
+    assert gate.total > 100
+    for w in weirs:
+        waiting = [ask(w) for _ in range(4)]
+        assert [c.response().status for c in waiting] == [200] * 4
