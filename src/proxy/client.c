@@ -211,6 +211,23 @@ static void await_request(struct client *c)
     }
 }
 
+/* `request` has not ended: what is left of its content comes first. */
+static void drain_rest(struct client *c, const struct half *request)
+{
+    if (!(c->draining = malloc(sizeof *c->draining))) {
+        client_close(c);
+        return;
+    }
+    enter(c, CLIENT_DRAIN);
+    *c->draining = *request;
+    c->draining->max = 0;
+    c->dropped = 0;
+    deadline_arm(&c->worker->queue.drain, &c->deadline, clock_us(),
+                 c->worker->policy->timeouts.request_body_us);
+    stream_want_read(&c->stream, true);
+    drain(c, false);
+}
+
 void client_exchange_ended(struct client *c, enum client_after after, const struct half *request)
 {
     static const struct linger reset = {.l_onoff = 1, .l_linger = 0};
@@ -226,18 +243,8 @@ void client_exchange_ended(struct client *c, enum client_after after, const stru
         linger(c);
     else if (request->ended)
         await_request(c);
-    else if (!(c->draining = malloc(sizeof *c->draining)))
-        client_close(c);
-    else {
-        enter(c, CLIENT_DRAIN);
-        *c->draining = *request;
-        c->draining->max = 0;
-        c->dropped = 0;
-        deadline_arm(&c->worker->queue.drain, &c->deadline, clock_us(),
-                     c->worker->policy->timeouts.request_body_us);
-        stream_want_read(&c->stream, true);
-        drain(c, false);
-    }
+    else
+        drain_rest(c, request);
 }
 
 /* Reads what is left of a request's content after an early answer: it must never be taken for a request. */
