@@ -309,6 +309,10 @@ static void print_terms(const struct asking *asking)
         printf(" %s", terms->plan->name);
     if (terms && terms->name)
         printf(" (clients: %s)", terms->name);
+    if (asking->identity.listed)
+        fputs(asking->identity.listed == LISTED_BLOCKED ? "; this address is turned away (addresses.block)"
+                                                        : "; this address is never limited (addresses.allow)",
+              stdout);
     puts(is_unknown_id(asking) ? "; an unknown id: identity.known_clients_only counts it by its address"
                                : "");
 }

@@ -153,14 +153,13 @@ struct grant_reader *grant_reader_new(struct event_base *base, struct policy *po
     reader->version[0] = '?'; /* unlike any, also none */
     reader->key = grant_key(policy);
     reader->timer = evtimer_new(base, on_timer, reader);
-    if (reader->key && reader->timer)
-        reader->store = redis_store_new(base, &policy->redis, slice_of(grant_preamble), &watch);
-    if (reader->store) {
-        on_timer(-1, 0, reader);
-        return reader;
+    if (!reader->key || !reader->timer) {
+        grant_reader_free(reader);
+        return NULL;
     }
-    grant_reader_free(reader);
-    return NULL;
+    reader->store = redis_store_new(base, &policy->redis, slice_of(grant_preamble), &watch);
+    on_timer(-1, 0, reader);
+    return reader;
 }
 
 void grant_reader_free(struct grant_reader *reader)

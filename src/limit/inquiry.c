@@ -139,6 +139,8 @@ bool inquiry_identity(const struct policy *policy, struct slice text, struct ide
         return false;
     }
     write_ip(policy, identity);
+    if (identity->has_ip)
+        identity->listed = address_table_find(&policy->addresses.table, &identity->ip);
     return true;
 }
 

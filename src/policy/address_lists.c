@@ -124,8 +124,9 @@ static bool make_one(const struct listed_range *ranges, size_t count, struct lis
     if (!sweep.out)
         return false;
     sweep_all(&sweep, ranges, count);
-    struct listed_from *fit = realloc(sweep.out, (sweep.count + 1) * sizeof *fit);
-    *from = fit ? fit : sweep.out;
+    *from = realloc(sweep.out, (sweep.count + 1) * sizeof *sweep.out);
+    if (!*from)
+        *from = sweep.out; /* it is only larger than need be */
     *marks = sweep.count;
     return true;
 }

@@ -75,8 +75,8 @@ void report_finish(struct report *report, FILE *out)
         const struct report_line *line = &report->lines[i];
         if (!line->warning && shown++ >= REPORT_SHOWN_MAX)
             continue;
-        fprintf(out, "%s:%u:%u: %s%s\n", line->file ? line->file : report->file, line->place.line, line->place.column,
-                line->warning ? "warning: " : "", line->text);
+        fprintf(out, "%s:%u:%u: %s%s\n", line->file ? line->file : report->file, line->place.line,
+                line->place.column, line->warning ? "warning: " : "", line->text);
     }
     if (report->mistakes > REPORT_SHOWN_MAX)
         fprintf(out, "%s: %u mistakes; the first %d are shown\n", report->file, report->mistakes,

@@ -43,6 +43,8 @@ def test_who_is_listed_is_never_limited_or_turned_away(rig):
     assert weir.metric("weir_errors_total", cause="address_blocked") == 9
     assert weir.metric("weir_limit_decisions_total", limit="day", decision="unlimited") == 13
     eventually(lambda: weir.output().count('"error":"address_blocked"') == 9, what="the access lines")
+    for name, words in ("ip:203.0.113.9", "turned away (addresses.block)"), ("ip:192.0.2.7", "never limited (addresses.allow)"):
+        assert words in rig.command("inspect", "-c", weir.policy_file, name).stdout
     # Nothing of it was asked of Redis.
     assert rig.redis().ask("KEYS", "weir:*") == ["weir:{ip:192.0.2.8}:l:day"]
 
