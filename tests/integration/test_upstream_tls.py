@@ -165,8 +165,9 @@ def test_a_server_that_asks_for_a_certificate(rig):
 def test_a_handshake_that_stalls(rig):
     weir = weir_before(rig, Scripted(rig, lambda peer, _: peer.socket.recv(100000) and peer.socket.recv(1)), connect_timeout="500ms")
     answer = get(weir.address)
-    assert answer.status == 504 and weir.metric("weir_errors_total", cause="upstream_connect_timeout") == 1
-    assert any("no TLS handshake within connect_timeout" in line for _, line in weir.log())
+    assert answer.status == 504
+    eventually(lambda: weir.metric("weir_errors_total", cause="upstream_connect_timeout") == 1)
+    weir.announced("no TLS handshake within connect_timeout")
 
 
 def test_the_next_server_is_asked(rig):
