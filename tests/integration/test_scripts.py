@@ -182,6 +182,16 @@ def test_limits_beside_a_failing_one_stay_exact(rig):
     assert weir.metric("weir_limit_decisions_total", limit="own", decision="failed_open") >= 3
 
 
+def test_requests_in_flight_beside_a_failing_script_are_given_back(rig):
+    script = rig.write("failing.lua", FAILING)
+    for on_failure, statuses in ("allow", [200] * 4), ("local", [200] * 4), ("deny", [503] * 4):
+        weir = rig.weir(limits={"own": dict(script=script, limit=100_000_000, period="1h", on_failure=on_failure),
+                                "flight": dict(script="concurrency", limit=1)}, rules=[{"limits": ["flight", "own"], "cost": 123456}])
+        weir.expect_errors("its script fails")
+        with Connection(weir.address) as connection:
+            assert [connection.request(headers=[("X-Client-Id", on_failure)]).status for _ in range(4)] == statuses, on_failure
+
+
 def test_a_shadow_limit_whose_script_fails_changes_nothing(rig):
     script = rig.write("failing.lua", FAILING)
     limits = {"own": dict(script=script, limit=100_000_000, period="1h", shadow=True, on_failure="deny"),
