@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+from collections import Counter
 
 from rig import Process, Redis, eventually, free_port, redis_program
 from wire import Connection, Cut
@@ -104,6 +105,16 @@ class Load:
     def since(self, moment, status=200):
         """When the first answer of this status came after the moment; None where none has come yet."""
         return next((t for t, s, _ in list(self.answers) if t > moment and s == status), None)
+
+
+def charged_twice(answers, gone):
+    """A fixed window's units that were admitted by the old master and again by the new one, which had not heard of them: the last ones
+    before the old one was gone, each twice at most. Everything else was admitted once."""
+    units = Counter(remaining for _, status, remaining in answers if status == 200)
+    last = min(remaining for t, status, remaining in answers if status == 200 and t < gone)
+    twice = [unit for unit, times in units.items() if times > 1]
+    assert all(units[unit] == 2 and unit >= last for unit in twice), "more than replication lost"
+    return len(twice)
 
 
 def slot_of(key):
