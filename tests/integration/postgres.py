@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 
-from rig import Process, eventually
+from rig import Process, eventually, free_port
 
 # initdb takes a second or two: once for a whole run, by the test that comes first. The process that runs all tests removes it.
 template = os.path.join(tempfile.gettempdir(), f"weir-test-{os.getpid()}-postgres")
@@ -66,8 +66,9 @@ def make_template():
 class Postgres:
     query = "SELECT * FROM quota_of($1)"
 
-    def __init__(self, rig):
+    def __init__(self, rig, tcp=False):
         self.rig, self.process = rig, None
+        self.port, self.listen = (free_port(), "127.0.0.1") if tcp else (5432, "")
         self.directory = os.path.join(rig.directory, "postgres")
         os.chmod(rig.directory, 0o711)
         os.mkdir(self.directory)
@@ -75,15 +76,15 @@ class Postgres:
             shutil.chown(self.directory, "nobody", "nogroup")
         self.data = os.path.join(self.directory, "data")
         run("cp", "-a", make_template(), self.data, where=self.directory)
-        self.connection = f"host={self.directory} port=5432 user=weir dbname=postgres"
+        self.connection = f"host={self.directory} port={self.port} user=weir dbname=postgres"
         self.start()
         self.sql(SETUP)
 
     def start(self):
-        command = ("cd {0} && exec {1} -D data -k {0} -p 5432 -c listen_addresses= -c fsync=off -c shared_buffers=4MB "
+        command = ("cd {0} && exec {1} -D data -k {0} -p {2} -c listen_addresses={3} -c fsync=off -c shared_buffers=4MB "
                    "-c max_connections=16 -c autovacuum=off -c max_wal_senders=0 -c wal_level=minimal")
         self.process = Server(self.rig, f"postgres-{len(self.rig.processes)}",
-                              ["sh", "-c", command.format(self.directory, program("postgres"))], **unprivileged())
+                              ["sh", "-c", command.format(self.directory, program("postgres"), self.port, self.listen)], **unprivileged())
         self.process.announced("database system is ready to accept connections")
 
     def stop(self):

@@ -2,11 +2,12 @@
 
 import json
 import re
+import signal
 import threading
 import time
 
 from postgres import Postgres
-from rig import eventually, sanitized, timeout
+from rig import eventually, free_port, sanitized, timeout
 from wire import Connection, flood, get
 
 WINDOW = {"quota": dict(script="fixed_window", limit=60, period="1m", label="Window")}
@@ -16,8 +17,8 @@ SLOW = "postgres .*does not answer the query in time"
 
 
 def quotas(database, **more):
-    return dict(postgres=dict(connection=database.connection, query=more.pop("query", database.query)),
-                **{"timeout": "10s", **more})
+    postgres = dict(connection=more.pop("connection", database.connection), query=more.pop("query", database.query))
+    return dict(postgres=postgres, **{"timeout": "10s", **more})
 
 
 def weir_of(rig, database, limits=None, settings=None, **keys):
@@ -347,6 +348,33 @@ def test_a_slow_query_is_ended_by_the_server(rig):
     assert len(lines) == 2 and "raise quotas.timeout" in lines[0] and "answers again" in lines[1], lines
 
 
+def test_clients_that_go_away_while_they_wait(rig):
+    database = Postgres(rig)
+    weir = weir_of(rig, database, settings={"query": "SELECT quota FROM clients, (SELECT pg_sleep(0.5)) p WHERE id = $1"})
+    waiting = [Connection(weir.address) for _ in range(40)]
+    for n, connection in enumerate(waiting):
+        connection.send(b"GET / HTTP/1.1\r\nHost: a\r\nX-Client-Id: %s\r\n\r\n" % (b"client-2" if n % 2 else b"gone-%d" % (n % 6)))
+    eventually(lambda: weir.metric("weir_requests_active") == 40)
+    for connection in waiting[2:]:
+        connection.close()
+    assert waiting[1].response()["X-RateLimit-Limit"] == "3" and waiting[0].response()["X-RateLimit-Limit"] == "60"
+    eventually(lambda: weir.metric("weir_requests_active") == 0)
+
+
+def test_weir_ends_while_requests_wait(rig):
+    """What is under way ends first: with the quota, or without it when quotas.timeout has passed."""
+    database = Postgres(rig)
+    weir = weir_of(rig, database, settings={"timeout": "1s"})
+    weir.expect_errors(SLOW)
+    database.freeze()
+    with Connection(weir.address) as connection:
+        connection.send(b"GET / HTTP/1.1\r\nHost: a\r\nX-Client-Id: client-2\r\n\r\n")
+        eventually(lambda: weir.metric("weir_requests_active") == 1)
+        weir.signal(signal.SIGTERM)
+        assert connection.response()["X-RateLimit-Limit"] == "60"
+    assert weir.wait(20) == 0
+
+
 def test_a_query_that_is_refused(rig):
     database = Postgres(rig)
     weir = weir_of(rig, database, settings={"query": "SELECT quota FROM clients_of_all WHERE id = $1"})
@@ -410,6 +438,17 @@ def test_made_up_ids_push_nobody_out(rig):
     assert weir.metric("weir_quota_unknown_ids") <= 16500
     assert sanitized or weir.resident_kib() < memory + 30000
     assert limit_of(weir, "client-2") == 3 and database.asked("client-2") == 1
+
+
+def test_a_database_by_name(rig):
+    """Over TCP, by a host's name, as the second of two servers, and as a URI."""
+    database = Postgres(rig, tcp=True)
+    several = f"host=127.0.0.1,localhost port={free_port()},{database.port} user=weir dbname=postgres"
+    weir = weir_of(rig, database, settings={"connection": several})
+    assert limit_of(weir, "client-2") == 3
+    uri = f"postgresql://weir@localhost:{database.port}/postgres?connect_timeout=3"
+    weir.reload(quotas=quotas(database, connection=uri))
+    assert ask(weir, "client-0").status == 429 and database.asked("client-0") == 1
 
 
 def test_weir_check_shows_no_password(rig):
