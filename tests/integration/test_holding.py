@@ -223,3 +223,14 @@ def test_several_limits_the_longest_delay_counts_and_all_are_given_back(rig):
     look = json.loads(get(weir.admin, "/api/v1/clients/ip:127.0.0.1").body)
     left = {row["limit"]: row["remaining"] for row in look["limits"]}
     assert left["w"] == 9, look
+
+
+def test_two_weirs_share_one_queue(rig):
+    seen, api = noting(rig)
+    weirs = [rig.weir(workers=2, limits={"q": queue(limit=50)}, upstreams={"api": {"servers": [api.text]}}) for _ in range(2)]
+    start = time.monotonic()
+    asked = [ask(weirs[i % 2], f"/{i}") for i in range(20)]
+    assert [c.response().status for c in asked] == [200] * 20
+    moments = sorted(moment for moment, _ in seen)
+    assert all(moment >= start + i * 0.02 for i, moment in enumerate(moments)), (start, moments)
+    assert moments[-1] < start + 0.38 + 0.5 * patience, (start, moments)
