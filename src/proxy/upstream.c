@@ -244,13 +244,13 @@ static void probe(struct deadline *deadline)
         probe_succeeded(link);
 }
 
-/* NULL: there is none. What cannot be sent again is not risked on a link that may be dead; the rest saves the system call. */
+/* NULL: there is none. Bytes behind the last answer would be this request's answer, and the loop may not have told of them yet: each
+ * link is asked, at a system call a request. */
 static struct link *take_pooled(struct server *server, struct exchange *x)
 {
-    bool repeatable = x->idempotent && x->request.kind == FRAMING_NONE;
     struct link *link;
 
-    while ((link = TAILQ_FIRST(&server->pooled)) && !repeatable && is_stale(link))
+    while ((link = TAILQ_FIRST(&server->pooled)) && is_stale(link))
         link_close(link);
     if (!link)
         return NULL;

@@ -106,6 +106,23 @@ def test_content_where_none_may_be_reaches_nobody(rig):
                 assert connection.request("/").body == b"ok", target
 
 
+def test_bytes_behind_a_large_answer_are_not_the_next_one(rig):
+    """They are in the kernel still when the next request is there already, and the loop has not told of them."""
+    def script(peer, _number):
+        while request := peer.read_request():
+            if request[0].startswith(b"GET /large"):
+                peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100000 + POISON)
+            else:
+                peer.send(OK)
+
+    weir, _ = before(rig, script)
+    with Connection(weir.address) as connection:
+        for _ in range(50):
+            connection.send(request_bytes("/large") + request_bytes("/next"))
+            assert len(connection.response().body) == 100000
+            assert connection.response().body == b"ok"
+
+
 def test_a_tunnel_is_for_who_may_have_one(rig):
     """No tunnel for HTTP/1.0, for a 200, for Upgrade without Connection, for another protocol than asked."""
     switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
