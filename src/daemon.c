@@ -554,8 +554,8 @@ static bool start(struct weir *weir)
         log_error("cannot make an event loop: %s", strerror(errno));
         return false;
     }
-    return assign_rows(weir, weir->first) && open_listeners(weir) && start_redis(weir) &&
-           make_quotas(weir) && make_workers(weir) && start_admin(weir) && open_log(weir->first, stderr) && start_workers(weir);
+    return assign_rows(weir, weir->first) && open_listeners(weir) && start_redis(weir) && make_quotas(weir) &&
+           make_workers(weir) && start_admin(weir) && open_log(weir->first, stderr) && start_workers(weir);
 }
 
 static void close_unused_listeners(struct weir *weir)

@@ -34,7 +34,7 @@ struct standing {
     bool admits;                 /* a request of cost 1 */
     int64_t remaining, reset_us; /* reset: until the limit is as good as new */
     int64_t retry_after_us;      /* until a request of cost 1 is admitted; 0: at once, -1: never */
-    bool failed;                 /* its own script fails: nothing more is known than that, and how it is counted */
+    bool failed; /* its own script fails: nothing more is known than that, and how it is counted */
 };
 
 struct inquiry;

@@ -78,7 +78,8 @@ static void warn_of_identity(struct loading *l)
         if (i > 0 && identity->from[i - 1].source == IDENTITY_IP)
             warning(l, item, "is never looked at: ip before it always gives a value");
     }
-    if (identity->known_clients_only && clients_count(l->policy->clients) == 0 && !quotas_are_there(l->policy))
+    if (identity->known_clients_only && clients_count(l->policy->clients) == 0 &&
+        !quotas_are_there(l->policy))
         warning(l, node_at(l, "identity", "known_clients_only"),
                 "clients knows none: every id is passed over");
 }

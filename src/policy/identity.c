@@ -152,7 +152,8 @@ static enum found find_id(const struct identity_from *from, const struct fields 
 /* An id of which only the database may know whether it is a client's is given, and not passed over. */
 static bool is_passed_over(const struct policy *policy, const struct identity *identity)
 {
-    return policy->identity.known_clients_only && !policy->quotas.connection && !policy_client(policy, identity);
+    return policy->identity.known_clients_only && !policy->quotas.connection &&
+           !policy_client(policy, identity);
 }
 
 /* The first of the sources from `first` on that gives a value. */

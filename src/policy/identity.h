@@ -10,10 +10,11 @@ struct identity {
     bool from_header;  /* an id, else an address */
     bool peer_trusted; /* the peer is one of trusted_proxies */
     bool has_ip;       /* false: a unix peer without a usable X-Forwarded-For */
-    enum listed listed; /* is the address below on a list of addresses? Set also where identity_of says false */
-    unsigned source;   /* index of identity.from that gave it */
-    struct ip ip;      /* the client's address, seen through trusted proxies from the right, whole */
-    size_t size;       /* of text */
+    enum listed
+        listed;      /* is the address below on a list of addresses? Set also where identity_of says false */
+    unsigned source; /* index of identity.from that gave it */
+    struct ip ip;    /* the client's address, seen through trusted proxies from the right, whole */
+    size_t size;     /* of text */
     char text[IDENTITY_TEXT_MAX]; /* "id:client-2", "ip:203.0.113.7", "ip:2001:db8::/64", "ip:unix"; prefixes
                                      keep them apart */
 };

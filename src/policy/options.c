@@ -22,15 +22,15 @@ static const char *const level_names[] = {
 static const char *const access_names[] = {
     [ACCESS_OFF] = "off", [ACCESS_JSON] = "json", [ACCESS_COMBINED] = "combined", NULL};
 
-#define OF(member)     offsetof(struct policy, member)
-#define LISTEN(m)      offsetof(struct listen_settings, m)
-#define CERTIFICATE(m) offsetof(struct certificate_files, m)
-#define UPSTREAM(m)    offsetof(struct upstream, m)
+#define OF(member)      offsetof(struct policy, member)
+#define LISTEN(m)       offsetof(struct listen_settings, m)
+#define CERTIFICATE(m)  offsetof(struct certificate_files, m)
+#define UPSTREAM(m)     offsetof(struct upstream, m)
 #define UPSTREAM_TLS(m) offsetof(struct upstream_tls, m)
-#define HEALTH(m) offsetof(struct upstream_health, m)
-#define LIMIT(m)       offsetof(struct limit, m)
-#define RULE(m)        offsetof(struct rule, m)
-#define NUMBERS(m)     offsetof(struct limit_numbers, m)
+#define HEALTH(m)       offsetof(struct upstream_health, m)
+#define LIMIT(m)        offsetof(struct limit, m)
+#define RULE(m)         offsetof(struct rule, m)
+#define NUMBERS(m)      offsetof(struct limit_numbers, m)
 #define NOT_YET(path)                                                                                        \
     {                                                                                                        \
         path, NULL, 0, NULL, 0, 0, OPTION_LATER, NULL, NULL, "not supported yet"                             \
@@ -48,7 +48,8 @@ const struct option options[] = {
     {"listen[].address", &type_admin, LISTEN(address), NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
      "the address of a listener that is written as a map"},
     {"listen[].tls", &type_listen_tls, 0, "", 0, CERTIFICATES_MAX, 0, NULL, NULL,
-     "TLS 1.2 and newer, with this certificate, or a list of them for several hosts or kinds of keys; the files are read "
+     "TLS 1.2 and newer, with this certificate, or a list of them for several hosts or kinds of keys; the "
+     "files are read "
      "again "
      "with a reload"},
     {"listen[].tls.certificate", &type_text, CERTIFICATE(certificate), NULL, 1, 4096, REQUIRED, NULL, NULL,
@@ -63,15 +64,15 @@ const struct option options[] = {
      "where health, readiness and metrics are served; nowhere unless given"},
 
     {"redis", &type_section, 0, "", 0, 0, 0, NULL, NULL, "where it is kept what clients have used"},
-    {"redis.address", &type_redis_address, OF(redis), "127.0.0.1:6379", 0, 0, 0, NULL,
-     redis_has_address,
-     "host:port, unix:/path, or embedded: a private redis-server that weir starts and stops (at a start alone)"},
+    {"redis.address", &type_redis_address, OF(redis), "127.0.0.1:6379", 0, 0, 0, NULL, redis_has_address,
+     "host:port, unix:/path, or embedded: a private redis-server that weir starts and stops (at a start "
+     "alone)"},
     {"redis.sentinel", &type_sentinel, 0, "", 0, 0, 0, NULL, redis_has_sentinel,
      "in place of an address: sentinels that know where the master is"},
-    {"redis.sentinel.master", &type_text, OF(redis.sentinel.master), NULL, 1, 256, REQUIRED, NULL,
-     NULL, "what the sentinels call it"},
-    {"redis.sentinel.nodes", &type_redis_nodes, OF(redis.sentinel.nodes), NULL, 1, REDIS_NODES_MAX,
-     REQUIRED, NULL, NULL, "host:port of sentinels, one or a list; they tell of the others"},
+    {"redis.sentinel.master", &type_text, OF(redis.sentinel.master), NULL, 1, 256, REQUIRED, NULL, NULL,
+     "what the sentinels call it"},
+    {"redis.sentinel.nodes", &type_redis_nodes, OF(redis.sentinel.nodes), NULL, 1, REDIS_NODES_MAX, REQUIRED,
+     NULL, NULL, "host:port of sentinels, one or a list; they tell of the others"},
     {"redis.sentinel.username", &type_text, OF(redis.sentinel.username), "", 1, 256, 0, NULL, NULL,
      "the user to authenticate to the sentinels as; needs a password"},
     {"redis.sentinel.password", &type_secret, OF(redis.sentinel.password), "", 1, 1024, 0, NULL, NULL,
@@ -112,9 +113,10 @@ const struct option options[] = {
     {"upstreams.NAME.tls.verify", &type_bool, UPSTREAM_TLS(verify), "true", 0, 0, 0, NULL, NULL,
      "false: any certificate will do, and anybody in between can be the server"},
     {"upstreams.NAME.tls.ca", &type_text, UPSTREAM_TLS(ca), "", 1, 4096, 0, NULL, NULL,
-     "a PEM file of the authorities to trust, in place of the system's; read again with a reload, as all of these"},
-    {"upstreams.NAME.tls.server_name", &type_text, UPSTREAM_TLS(server_name), "", 1, HOST_NAME_BYTES_MAX, 0, NULL, NULL,
-     "whom the certificate has to be for, a name or an address; unless given, the server's own"},
+     "a PEM file of the authorities to trust, in place of the system's; read again with a reload, as all of "
+     "these"},
+    {"upstreams.NAME.tls.server_name", &type_text, UPSTREAM_TLS(server_name), "", 1, HOST_NAME_BYTES_MAX, 0,
+     NULL, NULL, "whom the certificate has to be for, a name or an address; unless given, the server's own"},
     {"upstreams.NAME.tls.certificate", &type_text, UPSTREAM_TLS(certificate), "", 1, 4096, 0, NULL, NULL,
      "a PEM file with a certificate of weir's own, for servers that ask for one"},
     {"upstreams.NAME.tls.key", &type_text, UPSTREAM_TLS(key), "", 1, 4096, 0, NULL, NULL,
@@ -126,12 +128,12 @@ const struct option options[] = {
      "what is asked for, by GET"},
     {"upstreams.NAME.health.host", &type_text, HEALTH(host), "", 1, HOST_NAME_BYTES_MAX + 6, 0, NULL, NULL,
      "the Host field; unless given, the server as written"},
-    {"upstreams.NAME.health.interval", &type_duration, HEALTH(interval_us), "5s", MS(10), HOURS(1), 0, NULL, NULL,
-     "from one check of a server to the next"},
-    {"upstreams.NAME.health.timeout", &type_duration, HEALTH(timeout_us), "2s", MS(10), SEC(60), 0, NULL, NULL,
-     "the most that a check may take, connecting included"},
-    {"upstreams.NAME.health.status", &type_statuses, HEALTH(statuses), "[ 2xx, 3xx ]", 1, STATUSES_MAX, 0, NULL, NULL,
-     "the statuses of good answers, such as 204 or 2xx"},
+    {"upstreams.NAME.health.interval", &type_duration, HEALTH(interval_us), "5s", MS(10), HOURS(1), 0, NULL,
+     NULL, "from one check of a server to the next"},
+    {"upstreams.NAME.health.timeout", &type_duration, HEALTH(timeout_us), "2s", MS(10), SEC(60), 0, NULL,
+     NULL, "the most that a check may take, connecting included"},
+    {"upstreams.NAME.health.status", &type_statuses, HEALTH(statuses), "[ 2xx, 3xx ]", 1, STATUSES_MAX, 0,
+     NULL, NULL, "the statuses of good answers, such as 204 or 2xx"},
     {"upstreams.NAME.health.unhealthy", &type_count, HEALTH(unhealthy), "3", 1, 100, 0, NULL, NULL,
      "failed checks in a row after which a server gets no requests"},
     {"upstreams.NAME.health.healthy", &type_count, HEALTH(healthy), "2", 1, 100, 0, NULL, NULL,
@@ -163,7 +165,8 @@ const struct option options[] = {
      "an id that is not among the clients gives no value: the next source counts"},
 
     {"addresses", &type_section, 0, "", 0, 0, 0, NULL, NULL,
-     "lists of clients' addresses, seen through trusted proxies; of ranges one inside another the longer prefix counts"},
+     "lists of clients' addresses, seen through trusted proxies; of ranges one inside another the longer "
+     "prefix counts"},
     {"addresses.allow", &type_address_files, OF(addresses.allow), "[]", 0, ADDRESS_LISTS_MAX, 0, NULL, NULL,
      "files of addresses that are never limited, one or a range a line; # begins a comment"},
     {"addresses.block", &type_address_files, OF(addresses.block), "[]", 0, ADDRESS_LISTS_MAX, 0, NULL, NULL,
@@ -177,7 +180,8 @@ const struct option options[] = {
      "sliding_window_counter, concurrency, or the path of your own .lua file"},
     {"limits.NAME.limit", &type_number, LIMIT(limit), NULL, 1, LIMIT_MAX, REQUIRED, NULL, NULL,
      "how much is admitted per period"},
-    {"limits.NAME.period", &type_period, 0, NULL, PERIOD_MIN_US, PERIOD_MAX_US, REQUIRED, NULL, limit_has_period,
+    {"limits.NAME.period", &type_period, 0, NULL, PERIOD_MIN_US, PERIOD_MAX_US, REQUIRED, NULL,
+     limit_has_period,
      "the time in which the limit counts; of fixed_window also week, month or year: the calendar's"},
     {"limits.NAME.burst", &type_number, LIMIT(burst), "limit", 1, LIMIT_MAX, DERIVED, NULL, limit_has_burst,
      "how much at once after a rest; of token_bucket, gcra, leaky_bucket and scripts of your own"},
@@ -250,8 +254,9 @@ const struct option options[] = {
     {"quotas.cache", &type_duration, OF(quotas.cache_us), "30m", SEC(1), HOURS(24 * 31), 0, NULL, NULL,
      "for how long what the database said is believed, by all weirs on one Redis"},
     {"quotas.unknown_client", &type_enum, OF(quotas.unknown_client), "default", 0, 0, 0, unknown_client_names,
-     NULL, "what an id meets that has no row, or that cannot be looked up: default (the limits as written), deny (403)"},
-
+     NULL,
+     "what an id meets that has no row, or that cannot be looked up: default (the limits as written), deny "
+     "(403)"},
 
     {"rejection", &type_section, 0, "", 0, 0, 0, NULL, NULL, "what a rejected client gets"},
     {"rejection.status", &type_count, OF(rejection.status), "429", 400, 599, 0, NULL, NULL,

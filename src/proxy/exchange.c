@@ -2,7 +2,8 @@
  *
  *   exchange_begin
  *     ROUTE    identity, path, rule, sizes -----------------------.
- *     LIMIT    decide(): at once, or when Redis answers ----------+--> REPLY  weir's own answer
+ *     LIMIT    the client's quota, where a database says it (known.c),
+ *              decide(): at once, or when Redis answers ----------+--> REPLY  weir's own answer
  *     HOLD     until a queue lets it go (hold.c) -----------------+
  *     CONNECT  a pooled link, a new one, or the next server ------+           (400 413 429 502 503 504 ...)
  *     RELAY    two halves side by side: --------------------------+              |
@@ -14,9 +15,9 @@
  *       v                                                                        v
  *     exchange_finish()  release the link, count, write the access line, hand the connection back: KEEP | LINGER | CLOSE
  *
- * Phases only go to the right and down. Every phase has a deadline: LIMIT redis.timeout (the limiter's), HOLD max_delay, CONNECT connect_timeout,
- * RELAY and REPLY what exchange_watch() says, TUNNEL idle. exchange_finish() is the only end. After a call that may end the exchange nothing of
- * it is touched. */
+ * Phases only go to the right and down. Every phase has a deadline: LIMIT quotas.timeout and then redis.timeout (the limiter's), HOLD
+ * max_delay, CONNECT connect_timeout, RELAY and REPLY what exchange_watch() says, TUNNEL idle. exchange_finish() is the only end. After a
+ * call that may end the exchange nothing of it is touched. */
 #include "proxy/exchange_internal.h"
 
 #include <assert.h>

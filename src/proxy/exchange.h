@@ -39,7 +39,8 @@ struct exchange {
     bool continued;      /* the client was told to send its content */
     size_t upgrade_size; /* of upgrade */
     struct half request; /* client -> upstream */
-    struct iobuf *head;  /* as it goes upstream; kept until the first byte of the answer, for a retry. While the quota is
+    struct iobuf *
+        head; /* as it goes upstream; kept until the first byte of the answer, for a retry. While the quota is
                             waited for: as it came */
 
     /* the upstream's side */
@@ -53,7 +54,7 @@ struct exchange {
     struct half response; /* upstream -> client */
 
     /* what came of it */
-    bool quota_told;       /* quota.outcome is there, of the identity's source quota_source */
+    bool quota_told; /* quota.outcome is there, of the identity's source quota_source */
     unsigned quota_source;
     bool decided; /* by the limits */
     struct alarm hold;
