@@ -37,11 +37,31 @@ static bool segment_matches(struct slice pattern, struct slice s)
     return k == pattern.n;
 }
 
+/* How many bytes the two have in common before the pattern's first "*". */
+static size_t same_start(struct slice pattern, struct slice path)
+{
+    size_t n = 0;
+    while (n < pattern.n && n < path.n && pattern.p[n] == path.p[n] && pattern.p[n] != '*')
+        n++;
+    return n;
+}
+
 bool path_matches(struct slice pattern, struct slice path)
 {
     struct slice wanted, segment;
     if (pattern.n == 0 || pattern.p[0] != '/')
         return slice_equal(pattern, path); /* "*", of OPTIONS */
+    /* Most rules are told apart here; segments are looked at from the one on that holds the first "*". */
+    size_t same = same_start(pattern, path);
+    if (same == pattern.n)
+        return same == path.n;
+    if (pattern.p[same] != '*')
+        return same == path.n &&
+               slice_equal((struct slice){pattern.p + same, pattern.n - same}, SLICE("/**"));
+    while (pattern.p[same] != '/')
+        same--;
+    pattern.p += same, pattern.n -= same;
+    path.p += same, path.n -= same;
     while (next_segment(&pattern, &wanted)) {
         if (pattern.n == 0 && slice_equal(wanted, SLICE("**")))
             return path.n == 0 || path.p[0] == '/';
