@@ -52,7 +52,8 @@ static const char *not_ready(const struct admin *admin)
 {
     if (admin->stopping)
         return "stopping";
-    if (denies_without_redis(admin->view->policy) && count_of(admin, worker_redis_ready) == 0)
+    if (denies_without_redis(admin->view->policy) &&
+        count_of(admin, worker_redis_away) == admin->view->worker_count)
         return "Redis is away and on_failure is deny";
     if (count_of(admin, worker_upstreams_ready) == 0)
         return "no server of an upstream can be reached";
@@ -70,7 +71,10 @@ static void readyz(struct evhttp_request *request, void *arg)
         answer_line(request, 503, reason);
     else if (count_of(admin, worker_redis_ready) < admin->view->worker_count &&
              admin->view->policy->limit_count)
-        answer_line(request, 200, "ready; Redis is away, on_failure decides");
+        answer_line(request, 200,
+                    count_of(admin, worker_redis_away)
+                        ? "ready; Redis is away, on_failure decides"
+                        : "ready; a part of Redis is away, where on_failure decides");
     else
         answer_line(request, 200, "ready");
 }

@@ -820,3 +820,8 @@ bool limiter_redis_ready(const struct limiter *l)
 {
     return l->store && redis_store_is_whole(l->store);
 }
+
+bool limiter_redis_away(const struct limiter *l)
+{
+    return !l->store || !redis_store_is_ready(l->store);
+}

@@ -39,7 +39,9 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
 void limiter_free(struct limiter *limiter);
 
 const struct limiter_stats *limiter_stats(const struct limiter *limiter);
+/* All of Redis can be asked; nothing of it can (of a cluster some of it may). */
 bool limiter_redis_ready(const struct limiter *limiter);
+bool limiter_redis_away(const struct limiter *limiter);
 
 /* The facts on which limits are counted. */
 struct limit_facts {

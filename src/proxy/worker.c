@@ -205,6 +205,7 @@ static bool all_done(const struct worker *w)
 static void publish(struct worker *w)
 {
     atomic_store_explicit(&w->redis_ready, limiter_redis_ready(w->now->limiter), memory_order_relaxed);
+    atomic_store_explicit(&w->redis_away, limiter_redis_away(w->now->limiter), memory_order_relaxed);
     atomic_store_explicit(&w->upstreams_ready, upstreams_ready(w->now), memory_order_relaxed);
 }
 
@@ -470,6 +471,11 @@ const struct limiter_stats *worker_limiter_stats(const struct worker *w)
 bool worker_redis_ready(const struct worker *w)
 {
     return atomic_load_explicit(&w->redis_ready, memory_order_relaxed);
+}
+
+bool worker_redis_away(const struct worker *w)
+{
+    return atomic_load_explicit(&w->redis_away, memory_order_relaxed);
 }
 
 bool worker_upstreams_ready(const struct worker *w)

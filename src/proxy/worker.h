@@ -55,7 +55,9 @@ void worker_free(struct worker *worker);
 /* For the admin listener, from any thread, at any time between worker_new and worker_free. */
 const struct worker_stats *worker_stats(const struct worker *worker);
 const struct limiter_stats *worker_limiter_stats(const struct worker *worker);
+/* All of Redis can be asked; nothing of it can: of a cluster a part may be away. */
 bool worker_redis_ready(const struct worker *worker);
+bool worker_redis_away(const struct worker *worker);
 /* Some server of every upstream is believed to be up. */
 bool worker_upstreams_ready(const struct worker *worker);
 #endif

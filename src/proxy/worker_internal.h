@@ -70,7 +70,7 @@ struct worker {
     struct worker_stats stats;
     struct limiter_stats limiter_stats;
     struct said said[CAUSE_COUNT];
-    _Atomic bool redis_ready, upstreams_ready;
+    _Atomic bool redis_ready, redis_away, upstreams_ready;
 
     int wake_fd; /* eventfd: `stop` was set, `reload` given, or a roster has changed */
     struct event wake;

@@ -3,6 +3,7 @@
 import time
 
 from rig import eventually, patience, timeout
+from test_concurrency import Gate, ask
 from topology import Cluster, Load, charged_twice, slot_of, slot_of_client
 from wire import count, flood, get
 
@@ -179,3 +180,42 @@ def test_what_is_no_cluster_is_told(rig):
     name = next(f"c{i}" for i in range(100) if cluster.owner(slot_of_client(f"c{i}")) is not cluster.masters[0])
     eventually(lambda: get(weir.address, headers=client(name)).status == 503)
     weir.announced("the cluster does not serve the key")
+
+
+def test_a_part_that_is_away_concerns_its_keys_alone(rig):
+    cluster = Cluster(rig, replicas=False)
+    for master in cluster.masters:
+        master.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    weir, = weirs_with(rig, cluster.policy(), limits={"each": dict(script="gcra", limit=100, period="10d")})
+    weir.expect_errors("[Rr]edis")
+    victim = cluster.masters[1]
+    gone, there = (next(f"c{i}" for i in range(100) if (cluster.owner(slot_of_client(f"c{i}")) is victim) is is_gone)
+                   for is_gone in (True, False))
+    victim.kill()
+    eventually(lambda: get(weir.address, headers=client(gone)).status == 503)
+    assert count(flood(weir.address, 50, connections=8, headers=client(there))) == {200: 50}
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
+    ready = get(weir.admin, "/readyz")
+    assert ready.status == 200 and b"a part of Redis is away" in ready.body, ready
+    assert get(weir.admin, f"/api/v1/clients/{there}").status in (200, 503), "an answer in either case"
+
+
+def test_requests_in_flight_and_repeats_in_several_slots(rig):
+    cluster = Cluster(rig, replicas=False)
+    gate = Gate(rig)
+    limits = {"flight": dict(script="concurrency", limit=2, lease="10s", per="all"),
+              "each": dict(script="fixed_window", limit=5, period="10d", dedup="Idempotency-Key")}
+    weir, = weirs_with(rig, cluster.policy(), limits=limits, upstreams=gate.upstreams)
+    first, second = (ask(weir, headers=client("a")) for _ in range(2))
+    eventually(lambda: gate.total == 2)
+    rejected = get(weir.address, headers={**client("b"), "Idempotency-Key": "x"})
+    assert rejected.status == 429 and rejected["X-Rate-Limit-Policy"] == "flight"
+    gate.open.set()
+    assert (first.response().status, second.response().status) == (200, 200)
+
+    def left(**more):
+        return get(weir.address, headers={**client("b"), **more})
+    eventually(lambda: left(**{"Idempotency-Key": "x"}).status == 200, 3, "a free place")
+    repeats = [left(**{"Idempotency-Key": "x"}) for _ in range(6)]
+    assert count(repeats) == {200: 6} and left().status == 200, "repeats are free"
+    assert count([left() for _ in range(5)]) == {200: 3, 429: 2}
