@@ -15,6 +15,7 @@
 #include "limit/limiter_internal.h"
 #include "policy/load.h"
 #include "policy/values.h"
+#include "store/redis_guard.h"
 
 enum { TURNS_MAX = 10000 };
 
@@ -158,7 +159,10 @@ static void set_up(void)
 static bool reads_as_answer(size_t count, bool *admits)
 {
     redisReader *reader = redisReaderCreate();
+    struct redis_guard guard; /* hiredis alone makes room for as many elements as are announced */
+    unsigned unanswered = 1;
     void *found = NULL;
+    redis_guard(&guard, reader, &unanswered);
     redisReaderFeed(reader, answer.bytes, answer.size);
     bool good = redisReaderGetReply(reader, &found) == REDIS_OK && found;
     const redisReply *reply = found;
