@@ -126,7 +126,7 @@ struct learnt {
 static void settle_learnt(struct limit_op *op, const void *facts)
 {
     const struct learnt *learnt = facts;
-    int64_t totals[LIMITS_PER_RULE_MAX];
+    int64_t totals[LIMITS_PER_RULE_MAX] = {0};
 
     for (unsigned i = 0; i < op->count; i++)
         totals[i] = total_of(&op->limits[i], learnt->status, learnt->cost);

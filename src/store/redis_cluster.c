@@ -120,8 +120,7 @@ static void look_over(struct redis_cluster *c)
 
     c->whole = c->covered == REDIS_SLOTS;
     c->ready_count = 0;
-    LIST_FOREACH(node, &c->nodes, entry)
-    {
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry)) {
         c->ready_count += node->link && redis_link_is_ready(node->link);
         c->whole &= !node->listed || (node->link && redis_link_is_ready(node->link));
     }
@@ -253,10 +252,10 @@ static struct node *node_at(const struct redis_cluster *c, const struct address 
 {
     struct node *node;
 
-    LIST_FOREACH(node, &c->nodes, entry)
-    if (node->address.length == address->length &&
-        memcmp(&node->address.any, &address->any, address->length) == 0)
-        return node;
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
+        if (node->address.length == address->length &&
+            memcmp(&node->address.any, &address->any, address->length) == 0)
+            return node;
     return NULL;
 }
 
@@ -324,8 +323,8 @@ static void on_map(void *context, const struct redis_map *map)
     struct node *nodes[REDIS_MAP_NODES_MAX], *node;
 
     MAGIC_CHECK(c, CLUSTER_MAGIC);
-    LIST_FOREACH(node, &c->nodes, entry)
-    node->listed = false;
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
+        node->listed = false;
     for (unsigned i = 0; i < map->node_count; i++) {
         nodes[i] = node_at(c, &map->nodes[i]);
         if (!nodes[i])
@@ -386,8 +385,8 @@ void redis_cluster_flush(struct redis_cluster *c)
 {
     struct node *node;
 
-    LIST_FOREACH(node, &c->nodes, entry)
-    redis_link_flush(node->link);
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
+        redis_link_flush(node->link);
 }
 
 static void on_resume(evutil_socket_t fd, short what, void *arg)
@@ -404,11 +403,11 @@ bool redis_cluster_master(const struct redis_cluster *c, unsigned number, unsign
     const struct node *node;
     unsigned at = 0;
 
-    LIST_FOREACH(node, &c->nodes, entry)
-    if (node->listed && at++ == number)
-        for (*slot = 0; *slot < REDIS_SLOTS; ++*slot)
-            if (c->of_slot[*slot] == node)
-                return true;
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
+        if (node->listed && at++ == number)
+            for (*slot = 0; *slot < REDIS_SLOTS; ++*slot)
+                if (c->of_slot[*slot] == node)
+                    return true;
     return false;
 }
 

@@ -166,6 +166,21 @@ def test_inspect_and_reset_look_through_all_masters(rig):
         eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, 0.9, "a reset that is heard")
 
 
+def test_an_acl_user(rig):
+    cluster = Cluster(rig, replicas=False)
+    for node in cluster.nodes:
+        node.ask("ACL", "SETUSER", "weir", "on", ">sesame", "~weir:*", "&weir:*", "+@connection", "+@scripting", "+role",
+                 "+time", "+get", "+mget", "+set", "+psetex", "+del", "+scan", "+publish", "+subscribe", "+cluster|slots", "+asking")
+    policy = cluster.policy(cluster.masters[0], username="weir", password="sesame")
+    weir, = weirs_with(rig, policy, limits={"each": dict(script="gcra", limit=3, period="10d")})
+    slot = slot_of_client("a")
+    to = next(m for m in cluster.masters if m is not cluster.owner(slot))
+    source = cluster.begin_move(slot, to)
+    assert [get(weir.address, headers=client("a")).status for _ in range(4)] == [200, 200, 200, 429], "behind ASKING"
+    cluster.end_move(source, to, slot)
+    assert rig.command("reset", "-c", weir.policy_file, "a").returncode == 0
+
+
 def test_what_is_no_cluster_is_told(rig):
     redis = rig.redis(tcp=True)
     weir = rig.weir(redis={"cluster": [redis.text], "on_failure": "deny"}, wait="listening",

@@ -125,6 +125,24 @@ def test_inspect_and_reset_ask_the_master(rig):
     eventually(lambda: get(weir.address, headers={"X-Client-Id": "a"}).status == 200, 2)
 
 
+def test_sentinels_with_users_of_their_own(rig):
+    sentinels = Sentinels(rig, arguments=["user weir on >sesame +sentinel +subscribe +ping &*"])
+    for sentinel in sentinels.sentinels:
+        sentinel.ask("ACL", "SETUSER", "default", "resetpass", ">locked")
+    policy = sentinels.policy()
+    policy["sentinel"].update(username="weir", password="sesame")
+    limits = {"few": dict(script="gcra", limit=3, period="10d")}
+    weir = rig.weir(redis=policy, limits=limits)
+    weir.wait_for_redis()
+    assert [get(weir.address).status for _ in range(4)] == [200, 200, 200, 429]
+    assert "0 of 3" in rig.command("inspect", "-c", weir.policy_file, "ip:127.0.0.1").stdout
+    policy["sentinel"].update(username="weir", password="wrong")
+    weir = rig.weir(redis=policy, limits=limits, wait="listening")
+    weir.expect_errors("redis shop")
+    weir.announced("does not say where the master is: WRONGPASS")
+    assert get(weir.address).status == 503
+
+
 def test_no_sentinel_answers(rig):
     nodes = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     weir = rig.weir(redis={"sentinel": {"master": MASTER, "nodes": nodes}, "on_failure": "deny"},

@@ -12,7 +12,7 @@ MASTER = "shop"
 
 
 class Sentinel(Process):
-    def __init__(self, rig, number, master, count, password=None, arguments=()):
+    def __init__(self, rig, number, master, count, arguments):
         self.address = ("127.0.0.1", free_port())
         self.text = f"127.0.0.1:{self.address[1]}"
         name = f"sentinel-{number}"
@@ -20,9 +20,6 @@ class Sentinel(Process):
                  f"sentinel monitor {MASTER} 127.0.0.1 {master.address[1]} {count // 2 + 1}",
                  f"sentinel down-after-milliseconds {MASTER} 400", f"sentinel failover-timeout {MASTER} 1000",
                  f"sentinel parallel-syncs {MASTER} 1", *arguments]
-        if password:
-            lines += [f"requirepass {password}", f"sentinel sentinel-pass {password}"]
-        self.password = password
         super().__init__(rig, name, [redis_program, rig.write(f"{name}.conf", "\n".join(lines) + "\n"), "--sentinel"])
 
     def ask(self, *words):
@@ -44,13 +41,13 @@ class Sentinel(Process):
 class Sentinels:
     """A master, replicas, and sentinels that watch them and know each other."""
 
-    def __init__(self, rig, replicas=1, sentinels=3):
+    def __init__(self, rig, replicas=1, sentinels=3, arguments=()):
         more = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
         self.master = Redis(rig, "redis-master", tcp=True, arguments=more)
         self.replicas = [Redis(rig, f"redis-replica-{i}", tcp=True, arguments=[
             *more, "--replicaof", "127.0.0.1", str(self.master.address[1])]) for i in range(replicas)]
         eventually(lambda: self.master.ask("ROLE")[2] and len(self.master.ask("ROLE")[2]) == replicas, 10, "replicas")
-        self.sentinels = [Sentinel(rig, i, self.master, sentinels) for i in range(sentinels)]
+        self.sentinels = [Sentinel(rig, i, self.master, sentinels, arguments) for i in range(sentinels)]
         eventually(lambda: all(s.is_ready(sentinels, replicas) for s in self.sentinels), 15, "sentinels that know all")
         eventually(lambda: all(r.ask("INFO", "replication").count("master_link_status:up") for r in self.replicas), 15)
 
