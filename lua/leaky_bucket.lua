@@ -61,8 +61,8 @@ local function look_around(free, now, limit, period, burst, max_delay, cost)
   return most, largest, first
 end
 
--- Enters a place, earliest first, as one with those that it touches. Places that touch may lie 1 µs apart, since each begins at a
--- whole µs; not where a place is that short itself.
+-- Enters a place, earliest first, as one with those that it touches. Places that touch may lie 2 µs apart, since each begins and ends
+-- at a whole µs: that is the slack, but where a place may be that short itself, or nothing is rounded.
 local function enter(free, from, to, slack)
   local i = 1
   while free[i] and free[i] < from do i = i + 2 end
@@ -147,9 +147,9 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
       if max_delay and retry_after < wait - max_delay then retry_after = wait - max_delay end
     end
   elseif cost > 0 and place then
-    local us, rest = muldiv(granted, period, limit)
+    local us = muldiv(granted, period, limit)
     wait, changed = free[place] - now, true
-    free[place] = free[place] + us + (rest > 0 and 1 or 0)
+    free[place] = free[place] + (us > 0 and us or 1)                   -- rounded down, or the last of several would not fit any more
     if free[place] >= free[place + 1] then table.remove(free, place); table.remove(free, place) end
   elseif cost > 0 then
     local us, rest = muldiv(granted, period, limit)
@@ -162,7 +162,8 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
     if part < 0 then drain, part = drain - 1, part + limit end
     if drain < 0 then drain, part, room = 0, 0, burst end
   elseif cost < 0 and level > 0 and mode > 0 then
-    local from, to, slack = mode > now and mode or now, mode + muldiv(-cost, period, limit), period >= 2 * limit and 1 or 0
+    local from, to = mode > now and mode or now, mode + muldiv(-cost, period, limit)
+    local slack = period % limit == 0 and 0 or period >= 4 * limit and 2 or period >= 2 * limit and 1 or 0
     if from < to and from <= now + drain then
       changed, free = true, free or {}
       if to + slack >= now + drain then                                -- the end of the queue, and what is free before it

@@ -593,7 +593,7 @@ local function queue(limiter)
       if granted > 0 then
         if not check(name, fits(now + delay, granted, whole and 0 or 1.000001), "%d units at %.0f come too close", granted, now + delay) then return end
         if not check(name, delay >= 0 and delay <= max_delay, "delay %s", tostring(delay)) then return end
-        if not crowded and mode == 0 then                  -- no earlier time would have done
+        if not crowded and mode == 0 and (whole or unit >= 4) then       -- no earlier time would have done
           local earliest = now
           while earliest < now + delay - loose and not fits(earliest, cost, -loose) do earliest = earliest + 1 end
           if not check(name, earliest >= now + delay - loose, "%d units could go at %.0f, not %.0f", cost, earliest, now + delay) then return end
