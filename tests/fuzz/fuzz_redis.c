@@ -159,7 +159,7 @@ static void set_up(void)
 static bool reads_as_answer(size_t count, bool *admits)
 {
     redisReader *reader = redisReaderCreate();
-    struct redis_guard guard; /* hiredis alone makes room for as many elements as are announced */
+    struct redis_guard guard = {0}; /* hiredis alone makes room for as many elements as are announced */
     unsigned unanswered = 1;
     void *found = NULL;
     redis_guard(&guard, reader, &unanswered);
