@@ -144,6 +144,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
     assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
     op->denial_key_known = op->settles = op->part = op->abandoned = false;
+    op->times_asked = 0;
 }
 
 /* --- Decisions ---------------------------------------------------------------------------------------- */
@@ -294,18 +295,21 @@ static bool are_numbers(redisReply *const *values, unsigned count)
     return true;
 }
 
-static bool answer_has_shape(const redisReply *reply, const struct batch *batch)
+/* Finds the groups' parts of the reply as well. */
+static bool answer_has_shape(const redisReply *reply, struct batch *batch)
 {
-    size_t expected = 1; /* the time of the call */
+    size_t expected = 0;
 
-    for (unsigned i = 0; i < batch->count; i++)
-        expected += batch->ops[i]->count * ANSWERS_PER_LIMIT;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != expected)
+    for (unsigned i = 0; i < batch->group_count; i++) {
+        batch->groups[i].answer_at = expected;
+        expected += batch->groups[i].count * ANSWERS_PER_LIMIT;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != expected + 1) /* the last is the time */
         return false;
     redisReply *const *values = reply->element;
-    for (unsigned i = 0; i < batch->count; i++)
-        for (unsigned j = 0; j < batch->ops[i]->count; j++, values += ANSWERS_PER_LIMIT)
-            if (!failure_is(&batch->ops[i]->limits[j], values) && !are_numbers(values, ANSWERS_PER_LIMIT))
+    for (unsigned i = 0; i < batch->group_count; i++)
+        for (unsigned j = 0; j < batch->groups[i].count; j++, values += ANSWERS_PER_LIMIT)
+            if (!failure_is(&batch->groups[i].first->limits[j], values) && !are_numbers(values, ANSWERS_PER_LIMIT))
                 return false;
     return are_numbers(values, 1);
 }
@@ -374,24 +378,45 @@ static void op_answer(struct limit_op *op, redisReply *const *values, int64_t ti
         ask->decided(ask);
 }
 
+/* There were fewer units than its group has requests, and none for this one. It is asked for once more, so that it learns how
+ * long it has to wait. */
+static void op_ask_again(struct limit_op *op)
+{
+    if (!op->ask) {
+        op_release(op);
+        return;
+    }
+    op->times_asked++;
+    op_gather(op);
+}
+
+static void batch_answer(struct batch *batch, const redisReply *reply)
+{
+    int64_t time_us = reply->element[reply->elements - 1]->integer;
+    uint64_t now_us = clock_us();
+    struct own_answer own;
+
+    for (unsigned i = 0; i < batch->count; i++) {
+        struct limit_op *op = batch->ops[i];
+        struct group *group = &batch->groups[batch->group_of[i]];
+        redisReply *const *values = group_answer(group, reply->element + group->answer_at, &own);
+        if (likely(values != NULL))
+            op_answer(op, values, time_us, now_us); /* the op is the receipt's or free from here on */
+        else
+            op_ask_again(op);
+    }
+}
+
 /* Settles every op of the batch. decided() may abandon others of them, or ask anew; the batch stays whole. */
 static void batch_settle(struct batch *batch, const redisReply *reply, enum redis_failure failure)
 {
     struct limiter *l = batch->limiter;
-    redisReply *const *values = reply ? reply->element : NULL;
-    int64_t time_us = reply ? reply->element[reply->elements - 1]->integer : 0;
-    uint64_t now_us = clock_us();
 
-    for (unsigned i = 0; i < batch->count; i++) {
-        struct limit_op *op = batch->ops[i];
-        if (reply) {
-            redisReply *const *own = values;
-            values += op->count * ANSWERS_PER_LIMIT;
-            op_answer(op, own, time_us, now_us); /* the op is the receipt's or free from here on */
-        } else {
-            op_permits_failed(op);
-            op_give_up(op, failure);
-        }
+    if (reply)
+        batch_answer(batch, reply);
+    for (unsigned i = 0; i < batch->count && !reply; i++) {
+        op_permits_failed(batch->ops[i]);
+        op_give_up(batch->ops[i], failure);
     }
     SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
 }
@@ -456,102 +481,11 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
 
 /* --- Sending ------------------------------------------------------------------------------------------ */
 
-static void argue(struct arguments *a, const char *bytes, size_t size)
-{
-    a->bytes[a->count] = bytes;
-    a->sizes[a->count++] = size;
-}
-
-static void argue_number(struct arguments *a, int64_t value)
-{
-    static const char digits[] = "0123456789";
-
-    if (value >= 0 && value < 10) {
-        argue(a, digits + value, 1);
-        return;
-    }
-    size_t start = a->numbers.n;
-    text_i64(&a->numbers, value);
-    argue(a, a->numbers.p + start, a->numbers.n - start);
-}
-
-/* A client's requests tend to follow one another: the key before, or the one that came after it. 0: neither. */
-static unsigned key_guess(struct arguments *a, struct slice key)
-{
-    unsigned next = a->last_key < a->key_count ? a->last_key + 1 : 1;
-
-    if (a->key_count && slice_equal(a->keys[a->last_key - 1], key))
-        return a->last_key;
-    return a->key_count && slice_equal(a->keys[next - 1], key) ? next : 0;
-}
-
-/* The place of a key among the distinct keys of the batch, from 1. */
-static unsigned key_index(struct arguments *a, struct slice key)
-{
-    unsigned guess = key_guess(a, key);
-    if (guess)
-        return a->last_key = guess;
-    size_t slot = hash_slice(&a->hash, key) % KEY_SLOTS;
-
-    for (; a->slots[slot]; slot = (slot + 1) % KEY_SLOTS)
-        if (slice_equal(a->keys[a->slots[slot] - 1], key))
-            return a->last_key = a->slots[slot];
-    a->keys[a->key_count++] = key;
-    a->slots[slot] = (uint16_t)a->key_count;
-    return a->last_key = a->key_count;
-}
-
-static void argue_keys(struct arguments *a, const struct batch *batch)
-{
-    a->key_count = 0;
-    memset(a->slots, 0, sizeof a->slots);
-    for (unsigned i = 0; i < batch->count; i++)
-        for (unsigned j = 0; j < batch->ops[i]->count; j++) {
-            struct op_limit *part = &batch->ops[i]->limits[j];
-            part->key_index = key_index(a, part->key);
-            part->repeat_index = part->repeat_key.n ? key_index(a, part->repeat_key) : 0;
-        }
-    argue_number(a, a->key_count);
-    for (unsigned i = 0; i < a->key_count; i++)
-        argue(a, a->keys[i].p, a->keys[i].n);
-}
-
-static void argue_request(struct arguments *a, const struct limit_op *op)
-{
-    argue_number(a, op->count);
-    for (unsigned i = 0; i < op->count; i++) {
-        const struct op_limit *part = &op->limits[i];
-        argue_number(a, part->limit->index + 1);
-        argue_number(a, part->key_index);
-        argue_number(a, part->cost);
-        argue_number(a, part->cost < 0 ? part->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index);
-        argue_number(a, part->numbers.limit);
-        if (part->permit)
-            argue_number(a, permits_holder(op->limiter->permits));
-        else if (part->numbers.burst == part->numbers.limit)
-            argue(a, a->bytes[a->count - 1], a->sizes[a->count - 1]);
-        else
-            argue_number(a, part->numbers.burst);
-    }
-}
-
-/* The driver's protocol, see lua/driver.lua. */
-static void argue_batch(struct arguments *a, const struct batch *batch)
-{
-    a->count = 0;
-    a->numbers.n = 0;
-    argue_keys(a, batch);
-    argue(a, "", 0); /* now: the clock of Redis */
-    for (unsigned i = 0; i < batch->count; i++)
-        argue_request(a, batch->ops[i]);
-    assert(!a->numbers.failed);
-}
-
 static void batch_send(struct limiter *l, struct batch *batch)
 {
     struct arguments *a = &l->arguments;
 
-    argue_batch(a, batch);
+    arguments_make(a, batch);
     batch->call = (struct redis_call){.done = on_answer};
     if (redis_store_call(l->store, &batch->call, a->count, a->bytes, a->sizes)) {
         batch->sent_us = clock_turn_us();
@@ -614,13 +548,14 @@ static void gather_permit_calls(struct limiter *l)
 /* While Redis is busy with a call of ours, what is gathered may wait for its answer and then leave in one call:
  * under load this makes few large calls of many small ones, which is cheaper for Redis and for us. Only where
  * answers come soon, and only while one is under way: with it comes the turn in which the rest is sent, and so
- * a decision waits a round trip longer at most, and where the loop turns meanwhile GATHER_US. */
+ * a decision waits a round trip longer at most, and where the loop turns meanwhile GATHER_US. Not in a cluster,
+ * where one node that is slow would hold up what goes to others. */
 static bool may_gather(const struct limiter *l)
 {
     const struct limit_op *first = TAILQ_FIRST(&l->gathered);
 
-    return first && l->under_way && l->gathered_count < GATHER_MAX && l->round_trip_us < 2 * GATHER_US &&
-           clock_turn_us() - first->started_us < GATHER_US;
+    return first && l->under_way && !l->in_slots && l->gathered_count < GATHER_MAX &&
+           l->round_trip_us < 2 * GATHER_US && clock_turn_us() - first->started_us < GATHER_US;
 }
 
 static void send_list(struct limiter *l, struct op_list *list)
@@ -718,17 +653,6 @@ static uint64_t shortest_lease(const struct policy *policy)
     return shortest;
 }
 
-static void arguments_init(struct arguments *a)
-{
-    size_t numbers = 1 + (size_t)BATCH_REQUESTS_MAX * (1 + ARGUMENTS_PER_LIMIT * LIMITS_PER_RULE_MAX);
-    size_t all = 1 + BATCH_KEYS_MAX + numbers;
-
-    a->bytes = xcalloc(all, sizeof *a->bytes);
-    a->sizes = xcalloc(all, sizeof *a->sizes);
-    a->numbers = text_over(xmalloc(numbers * NUMBER_SIZE), numbers * NUMBER_SIZE);
-    a->hash = hash_key_random();
-}
-
 struct limiter *limiter_new(struct event_base *base, struct policy *policy, struct fallback *fallback,
                             struct slice script, struct limiter_stats *stats)
 {
@@ -803,9 +727,7 @@ void limiter_free(struct limiter *l)
     free(l->reserve);
     denials_free(l->denials);
     grants_let_go(&l->grants);
-    free(l->arguments.bytes);
-    free(l->arguments.sizes);
-    free(l->arguments.numbers.p);
+    arguments_free(&l->arguments);
     policy_drop(l->policy);
     MAGIC_WIPE(l);
     free(l);

@@ -95,7 +95,9 @@ const struct option options[] = {
      "what is decided without Redis: local (limit in this process until Redis is back), allow, deny (503)"},
     {"redis.instances", &type_count, OF(redis.instances), "1", 1, 1000, 0, NULL, NULL,
      "how many weirs share this Redis: under on_failure: local each admits its part of a limit, at least 1"},
-    NOT_YET("redis.tls"),
+    {"redis.tls", NULL, 0, NULL, 0, 0, OPTION_LATER, NULL, NULL,
+     "not built in, since hiredis 0.14 has none: let stunnel carry it, and give its address in place of "
+     "Redis' own"},
 
     {"upstreams", &type_upstreams, 0, NULL, 0, 0, REQUIRED, NULL, NULL,
      "the APIs behind weir, by name; the first is the one of rules that name none"},
@@ -384,7 +386,7 @@ static void refuse_other_keys(struct loading *l, const char *section, const stru
         if (!option)
             unknown_key(l, section, child);
         else if (option->flags & OPTION_LATER)
-            mistake_of_key(l, child, "%s is not supported yet; remove it", option_key(option));
+            mistake_of_key(l, child, "%s is %s; remove it", option_key(option), option->help);
     }
 }
 

@@ -215,6 +215,44 @@ def test_a_part_that_is_away_concerns_its_keys_alone(rig):
     assert get(weir.admin, f"/api/v1/clients/{there}").status in (200, 503), "an answer in either case"
 
 
+def test_a_leg_that_fails_follows_its_own_on_failure(rig):
+    cluster = Cluster(rig, replicas=False)
+    for master in cluster.masters:
+        master.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    victim = cluster.owner(slot_of("{all}"))
+    name = next(f"c{i}" for i in range(100) if cluster.owner(slot_of_client(f"c{i}")) is not victim)
+    limits = {"each": dict(script="fixed_window", limit=20, period="10d"),
+              "open": dict(script="fixed_window", limit=1000, period="10d", per="all", on_failure="allow"),
+              "shut": dict(script="fixed_window", limit=1000, period="10d", per="all", on_failure="deny"),
+              "here": dict(script="fixed_window", limit=3, period="10d", per="all", on_failure="local")}
+    rules = [{"match": {"path": f"/{key}"}, "limits": ["each", key]} for key in ("open", "shut", "here")]
+    weir, = weirs_with(rig, cluster.policy(timeout="200ms"), workers=1, limits=limits, rules=[*rules, {"limits": ["each"]}])
+    weir.expect_errors("[Rr]edis")
+
+    def ask_for(path):
+        return get(weir.address, path, headers=client(name))
+
+    def left():
+        return ask_for("/").number("X-RateLimit-Remaining")
+    assert ask_for("/open").status == ask_for("/shut").status == 200 and left() == 17
+    victim.freeze()
+    begun = time.monotonic()
+    assert ask_for("/shut").status == 503
+    assert time.monotonic() - begun < 0.2 + 0.3 * patience, "the deadline is that of the whole decision"
+    eventually(lambda: left() >= 10 and ask_for("/shut").status == 503)
+    before = left()
+    assert ask_for("/open").status == 200
+    eventually(lambda: left() < before, 2)
+    victim.thaw()
+    victim.kill()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
+    before = left()
+    assert [ask_for("/shut").status for _ in range(5)] == [503] * 5
+    eventually(lambda: left() > before - 5, 2, "what the first leg was charged, given back")
+    ask_for("/here")
+    assert 429 in [ask_for("/here").status for _ in range(5)]
+
+
 def test_requests_in_flight_and_repeats_in_several_slots(rig):
     cluster = Cluster(rig, replicas=False)
     gate = Gate(rig)
