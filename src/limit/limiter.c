@@ -309,7 +309,8 @@ static bool answer_has_shape(const redisReply *reply, struct batch *batch)
     redisReply *const *values = reply->element;
     for (unsigned i = 0; i < batch->group_count; i++)
         for (unsigned j = 0; j < batch->groups[i].count; j++, values += ANSWERS_PER_LIMIT)
-            if (!failure_is(&batch->groups[i].first->limits[j], values) && !are_numbers(values, ANSWERS_PER_LIMIT))
+            if (!failure_is(&batch->groups[i].first->limits[j], values) &&
+                !are_numbers(values, ANSWERS_PER_LIMIT))
                 return false;
     return are_numbers(values, 1);
 }

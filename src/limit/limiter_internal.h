@@ -1,4 +1,4 @@
-/* limiter_internal.h - what limiter.c (ops, batches), settle.c, split.c, op_permits.c, failures.c and verdict.c share. Nobody else includes it. */
+/* limiter_internal.h - what limiter.c (ops, batches), arguments.c, settle.c, split.c, op_permits.c, failures.c and verdict.c share. Nobody else includes it. */
 #ifndef WEIR_LIMIT_LIMITER_INTERNAL_H
 #define WEIR_LIMIT_LIMITER_INTERNAL_H
 
@@ -24,6 +24,7 @@ enum {
     ARGUMENTS_PER_LIMIT = 6,
     ANSWERS_PER_LIMIT = 5,
     MODE_PLAIN = 0,
+    MODE_BEST_EFFORT = 1,
     MODE_DEBT = 2,
     MODE_RENEW = 3,  /* of concurrency alone, see its script */
     MODE_REPEAT = 8, /* times the key that remembers the answer */
@@ -35,6 +36,7 @@ enum {
     TRY_AGAIN_US = 2000,
     SETTLEMENT_TRIES_MAX = 100,
     SLOT_LISTS = 64,
+    GROUPED_ASKS_MAX = 2, /* then a request is asked for by itself */
 };
 
 struct op_limit {
@@ -66,6 +68,7 @@ struct limit_op {
     uint16_t slot;               /* of its keys, when it is sent to a cluster; else 0 */
     bool alone;                  /* in its batch: its keys are on their way to another node */
     unsigned tries;
+    unsigned times_asked;   /* and there was nothing left for it, see group_answer() */
     struct split *split;    /* its limits are in several slots: see split.c; else NULL */
     struct limit_op *whole; /* of which it is a leg; NULL: of none, or nobody waits any more */
     uint64_t started_us;
@@ -83,6 +86,14 @@ struct limit_op {
 };
 TAILQ_HEAD(op_list, limit_op);
 
+/* What one EVALSHA asks for as one request of the driver: an op, or several that are charged alike. */
+struct group {
+    const struct limit_op *first; /* only until one of the batch's ops is answered */
+    unsigned count;               /* limits */
+    unsigned size, answered;      /* ops */
+    size_t answer_at;             /* in the reply */
+};
+
 /* What one EVALSHA asks for. */
 struct batch {
     struct redis_call call;
@@ -92,6 +103,9 @@ struct batch {
     uint64_t sent_us;
     unsigned count;
     struct limit_op *ops[BATCH_REQUESTS_MAX];
+    uint8_t group_of[BATCH_REQUESTS_MAX];
+    unsigned group_count;
+    struct group groups[BATCH_REQUESTS_MAX];
 };
 
 /* The arguments of the batch being made; reused. */
@@ -102,8 +116,9 @@ struct arguments {
     struct text numbers; /* decimal digits that the arguments point into */
     struct hash_key hash;
     struct slice keys[BATCH_KEYS_MAX];
-    unsigned key_count, last_key; /* the place, from 1, of the key that was looked up last */
-    uint16_t slots[KEY_SLOTS];    /* by hash: key index from 1, 0: free */
+    unsigned key_count, last_key;       /* the place, from 1, of the key that was looked up last */
+    uint16_t slots[KEY_SLOTS];          /* by hash: key index from 1, 0: free */
+    uint8_t groups[BATCH_KEYS_MAX + 1]; /* by key index: the group that may grow, from 1; 0: none */
 };
 
 struct limiter {
@@ -130,6 +145,24 @@ struct limiter {
     struct arguments arguments;
     struct limiter_stats *stats; /* the worker's, over all its limiters */
 };
+
+/* arguments.c. */
+
+/* Ends the process when there is no memory. */
+void arguments_init(struct arguments *a);
+void arguments_free(struct arguments *a);
+/* Forms the batch's groups, and says what is to be sent. */
+void arguments_make(struct arguments *a, struct batch *batch);
+
+/* Room for what group_answer() makes. */
+struct own_answer {
+    redisReply numbers[2];
+    redisReply *values[ANSWERS_PER_LIMIT];
+};
+
+/* What the next op of the group would have been answered by itself, in its turn; `values` is what the group was. NULL: it
+ * is rejected, and the answer does not tell for how long. */
+redisReply *const *group_answer(struct group *group, redisReply *const *values, struct own_answer *own);
 
 /* Each fills *d, the whole decision, and counts it by limit. */
 

@@ -78,6 +78,7 @@ static struct limit_op *leg_make(struct limit_op *whole)
     leg->started_us = whole->started_us;
     leg->count = 0;
     leg->denial_key_known = leg->settles = leg->part = leg->abandoned = false;
+    leg->times_asked = 0;
     return leg;
 }
 

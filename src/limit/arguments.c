@@ -1,0 +1,192 @@
+/* arguments.c - what a call says to the driver (see lua/driver.lua), and which of its requests it asks for as one.
+ *
+ * Requests of one turn that are charged alike on the same key are a group: one request of the driver that costs as many
+ * units as they are, and takes what is left where there are fewer. What each would have been answered by itself, in its
+ * turn, follows from that one answer; see group_answer(). */
+#include <assert.h>
+
+#include "base/memory.h"
+#include "limit/limiter_internal.h"
+
+void arguments_init(struct arguments *a)
+{
+    size_t numbers = 1 + (size_t)BATCH_REQUESTS_MAX * (1 + ARGUMENTS_PER_LIMIT * LIMITS_PER_RULE_MAX);
+    size_t all = 1 + BATCH_KEYS_MAX + numbers;
+
+    a->bytes = xcalloc(all, sizeof *a->bytes);
+    a->sizes = xcalloc(all, sizeof *a->sizes);
+    a->numbers = text_over(xmalloc(numbers * NUMBER_SIZE), numbers * NUMBER_SIZE);
+    a->hash = hash_key_random();
+}
+
+void arguments_free(struct arguments *a)
+{
+    free(a->bytes);
+    free(a->sizes);
+    free(a->numbers.p);
+}
+
+static void argue(struct arguments *a, const char *bytes, size_t size)
+{
+    a->bytes[a->count] = bytes;
+    a->sizes[a->count++] = size;
+}
+
+static void argue_number(struct arguments *a, int64_t value)
+{
+    static const char digits[] = "0123456789";
+
+    if (value >= 0 && value < 10) {
+        argue(a, digits + value, 1);
+        return;
+    }
+    size_t start = a->numbers.n;
+    text_i64(&a->numbers, value);
+    argue(a, a->numbers.p + start, a->numbers.n - start);
+}
+
+/* --- Keys --------------------------------------------------------------------------------------------- */
+
+/* A client's requests tend to follow one another: the key before, or the one that came after it. 0: neither. */
+static unsigned key_guess(struct arguments *a, struct slice key)
+{
+    unsigned next = a->last_key < a->key_count ? a->last_key + 1 : 1;
+
+    if (a->key_count && slice_equal(a->keys[a->last_key - 1], key))
+        return a->last_key;
+    return a->key_count && slice_equal(a->keys[next - 1], key) ? next : 0;
+}
+
+/* The place of a key among the distinct keys of the batch, from 1. */
+static unsigned key_index(struct arguments *a, struct slice key)
+{
+    unsigned guess = key_guess(a, key);
+    if (guess)
+        return a->last_key = guess;
+    size_t slot = hash_slice(&a->hash, key) % KEY_SLOTS;
+
+    for (; a->slots[slot]; slot = (slot + 1) % KEY_SLOTS)
+        if (slice_equal(a->keys[a->slots[slot] - 1], key))
+            return a->last_key = a->slots[slot];
+    a->keys[a->key_count++] = key;
+    a->slots[slot] = (uint16_t)a->key_count;
+    a->groups[a->key_count] = 0;
+    return a->last_key = a->key_count;
+}
+
+/* --- Groups ------------------------------------------------------------------------------------------- */
+
+/* May it be asked for as one unit of several? Not where its answer would say more than how many units there are, nor where that
+ * could not be told from the answer for all. */
+static bool is_unit(const struct limit_op *op)
+{
+    const struct op_limit *part = &op->limits[0];
+
+    return op->count == 1 && op->ask && !op->whole && part->cost == 1 && part->mode == MODE_PLAIN &&
+           !part->shadow && part->repeat_key.n == 0 && op->times_asked < GROUPED_ASKS_MAX &&
+           (part->limit->kind == LIMIT_BUCKET || part->limit->kind == LIMIT_WINDOW) &&
+           part->limit->max_delay_us == 0;
+}
+
+/* With the numbers of another client under the same key it is another question. */
+static bool is_alike(const struct op_limit *a, const struct op_limit *b)
+{
+    return a->limit == b->limit && a->numbers.limit == b->numbers.limit &&
+           a->numbers.burst == b->numbers.burst;
+}
+
+/* Behind any other request of its key a group begins anew, so that each is charged in its turn. */
+static void join_group(struct arguments *a, struct batch *batch, unsigned i)
+{
+    struct limit_op *op = batch->ops[i];
+    uint8_t *open = &a->groups[op->limits[0].key_index]; /* from 1 */
+    bool unit = is_unit(op);
+
+    if (unit && *open && is_alike(&batch->groups[*open - 1].first->limits[0], &op->limits[0])) {
+        batch->group_of[i] = *open - 1;
+        batch->groups[*open - 1].size++;
+        return;
+    }
+    batch->group_of[i] = (uint8_t)batch->group_count;
+    batch->groups[batch->group_count++] = (struct group){.first = op, .count = op->count, .size = 1};
+    *open = unit ? (uint8_t)batch->group_count : 0;
+    for (unsigned j = 1; j < op->count; j++)
+        a->groups[op->limits[j].key_index] = 0;
+}
+
+redisReply *const *group_answer(struct group *group, redisReply *const *values, struct own_answer *own)
+{
+    int64_t granted = values[0]->integer, place = group->answered++;
+
+    if (group->size == 1 || granted <= 0)
+        return values;
+    if (place >= granted)
+        return NULL;
+    for (unsigned i = 0; i < ANSWERS_PER_LIMIT; i++)
+        own->values[i] = values[i];
+    for (unsigned i = 0; i < 2; i++) {
+        own->numbers[i] = *values[i];
+        own->values[i] = &own->numbers[i];
+    }
+    own->numbers[0].integer = 1;
+    own->numbers[1].integer += granted - 1 - place;
+    return own->values;
+}
+
+/* --- The whole ---------------------------------------------------------------------------------------- */
+
+static void argue_keys(struct arguments *a, struct batch *batch)
+{
+    a->key_count = 0;
+    batch->group_count = 0;
+    memset(a->slots, 0, sizeof a->slots);
+    for (unsigned i = 0; i < batch->count; i++) {
+        struct limit_op *op = batch->ops[i];
+        for (unsigned j = 0; j < op->count; j++) {
+            struct op_limit *part = &op->limits[j];
+            part->key_index = key_index(a, part->key);
+            part->repeat_index = part->repeat_key.n ? key_index(a, part->repeat_key) : 0;
+        }
+        join_group(a, batch, i);
+    }
+    argue_number(a, a->key_count);
+    for (unsigned i = 0; i < a->key_count; i++)
+        argue(a, a->keys[i].p, a->keys[i].n);
+}
+
+static int64_t mode_of(const struct op_limit *part)
+{
+    return part->cost < 0 ? part->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index;
+}
+
+static void argue_group(struct arguments *a, const struct group *group)
+{
+    const struct limit_op *op = group->first;
+
+    argue_number(a, op->count);
+    for (unsigned i = 0; i < op->count; i++) {
+        const struct op_limit *part = &op->limits[i];
+        argue_number(a, part->limit->index + 1);
+        argue_number(a, part->key_index);
+        argue_number(a, group->size > 1 ? group->size : part->cost);
+        argue_number(a, group->size > 1 ? MODE_BEST_EFFORT : mode_of(part));
+        argue_number(a, part->numbers.limit);
+        if (part->permit)
+            argue_number(a, permits_holder(op->limiter->permits));
+        else if (part->numbers.burst == part->numbers.limit)
+            argue(a, a->bytes[a->count - 1], a->sizes[a->count - 1]);
+        else
+            argue_number(a, part->numbers.burst);
+    }
+}
+
+void arguments_make(struct arguments *a, struct batch *batch)
+{
+    a->count = 0;
+    a->numbers.n = 0;
+    argue_keys(a, batch);
+    argue(a, "", 0); /* now: the clock of Redis */
+    for (unsigned i = 0; i < batch->group_count; i++)
+        argue_group(a, &batch->groups[i]);
+    assert(!a->numbers.failed);
+}
