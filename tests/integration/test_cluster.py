@@ -166,6 +166,17 @@ def test_inspect_and_reset_look_through_all_masters(rig):
         eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, 0.9, "a reset that is heard")
 
 
+def test_grants_reach_every_weir(rig):
+    cluster = Cluster(rig, replicas=False)
+    weirs = weirs_with(rig, cluster.policy(), 2, limits={"each": dict(script="fixed_window", limit=2, period="10d")})
+    for i in range(4):
+        name = f"c{i}"
+        assert [get(weirs[0].address, headers=client(name)).status for _ in range(3)] == [200, 200, 429]
+        assert rig.command("grant", "-c", weirs[0].policy_file, name, "5", "1h").returncode == 0
+        eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, 3, "the grant")
+    eventually(lambda: all(weir.metric("weir_grants") == 4 for weir in weirs))
+
+
 def test_an_acl_user(rig):
     cluster = Cluster(rig, replicas=False)
     for node in cluster.nodes:

@@ -18,7 +18,7 @@ class Sentinel(Process):
         name = f"sentinel-{number}"
         lines = [f"port {self.address[1]}", "bind 127.0.0.1", f"dir {rig.directory}",
                  f"sentinel monitor {MASTER} 127.0.0.1 {master.address[1]} {count // 2 + 1}",
-                 f"sentinel down-after-milliseconds {MASTER} 400", f"sentinel failover-timeout {MASTER} 1000",
+                 f"sentinel down-after-milliseconds {MASTER} 400", f"sentinel failover-timeout {MASTER} 3000",
                  f"sentinel parallel-syncs {MASTER} 1", *arguments]
         super().__init__(rig, name, [redis_program, rig.write(f"{name}.conf", "\n".join(lines) + "\n"), "--sentinel"])
 
