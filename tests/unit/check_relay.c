@@ -279,7 +279,8 @@ static void drink(size_t step)
     ssize_t n = read(sink, bytes, step < sizeof bytes ? step : sizeof bytes);
 
     for (ssize_t i = 0; i < n; i++)
-        ck_assert_msg(bytes[i] == byte_at(received + (size_t)i), "byte %zu", received + (size_t)i);
+        if (bytes[i] != byte_at(received + (size_t)i)) /* an assertion for each byte would take minutes */
+            ck_abort_msg("byte %zu", received + (size_t)i);
     if (n > 0)
         received += (size_t)n;
 }
@@ -293,7 +294,8 @@ static enum relay pump(struct half *half, size_t size, size_t step)
         feed(size, step);
         drink(step);
         if (stream_holds_output(&to)) {
-            ck_assert(to.writing);
+            if (!to.writing)
+                ck_abort_msg("nobody waits for room");
             if (stream_flush(&to, &pool) == SENT_FAILED)
                 return RELAY_GONE;
         } else
