@@ -494,7 +494,7 @@ static void batch_send(struct limiter *l, struct batch *batch)
         counter_add(&l->stats->redis_calls, 1);
         counter_add(&l->stats->redis_requests, batch->count);
     } else
-        batch_settle(batch, NULL, redis_store_is_ready(l->store) ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN);
+        batch_settle(batch, NULL, redis_store_is_whole(l->store) ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN);
 }
 
 /* Moves ops of one slot that somebody still waits for from the list into a batch; drops the others. */
@@ -559,11 +559,24 @@ static bool may_gather(const struct limiter *l)
            l->round_trip_us < 2 * GATHER_US && clock_turn_us() - first->started_us < GATHER_US;
 }
 
+/* A Redis that has just come back is asked with care. What a permit says of itself goes before all that was gathered after
+ * it, and so is not kept back. */
+static bool must_wait(const struct limiter *l, const struct limit_op *op)
+{
+    return unlikely(!redis_store_has_room(l->store, op->slot)) && !(op->settles && op->permit_count);
+}
+
 static void send_list(struct limiter *l, struct op_list *list)
 {
+    struct limit_op *op;
     struct batch *batch;
 
-    while (!TAILQ_EMPTY(list)) {
+    while ((op = TAILQ_FIRST(list))) {
+        if (must_wait(l, op)) {
+            TAILQ_REMOVE(list, op, entry);
+            TAILQ_INSERT_TAIL(&l->beyond, op, entry);
+            continue;
+        }
         if (!(batch = batch_take(l))) {
             fail_first(list);
             continue;
@@ -599,6 +612,7 @@ static void send_gathered(struct limiter *l)
 
     gather_permit_calls(l);
     l->gathered_count = 0;
+    TAILQ_CONCAT(&turn, &l->beyond, entry);
     TAILQ_CONCAT(&turn, &l->gathered, entry);
     if (l->in_slots)
         send_by_slot(l, &turn);
@@ -606,9 +620,15 @@ static void send_gathered(struct limiter *l)
         send_list(l, &turn);
 }
 
+/* By the link's ramp: a call is under way, with whose end the loop turns. In a cluster each call has its own link. */
+static bool is_held_up(const struct limiter *l)
+{
+    return !l->in_slots && unlikely(!redis_store_has_room(l->store, 0));
+}
+
 void limiter_flush(struct limiter *l)
 {
-    bool waits = may_gather(l);
+    bool waits = may_gather(l) || is_held_up(l);
 
     if (!waits)
         send_gathered(l);
@@ -664,6 +684,7 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
     l->fallback = fallback;
     l->stats = stats;
     TAILQ_INIT(&l->gathered);
+    TAILQ_INIT(&l->beyond);
     TAILQ_INIT(&l->later);
     TAILQ_INIT(&l->spare_ops);
     SLIST_INIT(&l->spare_batches);
@@ -689,6 +710,7 @@ static void drop_gathered(struct limiter *l)
 {
     struct limit_op *op;
 
+    TAILQ_CONCAT(&l->gathered, &l->beyond, entry);
     TAILQ_CONCAT(&l->gathered, &l->later, entry);
     while ((op = TAILQ_FIRST(&l->gathered))) {
         TAILQ_REMOVE(&l->gathered, op, entry);
@@ -742,6 +764,11 @@ const struct limiter_stats *limiter_stats(const struct limiter *l)
 bool limiter_redis_ready(const struct limiter *l)
 {
     return l->store && redis_store_is_whole(l->store);
+}
+
+enum redis_breaker limiter_breaker(const struct limiter *l)
+{
+    return l->store ? redis_store_breaker(l->store) : REDIS_BREAKER_OPEN;
 }
 
 bool limiter_redis_away(const struct limiter *l)

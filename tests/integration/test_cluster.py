@@ -166,6 +166,26 @@ def test_inspect_and_reset_look_through_all_masters(rig):
         eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, 0.9, "a reset that is heard")
 
 
+def test_a_reload_from_one_server_to_a_cluster_and_back(rig):
+    cluster = Cluster(rig, replicas=False)
+    weir = rig.weir(workers=1, limits={"each": dict(script="gcra", limit=2, period="10d")})
+    names = [f"c{i}" for i in range(8)]
+
+    def all_get(statuses):
+        for name in names:
+            assert [get(weir.address, headers=client(name)).status for _ in statuses] == statuses, name
+    single = weir.policy["redis"]
+    all_get([200, 200, 429])
+    weir.reload(redis=cluster.policy(timeout="5s", on_failure="deny"))
+    eventually(lambda: get(weir.address, headers=client("c0")).status == 200, what="the new policy at work")
+    names = names[1:]
+    all_get([200, 200, 429])
+    assert len(cluster.keys()) == 8
+    weir.reload(redis=single)
+    eventually(lambda: get(weir.address, headers=client("c0")).status == 429, what="the first policy at work again")
+    all_get([429])
+
+
 def test_grants_reach_every_weir(rig):
     cluster = Cluster(rig, replicas=False)
     weirs = weirs_with(rig, cluster.policy(), 2, limits={"each": dict(script="fixed_window", limit=2, period="10d")})

@@ -3,7 +3,7 @@
 import time
 
 from rig import eventually, free_port, patience
-from topology import MASTER, Load, Sentinels, charged_twice
+from topology import MASTER, Load, Sentinel, Sentinels, charged_twice
 from wire import count, flood, get
 
 
@@ -141,6 +141,28 @@ def test_sentinels_with_users_of_their_own(rig):
     weir.expect_errors("redis shop")
     weir.announced("does not say where the master is: WRONGPASS")
     assert get(weir.address).status == 503
+
+
+def test_a_sentinel_that_announces_names_is_told(rig):
+    master = rig.redis(tcp=True)
+    hostnames = ["sentinel resolve-hostnames yes", "sentinel announce-hostnames yes"]
+    sentinel = Sentinel(rig, 0, master, 1, hostnames, host="localhost")
+    eventually(lambda: sentinel.is_ready(1, 0))
+    weir = rig.weir(redis={"sentinel": {"master": MASTER, "nodes": [sentinel.text]}, "on_failure": "deny"},
+                    limits={"few": dict(script="gcra", limit=3, period="10d")}, wait="listening")
+    weir.expect_errors("redis shop")
+    weir.announced('names the master by what is no address: "localhost"; let it announce addresses')
+    assert get(weir.address).status == 503
+
+
+def test_a_reload_from_one_server_to_sentinels(rig):
+    sentinels = Sentinels(rig)
+    weir = rig.weir(workers=1, limits={"few": dict(script="gcra", limit=3, period="10d")})
+    assert [get(weir.address).status for _ in range(4)] == [200, 200, 200, 429]
+    weir.reload(redis=sentinels.policy(timeout="5s", on_failure="deny"))
+    eventually(lambda: get(weir.address).status == 200, what="the new policy at work")
+    assert [get(weir.address).status for _ in range(3)] == [200, 200, 429]
+    assert sentinels.master.ask("DBSIZE") == 1
 
 
 def test_no_sentinel_answers(rig):

@@ -12,14 +12,16 @@ MASTER = "shop"
 
 
 class Sentinel(Process):
-    def __init__(self, rig, number, master, count, arguments):
+    def __init__(self, rig, number, master, count, arguments, host="127.0.0.1"):
         self.address = ("127.0.0.1", free_port())
         self.text = f"127.0.0.1:{self.address[1]}"
         name = f"sentinel-{number}"
         lines = [f"port {self.address[1]}", "bind 127.0.0.1", f"dir {rig.directory}",
-                 f"sentinel monitor {MASTER} 127.0.0.1 {master.address[1]} {count // 2 + 1}",
+                 *(argument for argument in arguments if "hostnames" in argument),
+                 f"sentinel monitor {MASTER} {host} {master.address[1]} {count // 2 + 1}",
                  f"sentinel down-after-milliseconds {MASTER} 400", f"sentinel failover-timeout {MASTER} 3000",
-                 f"sentinel parallel-syncs {MASTER} 1", *arguments]
+                 f"sentinel parallel-syncs {MASTER} 1",
+                 *(argument for argument in arguments if "hostnames" not in argument)]
         super().__init__(rig, name, [redis_program, rig.write(f"{name}.conf", "\n".join(lines) + "\n"), "--sentinel"])
 
     def ask(self, *words):
