@@ -33,6 +33,14 @@ local function muldiv(a, b, c)
   return whole + quotient, remainder
 end
 
+-- What is missing, but no more than comes back in 2^52 µs, 142 years: a greater debt is as good as one of that.
+local function bounded(missing, limit, period, burst)
+  local most = muldiv(4503599627370496, limit, period)
+  if most > 4503599627370496 then most = 4503599627370496 end
+  if most < burst then most = burst end
+  return missing < most and missing or most
+end
+
 -- µs from `since` until so many more tokens have arrived, rounded up.
 local function arrival(tokens, limit, period, part)
   local us, rest = muldiv(tokens, period, limit)
@@ -47,7 +55,7 @@ return function(state, now, limit, period, burst, cost, mode)
     local m, s, p = state:match("^(-?%d+):(%d+):?(%d*)$")
     if m then
       missing, since, part = m + 0, s + 0, p ~= "" and p + 0 or 0
-      if missing < 0 then missing = -missing elseif missing > burst then missing = burst end
+      if missing < 0 then missing = bounded(-missing, limit, period, burst) elseif missing > burst then missing = burst end
       if part >= limit then since, part = since + 1, 0 end
       if now > since then
         local arrived, rest = muldiv(now - since, limit, period)
@@ -79,6 +87,7 @@ return function(state, now, limit, period, burst, cost, mode)
       granted = left
     end
     missing, changed = missing + granted, granted > 0
+    if missing > burst then missing = bounded(missing, limit, period, burst) end
   end
 
   if granted == 0 then

@@ -500,15 +500,20 @@ local function unreadable(name, limiter)
   end
 end
 
--- A debt beyond all measure is a debt still, also when it grows.
+-- A debt beyond all measure is a debt still, also when it grows, and its numbers are such as Redis can hand on.
 local function ruin(name, limiter)
   history = {}
-  local now, state = 1790000000000000, nil
-  for _ = 1, 3 do
-    local granted, remaining, _, reset, s = limiter(state, now, 100, 60000000, 100, 1000000000000, 2)
-    check(name, granted == 1000000000000 and remaining == 0 and reset > 0 and s, "a debt of 10^12 units: %s %s %s", tostring(granted), tostring(remaining), tostring(reset))
-    state = s
-    check(name, limiter(state, now + 1000, 100, 60000000, 100, 1, 0) == 0, "the debt is forgotten: %s", show(state))
+  local now = 1790000000000000
+  for _, n in ipairs { { 100, 60000000 }, { 1, 31622400000000 } } do
+    local limit, period, state = n[1], n[2], nil
+    for _ = 1, 3 do
+      local granted, remaining, _, reset, s = limiter(state, now, limit, period, limit, 1000000000000, 2)
+      check(name, granted == 1000000000000 and remaining == 0 and reset > 0 and reset <= 2 ^ 53 and s, "a debt of 10^12 units: %s %s %s",
+            tostring(granted), tostring(remaining), tostring(reset))
+      state = s
+      local again, _, retry_after = limiter(state, now + 1000, limit, period, limit, 1, 0)
+      check(name, again == 0 and retry_after <= 2 ^ 53, "the debt is forgotten, or past counting: %s %s", show(state), tostring(retry_after))
+    end
   end
 end
 
