@@ -71,10 +71,12 @@ static const char policy_text[] =
     "  client-0: { quota: 0 }\n"
     "  client-1: { quota: unlimited }\n"
     "  client-2: { quota: 3 }\n"
+    "  client-3: { limits: { everyone: { limit: 7 } } }\n"
     "rules:\n"
     "  - { name: free, match: { path: /free }, limits: [] }\n"
     "  - { name: one, match: { path: /one }, limits: [ per-client ] }\n"
     "  - { name: two, match: { path: /two }, limits: [ per-client, everyone ] }\n"
+    "  - { name: all, match: { path: /all }, limits: [ everyone ] }\n"
     "  - { name: window, match: { path: /window }, limits: [ window ] }\n"
     "  - { name: costly, match: { path: /costly }, limits: [ per-client ], cost: 7 }\n"
     "  - { name: log, match: { path: /log }, limits: [ log ] }\n"
@@ -352,6 +354,105 @@ START_TEST(one_turn_is_one_call)
     ck_assert_uint_eq(counter_read(&limiter_stats(limiters[0])->redis_requests), 200);
     ck_assert_uint_eq(count_verdict(200, VERDICT_ALLOWED), 40); /* 20 for each client */
     ck_assert_uint_eq(count_verdict(200, VERDICT_LIMITED), 160);
+    stop_real();
+}
+END_TEST
+
+/* What one turn asks, and what each must be told: what remains, or that it is rejected (-1). */
+static void assert_turn(const char *const (*asked)[2], const int64_t *remaining, unsigned count)
+{
+    decided_count = expected_count = 0;
+    for (unsigned i = 0; i < count; i++)
+        (void)!ask_from(i, 0, asked[i][0], asked[i][1]);
+    turn_until(all_decided);
+    for (unsigned i = 0; i < count; i++) {
+        const struct decision *d = &asks[i].ask.decision;
+        ck_assert_uint_eq(asks[i].decided, 1);
+        ck_assert_msg((d->verdict == VERDICT_ALLOWED ? d->results[0].remaining : -1) == remaining[i],
+                      "request %u, %s of %s: %s, %d remain, not %d", i, asked[i][0], asked[i][1],
+                      verdict_label[d->verdict], (int)d->results[0].remaining, (int)remaining[i]);
+    }
+}
+
+START_TEST(requests_of_a_turn_are_told_what_each_would_have_been_told)
+{
+    static const char *const asked[][2] = {
+        {"one", "a"},    {"one", "b"}, {"one", "a"},        {"costly", "a"},     {"one", "a"},
+        {"costly", "a"}, {"one", "a"}, {"one", "b"},        {"one", "a"},        {"costly", "a"},
+        {"all", "a"},    {"all", "b"}, {"all", "client-3"}, {"all", "client-3"}, {"all", "b"},
+        {"two", "a"},    {"all", "a"}};
+    static const int64_t remaining[] = {19, 19, 18, 11, 10, 3, 2, 18, 1, -1, 49, 48, 4, 3, 45, 0, 43};
+
+    timeout = "5s";
+    start_real(1);
+    assert_turn(asked, remaining, COUNT_OF(asked));
+    ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 1);
+    stop_real();
+}
+END_TEST
+
+/* Of thirty there is room for twenty; for the others one more call tells how long each has to wait. */
+START_TEST(the_first_of_a_turn_are_admitted_and_the_others_know_their_wait)
+{
+    timeout = "5s";
+    start_real(1);
+    for (unsigned i = 0; i < 30; i++)
+        (void)!ask_from(i, 0, "one", "a");
+    turn_until(all_decided);
+    for (unsigned i = 0; i < 30; i++) {
+        const struct limit_result *r = &asks[i].ask.decision.results[0];
+        ck_assert_int_eq(asks[i].ask.decision.verdict, i < 20 ? VERDICT_ALLOWED : VERDICT_LIMITED);
+        ck_assert_int_eq(r->remaining, i < 20 ? 19 - i : 0);
+        ck_assert(i < 20 || (r->retry_after_us > 800000000 && r->retry_after_us <= 864000000));
+    }
+    ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 2);
+    ck_assert_int_eq(decide("one", "a")->verdict, VERDICT_LIMITED);
+    ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
+    stop_real();
+}
+END_TEST
+
+START_TEST(of_a_group_each_is_given_back_by_itself)
+{
+    static const char *const rules[] = {"one", "log", "window"};
+
+    timeout = "5s";
+    start_real(1);
+    for (unsigned i = 0; i < COUNT_OF(rules); i++) {
+        decided_count = expected_count = 0;
+        wants_receipt = true;
+        for (unsigned j = 0; j < 8; j++)
+            (void)!ask_from(j, 0, rules[i], "a");
+        wants_receipt = false;
+        turn_until(all_decided);
+        ck_assert_int_eq(asks[7].ask.decision.results[0].remaining, i ? 2 : 12);
+        for (unsigned j = 0; j < 8; j++) {
+            ck_assert_ptr_nonnull(asks[j].ask.receipt);
+            j % 3 ? limiter_refund(&asks[j].ask) : limiter_forget(&asks[j].ask);
+        }
+        ck_assert_int_eq(decide(rules[i], "a")->results[0].remaining, (i ? 2 : 12) + 5 - 1);
+    }
+    stop_real();
+}
+END_TEST
+
+START_TEST(who_left_a_group_takes_nobody_elses_answer)
+{
+    timeout = "5s";
+    start_real(1);
+    for (unsigned i = 0; i < 25; i++)
+        (void)!ask_from(i, 0, "one", "a");
+    limiter_abandon(&asks[3].ask); /* before it was sent: charged nothing */
+    flush_all(NULL);
+    limiter_abandon(&asks[5].ask); /* after: it stays charged */
+    limiter_abandon(&asks[23].ask);
+    expected_count -= 3;
+    turn_until(all_decided);
+    for (unsigned i = 0; i < 23; i++)
+        if (i != 3 && i != 5)
+            ck_assert_int_eq(asks[i].ask.decision.verdict, i <= 20 ? VERDICT_ALLOWED : VERDICT_LIMITED);
+    ck_assert_int_eq(asks[20].ask.decision.results[0].remaining, 0);
+    ck_assert_uint_eq(asks[3].decided + asks[5].decided + asks[23].decided, 0);
     stop_real();
 }
 END_TEST
@@ -1005,6 +1106,10 @@ int main(void)
         tcase_add_test(real_case, clients_have_their_own_numbers);
         tcase_add_test(real_case, a_rule_has_its_cost);
         tcase_add_test(real_case, one_turn_is_one_call);
+        tcase_add_test(real_case, requests_of_a_turn_are_told_what_each_would_have_been_told);
+        tcase_add_test(real_case, the_first_of_a_turn_are_admitted_and_the_others_know_their_wait);
+        tcase_add_test(real_case, of_a_group_each_is_given_back_by_itself);
+        tcase_add_test(real_case, who_left_a_group_takes_nobody_elses_answer);
         tcase_add_test(real_case, several_limits_are_all_or_nothing);
         tcase_add_test(real_case, exact_under_concurrency);
         tcase_add_test(real_case, permits_are_held_until_they_are_left);
