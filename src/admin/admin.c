@@ -60,6 +60,11 @@ static const char *not_ready(const struct admin *admin)
     return NULL;
 }
 
+static bool asks_with_care(const struct worker *worker)
+{
+    return worker_redis_breaker(worker) == REDIS_BREAKER_HALF_OPEN;
+}
+
 static void readyz(struct evhttp_request *request, void *arg)
 {
     const struct admin *admin = arg;
@@ -75,6 +80,8 @@ static void readyz(struct evhttp_request *request, void *arg)
                     count_of(admin, worker_redis_away)
                         ? "ready; Redis is away, on_failure decides"
                         : "ready; a part of Redis is away, where on_failure decides");
+    else if (count_of(admin, asks_with_care) && admin->view->policy->limit_count)
+        answer_line(request, 200, "ready; Redis has just come back, and is asked with few calls at once");
     else
         answer_line(request, 200, "ready");
 }

@@ -39,10 +39,12 @@ static void write_redis(struct evbuffer *out, const struct admin_view *view)
 {
     const struct redis_settings *redis = &view->policy->redis;
     char master[ADDRESS_TEXT_MAX];
-    unsigned ready = 0;
+    unsigned ready = 0, breaker[REDIS_BREAKER_OPEN + 1] = {0};
 
-    for (unsigned w = 0; w < view->worker_count; w++)
+    for (unsigned w = 0; w < view->worker_count; w++) {
         ready += worker_redis_ready(view->workers[w]);
+        breaker[worker_redis_breaker(view->workers[w])]++;
+    }
     evbuffer_add_printf(out, ",\"redis\":{\"address\":");
     json_string(out, slice_of(redis->embedded ? "embedded" : redis->address_text));
     if (redis->sentinel.master) {
@@ -55,7 +57,10 @@ static void write_redis(struct evbuffer *out, const struct admin_view *view)
                             seen.slots);
     } else
         evbuffer_add_printf(out, ",\"topology\":\"single\"");
-    evbuffer_add_printf(out, ",\"ready\":%s,\"ready_workers\":%u}", ready ? "true" : "false", ready);
+    evbuffer_add_printf(out, ",\"ready\":%s,\"ready_workers\":%u", ready ? "true" : "false", ready);
+    evbuffer_add_printf(out, ",\"breaker\":{\"closed\":%u,\"half_open\":%u,\"open\":%u}}",
+                        breaker[REDIS_BREAKER_CLOSED], breaker[REDIS_BREAKER_HALF_OPEN],
+                        breaker[REDIS_BREAKER_OPEN]);
 }
 
 /* A worker learns of a server that is down when it needs it: where one knows, it is so. */

@@ -285,6 +285,22 @@ static void redis_cluster(const struct source *s)
     sample(s, redirects, "{kind=\"ask\"}", seen.asked);
 }
 
+static void redis_breaker(const struct source *s)
+{
+    static const char *const states[] = {"closed", "half_open", "open"};
+    uint64_t workers[COUNT_OF(states)] = {0};
+
+    for (unsigned w = 0; w < s->view->worker_count; w++)
+        workers[worker_redis_breaker(s->view->workers[w])]++;
+    head(
+        s, "weir_redis_breaker_workers", "gauge",
+        "Workers by the state of their circuit breaker: closed: Redis is asked; half_open: with few calls at "
+        "once, since it has just come back; open: it is not asked.");
+    for (unsigned i = 0; i < COUNT_OF(states); i++)
+        evbuffer_add_printf(s->out, "weir_redis_breaker_workers{state=\"%s\"} %llu\n", states[i],
+                            (unsigned long long)workers[i]);
+}
+
 static void redis(const struct source *s)
 {
     uint64_t ready = 0;
@@ -302,6 +318,7 @@ static void redis(const struct source *s)
     single(s, "weir_grants", "gauge", "Clients that were granted a quota of their own and have it still.",
            grants_active());
     single(s, "weir_redis_ready_workers", "gauge", "Workers whose connection to Redis is ready.", ready);
+    redis_breaker(s);
     if (s->view->policy->redis.sentinel.master)
         single(s, "weir_redis_master_changes_total", "counter",
                "How often sentinels have named another master.", redis_sentinel_changes());

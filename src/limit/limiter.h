@@ -42,6 +42,7 @@ const struct limiter_stats *limiter_stats(const struct limiter *limiter);
 /* All of Redis can be asked; nothing of it can (of a cluster some of it may). */
 bool limiter_redis_ready(const struct limiter *limiter);
 bool limiter_redis_away(const struct limiter *limiter);
+enum redis_breaker limiter_breaker(const struct limiter *limiter);
 
 /* The facts on which limits are counted. */
 struct limit_facts {

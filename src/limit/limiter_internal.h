@@ -131,7 +131,8 @@ struct limiter {
     struct event *resume;          /* makes the loop turn again when something was gathered during a flush */
     size_t op_keys_size;           /* the longest keys of one request together */
     struct op_list gathered, spare_ops;
-    struct op_list later; /* to be gathered again by `again` */
+    struct op_list beyond; /* gathered, and kept back by their link's ramp: see redis_link_has_room */
+    struct op_list later;  /* to be gathered again by `again` */
     struct event *again;
     bool in_slots;                      /* Redis is a cluster */
     unsigned gathered_count, under_way; /* ops gathered; batches without an answer */

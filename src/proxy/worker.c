@@ -206,6 +206,7 @@ static void publish(struct worker *w)
 {
     atomic_store_explicit(&w->redis_ready, limiter_redis_ready(w->now->limiter), memory_order_relaxed);
     atomic_store_explicit(&w->redis_away, limiter_redis_away(w->now->limiter), memory_order_relaxed);
+    atomic_store_explicit(&w->redis_breaker, limiter_breaker(w->now->limiter), memory_order_relaxed);
     atomic_store_explicit(&w->upstreams_ready, upstreams_ready(w->now), memory_order_relaxed);
 }
 
@@ -476,6 +477,11 @@ bool worker_redis_ready(const struct worker *w)
 bool worker_redis_away(const struct worker *w)
 {
     return atomic_load_explicit(&w->redis_away, memory_order_relaxed);
+}
+
+enum redis_breaker worker_redis_breaker(const struct worker *w)
+{
+    return (enum redis_breaker)atomic_load_explicit(&w->redis_breaker, memory_order_relaxed);
 }
 
 bool worker_upstreams_ready(const struct worker *w)

@@ -58,6 +58,7 @@ const struct limiter_stats *worker_limiter_stats(const struct worker *worker);
 /* All of Redis can be asked; nothing of it can: of a cluster a part may be away. */
 bool worker_redis_ready(const struct worker *worker);
 bool worker_redis_away(const struct worker *worker);
+enum redis_breaker worker_redis_breaker(const struct worker *worker);
 /* Some server of every upstream is believed to be up. */
 bool worker_upstreams_ready(const struct worker *worker);
 #endif

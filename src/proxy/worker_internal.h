@@ -71,6 +71,7 @@ struct worker {
     struct limiter_stats limiter_stats;
     struct said said[CAUSE_COUNT];
     _Atomic bool redis_ready, redis_away, upstreams_ready;
+    _Atomic unsigned redis_breaker; /* enum redis_breaker */
 
     int wake_fd; /* eventfd: `stop` was set, `reload` given, or a roster has changed */
     struct event wake;

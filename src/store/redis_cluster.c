@@ -381,6 +381,22 @@ bool redis_cluster_call(struct redis_cluster *c, unsigned slot, struct redis_cal
     return node && redis_link_call(node->link, call, argc, argv, argv_sizes);
 }
 
+bool redis_cluster_has_room(const struct redis_cluster *c, unsigned slot)
+{
+    return !c->of_slot[slot] || redis_link_has_room(c->of_slot[slot]->link);
+}
+
+enum redis_breaker redis_cluster_breaker(const struct redis_cluster *c)
+{
+    enum redis_breaker worst = c->covered == REDIS_SLOTS ? REDIS_BREAKER_CLOSED : REDIS_BREAKER_OPEN;
+    const struct node *node;
+
+    LIST_FOREACH(node, &c->nodes, entry)
+    if (node->listed && node->link && redis_link_breaker(node->link) > worst)
+        worst = redis_link_breaker(node->link);
+    return worst;
+}
+
 void redis_cluster_flush(struct redis_cluster *c)
 {
     struct node *node;

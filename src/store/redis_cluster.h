@@ -25,6 +25,10 @@ struct redis_cluster *redis_cluster_new(struct event_base *base, const struct re
 bool redis_cluster_is_ready(const struct redis_cluster *cluster);
 bool redis_cluster_is_whole(const struct redis_cluster *cluster);
 
+/* As redis_link_has_room and _breaker: of who has the slot; the worst of all masters. */
+bool redis_cluster_has_room(const struct redis_cluster *cluster, unsigned slot);
+enum redis_breaker redis_cluster_breaker(const struct redis_cluster *cluster);
+
 /* As redis_link_call, _flush and _free. */
 MUST_CHECK bool redis_cluster_call(struct redis_cluster *cluster, unsigned slot, struct redis_call *call,
                                    int argc, const char **argv, const size_t *argv_sizes);

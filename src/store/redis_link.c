@@ -20,7 +20,9 @@
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/memory.h"
+#include "store/redis_command.h"
 #include "store/redis_guard.h"
+#include "store/redis_ramp.h"
 #include "store/redis_socket.h"
 
 enum {
@@ -69,6 +71,7 @@ struct redis_link {
     bool freeing;
     enum redis_failure cause; /* of the last way down */
     struct redis_guard guard;
+    struct redis_ramp ramp; /* after a failure */
 
     struct sent_list waiting, spare;
     unsigned pending;    /* length of waiting */
@@ -76,17 +79,18 @@ struct redis_link {
     char sha[SHA_SIZE + 1];
     bool loading_script; /* a SCRIPT LOAD is under way since NOSCRIPT */
 
-    struct event *retry_timer;   /* DOWN: connect again */
+    struct event *retry_timer;   /* DOWN: connect again; SUSPECT: the next PING */
     struct event *connect_timer; /* CONNECTING: until READY */
     struct event *watchdog;      /* armed while anything is unanswered, roughly */
     uint64_t retry_us;           /* the next back-off */
-    uint64_t down_since_us;      /* 0: not told yet that it is down */
+    uint64_t down_since_us;      /* 0: not told yet that it is down, or said that it answers again */
     unsigned timeouts, unfit;    /* in a row */
     uint64_t ping_us;            /* when the PING went out, 0: none */
     uint64_t complained_us;
     bool told; /* a way down was logged and nothing good since; told_cause is what was said */
     enum redis_failure told_cause;
     bool unproven; /* it connects but refuses the calls: "answers again" is not said before it does */
+    bool relapsed; /* it failed before the ramp had ended: that is not said before it has */
     bool moving;   /* it is being closed for another address: nothing to complain of */
 };
 
@@ -122,7 +126,7 @@ static void say_down(struct redis_link *link, enum redis_failure cause, const ch
 
 static void say_ready(struct redis_link *link)
 {
-    if (link->unproven)
+    if (link->unproven || link->relapsed)
         return;
     if (link->told && !link->watch.quiet)
         log_info("redis %s: answers again after %.1f s; limits are counted in Redis", link->address_text,
@@ -130,6 +134,7 @@ static void say_ready(struct redis_link *link)
     else
         log_debug("redis %s: connected", link->address_text);
     link->told = false;
+    link->down_since_us = 0;
 }
 
 /* An error answer to a call: the link stays, so this may come with every request; one line in a while. */
@@ -175,6 +180,7 @@ static void link_lost(struct redis_link *link, enum redis_failure cause, const c
 
     if (link->state == LINK_DOWN)
         return;
+    link->relapsed |= was_ready && redis_ramp_is_on(&link->ramp);
     link->state = LINK_DOWN;
     link->cause = cause;
     link->ac = NULL;
@@ -207,25 +213,34 @@ static void link_ready(struct redis_link *link)
     link->timeouts = 0;
     link->ping_us = 0;
     event_del(link->connect_timer);
+    if (link->down_since_us)
+        redis_ramp_begin(&link->ramp);
     say_ready(link);
-    link->down_since_us = 0;
     if (link->watch.ready)
         link->watch.ready(link->watch.context);
 }
 
+/* Where it answers a PING in time but no calls, the pauses between the tries grow as those of connecting do. */
 static void link_suspect(struct redis_link *link)
 {
     link->state = LINK_SUSPECT;
+    link->relapsed |= redis_ramp_is_on(&link->ramp);
     say_down(link, REDIS_FAILURE_TIMEOUT, "several in a row");
     tell_not_ready(link, REDIS_FAILURE_TIMEOUT);
-    link_ping(link);
+    if (link->relapsed)
+        arm_retry(link);
+    else
+        link_ping(link);
 }
 
 static void on_retry(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_link *link = link_of(arg);
     (void)fd, (void)what;
-    link_connect(link);
+    if (link->state == LINK_SUSPECT)
+        link_ping(link);
+    else
+        link_connect(link);
 }
 
 static void on_connect_timeout(evutil_socket_t fd, short what, void *arg)
@@ -343,12 +358,18 @@ static bool better_elsewhere(enum redis_failure failure)
 
 static void note_good_answer(struct redis_link *link)
 {
+    bool news = link->unproven;
+
     link->timeouts = link->unfit = 0;
-    link->retry_us = retry_min_us;
-    if (link->unproven) {
-        link->unproven = false;
-        say_ready(link);
+    link->unproven = false;
+    if (redis_ramp_climb(&link->ramp)) {
+        news |= link->relapsed;
+        link->relapsed = false;
     }
+    if (!redis_ramp_is_on(&link->ramp))
+        link->retry_us = retry_min_us;
+    if (news && link->state == LINK_READY)
+        say_ready(link);
 }
 
 /* A master that was demoted stays a replica: where others know the new one, they are asked at once. */
@@ -439,30 +460,6 @@ static void sent_release(struct redis_link *link, struct sent *sent)
     TAILQ_INSERT_HEAD(&link->spare, sent, entry);
 }
 
-/* Most arguments are numbers of a few digits. */
-static void write_argument(struct text *t, const char *bytes, size_t size)
-{
-    if (size < 10) {
-        char head[] = {'$', (char)('0' + size), '\r', '\n'};
-        text_bytes(t, head, sizeof head);
-    } else {
-        text_char(t, '$');
-        text_u64(t, size);
-        text_literal(t, "\r\n");
-    }
-    text_bytes(t, bytes, size);
-    text_literal(t, "\r\n");
-}
-
-static void write_command_head(struct text *t, int argc, struct slice command, struct slice script)
-{
-    text_char(t, '*');
-    text_u64(t, (uint64_t)argc + 2);
-    text_literal(t, "\r\n");
-    write_argument(t, command.p, command.n);
-    write_argument(t, script.p, script.n);
-}
-
 static void on_script_loaded(redisAsyncContext *ac, void *r, void *arg)
 {
     struct redis_link *link = answered(ac, r);
@@ -527,7 +524,7 @@ static bool retry_as_eval(struct redis_link *link, struct sent *sent)
         return false;
     sent->call->retried = true;
     struct text t = text_over(command, cap);
-    write_command_head(&t, sent->argc, SLICE("EVAL"), link->script);
+    redis_write_head(&t, sent->argc, SLICE("EVAL"), link->script);
     text_bytes(&t, sent->bytes + sent->tail, rest);
     text_char(&t, 0);
     bool gone = !t.failed && sent_go(link, sent, t.p, t.n - 1);
@@ -593,12 +590,12 @@ bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc,
     if (!(sent = sent_take(link, size)))
         return false;
     struct text t = text_over(sent->bytes, sent->cap);
-    write_command_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
+    redis_write_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
     sent->tail = t.n;
     sent->argc = argc;
     sent->asking = false;
     for (int i = 0; i < argc; i++)
-        write_argument(&t, argv[i], argv_sizes[i]);
+        redis_write_argument(&t, argv[i], argv_sizes[i]);
     if (!sent_start(link, sent, call, &t))
         return false;
     call->sent_us = sent->written_us;
@@ -614,7 +611,7 @@ bool redis_link_pass(struct redis_link *link, struct redis_call *call, int argc,
         !(sent = sent_take(link, arguments.n + 128)))
         return false;
     struct text t = text_over(sent->bytes, sent->cap);
-    write_command_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
+    redis_write_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
     sent->tail = t.n;
     sent->argc = argc;
     sent->asking = asking;
@@ -663,7 +660,9 @@ static void link_ping(struct redis_link *link)
 
 void redis_link_note_timeout(struct redis_link *link)
 {
-    if (link->state == LINK_READY && ++link->timeouts >= TIMEOUTS_TO_SUSPECT)
+    unsigned enough = redis_ramp_is_on(&link->ramp) ? 1 : TIMEOUTS_TO_SUSPECT;
+
+    if (link->state == LINK_READY && ++link->timeouts >= enough)
         link_suspect(link);
 }
 
@@ -857,6 +856,18 @@ bool redis_link_set_address(struct redis_link *link, const struct address *addre
 bool redis_link_is_ready(const struct redis_link *link)
 {
     return link->state == LINK_READY;
+}
+
+bool redis_link_has_room(const struct redis_link *link)
+{
+    return link->state != LINK_READY || redis_ramp_has_room(&link->ramp, link->pending);
+}
+
+enum redis_breaker redis_link_breaker(const struct redis_link *link)
+{
+    if (link->state != LINK_READY)
+        return REDIS_BREAKER_OPEN;
+    return redis_ramp_is_on(&link->ramp) ? REDIS_BREAKER_HALF_OPEN : REDIS_BREAKER_CLOSED;
 }
 
 unsigned redis_link_pending(const struct redis_link *link)

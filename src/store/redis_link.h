@@ -7,7 +7,8 @@
  *
  * It speaks of keys and scripts, not of HTTP or limits. It owns the redisAsyncContext and every call given to
  * it until that call's callback has run. SUSPECT: Redis has not answered several calls in time; nothing but a
- * PING is asked until it answers. */
+ * PING is asked until it answers. READY after a failure begins with a ramp, see redis_ramp.h, in which one call without an
+ * answer in time is enough to be SUSPECT again. */
 #ifndef WEIR_STORE_REDIS_LINK_H
 #define WEIR_STORE_REDIS_LINK_H
 
@@ -28,8 +29,8 @@ struct redis_call {
                  enum redis_failure failure); /* reply NULL: failure says why */
     uint64_t sent_us;
     struct redis_link *link; /* that has the call; NULL: none yet */
-    bool retried;       /* the link's: sent again as EVAL after NOSCRIPT */
-    unsigned redirects; /* a cluster's: how often another node was named */
+    bool retried;            /* the link's: sent again as EVAL after NOSCRIPT */
+    unsigned redirects;      /* a cluster's: how often another node was named */
 };
 
 /* What the link reports upward; all may be NULL, and run from the event loop, or from inside redis_link_new.
@@ -57,6 +58,14 @@ struct redis_link *redis_link_new(struct event_base *base, const struct redis_se
 bool redis_link_set_address(struct redis_link *link, const struct address *address);
 
 bool redis_link_is_ready(const struct redis_link *link);
+
+/* After a failure few calls may be under way at once until answers come in time, see redis_ramp.h. False: whoever can, keeps
+ * the next call back until one is answered. Calls are accepted all the same. */
+bool redis_link_has_room(const struct redis_link *link);
+
+/* The state of the circuit breaker: asked freely, asked with care, not asked. Worse ones are larger. */
+enum redis_breaker { REDIS_BREAKER_CLOSED, REDIS_BREAKER_HALF_OPEN, REDIS_BREAKER_OPEN };
+enum redis_breaker redis_link_breaker(const struct redis_link *link);
 
 /* EVALSHA of the link's script with `argc` arguments after the SHA: numkeys, keys..., args... . NOSCRIPT is
  * answered once by EVAL within the same call. False: refused (down, suspect, or too many pending) and `done`

@@ -85,6 +85,16 @@ bool redis_store_is_whole(const struct redis_store *store)
     return store->link ? redis_link_is_ready(store->link) : redis_cluster_is_whole(store->cluster);
 }
 
+bool redis_store_has_room(const struct redis_store *store, unsigned slot)
+{
+    return store->link ? redis_link_has_room(store->link) : redis_cluster_has_room(store->cluster, slot);
+}
+
+enum redis_breaker redis_store_breaker(const struct redis_store *store)
+{
+    return store->link ? redis_link_breaker(store->link) : redis_cluster_breaker(store->cluster);
+}
+
 bool redis_store_has_slots(const struct redis_store *store)
 {
     return !store->link;

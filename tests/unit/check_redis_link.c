@@ -511,6 +511,79 @@ START_TEST(answers_that_come_too_late_do_not_clear_it_of_suspicion)
 }
 END_TEST
 
+static void suspect_it(void)
+{
+    ck_assert(ask(0));
+    for (unsigned i = 0; i < 3; i++)
+        redis_link_note_timeout(test_link);
+    ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_OPEN);
+}
+
+/* How many calls may be under way at once now. */
+static unsigned room(void)
+{
+    unsigned taken = 0;
+
+    while (taken < 1000 && redis_link_has_room(test_link))
+        ck_assert(ask(taken++));
+    return taken;
+}
+
+START_TEST(a_redis_that_comes_back_is_asked_with_care)
+{
+    start_fake();
+    settings.timeout_us = 5000000;
+    ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_CLOSED);
+    ck_assert_uint_eq(room(), 1000); /* nothing has failed yet */
+    turn_until(nothing_pending);
+    suspect_it();
+    turn_until(is_ready);
+    turn_until(nothing_pending);
+    ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_HALF_OPEN);
+    for (unsigned expected = 1; expected < 64;) {
+        unsigned got = room();
+        ck_assert_uint_eq(got, expected);
+        turn_until(nothing_pending);
+        while (got--)
+            expected *= 2;
+    }
+    ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_CLOSED);
+    ck_assert_uint_eq(room(), 1000);
+    turn_until(nothing_pending);
+    stop_fake();
+}
+END_TEST
+
+static bool is_half_open(void *context)
+{
+    (void)context;
+    return redis_link_breaker(test_link) == REDIS_BREAKER_HALF_OPEN;
+}
+
+START_TEST(a_relapse_is_seen_at_once_and_not_told_again)
+{
+    start_fake();
+    settings.timeout_us = 5000000;
+    suspect_it();
+    for (unsigned i = 0; i < 3; i++) {
+        turn_until(is_half_open);
+        redis_link_note_timeout(test_link); /* one is enough */
+        ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_OPEN);
+        ck_assert(!ask(1));
+    }
+    ck_assert_uint_eq(log_lines("no answer within"), 2); /* the suspicion, and the first relapse */
+    ck_assert_uint_eq(log_lines("answers again"), 1);
+    turn_until(is_half_open);
+    while (is_half_open(NULL)) {
+        ck_assert(ask(2));
+        turn_until(nothing_pending);
+    }
+    ck_assert_uint_eq(log_lines("no answer within"), 2);
+    ck_assert_uint_eq(log_lines("answers again"), 2);
+    stop_fake();
+}
+END_TEST
+
 START_TEST(too_many_calls_are_refused)
 {
     unsigned taken = 0;
@@ -661,6 +734,8 @@ int main(void)
     tcase_add_test(fake_case, the_watchdog_ends_a_connection_that_hangs);
     tcase_add_test(fake_case, a_hanging_server_is_asked_nothing_but_a_ping);
     tcase_add_test(fake_case, answers_that_come_too_late_do_not_clear_it_of_suspicion);
+    tcase_add_test(fake_case, a_redis_that_comes_back_is_asked_with_care);
+    tcase_add_test(fake_case, a_relapse_is_seen_at_once_and_not_told_again);
     tcase_add_test(fake_case, too_many_calls_are_refused);
     tcase_add_test(fake_case, done_may_ask_again_while_the_connection_dies);
     tcase_add_loop_test(fake_case, faults_in_any_order, 0, 4);
