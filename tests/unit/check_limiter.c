@@ -358,6 +358,38 @@ START_TEST(one_turn_is_one_call)
 }
 END_TEST
 
+START_TEST(decisions_gather_while_a_call_is_under_way)
+{
+    const counter_t *calls;
+
+    timeout = "5s";
+    start_real(1);
+    calls = &limiter_stats(limiters[0])->redis_calls;
+    (void)!ask_from(0, 0, "two", "a");
+    flush_all(NULL);
+    ck_assert_uint_eq(counter_read(calls), 1); /* nobody is waited for where nothing is under way */
+    uint64_t before = clock_us();
+    for (unsigned i = 1; i < 10; i++)
+        (void)!ask_from(i, 0, "two", i % 2 ? "a" : "b");
+    flush_all(NULL);
+    if (clock_us() - before < 150) /* a busy machine may have stopped us here for longer than they wait */
+        ck_assert_uint_eq(counter_read(calls), 1);
+    turn_until(all_decided);
+    ck_assert_uint_eq(counter_read(calls), 2);
+
+    (void)!ask_from(10, 0, "two", "a");
+    flush_all(NULL);
+    for (unsigned i = 11; i < 60; i++)
+        (void)!ask_from(i, 0, "two", "b");
+    flush_all(NULL);
+    ck_assert_uint_eq(counter_read(calls), 4); /* enough of them do not wait */
+    turn_until(all_decided);
+    ck_assert_uint_eq(count_verdict(60, VERDICT_ALLOWED) + count_verdict(60, VERDICT_LIMITED), 60);
+    ck_assert_uint_eq(count_verdict(60, VERDICT_ALLOWED), 7 + 20); /* a: 7 asked; b: 20 of 53 */
+    stop_real();
+}
+END_TEST
+
 /* What one turn asks, and what each must be told: what remains, or that it is rejected (-1). */
 static void assert_turn(const char *const (*asked)[2], const int64_t *remaining, unsigned count)
 {
@@ -1106,6 +1138,7 @@ int main(void)
         tcase_add_test(real_case, clients_have_their_own_numbers);
         tcase_add_test(real_case, a_rule_has_its_cost);
         tcase_add_test(real_case, one_turn_is_one_call);
+        tcase_add_test(real_case, decisions_gather_while_a_call_is_under_way);
         tcase_add_test(real_case, requests_of_a_turn_are_told_what_each_would_have_been_told);
         tcase_add_test(real_case, the_first_of_a_turn_are_admitted_and_the_others_know_their_wait);
         tcase_add_test(real_case, of_a_group_each_is_given_back_by_itself);
