@@ -66,10 +66,15 @@ bool stream_end(struct stream *s)
     return s->layer ? s->layer->end(s) : shutdown(s->fd, SHUT_WR) == 0;
 }
 
-bool stream_has_input(const struct stream *s)
+bool stream_has_unread(const struct stream *s)
 {
     char byte;
-    return stream_holds_input(s) || recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    return (s->layer && s->layer->holds(s)) || recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+bool stream_has_input(const struct stream *s)
+{
+    return iobuf_held(s->in) || stream_has_unread(s);
 }
 
 ssize_t stream_read(struct stream *s, char *bytes, size_t size)

@@ -70,7 +70,9 @@ static inline bool stream_holds_output(const struct stream *s)
     return s->out || s->pipe;
 }
 
-/* Has the peer sent something that was not read: is it here, in the layer, or in the kernel? */
+/* Has the peer sent something that was not read: is it in the layer, or in the kernel? */
+bool stream_has_unread(const struct stream *s);
+/* The same, or is something here that was read and not consumed? */
 bool stream_has_input(const struct stream *s);
 
 enum { STREAM_AGAIN = -1, STREAM_FAILED = -2 };

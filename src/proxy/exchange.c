@@ -620,9 +620,10 @@ void exchange_client_timed_out(struct exchange *x, enum cause cause)
 void exchange_link_timed_out(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    /* Where the machine is busy the deadline may be seen before an answer that has come in time. */
+    /* Where the machine is busy the deadline may be seen before an answer that has come in time. A part of a head that
+     * was read is none. */
     if (!stream_holds_output(&x->link->stream) && !stream_holds_output(&x->client->stream) &&
-        stream_has_input(&x->link->stream)) {
+        stream_has_unread(&x->link->stream)) {
         exchange_watch(x, false, true);
         return;
     }

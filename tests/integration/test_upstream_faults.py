@@ -57,6 +57,18 @@ def test_504_when_no_answer_comes(rig):
     assert 0.25 < time.monotonic() - start < 3 * patience
 
 
+def test_504_when_an_answer_s_head_stalls(rig):
+    """What has come of it, and is kept, is no reason to wait on."""
+    def halting(peer, _number):
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Le")
+        peer.read_request()
+    weir = before(rig, halting, response_timeout="300ms")
+    start = time.monotonic()
+    assert get(weir.address).status == 504
+    assert 0.25 < time.monotonic() - start < 3 * patience
+
+
 def test_a_body_that_stalls_is_cut_visibly(rig):
     def stalling(peer, _number):
         peer.read_request()
