@@ -30,8 +30,8 @@ void server_eject(struct server *server, const char *why)
 {
     const struct generation *g = server->pool->generation;
 
-    if (server->ejected && deadline_is_armed(&server->probe))
-        return;
+    if (server->ejected && (deadline_is_armed(&server->probe) || server->probing))
+        return; /* one probe at a time: what becomes of it decides */
     if (!server->ejected)
         say_ejected(server, why);
     if (!server->ejected)

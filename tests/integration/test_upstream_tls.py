@@ -6,6 +6,8 @@ import re
 import socket
 import ssl
 import subprocess
+import threading
+import time
 
 from rig import eventually, free_port, top
 from scripted import OK, Peer, Scripted, keeping
@@ -282,3 +284,27 @@ def test_nothing_is_left_of_many_links(rig):
         for _ in range(60):
             assert client.request().status == 200
     eventually(lambda: weir.descriptors() <= before, what="the links are closed")
+
+
+def test_one_probe_at_a_time_of_a_server_that_is_mute(rig):
+    """Requests that fail while a probe is under way begin no other, which a reload would leave behind."""
+    probe_ended = threading.Event()
+    begun_by_then = []
+
+    def mute(peer, number):
+        while peer.fill():
+            pass
+        if number == 2:
+            begun_by_then.append(server.accepted)
+            probe_ended.set()
+
+    server = Scripted(rig, mute)
+    weir = weir_before(rig, server, connect_timeout="2500ms")
+    weir.expect_errors("upstream|server|api")
+    with Connection(weir.address) as first, Connection(weir.address) as second:
+        first.send(request_bytes())
+        time.sleep(1.1)  # the second request fails when the first one's probe is under way
+        second.send(request_bytes())
+        assert [first.response().status, second.response().status] == [504, 504]
+    assert probe_ended.wait(20)
+    assert begun_by_then == [3]
