@@ -117,10 +117,13 @@ static void write_row(struct evbuffer *out, const struct standing *row)
     json_text(out, "key", row->key.p);
     evbuffer_add_printf(out, ",\"quota\":%lld,\"capacity\":%lld,\"remaining\":%lld", (long long)row->quota,
                         (long long)row->capacity, (long long)row->remaining);
-    json_seconds(out, "period_seconds", row->limit->period_us);
-    json_seconds(out, "resets_in_seconds", row->reset_us);
-    if (row->failed)
-        evbuffer_add_printf(out, ",\"script_fails\":true");
+    if (row->limit->kind == LIMIT_CONCURRENCY) { /* its period is a lease, and no client's business */
+        json_text(out, "period_seconds", NULL);
+        json_text(out, "resets_in_seconds", NULL);
+    } else {
+        json_seconds(out, "period_seconds", row->limit->period_us);
+        json_seconds(out, "resets_in_seconds", row->reset_us);
+    }
     if (row->failed)
         evbuffer_add_printf(out, ",\"script_fails\":true");
     evbuffer_add_printf(out, ",\"admits\":%s", json_bool(row->admits));
@@ -278,8 +281,10 @@ static void asking_step(struct asking *asking)
     if (!redis_store_is_ready(desk->store))
         return; /* until it is, or the deadline */
     asking->call = (struct redis_call){.done = on_answer};
-    bool one_part = redis_store_has_slots(desk->store) && slice_equal((struct slice){argv[0], sizes[0]}, SLICE("0"));
-    if (one_part ? redis_store_call_part(desk->store, inquiry_part(asking->inquiry), &asking->call, argc, argv, sizes)
+    bool one_part =
+        redis_store_has_slots(desk->store) && slice_equal((struct slice){argv[0], sizes[0]}, SLICE("0"));
+    if (one_part ? redis_store_call_part(desk->store, inquiry_part(asking->inquiry), &asking->call, argc,
+                                         argv, sizes)
                  : redis_store_call(desk->store, &asking->call, argc, argv, sizes))
         asking->under_way = true;
     else if (redis_store_is_whole(desk->store)) /* else until the node is there, or the deadline */

@@ -202,16 +202,21 @@ static void fill_row(struct table_row *cells, const struct standing *row)
     text_put(&out[0], slice_of(row->limit->name));
     text_put(&out[0], row->enforced ? SLICE("") : SLICE(" (shadow)"));
     write_per(&out[1], row);
+    bool in_flight =
+        row->limit->kind == LIMIT_CONCURRENCY; /* whose period is a lease, and no client's business */
     text_i64(&out[2], row->quota);
     text_literal(&out[2], " in ");
-    limit_period_write(&out[2], row->limit);
+    if (in_flight)
+        text_literal(&out[2], "flight");
+    else
+        limit_period_write(&out[2], row->limit);
     if (row->failed)
         text_literal(&out[3], "? (its script fails)");
     else
         text_i64(&out[3], row->remaining);
     text_literal(&out[3], " of ");
     text_i64(&out[3], row->capacity);
-    write_wait(&out[4], row->reset_us);
+    write_wait(&out[4], in_flight ? 0 : row->reset_us);
 }
 
 static void print_table(const struct table_row *rows, unsigned count)

@@ -1,6 +1,7 @@
 """concurrency: never more requests in flight than the limit, over all workers and weirs; places end with those who hold them."""
 
 import json
+import re
 import select
 import signal
 import socket
@@ -210,6 +211,10 @@ def test_a_redis_that_forgot_everything_is_told_again(rig):
     eventually(lambda: gate.now == 3)
     rig.redis().ask("FLUSHALL")
     eventually(lambda: free(weir) == 0, 10, "three in flight again")
+    row = json.loads(get(weir.admin, "/api/v1/clients/ip:127.0.0.1").body)["limits"][0]
+    assert row["period_seconds"] is None and row["resets_in_seconds"] is None, row
+    shown = rig.command("inspect", "-c", weir.policy_file, "ip:127.0.0.1").stdout
+    assert re.search(r"^c +client +3 in flight +0 of 3 +-$", shown, re.M), shown
     assert get(weir.address).status == 429
     gate.open.set()
     assert [c.response().status for c in waiting] == [200] * 3
