@@ -391,9 +391,9 @@ enum redis_breaker redis_cluster_breaker(const struct redis_cluster *c)
     enum redis_breaker worst = c->covered == REDIS_SLOTS ? REDIS_BREAKER_CLOSED : REDIS_BREAKER_OPEN;
     const struct node *node;
 
-    LIST_FOREACH(node, &c->nodes, entry)
-    if (node->listed && node->link && redis_link_breaker(node->link) > worst)
-        worst = redis_link_breaker(node->link);
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
+        if (node->listed && node->link && redis_link_breaker(node->link) > worst)
+            worst = redis_link_breaker(node->link);
     return worst;
 }
 
