@@ -8,7 +8,7 @@ void stream_open(struct stream *s, struct event_base *base, int fd, event_callba
                  event_callback_fn on_writable, void *context)
 {
     s->fd = fd;
-    s->reading = s->writing = s->eof = s->cut = false;
+    s->reading = s->writing = s->eof = s->drained = s->cut = false;
     s->in = s->out = NULL;
     s->pipe = NULL;
     s->layer = NULL;
@@ -86,6 +86,7 @@ ssize_t stream_read(struct stream *s, char *bytes, size_t size)
     do
         n = recv(s->fd, bytes, size, 0); /* read(2) goes through the file layer first */
     while (n < 0 && errno == EINTR);
+    s->drained = n < 0 || (size_t)n < size;
     if (n == 0)
         s->eof = true;
     if (n < 0)
@@ -273,11 +274,13 @@ ssize_t stream_splice(struct stream *from, struct stream *to, struct iobuf_pool 
         *sent = pipe_drain(pipe, to->fd) < 0 ? SENT_FAILED : pipe->held ? SENT_PART : SENT_ALL;
         if (*sent == SENT_PART) {
             to->pipe = pipe;
+            from->drained = false;
             stream_want_write(to, true);
             return n;
         }
     }
     pipe_put(&pool->pipes, &pipe);
+    from->drained = n < 0;
     from->eof |= n == 0;
     if (n < 0)
         n = error == EAGAIN || error == EWOULDBLOCK ? STREAM_AGAIN : STREAM_FAILED;

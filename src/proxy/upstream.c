@@ -244,13 +244,19 @@ static void probe(struct deadline *deadline)
         probe_succeeded(link);
 }
 
-/* NULL: there is none. Bytes behind the last answer would be this request's answer, and the loop may not have told of them yet: each
- * link is asked, at a system call a request. */
+/* Its answer was read to the end in this loop turn, and nothing was behind it. */
+static bool is_fresh(const struct link *link)
+{
+    return link->stream.drained && !link->stream.layer && link->pooled_turn == link->worker->turn;
+}
+
+/* NULL: there is none. Bytes behind the last answer would be this request's answer, and the loop may not have told of them yet: the
+ * link is asked, at a system call, unless it was in use a moment ago. */
 static struct link *take_pooled(struct server *server, struct exchange *x)
 {
     struct link *link;
 
-    while ((link = TAILQ_FIRST(&server->pooled)) && is_stale(link))
+    while ((link = TAILQ_FIRST(&server->pooled)) && !is_fresh(link) && is_stale(link))
         link_close(link);
     if (!link)
         return NULL;
@@ -313,6 +319,7 @@ void upstream_release(struct link *link, bool reusable)
     link->state = LINK_POOLED;
     link->exchange = NULL;
     link->scanned = 0;
+    link->pooled_turn = w->turn;
     TAILQ_INSERT_HEAD(&server->pooled, link, link);
     stream_want_read(&link->stream, true);
     deadline_arm(&w->queue.pooled, &link->deadline, clock_turn_us(), POOLED_IDLE_US);

@@ -25,6 +25,7 @@ struct link {
     uint32_t magic;
     enum link_state state;
     bool reused; /* it has served a request before */
+    uint64_t pooled_turn; /* the worker's loop turn in which it was pooled last */
     struct worker *worker;
     struct server *server;
     struct exchange *exchange; /* CONNECTING, BUSY */

@@ -213,6 +213,7 @@ static void publish(struct worker *w)
 static void turn(struct worker *w)
 {
     clock_turn_begin();
+    w->turn++;
     event_base_loop(w->base, EVLOOP_ONCE);
     generations_flush(w);
     servers_refresh(w->now);

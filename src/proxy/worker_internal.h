@@ -35,6 +35,7 @@ struct worker {
     struct event_base *base;
     pthread_t thread;
     bool stopping; /* set in the worker's own thread */
+    uint64_t turn; /* of the loop, counted */
 
     struct listener *listeners;
     unsigned listener_count;
