@@ -107,7 +107,7 @@ static bool make_legs(struct limit_op *whole)
     for (unsigned i = 0; i < split->count; i++)
         if (split->legs[i].op->count == 1) /* as for a rule with one limit */
             split->legs[i].op->limits[0].mode &= ~(unsigned)MODE_SHADOW;
-    return true;
+    return split->count > 0;
 }
 
 static struct leg *find(const struct limit_op *op)

@@ -139,9 +139,8 @@ bool redis_cluster_is_whole(const struct redis_cluster *c)
 
 /* --- Parked calls ---------------------------------------------------------------------------------------- */
 
-static void arm_deadline(struct redis_cluster *c)
+static void arm_deadline(struct redis_cluster *c, const struct parked *first)
 {
-    const struct parked *first = TAILQ_FIRST(&c->parked);
     uint64_t now = clock_us();
 
     if (!first)
@@ -158,6 +157,7 @@ static void unpark(struct redis_cluster *c, struct parked *p)
     p->node->parked--;
 }
 
+/* Whoever is told asks nothing of the cluster from inside: what stands behind in the list stays there. */
 static void parked_fail(struct redis_cluster *c, struct parked *p, enum redis_failure failure)
 {
     struct redis_call *call = p->call;
@@ -181,21 +181,23 @@ static bool park(struct redis_cluster *c, struct node *node, struct redis_call *
     c->parked_count++;
     node->parked++;
     if (TAILQ_FIRST(&c->parked) == p)
-        arm_deadline(c);
+        arm_deadline(c, p);
     return true;
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_cluster *c = arg;
-    struct parked *first;
+    struct parked *p, *next;
     uint64_t now = clock_us();
     (void)fd, (void)what;
 
     MAGIC_CHECK(c, CLUSTER_MAGIC);
-    while ((first = TAILQ_FIRST(&c->parked)) && first->call->sent_us + c->settings->timeout_us <= now)
-        parked_fail(c, first, REDIS_FAILURE_TIMEOUT);
-    arm_deadline(c);
+    for (p = TAILQ_FIRST(&c->parked); p && p->call->sent_us + c->settings->timeout_us <= now; p = next) {
+        next = TAILQ_NEXT(p, entry);
+        parked_fail(c, p, REDIS_FAILURE_TIMEOUT);
+    }
+    arm_deadline(c, p);
 }
 
 static void send_parked(struct redis_cluster *c, const struct node *node)
@@ -450,15 +452,17 @@ struct redis_cluster *redis_cluster_new(struct event_base *base, const struct re
 
 void redis_cluster_free(struct redis_cluster *c)
 {
-    struct parked *p;
+    struct parked *p, *next;
     struct node *node;
 
     if (!c)
         return;
     c->watch = (struct redis_link_watch){.ready = NULL};
     c->ready_count = 0;
-    while ((p = TAILQ_FIRST(&c->parked)))
+    for (p = TAILQ_FIRST(&c->parked); p; p = next) {
+        next = TAILQ_NEXT(p, entry);
         parked_fail(c, p, REDIS_FAILURE_DOWN);
+    }
     for (unsigned slot = 0; slot < REDIS_SLOTS; slot++)
         c->of_slot[slot] = NULL;
     while ((node = LIST_FIRST(&c->nodes)))
