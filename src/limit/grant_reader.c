@@ -88,7 +88,9 @@ static bool has_shape(const redisReply *reply)
 /* Once a change of state. That Redis is away is the workers' to say. */
 static void say_state(struct grant_reader *reader, enum redis_failure failure, bool good)
 {
-    if (!good && failure == REDIS_FAILURE_SCRIPT && !reader->told)
+    bool refused = failure == REDIS_FAILURE_SCRIPT || failure == REDIS_FAILURE_PERMISSION;
+
+    if (!good && refused && !reader->told)
         log_warn("redis %s: the grants in %s cannot be read: what weir grant gives has no effect here; let "
                  "this user "
                  "run the commands that the manual of operations names",
@@ -96,7 +98,7 @@ static void say_state(struct grant_reader *reader, enum redis_failure failure, b
     if (good && reader->told)
         log_info("redis %s: the grants in %s can be read again", reader->policy->redis.address_text,
                  reader->key);
-    reader->told = good ? false : reader->told || failure == REDIS_FAILURE_SCRIPT;
+    reader->told = good ? false : reader->told || refused;
 }
 
 static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure)

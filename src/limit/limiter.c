@@ -225,7 +225,8 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
         return DECIDED_NOW;
     }
     if (op == l->reserve) {
-        verdict_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN, &ask->decision);
+        verdict_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : redis_store_cause(l->store),
+                              &ask->decision);
         op_permits_locally(op, ask);
         op_release(op);
         return DECIDED_NOW;
@@ -279,7 +280,10 @@ static void on_deadline(struct deadline *deadline)
     if (op->split)
         split_timeout(op);
     else
-        op_fail(op, REDIS_FAILURE_TIMEOUT); /* an op not sent yet stays gathered; the next flush drops it */
+        op_fail(op,
+                op->alone
+                    ? REDIS_FAILURE_MOVING
+                    : REDIS_FAILURE_TIMEOUT); /* an op not sent yet stays gathered; the next flush drops it */
     if (tell)
         redis_store_note_timeout(l->store, &batch->call);
 }
@@ -494,7 +498,8 @@ static void batch_send(struct limiter *l, struct batch *batch)
         counter_add(&l->stats->redis_calls, 1);
         counter_add(&l->stats->redis_requests, batch->count);
     } else
-        batch_settle(batch, NULL, redis_store_is_whole(l->store) ? REDIS_FAILURE_BUSY : REDIS_FAILURE_DOWN);
+        batch_settle(batch, NULL,
+                     redis_store_is_whole(l->store) ? REDIS_FAILURE_BUSY : redis_store_cause(l->store));
 }
 
 /* Moves ops of one slot that somebody still waits for from the list into a batch; drops the others. */

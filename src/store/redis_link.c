@@ -86,7 +86,7 @@ struct redis_link {
     uint64_t down_since_us;      /* 0: not told yet that it is down, or said that it answers again */
     unsigned timeouts, unfit;    /* in a row */
     uint64_t ping_us;            /* when the PING went out, 0: none */
-    uint64_t complained_us;
+    uint64_t complained_us[REDIS_FAILURE_COUNT];
     bool told; /* a way down was logged and nothing good since; told_cause is what was said */
     enum redis_failure told_cause;
     bool unproven; /* it connects but refuses the calls: "answers again" is not said before it does */
@@ -121,7 +121,7 @@ static void say_down(struct redis_link *link, enum redis_failure cause, const ch
     log_at(link->watch.quiet ? LEVEL_DEBUG : LEVEL_ERROR,
            "redis %s: %s%s%s%s; limits follow on_failure until it answers; %s", link->address_text,
            redis_failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
-           detail && *detail ? ")" : "", redis_failure_remedy[cause]);
+           detail && *detail ? ")" : "", redis_failure_remedy(cause, link->settings->cluster.count));
 }
 
 static void say_ready(struct redis_link *link)
@@ -141,12 +141,12 @@ static void say_ready(struct redis_link *link)
 static void complain(struct redis_link *link, enum redis_failure cause, const char *message)
 {
     uint64_t now = clock_us();
-    if (link->complained_us && now - link->complained_us < complain_every_us)
+    if (link->complained_us[cause] && now - link->complained_us[cause] < complain_every_us)
         return;
-    link->complained_us = now;
+    link->complained_us[cause] = now;
     log_at(link->watch.quiet ? LEVEL_DEBUG : LEVEL_ERROR,
            "redis %s: %s: \"%s\"; such requests follow on_failure; %s", link->address_text,
-           redis_failure_text[cause], message, redis_failure_remedy[cause]);
+           redis_failure_text[cause], message, redis_failure_remedy(cause, link->settings->cluster.count));
 }
 
 /* --- Ways up and down -------------------------------------------------------------------------------- */
@@ -225,6 +225,7 @@ static void link_suspect(struct redis_link *link)
 {
     link->state = LINK_SUSPECT;
     link->relapsed |= redis_ramp_is_on(&link->ramp);
+    link->cause = REDIS_FAILURE_TIMEOUT;
     say_down(link, REDIS_FAILURE_TIMEOUT, "several in a row");
     tell_not_ready(link, REDIS_FAILURE_TIMEOUT);
     if (link->relapsed)
@@ -348,14 +349,6 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 
 /* --- What an answer means ----------------------------------------------------------------------------- */
 
-/* The connection may well lead to a better server next time: the data is loaded, the replica was promoted or
- * the address moved, the login was repaired. */
-static bool better_elsewhere(enum redis_failure failure)
-{
-    return failure == REDIS_FAILURE_LOADING || failure == REDIS_FAILURE_READONLY ||
-           failure == REDIS_FAILURE_AUTH;
-}
-
 static void note_good_answer(struct redis_link *link)
 {
     bool news = link->unproven;
@@ -375,7 +368,8 @@ static void note_good_answer(struct redis_link *link)
 /* A master that was demoted stays a replica: where others know the new one, they are asked at once. */
 static void note_unfit(struct redis_link *link, enum redis_failure failure, const char *message)
 {
-    bool moved = link->settings->sentinel.master && failure == REDIS_FAILURE_READONLY;
+    bool moved = link->settings->sentinel.master &&
+                 (failure == REDIS_FAILURE_READONLY || failure == REDIS_FAILURE_MASTERDOWN);
 
     if (++link->unfit < UNFIT_TO_CLOSE && !moved)
         return;
@@ -396,7 +390,9 @@ static enum redis_failure judge(struct redis_link *link, const struct redis_call
     if (late && redis_error_is(reply->str, "NOSCRIPT"))
         return REDIS_FAILURE_TIMEOUT;
     enum redis_failure failure = redis_failure_of(reply->str);
-    if (better_elsewhere(failure))
+    if (failure == REDIS_FAILURE_MOVING && !link->settings->cluster.count)
+        failure = REDIS_FAILURE_CLUSTER;
+    if (redis_failure_may_pass(failure))
         note_unfit(link, failure, reply->str);
     else if (failure != REDIS_FAILURE_MOVING) /* whoever asked tries again */
         complain(link, failure, reply->str);
@@ -408,8 +404,11 @@ static void lost_by_hiredis(struct redis_link *link, const redisAsyncContext *ac
 {
     enum redis_failure cause = REDIS_FAILURE_CLOSED;
     const char *detail = ac->errstr;
+    char last_words[128];
 
-    if (link->guard.extra_answer)
+    if (link->state == LINK_CONNECTING && redis_socket_last_words(ac->c.fd, last_words, sizeof last_words))
+        cause = redis_failure_of(last_words), detail = last_words;
+    else if (link->guard.extra_answer)
         cause = REDIS_FAILURE_REPLY, detail = "an answer that nobody asked for";
     else if (ac->err == REDIS_ERR_PROTOCOL || ac->err == REDIS_ERR_OOM)
         cause = REDIS_FAILURE_REPLY;
@@ -670,17 +669,12 @@ void redis_link_note_timeout(struct redis_link *link)
 
 enum setup { SETUP_AUTH, SETUP_NAME, SETUP_SELECT, SETUP_SCRIPT, SETUP_ROLE };
 
-static bool replica_answers(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
-           reply->element[0]->type == REDIS_REPLY_STRING && strcmp(reply->element[0]->str, "slave") == 0;
-}
-
 static void setup_error(struct redis_link *link, enum setup step, const char *message)
 {
     enum redis_failure cause = redis_failure_of(message);
 
-    if (step == SETUP_NAME || step == SETUP_ROLE) /* best effort: the user may lack the permission */
+    if ((step == SETUP_NAME || step == SETUP_ROLE) && cause != REDIS_FAILURE_CLIENTS &&
+        cause != REDIS_FAILURE_PROTECTED) /* best effort: the user may lack the permission */
         return;
     if (step == SETUP_AUTH && cause == REDIS_FAILURE_SCRIPT)
         cause = REDIS_FAILURE_AUTH;
@@ -703,7 +697,7 @@ static void on_setup(redisAsyncContext *ac, void *r, void *arg)
         link_close(link, REDIS_FAILURE_REPLY, "SCRIPT LOAD did not answer with a SHA");
     else if (step == SETUP_SCRIPT)
         memcpy(link->sha, reply->str, SHA_SIZE);
-    else if (step == SETUP_ROLE && replica_answers(reply))
+    else if (step == SETUP_ROLE && redis_is_replica(reply))
         link_close(link, REDIS_FAILURE_READONLY, "its role is replica");
     if (step == SETUP_ROLE && link->ac)
         link_ready(link);
@@ -861,6 +855,11 @@ bool redis_link_is_ready(const struct redis_link *link)
 bool redis_link_has_room(const struct redis_link *link)
 {
     return link->state != LINK_READY || redis_ramp_has_room(&link->ramp, link->pending);
+}
+
+enum redis_failure redis_link_cause(const struct redis_link *link)
+{
+    return link->cause;
 }
 
 enum redis_breaker redis_link_breaker(const struct redis_link *link)

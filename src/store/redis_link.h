@@ -63,6 +63,9 @@ bool redis_link_is_ready(const struct redis_link *link);
  * the next call back until one is answered. Calls are accepted all the same. */
 bool redis_link_has_room(const struct redis_link *link);
 
+/* Why it is not ready, while it is not; DOWN: nothing has been tried in vain yet. */
+enum redis_failure redis_link_cause(const struct redis_link *link);
+
 /* The state of the circuit breaker: asked freely, asked with care, not asked. Worse ones are larger. */
 enum redis_breaker { REDIS_BREAKER_CLOSED, REDIS_BREAKER_HALF_OPEN, REDIS_BREAKER_OPEN };
 enum redis_breaker redis_link_breaker(const struct redis_link *link);

@@ -2,6 +2,7 @@
 
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <string.h>
 
 redisAsyncContext *redis_socket_dial(const struct address *address)
 {
@@ -26,4 +27,16 @@ void redis_socket_options(int fd, const struct address *address)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+bool redis_socket_last_words(int fd, char *words, size_t size)
+{
+    ssize_t n = recv(fd, words, size - 1, MSG_PEEK | MSG_DONTWAIT);
+
+    if (n <= 1 || words[0] != '-')
+        return false;
+    words[n] = 0;
+    memmove(words, words + 1, (size_t)n);
+    words[strcspn(words, "\r\n")] = 0;
+    return true;
 }

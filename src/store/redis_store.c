@@ -95,6 +95,11 @@ enum redis_breaker redis_store_breaker(const struct redis_store *store)
     return store->link ? redis_link_breaker(store->link) : redis_cluster_breaker(store->cluster);
 }
 
+enum redis_failure redis_store_cause(const struct redis_store *store)
+{
+    return store->link ? redis_link_cause(store->link) : REDIS_FAILURE_DOWN;
+}
+
 bool redis_store_has_slots(const struct redis_store *store)
 {
     return !store->link;

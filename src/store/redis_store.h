@@ -23,6 +23,8 @@ bool redis_store_is_whole(const struct redis_store *store);
 /* As redis_link_has_room, of who has the slot; and the worst state of any part. */
 bool redis_store_has_room(const struct redis_store *store, unsigned slot);
 enum redis_breaker redis_store_breaker(const struct redis_store *store);
+/* As redis_link_cause; of a cluster always DOWN. */
+enum redis_failure redis_store_cause(const struct redis_store *store);
 
 /* Calls of several keys must have them in one slot: always 0 but in a cluster. */
 unsigned redis_store_slot(const struct redis_store *store, struct slice key);

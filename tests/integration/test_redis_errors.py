@@ -1,0 +1,277 @@
+"""Every way in which Redis can refuse: on_failure for the request, the cause in the metrics, and a line in the log that
+tells the operator what to do. Real servers where a real one can be brought into that state; scripted ones else."""
+
+import contextlib
+import os
+
+from rig import Redis, eventually, timeout
+from scripted import Scripted
+from wire import connect, get
+
+FEW = {"few": dict(script="gcra", limit=20, period="10d")}
+
+
+def weir_before(rig, address, **redis):
+    weir = rig.weir(redis={"on_failure": "allow", "timeout": "100ms", "address": address, **redis}, limits=FEW,
+                    wait="listening")
+    weir.expect_errors("redis ")
+    return weir
+
+
+def complaints(weir, remedy):
+    return [m for level, m in weir.log() if level == "error" and remedy in m]
+
+
+def assert_refused(weir, cause, remedy):
+    """Requests pass without fields, as on_failure has it; they are counted by cause, and the log says what to do."""
+    def seen():
+        response = get(weir.address)
+        assert response.status == 200, response
+        assert not [n for n in response.names() if "rate" in n], "decided without Redis: no fields"
+        return weir.metric("weir_redis_errors_total", cause=cause) and complaints(weir, remedy)
+    eventually(seen, what=f"a decision without Redis by {cause}: {weir.output()[-600:]}")
+    assert len(complaints(weir, remedy)) <= 2, f"a line for each worker at most: {complaints(weir, remedy)}"
+
+
+def assert_well(weir):
+    eventually(lambda: "x-ratelimit-limit" in get(weir.address).names(), 15, "a decision by Redis")
+
+
+# --- real servers --------------------------------------------------------------------------------------------------------
+
+def test_out_of_memory(rig):
+    weir = weir_before(rig, rig.redis().text)
+    assert_well(weir)
+    rig.redis().ask("CONFIG", "SET", "maxmemory", "1")
+    assert_refused(weir, "oom", "raise Redis' maxmemory")
+    rig.redis().ask("CONFIG", "SET", "maxmemory", "0")
+    assert_well(weir)
+
+
+def test_a_replica(rig):
+    master, replica = Redis(rig, "master", tcp=True), rig.redis()
+    replica.ask("REPLICAOF", *master.address)
+    weir = weir_before(rig, replica.text)
+    assert_refused(weir, "readonly", "point redis.address at the master")
+    replica.ask("REPLICAOF", "NO", "ONE")
+    assert_well(weir)
+
+
+def test_a_master_that_becomes_a_replica(rig):
+    master, other = rig.redis(), Redis(rig, "other", tcp=True)
+    weir = weir_before(rig, master.text)
+    assert_well(weir)
+    master.ask("REPLICAOF", *other.address)
+    assert_refused(weir, "readonly", "point redis.address at the master")
+
+
+def test_a_replica_that_has_lost_its_master(rig):
+    replica = rig.redis(arguments=["--replica-serve-stale-data", "no"])
+    acl_user(replica, *[rule for rule in ALL if rule != "+role"])  # else its role is what weir complains of
+    replica.ask("REPLICAOF", "127.0.0.1", "1")
+    weir = weir_before(rig, replica.text, username="weir", password="secret")
+    assert_refused(weir, "masterdown", "point redis.address at the master")
+
+
+def test_too_few_replicas(rig):
+    weir = weir_before(rig, rig.redis(arguments=["--min-replicas-to-write", "1"]).text)
+    assert_refused(weir, "replicas", "min-replicas-to-write")
+    rig.redis().ask("CONFIG", "SET", "min-replicas-to-write", "0")
+    assert_well(weir)
+
+
+def test_snapshots_that_cannot_be_written(rig):
+    redis = rig.redis()
+    os.mkdir(os.path.join(rig.directory, "dump.rdb"))
+    redis.ask("CONFIG", "SET", "save", "3600 1")
+    redis.ask("SET", "something", "to write")
+    redis.ask("BGSAVE")
+    eventually(lambda: "rdb_last_bgsave_status:err" in redis.ask("INFO", "persistence"))
+    weir = weir_before(rig, redis.text)
+    assert_refused(weir, "persistence", "stop-writes-on-bgsave-error no")
+    redis.ask("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+    assert_well(weir)
+
+
+def test_no_password_where_one_is_needed(rig):
+    weir = weir_before(rig, rig.redis(arguments=["--requirepass", "open sesame"]).text)
+    assert_refused(weir, "auth", "redis.password")
+
+
+def test_a_password_where_none_is_set(rig):
+    weir = weir_before(rig, rig.redis().text, password="open sesame")
+    assert_refused(weir, "auth", "redis.password")
+
+
+def acl_user(redis, *rules):
+    redis.ask("ACL", "SETUSER", "weir", "reset", "on", ">secret", "~weir:*", "&*", *rules)
+
+
+ALL = ("+@connection", "+@scripting", "+role", "+time", "+get", "+mget", "+set", "+psetex", "+del", "+publish", "+subscribe",
+       "+hget", "+hset", "+hdel", "+hgetall", "+exists", "+pttl", "+pexpire")
+
+
+def test_a_user_who_may_not_run_scripts(rig):
+    acl_user(rig.redis(), "+@connection")
+    weir = weir_before(rig, rig.redis().text, username="weir", password="secret")
+    assert_refused(weir, "permission", "ACL SETUSER")
+    acl_user(rig.redis(), *ALL)
+    assert_well(weir)
+
+
+def test_a_user_who_may_not_do_what_the_script_does(rig):
+    acl_user(rig.redis(), "+@connection", "+@scripting", "+get")
+    weir = weir_before(rig, rig.redis().text, username="weir", password="secret")
+    assert_refused(weir, "permission", "ACL SETUSER")
+    acl_user(rig.redis(), *ALL)
+    assert_well(weir)
+
+
+def test_a_user_who_may_not_use_the_keys(rig):
+    acl_user(rig.redis(), *ALL)
+    weir = weir_before(rig, rig.redis().text, username="weir", password="secret", key_prefix="other")
+    assert_refused(weir, "permission", "ACL SETUSER")
+
+
+def test_a_renamed_command(rig):
+    weir = weir_before(rig, rig.redis(arguments=["--rename-command", "EVALSHA", ""]).text)
+    assert_refused(weir, "permission", "ACL SETUSER")
+
+
+def test_no_connection_is_left(rig):
+    redis = rig.redis()
+    redis.ask("CONFIG", "SET", "maxclients", "1")
+    with connect(redis.address) as taken:
+        taken.sendall(b"PING\r\n")
+        assert taken.recv(100)
+        weir = weir_before(rig, redis.text)
+        assert_refused(weir, "clients", "maxclients")
+        taken.sendall(b"CONFIG SET maxclients 100\r\n")
+        assert taken.recv(100)
+    assert_well(weir)
+
+
+def test_data_that_is_being_loaded(rig):
+    try:
+        redis = rig.redis(arguments=["--enable-debug-command", "local"])
+    except AssertionError:  # before Redis 7
+        redis = rig.redis()
+    redis.ask("CONFIG", "SET", "save", "3600 1000000")
+    redis.ask("CONFIG", "SET", "key-load-delay", "3000")
+    redis.ask("DEBUG", "POPULATE", "20000")
+    with connect(redis.address) as reloading:
+        reloading.sendall(b"DEBUG RELOAD\r\n")
+        eventually(lambda: loading(redis), what="LOADING")
+        weir = weir_before(rig, redis.text)
+        assert_refused(weir, "loading", "it answers once its data is loaded")
+        redis.ask("CONFIG", "SET", "key-load-delay", "0")
+        assert reloading.recv(100).startswith(b"+OK")
+    assert_well(weir)
+
+
+def loading(redis):
+    try:
+        redis.ask("GET", "x")
+    except RuntimeError as error:
+        return "LOADING" in str(error)
+    return False
+
+
+def test_a_script_that_does_not_end(rig):
+    redis = rig.redis()
+    redis.ask("CONFIG", "SET", "busy-reply-threshold", "1")
+    weir = weir_before(rig, redis.text)
+    assert_well(weir)
+    with connect(redis.address) as endless:
+        endless.sendall(b'EVAL "while true do end" 0\r\n')
+        eventually(lambda: is_busy(redis), what="BUSY")
+        assert_refused(weir, "busy", "SLOWLOG")
+        redis.ask("SCRIPT", "KILL")
+        assert endless.recv(1000).startswith(b"-")
+    assert_well(weir)
+
+
+def is_busy(redis):
+    try:
+        redis.ask("PING")
+    except RuntimeError as error:
+        return "BUSY" in str(error)
+    return False
+
+
+def test_a_node_of_a_cluster(rig):
+    redis = rig.redis(tcp=True, arguments=["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"])
+    weir = weir_before(rig, redis.text)
+    assert_refused(weir, "cluster", "name its nodes in redis.cluster")
+
+
+def test_an_http_server(rig):
+    weir = weir_before(rig, rig.upstream().text)
+    assert_refused(weir, "reply", "check that redis.address is a Redis server")
+
+
+# --- scripted ones -------------------------------------------------------------------------------------------------------
+
+def commands(peer):
+    while True:
+        line = peer.read_until(b"\r\n", "a command")
+        words = []
+        for _ in range(int(line[1:])):
+            size = int(peer.read_until(b"\r\n", "a word")[1:])
+            words.append(peer.read_exactly(size + 2, "a word")[:-2])
+        yield words
+
+
+def answering_calls(answer, then_close=False):
+    """Behaves but for calls of the script."""
+    def script(peer, _number):
+        for words in commands(peer):
+            name = words[0].upper()
+            if name in (b"EVALSHA", b"EVAL"):
+                with contextlib.suppress(OSError):
+                    peer.send(answer)
+                if then_close:
+                    return
+            elif name == b"SCRIPT":
+                peer.send(b"$40\r\n" + b"0" * 40 + b"\r\n")
+            else:
+                peer.send(b"+PONG\r\n" if name == b"PING" else b"+OK\r\n")
+    return script
+
+
+def greeting(line):
+    """What Redis says when it turns a connection away."""
+    def script(peer, _number):
+        peer.read_until(b"\r\n", "a command")
+        peer.send(line)
+    return script
+
+
+CASES = [
+    # what it says, the cause, the remedy; two answers where the first would be good
+    ("half an answer, and no more", answering_calls(b"*6\r\n:1\r\n"), "timeout", "redis.timeout"),
+    ("half an answer, then the end", answering_calls(b"*6\r\n:1\r\n", True), "closed", "Redis' own log"),
+    ("no answer, and the end", answering_calls(b"", True), "closed", "Redis' own log"),
+    ("a huge string", answering_calls(b"$2000000\r\n" + b"x" * 2000000 + b"\r\n"), "reply", "is a Redis server"),
+    ("a huge array", answering_calls(b"*1000000\r\n" + b":1\r\n" * 1000000), "reply", "is a Redis server"),
+    ("an answer nobody asked for", answering_calls(b"$-1\r\n$-1\r\n"), "reply", "is a Redis server"),
+    ("garbage", answering_calls(b"\x15\x03\x01\x00\x02\x02\x46"), "reply", "is a Redis server"),
+    ("MOVED", answering_calls(b"-MOVED 3999 127.0.0.1:6381\r\n"), "cluster", "redis.cluster"),
+    ("ASK", answering_calls(b"-ASK 3999 127.0.0.1:6381\r\n"), "cluster", "redis.cluster"),
+    ("CLUSTERDOWN", answering_calls(b"-CLUSTERDOWN Hash slot not served\r\n"), "cluster", "redis.cluster"),
+    ("TRYAGAIN", answering_calls(b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n"), "cluster", "redis.cluster"),
+    ("protected mode", greeting(b"-DENIED Redis is running in protected mode because...\r\n"), "protected", "protected-mode"),
+    ("a script that is never found", answering_calls(b"-NOSCRIPT No matching script.\r\n"), "script", "weir check"),
+]
+
+
+@timeout(120)
+def test_answers_of_every_kind(rig):
+    for name, script, cause, remedy in CASES:
+        weir = weir_before(rig, Scripted(rig, script).text)
+        try:
+            assert_refused(weir, cause, remedy)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from None
+        weir.finish()
+
