@@ -157,7 +157,8 @@ def test_data_that_is_being_loaded(rig):
     except AssertionError:  # before Redis 7
         redis = rig.redis()
     redis.ask("CONFIG", "SET", "save", "3600 1000000")
-    redis.ask("CONFIG", "SET", "key-load-delay", "3000")
+    redis.ask("CONFIG", "SET", "loading-process-events-interval-bytes", "1024")
+    redis.ask("CONFIG", "SET", "key-load-delay", "1000")
     redis.ask("DEBUG", "POPULATE", "20000")
     with connect(redis.address) as reloading:
         reloading.sendall(b"DEBUG RELOAD\r\n")
