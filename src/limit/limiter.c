@@ -279,11 +279,8 @@ static void on_deadline(struct deadline *deadline)
     failures_note_late(op);
     if (op->split)
         split_timeout(op);
-    else
-        op_fail(op,
-                op->alone
-                    ? REDIS_FAILURE_MOVING
-                    : REDIS_FAILURE_TIMEOUT); /* an op not sent yet stays gathered; the next flush drops it */
+    else /* an op not sent yet stays gathered; the next flush drops it */
+        op_fail(op, op->alone ? REDIS_FAILURE_MOVING : REDIS_FAILURE_TIMEOUT);
     if (tell)
         redis_store_note_timeout(l->store, &batch->call);
 }

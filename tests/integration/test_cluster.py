@@ -1,8 +1,9 @@
 """Redis Cluster: real nodes, three masters and their replicas; slots that move and masters that die under load."""
 
+import threading
 import time
 
-from rig import eventually, patience, timeout
+from rig import eventually, free_port, patience, timeout
 from test_concurrency import Gate, ask
 from topology import Cluster, Load, charged_twice, slot_of, slot_of_client
 from wire import count, flood, get
@@ -64,6 +65,36 @@ def test_shadow_limits_and_refunds_of_several_slots(rig):
     assert weir.metric("weir_limit_decisions_total", limit="seen", decision="shadow") == 2
     assert count([get(weir.address, "/status/500", headers=client("b")) for _ in range(4)]) == {500: 4}
     eventually(lambda: get(weir.address, "/status/200", headers=client("c")).status == 429, 2, "the failures counted")
+
+
+def test_what_no_server_received_is_given_back_in_every_slot(rig):
+    cluster = Cluster(rig, replicas=False)
+    limits = {"each": dict(script="fixed_window", limit=10, period="10d"),
+              "all": dict(script="sliding_window_log", limit=10, period="10d", per="all")}
+    upstreams = {"gone": {"servers": [f"127.0.0.1:{free_port()}"]}, "api": {"servers": [rig.upstream().text]}}
+    weir, = weirs_with(rig, cluster.policy(), workers=1, limits=limits, upstreams=upstreams,
+                       rules=[{"match": {"path": "/gone"}, "limits": ["each", "all"], "upstream": "gone"},
+                              {"limits": ["each", "all"], "upstream": "api"}])
+    assert count([get(weir.address, "/gone", headers=client("a")) for _ in range(15)]) == {502: 15}
+    assert count(flood(weir.address, 20, connections=4, headers=client("a"))) == {200: 10, 429: 10}
+
+
+def test_keys_that_belong_together_wait_for_their_slot(rig):
+    cluster = Cluster(rig, replicas=False)
+    limits = {"each": dict(script="fixed_window", limit=10, period="10d", dedup="Idempotency-Key")}
+    weir, = weirs_with(rig, cluster.policy(timeout="300ms"), limits=limits)
+    slot = slot_of_client("a")
+    to = next(m for m in cluster.masters if m is not cluster.owner(slot))
+    named = {**client("a"), "Idempotency-Key": "x"}
+    source = cluster.begin_move(slot, to)
+    assert get(weir.address, headers=named).status == 503, "the charge and what remembers it are one call, or none"
+    assert weir.metric("weir_redis_errors_total", cause="moving") == 1
+    assert get(weir.address, headers=client("a")).status == 200
+    ends = threading.Timer(0.1, cluster.end_move, (source, to, slot))
+    ends.start()
+    assert get(weir.address, headers=named).status == 200, "within redis.timeout the slot has arrived"
+    ends.join()
+    assert get(weir.address, headers=named).number("X-RateLimit-Remaining") == 8
 
 
 @timeout(120)
