@@ -30,7 +30,11 @@ static void read_period(struct loading *l, const struct option *option, const st
             limit->period_us = units[i].longest_us;
             return;
         }
-    type_duration.read(l, option, node, &limit->period_us);
+    if (node->kind == NODE_SCALAR && node->text.n && strchr("0123456789-+.", node->text.p[0]) == NULL)
+        mistake(l, node, "\"%.*s\" is neither a duration such as 1s, 1m or 1d nor week, month or year",
+                SLICE_ARG(node->text));
+    else
+        type_duration.read(l, option, node, &limit->period_us);
 }
 
 void limit_period_write(struct text *out, const struct limit *limit)
