@@ -186,6 +186,12 @@ static const struct client_terms *terms_of(struct limiter *l, const struct limit
     return granted;
 }
 
+bool limiter_has_grant(struct limiter *l, const struct identity *identity)
+{
+    struct grant grant;
+    return grants_find(&l->grants, identity, &grant);
+}
+
 void op_gather(struct limit_op *op)
 {
     struct limiter *l = op->limiter;

@@ -48,7 +48,8 @@ enum redis_breaker limiter_breaker(const struct limiter *limiter);
 struct limit_facts {
     const struct rule *rule;
     const struct identity *identity;
-    const struct client_terms *terms; /* of a client that the policy does not name; NULL: what the policy says */
+    const struct client_terms
+        *terms;                  /* of a client that the policy does not name; NULL: what the policy says */
     int64_t cost;                /* 0: what the rule and the limits say */
     struct slice method, host;   /* for per: method, host */
     const struct fields *fields; /* for per: header:NAME */
@@ -79,6 +80,9 @@ struct ask {
 };
 
 enum decided { DECIDED_NOW, DECIDED_LATER };
+
+/* Has an operator granted the client a quota that it has now, whatever the policy and the database say? */
+bool limiter_has_grant(struct limiter *limiter, const struct identity *identity);
 
 /* DECIDED_NOW: ask->decision is set. DECIDED_LATER: ask->decided() will run, at the latest redis.timeout from
  * now, unless limiter_abandon is called before. The facts are not looked at after the call returns. */

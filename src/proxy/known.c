@@ -70,6 +70,12 @@ static bool is_denied(const struct policy *policy, enum quota_outcome outcome)
            (outcome == QUOTA_UNKNOWN || !policy->identity.known_clients_only);
 }
 
+/* An operator has named the client, whatever the database says. Where an id has to be known the database alone knows it. */
+static bool is_granted(const struct exchange *x, const struct identity *identity)
+{
+    return !x->policy->identity.known_clients_only && limiter_has_grant(x->generation->limiter, identity);
+}
+
 enum known exchange_know(struct exchange *x, const struct request_head *head, struct identity *identity,
                          struct client_terms *room, const struct client_terms **terms, const char **why)
 {
@@ -89,7 +95,7 @@ enum known exchange_know(struct exchange *x, const struct request_head *head, st
             *terms = room;
             return KNOWN;
         }
-        if (is_denied(policy, outcome))
+        if (is_denied(policy, outcome) && !is_granted(x, identity))
             return KNOWN_DENIED;
         if (!policy->identity.known_clients_only)
             return KNOWN;

@@ -135,6 +135,24 @@ def test_unknown_clients_are_denied(rig):
     assert limit_of(weir, "client-2") == 3
 
 
+def test_a_grant_lets_in_whom_the_database_does_not_know(rig):
+    database = Postgres(rig)
+    weir = weir_of(rig, database, settings={"unknown_client": "deny"})
+
+    def grant(client, quota):
+        granted = rig.command("grant", "-c", weir.policy_file, client, str(quota), "1h")
+        assert granted.returncode == 0, granted.stderr
+
+    assert ask(weir, "stranger").status == 403
+    grant("stranger", 7)
+    eventually(lambda: limit_of(weir, "stranger") == 7, what="the grant of one without a row")
+    database.stop()
+    grant("another", 8)
+    eventually(lambda: limit_of(weir, "another") == 8, what="the grant of one who cannot be looked up")
+    assert ask(weir, "nobody").status == 403
+    weir.expect_errors("postgres")
+
+
 def test_known_clients_only(rig):
     """An id without a row is counted by its address, or by the next header whose id has one."""
     database = Postgres(rig)
