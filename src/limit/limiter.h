@@ -48,11 +48,10 @@ enum redis_breaker limiter_breaker(const struct limiter *limiter);
 struct limit_facts {
     const struct rule *rule;
     const struct identity *identity;
-    const struct client_terms
-        *terms;                  /* of a client that the policy does not name; NULL: what the policy says */
-    int64_t cost;                /* 0: what the rule and the limits say */
-    struct slice method, host;   /* for per: method, host */
-    const struct fields *fields; /* for per: header:NAME */
+    const struct client_terms *terms; /* of a client that is not in the policy; NULL: the policy's */
+    int64_t cost;                     /* 0: what the rule and the limits say */
+    struct slice method, host;        /* for per: method, host */
+    const struct fields *fields;      /* for per: header:NAME */
 };
 
 /* What a request holds of one concurrency limit. */
