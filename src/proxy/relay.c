@@ -164,6 +164,10 @@ static bool splice_pieces(struct half *half, struct stream *from, struct stream 
         ssize_t n = stream_splice(from, to, means->buffers, most, &sent);
         if (n == STREAM_FAILED && (errno == ENOBUFS || errno == EINVAL))
             return false;
+        /* splice(2) does not get over an urgent byte (RFC 9293 section 3.8.5), before which the socket stays
+         * readable for ever: recv(2) leaves it out. */
+        if (n == STREAM_AGAIN && i == 0)
+            return false;
         if (n == 0 && half->kind == FRAMING_UNTIL_CLOSE)
             half->ended = true;
         else if (n <= 0) {

@@ -132,6 +132,29 @@ def test_a_server_that_answers_early_and_goes_is_heard(rig):
         assert connection.response("POST").status == 413
 
 
+def test_urgent_bytes_are_left_out_and_nothing_waits_behind_them(rig):
+    """Out of band of TCP, and no part of what a message holds."""
+    content = block(MIB)[:MIB]
+
+    def send_with_urgent(connection):
+        connection.send(content[:MIB // 2])
+        connection.socket.send(b"!", socket.MSG_OOB)  # one: of several that wait, TCP makes content of all but the last
+        connection.send(content[MIB // 2:])
+
+    def script(peer, _):
+        assert peer.read_request()[1] == content
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % MIB)
+        send_with_urgent(peer)
+        peer.read_request()
+
+    weir, api = before(rig, script)
+    with Connection(weir.address) as connection:
+        connection.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % MIB)
+        send_with_urgent(connection)
+        assert connection.response("POST").body == content
+    assert not api.failures, api.failures
+
+
 def try_to_send(connection, data):
     try:
         connection.send(data)
