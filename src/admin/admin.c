@@ -1,7 +1,10 @@
 #include "admin/admin.h"
 
 #include <event2/buffer.h>
+#include <event2/event.h>
 #include <event2/http.h>
+#include <event2/listener.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,6 +18,9 @@ struct admin {
     const struct admin_view *view;
     struct clients_desk *clients;
     bool stopping;
+    struct evconnlistener *listener; /* evhttp's */
+    int spare; /* a descriptor for when there is no other: health and metrics are asked for then; -1: in use */
+    struct event *pause;
 };
 
 enum {
@@ -113,10 +119,62 @@ static void others(struct evhttp_request *request, void *arg)
         answer_line(request, 404, "not found; there are /healthz, /readyz, /metrics and /api/v1/status");
 }
 
+/* --- Out of descriptors ------------------------------------------------------------------------------ */
+
+/* A process has one; what the listener hands to its callbacks is evhttp's own. */
+static struct admin *accepting;
+
+static void pause_for_a_while(struct admin *admin)
+{
+    static const struct timeval a_while = {0, 100000};
+    evtimer_add(admin->pause, &a_while);
+}
+
+/* Whoever waits is accepted in the place of the spare one; without it the listener rests instead of trying without end. */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+    struct admin *admin = accepting;
+    (void)arg;
+
+    if (admin->spare >= 0)
+        close(admin->spare);
+    else
+        evconnlistener_disable(listener);
+    admin->spare = -1;
+    pause_for_a_while(admin);
+}
+
+static void on_pause_over(evutil_socket_t fd, short what, void *arg)
+{
+    struct admin *admin = arg;
+    (void)fd, (void)what;
+
+    evconnlistener_enable(admin->listener);
+    if ((admin->spare = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
+        pause_for_a_while(admin);
+}
+
+static bool start_to_accept(struct admin *admin, struct event_base *base, int fd)
+{
+    struct evhttp_bound_socket *bound = evhttp_accept_socket_with_handle(admin->http, fd);
+
+    if (!bound)
+        return false;
+    admin->listener = evhttp_bound_socket_get_listener(bound);
+    admin->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    admin->pause = evtimer_new(base, on_pause_over, admin);
+    accepting = admin;
+    if (admin->pause)
+        evconnlistener_set_error_cb(admin->listener, on_accept_error);
+    return true;
+}
+
 struct admin *admin_new(struct event_base *base, int fd, const struct admin_view *view)
 {
     struct admin *admin = calloc(1, sizeof *admin);
 
+    if (admin)
+        admin->spare = -1;
     if (!admin || !(admin->http = evhttp_new(base)) ||
         !(admin->clients = clients_desk_new(base, view->policy))) {
         admin_free(admin);
@@ -132,7 +190,7 @@ struct admin *admin_new(struct event_base *base, int fd, const struct admin_view
     evhttp_set_cb(admin->http, "/readyz", readyz, admin);
     evhttp_set_cb(admin->http, "/metrics", metrics, admin);
     evhttp_set_gencb(admin->http, others, admin);
-    if (evhttp_accept_socket(admin->http, fd) != 0) {
+    if (!start_to_accept(admin, base, fd)) {
         close(fd);
         admin_free(admin);
         return NULL;
@@ -157,7 +215,11 @@ void admin_free(struct admin *admin)
     if (!admin)
         return;
     clients_desk_free(admin->clients); /* before the requests that it answers */
+    if (admin->pause)
+        event_free(admin->pause);
     if (admin->http)
         evhttp_free(admin->http);
+    if (admin->spare >= 0)
+        close(admin->spare);
     free(admin);
 }

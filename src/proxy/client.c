@@ -18,6 +18,9 @@ enum {
                                 (RFC 9112 section 9.6) */
     LINGER_BYTES = 1024 * 1024, /* and how much */
     DRAIN_BYTES = 256 * 1024,   /* the most content that is read after an early answer to keep a connection */
+    IDLE_MIN_MS =
+        200, /* before that a connection is not closed to make room: its next request may be on its way */
+    TURN_MS = 1000,    /* and so long it is served while others wait for a place */
     EVICTION_LOOKS = 8 /* connections that are asked, to make room, whether a request waits in them */
 };
 
@@ -53,6 +56,11 @@ static void enter(struct client *c, enum client_state state)
 
 /* ---- open and close ---------------------------------------------------------------------------------- */
 
+static uint32_t now_ms(void)
+{
+    return (uint32_t)(clock_turn_us() / 1000);
+}
+
 static const struct listen_settings *settings_of(const struct client *c)
 {
     return &c->worker->policy->listen[c->listener]; /* a reload keeps the listeners and their order */
@@ -75,6 +83,7 @@ bool client_open(struct worker *w, int fd, const struct address *peer, unsigned 
     c->state = CLIENT_PREFACE;
     c->counted = !settings_of(c)->proxy_protocol;
     c->peer = peer_of_address(peer);
+    c->opened_ms = now_ms();
     stream_open(&c->stream, w->base, fd, on_readable, on_writable, c);
     stream_want_read(&c->stream, true);
     TAILQ_INSERT_TAIL(&w->clients, c, link);
@@ -202,6 +211,7 @@ static void await_request(struct client *c)
         return;
     }
     enter(c, CLIENT_IDLE);
+    c->idle_ms = now_ms();
     stream_want_read(&c->stream, !c->stream.eof);
     deadline_arm(&w->queue.idle, &c->deadline, clock_turn_us(), w->policy->timeouts.idle_us);
     if (iobuf_held(c->stream.in)) { /* a pipelined request: through the loop, so that nobody is starved and
@@ -549,7 +559,12 @@ struct client *clients_idle_longest(const struct worker *w)
 
     for (unsigned i = 0; c && stream_has_input(&c->stream); i++)
         c = i < EVICTION_LOOKS ? TAILQ_NEXT(c, link) : NULL;
-    return c;
+    return c && now_ms() - c->idle_ms >= IDLE_MIN_MS ? c : NULL;
+}
+
+bool client_gives_way(const struct client *c)
+{
+    return unlikely(c->worker->crowded) && now_ms() - c->opened_ms >= TURN_MS;
 }
 
 void client_evict(struct client *c)

@@ -37,10 +37,11 @@ struct client {
     struct half *draining; /* DRAIN: the rest of a request's content; else NULL: most connections are idle */
     uint32_t scanned;      /* of stream.in, by request_scan */
     uint32_t dropped;      /* bytes dropped in DRAIN or LINGER */
-    uint16_t listener;     /* its index in the policy */
-    bool unread;           /* stream.in holds bytes that no head was looked for in */
-    bool counted;          /* among the connections of its peer's address */
-    struct peer peer;      /* the socket's, or whom the PROXY header names */
+    uint32_t opened_ms, idle_ms; /* since when it is open, and idle; monotonic, and wraps around */
+    uint16_t listener;           /* its index in the policy */
+    bool unread;                 /* stream.in holds bytes that no head was looked for in */
+    bool counted;                /* among the connections of its peer's address */
+    struct peer peer;            /* the socket's, or whom the PROXY header names */
 };
 
 /* Takes over `fd`, from the policy's listener of this index; `peer` is counted, unless a header is to name another.
@@ -66,7 +67,10 @@ void client_close(struct client *client);
 void clients_stop(struct worker *worker);
 /* Time is up: everything closes. */
 void clients_cut(struct worker *worker);
-/* The connection that has been idle for longest, of those in which no request waits; NULL: none is found. */
+/* Others wait for a place, and this connection has had its turn: its next answer is to be its last. */
+bool client_gives_way(const struct client *client);
+/* The connection that has been idle for longest, of those in which no request waits; NULL: none is found that has been so for a
+ * while. */
 struct client *clients_idle_longest(const struct worker *worker);
 /* Closes it to make room. */
 void client_evict(struct client *client);

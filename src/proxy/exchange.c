@@ -716,7 +716,8 @@ static void reply(struct exchange *x, uint16_t status, const char *why)
     x->status = status;
     /* After a fault of the client's own nobody knows what follows on this connection. */
     bool client_fault = x->cause != CAUSE_NONE && status < 500;
-    x->close = !x->keep_alive || x->end_unknown || w->stopping || client_fault || !rest_is_small(x);
+    x->close = !x->keep_alive || x->end_unknown || w->stopping || client_gives_way(x->client) ||
+               client_fault || !rest_is_small(x);
     switch (reply_send(x, why)) {
     case SENT_ALL: exchange_finish(x, exchange_after_answer(x)); break;
     case SENT_PART: exchange_watch(x, true, false); break;

@@ -88,8 +88,8 @@ static struct response_plan plan_response(struct exchange *x, const struct respo
     bool limited = x->rule->limit_count > 0;
 
     /* Whether the client will still send its content after a final answer instead of a 100 nobody can know. */
-    x->close =
-        !x->keep_alive || x->worker->stopping || (old_client && unknown_end) || exchange_awaits_continue(x);
+    x->close = !x->keep_alive || x->worker->stopping || client_gives_way(x->client) ||
+               (old_client && unknown_end) || exchange_awaits_continue(x);
     if (limited)
         decision_fields_write(fields, &x->ask.decision, x->policy->headers, clock_turn_wall_us());
     return (struct response_plan){.client_minor = x->minor,

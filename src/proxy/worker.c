@@ -119,6 +119,19 @@ static void admit(struct listener *l, int fd, const struct address *peer, struct
     }
 }
 
+/* Places have become free, and somebody waits for them: no pause is worth more than that. */
+static void listeners_resume(struct worker *w)
+{
+    w->crowded = false;
+    for (unsigned i = 0; i < w->listener_count; i++) {
+        struct listener *l = &w->listeners[i];
+        if (!l->paused || l->fd < 0)
+            continue;
+        event_del(&l->resume);
+        on_resume(-1, 0, l);
+    }
+}
+
 /* Accepts what waits, at most `most`. Nobody is closed to make room before somebody is there to take it. */
 static void accept_waiting(struct listener *l, unsigned most)
 {
@@ -128,6 +141,7 @@ static void accept_waiting(struct listener *l, unsigned most)
         struct address peer = {.length = sizeof peer.local};
         struct client *leaves = is_full(w) ? clients_idle_longest(w) : NULL;
         if (!leaves && is_full(w)) {
+            w->crowded = true;
             listener_pause(l); /* it waits in the kernel */
             return;
         }
@@ -219,6 +233,8 @@ static void turn(struct worker *w)
     servers_refresh(w->now);
     clients_bury(w);
     upstreams_bury(w);
+    if (unlikely(w->crowded) && !is_full(w))
+        listeners_resume(w);
     publish(w);
     log_thread_flush();
 }

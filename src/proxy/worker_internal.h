@@ -39,6 +39,7 @@ struct worker {
 
     struct listener *listeners;
     unsigned listener_count;
+    bool crowded; /* every place is taken, and connections wait in the kernel */
 
     TAILQ_HEAD(client_list, client) clients,
         idle; /* in a request or its head; between requests, longest idle first */

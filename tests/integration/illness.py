@@ -1,0 +1,229 @@
+"""The ways in which Redis can be slow, and what a decision then takes: of test_redis_deadline.py and of bench/survival."""
+
+import json
+import os
+import random
+import re
+import select
+import subprocess
+import sys
+import threading
+import time
+
+from rig import LOG_LINE, address_of, eventually
+from scripted import Scripted
+from wire import Connection, connect
+
+TIMEOUT_MS = 100
+
+# Where a request costs 7 its decision takes Redis longer than redis.timeout.
+SLOW_SCRIPT = """return function(state, now, limit, period, burst, cost)
+  if cost == 7 then
+    for i = 1, 8000000 do end
+  end
+  return cost == 0 and 1 or cost, 0, 0, 0
+end
+"""
+
+
+class Link(Scripted):
+    """Stands between weir and Redis and passes bytes on: late, and at times not for a while, as a network that loses packets does."""
+
+    def __init__(self, rig, redis):
+        self.redis, self.bad, self.random = redis, False, random.Random(1)
+        super().__init__(rig, self.join)
+
+    def join(self, peer, _number):
+        with connect(self.redis.address) as server:
+            pair = {peer.socket: server, server: peer.socket}
+            while True:
+                for source in select.select(list(pair), [], [])[0]:
+                    data = source.recv(65536)
+                    if not data:
+                        return
+                    if self.bad and self.random.random() < 0.3:  # lost once, or several times in a row
+                        time.sleep(self.random.choice([0.01, 0.04, 0.2, 0.2, 0.4, 0.8]))
+                    pair[source].sendall(data)
+
+
+def pausing(well, ill, do, undo):
+    """An illness of fits: `ill` seconds with it, `well` without."""
+    def run(sick, over):
+        while not over.is_set():
+            do(sick)
+            over.wait(ill)
+            undo(sick)
+            over.wait(well)
+    return run
+
+
+def asleep(sick, over):
+    while not over.is_set():
+        sick.redis.ask("DEBUG", "SLEEP", "0.3")
+        over.wait(0.1)
+
+
+def burning(loops):
+    """Another client's scripts, one after the other."""
+    def run(sick, over):
+        with connect(sick.redis.address) as busy:
+            busy.settimeout(30)
+            command = b'EVAL "for i = 1, %d do end return 1" 0\r\n' % loops
+            while not over.is_set():
+                busy.sendall(command)
+                assert busy.recv(100).startswith(b":1")
+                over.wait(0.005)
+    return run
+
+
+def losing(sick, over):
+    sick.link.bad = True
+    over.wait()
+    sick.link.bad = False
+
+
+def slow_script(sick, over):
+    with Connection(sick.weir.address) as connection:
+        while not over.is_set():
+            connection.request("/slow")
+            over.wait(0.05)
+
+
+def restarting(sick, over):
+    while not over.is_set():
+        sick.redis.kill()
+        over.wait(0.2)
+        sick.redis.start()
+        over.wait(0.4)
+
+
+ILLNESSES = {
+    "none": lambda sick, over: over.wait(),
+    "stopped (SIGSTOP, 0.4 s of 0.7)": pausing(0.3, 0.4, lambda s: s.redis.freeze(), lambda s: s.redis.thaw()),
+    "asleep (DEBUG SLEEP, 0.3 s of 0.4)": asleep,
+    "busy with others (scripts of some 50 ms)": burning(3000000),
+    "busy with others (scripts of some 300 ms)": burning(18000000),
+    "a slow limiter of one's own": slow_script,
+    "a network that loses a third of its packets": losing,
+    "killed and started again (every 0.6 s)": restarting,
+}
+
+LAG = """
+import time
+most = 0
+try:
+    while True:
+        start = time.monotonic()
+        time.sleep(0.001)
+        most = max(most, time.monotonic() - start - 0.001)
+        print(int(most * 1e6), flush=True)
+except (KeyboardInterrupt, BrokenPipeError):
+    pass
+"""
+
+
+class Lag:
+    """How late this machine wakes a process that sleeps, at worst."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen([sys.executable, "-c", LAG], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        self.us = 0
+        self.thread = threading.Thread(target=self.read)
+        self.thread.start()
+        return self
+
+    def read(self):
+        for line in self.process.stdout:
+            self.us = int(line)
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        self.thread.join()
+        self.process.stdout.close()
+
+
+class Sick:
+    """A Redis that can be ill, and weir before it, with an access log that has what each decision took."""
+
+    def __init__(self, rig, on_failure="deny"):
+        try:
+            self.redis = rig.redis(arguments=["--enable-debug-command", "local"])
+        except AssertionError:  # before Redis 7 it needs none
+            self.redis = rig.redis()
+        self.link = Link(rig, self.redis)
+        self.log = os.path.join(rig.directory, "access.log")
+        script = rig.write("slow.lua", SLOW_SCRIPT)
+        self.weir = rig.weir(
+            wait=False, log={"access": "json", "file": self.log}, workers=1,
+            redis={"address": self.link.text, "timeout": f"{TIMEOUT_MS}ms", "on_failure": on_failure},
+            limits={"all": dict(script="gcra", limit=100_000_000, period="1h"),
+                    "own": dict(script=script, limit=100_000_000, period="1h")},
+            rules=[{"match": {"path": "/slow"}, "limits": ["own"], "cost": 7}, {"limits": ["all"]}])
+        self.weir.log_path = self.log
+        self.weir.expect_errors("redis ", "limit own")
+        self.await_weir()
+
+    def text(self):
+        with open(self.log, encoding="utf-8") as log:
+            return log.read()
+
+    def weir_log(self):
+        return LOG_LINE.findall(self.text())
+
+    def await_weir(self):
+        eventually(lambda: os.path.exists(self.log) and " ready\n" in self.text(), 15, "weir's readiness")
+        self.weir.address = address_of(re.search(r"listening on (\S+)$", self.text(), re.M)[1])
+        self.weir.admin = address_of(re.search(r"admin on (\S+)$", self.text(), re.M)[1])
+
+    def decisions(self, start=0):
+        """What the decisions took that the log has from this place on, in µs and in order: (of all, of those by Redis). The
+        time of a request with its answer's, less that of the API."""
+        every, by_redis = [], []
+        with open(self.log, encoding="utf-8") as log:
+            log.seek(start)
+            for line in log:
+                if not line.startswith("{"):
+                    continue
+                entry = json.loads(line)
+                took = entry["duration_us"] - entry.get("upstream_us", 0)
+                every.append(took)
+                if entry["status"] == 200:
+                    by_redis.append(took)
+        return sorted(every), sorted(by_redis)
+
+    def suffer(self, illness, seconds, connections=16, pause=0.002):
+        """Requests from so many connections while Redis is ill: (all, by Redis) as decisions() and the machine's lag, µs."""
+        over, start = threading.Event(), os.path.getsize(self.log)
+
+        def ask():
+            with Connection(self.weir.address) as connection:
+                while not over.wait(pause):
+                    assert connection.request("/").status in (200, 503)
+        threads = [threading.Thread(target=ask) for _ in range(connections)]
+        threads.append(threading.Thread(target=ILLNESSES[illness], args=(self, over)))
+        with Lag() as lag:
+            for thread in threads:
+                thread.start()
+            time.sleep(seconds)
+            over.set()
+            for thread in threads:
+                thread.join()
+        eventually(lambda: self.weir.metric("weir_requests_active") == 0)
+        eventually(lambda: self.weir.metric("weir_redis_breaker_workers", state="open") == 0, 15, "a Redis that is well again")
+        time.sleep(0.1)  # the log's thread
+        return (*self.decisions(start), lag.us)
+
+
+def at(values, part):
+    """A percentile of sorted values."""
+    return values[min(len(values) - 1, int(part * len(values)))] if values else 0
+
+
+def line(name, every, by_redis, lag_us):
+    """One row of a table, ms."""
+    return (f"{name:44} {len(every):7} {100 * len(by_redis) / max(1, len(every)):6.1f}% " +
+            " ".join(f"{at(every, p) / 1000:8.1f}" for p in (0.5, 0.99, 0.999, 1)) + f" {lag_us / 1000:8.1f}")
+
+
+HEADING = f"{'Redis is':44} {'decided':>7} {'by it':>7} " + " ".join(f"{h:>8}" for h in ("p50 ms", "p99", "p99.9", "most", "lag"))
