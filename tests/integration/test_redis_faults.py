@@ -321,3 +321,64 @@ def test_a_redis_that_accepts_and_says_nothing(rig):
     start = time.monotonic()
     assert get(weir.address).status == 200
     assert time.monotonic() - start < 0.7 * patience
+
+
+# --- what a client gets at most ------------------------------------------------------------------------------------------
+
+def admitted(weir, requests=60):
+    return count(flood(weir.address, requests, connections=8)).get(200, 0)
+
+
+def without_redis(weir):
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0, what="a Redis that is away")
+
+
+def test_a_client_gets_its_limit_twice_at_most_however_often_redis_goes(rig):
+    """As docs/operations.md has it: once in Redis, and once without it; its fresh start is not repeated with every outage."""
+    redis = rig.redis(arguments=["--appendonly", "yes", "--appendfsync", "always"])
+    weir = weir_with(rig, "local")
+    assert admitted(weir) == 20
+    for outage in range(3):
+        redis.kill()
+        without_redis(weir)
+        assert admitted(weir) == (20 if outage == 0 else 0)
+        redis.start()
+        weir.wait_for_redis()
+        assert admitted(weir) == 0, "what was counted is the truth again"
+
+
+def test_a_frozen_redis_adds_no_more_than_one_that_is_gone(rig):
+    redis = rig.redis()
+    weir = weir_with(rig, "local", instances=2)
+    assert admitted(weir, 10) == 10
+    redis.freeze()
+    try:
+        assert admitted(weir) <= 10 + 1, "this weir's half"
+    finally:
+        redis.thaw()
+    weir.wait_for_redis()
+    assert admitted(weir) <= 10, "the other half, less what was asked while it froze"
+
+
+def test_workers_and_weirs_come_back_at_different_moments(rig):
+    """A Redis that returns is met by few at once: pauses are jittered, and then each worker begins with one call."""
+    redis = rig.redis()
+    weirs = [rig.weir(workers=4, limits=MANY, redis={"on_failure": "allow", "timeout": "100ms"}) for _ in range(2)]
+    for weir in weirs:
+        weir.expect_errors(REDIS_LINES)
+    redis.kill()
+    for weir in weirs:
+        without_redis(weir)
+    time.sleep(1)  # the pauses grow
+    redis.start()
+    back = []
+    deadline = time.monotonic() + 10 * patience
+    while len(back) < 8 and time.monotonic() < deadline:
+        ready = sum(int(weir.metric("weir_redis_ready_workers")) for weir in weirs)
+        back += [time.monotonic()] * (ready - len(back))
+        assert all(weir.metric("weir_redis_breaker_workers", state="closed") == 0 for weir in weirs), "half open, until calls are answered"
+    assert len(back) == 8 and back[-1] - back[0] > 0.02, back
+    for weir in weirs:
+        assert count(flood(weir.address, 1000, connections=32)) == {200: 1000}
+        eventually(lambda weir=weir: count(flood(weir.address, 100, connections=16)) and
+                   weir.metric("weir_redis_breaker_workers", state="closed") == 4, 15, "good answers for every worker")
