@@ -62,9 +62,10 @@ struct weir {
     int *listen_fds; /* [worker][address], until the worker takes them */
     unsigned opened; /* addresses that are open */
     int admin_fd;
-    int change_fd; /* eventfd: a worker serves, or has ended */
+    int change_fd; /* eventfd: a worker serves, has taken a policy, or has ended */
     struct event *signals[4], *change;
     bool ready, stopping, unlinked;
+    bool reloading; /* workers have yet to take the policy in force */
 };
 
 /* ---- systemd ----------------------------------------------------------------------------------------- */
@@ -143,14 +144,20 @@ static void say_listening(const struct weir *weir)
 
 /* ---- workers ----------------------------------------------------------------------------------------- */
 
-/* From a worker's thread. */
-static void note(struct weir *weir, _Atomic unsigned *counter)
+/* From a worker's thread, as all that follow: on_change looks. */
+static void worker_reloaded(void *context)
 {
+    const struct weir *weir = context;
     uint64_t one = 1;
 
-    atomic_fetch_add(counter, 1);
     while (write(weir->change_fd, &one, sizeof one) < 0 && errno == EINTR)
         ;
+}
+
+static void note(struct weir *weir, _Atomic unsigned *counter)
+{
+    atomic_fetch_add(counter, 1);
+    worker_reloaded(weir);
 }
 
 static void worker_serving(void *context)
@@ -163,6 +170,18 @@ static void worker_ended(void *context)
 {
     struct weir *weir = context;
     note(weir, &weir->ended);
+}
+
+/* A worker goes on with the policy before until its connection to Redis for the new one stands, for a second at most. */
+static void say_reloaded(struct weir *weir)
+{
+    if (!weir->reloading)
+        return;
+    for (unsigned i = 0; i < weir->made; i++)
+        if (!worker_judges_by(weir->workers[i], weir->roster))
+            return;
+    weir->reloading = false;
+    log_info("reload: %s is in force", weir->file);
 }
 
 static void on_change(evutil_socket_t fd, short what, void *arg)
@@ -179,6 +198,7 @@ static void on_change(evutil_socket_t fd, short what, void *arg)
         log_info("ready");
         tell_systemd("READY=1");
     }
+    say_reloaded(weir);
     if (atomic_load(&weir->ended) == weir->started)
         event_base_loopbreak(weir->base);
 }
@@ -204,6 +224,7 @@ static void share(struct weir *weir)
                                           .fallback = fallback_new(FALLBACK_ENTRIES_MAX),
                                           .quotas = weir->quotas,
                                           .serving = worker_serving,
+                                          .reloaded = worker_reloaded,
                                           .ended = worker_ended,
                                           .context = weir};
     if (sizes->connections_per_ip)
@@ -430,7 +451,8 @@ static void reload(struct weir *weir)
         weir->view.policy = weir->policy = next;
         admin_reload(weir->admin);
         listen_for_resets(weir);
-        log_info("reload: %s is in force", weir->file);
+        weir->reloading = true;
+        say_reloaded(weir);
     } else
         log_error("reload: %s has mistakes; the policy in force stays", weir->file);
     tell_systemd("READY=1");

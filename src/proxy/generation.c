@@ -38,8 +38,10 @@ void generation_install(struct worker *worker, struct generation *next)
 
     worker->now = next;
     worker->policy = next->policy;
+    atomic_store(&worker->judged_by, next->roster);
     if (!before)
         return;
+    worker->shared->reloaded(worker->shared->context);
     upstream_retire(before);
     TAILQ_INSERT_TAIL(&worker->retired, before, link);
 }

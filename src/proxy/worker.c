@@ -434,6 +434,11 @@ void worker_reload(struct worker *w, struct roster *roster)
     wake(w);
 }
 
+bool worker_judges_by(const struct worker *w, const struct roster *roster)
+{
+    return atomic_load(&w->judged_by) == roster;
+}
+
 bool worker_make_rows(struct worker *w, unsigned rules, unsigned limits)
 {
     return tally_grow(&w->stats.by_rule, rules) && tally_grow(&w->limiter_stats.by_limit, limits);

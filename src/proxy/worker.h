@@ -19,8 +19,9 @@ struct worker_shared {
     struct quotas *quotas;
     unsigned workers;            /* how many there are */
     struct ip_counts *ip_counts; /* connections by address; NULL when size_limits.connections_per_ip is 0 */
-    /* Called from a worker's thread: it accepts connections; it has left its loop. */
+    /* Called from a worker's thread: it accepts connections; it judges by another roster's policy; it has left its loop. */
     void (*serving)(void *context);
+    void (*reloaded)(void *context);
     void (*ended)(void *context);
     void *context;
 };
@@ -40,6 +41,8 @@ void worker_stop(struct worker *worker);
 /* From the main thread: requests that begin from now on are judged by the roster's policy and go to its members; it
  * is held. The policy's rows were made room for (worker_make_rows). Listeners stay as they are. */
 void worker_reload(struct worker *worker, struct roster *roster);
+/* From any thread: are requests that begin now judged by this roster's policy? Not at once after worker_reload(). */
+bool worker_judges_by(const struct worker *worker, const struct roster *roster);
 /* From any thread: look at the roster again. */
 void worker_wake(struct worker *worker);
 

@@ -78,7 +78,8 @@ struct worker {
     int wake_fd; /* eventfd: `stop` was set, `reload` given, or a roster has changed */
     struct event wake;
     _Atomic bool stop;
-    _Atomic(struct roster *) reload; /* held; taken by the worker */
+    _Atomic(struct roster *) reload;          /* held; taken by the worker */
+    _Atomic(const struct roster *) judged_by; /* `now`'s */
     struct deadline shutdown, coming_deadline, first_wait;
     struct deadline_queue shutdown_queue, coming_queue, first_queue;
 };
