@@ -76,19 +76,21 @@ static bool split_port(struct slice text, struct slice *host, uint16_t *port, bo
     return true;
 }
 
-/* RFC 1123 section 2.1, and the underscore that container networks use. */
-static bool is_host_name(struct slice host)
+bool host_name_is_valid(struct slice host)
 {
     size_t label = 0;
+    bool number = true; /* the last label so far */
 
     for (size_t i = 0; i < host.n; i++) {
         char c = host.p[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
         if (c == '.' ? label == 0 : (!letter && (c != '-' || label == 0)) || label == 63)
             return false;
+        if (c != '.')
+            number = (label == 0 || number) && c >= '0' && c <= '9';
         label = c == '.' ? 0 : label + 1;
     }
-    return host.n > 0 && host.n <= HOST_NAME_BYTES_MAX;
+    return host.n > 0 && host.n <= HOST_NAME_BYTES_MAX && !number;
 }
 
 bool address_split(struct slice text, struct address *address, struct slice *host, uint16_t *port,
@@ -112,7 +114,7 @@ bool address_split(struct slice text, struct address *address, struct slice *hos
     *why = bracketed                       ? "not an IPv6 address"
            : host->n > HOST_NAME_BYTES_MAX ? "the host name is too long"
                                            : "not a host name";
-    return !bracketed && is_host_name(*host);
+    return !bracketed && host_name_is_valid(*host);
 }
 
 bool address_parse(struct slice text, bool resolve, struct address *address, const char **why)

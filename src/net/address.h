@@ -24,6 +24,10 @@ enum {
     HOST_NAME_BYTES_MAX = 253 /* RFC 1035 section 2.3.4, as text */
 };
 
+/* RFC 1123 section 2.1, and the underscore that container networks use. The last label is no number, so that a mistyped
+ * IPv4 address is not taken for a name. */
+bool host_name_is_valid(struct slice host);
+
 /* Reads "127.0.0.1:80", "[::1]:80", "unix:/path". With `resolve`, a host name as well, through getaddrinfo:
  * only before the workers start, since it blocks; the first address is taken. False: `*why` says what is
  * wrong (static text). */

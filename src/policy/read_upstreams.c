@@ -1,4 +1,5 @@
 /* read_upstreams.c - whom weir itself connects to: the APIs. */
+#include "http/parse.h"
 #include "net/tls.h"
 #include "policy/parts.h"
 #include "policy/types.h"
@@ -105,6 +106,11 @@ static void check_tls(struct loading *l, const struct node *node, const struct u
         mistake(l, node_find(node, "key"), "a key needs its certificate beside it");
     if (tls->ca && !tls->verify)
         mistake(l, node_find(node, "ca"), "is of no use with verify: false; remove one of the two");
+    struct ip ip;
+    struct slice name = slice_of(tls->server_name ? tls->server_name : "");
+    if (name.n && !host_name_is_valid(name) && !ip_parse(name, &ip))
+        mistake(l, node_find(node, "server_name"), "%s is neither a host name nor an IP address",
+                QUOTE(name));
 }
 
 static void read_upstream_tls(struct loading *l, const struct option *option, const struct node *node,
@@ -165,8 +171,15 @@ bool upstream_has_health(const void *upstream)
 
 static void read_health(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
-    if (!node->null && expect_map(l, node, "a map such as { path: /healthz }"))
-        options_read(l, node, option->path, field);
+    const struct upstream_health *health = field;
+
+    if (node->null || !expect_map(l, node, "a map such as { path: /healthz }"))
+        return;
+    options_read(l, node, option->path, field);
+    if (health->host && !authority_is_valid(slice_of(health->host)))
+        mistake(l, node_find(node, "host"),
+                "%s cannot be sent as Host; expected a host name, with a port or without",
+                QUOTE(slice_of(health->host)));
 }
 
 static void print_health(const struct printer *printer, const struct option *option, const void *field)
