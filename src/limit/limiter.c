@@ -489,6 +489,16 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
 
 /* --- Sending ------------------------------------------------------------------------------------------ */
 
+/* Requests, each of them once: not what settles an earlier charge, nor who was rejected with others and is asked for alone. */
+static unsigned request_count(const struct batch *batch)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < batch->count; i++)
+        count += !batch->ops[i]->settles && batch->ops[i]->times_asked == 0;
+    return count;
+}
+
 static void batch_send(struct limiter *l, struct batch *batch)
 {
     struct arguments *a = &l->arguments;
@@ -499,7 +509,7 @@ static void batch_send(struct limiter *l, struct batch *batch)
         batch->sent_us = clock_turn_us();
         l->under_way++;
         counter_add(&l->stats->redis_calls, 1);
-        counter_add(&l->stats->redis_requests, batch->count);
+        counter_add(&l->stats->redis_requests, request_count(batch));
     } else
         batch_settle(batch, NULL,
                      redis_store_is_whole(l->store) ? REDIS_FAILURE_BUSY : redis_store_cause(l->store));
