@@ -125,7 +125,15 @@ class Process:
         return self.popen.poll() is None
 
     def signal(self, number):
+        """SIGSTOP: returns when every thread has stopped."""
         self.popen.send_signal(number)
+        if number == signal.SIGSTOP:
+            eventually(lambda: set(self.thread_states()) <= {"T"}, what=f"{self.name} stops")
+
+    def thread_states(self):
+        for task in os.listdir(f"/proc/{self.popen.pid}/task"):
+            with open(f"/proc/{self.popen.pid}/task/{task}/stat", encoding="ascii", errors="replace") as stat:
+                yield stat.read().rpartition(")")[2].split()[0]
 
     def wait(self, seconds=15):
         return self.popen.wait(seconds * patience)
