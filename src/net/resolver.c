@@ -167,7 +167,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 static void take_reply(struct resolver_answer *answer, unsigned family, int result, int count, int ttl,
                        const unsigned char *addresses)
 {
-    uint64_t ttl_us = ttl > 0 ? (uint64_t)ttl * 1000000 : 0;
+    uint64_t ttl_us = ttl > 0 ? (uint64_t)ttl * 1000000 : 1; /* 0: nothing was said so far */
 
     if (result == DNS_ERR_NONE && count > 0) {
         for (int i = 0; i < count; i++) {

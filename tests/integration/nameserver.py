@@ -10,7 +10,7 @@ TYPES = {"A": 1, "CNAME": 5, "AAAA": 28}
 
 class Nameserver:
     """UDP on a free port. records[name] = list of addresses, or of "=name" for an alias; a name that is not there does not exist.
-    `silent`: no answers; `code`: this response code to everything; `truncated`: answers that do not fit. asked: (name, type)s."""
+    `ttl`: of all, or by type; `silent`: no answers; `code`: this response code to everything; `truncated`: answers that do not fit. asked: (name, type)s."""
 
     def __init__(self, rig, ttl=0, **records):
         self.records, self.ttl, self.silent, self.code, self.truncated, self.asked = records, ttl, False, 0, False, []
@@ -61,4 +61,5 @@ class Nameserver:
             else:
                 address = ipaddress.ip_address(value)
                 if kind == TYPES["A" if address.version == 4 else "AAAA"]:
-                    found.append(owner + struct.pack(">HHIH", kind, 1, self.ttl, len(address.packed)) + address.packed)
+                    ttl = self.ttl[kind] if isinstance(self.ttl, dict) else self.ttl
+                    found.append(owner + struct.pack(">HHIH", kind, 1, ttl, len(address.packed)) + address.packed)

@@ -108,6 +108,16 @@ def test_an_answer_is_believed_for_as_long_as_it_says(rig):
     eventually(lambda: len(dns.asked) >= 10, what="max_ttl")
 
 
+def test_the_shorter_time_of_both_families_counts(rig):
+    one, _, port = two_servers(rig)
+    dns = Nameserver(rig, ttl={1: 0, 28: 3600}, **{"api.test": ["127.0.0.1", "::1"]})
+    weir_asking(rig, dns, port)
+    eventually(lambda: len(dns.asked) >= 6, what="it is asked again")
+    other = Nameserver(rig, ttl={1: 3600, 28: 0}, **{"api.test": ["127.0.0.1", "::1"]})
+    weir_asking(rig, other, port)
+    eventually(lambda: len(other.asked) >= 6, what="it is asked again")
+
+
 def test_the_last_answer_stays_while_nobody_answers(rig):
     one, _, port = two_servers(rig)
     dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
