@@ -435,7 +435,7 @@ static void batch_settle(struct batch *batch, const redisReply *reply, enum redi
 static void op_try_again(struct limit_op *op)
 {
     struct limiter *l = op->limiter;
-    bool apart = op->alone && op->ask && op->count > 1 && op_key_count(op) == op->count;
+    bool apart = op->alone && (op->ask || op->whole) && op->count > 1 && op_key_count(op) == op->count;
 
     op_permits_answered(op);
     op->batch = NULL;
@@ -445,7 +445,7 @@ static void op_try_again(struct limit_op *op)
         op->alone = true;
         op->tries = 0;
         op_gather(op);
-    } else if (!apart || !split_begin(op, true))
+    } else if (!apart || !(op->whole ? split_apart(op) : split_begin(op, true)))
         TAILQ_INSERT_TAIL(&l->later, op, entry);
 }
 

@@ -226,6 +226,8 @@ void op_leave_queue(struct limit_op *op, redisReply *const *values);
 bool op_find_slots(struct limit_op *op);
 /* Makes its legs and sends the first. `each`: one for each limit, also where they share a slot. False: no memory. */
 MUST_CHECK bool split_begin(struct limit_op *op, bool each);
+/* The leg's keys are on their way to another node: in its place comes a leg for each of its limits. False: no memory. */
+MUST_CHECK bool split_apart(struct limit_op *leg);
 /* A leg was answered, or cannot be; it is taken over. */
 void split_answer(struct limit_op *leg, redisReply *const *values, int64_t time_us);
 void split_failed(struct limit_op *leg, enum redis_failure cause);

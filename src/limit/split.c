@@ -110,6 +110,18 @@ static bool make_legs(struct limit_op *whole)
     return split->count > 0;
 }
 
+/* What the legs made so far took over. */
+static void take_permits_back(struct limit_op *whole)
+{
+    struct split *split = whole->split;
+
+    for (unsigned i = 0; i < split->count; i++) {
+        struct limit_op *leg = split->legs[i].op;
+        while (leg->permit_count > 0)
+            whole->permits[whole->permit_count++] = leg->permits[--leg->permit_count];
+    }
+}
+
 static struct leg *find(const struct limit_op *op)
 {
     struct split *split = op->whole->split;
@@ -261,7 +273,7 @@ static void go_on(struct limit_op *whole)
             continue;
         if (redis_store_is_ready(l->store)) {
             leg->state = LEG_ASKED;
-            leg->op->alone = split->each;
+            leg->op->alone |= split->each;
             op_gather(leg->op);
             return;
         }
@@ -283,6 +295,7 @@ bool split_begin(struct limit_op *op, bool each)
     op->batch = NULL;
     split->each = each;
     if (!make_legs(op)) {
+        take_permits_back(op);
         split_drop(op);
         return false;
     }
@@ -290,6 +303,42 @@ bool split_begin(struct limit_op *op, bool each)
     split->legs[0].state = LEG_ASKED;
     split->legs[0].op->alone = each;
     op_gather(split->legs[0].op);
+    return true;
+}
+
+/* For each limit of the leg. False: no memory, and there are none. */
+static bool make_parts(const struct limit_op *op, struct limit_op **parts)
+{
+    for (unsigned i = 0; i < op->count; i++)
+        if (!(parts[i] = leg_make(op->whole))) {
+            while (i > 0) {
+                parts[--i]->whole = NULL;
+                op_release(parts[i]);
+            }
+            return false;
+        }
+    return true;
+}
+
+bool split_apart(struct limit_op *op)
+{
+    struct limit_op *whole = op->whole, *parts[LIMITS_PER_RULE_MAX];
+    struct split *split = whole->split;
+    unsigned at = (unsigned)(find(op) - split->legs), count = op->count;
+
+    if (!make_parts(op, parts))
+        return false;
+    memmove(&split->legs[at + count], &split->legs[at + 1], (split->count - at - 1) * sizeof split->legs[0]);
+    split->count += count - 1; /* no more than there are limits */
+    for (unsigned i = 0; i < count; i++) {
+        add_limit(parts[i], op, &op->limits[i]);
+        parts[i]->limits[0].mode &= ~(unsigned)MODE_SHADOW;
+        parts[i]->alone = true;
+        split->legs[at + i] = (struct leg){.op = parts[i], .state = LEG_COMING};
+    }
+    op->whole = NULL;
+    op_release(op);
+    go_on(whole);
     return true;
 }
 

@@ -145,6 +145,27 @@ def test_fresh_clients_and_several_limits_while_their_slot_moves(rig):
     cluster.end_move(source, to, slot)
 
 
+def test_the_part_of_a_request_that_moves_is_asked_for_key_by_key(rig):
+    cluster = Cluster(rig, replicas=False)
+    limits = {"one": dict(script="fixed_window", limit=12, period="10d", on_failure="deny"),
+              "two": dict(script="sliding_window_log", limit=9, period="10d", on_failure="deny"),
+              "all": dict(script="gcra", limit=100, period="10d", per="all", on_failure="deny")}
+    order = [["one", "two", "all"], ["all", "one", "two"]]
+    weir, = weirs_with(rig, cluster.policy(), limits=limits,
+                       rules=[{"match": {"path": "/first"}, "limits": order[0]}, {"limits": order[1]}])
+    for path, name in (("/first", "new"), ("/last", "newer")):
+        slot = slot_of_client(name)
+        to = next(m for m in cluster.masters if m is not cluster.owner(slot))
+        get(weir.address, path, headers=client(name))
+        source = cluster.begin_move(slot, to)
+        key = next(key for key in source.ask("CLUSTER", "GETKEYSINSLOT", slot, 10) if key.endswith(":l:one"))
+        source.ask("MIGRATE", *to.address, key, 0, 5000)
+        answers = flood([weir.address], 40, connections=8, headers=client(name), target=path)
+        assert count(answers) == {200: 8, 429: 32}, "one of its keys is here and one there"
+        cluster.end_move(source, to, slot)
+        assert get(weir.address, path, headers=client(name)).status == 429
+
+
 @timeout(120)
 def test_a_master_is_killed_and_its_replica_promoted(rig):
     cluster = Cluster(rig)
