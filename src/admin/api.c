@@ -76,8 +76,8 @@ static void write_member(struct evbuffer *out, const struct member *member, bool
         evbuffer_add_printf(out, ",\"name\":");
         json_string(out, slice_of(member->settings->text));
     }
-    evbuffer_add_printf(out, ",\"state\":\"%s\",\"ejected_by_workers\":%u", healthy && !ejected ? "up" : "down",
-                        ejected);
+    evbuffer_add_printf(out, ",\"state\":\"%s\",\"ejected_by_workers\":%u",
+                        healthy && !ejected ? "up" : "down", ejected);
     if (is_checked)
         evbuffer_add_printf(out, ",\"healthy\":%s", healthy ? "true" : "false");
     evbuffer_add_printf(out, "}");

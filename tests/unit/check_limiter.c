@@ -687,6 +687,40 @@ START_TEST(killed_stopped_and_restarted_in_traffic)
 }
 END_TEST
 
+/* After a failure one call is under way at first; what is beyond it waits, and is charged only if somebody still does. */
+START_TEST(a_redis_that_returns_is_asked_with_care)
+{
+    enum { ASKED = 640, CALLS = ASKED / 64 };
+    char client[16];
+
+    timeout = "5s";
+    start_real(1);
+    real_redis_kill(&real);
+    turn_until(none_ready);
+    real_redis_start_again(&real);
+    turn_until(all_ready);
+    ck_assert_int_eq(limiter_breaker(limiters[0]), REDIS_BREAKER_HALF_OPEN);
+    for (unsigned i = 0; i < ASKED; i++) {
+        snprintf(client, sizeof client, "client %u", i);
+        (void)!ask_from(i, 0, "window", client);
+    }
+    flush_all(NULL);
+    ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 1);
+    flush_all(NULL);
+    ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 1);
+    limiter_abandon(&asks[ASKED - 1].ask);
+    expected_count--;
+    turn_until(all_decided);
+    ck_assert_uint_eq(counter_read(&stats[0].redis_calls), CALLS);
+    ck_assert_int_eq(limiter_breaker(limiters[0]), REDIS_BREAKER_CLOSED);
+    for (unsigned i = 0; i < ASKED - 1; i++)
+        ck_assert(asks[i].decided == 1 && !asks[i].ask.decision.results[0].local &&
+                  asks[i].ask.decision.verdict == VERDICT_ALLOWED);
+    ck_assert_int_eq(decide("window", client)->results[0].remaining, 9);
+    stop_real();
+}
+END_TEST
+
 /* Is the remembered denial over? */
 static bool denial_is_over(void *context)
 {
@@ -1150,6 +1184,7 @@ int main(void)
         tcase_add_test(real_case, who_goes_before_the_answer_leaves_the_queue);
         tcase_add_test(real_case, a_flushed_script_cache_is_not_noticed);
         tcase_add_test(real_case, killed_stopped_and_restarted_in_traffic);
+        tcase_add_test(real_case, a_redis_that_returns_is_asked_with_care);
         tcase_add_test(real_case, a_denial_is_remembered_until_its_wait_is_over_and_not_longer);
         tcase_add_test(real_case, a_denial_is_forgotten_after_a_second);
         tcase_add_test(real_case, keys_are_as_documented);
