@@ -145,7 +145,11 @@ void limiter_leave(struct ask *ask)
 
 bool limiter_is_quiet(const struct limiter *l)
 {
-    return !l->permits || permits_count(l->permits) == 0 || !redis_store_is_ready(l->store);
+    if (!redis_store_is_ready(l->store))
+        return true;
+    /* What is under way may be answered by "not this script" or "not this node", and so not be given back yet. */
+    return l->under_way == 0 && TAILQ_EMPTY(&l->gathered) && TAILQ_EMPTY(&l->beyond) &&
+           TAILQ_EMPTY(&l->later) && (!l->permits || permits_count(l->permits) == 0);
 }
 
 void limiter_forget(struct ask *ask)

@@ -845,6 +845,34 @@ START_TEST(a_refund_gives_back_what_was_charged)
 }
 END_TEST
 
+static bool second_is_quiet(void *context)
+{
+    (void)context;
+    return limiter_is_quiet(limiters[1]);
+}
+
+/* As after a reload: the limiter of the policy before goes when it is quiet. */
+START_TEST(what_is_given_back_last_is_not_lost_with_its_limiter)
+{
+    timeout = "5s";
+    start_real(2);
+    wants_receipt = true;
+    for (unsigned i = 0; i < 2; i++) {
+        (void)!ask_from(i, 1, "window", "a");
+        turn_until(all_decided);
+    }
+    wants_receipt = false;
+    real_redis_do(&real, "SCRIPT FLUSH");
+    limiter_refund(&asks[0].ask);
+    flush_all(NULL);
+    limiter_refund(&asks[1].ask);
+    turn_until(second_is_quiet);
+    limiter_free(limiters[--limiter_count]);
+    ck_assert_int_eq(decide("window", "a")->results[0].remaining, 9);
+    stop_real();
+}
+END_TEST
+
 START_TEST(a_charge_that_no_longer_counts_is_not_given_back)
 {
     timeout = "1s"; /* longer than the bucket takes to be full again: nobody could be sure */
@@ -1194,6 +1222,7 @@ int main(void)
     tcase_add_test(fake_case, a_shadow_limit_counts_and_rejects_nobody);
     tcase_add_test(fake_case, a_refund_gives_back_what_was_charged);
     tcase_add_test(fake_case, a_refund_of_an_earlier_charge_leaves_later_ones);
+    tcase_add_test(fake_case, what_is_given_back_last_is_not_lost_with_its_limiter);
     tcase_add_test(fake_case, a_charge_that_no_longer_counts_is_not_given_back);
     tcase_add_test(fake_case, a_refund_without_redis_is_lost_and_a_rejection_has_no_receipt);
     tcase_add_test(fake_case, a_prohibited_client_passes_where_all_is_tried);
