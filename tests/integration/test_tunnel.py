@@ -1,6 +1,8 @@
 """Upgrade: after the server's 101 to an asked upgrade, bytes go both ways and nobody looks at them."""
 
+import random
 import socket
+import threading
 
 from rig import eventually
 from scripted import OK, Scripted
@@ -56,6 +58,42 @@ def test_bytes_go_both_ways_until_both_sides_have_ended(rig):
     head = api.peers[0].head.lower()
     assert b"upgrade: websocket" in head and b"connection: upgrade" in head
     assert weir.metric("weir_requests_total", decision="allowed") == 1
+    eventually(lambda: weir.metric("weir_requests_active") == 0)
+
+
+def test_much_goes_both_ways_and_on_after_one_side_has_ended(rig):
+    """More than is looked at: most of it passes through pipes."""
+    up, down, after = (random.Random(seed).randbytes(3000000 + seed) for seed in (1, 2, 3))
+    got = []
+
+    def script(peer, _number):
+        peer.read_request()
+        peer.send(SWITCH)
+        sender = threading.Thread(target=lambda: peer.send(down))
+        sender.start()
+        received = peer.buffer
+        while piece := peer.socket.recv(100000):
+            received += piece
+        got.append(received == up)
+        sender.join()
+        peer.send(after)
+        peer.socket.shutdown(socket.SHUT_WR)
+        peer.socket.recv(1)
+    api = Scripted(rig, script)
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes(headers=ASKED))
+        assert connection.read_head().status == 101
+
+        def send():
+            connection.send(up)
+            connection.socket.shutdown(socket.SHUT_WR)
+        sender = threading.Thread(target=send)
+        sender.start()
+        assert connection.read_exactly(len(down) + len(after), "what the server says") == down + after
+        assert connection.socket.recv(1) == b""
+        sender.join()
+    assert got == [True]
     eventually(lambda: weir.metric("weir_requests_active") == 0)
 
 
