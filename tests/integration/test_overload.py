@@ -3,7 +3,7 @@
 import threading
 import time
 
-from rig import patience, timeout
+from rig import patience, sanitized, timeout
 from wire import Connection, get
 
 PLACES, CLIENTS, SECONDS = 8, 40, 4
@@ -72,7 +72,8 @@ def test_more_clients_than_places(rig):
     assert all(crowd.answers), f"everybody is served, if late: {crowd.answers}"
     assert most <= PLACES
     assert slowest < 2 * patience, f"/healthz took {slowest:.2f} s"
-    assert most_kib < before + 4096 * patience, f"{before} to {most_kib} KiB"
+    # Address sanitizer keeps what was freed.
+    assert sanitized or most_kib < before + 4096, f"{before} to {most_kib} KiB"
 
 
 def test_a_place_is_given_up_with_an_answer_and_no_sooner_than_after_a_second(rig):
