@@ -91,4 +91,7 @@ def test_a_hangup_while_stopping_does_no_harm(rig):
     weir = rig.weir(workers=1)
     weir.signal(signal.SIGTERM)
     weir.signal(signal.SIGHUP)
+    while weir.alive():  # also in its very last moment
+        weir.signal(signal.SIGHUP)
+        weir.signal(signal.SIGUSR1)
     weir.wait()
