@@ -126,9 +126,10 @@ def test_inspect_and_reset_ask_the_master(rig):
 
 
 def test_sentinels_with_users_of_their_own(rig):
-    sentinels = Sentinels(rig, arguments=["user weir on >sesame +sentinel +subscribe +ping &*"])
+    rights = "+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe +ping &+switch-master"
+    sentinels = Sentinels(rig, arguments=[f"user weir on >sesame {rights}"])
     for sentinel in sentinels.sentinels:
-        sentinel.ask("ACL", "SETUSER", "default", "resetpass", ">locked")
+        sentinel.ask("ACL", "SETUSER", "default", "-@all", "+client|list")
     policy = sentinels.policy()
     policy["sentinel"].update(username="weir", password="sesame")
     limits = {"few": dict(script="gcra", limit=3, period="10d")}
@@ -136,6 +137,9 @@ def test_sentinels_with_users_of_their_own(rig):
     weir.wait_for_redis()
     assert [get(weir.address).status for _ in range(4)] == [200, 200, 200, 429]
     assert "0 of 3" in rig.command("inspect", "-c", weir.policy_file, "ip:127.0.0.1").stdout
+    eventually(lambda: any("cmd=ping" in line and "sub=1" in line for line in
+                           sum((s.ask("CLIENT", "LIST").splitlines() for s in sentinels.sentinels), [])
+                           if "user=weir" in line), 5, "it hears of the next master, and asks whether it still does")
     policy["sentinel"].update(username="weir", password="wrong")
     weir = rig.weir(redis=policy, limits=limits, wait="listening")
     weir.expect_errors("redis shop")
