@@ -323,7 +323,8 @@ def test_status_tells_of_workers_redis_and_servers(rig):
     seen = status()
     assert seen["version"] and seen["uptime_seconds"] > 0 and seen["pid"] == weir.pid and seen["state"] == "running"
     assert seen["workers"] == 2 and seen["policy_file"] == weir.policy_file and seen["limits"] == 1 and seen["rules"] == 1
-    assert seen["redis"] == {"address": rig.redis().text, "topology": "single", "ready": True, "ready_workers": 2}
+    assert seen["redis"] == {"address": rig.redis().text, "topology": "single", "ready": True, "ready_workers": 2,
+                             "breaker": {"closed": 2, "half_open": 0, "open": 0}}
     assert [s["state"] for u in seen["upstreams"] for s in u["servers"]] == ["up"] * 3
     with Connection(weir.address) as connection:
         for _ in range(4):
