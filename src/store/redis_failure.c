@@ -24,16 +24,16 @@ static const char *const remedy[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_AUTH] = "check redis.username and redis.password, and that this user is on",
     [REDIS_FAILURE_PERMISSION] =
         "let the user run the commands, and use the keys, that the manual of operations names (ACL SETUSER)",
-    [REDIS_FAILURE_PROTECTED] = "set a password in Redis and redis.password, or let it listen on an address "
-                                "of its own network alone and set protected-mode no",
+    [REDIS_FAILURE_PROTECTED] =
+        "set a password in Redis and here, or, where its network is its own, protected-mode no",
     [REDIS_FAILURE_CLIENTS] = "raise Redis' maxclients, or see who holds connections (CLIENT LIST)",
     [REDIS_FAILURE_SCRIPT] = "check the limiter scripts with weir check",
     [REDIS_FAILURE_LOADING] = "nothing to do: it answers once its data is loaded",
     [REDIS_FAILURE_READONLY] = "point redis.address at the master, or name the sentinels",
     [REDIS_FAILURE_MASTERDOWN] = "point redis.address at the master, or name the sentinels",
     [REDIS_FAILURE_REPLICAS] = "bring the replicas back, or lower min-replicas-to-write in Redis",
-    [REDIS_FAILURE_PERSISTENCE] = "see Redis' own log and its disk (INFO persistence), or set "
-                                  "stop-writes-on-bgsave-error no",
+    [REDIS_FAILURE_PERSISTENCE] =
+        "see Redis' own log and its disk (INFO persistence), or set stop-writes-on-bgsave-error no",
     [REDIS_FAILURE_OOM] = "raise Redis' maxmemory",
     [REDIS_FAILURE_REPLY] = "check that redis.address is a Redis server, without TLS",
     [REDIS_FAILURE_BUSY] = "check for slow scripts or commands in Redis (SLOWLOG)",
