@@ -67,3 +67,11 @@ def test_the_limit_of_connections_holds(rig):
         connection.close()
     eventually(lambda: get(weir.address).status == 200)
 
+
+
+def test_a_policy_is_in_force_when_every_worker_judges_by_it(rig):
+    weir = rig.weir(workers=4, limits={"c": dict(script="gcra", limit=1000, period="1s")})
+    rig.redis().freeze()  # the workers go on with the policy before while they cannot connect for the new one
+    weir.reload(clients={"pest": {"quota": 0}})
+    assert [get(weir.address, headers={"X-Client-Id": "pest"}).status for _ in range(16)] == [429] * 16
+    rig.redis().thaw()
