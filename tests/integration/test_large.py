@@ -7,7 +7,6 @@ import os
 import random
 import socket
 import threading
-import time
 import zlib
 
 from rig import eventually, sanitized
@@ -118,18 +117,21 @@ def test_an_upstream_that_cuts_large_content_is_told_to_the_client(rig):
 
 
 def test_a_server_that_answers_early_and_goes_is_heard(rig):
+    heard = threading.Event()
+
     def script(peer, _):
         peer.read_until(b"\r\n\r\n", "a head")
         peer.read_exactly(300000, "some content")
         peer.send(b"HTTP/1.1 413 Too Much\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
         peer.socket.shutdown(socket.SHUT_WR)
-        time.sleep(0.05)                     # the answer is read before what it left unread resets the connection
+        heard.wait(20)                       # then what it left unread resets the connection
 
     weir, _ = before(rig, script)
     with Connection(weir.address) as connection:
         sender = threading.Thread(target=lambda: try_to_send(connection, request_bytes("/", "POST", body=block(8 * MIB))), daemon=True)
         sender.start()
         assert connection.response("POST").status == 413
+        heard.set()
 
 
 def test_urgent_bytes_are_left_out_and_nothing_waits_behind_them(rig):
