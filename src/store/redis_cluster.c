@@ -361,6 +361,12 @@ static bool on_redirected(void *context, struct redis_call *call, const char *er
     unsigned slot;
     bool asking;
 
+    if (redis_error_is(
+            error,
+            "CLUSTERDOWN")) { /* it is cut off from the others, perhaps, and they have another master */
+        redis_map_reader_want(c->reader);
+        return false;
+    }
     if (++call->redirects > REDIRECTS_MAX || clock_us() - call->sent_us >= c->settings->timeout_us ||
         !redis_redirect_read(error, &from->address, &asking, &slot, &address))
         return false;

@@ -535,7 +535,9 @@ static bool was_redirected(struct redis_link *link, struct sent *sent, const cha
 {
     struct slice arguments = {sent->bytes + sent->tail, sent->size - sent->tail};
 
-    if (!link->watch.redirected || !(redis_error_is(error, "MOVED") || redis_error_is(error, "ASK")) ||
+    if (!link->watch.redirected ||
+        !(redis_error_is(error, "MOVED") || redis_error_is(error, "ASK") ||
+          redis_error_is(error, "CLUSTERDOWN")) ||
         !link->watch.redirected(link->watch.context, sent->call, error, sent->argc, arguments))
         return false;
     note_good_answer(link);

@@ -40,7 +40,7 @@ struct redis_link_watch {
     void (*not_ready)(void *context, enum redis_failure cause); /* none will be accepted until ready */
     void *context;
     bool quiet; /* others say what is wrong with this Redis */
-    /* A node of a cluster answered `error`, MOVED or ASK: true takes the call over, to give it to another link with
+    /* A node of a cluster answered `error`, MOVED, ASK or CLUSTERDOWN: true takes the call over, to give it to another link with
      * redis_link_pass. `arguments` are the `argc` behind the SHA as they were sent; they live until it returns. */
     bool (*redirected)(void *context, struct redis_call *call, const char *error, int argc,
                        struct slice arguments);

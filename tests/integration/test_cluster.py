@@ -199,6 +199,24 @@ def test_a_master_is_killed_and_its_replica_promoted(rig):
         eventually(lambda w=weir: w.metric("weir_redis_ready_workers") == 2, 10)
 
 
+def test_who_says_that_the_cluster_is_down_is_not_believed_for_long(rig):
+    cluster = Cluster(rig, replicas=False)
+    for master in cluster.masters:
+        master.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    limits = {"each": dict(script="gcra", limit=3, period="10d", on_failure="deny")}
+    weir, = weirs_with(rig, cluster.policy(), limits=limits)
+    weir.expect_errors("the cluster does not serve the key")
+    assert get(weir.address, headers=client("a")).status == 200
+    slot = slot_of_client("a")
+    to = next(m for m in cluster.masters if m is not cluster.owner(slot))
+    for master in cluster.masters:
+        master.ask("CLUSTER", "DELSLOTS", slot)
+    eventually(lambda: get(weir.address, headers=client("a")).status == 503)
+    eventually(lambda: weir.metric("weir_redis_cluster_slots") == 16383, 5, "the map is read for it, not half a minute later")
+    to.ask("CLUSTER", "ADDSLOTS", slot)
+    eventually(lambda: get(weir.address, headers=client("a")).status == 200, 5)
+
+
 def test_inspect_and_reset_look_through_all_masters(rig):
     cluster = Cluster(rig, replicas=False)
     limits = {"each": dict(script="gcra", limit=3, period="10d"),
