@@ -303,6 +303,7 @@ static void redis_breaker(const struct source *s)
 
 static void redis(const struct source *s)
 {
+    static const char leases[] = "weir_lease_units_total";
     uint64_t ready = 0;
 
     for (unsigned w = 0; w < s->view->worker_count; w++)
@@ -315,6 +316,13 @@ static void redis(const struct source *s)
     single(s, "weir_remembered_denials_total", "counter",
            "Rejections from a denial that still holds, without asking Redis.",
            SUM_LIMITER(s, remembered_denials));
+    head(s, leases, "counter",
+         "Units that workers took for busy clients before they were asked for: used: a request was admitted "
+         "by one; "
+         "returned: given back; lost: left to count, or leaked away.");
+    sample(s, leases, "{result=\"used\"}", SUM_LIMITER(s, lease_used));
+    sample(s, leases, "{result=\"returned\"}", SUM_LIMITER(s, lease_returned));
+    sample(s, leases, "{result=\"lost\"}", SUM_LIMITER(s, lease_lost));
     single(s, "weir_grants", "gauge", "Clients that were granted a quota of their own and have it still.",
            grants_active());
     single(s, "weir_redis_ready_workers", "gauge", "Workers whose connection to Redis is ready.", ready);

@@ -78,11 +78,11 @@ static unsigned key_index(struct arguments *a, struct slice key)
 
 /* May it be asked for as one unit of several? Not where its answer would say more than how many units there are, nor where that
  * could not be told from the answer for all. */
-static bool is_unit(const struct limit_op *op)
+bool op_is_unit(const struct limit_op *op)
 {
     const struct op_limit *part = &op->limits[0];
 
-    return op->count == 1 && op->ask && !op->whole && part->cost == 1 && part->mode == MODE_PLAIN &&
+    return op->count == 1 && !op->settles && !op->whole && part->cost == 1 && part->mode == MODE_PLAIN &&
            !part->shadow && part->repeat_key.n == 0 && op->times_asked < GROUPED_ASKS_MAX &&
            (part->limit->kind == LIMIT_BUCKET || part->limit->kind == LIMIT_WINDOW) &&
            part->limit->max_delay_us == 0;
@@ -100,7 +100,7 @@ static void join_group(struct arguments *a, struct batch *batch, unsigned i)
 {
     struct limit_op *op = batch->ops[i];
     uint8_t *open = &a->groups[op->limits[0].key_index]; /* from 1 */
-    bool unit = is_unit(op);
+    bool unit = op->ask && op_is_unit(op);
 
     if (unit && *open && is_alike(&batch->groups[*open - 1].first->limits[0], &op->limits[0])) {
         batch->group_of[i] = *open - 1;
@@ -109,6 +109,9 @@ static void join_group(struct arguments *a, struct batch *batch, unsigned i)
     }
     batch->group_of[i] = (uint8_t)batch->group_count;
     batch->groups[batch->group_count++] = (struct group){.first = op, .count = op->count, .size = 1};
+    if (unit && op->lease)
+        batch->groups[batch->group_count - 1].extra =
+            op_ask_lease(op, &batch->groups[batch->group_count - 1].lease);
     *open = unit ? (uint8_t)batch->group_count : 0;
     for (unsigned j = 1; j < op->count; j++)
         a->groups[op->limits[j].key_index] = 0;
@@ -118,7 +121,7 @@ redisReply *const *group_answer(struct group *group, redisReply *const *values, 
 {
     int64_t granted = values[0]->integer, place = group->answered++;
 
-    if (group->size == 1 || granted <= 0)
+    if (group->size + group->extra == 1 || granted <= 0)
         return values;
     if (place >= granted)
         return NULL;
@@ -162,14 +165,15 @@ static int64_t mode_of(const struct op_limit *part)
 static void argue_group(struct arguments *a, const struct group *group)
 {
     const struct limit_op *op = group->first;
+    bool several = group->size + group->extra > 1;
 
     argue_number(a, op->count);
     for (unsigned i = 0; i < op->count; i++) {
         const struct op_limit *part = &op->limits[i];
         argue_number(a, part->limit->index + 1);
         argue_number(a, part->key_index);
-        argue_number(a, group->size > 1 ? group->size : part->cost);
-        argue_number(a, group->size > 1 ? MODE_BEST_EFFORT : mode_of(part));
+        argue_number(a, several ? group->size + group->extra : part->cost);
+        argue_number(a, several ? MODE_BEST_EFFORT : mode_of(part));
         argue_number(a, part->numbers.limit);
         if (part->permit)
             argue_number(a, permits_holder(op->limiter->permits));

@@ -54,9 +54,9 @@ bool denials_any(const struct denials *d, uint64_t now_us)
     return d->last_until_us > now_us;
 }
 
-static bool is_forgotten(const struct denial *denial)
+bool denials_are_forgotten(uint64_t asked_us)
 {
-    return denial->asked_us <= atomic_load_explicit(&forgotten_us, memory_order_relaxed);
+    return asked_us <= atomic_load_explicit(&forgotten_us, memory_order_relaxed);
 }
 
 const struct denial *denials_find(const struct denials *d, struct denial_key key, uint64_t now_us)
@@ -65,7 +65,7 @@ const struct denial *denials_find(const struct denials *d, struct denial_key key
 
     for (unsigned i = 0; i < WAYS; i++)
         if (set[i].key.a == key.a && set[i].key.b == key.b && set[i].until_us > now_us)
-            return is_forgotten(&set[i]) ? NULL : &set[i];
+            return denials_are_forgotten(set[i].asked_us) ? NULL : &set[i];
     return NULL;
 }
 

@@ -47,6 +47,9 @@ const struct denial *denials_find(const struct denials *denials, struct denial_k
  * process. For resets. */
 void denials_forget_all(void);
 
+/* Is what was asked of Redis then from before denials_forget_all()? */
+bool denials_are_forgotten(uint64_t asked_us);
+
 /* Is there any to find? Cheap. */
 bool denials_any(const struct denials *denials, uint64_t now_us);
 

@@ -35,6 +35,7 @@ static struct limit_op *op_allocate(struct limiter *l)
     op->slot = 0;
     op->alone = false;
     op->permit_count = 0;
+    op->lease = NULL;
     return op;
 }
 
@@ -60,6 +61,7 @@ void op_release(struct limit_op *op)
 
     assert(!op->ask && !deadline_is_armed(&op->deadline));
     op_drop_permits(op);
+    op->lease = NULL;
     if (unlikely(op->split || op->alone))
         split_drop(op);
     if (op == l->reserve)
@@ -145,6 +147,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
     op->keys_size = keys.n;
     op->denial_key_known = op->settles = op->part = op->abandoned = false;
     op->times_asked = 0;
+    op_meet_lease(op, facts);
 }
 
 /* --- Decisions ---------------------------------------------------------------------------------------- */
@@ -192,6 +195,19 @@ bool limiter_has_grant(struct limiter *l, const struct identity *identity)
     return grants_find(&l->grants, identity, &grant);
 }
 
+void op_copy(struct limit_op *op, const struct limit_op *from)
+{
+    memcpy(op->keys, from->keys, from->keys_size);
+    op->keys_size = from->keys_size;
+    op->ask = NULL;
+    op->batch = NULL;
+    op->started_us = from->started_us;
+    op->count = 0;
+    op->denial_key_known = op->settles = op->part = op->abandoned = false;
+    op->times_asked = 0;
+    op->lease = NULL;
+}
+
 void op_gather(struct limit_op *op)
 {
     struct limiter *l = op->limiter;
@@ -230,6 +246,8 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, 
         verdict_of_no_memory(&ask->decision);
         return DECIDED_NOW;
     }
+    if (op->lease && op_spend_lease(op, ask))
+        return DECIDED_NOW;
     if (op == l->reserve) {
         verdict_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : redis_store_cause(l->store),
                               &ask->decision);
@@ -398,12 +416,26 @@ static void op_ask_again(struct limit_op *op)
     op_gather(op);
 }
 
+/* Before any op of the batch is answered, and another's. `reply`: NULL: there was none. */
+static void answer_leases(struct batch *batch, const redisReply *reply, int64_t time_us)
+{
+    for (unsigned i = 0; i < batch->group_count; i++) {
+        struct group *group = &batch->groups[i];
+        redisReply *const *values = reply ? reply->element + group->answer_at : NULL;
+        if (reply && group->first->lease && !group->first->settles)
+            op_note_remaining(group->first, values);
+        if (group->lease)
+            lease_answered(group, values, time_us, batch->sent_us);
+    }
+}
+
 static void batch_answer(struct batch *batch, const redisReply *reply)
 {
     int64_t time_us = reply->element[reply->elements - 1]->integer;
     uint64_t now_us = clock_us();
     struct own_answer own;
 
+    answer_leases(batch, reply, time_us);
     for (unsigned i = 0; i < batch->count; i++) {
         struct limit_op *op = batch->ops[i];
         struct group *group = &batch->groups[batch->group_of[i]];
@@ -422,6 +454,8 @@ static void batch_settle(struct batch *batch, const redisReply *reply, enum redi
 
     if (reply)
         batch_answer(batch, reply);
+    else
+        answer_leases(batch, NULL, 0);
     for (unsigned i = 0; i < batch->count && !reply; i++) {
         op_permits_failed(batch->ops[i]);
         op_give_up(batch->ops[i], failure);
@@ -454,6 +488,7 @@ static void batch_try_again(struct batch *batch)
     static const struct timeval soon = {0, TRY_AGAIN_US};
     struct limiter *l = batch->limiter;
 
+    answer_leases(batch, NULL, 0);
     for (unsigned i = 0; i < batch->count; i++)
         op_try_again(batch->ops[i]);
     SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
@@ -717,6 +752,7 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
         return NULL;
     }
     deadline_queue_init(&l->deadlines, &l->waiting, on_deadline);
+    limiter_leases_init(l);
     if (shortest_lease(policy))
         l->permits = permits_new(&l->deadlines, shortest_lease(policy), fallback);
     l->store = redis_store_new(base, &policy->redis, script, NULL);
@@ -758,6 +794,7 @@ void limiter_free(struct limiter *l)
     drop_gathered(l); /* before the link: who is told may ask again */
     redis_store_free(l->store);
     permits_free(l->permits);
+    limiter_leases_free(l);
     free_spares(l);
     if (l->deadlines.timer)
         deadlines_clear(&l->deadlines);

@@ -29,6 +29,7 @@ struct limiter_stats {
     counter_t redis_failures[REDIS_FAILURE_COUNT];
     counter_t redis_calls, redis_requests; /* EVALSHAs sent, decisions in them */
     counter_t remembered_denials;          /* decisions that needed no Redis */
+    counter_t lease_used, lease_returned, lease_lost; /* units; a decision is one */
     struct histogram redis_latency;        /* µs from a decision's start to Redis' answer */
 };
 

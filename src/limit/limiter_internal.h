@@ -1,4 +1,4 @@
-/* limiter_internal.h - what limiter.c (ops, batches), arguments.c, settle.c, split.c, op_permits.c, failures.c and verdict.c share. Nobody else includes it. */
+/* limiter_internal.h - what limiter.c (ops, batches), arguments.c, op_lease.c, settle.c, split.c, op_permits.c, failures.c and verdict.c share. Nobody else includes it. */
 #ifndef WEIR_LIMIT_LIMITER_INTERNAL_H
 #define WEIR_LIMIT_LIMITER_INTERNAL_H
 
@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "limit/denials.h"
 #include "limit/grants.h"
+#include "limit/leases.h"
 #include "limit/limiter.h"
 #include "limit/permits.h"
 
@@ -71,6 +72,8 @@ struct limit_op {
     unsigned times_asked;   /* and there was nothing left for it, see group_answer() */
     struct split *split;    /* its limits are in several slots: see split.c; else NULL */
     struct limit_op *whole; /* of which it is a leg; NULL: of none, or nobody waits any more */
+    struct lease *lease;    /* of its key; NULL: none */
+    uint64_t lease_key;     /* another: its place has gone to another key */
     uint64_t started_us;
     struct denial_key denial_key;
     bool denial_key_known;
@@ -92,6 +95,8 @@ struct group {
     unsigned count;               /* limits */
     unsigned size, answered;      /* ops */
     size_t answer_at;             /* in the reply */
+    int64_t extra;                /* units beside those that the ops need */
+    struct lease *lease;          /* that they are for, or NULL */
 };
 
 /* What one EVALSHA asks for. */
@@ -141,6 +146,8 @@ struct limiter {
     SLIST_HEAD(batch_list, batch) spare_batches;
     struct denials *denials;
     struct permits *permits; /* NULL where the policy counts no requests in flight */
+    struct leases *leases;   /* NULL where the policy allows none */
+    struct deadline_queue lease_ends;
     struct grants_hold grants;
     struct limit_op *reserve; /* for decisions without Redis when there is no memory for an op */
     struct arguments arguments;
@@ -152,6 +159,8 @@ struct limiter {
 /* Ends the process when there is no memory. */
 void arguments_init(struct arguments *a);
 void arguments_free(struct arguments *a);
+/* Is it asked for one unit of one limit, in a way that several can be asked for at once? */
+bool op_is_unit(const struct limit_op *op);
 /* Forms the batch's groups, and says what is to be sent. */
 void arguments_make(struct arguments *a, struct batch *batch);
 
@@ -182,6 +191,9 @@ void verdict_of_no_limits(struct decision *d);
 void verdict_of_no_memory(struct decision *d);
 /* False: no denial that still holds is known. */
 bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us, struct decision *d);
+/* A unit of the lease was spent. */
+void verdict_from_lease(struct limiter *l, const struct limit_op *op, const struct lease *lease,
+                        uint64_t now_us, struct decision *d);
 /* Remembers a denial, if it is one. */
 void verdict_remember(struct limiter *l, struct limit_op *op, const struct decision *d);
 
@@ -203,7 +215,24 @@ MUST_CHECK bool op_fill_permit_call(struct limit_op *op);
 /* Was it abandoned, and charged by a queue in which its request would have been held? */
 bool op_would_have_waited(const struct limit_op *op, redisReply *const *values);
 
-/* limiter.c, for split.c. */
+/* op_lease.c. */
+
+void limiter_leases_init(struct limiter *l);
+void limiter_leases_free(struct limiter *l); /* before the spare ops */
+/* Behind op_fill(): finds its lease, where it may have one. */
+void op_meet_lease(struct limit_op *op, const struct limit_facts *facts);
+/* Decides by the lease; the op is the receipt's or free then. False: it holds nothing. */
+MUST_CHECK bool op_spend_lease(struct limit_op *op, struct ask *ask);
+/* How many units to ask for beside the op's; `asked` is set to their lease, or NULL. */
+int64_t op_ask_lease(const struct limit_op *op, struct lease **asked);
+/* Of a group with a lease, before its ops are answered. `values`: NULL: there was no answer. */
+void lease_answered(struct group *group, redisReply *const *values, int64_t time_us, uint64_t asked_us);
+void op_note_remaining(const struct limit_op *op, redisReply *const *values);
+
+/* limiter.c, for split.c and op_lease.c. */
+
+/* What it was asked, but for its limits, becomes that of an op that nobody waits for. */
+void op_copy(struct limit_op *op, const struct limit_op *from);
 
 struct limit_op *op_take(struct limiter *l); /* NULL: no memory */
 void op_release(struct limit_op *op);

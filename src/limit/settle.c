@@ -149,7 +149,8 @@ bool limiter_is_quiet(const struct limiter *l)
         return true;
     /* What is under way may be answered by "not this script" or "not this node", and so not be given back yet. */
     return l->under_way == 0 && TAILQ_EMPTY(&l->gathered) && TAILQ_EMPTY(&l->beyond) &&
-           TAILQ_EMPTY(&l->later) && (!l->permits || permits_count(l->permits) == 0);
+           TAILQ_EMPTY(&l->later) && TAILQ_EMPTY(&l->lease_ends.armed) &&
+           (!l->permits || permits_count(l->permits) == 0);
 }
 
 void limiter_forget(struct ask *ask)

@@ -70,15 +70,8 @@ static struct limit_op *leg_make(struct limit_op *whole)
 
     if (!leg)
         return NULL;
-    memcpy(leg->keys, whole->keys, whole->keys_size);
-    leg->keys_size = whole->keys_size;
-    leg->ask = NULL;
-    leg->batch = NULL;
+    op_copy(leg, whole);
     leg->whole = whole;
-    leg->started_us = whole->started_us;
-    leg->count = 0;
-    leg->denial_key_known = leg->settles = leg->part = leg->abandoned = false;
-    leg->times_asked = 0;
     return leg;
 }
 

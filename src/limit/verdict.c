@@ -265,6 +265,18 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
     return true;
 }
 
+void verdict_from_lease(struct limiter *l, const struct limit_op *op, const struct lease *lease,
+                        uint64_t now_us, struct decision *d)
+{
+    struct limit_result *r = &d->results[0];
+
+    d->result_count = 1;
+    *r = result_of(&op->limits[0]);
+    r->remaining = lease->remaining + lease->units;
+    r->reset_us = time_left(lease->reset_us, now_us - lease->charged_us);
+    conclude(l, d);
+}
+
 /* Where limits are asked in turn those behind the one that rejected are not known. */
 static const struct limit_result *result_for(const struct decision *d, unsigned i, const struct limit *limit)
 {

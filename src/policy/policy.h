@@ -141,6 +141,8 @@ enum limit_kind {
     LIMIT_CONCURRENCY /* of requests in flight: what is taken is given back when the request has ended */
 };
 
+enum { LEASE_AUTO = -1, LEASE_MOST = 100000 };
+
 /* Windows of the calendar; by the wall clock of limit->zone. A week starts on Monday (ISO 8601). */
 enum calendar { CALENDAR_NONE, CALENDAR_DAY, CALENDAR_WEEK, CALENDAR_MONTH, CALENDAR_YEAR };
 
@@ -179,6 +181,7 @@ struct limit {
     int64_t max_delay_us; /* leaky_bucket: hold a request so long rather than reject it; 0: never */
     int64_t lease_us;     /* LIMIT_CONCURRENCY: its period */
     int64_t cost;         /* of a request whose rule says nothing of it; of a LIMIT_CONCURRENCY whatever the rule says */
+    int64_t lease_units;  /* that a worker may take at once for a busy key; LEASE_AUTO; 0: none */
     bool best_effort;
     bool headers; /* it stands in the answer's fields */
     /* The statuses of answers that are charged, a bit for each; NULL: every request is, before it is forwarded. */

@@ -109,6 +109,9 @@ static void read_all_numbers(struct loading *l, const char *section, const struc
             limit_unknown(l, child, child->key, true);
         else if (!child->broken && expect_map(l, child, "a map with limit and burst"))
             read_numbers(l, section, child, limit, &numbers[limit->index]);
+        if (limit &&
+            !limit_is_per_client(limit)) /* one bucket, that fills for some clients faster than for others */
+            l->policy->limits[limit->index].lease_units = 0;
     }
 }
 

@@ -2,6 +2,8 @@
 #include "policy/parts.h"
 #include "policy/types.h"
 
+#define LEASE_DEFAULT_US INT64_C(10000000) /* of concurrency */
+
 static const struct script_kind {
     const char *name;
     enum limit_kind kind;
@@ -47,19 +49,19 @@ bool limit_has_max_delay(const void *limit)
     return script_is(limit, "leaky_bucket");
 }
 
-bool limit_has_lease(const void *limit)
+bool limit_is_in_flight(const void *limit)
 {
     return ((const struct limit *)limit)->kind == LIMIT_CONCURRENCY;
 }
 
 bool limit_has_period(const void *limit)
 {
-    return !limit_has_lease(limit);
+    return !limit_is_in_flight(limit);
 }
 
 bool limit_has_best_effort(const void *limit)
 {
-    return !limit_has_lease(limit);
+    return !limit_is_in_flight(limit);
 }
 
 bool limit_has_enforce(const void *limit)
@@ -399,6 +401,77 @@ static void print_statuses(const struct printer *printer, const struct option *o
 
 const struct option_type type_statuses = {"list of statuses", read_statuses, print_statuses, false};
 
+/* --- lease --- */
+
+/* The script is read before it. */
+static void read_lease(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    static const char expected[] = "auto, off or how many units a worker may take at once, 1 to 100000";
+    struct limit *limit = field;
+    uint64_t units = 0;
+
+    if (limit_is_in_flight(limit)) {
+        type_duration.read(l, option, node, &limit->lease_us);
+        return;
+    }
+    if (!expect_scalar(l, node, expected))
+        return;
+    if (slice_equal(node->text, SLICE("auto")))
+        limit->lease_units = LEASE_AUTO;
+    else if (slice_equal(node->text, SLICE("off")))
+        limit->lease_units = 0;
+    else if (slice_to_u64(node->text, LEASE_MOST, &units) && units > 0)
+        limit->lease_units = (int64_t)units;
+    else
+        mistake(l, node, "%s is neither; expected %s", QUOTE(node->text), expected);
+}
+
+static void print_lease(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct limit *limit = field;
+
+    if (limit_is_in_flight(limit))
+        type_duration.print(printer, option, &limit->lease_us);
+    else if (limit->lease_units == LEASE_AUTO)
+        fputs(" auto\n", printer->out);
+    else if (limit->lease_units == 0)
+        fputs(" off\n", printer->out);
+    else
+        fprintf(printer->out, " %lld\n", (long long)limit->lease_units);
+}
+
+const struct option_type type_lease = {"auto, off or number", read_lease, print_lease, false};
+
+/* Why units of this limit cannot be charged before they are used; NULL: they can. */
+static const char *no_lease(const struct limit *limit)
+{
+    if (limit->kind == LIMIT_CUSTOM)
+        return "what a script of your own would say of a unit that is used later than it was charged is not "
+               "known";
+    if (limit->max_delay_us)
+        return "a queue holds each request for its own time";
+    if (limit->kind == LIMIT_WINDOW && !script_is(limit, "fixed_window"))
+        return "a unit that is used later than it was charged would count too short";
+    return NULL;
+}
+
+static void finish_lease(struct loading *l, const struct node *node, struct limit *limit)
+{
+    const struct node *lease = node_find(node, "lease");
+    const char *why = no_lease(limit);
+
+    if (limit_is_in_flight(limit)) {
+        if (!limit->lease_us)
+            limit->lease_us = LEASE_DEFAULT_US;
+        limit->period_us = limit->lease_us;
+        return;
+    }
+    if (why && limit->lease_units != 0)
+        mistake(l, lease, "%s takes no leases: %s; remove it, or use off", limit->script, why);
+    if (why)
+        limit->lease_units = 0;
+}
+
 /* --- one limit --- */
 
 static void refuse_where_useless(struct loading *l, const struct node *node, const struct limit *limit)
@@ -444,7 +517,7 @@ static void refuse_in_flight(struct loading *l, const struct node *node, const s
         {"best_effort", "a request is in flight or it is not; remove best_effort"},
     };
 
-    if (!limit_has_lease(limit))
+    if (!limit_is_in_flight(limit))
         return;
     for (size_t i = 0; i < COUNT_OF(useless); i++) {
         const struct node *key = node_find(node, useless[i].key);
@@ -461,10 +534,8 @@ static void refuse_in_flight(struct loading *l, const struct node *node, const s
 
 static void refuse_to_hold(struct loading *l, const struct node *node, const struct limit *limit)
 {
-    const struct node *max_delay = node_find(node, "max_delay"), *lease = node_find(node, "lease");
+    const struct node *max_delay = node_find(node, "max_delay");
 
-    if (lease && !limit_has_lease(limit))
-        mistake_of_key(l, lease, "%s has no lease; remove it, or use concurrency", limit->script);
     if (max_delay && !limit_has_max_delay(limit))
         mistake_of_key(l, max_delay, "%s holds no requests; remove it, or use leaky_bucket", limit->script);
     else if (limit->max_delay_us && limit->max_delay_us < PERIOD_MIN_US)
@@ -504,8 +575,7 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
         limit->options[0] = 0;
     if (!limit->script)
         return; /* reported; what else there is depends on it */
-    if (limit_has_lease(limit))
-        limit->period_us = limit->lease_us;
+    finish_lease(l, node, limit);
     if (limit_has_max_delay(limit) && limit->max_delay_us) {
         limit->option_count = 1;
         limit->options[0] = limit->max_delay_us;

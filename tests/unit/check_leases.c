@@ -1,0 +1,275 @@
+/* check_leases.c - whatever workers take, spend, give back and when: never more than the definition of the limit allows. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "limit/leases.h"
+
+enum { WORKERS = 3, ROUNDS = 1000, TICKS = 8000, LATENCY_MAX = 40, MARGIN = 50 };
+
+static uint64_t random_state;
+
+static int64_t random_from(int64_t low, int64_t high)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return low + (int64_t)((random_state >> 33) % (uint64_t)(high - low + 1));
+}
+
+/* A call on its way to Redis and back, or what is given back. */
+struct call {
+    bool on_its_way, executed;
+    uint64_t asked_us, at_us, back_us;
+    int64_t needed, extra, granted, remaining, reset_us;
+};
+
+struct worker {
+    struct leases *leases;
+    struct lease *lease;
+    struct call ask;
+    struct call refund; /* `extra` units, charged at `reset_us` */
+    int64_t charged_at_us;
+    unsigned busy; /* of a hundred ticks, how many bring a request */
+};
+
+/* What Redis knows, and what really happened. Of a bucket: units times the period that have not leaked; of a
+ * window: units. */
+static struct {
+    struct limit limit;
+    struct limit_numbers numbers;
+    int64_t level, spent;
+    uint64_t at_us, spent_at_us;
+    uint64_t window_us, spent_window_us; /* their starts */
+    int64_t all_spent;
+} redis;
+
+static int64_t scale(void)
+{
+    return redis.limit.kind == LIMIT_BUCKET ? redis.limit.period_us : 1;
+}
+
+static void pass_time(int64_t *level, uint64_t *at_us, uint64_t *window_us, uint64_t now_us)
+{
+    if (redis.limit.kind == LIMIT_BUCKET) {
+        int64_t leaked = (int64_t)(now_us - *at_us) * redis.numbers.limit;
+        *level = leaked < *level ? *level - leaked : 0;
+    } else if (now_us / (uint64_t)redis.limit.period_us != *window_us) {
+        *window_us = now_us / (uint64_t)redis.limit.period_us;
+        *level = 0;
+    }
+    *at_us = now_us;
+}
+
+static int64_t capacity(void)
+{
+    return redis.limit.kind == LIMIT_BUCKET ? redis.numbers.burst : redis.numbers.limit;
+}
+
+/* The definition: a bucket without any lease would have had room for it. */
+static void spend(int64_t units, uint64_t now_us)
+{
+    pass_time(&redis.spent, &redis.spent_at_us, &redis.spent_window_us, now_us);
+    redis.spent += units * scale();
+    redis.all_spent += units;
+    ck_assert_msg(redis.spent <= capacity() * scale(), "at %d us: %lld units of %lld are spent", (int)now_us,
+                  (long long)(redis.spent / scale() + 1), (long long)capacity());
+}
+
+static int64_t reset_us(uint64_t now_us)
+{
+    if (redis.limit.kind == LIMIT_BUCKET)
+        return (redis.level + redis.numbers.limit - 1) / redis.numbers.limit;
+    return redis.limit.period_us - (int64_t)(now_us % (uint64_t)redis.limit.period_us);
+}
+
+static void execute_ask(struct worker *w, uint64_t now_us)
+{
+    struct call *ask = &w->ask;
+
+    pass_time(&redis.level, &redis.at_us, &redis.window_us, now_us);
+    int64_t room = (capacity() * scale() - redis.level) / scale(), wanted = ask->needed + ask->extra;
+    ask->granted = room < wanted ? room : wanted;
+    redis.level += ask->granted * scale();
+    ask->remaining = room - ask->granted;
+    ask->reset_us = reset_us(now_us);
+    ask->executed = true;
+    spend(ask->granted < ask->needed ? ask->granted : ask->needed, now_us);
+}
+
+static void execute_refund(struct worker *w, uint64_t now_us)
+{
+    pass_time(&redis.level, &redis.at_us, &redis.window_us, now_us);
+    if (redis.limit.kind == LIMIT_BUCKET ||
+        (uint64_t)(w->charged_at_us / redis.limit.period_us) == redis.window_us)
+        redis.level -= w->refund.extra * scale();
+    if (redis.level < 0)
+        redis.level = 0;
+    w->refund.on_its_way = false;
+}
+
+static void answer(struct worker *w, uint64_t now_us)
+{
+    struct call *ask = &w->ask;
+    int64_t units = ask->granted - ask->needed;
+
+    ask->on_its_way = false;
+    if (units <= 0)
+        return;
+    lease_take(w->lease,
+               &(struct lease_charge){units, ask->needed, ask->remaining, ask->reset_us, (int64_t)ask->at_us,
+                                      ask->asked_us},
+               now_us);
+    w->charged_at_us = (int64_t)ask->at_us;
+}
+
+static void ask(struct worker *w, uint64_t now_us)
+{
+    w->ask = (struct call){.on_its_way = true,
+                           .asked_us = now_us,
+                           .at_us = now_us + (uint64_t)random_from(0, LATENCY_MAX),
+                           .needed = random_from(1, 3),
+                           .extra = random_from(0, 2) ? random_from(1, capacity()) : 0};
+    w->ask.back_us = w->ask.at_us + (uint64_t)random_from(0, LATENCY_MAX);
+}
+
+static void give_back(struct worker *w, uint64_t now_us)
+{
+    bool bucket = redis.limit.kind == LIMIT_BUCKET;
+    int64_t left = lease_left(w->lease, now_us + (bucket ? MARGIN : 0));
+
+    if (left)
+        w->refund = (struct call){
+            .on_its_way = true, .at_us = now_us + (uint64_t)random_from(0, MARGIN), .extra = left};
+    lease_empty(w->lease);
+}
+
+static void turn(struct worker *w, uint64_t now_us)
+{
+    if (w->refund.on_its_way && now_us >= w->refund.at_us)
+        execute_refund(w, now_us);
+    if (w->ask.on_its_way && !w->ask.executed && now_us >= w->ask.at_us)
+        execute_ask(w, now_us);
+    if (w->ask.on_its_way && w->ask.executed && now_us >= w->ask.back_us)
+        answer(w, now_us);
+    for (unsigned i = 0; i < 3 && random_from(0, 99) < w->busy; i++)
+        if (lease_spend(w->lease, now_us))
+            spend(1, now_us);
+        else if (!w->ask.on_its_way)
+            ask(w, now_us);
+    if (random_from(0, 1999) == 0 && !w->refund.on_its_way && !w->ask.on_its_way)
+        give_back(w, now_us);
+    if (random_from(0, 199) == 0)
+        w->busy = (unsigned)(random_from(0, 1) * random_from(1, 3)) * 33;
+}
+
+static void play(enum limit_kind kind)
+{
+    struct worker workers[WORKERS] = {0};
+
+    memset(&redis, 0, sizeof redis);
+    redis.limit.kind = kind;
+    redis.limit.period_us = random_from(50, 2000);
+    redis.numbers.limit = random_from(1, 60);
+    redis.numbers.burst = random_from(1, 100);
+    for (unsigned i = 0; i < WORKERS; i++) {
+        workers[i].leases = leases_new();
+        workers[i].lease = leases_meet(workers[i].leases, SLICE("key"), &redis.limit, &redis.numbers, 1);
+        workers[i].busy = (unsigned)(random_from(0, 1) * random_from(1, 3)) * 33;
+    }
+    for (uint64_t now_us = 1; now_us < TICKS; now_us += (uint64_t)random_from(0, 3))
+        turn(&workers[random_from(0, WORKERS - 1)], now_us);
+    for (unsigned i = 0; i < WORKERS; i++)
+        leases_free(workers[i].leases);
+}
+
+START_TEST(never_more_than_the_definition_allows)
+{
+    int64_t all = 0;
+
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        random_state = round * 2 + (unsigned)_i;
+        play(_i ? LIMIT_WINDOW : LIMIT_BUCKET);
+        all += redis.all_spent;
+    }
+    ck_assert_int_gt(all, ROUNDS * 20);
+}
+END_TEST
+
+/* --- Who takes how many --------------------------------------------------------------------------------- */
+
+static struct leases *leases;
+
+static struct lease *busy(const struct limit *limit, int64_t numbers_limit, unsigned requests,
+                          int64_t remaining)
+{
+    struct limit_numbers numbers = {numbers_limit, numbers_limit};
+    struct lease *lease = NULL;
+
+    leases_free(leases);
+    leases = leases_new();
+    for (unsigned i = 0; i < requests; i++)
+        lease = leases_meet(leases, SLICE("key"), limit, &numbers, 1000000 + i);
+    ck_assert_ptr_nonnull(lease);
+    lease->known_remaining = remaining;
+    return lease;
+}
+
+START_TEST(a_lease_is_no_larger_than_it_is_of_use_and_leaves_others_enough)
+{
+    struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = LEASE_AUTO};
+
+    ck_assert_int_eq(lease_wants(busy(&limit, 10000, 3, 10000), 1), 0);     /* not busy */
+    ck_assert_int_eq(lease_wants(busy(&limit, 10000, 8, 10000), 1), 20);    /* for 50 ms */
+    ck_assert_int_eq(lease_wants(busy(&limit, 10000, 800, 10000), 1), 500); /* a twentieth */
+    ck_assert_int_eq(lease_wants(busy(&limit, 10000, 800, 80), 2), 20);     /* of what remains each a part */
+    ck_assert_int_eq(lease_wants(busy(&limit, 10000, 800, 80), 100), 0);    /* not worth it */
+    ck_assert(lease_may_be(&limit, &(struct limit_numbers){10000, 10000}));
+    ck_assert(!lease_may_be(&limit, &(struct limit_numbers){9999, 9999}));
+    limit.lease_units = 10;
+    ck_assert(lease_may_be(&limit, &(struct limit_numbers){5, 5}));
+    ck_assert_int_eq(lease_wants(busy(&limit, 999, 800, 999), 1), 10);
+    limit.kind = LIMIT_BUCKET;
+    ck_assert_int_eq(lease_wants(busy(&limit, 999, 800, 999), 1), 10);
+    limit.period_us = 1000000;
+    ck_assert_int_eq(lease_wants(busy(&limit, 1000000, 800, 999999), 1), 0); /* gone before they are of use */
+    limit.lease_units = LEASE_AUTO;
+    ck_assert_int_eq(lease_wants(busy(&limit, 1000000, 800, 999999), 1), 50000);
+    leases_free(leases);
+}
+END_TEST
+
+START_TEST(a_full_set_keeps_what_holds_units)
+{
+    struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 10};
+    struct limit_numbers numbers = {1000, 1000};
+    struct lease *first;
+
+    leases = leases_new();
+    first = leases_meet(leases, SLICE("first"), &limit, &numbers, 1);
+    first->asked = true;
+    for (unsigned i = 0; i < 10000; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%u", i);
+        ck_assert_ptr_ne(leases_meet(leases, slice_of(name), &limit, &numbers, 2 + i), first);
+    }
+    ck_assert_ptr_eq(leases_meet(leases, SLICE("first"), &limit, &numbers, 20000), first);
+    ck_assert(first->asked);
+    leases_free(leases);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("leases");
+    TCase *test_case = tcase_create("leases");
+
+    tcase_set_timeout(test_case, 60);
+    tcase_add_loop_test(test_case, never_more_than_the_definition_allows, 0, 2);
+    tcase_add_test(test_case, a_lease_is_no_larger_than_it_is_of_use_and_leaves_others_enough);
+    tcase_add_test(test_case, a_full_set_keeps_what_holds_units);
+    suite_add_tcase(suite, test_case);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
