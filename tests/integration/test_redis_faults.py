@@ -369,6 +369,7 @@ def test_workers_and_weirs_come_back_at_different_moments(rig):
     redis.kill()
     for weir in weirs:
         without_redis(weir)
+        assert b'"breaker":{"closed":0,"half_open":0,"open":4}' in get(weir.admin, "/api/v1/status").body
     time.sleep(1)  # the pauses grow
     redis.start()
     back = []
@@ -378,6 +379,8 @@ def test_workers_and_weirs_come_back_at_different_moments(rig):
         back += [time.monotonic()] * (ready - len(back))
         assert all(weir.metric("weir_redis_breaker_workers", state="closed") == 0 for weir in weirs), "half open, until calls are answered"
     assert len(back) == 8 and back[-1] - back[0] > 0.02, back
+    assert b"Redis has just come back" in get(weirs[0].admin, "/readyz").body
+    assert b'"half_open":4' in get(weirs[0].admin, "/api/v1/status").body
     for weir in weirs:
         assert count(flood(weir.address, 1000, connections=32)) == {200: 1000}
         eventually(lambda weir=weir: count(flood(weir.address, 100, connections=16)) and
