@@ -60,7 +60,7 @@ struct leases;
 struct leases *leases_new(void);
 void leases_free(struct leases *leases);
 
-/* The lease of a key that a request has just come for; counts the request. */
+/* The lease of a key that a request has just come for; counts the request. NULL: all its places are in use. */
 struct lease *leases_meet(struct leases *leases, struct slice key, const struct limit *limit,
                           const struct limit_numbers *numbers, uint64_t now_us);
 
