@@ -21,6 +21,7 @@ enum leg_state { LEG_COMING, LEG_ASKED, LEG_CHARGED, LEG_REJECTED, LEG_FAILED };
 struct leg {
     struct limit_op *op; /* COMING, ASKED, CHARGED; else NULL */
     enum leg_state state;
+    bool waits;                          /* CHARGED: by a queue in which its request is to be held */
     unsigned first_result, result_count; /* CHARGED: in the decision */
 };
 
@@ -379,6 +380,7 @@ void split_answer(struct limit_op *op, redisReply *const *values, int64_t time_u
     leg->result_count = whole->ask->decision.result_count - leg->first_result;
     if (decision_admits(&d)) {
         leg->state = LEG_CHARGED;
+        leg->waits = d.delay_us > 0;
         go_on(whole);
         return;
     }
@@ -428,9 +430,23 @@ void split_timeout(struct limit_op *op)
     conclude(op);
 }
 
+static void leave_queues(struct limit_op *leg)
+{
+    int64_t totals[LIMITS_PER_RULE_MAX];
+
+    for (unsigned i = 0; i < leg->count; i++)
+        totals[i] = leg->limits[i].limit->max_delay_us ? 0 : leg->limits[i].charged;
+    op_settle(leg, totals);
+}
+
 void split_abandon(struct limit_op *op)
 {
-    op_release(op); /* and its legs; what was charged stays charged */
+    struct split *split = op->split;
+
+    for (unsigned i = 0; i < split->count; i++)
+        if (split->legs[i].state == LEG_CHARGED && split->legs[i].waits)
+            leave_queues(let_go(&split->legs[i], LEG_FAILED));
+    op_release(op); /* and its legs; what else was charged stays charged */
 }
 
 void split_settle(struct limit_op *op, void (*settle)(struct limit_op *leg, const void *facts),

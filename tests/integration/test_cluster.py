@@ -5,6 +5,7 @@ import time
 
 from rig import eventually, free_port, patience, timeout
 from test_concurrency import Gate, ask
+from test_holding import reset
 from topology import Cluster, Load, charged_twice, slot_of, slot_of_client
 from wire import count, flood, get
 
@@ -352,6 +353,27 @@ def test_a_leg_that_fails_follows_its_own_on_failure(rig):
     eventually(lambda: left() > before - 5, 2, "what the first leg was charged, given back")
     ask_for("/here")
     assert 429 in [ask_for("/here").status for _ in range(5)]
+
+
+def test_who_leaves_between_two_slots_leaves_the_queue_of_the_first(rig):
+    cluster = Cluster(rig, replicas=False)
+    for master in cluster.masters:
+        master.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    victim = cluster.owner(slot_of("{all}"))
+    name = next(f"c{i}" for i in range(100) if cluster.owner(slot_of_client(f"c{i}")) is not victim)
+    there = cluster.owner(slot_of_client(name))
+    limits = {"queue": dict(script="leaky_bucket", limit=1, period="60s", burst=100, max_delay="90s"),
+              "all": dict(script="fixed_window", limit=1000, period="10d", per="all")}
+    weir, = weirs_with(rig, cluster.policy(timeout="10s"), workers=1, limits=limits)
+    assert get(weir.address, headers=client(name)).status == 200
+    victim.freeze()
+    key = next(key for key in there.ask("KEYS", "*") if key.endswith(":l:queue"))
+    before = there.ask("PTTL", key)
+    gone = ask(weir, "/", client(name))
+    eventually(lambda: there.ask("PTTL", key) > before + 30000, what="a place in the queue")
+    reset(gone)
+    eventually(lambda: there.ask("PTTL", key) <= before, 2, "its place is free")
+    victim.thaw()
 
 
 def test_requests_in_flight_and_repeats_in_several_slots(rig):
