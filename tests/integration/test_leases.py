@@ -3,6 +3,7 @@
 import time
 
 from rig import eventually, timeout
+from topology import Cluster
 from wire import Connection, count, flood, get
 
 ONE = {"X-Client-Id": "one"}
@@ -132,3 +133,16 @@ def test_auto_takes_leases_from_a_large_limit(rig):
     left = sorted(r.number("X-RateLimit-Remaining") for r in flood(weir.address, 1500, connections=16, headers=ONE))
     assert used_units(weir) > 100, "auto: a lease for a limit of 10,000"
     assert left[-1] == 9999 and 8500 - 500 <= left[0] <= 8500, (left[0], left[-1])
+
+
+@timeout(120)
+def test_in_a_cluster(rig):
+    cluster = Cluster(rig, replicas=False)
+    limits = {"each": dict(script="token_bucket", limit=600, period="20d", lease=20)}
+    weirs = [rig.weir(limits=limits, redis=cluster.policy()) for _ in range(2)]
+    for weir in weirs:
+        weir.wait_for_redis()
+    passed = admitted(flood([weir.address for weir in weirs], 900, connections=32, headers=ONE))
+    assert 600 - 4 * 20 <= passed <= 600, passed
+    assert sum(map(used_units, weirs)) > 20, "leases were used"
+    take_the_rest(weirs, passed, 600)
