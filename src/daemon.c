@@ -508,7 +508,8 @@ static void on_reload_signal(evutil_socket_t signal, short what, void *arg)
 static bool watch_signals(struct weir *weir)
 {
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGUSR1, SIG_IGN); /* libevent puts this back at the end: they come too late then, and do no harm */
+    signal(SIGUSR1,
+           SIG_IGN); /* libevent puts this back at the end: they come too late then, and do no harm */
     signal(SIGHUP, SIG_IGN);
     weir->signals[0] = evsignal_new(weir->base, SIGTERM, on_stop_signal, weir);
     weir->signals[1] = evsignal_new(weir->base, SIGINT, on_stop_signal, weir);

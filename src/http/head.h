@@ -105,7 +105,7 @@ bool method_is_idempotent(enum method method);
 enum target_form { TARGET_ORIGIN, TARGET_ABSOLUTE, TARGET_AUTHORITY, TARGET_ASTERISK };
 
 struct request_head {
-    struct slice whole; /* all of it */
+    struct slice whole;               /* all of it */
     struct slice method_text, target; /* as they came */
     enum method method;
     enum target_form form;

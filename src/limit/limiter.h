@@ -27,10 +27,10 @@ _Static_assert(LIMIT_COLUMNS <= (int)TALLY_COLUMNS, "a row has room for all");
 struct limiter_stats {
     struct tally by_limit; /* limit->row, verdict; the caller has made room for the policy's rows */
     counter_t redis_failures[REDIS_FAILURE_COUNT];
-    counter_t redis_calls, redis_requests; /* EVALSHAs sent, decisions in them */
-    counter_t remembered_denials;          /* decisions that needed no Redis */
+    counter_t redis_calls, redis_requests;            /* EVALSHAs sent, decisions in them */
+    counter_t remembered_denials;                     /* decisions that needed no Redis */
     counter_t lease_used, lease_returned, lease_lost; /* units; a decision is one */
-    struct histogram redis_latency;        /* µs from a decision's start to Redis' answer */
+    struct histogram redis_latency;                   /* µs from a decision's start to Redis' answer */
 };
 
 /* `policy` is held. `fallback` is shared by all limiters of the process. `script` is what compose made; it

@@ -12,8 +12,8 @@
 
 #include "http/head.h"
 #include "net/address.h"
-#include "policy/address_lists.h"
 #include "net/resolver.h"
+#include "policy/address_lists.h"
 
 enum {
     LIMITS_MAX = 256,        /* in a policy */
@@ -49,7 +49,7 @@ struct redis_nodes {
     struct redis_node {
         struct address address;
         char *text; /* as written */
-    } *node;
+    } * node;
     unsigned count;
 };
 
@@ -64,14 +64,15 @@ struct redis_settings {
     char *address_text;     /* as written, or what stands for it in messages */
     bool embedded;
     struct redis_sentinel_settings sentinel;
-    struct redis_nodes cluster;    /* some of its nodes; none: no cluster */
-    char *username, *password; /* NULL: none */
-    char *password_file;       /* as written; NULL: none */
+    struct redis_nodes cluster; /* some of its nodes; none: no cluster */
+    char *username, *password;  /* NULL: none */
+    char *password_file;        /* as written; NULL: none */
     unsigned database;
     char *key_prefix;
     uint64_t timeout_us;
     enum on_failure on_failure;
-    unsigned instances; /* weirs that share the limits: what each may admit without Redis is divided by them */
+    unsigned
+        instances; /* weirs that share the limits: what each may admit without Redis is divided by them */
 };
 
 struct upstream_server {
@@ -180,8 +181,9 @@ struct limit {
     unsigned option_count;
     int64_t max_delay_us; /* leaky_bucket: hold a request so long rather than reject it; 0: never */
     int64_t lease_us;     /* LIMIT_CONCURRENCY: its period */
-    int64_t cost;         /* of a request whose rule says nothing of it; of a LIMIT_CONCURRENCY whatever the rule says */
-    int64_t lease_units;  /* that a worker may take at once for a busy key; LEASE_AUTO; 0: none */
+    int64_t
+        cost; /* of a request whose rule says nothing of it; of a LIMIT_CONCURRENCY whatever the rule says */
+    int64_t lease_units; /* that a worker may take at once for a busy key; LEASE_AUTO; 0: none */
     bool best_effort;
     bool headers; /* it stands in the answer's fields */
     /* The statuses of answers that are charged, a bit for each; NULL: every request is, before it is forwarded. */
@@ -220,7 +222,8 @@ struct client_terms {
     enum quota_kind quota;
     const struct plan *plan;             /* or NULL */
     const struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
-    int64_t each; /* from the database: in place of limit and burst of every limit counted per client; 0: none */
+    int64_t
+        each; /* from the database: in place of limit and burst of every limit counted per client; 0: none */
     struct place place;
 };
 

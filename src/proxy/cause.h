@@ -12,7 +12,7 @@
     X(CAUSE_BAD_REQUEST, 400, "bad_request", "the request is malformed")                                     \
     X(CAUSE_BAD_IDENTITY, 400, "bad_identity", "the client's identity is malformed")                         \
     X(CAUSE_BAD_CONTENT, 400, "bad_content", "the request's content is malformed")                           \
-    X(CAUSE_UNKNOWN_CLIENT, 403, "unknown_client", "the client is unknown, or cannot be looked up now")       \
+    X(CAUSE_UNKNOWN_CLIENT, 403, "unknown_client", "the client is unknown, or cannot be looked up now")      \
     X(CAUSE_ADDRESS_BLOCKED, 403, "address_blocked", "this address is turned away")                          \
     X(CAUSE_HEAD_TIMEOUT, 408, "request_header_timeout", "the request's head took too long")                 \
     X(CAUSE_CONTENT_TIMEOUT, 408, "request_body_timeout", "the request's content took too long")             \

@@ -10,9 +10,9 @@
 
 struct generation {
     struct worker *worker;
-    struct roster *roster; /* held */
+    struct roster *roster;   /* held */
     unsigned roster_version; /* that the pools are made after */
-    struct policy *policy; /* the roster's; held */
+    struct policy *policy;   /* the roster's; held */
     struct limiter *limiter;
     struct pool *pools;           /* by upstream index */
     unsigned exchanges;           /* under way */

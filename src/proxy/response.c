@@ -256,7 +256,8 @@ void response_read_head(struct exchange *x)
         }
         if (!interim_head(x, &got, size, head) || !iobuf_held(x->link->stream.in))
             return;
-        if (stream_holds_output(&x->client->stream)) { /* one piece at a time: exchange_client_writable goes on */
+        if (stream_holds_output(
+                &x->client->stream)) { /* one piece at a time: exchange_client_writable goes on */
             x->link->unread = true;
             stream_want_read(&x->link->stream, false);
             return;

@@ -24,7 +24,7 @@ struct server;
 struct link {
     uint32_t magic;
     enum link_state state;
-    bool reused; /* it has served a request before */
+    bool reused;          /* it has served a request before */
     uint64_t pooled_turn; /* the worker's loop turn in which it was pooled last */
     struct worker *worker;
     struct server *server;

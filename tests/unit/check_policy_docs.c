@@ -149,7 +149,8 @@ static void loads_without_a_word(const char *sample)
 /* Redis is in one place, and has one password: the lines that say something else are taken out. */
 static void keep_one_redis(char *yaml, const char *kept)
 {
-    static const char *const lines[] = {"\n  address: ", "\n  sentinel: ", "\n  cluster: ", "\n  password_file: "};
+    static const char *const lines[] = {
+        "\n  address: ", "\n  sentinel: ", "\n  cluster: ", "\n  password_file: "};
 
     for (size_t i = 0; i < COUNT_OF(lines); i++) {
         char *line = strcmp(lines[i] + 3, kept) == 0 ? NULL : strstr(yaml, lines[i]);
