@@ -192,16 +192,18 @@ def test_behind_a_load_balancer(rig):
 
 
 def test_no_more_than_so_many_at_a_time(rig):
-    may_answer = threading.Event()
+    may_answer, came = threading.Event(), []
     rig.close_with(may_answer.set)
 
     def report(peer, number):
         while peer.read_request():
+            came.append(number)
             may_answer.wait(20)
             peer.socket.sendall(OK)
     weir = cook(rig, "No more than so many at a time", Scripted(rig, report))
     under_way = [Connection(weir.address).send(request_bytes("/reports/1")) for _ in range(2)]
-    eventually(lambda: get(weir.address, "/reports/1").status == 429, what="429 while two are under way")
+    eventually(lambda: len(came) == 2, what="two requests at the server")
+    assert get(weir.address, "/reports/1").status == 429
     may_answer.set()
     assert [connection.response().status for connection in under_way] == [200, 200]
     eventually(lambda: get(weir.address, "/reports/1").status == 200, what="a place that is free again")
