@@ -266,7 +266,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t choice = fuzz_choice(data, size);
     answer.to = (char)data[0];
     answer.bytes = bytes, answer.size = size - 1;
-    answer.piece = choice & 1 ? size : choice % 61 + 1;
+    /* Not too many: a socket's buffer takes some 270 pieces, however small. */
+    answer.piece = choice & 1 ? size : size / 128 + choice % 61 + 1;
 
     struct limiter *limiter = limiter_new(base, policy, fallback, slice_of(script), &stats);
     PROPERTY(limiter != NULL);

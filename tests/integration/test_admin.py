@@ -80,8 +80,10 @@ def test_a_failing_upstream_is_counted_by_cause(rig):
     weir.expect_errors("upstream|server|api")
     for _ in range(3):
         get(weir.address)
-    body = get(weir.admin, "/metrics").body.decode()
-    assert re.search(r'weir_\w*(errors|failures)\w*_total\{[^}]*"\} 3(\.0)?$', body, re.M), body
+
+    def counted():  # after the answer was sent
+        return re.search(r'weir_\w*(errors|failures)\w*_total\{[^}]*"\} 3(\.0)?$', get(weir.admin, "/metrics").body.decode(), re.M)
+    eventually(counted, what="three failures of one cause")
 
 
 def test_no_admin_listener_where_none_is_wanted(rig):

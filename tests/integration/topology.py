@@ -5,10 +5,11 @@ import threading
 import time
 from collections import Counter
 
-from rig import Process, Redis, eventually, free_port, redis_program
+from rig import Process, Redis, eventually, free_port, redis_program, patience
 from wire import Connection, Cut
 
 MASTER = "shop"
+DOWN_AFTER_MS = 800 * patience  # more than a busy machine keeps a server waiting, or there is another failover
 
 
 class Sentinel(Process):
@@ -19,7 +20,7 @@ class Sentinel(Process):
         lines = [f"port {self.address[1]}", "bind 127.0.0.1", f"dir {rig.directory}",
                  *(argument for argument in arguments if "hostnames" in argument),
                  f"sentinel monitor {MASTER} {host} {master.address[1]} {count // 2 + 1}",
-                 f"sentinel down-after-milliseconds {MASTER} 400", f"sentinel failover-timeout {MASTER} 3000",
+                 f"sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}", f"sentinel failover-timeout {MASTER} 3000",
                  f"sentinel parallel-syncs {MASTER} 1",
                  *(argument for argument in arguments if "hostnames" not in argument)]
         super().__init__(rig, name, [redis_program, rig.write(f"{name}.conf", "\n".join(lines) + "\n"), "--sentinel"])
