@@ -46,21 +46,16 @@ bool redis_node_read(struct slice host, struct slice port, const struct address 
 bool redis_redirect_read(const char *error, const struct address *answered, bool *asking, unsigned *slot,
                          struct address *address)
 {
-    struct slice rest = slice_of(error);
     uint64_t number;
 
-    *asking = slice_starts_with(rest, SLICE("ASK "));
-    if (!*asking && !slice_starts_with(rest, SLICE("MOVED ")))
+    *asking = strncmp(error, "ASK ", 4) == 0;
+    if (!*asking && strncmp(error, "MOVED ", 6) != 0)
         return false;
-    rest.p += *asking ? 4 : 6;
-    rest.n -= *asking ? 4 : 6;
-    const char *blank = rest.n ? memchr(rest.p, ' ', rest.n) : NULL;
-    const char *colon = rest.n ? memrchr(rest.p, ':', rest.n) : NULL;
+    const char *rest = error + (*asking ? 4 : 6), *blank = strchr(rest, ' '), *colon = strrchr(rest, ':');
     if (!blank || !colon || colon < blank ||
-        !slice_to_u64((struct slice){rest.p, (size_t)(blank - rest.p)}, REDIS_SLOTS - 1, &number))
+        !slice_to_u64((struct slice){rest, (size_t)(blank - rest)}, REDIS_SLOTS - 1, &number))
         return false;
     *slot = (unsigned)number;
-    return redis_node_read((struct slice){blank + 1, (size_t)(colon - blank) - 1},
-                           (struct slice){colon + 1, (size_t)(rest.p + rest.n - colon) - 1}, answered,
-                           address);
+    return redis_node_read((struct slice){blank + 1, (size_t)(colon - blank) - 1}, slice_of(colon + 1),
+                           answered, address);
 }
