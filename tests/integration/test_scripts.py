@@ -7,7 +7,7 @@ import time
 import zoneinfo
 from datetime import datetime, timedelta
 
-from rig import timeout, top
+from rig import eventually, timeout, top
 from wire import Connection, get, request_bytes
 
 LOCKOUT = os.path.join(top, "conf", "lockout.lua")
@@ -165,7 +165,7 @@ def test_a_failing_script_is_the_matter_of_its_own_requests(rig):
     assert get(weir.address, "/shape").status == 503
     assert weir.metric("weir_script_failures_total", limit="own", cause="failed") == 21
     assert weir.metric("weir_script_failures_total", limit="strict") is None
-    said = said_to_fail(weir)
+    said = eventually(lambda: said_to_fail(weir), what="a line about it")
     assert len(said) == 1 and re.search(r"limit own: its script fails: \S*failing\.lua:2: broken on purpose", said[0]), said
 
 
