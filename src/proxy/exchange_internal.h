@@ -1,8 +1,10 @@
-/* exchange_internal.h - what the two files of an exchange's life, exchange.c and response.c, share. Nobody else includes it. */
+/* exchange_internal.h - what the files of an exchange's life, exchange.c, response.c and exchange_end.c, share. Nobody else includes it. */
 #ifndef WEIR_PROXY_EXCHANGE_INTERNAL_H
 #define WEIR_PROXY_EXCHANGE_INTERNAL_H
 
 #include "proxy/exchange.h"
+
+enum { EXCHANGE_MAGIC = 0x45584348 };
 
 /* Reads the next head of an answer and acts on it / moves a piece of the answer's content. Either may end the exchange. */
 void response_read_head(struct exchange *x);
@@ -21,6 +23,13 @@ void exchange_link_died(struct exchange *x);
 
 /* The ways out. Before any byte of an answer a failure is answered; after it the client's message must not look whole. */
 void exchange_fail(struct exchange *x, enum cause cause, const char *why);
+
+/* Sends weir's own answer; `why` in more words than the cause has, or NULL. May end the exchange. */
+void exchange_reply(struct exchange *x, uint16_t status, const char *why);
+
+/* Logs what happened, and to whom. */
+void exchange_say(const struct exchange *x, enum cause cause, const char *why);
+
 void exchange_finish(struct exchange *x, enum client_after after);
 enum client_after exchange_after_answer(const struct exchange *x);
 

@@ -1,0 +1,170 @@
+/* exchange_end.c - the ways out of an exchange, all of which lead to exchange_finish().
+ *
+ *   exchange_fail()   something went wrong: weir's own answer where nothing of one has gone yet, else the message is cut
+ *   exchange_reply()  weir's own answer: a rejection, a failure, or what it says as the last hop
+ *   exchange_cut()    at once, whatever the phase */
+#include "proxy/exchange_internal.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "proxy/access_log.h"
+#include "proxy/hold.h"
+#include "proxy/known.h"
+#include "proxy/reply.h"
+
+enum {
+    DRAIN_KEEP_MAX =
+        IOBUF_READ_MAX /* a rest of content this small is read so that the connection can be kept */
+};
+
+static void drop_link(struct exchange *x)
+{
+    if (x->link)
+        upstream_release(x->link, false);
+    x->link = NULL;
+}
+
+/* What happened, and to whom. Every request has its line in the access log; here a fault of the upstream or
+ * of weir is said at most once a second for each cause and worker, with how often it happened since, and a
+ * client's own fault only to those who debug. */
+void exchange_say(const struct exchange *x, enum cause cause, const char *why)
+{
+    struct said *said = &x->worker->said[cause];
+    bool client_fault = cause < CAUSE_UPSTREAM_CONNECT;
+    uint64_t now = clock_us();
+    struct address address;
+    char peer[ADDRESS_TEXT_MAX];
+
+    if (client_fault ? log_threshold < LEVEL_DEBUG : now - said->at_us < 1000000) {
+        said->unsaid++;
+        return;
+    }
+    char more[64] = "";
+    if (said->unsaid)
+        snprintf(more, sizeof more, " (and %llu more like it before)", (unsigned long long)said->unsaid);
+    log_write(
+        client_fault ? LEVEL_DEBUG : LEVEL_WARN, "request %.*s of %.*s%s%s: %s%s%s%s%s%s", (int)x->id_size,
+        x->request_id, (int)x->identity_size, x->identity, x->identity_size ? " at " : "",
+        address_format(address_of_peer(&x->client->peer, &address), peer), cause_text[cause], why ? ": " : "",
+        why ? why : "", x->link ? "; server " : "", x->link ? link_server_text(x->link) : "", more);
+    *said = (struct said){.at_us = now};
+}
+
+/* Before any byte of an answer: weir's own answer. After it: the client's message must not look whole. */
+void exchange_fail(struct exchange *x, enum cause cause, const char *why)
+{
+    hold_end(x);
+    x->cause = cause;
+    x->why = why;
+    exchange_say(x, cause, why);
+    if (x->link &&
+        (cause == CAUSE_UPSTREAM_CLOSED || cause == CAUSE_UPSTREAM_BAD || cause == CAUSE_RESPONSE_TIMEOUT))
+        upstream_note_failure(x->link, cause_text[cause]);
+    drop_link(x);
+    if (x->answer_started || cause_status[cause] == 0)
+        exchange_finish(x, CLIENT_CLOSE);
+    else
+        exchange_reply(x, cause_status[cause], why);
+}
+
+/* What is left of the request's content is small and its end is known, so it can be read and the connection
+ * kept. */
+static bool rest_is_small(const struct exchange *x)
+{
+    return x->request.ended ||
+           (x->request.kind == FRAMING_LENGTH && x->request.left <= DRAIN_KEEP_MAX && !x->expects_continue);
+}
+
+void exchange_reply(struct exchange *x, uint16_t status, const char *why)
+{
+    struct worker *w = x->worker;
+
+    x->phase = PHASE_REPLY;
+    x->status = status;
+    /* After a fault of the client's own nobody knows what follows on this connection. */
+    bool client_fault = x->cause != CAUSE_NONE && status < 500;
+    x->close = !x->keep_alive || x->end_unknown || w->stopping || client_gives_way(x->client) ||
+               client_fault || !rest_is_small(x);
+    switch (reply_send(x, why)) {
+    case SENT_ALL: exchange_finish(x, exchange_after_answer(x)); break;
+    case SENT_PART: exchange_watch(x, true, false); break;
+    case SENT_FAILED:
+        if (x->cause == CAUSE_NONE)
+            x->cause = CAUSE_CLIENT_GONE;
+        exchange_finish(x, CLIENT_CLOSE);
+    }
+}
+
+void exchange_cut(struct exchange *x, enum cause cause)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    x->cause = cause;
+    exchange_finish(x, CLIENT_CLOSE);
+}
+
+static void count(const struct exchange *x, uint64_t duration_us)
+{
+    struct worker_stats *s = &x->worker->stats;
+
+    counter_subtract(&s->requests_active, 1);
+    counter_add(&s->responses[x->status >= 100 && x->status < 600 ? x->status / 100 : 0], 1);
+    counter_add(&s->bytes_from_clients, x->request.bytes);
+    counter_add(&s->bytes_to_clients, x->response.bytes + x->reply_bytes);
+    if (x->cause != CAUSE_NONE)
+        counter_add(&s->errors[x->cause], 1);
+    histogram_add(&s->request_duration, duration_us);
+}
+
+/* A client that asked for the close and has sent its whole request has nothing on its way that a reset could
+ * answer. */
+enum client_after exchange_after_answer(const struct exchange *x)
+{
+    if (!x->close)
+        return CLIENT_KEEP;
+    return x->keep_alive || !x->request.ended ? CLIENT_LINGER_ON : CLIENT_CLOSE;
+}
+
+/* What the server never received costs nothing, unless the client itself gave up; where it was held it has freed its place. */
+static void settle(struct exchange *x)
+{
+    limiter_leave(&x->ask);
+    if (x->sent_us == 0 && (x->left_queue || x->cause >= CAUSE_UPSTREAM_CONNECT))
+        limiter_refund(&x->ask);
+    else
+        limiter_forget(&x->ask);
+}
+
+/* The only end. */
+void exchange_finish(struct exchange *x, enum client_after after)
+{
+    struct worker *w = x->worker;
+    struct client *client = x->client;
+    uint64_t duration = clock_turn_us() - x->started_us;
+
+    deadline_cancel(&x->whole);
+    hold_end(x);
+    if (x->ask.op)
+        limiter_abandon(&x->ask);
+    exchange_unknow(x);
+    settle(x);
+    drop_link(x);
+    count(x, duration);
+    access_log_end(x, duration);
+    iobuf_put(&w->buffers, &x->head);
+    iobuf_put(&w->buffers, &x->log);
+    x->phase = PHASE_DONE;
+    x->generation->exchanges--;
+    /* Content that ends with the connection looks whole after an ordinary close (RFC 9112 section 8): a reset
+     * does not. */
+    if (x->cause != CAUSE_NONE && x->answer_started && x->response.kind != FRAMING_LENGTH &&
+        !x->response.chunked_out)
+        after = CLIENT_RESET;
+    struct half request = x->request;
+    MAGIC_WIPE(x);
+    x->next_free = w->free_exchanges;
+    w->free_exchanges = x;
+    client->exchange = NULL;
+    client_exchange_ended(client, after, &request);
+}
