@@ -1,98 +1,30 @@
-/* redis_link.c - see redis_link.h for the states.
- *
- *   redis_link_call()  -> waiting list, hiredis' output buffer      (no system call)
- *   redis_link_flush() -> one write for all of a loop turn
- *   on_call()          <- the answers, in the order of the list; NULL for all when the link is torn down
+/* redis_link.c - the connection's life: see redis_link.h for the states. What is asked of it and answered is in redis_calls.c.
  *
  * There are two ways down and both pass link_lost(): hiredis found the connection dead (it frees its context
  * itself, after running every callback with a NULL reply), or weir gives it up (link_close() frees it). From
  * that moment link->ac is NULL, so that nothing can be asked of a dying context; a reconnect timer is armed.
  */
-#include "store/redis_link.h"
+#include "store/redis_link_internal.h"
 
 #include <errno.h>
-#include <hiredis/async.h>
 #include <stdlib.h>
-#include <sys/queue.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/magic.h"
 #include "base/memory.h"
-#include "store/redis_command.h"
-#include "store/redis_guard.h"
-#include "store/redis_ramp.h"
 #include "store/redis_socket.h"
 
 enum {
     LINK_MAGIC = 0x4c494e4b,
-    PENDING_MAX = 8192,      /* calls; above it a call is refused */
-    SPARE_BYTES_MAX = 65536, /* a larger command buffer is not kept for reuse */
     ANSWER_BYTES_MAX = 1 << 20,
     TIMEOUTS_TO_SUSPECT = 3, /* in a row */
     UNFIT_TO_CLOSE = 3,      /* LOADING, READONLY, ... in a row: perhaps another server answers next time */
-    SHA_SIZE = 40,
 };
 
 static const uint64_t connect_us = 2000000; /* until READY */
 static const uint64_t retry_min_us = 50000, retry_max_us = 2000000;
 static const uint64_t patience_min_us = 1000000;
-static const uint64_t complain_every_us = 10000000;
-
-enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_READY, LINK_SUSPECT };
-
-/* A call that has no answer yet, with the command as it was written: NOSCRIPT needs its arguments again. */
-struct sent {
-    TAILQ_ENTRY(sent) entry;
-    struct redis_call *call;
-    uint64_t written_us;
-    char *bytes;
-    size_t size, cap;
-    size_t tail; /* where the arguments after the SHA begin */
-    int argc;    /* how many they are */
-    bool asking; /* the command stands behind ASKING */
-};
-TAILQ_HEAD(sent_list, sent);
-
-struct redis_link {
-    uint32_t magic;
-    struct event_base *base;
-    const struct redis_settings *settings;
-    struct slice script;
-    struct redis_link_watch watch;
-    struct address address;
-    char address_text[ADDRESS_TEXT_MAX];
-
-    enum link_state state;
-    redisAsyncContext *ac;                  /* NULL when DOWN; hiredis owns it */
-    struct event *read_event, *write_event; /* of ac's socket */
-    bool wants_write;                       /* hiredis has bytes to write */
-    bool freeing;
-    enum redis_failure cause; /* of the last way down */
-    struct redis_guard guard;
-    struct redis_ramp ramp; /* after a failure */
-
-    struct sent_list waiting, spare;
-    unsigned pending;    /* length of waiting */
-    unsigned unanswered; /* all commands given to hiredis, set-up and PING among them */
-    char sha[SHA_SIZE + 1];
-    bool loading_script; /* a SCRIPT LOAD is under way since NOSCRIPT */
-
-    struct event *retry_timer;   /* DOWN: connect again; SUSPECT: the next PING */
-    struct event *connect_timer; /* CONNECTING: until READY */
-    struct event *watchdog;      /* armed while anything is unanswered, roughly */
-    uint64_t retry_us;           /* the next back-off */
-    uint64_t down_since_us;      /* 0: not told yet that it is down, or said that it answers again */
-    unsigned timeouts, unfit;    /* in a row */
-    uint64_t ping_us;            /* when the PING went out, 0: none */
-    uint64_t complained_us[REDIS_FAILURE_COUNT];
-    bool told; /* a way down was logged and nothing good since; told_cause is what was said */
-    enum redis_failure told_cause;
-    bool unproven; /* it connects but refuses the calls: "answers again" is not said before it does */
-    bool relapsed; /* it failed before the ramp had ended: that is not said before it has */
-    bool moving;   /* it is being closed for another address: nothing to complain of */
-};
 
 static void link_connect(struct redis_link *link);
 static void link_ping(struct redis_link *link);
@@ -137,24 +69,7 @@ static void say_ready(struct redis_link *link)
     link->down_since_us = 0;
 }
 
-/* An error answer to a call: the link stays, so this may come with every request; one line in a while. */
-static void complain(struct redis_link *link, enum redis_failure cause, const char *message)
-{
-    uint64_t now = clock_us();
-    if (link->complained_us[cause] && now - link->complained_us[cause] < complain_every_us)
-        return;
-    link->complained_us[cause] = now;
-    log_at(link->watch.quiet ? LEVEL_DEBUG : LEVEL_ERROR,
-           "redis %s: %s: \"%s\"; such requests follow on_failure; %s", link->address_text,
-           redis_failure_text[cause], message, redis_failure_remedy(cause, link->settings->cluster.count));
-}
-
 /* --- Ways up and down -------------------------------------------------------------------------------- */
-
-static bool is_up(const struct redis_link *link)
-{
-    return link->state == LINK_READY || link->state == LINK_SUSPECT;
-}
 
 static void tell_not_ready(struct redis_link *link, enum redis_failure cause)
 {
@@ -205,6 +120,33 @@ static void link_close(struct redis_link *link, enum redis_failure cause, const 
     link_lost(link, cause, detail);
     if (ac)
         redisAsyncFree(ac);
+}
+
+/* hiredis found the connection dead and will run all callbacks with NULL. */
+static void lost_by_hiredis(struct redis_link *link, const redisAsyncContext *ac)
+{
+    enum redis_failure cause = REDIS_FAILURE_CLOSED;
+    const char *detail = ac->errstr;
+    char last_words[128];
+
+    if (link->state == LINK_CONNECTING && redis_socket_last_words(ac->c.fd, last_words, sizeof last_words))
+        cause = redis_failure_of(last_words), detail = last_words;
+    else if (link->guard.extra_answer)
+        cause = REDIS_FAILURE_REPLY, detail = "an answer that nobody asked for";
+    else if (ac->err == REDIS_ERR_PROTOCOL || ac->err == REDIS_ERR_OOM)
+        cause = REDIS_FAILURE_REPLY;
+    else if (!(ac->c.flags & REDIS_CONNECTED))
+        cause = REDIS_FAILURE_CONNECT;
+    link_lost(link, cause, detail);
+}
+
+struct redis_link *redis_link_answered(redisAsyncContext *ac, const redisReply *reply)
+{
+    struct redis_link *link = link_of(ac->data);
+    link->unanswered--;
+    if (!reply && link->ac == ac)
+        lost_by_hiredis(link, ac);
+    return link;
 }
 
 static void link_ready(struct redis_link *link)
@@ -261,11 +203,11 @@ static uint64_t patience(const struct redis_link *link)
 
 static uint64_t oldest_unanswered(const struct redis_link *link)
 {
-    const struct sent *first = TAILQ_FIRST(&link->waiting);
-    return first ? first->written_us : link->ping_us;
+    uint64_t call_us = redis_calls_oldest(link);
+    return call_us ? call_us : link->ping_us;
 }
 
-static void watchdog_start(struct redis_link *link)
+void redis_link_start_watchdog(struct redis_link *link)
 {
     if (!evtimer_pending(link->watchdog, NULL))
         timer_arm(link->watchdog, patience(link));
@@ -347,9 +289,17 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
         write_out(link);
 }
 
-/* --- What an answer means ----------------------------------------------------------------------------- */
+void redis_link_flush(struct redis_link *link)
+{
+    /* While the connect is under way the write event, which reports its end, does the writing. */
+    if (link->ac && link->wants_write && (link->ac->c.flags & REDIS_CONNECTED) &&
+        !event_pending(link->write_event, EV_WRITE, NULL))
+        write_out(link);
+}
 
-static void note_good_answer(struct redis_link *link)
+/* --- The breaker -------------------------------------------------------------------------------------- */
+
+void redis_link_note_good(struct redis_link *link)
 {
     bool news = link->unproven;
 
@@ -366,7 +316,7 @@ static void note_good_answer(struct redis_link *link)
 }
 
 /* A master that was demoted stays a replica: where others know the new one, they are asked at once. */
-static void note_unfit(struct redis_link *link, enum redis_failure failure, const char *message)
+void redis_link_note_unfit(struct redis_link *link, enum redis_failure failure, const char *message)
 {
     bool moved = link->settings->sentinel.master &&
                  (failure == REDIS_FAILURE_READONLY || failure == REDIS_FAILURE_MASTERDOWN);
@@ -377,262 +327,9 @@ static void note_unfit(struct redis_link *link, enum redis_failure failure, cons
     link_close(link, failure, message);
 }
 
-static enum redis_failure judge(struct redis_link *link, const struct redis_call *call,
-                                const redisReply *reply)
-{
-    bool late = clock_us() - call->sent_us > link->settings->timeout_us;
-
-    if (reply->type != REDIS_REPLY_ERROR) {
-        if (!late)
-            note_good_answer(link);
-        return REDIS_OK_ANSWER;
-    }
-    if (late && redis_error_is(reply->str, "NOSCRIPT"))
-        return REDIS_FAILURE_TIMEOUT;
-    enum redis_failure failure = redis_failure_of(reply->str);
-    if (failure == REDIS_FAILURE_MOVING && !link->settings->cluster.count)
-        failure = REDIS_FAILURE_CLUSTER;
-    if (redis_failure_may_pass(failure))
-        note_unfit(link, failure, reply->str);
-    else if (failure != REDIS_FAILURE_MOVING) /* whoever asked tries again */
-        complain(link, failure, reply->str);
-    return failure;
-}
-
-/* hiredis found the connection dead and will run all callbacks with NULL. */
-static void lost_by_hiredis(struct redis_link *link, const redisAsyncContext *ac)
-{
-    enum redis_failure cause = REDIS_FAILURE_CLOSED;
-    const char *detail = ac->errstr;
-    char last_words[128];
-
-    if (link->state == LINK_CONNECTING && redis_socket_last_words(ac->c.fd, last_words, sizeof last_words))
-        cause = redis_failure_of(last_words), detail = last_words;
-    else if (link->guard.extra_answer)
-        cause = REDIS_FAILURE_REPLY, detail = "an answer that nobody asked for";
-    else if (ac->err == REDIS_ERR_PROTOCOL || ac->err == REDIS_ERR_OOM)
-        cause = REDIS_FAILURE_REPLY;
-    else if (!(ac->c.flags & REDIS_CONNECTED))
-        cause = REDIS_FAILURE_CONNECT;
-    link_lost(link, cause, detail);
-}
-
-/* At the top of every reply callback. */
-static struct redis_link *answered(redisAsyncContext *ac, const redisReply *reply)
-{
-    struct redis_link *link = link_of(ac->data);
-    link->unanswered--;
-    if (!reply && link->ac == ac)
-        lost_by_hiredis(link, ac);
-    return link;
-}
-
-/* --- Calls -------------------------------------------------------------------------------------------- */
-
-static struct sent *sent_take(struct redis_link *link, size_t size)
-{
-    struct sent *sent = TAILQ_FIRST(&link->spare);
-    if (sent)
-        TAILQ_REMOVE(&link->spare, sent, entry);
-    else if (!(sent = calloc(1, sizeof *sent)))
-        return NULL;
-    if (sent->cap < size) {
-        char *bytes = realloc(sent->bytes, size);
-        if (!bytes) {
-            TAILQ_INSERT_HEAD(&link->spare, sent, entry);
-            return NULL;
-        }
-        sent->bytes = bytes;
-        sent->cap = size;
-    }
-    return sent;
-}
-
-static void sent_release(struct redis_link *link, struct sent *sent)
-{
-    sent->call = NULL;
-    if (sent->cap > SPARE_BYTES_MAX) {
-        free(sent->bytes);
-        sent->bytes = NULL;
-        sent->cap = 0;
-    }
-    TAILQ_INSERT_HEAD(&link->spare, sent, entry);
-}
-
-static void on_script_loaded(redisAsyncContext *ac, void *r, void *arg)
-{
-    struct redis_link *link = answered(ac, r);
-    (void)arg;
-    link->loading_script = false;
-}
-
-static void load_script_again(struct redis_link *link)
-{
-    const char *argv[] = {"SCRIPT", "LOAD", link->script.p};
-    const size_t sizes[] = {6, 4, link->script.n};
-    if (!link->loading_script &&
-        redisAsyncCommandArgv(link->ac, on_script_loaded, NULL, 3, argv, sizes) == 0) {
-        link->loading_script = true;
-        link->unanswered++;
-    }
-}
-
-static void on_call(redisAsyncContext *ac, void *r, void *arg);
-
-/* Where it is refused the call behind it is redirected, and so answered. */
-static void on_asking(redisAsyncContext *ac, void *r, void *arg)
-{
-    (void)answered(ac, r);
-    (void)arg;
-}
-
-static bool say_asking(struct redis_link *link)
-{
-    if (redisAsyncCommand(link->ac, on_asking, NULL, "ASKING") != REDIS_OK)
-        return false;
-    link->unanswered++;
-    return true;
-}
-
-/* Hands a command to hiredis and the call to the end of the waiting list. hiredis looks for the command's
- * name with strchr, so a NUL stands behind the command. */
-static bool sent_go(struct redis_link *link, struct sent *sent, const char *command, size_t size)
-{
-    if ((sent->asking && !say_asking(link)) ||
-        redisAsyncFormattedCommand(link->ac, on_call, sent, command, size) != REDIS_OK)
-        return false;
-    sent->written_us = clock_us();
-    TAILQ_INSERT_TAIL(&link->waiting, sent, entry);
-    link->pending++;
-    link->unanswered++;
-    watchdog_start(link);
-    return true;
-}
-
-/* Redis has lost the script (a restart, SCRIPT FLUSH, a failover): the same arguments with the whole text. */
-static bool retry_as_eval(struct redis_link *link, struct sent *sent)
-{
-    size_t rest = sent->size - sent->tail, cap = 128 + link->script.n + rest;
-    char *command;
-
-    if (!link->ac || !is_up(link))
-        return false;
-    load_script_again(link);
-    if (sent->call->retried || clock_us() - sent->call->sent_us >= link->settings->timeout_us ||
-        !(command = malloc(cap)))
-        return false;
-    sent->call->retried = true;
-    struct text t = text_over(command, cap);
-    redis_write_head(&t, sent->argc, SLICE("EVAL"), link->script);
-    text_bytes(&t, sent->bytes + sent->tail, rest);
-    text_char(&t, 0);
-    bool gone = !t.failed && sent_go(link, sent, t.p, t.n - 1);
-    free(command);
-    return gone;
-}
-
-static bool was_redirected(struct redis_link *link, struct sent *sent, const char *error)
-{
-    struct slice arguments = {sent->bytes + sent->tail, sent->size - sent->tail};
-
-    if (!link->watch.redirected ||
-        !(redis_error_is(error, "MOVED") || redis_error_is(error, "ASK") ||
-          redis_error_is(error, "CLUSTERDOWN")) ||
-        !link->watch.redirected(link->watch.context, sent->call, error, sent->argc, arguments))
-        return false;
-    note_good_answer(link);
-    sent_release(link, sent);
-    return true;
-}
-
-static void on_call(redisAsyncContext *ac, void *r, void *arg)
-{
-    struct redis_link *link = answered(ac, r);
-    const redisReply *reply = r;
-    struct sent *sent = arg;
-
-    TAILQ_REMOVE(&link->waiting, sent, entry);
-    link->pending--;
-    if (reply && reply->type == REDIS_REPLY_ERROR && redis_error_is(reply->str, "NOSCRIPT") &&
-        retry_as_eval(link, sent))
-        return;
-    if (reply && reply->type == REDIS_REPLY_ERROR && was_redirected(link, sent, reply->str))
-        return;
-    enum redis_failure failure = reply ? judge(link, sent->call, reply) : link->cause;
-    struct redis_call *call = sent->call;
-    sent_release(link, sent);
-    call->done(call, failure == REDIS_OK_ANSWER ? reply : NULL, failure);
-}
-
-/* `t` is the whole command, in the buffer of `sent`. */
-static bool sent_start(struct redis_link *link, struct sent *sent, struct redis_call *call, struct text *t)
-{
-    sent->size = t->n;
-    text_char(t, 0);
-    sent->call = call;
-    call->link = link;
-    call->retried = false;
-    if (!t->failed && sent_go(link, sent, t->p, sent->size))
-        return true;
-    sent_release(link, sent);
-    return false;
-}
-
-bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc, const char **argv,
-                     const size_t *argv_sizes)
-{
-    size_t size = 128;
-    struct sent *sent;
-
-    if (link->state != LINK_READY || link->pending >= PENDING_MAX)
-        return false;
-    for (int i = 0; i < argc; i++)
-        size += argv_sizes[i] + 32;
-    if (!(sent = sent_take(link, size)))
-        return false;
-    struct text t = text_over(sent->bytes, sent->cap);
-    redis_write_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
-    sent->tail = t.n;
-    sent->argc = argc;
-    sent->asking = false;
-    for (int i = 0; i < argc; i++)
-        redis_write_argument(&t, argv[i], argv_sizes[i]);
-    if (!sent_start(link, sent, call, &t))
-        return false;
-    call->sent_us = sent->written_us;
-    return true;
-}
-
-bool redis_link_pass(struct redis_link *link, struct redis_call *call, int argc, struct slice arguments,
-                     bool asking)
-{
-    struct sent *sent;
-
-    if (link->state != LINK_READY || link->pending >= PENDING_MAX ||
-        !(sent = sent_take(link, arguments.n + 128)))
-        return false;
-    struct text t = text_over(sent->bytes, sent->cap);
-    redis_write_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
-    sent->tail = t.n;
-    sent->argc = argc;
-    sent->asking = asking;
-    text_put(&t, arguments);
-    return sent_start(link, sent, call, &t);
-}
-
-void redis_link_flush(struct redis_link *link)
-{
-    /* While the connect is under way the write event, which reports its end, does the writing. */
-    if (link->ac && link->wants_write && (link->ac->c.flags & REDIS_CONNECTED) &&
-        !event_pending(link->write_event, EV_WRITE, NULL))
-        write_out(link);
-}
-
-/* --- The breaker -------------------------------------------------------------------------------------- */
-
 static void on_pong(redisAsyncContext *ac, void *r, void *arg)
 {
-    struct redis_link *link = answered(ac, r);
+    struct redis_link *link = redis_link_answered(ac, r);
     const redisReply *reply = r;
     (void)arg;
 
@@ -656,7 +353,7 @@ static void link_ping(struct redis_link *link)
     }
     link->unanswered++;
     link->ping_us = clock_us();
-    watchdog_start(link);
+    redis_link_start_watchdog(link);
 }
 
 void redis_link_note_timeout(struct redis_link *link)
@@ -687,7 +384,7 @@ static void setup_error(struct redis_link *link, enum setup step, const char *me
 
 static void on_setup(redisAsyncContext *ac, void *r, void *arg)
 {
-    struct redis_link *link = answered(ac, r);
+    struct redis_link *link = redis_link_answered(ac, r);
     const redisReply *reply = r;
     enum setup step = (enum setup)(intptr_t)arg;
 
@@ -822,8 +519,7 @@ struct redis_link *redis_link_new(struct event_base *base, const struct redis_se
         link->watch = *watch;
     link->retry_us = retry_min_us;
     link->cause = REDIS_FAILURE_DOWN;
-    TAILQ_INIT(&link->waiting);
-    TAILQ_INIT(&link->spare);
+    redis_calls_init(link);
     link->retry_timer = evtimer_new(base, on_retry, link);
     link->connect_timer = evtimer_new(base, on_connect_timeout, link);
     link->watchdog = evtimer_new(base, on_watchdog, link);
@@ -878,8 +574,6 @@ unsigned redis_link_pending(const struct redis_link *link)
 
 void redis_link_free(struct redis_link *link)
 {
-    struct sent *sent;
-
     if (!link)
         return;
     link->freeing = true;
@@ -887,11 +581,7 @@ void redis_link_free(struct redis_link *link)
     event_free(link->retry_timer);
     event_free(link->connect_timer);
     event_free(link->watchdog);
-    while ((sent = TAILQ_FIRST(&link->spare))) {
-        TAILQ_REMOVE(&link->spare, sent, entry);
-        free(sent->bytes);
-        free(sent);
-    }
+    redis_calls_free(link);
     redis_guard_free(&link->guard);
     MAGIC_WIPE(link);
     free(link);
