@@ -58,6 +58,10 @@ def timeout(seconds):
     return mark
 
 
+class TookTooLong(AssertionError):
+    pass
+
+
 def eventually(condition, seconds=10, what="the condition"):
     """Polls until `condition()` holds, and returns what it returned."""
     deadline = time.monotonic() + seconds * patience
@@ -65,7 +69,8 @@ def eventually(condition, seconds=10, what="the condition"):
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"{what} did not come about in {seconds * patience} s"
+        if time.monotonic() > deadline:
+            raise TookTooLong(f"{what} did not come about in {seconds * patience} s")
         time.sleep(0.01)
 
 
@@ -275,6 +280,20 @@ class Weir(Process):
                 if labels.items() <= have.items():
                     total = (total or 0) + float(found[3])
         return total
+
+    def counts(self, value, name, **labels):
+        """Waits until metric(name, **labels) is `value`: most of what a request adds is added after its last byte was written, which its
+        client may read first. A counter that has gone beyond does not come back."""
+        seen = []
+
+        def look():
+            seen[:] = [self.metric(name, **labels)]
+            assert not (name.endswith("_total") and seen[0] and seen[0] > value), f"{name} {labels} is {seen[0]:g} and not {value}"
+            return seen[0] == value
+        try:
+            eventually(look)
+        except TookTooLong:
+            raise AssertionError(f"{name} {labels} stays at {seen[0]} and is not {value}") from None
 
     def resident_kib(self):
         with open(f"/proc/{self.pid}/status", encoding="ascii") as status:

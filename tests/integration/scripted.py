@@ -59,8 +59,8 @@ class Scripted:
                 return
             peer = Peer(accepted)
             self.peers.append(peer)
-            threading.Thread(target=self.serve, args=(peer, self.accepted), daemon=True).start()
             self.accepted += 1
+            threading.Thread(target=self.serve, args=(peer, self.accepted - 1), daemon=True).start()
 
     def serve(self, peer, number):
         try:

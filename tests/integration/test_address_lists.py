@@ -40,8 +40,8 @@ def test_who_is_listed_is_never_limited_or_turned_away(rig):
     assert answer["Content-Type"] == "application/problem+json" and json.loads(answer.body)["status"] == 403
     assert answer["X-RateLimit-Limit"] is None
     assert get(weir.address, headers={"X-Forwarded-For": "192.0.2.7"})["X-Rate-Limit-Quota"] == "-1"
-    assert weir.metric("weir_errors_total", cause="address_blocked") == 9
-    assert weir.metric("weir_limit_decisions_total", limit="day", decision="unlimited") == 13
+    weir.counts(9, "weir_errors_total", cause="address_blocked")
+    weir.counts(13, "weir_limit_decisions_total", limit="day", decision="unlimited")
     eventually(lambda: weir.output().count('"error":"address_blocked"') == 9, what="the access lines")
     for name, words in ("ip:203.0.113.9", "turned away (addresses.block)"), ("ip:192.0.2.7", "never limited (addresses.allow)"):
         assert words in rig.command("inspect", "-c", weir.policy_file, name).stdout

@@ -46,20 +46,14 @@ def test_metrics_add_up_with_what_was_sent(rig):
     flood(weir.address, 20, connections=4, headers={"X-Client-Id": "boss"})
     flood(weir.address, 10, connections=4, headers={"X-Client-Id": "pest"})
     flood(weir.address, 15, connections=4, target="/free")
-
-    def requests(**labels):
-        return weir.metric("weir_requests_total", **labels)
-
-    def decisions(kind):
-        return weir.metric("weir_limit_decisions_total", limit="each", decision=kind)
-    eventually(lambda: requests() == 145, what="145 requests in all")
-    assert (decisions("allowed"), decisions("limited")) == (30, 70)
-    assert (decisions("unlimited"), decisions("prohibited")) == (20, 10)
-    assert requests(rule="free") == 15
-    assert requests(rule="rest") == 130
-    assert requests(rule="rest", decision="limited") == 70
-    assert requests(rule="rest", decision="allowed") == 30
-    assert weir.metric("weir_upstream_latency_seconds_count") == 65
+    weir.counts(145, "weir_requests_total")
+    for number, decision in (30, "allowed"), (70, "limited"), (20, "unlimited"), (10, "prohibited"):
+        weir.counts(number, "weir_limit_decisions_total", limit="each", decision=decision)
+    weir.counts(15, "weir_requests_total", rule="free")
+    weir.counts(130, "weir_requests_total", rule="rest")
+    weir.counts(70, "weir_requests_total", rule="rest", decision="limited")
+    weir.counts(30, "weir_requests_total", rule="rest", decision="allowed")
+    weir.counts(65, "weir_upstream_latency_seconds_count")
     asked = weir.metric("weir_redis_latency_seconds_count")
     assert 30 <= asked <= 100, "every admission asks Redis; a denial may be known"
     assert asked == weir.metric("weir_redis_latency_seconds_bucket", le="+Inf")
@@ -71,8 +65,8 @@ def test_open_connections_are_counted(rig):
     assert weir.metric("weir_connections") == 0
     with Connection(weir.address) as connection:
         connection.request()
-        assert weir.metric("weir_connections") == 1
-    eventually(lambda: weir.metric("weir_connections") == 0)
+        weir.counts(1, "weir_connections")
+    weir.counts(0, "weir_connections")
 
 
 def test_a_failing_upstream_is_counted_by_cause(rig):

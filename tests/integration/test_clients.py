@@ -46,7 +46,7 @@ def test_an_idle_client_makes_room(rig):
         assert third.request().status == 200
     assert first.is_closed(), "idle for longest"
     assert second.request().status == 200
-    assert weir.metric("weir_connections_evicted_total") == 1
+    weir.counts(1, "weir_connections_evicted_total")
 
 
 def test_a_client_whose_request_waits_is_not_idle(rig):
@@ -70,7 +70,7 @@ def test_a_client_whose_request_waits_is_not_idle(rig):
     newcomer.send(request_bytes())
     weir.signal(signal.SIGCONT)
     assert [c.response().status for c in (first, second, newcomer)] == [200] * 3
-    assert weir.metric("weir_connections") == 2
+    weir.counts(2, "weir_connections")
 
 
 def test_who_is_turned_away_takes_nobodys_place(rig):

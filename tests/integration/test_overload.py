@@ -3,10 +3,31 @@
 import threading
 import time
 
-from rig import patience, sanitized, timeout
-from wire import Connection, get
+from rig import eventually, patience, sanitized, timeout
+from wire import Connection, Cut, get, request_bytes
 
 PLACES, CLIENTS, SECONDS = 8, 40, 4
+IDLE_S = 0.2  # idle for so long, a connection that was served may be closed for a newcomer
+
+
+class Asker(Connection):
+    """Asks again and again. None instead of a response: weir closed the connection, and may, for this client was late with its request
+    (RFC 9112 section 9.3.1: whoever keeps connections must reckon with it)."""
+
+    began = None
+
+    def ask(self, path="/"):
+        last, self.began = self.began, time.monotonic()
+        try:
+            try:
+                self.send(request_bytes(path))
+            finally:
+                sent = time.monotonic()
+            return self.response()
+        except (Cut, ConnectionError) as cut:
+            if last and sent - last >= IDLE_S and not getattr(cut, "received", b""):
+                return None
+            raise
 
 
 class Crowd:
@@ -20,9 +41,11 @@ class Crowd:
     def client(self, n):
         while not self.over.is_set():
             try:
-                with Connection(self.weir.address, timeout=20 * patience) as connection:
+                with Asker(self.weir.address, timeout=20 * patience) as connection:
                     while not self.over.is_set():
-                        response = connection.request(self.path)
+                        response = connection.ask(self.path)
+                        if not response:
+                            break
                         assert response.status in (200, 429)
                         self.answers[n] += 1
                         if response["Connection"] == "close":
@@ -46,8 +69,9 @@ def weir_with_few_places(rig, **more):
 
 
 def watch(weir, seconds):
-    """Health, metrics and memory while it lasts: (slowest answer, memory at first and at most, most connections)."""
-    slowest, most, memory = 0, 0, []
+    """Health, metrics and memory, some twenty times a second while it lasts: (slowest answer, memory at first and at most, most
+    connections)."""
+    slowest, most, memory, never = 0, 0, [], threading.Event()
     stop = time.monotonic() + seconds
     while time.monotonic() < stop:
         start = time.monotonic()
@@ -55,7 +79,7 @@ def watch(weir, seconds):
         slowest = max(slowest, time.monotonic() - start)
         most = max(most, weir.metric("weir_connections"))
         memory.append(weir.resident_kib())
-        time.sleep(0.05)
+        never.wait(0.05)
     return slowest, memory[0], max(memory), most
 
 
@@ -64,12 +88,9 @@ def test_more_clients_than_places(rig):
     weir = weir_with_few_places(rig, limits={"many": dict(script="gcra", limit=100_000_000, period="1h")})
     with Crowd(weir) as crowd:
         slowest, before, most_kib, most = watch(weir, SECONDS * patience)
-        for _ in range(200 * patience):  # a place is had for a second while others wait: forty have had theirs after some five
-            if all(crowd.answers):
-                break
-            time.sleep(0.1)
+        # A place is had for a second while others wait: forty have had theirs after some five.
+        eventually(lambda: crowd.failures or all(crowd.answers), 30, "an answer for everybody, if late")
     assert not crowd.failures, crowd.failures[:3]
-    assert all(crowd.answers), f"everybody is served, if late: {crowd.answers}"
     assert most <= PLACES
     assert slowest < 2 * patience, f"/healthz took {slowest:.2f} s"
     # Address sanitizer keeps what was freed.
@@ -78,22 +99,33 @@ def test_more_clients_than_places(rig):
 
 def test_a_place_is_given_up_with_an_answer_and_no_sooner_than_after_a_second(rig):
     weir = weir_with_few_places(rig)
-    keepers = [Connection(weir.address) for _ in range(PLACES)]
-    opened = time.monotonic()
-    late, said = None, 0
-    while late is None or not said:
-        for keeper in list(keepers):
-            response = keeper.request()
-            assert response.status == 200
-            if response["Connection"] == "close":
-                assert time.monotonic() - opened > 0.9, "it has had its turn"
-                said += 1
-                keepers.remove(keeper)
-                keeper.close()
-        if late is None:
-            late = Connection(weir.address).send(b"GET / HTTP/1.1\r\nHost: api.test\r\n\r\n")
-        assert time.monotonic() - opened < 20 * patience
-    assert late.response().status == 200
-    assert weir.metric("weir_connections_evicted_total") == 0
-    for connection in [*keepers, late]:
-        connection.close()
+    evicted = 0
+
+    def a_turn():
+        """False: this machine was so slow that a place became free because nothing was asked on its connection."""
+        nonlocal evicted
+        opened = time.monotonic()
+        keepers = [Asker(weir.address) for _ in range(PLACES)]
+        late, said = None, 0
+        while late is None or not said and keepers:
+            for keeper in list(keepers):
+                response = keeper.ask()
+                if response:
+                    assert response.status == 200
+                if response and response["Connection"] == "close":
+                    assert time.monotonic() - opened > 0.9, "it has had its turn"
+                    said += 1
+                if not response or response["Connection"] == "close":
+                    evicted += response is None
+                    keepers.remove(keeper)
+                    keeper.close()
+            if late is None:
+                late = Connection(weir.address).send(request_bytes())
+            assert time.monotonic() - opened < 20 * patience
+        assert late.response().status == 200
+        evicted += sum(keeper.ask() is None for keeper in keepers)
+        for connection in [*keepers, late]:
+            connection.close()
+        return said
+    eventually(a_turn, 30, "an answer that ends a turn")
+    assert weir.metric("weir_connections_evicted_total") <= evicted
