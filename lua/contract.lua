@@ -11,6 +11,7 @@ local name, text, tell = ARGV[1], ARGV[2], ARGV[7] == "tell"
 local policy = { limit = tonumber(ARGV[3]), period = tonumber(ARGV[4]), burst = tonumber(ARGV[5]), offset = tonumber(ARGV[6]) }
 local floor, random, format, concat, pcall, type, unpack = math.floor, math.random, string.format, table.concat, pcall, type, unpack
 local SCHEDULES, STEPS, STATE_MAX, EXACT = 200, 30, 65536, 9007199254740992
+local DELAY_MAX = 31622400000000   -- 366 days, as max_delay
 
 local options, option_count = {}, 0
 for i = 8, #ARGV do
@@ -49,13 +50,18 @@ local function instance()
                trap("load"), trap("loadstring"), trap("collectgarbage"), trap("gcinfo"), calm_math)
 end
 
--- Words for the operator.
+-- Words for the operator; also of a value that fails when it is asked for its text.
+
+local function text_of(value)
+  local fine, text_or_not = pcall(tostring, value)
+  return fine and type(text_or_not) == "string" and text_or_not or "a " .. type(value) .. " that has no text"
+end
 
 local function show(value)
   if type(value) == "number" then
     return value == floor(value) and math.abs(value) < EXACT and format("%.0f", value) or format("%.17g", value)
   elseif type(value) ~= "string" then
-    return tostring(value)
+    return text_of(value)
   end
   local head = value:sub(1, 60):gsub('[%c"\\\128-\255]', function(c) return format("\\%03d", c:byte()) end)
   return '"' .. head .. '"' .. (#value > 60 and "... (" .. #value .. " bytes)" or "")
@@ -90,7 +96,7 @@ local function run(limiter, q)
   local r = { pcall(limiter, q.state, q.now, q.limit, q.period, q.burst, q.cost, q.mode, q.offset, unpack(options, 1, option_count)) }
   local fine = table.remove(r, 1)
   if touched then fault(touched, q) end
-  if not fine then fault("it raises an error: " .. tostring(r[1]), q) end
+  if not fine then fault("it raises an error: " .. text_of(r[1]), q) end
   return r
 end
 
@@ -119,7 +125,7 @@ local function check_numbers(q, r)
   if not whole(r[4], 0) then fault("reset must be a whole number of us, 0 or more", q, r) end
   if r[1] == 0 and r[3] == 0 then fault("retry_after must not be 0 with a rejection: it is when to come again, or -1 for never", q, r) end
   if r[1] ~= 0 and r[3] ~= 0 then fault("retry_after must be 0 where the cost is granted", q, r) end
-  if r[6] ~= nil and not whole(r[6], 0) then fault("delay must be a whole number of us, or nil", q, r) end
+  if r[6] ~= nil and (not whole(r[6], 0) or r[6] > DELAY_MAX) then fault("delay must be a whole number of us, up to 366 days, or nil", q, r) end
 end
 
 local function check_state(q, r)
@@ -293,7 +299,7 @@ math.randomseed(20)
 local fine, problem = pcall(function()
   local made, limiter = pcall(instance)
   if touched then fault(touched) end
-  if not made then fault("it raises an error: " .. tostring(limiter)) end
+  if not made then fault("it raises an error: " .. text_of(limiter)) end
   if type(limiter) ~= "function" then fault("the file must return a function, and returned " .. (limiter == nil and "nothing" or "a " .. type(limiter))) end
   for _ = 1, SCHEDULES do schedule(limiter) end
   foreign_states(limiter)

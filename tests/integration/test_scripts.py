@@ -94,6 +94,9 @@ BROKEN = {
              "return 0, 0, 1, period", "a look|mode 1 must|long enough"),
     "foreign": ('if state and state ~= "ours" then error("whose?") end return cost == 0 and 1 or cost, 0, 0, 5, cost ~= 0 and "ours" or nil',
                 "raises an error: {file}:2: whose"),
+    "mute": ("error(setmetatable({}, { __tostring = error }))", "raises an error: a table that has no text"),
+    "mute value": ("return setmetatable({}, { __tostring = error })", "granted must be"),
+    "delay": ("return cost == 0 and 1 or cost, 0, 0, 0, nil, now", "delay must be a whole number of us, up to 366 days"),
 }
 
 

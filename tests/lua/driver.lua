@@ -247,6 +247,11 @@ limits[10] = { run = guard(false, "mine.lua:1: oh"), period = 1000000 }
 limits[11] = { run = guard(true, 5), period = 1000000 }
 limits[12] = { run = guard(true, function() return 0, 0, 5, 0, "x" end), period = 1000000 }
 limits[13] = { run = guard(true, limiter["fixed_window"]), period = 1000000 }
+local mute = setmetatable({}, { __tostring = function() error("no text") end })
+limits[14] = { run = guard(true, function() error(mute) end), period = 1000000 }
+limits[15] = { run = guard(true, function() return 1, 0, 0, 0, nil, 1790000000123456 end), period = 1000000 }
+limits[16] = { run = guard(true, function() return mute end), period = 1000000 }
+limits[17] = { run = guard(false, setmetatable({}, { __tostring = function() return 5 end })), period = 1000000 }
 ]] .. text_of("driver")
   local function ask(redis, keys, args) return run(own, redis, keys, args) end
   local redis = new_redis()
@@ -256,7 +261,8 @@ limits[13] = { run = guard(true, limiter["fixed_window"]), period = 1000000 }
   check(reply[1] == 1 and reply[6] == 1 and reply[7] == 2 and reply[16] == 2 and reply[17] == 0, "the others are answered: %s", table.concat(reply, " "))
   check(redis.data.a == "1790000000123456:3" and redis.data.b == nil, "two are charged: %s", tostring(redis.data.a))
   for limit, why in pairs { [8] = "broken on purpose", [9] = "it returned 0.5 as granted", [10] = "mine.lua:1: oh", [11] = "no function",
-                            [12] = "a new state with a rejection" } do
+                            [12] = "a new state with a rejection", [14] = "a table that has no text", [15] = "as delay",
+                            [16] = "it returned a table that has no text as granted", [17] = "a table that has no text" } do
     reply = ask(redis, { "c" }, { "", 1, limit, 1, 1, 0, 3, 3 })
     check(reply[1] == 0 and reply[3] == -2 and tostring(reply[5]):find(why, 1, true), "limit %d: %s", limit, tostring(reply[5]))
   end
