@@ -31,8 +31,8 @@ def test_exact_over_two_weirs_from_any_node(rig):
     for name in names:
         assert count(flood(addresses, 30, connections=8, headers=client(name))) == {200: 20, 429: 10}, name
     assert len(cluster.keys()) == 30
-    assert weirs[0].metric("weir_redis_cluster_masters") == 3
-    assert weirs[0].metric("weir_redis_cluster_slots") == 16384
+    weirs[0].counts(3, "weir_redis_cluster_masters")
+    weirs[0].counts(16384, "weir_redis_cluster_slots")
     assert '"topology":"cluster"' in get(weirs[0].admin, "/api/v1/status").body.decode()
 
 
@@ -63,7 +63,7 @@ def test_shadow_limits_and_refunds_of_several_slots(rig):
               "failures": dict(script="fixed_window", limit=4, period="10d", per="host", count=["5xx"])}
     weir, = weirs_with(rig, cluster.policy(), limits=limits)
     assert count([get(weir.address, "/status/200", headers=client("a")) for _ in range(5)]) == {200: 5}
-    assert weir.metric("weir_limit_decisions_total", limit="seen", decision="shadow") == 2
+    weir.counts(2, "weir_limit_decisions_total", limit="seen", decision="shadow")
     assert count([get(weir.address, "/status/500", headers=client("b")) for _ in range(4)]) == {500: 4}
     eventually(lambda: get(weir.address, "/status/200", headers=client("c")).status == 429, 2, "the failures counted")
 
@@ -89,7 +89,7 @@ def test_keys_that_belong_together_wait_for_their_slot(rig):
     named = {**client("a"), "Idempotency-Key": "x"}
     source = cluster.begin_move(slot, to)
     assert get(weir.address, headers=named).status == 503, "the charge and what remembers it are one call, or none"
-    assert weir.metric("weir_redis_errors_total", cause="moving") == 1
+    weir.counts(1, "weir_redis_errors_total", cause="moving")
     assert get(weir.address, headers=client("a")).status == 200
     ends = threading.Timer(0.1, cluster.end_move, (source, to, slot))
     ends.start()

@@ -74,7 +74,7 @@ def test_where_all_fail(rig):
     served = only.served
     answer = get(weir.address)
     assert answer.status == 503 and b"passes its health checks" in answer.body and only.served == served
-    assert weir.metric("weir_errors_total", cause="upstream_no_server") == 1
+    weir.counts(1, "weir_errors_total", cause="upstream_no_server")
     only.health = OKAY
     eventually(lambda: get(weir.admin, "/readyz").status == 200, what="/readyz")
     eventually(lambda: get(weir.address).status == 200, what="requests go there again")

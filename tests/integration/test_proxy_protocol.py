@@ -91,7 +91,7 @@ def test_a_bad_header_closes_the_connection(rig):
 def test_a_peer_that_is_not_trusted_is_closed(rig):
     weir = behind_proxy(rig, trusted=["10.0.0.0/8"])
     refused(weir, V1, 1)
-    assert weir.metric("weir_connections_accepted_total") == 1
+    weir.counts(1, "weir_connections_accepted_total")
 
 
 def test_one_deadline_for_header_and_head(rig):

@@ -19,8 +19,8 @@ def test_a_new_policy_is_in_force_and_the_counters_go_on(rig):
     assert [get(weir.address).status for _ in range(4)] == [200, 200, 200, 429]
     weir.reload(limits={"each": {**HOUR, "limit": 5}, "more": HOUR}, rules=rules("each", "more"))
     eventually(lambda: "more" in (get(weir.address)["RateLimit-Policy"] or ""), what="the new policy in every worker")
-    assert weir.metric("weir_limit_decisions_total", limit="each", decision="allowed") >= 3
-    assert weir.metric("weir_limit_decisions_total", limit="each", decision="limited") >= 1
+    eventually(lambda: weir.metric("weir_limit_decisions_total", limit="each", decision="allowed") >= 3)
+    eventually(lambda: weir.metric("weir_limit_decisions_total", limit="each", decision="limited") >= 1)
 
 
 def test_no_request_is_lost_or_decided_without_redis_during_reloads(rig):

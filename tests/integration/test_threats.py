@@ -202,7 +202,7 @@ def test_out_of_descriptors_is_survived_without_spinning(rig):
     for _ in range(12):
         held.append(Connection(weir.address))
         assert held[-1].request().status in (200, 502)
-    assert weir.metric("weir_connections_evicted_total") > 0
+    eventually(lambda: weir.metric("weir_connections_evicted_total") > 0)
     for connection in held[6:]:
         connection.close()
     eventually(lambda: get(weir.address).status == 200, what="an answer with descriptors to spare")

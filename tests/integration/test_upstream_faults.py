@@ -251,6 +251,7 @@ def test_a_bad_chunk_in_the_same_read_as_the_head_is_a_502(rig):
         peer.socket.recv(1)
     weir = before(rig, script)
     assert get(weir.address).status == 502
+    weir.counts(1, "weir_responses_total", **{"class": "5xx"})
     assert weir.metric("weir_responses_total", **{"class": "2xx"}) == 0
 
 

@@ -46,7 +46,7 @@ def test_workers_all_get_connections(rig):
     connections = [Connection(weir.address) for _ in range(64)]
     for connection in connections:
         assert connection.request().status == 200
-    assert weir.metric("weir_connections") == 64
+    weir.counts(64, "weir_connections")
     for connection in connections:
         connection.close()
 
