@@ -67,7 +67,7 @@ static void write_redis(struct evbuffer *out, const struct admin_view *view)
 static void write_member(struct evbuffer *out, const struct member *member, bool is_checked)
 {
     unsigned ejected = atomic_load_explicit(&member->ejected, memory_order_relaxed);
-    bool healthy = member_is_healthy(member), is_name = member->settings->address.length == 0;
+    bool healthy = member_is_healthy(member), is_name = server_is_name(member->settings);
     char address[ADDRESS_TEXT_MAX];
 
     evbuffer_add_printf(out, "{\"address\":");
@@ -98,7 +98,7 @@ static bool write_server(struct evbuffer *out, const struct upstream *upstream,
         first = false;
         any = true;
     }
-    if (!any && server->address.length == 0) {
+    if (!any && server_is_name(server)) {
         evbuffer_add_printf(out, "%s{\"address\":null,\"name\":", first ? "" : ",");
         json_string(out, slice_of(server->text));
         evbuffer_add_printf(out, ",\"state\":\"unresolved\",\"ejected_by_workers\":0}");

@@ -34,7 +34,7 @@ static void ask_all(struct resolver *resolver, const struct policy *policy, stru
     for (unsigned u = 0; u < policy->upstream_count; u++)
         for (unsigned s = 0; s < policy->upstreams[u].server_count; s++) {
             const struct upstream_server *server = &policy->upstreams[u].servers[s];
-            if (server->address.length)
+            if (!server_is_name(server))
                 continue;
             *asked = (struct asked){policy, &policy->upstreams[u], server, left, report};
             if (resolver_ask(resolver, server->host, answered, asked))
@@ -43,18 +43,9 @@ static void ask_all(struct resolver *resolver, const struct policy *policy, stru
         }
 }
 
-static unsigned count_names(const struct policy *policy)
-{
-    unsigned count = 0;
-    for (unsigned u = 0; u < policy->upstream_count; u++)
-        for (unsigned s = 0; s < policy->upstreams[u].server_count; s++)
-            count += policy->upstreams[u].servers[s].address.length == 0;
-    return count;
-}
-
 void cli_check_names(const struct policy *policy, FILE *report)
 {
-    unsigned count = count_names(policy), left = 0;
+    unsigned count = policy_name_count(policy), left = 0;
     struct event_base *base = count ? event_base_new() : NULL;
     struct resolver *resolver = base ? resolver_new(base, &policy->resolver) : NULL;
 

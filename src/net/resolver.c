@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/timer.h"
 
 enum { HOSTS_TTL_US = 10 * 1000000 }; /* /etc/hosts is looked into again after that */
 
@@ -293,8 +294,7 @@ struct resolver *resolver_new(struct event_base *base, const struct resolver_set
     evdns_set_log_fn(on_log);
     resolver->base = base;
     resolver->ipv6 = settings->ipv6;
-    resolver->timeout = (struct timeval){.tv_sec = (time_t)(settings->timeout_us / 1000000),
-                                         .tv_usec = (suseconds_t)(settings->timeout_us % 1000000)};
+    resolver->timeout = timeval_of_us(settings->timeout_us);
     TAILQ_INIT(&resolver->lookups);
     set_up(resolver, settings);
     return resolver;

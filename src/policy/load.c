@@ -162,3 +162,14 @@ bool file_read(struct pool *pool, const char *path, size_t max, struct slice *by
         fclose(stream);
     return good;
 }
+
+bool named_file_read(struct loading *l, const struct node *node, struct pool *pool, const char *path,
+                     size_t max, struct slice *bytes)
+{
+    const char *why;
+
+    if (file_read(pool, path, max, bytes, &why))
+        return true;
+    mistake(l, node, "%s cannot be read: %s", path, why);
+    return false;
+}

@@ -43,6 +43,9 @@ bool name_is_good(struct loading *l, const struct node *node);
 char *neighbour_path(struct loading *l, struct slice path);
 /* The whole of a file of at most `max` bytes, NUL-terminated, in `pool`. False: `*why` says what is wrong. */
 bool file_read(struct pool *pool, const char *path, size_t max, struct slice *bytes, const char **why);
+/* The same for the file that `node` names; what is wrong is reported there. */
+bool named_file_read(struct loading *l, const struct node *node, struct pool *pool, const char *path,
+                     size_t max, struct slice *bytes);
 
 /* policy_load from memory. */
 struct policy *policy_load_text(const char *file, struct slice bytes, const char *lua_dir, FILE *report);

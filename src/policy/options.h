@@ -55,6 +55,16 @@ const char *option_key(const struct option *option);
 /* Is it directly in the section? "" is the top. */
 bool option_is_in(const struct option *option, const char *section);
 
+/* A list, or a scalar in its place, of `low` to `high` items? */
+bool list_fits(const struct option *option, const struct node *node);
+
+/* A text of `low` to `high` printable ASCII characters with none of `refused`? Otherwise "holds more than WHAT". */
+bool ascii_fits(struct loading *l, const struct option *option, const struct node *node, const char *refused,
+                const char *what);
+
+/* Where the file is that an option names: a neighbour_path. NULL: null is written, or a mistake was reported. */
+const char *file_path(struct loading *l, const struct option *option, const struct node *node);
+
 /* Reads a map into the struct at `base` after the table's part for `section`: reports unknown and missing
  * keys and fills in defaults. `map` may be a null scalar: all defaults. */
 void options_read(struct loading *l, const struct node *map, const char *section, void *base);

@@ -125,3 +125,13 @@ void policy_print(const struct policy *policy, FILE *out)
     struct printer printer = {out, 0, false};
     options_print(&printer, "", policy);
 }
+
+unsigned policy_name_count(const struct policy *policy)
+{
+    unsigned count = 0;
+
+    for (unsigned u = 0; u < policy->upstream_count; u++)
+        for (unsigned s = 0; s < policy->upstreams[u].server_count; s++)
+            count += server_is_name(&policy->upstreams[u].servers[s]);
+    return count;
+}

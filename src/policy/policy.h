@@ -378,6 +378,13 @@ bool listen_settings_same(const struct listen_settings *one, const struct listen
  * check` prints it. */
 void policy_print(const struct policy *policy, FILE *out);
 
+/* Is the server written as a name, which has to be looked up? And how many servers of all upstreams are? */
+static inline bool server_is_name(const struct upstream_server *server)
+{
+    return server->address.length == 0;
+}
+unsigned policy_name_count(const struct policy *policy);
+
 /* The rule that decides; never NULL. `path` is in normal form, `host` as it came. Linear in the rules. */
 const struct rule *policy_match(const struct policy *policy, struct slice method, struct slice path,
                                 struct slice host);

@@ -98,13 +98,12 @@ static void read_file(struct loading *l, const struct node *item, enum listed as
 static void read_list(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
     struct address_files *files = field;
-    unsigned count = list_count(node);
 
-    if (node->kind == NODE_MAP || count > (unsigned)option->high) {
+    if (!list_fits(option, node)) {
         mistake(l, node, "expected a list of at most %d files", (int)option->high);
         return;
     }
-    files->names = pool_zeroed(l->pool, count, sizeof *files->names);
+    files->names = pool_zeroed(l->pool, list_count(node), sizeof *files->names);
     files->nodes = node;
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
         if (!item->broken && expect_scalar(l, item, "the path of a file") && text_fits(l, item, 1, 4096))

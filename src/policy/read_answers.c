@@ -32,7 +32,7 @@ static void read_family(struct loading *l, const struct node *item, unsigned *he
 
 static void read_headers(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
-    if (node->kind == NODE_MAP || list_count(node) > (unsigned)option->high) {
+    if (!list_fits(option, node)) {
         mistake(l, node, "expected a list of x-ratelimit, x-ratelimit-epoch, x-rate-limit and ietf");
         return;
     }
@@ -109,16 +109,10 @@ static void read_body_file(struct loading *l, const struct option *option, const
 {
     struct rejection_settings *rejection = field;
     struct slice bytes;
-    const char *why;
+    const char *path = file_path(l, option, node);
 
-    if (node->null || !expect_scalar(l, node, "a file's path") ||
-        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+    if (!path || !named_file_read(l, node, l->pool, path, BODY_FILE_MAX, &bytes))
         return;
-    const char *path = neighbour_path(l, node->text);
-    if (!file_read(l->pool, path, BODY_FILE_MAX, &bytes, &why)) {
-        mistake(l, node, "%s cannot be read: %s", path, why);
-        return;
-    }
     rejection->body_file = keep_text(l, node);
     rejection->body = pool_text(l->pool, bytes);
     rejection->body_size = bytes.n;

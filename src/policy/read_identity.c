@@ -31,9 +31,8 @@ static bool same_source(const struct identity_from *a, const struct identity_fro
 static void read_from(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
     struct identity_settings *identity = field;
-    unsigned count = list_count(node);
 
-    if (node->kind == NODE_MAP || count < (unsigned)option->low || count > (unsigned)option->high) {
+    if (!list_fits(option, node)) {
         mistake(l, node, "expected a list of 1 to %d of ip and header:NAME", (int)option->high);
         return;
     }
@@ -87,7 +86,7 @@ static void read_trusted(struct loading *l, const struct option *option, const s
     struct identity_settings *identity = field;
     unsigned count = list_count(node);
 
-    if (node->kind == NODE_MAP || count > (unsigned)option->high) {
+    if (!list_fits(option, node)) {
         mistake(l, node, "expected a list of at most %d addresses and ranges", (int)option->high);
         return;
     }

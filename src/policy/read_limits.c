@@ -155,7 +155,6 @@ static void read_script(struct loading *l, const struct option *option, const st
 {
     struct limit *limit = field;
     struct slice bytes;
-    const char *why;
 
     (void)option;
     if (!expect_scalar(l, node, "a script's name or path") || !text_fits(l, node, 1, 4096))
@@ -168,9 +167,9 @@ static void read_script(struct loading *l, const struct option *option, const st
     limit->script_text = text_known(l->policy, limit);
     if (limit->script_text)
         return;
-    if (!file_read(&l->scratch, path, LUA_FILE_MAX, &bytes, &why))
-        mistake(l, node, "%s cannot be read: %s", path, why);
-    else if (memchr(bytes.p, 0, bytes.n))
+    if (!named_file_read(l, node, &l->scratch, path, LUA_FILE_MAX, &bytes))
+        return;
+    if (memchr(bytes.p, 0, bytes.n))
         mistake(l, node, "%s is no Lua text: it holds a NUL byte", path);
     else
         limit->script_text = pool_text(l->pool, bytes);
@@ -248,9 +247,8 @@ static void insert_part(struct limit *limit, struct limit_part part)
 static void read_per(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
     struct limit *limit = field;
-    unsigned count = list_count(node);
 
-    if (node->kind == NODE_MAP || count < (unsigned)option->low || count > (unsigned)option->high) {
+    if (!list_fits(option, node)) {
         mistake(l, node, "expected 1 to %d of client, ip, route, method, host, all and header:NAME",
                 (int)option->high);
         return;
@@ -285,15 +283,8 @@ const struct option_type type_per = {"word or list", read_per, print_per, false}
 /* It goes into quoted strings of the answer's fields (RFC 9651 section 3.3.3). */
 static void read_label(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
-    if (!expect_scalar(l, node, "text") || !text_fits(l, node, (size_t)option->low, (size_t)option->high))
-        return;
-    for (size_t i = 0; i < node->text.n; i++)
-        if (node->text.p[i] < ' ' || node->text.p[i] > '~' || strchr("\"\\", node->text.p[i])) {
-            mistake(l, node, "%s holds more than printable ASCII without quotes and backslashes",
-                    QUOTE(node->text));
-            return;
-        }
-    *(char **)field = keep_text(l, node);
+    if (ascii_fits(l, option, node, "\"\\", "printable ASCII without quotes and backslashes"))
+        *(char **)field = keep_text(l, node);
 }
 
 static void print_label(const struct printer *printer, const struct option *option, const void *field)
@@ -355,11 +346,10 @@ static bool read_status(struct loading *l, const struct node *item, uint64_t *co
 static void read_statuses(struct loading *l, const struct option *option, const struct node *node,
                           void *field)
 {
-    unsigned count = list_count(node);
 
     if (node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("all")))
         return;
-    if (node->kind == NODE_MAP || count < (unsigned)option->low || count > (unsigned)option->high) {
+    if (!list_fits(option, node)) {
         mistake(l, node, "expected all, or a list of 1 to %d statuses", (int)option->high);
         return;
     }

@@ -75,7 +75,7 @@ static void read_redis_nodes(struct loading *l, const struct option *option, con
     struct redis_nodes *nodes = field;
     unsigned count = list_count(node);
 
-    if (node->kind == NODE_MAP || count < (unsigned)option->low || count > (unsigned)option->high) {
+    if (!list_fits(option, node)) {
         mistake(l, node, "expected a list of 1 to %d addresses", (int)option->high);
         return;
     }
@@ -167,20 +167,16 @@ static void read_password_file(struct loading *l, const struct option *option, c
 {
     struct redis_settings *redis = field;
     struct slice bytes;
-    const char *why;
+    const char *path = file_path(l, option, node);
 
-    if (node->null || !expect_scalar(l, node, "a file's path") ||
-        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+    if (!path)
         return;
-    const char *path = neighbour_path(l, node->text);
     if (redis->password) {
         mistake(l, node, "gives the password, as redis.password does; remove one of them");
         return;
     }
-    if (!file_read(&l->scratch, path, PASSWORD_FILE_MAX, &bytes, &why)) {
-        mistake(l, node, "%s cannot be read: %s", path, why);
+    if (!named_file_read(l, node, &l->scratch, path, PASSWORD_FILE_MAX, &bytes))
         return;
-    }
     bytes = without_newline(bytes);
     if (bytes.n == 0 || text_has_control_bytes(bytes)) {
         mistake(l, node, "%s holds %s; expected the password alone, on one line", path,
@@ -207,15 +203,8 @@ const struct option_type type_password_file = {"path", read_password_file, print
 static void read_key_prefix(struct loading *l, const struct option *option, const struct node *node,
                             void *field)
 {
-    if (!expect_scalar(l, node, "text") || !text_fits(l, node, (size_t)option->low, (size_t)option->high))
-        return;
-    for (size_t i = 0; i < node->text.n; i++)
-        if (node->text.p[i] <= ' ' || node->text.p[i] > '~' || strchr("{}\"'\\", node->text.p[i])) {
-            mistake(l, node, "%s holds more than visible ASCII without braces, quotes and backslashes",
-                    QUOTE(node->text));
-            return;
-        }
-    *(char **)field = keep_text(l, node);
+    if (ascii_fits(l, option, node, " {}\"'\\", "visible ASCII without braces, quotes and backslashes"))
+        *(char **)field = keep_text(l, node);
 }
 
 static void print_key_prefix(const struct printer *printer, const struct option *option, const void *field)

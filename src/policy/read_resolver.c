@@ -21,7 +21,7 @@ static void read_nameservers(struct loading *l, const struct option *option, con
 {
     struct resolver_settings *resolver = field;
 
-    if (node->kind == NODE_MAP || list_count(node) > (unsigned)option->high) {
+    if (!list_fits(option, node)) {
         mistake(l, node, "expected a list of at most %d addresses", (int)option->high);
         return;
     }

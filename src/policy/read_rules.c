@@ -146,7 +146,7 @@ static void read_methods(struct loading *l, const struct option *option, const s
     struct rule *rule = field;
     unsigned count = list_count(node);
 
-    if (node->kind == NODE_MAP || count < (unsigned)option->low || count > (unsigned)option->high) {
+    if (!list_fits(option, node)) {
         mistake(l, node, "expected a list of 1 to %d methods", (int)option->high);
         return;
     }
@@ -198,7 +198,7 @@ static void read_rule_limits(struct loading *l, const struct option *option, con
     struct rule *rule = field;
     unsigned count = list_count(node);
 
-    if (node->kind == NODE_MAP || count > (unsigned)option->high) {
+    if (!list_fits(option, node)) {
         mistake(l, node, "expected a list of at most %d limits", (int)option->high);
         return;
     }

@@ -48,7 +48,7 @@ static void read_servers(struct loading *l, const struct option *option, const s
     struct upstream *upstream = field;
     unsigned count = list_count(node);
 
-    if (node->kind == NODE_MAP || count < (unsigned)option->low || count > (unsigned)option->high) {
+    if (!list_fits(option, node)) {
         mistake(l, node, "expected a list of 1 to %d addresses", (int)option->high);
         return;
     }

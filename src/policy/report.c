@@ -27,29 +27,34 @@ void report_line_add(struct report *report, bool warning, struct place place, co
     report->count++;
 }
 
+static void add_mistake(struct report *report, const char *file, struct place place, const char *format,
+                        va_list args)
+{
+    unsigned before = report->count;
+    char text[1024];
+
+    vsnprintf(text, sizeof text, format, args);
+    report_line_add(report, false, place, text);
+    if (report->count > before)
+        report->lines[before].file = file;
+}
+
 void report_mistake(struct report *report, struct place place, const char *format, ...)
 {
-    char text[1024];
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    add_mistake(report, NULL, place, format, args);
     va_end(args);
-    report_line_add(report, false, place, text);
 }
 
 void report_mistake_in(struct report *report, const char *file, struct place place, const char *format, ...)
 {
-    unsigned before = report->count;
-    char text[1024];
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    add_mistake(report, file, place, format, args);
     va_end(args);
-    report_line_add(report, false, place, text);
-    if (report->count > before)
-        report->lines[before].file = file;
 }
 
 /* The policy first, then the files that it names, in the order in which they were read. */

@@ -174,6 +174,27 @@ static void read_text(struct loading *l, const struct option *option, const stru
         *(char **)field = keep_text(l, node);
 }
 
+bool ascii_fits(struct loading *l, const struct option *option, const struct node *node, const char *refused,
+                const char *what)
+{
+    if (!expect_scalar(l, node, "text") || !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return false;
+    for (size_t i = 0; i < node->text.n; i++)
+        if (node->text.p[i] < ' ' || node->text.p[i] > '~' || strchr(refused, node->text.p[i])) {
+            mistake(l, node, "%s holds more than %s", QUOTE(node->text), what);
+            return false;
+        }
+    return true;
+}
+
+const char *file_path(struct loading *l, const struct option *option, const struct node *node)
+{
+    if (node->null || !expect_scalar(l, node, "a file's path") ||
+        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return NULL;
+    return neighbour_path(l, node->text);
+}
+
 static void print_text(const struct printer *printer, const struct option *option, const void *field)
 {
     const char *text = *(char *const *)field;
@@ -202,6 +223,12 @@ bool text_is_token(struct slice text)
         if (!char_is(text.p[i], CHAR_TOKEN))
             return false;
     return text.n > 0;
+}
+
+bool list_fits(const struct option *option, const struct node *node)
+{
+    unsigned count = list_count(node);
+    return node->kind != NODE_MAP && count >= (unsigned)option->low && count <= (unsigned)option->high;
 }
 
 /* --- sections --- */

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/timer.h"
 #include "config.h"
 #include "http/framing.h"
 #include "http/head.h"
@@ -39,13 +40,6 @@ struct check {
 };
 
 /* ---- what came of it --------------------------------------------------------------------------------- */
-
-static void arm(struct check *check, uint64_t after_us)
-{
-    struct timeval tv = {.tv_sec = (time_t)(after_us / 1000000),
-                         .tv_usec = (suseconds_t)(after_us % 1000000)};
-    event_add(&check->timer, &tv);
-}
 
 static void hang_up(struct check *check)
 {
@@ -85,7 +79,7 @@ static void judge(struct check *check, const char *why)
     if (member->streak >= (failing ? health->healthy : health->unhealthy))
         change(check, !failing, why);
     hang_up(check);
-    arm(check, took < health->interval_us ? health->interval_us - took : 0);
+    timer_arm(&check->timer, took < health->interval_us ? health->interval_us - took : 0);
 }
 
 /* ---- the answer -------------------------------------------------------------------------------------- */
@@ -247,7 +241,7 @@ static void begin(struct check *check)
         check->state = CHECK_CONNECTS;
         stream_open(&check->stream, check->roster->base, fd, on_readable, on_writable, check);
         stream_want_write(&check->stream, true);
-        arm(check, check->upstream->health.timeout_us);
+        timer_arm(&check->timer, check->upstream->health.timeout_us);
         return;
     }
     int error = errno;
@@ -303,7 +297,7 @@ static void check_new(struct roster *roster, const struct upstream *upstream, st
     check->member = member;
     evtimer_assign(&check->timer, roster->base, on_timer, check);
     TAILQ_INSERT_TAIL(&roster->checks, check, link);
-    arm(check, (uint64_t)number * APART_US);
+    timer_arm(&check->timer, (uint64_t)number * APART_US);
 }
 
 void health_follow(struct roster *roster, const struct upstream *upstream)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/timer.h"
 #include "proxy/roster_internal.h"
 
 enum {
@@ -18,13 +19,6 @@ const struct name *name_of(const struct roster *roster, const struct upstream_se
         if (roster->names[i].server == server)
             return &roster->names[i];
     return NULL;
-}
-
-static void arm(struct name *name, uint64_t after_us)
-{
-    struct timeval tv = {.tv_sec = (time_t)(after_us / 1000000),
-                         .tv_usec = (suseconds_t)(after_us % 1000000)};
-    event_add(&name->again, &tv);
 }
 
 static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
@@ -123,10 +117,10 @@ static void answered(void *context, const struct resolver_answer *answer)
     if (answer->count) {
         name->retry_us = RETRY_MIN_US;
         take_addresses(name, answer);
-        arm(name, bounded(answer->ttl_us, settings->min_ttl_us, settings->max_ttl_us));
+        timer_arm(&name->again, bounded(answer->ttl_us, settings->min_ttl_us, settings->max_ttl_us));
     } else {
         say_trouble(name, answer->why ? answer->why : "it has no address");
-        arm(name, bounded(name->retry_us, 0, settings->max_ttl_us));
+        timer_arm(&name->again, bounded(name->retry_us, 0, settings->max_ttl_us));
         name->retry_us = bounded(name->retry_us * 2, 0, RETRY_MAX_US);
     }
     settle(name->roster);
@@ -136,7 +130,7 @@ static void look_up(struct name *name)
 {
     name->lookup = resolver_ask(name->roster->resolver, name->server->host, answered, name);
     if (!name->lookup)
-        arm(name, RETRY_MIN_US);
+        timer_arm(&name->again, RETRY_MIN_US);
 }
 
 static void on_again(evutil_socket_t fd, short what, void *arg)
@@ -161,15 +155,6 @@ static void take_over(struct name *name, const struct roster *before)
     }
 }
 
-static unsigned count_names(const struct policy *policy)
-{
-    unsigned count = 0;
-    for (unsigned u = 0; u < policy->upstream_count; u++)
-        for (unsigned s = 0; s < policy->upstreams[u].server_count; s++)
-            count += policy->upstreams[u].servers[s].address.length == 0;
-    return count;
-}
-
 static void add_name(struct roster *roster, const struct upstream *upstream,
                      const struct upstream_server *server, const struct roster *before)
 {
@@ -184,14 +169,14 @@ static void add_name(struct roster *roster, const struct upstream *upstream,
 bool names_begin(struct roster *roster, const struct roster *before)
 {
     const struct policy *policy = roster->policy;
-    unsigned count = count_names(policy);
+    unsigned count = policy_name_count(policy);
 
     if (count && (!(roster->names = calloc(count, sizeof *roster->names)) ||
                   !(roster->resolver = resolver_new(roster->base, &policy->resolver))))
         return false;
     for (unsigned u = 0; u < policy->upstream_count; u++)
         for (unsigned s = 0; s < policy->upstreams[u].server_count; s++)
-            if (policy->upstreams[u].servers[s].address.length == 0)
+            if (server_is_name(&policy->upstreams[u].servers[s]))
                 add_name(roster, &policy->upstreams[u], &policy->upstreams[u].servers[s], before);
     settle(roster);
     return true;

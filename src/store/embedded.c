@@ -27,6 +27,7 @@
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/memory.h"
+#include "base/timer.h"
 
 enum {
     EMBEDDED_MAGIC = 0x454d4252,
@@ -389,8 +390,7 @@ static void end_child(struct embedded *e)
 
 static void arm_again(struct embedded *e)
 {
-    struct timeval wait = {(time_t)(e->again_us / 1000000), (suseconds_t)(e->again_us % 1000000)};
-    evtimer_add(e->again_timer, &wait);
+    timer_arm(e->again_timer, e->again_us);
     e->again_us = e->again_us * 2 < again_max_us ? e->again_us * 2 : again_max_us;
 }
 

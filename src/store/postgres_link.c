@@ -7,12 +7,12 @@
 #include "store/postgres_link.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/memory.h"
+#include "base/timer.h"
 #include "config.h"
 
 #ifdef HAVE_LIBPQ
@@ -80,12 +80,6 @@ bool postgres_is_there(void)
 
 static void link_connect(struct postgres_link *link);
 static void on_io(evutil_socket_t fd, short what, void *arg);
-
-static void arm(struct postgres_link *link, uint64_t us)
-{
-    struct timeval wait = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
-    evtimer_add(link->timer, &wait);
-}
 
 static void tell_soon(struct postgres_link *link)
 {
@@ -159,23 +153,21 @@ static void tell_done(struct postgres_link *link, enum postgres_result result)
 static void link_fail(struct postgres_link *link, enum cause cause)
 {
     bool busy = link->state == LINK_BUSY, stood = link->state >= LINK_IDLE;
-    uint64_t jitter = 0;
 
     hang_up(link);
     if (busy)
         tell_done(link, cause == CAUSE_LOST ? POSTGRES_LOST : POSTGRES_FAILED);
     if (cause == CAUSE_LOST && stood && link->told == CAUSE_NONE) {
         log_debug("postgres %s: the connection was lost (%s)", link->settings->place, link->detail);
-        arm(link, 0); /* the server has started anew, perhaps: it is down if it cannot be connected to */
+        timer_arm(link->timer,
+                  0); /* the server has started anew, perhaps: it is down if it cannot be connected to */
         return;
     }
     link->in_doubt |= cause == CAUSE_TIMEOUT || cause == CAUSE_QUERY;
     say_down(link, cause);
     link->tell_down = true;
     tell_soon(link);
-    (void)!getrandom(&jitter, sizeof jitter, 0);
-    arm(link, link->retry_us / 2 + jitter % (link->retry_us / 2 + 1));
-    link->retry_us = link->retry_us * 2 < RETRY_MAX_US ? link->retry_us * 2 : RETRY_MAX_US;
+    timer_back_off(link->timer, &link->retry_us, RETRY_MAX_US);
 }
 
 static void link_idle(struct postgres_link *link)
@@ -441,7 +433,7 @@ static void link_connect(struct postgres_link *link)
         return;
     }
     PQsetNoticeReceiver(link->connection, ignore_notice, NULL);
-    arm(link, CONNECT_US);
+    timer_arm(link->timer, CONNECT_US);
 }
 
 /* --- For the owner ------------------------------------------------------------------------------------ */
@@ -484,7 +476,7 @@ void postgres_link_ask(struct postgres_link *link, struct slice id)
     link->row = (struct quota_row){.present = false};
     link->failed = link->refused_id = false;
     link->detail[0] = 0;
-    arm(link, link->settings->timeout_us + GRACE_US);
+    timer_arm(link->timer, link->settings->timeout_us + GRACE_US);
     if (PQsendQueryParams(link->connection, link->settings->query, 1, NULL, values, NULL, NULL, 0) &&
         PQsetSingleRowMode(link->connection))
         flush(link);

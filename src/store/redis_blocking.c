@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/timer.h"
 #include "store/redis_map.h"
 #include "store/redis_sentinel.h"
 
@@ -160,30 +161,38 @@ static struct redis_map *ask_map(const struct redis_settings *s, struct timeval 
     return NULL;
 }
 
+/* Connects to a node of the map, which is freed; `node` < 0: `absent` is why there is none. */
+static redisContext *dial_node(const struct redis_settings *s, struct redis_map *map, int node,
+                               const char *absent, struct timeval patience, char *why)
+{
+    redisContext *redis = NULL;
+
+    if (node >= 0)
+        redis = dial_as(&map->nodes[node], s->username, s->password, patience, why);
+    else
+        snprintf(why, REDIS_WHY_MAX, "%s", absent);
+    free(map);
+    return redis;
+}
+
 redisContext *redis_dial_slot(const struct redis_settings *s, unsigned slot, uint64_t patience_us,
                               char why[static REDIS_WHY_MAX])
 {
-    struct timeval patience = {(time_t)(patience_us / 1000000), (suseconds_t)(patience_us % 1000000)};
+    struct timeval patience = timeval_of_us(patience_us);
     struct redis_map *map;
-    redisContext *redis = NULL;
 
     if (!s->cluster.count)
         return redis_dial(s, patience_us, why);
     if (!(map = ask_map(s, patience, why)))
         return NULL;
-    snprintf(why, REDIS_WHY_MAX, "no node has the slot");
-    if (map->of_slot[slot])
-        redis = dial_as(&map->nodes[map->of_slot[slot] - 1], s->username, s->password, patience, why);
-    free(map);
-    return redis;
+    return dial_node(s, map, map->of_slot[slot] - 1, "no node has the slot", patience, why);
 }
 
 redisContext *redis_dial_part(const struct redis_settings *s, unsigned part, unsigned *parts,
                               uint64_t patience_us, char why[static REDIS_WHY_MAX])
 {
-    struct timeval patience = {(time_t)(patience_us / 1000000), (suseconds_t)(patience_us % 1000000)};
+    struct timeval patience = timeval_of_us(patience_us);
     struct redis_map *map;
-    redisContext *redis = NULL;
 
     *parts = 1;
     if (!s->cluster.count)
@@ -191,17 +200,14 @@ redisContext *redis_dial_part(const struct redis_settings *s, unsigned part, uns
     if (!(map = ask_map(s, patience, why)))
         return NULL;
     *parts = map->node_count;
-    snprintf(why, REDIS_WHY_MAX, "the cluster has changed meanwhile; try again");
-    if (part < map->node_count)
-        redis = dial_as(&map->nodes[part], s->username, s->password, patience, why);
-    free(map);
-    return redis;
+    return dial_node(s, map, part < map->node_count ? (int)part : -1,
+                     "the cluster has changed meanwhile; try again", patience, why);
 }
 
 redisContext *redis_dial(const struct redis_settings *settings, uint64_t patience_us,
                          char why[static REDIS_WHY_MAX])
 {
-    struct timeval patience = {(time_t)(patience_us / 1000000), (suseconds_t)(patience_us % 1000000)};
+    struct timeval patience = timeval_of_us(patience_us);
     redisContext *redis = settings->sentinel.master ? dial_master(settings, patience, why)
                                                     : dial_as(&settings->address, settings->username,
                                                               settings->password, patience, why);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/memory.h"
+#include "base/timer.h"
 #include "store/redis_map.h"
 
 enum {
@@ -146,8 +147,7 @@ static void arm_deadline(struct redis_cluster *c, const struct parked *first)
     if (!first)
         return;
     uint64_t at = first->call->sent_us + c->settings->timeout_us, us = at > now ? at - now : 0;
-    struct timeval wait = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
-    evtimer_add(c->deadline, &wait);
+    timer_arm(c->deadline, us);
 }
 
 static void unpark(struct redis_cluster *c, struct parked *p)

@@ -8,11 +8,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/timer.h"
 #include "store/redis_socket.h"
 
 enum {
@@ -28,12 +28,6 @@ static const uint64_t patience_min_us = 1000000;
 
 static void link_connect(struct redis_link *link);
 static void link_ping(struct redis_link *link);
-
-static void timer_arm(struct event *timer, uint64_t us)
-{
-    struct timeval wait = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
-    evtimer_add(timer, &wait);
-}
 
 static struct redis_link *link_of(void *pointer)
 {
@@ -79,15 +73,6 @@ static void tell_not_ready(struct redis_link *link, enum redis_failure cause)
         link->watch.not_ready(link->watch.context, cause);
 }
 
-static void arm_retry(struct redis_link *link)
-{
-    /* From half to all of the back-off, so that many weirs do not return at the same moment. */
-    uint64_t jitter = 0;
-    (void)!getrandom(&jitter, sizeof jitter, 0); /* libevent's generator wants locks between threads */
-    timer_arm(link->retry_timer, link->retry_us / 2 + jitter % (link->retry_us / 2 + 1));
-    link->retry_us = link->retry_us * 2 < retry_max_us ? link->retry_us * 2 : retry_max_us;
-}
-
 /* Nothing more is asked of the context. The caller sees to it that it is freed: hiredis or link_close(). */
 static void link_lost(struct redis_link *link, enum redis_failure cause, const char *detail)
 {
@@ -106,7 +91,7 @@ static void link_lost(struct redis_link *link, enum redis_failure cause, const c
         return;
     if (!link->moving)
         say_down(link, cause, detail);
-    arm_retry(link);
+    timer_back_off(link->retry_timer, &link->retry_us, retry_max_us);
     if (was_ready || link->down_since_us == 0)
         tell_not_ready(link, cause);
 }
@@ -171,7 +156,7 @@ static void link_suspect(struct redis_link *link)
     say_down(link, REDIS_FAILURE_TIMEOUT, "several in a row");
     tell_not_ready(link, REDIS_FAILURE_TIMEOUT);
     if (link->relapsed)
-        arm_retry(link);
+        timer_back_off(link->retry_timer, &link->retry_us, retry_max_us);
     else
         link_ping(link);
 }

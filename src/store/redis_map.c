@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/memory.h"
+#include "base/timer.h"
 #include "store/redis_talk.h"
 
 enum {
@@ -134,10 +135,9 @@ static uint64_t pause_of(const struct redis_map_reader *r)
 static void arm_next(struct redis_map_reader *r)
 {
     uint64_t now = clock_us(), at = r->read_us + pause_of(r), us = at > now ? at - now : 0;
-    struct timeval wait = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
 
     if (!r->talk)
-        evtimer_add(r->timer, &wait);
+        timer_arm(r->timer, us);
 }
 
 static void hang_up(struct redis_map_reader *r)

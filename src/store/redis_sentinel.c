@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/memory.h"
+#include "base/timer.h"
 #include "store/redis_talk.h"
 
 enum {
@@ -139,12 +140,6 @@ unsigned redis_sentinel_changes(void)
 
 /* --- From one sentinel to the next --------------------------------------------------------------------- */
 
-static void arm(struct redis_sentinel *s, uint64_t us)
-{
-    struct timeval wait = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
-    evtimer_add(s->timer, &wait);
-}
-
 static void hang_up(struct redis_sentinel *s)
 {
     redis_talk_free(s->talk);
@@ -155,14 +150,10 @@ static void hang_up(struct redis_sentinel *s)
 /* This one was of no use. */
 static void pass_over(struct redis_sentinel *s, const char *why)
 {
-    uint64_t jitter = 0;
-
     hang_up(s);
     if (++s->failed >= s->known_count)
         say_away(s, why);
-    (void)!getrandom(&jitter, sizeof jitter, 0);
-    arm(s, s->retry_us / 2 + jitter % (s->retry_us / 2 + 1));
-    s->retry_us = s->retry_us * 2 < RETRY_MAX_US ? s->retry_us * 2 : RETRY_MAX_US;
+    timer_back_off(s->timer, &s->retry_us, RETRY_MAX_US);
 }
 
 static bool ask_all(struct redis_sentinel *s)
@@ -316,13 +307,13 @@ static void take_pushed(struct redis_sentinel *s, const redisReply *reply)
     if (reply->type == REDIS_REPLY_ERROR) { /* it may not subscribe: asking now and then must do */
         complain(s, "takes no subscription to +switch-master: ", reply->str);
         hang_up(s);
-        arm(s, PING_US);
+        timer_arm(s->timer, PING_US);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
                slice_equal(text_of(reply->element[0]), SLICE("message")))
         take_switch(s, text_of(reply->element[2]));
     else { /* subscribed, or a pong */
         s->step = STEP_LISTEN;
-        arm(s, s->seeking ? SEEK_US : PING_US);
+        timer_arm(s->timer, s->seeking ? SEEK_US : PING_US);
     }
 }
 
@@ -365,7 +356,7 @@ static void consult(struct redis_sentinel *s)
         return;
     }
     s->step = STEP_MASTER;
-    arm(s, ANSWER_US);
+    timer_arm(s->timer, ANSWER_US);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -378,7 +369,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         consult(s);
     else if (s->step == STEP_LISTEN && redis_talk_say(s->talk, 1, (const char *[]){"PING"})) {
         s->step = STEP_PINGED;
-        arm(s, ANSWER_US);
+        timer_arm(s->timer, ANSWER_US);
     } else
         pass_over(s, "no answer");
 }
@@ -389,7 +380,7 @@ void redis_sentinel_ask(struct redis_sentinel *s)
         return;
     s->seeking = true;
     if (s->step == STEP_LISTEN || s->step == STEP_PINGED)
-        arm(s, 0), s->step = STEP_LISTEN;
+        timer_arm(s->timer, 0), s->step = STEP_LISTEN;
 }
 
 void redis_sentinel_content(struct redis_sentinel *s)
@@ -421,7 +412,7 @@ struct redis_sentinel *redis_sentinel_new(struct event_base *base, const struct 
     (void)!getrandom(&first, sizeof first, 0); /* not all threads of all weirs to the same one */
     s->next = (unsigned)(first % s->known_count);
     s->timer = evtimer_new(base, on_timer, s);
-    arm(s, 0);
+    timer_arm(s->timer, 0);
     return s;
 }
 
