@@ -7,7 +7,7 @@ import time
 import zoneinfo
 from datetime import datetime, timedelta
 
-from rig import eventually, timeout, top
+from rig import eventually, patience, timeout, top
 from wire import Connection, get, request_bytes
 
 LOCKOUT = os.path.join(top, "conf", "lockout.lua")
@@ -121,17 +121,11 @@ def test_a_file_that_is_no_limiter_is_refused(rig):
 
 @timeout(90)
 def test_a_script_that_never_ends_is_found(rig):
+    """A weir that runs refuses it, as weir check does, and serves its clients meanwhile."""
     loop = "return function(state, now, limit, period, burst, cost)\n  while cost > limit do end\n  return cost == 0 and 1 or cost, 0, 0, 0\nend\n"
-    began = time.monotonic()
-    result = check(rig, None, loop, limit=10)
-    assert result.returncode == 1 and "it does not end" in result.stderr, result
-    asked = re.search(r"asked: .* limit (\d+), .* cost (\d+)", result.stderr)
-    assert asked and int(asked[2]) > int(asked[1]), result.stderr
-    assert time.monotonic() - began < 25
-    # A weir that runs refuses it as well, and serves its clients meanwhile.
     weir = rig.weir(limits={"own": dict(script=LOCKOUT, limit=100_000_000, period="1h")})
     weir.expect_errors("breaks the contract", "asked:", "see weir.yaml", "mistakes")
-    weir.policy["limits"]["own"]["script"] = os.path.join(rig.directory, "own.lua")
+    weir.policy["limits"]["own"]["script"] = rig.write("own.lua", loop)
     with open(weir.policy_file, "w", encoding="utf-8") as out:
         json.dump(weir.policy, out)
     weir.signal(1)
@@ -140,7 +134,9 @@ def test_a_script_that_never_ends_is_found(rig):
         began = time.monotonic()
         assert get(weir.address).status == 200
         slowest = max(slowest, time.monotonic() - began)
-    assert slowest < 3, slowest
+    assert slowest < 3 * patience, slowest
+    asked = re.search(r"it does not end[^$]*asked: .* limit (\d+), .* cost (\d+)", weir.output())
+    assert asked and int(asked[2]) > int(asked[1]), weir.output()
     assert get(weir.address).status == 200
 
 
@@ -166,7 +162,7 @@ def test_a_failing_script_is_the_matter_of_its_own_requests(rig):
         connection.close()
     assert statuses == {"/raises": [503] * 20, "/good": [200] * 20, "/strict": [200] * 20}, statuses
     assert get(weir.address, "/shape").status == 503
-    assert weir.metric("weir_script_failures_total", limit="own", cause="failed") == 21
+    weir.counts(21, "weir_script_failures_total", limit="own", cause="failed")
     assert weir.metric("weir_script_failures_total", limit="strict") is None
     said = eventually(lambda: said_to_fail(weir), what="a line about it")
     assert len(said) == 1 and re.search(r"limit own: its script fails: \S*failing\.lua:2: broken on purpose", said[0]), said
@@ -181,8 +177,8 @@ def test_limits_beside_a_failing_one_stay_exact(rig):
     answers = [get(weir.address) for _ in range(5)]
     assert [a.status for a in answers] == [200, 200, 200, 429, 429], answers
     assert answers[3]["Retry-After"] and '"exact"' in answers[3]["RateLimit"] and '"own"' not in answers[3]["RateLimit"]
-    assert weir.metric("weir_limit_decisions_total", limit="exact", decision="allowed") == 3
-    assert weir.metric("weir_limit_decisions_total", limit="own", decision="failed_open") >= 3
+    weir.counts(3, "weir_limit_decisions_total", limit="exact", decision="allowed")
+    eventually(lambda: weir.metric("weir_limit_decisions_total", limit="own", decision="failed_open") >= 3)
 
 
 def test_requests_in_flight_beside_a_failing_script_are_given_back(rig):
@@ -202,7 +198,7 @@ def test_a_shadow_limit_whose_script_fails_changes_nothing(rig):
     weir = rig.weir(limits=limits, rules=[{"limits": ["own", "exact"], "cost": 123456}])
     weir.expect_errors("its script fails")
     assert [get(weir.address).status for _ in range(2)] == [200, 429]
-    assert weir.metric("weir_limit_decisions_total", limit="own", decision="failed_open") == 2
+    weir.counts(2, "weir_limit_decisions_total", limit="own", decision="failed_open")
 
 
 def test_weirs_own_limiters_keep_the_contract(rig):

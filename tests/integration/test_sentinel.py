@@ -25,7 +25,7 @@ def decisions_resume(load, at):
 
 def test_master_killed_under_load(rig):
     sentinels = Sentinels(rig, replicas=2)
-    weirs = weirs_with(rig, sentinels, 2, timeout="500ms")
+    weirs = weirs_with(rig, sentinels, 2, timeout="1s")
     load = Load([weir.address for weir in weirs])
     eventually(lambda: len(load.answers) > 500)
     assert {status for _, status, _ in load.answers} == {200}
