@@ -99,3 +99,14 @@ def keeping(answer=OK):
         while peer.read_request() is not None:
             peer.send(answer)
     return script
+
+
+def redis_commands(peer):
+    """The commands that weir sends over a connection that it takes for Redis, each as a list of words."""
+    while True:
+        line = peer.read_until(b"\r\n", "a command")
+        words = []
+        for _ in range(int(line[1:])):
+            size = int(peer.read_until(b"\r\n", "a word")[1:])
+            words.append(peer.read_exactly(size + 2, "a word")[:-2])
+        yield words

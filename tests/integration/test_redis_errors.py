@@ -5,7 +5,7 @@ import contextlib
 import os
 
 from rig import Redis, eventually, timeout
-from scripted import Scripted
+from scripted import Scripted, redis_commands
 from wire import connect, get
 
 FEW = {"few": dict(script="gcra", limit=20, period="10d")}
@@ -213,20 +213,10 @@ def test_an_http_server(rig):
 
 # --- scripted ones -------------------------------------------------------------------------------------------------------
 
-def commands(peer):
-    while True:
-        line = peer.read_until(b"\r\n", "a command")
-        words = []
-        for _ in range(int(line[1:])):
-            size = int(peer.read_until(b"\r\n", "a word")[1:])
-            words.append(peer.read_exactly(size + 2, "a word")[:-2])
-        yield words
-
-
 def answering_calls(answer, then_close=False):
     """Behaves but for calls of the script."""
     def script(peer, _number):
-        for words in commands(peer):
+        for words in redis_commands(peer):
             name = words[0].upper()
             if name in (b"EVALSHA", b"EVAL"):
                 with contextlib.suppress(OSError):

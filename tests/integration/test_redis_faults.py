@@ -5,7 +5,7 @@ import threading
 import time
 
 from rig import eventually, free_port, patience, timeout
-from scripted import Scripted
+from scripted import Scripted, redis_commands
 from wire import Connection, count, flood, get
 
 FEW = {"few": dict(script="token_bucket", limit=20, period="10d")}
@@ -252,21 +252,10 @@ def test_over_tcp_and_with_a_prefix(rig):
 
 # --- a Redis that lies ---------------------------------------------------------------------------------------------------
 
-def read_commands(peer):
-    """The commands of a connection, each as a list of words."""
-    while True:
-        line = peer.read_until(b"\r\n", "a command")
-        words = []
-        for _ in range(int(line[1:])):
-            size = int(peer.read_until(b"\r\n", "a word")[1:])
-            words.append(peer.read_exactly(size + 2, "a word")[:-2])
-        yield words
-
-
 def lying(answer):
     """Behaves while weir connects, then answers each decision with these bytes."""
     def script(peer, _number):
-        for words in read_commands(peer):
+        for words in redis_commands(peer):
             name = words[0].upper()
             if name in (b"EVALSHA", b"EVAL"):
                 if answer is None:

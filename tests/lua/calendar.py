@@ -16,9 +16,8 @@ import sys
 import tempfile
 import zoneinfo
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-LUADIR = os.environ.get("LUADIR") or os.path.join(HERE, "..", "..", "lua")
-SEED = int(os.environ.get("SEED") or random.randrange(10**6))
+from checks import LUADIR, SEED, check, summary
+
 # Changes at midnight and elsewhere, of half an hour and of two, twice a year and twice in Ramadan, given up, never.
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "America/Santiago", "Africa/Casablanca", "Africa/Cairo", "Asia/Beirut", "Asia/Tehran",
          "Australia/Lord_Howe", "Antarctica/Troll", "Asia/Kolkata", "America/St_Johns", "Europe/Dublin", "Pacific/Apia", "America/Sao_Paulo"]
@@ -28,19 +27,6 @@ SHIFTS = {"day": [0, 8 * 3600, 2 * 3600 + 1800, 86399], "week": [0, 8 * 3600, 5 
 HOUR = datetime.timedelta(hours=1)
 EPOCH = datetime.datetime(1970, 1, 1)
 FIRST, LAST = 1577836800 + 400 * 86400, 2840140800 - 400 * 86400     # within 2020 to 2059
-
-passed = failed = 0
-
-
-def check(ok, *what):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        if failed <= 10:
-            print("FAILED", *what, f"(SEED={SEED})")
-
 
 def wall(zone, t):
     """What the wall clock shows, without its zone."""
@@ -165,8 +151,7 @@ def main():
             for case, line in zip(own, out.splitlines()):
                 check(line == f"{case[2]} {case[3]}", "without Redis", limits[name], case, line)
             check(len(out.splitlines()) == len(own), "without Redis", name)
-    print(f"{passed} passed, {failed} failed")
-    return 0 if failed == 0 else 1
+    return summary()
 
 
 sys.exit(main())

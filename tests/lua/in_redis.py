@@ -17,25 +17,11 @@ import time
 from fractions import Fraction
 from math import floor
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-LUADIR = os.environ.get("LUADIR") or os.path.join(HERE, "..", "..", "lua")
+from checks import LUADIR, SEED, check, summary
+
 NAMES = ["token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra", "concurrency"]
-SEED = int(os.environ.get("SEED") or random.randrange(10**6))
 START = 1_790_000_000_000_000
 MARGIN_MS = 3_600_000  # added to an expiry where the caller brings its own clock
-
-passed = failed = 0
-
-
-def check(ok, *what):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        if failed <= 10:
-            print("FAILED", *what, f"(SEED={SEED})")
-
 
 def text(name):
     with open(os.path.join(LUADIR, name + ".lua")) as file:
@@ -276,8 +262,7 @@ def main():
         redis_clock_and_faults(redis)
     finally:
         redis.stop()
-    print(f"{passed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+    sys.exit(summary())
 
 
 if __name__ == "__main__":

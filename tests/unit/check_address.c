@@ -2,6 +2,7 @@
 #include <check.h>
 
 #include "net/address.h"
+#include "run_suite.h"
 
 static struct address parsed(const char *text)
 {
@@ -223,9 +224,5 @@ int main(void)
     tcase_add_test(tests, ranges_hold_what_shares_their_prefix);
     tcase_add_test(tests, masks_clear_the_rest);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "policy/address_lists.h"
+#include "run_suite.h"
 
 enum { RANGES_MAX = 400 };
 
@@ -153,9 +154,5 @@ int main(void)
     tcase_add_test(tests, the_table_is_what_a_search_finds);
     tcase_add_test(tests, ranges_mean_what_they_say);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

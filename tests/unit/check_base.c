@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "net/iobuf.h"
 #include "net/ip_counts.h"
+#include "run_suite.h"
 
 static void assert_text(const struct text *t, const char *expected)
 {
@@ -359,9 +360,5 @@ int main(void)
     tcase_add_test(tests, buffers_hold_what_was_appended_and_return_to_the_pool);
     tcase_add_test(tests, connections_of_an_address_are_counted_exactly);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -6,6 +6,7 @@
 
 #include "fault/redis_rig.h"
 #include "limit/compose.h"
+#include "run_suite.h"
 
 enum { LIMITS = 3 };
 
@@ -232,9 +233,5 @@ int main(void)
         tcase_add_test(tests, a_plain_script_limits_by_itself);
     }
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "limit/decision.h"
+#include "run_suite.h"
 
 static const unsigned all_families = HEADERS_X_RATELIMIT | HEADERS_X_RATE_LIMIT | HEADERS_IETF;
 
@@ -288,9 +289,5 @@ int main(void)
     tcase_add_test(tests, requests_in_flight_have_no_window_and_no_reset);
     tcase_add_test(tests, names_are_escaped_and_large_numbers_stay_structured_fields);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "limit/denials.h"
+#include "run_suite.h"
 
 static struct denials *denials;
 
@@ -73,9 +74,5 @@ int main(void)
     tcase_add_test(tests, a_denial_ends_with_its_wait_and_after_a_second);
     tcase_add_test(tests, what_was_asked_before_a_reset_is_forgotten);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "run_suite.h"
 #include "store/embedded.h"
 
 static const uint64_t patience_us = 20000000;
@@ -206,9 +207,5 @@ int main(void)
     }
     tcase_add_test(tests, a_missing_program_is_named);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "limit/fallback.h"
+#include "run_suite.h"
 
 static const uint64_t begin_us = 1700000000000000;
 
@@ -353,9 +354,5 @@ int main(void)
     tcase_add_test(tests, requests_in_flight_are_counted_until_they_have_ended);
     tcase_add_test(tests, threads_share_exactly_one_limit);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "http/chunked.h"
+#include "run_suite.h"
 
 static const char coded[] = "5\r\nhello\r\n"
                             "10;name=\"a;\\\"b\"; other = token\r\n0123456789abcdef\r\n"
@@ -162,9 +163,5 @@ int main(void)
     tcase_add_test(tests, each_limit_is_exact);
     tcase_add_test(tests, extensions_are_bounded_over_the_message);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -11,6 +11,7 @@
 #include "http/chunked.h"
 #include "http/path.h"
 #include "http/rewrite.h"
+#include "run_suite.h"
 
 enum { MESSAGE_MAX = 64 * 1024, REPORT_MAX = 192 * 1024 };
 
@@ -319,9 +320,5 @@ int main(int argc, char **argv)
     tcase_add_test(tests, requests);
     tcase_add_test(tests, responses);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -6,6 +6,7 @@
 
 #include "http/framing.h"
 #include "http/parse.h"
+#include "run_suite.h"
 
 static struct request_head request;
 static struct response_head response;
@@ -312,9 +313,5 @@ int main(void)
     tcase_add_test(tests, content_of_responses_depends_on_the_request);
     tcase_add_test(tests, nothing_is_read_past_the_end);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

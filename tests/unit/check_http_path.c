@@ -2,6 +2,7 @@
 #include <check.h>
 
 #include "http/path.h"
+#include "run_suite.h"
 
 static const struct {
     const char *path, *normal; /* NULL: refused */
@@ -175,9 +176,5 @@ int main(void)
     tcase_add_test(tests, patterns_match_segment_by_segment);
     tcase_add_test(tests, hosts_match_without_port_and_case);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "http/rewrite.h"
+#include "run_suite.h"
 
 static struct request_head request;
 static struct response_head response;
@@ -264,9 +265,5 @@ int main(void)
     tcase_add_test(tests, dates_are_those_of_the_c_library);
     tcase_add_test(tests, reasons);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 
 #include "policy/identity.h"
 #include "policy/load.h"
+#include "run_suite.h"
 
 static struct policy *policy;
 
@@ -228,9 +229,5 @@ int main(void)
     tcase_add_test(tests, a_bad_identity_header_is_refused);
     tcase_add_test(tests, a_long_list_is_walked_in_one_pass);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

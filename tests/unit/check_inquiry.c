@@ -4,6 +4,7 @@
 
 #include "limit/inquiry.h"
 #include "policy/parts.h"
+#include "run_suite.h"
 
 static const char yaml[] = "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\n"
                            "identity: { from: [ 'header:X-Client-Id', ip ], ipv6_prefix: 56 }\n"
@@ -333,9 +334,5 @@ int main(void)
     tcase_add_loop_test(tests, answers_of_the_wrong_shape_end_it, 0, (int)COUNT_OF(misshapen));
     tcase_add_test(tests, clients_are_read);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

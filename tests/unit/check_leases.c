@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "limit/leases.h"
+#include "run_suite.h"
 
 enum { WORKERS = 3, ROUNDS = 1000, TICKS = 8000, LATENCY_MAX = 40, MARGIN = 50 };
 
@@ -267,9 +268,5 @@ int main(void)
     tcase_add_test(test_case, a_lease_is_no_larger_than_it_is_of_use_and_leaves_others_enough);
     tcase_add_test(test_case, a_full_set_keeps_what_holds_units);
     suite_add_tcase(suite, test_case);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -12,6 +12,7 @@
 #include "limit/denials.h"
 #include "limit/key.h"
 #include "limit/limiter.h"
+#include "run_suite.h"
 
 enum { ASKS_MAX = 4000, LIMITERS_MAX = 4 };
 
@@ -1236,9 +1237,5 @@ int main(void)
     tcase_add_test(fake_case, a_limiter_is_freed_with_decisions_under_way);
     suite_add_tcase(suite, real_case);
     suite_add_tcase(suite, fake_case);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

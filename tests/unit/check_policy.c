@@ -8,6 +8,7 @@
 #include "net/tls.h"
 #include "policy/identity.h"
 #include "policy/load.h"
+#include "run_suite.h"
 #include "store/postgres_link.h"
 
 static const char *top(void)
@@ -899,9 +900,5 @@ int main(void)
     add_reading(suite);
     add_finding(suite);
     add_mistakes(suite);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 
 #include "net/tls.h"
 #include "policy/options.h"
+#include "run_suite.h"
 #include "store/postgres_link.h"
 
 static char *file_text(const char *name)
@@ -245,9 +246,5 @@ int main(void)
     tcase_add_test(tests, the_manual_explains_every_option);
     tcase_add_test(tests, the_table_is_sound);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

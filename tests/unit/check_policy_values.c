@@ -4,6 +4,7 @@
 #include "policy/report.h"
 #include "policy/suggest.h"
 #include "policy/values.h"
+#include "run_suite.h"
 
 static const struct {
     const char *text;
@@ -145,9 +146,5 @@ int main(void)
     tcase_add_test(tests, the_word_that_was_meant_is_found);
     tcase_add_test(tests, quotes_are_short_and_visible);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "net/proxy_header.h"
+#include "run_suite.h"
 
 #define SIGNATURE "\r\n\r\n\0\r\nQUIT\n"
 #define V4        "\xcb\x00\x71\x07\xc0\x00\x02\x01\x12\x67\x01\xbb" /* 203.0.113.7:4711 to 192.0.2.1:443 */
@@ -181,9 +182,5 @@ int main(void)
     tcase_add_test(tests, extensions_are_whole_and_a_checksum_is_right);
     tcase_add_test(tests, the_largest_header);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

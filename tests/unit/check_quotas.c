@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "limit/quota_table.h"
+#include "run_suite.h"
 
 static int64_t read_or(const char *text, int64_t otherwise)
 {
@@ -238,9 +239,5 @@ int main(void)
     tcase_add_test(table, threads_share_it);
     suite_add_tcase(suite, rows);
     suite_add_tcase(suite, table);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

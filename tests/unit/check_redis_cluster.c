@@ -3,6 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "run_suite.h"
 #include "store/redis_map.h"
 #include "store/redis_sentinel.h"
 #include "store/redis_slot.h"
@@ -186,9 +187,5 @@ int main(void)
     tcase_add_test(tests, what_is_no_map);
     tcase_add_test(tests, addresses_that_sentinels_tell);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fault/redis_rig.h"
+#include "run_suite.h"
 #include "store/redis_link.h"
 
 enum { CALLS_MAX = 10000 };
@@ -759,9 +760,5 @@ int main(void)
     tcase_add_loop_test(fake_case, faults_in_any_order, 0, 4);
     suite_add_tcase(suite, real_case);
     suite_add_tcase(suite, fake_case);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "proxy/relay.h"
+#include "run_suite.h"
 
 static struct event_base *base;
 static struct iobuf_pool pool;
@@ -454,9 +455,5 @@ int main(void)
     tcase_add_test(tests, without_a_pipe_content_is_copied);
     tcase_add_test(tests, a_buffer_grows_to_hold_a_head_that_comes_in_pieces);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

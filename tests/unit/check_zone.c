@@ -6,6 +6,7 @@
 
 #include "policy/load.h"
 #include "policy/zone.h"
+#include "run_suite.h"
 
 static char directory[] = "/tmp/weir-zones-XXXXXX";
 static char path[64];
@@ -146,9 +147,5 @@ int main(void)
     tcase_add_test(tcase, rules_of_what_comes_after);
     tcase_add_test(tcase, names);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_suite(suite);
 }
