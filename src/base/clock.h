@@ -33,15 +33,24 @@ static inline uint64_t clock_wall_us(void)
  * clock_us() one of them may be taken away, but not the other way round. */
 void clock_turn_begin(void);
 
+/* Has `passed` run when a turn of this thread's loop has lasted for so long since the clock was first read in it: noticed when it is
+ * read again, and then perhaps several times. */
+void clock_turn_limit(uint64_t us, void (*passed)(void *context), void *context);
+
+/* The clock is read now: something was done that takes as long as many uses of it, such as a TLS handshake. */
+void clock_turn_read(void);
+
 /* Their own. */
 enum { CLOCK_TURN_USES = 32 };
 struct clock_turn {
     uint64_t us, wall_us;
     unsigned uses_left;
     bool begun;
+    uint64_t limit_us, long_at_us; /* 0: it was not read yet in this turn */
+    void (*passed)(void *context); /* NULL: nobody minds */
+    void *context;
 };
 extern _Thread_local struct clock_turn clock_turn;
-void clock_turn_read(void);
 
 static inline uint64_t clock_turn_us(void)
 {

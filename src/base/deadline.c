@@ -1,22 +1,39 @@
 #include "base/deadline.h"
 
+#include <sys/timerfd.h>
+#include <unistd.h>
+
 #include "base/clock.h"
+#include "base/timer.h"
 
 static void set_timer(struct deadlines *all, uint64_t at_us, uint64_t now_us)
 {
     uint64_t after = at_us > now_us ? at_us - now_us : 0;
-    struct timeval tv = {.tv_sec = (time_t)(after / 1000000), .tv_usec = (suseconds_t)(after % 1000000)};
-    if (event_add(all->timer, &tv) == 0)
+    struct timeval tv = timeval_of_us(after);
+    struct itimerspec at = {.it_value = {(time_t)(at_us / 1000000), (long)(at_us % 1000000 * 1000)}};
+
+    if (at_us == 0)
+        at.it_value.tv_nsec = 1; /* 0 would stop it */
+    if (all->fd >= 0 ? timerfd_settime(all->fd, TFD_TIMER_ABSTIME, &at, NULL) == 0
+                     : event_add(all->timer, &tv) == 0)
         all->timer_at_us = at_us;
 }
 
-static void timer_fired(evutil_socket_t fd, short what, void *arg)
+static bool any_is_due(const struct deadlines *all, uint64_t now)
 {
-    struct deadlines *all = arg;
+    for (const struct deadline_queue *q = all->queues; q; q = q->next)
+        if (!TAILQ_EMPTY(&q->armed) && TAILQ_FIRST(&q->armed)->at_us <= now)
+            return true;
+    return false;
+}
+
+void deadlines_pass(struct deadlines *all)
+{
     uint64_t now = clock_us(), earliest = UINT64_MAX;
-    (void)fd, (void)what;
 
     all->timer_at_us = UINT64_MAX;
+    if (all->before && any_is_due(all, now))
+        all->before(all->context);
     for (struct deadline_queue *q = all->queues; q; q = q->next) {
         struct deadline *d;
         while ((d = TAILQ_FIRST(&q->armed)) && d->at_us <= now) {
@@ -33,18 +50,38 @@ static void timer_fired(evutil_socket_t fd, short what, void *arg)
         set_timer(all, earliest, now);
 }
 
+static void timer_fired(evutil_socket_t fd, short what, void *arg)
+{
+    uint64_t rung;
+
+    if ((what & EV_READ) && read(fd, &rung, sizeof rung) < 0)
+        return; /* set anew meanwhile */
+    deadlines_pass(arg);
+}
+
 int deadlines_init(struct deadlines *all, struct event_base *base)
 {
     *all = (struct deadlines){.timer_at_us = UINT64_MAX};
-    all->timer = evtimer_new(base, timer_fired, all);
-    return all->timer ? 0 : -1;
+    all->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    all->timer = event_new(base, all->fd, all->fd >= 0 ? EV_READ | EV_PERSIST : 0, timer_fired, all);
+    if (all->timer && (all->fd < 0 || event_add(all->timer, NULL) == 0))
+        return 0;
+    if (all->timer)
+        event_free(all->timer);
+    all->timer = NULL;
+    if (all->fd >= 0)
+        close(all->fd);
+    return -1;
 }
 
 void deadlines_clear(struct deadlines *all)
 {
-    if (all->timer)
-        event_free(all->timer);
+    if (!all->timer)
+        return;
+    event_free(all->timer);
     all->timer = NULL;
+    if (all->fd >= 0)
+        close(all->fd);
 }
 
 void deadline_queue_init(struct deadlines *all, struct deadline_queue *queue,

@@ -1,9 +1,9 @@
 /* deadline.h - thousands of deadlines on one timer.
  *
  * All deadlines of one queue have the same length as a rule, so a queue is a list in order of time: arming is
- * O(1), and no system or event-loop call is made for it. One libevent timer per worker wakes for the earliest
+ * O(1), and no system or event-loop call is made for it. One timerfd wakes for the earliest
  * of all queues; it is only ever moved forward when armed for something earlier, so requests that finish in
- * time cost it nothing. */
+ * time cost it nothing. libevent's own timers go by a clock that ticks every 4 ms (CLOCK_MONOTONIC_COARSE), and would be as late. */
 #ifndef WEIR_BASE_DEADLINE_H
 #define WEIR_BASE_DEADLINE_H
 
@@ -31,8 +31,12 @@ struct deadline_queue {
 /* One worker's queues and its timer. */
 struct deadlines {
     struct event *timer;
+    int fd;               /* -1: there was no descriptor for it, and the timer is one of libevent's */
     uint64_t timer_at_us; /* UINT64_MAX: not pending */
     struct deadline_queue *queues;
+    void (*before)(
+        void *context); /* NULL, or: runs when some are due and before they pass; may cancel and arm any */
+    void *context;
 };
 
 /* -1 when there is no memory. */
@@ -44,6 +48,14 @@ void deadline_queue_init(struct deadlines *all, struct deadline_queue *queue,
 /* Arms, or moves, `deadline` to `after_us` from `now_us`. */
 void deadline_arm(struct deadline_queue *queue, struct deadline *deadline, uint64_t now_us,
                   uint64_t after_us);
+
+/* Those that are due pass now: for a loop that was busy for a while. Not from inside a `passed`. */
+void deadlines_pass(struct deadlines *all);
+
+static inline bool deadlines_are_due(const struct deadlines *all, uint64_t now_us)
+{
+    return now_us >= all->timer_at_us;
+}
 
 static inline bool deadline_is_armed(const struct deadline *deadline)
 {

@@ -309,6 +309,13 @@ static void on_deadline(struct deadline *deadline)
         redis_store_note_timeout(l->store, &batch->call);
 }
 
+/* Before deadlines pass: an answer that is there is better than none, however long the loop was busy with other things. */
+static void read_answers(void *context)
+{
+    struct limiter *l = context;
+    redis_store_read(l->store);
+}
+
 /* --- Answers ------------------------------------------------------------------------------------------ */
 
 static bool are_numbers(redisReply *const *values, unsigned count)
@@ -681,8 +688,11 @@ static bool is_held_up(const struct limiter *l)
 
 void limiter_flush(struct limiter *l)
 {
-    bool waits = may_gather(l) || is_held_up(l);
+    bool waits;
 
+    if (unlikely(deadlines_are_due(&l->deadlines, clock_turn_us())))
+        deadlines_pass(&l->deadlines);
+    waits = may_gather(l) || is_held_up(l);
     if (!waits)
         send_gathered(l);
     redis_store_flush(l->store);
@@ -757,6 +767,8 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
         l->permits = permits_new(&l->deadlines, shortest_lease(policy), fallback);
     l->store = redis_store_new(base, &policy->redis, script, NULL);
     l->in_slots = redis_store_has_slots(l->store);
+    l->deadlines.before = read_answers;
+    l->deadlines.context = l;
     return l;
 }
 

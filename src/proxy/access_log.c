@@ -150,6 +150,8 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
     member_u64(t, "bytes", x->response.bytes + x->reply_bytes);
     member_u64(t, "bytes_in", x->request.bytes);
     member_u64(t, "duration_us", duration_us);
+    if (x->decision_us)
+        member_u64(t, "decision_us", x->decision_us);
     if (x->response_us)
         member_u64(t, "upstream_us", x->response_us);
     if (x->held_since_us)

@@ -312,6 +312,7 @@ static void decided(struct ask *ask)
 {
     struct exchange *x = CONTAINER_OF(ask, struct exchange, ask);
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    x->decision_us = clock_turn_us() - x->started_us;
     act_on_decision(x);
 }
 

@@ -56,7 +56,8 @@ struct exchange {
     /* what came of it */
     bool quota_told; /* quota.outcome is there, of the identity's source quota_source */
     unsigned quota_source;
-    bool decided; /* by the limits */
+    bool decided;         /* by the limits */
+    uint64_t decision_us; /* from the start until then; 0: at once */
     struct alarm hold;
     uint64_t held_since_us, held_us; /* how long a queue has held it; since 0: none did */
     bool left_queue;                 /* before it was its turn */

@@ -18,8 +18,9 @@
 #include "proxy/worker_internal.h"
 
 enum {
-    ACCEPTS_PER_TURN = 64,   /* so that a flood of connections does not starve those that are served */
-    ACCEPT_PAUSE_US = 100000 /* out of descriptors or connections: how long not to accept */
+    ACCEPTS_PER_TURN = 64,    /* so that a flood of connections does not starve those that are served */
+    ACCEPT_PAUSE_US = 100000, /* out of descriptors or connections: how long not to accept */
+    TURN_US = 2000            /* what is to be done by then waits for the next turn */
 };
 
 /* One listening socket of this worker. */
@@ -224,6 +225,14 @@ static void publish(struct worker *w)
     atomic_store_explicit(&w->upstreams_ready, upstreams_ready(w->now), memory_order_relaxed);
 }
 
+/* With thousands of sockets ready a turn would take tens of milliseconds: decisions would leave for Redis, and be given up at their
+ * deadlines, as much too late. What was not done stays queued in libevent. */
+static void turn_is_long(void *arg)
+{
+    struct worker *w = arg;
+    event_base_loopbreak(w->base);
+}
+
 static void turn(struct worker *w)
 {
     clock_turn_begin();
@@ -281,6 +290,7 @@ static void *run(void *arg)
     struct worker *w = arg;
 
     log_thread_begin();
+    clock_turn_limit(TURN_US, turn_is_long, w);
     await_readiness(w);
     serve(w);
     while (!all_done(w))

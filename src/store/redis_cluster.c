@@ -413,6 +413,14 @@ void redis_cluster_flush(struct redis_cluster *c)
         redis_link_flush(node->link);
 }
 
+void redis_cluster_read(struct redis_cluster *c)
+{
+    struct node *node;
+
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
+        redis_link_read(node->link);
+}
+
 static void on_resume(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_cluster *c = arg;

@@ -29,10 +29,11 @@ bool redis_cluster_is_whole(const struct redis_cluster *cluster);
 bool redis_cluster_has_room(const struct redis_cluster *cluster, unsigned slot);
 enum redis_breaker redis_cluster_breaker(const struct redis_cluster *cluster);
 
-/* As redis_link_call, _flush and _free. */
+/* As redis_link_call, _flush, _read and _free. */
 MUST_CHECK bool redis_cluster_call(struct redis_cluster *cluster, unsigned slot, struct redis_call *call,
                                    int argc, const char **argv, const size_t *argv_sizes);
 void redis_cluster_flush(struct redis_cluster *cluster);
+void redis_cluster_read(struct redis_cluster *cluster);
 void redis_cluster_free(struct redis_cluster *cluster);
 
 /* The masters by number, from 0: some slot of each; false where there are no more. For what concerns all of them. */

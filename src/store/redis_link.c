@@ -246,15 +246,25 @@ static void hook_cleanup(void *data)
     link->read_event = link->write_event = NULL;
 }
 
+static void read_in(struct redis_link *link)
+{
+    redisAsyncHandleRead(link->ac);
+    if (link->ac && link->ac->c.reader->len - link->ac->c.reader->pos > ANSWER_BYTES_MAX)
+        link_close(link, REDIS_FAILURE_REPLY, "an answer of more than a megabyte");
+}
+
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_link *link = link_of(arg);
     (void)fd, (void)what;
-    if (!link->ac)
-        return;
-    redisAsyncHandleRead(link->ac);
-    if (link->ac && link->ac->c.reader->len - link->ac->c.reader->pos > ANSWER_BYTES_MAX)
-        link_close(link, REDIS_FAILURE_REPLY, "an answer of more than a megabyte");
+    if (link->ac)
+        read_in(link);
+}
+
+void redis_link_read(struct redis_link *link)
+{
+    if (link->pending && link->state == LINK_READY)
+        read_in(link);
 }
 
 /* Writes what hiredis holds; what the socket does not take is written when it can. */

@@ -84,6 +84,9 @@ MUST_CHECK bool redis_link_pass(struct redis_link *link, struct redis_call *call
  */
 void redis_link_flush(struct redis_link *link);
 
+/* Takes the answers that are there already: `done` of their calls runs from inside. Not from inside its callbacks. */
+void redis_link_read(struct redis_link *link);
+
 /* A call's deadline passed with no answer (once a call): enough of these in a row make the link SUSPECT, and
  * a watchdog closes it. `done` of other calls may run from inside. */
 void redis_link_note_timeout(struct redis_link *link);

@@ -151,6 +151,14 @@ void redis_store_flush(struct redis_store *store)
         redis_cluster_flush(store->cluster);
 }
 
+void redis_store_read(struct redis_store *store)
+{
+    if (store->link)
+        redis_link_read(store->link);
+    else
+        redis_cluster_read(store->cluster);
+}
+
 void redis_store_note_timeout(struct redis_store *store, const struct redis_call *call)
 {
     (void)store;

@@ -30,10 +30,11 @@ enum redis_failure redis_store_cause(const struct redis_store *store);
 unsigned redis_store_slot(const struct redis_store *store, struct slice key);
 bool redis_store_has_slots(const struct redis_store *store);
 
-/* As redis_link_call, _flush and _free. A call without keys goes to any node. */
+/* As redis_link_call, _flush, _read and _free. A call without keys goes to any node. */
 MUST_CHECK bool redis_store_call(struct redis_store *store, struct redis_call *call, int argc,
                                  const char **argv, const size_t *argv_sizes);
 void redis_store_flush(struct redis_store *store);
+void redis_store_read(struct redis_store *store);
 void redis_store_free(struct redis_store *store);
 
 /* The same for a call that concerns one part of Redis by itself, such as SCAN: the `part`th master, from 0. */

@@ -1,5 +1,6 @@
 """The ways in which Redis can be slow, and what a decision then takes: of test_redis_deadline.py and of bench/survival."""
 
+import datetime
 import json
 import os
 import random
@@ -12,6 +13,7 @@ import time
 
 from rig import LOG_LINE, address_of, eventually
 from scripted import Scripted
+from turns import Waits, longest_cpu_us
 from wire import Connection, connect
 
 TIMEOUT_MS = 100
@@ -109,44 +111,71 @@ ILLNESSES = {
 }
 
 LAG = """
-import time
-most = 0
+import os, signal, sys, time
+if len(sys.argv) > 1:
+    os.sched_setaffinity(0, {int(sys.argv[1])})
+late = []
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 try:
+    at = time.monotonic()
     while True:
-        start = time.monotonic()
-        time.sleep(0.001)
-        most = max(most, time.monotonic() - start - 0.001)
-        print(int(most * 1e6), flush=True)
-except (KeyboardInterrupt, BrokenPipeError):
-    pass
+        at = max(at, time.monotonic()) + 0.001
+        time.sleep(max(0, at - time.monotonic()))
+        late.append(time.monotonic() - at)
+finally:
+    late = sorted(late) or [0]
+    print(*(int(late[min(len(late) - 1, int(p * len(late)))] * 1e6) for p in (0.999, 1)))
 """
 
 
 class Lag:
-    """How late this machine wakes a process that sleeps, at worst."""
+    """How late this machine wakes a process that does nothing but sleep, a millisecond at a time, on this core (None: any):
+    the 99.9th percentile and the worst, µs."""
+
+    def __init__(self, core=None):
+        self.words = [sys.executable, "-c", LAG] + ([] if core is None else [str(core)])
 
     def __enter__(self):
-        self.process = subprocess.Popen([sys.executable, "-c", LAG], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
-        self.us = 0
-        self.thread = threading.Thread(target=self.read)
-        self.thread.start()
+        self.process = subprocess.Popen(self.words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         return self
-
-    def read(self):
-        for line in self.process.stdout:
-            self.us = int(line)
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.wait()
-        self.thread.join()
-        self.process.stdout.close()
+        words = self.process.communicate()[0].split()
+        self.p999_us, self.most_us = map(int, words) if words else (0, 0)
+
+
+class Suffered:
+    """What decisions took in a while, µs: `every`, those `by_redis`, and `own`, less the time in which weir's thread was ready to run and
+    the kernel had no core for it (None without turns.py). Each in order of length."""
+
+    def __init__(self, entries, lag, turns=None):
+        self.every = sorted(took for _, took, _ in entries)
+        self.by_redis = sorted(took for _, took, by_redis in entries if by_redis)
+        self.lag, self.own, self.turn_us = lag, None, 0
+        if turns and entries:
+            waits = Waits(turns)
+            self.own = sorted(max(0, took - waits.within(begun, begun + took + 1000)) for begun, took, _ in entries)
+            self.turn_us = longest_cpu_us(turns, entries[0][0] - 1000, max(begun + took for begun, took, _ in entries))
+
+    def line(self, name):
+        """One row of a table, ms."""
+        numbers = [at(self.every, p) for p in (0.5, 0.99, 0.999, 1)]
+        numbers += [at(self.own, 0.999), at(self.own, 1), self.turn_us] if self.own else []
+        return (f"{name:44} {len(self.every):7} {100 * len(self.by_redis) / max(1, len(self.every)):6.1f}% " +
+                " ".join(f"{n / 1000:7.1f}" for n in numbers + [self.lag.p999_us, self.lag.most_us]))
+
+
+def heading(own=False):
+    words = ["p50 ms", "p99", "p99.9", "most"] + (["own 99.9", "most", "turn"] if own else []) + ["lag 99.9", "most"]
+    return f"{'Redis is':44} {'decided':>7} {'by it':>7} " + " ".join(f"{w:>7}" for w in words)
 
 
 class Sick:
     """A Redis that can be ill, and weir before it, with an access log that has what each decision took."""
 
-    def __init__(self, rig, on_failure="deny"):
+    def __init__(self, rig, on_failure="deny", turns=None, core=None):
+        self.turns, self.core = turns, core
         try:
             self.redis = rig.redis(arguments=["--enable-debug-command", "local"])
         except AssertionError:  # before Redis 7 it needs none
@@ -155,7 +184,7 @@ class Sick:
         self.log = os.path.join(rig.directory, "access.log")
         script = rig.write("slow.lua", SLOW_SCRIPT)
         self.weir = rig.weir(
-            wait=False, log={"access": "json", "file": self.log}, workers=1,
+            wait=False, environment=turns and turns.environment, log={"access": "json", "file": self.log}, workers=1,
             redis={"address": self.link.text, "timeout": f"{TIMEOUT_MS}ms", "on_failure": on_failure},
             limits={"all": dict(script="gcra", limit=100_000_000, period="1h"),
                     "own": dict(script=script, limit=100_000_000, period="1h")},
@@ -163,6 +192,9 @@ class Sick:
         self.weir.log_path = self.log
         self.weir.expect_errors("redis ", "limit own")
         self.await_weir()
+        if core is not None:
+            for task in os.listdir(f"/proc/{self.weir.pid}/task"):
+                os.sched_setaffinity(int(task), {core})
 
     def text(self):
         with open(self.log, encoding="utf-8") as log:
@@ -177,23 +209,20 @@ class Sick:
         self.weir.admin = address_of(re.search(r"admin on (\S+)$", self.text(), re.M)[1])
 
     def decisions(self, start=0):
-        """What the decisions took that the log has from this place on, in µs and in order: (of all, of those by Redis). The
-        time of a request with its answer's, less that of the API."""
-        every, by_redis = [], []
+        """The decisions that the log has from this place on: when the request came, what its decision took, µs, and was it by Redis."""
+        entries = []
         with open(self.log, encoding="utf-8") as log:
             log.seek(start)
             for line in log:
                 if not line.startswith("{"):
                     continue
                 entry = json.loads(line)
-                took = entry["duration_us"] - entry.get("upstream_us", 0)
-                every.append(took)
-                if entry["status"] == 200:
-                    by_redis.append(took)
-        return sorted(every), sorted(by_redis)
+                begun = datetime.datetime.fromisoformat(entry["time"].replace("Z", "+00:00")).timestamp()
+                entries.append((int(begun * 1e6), entry.get("decision_us", 0), entry["status"] == 200))
+        return entries
 
     def suffer(self, illness, seconds, connections=16, pause=0.002):
-        """Requests from so many connections while Redis is ill: (all, by Redis) as decisions() and the machine's lag, µs."""
+        """Requests from so many connections while Redis is ill."""
         over, start = threading.Event(), os.path.getsize(self.log)
 
         def ask():
@@ -202,7 +231,7 @@ class Sick:
                     assert connection.request("/").status in (200, 503)
         threads = [threading.Thread(target=ask) for _ in range(connections)]
         threads.append(threading.Thread(target=ILLNESSES[illness], args=(self, over)))
-        with Lag() as lag:
+        with Lag(self.core) as lag:
             for thread in threads:
                 thread.start()
             time.sleep(seconds)
@@ -212,18 +241,9 @@ class Sick:
         eventually(lambda: self.weir.metric("weir_requests_active") == 0)
         eventually(lambda: self.weir.metric("weir_redis_breaker_workers", state="open") == 0, 15, "a Redis that is well again")
         time.sleep(0.1)  # the log's thread
-        return (*self.decisions(start), lag.us)
+        return Suffered(self.decisions(start), lag, self.turns and self.turns.worker())
 
 
 def at(values, part):
     """A percentile of sorted values."""
     return values[min(len(values) - 1, int(part * len(values)))] if values else 0
-
-
-def line(name, every, by_redis, lag_us):
-    """One row of a table, ms."""
-    return (f"{name:44} {len(every):7} {100 * len(by_redis) / max(1, len(every)):6.1f}% " +
-            " ".join(f"{at(every, p) / 1000:8.1f}" for p in (0.5, 0.99, 0.999, 1)) + f" {lag_us / 1000:8.1f}")
-
-
-HEADING = f"{'Redis is':44} {'decided':>7} {'by it':>7} " + " ".join(f"{h:>8}" for h in ("p50 ms", "p99", "p99.9", "most", "lag"))

@@ -2,6 +2,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "base/alarms.h"
 #include "base/clock.h"
@@ -184,6 +185,33 @@ START_TEST(the_clock_of_a_turn_never_runs_ahead)
 }
 END_TEST
 
+static unsigned long_turns;
+
+static void note_long_turn(void *context)
+{
+    ck_assert_ptr_eq(context, &long_turns);
+    long_turns++;
+}
+
+START_TEST(a_turn_that_is_long_is_noticed_when_the_clock_is_read_again)
+{
+    clock_turn_limit(2000, note_long_turn, &long_turns);
+    clock_turn_begin();
+    uint64_t begun = clock_turn_us();
+    while (clock_us() < begun + 2000)
+        ;
+    ck_assert_uint_eq(clock_turn_us(), begun); /* as old as its uses */
+    ck_assert_uint_eq(long_turns, 0);
+    clock_turn_read();
+    ck_assert_uint_eq(long_turns, 1);
+    ck_assert_uint_ge(clock_turn_us(), begun + 2000);
+    clock_turn_begin();
+    (void)clock_turn_us();
+    ck_assert_uint_eq(long_turns, 1); /* another turn */
+    clock_turn_limit(0, NULL, NULL);
+}
+END_TEST
+
 START_TEST(histogram_puts_a_value_on_its_bound_below)
 {
     struct histogram h = {0};
@@ -229,6 +257,65 @@ START_TEST(deadlines_of_a_queue_pass_in_order_of_time_whatever_the_order_of_armi
     ck_assert_ptr_nonnull(other);
     memmove(other, other + 1, strlen(other));
     ck_assert_str_eq(passed, "102");
+    deadlines_clear(&all);
+    event_base_free(base);
+}
+END_TEST
+
+static void answer_in_the_last_moment(void *context)
+{
+    strcat(passed, "b");
+    deadline_cancel(context);
+}
+
+START_TEST(deadlines_that_are_due_pass_without_the_timer_and_may_be_cancelled_before)
+{
+    struct event_base *base = event_base_new();
+    struct deadlines all;
+    struct deadline_queue queue;
+
+    ck_assert_int_eq(deadlines_init(&all, base), 0);
+    deadline_queue_init(&all, &queue, note);
+    all.before = answer_in_the_last_moment;
+    all.context = &many[1];
+    passed[0] = 0;
+    uint64_t now = clock_us() - 10000000;
+    deadline_arm(&queue, &many[0], now, 1000000);
+    deadline_arm(&queue, &many[1], now, 2000000);
+    deadline_arm(&queue, &many[2], now, 3000000);
+    deadline_arm(&queue, &many[3], now, 100000000);
+    ck_assert(!deadlines_are_due(&all, now + 999999) && deadlines_are_due(&all, now + 1000000));
+    deadlines_pass(&all);
+    ck_assert_str_eq(passed, "b02");
+    ck_assert(!deadlines_are_due(&all, now + 99999999) && deadlines_are_due(&all, now + 100000000));
+    event_base_loop(base, EVLOOP_NONBLOCK); /* the timer was set anew */
+    deadlines_pass(&all);
+    ck_assert_str_eq(passed, "b02"); /* nothing was due */
+    deadlines_clear(&all);
+    event_base_free(base);
+}
+END_TEST
+
+START_TEST(deadlines_need_no_descriptor)
+{
+    struct event_base *base = event_base_new();
+    struct rlimit usual, none;
+    struct deadlines all;
+    struct deadline_queue queue;
+
+    getrlimit(RLIMIT_NOFILE, &usual);
+    none = usual;
+    none.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &none);
+    ck_assert_int_eq(deadlines_init(&all, base), 0);
+    setrlimit(RLIMIT_NOFILE, &usual);
+    ck_assert_int_eq(all.fd, -1);
+    deadline_queue_init(&all, &queue, note);
+    passed[0] = 0;
+    deadline_arm(&queue, &many[0], clock_us(), 5000);
+    while (deadline_is_armed(&many[0]))
+        event_base_loop(base, EVLOOP_ONCE);
+    ck_assert_str_eq(passed, "0");
     deadlines_clear(&all);
     event_base_free(base);
 }
@@ -356,6 +443,9 @@ int main(void)
     tcase_add_test(tests, the_clock_of_a_turn_never_runs_ahead);
     tcase_add_test(tests, histogram_puts_a_value_on_its_bound_below);
     tcase_add_test(tests, deadlines_of_a_queue_pass_in_order_of_time_whatever_the_order_of_arming);
+    tcase_add_test(tests, deadlines_that_are_due_pass_without_the_timer_and_may_be_cancelled_before);
+    tcase_add_test(tests, deadlines_need_no_descriptor);
+    tcase_add_test(tests, a_turn_that_is_long_is_noticed_when_the_clock_is_read_again);
     tcase_add_test(tests, alarms_ring_in_order_never_too_early_and_never_when_cancelled);
     tcase_add_test(tests, buffers_hold_what_was_appended_and_return_to_the_pool);
     tcase_add_test(tests, connections_of_an_address_are_counted_exactly);

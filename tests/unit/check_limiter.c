@@ -359,6 +359,25 @@ START_TEST(one_turn_is_one_call)
 }
 END_TEST
 
+/* The loop was busy with something else, or the machine with others. */
+START_TEST(an_answer_that_is_there_is_taken_also_after_the_deadline)
+{
+    start_real(1);
+    ck_assert_int_eq(ask_from(0, 0, "closed", "a"), DECIDED_LATER);
+    flush_all(NULL);
+    real_redis_do(&real, "PING"); /* the second is answered after the call, whatever the order in which Redis looks */
+    real_redis_do(&real, "PING");
+    while (clock_us() < asks[0].asked_us + 51000)
+        usleep(1000);
+    ck_assert_uint_eq(decided_count, 0);
+    flush_all(NULL); /* the loop has not turned: nothing was read, and no timer has rung */
+    ck_assert_uint_eq(asks[0].decided, 1);
+    ck_assert_int_eq(asks[0].ask.decision.verdict, VERDICT_ALLOWED);
+    ck_assert(!asks[0].ask.decision.results[0].local);
+    stop_real();
+}
+END_TEST
+
 START_TEST(decisions_gather_while_a_call_is_under_way)
 {
     const counter_t *calls;
@@ -1202,6 +1221,7 @@ int main(void)
         tcase_add_test(real_case, a_rule_has_its_cost);
         tcase_add_test(real_case, one_turn_is_one_call);
         tcase_add_test(real_case, decisions_gather_while_a_call_is_under_way);
+        tcase_add_test(real_case, an_answer_that_is_there_is_taken_also_after_the_deadline);
         tcase_add_test(real_case, requests_of_a_turn_are_told_what_each_would_have_been_told);
         tcase_add_test(real_case, the_first_of_a_turn_are_admitted_and_the_others_know_their_wait);
         tcase_add_test(real_case, of_a_group_each_is_given_back_by_itself);

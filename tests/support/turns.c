@@ -1,0 +1,79 @@
+/* turns.c - for LD_PRELOAD: notes of each turn of a thread's event loop when it was, how long it computed, and how long the kernel let it wait for
+ * a core though it was ready to run (schedstat's run delay, which is the machine's). See tests/integration/turns.py. */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+/* As turns.py reads it. */
+struct turn {
+    uint64_t woken_us, end_us; /* wall clock */
+    uint32_t cpu_us, delay_us; /* of the turn */
+    uint32_t wake_us;          /* run delay before it, when it was to wake */
+    uint32_t events;
+};
+
+static _Thread_local FILE *out;
+static _Thread_local int schedstat = -1;
+static _Thread_local struct turn turn;
+static _Thread_local uint64_t cpu_us, delay_us;
+
+static uint64_t clock_of(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+
+static uint64_t run_delay(void)
+{
+    char text[128], *end;
+    ssize_t n = pread(schedstat, text, sizeof text - 1, 0);
+
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
+    (void)strtoull(text, &end, 10); /* the time on a core */
+    return strtoull(end, NULL, 10) / 1000;
+}
+
+static void begin_thread(void)
+{
+    char name[256];
+
+    snprintf(name, sizeof name, "%s.%d", getenv("WEIR_TURNS"), gettid());
+    schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    if ((out = fopen(name, "we")))
+        setvbuf(out, NULL, _IOFBF, 1 << 16);
+}
+
+int epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
+{
+    static int (*real)(int, struct epoll_event *, int, int);
+    uint64_t before = 0;
+
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "epoll_wait");
+    if (schedstat < 0)
+        begin_thread();
+    before = run_delay();
+    if (turn.woken_us && out) {
+        turn.end_us = clock_of(CLOCK_REALTIME);
+        turn.cpu_us = (uint32_t)(clock_of(CLOCK_THREAD_CPUTIME_ID) - cpu_us);
+        turn.delay_us = (uint32_t)(before - delay_us);
+        fwrite(&turn, sizeof turn, 1, out);
+        if (timeout != 0)
+            fflush(out);
+    }
+    int n = real(fd, events, most, timeout);
+    delay_us = run_delay();
+    cpu_us = clock_of(CLOCK_THREAD_CPUTIME_ID);
+    turn.woken_us = clock_of(CLOCK_REALTIME);
+    turn.wake_us = (uint32_t)(delay_us - before);
+    turn.events = n > 0 ? (uint32_t)n : 0;
+    return n;
+}
