@@ -8,6 +8,7 @@
 #include "limit/inquiry.h"
 #include "policy/values.h"
 #include "store/redis_blocking.h"
+#include "store/redis_failure.h"
 #include "store/redis_slot.h"
 
 enum { CONNECT_US = 2000000, LOOK_US = 10000000, RESET_US = 60000000, CELL_MAX = 600 };
@@ -44,9 +45,15 @@ static struct policy *load(const char *file, const char *lua_dir)
     return policy;
 }
 
+/* With what to do about it, where `why` is an answer of Redis that is known. */
 static bool complain(const struct asking *asking, const char *why)
 {
-    fprintf(stderr, "weir: redis %s: %s\n", asking->policy->redis.address_text, why);
+    const struct redis_settings *settings = &asking->policy->redis;
+    enum redis_failure failure = redis_failure_of(why);
+    bool known = failure != REDIS_FAILURE_SCRIPT;
+
+    fprintf(stderr, "weir: redis %s: %s%s%s\n", settings->address_text, why, known ? "; " : "",
+            known ? redis_failure_remedy(failure, settings->cluster.count > 0) : "");
     return false;
 }
 

@@ -55,6 +55,23 @@ static bool resolve_name(struct slice host, uint16_t port, struct address *addre
     return true;
 }
 
+/* What is no address is often one of these. */
+static const char *what_is_expected(struct slice text)
+{
+    size_t digits = 0;
+
+    while (digits < text.n && text.p[digits] >= '0' && text.p[digits] <= '9')
+        digits++;
+    if (text.n && memmem(text.p, text.n, "://", 3))
+        return "a URL; expected host:port, without a scheme and a path";
+    if (text.n && digits == text.n)
+        return "a port by itself; expected host:port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for every IPv4 "
+               "address";
+    if (text.n && (text.p[0] == ':' || slice_starts_with(text, SLICE("*:"))))
+        return "no host; expected one before the port, such as 127.0.0.1, or 0.0.0.0 for every IPv4 address";
+    return "expected host:port, [ipv6]:port or unix:/path";
+}
+
 /* Splits "host:port" and "[v6]:port"; `host` is without brackets. */
 static bool split_port(struct slice text, struct slice *host, uint16_t *port, bool *bracketed,
                        const char **why)
@@ -62,11 +79,13 @@ static bool split_port(struct slice text, struct slice *host, uint16_t *port, bo
     const char *colon = text.n ? memrchr(text.p, ':', text.n) : NULL;
     uint64_t number;
 
-    *why = "expected host:port, [ipv6]:port or unix:/path";
+    *why = what_is_expected(text);
     if (!colon ||
         !slice_to_u64((struct slice){colon + 1, text.n - (size_t)(colon + 1 - text.p)}, 65535, &number))
         return false;
     *host = (struct slice){text.p, (size_t)(colon - text.p)};
+    if (slice_equal(*host, SLICE("*")))
+        return false;
     *bracketed = host->n >= 2 && host->p[0] == '[' && host->p[host->n - 1] == ']';
     if (*bracketed)
         *host = (struct slice){host->p + 1, host->n - 2};

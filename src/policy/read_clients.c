@@ -315,7 +315,8 @@ static bool id_is_good(struct loading *l, const struct node *node)
 
 static void read_client(struct loading *l, const struct node *node)
 {
-    if (node->broken || !id_is_good(l, node) || !expect_map(l, node, "a map with plan, quota or limits"))
+    if (node->broken || !id_is_good(l, node) ||
+        !expect_map(l, node, "a map with plan, quota or limits, such as { quota: 30 }"))
         return;
     struct client *client = clients_add(l->policy->clients);
     client->policy = l->policy;

@@ -151,6 +151,8 @@ static bool resolve(struct loading *l, const struct node *node, struct servers *
     }
     if (!failure)
         freeaddrinfo(found);
+    else if (strchr(host, '@'))
+        mistake(l, node, "the host holds an @; in a password write %%40 for it");
     else
         mistake(l, node, "%s cannot be connected to: no such host, or names cannot be resolved now",
                 QUOTE(slice_of(host)));
@@ -169,7 +171,9 @@ static bool ports_are_good(struct loading *l, const struct node *node, const cha
         char *end;
         long port = strtol(p, &end, 10);
         if (end == p || (*end && *end != ',') || port < 1 || port > 65535) {
-            mistake(l, node, "%s is no port; expected 1 to 65535", QUOTE(slice_of(ports)));
+            mistake(l, node,
+                    "the port is not a number from 1 to 65535; in a password write %%2F for a / and %%3A for "
+                    "a :");
             return false;
         }
         p = end;
@@ -284,10 +288,31 @@ static void use_connection(struct loading *l, const struct node *node, struct qu
     quotas->has_password = value_of(all, "password") != NULL;
 }
 
+/* libpq quotes what it does not understand, which may be a password: all from the first such word to the end of the last is
+ * hidden. Keywords are shown, misspelt as they may be. */
+static void hide_quoted(char *why)
+{
+    static const char keyword[] = "invalid connection option \"";
+    char *first = strchr(why, '"'), *last = strrchr(why, '"');
+
+    if (strncmp(why, keyword, sizeof keyword - 1) == 0 &&
+        strspn(first + 1, "abcdefghijklmnopqrstuvwxyz_") == (size_t)(last - first - 1))
+        return;
+    while (first && first < last && first[2] == '"') /* such as "=" */
+        first = strchr(first + 3, '"');
+    if (first && first + 4 < last) {
+        memcpy(first + 1, "...", 3);
+        memmove(first + 4, last, strlen(last) + 1);
+    }
+}
+
 static void read_parameters(struct loading *l, const struct node *node, struct quota_settings *quotas)
 {
     char *why = NULL;
     PQconninfoOption *all = PQconninfoParse(quotas->connection, &why);
+
+    if (why)
+        hide_quoted(why);
 
     if (all)
         use_connection(l, node, quotas, all);

@@ -18,7 +18,10 @@ bool destination_read(struct loading *l, const struct node *node, struct address
         why = "nobody listens on port 0";
         good = false;
     }
-    if (!good)
+    if (!good &&
+        memchr(node->text.p, '@', node->text.n)) /* perhaps with a password, which nobody should read */
+        mistake(l, node, "holds an @; expected host:port alone: user and password have options of their own");
+    else if (!good)
         mistake(l, node, "%s cannot be connected to: %s", QUOTE(node->text), why);
     return good;
 }
@@ -39,7 +42,10 @@ static bool read_server(struct loading *l, const struct node *item, struct upstr
     if (good)
         server->host = host.n ? pool_text(l->pool, host) : NULL;
     else
-        mistake(l, item, "%s cannot be connected to: %s", QUOTE(item->text), why);
+        mistake(l, item, "%s cannot be connected to: %s%s", QUOTE(item->text), why,
+                slice_starts_with(item->text, SLICE("https://"))
+                    ? "; tls: true beside servers speaks TLS to them"
+                    : "");
     return good;
 }
 
@@ -219,7 +225,7 @@ static void read_upstream(struct loading *l, const struct node *node, struct ups
 {
     upstream->name = pool_text(l->pool, node->key);
     (void)name_is_good(l, node);
-    if (node->broken || !expect_map(l, node, "a map with servers"))
+    if (node->broken || !expect_map(l, node, "a map with servers, such as { servers: [ 127.0.0.1:3000 ] }"))
         return;
     options_read(l, node, "upstreams.NAME", upstream);
     check_server_names(l, node, upstream);

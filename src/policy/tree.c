@@ -42,22 +42,37 @@ static bool has_tab_indent(struct slice bytes, size_t line)
     return p < end && *p == '\t';
 }
 
+/* What usually lies behind libyaml's words. */
+static const char *yaml_remedy(const char *problem)
+{
+    if (strstr(problem, "did not find expected ','"))
+        return "; within { } and [ ], a value that holds one of { } [ ] , takes quotes";
+    if (strstr(problem, "mapping values are not allowed"))
+        return "; indent the keys of a map alike, and quote a value that holds \": \"";
+    if (strstr(problem, "did not find expected key"))
+        return "; indent the keys of a map alike";
+    return "";
+}
+
 static void report_syntax(struct reading *r)
 {
     const yaml_parser_t *p = &r->parser;
     const char *problem = p->problem ? p->problem : "no more memory";
     struct place place = place_of(p->problem_mark);
 
-    if (p->error == YAML_READER_ERROR)
+    if (p->error == YAML_READER_ERROR && strstr(problem, "control characters"))
+        report_mistake(r->report, place_of_offset(r->bytes, p->problem_offset),
+                       "holds a control character; remove it");
+    else if (p->error == YAML_READER_ERROR)
         report_mistake(r->report, place_of_offset(r->bytes, p->problem_offset),
                        "not UTF-8 text: %s; save the file as UTF-8", problem);
     else if (p->error == YAML_SCANNER_ERROR && has_tab_indent(r->bytes, p->problem_mark.line))
         report_mistake(r->report, place, "not valid YAML: indented with a tab; use spaces");
     else if (p->context)
-        report_mistake(r->report, place, "not valid YAML: %s (%s, line %u)", problem, p->context,
-                       place_of(p->context_mark).line);
+        report_mistake(r->report, place, "not valid YAML: %s (%s, line %u)%s", problem, p->context,
+                       place_of(p->context_mark).line, yaml_remedy(problem));
     else
-        report_mistake(r->report, place, "not valid YAML: %s", problem);
+        report_mistake(r->report, place, "not valid YAML: %s%s", problem, yaml_remedy(problem));
 }
 
 /* False, with an empty event, when there is no next one: a syntax error was reported, or reading stopped. */

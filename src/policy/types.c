@@ -11,14 +11,15 @@ struct amount {
     const char *what;
     enum value_result (*read)(struct slice text, int64_t *value);
     void (*write)(struct text *out, int64_t value);
+    void (*meant)(struct slice text, struct text *out); /* or NULL */
 };
 
 static const struct amount duration = {"a duration such as 500us, 25ms, 1s, 1m, 1h or 1d", duration_read,
-                                       duration_write};
-static const struct amount size = {"a size such as 512, 8k or 1m", size_read, size_write};
-static const struct amount number = {"a whole number", number_read, text_i64};
+                                       duration_write, duration_meant};
+static const struct amount size = {"a size such as 512, 8k or 1m", size_read, size_write, size_meant};
+static const struct amount number = {"a whole number such as 1000", number_read, text_i64, NULL};
 
-static const struct amount share = {"a share such as 10% or 0.5%", share_read, share_write};
+static const struct amount share = {"a share such as 10% or 0.5%", share_read, share_write, NULL};
 
 static const char *amount_text(const struct amount *amount, int64_t value, char text[static PRINTED_MAX])
 {
@@ -36,6 +37,20 @@ static void out_of_range(struct loading *l, const struct option *option, const s
             amount_text(amount, option->low, low), amount_text(amount, option->high, high));
 }
 
+static void no_number(struct loading *l, const struct node *node, const struct amount *amount)
+{
+    char text[PRINTED_MAX];
+    struct text meant = text_over(text, sizeof text - 1);
+
+    if (amount->meant)
+        amount->meant(node->text, &meant);
+    if (meant.n && !meant.failed)
+        mistake(l, node, "%s is not %s; did you mean \"%.*s\"?", QUOTE(node->text), amount->what,
+                (int)meant.n, text);
+    else
+        mistake(l, node, "%s is not %s", QUOTE(node->text), amount->what);
+}
+
 static bool read_amount(struct loading *l, const struct option *option, const struct node *node,
                         const struct amount *amount, int64_t *value)
 {
@@ -45,7 +60,7 @@ static bool read_amount(struct loading *l, const struct option *option, const st
     if (result == VALUE_GOOD && *value >= option->low && *value <= option->high)
         return true;
     if (result == VALUE_NO_NUMBER)
-        mistake(l, node, "%s is not %s", QUOTE(node->text), amount->what);
+        no_number(l, node, amount);
     else if (result == VALUE_NO_UNIT)
         mistake(l, node, "%s has no unit; write %.*sms, %.*ss or %.*sm", QUOTE(node->text),
                 SLICE_ARG(node->text), SLICE_ARG(node->text), SLICE_ARG(node->text));

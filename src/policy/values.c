@@ -1,5 +1,7 @@
 #include "policy/values.h"
 
+#include <strings.h>
+
 struct unit {
     const char *name;
     int64_t worth;
@@ -45,6 +47,47 @@ static void write_units(struct text *out, const struct unit *unit, int64_t value
         unit++;
     text_i64(out, value / unit->worth);
     text_put(out, slice_of(unit->name));
+}
+
+/* Units as people write them elsewhere, in any case. */
+struct other_unit {
+    const char *word, *name;
+};
+
+static const struct other_unit other_durations[] = {
+    {"us", "us"},    {"usec", "us"},   {"ms", "ms"},     {"msec", "ms"}, {"s", "s"},   {"sec", "s"},
+    {"secs", "s"},   {"second", "s"},  {"seconds", "s"}, {"m", "m"},     {"min", "m"}, {"mins", "m"},
+    {"minute", "m"}, {"minutes", "m"}, {"h", "h"},       {"hr", "h"},    {"hrs", "h"}, {"hour", "h"},
+    {"hours", "h"},  {"d", "d"},       {"day", "d"},     {"days", "d"}};
+static const struct other_unit other_sizes[] = {{"b", ""},   {"k", "k"},  {"kb", "k"},  {"kib", "k"},
+                                                {"m", "m"},  {"mb", "m"}, {"mib", "m"}, {"g", "g"},
+                                                {"gb", "g"}, {"gib", "g"}};
+
+static void write_meant(struct slice text, const struct other_unit *units, size_t count, struct text *out)
+{
+    size_t digits = 0, begin;
+
+    while (digits < text.n && text.p[digits] >= '0' && text.p[digits] <= '9')
+        digits++;
+    for (begin = digits; begin < text.n && text.p[begin] == ' ';)
+        begin++;
+    struct slice word = {text.p + begin, text.n - begin};
+    for (size_t i = 0; digits && i < count; i++)
+        if (strlen(units[i].word) == word.n && strncasecmp(units[i].word, word.p, word.n) == 0) {
+            text_put(out, (struct slice){text.p, digits});
+            text_put(out, slice_of(units[i].name));
+            return;
+        }
+}
+
+void duration_meant(struct slice text, struct text *out)
+{
+    write_meant(text, other_durations, COUNT_OF(other_durations), out);
+}
+
+void size_meant(struct slice text, struct text *out)
+{
+    write_meant(text, other_sizes, COUNT_OF(other_sizes), out);
 }
 
 enum value_result duration_read(struct slice text, int64_t *us)

@@ -88,6 +88,8 @@ enum redis_failure redis_failure_of(const char *message)
         enum redis_failure failure;
     } sayings[] = {
         {"max number of clients reached", REDIS_FAILURE_CLIENTS},
+        {"unauthenticated",
+         REDIS_FAILURE_AUTH}, /* "Protocol error: unauthenticated bulk length": a script is long */
         {"ACL failure in script", REDIS_FAILURE_PERMISSION},
         {"can't run this command", REDIS_FAILURE_PERMISSION},
         {"can't access at least one of the keys", REDIS_FAILURE_PERMISSION},

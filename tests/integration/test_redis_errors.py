@@ -11,8 +11,8 @@ from wire import connect, get
 FEW = {"few": dict(script="gcra", limit=20, period="10d")}
 
 
-def weir_before(rig, address, **redis):
-    weir = rig.weir(redis={"on_failure": "allow", "timeout": "100ms", "address": address, **redis}, limits=FEW,
+def weir_before(rig, address, limits=FEW, **redis):
+    weir = rig.weir(redis={"on_failure": "allow", "timeout": "100ms", "address": address, **redis}, limits=limits,
                     wait="listening")
     weir.expect_errors("redis ")
     return weir
@@ -96,6 +96,16 @@ def test_snapshots_that_cannot_be_written(rig):
 def test_no_password_where_one_is_needed(rig):
     weir = weir_before(rig, rig.redis(arguments=["--requirepass", "open sesame"]).text)
     assert_refused(weir, "auth", "redis.password")
+
+
+def test_no_password_and_a_long_script(rig):
+    """Before a client has logged in, Redis takes no argument of more than 16 KiB, and says so in words of its own."""
+    scripts = ("gcra", "token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter")
+    weir = weir_before(rig, rig.redis(arguments=["--requirepass", "open sesame"]).text,
+                       limits={name: dict(script=name, limit=20, period="1d") for name in scripts})
+    assert_refused(weir, "auth", "redis.password")
+    result = rig.command("inspect", "-c", weir.policy_file, "alice")
+    assert result.returncode == 1 and "check redis.username and redis.password" in result.stderr, result
 
 
 def test_a_password_where_none_is_set(rig):

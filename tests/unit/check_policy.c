@@ -68,6 +68,8 @@ static char *printed(const struct policy *policy)
 #define UPSTREAMS                                                                                            \
     "upstreams: { api: { servers: [ 127.0.0.1:3000, 'unix:/run/api.sock' ] }, other: { servers: "            \
     "127.0.0.1:4 } }\n"
+/* Clients have ids, and nobody else makes them up. */
+#define IDS "listen: 127.0.0.1:8080\nidentity: { from: 'header:X' }\n"
 
 /* The policy of the manual, in every form that is supported. */
 static const char sample[] =
@@ -535,10 +537,11 @@ END_TEST
 
 START_TEST(a_raised_limit_raises_a_burst_that_was_not_written)
 {
-    struct policy *policy = load_good(UPSTREAMS "limits:\n  a: { script: gcra, limit: 10, period: 1s }\n"
-                                                "  b: { script: gcra, limit: 10, period: 1s, burst: 2 }\n"
-                                                "clients: { c: { limits: { a: { limit: 50 }, b: { limit: 50 "
-                                                "} } } }\nrules: [ { limits: [ a, b ] } ]\n");
+    struct policy *policy =
+        load_good(UPSTREAMS IDS "limits:\n  a: { script: gcra, limit: 10, period: 1s }\n"
+                                "  b: { script: gcra, limit: 10, period: 1s, burst: 2 }\n"
+                                "clients: { c: { limits: { a: { limit: 50 }, b: { limit: 50 "
+                                "} } } }\nrules: [ { limits: [ a, b ] } ]\n");
     const struct limit_numbers *numbers = terms_of(policy, "id:c")->numbers;
     ck_assert_int_eq(numbers[0].burst, 50);
     ck_assert_int_eq(numbers[1].burst, 2);
@@ -552,7 +555,7 @@ START_TEST(thousands_of_clients_are_found)
     size_t size;
     FILE *out = open_memstream(&yaml, &size);
 
-    fputs(UPSTREAMS "clients:\n", out);
+    fputs(UPSTREAMS IDS "clients:\n", out);
     for (unsigned i = 0; i < 20000; i++)
         fprintf(out, "  c%u: { quota: %u }\n  'ip:10.%u.%u.0/24': { quota: 0 }\n", i, i % 3, i >> 8, i & 255);
     fclose(out);

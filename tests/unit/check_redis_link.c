@@ -425,6 +425,7 @@ static const struct {
     {"AUTH", "-WRONGPASS invalid username-password pair\r\n", REDIS_FAILURE_AUTH},
     {"AUTH", "-ERR AUTH called without any password configured\r\n", REDIS_FAILURE_AUTH},
     {"SCRIPT", "-NOAUTH Authentication required.\r\n", REDIS_FAILURE_AUTH},
+    {"SCRIPT", "-ERR Protocol error: unauthenticated bulk length\r\n", REDIS_FAILURE_AUTH},
     {"SCRIPT", "-LOADING Redis is loading the dataset in memory\r\n", REDIS_FAILURE_LOADING},
     {"SCRIPT", "-ERR Error compiling script (new function): user_script:1: nonsense\r\n",
      REDIS_FAILURE_SCRIPT},
