@@ -1,5 +1,6 @@
 /* main.c - the command line. */
 #include <getopt.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,20 +25,11 @@ static const char usage[] =
 
 static int bad_usage(const char *why, const char *what)
 {
-    fprintf(stderr, "weir: %s%s%s\n%s", why, what ? ": " : "", what ? what : "", usage);
-    return EXIT_USAGE;
-}
+    bool file = what && strchr(what, '.') && what[0] != '-';
 
-/* A command of its own, or NULL for running; it is taken off the arguments. */
-static const char *take_command(int *argc, char **argv)
-{
-    if (*argc < 2 || argv[1][0] == '-')
-        return NULL;
-    const char *command = argv[1];
-    for (int i = 1; i < *argc; i++)
-        argv[i] = argv[i + 1];
-    --*argc;
-    return command;
+    fprintf(stderr, "weir: %s%s%s%s\nweir --help lists the commands.\n", why, what ? ": " : "",
+            what ? what : "", file ? "; a policy is named by -c FILE" : "");
+    return EXIT_USAGE;
 }
 
 static int dispatch(const char *command, const char *file, const char *lua_dir, int argc, char **argv)
@@ -52,13 +44,11 @@ static int dispatch(const char *command, const char *file, const char *lua_dir, 
         return argc == 2 || argc == 3
                    ? cli_grant(file, argv[0], argv[1], argc == 3 ? argv[2] : NULL, lua_dir)
                    : bad_usage("grant takes CLIENT, QUOTA and DURATION, or CLIENT none", NULL);
+    if (command && strcmp(command, "check") != 0)
+        return bad_usage("unknown command", command);
     if (argc > 0)
         return bad_usage("unexpected argument", argv[0]);
-    if (!command)
-        return daemon_run(file, lua_dir);
-    if (strcmp(command, "check") == 0)
-        return cli_check(file, lua_dir);
-    return bad_usage("unknown command", command);
+    return command ? cli_check(file, lua_dir) : daemon_run(file, lua_dir);
 }
 
 int main(int argc, char **argv)
@@ -68,7 +58,6 @@ int main(int argc, char **argv)
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
     const char *file = WEIR_CONF_FILE, *lua_dir = getenv("WEIR_LUA_DIR");
-    const char *command = take_command(&argc, argv);
 
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, "c:Vh", options, NULL)) != -1;)
@@ -78,6 +67,7 @@ int main(int argc, char **argv)
         case 'h': fputs(usage, stdout); return EXIT_GOOD;
         default: return bad_usage("unknown option, or one that lacks its value", argv[optind - 1]);
         }
+    const char *command = optind < argc ? argv[optind++] : NULL;
     return dispatch(command, file, lua_dir && *lua_dir ? lua_dir : WEIR_LUA_DIR, argc - optind,
                     argv + optind);
 }

@@ -62,7 +62,7 @@ static const char *not_ready(const struct admin *admin)
         count_of(admin, worker_redis_away) == admin->view->worker_count)
         return "Redis is away and on_failure is deny";
     if (count_of(admin, worker_upstreams_ready) == 0)
-        return "no server of an upstream can be reached";
+        return "no server of an upstream can be reached; /api/v1/status names it";
     return NULL;
 }
 
@@ -116,7 +116,9 @@ static void others(struct evhttp_request *request, void *arg)
     if (path && strncmp(path, "/api/", 5) == 0)
         api_answer(admin->view, admin->stopping, admin->clients, request);
     else
-        answer_line(request, 404, "not found; there are /healthz, /readyz, /metrics and /api/v1/status");
+        answer_line(request, 404,
+                    "not found; there are /healthz, /readyz, /metrics, /api/v1/status, /api/v1/policy and "
+                    "/api/v1/clients/CLIENT");
 }
 
 /* --- Out of descriptors ------------------------------------------------------------------------------ */

@@ -1,5 +1,10 @@
+#include <errno.h>
+#include <libgen.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "base/memory.h"
 #include "cli/cli.h"
 #include "limit/compose.h"
 #include "limit/contract.h"
@@ -36,6 +41,20 @@ bool cli_check_scripts(const struct policy *policy, const char *composed, const 
            compose_check(&policy->redis, composed, report) != 1;
 }
 
+/* Opening it would make it, perhaps as another user than the one who is to write it. */
+static void warn_of_log(const struct policy *policy, FILE *report)
+{
+    const char *file = policy->log.file;
+    char *copy = xstrdup(file);
+    bool there = access(file, F_OK) == 0, good = strcmp(file, "stderr") == 0;
+
+    good = good || (there ? access(file, W_OK) == 0 : access(dirname(copy), W_OK | X_OK) == 0);
+    if (!good)
+        fprintf(report, "%s: warning: log.file: %s cannot be written by this user: %s\n", policy->file, file,
+                strerror(errno));
+    free(copy);
+}
+
 int cli_check(const char *policy_file, const char *lua_dir)
 {
     struct policy *policy = policy_load(policy_file, lua_dir, stderr);
@@ -46,6 +65,8 @@ int cli_check(const char *policy_file, const char *lua_dir)
         good = cli_check_scripts(policy, NULL, lua_dir, stderr);
     if (good)
         cli_check_names(policy, stderr);
+    if (good)
+        warn_of_log(policy, stderr);
     if (good)
         policy_print(policy, stdout);
     free(composed);

@@ -417,6 +417,25 @@ static struct inquiry *begin(const struct asking *asking, const struct order *or
                        order->kind == INQUIRY_LOOK ? LOOK_US : RESET_US);
 }
 
+/* An address without "ip:", or an id where nobody has one, is probably not who was meant. */
+static void doubt(const struct asking *asking, const char *client)
+{
+    const struct identity_settings *identity = &asking->policy->identity;
+    bool ids = false;
+    struct ip ip;
+
+    if (!slice_starts_with(identity_text(&asking->identity), SLICE("id:")))
+        return;
+    for (unsigned i = 0; i < identity->from_count; i++)
+        ids |= identity->from[i].source == IDENTITY_HEADER;
+    if (ip_parse(slice_of(client), &ip))
+        fprintf(stderr, "weir: %s is taken for an id; the address is ip:%s\n", client, client);
+    else if (!ids)
+        fputs("weir: clients have no ids by this policy, since identity.from names no header; an address is "
+              "ip:ADDRESS\n",
+              stderr);
+}
+
 static int ask_about(struct asking *asking, const struct order *order)
 {
     const char *why;
@@ -425,6 +444,7 @@ static int ask_about(struct asking *asking, const struct order *order)
         fprintf(stderr, "weir: %s is no client: %s\n", order->client, why);
         return 1;
     }
+    doubt(asking, order->client);
     asking->inquiry = begin(asking, order);
     if (!asking->inquiry || !ask_all(asking))
         return 1;

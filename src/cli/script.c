@@ -1,7 +1,15 @@
 #include "cli/cli.h"
 #include "limit/compose.h"
+#include "policy/policy.h"
 
 int cli_script(const char *name, const char *lua_dir)
 {
+    struct script_names names;
+
+    if (!script_names(slice_of(name), &names) && !compose_is_path(name)) {
+        fprintf(stderr, "weir: no limiter is named %s; there are %s, or write a path such as ./my.lua\n",
+                name, names.text);
+        return 1;
+    }
     return compose_standalone(name, lua_dir, stdout, stderr) ? 0 : 1;
 }

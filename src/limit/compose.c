@@ -72,8 +72,7 @@ static char *read_file(const char *path, FILE *report)
     return text;
 }
 
-/* A limiter is named by itself, or by the path of its file. */
-static bool is_path(const char *script)
+bool compose_is_path(const char *script)
 {
     size_t n = strlen(script);
     return strchr(script, '/') || (n > 4 && strcmp(script + n - 4, ".lua") == 0);
@@ -82,7 +81,7 @@ static bool is_path(const char *script)
 static char *script_path(const char *script, const char *lua_dir)
 {
     char *path = NULL;
-    if (is_path(script))
+    if (compose_is_path(script))
         return xstrdup(script);
     if (asprintf(&path, "%s/%s.lua", lua_dir, script) < 0)
         return xstrdup(script);
@@ -384,7 +383,7 @@ bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *
     if (tail) {
         write_usage(out, name);
         fputs("local limiter = ", out);
-        write_chunk(out, path, text, is_path(name));
+        write_chunk(out, path, text, compose_is_path(name));
         write_mark(out, tail_path);
         fputs(tail, out);
     }

@@ -23,6 +23,9 @@ bool compose_uses(const struct policy *policy, const struct limit *limit);
  * line of a limiter of that script. */
 bool compose_blame(const char *script, const char *message, struct text *out);
 
+/* A limiter is named by itself, or by the path of its file: with a slash, or its ending. */
+bool compose_is_path(const char *script);
+
 /* `weir script NAME|FILE`: the limiter as a plain Redis script, on `out`. False: an error was printed to
  * `report`. */
 bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *report);

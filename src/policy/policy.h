@@ -374,6 +374,12 @@ void policy_keep_listeners(struct policy *next, const struct policy *now,
 /* Are they the same in everything that takes a restart? */
 bool listen_settings_same(const struct listen_settings *one, const struct listen_settings *other);
 
+/* Is it one of weir's own limiters? `out` is given the names of them all: "token_bucket, leaky_bucket, ...". */
+struct script_names {
+    char text[256];
+};
+bool script_names(struct slice name, struct script_names *out);
+
 /* The effective policy, defaults filled in, as YAML with a fixed order of keys (passwords as "***"): `weir
  * check` prints it. */
 void policy_print(const struct policy *policy, FILE *out);

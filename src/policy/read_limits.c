@@ -1,4 +1,7 @@
 /* read_limits.c - limits: how much in which time, counted per what, by which script. */
+#include <errno.h>
+#include <unistd.h>
+
 #include "policy/parts.h"
 #include "policy/types.h"
 
@@ -105,20 +108,41 @@ void limit_unknown(struct loading *l, const struct node *node, struct slice name
 
 /* --- script --- */
 
-static void unknown_script(struct loading *l, const struct node *node)
+bool script_names(struct slice name, struct script_names *out)
 {
-    char names[256];
-    struct text t = text_over(names, sizeof names - 1);
-    struct suggestion meant = suggestion_for(node->text);
+    struct text t = text_over(out->text, sizeof out->text - 1);
+    bool found = false;
 
     for (size_t i = 0; i < COUNT_OF(scripts); i++) {
-        suggestion_consider(&meant, slice_of(scripts[i].name));
+        found = found || slice_equal(name, slice_of(scripts[i].name));
         text_put(&t, i ? SLICE(", ") : SLICE_NONE);
         text_put(&t, slice_of(scripts[i].name));
     }
-    names[t.n] = 0;
+    out->text[t.n] = 0;
+    return found;
+}
+
+static void unknown_script(struct loading *l, const struct node *node)
+{
+    struct script_names names;
+    struct suggestion meant = suggestion_for(node->text);
+
+    for (size_t i = 0; i < COUNT_OF(scripts); i++)
+        suggestion_consider(&meant, slice_of(scripts[i].name));
+    (void)script_names(node->text, &names);
     mistake(l, node, "no script is named %s; there are %s, or write a path such as ./my.lua%s",
-            QUOTE(node->text), names, DID_YOU_MEAN(&meant));
+            QUOTE(node->text), names.text, DID_YOU_MEAN(&meant));
+}
+
+/* Of weir's own. */
+static bool is_installed(struct loading *l, const struct node *node, const char *path)
+{
+    if (access(path, R_OK) == 0)
+        return true;
+    mistake(l, node,
+            "%s cannot be read: %s; install weir, or name the directory of its limiters in WEIR_LUA_DIR",
+            path, strerror(errno));
+    return false;
 }
 
 /* The file that holds the script, or NULL: reported. */
@@ -166,6 +190,8 @@ static void read_script(struct loading *l, const struct option *option, const st
     limit->script_place = node->place;
     limit->script_text = text_known(l->policy, limit);
     if (limit->script_text)
+        return;
+    if (limit->kind != LIMIT_CUSTOM && !is_installed(l, node, path))
         return;
     if (!named_file_read(l, node, &l->scratch, path, LUA_FILE_MAX, &bytes))
         return;
@@ -456,7 +482,9 @@ static void finish_lease(struct loading *l, const struct node *node, struct limi
         limit->period_us = limit->lease_us;
         return;
     }
-    if (why && limit->lease_units != 0)
+    if (!lease)
+        limit->lease_units = why ? 0 : LEASE_AUTO;
+    if (lease && why && limit->lease_units != 0)
         mistake(l, lease, "%s takes no leases: %s; remove it, or use off", limit->script, why);
     if (why)
         limit->lease_units = 0;

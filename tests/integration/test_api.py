@@ -132,6 +132,14 @@ def test_inspect_logs_in_and_takes_the_database(rig):
     assert table(weir_command(rig, weir, "inspect", "a"))["day", "client"][1] == "5 of 5"
 
 
+def test_inspect_says_where_somebody_else_may_be_meant(rig):
+    weir = rig.weir(limits={"day": daily(5)})
+    said = [rig.command("inspect", "-c", weir.policy_file, client).stderr for client in ("10.0.0.1", "ip:10.0.0.1", "alice")]
+    assert "the address is ip:10.0.0.1" in said[0] and said[1:] == ["", ""], said
+    weir.reload(identity={"from": "ip"})
+    assert "no ids by this policy" in rig.command("inspect", "-c", weir.policy_file, "alice").stderr
+
+
 # --- weir reset ---------------------------------------------------------------------------------------------------
 
 def test_reset_removes_the_client_and_nobody_else(rig):

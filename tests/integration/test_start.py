@@ -27,6 +27,14 @@ def test_bad_usage_exits_2(rig):
         result = rig.command(*arguments)
         assert result.returncode == 2, (arguments, result)
         assert result.stderr and not result.stdout, (arguments, result)
+    for arguments in (["policy.yaml"], ["check", "policy.yaml"]):
+        assert "a policy is named by -c FILE" in rig.command(*arguments).stderr, arguments
+
+
+def test_options_may_stand_before_the_command(rig):
+    policy = rig.write("policy.yaml", json.dumps(rig.policy(limits=LIMIT)))
+    before, after = rig.command("-c", policy, "check"), rig.command("check", "-c", policy)
+    assert before.returncode == 0 and before.stdout == after.stdout, before
 
 
 def check(rig, text):
@@ -133,8 +141,16 @@ def test_standalone_scripts_run_in_redis(rig):
 
 
 def test_script_of_an_unknown_name(rig):
-    result = rig.command("script", "no_such_thing")
-    assert result.returncode == 1 and "no_such_thing" in result.stderr
+    for name in ("no_such_thing", "driver"):
+        result = rig.command("script", name)
+        assert result.returncode == 1 and name in result.stderr and "there are token_bucket, " in result.stderr, result
+
+
+def test_check_warns_of_a_log_that_cannot_be_written(rig):
+    for file, warned in (("stderr", False), (os.path.join(rig.directory, "new.log"), False), ("/nowhere/weir.log", True)):
+        result = check(rig, json.dumps(rig.policy(limits=LIMIT, log={"file": file})))
+        assert result.returncode == 0 and ("cannot be written" in result.stderr) == warned, result
+    assert not os.path.exists(os.path.join(rig.directory, "new.log"))
 
 
 def redis_servers_of(weir):

@@ -752,7 +752,8 @@ START_TEST(a_missing_limiter_is_told)
     ck_assert_ptr_null(policy_load_text("test.yaml", slice_of(sample), "/nowhere", report));
     fclose(report);
     ck_assert_ptr_nonnull(strstr(said, "test.yaml:11:25: limits.per-client.script: /nowhere/token_bucket.lua "
-                                       "cannot be read: No such file or directory\n"));
+                                       "cannot be read: No such file or directory; install weir, or name "
+                                       "the directory of its limiters in WEIR_LUA_DIR\n"));
 }
 END_TEST
 
