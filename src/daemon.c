@@ -25,6 +25,7 @@
 #include "limit/grants.h"
 #include "limit/inquiry.h"
 #include "limit/quotas.h"
+#include "limit/resets.h"
 #include "net/ip_counts.h"
 #include "net/listener.h"
 #include "proxy/roster.h"
@@ -47,7 +48,8 @@ struct weir {
     struct policy *policy; /* in force */
     struct roster *roster; /* of the policy in force */
     struct embedded *embedded;
-    struct redis_subscription *resets; /* of clients, by any weir; and grants */
+    struct hearing *resets,
+        *resets_before; /* of clients, by any weir; and grants. Until the first is heard, the one before */
     struct grant_reader *grants;
     struct admin *admin;
     struct admin_view view;
@@ -303,38 +305,99 @@ static bool start_workers(struct weir *weir)
 
 /* ---- resets ------------------------------------------------------------------------------------------ */
 
-/* Whichever client it was: all denials are asked of Redis anew, once. A grant as well as a reset ends them, but only
- * once it is known. */
+struct hearing {
+    struct weir *weir;
+    struct policy *policy; /* held */
+    struct redis_subscription *subscription;
+};
+
+static void hearing_end(struct hearing *hearing)
+{
+    if (!hearing)
+        return;
+    redis_subscription_free(hearing->subscription);
+    policy_drop(hearing->policy);
+    free(hearing);
+}
+
+/* Whichever client it was: all denials are asked of Redis anew, once. */
+static void on_message(struct weir *weir, struct slice message)
+{
+    const struct slice granted = SLICE(GRANT_MESSAGE);
+    bool grant = slice_starts_with(message, granted);
+
+    log_debug("%s%.*s", grant ? "" : "reset of ", (int)message.n, message.p);
+    if (grant) { /* ends denials as well, but only once it is known */
+        resets_note((struct slice){message.p + granted.n, message.n - granted.n});
+        grant_reader_look(weir->grants);
+        return;
+    }
+    resets_note(message);
+    denials_forget_all();
+    quotas_forget(weir->quotas, message);
+}
+
+/* Messages may have been missed; not where a reload has only made the subscription anew, and the one before has heard them. */
+static void on_heard(struct hearing *hearing)
+{
+    struct weir *weir = hearing->weir;
+    bool covered = hearing == weir->resets && weir->resets_before &&
+                   redis_subscription_covers(weir->resets_before->subscription, hearing->subscription);
+
+    if (hearing == weir->resets) {
+        hearing_end(weir->resets_before);
+        weir->resets_before = NULL;
+    }
+    grant_reader_look(weir->grants);
+    if (covered)
+        return;
+    resets_note(SLICE_NONE);
+    denials_forget_all();
+    quotas_doubt(weir->quotas);
+}
+
 static void on_reset(void *context, const char *message, size_t size)
 {
-    struct weir *weir = context;
-    bool grant = message && slice_starts_with((struct slice){message, size}, SLICE(GRANT_MESSAGE));
+    struct hearing *hearing = context;
 
     if (message)
-        log_debug("%s%.*s", grant ? "" : "reset of ", (int)size, message);
-    if (!message || grant)
-        grant_reader_look(weir->grants);
-    if (!grant)
-        denials_forget_all();
-    if (!message)
-        quotas_doubt(weir->quotas);
-    else if (!grant)
-        quotas_forget(weir->quotas, (struct slice){message, size});
+        on_message(hearing->weir, (struct slice){message, size});
+    else
+        on_heard(hearing);
+}
+
+/* NULL: no memory. */
+static struct hearing *hear(struct weir *weir)
+{
+    struct hearing *hearing = calloc(1, sizeof *hearing);
+    char *channel = inquiry_channel(weir->policy);
+
+    if (!hearing) {
+        free(channel);
+        return NULL;
+    }
+    hearing->weir = weir;
+    hearing->policy = policy_hold(weir->policy);
+    if (channel)
+        hearing->subscription = redis_subscription_new(weir->base, &weir->policy->redis, channel,
+                                                       &(struct redis_listener){on_reset, hearing});
+    free(channel);
+    if (hearing->subscription)
+        return hearing;
+    hearing_end(hearing);
+    return NULL;
 }
 
 /* By the policy in force. Without it a denial is remembered for its second at most, and grants are read now and then. */
 static void listen_for_resets(struct weir *weir)
 {
-    const struct redis_listener listener = {on_reset, weir};
-    char *channel = inquiry_channel(weir->policy);
-
-    redis_subscription_free(weir->resets);
+    if (weir->resets) { /* else the one before it goes on */
+        hearing_end(weir->resets_before);
+        weir->resets_before = weir->resets;
+    }
     grant_reader_free(weir->grants);
-    weir->resets = NULL;
     weir->grants = weir->policy->limit_count ? grant_reader_new(weir->base, weir->policy) : NULL;
-    if (channel && weir->policy->limit_count)
-        weir->resets = redis_subscription_new(weir->base, &weir->policy->redis, channel, &listener);
-    free(channel);
+    weir->resets = weir->policy->limit_count ? hear(weir) : NULL;
 }
 
 /* ---- the policy -------------------------------------------------------------------------------------- */
@@ -599,7 +662,8 @@ static void end(struct weir *weir)
 {
     close_unused_listeners(weir);
     admin_free(weir->admin);
-    redis_subscription_free(weir->resets);
+    hearing_end(weir->resets_before);
+    hearing_end(weir->resets);
     grant_reader_free(weir->grants);
     grants_publish(NULL);
     quotas_stop(weir->quotas);

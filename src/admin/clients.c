@@ -17,6 +17,7 @@
 #include "base/magic.h"
 #include "limit/denials.h"
 #include "limit/inquiry.h"
+#include "limit/resets.h"
 #include "store/redis_store.h"
 
 enum { ASKING_MAGIC = 0x41534b47, SCAN_US = 2000000 };
@@ -206,8 +207,10 @@ static void asking_succeed(struct asking *asking)
 {
     struct evbuffer *body;
 
-    if (asking->kind == INQUIRY_RESET)
-        denials_forget_all(); /* here at once; the other weirs hear of it */
+    if (asking->kind == INQUIRY_RESET) { /* here at once; the other weirs hear of it */
+        denials_forget_all();
+        resets_note(identity_text(&asking->identity));
+    }
     if (asking->kind == INQUIRY_GRANT && !was_granted(asking)) {
         asking_fail(asking, "there are as many grants as there may be: take others back, or let them end");
         return;

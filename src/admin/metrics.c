@@ -301,9 +301,27 @@ static void redis_breaker(const struct source *s)
                             (unsigned long long)workers[i]);
 }
 
+static void leases(const struct source *s)
+{
+    static const char name[] = "weir_lease_units_total";
+    uint64_t used = SUM_LIMITER(s, lease_used), returned = SUM_LIMITER(s, lease_returned),
+             lost = SUM_LIMITER(s, lease_lost), taken = SUM_LIMITER(s, lease_taken),
+             ended = used + returned + lost; /* read first: all of them were taken before */
+
+    head(s, name, "counter",
+         "Units that workers took for busy clients before they were asked for: used: a request was admitted "
+         "by one; "
+         "returned: given back; lost: left to count, or leaked away.");
+    sample(s, name, "{result=\"used\"}", used);
+    sample(s, name, "{result=\"returned\"}", returned);
+    sample(s, name, "{result=\"lost\"}", lost);
+    single(s, "weir_lease_units_held", "gauge",
+           "Units that workers hold for busy clients: charged, and not used yet.",
+           taken > ended ? taken - ended : 0);
+}
+
 static void redis(const struct source *s)
 {
-    static const char leases[] = "weir_lease_units_total";
     uint64_t ready = 0;
 
     for (unsigned w = 0; w < s->view->worker_count; w++)
@@ -316,13 +334,7 @@ static void redis(const struct source *s)
     single(s, "weir_remembered_denials_total", "counter",
            "Rejections from a denial that still holds, without asking Redis.",
            SUM_LIMITER(s, remembered_denials));
-    head(s, leases, "counter",
-         "Units that workers took for busy clients before they were asked for: used: a request was admitted "
-         "by one; "
-         "returned: given back; lost: left to count, or leaked away.");
-    sample(s, leases, "{result=\"used\"}", SUM_LIMITER(s, lease_used));
-    sample(s, leases, "{result=\"returned\"}", SUM_LIMITER(s, lease_returned));
-    sample(s, leases, "{result=\"lost\"}", SUM_LIMITER(s, lease_lost));
+    leases(s);
     single(s, "weir_grants", "gauge", "Clients that were granted a quota of their own and have it still.",
            grants_active());
     single(s, "weir_redis_ready_workers", "gauge", "Workers whose connection to Redis is ready.", ready);

@@ -153,6 +153,13 @@ void key_write(struct text *out, const struct policy *policy, const struct limit
         write_tag(out, policy, &limit->per[i], facts);
 }
 
+void key_write_tag(struct text *out, struct slice client)
+{
+    text_char(out, '{');
+    escape(out, cut(client));
+    text_char(out, '}');
+}
+
 void key_write_quota(struct text *out, const char *prefix, struct slice identity)
 {
     text_put(out, slice_of(prefix));

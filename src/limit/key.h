@@ -28,6 +28,10 @@ void key_write(struct text *out, const struct policy *policy, const struct limit
 enum { KEY_QUOTA_MAX = 64 + 3 * KEY_VALUE_MAX + 8 };
 void key_write_quota(struct text *out, const char *prefix, struct slice identity);
 
+/* "{IDENTITY}", the tag behind PREFIX: in all keys of a client. `client` is identity_text(). */
+enum { KEY_TAG_MAX = 3 * KEY_VALUE_MAX + 2 };
+void key_write_tag(struct text *out, struct slice client);
+
 /* Repeats of a limit with dedup are known by KEY:d:ID, escaped as above. */
 enum { KEY_REPEAT_ID_MAX = 256, KEY_REPEAT_MAX = 3 + 3 * KEY_REPEAT_ID_MAX /* more than its key */ };
 

@@ -7,15 +7,22 @@
 enum {
     SETS = 256,
     WAYS = 4,
-    RATE_US = 20000,  /* over which requests are counted */
+    RATE_US = 20000,  /* a stretch: over so long requests are counted */
     AHEAD_US = 50000, /* for how long units are taken */
-    LEAST = 4,        /* requests that a lease must save */
-    AUTO_PARTS = 20,  /* of what the limit holds a lease takes one at most */
+    COUNTERS = 1024,
+    WARM = 16, /* stretches; longer than a lease lives */
 };
 #define LEVEL_MAX (INT64_C(1) << 61)
 
+/* Of all keys that share it: at worst one more is looked at. */
+struct counter {
+    uint32_t stretch, busy_stretch; /* the last in which it was met; in which it was busy */
+    uint32_t met;
+};
+
 struct leases {
     struct hash_key hash;
+    struct counter counters[COUNTERS];
     struct lease table[SETS][WAYS];
 };
 
@@ -33,6 +40,35 @@ void leases_free(struct leases *leases)
 
 /* --- Who is busy -------------------------------------------------------------------------------------- */
 
+/* Cheap, as everybody pays for it. Whoever makes keys meet here only makes weir look closer. */
+static unsigned counter_of(struct slice key)
+{
+    uint64_t sum = key.n, word;
+
+    for (; key.n >= sizeof word; key.p += sizeof word, key.n -= sizeof word) {
+        memcpy(&word, key.p, sizeof word);
+        sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    }
+    word = 0;
+    memcpy(&word, key.p, key.n);
+    sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return (unsigned)(sum >> 32) % COUNTERS;
+}
+
+static bool is_warm(struct leases *leases, struct slice key, uint64_t now_us)
+{
+    struct counter *counter = &leases->counters[counter_of(key)];
+    uint32_t stretch = WARM + (uint32_t)(now_us / RATE_US); /* a free counter's is long ago */
+
+    if (counter->stretch != stretch) {
+        counter->stretch = stretch;
+        counter->met = 0;
+    }
+    if (++counter->met >= LEASE_LEAST)
+        counter->busy_stretch = stretch;
+    return stretch - counter->busy_stretch < WARM;
+}
+
 static bool is_of(const struct lease *lease, const uint64_t key[2], const struct limit *limit,
                   const struct limit_numbers *numbers)
 {
@@ -40,26 +76,54 @@ static bool is_of(const struct lease *lease, const uint64_t key[2], const struct
            lease->numbers.limit == numbers->limit && lease->numbers.burst == numbers->burst;
 }
 
+/* The same key by other numbers: a bucket leaks by those that came last, so what is held by others may be in it no more. */
+static bool is_of_other_numbers(const struct lease *lease, const uint64_t key[2], const struct limit *limit)
+{
+    return lease->free && lease->limit == limit && limit->kind == LIMIT_BUCKET && lease->key[0] == key[0] &&
+           lease->key[1] == key[1];
+}
+
 static bool is_in_use(const struct lease *lease)
 {
     return lease->asked || deadline_is_armed(&lease->deadline);
 }
 
-/* Its place in the set; where there is none, any other's that is not in use. NULL: all are. */
+/* Its place in the set; where there is none, any other's that is not in use. NULL: all are. The counter has met those that came
+ * before. */
 static struct lease *find(struct lease *set, const uint64_t key[2], const struct limit *limit,
-                          const struct limit_numbers *numbers)
+                          const struct limit_numbers *numbers, uint64_t now_us)
 {
     struct lease *place = NULL;
 
     for (unsigned i = 0; i < WAYS; i++) {
         if (is_of(&set[i], key, limit, numbers))
             return &set[i];
+        if (is_of_other_numbers(&set[i], key, limit))
+            set[i].free = set[i].used = 0;
         if (!is_in_use(&set[i]) && (!place || set[i].met_us < place->met_us))
             place = &set[i];
     }
     if (place)
-        *place = (struct lease){.key = {key[0], key[1]}, .limit = limit, .numbers = *numbers};
+        *place = (struct lease){.key = {key[0], key[1]},
+                                .limit = limit,
+                                .numbers = *numbers,
+                                .met = LEASE_LEAST - 1,
+                                .counted_from_us = now_us};
     return place;
+}
+
+static void count_for_auto(struct lease *lease, uint64_t now_us)
+{
+    uint64_t since_us = now_us - lease->auto_from_us;
+
+    if (since_us >= LEASE_AUTO_US) {
+        bool next = since_us < 2 * LEASE_AUTO_US;
+        lease->auto_before[1] = next ? lease->auto_before[0] : 0;
+        lease->auto_before[0] = next ? lease->auto_met : 0;
+        lease->auto_met = 0;
+        lease->auto_from_us = now_us;
+    }
+    lease->auto_met++;
 }
 
 static void count(struct lease *lease, uint64_t now_us)
@@ -73,6 +137,7 @@ static void count(struct lease *lease, uint64_t now_us)
     }
     lease->met++;
     lease->met_us = now_us;
+    count_for_auto(lease, now_us);
 }
 
 struct lease *leases_meet(struct leases *leases, struct slice text, const struct limit *limit,
@@ -80,8 +145,10 @@ struct lease *leases_meet(struct leases *leases, struct slice text, const struct
 {
     uint64_t key[2];
 
+    if (likely(!is_warm(leases, text, now_us)))
+        return NULL;
     hash_slice_128(&leases->hash, text, key);
-    struct lease *lease = find(leases->table[key[0] % SETS], key, limit, numbers);
+    struct lease *lease = find(leases->table[key[0] % SETS], key, limit, numbers, now_us);
     if (lease)
         count(lease, now_us);
     return lease;
@@ -99,13 +166,17 @@ static int64_t least_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* By the policy. Where nobody said how many, few enough that others do not miss them. */
+/* By the policy. Where nobody said how many: few enough that others do not miss them, of a key that stays busy, and not where
+ * little is left. */
 static int64_t most_units(const struct lease *lease)
 {
     int64_t holds =
         is_bucket(lease) ? least_of(lease->numbers.limit, lease->numbers.burst) : lease->numbers.limit;
 
-    return lease->limit->lease_units == LEASE_AUTO ? holds / AUTO_PARTS : lease->limit->lease_units;
+    if (lease->limit->lease_units != LEASE_AUTO)
+        return lease->limit->lease_units;
+    bool lasts = lease->auto_before[0] >= LEASE_AUTO_LEAST && lease->auto_before[1] >= LEASE_AUTO_LEAST;
+    return lasts && lease->known_remaining >= holds / LEASE_AUTO_LAST ? holds / LEASE_AUTO_PARTS : 0;
 }
 
 /* Of one unit. */
@@ -119,7 +190,7 @@ int64_t lease_wants(const struct lease *lease, unsigned sharers)
     int64_t requests = lease->met > lease->met_before ? lease->met : lease->met_before;
     int64_t spent = requests * AHEAD_US / RATE_US, leaks = 0, units;
 
-    if (lease->asked || lease->free >= scale(lease) || requests < LEAST)
+    if (lease->asked || lease->free >= scale(lease) || requests < LEASE_LEAST)
         return 0;
     units = least_of(most_units(lease), lease->known_remaining / (2 * (int64_t)sharers));
     units = least_of(units, LEASE_MOST);
@@ -127,7 +198,7 @@ int64_t lease_wants(const struct lease *lease, unsigned sharers)
         leaks = lease->numbers.limit * AHEAD_US / lease->limit->period_us;
     units = least_of(units, spent + leaks);
     /* A bucket's leak away meanwhile. */
-    return (double)spent * (double)units / (double)(spent + leaks) >= LEAST ? units : 0;
+    return (double)spent * (double)units / (double)(spent + leaks) >= LEASE_LEAST ? units : 0;
 }
 
 /* --- Levels ------------------------------------------------------------------------------------------- */
@@ -186,6 +257,11 @@ bool lease_spend(struct lease *lease, uint64_t now_us)
     if (is_bucket(lease))
         lease->used = least_of(LEVEL_MAX, lease->used + scale(lease));
     return true;
+}
+
+void lease_unspend(struct lease *lease)
+{
+    lease->used -= least_of(lease->used, scale(lease));
 }
 
 int64_t lease_left(struct lease *lease, uint64_t then_us)

@@ -12,6 +12,9 @@
  * X >= (all free), whatever a lease holds is still in the bucket, and spending it later is no more than X allowed. All times
  * are rounded to the side of the limit: a charge counts from before Redis was asked.
  *
+ * A key gets a place when it was asked for LEASE_LEAST times within a few moments, which a small array of counters knows: for the
+ * many that are not busy that is all it costs.
+ *
  * Bounded: a set of the table is full at four, then the key that was met longest ago goes, but none that holds units. One
  * worker's own; no lock. Pure: no clock, no Redis. */
 #ifndef WEIR_LIMIT_LEASES_H
@@ -22,8 +25,13 @@
 #include "policy/policy.h"
 
 enum {
-    LEASE_US = 100000,        /* how long units are kept after a charge */
-    LEASE_AUTO_LIMIT = 10000, /* a limit from which on auto means a lease */
+    LEASE_US = 100000,       /* how long units are kept after a charge */
+    LEASE_LEAST = 4,         /* requests that a lease must save; in so many a stretch a key is busy */
+    LEASE_AUTO_LIMIT = 1000, /* a limit from which on auto means a lease */
+    LEASE_AUTO_US = 100000,  /* and a key that was asked for */
+    LEASE_AUTO_LEAST = 40,   /* so many times in each of the last two stretches of so long */
+    LEASE_AUTO_PARTS = 20,   /* of what the limit holds it takes one at most, */
+    LEASE_AUTO_LAST = 10,    /* and none of the last of so many: there each answer is exact */
 };
 
 /* One key, with these numbers. */
@@ -31,10 +39,11 @@ struct lease {
     uint64_t key[2];
     const struct limit *limit; /* NULL: a free place */
     struct limit_numbers numbers;
-    uint64_t met_us, counted_from_us;
-    unsigned met, met_before; /* requests, in this stretch of RATE_US and in the one before */
-    bool asked;               /* for more units; not answered yet */
-    int64_t known_remaining;  /* what Redis said last */
+    uint64_t met_us, counted_from_us, auto_from_us;
+    unsigned met, met_before;          /* requests, in this stretch of RATE_US and in the one before */
+    unsigned auto_met, auto_before[2]; /* in this stretch of LEASE_AUTO_US and in the two before */
+    bool asked;                        /* for more units; not answered yet */
+    int64_t known_remaining;           /* what Redis said last */
 
     uint64_t charged_us; /* monotonic, from before Redis was asked */
     uint64_t at_us;      /* of the levels; in units times the period for a bucket, else in units */
@@ -60,7 +69,8 @@ struct leases;
 struct leases *leases_new(void);
 void leases_free(struct leases *leases);
 
-/* The lease of a key that a request has just come for; counts the request. NULL: all its places are in use. */
+/* The lease of a key that a request has just come for; counts the request. NULL: it is not busy, or all its places are
+ * in use. */
 struct lease *leases_meet(struct leases *leases, struct slice key, const struct limit *limit,
                           const struct limit_numbers *numbers, uint64_t now_us);
 
@@ -79,6 +89,8 @@ void lease_take(struct lease *lease, const struct lease_charge *charge, uint64_t
 
 /* Spends one unit. False: there is none. */
 MUST_CHECK bool lease_spend(struct lease *lease, uint64_t now_us);
+/* What was spent last did not happen, and the bucket is given it back: nothing may leak on its account any more. */
+void lease_unspend(struct lease *lease);
 /* What is left if nothing is spent until then. */
 int64_t lease_left(struct lease *lease, uint64_t then_us);
 /* It holds nothing any more. */

@@ -30,6 +30,7 @@ struct limiter_stats {
     counter_t redis_calls, redis_requests;            /* EVALSHAs sent, decisions in them */
     counter_t remembered_denials;                     /* decisions that needed no Redis */
     counter_t lease_used, lease_returned, lease_lost; /* units; a decision is one */
+    counter_t lease_taken;                            /* those, and what is held now */
     struct histogram redis_latency;                   /* µs from a decision's start to Redis' answer */
 };
 
@@ -38,6 +39,8 @@ struct limiter_stats {
 struct limiter *limiter_new(struct event_base *base, struct policy *policy, struct fallback *fallback,
                             struct slice script, struct limiter_stats *stats);
 void limiter_free(struct limiter *limiter);
+/* Another limiter takes its place: units that are held for busy keys are given back; what is under way ends as ever. */
+void limiter_retire(struct limiter *limiter);
 
 const struct limiter_stats *limiter_stats(const struct limiter *limiter);
 /* All of Redis can be asked; nothing of it can (of a cluster some of it may). */

@@ -148,6 +148,7 @@ struct limiter {
     struct permits *permits; /* NULL where the policy counts no requests in flight */
     struct leases *leases;   /* NULL where the policy allows none */
     struct deadline_queue lease_ends;
+    bool retired; /* another limiter decides from now on: leases are given back */
     struct grants_hold grants;
     struct limit_op *reserve; /* for decisions without Redis when there is no memory for an op */
     struct arguments arguments;
@@ -228,6 +229,8 @@ int64_t op_ask_lease(const struct limit_op *op, struct lease **asked);
 /* Of a group with a lease, before its ops are answered. `values`: NULL: there was no answer. */
 void lease_answered(struct group *group, redisReply *const *values, int64_t time_us, uint64_t asked_us);
 void op_note_remaining(const struct limit_op *op, redisReply *const *values);
+/* What it was charged is given back. */
+void op_unspend_lease(struct limit_op *op);
 
 /* limiter.c, for split.c and op_lease.c. */
 

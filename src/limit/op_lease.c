@@ -2,6 +2,7 @@
  * becomes of those that are left. */
 #include "base/clock.h"
 #include "limit/limiter_internal.h"
+#include "limit/resets.h"
 
 void op_meet_lease(struct limit_op *op, const struct limit_facts *facts)
 {
@@ -9,7 +10,8 @@ void op_meet_lease(struct limit_op *op, const struct limit_facts *facts)
     const struct op_limit *part = &op->limits[0];
 
     op->lease = NULL;
-    if (!l->leases || !lease_may_be(part->limit, &part->numbers) || facts->rule->learns || !op_is_unit(op))
+    if (!l->leases || l->retired || !lease_may_be(part->limit, &part->numbers) || facts->rule->learns ||
+        !op_is_unit(op))
         return;
     op->lease = leases_meet(l->leases, part->key, part->limit, &part->numbers, clock_turn_us());
     if (op->lease)
@@ -25,7 +27,13 @@ static struct lease *lease_of(const struct limit_op *op)
 /* Units of clients that were reset are gone. */
 static bool is_forgotten(const struct lease *lease)
 {
-    return denials_are_forgotten(lease->charged_us);
+    const struct limit_op *receipt = lease->receipt;
+    size_t before = strlen(lease->limiter->policy->redis.key_prefix) + 1;
+    struct slice key = receipt ? receipt->limits[0].key : SLICE_NONE;
+
+    if (receipt)
+        key.p += before, key.n -= before;
+    return resets_concern(key, lease->charged_us);
 }
 
 static void lose(struct lease *lease)
@@ -116,38 +124,6 @@ static void drop_leaked(struct lease *lease)
     lease->units = left;
 }
 
-void lease_answered(struct group *group, redisReply *const *values, int64_t time_us, uint64_t asked_us)
-{
-    struct lease *lease = group->lease;
-    const struct limit_op *op = group->first;
-    int64_t units = values ? values[0]->integer - (int64_t)group->size : 0;
-
-    lease->asked = false;
-    if (units <= 0 || units > group->extra)
-        return;
-    if (is_forgotten(lease))
-        lose(lease);
-    lease_take(
-        lease,
-        &(struct lease_charge){units, group->size, values[1]->integer, values[3]->integer, time_us, asked_us},
-        clock_us());
-    lease->limiter = op->limiter;
-    drop_leaked(lease);
-    if (!lease->receipt)
-        lease->receipt = receipt_like(op);
-    if (lease->receipt)
-        lease->receipt->limits[0].charged_at_us = time_us;
-    deadline_arm(&op->limiter->lease_ends, &lease->deadline, clock_us(), LEASE_US);
-}
-
-void op_note_remaining(const struct limit_op *op, redisReply *const *values)
-{
-    struct lease *lease = lease_of(op);
-
-    if (lease)
-        lease->known_remaining = values[0]->integer > 0 ? values[1]->integer : 0;
-}
-
 /* What is left is given back as far as it would still count if Redis read it at the last moment at which an answer is
  * waited for. Of a window it is found by its time. */
 static void give_back(struct lease *lease)
@@ -170,9 +146,60 @@ static void give_back(struct lease *lease)
     end_lease(lease);
 }
 
+void lease_answered(struct group *group, redisReply *const *values, int64_t time_us, uint64_t asked_us)
+{
+    struct lease *lease = group->lease;
+    const struct limit_op *op = group->first;
+    int64_t units = values ? values[0]->integer - (int64_t)group->size : 0;
+
+    lease->asked = false;
+    if (units <= 0 || units > group->extra)
+        return;
+    lease->limiter = op->limiter;
+    if (is_forgotten(lease))
+        lose(lease);
+    lease_take(
+        lease,
+        &(struct lease_charge){units, group->size, values[1]->integer, values[3]->integer, time_us, asked_us},
+        clock_us());
+    counter_add(&lease->limiter->stats->lease_taken, (uint64_t)units);
+    drop_leaked(lease);
+    if (!lease->receipt)
+        lease->receipt = receipt_like(op);
+    if (lease->receipt)
+        lease->receipt->limits[0].charged_at_us = time_us;
+    deadline_arm(&op->limiter->lease_ends, &lease->deadline, clock_us(), LEASE_US);
+    if (unlikely(op->limiter->retired))
+        give_back(lease);
+}
+
+void op_note_remaining(const struct limit_op *op, redisReply *const *values)
+{
+    struct lease *lease = lease_of(op);
+
+    if (lease)
+        lease->known_remaining = values[0]->integer > 0 ? values[1]->integer : 0;
+}
+
 static void on_lease_ends(struct deadline *deadline)
 {
     give_back(CONTAINER_OF(deadline, struct lease, deadline));
+}
+
+void limiter_retire(struct limiter *l)
+{
+    struct deadline *deadline;
+
+    l->retired = true;
+    while (l->leases && (deadline = TAILQ_FIRST(&l->lease_ends.armed)))
+        give_back(CONTAINER_OF(deadline, struct lease, deadline));
+}
+
+void op_unspend_lease(struct limit_op *op)
+{
+    struct lease *lease = lease_of(op);
+    if (lease)
+        lease_unspend(lease);
 }
 
 void limiter_leases_init(struct limiter *l)

@@ -98,6 +98,7 @@ static void refund(struct limit_op *op, const void *facts)
     for (unsigned i = 0; i < op->count; i++)
         if (op->limits[i].repeat_key.n) /* the client's next try will be free */
             totals[i] = op->limits[i].charged;
+    op_unspend_lease(op);
     op_settle(op, totals);
 }
 

@@ -221,9 +221,9 @@ const struct option options[] = {
      "leaky_bucket: how long a request is held until it is its turn, rather than rejected; 0: not at all"},
     {"limits.NAME.options", &type_own_options, 0, "[]", 0, LIMIT_OPTIONS_MAX, DERIVED, NULL,
      limit_has_own_options, "what a script of your own is given beside the limit's numbers, in this order"},
-    {"limits.NAME.lease", &type_lease, 0, "off", SEC(1), HOURS(1), DERIVED, NULL, NULL,
-     "auto, off, or how many units a worker may take at once for a busy client, where only one limit "
-     "applies; "
+    {"limits.NAME.lease", &type_lease, 0, "auto", SEC(1), HOURS(1), DERIVED, NULL, NULL,
+     "auto (from a limit of 1000 on), off, or how many units a worker may take at once for a busy client, "
+     "where only one limit applies; "
      "concurrency: for how long the places of a weir count that no longer renews them, 10s unless given"},
 
     {"plans", &type_plans, 0, "", 0, PLANS_MAX, 0, NULL, NULL, "numbers that several clients share, by name"},

@@ -43,6 +43,7 @@ void generation_install(struct worker *worker, struct generation *next)
         return;
     worker->shared->reloaded(worker->shared->context);
     upstream_retire(before);
+    limiter_retire(before->limiter);
     TAILQ_INSERT_TAIL(&worker->retired, before, link);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/magic.h"
+#include "base/timer.h"
 #include "store/redis_failure.h"
 #include "store/redis_guard.h"
 #include "store/redis_sentinel.h"
@@ -34,17 +35,13 @@ struct redis_subscription {
     struct redis_guard guard;
     struct event *timer; /* to connect again, or the end of patience */
     uint64_t retry_us;
+    bool hears;
     bool told; /* that it may not subscribe */
 };
 
-static void arm(struct redis_subscription *s, uint64_t us)
-{
-    struct timeval wait = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
-    evtimer_add(s->timer, &wait);
-}
-
 static void hang_up(struct redis_subscription *s)
 {
+    s->hears = false;
     if (s->stream)
         bufferevent_free(s->stream);
     if (s->reader)
@@ -56,15 +53,11 @@ static void hang_up(struct redis_subscription *s)
 /* The workers' links say what is wrong with Redis; this connection is tried again in silence. */
 static void fail(struct redis_subscription *s, const char *why)
 {
-    uint64_t jitter;
-
     log_debug("redis %s: no subscription to %s: %s", s->settings->address_text, s->channel, why);
     hang_up(s);
     if (s->sentinel)
         redis_sentinel_ask(s->sentinel);
-    evutil_secure_rng_get_bytes(&jitter, sizeof jitter);
-    arm(s, s->retry_us / 2 + jitter % (s->retry_us / 2 + 1));
-    s->retry_us = s->retry_us * 2 < RETRY_MAX_US ? s->retry_us * 2 : RETRY_MAX_US;
+    timer_back_off(s->timer, &s->retry_us, RETRY_MAX_US);
 }
 
 /* --- What Redis says ---------------------------------------------------------------------------------- */
@@ -84,6 +77,7 @@ static void subscribed(struct redis_subscription *s)
     event_del(s->timer);
     s->retry_us = RETRY_MIN_US;
     s->told = false;
+    s->hears = true;
     if (s->sentinel)
         redis_sentinel_content(s->sentinel);
     s->listener.heard(s->listener.context, NULL, 0);
@@ -201,7 +195,7 @@ static void dial(struct redis_subscription *s)
 
     if (cluster->count)
         s->address = cluster->node[s->dialled++ % cluster->count].address;
-    arm(s, CONNECT_US);
+    timer_arm(s->timer, CONNECT_US);
     if (!connect_to(s))
         fail(s, "it cannot be connected to");
 }
@@ -259,6 +253,13 @@ struct redis_subscription *redis_subscription_new(struct event_base *base,
     else
         dial(s);
     return s;
+}
+
+bool redis_subscription_covers(const struct redis_subscription *before, const struct redis_subscription *now)
+{
+    return before && before->hears && strcmp(before->channel, now->channel) == 0 &&
+           before->address.length == now->address.length &&
+           memcmp(&before->address.any, &now->address.any, now->address.length) == 0;
 }
 
 void redis_subscription_free(struct redis_subscription *s)

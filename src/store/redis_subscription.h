@@ -23,7 +23,9 @@ struct redis_listener {
 struct redis_subscription *redis_subscription_new(struct event_base *base,
                                                   const struct redis_settings *settings, const char *channel,
                                                   const struct redis_listener *listener);
-/* Not from inside heard(). */
+/* Has `before`, until now and without a gap, heard all that `now` hears? For one that takes its place. */
+bool redis_subscription_covers(const struct redis_subscription *before, const struct redis_subscription *now);
+/* Not from inside its own heard(). */
 void redis_subscription_free(struct redis_subscription *subscription);
 
 #endif

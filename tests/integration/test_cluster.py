@@ -170,7 +170,7 @@ def test_the_part_of_a_request_that_moves_is_asked_for_key_by_key(rig):
 @timeout(120)
 def test_a_master_is_killed_and_its_replica_promoted(rig):
     cluster = Cluster(rig)
-    limits = {"each": dict(script="fixed_window", limit=1000000, period="10d")}
+    limits = {"each": dict(script="fixed_window", limit=1000000, period="10d", lease="off")}
     weirs = weirs_with(rig, cluster.policy(timeout="500ms"), 2, limits=limits)
     for weir in weirs:
         weir.expect_errors("[Rr]edis")

@@ -1,6 +1,9 @@
-"""Never above the limit, and exactly the limit where the period is long: whatever the script, the workers, the weirs."""
+"""Never above the limit, and exactly the limit where the period is long: whatever the script, the workers, the weirs.
 
-from rig import timeout
+With leases as well: there what workers hold may be missing for a moment, at most one lease each, and can be had afterwards."""
+
+from leasing import ONE, admitted, nothing_is_held, pour, take_the_rest, units
+from rig import eventually, timeout
 from wire import count, flood, get
 
 SCRIPTS = ("token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log",
@@ -23,6 +26,51 @@ for name in SCRIPTS:
     globals()[f"test_64_connections_two_weirs_{name}"] = exactly_the_limit(name)
 
 
+def exactly_the_limit_with_leases(script, lease, limit, most):
+    """`most`: of a lease."""
+    @timeout(120)
+    def test(rig):
+        limits = {"everybody": dict(script=script, limit=limit, period="20d", **({"lease": lease} if lease else {}))}
+        weirs = [rig.weir(workers=3, limits=limits) for _ in range(2)]
+        passed = admitted(flood([weir.address for weir in weirs], limit // 4, connections=64, headers=ONE))
+        assert passed == limit // 4, passed
+        passed += admitted(pour(weirs, limit, connections=12))
+        assert limit - 6 * most <= passed <= limit, passed
+        take_the_rest(weirs, passed, limit)
+        nothing_is_held(weirs)
+        assert units(weirs, "lost") == 0
+    return test
+
+
+def with_leases_used(script, lease, limit, most):
+    """The same on one worker each, which is busy however slow the machine: it had leases."""
+    @timeout(120)
+    def test(rig):
+        limits = {"everybody": dict(script=script, limit=limit, period="20d", **({"lease": lease} if lease else {}))}
+        weirs = [rig.weir(workers=1, limits=limits) for _ in range(2)]
+        passed = 0
+
+        def used():
+            nonlocal passed
+            assert passed < limit, "all were admitted, and none by a lease"
+            passed += admitted(pour(weirs, limit // 5, connections=4, depth=limit // 40))
+            return units(weirs, "used")
+        eventually(used, 60, "leases are used")
+        passed += admitted(pour(weirs, limit, connections=4))
+        assert limit - 2 * most <= passed <= limit, passed
+        take_the_rest(weirs, passed, limit)
+        nothing_is_held(weirs)
+        assert units(weirs, "lost") == 0
+    return test
+
+
+for name in ("token_bucket", "gcra", "leaky_bucket", "fixed_window"):
+    globals()[f"test_leases_of_20_two_weirs_of_three_workers_{name}"] = exactly_the_limit_with_leases(name, 20, 600, 20)
+    globals()[f"test_leases_by_default_two_weirs_of_three_workers_{name}"] = exactly_the_limit_with_leases(name, None, 1000, 50)
+    globals()[f"test_leases_of_20_are_used_{name}"] = with_leases_used(name, 20, 600, 20)
+    globals()[f"test_leases_by_default_are_used_{name}"] = with_leases_used(name, None, 10000, 500)
+
+
 def test_clients_are_counted_apart(rig):
     weir = rig.weir(limits={"each": dict(script="gcra", limit=5, period="1d")})
     for client in range(20):
@@ -30,12 +78,28 @@ def test_clients_are_counted_apart(rig):
         assert count(responses) == {200: 5, 429: 3}
 
 
-def test_several_limits_are_charged_all_or_none(rig):
-    weir = rig.weir(workers=3, limits={"wide": dict(script="token_bucket", limit=50, period="1d"),
+def all_or_none(rig, **more):
+    return rig.weir(workers=3, limits={"wide": dict(script="token_bucket", limit=50, period="1d", **more),
                                        "narrow": dict(script="sliding_window_log", limit=30, period="1d", per="all")},
                     rules=[{"match": {"path": "/wide"}, "limits": ["wide"]}, {"limits": ["wide", "narrow"]}])
+
+
+def test_several_limits_are_charged_all_or_none(rig):
+    weir = all_or_none(rig)
     assert count(flood(weir.address, 200)) == {200: 30, 429: 170}
     assert get(weir.address, "/wide").number("X-RateLimit-Remaining") == 19, "rejections by one limit charged the other"
+
+
+def test_several_limits_are_charged_all_or_none_beside_leases_of_one(rig):
+    weir = all_or_none(rig, lease=5)
+    passed = admitted(pour([weir], 25, connections=1, target="/wide"))
+    assert passed == 25 and units([weir], "used") > 0, "one limit alone is leased"
+    nothing_is_held([weir])
+    eventually(lambda: get(weir.admin, "/api/v1/clients/id:one").body.count(b'"remaining":25'), what="what was held is given back")
+    used = units([weir], "used")
+    assert admitted(pour([weir], 100)) == 25
+    assert units([weir], "used") == used, "two limits were leased"
+    assert admitted(pour([weir], 25, target="/wide")) == 0
 
 
 def test_a_limit_of_everybody_is_one_for_all_clients(rig):

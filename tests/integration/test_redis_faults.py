@@ -86,7 +86,7 @@ def test_on_failure_of_a_limit_comes_before_that_of_redis(rig):
 # --- scripts -----------------------------------------------------------------------------------------------------------
 
 def test_scripts_flushed_in_traffic_are_not_noticed(rig):
-    weir = rig.weir(limits={"many": dict(script="fixed_window", limit=100000, period="10d")})
+    weir = rig.weir(limits={"many": dict(script="fixed_window", limit=100000, period="10d", lease="off")})
     done = threading.Event()
 
     def flush():
@@ -112,7 +112,7 @@ def test_a_flushed_redis_starts_anew(rig):
 
 
 def test_many_requests_share_one_call(rig):
-    weir = rig.weir(workers=1, limits={"many": dict(script="gcra", limit=100000, period="10d")})
+    weir = rig.weir(workers=1, limits={"many": dict(script="gcra", limit=100000, period="10d", lease="off")})
     flood(weir.address, 2000, connections=64)
     calls = rig.redis().calls("evalsha")
     assert 0 < calls < 2000, f"{calls} calls for 2000 requests"
@@ -140,7 +140,7 @@ def in_traffic(rig, weir, fault, seconds=3):
     return answers
 
 
-MANY = {"many": dict(script="gcra", limit=10000000, period="10d")}
+MANY = {"many": dict(script="gcra", limit=10000000, period="10d", lease="off")}
 
 
 def assert_all_in_time(answers, statuses):

@@ -9,7 +9,7 @@ from wire import count, flood, get
 
 def weirs_with(rig, sentinels, number=1, limits=None, **redis):
     weirs = [rig.weir(redis=sentinels.policy(**redis),
-                      limits=limits or {"many": dict(script="fixed_window", limit=1000000, period="10d")})
+                      limits=limits or {"many": dict(script="fixed_window", limit=1000000, period="10d", lease="off")})
              for _ in range(number)]
     for weir in weirs:
         weir.expect_errors("[Rr]edis")

@@ -143,6 +143,15 @@ static void give_back(struct worker *w, uint64_t now_us)
     lease_empty(w->lease);
 }
 
+/* The one that was spent just now did not happen. */
+static void unspend(struct worker *w)
+{
+    lease_unspend(w->lease);
+    redis.spent -= scale();
+    redis.level -= scale();
+    redis.all_spent--;
+}
+
 static void turn(struct worker *w, uint64_t now_us)
 {
     if (w->refund.on_its_way && now_us >= w->refund.at_us)
@@ -152,9 +161,11 @@ static void turn(struct worker *w, uint64_t now_us)
     if (w->ask.on_its_way && w->ask.executed && now_us >= w->ask.back_us)
         answer(w, now_us);
     for (unsigned i = 0; i < 3 && random_from(0, 99) < w->busy; i++)
-        if (lease_spend(w->lease, now_us))
+        if (lease_spend(w->lease, now_us)) {
             spend(1, now_us);
-        else if (!w->ask.on_its_way)
+            if (redis.level >= scale() && random_from(0, 9) == 0)
+                unspend(w);
+        } else if (!w->ask.on_its_way)
             ask(w, now_us);
     if (random_from(0, 1999) == 0 && !w->refund.on_its_way && !w->ask.on_its_way)
         give_back(w, now_us);
@@ -173,7 +184,8 @@ static void play(enum limit_kind kind)
     redis.numbers.burst = random_from(1, 100);
     for (unsigned i = 0; i < WORKERS; i++) {
         workers[i].leases = leases_new();
-        workers[i].lease = leases_meet(workers[i].leases, SLICE("key"), &redis.limit, &redis.numbers, 1);
+        while (!workers[i].lease)
+            workers[i].lease = leases_meet(workers[i].leases, SLICE("key"), &redis.limit, &redis.numbers, 1);
         workers[i].busy = (unsigned)(random_from(0, 1) * random_from(1, 3)) * 33;
     }
     for (uint64_t now_us = 1; now_us < TICKS; now_us += (uint64_t)random_from(0, 3))
@@ -197,43 +209,88 @@ END_TEST
 
 /* --- Who takes how many --------------------------------------------------------------------------------- */
 
+/* Two whole stretches, and the first request of the next. */
+enum { BUSY_US = 2 * LEASE_AUTO_US };
+
 static struct leases *leases;
 
-static struct lease *busy(const struct limit *limit, int64_t numbers_limit, unsigned requests,
-                          int64_t remaining)
+/* `requests` in each stretch of 20 ms from `from_us` to `to_us`. NULL: not busy. */
+static struct lease *busy_for(const struct limit *limit, int64_t numbers_limit, unsigned requests,
+                              uint64_t from_us, uint64_t to_us)
 {
     struct limit_numbers numbers = {numbers_limit, numbers_limit};
     struct lease *lease = NULL;
 
-    leases_free(leases);
-    leases = leases_new();
-    for (unsigned i = 0; i < requests; i++)
-        lease = leases_meet(leases, SLICE("key"), limit, &numbers, 1000000 + i);
-    ck_assert_ptr_nonnull(lease);
-    lease->known_remaining = remaining;
+    for (uint64_t at_us = from_us; at_us <= to_us; at_us += 20000)
+        for (unsigned i = 0; i < requests; i++)
+            lease = leases_meet(leases, SLICE("key"), limit, &numbers, at_us + i);
     return lease;
+}
+
+static int64_t wants(const struct limit *limit, int64_t numbers_limit, unsigned requests, uint64_t us,
+                     int64_t remaining, unsigned sharers)
+{
+    leases = leases_new();
+    struct lease *lease = busy_for(limit, numbers_limit, requests, 1000000, 1000000 + us);
+    if (lease)
+        lease->known_remaining = remaining;
+    int64_t units = lease ? lease_wants(lease, sharers) : 0;
+    leases_free(leases);
+    return units;
 }
 
 START_TEST(a_lease_is_no_larger_than_it_is_of_use_and_leaves_others_enough)
 {
-    struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = LEASE_AUTO};
+    struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 100};
 
-    ck_assert_int_eq(lease_wants(busy(&limit, 10000, 3, 10000), 1), 0);     /* not busy */
-    ck_assert_int_eq(lease_wants(busy(&limit, 10000, 8, 10000), 1), 20);    /* for 50 ms */
-    ck_assert_int_eq(lease_wants(busy(&limit, 10000, 800, 10000), 1), 500); /* a twentieth */
-    ck_assert_int_eq(lease_wants(busy(&limit, 10000, 800, 80), 2), 20);     /* of what remains each a part */
-    ck_assert_int_eq(lease_wants(busy(&limit, 10000, 800, 80), 100), 0);    /* not worth it */
-    ck_assert(lease_may_be(&limit, &(struct limit_numbers){10000, 10000}));
-    ck_assert(!lease_may_be(&limit, &(struct limit_numbers){9999, 9999}));
+    ck_assert_int_eq(wants(&limit, 5000, 3, 0, 5000, 1), 0);     /* not busy */
+    ck_assert_int_eq(wants(&limit, 5000, 8, 0, 5000, 1), 20);    /* for 50 ms */
+    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 5000, 1), 100); /* as many as may be */
+    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 80, 2), 20);    /* of what remains each a part */
+    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 80, 100), 0);   /* not worth it */
+    ck_assert_int_eq(wants(&limit, 5000, 3, 900000, 5000, 1), 0);
     limit.lease_units = 10;
     ck_assert(lease_may_be(&limit, &(struct limit_numbers){5, 5}));
-    ck_assert_int_eq(lease_wants(busy(&limit, 999, 800, 999), 1), 10);
     limit.kind = LIMIT_BUCKET;
-    ck_assert_int_eq(lease_wants(busy(&limit, 999, 800, 999), 1), 10);
+    ck_assert_int_eq(wants(&limit, 999, 800, 0, 999, 1), 10);
     limit.period_us = 1000000;
-    ck_assert_int_eq(lease_wants(busy(&limit, 1000000, 800, 999999), 1), 0); /* gone before they are of use */
-    limit.lease_units = LEASE_AUTO;
-    ck_assert_int_eq(lease_wants(busy(&limit, 1000000, 800, 999999), 1), 50000);
+    ck_assert_int_eq(wants(&limit, 1000000, 800, 0, 999999, 1), 0); /* gone before they are of use */
+}
+END_TEST
+
+START_TEST(auto_is_for_large_limits_and_for_who_stays_busy)
+{
+    struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = LEASE_AUTO};
+
+    ck_assert(lease_may_be(&limit, &(struct limit_numbers){1000, 1000}));
+    ck_assert(!lease_may_be(&limit, &(struct limit_numbers){999, 999}));
+    ck_assert(!lease_may_be(&limit, &(struct limit_numbers){3, 3})); /* a client's quota */
+    ck_assert_int_eq(wants(&limit, 10000, 800, 0, 10000, 1), 0);     /* a page with many pictures */
+    ck_assert_int_eq(wants(&limit, 10000, 800, BUSY_US - 20000, 10000, 1), 0);
+    ck_assert_int_eq(wants(&limit, 10000, 800, BUSY_US, 10000, 1), 500); /* a twentieth */
+    ck_assert_int_eq(wants(&limit, 10000, 8, BUSY_US, 10000, 1), 20);
+    ck_assert_int_eq(wants(&limit, 10000, 7, BUSY_US * 5, 10000, 1), 0);
+    ck_assert_int_eq(wants(&limit, 10000, 800, BUSY_US, 1000, 1), 500);
+    ck_assert_int_eq(wants(&limit, 10000, 800, BUSY_US, 999, 1), 0); /* the last tenth is exact */
+    limit.kind = LIMIT_BUCKET;
+    limit.period_us = 1000000;
+    ck_assert_int_eq(wants(&limit, 1000000, 800, BUSY_US, 999999, 1), 50000);
+}
+END_TEST
+
+START_TEST(who_pauses_has_to_be_busy_anew)
+{
+    struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = LEASE_AUTO};
+    uint64_t again_us = 1000000 + BUSY_US + 2 * LEASE_AUTO_US;
+    struct lease *lease;
+
+    leases = leases_new();
+    lease = busy_for(&limit, 10000, 8, 1000000, 1000000 + BUSY_US);
+    lease->known_remaining = 9000;
+    ck_assert_int_gt(lease_wants(lease, 1), 0);
+    lease = busy_for(&limit, 10000, 8, again_us, again_us + BUSY_US - 40000);
+    lease->known_remaining = 9000;
+    ck_assert_int_eq(lease_wants(lease, 1), 0);
     leases_free(leases);
 }
 END_TEST
@@ -245,15 +302,48 @@ START_TEST(a_full_set_keeps_what_holds_units)
     struct lease *first;
 
     leases = leases_new();
-    first = leases_meet(leases, SLICE("first"), &limit, &numbers, 1);
+    first = busy_for(&limit, 1000, 8, 1000000, 1000000);
     first->asked = true;
     for (unsigned i = 0; i < 10000; i++) {
         char name[16];
+        struct lease *other = NULL;
         snprintf(name, sizeof name, "%u", i);
-        ck_assert_ptr_ne(leases_meet(leases, slice_of(name), &limit, &numbers, 2 + i), first);
+        for (unsigned j = 0; j < LEASE_LEAST; j++)
+            other = leases_meet(leases, slice_of(name), &limit, &numbers, 1000020 + i);
+        ck_assert_ptr_ne(other, first);
     }
-    ck_assert_ptr_eq(leases_meet(leases, SLICE("first"), &limit, &numbers, 20000), first);
+    ck_assert_ptr_eq(busy_for(&limit, 1000, 1, 1019000, 1019000), first);
     ck_assert(first->asked);
+    leases_free(leases);
+}
+END_TEST
+
+START_TEST(nothing_leaks_on_account_of_what_was_given_back)
+{
+    struct limit limit = {.kind = LIMIT_BUCKET, .period_us = 1000000, .lease_units = 10};
+    struct lease *lease;
+
+    leases = leases_new();
+    lease = busy_for(&limit, 1000, 8, 1000000, 1000000); /* one leaks in a millisecond */
+    lease_take(lease, &(struct lease_charge){10, 5, 900, 15000, 1, 1000000}, 1000000);
+    lease_unspend(lease);
+    ck_assert_int_eq(lease_left(lease, 1004000), 10);
+    ck_assert_int_eq(lease_left(lease, 1005000), 9);
+    leases_free(leases);
+}
+END_TEST
+
+START_TEST(units_by_other_numbers_are_spent_no_more)
+{
+    struct limit limit = {.kind = LIMIT_BUCKET, .period_us = 60000000, .lease_units = 10};
+    struct lease *lease;
+
+    leases = leases_new();
+    lease = busy_for(&limit, 1000, 8, 1000000, 1000000);
+    lease_take(lease, &(struct lease_charge){10, 1, 900, 1000, 1, 1000000}, 1000010);
+    ck_assert(lease_spend(lease, 1000020));
+    ck_assert_ptr_ne(busy_for(&limit, 2000, 8, 1000030, 1000030), lease);
+    ck_assert(!lease_spend(lease, 1000040));
     leases_free(leases);
 }
 END_TEST
@@ -266,6 +356,10 @@ int main(void)
     tcase_set_timeout(test_case, 60);
     tcase_add_loop_test(test_case, never_more_than_the_definition_allows, 0, 2);
     tcase_add_test(test_case, a_lease_is_no_larger_than_it_is_of_use_and_leaves_others_enough);
+    tcase_add_test(test_case, auto_is_for_large_limits_and_for_who_stays_busy);
+    tcase_add_test(test_case, who_pauses_has_to_be_busy_anew);
+    tcase_add_test(test_case, nothing_leaks_on_account_of_what_was_given_back);
+    tcase_add_test(test_case, units_by_other_numbers_are_spent_no_more);
     tcase_add_test(test_case, a_full_set_keeps_what_holds_units);
     suite_add_tcase(suite, test_case);
     return run_suite(suite);

@@ -1,0 +1,74 @@
+#include "limit/resets.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "limit/key.h"
+
+struct reset {
+    uint64_t at_us; /* monotonic; 0: a free place */
+    uint64_t tag[2];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hash_key hash;
+static struct reset known[RESETS_MAX];
+static unsigned count;           /* of all that there were; the next one's place */
+static uint64_t everybody_us;    /* of the last that is known of everybody */
+static _Atomic uint64_t last_us; /* of any; workers look at it alone until there is one */
+
+static void tag_of_client(struct slice client, uint64_t tag[2])
+{
+    char bytes[KEY_TAG_MAX];
+    struct text text = text_over(bytes, sizeof bytes);
+
+    key_write_tag(&text, client);
+    hash_slice_128(&hash, text_slice(&text), tag);
+}
+
+/* Behind the oldest place: what was asked before it is in doubt. */
+static void note_client(struct slice client, uint64_t now_us)
+{
+    struct reset *reset = &known[count % RESETS_MAX];
+
+    if (count == 0)
+        hash = hash_key_random();
+    if (reset->at_us > everybody_us)
+        everybody_us = reset->at_us;
+    count++;
+    reset->at_us = now_us;
+    tag_of_client(client, reset->tag);
+}
+
+void resets_note(struct slice client)
+{
+    uint64_t now_us = clock_us();
+
+    pthread_mutex_lock(&lock);
+    if (client.n)
+        note_client(client, now_us);
+    else
+        everybody_us = now_us;
+    atomic_store_explicit(&last_us, now_us, memory_order_release);
+    pthread_mutex_unlock(&lock);
+}
+
+bool resets_concern(struct slice key, uint64_t asked_us)
+{
+    const char *end = key.n ? memchr(key.p, '}', key.n) : NULL;
+    uint64_t tag[2];
+    bool concerns;
+
+    if (likely(asked_us > atomic_load_explicit(&last_us, memory_order_acquire)))
+        return false;
+    pthread_mutex_lock(&lock);
+    concerns = !end || asked_us <= everybody_us;
+    if (!concerns)
+        hash_slice_128(&hash, (struct slice){key.p, (size_t)(end + 1 - key.p)}, tag);
+    for (unsigned i = 0; i < RESETS_MAX && !concerns; i++)
+        concerns = asked_us <= known[i].at_us && known[i].tag[0] == tag[0] && known[i].tag[1] == tag[1];
+    pthread_mutex_unlock(&lock);
+    return concerns;
+}
