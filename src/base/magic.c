@@ -3,10 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void magic_check(uint32_t found, uint32_t expected, const char *file, int line)
+void magic_broken(uint32_t found, uint32_t expected, const char *file, int line)
 {
-    if (__builtin_expect(found == expected, 1))
-        return;
     fprintf(stderr, "weir: %s:%d: object has magic %08x, expected %08x; this is a bug in weir\n", file, line,
             found, expected);
     abort();

@@ -6,8 +6,16 @@
 
 #include <stdint.h>
 
-/* Ends the process with a message when `found` is not `expected`. */
-void magic_check(uint32_t found, uint32_t expected, const char *file, int line);
+#include "base/macros.h"
+
+/* Ends the process with a message. */
+_Noreturn void magic_broken(uint32_t found, uint32_t expected, const char *file, int line);
+
+static inline void magic_check(uint32_t found, uint32_t expected, const char *file, int line)
+{
+    if (unlikely(found != expected))
+        magic_broken(found, expected, file, line);
+}
 
 #define MAGIC_SET(object, number)   ((object)->magic = (number))
 #define MAGIC_WIPE(object)          ((object)->magic = 0xdeadbeefu)

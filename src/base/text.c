@@ -11,30 +11,55 @@ static const char two_digits[] = "0001020304050607080910111213141516171819202122
                                  "50515253545556575859606162636465666768697071727374"
                                  "75767778798081828384858687888990919293949596979899";
 
+#define E(exponent) ((uint64_t)1e##exponent)
+
+/* 1233 / 4096 is the logarithm of 2 to the base of 10, from below and close enough. */
 static unsigned decimal_length(uint64_t value)
 {
-    unsigned n = 1;
-    for (; value >= 10000; value /= 10000)
-        n += 4;
-    return n + (value >= 10) + (value >= 100) + (value >= 1000);
+    static const uint64_t power[] = {0,     E(1),  E(2),  E(3),  E(4),  E(5),  E(6),  E(7),  E(8),  E(9),
+                                     E(10), E(11), E(12), E(13), E(14), E(15), E(16), E(17), E(18), E(19)};
+    unsigned bits = 64 - (unsigned)__builtin_clzll(value | 1), n = bits * 1233 >> 12;
+    return n + (value >= power[n]);
 }
 
 void text_u64(struct text *t, uint64_t value)
 {
     unsigned n = decimal_length(value);
 
-    if (unlikely(t->failed || n > t->cap - t->n)) {
-        t->failed = true;
+    if (!text_has_room(t, n))
         return;
-    }
-    char *p = t->p + t->n + n;
     t->n += n;
+    char *p = t->p + t->n;
     for (; value >= 100; value /= 100)
         memcpy(p -= 2, two_digits + value % 100 * 2, 2);
     if (value >= 10)
         memcpy(p - 2, two_digits + value * 2, 2);
     else
         p[-1] = (char)('0' + value);
+}
+
+static char *octet_write(char *p, unsigned octet)
+{
+    if (octet >= 100) {
+        *p++ = (char)('0' + octet / 100);
+        octet %= 100;
+    } else if (octet < 10) {
+        *p = (char)('0' + octet);
+        return p + 1;
+    }
+    memcpy(p, two_digits + octet * 2, 2);
+    return p + 2;
+}
+
+void text_dotted(struct text *t, const unsigned char octets[4])
+{
+    char bytes[16], *p = bytes;
+
+    for (unsigned i = 0; i < 4; i++) {
+        p = octet_write(p, octets[i]);
+        *p++ = '.';
+    }
+    text_bytes(t, bytes, (size_t)(p - 1 - bytes));
 }
 
 void text_i64(struct text *t, int64_t value)
@@ -146,8 +171,8 @@ void text_printf(struct text *t, const char *format, ...)
     va_start(args, format);
     int n = vsnprintf(t->p + t->n, t->cap - t->n, format, args);
     va_end(args);
-    if (n < 0 || (size_t)n >= t->cap - t->n)
-        t->failed = true;
-    else
+    if (n >= 0 && text_has_room(t, (size_t)n + 1)) /* vsnprintf writes a NUL behind */
         t->n += (size_t)n;
+    else
+        t->failed = true;
 }

@@ -14,7 +14,7 @@
 struct text {
     char *p;     /* the caller's bytes */
     size_t n;    /* written so far */
-    size_t cap;  /* how many there are */
+    size_t cap;  /* how many there are; once something did not fit: as many as were written */
     bool failed; /* something did not fit; nothing was written since */
 };
 
@@ -28,12 +28,20 @@ static inline struct slice text_slice(const struct text *t)
     return (struct slice){t->p, t->n};
 }
 
+/* False: there is no room for `n` more bytes, and from now on there is none for anything. */
+static inline bool text_has_room(struct text *t, size_t n)
+{
+    if (likely(n <= t->cap - t->n))
+        return true;
+    t->failed = true;
+    t->cap = t->n;
+    return false;
+}
+
 static inline void text_bytes(struct text *t, const char *p, size_t n)
 {
-    if (unlikely(t->failed || n > t->cap - t->n)) {
-        t->failed = true;
+    if (!text_has_room(t, n))
         return;
-    }
     memcpy(t->p + t->n, p, n);
     t->n += n;
 }
@@ -54,6 +62,8 @@ static inline void text_put(struct text *t, struct slice s)
 /* Decimal digits. */
 void text_u64(struct text *t, uint64_t value);
 void text_i64(struct text *t, int64_t value);
+/* Four numbers with dots between them: an IPv4 address. */
+void text_dotted(struct text *t, const unsigned char octets[4]);
 /* Lower-case hexadecimal digits, without leading zeros, or exactly `digits` (at most 16) of them. */
 void text_hex(struct text *t, uint64_t value);
 void text_hex_fixed(struct text *t, uint64_t value, unsigned digits);

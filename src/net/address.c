@@ -247,11 +247,7 @@ void ip_format(const struct ip *ip, struct text *out)
         text_put(out, slice_of(copy));
         return;
     }
-    for (unsigned i = 12; i < 16; i++) { /* inet_ntop is a printf, and this is done for every request */
-        if (i > 12)
-            text_char(out, '.');
-        text_u64(out, ip->bytes[i]);
-    }
+    text_dotted(out, ip->bytes + 12); /* inet_ntop is a printf, and this is done for every request */
 }
 
 struct ip ip_masked(const struct ip *ip, unsigned bits)

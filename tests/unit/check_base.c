@@ -125,10 +125,19 @@ START_TEST(names_compare_without_case_at_every_length_and_place)
 }
 END_TEST
 
+/* 9, 10, 11, 99, 100, 101, ... */
+static uint64_t powers_around(unsigned i)
+{
+    uint64_t power = 10;
+    for (unsigned n = i / 3; n && power < 10000000000000000000u; n--)
+        power *= 10;
+    return power + i % 3 - 1;
+}
+
 START_TEST(numbers_are_written_as_printf_writes_them)
 {
     uint64_t value = 1;
-    for (unsigned i = 0; i < 200; i++, value = value * 7 + i) {
+    for (unsigned i = 0; i < 200; i++, value = i < 140 ? value * 7 + i : powers_around(i - 140)) {
         char bytes[64], expected[64];
         struct text t = text_over(bytes, sizeof bytes);
         text_u64(&t, i < 101 ? i : value);
@@ -143,10 +152,18 @@ START_TEST(numbers_are_written_as_printf_writes_them)
         ck_assert_uint_eq(t.n, (size_t)n);
         ck_assert(memcmp(bytes, expected, t.n) == 0);
     }
+    char addresses[64];
+    struct text dotted = text_over(addresses, sizeof addresses);
+    text_dotted(&dotted, (const unsigned char[]){0, 9, 10, 99});
+    text_char(&dotted, ' ');
+    text_dotted(&dotted, (const unsigned char[]){100, 109, 200, 255});
+    ck_assert(slice_equal(text_slice(&dotted), SLICE("0.9.10.99 100.109.200.255")));
     char two[2];
     struct text small = text_over(two, sizeof two);
     text_u64(&small, 100);
     ck_assert(small.failed);
+    ck_assert_uint_eq(small.n, 0);
+    text_char(&small, '1'); /* it would fit, but not belong there */
     ck_assert_uint_eq(small.n, 0);
 }
 END_TEST
