@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "base/text.h"
-#include "limit/grant_calls.h"
 #include "limit/inquiry.h"
 
 enum { WORD_MAX = 64 }; /* bytes of a key or a value */

@@ -31,8 +31,3 @@ char *xstrdup(const char *text)
 {
     return or_die(strdup(text));
 }
-
-char *xstrndup(const char *text, size_t size)
-{
-    return or_die(strndup(text, size));
-}

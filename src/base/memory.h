@@ -6,11 +6,10 @@
 
 #include <stddef.h>
 
-/* As malloc, calloc, realloc and strndup, but end the process with a message when there is no memory. */
+/* As malloc, calloc, realloc and strdup, but end the process with a message when there is no memory. */
 void *xmalloc(size_t size);
 void *xcalloc(size_t count, size_t size);
 void *xrealloc(void *old, size_t size);
 char *xstrdup(const char *text);
-char *xstrndup(const char *text, size_t size);
 
 #endif

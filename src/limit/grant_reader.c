@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/magic.h"
-#include "base/memory.h"
 #include "limit/denials.h"
 #include "limit/grant_calls.h"
 #include "store/redis_store.h"

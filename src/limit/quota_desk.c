@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "limit/quotas_internal.h"
 
 struct quota_desk {

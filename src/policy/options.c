@@ -31,13 +31,9 @@ static const char *const access_names[] = {
 #define LIMIT(m)        offsetof(struct limit, m)
 #define RULE(m)         offsetof(struct rule, m)
 #define NUMBERS(m)      offsetof(struct limit_numbers, m)
-#define NOT_YET(path)                                                                                        \
-    {                                                                                                        \
-        path, NULL, 0, NULL, 0, 0, OPTION_LATER, NULL, NULL, "not supported yet"                             \
-    }
-#define RESTART  OPTION_RESTART
-#define REQUIRED OPTION_REQUIRED
-#define DERIVED  OPTION_DERIVED
+#define RESTART         OPTION_RESTART
+#define REQUIRED        OPTION_REQUIRED
+#define DERIVED         OPTION_DERIVED
 
 /* clang-format off: path, type, offset, default, low, high, flags, names, applies, help */
 const struct option options[] = {
@@ -355,7 +351,8 @@ const char *option_key(const struct option *option)
     return dot ? dot + 1 : option->path;
 }
 
-bool option_is_in(const struct option *option, const char *section)
+/* Is it directly in the section? "" is the top. */
+static bool option_is_in(const struct option *option, const char *section)
 {
     size_t n = strlen(section);
     if (n == 0)

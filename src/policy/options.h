@@ -52,8 +52,6 @@ extern const size_t option_count;
 
 /* The last part of its path: its key in the file. */
 const char *option_key(const struct option *option);
-/* Is it directly in the section? "" is the top. */
-bool option_is_in(const struct option *option, const char *section);
 
 /* A list, or a scalar in its place, of `low` to `high` items? */
 bool list_fits(const struct option *option, const struct node *node);

@@ -41,7 +41,6 @@ bool limit_has_offset(const void *limit);
 bool limit_has_buckets(const void *limit);
 bool limit_has_period(const void *limit);
 bool limit_has_max_delay(const void *limit);
-bool limit_is_in_flight(const void *limit);
 bool limit_has_best_effort(const void *limit);
 bool limit_has_enforce(const void *limit);
 bool limit_has_time_zone(const void *limit);

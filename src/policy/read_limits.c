@@ -52,7 +52,7 @@ bool limit_has_max_delay(const void *limit)
     return script_is(limit, "leaky_bucket");
 }
 
-bool limit_is_in_flight(const void *limit)
+static bool limit_is_in_flight(const void *limit)
 {
     return ((const struct limit *)limit)->kind == LIMIT_CONCURRENCY;
 }

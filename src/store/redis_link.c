@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/magic.h"
 #include "base/memory.h"
 #include "base/timer.h"
 #include "store/redis_socket.h"

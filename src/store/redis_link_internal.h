@@ -7,7 +7,6 @@
 #include <hiredis/async.h>
 #include <sys/queue.h>
 
-#include "base/magic.h"
 #include "store/redis_guard.h"
 #include "store/redis_ramp.h"
 
