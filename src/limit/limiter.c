@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/magic.h"
 #include "base/memory.h"
+#include "base/timer.h"
 #include "limit/key.h"
 
 /* --- Ops and batches ---------------------------------------------------------------------------------- */
@@ -214,7 +215,8 @@ void op_gather(struct limit_op *op)
 
     op->batch = NULL;
     TAILQ_INSERT_TAIL(&l->gathered, op, entry);
-    l->gathered_count++;
+    if (l->gathered_count++ == 0)
+        l->gathered_since_us = clock_turn_us();
 }
 
 enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, struct ask *ask)
@@ -606,17 +608,39 @@ static void gather_permit_calls(struct limiter *l)
     }
 }
 
-/* While Redis is busy with a call of ours, what is gathered may wait for its answer and then leave in one call:
- * under load this makes few large calls of many small ones, which is cheaper for Redis and for us. Only where
- * answers come soon, and only while one is under way: with it comes the turn in which the rest is sent, and so
- * a decision waits a round trip longer at most, and where the loop turns meanwhile GATHER_US. Not in a cluster,
- * where one node that is slow would hold up what goes to others. */
-static bool may_gather(const struct limiter *l)
+/* Under load, what is gathered waits for more, and leaves in one call: a call costs Redis, us and the kernel as much as some ten of
+ * the decisions in it. Nothing waits for longer than gather_us.
+ *
+ * While a call is under way it waits for the answer, with which the loop turns: where Redis is near, or where so many come that
+ * the call will be worth it. While none is, and this turn has brought several, it waits for as long as each turn brings
+ * more: the loop is told to turn without sleeping, so that nobody waits but for other requests to be read. Who comes
+ * alone waits for nobody. Not in a cluster, where one node that is slow would hold up what goes to others. */
+static bool may_gather(struct limiter *l)
 {
-    const struct limit_op *first = TAILQ_FIRST(&l->gathered);
+    unsigned came = l->gathered_count - l->gathered_before;
+    bool near = l->round_trip_us < l->gather_us;
 
-    return first && l->under_way && !l->in_slots && l->gathered_count < GATHER_MAX &&
-           l->round_trip_us < 2 * GATHER_US && clock_turn_us() - first->started_us < GATHER_US;
+    l->gathered_before = l->gathered_count;
+    if (came + l->gathered_before == 0 || l->in_slots || l->gathered_count >= GATHER_MAX ||
+        clock_turn_us() - l->gathered_since_us >= l->gather_us)
+        return false;
+    if (!l->under_way && came >= 2)
+        event_active(l->resume, EV_TIMEOUT, 1);
+    else if (!l->under_way || (!near && l->density < GATHER_WORTH))
+        return false;
+    else if (!near && !evtimer_pending(l->again, NULL))
+        timer_arm(l->again, l->gather_us); /* where nothing else turns the loop any more */
+    return true;
+}
+
+/* How many decisions come within gather_us, smoothed. */
+static void note_density(struct limiter *l)
+{
+    uint64_t now = clock_turn_us(), since_us = now - l->sent_us;
+    uint64_t density = l->gathered_count * l->gather_us / (since_us + 1);
+
+    l->density = (l->density * 3 + (density < GATHER_MAX ? (unsigned)density : GATHER_MAX) + 2) / 4;
+    l->sent_us = now;
 }
 
 /* A Redis that has just come back is asked with care. What a permit says of itself goes before all that was gathered after
@@ -671,7 +695,9 @@ static void send_gathered(struct limiter *l)
     struct op_list turn = TAILQ_HEAD_INITIALIZER(turn);
 
     gather_permit_calls(l);
-    l->gathered_count = 0;
+    if (l->gathered_count)
+        note_density(l);
+    l->gathered_count = l->gathered_before = 0;
     TAILQ_CONCAT(&turn, &l->beyond, entry);
     TAILQ_CONCAT(&turn, &l->gathered, entry);
     if (l->in_slots)
@@ -769,6 +795,7 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
     l->in_slots = redis_store_has_slots(l->store);
     l->deadlines.before = read_answers;
     l->deadlines.context = l;
+    l->gather_us = policy->redis.timeout_us / 4 < GATHER_US ? policy->redis.timeout_us / 4 : GATHER_US;
     return l;
 }
 

@@ -32,8 +32,9 @@ enum {
     MODE_SHADOW = 4, /* beside the limiter's mode: this limit's rejection does not reject the request */
     NUMBER_SIZE = 20,
     SPARE_OPS_MAX = 4096,
-    GATHER_US = 200, /* how long a decision may wait for others to share its call, see may_gather() */
+    GATHER_US = 500, /* how long a decision may wait for others to share its call, see may_gather() */
     GATHER_MAX = 32, /* and how many may */
+    GATHER_WORTH = 4,
     TRY_AGAIN_US = 2000,
     SETTLEMENT_TRIES_MAX = 100,
     SLOT_LISTS = 64,
@@ -138,10 +139,14 @@ struct limiter {
     struct op_list gathered, spare_ops;
     struct op_list beyond; /* gathered, and kept back by their link's ramp: see redis_link_has_room */
     struct op_list later;  /* to be gathered again by `again` */
-    struct event *again;
-    bool in_slots;                      /* Redis is a cluster */
+    struct event *again;   /* and ends the wait of what is gathered */
+    bool in_slots;         /* Redis is a cluster */
     unsigned gathered_count, under_way; /* ops gathered; batches without an answer */
-    uint64_t round_trip_us;             /* of a batch, smoothed */
+    unsigned gathered_before;           /* this turn; see may_gather() */
+    uint64_t gathered_since_us;
+    uint64_t gather_us, sent_us; /* how long they may wait; when the last call left */
+    unsigned density;            /* see note_density() */
+    uint64_t round_trip_us;      /* of a batch, smoothed */
     unsigned spare_op_count;
     SLIST_HEAD(batch_list, batch) spare_batches;
     struct denials *denials;

@@ -131,11 +131,18 @@ static struct identity identity_named(const char *name)
 
 /* --- Driving ------------------------------------------------------------------------------------------ */
 
+/* As after a turn, and after one that brought nothing more. */
 static void flush_all(void *context)
 {
     (void)context;
-    for (unsigned i = 0; i < limiter_count; i++)
-        limiter_flush(limiters[i]);
+    for (unsigned i = 0; i < 2 * limiter_count; i++)
+        limiter_flush(limiters[i / 2]);
+}
+
+static void flush_once(void *context)
+{
+    (void)context;
+    limiter_flush(limiters[0]);
 }
 
 static bool all_ready(void *context)
@@ -406,6 +413,35 @@ START_TEST(decisions_gather_while_a_call_is_under_way)
     turn_until(all_decided);
     ck_assert_uint_eq(count_verdict(60, VERDICT_ALLOWED) + count_verdict(60, VERDICT_LIMITED), 60);
     ck_assert_uint_eq(count_verdict(60, VERDICT_ALLOWED), 7 + 20); /* a: 7 asked; b: 20 of 53 */
+    stop_real();
+}
+END_TEST
+
+START_TEST(decisions_gather_for_as_long_as_turns_bring_more)
+{
+    const counter_t *calls;
+
+    timeout = "5s";
+    start_real(1);
+    calls = &limiter_stats(limiters[0])->redis_calls;
+    (void)!ask_from(0, 0, "two", "a");
+    limiter_flush(limiters[0]);
+    ck_assert_uint_eq(counter_read(calls), 1); /* alone: waits for nobody */
+    turn_until(all_decided);
+    uint64_t before = clock_us();
+    for (unsigned turns = 0; turns < 3; turns++) {
+        for (unsigned i = 0; i < 2; i++)
+            (void)!ask_from(1 + turns * 2 + i, 0, "two", i ? "a" : "b");
+        limiter_flush(limiters[0]);
+    }
+    if (clock_us() - before < 400) /* as above */
+        ck_assert_uint_eq(counter_read(calls), 1);
+    limiter_flush(limiters[0]);
+    ck_assert_uint_ge(counter_read(calls), 2);
+    turn_until(all_decided);
+    (void)!ask_from(7, 0, "two", "a"); /* who is left alone by a turn without a sleep is sent by the next */
+    (void)!ask_from(8, 0, "two", "a");
+    rig_turn_until(base, flush_once, all_decided, NULL);
     stop_real();
 }
 END_TEST
@@ -1222,6 +1258,7 @@ int main(void)
         tcase_add_test(real_case, one_turn_is_one_call);
         tcase_add_test(real_case, decisions_gather_while_a_call_is_under_way);
         tcase_add_test(real_case, an_answer_that_is_there_is_taken_also_after_the_deadline);
+        tcase_add_test(real_case, decisions_gather_for_as_long_as_turns_bring_more);
         tcase_add_test(real_case, requests_of_a_turn_are_told_what_each_would_have_been_told);
         tcase_add_test(real_case, the_first_of_a_turn_are_admitted_and_the_others_know_their_wait);
         tcase_add_test(real_case, of_a_group_each_is_given_back_by_itself);
