@@ -320,12 +320,24 @@ static void leases(const struct source *s)
            taken > ended ? taken - ended : 0);
 }
 
-static void redis(const struct source *s)
+/* Where the policy needs none they would only look like trouble. */
+static void redis_connections(const struct source *s)
 {
     uint64_t ready = 0;
 
     for (unsigned w = 0; w < s->view->worker_count; w++)
         ready += worker_redis_ready(s->view->workers[w]);
+    single(s, "weir_redis_ready_workers", "gauge", "Workers whose connection to Redis is ready.", ready);
+    redis_breaker(s);
+    if (s->view->policy->redis.sentinel.master)
+        single(s, "weir_redis_master_changes_total", "counter",
+               "How often sentinels have named another master.", redis_sentinel_changes());
+    if (s->view->policy->redis.cluster.count)
+        redis_cluster(s);
+}
+
+static void redis(const struct source *s)
+{
     single(s, "weir_redis_calls_total", "counter",
            "Script calls sent to Redis; one carries the decisions of a whole loop turn.",
            SUM_LIMITER(s, redis_calls));
@@ -337,13 +349,8 @@ static void redis(const struct source *s)
     leases(s);
     single(s, "weir_grants", "gauge", "Clients that were granted a quota of their own and have it still.",
            grants_active());
-    single(s, "weir_redis_ready_workers", "gauge", "Workers whose connection to Redis is ready.", ready);
-    redis_breaker(s);
-    if (s->view->policy->redis.sentinel.master)
-        single(s, "weir_redis_master_changes_total", "counter",
-               "How often sentinels have named another master.", redis_sentinel_changes());
-    if (s->view->policy->redis.cluster.count)
-        redis_cluster(s);
+    if (policy_needs_redis(s->view->policy))
+        redis_connections(s);
     single(s, "weir_workers", "gauge", "Worker threads.", s->view->worker_count);
 }
 
@@ -395,5 +402,5 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     redis(&s);
     quotas(&s);
     single(&s, "weir_log_lines_dropped_total", "counter",
-           "Log lines dropped because the log file could not keep up.", log_dropped());
+           "Log lines dropped because the log file could not keep up, or be written.", log_dropped());
 }

@@ -48,7 +48,11 @@ static struct {
 static struct {
     pthread_mutex_t lock;
     int fd;
-    char *path; /* NULL: stderr */
+    char *path;            /* NULL: stderr */
+    int trouble;           /* the errno of the last write, where lines were lost */
+    bool torn;             /* what was written last is no whole line */
+    uint64_t lost_said;    /* of lost */
+    _Atomic uint64_t lost; /* lines that could not be written */
 } file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO};
 
 void log_set_level(enum log_level level)
@@ -56,18 +60,78 @@ void log_set_level(enum log_level level)
     log_threshold = level;
 }
 
+/* "2026-01-31T12:00:00.123Z warn  "; how long it is. */
+static size_t stamp(char *bytes, size_t room, enum log_level level)
+{
+    static const char *const word[] = {"error ", "warn  ", "info  ", "debug "};
+    uint64_t now = clock_wall_us();
+    time_t seconds = (time_t)(now / 1000000);
+    struct tm tm;
+
+    gmtime_r(&seconds, &tm);
+    size_t n = strftime(bytes, room, "%Y-%m-%dT%H:%M:%S", &tm);
+    return n + (size_t)snprintf(bytes + n, room - n, ".%03uZ %s", (unsigned)(now / 1000 % 1000), word[level]);
+}
+
+/* ---- the file, under its lock ------------------------------------------------------------------------ */
+
+/* How much the file took. */
+static size_t write_all(const char *p, size_t n)
+{
+    size_t done = 0;
+
+    while (done < n) {
+        ssize_t more = write(file.fd, p + done, n - done);
+        if (more < 0 && errno == EINTR)
+            continue;
+        if (more <= 0)
+            break;
+        done += (size_t)more;
+    }
+    if (done)
+        file.torn = p[done - 1] != '\n';
+    return done;
+}
+
+/* The first time where people look who find nothing in the file. */
+static void lose(const char *p, size_t n)
+{
+    int why = errno;
+
+    if (!file.trouble && file.path)
+        dprintf(STDERR_FILENO, "weir: log: %s cannot be written: %s; lines are lost until it can\n",
+                file.path, strerror(why));
+    file.trouble = why;
+    for (size_t i = 0; i < n; i++)
+        file.lost += p[i] == '\n';
+}
+
+/* Before the next line: what is missing. False: the file still takes nothing. */
+static bool say_lost(void)
+{
+    char bytes[256];
+    size_t n = 0;
+
+    if (file.torn)
+        bytes[n++] = '\n';
+    n += stamp(bytes + n, sizeof bytes - n, LEVEL_WARN);
+    n += (size_t)snprintf(bytes + n, sizeof bytes - n, "log: %llu line%s lost: %s\n",
+                          (unsigned long long)(file.lost - file.lost_said),
+                          file.lost - file.lost_said == 1 ? " was" : "s were", strerror(file.trouble));
+    if (write_all(bytes, n) < n)
+        return false;
+    file.lost_said = file.lost;
+    file.trouble = 0;
+    return true;
+}
+
 /* Writes all, as far as the file takes it; a full disk loses lines, not requests. */
 static void file_write(const char *p, size_t n)
 {
     pthread_mutex_lock(&file.lock);
-    while (n) {
-        ssize_t done = write(file.fd, p, n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            break;
-        p += done, n -= (size_t)done;
-    }
+    size_t done = !file.trouble || say_lost() ? write_all(p, n) : 0;
+    if (done < n)
+        lose(p + done, n - done);
     pthread_mutex_unlock(&file.lock);
 }
 
@@ -99,17 +163,10 @@ void log_line(struct slice line)
 
 void log_write(enum log_level level, const char *format, ...)
 {
-    static const char *const word[] = {"error ", "warn  ", "info  ", "debug "};
     char bytes[LOG_LINE_MAX];
-    uint64_t now = clock_wall_us();
-    time_t seconds = (time_t)(now / 1000000);
-    struct tm tm;
     va_list args;
 
-    gmtime_r(&seconds, &tm);
-    size_t n = strftime(bytes, sizeof bytes, "%Y-%m-%dT%H:%M:%S", &tm);
-    n += (size_t)snprintf(bytes + n, sizeof bytes - n, ".%03uZ %s", (unsigned)(now / 1000 % 1000),
-                          word[level]);
+    size_t n = stamp(bytes, sizeof bytes, level);
     va_start(args, format);
     int wanted = vsnprintf(bytes + n, sizeof bytes - n - 1, format, args);
     va_end(args);
@@ -194,9 +251,20 @@ static bool drain_all(void)
     return any;
 }
 
+static uint64_t rings_dropped(void)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < LOG_THREADS_MAX; i++) {
+        struct ring *ring = atomic_load(&rings[i]);
+        if (ring)
+            sum += atomic_load_explicit(&ring->dropped, memory_order_relaxed);
+    }
+    return sum;
+}
+
 static void say_dropped(void)
 {
-    uint64_t dropped = log_dropped();
+    uint64_t dropped = rings_dropped();
     if (dropped == writer.dropped_said)
         return;
     log_warn("log: %llu lines were dropped because the log file cannot keep up",
@@ -313,11 +381,5 @@ void log_stop(void)
 
 uint64_t log_dropped(void)
 {
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < LOG_THREADS_MAX; i++) {
-        struct ring *ring = atomic_load(&rings[i]);
-        if (ring)
-            sum += atomic_load_explicit(&ring->dropped, memory_order_relaxed);
-    }
-    return sum;
+    return rings_dropped() + file.lost;
 }

@@ -54,7 +54,7 @@ void log_thread_end(void);
 /* Call once per loop turn: wakes the writer when this thread has written since the last call. */
 void log_thread_flush(void);
 
-/* Lines dropped so far because a ring was full. */
+/* Lines dropped so far because a ring was full or the file could not be written. */
 uint64_t log_dropped(void);
 
 #endif

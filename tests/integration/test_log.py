@@ -79,6 +79,33 @@ def test_sigusr1_opens_the_log_again(rig):
     eventually(in_the_new_file)
 
 
+def test_a_full_disk_loses_lines_and_says_how_many(rig):
+    weir, _ = lines_of(rig, 1, "json")
+    later = weir.log_path + ".2"
+
+    def move_to(target):
+        os.remove(weir.log_path)
+        os.symlink(target, weir.log_path)
+        weir.signal(signal.SIGUSR1)
+    move_to("/dev/full")
+
+    def complaint():
+        assert get(weir.address, "/lost").status in (200, 429), "requests go on"
+        return weir.output().count("cannot be written: No space left on device")
+    eventually(complaint, what="a word on stderr")
+    assert complaint() == 1, "one word for all lines"
+    move_to(later)
+
+    def note():
+        get(weir.address, "/kept")
+        with open(later, encoding="utf-8") as log:
+            return re.findall(r"Z warn  log: (\d+) lines? (?:was|were) lost: No space left on device\n", log.read())
+    notes = eventually(lambda: os.path.exists(later) and note(), what="a word in the log")
+    assert len(notes) == 1 and int(notes[0]) >= 2, notes
+    with open(later, encoding="utf-8") as log:
+        assert "/lost" not in log.readline(), "the note comes first"
+
+
 def test_lines_cannot_be_forged(rig):
     weir, _ = lines_of(rig, 1, "json")
     get(weir.address, "/x", headers={"User-Agent": 'a","status":200,"x":"\\u000a', "X-Client-Id": '"}\\{"'})
