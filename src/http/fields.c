@@ -1,7 +1,6 @@
 /* fields.c - field lines (RFC 9112 section 5) and the Connection field (RFC 9110 section 7.6.1). */
-#include <endian.h>
-
 #include "http/parse.h"
+#include "http/scan.h"
 
 /* Not to be forwarded whether Connection names them or not: the list of RFC 9110 section 7.6.1, Trailer (weir
  * drops trailers), and what concerns a proxy's own next hop (RFC 9110 sections 11.7.1 and 11.7.2). */
@@ -24,31 +23,6 @@ static const uint64_t end_to_end_always =
 /* Each option is compared with each field, so their number bounds the work. */
 enum { CONNECTION_OPTIONS_MAX = 16 };
 
-/* Eight bytes at once: the high bit of each that is a control byte, and maybe of some after the first such
- * one (a borrow). */
-static uint64_t control_bits(uint64_t eight)
-{
-    const uint64_t each = UINT64_C(0x0101010101010101);
-    uint64_t not_del = eight ^ each * 0x7f;
-    return (((eight - each * 0x20) & ~eight) | ((not_del - each) & ~not_del)) & each * 0x80;
-}
-
-/* The first byte from `p` on that is a control byte (CTL of RFC 5234, HTAB among them): values are most of a
- * head. */
-static const char *skip_to_control(const char *p, const char *end)
-{
-    for (; end - p >= 8; p += 8) {
-        uint64_t eight;
-        memcpy(&eight, p, sizeof eight);
-        uint64_t found = control_bits(le64toh(eight));
-        if (found)
-            return p + __builtin_ctzll(found) / 8;
-    }
-    while ((unsigned char)*p >= 0x20 && *p != 0x7f)
-        p++;
-    return p;
-}
-
 /* CGI and its heirs hand X_Weir_Client and X-Weir-Client to an application under one name, so that the one
  * could pass for the other. */
 static bool imitates_known_name(struct slice name)
@@ -61,23 +35,38 @@ static bool imitates_known_name(struct slice name)
     return field_id_of((struct slice){dashed, name.n}) != FIELD_OTHER;
 }
 
+static const char *refuse_line(struct refusal *refusal, const char *why)
+{
+    refuse(refusal, 400, why);
+    return NULL;
+}
+
+/* Why the name that begins at `start` ends badly at `p`. */
+static const char *name_fault(const char *start, const char *p, const char *end)
+{
+    if (p == end)
+        return "field line without an end";
+    if (*p == ' ' || *p == '\t')
+        return p == start ? "folded field line" : "space in or after a field name";
+    return *p == ':' ? "empty field name" : "invalid byte in a field name";
+}
+
 /* The token at `p`, up to its colon; NULL: refused. */
-static const char *name_parse(const char *p, struct field *field, struct refusal *refusal)
+static const char *name_parse(const char *p, const char *end, struct field *field, struct refusal *refusal)
 {
     const char *start = p;
     unsigned all = CHAR_PLAIN, classes;
-    for (; (classes = char_classes[(unsigned char)*p]) & CHAR_TOKEN; p++)
+    for (p = scan_past_letters(p, end); p < end; p++) {
+        if (!((classes = char_classes[(unsigned char)*p]) & CHAR_TOKEN))
+            break;
         all &= classes;
-    field->name = slice_between(start, p);
-    if (*p != ':' || p == start) {
-        refuse(refusal, 400,
-               *p == ' ' || *p == '\t' ? (p == start ? "folded field line" : "space in or after a field name")
-               : *p == ':'             ? "empty field name"
-                                       : "invalid byte in a field name");
-        return NULL;
     }
+    field->name = slice_between(start, p);
+    if (unlikely(p == end || *p != ':' || p == start))
+        return refuse_line(refusal, name_fault(start, p, end));
     field->id = (uint8_t)field_id_of(field->name);
-    field->hop_by_hop = (hop_by_hop_by_nature >> field->id & 1) || (!all && imitates_known_name(field->name));
+    field->hop_by_hop = field->id != FIELD_OTHER ? hop_by_hop_by_nature >> field->id & 1
+                                                 : !all && imitates_known_name(field->name);
     return p;
 }
 
@@ -85,15 +74,15 @@ static const char *name_parse(const char *p, struct field *field, struct refusal
  * line; NULL: refused. */
 static const char *value_parse(const char *p, const char *end, struct field *field, struct refusal *refusal)
 {
-    while (*p == ' ' || *p == '\t')
+    while (p < end && (*p == ' ' || *p == '\t'))
         p++;
     const char *start = p;
-    while (*(p = skip_to_control(p, end)) == '\t')
+    while ((p = scan_to_control(p, end)) < end && *p == '\t')
         p++;
-    if (p[0] != '\r' || p[1] != '\n') {
-        refuse(refusal, 400, *p == '\r' ? "bare CR in a field value" : "control byte in a field value");
-        return NULL;
-    }
+    if (unlikely(!is_line_end(p, end)))
+        return refuse_line(refusal, p == end     ? "field line without an end"
+                                    : *p == '\r' ? "bare CR in a field value"
+                                                 : "control byte in a field value");
     const char *last = p;
     while (last > start && (last[-1] == ' ' || last[-1] == '\t'))
         last--;
@@ -101,27 +90,29 @@ static const char *value_parse(const char *p, const char *end, struct field *fie
     return p + 2;
 }
 
-bool fields_parse(const char *p, const char *end, struct fields *fields, struct refusal *refusal)
+const char *fields_parse(const char *p, const char *end, struct fields *fields, struct refusal *refusal)
 {
     uint64_t present = 0, repeated = 0;
     unsigned count = 0;
 
-    while (*p != '\r') {
-        if (count == HEAD_FIELDS_MAX)
-            return refuse(refusal, 431, "too many fields");
+    while (p < end && *p != '\r') {
+        if (count == HEAD_FIELDS_MAX) {
+            refuse(refusal, 431, "too many fields");
+            return NULL;
+        }
         struct field *field = &fields->at[count++];
-        if ((p = name_parse(p, field, refusal)) == NULL ||
+        if ((p = name_parse(p, end, field, refusal)) == NULL ||
             (p = value_parse(p + 1, end, field, refusal)) == NULL)
-            return false;
+            return NULL;
         repeated |= present & FIELD_BIT(field->id);
         present |= FIELD_BIT(field->id);
     }
-    if (p + 2 != end || p[1] != '\n')
-        return refuse(refusal, 400, "bare CR in the head");
+    if (!is_line_end(p, end))
+        return refuse_line(refusal, "bare CR in the head");
     fields->count = count;
     fields->present = present;
     fields->repeated = repeated;
-    return true;
+    return p + 2;
 }
 
 const struct field *fields_find(const struct fields *f, enum field_id id)
@@ -167,11 +158,12 @@ bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive, st
 {
     bool close = false, keep = minor >= 1;
     unsigned options = 0;
+    const struct field *end = fields->at + fields->count;
 
-    for (unsigned i = 0; fields_have(fields, FIELD_CONNECTION) && i < fields->count; i++) {
-        if (fields->at[i].id != FIELD_CONNECTION)
+    for (const struct field *field = fields_find(fields, FIELD_CONNECTION); field && field < end; field++) {
+        if (field->id != FIELD_CONNECTION)
             continue;
-        struct slice rest = fields->at[i].value, option;
+        struct slice rest = field->value, option;
         while (slice_next_element(&rest, &option)) {
             if (++options > CONNECTION_OPTIONS_MAX)
                 return refuse(refusal, 431, "too many Connection options");

@@ -1,11 +1,12 @@
 /* head.c - where a head ends, and what requests and responses have in common. */
 #include "http/parse.h"
+#include "http/scan.h"
 
 /* RFC 9112 section 2.2 lets a recipient take a bare LF for a line's end. weir does not: what one program
  * takes for a line's end and another does not is how requests are smuggled. */
 enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refusal *refusal)
 {
-    const char *p = bytes.p + *seen, *end = bytes.p + bytes.n;
+    struct scan_lines lines = scan_lines_of(bytes.p + *seen, bytes.p + bytes.n);
 
     /* Both a method and "HTTP/" begin with a tchar: a TLS handshake is told apart at its first byte. */
     if (*seen == 0 && bytes.n && bytes.p[0] != '\r' && bytes.p[0] != '\n' &&
@@ -13,7 +14,7 @@ enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refus
         refuse(refusal, 400, "not HTTP");
         return SCAN_REFUSED;
     }
-    for (const char *lf; p < end && (lf = memchr(p, '\n', (size_t)(end - p))) != NULL; p = lf + 1) {
+    for (const char *lf; (lf = scan_next_line_end(&lines)) != NULL;) {
         size_t before = (size_t)(lf - bytes.p);
         if (before == 0 || lf[-1] != '\r') {
             refuse(refusal, 400, "bare LF in the head");
@@ -35,11 +36,6 @@ size_t request_skip_empty_line(struct slice bytes)
     while (n + 2 <= bytes.n && bytes.p[n] == '\r' && bytes.p[n + 1] == '\n')
         n += 2;
     return n;
-}
-
-bool head_is_whole(struct slice whole)
-{
-    return whole.n >= 4 && memcmp(whole.p + whole.n - 4, "\r\n\r\n", 4) == 0;
 }
 
 bool slice_is_token(struct slice s)

@@ -152,12 +152,20 @@ enum scan request_scan(struct slice bytes, size_t *seen, size_t *size, struct re
  * To be asked before each request_scan that has seen nothing yet. */
 size_t request_skip_empty_line(struct slice bytes);
 
-/* `whole` is exactly what head_scan found (for a request: after request_skip_empty_line). False: refused, see
+/* `whole` is what head_scan found (for a request: after request_skip_empty_line). False: refused, see
  * `*refusal`. Checks everything but framing: request line, target, version, field names and values, the count
  * of fields, Host (RFC 9112 section 3.2), Connection; marks hop-by-hop fields. Content-Length,
  * Transfer-Encoding, Host and the forwarding and identity fields of weir cannot be named away by Connection.
  */
 MUST_CHECK bool request_head_parse(struct slice whole, struct request_head *head, struct refusal *refusal);
 MUST_CHECK bool response_head_parse(struct slice whole, struct response_head *head, struct refusal *refusal);
+
+/* Scans and parses: SCAN_WHOLE where the head is whole and good. `*size` is the head's, also where it is whole and refused, else 0. A
+ * head that comes in one piece, as nearly all do, is looked at once only; one that comes in many is scanned, and parsed when it is
+ * whole. For a request: after request_skip_empty_line. */
+enum scan request_head_read(struct slice bytes, size_t *seen, size_t *size, struct request_head *head,
+                            struct refusal *refusal);
+enum scan response_head_read(struct slice bytes, size_t *seen, size_t *size, struct response_head *head,
+                             struct refusal *refusal);
 
 #endif

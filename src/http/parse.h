@@ -1,7 +1,7 @@
 /* parse.h - what the parsers of requests and responses share; for src/http/ alone.
  *
- * A whole head ends with CRLF and holds CRLF CRLF nowhere else (head_scan saw to it), so every scan for bytes
- * of one class ends at a CR or LF at the latest and needs no other bound. */
+ * They read one head from the front of bytes of which nothing is known, and refuse it where it is not whole: head_scan() tells those that
+ * are not whole yet from those that are bad. */
 #ifndef WEIR_HTTP_PARSE_H
 #define WEIR_HTTP_PARSE_H
 
@@ -14,10 +14,10 @@ static inline bool refuse(struct refusal *refusal, uint16_t status, const char *
     return false;
 }
 
-/* The first byte from `p` on that is not in `classes`. */
-static inline const char *skip_class(const char *p, unsigned classes)
+/* The first byte from `p` on that is not in `classes`, or `end`. */
+static inline const char *skip_class(const char *p, const char *end, unsigned classes)
 {
-    while (char_is(*p, classes))
+    while (p < end && char_is(*p, classes))
         p++;
     return p;
 }
@@ -27,18 +27,21 @@ static inline struct slice slice_between(const char *from, const char *to)
     return (struct slice){from, (size_t)(to - from)};
 }
 
+/* Does a line end at `p`? */
+static inline bool is_line_end(const char *p, const char *end)
+{
+    return end - p >= 2 && p[0] == '\r' && p[1] == '\n';
+}
+
 /* Is there at least one byte, and all of class CHAR_TOKEN? */
 bool slice_is_token(struct slice s);
 
-/* Does `whole` end with the CRLF of a last line and the empty line? */
-bool head_is_whole(struct slice whole);
-
-/* "HTTP/" DIGIT "." DIGIT at `p` (RFC 9112 section 2.3); `*minor` is 0 or 1. The first byte after it, or
- * NULL: refused. */
+/* "HTTP/" DIGIT "." DIGIT at `p` (RFC 9112 section 2.3); `*minor` is 0 or 1. The first byte after it, behind which at least
+ * two more stand, or NULL: refused. */
 const char *version_parse(const char *p, const char *end, uint8_t *minor, struct refusal *refusal);
 
-/* The field lines from `p` up to the empty line that ends at `end`. */
-bool fields_parse(const char *p, const char *end, struct fields *fields, struct refusal *refusal);
+/* The field lines from `p` up to an empty line. The first byte after that, or NULL: refused. */
+const char *fields_parse(const char *p, const char *end, struct fields *fields, struct refusal *refusal);
 
 /* Reads the Connection fields (RFC 9110 section 7.6.1): marks the fields that they name and says whether the
  * sender keeps the connection (RFC 9112 section 9.3). */

@@ -1,5 +1,6 @@
 /* request.c - the head of a request: RFC 9112 sections 3, 5 and 9. */
 #include "http/parse.h"
+#include "http/scan.h"
 
 /* RFC 9112 section 3: method SP request-target SP HTTP-version CRLF, with single spaces. The first byte of
  * the next line, or NULL. */
@@ -7,26 +8,25 @@ static const char *request_line_parse(const char *p, const char *end, struct req
                                       struct refusal *refusal)
 {
     const char *start = p;
-    p = skip_class(p, CHAR_TOKEN);
+    p = skip_class(p, end, CHAR_TOKEN);
     head->method_text = slice_between(start, p);
-    if (p == start || *p != ' ') {
+    if (p == start || p == end || *p != ' ') {
         refuse(refusal, 400, "malformed request line");
         return NULL;
     }
     start = ++p;
-    while ((unsigned char)*p > ' ' && *p != 0x7f)
-        p++;
+    p = scan_to_blank(p, end);
     head->target = slice_between(start, p);
-    if (p == start || *p != ' ') {
+    if (p == start || p == end || *p != ' ') {
         refuse(refusal, 400,
-               p == start || *p == '\t' ? "malformed request line"
-               : *p == '\r'             ? "no HTTP version (HTTP/0.9)"
-                                        : "control byte in the target");
+               p == start || p == end || *p == '\t' ? "malformed request line"
+               : *p == '\r'                         ? "no HTTP version (HTTP/0.9)"
+                                                    : "control byte in the target");
         return NULL;
     }
     if ((p = version_parse(p + 1, end, &head->minor, refusal)) == NULL)
         return NULL;
-    if (p[0] != '\r' || p[1] != '\n') {
+    if (!is_line_end(p, end)) {
         refuse(refusal, 400, "malformed request line");
         return NULL;
     }
@@ -100,19 +100,39 @@ static bool max_forwards_check(struct request_head *head, struct refusal *refusa
     return true;
 }
 
-bool request_head_parse(struct slice whole, struct request_head *head, struct refusal *refusal)
+/* The head at the front of `bytes`: head->whole. */
+static bool request_parse(struct slice bytes, struct request_head *head, struct refusal *refusal)
 {
-    const char *end = whole.p + whole.n;
-    head->whole = whole;
-    if (!head_is_whole(whole))
-        return refuse(refusal, 400, "malformed request line");
-    const char *p = request_line_parse(whole.p, end, head, refusal);
+    const char *end = bytes.p + bytes.n, *p = request_line_parse(bytes.p, end, head, refusal);
     if (p == NULL)
         return false;
     head->method = method_of(head->method_text);
     if (head->method == METHOD_CONNECT) /* weir is a gateway, not a tunnel: RFC 9110 section 9.3.6 */
         return refuse(refusal, 501, "CONNECT");
-    return target_parse(head, refusal) && fields_parse(p, end, &head->fields, refusal) &&
-           host_check(head, refusal) && expect_check(head, refusal) && max_forwards_check(head, refusal) &&
+    if (!target_parse(head, refusal) || (p = fields_parse(p, end, &head->fields, refusal)) == NULL)
+        return false;
+    head->whole = slice_between(bytes.p, p);
+    return host_check(head, refusal) && expect_check(head, refusal) && max_forwards_check(head, refusal) &&
            connection_parse(&head->fields, head->minor, &head->keep_alive, refusal);
+}
+
+bool request_head_parse(struct slice whole, struct request_head *head, struct refusal *refusal)
+{
+    return request_parse(whole, head, refusal) &&
+           (head->whole.n == whole.n || refuse(refusal, 400, "bytes behind the head"));
+}
+
+enum scan request_head_read(struct slice bytes, size_t *seen, size_t *size, struct request_head *head,
+                            struct refusal *refusal)
+{
+    struct refusal unread; /* the scan may see a part where the parser sees a fault */
+    *size = 0;
+    if (*seen == 0 && request_parse(bytes, head, &unread)) {
+        *size = *seen = head->whole.n;
+        return SCAN_WHOLE;
+    }
+    enum scan scan = request_scan(bytes, seen, size, refusal);
+    if (scan == SCAN_WHOLE && !request_head_parse((struct slice){bytes.p, *size}, head, refusal))
+        return SCAN_REFUSED;
+    return scan;
 }

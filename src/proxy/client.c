@@ -360,16 +360,16 @@ static void refuse_size(struct client *c, struct slice bytes)
     refuse(c, cause, cause_status[cause], "see size_limits.request_header");
 }
 
-/* A whole head: parsed where it lies, used at once, then gone. */
-static void use_head(struct client *c, struct head_bytes *got, size_t size)
+/* A whole head: read where it lies, used at once, then gone. */
+static void use_head(struct client *c, struct head_bytes *got, const struct request_head *head)
 {
     struct worker *w = c->worker;
-    struct request_head *head = &w->request;
     struct framing framing;
     struct refusal refusal;
-    struct slice bytes = {got->all.p, size}, rest = {got->all.p + size, got->all.n - size};
+    size_t size = head->whole.n;
+    struct slice rest = {got->all.p + size, got->all.n - size};
 
-    if (!request_head_parse(bytes, head, &refusal) || !request_framing(head, &framing, &refusal)) {
+    if (!request_framing(head, &framing, &refusal)) {
         refuse_head(c, &refusal);
         return;
     }
@@ -392,6 +392,7 @@ static void read_head(struct client *c)
 {
     struct head_bytes got;
     struct refusal refusal;
+    struct request_head *head = &c->worker->request;
     size_t size, seen = c->scanned, max = c->worker->policy->size_limits.request_header;
 
     if (!receive(c, &got))
@@ -400,16 +401,16 @@ static void read_head(struct client *c)
         take(c, &got, request_skip_empty_line(got.all));
     if (got.all.n == 0)
         return;
-    enum scan scan = request_scan(got.all, &seen, &size, &refusal);
+    enum scan scan = request_head_read(got.all, &seen, &size, head, &refusal);
     c->scanned = (uint32_t)seen;
-    if (scan == SCAN_REFUSED)
-        refuse_head(c, &refusal);
-    else if (scan == SCAN_PARTIAL ? got.all.n >= max : size > max)
+    if (scan == SCAN_PARTIAL ? got.all.n >= max : size > max)
         refuse_size(c, got.all);
+    else if (scan == SCAN_REFUSED)
+        refuse_head(c, &refusal);
     else if (scan == SCAN_PARTIAL)
         keep_part(c, &got);
     else
-        use_head(c, &got, size);
+        use_head(c, &got, head);
 }
 
 /* ---- events and deadlines ---------------------------------------------------------------------------- */

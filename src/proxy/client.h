@@ -35,7 +35,7 @@ struct client {
     struct deadline deadline;
     TAILQ_ENTRY(client) link; /* worker's clients, idle or graveyard */
     struct half *draining; /* DRAIN: the rest of a request's content; else NULL: most connections are idle */
-    uint32_t scanned;      /* of stream.in, by request_scan */
+    uint32_t scanned;      /* of stream.in, by request_head_read */
     uint32_t dropped;      /* bytes dropped in DRAIN or LINGER */
     uint32_t opened_ms, idle_ms; /* since when it is open, and idle; monotonic, and wraps around */
     uint16_t listener;           /* its index in the policy */

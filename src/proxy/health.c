@@ -108,17 +108,14 @@ static void look_at_answer(struct check *check)
     size_t size;
 
     for (;;) {
-        switch (head_scan((struct slice){check->answer, check->size}, &check->scanned, &size, &refusal)) {
+        struct slice answer = {check->answer, check->size};
+        switch (response_head_read(answer, &check->scanned, &size, &head, &refusal)) {
         case SCAN_REFUSED: judge(check, refusal.why); return;
         case SCAN_PARTIAL:
             if (check->size == ANSWER_MAX)
                 judge(check, "the answer's head is too large");
             return;
         case SCAN_WHOLE: break;
-        }
-        if (!response_head_parse((struct slice){check->answer, size}, &head, &refusal)) {
-            judge(check, refusal.why);
-            return;
         }
         if (head.status >= 200 || head.status == 101) {
             judge_head(check, &head);

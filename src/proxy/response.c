@@ -56,18 +56,18 @@ static bool receive_head(struct exchange *x, struct head_bytes *got)
     return true;
 }
 
-/* Finds the head's end; keeps a part of a head for later. True: `*size` bytes of got->all are a head. */
-static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size)
+/* Reads a head; keeps a part of one for later. True: `*size` bytes of got->all are one, and good. */
+static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size, struct response_head *head)
 {
     struct stream *s = &x->link->stream;
     struct refusal refusal;
     uint64_t max = x->policy->size_limits.response_header;
-    enum scan scan = head_scan(got->all, &x->link->scanned, size, &refusal);
+    enum scan scan = response_head_read(got->all, &x->link->scanned, size, head, &refusal);
 
-    if (scan == SCAN_REFUSED)
-        exchange_fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
-    else if (scan == SCAN_PARTIAL ? got->all.n >= max : *size > max)
+    if (scan == SCAN_PARTIAL ? got->all.n >= max : *size > max)
         exchange_fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than size_limits.response_header");
+    else if (scan == SCAN_REFUSED)
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
     else if (scan == SCAN_WHOLE)
         return true;
     else if (!got->kept) {
@@ -236,16 +236,11 @@ void response_read_head(struct exchange *x)
 {
     struct head_bytes got;
     struct response_head *head = &x->worker->response;
-    struct refusal refusal;
     size_t size;
 
     if (!receive_head(x, &got))
         return;
-    while (whole_head(x, &got, &size)) {
-        if (!response_head_parse((struct slice){got.all.p, size}, head, &refusal)) {
-            exchange_fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
-            return;
-        }
+    while (whole_head(x, &got, &size, head)) {
         if (head->status >= 200) {
             final_head(x, &got, size, head);
             return;

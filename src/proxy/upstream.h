@@ -31,7 +31,7 @@ struct link {
     struct exchange *exchange; /* CONNECTING, BUSY */
     struct stream stream;
     struct deadline deadline;
-    size_t scanned;         /* of stream.in, by head_scan */
+    size_t scanned;         /* of stream.in, by response_head_read */
     bool unread;            /* stream.in holds bytes that no head was looked for in */
     TAILQ_ENTRY(link) link; /* the server's pool, or the graveyard */
 };

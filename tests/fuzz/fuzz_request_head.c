@@ -32,11 +32,22 @@ static void read_head(struct verdict *v, struct slice bytes, size_t step)
     v->ok = false;
     do {
         there = step < bytes.n - there ? there + step : bytes.n;
-        v->scan = request_scan((struct slice){bytes.p, there}, &seen, &v->size, &v->refusal);
+        v->scan = request_head_read((struct slice){bytes.p, there}, &seen, &v->size, &v->head, &v->refusal);
     } while (v->scan == SCAN_PARTIAL && there < bytes.n);
-    if (v->scan == SCAN_WHOLE)
-        v->ok = request_head_parse((struct slice){bytes.p, v->size}, &v->head, &v->refusal) &&
-                request_framing(&v->head, &v->framing, &v->refusal);
+    v->ok = v->scan == SCAN_WHOLE && request_framing(&v->head, &v->framing, &v->refusal);
+}
+
+/* What is read at once is what is found when its end is looked for first. */
+static void assert_scan_agrees(const struct verdict *v, struct slice bytes)
+{
+    static struct request_head head;
+    struct refusal refusal;
+    size_t seen = 0, size = 0;
+    enum scan scan = request_scan(bytes, &seen, &size, &refusal);
+    bool good = scan == SCAN_WHOLE && request_head_parse((struct slice){bytes.p, size}, &head, &refusal);
+
+    PROPERTY((scan == SCAN_PARTIAL) == (v->scan == SCAN_PARTIAL) && good == (v->scan == SCAN_WHOLE));
+    PROPERTY(scan != SCAN_WHOLE || size == v->size);
 }
 
 static bool is_clean(struct slice s)
@@ -141,6 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rest.p += skipped, rest.n -= skipped;
 
     read_head(&whole, rest, rest.n);
+    assert_scan_agrees(&whole, rest);
     read_head(&pieces, rest, fuzz_choice(data, size) % 64 + 1);
     /* In pieces a first line may be refused before the rest is there: for the same reason. */
     PROPERTY((whole.scan == SCAN_PARTIAL) == (pieces.scan == SCAN_PARTIAL) && whole.ok == pieces.ok &&

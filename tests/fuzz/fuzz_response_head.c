@@ -23,13 +23,23 @@ static void read_head(struct verdict *v, struct slice bytes, size_t step, enum m
     v->ok = false;
     do {
         there = step < bytes.n - there ? there + step : bytes.n;
-        v->scan = head_scan((struct slice){bytes.p, there}, &seen, &v->size, &v->refusal);
+        v->scan = response_head_read((struct slice){bytes.p, there}, &seen, &v->size, &v->head, &v->refusal);
     } while (v->scan == SCAN_PARTIAL && there < bytes.n);
-    if (v->scan == SCAN_WHOLE) {
-        v->ok = response_head_parse((struct slice){bytes.p, v->size}, &v->head, &v->refusal) &&
-                response_framing(&v->head, method, &v->framing, &v->refusal);
-        PROPERTY(v->ok || v->refusal.status == 502);
-    }
+    v->ok = v->scan == SCAN_WHOLE && response_framing(&v->head, method, &v->framing, &v->refusal);
+    PROPERTY(v->ok || v->scan == SCAN_PARTIAL || v->refusal.status == 502);
+}
+
+/* What is read at once is what is found when its end is looked for first. */
+static void assert_scan_agrees(const struct verdict *v, struct slice bytes)
+{
+    static struct response_head head;
+    struct refusal refusal;
+    size_t seen = 0, size = 0;
+    enum scan scan = head_scan(bytes, &seen, &size, &refusal);
+    bool good = scan == SCAN_WHOLE && response_head_parse((struct slice){bytes.p, size}, &head, &refusal);
+
+    PROPERTY((scan == SCAN_PARTIAL) == (v->scan == SCAN_PARTIAL) && good == (v->scan == SCAN_WHOLE));
+    PROPERTY(scan != SCAN_WHOLE || size == v->size);
 }
 
 static void assert_reads_back(const struct verdict *v, enum method method, bool limited)
@@ -66,6 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum method method = choice & 0x80 ? METHOD_HEAD : METHOD_GET;
 
     read_head(&whole, rest, rest.n, method);
+    assert_scan_agrees(&whole, rest);
     read_head(&pieces, rest, choice % 64 + 1, method);
     PROPERTY(whole.scan == pieces.scan && whole.ok == pieces.ok && whole.refusal.why == pieces.refusal.why);
     if (whole.ok && whole.head.fields.count <= HEAD_FIELDS_MAX - 10)

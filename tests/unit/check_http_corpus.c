@@ -43,13 +43,16 @@ static void reader_begin(struct reader *r, bool response)
     r->refusal = (struct refusal){0, NULL};
 }
 
-static bool head_read(struct reader *r, struct slice head)
+static enum scan head_read(struct reader *r, struct slice bytes)
 {
-    if (r->response)
-        return response_head_parse(head, &r->answer, &r->refusal) &&
-               response_framing(&r->answer, METHOD_GET, &r->framing, &r->refusal);
-    return request_head_parse(head, &r->request, &r->refusal) &&
-           request_framing(&r->request, &r->framing, &r->refusal);
+    enum scan scan = r->response
+                         ? response_head_read(bytes, &r->seen, &r->head_size, &r->answer, &r->refusal)
+                         : request_head_read(bytes, &r->seen, &r->head_size, &r->request, &r->refusal);
+    if (scan != SCAN_WHOLE)
+        return scan;
+    bool framed = r->response ? response_framing(&r->answer, METHOD_GET, &r->framing, &r->refusal)
+                              : request_framing(&r->request, &r->framing, &r->refusal);
+    return framed ? SCAN_WHOLE : SCAN_REFUSED;
 }
 
 /* How many of the `n` bytes at `p` belong to the message. */
@@ -80,15 +83,9 @@ static void head_step(struct reader *r)
     if (!r->response && r->seen == 0)
         r->start += request_skip_empty_line((struct slice){r->bytes + r->start, r->filled - r->start});
     struct slice bytes = {r->bytes + r->start, r->filled - r->start};
-    enum scan scan = r->response ? head_scan(bytes, &r->seen, &r->head_size, &r->refusal)
-                                 : request_scan(bytes, &r->seen, &r->head_size, &r->refusal);
-    if (scan == SCAN_PARTIAL) {
-        r->head_size = 0;
-        return;
-    }
-    if (scan == SCAN_REFUSED || !head_read(r, (struct slice){bytes.p, r->head_size})) {
-        r->refusal.status = r->response ? 502 : r->refusal.status;
-        r->done = true;
+    enum scan scan = head_read(r, bytes);
+    if (scan != SCAN_WHOLE) {
+        r->done = scan == SCAN_REFUSED;
         return;
     }
     chunked_begin(&r->chunked);

@@ -6,6 +6,7 @@
 
 #include "http/framing.h"
 #include "http/parse.h"
+#include "http/scan.h"
 #include "run_suite.h"
 
 static struct request_head request;
@@ -32,7 +33,8 @@ static bool is_one_of(int c, const char *set)
     return c != 0 && strchr(set, c) != NULL;
 }
 
-#define ALPHA_DIGIT "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+#define ALPHA       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+#define ALPHA_DIGIT ALPHA "0123456789"
 #define SUB_DELIMS  "!$&'()*+,;="
 
 START_TEST(classes_are_those_of_the_rfcs)
@@ -185,6 +187,35 @@ START_TEST(fields_are_found_by_id_and_by_name)
 }
 END_TEST
 
+/* Each byte at each place of runs of each length, which end where the memory does. */
+START_TEST(runs_end_where_they_do_byte_by_byte)
+{
+    for (size_t n = 1; n <= 40; n++) {
+        char *bytes = malloc(n), *end = bytes + n;
+        for (size_t place = 0; place < n; place++)
+            for (unsigned c = 0; c < 256; c++) {
+                memset(bytes, 'a', n);
+                bytes[place] = (char)c;
+                const char *found = c < 0x20 || c == 0x7f ? bytes + place : end;
+                ck_assert_ptr_eq(scan_to_control(bytes, end), found);
+                ck_assert_ptr_eq(scan_to_blank(bytes, end), c == ' ' ? bytes + place : found);
+                struct scan_lines lines = scan_lines_of(bytes, end);
+                ck_assert_ptr_eq(scan_next_line_end(&lines), c == '\n' ? bytes + place : NULL);
+                const char *letters = scan_past_letters(bytes, end);
+                bool in_name = c == '-' || (c < 0x80 && strchr(ALPHA, (int)c ? (int)c : '0'));
+                ck_assert(letters <= (in_name ? end : bytes + place));
+            }
+        free(bytes);
+    }
+    struct slice all = SLICE("\n\nabc\r\n0123456789abcdefgh\n\n0123456789abcdef\n");
+    struct scan_lines lines = scan_lines_of(all.p, all.p + all.n);
+    for (size_t i = 0; i < all.n; i++)
+        if (all.p[i] == '\n')
+            ck_assert_ptr_eq(scan_next_line_end(&lines), all.p + i);
+    ck_assert_ptr_null(scan_next_line_end(&lines));
+}
+END_TEST
+
 /* Values are looked at eight bytes at a time: each control byte must be found at each place. */
 START_TEST(control_bytes_are_found_at_every_place)
 {
@@ -285,7 +316,12 @@ START_TEST(nothing_is_read_past_the_end)
     for (size_t n = 0; n < sizeof text; n++) {
         char *bytes = malloc(n + 4);
         memcpy(bytes, text, n);
-        (void)!request_head_parse((struct slice){bytes, n}, &request, &refusal);
+        size_t seen = 0, size;
+        char *exact = memcpy(malloc(n + 1) /* 0 bytes are some as well */ + 1, bytes, n);
+        (void)!request_head_parse((struct slice){exact, n}, &request, &refusal);
+        (void)!response_head_parse((struct slice){exact, n}, &response, &refusal);
+        (void)request_head_read((struct slice){exact, n}, &seen, &size, &request, &refusal);
+        free(exact - 1);
         memcpy(bytes + n, "\r\n\r\n", 4); /* cut anywhere, and ended as a head */
         (void)!request_head_parse((struct slice){bytes, n + 4}, &request, &refusal);
         (void)!response_head_parse((struct slice){bytes, n + 4}, &response, &refusal);
@@ -306,6 +342,7 @@ int main(void)
     tcase_add_test(tests, known_names_are_known_in_any_case);
     tcase_add_test(tests, fields_are_found_by_id_and_by_name);
     tcase_add_test(tests, control_bytes_are_found_at_every_place);
+    tcase_add_test(tests, runs_end_where_they_do_byte_by_byte);
     tcase_add_test(tests, connection_marks_what_it_names);
     tcase_add_test(tests, keep_alive_depends_on_version_and_connection);
     tcase_add_test(tests, max_forwards_counts_for_options_and_trace);

@@ -1,0 +1,130 @@
+/* scan.h - where a run of bytes ends, many bytes at once: most of what a head costs is looking at its bytes.
+ *
+ * Each function reads [p, end) and nothing else. SSE2 belongs to every x86-64; without it, and for the last bytes, eight or one are
+ * looked at at once. */
+#ifndef WEIR_HTTP_SCAN_H
+#define WEIR_HTTP_SCAN_H
+
+#include <endian.h>
+#include <stdint.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+
+enum { SCAN_WIDTH = sizeof(__m128i) };
+
+static inline __m128i scan_load(const char *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+/* A bit for each byte that was marked, the first in the lowest. */
+static inline unsigned scan_bits(__m128i marked)
+{
+    return (unsigned)_mm_movemask_epi8(marked);
+}
+#endif
+
+/* The high bit of each of eight bytes that is a control byte, and maybe of some after the first such one (a
+ * borrow). */
+static inline uint64_t scan_controls(uint64_t eight)
+{
+    const uint64_t each = UINT64_C(0x0101010101010101);
+    uint64_t not_del = eight ^ each * 0x7f;
+    return (((eight - each * 0x20) & ~eight) | ((not_del - each) & ~not_del)) & each * 0x80;
+}
+
+/* The first control byte (CTL of RFC 5234, HTAB among them); `end`: there is none. */
+static inline const char *scan_to_control(const char *p, const char *end)
+{
+#ifdef __SSE2__
+    for (; end - p >= SCAN_WIDTH; p += SCAN_WIDTH) {
+        __m128i bytes = scan_load(p), del = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x7f)),
+                low = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
+        unsigned found = scan_bits(_mm_or_si128(low, del));
+        if (found)
+            return p + __builtin_ctz(found);
+    }
+#endif
+    for (; end - p >= 8; p += 8) {
+        uint64_t eight;
+        memcpy(&eight, p, sizeof eight);
+        uint64_t found = scan_controls(le64toh(eight));
+        if (found)
+            return p + __builtin_ctzll(found) / 8;
+    }
+    while (p < end && (unsigned char)*p >= 0x20 && *p != 0x7f)
+        p++;
+    return p;
+}
+
+/* The first byte that is no VCHAR and no obs-text; `end`: there is none. */
+static inline const char *scan_to_blank(const char *p, const char *end)
+{
+#ifdef __SSE2__
+    for (; end - p >= SCAN_WIDTH; p += SCAN_WIDTH) {
+        __m128i bytes = scan_load(p), del = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x7f)),
+                low = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(' ')), bytes);
+        unsigned found = scan_bits(_mm_or_si128(low, del));
+        if (found)
+            return p + __builtin_ctz(found);
+    }
+#endif
+    while (p < end && (unsigned char)*p > ' ' && *p != 0x7f)
+        p++;
+    return p;
+}
+
+/* Lines' ends, one after the other: `at` is how far the bytes were looked at, a bit of `found` an LF before it that was
+ * not told of. */
+struct scan_lines {
+    const char *at, *end;
+    unsigned found;
+};
+
+static inline struct scan_lines scan_lines_of(const char *p, const char *end)
+{
+    return (struct scan_lines){p, end, 0};
+}
+
+/* The next LF; NULL: there is none. */
+static inline const char *scan_next_line_end(struct scan_lines *lines)
+{
+#ifdef __SSE2__
+    while (!lines->found && lines->end - lines->at >= SCAN_WIDTH) {
+        lines->found = scan_bits(_mm_cmpeq_epi8(scan_load(lines->at), _mm_set1_epi8('\n')));
+        lines->at += SCAN_WIDTH;
+    }
+    if (lines->found) {
+        const char *lf = lines->at - SCAN_WIDTH + __builtin_ctz(lines->found);
+        lines->found &= lines->found - 1;
+        return lf;
+    }
+#endif
+    while (lines->at < lines->end)
+        if (*lines->at++ == '\n')
+            return lines->at - 1;
+    return NULL;
+}
+
+/* Passes over letters and "-", of which nearly all names are made, as far as that is quick: the caller goes on from
+ * there. */
+static inline const char *scan_past_letters(const char *p, const char *end)
+{
+#ifdef __SSE2__
+    for (; end - p >= SCAN_WIDTH; p += SCAN_WIDTH) {
+        /* Bit 0x20 makes a letter lower-case and nothing else a letter. */
+        __m128i bytes = scan_load(p), dash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('-')),
+                from_a = _mm_sub_epi8(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), _mm_set1_epi8('a')),
+                letter = _mm_cmpeq_epi8(_mm_min_epu8(from_a, _mm_set1_epi8('z' - 'a')), from_a);
+        unsigned others = ~scan_bits(_mm_or_si128(letter, dash)) & 0xffff;
+        if (others)
+            return p + __builtin_ctz(others);
+    }
+#else
+    (void)end;
+#endif
+    return p;
+}
+
+#endif
