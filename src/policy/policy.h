@@ -395,6 +395,12 @@ unsigned policy_name_count(const struct policy *policy);
 const struct rule *policy_match(const struct policy *policy, struct slice method, struct slice path,
                                 struct slice host);
 
+/* Where nothing is limited nothing is asked of Redis, and weir does not connect to it. */
+static inline bool policy_needs_redis(const struct policy *policy)
+{
+    return policy->limit_count > 0;
+}
+
 /* What this request costs, by the field that the rule names; 0: what the rule and the limits say. False: the
  * request is to be refused with 400 and `*why`. */
 MUST_CHECK bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct fields *fields,
