@@ -1,24 +1,19 @@
 #include "store/redis_subscription.h"
 
-#include <event2/buffer.h>
-#include <event2/bufferevent.h>
-#include <hiredis/hiredis.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/timer.h"
 #include "store/redis_failure.h"
-#include "store/redis_guard.h"
 #include "store/redis_sentinel.h"
-#include "store/redis_socket.h"
+#include "store/redis_talk.h"
 
 enum {
     SUBSCRIPTION_MAGIC = 0x53554253,
     CONNECT_US = 2000000, /* until the channel is heard */
     RETRY_MIN_US = 100000,
     RETRY_MAX_US = 5000000,
-    UNREAD_MAX = 65536, /* bytes of an unfinished message */
 };
 
 struct redis_subscription {
@@ -30,10 +25,8 @@ struct redis_subscription {
     unsigned dialled;                /* nodes of a cluster: each of them hears what any of them is told */
     char *channel;
     struct redis_listener listener;
-    struct bufferevent *stream; /* NULL: waits to connect again */
-    redisReader *reader;
-    struct redis_guard guard;
-    struct event *timer; /* to connect again, or the end of patience */
+    struct redis_talk *talk; /* NULL: waits to connect again */
+    struct event *timer;     /* to connect again, or the end of patience */
     uint64_t retry_us;
     bool hears;
     bool told; /* that it may not subscribe */
@@ -42,12 +35,8 @@ struct redis_subscription {
 static void hang_up(struct redis_subscription *s)
 {
     s->hears = false;
-    if (s->stream)
-        bufferevent_free(s->stream);
-    if (s->reader)
-        redisReaderFree(s->reader);
-    s->stream = NULL;
-    s->reader = NULL;
+    redis_talk_free(s->talk);
+    s->talk = NULL;
 }
 
 /* The workers' links say what is wrong with Redis; this connection is tried again in silence. */
@@ -83,111 +72,34 @@ static void subscribed(struct redis_subscription *s)
     s->listener.heard(s->listener.context, NULL, 0);
 }
 
-/* False: the connection was given up. */
-static bool take(struct redis_subscription *s, const redisReply *reply)
+static void on_heard(void *context, const redisReply *reply)
 {
+    struct redis_subscription *s = context;
+
+    MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
     if (reply->type == REDIS_REPLY_ERROR) {
         say_refused(s, reply->str);
         fail(s, reply->str);
-        return false;
+        return;
     }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
         reply->element[0]->type != REDIS_REPLY_STRING)
-        return true; /* the answer to AUTH */
+        return;
     if (strcmp(reply->element[0]->str, "subscribe") == 0)
         subscribed(s);
     else if (strcmp(reply->element[0]->str, "message") == 0 && reply->element[2]->type == REDIS_REPLY_STRING)
         s->listener.heard(s->listener.context, reply->element[2]->str, (size_t)reply->element[2]->len);
-    return true;
 }
 
-static bool feed(struct redis_subscription *s, struct evbuffer *in)
+static void on_lost(void *context, const char *why)
 {
-    char bytes[4096];
-
-    for (int n; (n = evbuffer_remove(in, bytes, sizeof bytes)) > 0;)
-        if (redisReaderFeed(s->reader, bytes, (size_t)n) != REDIS_OK)
-            return false;
-    return true;
-}
-
-static void on_read(struct bufferevent *stream, void *arg)
-{
-    struct redis_subscription *s = arg;
-    void *reply = NULL;
-    bool goes_on = true;
+    struct redis_subscription *s = context;
 
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
-    if (!feed(s, bufferevent_get_input(stream))) {
-        fail(s, "no memory, or not Redis");
-        return;
-    }
-    while (goes_on) {
-        if (redisReaderGetReply(s->reader, &reply) != REDIS_OK ||
-            s->reader->len - s->reader->pos > UNREAD_MAX) {
-            fail(s, "an answer of the wrong shape");
-            goes_on = false;
-        } else if (reply)
-            goes_on = take(s, reply);
-        else
-            return;
-        freeReplyObject(reply);
-    }
+    fail(s, why);
 }
 
 /* --- Connecting --------------------------------------------------------------------------------------- */
-
-static void on_event(struct bufferevent *stream, short what, void *arg)
-{
-    struct redis_subscription *s = arg;
-    (void)stream;
-
-    MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
-    if (what & BEV_EVENT_CONNECTED)
-        redis_socket_options(bufferevent_getfd(s->stream), &s->address);
-    else
-        fail(s, "the connection was lost");
-}
-
-static bool say(struct redis_subscription *s, int argc, const char **argv)
-{
-    char *command;
-    int size = redisFormatCommandArgv(&command, argc, argv, NULL);
-
-    if (size < 0)
-        return false;
-    bool good = bufferevent_write(s->stream, command, (size_t)size) == 0;
-    redisFreeCommand(command);
-    return good;
-}
-
-static bool say_all(struct redis_subscription *s)
-{
-    const struct redis_settings *r = s->settings;
-    const char *with_user[] = {"AUTH", r->username, r->password}, *without[] = {"AUTH", r->password};
-    const char *subscribe[] = {"SUBSCRIBE", s->channel};
-
-    if (r->password && !(r->username ? say(s, 3, with_user) : say(s, 2, without)))
-        return false;
-    return say(s, 2, subscribe);
-}
-
-static bool connect_to(struct redis_subscription *s)
-{
-    static const unsigned always = 1;
-    struct sockaddr_storage address;
-    const struct address *to = &s->address;
-
-    if (to->length == 0 || !(s->stream = bufferevent_socket_new(s->base, -1, BEV_OPT_CLOSE_ON_FREE)) ||
-        !(s->reader = redisReaderCreate()))
-        return false;
-    redis_guard(&s->guard, s->reader, &always);
-    bufferevent_setcb(s->stream, on_read, NULL, on_event, s);
-    bufferevent_setwatermark(s->stream, EV_READ, 0, UNREAD_MAX);
-    memcpy(&address, &to->any, to->length);
-    return say_all(s) && bufferevent_enable(s->stream, EV_READ | EV_WRITE) == 0 &&
-           bufferevent_socket_connect(s->stream, (struct sockaddr *)&address, (int)to->length) == 0;
-}
 
 static void dial(struct redis_subscription *s)
 {
@@ -196,7 +108,9 @@ static void dial(struct redis_subscription *s)
     if (cluster->count)
         s->address = cluster->node[s->dialled++ % cluster->count].address;
     timer_arm(s->timer, CONNECT_US);
-    if (!connect_to(s))
+    s->talk = redis_talk_new(s->base, &s->address, s->settings->username, s->settings->password,
+                             &(struct redis_hearer){on_heard, on_lost, s});
+    if (!s->talk || !redis_talk_say(s->talk, 2, (const char *[]){"SUBSCRIBE", s->channel}))
         fail(s, "it cannot be connected to");
 }
 
@@ -206,7 +120,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
 
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
-    if (s->stream)
+    if (s->talk)
         fail(s, "no answer");
     else
         dial(s);

@@ -6,6 +6,7 @@
 
 #include "base/magic.h"
 #include "store/redis_guard.h"
+#include "store/redis_socket.h"
 
 enum {
     TALK_MAGIC = 0x54414c4b,
@@ -14,6 +15,7 @@ enum {
 
 struct redis_talk {
     uint32_t magic;
+    struct address address;
     struct bufferevent *stream;
     redisReader *reader;
     struct redis_guard guard;
@@ -93,11 +95,12 @@ static void on_read(struct bufferevent *stream, void *arg)
 static void on_event(struct bufferevent *stream, short what, void *arg)
 {
     struct redis_talk *talk = arg;
-    (void)stream;
 
     MAGIC_CHECK(talk, TALK_MAGIC);
-    if (what & BEV_EVENT_CONNECTED)
+    if (what & BEV_EVENT_CONNECTED) {
+        redis_socket_options(bufferevent_getfd(stream), &talk->address);
         return;
+    }
     if (talk->starting) {
         talk->failed = true;
         return;
@@ -132,19 +135,18 @@ static bool log_in(struct redis_talk *talk, const char *username, const char *pa
 
 /* --- Birth and end ------------------------------------------------------------------------------------ */
 
-static bool dial(struct redis_talk *talk, struct event_base *base, const struct address *address)
+static bool dial(struct redis_talk *talk, struct event_base *base)
 {
     static const unsigned always = 1; /* messages come unasked */
-    struct sockaddr_storage to;
+    struct address *to = &talk->address;
 
-    if (address->length == 0 || !(talk->stream = bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE)) ||
+    if (to->length == 0 || !(talk->stream = bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE)) ||
         !(talk->reader = redisReaderCreate()))
         return false;
     redis_guard(&talk->guard, talk->reader, &always);
     bufferevent_setcb(talk->stream, on_read, NULL, on_event, talk);
-    memcpy(&to, &address->any, address->length);
     return bufferevent_enable(talk->stream, EV_READ | EV_WRITE) == 0 &&
-           bufferevent_socket_connect(talk->stream, (struct sockaddr *)&to, (int)address->length) == 0;
+           bufferevent_socket_connect(talk->stream, &to->any, (int)to->length) == 0;
 }
 
 struct redis_talk *redis_talk_new(struct event_base *base, const struct address *address,
@@ -156,9 +158,10 @@ struct redis_talk *redis_talk_new(struct event_base *base, const struct address 
     if (!talk)
         return NULL;
     MAGIC_SET(talk, TALK_MAGIC);
+    talk->address = *address;
     talk->hearer = *hearer;
     talk->starting = true;
-    bool good = dial(talk, base, address) && log_in(talk, username, password) && !talk->failed;
+    bool good = dial(talk, base) && log_in(talk, username, password) && !talk->failed;
     talk->starting = false;
     if (good)
         return talk;

@@ -1,5 +1,5 @@
 /* redis_talk.h - a conversation with one server beside the path of decisions: what sentinels and cluster nodes
- * are asked about themselves.
+ * are asked about themselves, and what is published on a channel.
  *
  * It connects, logs in, says what it is told and passes every answer and pushed message on, in order, until
  * either side hangs up. Patience is its user's. */
