@@ -396,8 +396,15 @@ static void listen_for_resets(struct weir *weir)
         weir->resets_before = weir->resets;
     }
     grant_reader_free(weir->grants);
-    weir->grants = weir->policy->limit_count ? grant_reader_new(weir->base, weir->policy) : NULL;
-    weir->resets = weir->policy->limit_count ? hear(weir) : NULL;
+    weir->grants = NULL;
+    weir->resets = NULL;
+    if (policy_needs_redis(weir->policy)) {
+        weir->grants = grant_reader_new(weir->base, weir->policy);
+        weir->resets = hear(weir);
+        return;
+    }
+    hearing_end(weir->resets_before);
+    weir->resets_before = NULL;
 }
 
 /* ---- the policy -------------------------------------------------------------------------------------- */
@@ -466,7 +473,7 @@ static struct policy *next_policy(struct weir *weir, FILE *report)
     if (!next)
         return NULL;
     if (settle_redis(weir, next, report) &&
-        (next->limit_count == 0 || cli_check_scripts(next, next->driver, weir->lua_dir, report)) &&
+        (!policy_needs_redis(next) || cli_check_scripts(next, next->driver, weir->lua_dir, report)) &&
         assign_rows(weir, next) &&
         (strcmp(next->log.file, weir->policy->log.file) == 0 || open_log(next, report)))
         return next;
@@ -600,7 +607,7 @@ static bool start_redis(struct weir *weir)
         embedded_watch(weir->embedded, weir->base);
     }
     return settle_redis(weir, policy, stderr) &&
-           (policy->limit_count == 0 || cli_check_scripts(policy, policy->driver, weir->lua_dir, stderr));
+           (!policy_needs_redis(policy) || cli_check_scripts(policy, policy->driver, weir->lua_dir, stderr));
 }
 
 static bool make_quotas(struct weir *weir)

@@ -81,12 +81,12 @@ static void readyz(struct evhttp_request *request, void *arg)
     if (reason)
         answer_line(request, 503, reason);
     else if (count_of(admin, worker_redis_ready) < admin->view->worker_count &&
-             admin->view->policy->limit_count)
+             policy_needs_redis(admin->view->policy))
         answer_line(request, 200,
                     count_of(admin, worker_redis_away)
                         ? "ready; Redis is away, on_failure decides"
                         : "ready; a part of Redis is away, where on_failure decides");
-    else if (count_of(admin, asks_with_care) && admin->view->policy->limit_count)
+    else if (count_of(admin, asks_with_care) && policy_needs_redis(admin->view->policy))
         answer_line(request, 200, "ready; Redis has just come back, and is asked with few calls at once");
     else
         answer_line(request, 200, "ready");

@@ -41,6 +41,10 @@ static void write_redis(struct evbuffer *out, const struct admin_view *view)
     char master[ADDRESS_TEXT_MAX];
     unsigned ready = 0, breaker[REDIS_BREAKER_OPEN + 1] = {0};
 
+    if (!policy_needs_redis(view->policy)) {
+        evbuffer_add_printf(out, ",\"redis\":null");
+        return;
+    }
     for (unsigned w = 0; w < view->worker_count; w++) {
         ready += worker_redis_ready(view->workers[w]);
         breaker[worker_redis_breaker(view->workers[w])]++;

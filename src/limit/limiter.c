@@ -716,6 +716,8 @@ void limiter_flush(struct limiter *l)
 {
     bool waits;
 
+    if (!l->store)
+        return;
     if (unlikely(deadlines_are_due(&l->deadlines, clock_turn_us())))
         deadlines_pass(&l->deadlines);
     waits = may_gather(l) || is_held_up(l);
@@ -791,6 +793,8 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
     limiter_leases_init(l);
     if (shortest_lease(policy))
         l->permits = permits_new(&l->deadlines, shortest_lease(policy), fallback);
+    if (!policy_needs_redis(policy))
+        return l;
     l->store = redis_store_new(base, &policy->redis, script, NULL);
     l->in_slots = redis_store_has_slots(l->store);
     l->deadlines.before = read_answers;

@@ -704,7 +704,8 @@ static void end_all(struct clerk *clerk)
 void clerk_apply(struct clerk *clerk, struct policy *policy)
 {
     struct policy *before = clerk->policy;
-    bool wanted = policy->quotas.connection, same = wanted && before && same_database(before, policy);
+    bool wanted = policy->quotas.connection && policy_needs_redis(policy),
+         same = wanted && before && same_database(before, policy);
 
     if (clerk->store)
         hang_up_redis(clerk);

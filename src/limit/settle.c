@@ -146,7 +146,7 @@ void limiter_leave(struct ask *ask)
 
 bool limiter_is_quiet(const struct limiter *l)
 {
-    if (!redis_store_is_ready(l->store))
+    if (limiter_redis_away(l))
         return true;
     /* What is under way may be answered by "not this script" or "not this node", and so not be given back yet. */
     return l->under_way == 0 && TAILQ_EMPTY(&l->gathered) && TAILQ_EMPTY(&l->beyond) &&

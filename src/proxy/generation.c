@@ -83,7 +83,7 @@ void generations_flush(struct worker *worker)
 
     if (worker->coming) {
         limiter_flush(worker->coming->limiter);
-        if ((worker->coming->policy->limit_count == 0 || limiter_redis_ready(worker->coming->limiter)) &&
+        if ((!policy_needs_redis(worker->coming->policy) || limiter_redis_ready(worker->coming->limiter)) &&
             roster_is_settled(worker->coming->roster))
             install_coming(worker);
     }

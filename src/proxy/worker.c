@@ -255,7 +255,7 @@ static void first_wait_passed(struct deadline *deadline)
 
 static bool is_ready(const struct worker *w)
 {
-    return (w->policy->limit_count == 0 || limiter_redis_ready(w->now->limiter)) &&
+    return (!policy_needs_redis(w->policy) || limiter_redis_ready(w->now->limiter)) &&
            roster_is_settled(w->now->roster);
 }
 

@@ -372,7 +372,8 @@ START_TEST(an_answer_that_is_there_is_taken_also_after_the_deadline)
     start_real(1);
     ck_assert_int_eq(ask_from(0, 0, "closed", "a"), DECIDED_LATER);
     flush_all(NULL);
-    real_redis_do(&real, "PING"); /* the second is answered after the call, whatever the order in which Redis looks */
+    real_redis_do(
+        &real, "PING"); /* the second is answered after the call, whatever the order in which Redis looks */
     real_redis_do(&real, "PING");
     while (clock_us() < asks[0].asked_us + 51000)
         usleep(1000);
