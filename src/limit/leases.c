@@ -40,19 +40,25 @@ void leases_free(struct leases *leases)
 
 /* --- Who is busy -------------------------------------------------------------------------------------- */
 
+static uint64_t stir(uint64_t sum, const char *p)
+{
+    uint64_t word;
+
+    memcpy(&word, p, sizeof word);
+    return (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
 /* Cheap, as everybody pays for it. Whoever makes keys meet here only makes weir look closer. */
 static unsigned counter_of(struct slice key)
 {
-    uint64_t sum = key.n, word;
+    const char *last = key.p + key.n - 8;
+    uint64_t sum = key.n;
 
-    for (; key.n >= sizeof word; key.p += sizeof word, key.n -= sizeof word) {
-        memcpy(&word, key.p, sizeof word);
-        sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-    }
-    word = 0;
-    memcpy(&word, key.p, key.n);
-    sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-    return (unsigned)(sum >> 32) % COUNTERS;
+    if (unlikely(key.n < 8))
+        return 0;
+    for (const char *p = key.p; p < last; p += 8)
+        sum = stir(sum, p);
+    return (unsigned)(stir(sum, last) >> 32) % COUNTERS;
 }
 
 static bool is_warm(struct leases *leases, struct slice key, uint64_t now_us)
@@ -140,18 +146,24 @@ static void count(struct lease *lease, uint64_t now_us)
     count_for_auto(lease, now_us);
 }
 
-struct lease *leases_meet(struct leases *leases, struct slice text, const struct limit *limit,
-                          const struct limit_numbers *numbers, uint64_t now_us)
+static __attribute__((noinline)) struct lease *look_closer(struct leases *leases, struct slice text,
+                                                           const struct limit *limit,
+                                                           const struct limit_numbers *numbers,
+                                                           uint64_t now_us)
 {
     uint64_t key[2];
 
-    if (likely(!is_warm(leases, text, now_us)))
-        return NULL;
     hash_slice_128(&leases->hash, text, key);
     struct lease *lease = find(leases->table[key[0] % SETS], key, limit, numbers, now_us);
     if (lease)
         count(lease, now_us);
     return lease;
+}
+
+struct lease *leases_meet(struct leases *leases, struct slice key, const struct limit *limit,
+                          const struct limit_numbers *numbers, uint64_t now_us)
+{
+    return is_warm(leases, key, now_us) ? look_closer(leases, key, limit, numbers, now_us) : NULL;
 }
 
 /* --- How much ----------------------------------------------------------------------------------------- */

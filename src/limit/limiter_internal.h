@@ -131,7 +131,7 @@ struct limiter {
     uint32_t magic;
     struct policy *policy;
     struct fallback *fallback;
-    struct redis_store *store;
+    struct redis_store *store; /* NULL: the policy needs none */
     struct deadlines deadlines;
     struct deadline_queue waiting; /* everything that somebody waits for; one length, so in order of time */
     struct event *resume;          /* makes the loop turn again when something was gathered during a flush */
@@ -153,7 +153,8 @@ struct limiter {
     struct permits *permits; /* NULL where the policy counts no requests in flight */
     struct leases *leases;   /* NULL where the policy allows none */
     struct deadline_queue lease_ends;
-    bool retired; /* another limiter decides from now on: leases are given back */
+    size_t key_start; /* of a limit's key: the client's tag, or another's, behind the policy's prefix */
+    bool retired;     /* another limiter decides from now on: leases are given back */
     struct grants_hold grants;
     struct limit_op *reserve; /* for decisions without Redis when there is no memory for an op */
     struct arguments arguments;

@@ -4,6 +4,12 @@
 #include "limit/limiter_internal.h"
 #include "limit/resets.h"
 
+/* The key without what all keys begin with. */
+static struct slice tagged(const struct limiter *l, struct slice key)
+{
+    return (struct slice){key.p + l->key_start, key.n - l->key_start};
+}
+
 void op_meet_lease(struct limit_op *op, const struct limit_facts *facts)
 {
     struct limiter *l = op->limiter;
@@ -13,7 +19,7 @@ void op_meet_lease(struct limit_op *op, const struct limit_facts *facts)
     if (!l->leases || l->retired || !lease_may_be(part->limit, &part->numbers) || facts->rule->learns ||
         !op_is_unit(op))
         return;
-    op->lease = leases_meet(l->leases, part->key, part->limit, &part->numbers, clock_turn_us());
+    op->lease = leases_meet(l->leases, tagged(l, part->key), part->limit, &part->numbers, clock_turn_us());
     if (op->lease)
         op->lease_key = op->lease->key[1];
 }
@@ -28,11 +34,8 @@ static struct lease *lease_of(const struct limit_op *op)
 static bool is_forgotten(const struct lease *lease)
 {
     const struct limit_op *receipt = lease->receipt;
-    size_t before = strlen(lease->limiter->policy->redis.key_prefix) + 1;
-    struct slice key = receipt ? receipt->limits[0].key : SLICE_NONE;
+    struct slice key = receipt ? tagged(lease->limiter, receipt->limits[0].key) : SLICE_NONE;
 
-    if (receipt)
-        key.p += before, key.n -= before;
     return resets_concern(key, lease->charged_us);
 }
 
@@ -206,6 +209,7 @@ void limiter_leases_init(struct limiter *l)
 {
     bool any = false;
 
+    l->key_start = strlen(l->policy->redis.key_prefix) + 1;
     for (unsigned i = 0; i < l->policy->limit_count; i++)
         any = any || l->policy->limits[i].lease_units != 0;
     deadline_queue_init(&l->deadlines, &l->lease_ends, on_lease_ends);

@@ -185,7 +185,8 @@ static void play(enum limit_kind kind)
     for (unsigned i = 0; i < WORKERS; i++) {
         workers[i].leases = leases_new();
         while (!workers[i].lease)
-            workers[i].lease = leases_meet(workers[i].leases, SLICE("key"), &redis.limit, &redis.numbers, 1);
+            workers[i].lease =
+                leases_meet(workers[i].leases, SLICE("{id:a}:l:key"), &redis.limit, &redis.numbers, 1);
         workers[i].busy = (unsigned)(random_from(0, 1) * random_from(1, 3)) * 33;
     }
     for (uint64_t now_us = 1; now_us < TICKS; now_us += (uint64_t)random_from(0, 3))
@@ -223,7 +224,7 @@ static struct lease *busy_for(const struct limit *limit, int64_t numbers_limit, 
 
     for (uint64_t at_us = from_us; at_us <= to_us; at_us += 20000)
         for (unsigned i = 0; i < requests; i++)
-            lease = leases_meet(leases, SLICE("key"), limit, &numbers, at_us + i);
+            lease = leases_meet(leases, SLICE("{id:a}:l:key"), limit, &numbers, at_us + i);
     return lease;
 }
 
@@ -305,9 +306,9 @@ START_TEST(a_full_set_keeps_what_holds_units)
     first = busy_for(&limit, 1000, 8, 1000000, 1000000);
     first->asked = true;
     for (unsigned i = 0; i < 10000; i++) {
-        char name[16];
+        char name[32];
         struct lease *other = NULL;
-        snprintf(name, sizeof name, "%u", i);
+        snprintf(name, sizeof name, "{id:%u}:l:key", i);
         for (unsigned j = 0; j < LEASE_LEAST; j++)
             other = leases_meet(leases, slice_of(name), &limit, &numbers, 1000020 + i);
         ck_assert_ptr_ne(other, first);
