@@ -303,6 +303,26 @@ START_TEST(what_is_not_written_has_its_default)
 }
 END_TEST
 
+START_TEST(leases_are_the_default_where_they_can_be)
+{
+    struct policy *policy = load_good("upstreams: { api: { servers: 127.0.0.1:3000 } }\n"
+                                      "limits:\n"
+                                      "  bucket: { script: gcra, limit: 5, period: 1s }\n"
+                                      "  window: { script: fixed_window, limit: 5, period: 1s, lease: off }\n"
+                                      "  some: { script: fixed_window, limit: 5, period: 1s, lease: 7 }\n"
+                                      "  log: { script: sliding_window_log, limit: 5, period: 1s }\n"
+                                      "  queue: { script: leaky_bucket, limit: 5, period: 1s, max_delay: 1s }\n"
+                                      "  all: { script: gcra, limit: 5, period: 1s, per: all }\n"
+                                      "plans: { gold: { limits: { all: { limit: 6 } } } }\n"
+                                      "rules: [ { limits: [ bucket, window, some, log, queue, all ] } ]\n");
+    static const int64_t units[] = {LEASE_AUTO, 0, 7, 0, 0, 0}; /* the last: its bucket fills at two rates */
+
+    for (unsigned i = 0; i < COUNT_OF(units); i++)
+        ck_assert_int_eq(policy->limits[i].lease_units, units[i]);
+    policy_drop(policy);
+}
+END_TEST
+
 START_TEST(an_embedded_redis_has_no_address)
 {
     struct policy *policy = load_good("redis: { address: embedded }\n" UPSTREAMS);
@@ -858,6 +878,7 @@ static void add_reading(Suite *suite)
     tcase_add_test(tests, a_whole_policy_is_tried_but_for_limits_that_say_otherwise);
     tcase_add_test(tests, the_share_of_clients_is_a_choice_that_stays);
     tcase_add_test(tests, what_is_not_written_has_its_default);
+    tcase_add_test(tests, leases_are_the_default_where_they_can_be);
     tcase_add_test(tests, an_embedded_redis_has_no_address);
     tcase_add_test(tests, the_environment_is_put_in);
     tcase_add_test(tests, files_are_the_policys_neighbours);

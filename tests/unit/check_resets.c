@@ -1,0 +1,85 @@
+/* check_resets.c - what was asked for a client before it was reset counts no longer, and what was asked for others does. */
+#include <check.h>
+
+#include "base/clock.h"
+#include "limit/resets.h"
+#include "run_suite.h"
+
+#define A SLICE("{id:a}:l:each")
+#define B SLICE("{id:b}:l:each:{route:/v1}")
+
+/* The clock has moved on since. */
+static uint64_t later(void)
+{
+    uint64_t now_us = clock_us();
+
+    while (clock_us() == now_us) {
+    }
+    return clock_us();
+}
+
+START_TEST(a_reset_is_one_clients)
+{
+    uint64_t before_us = clock_us();
+
+    ck_assert(!resets_concern(A, before_us));
+    resets_note(SLICE("id:a"));
+    ck_assert(resets_concern(A, before_us));
+    ck_assert(!resets_concern(B, before_us));
+    ck_assert(!resets_concern(A, later()));
+    resets_note(SLICE("id:b"));
+    ck_assert(resets_concern(A, before_us));
+    ck_assert(resets_concern(B, before_us));
+    ck_assert(!resets_concern(SLICE("{all}:l:each"), before_us));
+}
+END_TEST
+
+START_TEST(a_name_is_escaped_as_in_its_key)
+{
+    uint64_t before_us = clock_us();
+
+    resets_note(SLICE("id:}{a%"));
+    ck_assert(resets_concern(SLICE("{id:%7D%7Ba%25}:l:each"), before_us));
+    ck_assert(!resets_concern(SLICE("{id:}:l:each"), before_us));
+}
+END_TEST
+
+START_TEST(without_a_name_it_is_everybodys)
+{
+    uint64_t before_us = clock_us();
+
+    resets_note(SLICE_NONE);
+    ck_assert(resets_concern(A, before_us));
+    ck_assert(!resets_concern(A, later()));
+    ck_assert(resets_concern(SLICE_NONE, before_us)); /* whose it is is not known */
+}
+END_TEST
+
+START_TEST(what_is_older_than_all_that_are_known_is_in_doubt)
+{
+    uint64_t first_us = clock_us(), then_us = 0;
+
+    for (unsigned i = 0; i <= RESETS_MAX; i++) {
+        (void)later();
+        resets_note(SLICE("id:a"));
+        if (i == 0)
+            then_us = later();
+    }
+    ck_assert(resets_concern(B, first_us));
+    ck_assert(!resets_concern(B, then_us));
+    ck_assert(resets_concern(A, then_us));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("resets");
+    TCase *tests = tcase_create("resets");
+
+    tcase_add_test(tests, a_reset_is_one_clients);
+    tcase_add_test(tests, a_name_is_escaped_as_in_its_key);
+    tcase_add_test(tests, without_a_name_it_is_everybodys);
+    tcase_add_test(tests, what_is_older_than_all_that_are_known_is_in_doubt);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
