@@ -30,7 +30,7 @@ def hold_to(knocks, limit, period, at_most=None):
 
 
 def test_S1_apachebench_1200_requests_at_limit_1000_exactly_1000_pass(rig):
-    weir = rig.weir(limits={"tokens": dict(script="token_bucket", limit=1000, period="1d")})
+    weir = rig.weir(limits={"tokens": dict(script="token_bucket", limit=1000, period="1d", lease="off")})
     responses = flood(weir.address, 1200, connections=64)
     assert count(responses) == {200: 1000, 429: 200}, count(responses)
     for response in responses:
