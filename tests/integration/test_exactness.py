@@ -2,9 +2,12 @@
 
 With leases as well: there what workers hold may be missing for a moment, at most one lease each, and can be had afterwards."""
 
+import itertools
+import threading
+
 from leasing import ONE, admitted, nothing_is_held, pour, take_the_rest, units
 from rig import eventually, timeout
-from wire import count, flood, get
+from wire import Cut, count, flood, get
 
 SCRIPTS = ("token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log",
            "sliding_window_counter", "gcra")
@@ -69,6 +72,49 @@ for name in ("token_bucket", "gcra", "leaky_bucket", "fixed_window"):
     globals()[f"test_leases_by_default_two_weirs_of_three_workers_{name}"] = exactly_the_limit_with_leases(name, None, 1000, 50)
     globals()[f"test_leases_of_20_are_used_{name}"] = with_leases_used(name, 20, 600, 20)
     globals()[f"test_leases_by_default_are_used_{name}"] = with_leases_used(name, None, 10000, 500)
+
+
+@timeout(120)
+def test_leases_of_weirs_that_are_killed_and_started_under_load(rig):
+    """Counted at the upstream. Each that is killed takes along what its two workers hold and two requests under way, and no more."""
+    least = 4000 - 3 * (2 * 20 + 2)
+    limits = {"everybody": dict(script="fixed_window", limit=4000, period="20d", lease=20)}
+    weirs = [rig.weir(workers=2, limits=limits) for _ in range(3)]
+    asked, over = itertools.count(1), threading.Event()
+
+    def arrived():  # but for the questions how many have
+        return rig.upstream().stats()["requests"] - next(asked)
+
+    def load(number):
+        while not over.is_set():
+            try:
+                pour([weirs[number % 3]], 25, connections=1)
+            except (Cut, OSError):  # killed; another comes in its place
+                pass
+    threads = [threading.Thread(target=load, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    used = 0
+    for kills in range(1, 4):
+        eventually(lambda some=700 * kills: arrived() >= some, 30, "requests reach the upstream")
+        victim = weirs[kills % 3]
+        used += units([victim], "used")
+        victim.expected_exit = None
+        victim.kill()
+        weirs[kills % 3] = rig.weir(workers=2, limits=limits)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert used > 0, "none of them had leases"
+
+    def all_but_what_they_held():
+        pour(weirs, 100, connections=3, depth=10)
+        return arrived() >= least
+    eventually(all_but_what_they_held, 30, "the rest")
+    nothing_is_held(weirs)
+    pour(weirs, 300, connections=3)
+    there = arrived()
+    assert least <= there <= 4000, there
 
 
 def test_clients_are_counted_apart(rig):
