@@ -64,14 +64,15 @@ class TookTooLong(AssertionError):
 
 def eventually(condition, seconds=10, what="the condition"):
     """Polls until `condition()` holds, and returns what it returned."""
-    deadline = time.monotonic() + seconds * patience
+    deadline, pause = time.monotonic() + seconds * patience, 0.001
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
             raise TookTooLong(f"{what} did not come about in {seconds * patience} s")
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.03)
 
 
 held_ports = []
@@ -165,10 +166,12 @@ class Upstream(Process):
 
 
 class Redis:
-    """A real redis-server without persistence. It may be killed, stopped and started anew at the same place."""
+    """A real redis-server without persistence. It may be killed, stopped and started anew at the same place, by `file` with what was
+    written into its configuration meanwhile: sentinels have a server remember whether it is a replica."""
 
-    def __init__(self, rig, name, tcp=False, arguments=(), start=True):
+    def __init__(self, rig, name, tcp=False, arguments=(), start=True, file=False):
         self.rig, self.name, self.arguments, self.process = rig, name, list(arguments), None
+        self.file = file and os.path.join(rig.directory, name + ".conf")
         self.address = ("127.0.0.1", free_port()) if tcp else os.path.join(rig.directory, name + ".sock")
         self.text = text_of(self.address)
         if start:
@@ -177,8 +180,10 @@ class Redis:
     def start(self):
         where = (["--port", str(self.address[1]), "--bind", "127.0.0.1"] if isinstance(self.address, tuple) else
                  ["--port", "0", "--unixsocket", self.address])
-        self.process = Process(self.rig, self.name, [
-            redis_program, *where, "--save", "", "--appendonly", "no", "--dir", self.rig.directory, *self.arguments])
+        options = [*where, "--save", "", "--appendonly", "no", "--dir", self.rig.directory, *self.arguments]
+        if self.file and not os.path.exists(self.file):
+            self.rig.write(self.name + ".conf", "".join(f'\n{o[2:]}' if o.startswith("--") else f' "{o}"' for o in options) + "\n")
+        self.process = Process(self.rig, self.name, [redis_program, self.file] if self.file else [redis_program, *options])
         eventually(self.answers, 10, "PONG from Redis")
         return self
 
@@ -274,6 +279,8 @@ class Weir(Process):
         from wire import get
         total = None
         for line in get(self.admin, "/metrics").body.decode().splitlines():
+            if not line.startswith(name):
+                continue
             found = re.fullmatch(r"([a-zA-Z_:]+)(?:\{(.*)\})? ([-+0-9.eEinfNa]+)", line)
             if found and found[1] == name:
                 have = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', found[2] or ""))

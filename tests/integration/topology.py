@@ -46,8 +46,8 @@ class Sentinels:
 
     def __init__(self, rig, replicas=1, sentinels=3, arguments=()):
         more = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
-        self.master = Redis(rig, "redis-master", tcp=True, arguments=more)
-        self.replicas = [Redis(rig, f"redis-replica-{i}", tcp=True, arguments=[
+        self.master = Redis(rig, "redis-master", tcp=True, file=True, arguments=more)
+        self.replicas = [Redis(rig, f"redis-replica-{i}", tcp=True, file=True, arguments=[
             *more, "--replicaof", "127.0.0.1", str(self.master.address[1])]) for i in range(replicas)]
         eventually(lambda: self.master.ask("ROLE")[2] and len(self.master.ask("ROLE")[2]) == replicas, 10, "replicas")
         self.sentinels = [Sentinel(rig, i, self.master, sentinels, arguments) for i in range(sentinels)]
