@@ -58,7 +58,7 @@ def make_template():
             if os.geteuid() == 0:
                 shutil.chown(template, "nobody", "nogroup")
             run(program("initdb"), "-D", data + ".new", "-U", "weir", "-A", "trust", "-E", "UTF8", "--no-locale",
-                "--no-sync", where=template)
+                "--no-sync", "--wal-segsize=1", where=template)
             os.rename(data + ".new", data)
         return data
 
