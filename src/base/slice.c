@@ -49,6 +49,14 @@ struct slice slice_trim_ows(struct slice s)
     return s;
 }
 
+bool slice_has_control_bytes(struct slice s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7f)
+            return true;
+    return false;
+}
+
 bool slice_next_element(struct slice *rest, struct slice *element)
 {
     while (rest->n) {

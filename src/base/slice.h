@@ -37,6 +37,9 @@ bool slice_starts_with(struct slice whole, struct slice start);
 /* Without SP and HTAB at both ends: the OWS of RFC 9110 section 5.6.3, and nothing else. */
 struct slice slice_trim_ows(struct slice s);
 
+/* Bytes below space, or DEL? */
+bool slice_has_control_bytes(struct slice s);
+
 /* The next element of a comma-separated list (RFC 9110 section 5.6.1), trimmed; empty elements are skipped.
  * Takes it off
  * `*rest`. False at the list's end. Quoted strings are not understood: for lists of tokens only. */

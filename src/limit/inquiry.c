@@ -1,4 +1,5 @@
-#include "limit/inquiry.h"
+/* inquiry.c - an inquiry's life, and what it asks. What the answers mean: inquiry_answers.c. */
+#include "limit/inquiry_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -9,14 +10,6 @@
 #include "limit/grant_calls.h"
 #include "limit/key.h"
 #include "limit/quotas.h"
-
-enum {
-    ARGUMENTS_PER_LOOK = 7, /* how many limits, then the driver's six for it */
-    ANSWERS_PER_LOOK = 5,
-    ARGUMENTS_MAX = 2 + INQUIRY_ROWS_MAX * (1 + ARGUMENTS_PER_LOOK),
-    NUMBER_SIZE = 20,
-    PATTERN_SIZE = 4096,
-};
 
 /* Before the driver's text: what else inquiries ask. A user who may not publish may still reset. */
 static const char preamble[] = "if ARGV[1] == 'scan' then\n"
@@ -32,130 +25,6 @@ static const char preamble[] = "if ARGV[1] == 'scan' then\n"
                                "  return { row, till - time[1] * 1000 - math.floor(time[2] / 1000) }\n"
                                "end\n";
 
-enum step { STEP_GRANT, STEP_QUOTA, STEP_SCAN, STEP_DROP, STEP_LAST, STEP_OVER };
-
-struct inquiry {
-    const struct policy *policy;
-    const struct identity *identity;
-    enum inquiry_kind kind;
-    enum step step;
-    uint64_t until_us;
-    bool full;      /* the last answer to SCAN named more keys than there was room for */
-    bool cut, told; /* keys may have been passed over; all weirs were told */
-    uint64_t removed;
-    char cursor[24];
-    unsigned parts, part;                   /* of Redis; the one that is looked through */
-    char *channel, *grants_key, *key_start; /* the last: "PREFIX:{IDENTITY}:l:" */
-    int64_t quota, us; /* to be granted; then, and after a look, what is granted and for how long */
-    bool granted;
-    struct client_terms grant_terms;
-    struct quota_row row; /* of the database, as it is cached */
-    int64_t row_us;       /* for how long it is believed */
-    bool row_cached;
-    struct client_terms row_terms;
-    char quota_key[KEY_QUOTA_MAX + 8]; /* with that of its lock behind it */
-    size_t quota_key_size;
-    char pattern[PATTERN_SIZE];
-    size_t pattern_size;
-    struct standing rows[INQUIRY_ROWS_MAX];
-    unsigned row_count;
-    struct slice found[INQUIRY_FOUND_MAX]; /* malloc'ed; not yet among the rows */
-    unsigned found_count;
-    int argc;
-    const char *argv[ARGUMENTS_MAX];
-    size_t sizes[ARGUMENTS_MAX];
-    struct text numbers; /* the digits that arguments point into */
-    char digits[ARGUMENTS_MAX * NUMBER_SIZE];
-};
-
-/* --- Who ---------------------------------------------------------------------------------------------- */
-
-static bool read_id(struct slice id, struct identity *identity, const char **why)
-{
-    struct text text = text_over(identity->text, sizeof identity->text);
-
-    if (id.n == 0 || id.n > CLIENT_ID_MAX) {
-        *why = "an id has 1 to 256 bytes";
-        return false;
-    }
-    for (size_t i = 0; i < id.n; i++)
-        if ((unsigned char)id.p[i] < 0x20 || id.p[i] == 0x7f) {
-            *why = "an id holds no control bytes";
-            return false;
-        }
-    text_literal(&text, "id:");
-    text_put(&text, id);
-    identity->size = text.n;
-    identity->from_header = true;
-    return true;
-}
-
-/* An address, or its group as identity_of() writes it. */
-static bool read_ip(const struct policy *policy, struct slice address, struct identity *identity)
-{
-    unsigned prefix = policy->identity.ipv6_prefix;
-    struct ip_range range;
-    const char *why;
-
-    if (ip_parse(address, &identity->ip))
-        return true;
-    if (!ip_range_parse(address, &range, &why) || range.bits != prefix || ip_is_v4(&range.ip))
-        return false;
-    identity->ip = range.ip;
-    return true;
-}
-
-static void write_ip(const struct policy *policy, struct identity *identity)
-{
-    struct text text = text_over(identity->text, sizeof identity->text);
-    unsigned prefix = policy->identity.ipv6_prefix;
-
-    text_literal(&text, "ip:");
-    if (!identity->has_ip)
-        text_literal(&text, "unix");
-    else if (ip_is_v4(&identity->ip))
-        ip_format(&identity->ip, &text);
-    else {
-        struct ip_range group = {ip_masked(&identity->ip, prefix), prefix};
-        ip_range_format(&group, &text);
-    }
-    identity->size = text.n;
-}
-
-bool inquiry_identity(const struct policy *policy, struct slice text, struct identity *identity,
-                      const char **why)
-{
-    *identity = (struct identity){0};
-    if (slice_starts_with(text, SLICE("id:")))
-        return read_id((struct slice){text.p + 3, text.n - 3}, identity, why);
-    if (!slice_starts_with(text, SLICE("ip:")))
-        return read_id(text, identity, why);
-    struct slice address = {text.p + 3, text.n - 3};
-    identity->has_ip = !slice_equal(address, SLICE("unix"));
-    if (identity->has_ip && !read_ip(policy, address, identity)) {
-        *why = memchr(address.p, '/', address.n)
-                   ? "a range of addresses is no client; name one address (behind \"ip:\")"
-                   : "behind \"ip:\" stands an IPv4 or IPv6 address, or \"unix\"";
-        return false;
-    }
-    write_ip(policy, identity);
-    if (identity->has_ip)
-        identity->listed = address_table_find(&policy->addresses.table, &identity->ip);
-    return true;
-}
-
-const char *inquiry_terms(const struct client_terms *terms)
-{
-    if (!terms)
-        return "default";
-    switch (terms->quota) {
-    case QUOTA_PROHIBITED: return "prohibited";
-    case QUOTA_UNLIMITED: return "unlimited";
-    case QUOTA_AS_WRITTEN: break;
-    }
-    return terms->each ? "quota" : terms->plan ? "plan" : terms->numbers ? "quota" : "default";
-}
-
 /* What holds for the client: what it was granted, else what the policy says of it. */
 static const struct client_terms *terms_of(const struct inquiry *q)
 {
@@ -164,18 +33,6 @@ static const struct client_terms *terms_of(const struct inquiry *q)
 }
 
 /* --- Keys --------------------------------------------------------------------------------------------- */
-
-/* Is the limit counted on this client, whatever else it is counted on? */
-static bool counts_client(const struct limit *limit, const struct identity *identity)
-{
-    enum limit_per first = limit->per[0].per;
-    return first == PER_CLIENT || (first == PER_IP && !identity->from_header);
-}
-
-static bool is_list(const struct limit *limit)
-{
-    return limit->per_count > 1;
-}
 
 /* The key of a limit that is counted on nothing else; with "" for a name, what all keys begin with. */
 static bool write_key(const struct inquiry *q, const char *name, struct slice *key)
@@ -209,8 +66,8 @@ static bool write_pattern(struct inquiry *q, struct slice start)
     return !pattern.failed;
 }
 
-static struct standing *add_row(struct inquiry *q, const struct limit *limit, struct slice key,
-                                struct slice rest)
+struct standing *inquiry_add_row(struct inquiry *q, const struct limit *limit, struct slice key,
+                                 struct slice rest)
 {
     struct limit_numbers n = client_numbers(terms_of(q), limit);
     struct standing *row = &q->rows[q->row_count++];
@@ -236,7 +93,7 @@ static bool add_known_keys(struct inquiry *q)
             continue;
         if (!write_key(q, limit->name, &key))
             return false;
-        add_row(q, limit, key, SLICE_NONE);
+        inquiry_add_row(q, limit, key, SLICE_NONE);
     }
     return true;
 }
@@ -273,8 +130,7 @@ static bool is_counted(const struct inquiry *q)
     return !terms || terms->quota == QUOTA_AS_WRITTEN;
 }
 
-/* Whose terms are known: what is there to look at, or to remove? */
-static bool begin(struct inquiry *q)
+bool inquiry_begin(struct inquiry *q)
 {
     if (q->kind == INQUIRY_LOOK && !is_counted(q)) {
         q->step = STEP_OVER;
@@ -302,7 +158,7 @@ static bool prepare(struct inquiry *q)
         return false;
     q->step = STEP_GRANT;
     bool asks = q->kind == INQUIRY_GRANT || (q->kind == INQUIRY_LOOK && q->policy->limit_count > 0);
-    return asks || begin(q);
+    return asks || inquiry_begin(q);
 }
 
 static struct inquiry *allocate(const struct policy *policy, const struct identity *identity,
@@ -348,7 +204,7 @@ struct inquiry *inquiry_new(const struct policy *policy, const struct identity *
     return NULL;
 }
 
-static void drop_found(struct inquiry *q)
+void inquiry_drop_found(struct inquiry *q)
 {
     while (q->found_count)
         free((char *)q->found[--q->found_count].p);
@@ -358,7 +214,7 @@ void inquiry_free(struct inquiry *q)
 {
     if (!q)
         return;
-    drop_found(q);
+    inquiry_drop_found(q);
     for (unsigned i = 0; i < q->row_count; i++)
         free((char *)q->rows[i].key.p);
     free(q->channel);
@@ -496,236 +352,6 @@ bool inquiry_next(struct inquiry *q, int *argc, const char ***argv, const size_t
     *argv = q->argv;
     *sizes = q->sizes;
     return true;
-}
-
-/* --- Answers ------------------------------------------------------------------------------------------ */
-
-static bool is_found(const struct inquiry *q, struct slice key)
-{
-    for (unsigned i = 0; i < q->found_count; i++)
-        if (slice_equal(q->found[i], key))
-            return true;
-    return false;
-}
-
-/* The limit counted per several things whose key this is, with the part behind its name; NULL for others,
- * such as those that remember repeats. */
-static const struct limit *limit_of_key(const struct inquiry *q, struct slice key, struct slice *rest)
-{
-    size_t start = strlen(q->key_start);
-    struct slice name = {key.p + start, key.n - start};
-    const char *colon = memchr(name.p, ':', name.n);
-
-    if (!colon || colon[1] != '{' || name.p[name.n - 1] != '}')
-        return NULL;
-    *rest = (struct slice){colon + 1, (size_t)(name.p + name.n - colon) - 1};
-    name.n = (size_t)(colon - name.p);
-    for (unsigned i = 0; i < q->policy->limit_count; i++) {
-        const struct limit *limit = &q->policy->limits[i];
-        if (is_list(limit) && counts_client(limit, q->identity) && slice_equal(name, slice_of(limit->name)) &&
-            compose_uses(q->policy, limit))
-            return limit;
-    }
-    return NULL;
-}
-
-/* SCAN may name a key twice, and a key may go before it is looked at. */
-static void note_key(struct inquiry *q, struct slice key)
-{
-    struct slice rest;
-
-    if (!slice_starts_with(key, slice_of(q->key_start)) || is_found(q, key) ||
-        (q->kind == INQUIRY_LOOK && !limit_of_key(q, key, &rest)))
-        return;
-    if (q->found_count == INQUIRY_FOUND_MAX) {
-        q->full = true;
-        return;
-    }
-    char *bytes = malloc(key.n + 1);
-    if (!bytes) {
-        q->cut = true;
-        return;
-    }
-    memcpy(bytes, key.p, key.n);
-    bytes[key.n] = 0;
-    q->found[q->found_count++] = (struct slice){bytes, key.n};
-    // cppcheck-suppress memleak ; `found` owns it
-}
-
-static int by_limit_and_key(const void *a, const void *b)
-{
-    const struct standing *left = a, *right = b;
-    if (left->limit != right->limit)
-        return left->limit < right->limit ? -1 : 1;
-    return strcmp(left->key.p, right->key.p);
-}
-
-/* What SCAN found becomes rows. */
-static void settle_found(struct inquiry *q)
-{
-    for (unsigned i = 0; i < q->found_count; i++) {
-        struct slice rest;
-        const struct limit *limit = limit_of_key(q, q->found[i], &rest);
-        add_row(q, limit, q->found[i], rest);
-    }
-    q->found_count = 0;
-}
-
-/* Limits that are counted per several things, of which this client has none yet, are whole. */
-static void add_untouched(struct inquiry *q)
-{
-    unsigned looked_at = q->row_count;
-
-    for (unsigned i = 0; i < q->policy->limit_count; i++) {
-        const struct limit *limit = &q->policy->limits[i];
-        bool there = false;
-        for (unsigned r = 0; r < looked_at && !there; r++)
-            there = q->rows[r].limit == limit;
-        if (there || !is_list(limit) || !counts_client(limit, q->identity) || !compose_uses(q->policy, limit))
-            continue;
-        struct standing *row = add_row(q, limit, SLICE_NONE, SLICE_NONE);
-        row->remaining = row->capacity;
-        row->admits = row->capacity > 0;
-    }
-    qsort(q->rows, q->row_count, sizeof q->rows[0], by_limit_and_key);
-}
-
-/* After a piece of the key space: on, unless it is all or the time is up. */
-static void after_scan(struct inquiry *q)
-{
-    bool again = q->full && q->kind == INQUIRY_RESET;
-    bool all = !again && (q->full || strcmp(q->cursor, "0") == 0);
-
-    if (all && !q->full && q->part + 1 < q->parts) {
-        q->part++;
-        all = false;
-    }
-    if (!all && clock_us() >= q->until_us) {
-        q->cut = true;
-        all = true;
-    }
-    q->step = all ? STEP_LAST : STEP_SCAN;
-    if (all && q->kind == INQUIRY_LOOK)
-        settle_found(q);
-    if (q->step == STEP_LAST && q->kind == INQUIRY_LOOK && q->row_count == 0) {
-        q->step = STEP_OVER; /* nothing to look at */
-        add_untouched(q);
-    }
-}
-
-static bool take_scan(struct inquiry *q, const redisReply *reply)
-{
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING || reply->element[1]->type != REDIS_REPLY_ARRAY ||
-        (size_t)reply->element[0]->len >= sizeof q->cursor)
-        return false;
-    const redisReply *keys = reply->element[1];
-    q->full = false;
-    for (size_t i = 0; i < keys->elements; i++)
-        if (keys->element[i]->type == REDIS_REPLY_STRING)
-            note_key(q, (struct slice){keys->element[i]->str, (size_t)keys->element[i]->len});
-    if (q->full && q->kind == INQUIRY_LOOK)
-        q->cut = true;
-    if (!q->full || q->kind == INQUIRY_LOOK) /* else the same piece again, once these keys are gone */
-        memcpy(q->cursor, reply->element[0]->str, (size_t)reply->element[0]->len + 1);
-    if (q->kind == INQUIRY_RESET && q->found_count)
-        q->step = STEP_DROP;
-    else
-        after_scan(q);
-    return true;
-}
-
-static bool take_forget(struct inquiry *q, const redisReply *reply)
-{
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_INTEGER || reply->element[1]->type != REDIS_REPLY_INTEGER)
-        return false;
-    q->removed += (uint64_t)reply->element[0]->integer;
-    q->told = reply->element[1]->integer == 1;
-    if (q->step == STEP_DROP) {
-        drop_found(q);
-        after_scan(q);
-    } else
-        q->step = STEP_OVER;
-    return true;
-}
-
-static bool take_grant(struct inquiry *q, const redisReply *reply)
-{
-    int64_t until_us;
-
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_INTEGER)
-        return false;
-    if (q->kind == INQUIRY_GRANT) {
-        q->step = STEP_OVER;
-        q->granted = reply->element[0]->integer == 1;
-        q->told = reply->element[1]->integer == 1;
-        return true;
-    }
-    q->granted =
-        grant_parse(reply->element[1], &q->quota, &until_us) && until_us > reply->element[0]->integer;
-    if (q->granted) {
-        q->us = until_us - reply->element[0]->integer;
-        q->grant_terms = grant_terms(q->quota);
-    }
-    if (!inquiry_asks_database(q))
-        return begin(q);
-    q->step = STEP_QUOTA;
-    return true;
-}
-
-static bool take_quota(struct inquiry *q, const redisReply *reply)
-{
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING || reply->element[1]->type != REDIS_REPLY_INTEGER)
-        return false;
-    struct slice row = {reply->element[0]->str, (size_t)reply->element[0]->len};
-    q->row_cached = row.n && quota_row_parse(row, &q->row);
-    q->row_us = reply->element[1]->integer * 1000;
-    q->row_terms = quota_terms(q->policy, &q->row);
-    return begin(q);
-}
-
-/* In place of a delay stands why a script of one's own has failed, see lua/guard.lua. */
-static bool is_failure(const struct inquiry *q, const redisReply *reply, size_t i)
-{
-    size_t row = i / ANSWERS_PER_LOOK;
-    return i % ANSWERS_PER_LOOK == 4 && row < q->row_count && q->rows[row].limit->kind == LIMIT_CUSTOM &&
-           reply->element[i]->type == REDIS_REPLY_STRING;
-}
-
-static bool take_look(struct inquiry *q, const redisReply *reply)
-{
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != q->row_count * ANSWERS_PER_LOOK + 1)
-        return false;
-    for (size_t i = 0; i < reply->elements; i++)
-        if (reply->element[i]->type != REDIS_REPLY_INTEGER && !is_failure(q, reply, i))
-            return false;
-    for (unsigned i = 0; i < q->row_count; i++) { /* behind them stands the time */
-        redisReply *const *values = &reply->element[i * ANSWERS_PER_LOOK];
-        struct standing *row = &q->rows[i];
-        row->failed = values[4]->type != REDIS_REPLY_INTEGER;
-        row->admits = values[0]->integer > 0;
-        row->remaining = values[1]->integer > 0 ? values[1]->integer : 0;
-        row->retry_after_us = row->admits ? 0 : values[2]->integer;
-        row->reset_us = values[3]->integer > 0 ? values[3]->integer : 0;
-    }
-    q->step = STEP_OVER;
-    add_untouched(q);
-    return true;
-}
-
-bool inquiry_take(struct inquiry *q, const redisReply *reply)
-{
-    bool good = q->step == STEP_GRANT                             ? take_grant(q, reply)
-                : q->step == STEP_QUOTA                           ? take_quota(q, reply)
-                : q->step == STEP_SCAN                            ? take_scan(q, reply)
-                : q->step == STEP_LAST && q->kind == INQUIRY_LOOK ? take_look(q, reply)
-                                                                  : take_forget(q, reply);
-    if (!good)
-        q->step = STEP_OVER;
-    return good;
 }
 
 /* --- Afterwards --------------------------------------------------------------------------------------- */

@@ -90,7 +90,7 @@ static void find_address(const struct identity_settings *settings, const struct 
 
 /* --- the text --- */
 
-static void write_address(const struct identity_settings *settings, struct identity *identity)
+void identity_write_address(const struct identity_settings *settings, struct identity *identity)
 {
     struct text text = text_over(identity->text, sizeof identity->text);
 
@@ -104,14 +104,6 @@ static void write_address(const struct identity_settings *settings, struct ident
         ip_range_format(&group, &text);
     }
     identity->size = text.n;
-}
-
-static bool has_control_bytes(struct slice value)
-{
-    for (size_t i = 0; i < value.n; i++)
-        if ((unsigned char)value.p[i] < 0x20 || value.p[i] == 0x7f)
-            return true;
-    return false;
 }
 
 enum found { FOUND_NONE, FOUND_ID, FOUND_BAD };
@@ -139,7 +131,7 @@ static enum found find_id(const struct identity_from *from, const struct fields 
         return FOUND_NONE;
     if (field->value.n > CLIENT_ID_MAX)
         return bad(why, "the identity header is longer than 256 bytes");
-    if (has_control_bytes(field->value))
+    if (slice_has_control_bytes(field->value))
         return bad(why, "the identity header holds control bytes");
     struct text text = text_over(identity->text, sizeof identity->text);
     text_literal(&text, "id:");
@@ -173,7 +165,7 @@ static bool take_source(const struct policy *policy, const struct fields *fields
             return found == FOUND_ID;
     }
     identity->source = i;
-    write_address(settings, identity);
+    identity_write_address(settings, identity);
     return true;
 }
 

@@ -34,6 +34,9 @@ bool identity_trusts(const struct identity_settings *settings, const struct addr
 MUST_CHECK bool identity_of(const struct policy *policy, const struct address *peer,
                             const struct fields *fields, struct identity *identity, const char **why);
 
+/* Sets the text of an identity that is an address: its `ip`, in groups as the policy has them, or "unix". */
+void identity_write_address(const struct identity_settings *settings, struct identity *identity);
+
 /* The id is nobody's: what the sources after it say. */
 MUST_CHECK bool identity_next(const struct policy *policy, const struct fields *fields,
                               struct identity *identity, const char **why);

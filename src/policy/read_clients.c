@@ -304,9 +304,8 @@ static void enter_client(struct loading *l, const struct node *node)
 
 static bool id_is_good(struct loading *l, const struct node *node)
 {
-    bool good = node->key.n >= 1 && node->key.n <= CLIENT_ID_MAX;
-    for (size_t i = 0; i < node->key.n; i++)
-        good &= (unsigned char)node->key.p[i] >= 0x20 && node->key.p[i] != 0x7f;
+    bool good = node->key.n >= 1 && node->key.n <= CLIENT_ID_MAX && !slice_has_control_bytes(node->key);
+
     if (!good)
         mistake_of_key(l, node, "%s is no client's id; expected 1 to %d bytes without control bytes",
                        QUOTE(node->key), CLIENT_ID_MAX);

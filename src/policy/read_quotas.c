@@ -355,7 +355,7 @@ static void read_connection(struct loading *l, const struct option *option, cons
     if (!expect_scalar(l, node, "a connection string such as postgresql://weir@127.0.0.1/weir") ||
         !text_fits(l, node, (size_t)option->low, (size_t)option->high))
         return;
-    if (text_has_control_bytes(node->text)) {
+    if (slice_has_control_bytes(node->text)) {
         mistake(l, node, "holds control bytes; expected printable text");
         return;
     }

@@ -178,7 +178,7 @@ static void read_password_file(struct loading *l, const struct option *option, c
     if (!named_file_read(l, node, &l->scratch, path, PASSWORD_FILE_MAX, &bytes))
         return;
     bytes = without_newline(bytes);
-    if (bytes.n == 0 || text_has_control_bytes(bytes)) {
+    if (bytes.n == 0 || slice_has_control_bytes(bytes)) {
         mistake(l, node, "%s holds %s; expected the password alone, on one line", path,
                 bytes.n ? "several lines or control bytes" : "nothing");
         return;

@@ -66,7 +66,7 @@ static const char *path_fault(struct slice path)
         return "may hold \"**\" only as its last segment, as in /v1/**";
     if (memchr(path.p, '?', path.n) || memchr(path.p, '#', path.n))
         return "may hold no query: paths are matched without theirs";
-    if (text_has_control_bytes(path))
+    if (slice_has_control_bytes(path))
         return "holds control bytes";
     return NULL;
 }

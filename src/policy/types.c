@@ -170,20 +170,12 @@ static void print_bool(const struct printer *printer, const struct option *optio
 
 const struct option_type type_bool = {"true or false", read_bool, print_bool, false};
 
-bool text_has_control_bytes(struct slice text)
-{
-    for (size_t i = 0; i < text.n; i++)
-        if ((unsigned char)text.p[i] < 0x20 || text.p[i] == 0x7f)
-            return true;
-    return false;
-}
-
 static void read_text(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
     if (node->null || !expect_scalar(l, node, "text") ||
         !text_fits(l, node, (size_t)option->low, (size_t)option->high))
         return;
-    if (text_has_control_bytes(node->text))
+    if (slice_has_control_bytes(node->text))
         mistake(l, node, "holds control bytes; expected printable text");
     else
         *(char **)field = keep_text(l, node);

@@ -67,8 +67,6 @@ extern const struct option_type type_body_file;        /* read_answers.c: struct
 
 /* Can it be a header's name or a method: a token of RFC 9110 section 5.6.2? */
 bool text_is_token(struct slice text);
-/* Bytes below space, or DEL? */
-bool text_has_control_bytes(struct slice text);
 /* A value as YAML: plain where that is safe, else in quotes. */
 void print_scalar(FILE *out, struct slice text);
 /* A text as what stands between a pair of double quotes. */
