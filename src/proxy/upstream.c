@@ -1,6 +1,7 @@
 #include "proxy/upstream.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,8 +14,9 @@
 
 enum {
     LINK_MAGIC = 0x4c494e4b,
-    POOLED_MAX = 1024,            /* idle links a worker keeps for a server: as many as were busy at once */
-    POOLED_IDLE_US = 60 * 1000000 /* and for how long */
+    POOLED_MAX = 1024,             /* idle links a worker keeps for a server: as many as were busy at once */
+    POOLED_IDLE_US = 60 * 1000000, /* and for how long */
+    LOOKED_AT_ONCE = 64            /* the most pooled links that are looked at in one system call */
 };
 
 const char *link_server_text(const struct link *link)
@@ -244,22 +246,51 @@ static void probe(struct deadline *deadline)
         probe_succeeded(link);
 }
 
-/* Its answer was read to the end in this loop turn, and nothing was behind it. */
-static bool is_fresh(const struct link *link)
+/* Closes those of the links on top of the pool that hold what nobody asked for, or whose server has closed them. As many are looked at
+ * in one system call as the last turn needed or, where that was too few, as this one has needed so far. */
+static void look_at_pooled(struct server *server, uint64_t turn)
 {
-    return link->stream.drained && !link->stream.layer && link->pooled_turn == link->worker->turn;
+    struct pollfd polls[LOOKED_AT_ONCE];
+    struct link *links[LOOKED_AT_ONCE], *link;
+    unsigned most = server->needed > server->looked_for ? server->needed : server->looked_for, n = 0;
+
+    TAILQ_FOREACH (link, &server->pooled, link) {
+        links[n] = link;
+        polls[n++] = (struct pollfd){.fd = link->stream.fd, .events = POLLIN | POLLRDHUP};
+        if (n >= most || n == LOOKED_AT_ONCE)
+            break;
+    }
+    int told = poll(polls, n, 0);
+    for (unsigned i = 0; i < n; i++)
+        if ((told < 0 || polls[i].revents) && is_stale(links[i]))
+            link_close(links[i]);
+        else
+            links[i]->empty_turn = turn;
 }
 
-/* NULL: there is none. Bytes behind the last answer would be this request's answer, and the loop may not have told of them yet: the
- * link is asked, at a system call, unless it was in use a moment ago. */
+/* How many links had to be looked at in the last turn in which one was taken. */
+static void count_needed(struct server *server, uint64_t turn)
+{
+    if (server->taken_turn != turn) {
+        server->taken_turn = turn;
+        server->needed = server->looked_for;
+        server->looked_for = 0;
+    }
+}
+
+/* NULL: there is none. Bytes behind the last answer would be this request's answer, and the loop may not have told of them yet: what is
+ * taken was found empty in this turn. */
 static struct link *take_pooled(struct server *server, struct exchange *x)
 {
+    uint64_t turn = x->worker->turn;
     struct link *link;
 
-    while ((link = TAILQ_FIRST(&server->pooled)) && !is_fresh(link) && is_stale(link))
-        link_close(link);
+    count_needed(server, turn);
+    while ((link = TAILQ_FIRST(&server->pooled)) && link->empty_turn != turn)
+        look_at_pooled(server, turn);
     if (!link)
         return NULL;
+    server->looked_for += link->pooled_turn != turn;
     TAILQ_REMOVE(&server->pooled, link, link);
     server->pooled_count--;
     server->outstanding++;
@@ -320,6 +351,7 @@ void upstream_release(struct link *link, bool reusable)
     link->exchange = NULL;
     link->scanned = 0;
     link->pooled_turn = w->turn;
+    link->empty_turn = link->stream.drained && !link->stream.layer ? w->turn : 0;
     TAILQ_INSERT_HEAD(&server->pooled, link, link);
     stream_want_read(&link->stream, true);
     deadline_arm(&w->queue.pooled, &link->deadline, clock_turn_us(), POOLED_IDLE_US);

@@ -26,6 +26,7 @@ struct link {
     enum link_state state;
     bool reused;          /* it has served a request before */
     uint64_t pooled_turn; /* the worker's loop turn in which it was pooled last */
+    uint64_t empty_turn;  /* in which it was found, while pooled, to hold nothing */
     struct worker *worker;
     struct server *server;
     struct exchange *exchange; /* CONNECTING, BUSY */

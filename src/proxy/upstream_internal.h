@@ -14,7 +14,10 @@ struct server {
     unsigned slot;        /* in the pool, while not gone */
     unsigned outstanding; /* links CONNECTING, PROBING or BUSY */
     unsigned pooled_count;
-    unsigned failures; /* bad answers in a row */
+    uint64_t taken_turn; /* the worker's loop turn in which a link was taken from the pool last */
+    unsigned looked_for; /* links taken in that turn that had been pooled before it */
+    unsigned needed;     /* the same of the turn before in which one was taken */
+    unsigned failures;   /* bad answers in a row */
     bool gone;
     bool ejected;
     bool said; /* that it was ejected; a server that comes and goes is not logged more than once a second */

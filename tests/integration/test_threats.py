@@ -4,6 +4,7 @@ descriptors that run out, readers that do not read. Each line of docs/threat-mod
 import json
 import os
 import resource
+import signal
 import socket
 import threading
 
@@ -121,6 +122,39 @@ def test_bytes_behind_a_large_answer_are_not_the_next_one(rig):
             connection.send(request_bytes("/large") + request_bytes("/next"))
             assert len(connection.response().body) == 100000
             assert connection.response().body == b"ok"
+
+
+def test_what_idle_links_hold_is_nobodys_answer(rig):
+    """Requests are there first, then what nobody asked for, in some of the links that would take them, and the end of others: all in
+    one turn of the loop, which meets the requests before it hears of the links."""
+    many = 12
+    together = threading.Barrier(many)
+
+    def script(peer, _number):
+        peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)   # POISON does not wait for an acknowledgement
+        while request := peer.read_request():
+            if b"/open" in request[0]:
+                together.wait(20)
+            peer.send(OK)
+
+    weir, api = before(rig, script)
+    clients = [Connection(weir.address) for _ in range(many)]
+    for ill in range(many + 1):
+        for client in clients:
+            client.send(request_bytes("/open"))
+        assert [client.response().body for client in clients] == [b"ok"] * many
+        weir.signal(signal.SIGSTOP)
+        idle = api.peers[-many:]
+        for client in clients:
+            client.send(request_bytes("/next"))
+        for i, peer in enumerate(idle):
+            if i % 3 == 0 and i < ill:
+                peer.socket.shutdown(socket.SHUT_WR)
+            elif i < ill:
+                peer.send(POISON)
+        weir.signal(signal.SIGCONT)
+        assert [client.response().body for client in clients] == [b"ok"] * many, ill
+    assert not api.failures, api.failures
 
 
 def test_a_tunnel_is_for_who_may_have_one(rig):
