@@ -56,12 +56,12 @@ def test_who_fails_gets_no_requests_until_it_is_good_again(rig):
     assert {get(weir.address).body for _ in range(20)} == {b"one"}
     seen = len(two.checks)
     eventually(lambda: len(two.checks) > seen + 5, what="checks go on")
-    assert said(weir, f"upstream api: server {two.text}: health check: status 503; no requests go there until it passes 2") == 1
+    eventually(lambda: said(weir, f"upstream api: server {two.text}: health check: status 503; no requests go there until it passes 2") == 1)
     states = [(s["state"], s["healthy"]) for s in json.loads(get(weir.admin, "/api/v1/status").body)["upstreams"][0]["servers"]]
     assert states == [("up", True), ("down", False)]
     two.health = OKAY
     eventually(lambda: up(weir, two) == 1, what="two is up")
-    assert said(weir, f"upstream api: server {two.text} passes its health checks again") == 1
+    eventually(lambda: said(weir, f"upstream api: server {two.text} passes its health checks again") == 1)
     assert {get(weir.address).body for _ in range(20)} == {b"one", b"two"}
 
 

@@ -65,7 +65,7 @@ def test_a_changed_address_takes_effect(rig):
         assert asked.wait(20)
         dns.records["api.test"] = ["127.0.0.2"]
         eventually(lambda: others.request().body == b"two", what="the new address is used")
-        assert said(weir, "api.test:%d is now 127.0.0.2" % port) == 1
+        eventually(lambda: said(weir, "api.test:%d is now 127.0.0.2" % port) == 1)
         eventually(lambda: weir.metric("weir_upstream_connections") == 2, what="the idle link to the old address is closed")
         answer.set()
         assert under_way.response().body == b"one", "an exchange that is under way ends where it began"

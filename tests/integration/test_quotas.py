@@ -292,6 +292,7 @@ def test_the_database_is_down_and_back(rig):
     database.start()
     wait_for_up(weir)
     eventually(lambda: limit_of(weir, "client-1") == -1, what="the client that was unknown")
+    weir.announced("postgres .*answers again")
     lines = [message for level, message in weir.log() if "postgres" in message and level != "debug"]
     assert len(lines) == 2 and "check that PostgreSQL runs there" in lines[0] and "answers again" in lines[1], lines
 
@@ -364,6 +365,7 @@ def test_a_slow_query_is_ended_by_the_server(rig):
                                     "AND pid <> pg_backend_pid()") == "0", what="no query that goes on")
     database.sql("UPDATE pace SET seconds = 0")
     eventually(lambda: limit_of(weir, "client-2") == 3, 30, "the quota")
+    weir.announced("postgres .*answers again")
     lines = [message for level, message in weir.log() if "postgres" in message and level != "debug"]
     assert len(lines) == 2 and "raise quotas.timeout" in lines[0] and "answers again" in lines[1], lines
 
@@ -407,7 +409,7 @@ def test_a_query_that_is_refused(rig):
     weir.expect_errors("postgres .*the query fails")
     assert limit_of(weir, "client-2") == 60
     wait_for_down(weir)
-    assert re.search(r"error .*relation \"clients_of_all\" does not exist.*check quotas.postgres.query", weir.output())
+    weir.announced(r"error .*relation \"clients_of_all\" does not exist.*check quotas.postgres.query")
     database.sql("ALTER TABLE clients RENAME TO clients_of_all")
     eventually(lambda: limit_of(weir, "client-2") == 3, 30, "the quota")
 

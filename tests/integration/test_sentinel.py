@@ -41,6 +41,7 @@ def test_master_killed_under_load(rig):
     charged_twice(answers, killed + 0.2)
     for weir in weirs:
         weir.counts(1, "weir_redis_master_changes_total")
+        weir.announced(f"redis {MASTER}: the master is", count=2)
         said = [message for _, message in weir.log() if f"redis {MASTER}: the master is" in message]
         assert len(said) == 2, f"one line a change: {said}"
         eventually(lambda w=weir: w.metric("weir_redis_ready_workers") == 2)

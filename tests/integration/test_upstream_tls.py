@@ -109,6 +109,7 @@ def refused(rig, words, servers=None, made=None, **more):
             answer = client.request()
             assert answer.status == 502 and b"proved over TLS" in answer.body, answer
     eventually(lambda: weir.metric("weir_errors_total", cause="upstream_tls") == 5, what="the requests are counted")
+    weir.announced(re.escape(words))
     lines = [line for _, line in weir.log() if words in line]
     assert len(lines) == 1 and "127.0.0.1" in lines[0], weir.output()
 
