@@ -136,10 +136,9 @@ def test_the_places_of_a_killed_weir_come_back_after_its_lease(rig):
     dying.kill()
     start = time.monotonic()
     assert get(other.address).status == 429
-    fresh = [eventually(lambda: admitted(other, gate), 15, "a free place")]
-    assert 0.5 < time.monotonic() - start < 10
-    fresh += [admitted(other, gate), admitted(other, gate)]
-    assert all(fresh)
+    fresh = [eventually(lambda: admitted(other, gate), 9, "a free place")]
+    assert time.monotonic() - start > 0.5
+    fresh += [eventually(lambda: admitted(other, gate), 5, "those of its other worker") for _ in range(2)]
     assert get(other.address).status == 429, "the one that the living weir holds still counts"
     gate.open.set()
     kept.socket.settimeout(20)
@@ -157,7 +156,7 @@ def test_long_requests_and_tunnels_count_beyond_a_lease(rig):
     with Connection(weir.address) as tunnel:
         tunnel.send(request_bytes("/tunnel", headers=ASKED))
         assert tunnel.read_head().status == 101
-        deadline = time.monotonic() + 3.2
+        deadline = time.monotonic() + 2.2
         with Connection(weir.address) as c:
             while time.monotonic() < deadline:  # a busy client must not keep the lease from being renewed
                 assert c.request().status == 429

@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 
-from rig import eventually, free_port, patience
+from rig import eventually, free_port
 from scripted import OK, Scripted
 from wire import Connection, get, request_bytes
 
@@ -55,24 +55,31 @@ def reset(connection):
 def test_requests_leave_in_order_and_no_closer_than_the_rate(rig):
     seen, api = noting(rig)
     weir = rig.weir(workers=1, limits={"q": queue(limit=10)}, upstreams={"api": {"servers": [api.text]}}, log={"access": "json"})
-    connections, start = [], time.monotonic()
-    for i in range(10):
-        connections.append(ask(weir, f"/{i}"))
-        eventually(lambda: weir.metric("weir_limit_decisions_total", limit="q", decision="allowed") > i)
-    answers = [c.response() for c in connections]
-    assert [a.status for a in answers] == [200] * 10
-    assert [t for _, t in seen] == [f"/{i}" for i in range(10)]
-    assert all(moment >= start + i * 0.1 for i, (moment, _) in enumerate(seen)), (start, seen)
-    assert seen[-1][0] < start + 0.9 + 0.5 * patience, (start, seen)
-    assert answers[0].number("X-RateLimit-Limit") == 1000
-    times = {line["target"]: line.get("held_us", 0) for line in lines(weir, 10)}
-    waited = sum(us > 0 for us in times.values())
-    assert 990 <= answers[9].number("X-RateLimit-Remaining") < 1000  # who has left the queue meanwhile takes no place of it
-    weir.counts(0, "weir_requests_held")
-    weir.counts(waited, "weir_held_seconds_count")
-    assert times["/0"] == 0 and 0 < times["/9"] <= 900000 + 500000 * patience, times
-    for c in connections:
-        c.close()
+    tried = 0
+
+    def ten():
+        nonlocal tried
+        tried, client, connections = tried + 1, f"client-{tried}", []
+        start = time.monotonic()
+        seen.clear()
+        for i in range(10):
+            connections.append(ask(weir, f"/{i}", client))
+            weir.counts(10 * (tried - 1) + i + 1, "weir_limit_decisions_total", limit="q", decision="allowed")
+        answers = [c.response() for c in connections]
+        assert [a.status for a in answers] == [200] * 10
+        assert [t for _, t in seen] == [f"/{i}" for i in range(10)]
+        assert all(moment >= start + i * 0.1 for i, (moment, _) in enumerate(seen)), (start, seen)
+        assert answers[0].number("X-RateLimit-Limit") == 1000
+        assert 990 <= answers[9].number("X-RateLimit-Remaining") < 1000  # who has left the queue meanwhile takes no place of it
+        every = lines(weir, 10 * tried)
+        times = {line["target"]: line.get("held_us", 0) for line in every[-10:]}
+        weir.counts(0, "weir_requests_held")
+        weir.counts(sum(line.get("held_us", 0) > 0 for line in every), "weir_held_seconds_count")
+        assert times["/0"] == 0, times
+        for c in connections:
+            c.close()
+        return seen[-1][0] < start + 0.9 + 0.3 and 0 < times["/9"] <= 900000 + 300000
+    eventually(ten, 30, "ten in their time, where the machine lets them")
 
 
 def test_never_let_go_too_early(rig):
@@ -250,9 +257,14 @@ def test_several_limits_the_longest_delay_counts_and_all_are_given_back(rig):
 def test_two_weirs_share_one_queue(rig):
     seen, api = noting(rig)
     weirs = [rig.weir(workers=2, limits={"q": queue(limit=50)}, upstreams={"api": {"servers": [api.text]}}) for _ in range(2)]
-    start = time.monotonic()
-    asked = [ask(weirs[i % 2], f"/{i}") for i in range(20)]
-    assert [c.response().status for c in asked] == [200] * 20
-    moments = sorted(moment for moment, _ in seen)
-    assert all(moment >= start + i * 0.02 for i, moment in enumerate(moments)), (start, moments)
-    assert moments[-1] < start + 0.38 + 0.5 * patience, (start, moments)
+    clients = map(str, range(1000))
+
+    def twenty():
+        client, start = next(clients), time.monotonic()
+        seen.clear()
+        asked = [ask(weirs[i % 2], f"/{i}", client) for i in range(20)]
+        assert [c.response().status for c in asked] == [200] * 20
+        moments = sorted(moment for moment, _ in seen)
+        assert all(moment >= start + i * 0.02 for i, moment in enumerate(moments)), (start, moments)
+        return moments[-1] < start + 0.38 + 0.3
+    eventually(twenty, 30, "twenty in their time, where the machine lets them")
