@@ -80,16 +80,16 @@ def test_each_request_of_a_connection_has_its_own_time_and_a_tunnel_has_none(rig
                 return
             peer.send(OK)
 
-    weir = before(rig, script, timeouts={"exchange": "300ms"})
+    weir = before(rig, script, timeouts={"exchange": "800ms"})
     pause = threading.Event()
     with Connection(weir.address) as connection:
         for _ in range(3):
             assert connection.request().status == 200
-            pause.wait(0.2)
+            pause.wait(0.3)
         connection.send(request_bytes(headers={"Connection": "upgrade", "Upgrade": "echo"}))
         assert connection.read_head().status == 101
         for _ in range(3):
-            pause.wait(0.2)
+            pause.wait(0.3)
             connection.send(b"ping")
             assert connection.read_exactly(4, "an echo") == b"ping"
 

@@ -5,6 +5,7 @@ import socket
 import time
 
 from rig import eventually, patience
+from test_concurrency import Gate
 from wire import Connection, Cut, request_bytes
 
 
@@ -17,14 +18,13 @@ def accepts(address):
 
 
 def test_requests_under_way_are_finished(rig):
-    weir = rig.weir(timeouts={"shutdown": "20s"})
-    api = rig.upstream()
-    slow = [Connection(weir.address) for _ in range(8)]
-    for connection in slow:
-        connection.send(request_bytes("/slow?ms=1000"))
-    eventually(lambda: api.stats()["requests"] >= 8)
+    gate = Gate(rig)
+    weir = rig.weir(timeouts={"shutdown": "20s"}, upstreams=gate.upstreams)
+    slow = [Connection(weir.address).send(request_bytes()) for _ in range(8)]
+    eventually(lambda: gate.now == 8)
     weir.signal(signal.SIGTERM)
     eventually(lambda: not accepts(weir.address), what="a closed listener")
+    gate.open.set()
     for connection in slow:
         response = connection.response()
         assert response.status == 200
