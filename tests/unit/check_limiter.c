@@ -56,7 +56,7 @@ static const char policy_text[] =
     "  per-client: { script: token_bucket, limit: 100, period: 1d, burst: 20 }\n"
     "  everyone: { script: fixed_window, limit: 50, period: 1d, per: all }\n"
     "  window: { script: fixed_window, limit: 10, period: 1h, label: Window }\n"
-    "  brief: { script: sliding_window_log, limit: 1, period: 300ms }\n"
+    "  brief: { script: sliding_window_log, limit: 1, period: 900ms }\n"
     "  log: { script: sliding_window_log, limit: 10, period: 1h, per: [ client, route ] }\n"
     "  pair: { script: sliding_window_log, limit: 2, period: 1h }\n"
     "  pair-rolling: { script: rolling_window, limit: 2, period: 10s, buckets: 100 }\n"
@@ -785,7 +785,7 @@ static bool denial_is_over(void *context)
     return !denials_hold_until || clock_us() >= denials_hold_until;
 }
 
-/* One unit in 300 ms: the second ask is denied by Redis, the next by memory, until the very moment that Redis
+/* One unit in 900 ms: the second ask is denied by Redis, the next by memory, until the very moment that Redis
  * would admit again. */
 START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
 {
@@ -798,7 +798,7 @@ START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
     ck_assert_int_eq(asks[0].ask.decision.verdict, VERDICT_LIMITED);
     ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 2);
-    ck_assert_int_le(asks[0].ask.decision.results[0].retry_after_us, 300000);
+    ck_assert_int_le(asks[0].ask.decision.results[0].retry_after_us, 900000);
     ck_assert_int_eq(decide("brief", "b")->verdict, VERDICT_ALLOWED); /* nobody else pays for it */
     turn_until(denial_is_over);
     ck_assert_int_eq(ask_from(0, 0, "brief", "a"), DECIDED_LATER);
