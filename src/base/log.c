@@ -55,6 +55,45 @@ static struct {
     _Atomic uint64_t lost; /* lines that could not be written */
 } file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO};
 
+/* What was said last, by whom: a place for each event, and where two share one, some are said twice. */
+enum { EVENTS = 64 };
+
+static struct {
+    pthread_mutex_t lock;
+    struct {
+        uint64_t event, at_us;
+        unsigned thread;
+    } said[EVENTS];
+} events = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint64_t fnv(uint64_t hash, struct slice bytes) /* 1a, of 64 bits */
+{
+    for (size_t i = 0; i < bytes.n; i++)
+        hash = (hash ^ (unsigned char)bytes.p[i]) * 1099511628211u;
+    return hash;
+}
+
+bool log_is_first(struct slice whom, const char *what)
+{
+    uint64_t event = fnv(fnv(14695981039346656037u, whom), slice_of(what)), now = clock_us();
+    static _Atomic unsigned threads;
+    static _Thread_local unsigned self;
+
+    if (self == 0)
+        self = ++threads;
+    pthread_mutex_lock(&events.lock);
+    bool together = events.said[event % EVENTS].event == event &&
+                    events.said[event % EVENTS].thread != self &&
+                    now - events.said[event % EVENTS].at_us < LOG_TOGETHER_US;
+    if (!together) {
+        events.said[event % EVENTS].event = event;
+        events.said[event % EVENTS].at_us = now;
+        events.said[event % EVENTS].thread = self;
+    }
+    pthread_mutex_unlock(&events.lock);
+    return !together;
+}
+
 void log_set_level(enum log_level level)
 {
     log_threshold = level;

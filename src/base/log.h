@@ -33,6 +33,11 @@ void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 #define log_info(...)  log_at(LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_at(LEVEL_DEBUG, __VA_ARGS__)
 
+/* Threads that meet one event together say it once: false where another thread has asked the same less than
+ * LOG_TOGETHER_US ago and was told true. A thread by itself is never silenced. `whom` are any bytes. */
+enum { LOG_TOGETHER_US = 2500000 };
+bool log_is_first(struct slice whom, const char *what);
+
 /* A finished line (with its newline) of the access log. */
 void log_line(struct slice line);
 

@@ -18,7 +18,9 @@ static void say_ejected(struct server *server, const char *why)
 {
     uint64_t now = clock_us();
 
-    server->said = now - server->said_us > 1000000;
+    struct slice whom = {(const char *)&server->member, sizeof server->member}; /* the workers' common one */
+
+    server->said = now - server->said_us > 1000000 && log_is_first(whom, "ejected");
     if (!server->said)
         return;
     server->said_us = now;

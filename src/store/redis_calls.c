@@ -158,9 +158,10 @@ static void complain(struct redis_link *link, enum redis_failure cause, const ch
     if (link->complained_us[cause] && now - link->complained_us[cause] < complain_every_us)
         return;
     link->complained_us[cause] = now;
-    log_at(link->watch.quiet ? LEVEL_DEBUG : LEVEL_ERROR,
-           "redis %s: %s: \"%s\"; such requests follow on_failure; %s", link->address_text,
-           redis_failure_text[cause], message, redis_failure_remedy(cause, link->settings->cluster.count));
+    bool said = !link->watch.quiet && log_is_first(slice_of(link->address_text), redis_failure_text[cause]);
+    log_at(said ? LEVEL_ERROR : LEVEL_DEBUG, "redis %s: %s: \"%s\"; such requests follow on_failure; %s",
+           link->address_text, redis_failure_text[cause], message,
+           redis_failure_remedy(cause, link->settings->cluster.count));
 }
 
 static enum redis_failure judge(struct redis_link *link, const struct redis_call *call,

@@ -45,7 +45,8 @@ static void say_down(struct redis_link *link, enum redis_failure cause, const ch
         return;
     link->told = true;
     link->told_cause = cause;
-    log_at(link->watch.quiet ? LEVEL_DEBUG : LEVEL_ERROR,
+    bool said = !link->watch.quiet && log_is_first(slice_of(link->address_text), redis_failure_label[cause]);
+    log_at(said ? LEVEL_ERROR : LEVEL_DEBUG,
            "redis %s: %s%s%s%s; limits follow on_failure until it answers; %s", link->address_text,
            redis_failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
            detail && *detail ? ")" : "", redis_failure_remedy(cause, link->settings->cluster.count));
@@ -55,7 +56,7 @@ static void say_ready(struct redis_link *link)
 {
     if (link->unproven || link->relapsed)
         return;
-    if (link->told && !link->watch.quiet)
+    if (link->told && !link->watch.quiet && log_is_first(slice_of(link->address_text), "ready"))
         log_info("redis %s: answers again after %.1f s; limits are counted in Redis", link->address_text,
                  (double)(clock_us() - link->down_since_us) / 1e6);
     else

@@ -30,7 +30,7 @@ def assert_refused(weir, cause, remedy):
         assert not [n for n in response.names() if "rate" in n], "decided without Redis: no fields"
         return weir.metric("weir_redis_errors_total", cause=cause) and complaints(weir, remedy)
     eventually(seen, what=f"a decision without Redis by {cause}: {weir.output()[-600:]}")
-    assert len(complaints(weir, remedy)) <= 2, f"a line for each worker at most: {complaints(weir, remedy)}"
+    assert len(complaints(weir, remedy)) == 1, f"one line, whatever the number of workers: {complaints(weir, remedy)}"
 
 
 def assert_well(weir):

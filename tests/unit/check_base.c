@@ -1,5 +1,6 @@
 /* The ground floor: slices, bounded text, deadlines, addresses' counts, buffers. */
 #include <check.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -9,6 +10,7 @@
 #include "base/deadline.h"
 #include "base/hash.h"
 #include "base/histogram.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "net/iobuf.h"
 #include "net/ip_counts.h"
@@ -444,6 +446,33 @@ START_TEST(alarms_ring_in_order_never_too_early_and_never_when_cancelled)
 }
 END_TEST
 
+static void *say_the_same(void *said)
+{
+    for (unsigned i = 0; i < 100; i++)
+        *(bool *)said |= log_is_first(SLICE("10.0.0.1:6379"), "down");
+    return NULL;
+}
+
+START_TEST(threads_say_one_event_once)
+{
+    bool said[8] = {false};
+    pthread_t threads[8];
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < 8; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, say_the_same, &said[i]), 0);
+    for (unsigned i = 0; i < 8; i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    for (unsigned i = 0; i < 8; i++)
+        count += said[i];
+    ck_assert_uint_eq(count, 1);
+    /* Another event, and one thread by itself. */
+    ck_assert(log_is_first(SLICE("10.0.0.1:6379"), "up"));
+    ck_assert(log_is_first(SLICE("10.0.0.1:6379"), "up"));
+    ck_assert(log_is_first(SLICE("10.0.0.2:6379"), "down"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("base and net");
@@ -466,6 +495,7 @@ int main(void)
     tcase_add_test(tests, alarms_ring_in_order_never_too_early_and_never_when_cancelled);
     tcase_add_test(tests, buffers_hold_what_was_appended_and_return_to_the_pool);
     tcase_add_test(tests, connections_of_an_address_are_counted_exactly);
+    tcase_add_test(tests, threads_say_one_event_once);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
