@@ -1,4 +1,4 @@
-/* quota_lookup.c - the clerk: finds out the quota of an id for all who wait for it.
+/* quota_lookup.c - finds out the quota of one id for all who wait for it: what the clerk (quota_clerk.c) does.
  *
  *   clerk_take() --> REDIS ----------- cached --------------------------------.
  *                      | the lock is ours      \ others ask: OTHERS, and again |
@@ -12,26 +12,17 @@
  * The lock in Redis does two things: one weir asks while the others look again; and a reset, which removes it, sees to it
  * that an answer from before it is not kept afterwards. It ends by itself when a weir dies. */
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/magic.h"
-#include "base/memory.h"
 #include "limit/key.h"
-#include "limit/quotas_internal.h"
+#include "limit/quota_lookup.h"
 
-enum {
-    LOOKUP_MAGIC = 0x51554f54,
-    CHAINS = 2048,
-    ADDRESSES = 1024,
-    TOKEN_SIZE = 40,
-    ARGUMENTS_MAX = 9,
-    COMPLAIN_US = 60000000
-};
+enum { LOOKUP_MAGIC = 0x51554f54, ARGUMENTS_MAX = 9, COMPLAIN_US = 60000000 };
 
 /* KEYS: the quota, its lock. A value is "TAG UNTIL ROW": of which query it came, in ms since 1970 until when it is believed. */
-static const char script[] =
+const char lookup_script[] =
     "local call, asked = redis.call, ARGV[1]\n"
     "if asked == 'get' then\n" /* tag, token, ms of the lock (0: none) -> row, ms that it is believed for, is the lock ours */
     "  local time, value = call('TIME'), call('GET', KEYS[1])\n"
@@ -51,77 +42,7 @@ static const char script[] =
     "call('DEL', KEYS[2])\n"
     "return 1\n";
 
-enum stage { STAGE_REDIS, STAGE_OTHERS, STAGE_QUEUED, STAGE_QUERY, STAGE_OVER };
-enum asked { ASKED_GET, ASKED_PUT, ASKED_FREE };
-
-struct lookup {
-    uint32_t magic;
-    struct clerk *clerk;
-    enum stage stage;
-    LIST_ENTRY(lookup) chain;  /* not when OVER */
-    TAILQ_ENTRY(lookup) entry; /* of all, then of a queue: QUEUED */
-    TAILQ_ENTRY(lookup) of_all;
-    struct quota_tickets tickets;
-    struct quota_entry before; /* what was known; usable_us 0: nothing */
-    struct redis_call call;
-    enum asked asked;
-    bool calling;      /* Redis has the call */
-    bool passed;       /* Redis took too long: its answer is not waited for */
-    bool locked;       /* the lock is ours */
-    bool dropped;      /* the client was reset: what was asked before is not kept */
-    bool trying;       /* the database was down: nobody waits */
-    unsigned tries;    /* queries */
-    unsigned address;  /* its place among the clerk's */
-    uint64_t until_us; /* no query starts later */
-    struct deadline deadline;
-    char token[TOKEN_SIZE];
-    size_t id_size;
-    char id[];
-};
-TAILQ_HEAD(lookups, lookup);
-
-enum queue {
-    QUEUE_KNOWN,
-    QUEUE_FIRST,
-    QUEUES
-}; /* who has a quota that is to be renewed goes before who may be anybody */
-
-struct clerk {
-    struct quotas *quotas;
-    struct event_base *base;
-    struct deadlines deadlines;
-    struct deadline_queue redis_wait, look_again;
-    struct policy *policy; /* held; NULL: no quotas */
-
-    struct redis_store *store;
-    bool redis_down, changing;
-    struct postgres_link *postgres;
-    struct policy *postgres_policy; /* held: with what it was made */
-
-    LIST_HEAD(chain, lookup) chains[CHAINS];
-    struct hash_key hash_key;
-    struct lookups all, queues[QUEUES];
-    unsigned count;
-    uint16_t of_address[ADDRESSES];
-    struct lookup *asking; /* QUERY */
-    struct event *pace;
-    uint64_t paced_us; /* a first query may start when the clock has reached it; it runs after by a second */
-    char token_start[17];
-    uint64_t token_count, complained_us;
-};
-
-static void ask_redis(struct lookup *k);
 static void go_to_database(struct lookup *k);
-
-static struct slice id_of(const struct lookup *k)
-{
-    return (struct slice){k->id, k->id_size};
-}
-
-static const struct quota_settings *settings(const struct clerk *clerk)
-{
-    return &clerk->policy->quotas;
-}
 
 /* --- A lookup's life ---------------------------------------------------------------------------------- */
 
@@ -130,15 +51,15 @@ static struct chain *chain_of(struct clerk *clerk, struct slice id)
     return &clerk->chains[hash_slice(&clerk->hash_key, id) % CHAINS];
 }
 
-static struct lookup *find(struct clerk *clerk, struct slice id)
+struct lookup *lookup_find(struct clerk *clerk, struct slice id)
 {
     for (struct lookup *k = LIST_FIRST(chain_of(clerk, id)); k; k = LIST_NEXT(k, chain))
-        if (slice_equal(id_of(k), id))
+        if (slice_equal(lookup_id(k), id))
             return k;
     return NULL;
 }
 
-static struct lookup *lookup_new(struct clerk *clerk, struct slice id, uint64_t address)
+struct lookup *lookup_new(struct clerk *clerk, struct slice id, uint64_t address)
 {
     struct lookup *k = calloc(1, sizeof *k + id.n);
 
@@ -147,7 +68,7 @@ static struct lookup *lookup_new(struct clerk *clerk, struct slice id, uint64_t 
     MAGIC_SET(k, LOOKUP_MAGIC);
     k->clerk = clerk;
     k->address = address % ADDRESSES;
-    k->until_us = clock_us() + settings(clerk)->timeout_us;
+    k->until_us = clock_us() + clerk_settings(clerk)->timeout_us;
     STAILQ_INIT(&k->tickets);
     snprintf(k->token, sizeof k->token, "%s%llx", clerk->token_start,
              (unsigned long long)++clerk->token_count);
@@ -168,7 +89,7 @@ static void lookup_free(struct lookup *k)
 }
 
 /* Its tickets have gone. It stays for as long as Redis has its call. */
-static void lookup_end(struct lookup *k)
+void lookup_end(struct lookup *k)
 {
     struct clerk *clerk = k->clerk;
 
@@ -183,7 +104,7 @@ static void lookup_end(struct lookup *k)
         lookup_free(k);
 }
 
-static void send_back(struct lookup *k, enum quota_outcome outcome, const struct quota_row *row)
+void lookup_send_back(struct lookup *k, enum quota_outcome outcome, const struct quota_row *row)
 {
     struct quota_ticket *ticket;
 
@@ -210,14 +131,14 @@ static bool call_redis(struct lookup *k, enum asked asked, const char *word, uns
     if (k->calling || !clerk->store)
         return false;
     text_literal(&name, "id:");
-    text_put(&name, id_of(k));
+    text_put(&name, lookup_id(k));
     key_write_quota(&key, clerk->policy->redis.key_prefix, text_slice(&name));
     sizes[1] = key.n;
     argv[2] = keys + key.n;
     key_write_quota(&key, clerk->policy->redis.key_prefix, text_slice(&name));
     text_literal(&key, ":lock");
     sizes[2] = key.n - sizes[1];
-    sizes[4] = (size_t)snprintf(tag, sizeof tag, "%08x", settings(clerk)->tag);
+    sizes[4] = (size_t)snprintf(tag, sizeof tag, "%08x", clerk_settings(clerk)->tag);
     for (unsigned i = 0; i < count; i++)
         argv[6 + i] = more[i].p, sizes[6 + i] = more[i].n;
     k->asked = asked;
@@ -246,12 +167,12 @@ static void pass_redis(struct lookup *k)
     go_to_database(k);
 }
 
-static void ask_redis(struct lookup *k)
+void lookup_ask_redis(struct lookup *k)
 {
     struct clerk *clerk = k->clerk;
     char bytes[24];
     struct text digits = text_over(bytes, sizeof bytes);
-    uint64_t lock_ms = wants_lock(clerk) ? settings(clerk)->timeout_us / 500 + 1000 : 0;
+    uint64_t lock_ms = wants_lock(clerk) ? clerk_settings(clerk)->timeout_us / 500 + 1000 : 0;
     struct slice more = decimal(&digits, lock_ms);
 
     k->stage = STAGE_REDIS;
@@ -260,7 +181,7 @@ static void ask_redis(struct lookup *k)
         pass_redis(k); /* else it is being connected to: until it is ready, or the deadline */
 }
 
-static void on_redis_deadline(struct deadline *deadline)
+void lookup_on_redis_deadline(struct deadline *deadline)
 {
     struct lookup *k = CONTAINER_OF(deadline, struct lookup, deadline);
     bool tell = k->calling;
@@ -272,11 +193,11 @@ static void on_redis_deadline(struct deadline *deadline)
         redis_store_note_timeout(clerk->store, &k->call);
 }
 
-static void on_look_again(struct deadline *deadline)
+void lookup_on_look_again(struct deadline *deadline)
 {
     struct lookup *k = CONTAINER_OF(deadline, struct lookup, deadline);
     MAGIC_CHECK(k, LOOKUP_MAGIC);
-    ask_redis(k);
+    lookup_ask_redis(k);
 }
 
 /* The lock is given back; it would end by itself. */
@@ -306,8 +227,8 @@ static void keep_in_redis(struct lookup *k, const struct quota_row *row, uint64_
 static void settle(struct lookup *k, const struct quota_entry *entry)
 {
     if (!k->dropped)
-        quota_table_put(k->clerk->quotas->table, id_of(k), entry);
-    send_back(k, entry->outcome, &entry->row);
+        quota_table_put(k->clerk->quotas->table, lookup_id(k), entry);
+    lookup_send_back(k, entry->outcome, &entry->row);
 }
 
 /* Nothing better can be had now. */
@@ -328,7 +249,7 @@ static void send_back_what_is_known(struct lookup *k, bool database_is_down)
     if (database_is_down)
         settle(k, &entry);
     else
-        send_back(k, QUOTA_UNKNOWN, NULL);
+        lookup_send_back(k, QUOTA_UNKNOWN, NULL);
 }
 
 static void give_up(struct lookup *k, bool database_is_down)
@@ -398,7 +319,7 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
     MAGIC_CHECK(k, LOOKUP_MAGIC);
     k->calling = false;
     if (k->asked == ASKED_PUT && reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 0)
-        quota_table_remove(k->clerk->quotas->table, id_of(k)); /* the lock was taken away: a reset */
+        quota_table_remove(k->clerk->quotas->table, lookup_id(k)); /* the lock was taken away: a reset */
     if (k->stage == STAGE_OVER)
         lookup_free(k);
     else if (k->passed)
@@ -416,7 +337,7 @@ static void query(struct lookup *k)
     k->stage = STAGE_QUERY;
     k->tries++;
     k->clerk->asking = k;
-    postgres_link_ask(k->clerk->postgres, id_of(k));
+    postgres_link_ask(k->clerk->postgres, lookup_id(k));
 }
 
 /* Redis knows nothing that is still believed, or cannot be asked. */
@@ -481,13 +402,13 @@ static void pump(struct clerk *clerk)
     }
 }
 
-static void on_pace(evutil_socket_t fd, short what, void *arg)
+void lookups_on_pace(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     pump(arg);
 }
 
-static void on_idle(void *context)
+void lookups_on_idle(void *context)
 {
     struct clerk *clerk = context;
     atomic_store_explicit(&clerk->quotas->stats.database_up, !postgres_link_is_down(clerk->postgres),
@@ -495,7 +416,7 @@ static void on_idle(void *context)
     pump(clerk);
 }
 
-static void on_down(void *context)
+void lookups_on_down(void *context)
 {
     struct clerk *clerk = context;
     struct lookup *k;
@@ -515,13 +436,13 @@ static void check_plan(struct clerk *clerk, const struct quota_row *row)
     clerk->complained_us = now;
     log_warn(
         "postgres %s: the query names the plan \"%s\", which plans does not have; such clients meet no plan",
-        settings(clerk)->place, row->plan);
+        clerk_settings(clerk)->place, row->plan);
 }
 
 static void take_row(struct lookup *k, const struct quota_row *row)
 {
     struct clerk *clerk = k->clerk;
-    uint64_t now = clock_us(), fresh_for = settings(clerk)->cache_us;
+    uint64_t now = clock_us(), fresh_for = clerk_settings(clerk)->cache_us;
 
     counter_add(&clerk->quotas->stats.queries[row->present ? QUERY_FOUND : QUERY_ABSENT], 1);
     if (!row->present && fresh_for > ABSENT_US)
@@ -539,7 +460,7 @@ static void take_row(struct lookup *k, const struct quota_row *row)
     lookup_end(k);
 }
 
-static void on_done(void *context, enum postgres_result result, const struct quota_row *row)
+void lookups_on_done(void *context, enum postgres_result result, const struct quota_row *row)
 {
     struct clerk *clerk = context;
     struct lookup *k = clerk->asking;
@@ -557,221 +478,4 @@ static void on_done(void *context, enum postgres_result result, const struct quo
     }
     counter_add(&clerk->quotas->stats.queries[QUERY_FAILED], 1);
     give_up(k, postgres_link_is_down(clerk->postgres));
-}
-
-/* --- What the clerk is told --------------------------------------------------------------------------- */
-
-static void refuse(struct clerk *clerk, struct quota_ticket *ticket, const struct quota_entry *known)
-{
-    counter_add(&clerk->quotas->stats.refused, 1);
-    quota_post_back(clerk->quotas, ticket, known ? known->outcome : QUOTA_UNKNOWN,
-                    known ? &known->row : NULL);
-}
-
-static bool has_room(const struct clerk *clerk, const struct quota_ticket *ticket)
-{
-    return clerk->policy && clerk->count < LOOKUPS_MAX &&
-           clerk->of_address[ticket->address % ADDRESSES] < LOOKUPS_OF_ADDRESS;
-}
-
-void clerk_take(struct clerk *clerk, struct quota_ticket *ticket)
-{
-    struct slice id = {ticket->id, ticket->id_size};
-    struct lookup *under_way = find(clerk, id), *k;
-    uint64_t now = clock_us();
-    struct quota_entry entry;
-
-    if (under_way && !under_way->trying) {
-        STAILQ_INSERT_TAIL(&under_way->tickets, ticket, entry);
-        return;
-    }
-    bool known = quota_table_find(clerk->quotas->table, id, now, &entry);
-    if (known && entry.fresh_us > now) { /* another worker was quicker */
-        quota_post_back(clerk->quotas, ticket, entry.outcome, &entry.row);
-        return;
-    }
-    k = under_way || !has_room(clerk, ticket) ? NULL : lookup_new(clerk, id, ticket->address);
-    if (!k) {
-        refuse(clerk, ticket, known ? &entry : NULL);
-        return;
-    }
-    if (known && entry.outcome == QUOTA_FOUND)
-        k->before = entry;
-    STAILQ_INSERT_TAIL(&k->tickets, ticket, entry);
-    ask_redis(k);
-}
-
-void clerk_forget(struct clerk *clerk, struct slice id)
-{
-    struct lookup *k = find(clerk, id);
-
-    if (k)
-        k->dropped = true;
-    quota_table_remove(clerk->quotas->table, id); /* once more: it may have been put there meanwhile */
-}
-
-/* --- Policies ----------------------------------------------------------------------------------------- */
-
-static void on_redis_ready(void *context)
-{
-    struct clerk *clerk = context;
-    struct lookup *k, *next;
-
-    clerk->redis_down = false;
-    if (!clerk->store) /* from inside redis_store_new: nobody waits yet but those that ask_waiting sees to */
-        return;
-    for (k = TAILQ_FIRST(&clerk->all); k; k = next) {
-        next = TAILQ_NEXT(k, of_all);
-        if (k->stage == STAGE_REDIS && !k->calling)
-            ask_redis(k);
-    }
-}
-
-static void on_redis_not_ready(void *context, enum redis_failure cause)
-{
-    struct clerk *clerk = context;
-    (void)cause;
-    clerk->redis_down = true; /* those that wait do so for redis.timeout at most */
-}
-
-static void connect_to_redis(struct clerk *clerk)
-{
-    const struct redis_link_watch watch = {
-        .ready = on_redis_ready, .not_ready = on_redis_not_ready, .context = clerk, .quiet = true};
-
-    clerk->redis_down = false;
-    clerk->store = redis_store_new(clerk->base, &clerk->policy->redis, slice_of(script), &watch);
-}
-
-static void hang_up_redis(struct clerk *clerk)
-{
-    clerk->changing = true; /* lookups wait for the next one */
-    redis_store_free(clerk->store);
-    clerk->changing = false;
-    clerk->store = NULL;
-}
-
-static bool same_database(const struct policy *a, const struct policy *b)
-{
-    return strcmp(a->quotas.connection, b->quotas.connection) == 0 &&
-           strcmp(a->quotas.query, b->quotas.query) == 0;
-}
-
-static void hang_up_database(struct clerk *clerk)
-{
-    postgres_link_free(clerk->postgres);
-    clerk->postgres = NULL;
-    policy_drop(clerk->postgres_policy);
-    clerk->postgres_policy = NULL;
-    if (!clerk->asking)
-        return;
-    clerk->asking->stage = STAGE_QUEUED;
-    TAILQ_INSERT_HEAD(&clerk->queues[QUEUE_KNOWN], clerk->asking, entry);
-    clerk->asking = NULL;
-}
-
-static void connect_to_database(struct clerk *clerk)
-{
-    const struct postgres_watch watch = {on_idle, on_down, on_done, clerk};
-
-    clerk->postgres_policy = policy_hold(clerk->policy);
-    clerk->postgres = postgres_link_new(clerk->base, &clerk->postgres_policy->quotas, &watch);
-}
-
-/* Another query's answers are worth nothing. */
-static void forget_all(struct clerk *clerk)
-{
-    quota_table_clear(clerk->quotas->table);
-    for (struct lookup *k = TAILQ_FIRST(&clerk->all); k; k = TAILQ_NEXT(k, of_all))
-        k->dropped = true;
-}
-
-/* Every lookup ends; Redis has no call any more. */
-static void end_all(struct clerk *clerk)
-{
-    struct lookup *k, *next;
-
-    for (unsigned i = 0; i < QUEUES; i++)
-        TAILQ_INIT(&clerk->queues[i]);
-    clerk->asking = NULL;
-    for (k = TAILQ_FIRST(&clerk->all); k; k = next) {
-        next = TAILQ_NEXT(k, of_all);
-        send_back(k, QUOTA_UNKNOWN, NULL);
-        lookup_end(k);
-    }
-}
-
-void clerk_apply(struct clerk *clerk, struct policy *policy)
-{
-    struct policy *before = clerk->policy;
-    bool wanted = policy->quotas.connection && policy_needs_redis(policy),
-         same = wanted && before && same_database(before, policy);
-
-    if (clerk->store)
-        hang_up_redis(clerk);
-    if (!same || strcmp(before->redis.key_prefix, policy->redis.key_prefix) != 0)
-        forget_all(clerk);
-    if (clerk->postgres && (!same || before->quotas.timeout_us != policy->quotas.timeout_us))
-        hang_up_database(clerk);
-    clerk->policy = wanted ? policy : NULL;
-    policy_drop(before);
-    if (!wanted) {
-        end_all(clerk);
-        policy_drop(policy);
-        return;
-    }
-    connect_to_redis(clerk);
-    if (!clerk->postgres)
-        connect_to_database(clerk);
-}
-
-/* --- Birth and end ------------------------------------------------------------------------------------ */
-
-struct clerk *clerk_new(struct quotas *quotas)
-{
-    struct clerk *clerk = xcalloc(1, sizeof *clerk);
-    uint64_t random = 0;
-
-    clerk->quotas = quotas;
-    clerk->hash_key = hash_key_random();
-    TAILQ_INIT(&clerk->all);
-    for (unsigned i = 0; i < QUEUES; i++)
-        TAILQ_INIT(&clerk->queues[i]);
-    (void)!getrandom(&random, sizeof random, 0);
-    snprintf(clerk->token_start, sizeof clerk->token_start, "%016llx", (unsigned long long)random);
-    clerk->base = event_base_new();
-    clerk->pace = clerk->base ? evtimer_new(clerk->base, on_pace, clerk) : NULL;
-    if (!clerk->pace || deadlines_init(&clerk->deadlines, clerk->base) != 0) {
-        log_error("quotas: no memory");
-        abort();
-    }
-    deadline_queue_init(&clerk->deadlines, &clerk->redis_wait, on_redis_deadline);
-    deadline_queue_init(&clerk->deadlines, &clerk->look_again, on_look_again);
-    return clerk;
-}
-
-struct event_base *clerk_base(const struct clerk *clerk)
-{
-    return clerk->base;
-}
-
-void clerk_flush(struct clerk *clerk)
-{
-    if (clerk->store)
-        redis_store_flush(clerk->store);
-}
-
-void clerk_free(struct clerk *clerk)
-{
-    if (!clerk)
-        return;
-    if (clerk->store)
-        hang_up_redis(clerk);
-    hang_up_database(clerk);
-    end_all(clerk);
-    event_free(clerk->pace);
-    deadlines_clear(&clerk->deadlines);
-    event_base_free(clerk->base);
-    policy_drop(clerk->policy);
-    free(clerk);
 }

@@ -1,4 +1,4 @@
-/* quotas_internal.h - what the clerk (quotas.c, quota_lookup.c) and the workers' desks (quota_desk.c) share. Nobody else includes it. */
+/* quotas_internal.h - what the clerk (quotas.c, quota_clerk.c, quota_lookup.c) and the workers' desks (quota_desk.c) share. Nobody else includes it. */
 #ifndef WEIR_LIMIT_QUOTAS_INTERNAL_H
 #define WEIR_LIMIT_QUOTAS_INTERNAL_H
 
@@ -72,7 +72,7 @@ struct quotas {
     struct clerk *clerk; /* the thread's alone */
 };
 
-/* quota_lookup.c: the thread's part. Ends the process when there is no memory. */
+/* quota_clerk.c: the thread's part. Ends the process when there is no memory. */
 struct clerk *clerk_new(struct quotas *quotas);
 void clerk_free(struct clerk *clerk); /* every ticket goes */
 /* Takes the reference. */
