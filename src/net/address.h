@@ -4,6 +4,7 @@
 
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -43,6 +44,11 @@ void address_of_ip(const struct ip *ip, uint16_t port, struct address *address);
 
 /* "127.0.0.1:80", "[::1]:80", "unix:/path" into `text`, NUL-terminated; returns `text`. */
 const char *address_format(const struct address *address, char text[static ADDRESS_TEXT_MAX]);
+
+static inline bool address_same(const struct address *a, const struct address *b)
+{
+    return a->length == b->length && memcmp(&a->any, &b->any, a->length) == 0;
+}
 
 static inline bool address_is_unix(const struct address *address)
 {

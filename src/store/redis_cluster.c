@@ -66,6 +66,8 @@ static struct {
     pthread_mutex_t lock;
     struct redis_cluster_report report;
     char masters[1024]; /* of the last map, as text */
+    struct address of;  /* the first node that its policy names */
+    struct address nodes[REDIS_MAP_NODES_MAX];
     atomic_ulong moved, asked;
 } seen = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -95,6 +97,8 @@ static void announce(const struct redis_cluster *c, const struct redis_map *map)
     seen.report.masters = map->node_count;
     seen.report.slots = map->slot_count;
     seen.report.maps++;
+    memcpy(seen.nodes, map->nodes, map->node_count * sizeof map->nodes[0]);
+    seen.of = c->settings->cluster.node[0].address;
     pthread_mutex_unlock(&seen.lock);
     if (change)
         log_at(map->slot_count == REDIS_SLOTS ? LEVEL_INFO : LEVEL_WARN,
@@ -110,6 +114,18 @@ struct redis_cluster_report redis_cluster_seen(void)
     report.moved = atomic_load_explicit(&seen.moved, memory_order_relaxed);
     report.asked = atomic_load_explicit(&seen.asked, memory_order_relaxed);
     return report;
+}
+
+unsigned redis_cluster_nodes(const struct redis_settings *settings, unsigned number, struct address *node)
+{
+    const struct address *of = &settings->cluster.node[0].address;
+
+    pthread_mutex_lock(&seen.lock);
+    unsigned count = address_same(&seen.of, of) ? seen.report.masters : 0;
+    if (number < count)
+        *node = seen.nodes[number];
+    pthread_mutex_unlock(&seen.lock);
+    return count;
 }
 
 /* --- Whole or not ---------------------------------------------------------------------------------------- */

@@ -46,4 +46,8 @@ struct redis_cluster_report {
 };
 struct redis_cluster_report redis_cluster_seen(void);
 
+/* How many masters the last map had that was read of this cluster, in any thread; sets `*node` to that one of them, from 0. For those
+ * who have no map themselves. */
+unsigned redis_cluster_nodes(const struct redis_settings *settings, unsigned number, struct address *node);
+
 #endif

@@ -1,17 +1,21 @@
 #include "store/redis_subscription.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/timer.h"
+#include "store/redis_cluster.h"
 #include "store/redis_failure.h"
 #include "store/redis_sentinel.h"
 #include "store/redis_talk.h"
 
 enum {
     SUBSCRIPTION_MAGIC = 0x53554253,
-    CONNECT_US = 2000000, /* until the channel is heard */
+    ANSWER_US = 2000000, /* until the channel is heard; until a PING is answered */
+    PING_US =
+        2000000, /* after which silence is doubted: nobody may have been reset, or the connection be dead */
     RETRY_MIN_US = 100000,
     RETRY_MAX_US = 5000000,
 };
@@ -26,15 +30,16 @@ struct redis_subscription {
     char *channel;
     struct redis_listener listener;
     struct redis_talk *talk; /* NULL: waits to connect again */
-    struct event *timer;     /* to connect again, or the end of patience */
+    struct event *timer;     /* to connect again, to ask whether it is there, or the end of patience */
     uint64_t retry_us;
-    bool hears;
-    bool told; /* that it may not subscribe */
+    bool hears, pinged;
+    bool is_master; /* of the cluster, when last looked */
+    bool told;      /* that it may not subscribe */
 };
 
 static void hang_up(struct redis_subscription *s)
 {
-    s->hears = false;
+    s->hears = s->pinged = s->is_master = false;
     redis_talk_free(s->talk);
     s->talk = NULL;
 }
@@ -61,9 +66,15 @@ static void say_refused(struct redis_subscription *s, const char *message)
              s->settings->address_text, message, s->channel);
 }
 
+static void note_alive(struct redis_subscription *s)
+{
+    s->pinged = false;
+    timer_arm(s->timer, PING_US);
+}
+
 static void subscribed(struct redis_subscription *s)
 {
-    event_del(s->timer);
+    note_alive(s);
     s->retry_us = RETRY_MIN_US;
     s->told = false;
     s->hears = true;
@@ -77,7 +88,9 @@ static void on_heard(void *context, const redisReply *reply)
     struct redis_subscription *s = context;
 
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
-    if (reply->type == REDIS_REPLY_ERROR) {
+    if (s->hears)
+        note_alive(s); /* and be it that this user may not PING */
+    else if (reply->type == REDIS_REPLY_ERROR) {
         say_refused(s, reply->str);
         fail(s, reply->str);
         return;
@@ -101,17 +114,54 @@ static void on_lost(void *context, const char *why)
 
 /* --- Connecting --------------------------------------------------------------------------------------- */
 
-static void dial(struct redis_subscription *s)
+/* One after the other: those of the policy, then the masters of the map as the workers know it. */
+static void choose_node(struct redis_subscription *s)
 {
     const struct redis_nodes *cluster = &s->settings->cluster;
+    struct address master;
+    unsigned masters = redis_cluster_nodes(s->settings, UINT_MAX, &master),
+             next = s->dialled++ % (cluster->count + masters);
 
-    if (cluster->count)
-        s->address = cluster->node[s->dialled++ % cluster->count].address;
-    timer_arm(s->timer, CONNECT_US);
+    if (next < cluster->count)
+        s->address = cluster->node[next].address;
+    else if (redis_cluster_nodes(s->settings, next - cluster->count, &master) > next - cluster->count)
+        s->address = master;
+}
+
+static void dial(struct redis_subscription *s)
+{
+    if (s->settings->cluster.count)
+        choose_node(s);
+    timer_arm(s->timer, ANSWER_US);
     s->talk = redis_talk_new(s->base, &s->address, s->settings->username, s->settings->password,
                              &(struct redis_hearer){on_heard, on_lost, s});
     if (!s->talk || !redis_talk_say(s->talk, 2, (const char *[]){"SUBSCRIBE", s->channel}))
         fail(s, "it cannot be connected to");
+}
+
+static bool is_master_of_cluster(const struct redis_subscription *s)
+{
+    struct address master;
+
+    for (unsigned i = 0; i < redis_cluster_nodes(s->settings, i, &master); i++)
+        if (address_same(&master, &s->address))
+            return true;
+    return false;
+}
+
+static void ping(struct redis_subscription *s)
+{
+    bool was_master = s->is_master;
+
+    s->is_master = s->settings->cluster.count && is_master_of_cluster(s);
+    if (was_master && !s->is_master) {
+        fail(s, "it may have left the cluster, and hears nothing of it then");
+        return;
+    }
+    s->pinged = true;
+    timer_arm(s->timer, ANSWER_US);
+    if (!redis_talk_say(s->talk, 1, (const char *[]){"PING"}))
+        fail(s, "no memory");
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -120,10 +170,12 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
 
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
-    if (s->talk)
-        fail(s, "no answer");
-    else
+    if (!s->talk)
         dial(s);
+    else if (s->hears && !s->pinged)
+        ping(s);
+    else
+        fail(s, "no answer");
 }
 
 /* The master may stay where it is: then the next try is soon enough. */
@@ -132,7 +184,7 @@ static void on_found(void *context, const struct address *master)
     struct redis_subscription *s = context;
 
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
-    if (master->length == s->address.length && memcmp(&master->any, &s->address.any, master->length) == 0)
+    if (address_same(master, &s->address))
         return;
     s->address = *master;
     s->retry_us = RETRY_MIN_US;
@@ -172,8 +224,7 @@ struct redis_subscription *redis_subscription_new(struct event_base *base,
 bool redis_subscription_covers(const struct redis_subscription *before, const struct redis_subscription *now)
 {
     return before && before->hears && strcmp(before->channel, now->channel) == 0 &&
-           before->address.length == now->address.length &&
-           memcmp(&before->address.any, &now->address.any, now->address.length) == 0;
+           address_same(&before->address, &now->address);
 }
 
 void redis_subscription_free(struct redis_subscription *s)

@@ -237,6 +237,20 @@ def test_inspect_and_reset_look_through_all_masters(rig):
         eventually(lambda n=name: get(weirs[1].address, headers=client(n)).status == 200, 0.9, "a reset that is heard")
 
 
+def test_resets_are_heard_though_the_only_node_of_the_policy_is_away(rig):
+    """The nodes of the map are subscribed to as well."""
+    cluster = Cluster(rig, replicas=False)
+    named, *others = cluster.masters
+    weir = weirs_with(rig, cluster.policy(named), limits={"each": dict(script="gcra", limit=3, period="10d")})[0]
+    weir.expect_errors("redis ")
+
+    def heard_by(node):
+        return node.ask("PUBSUB", "NUMSUB", "weir:resets")[1]
+    eventually(lambda: heard_by(named) == 1, what="a subscription")
+    named.kill()
+    eventually(lambda: sum(heard_by(node) for node in others) == 1, 15, "a subscription at another node")
+
+
 def test_a_reload_from_one_server_to_a_cluster_and_back(rig):
     cluster = Cluster(rig, replicas=False)
     weir = rig.weir(workers=1, limits={"each": dict(script="gcra", limit=2, period="10d")})
