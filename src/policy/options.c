@@ -190,7 +190,7 @@ const struct option options[] = {
     {"limits.NAME.best_effort", &type_bool, LIMIT(best_effort), "false", 0, 0, 0, NULL, limit_has_best_effort,
      "take what is left where less than the cost remains"},
     {"limits.NAME.label", &type_label, LIMIT(label), "NAME", 1, 64, DERIVED, NULL, NULL,
-     "what the answer's fields call the limit"},
+     "what X-Rate-Limit-Policy calls the limit"},
     {"limits.NAME.align", &type_align, LIMIT(has_offset), "first-request", 0, 0, 0, NULL, limit_has_align,
      "when the windows of fixed_window start: first-request, or clock: at whole periods since 1970"},
     {"limits.NAME.offset", &type_duration, LIMIT(offset_us), "0s", 0, PERIOD_MAX_US, 0, NULL,
