@@ -257,6 +257,34 @@ void lease_take(struct lease *lease, const struct lease_charge *charge, uint64_t
     lease->reset_us = charge->reset_us;
 }
 
+void lease_note(struct lease *lease, int64_t granted, int64_t remaining, uint64_t asked_us)
+{
+    uint64_t us = asked_us - lease->since_us;
+
+    lease->known_remaining = granted > 0 ? remaining : 0;
+    lease->since_charged += granted;
+    if (us < RATE_US)
+        return;
+    int64_t gone = lease->since_remaining - lease->since_charged - remaining;
+    bool soon = lease->since_us && us <= LEASE_AUTO_US * 2;
+    lease->others = soon && gone > 0 ? gone : 0;
+    lease->others_us = us;
+    lease->since_us = asked_us;
+    lease->since_remaining = remaining;
+    lease->since_charged = 0;
+}
+
+int64_t lease_remaining(const struct lease *lease, uint64_t now_us)
+{
+    int64_t remaining = lease->remaining;
+
+    if (lease->others) {
+        double used = (double)lease->others * (double)(now_us - lease->charged_us) / (double)lease->others_us;
+        remaining = used < (double)remaining ? remaining - (int64_t)used : 0;
+    }
+    return remaining + lease->units;
+}
+
 bool lease_spend(struct lease *lease, uint64_t now_us)
 {
     if (lease->free < scale(lease))

@@ -45,6 +45,12 @@ struct lease {
     bool asked;                        /* for more units; not answered yet */
     int64_t known_remaining;           /* what Redis said last */
 
+    /* What others use: between two answers Redis' number falls by more than this worker was charged. */
+    uint64_t since_us; /* when the first was asked for; what it said; what this worker was charged since */
+    int64_t since_remaining, since_charged;
+    int64_t others;     /* units between the last two that were some time apart, */
+    uint64_t others_us; /* and that time */
+
     uint64_t charged_us; /* monotonic, from before Redis was asked */
     uint64_t at_us;      /* of the levels; in units times the period for a bucket, else in units */
     int64_t free, used;
@@ -77,6 +83,12 @@ struct lease *leases_meet(struct leases *leases, struct slice key, const struct 
 /* How many units it should ask for beside what requests need now; 0: none. `sharers`: the workers that may do
  * the same. */
 int64_t lease_wants(const struct lease *lease, unsigned sharers);
+
+/* What Redis said of the key, whether or not it was asked for units: granted to this worker, and left then. */
+void lease_note(struct lease *lease, int64_t granted, int64_t remaining, uint64_t asked_us);
+/* What remains, as far as that is known: what Redis said and what is left of the lease, less what others will have used since if they
+ * go on as before. */
+int64_t lease_remaining(const struct lease *lease, uint64_t now_us);
 
 struct lease_charge {
     int64_t units;               /* granted beside those that requests needed */

@@ -432,7 +432,7 @@ static void answer_leases(struct batch *batch, const redisReply *reply, int64_t 
         struct group *group = &batch->groups[i];
         redisReply *const *values = reply ? reply->element + group->answer_at : NULL;
         if (reply && group->first->lease && !group->first->settles)
-            op_note_remaining(group->first, values);
+            op_note_remaining(group->first, values, batch->sent_us);
         if (group->lease)
             lease_answered(group, values, time_us, batch->sent_us);
     }

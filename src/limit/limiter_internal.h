@@ -234,7 +234,7 @@ MUST_CHECK bool op_spend_lease(struct limit_op *op, struct ask *ask);
 int64_t op_ask_lease(const struct limit_op *op, struct lease **asked);
 /* Of a group with a lease, before its ops are answered. `values`: NULL: there was no answer. */
 void lease_answered(struct group *group, redisReply *const *values, int64_t time_us, uint64_t asked_us);
-void op_note_remaining(const struct limit_op *op, redisReply *const *values);
+void op_note_remaining(const struct limit_op *op, redisReply *const *values, uint64_t asked_us);
 /* What it was charged is given back. */
 void op_unspend_lease(struct limit_op *op);
 

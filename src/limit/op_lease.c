@@ -176,12 +176,12 @@ void lease_answered(struct group *group, redisReply *const *values, int64_t time
         give_back(lease);
 }
 
-void op_note_remaining(const struct limit_op *op, redisReply *const *values)
+void op_note_remaining(const struct limit_op *op, redisReply *const *values, uint64_t asked_us)
 {
     struct lease *lease = lease_of(op);
 
     if (lease)
-        lease->known_remaining = values[0]->integer > 0 ? values[1]->integer : 0;
+        lease_note(lease, values[0]->integer, values[1]->integer, asked_us);
 }
 
 static void on_lease_ends(struct deadline *deadline)

@@ -272,7 +272,7 @@ void verdict_from_lease(struct limiter *l, const struct limit_op *op, const stru
 
     d->result_count = 1;
     *r = result_of(&op->limits[0]);
-    r->remaining = lease->remaining + lease->units;
+    r->remaining = lease_remaining(lease, now_us);
     r->reset_us = time_left(lease->reset_us, now_us - lease->charged_us);
     conclude(l, d);
 }

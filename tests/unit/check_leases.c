@@ -296,6 +296,30 @@ START_TEST(who_pauses_has_to_be_busy_anew)
 }
 END_TEST
 
+START_TEST(remaining_falls_as_others_have_used_before)
+{
+    struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 10};
+    struct lease *lease;
+
+    leases = leases_new();
+    lease = busy_for(&limit, 1000, 8, 1000000, 1000000);
+    lease_note(lease, 5, 900, 1000000);
+    lease_note(lease, 5, 890, 1001000); /* too soon to tell */
+    lease_take(lease, &(struct lease_charge){10, 5, 880, 50000000, 1000, 1002000}, 1002000);
+    ck_assert_int_eq(lease_remaining(lease, 1012000), 890);
+    lease_note(lease, 15, 835, 1050000); /* 65 less, of which 20 were this worker's: 45 in 50 ms */
+    lease_take(lease, &(struct lease_charge){10, 5, 835, 50000000, 1000, 1050000}, 1050000);
+    ck_assert_int_eq(lease_remaining(lease, 1050000), 855);
+    ck_assert_int_eq(lease_remaining(lease, 1060000), 846);
+    ck_assert(lease_spend(lease, 1060000));
+    ck_assert_int_eq(lease_remaining(lease, 1060000), 845);
+    ck_assert_int_eq(lease_remaining(lease, 3000000), 19); /* what it holds is there in any case */
+    lease_note(lease, 5, 830, 1100000);                    /* nobody else any more */
+    ck_assert_int_eq(lease_remaining(lease, 1110000), 854);
+    leases_free(leases);
+}
+END_TEST
+
 START_TEST(a_full_set_keeps_what_holds_units)
 {
     struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 10};
@@ -361,6 +385,7 @@ int main(void)
     tcase_add_test(test_case, who_pauses_has_to_be_busy_anew);
     tcase_add_test(test_case, nothing_leaks_on_account_of_what_was_given_back);
     tcase_add_test(test_case, units_by_other_numbers_are_spent_no_more);
+    tcase_add_test(test_case, remaining_falls_as_others_have_used_before);
     tcase_add_test(test_case, a_full_set_keeps_what_holds_units);
     suite_add_tcase(suite, test_case);
     return run_suite(suite);
