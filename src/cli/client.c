@@ -53,7 +53,7 @@ static bool complain(const struct asking *asking, const char *why)
     bool known = failure != REDIS_FAILURE_SCRIPT;
 
     fprintf(stderr, "weir: redis %s: %s%s%s\n", settings->address_text, why, known ? "; " : "",
-            known ? redis_failure_remedy(failure, settings->cluster.count > 0) : "");
+            known ? redis_failure_remedy(failure, settings) : "");
     return false;
 }
 

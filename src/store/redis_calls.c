@@ -161,7 +161,7 @@ static void complain(struct redis_link *link, enum redis_failure cause, const ch
     bool said = !link->watch.quiet && log_is_first(slice_of(link->address_text), redis_failure_text[cause]);
     log_at(said ? LEVEL_ERROR : LEVEL_DEBUG, "redis %s: %s: \"%s\"; such requests follow on_failure; %s",
            link->address_text, redis_failure_text[cause], message,
-           redis_failure_remedy(cause, link->settings->cluster.count));
+           redis_failure_remedy(cause, link->settings));
 }
 
 static enum redis_failure judge(struct redis_link *link, const struct redis_call *call,

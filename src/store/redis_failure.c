@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "policy/policy.h"
 
 const char *const redis_failure_label[REDIS_FAILURE_COUNT] = {
 #define X(name, label, text) [name] = label,
@@ -29,24 +30,50 @@ static const char *const remedy[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_CLIENTS] = "raise Redis' maxclients, or see who holds connections (CLIENT LIST)",
     [REDIS_FAILURE_SCRIPT] = "check the limiter scripts with weir check",
     [REDIS_FAILURE_LOADING] = "nothing to do: it answers once its data is loaded",
-    [REDIS_FAILURE_READONLY] = "point redis.address at the master, or name the sentinels",
-    [REDIS_FAILURE_MASTERDOWN] = "point redis.address at the master, or name the sentinels",
+    [REDIS_FAILURE_READONLY] = "point redis.address at the master, or name the sentinels in redis.sentinel",
+    [REDIS_FAILURE_MASTERDOWN] = "point redis.address at the master, or name the sentinels in redis.sentinel",
     [REDIS_FAILURE_REPLICAS] = "bring the replicas back, or lower min-replicas-to-write in Redis",
     [REDIS_FAILURE_PERSISTENCE] =
         "see Redis' own log and its disk (INFO persistence), or set stop-writes-on-bgsave-error no",
     [REDIS_FAILURE_OOM] = "raise Redis' maxmemory",
     [REDIS_FAILURE_REPLY] = "check that redis.address is a Redis server, without TLS",
     [REDIS_FAILURE_BUSY] = "check for slow scripts or commands in Redis (SLOWLOG)",
-    [REDIS_FAILURE_CLUSTER] = "check it with redis-cli --cluster check",
+    [REDIS_FAILURE_CLUSTER] =
+        "this is a node of a cluster: name its nodes in redis.cluster, in place of redis.address",
     [REDIS_FAILURE_MOVING] = "nothing to do: it ends with the reshard",
     [REDIS_FAILURE_DOWN] = "see the message before",
 };
 
-const char *redis_failure_remedy(enum redis_failure failure, bool cluster)
+/* The sentinels said where that is. */
+static const char *const remedy_with_sentinels[REDIS_FAILURE_COUNT] = {
+    [REDIS_FAILURE_CONNECT] =
+        "check that Redis runs there; the sentinels name it as the master of redis.sentinel.master",
+    [REDIS_FAILURE_CLOSED] = "if no sentinel names another master soon, look at Redis' own log",
+    [REDIS_FAILURE_READONLY] = "if no sentinel names another master soon, look at the sentinels' own logs",
+    [REDIS_FAILURE_MASTERDOWN] = "if no sentinel names another master soon, look at the sentinels' own logs",
+    [REDIS_FAILURE_REPLY] = "check that what the sentinels name as the master is a Redis server, without TLS",
+    [REDIS_FAILURE_CLUSTER] =
+        "this is a node of a cluster: name its nodes in redis.cluster, in place of redis.sentinel",
+};
+
+/* The cluster's map did, which began with redis.cluster. */
+static const char *const remedy_in_cluster[REDIS_FAILURE_COUNT] = {
+    [REDIS_FAILURE_CONNECT] = "check that this node of redis.cluster runs, and is reached from here by the "
+                              "address that it announces",
+    [REDIS_FAILURE_CLOSED] =
+        "if no replica takes its slots soon, check the cluster with redis-cli --cluster check",
+    [REDIS_FAILURE_CLUSTER] = "check it with redis-cli --cluster check",
+    [REDIS_FAILURE_READONLY] = "if this lasts, check the cluster with redis-cli --cluster check",
+    [REDIS_FAILURE_MASTERDOWN] = "if this lasts, check the cluster with redis-cli --cluster check",
+    [REDIS_FAILURE_REPLY] = "check that what redis.cluster names is a Redis node, without TLS",
+};
+
+const char *redis_failure_remedy(enum redis_failure failure, const struct redis_settings *settings)
 {
-    if (failure == REDIS_FAILURE_CLUSTER && !cluster)
-        return "this is a node of a cluster: name its nodes in redis.cluster, in place of redis.address";
-    return remedy[failure];
+    const char *own = settings->sentinel.master ? remedy_with_sentinels[failure]
+                      : settings->cluster.count ? remedy_in_cluster[failure]
+                                                : NULL;
+    return own ? own : remedy[failure];
 }
 
 bool redis_error_is(const char *message, const char *code)

@@ -38,8 +38,9 @@ enum redis_failure {
 extern const char *const redis_failure_label[REDIS_FAILURE_COUNT];
 extern const char *const redis_failure_text[REDIS_FAILURE_COUNT];
 
-/* What the operator should do; `cluster`: Redis is asked as one. */
-const char *redis_failure_remedy(enum redis_failure failure, bool cluster);
+/* What the operator should do, by how the policy says where Redis is. */
+struct redis_settings;
+const char *redis_failure_remedy(enum redis_failure failure, const struct redis_settings *settings);
 
 /* Is this error answer, or the one inside it that a script met, of the code ("NOSCRIPT", "OOM", ...)? */
 bool redis_error_is(const char *message, const char *code);

@@ -49,7 +49,7 @@ static void say_down(struct redis_link *link, enum redis_failure cause, const ch
     log_at(said ? LEVEL_ERROR : LEVEL_DEBUG,
            "redis %s: %s%s%s%s; limits follow on_failure until it answers; %s", link->address_text,
            redis_failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
-           detail && *detail ? ")" : "", redis_failure_remedy(cause, link->settings->cluster.count));
+           detail && *detail ? ")" : "", redis_failure_remedy(cause, link->settings));
 }
 
 static void say_ready(struct redis_link *link)

@@ -44,6 +44,7 @@ def test_master_killed_under_load(rig):
         weir.announced(f"redis {MASTER}: the master is", count=2)
         said = [message for _, message in weir.log() if f"redis {MASTER}: the master is" in message]
         assert len(said) == 2, f"one line a change: {said}"
+        assert "if no sentinel names another master soon" in weir.output() and "redis.address" not in weir.output()
         eventually(lambda w=weir: w.metric("weir_redis_ready_workers") == 2)
 
 
