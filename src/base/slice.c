@@ -1,5 +1,7 @@
 #include "base/slice.h"
 
+#include "base/scan.h"
+
 static inline unsigned char lower(char c)
 {
     return (unsigned char)(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
@@ -51,10 +53,7 @@ struct slice slice_trim_ows(struct slice s)
 
 bool slice_has_control_bytes(struct slice s)
 {
-    for (size_t i = 0; i < s.n; i++)
-        if ((unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7f)
-            return true;
-    return false;
+    return scan_to_control(s.p, s.p + s.n) < s.p + s.n;
 }
 
 bool slice_next_element(struct slice *rest, struct slice *element)
@@ -74,6 +73,7 @@ bool slice_next_element(struct slice *rest, struct slice *element)
 
 bool slice_to_u64(struct slice s, uint64_t max, uint64_t *value)
 {
+    enum { SAFE_DIGITS = 19 }; /* the next one may overflow */
     uint64_t sum = 0;
     if (s.n == 0)
         return false;
@@ -81,10 +81,12 @@ bool slice_to_u64(struct slice s, uint64_t max, uint64_t *value)
         if (s.p[i] < '0' || s.p[i] > '9')
             return false;
         uint64_t digit = (uint64_t)(s.p[i] - '0');
-        if (sum > max / 10 || digit > max - sum * 10) /* refused before it could overflow */
+        if (i >= SAFE_DIGITS && (sum > UINT64_MAX / 10 || digit > UINT64_MAX - sum * 10))
             return false;
         sum = sum * 10 + digit;
     }
+    if (sum > max)
+        return false;
     *value = sum;
     return true;
 }

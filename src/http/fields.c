@@ -1,6 +1,6 @@
 /* fields.c - field lines (RFC 9112 section 5) and the Connection field (RFC 9110 section 7.6.1). */
+#include "base/scan.h"
 #include "http/parse.h"
-#include "http/scan.h"
 
 /* Not to be forwarded whether Connection names them or not: the list of RFC 9110 section 7.6.1, Trailer (weir
  * drops trailers), and what concerns a proxy's own next hop (RFC 9110 sections 11.7.1 and 11.7.2). */
@@ -113,16 +113,6 @@ const char *fields_parse(const char *p, const char *end, struct fields *fields, 
     fields->present = present;
     fields->repeated = repeated;
     return p + 2;
-}
-
-const struct field *fields_find(const struct fields *f, enum field_id id)
-{
-    if (!fields_have(f, id))
-        return NULL;
-    const struct field *field = f->at;
-    while (field->id != id)
-        field++;
-    return field;
 }
 
 const struct field *fields_next_named(const struct fields *f, struct slice name, const struct field *after)

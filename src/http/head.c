@@ -1,6 +1,6 @@
 /* head.c - where a head ends, and what requests and responses have in common. */
+#include "base/scan.h"
 #include "http/parse.h"
-#include "http/scan.h"
 
 /* RFC 9112 section 2.2 lets a recipient take a bare LF for a line's end. weir does not: what one program
  * takes for a line's end and another does not is how requests are smuggled. */

@@ -77,7 +77,16 @@ static inline bool fields_repeat(const struct fields *f, enum field_id id)
 }
 
 /* The first field with this id, or NULL. */
-const struct field *fields_find(const struct fields *f, enum field_id id);
+static inline const struct field *fields_find(const struct fields *f, enum field_id id)
+{
+    if (!fields_have(f, id))
+        return NULL;
+    const struct field *field = f->at;
+    while (field->id != id)
+        field++;
+    return field;
+}
+
 /* The next field after `after` (NULL: the first) whose name equals `name` but for case, or NULL. */
 const struct field *fields_next_named(const struct fields *f, struct slice name, const struct field *after);
 
@@ -111,6 +120,8 @@ struct request_head {
     enum target_form form;
     struct slice path_and_query; /* of the target: origin-form as it came; absolute-form without scheme and
                                     authority ("/" if that is empty; "*" for OPTIONS without path); "*" */
+    struct slice path;           /* of these, what stands before a query */
+    bool path_is_normal; /* path_normalise() would leave it as it is: no percent code, empty or dot segment */
     struct slice
         host; /* authority to match and forward: from an absolute target, else Host; may be empty in 1.0 */
     uint8_t minor;         /* HTTP/1.minor: 0 or 1 (a higher minor is treated as 1) */

@@ -38,15 +38,6 @@ static int next_octet(struct slice *path)
     return c == '\0' ? -1 : (unsigned char)c;
 }
 
-/* Most paths: no percent code, no empty segment, none that begins with a dot. */
-static bool is_normal(struct slice path)
-{
-    for (size_t i = 0; i + 1 < path.n; i++)
-        if (path.p[i] == '%' || (path.p[i] == '/' && (path.p[i + 1] == '/' || path.p[i + 1] == '.')))
-            return false;
-    return path.p[path.n - 1] != '%' && !memchr(path.p, 0, path.n);
-}
-
 /* Slashes are merged before dot segments are resolved, so that /a//../b is /b, as nginx and file systems have
  * it. */
 bool path_normalise(struct slice path_and_query, struct text *out)
@@ -61,10 +52,6 @@ bool path_normalise(struct slice path_and_query, struct text *out)
     }
     if (path.n == 0 || path.p[0] != '/')
         return false;
-    if (is_normal(path)) {
-        text_put(out, path);
-        return !out->failed;
-    }
 
     text_char(out, '/');
     size_t root = out->n, start = root;

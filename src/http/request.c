@@ -1,6 +1,6 @@
 /* request.c - the head of a request: RFC 9112 sections 3, 5 and 9. */
+#include "base/scan.h"
 #include "http/parse.h"
-#include "http/scan.h"
 
 /* RFC 9112 section 3: method SP request-target SP HTTP-version CRLF, with single spaces. The first byte of
  * the next line, or NULL. */

@@ -8,12 +8,19 @@ static void crlf(struct text *out)
 }
 
 /* Whole lines of what weir says itself: WRITE_FIELD(out, "Via", value). */
-#define WRITE_FIELD(out, name, value)                                                                        \
-    do {                                                                                                     \
-        text_literal((out), name ": ");                                                                      \
-        text_put((out), (value));                                                                            \
-        crlf(out);                                                                                           \
-    } while (0)
+#define WRITE_FIELD(out, name, value) line_write((out), name ": ", sizeof(name ": ") - 1, (value))
+
+static inline void line_write(struct text *out, const char *start, size_t n, struct slice value)
+{
+    if (!text_has_room(out, n + value.n + 2))
+        return;
+    char *p = out->p + out->n;
+    memcpy(p, start, n);
+    if (value.n)
+        memcpy(p + n, value.p, value.n);
+    memcpy(p + n + value.n, "\r\n", 2);
+    out->n += n + value.n + 2;
+}
 
 static void field_write(struct text *out, const struct field *field)
 {
@@ -56,7 +63,10 @@ static void fields_write(struct text *out, const struct fields *fields, uint64_t
 /* RFC 9110 section 7.6.3: after what stands in the Via fields already, with the version that was received. */
 static void via_write(struct text *out, uint8_t minor)
 {
-    WRITE_FIELD(out, "Via", minor ? SLICE("1.1 weir") : SLICE("1.0 weir"));
+    if (minor)
+        text_literal(out, "Via: 1.1 weir\r\n");
+    else
+        text_literal(out, "Via: 1.0 weir\r\n");
 }
 
 /* The switch of protocols, which hop-by-hop fields carry: RFC 9110 section 7.8. */
@@ -70,6 +80,11 @@ static void upgrade_write(struct text *out, struct slice protocol)
 static void forwarded_for_write(struct text *out, const struct fields *fields, struct slice peer_ip)
 {
     bool some = false;
+    if (!fields_have(fields, FIELD_X_FORWARDED_FOR)) {
+        if (peer_ip.n)
+            WRITE_FIELD(out, "X-Forwarded-For", peer_ip);
+        return;
+    }
     for (const struct field *field = fields->at; field <= fields->at + fields->count; field++) {
         bool last = field == fields->at + fields->count;
         struct slice part = last ? peer_ip : field->id == FIELD_X_FORWARDED_FOR ? field->value : SLICE_NONE;
@@ -164,11 +179,11 @@ void request_head_write(struct text *out, const struct request_head *head, const
 
 static void status_line_write(struct text *out, const struct response_head *head)
 {
-    text_literal(out, "HTTP/1.1 ");
-    text_u64(out, head->status);
-    text_char(out, ' '); /* also before no reason: RFC 9112 section 4 */
-    text_put(out, head->reason);
-    crlf(out);
+    char start[] = "HTTP/1.1 200 "; /* the space also before no reason: RFC 9112 section 4 */
+    start[9] = (char)('0' + head->status / 100);
+    start[10] = (char)('0' + head->status / 10 % 10);
+    start[11] = (char)('0' + head->status % 10);
+    line_write(out, start, sizeof start - 1, head->reason);
 }
 
 /* RFC 9110 section 8.6: no Content-Length in 1xx and 204. */

@@ -41,19 +41,36 @@ bool authority_is_valid(struct slice authority)
     return *p == ':' && slice_to_u64(slice_between(p + 1, end), 65535, &port);
 }
 
+/* Does a percent code stand at `p`, or the slash before an empty segment or one that begins with a dot? */
+static bool is_odd(const char *p, const char *end)
+{
+    return *p == '%' || (*p == '/' && p + 1 < end && (p[1] == '/' || p[1] == '.'));
+}
+
 /* path-abempty [ "?" query ] from `p` on; percent codes are path_normalise()'s business. */
-static bool path_and_query_parse(const char *p, const char *end, struct slice *path_and_query,
+static bool path_and_query_parse(const char *p, const char *end, struct request_head *head,
                                  struct refusal *refusal)
 {
     const char *q = p;
-    while (q < end && char_is(*q, CHAR_PATH))
-        q++;
+    bool odd = false;
+    for (; q < end && char_is(*q, CHAR_PATH); q++)
+        odd |= is_odd(q, end);
+    head->path = slice_between(p, q);
+    head->path_is_normal = !odd;
     if (q < end && *q == '?')
         for (q++; q < end && char_is(*q, CHAR_QUERY);)
             q++;
     if (q < end)
         return refuse(refusal, 400, *q == '#' ? "fragment in the target" : "invalid byte in the target");
-    *path_and_query = slice_between(p, end);
+    head->path_and_query = slice_between(p, end);
+    return true;
+}
+
+/* A path that stands for itself, and no query. */
+static bool path_set(struct request_head *head, struct slice path)
+{
+    head->path_and_query = head->path = path;
+    head->path_is_normal = true;
     return true;
 }
 
@@ -79,13 +96,11 @@ static bool absolute_form_parse(struct request_head *head, size_t scheme, struct
         return refuse(refusal, 400, "userinfo in the target");
     if (!authority_is_valid(head->host))
         return refuse(refusal, 400, "invalid authority in the target");
-    if (slash == end) { /* RFC 9112 sections 3.2.1 and 3.2.4 */
-        head->path_and_query = head->method == METHOD_OPTIONS ? SLICE("*") : SLICE("/");
-        return true;
-    }
+    if (slash == end) /* RFC 9112 sections 3.2.1 and 3.2.4 */
+        return path_set(head, head->method == METHOD_OPTIONS ? SLICE("*") : SLICE("/"));
     if (*slash == '?') /* allowed by the grammar, sent by nobody, and not a slice that starts with "/" */
         return refuse(refusal, 400, "query without a path in the target");
-    return path_and_query_parse(slash, end, &head->path_and_query, refusal);
+    return path_and_query_parse(slash, end, head, refusal);
 }
 
 bool target_parse(struct request_head *head, struct refusal *refusal)
@@ -94,13 +109,13 @@ bool target_parse(struct request_head *head, struct refusal *refusal)
     head->host = SLICE_NONE;
     if (target.p[0] == '/') {
         head->form = TARGET_ORIGIN;
-        return path_and_query_parse(target.p, target.p + target.n, &head->path_and_query, refusal);
+        return path_and_query_parse(target.p, target.p + target.n, head, refusal);
     }
     if (slice_equal(target, SLICE("*"))) {
         head->form = TARGET_ASTERISK;
-        head->path_and_query = SLICE("*");
-        return head->method == METHOD_OPTIONS ||
-               refuse(refusal, 400, "target * with a method other than OPTIONS");
+        return head->method == METHOD_OPTIONS
+                   ? path_set(head, target)
+                   : refuse(refusal, 400, "target * with a method other than OPTIONS");
     }
     size_t scheme = scheme_length(target);
     if (scheme)

@@ -200,10 +200,13 @@ static ssize_t write_some(struct stream *s, const struct iovec *pieces, int coun
 
     if (s->layer)
         return s->layer->write(s, pieces, count);
-    struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
     do
-        n = count == 1 ? send(s->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL)
-                       : sendmsg(s->fd, &message, MSG_NOSIGNAL);
+        if (count == 1)
+            n = send(s->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
+        else {
+            struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
+            n = sendmsg(s->fd, &message, MSG_NOSIGNAL);
+        }
     while (n < 0 && errno == EINTR);
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
 }

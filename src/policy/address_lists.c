@@ -1,5 +1,6 @@
 #include "policy/address_lists.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +23,9 @@ struct sweep {
 
 static uint64_t number_of(const unsigned char *bytes)
 {
-    uint64_t number = 0;
-    for (unsigned i = 0; i < 8; i++)
-        number = number << 8 | bytes[i];
-    return number;
+    uint64_t number;
+    memcpy(&number, bytes, sizeof number);
+    return be64toh(number);
 }
 
 /* All ones behind the first `bits` of 64. */

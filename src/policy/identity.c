@@ -117,13 +117,13 @@ static enum found bad(const char **why, const char *words)
 static enum found find_id(const struct identity_from *from, const struct fields *fields,
                           struct identity *identity, const char **why)
 {
-    if (from->field != FIELD_OTHER && !fields_have(fields, from->field))
-        return FOUND_NONE;
-    struct slice name = slice_of(from->header);
-    const struct field *field = fields_next_named(fields, name, NULL);
+    bool known = from->field != FIELD_OTHER;
+    struct slice name = known ? SLICE_NONE : slice_of(from->header);
+    const struct field *field =
+        known ? fields_find(fields, from->field) : fields_next_named(fields, name, NULL);
     if (!field)
         return FOUND_NONE;
-    if (fields_next_named(fields, name, field))
+    if (known ? fields_repeat(fields, from->field) : fields_next_named(fields, name, field) != NULL)
         return bad(why, "the identity header comes twice");
     if (field_is_named_away(field))
         return bad(why, "Connection names the identity header");

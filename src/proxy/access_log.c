@@ -229,13 +229,10 @@ static void combined_end(struct text *t, const struct exchange *x, struct slice 
 
 void access_log_begin(struct exchange *x, const struct request_head *head)
 {
-    enum access_format format = x->policy->log.access;
     struct worker *w = x->worker;
     struct text t = text_over(w->send, sizeof w->send);
 
-    if (format == ACCESS_OFF)
-        return;
-    if (format == ACCESS_JSON)
+    if (x->policy->log.access == ACCESS_JSON)
         json_begin(&t, x, head);
     else
         combined_begin(&t, x, head, &x->log_split);
@@ -246,8 +243,6 @@ void access_log_begin(struct exchange *x, const struct request_head *head)
 
 void access_log_end(struct exchange *x, uint64_t duration_us)
 {
-    if (!x->log)
-        return;
     struct text t = text_over(x->worker->send, sizeof x->worker->send);
     struct slice begun = iobuf_slice(x->log);
 

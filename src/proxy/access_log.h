@@ -8,6 +8,7 @@
 #include "proxy/exchange.h"
 
 /* `head` NULL: it could not be read. Does nothing when there is no access log, or no memory for a line. */
+/* Where the policy wants a log; and where one was begun (x->log). */
 void access_log_begin(struct exchange *x, const struct request_head *head);
 void access_log_end(struct exchange *x, uint64_t duration_us);
 

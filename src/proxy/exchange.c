@@ -93,23 +93,25 @@ void exchanges_free(struct worker *worker)
     }
 }
 
+static bool is_plain_id(struct slice id)
+{
+    for (size_t i = 0; i < id.n; i++)
+        if (id.p[i] <= 0x20 || id.p[i] >= 0x7f)
+            return false;
+    return id.n > 0 && id.n <= REQUEST_ID_MAX;
+}
+
 /* An id that the client sent is passed on when it is short and plain; else weir makes one. */
 static void set_request_id(struct exchange *x, const struct request_head *head)
 {
     const struct field *given = head ? fields_find(&head->fields, FIELD_X_REQUEST_ID) : NULL;
-    bool plain = given && given->value.n > 0 && given->value.n <= REQUEST_ID_MAX;
 
-    for (size_t i = 0; plain && i < given->value.n; i++)
-        plain = given->value.p[i] > 0x20 && given->value.p[i] < 0x7f;
-    if (plain) {
+    if (given && is_plain_id(given->value)) {
         memcpy(x->request_id, given->value.p, given->value.n);
         x->id_size = given->value.n;
         return;
     }
-    struct text id = text_over(x->request_id, sizeof x->request_id);
-    text_hex_fixed(&id, worker_random(x->worker), 16);
-    text_hex_fixed(&id, worker_random(x->worker), 16);
-    x->id_size = id.n;
+    x->id_size = worker_request_id(x->worker, x->request_id);
 }
 
 void exchange_begin(struct client *client, const struct request_head *head, const struct framing *framing)
@@ -128,7 +130,8 @@ void exchange_begin(struct client *client, const struct request_head *head, cons
     x->idempotent = method_is_idempotent(head->method);
     half_begin(&x->request, framing, framing->kind == FRAMING_CHUNKED, x->policy->size_limits.request_body);
     set_request_id(x, head);
-    access_log_begin(x, head);
+    if (x->policy->log.access != ACCESS_OFF)
+        access_log_begin(x, head);
     route(x, head, framing);
 }
 
@@ -148,7 +151,8 @@ void exchange_refuse(struct client *client, enum cause cause, uint16_t status, c
     x->cause = cause;
     x->why = why;
     set_request_id(x, NULL);
-    access_log_begin(x, NULL);
+    if (x->policy->log.access != ACCESS_OFF)
+        access_log_begin(x, NULL);
     exchange_say(x, cause, why);
     exchange_reply(x, status, why);
 }
@@ -173,14 +177,15 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
     struct ip peer_ip;
     if (ip_of_address(address_of_peer(&x->client->peer, &peer), &peer_ip))
         ip_format(&peer_ip, &ip);
-    struct forward_facts facts = {.host = host_of(x->rule->upstream),
-                                  .peer_ip = text_slice(&ip),
-                                  .peer_trusted = identity->peer_trusted,
-                                  .forwarded = x->rule->upstream->forwarded,
-                                  .scheme = x->client->stream.layer ? SLICE("https") : SLICE("http"),
-                                  .client = x->rule->limit_count ? identity_text(identity) : SLICE_NONE,
-                                  .request_id = {x->request_id, x->id_size},
-                                  .upgrade = tunnel_protocol(head, framing)};
+    struct forward_facts facts = {
+        .host = host_of(x->rule->upstream),
+        .peer_ip = text_slice(&ip),
+        .peer_trusted = identity->peer_trusted,
+        .forwarded = x->rule->upstream->forwarded,
+        .scheme = x->client->stream.layer ? SLICE("https") : SLICE("http"),
+        .client = x->rule->limit_count ? identity_text(identity) : SLICE_NONE,
+        .request_id = {x->request_id, x->id_size},
+        .upgrade = fields_have(&head->fields, FIELD_UPGRADE) ? tunnel_protocol(head, framing) : SLICE_NONE};
     struct text out = text_over(x->worker->send, sizeof x->worker->send);
 
     if (facts.upgrade.n > sizeof x->upgrade)
@@ -236,11 +241,12 @@ static void route(struct exchange *x, const struct request_head *head, const str
         answer_as_last_hop(x);
         return;
     }
-    if (!path_normalise(head->path_and_query, &path)) {
+    if (!head->path_is_normal && !path_normalise(head->path_and_query, &path)) {
         exchange_fail(x, CAUSE_BAD_REQUEST, "the target's path has a bad percent code");
         return;
     }
-    x->rule = policy_match(x->policy, head->method_text, text_slice(&path), head->host);
+    x->rule = policy_match(x->policy, head->method_text,
+                           head->path_is_normal ? head->path : text_slice(&path), head->host);
     if (body_max && framing->kind == FRAMING_LENGTH && framing->length > body_max) {
         exchange_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
         return;

@@ -151,7 +151,8 @@ void exchange_finish(struct exchange *x, enum client_after after)
     settle(x);
     drop_link(x);
     count(x, duration);
-    access_log_end(x, duration);
+    if (x->log)
+        access_log_end(x, duration);
     iobuf_put(&w->buffers, &x->head);
     iobuf_put(&w->buffers, &x->log);
     x->phase = PHASE_DONE;

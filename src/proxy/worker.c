@@ -198,7 +198,7 @@ struct slice worker_date(struct worker *w)
     return (struct slice){w->date, sizeof w->date};
 }
 
-/* xoshiro256** (Blackman and Vigna, 2018): request ids need to differ, not to be secret. */
+/* xoshiro256** (Blackman and Vigna, 2018), for what need not be secret. */
 uint64_t worker_random(struct worker *w)
 {
     uint64_t *s = w->random, x = s[1] * 5, t = s[1] << 17;
@@ -208,6 +208,28 @@ uint64_t worker_random(struct worker *w)
     s[2] ^= t;
     s[3] = s[3] << 45 | s[3] >> 19;
     return result;
+}
+
+/* No worker makes an id twice: the finaliser of splitmix64 (Steele, Lea and Flood, 2014) gives each count another number, from which
+ * nobody reads how many there were. */
+size_t worker_request_id(struct worker *w, char *id)
+{
+    uint64_t x = w->id_count++;
+    struct text out = text_over(id, sizeof w->id_start + 16);
+
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    text_bytes(&out, w->id_start, sizeof w->id_start);
+    text_hex_fixed(&out, x ^ x >> 31, 16);
+    return out.n;
+}
+
+static void request_ids_init(struct worker *w)
+{
+    struct text start = text_over(w->id_start, sizeof w->id_start);
+
+    text_hex_fixed(&start, worker_random(w), 16);
+    w->id_count = worker_random(w);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------- */
@@ -387,6 +409,7 @@ struct worker *worker_new(struct worker_shared *shared, struct roster *roster, u
         !worker_make_rows(w, policy->rule_count, policy->limit_count) || !(w->base = event_base_new()) ||
         deadlines_init(&w->deadlines, w->base) != 0)
         goto failed;
+    request_ids_init(w);
     clients_init(w);
     holds_init(w);
     deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);

@@ -65,7 +65,9 @@ struct worker {
     struct request_head request;
     struct response_head response;
 
-    uint64_t random[4]; /* xoshiro256**, for request ids */
+    uint64_t random[4]; /* xoshiro256** */
+    char id_start[16];  /* what this worker's request ids begin with */
+    uint64_t id_count;  /* of those it has made, from a random number on */
     int64_t date_second;
     char date[29]; /* IMF-fixdate of date_second */
 
@@ -89,6 +91,8 @@ enum { WORKER_MAGIC = 0x574f524b };
 /* The Date field's value now, made once a second. */
 struct slice worker_date(struct worker *worker);
 uint64_t worker_random(struct worker *worker);
+/* Writes a new request id, 32 hexadecimal digits, and returns their number. */
+size_t worker_request_id(struct worker *worker, char *id);
 
 /* Counts a connection for its peer's address. False: it has too many, which is counted as well. */
 MUST_CHECK bool worker_count_peer(struct worker *worker, const struct address *peer);

@@ -1,6 +1,7 @@
 /* Cutting does not change the meaning of a request's head, and what we forward reads back as what we
  * understood. */
 #include "fuzz.h"
+#include "http/path.h"
 #include "http/rewrite.h"
 
 enum { HEAD_MAX = 64 * 1024 };
@@ -58,8 +59,22 @@ static bool is_clean(struct slice s)
     return true;
 }
 
+/* What is said to be normal stays as it is; what is not is not said to be. */
+static void assert_path(const struct request_head *head)
+{
+    static char bytes[HEAD_MAX];
+    struct text normal = text_over(bytes, sizeof bytes);
+    bool ok = path_normalise(head->path_and_query, &normal);
+
+    PROPERTY(head->path.n <= head->path_and_query.n &&
+             memcmp(head->path.p, head->path_and_query.p, head->path.n) == 0);
+    PROPERTY(!head->path_is_normal || (ok && slice_equal(text_slice(&normal), head->path)));
+    PROPERTY(head->path_is_normal || !ok || !slice_equal(text_slice(&normal), head->path));
+}
+
 static void assert_clean(const struct request_head *head)
 {
+    assert_path(head);
     PROPERTY(is_clean(head->method_text) && is_clean(head->target) && is_clean(head->host));
     PROPERTY(head->path_and_query.n &&
              (head->path_and_query.p[0] == '/' || slice_equal(head->path_and_query, SLICE("*"))));

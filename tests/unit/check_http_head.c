@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/scan.h"
 #include "http/framing.h"
 #include "http/parse.h"
-#include "http/scan.h"
 #include "run_suite.h"
 
 static struct request_head request;

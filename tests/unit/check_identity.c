@@ -38,7 +38,8 @@ static struct fields fields_of(const char *const *lines)
             field.id = FIELD_X_FORWARDED_FOR;
         if (slice_equal_nocase(field.name, SLICE("X-Client-Id")))
             field.id = FIELD_X_CLIENT_ID;
-        fields.present |= UINT64_C(1) << field.id;
+        fields.repeated |= fields.present & FIELD_BIT(field.id);
+        fields.present |= FIELD_BIT(field.id);
         fields.at[fields.count++] = field;
     }
     return fields;

@@ -2,8 +2,8 @@
  *
  * Each function reads [p, end) and nothing else. SSE2 belongs to every x86-64; without it, and for the last bytes, eight or one are
  * looked at at once. */
-#ifndef WEIR_HTTP_SCAN_H
-#define WEIR_HTTP_SCAN_H
+#ifndef WEIR_BASE_SCAN_H
+#define WEIR_BASE_SCAN_H
 
 #include <endian.h>
 #include <stdint.h>
