@@ -172,6 +172,21 @@ def test_a_small_quota_within_a_large_limit_is_counted_one_by_one(rig):
 
 
 @timeout(60)
+def test_what_is_not_one_unit_of_one_limit_is_asked_for_by_itself(rig):
+    each = dict(script="fixed_window", limit=100000, period="20d", lease=50)
+    limits = {"best": {**each, "best_effort": True}, "tried": {**each, "shadow": True}, "share": {**each, "enforce": "0%"},
+              "counted": {**each, "count": [200]}, "dear": {**each, "cost": 2}, "one": each, "other": each}
+    rules = [{"match": {"path": f"/{name}"}, "limits": [name]} for name in limits if name != "other"]
+    rules += [{"match": {"path": "/both"}, "limits": ["one", "other"]}, {"match": {"path": "/rule"}, "limits": ["one"], "cost": 3},
+              {"match": {"path": "/learnt"}, "limits": ["one"], "cost": {"reserve": 1, "response_header": "X-Cost"}}]
+    weir = rig.weir(workers=1, limits=limits, rules=rules)
+    for path in ("best", "tried", "share", "counted", "dear", "both", "rule", "learnt"):
+        assert admitted(pour([weir], 100, connections=1, depth=50, target="/" + path)) == 100, path
+        assert units([weir], "used") == 0, path
+    make_busy([weir], 250, target="/one")
+
+
+@timeout(60)
 def test_remaining_on_one_worker_is_as_without_leases(rig):
     """Units that its lease holds are there for it: every request is told one less than the one before."""
     weir = rig.weir(workers=1, limits={"w": dict(script="fixed_window", limit=5000, period="20d", lease=50)})
