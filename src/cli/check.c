@@ -66,6 +66,8 @@ int cli_check(const char *policy_file, const char *lua_dir)
     if (good)
         cli_check_names(policy, stderr);
     if (good)
+        cli_check_redis(policy, stderr);
+    if (good)
         warn_of_log(policy, stderr);
     if (good && !policy_needs_redis(policy))
         fprintf(stderr, "%s: note: there are no limits: weir does not connect to Redis\n", policy->file);

@@ -21,6 +21,9 @@ int cli_grant(const char *policy_file, const char *client, const char *quota, co
 struct policy;
 bool cli_check_scripts(const struct policy *policy, const char *composed, const char *lua_dir, FILE *report);
 
+/* Warns of a Redis that evicts keys, where it can be asked within a second or so, and its user may ask for INFO. */
+void cli_check_redis(const struct policy *policy, FILE *report);
+
 /* Warns of upstreams' names that do not resolve now. Waits for the name servers, resolver.timeout at most. */
 void cli_check_names(const struct policy *policy, FILE *report);
 

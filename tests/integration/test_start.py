@@ -146,6 +146,18 @@ def test_script_of_an_unknown_name(rig):
         assert result.returncode == 1 and name in result.stderr and "there are token_bucket, " in result.stderr, result
 
 
+def test_check_warns_of_a_redis_that_evicts(rig):
+    redis = rig.redis()
+    redis.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    policy = json.dumps(rig.policy(limits=LIMIT))
+    for maxmemory, warned in (("100mb", True), ("0", False)):
+        redis.ask("CONFIG", "SET", "maxmemory", maxmemory)
+        result = check(rig, policy)
+        assert result.returncode == 0 and ("maxmemory-policy is allkeys-lru" in result.stderr) == warned, result
+    redis.kill()
+    assert check(rig, policy).returncode == 0, "without Redis as well"
+
+
 def test_check_warns_of_a_log_that_cannot_be_written(rig):
     for file, warned in (("stderr", False), (os.path.join(rig.directory, "new.log"), False), ("/nowhere/weir.log", True)):
         result = check(rig, json.dumps(rig.policy(limits=LIMIT, log={"file": file})))
