@@ -42,7 +42,6 @@ void limiter_free(struct limiter *limiter);
 /* Another limiter takes its place: units that are held for busy keys are given back; what is under way ends as ever. */
 void limiter_retire(struct limiter *limiter);
 
-const struct limiter_stats *limiter_stats(const struct limiter *limiter);
 /* All of Redis can be asked; nothing of it can (of a cluster some of it may). */
 bool limiter_redis_ready(const struct limiter *limiter);
 bool limiter_redis_away(const struct limiter *limiter);

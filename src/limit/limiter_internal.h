@@ -1,4 +1,4 @@
-/* limiter_internal.h - what limiter.c (ops, batches), arguments.c, op_lease.c, settle.c, split.c, op_permits.c, failures.c and verdict.c share. Nobody else includes it. */
+/* limiter_internal.h - what limiter.c (ops), batch.c, arguments.c, op_lease.c, settle.c, split.c, op_permits.c, failures.c and verdict.c share. Nobody else includes it. */
 #ifndef WEIR_LIMIT_LIMITER_INTERNAL_H
 #define WEIR_LIMIT_LIMITER_INTERNAL_H
 
@@ -161,6 +161,14 @@ struct limiter {
     struct limiter_stats *stats; /* the worker's, over all its limiters */
 };
 
+static inline unsigned op_key_count(const struct limit_op *op)
+{
+    unsigned count = op->count;
+    for (unsigned i = 0; i < op->count; i++)
+        count += op->limits[i].repeat_key.n > 0;
+    return count;
+}
+
 /* arguments.c. */
 
 /* Ends the process when there is no memory. */
@@ -238,7 +246,7 @@ void op_note_remaining(const struct limit_op *op, redisReply *const *values, uin
 /* What it was charged is given back. */
 void op_unspend_lease(struct limit_op *op);
 
-/* limiter.c, for split.c and op_lease.c. */
+/* limiter.c, for batch.c, split.c and op_lease.c. */
 
 /* What it was asked, but for its limits, becomes that of an op that nobody waits for. */
 void op_copy(struct limit_op *op, const struct limit_op *from);
@@ -248,6 +256,10 @@ void op_release(struct limit_op *op);
 /* Cuts the op and whoever waits for it apart; both ends. */
 struct ask *op_cut(struct limit_op *op);
 void op_gather(struct limit_op *op);
+/* Ends the wait for this op by on_failure. The asker's object may be gone afterwards; the op is not. */
+void op_fail(struct limit_op *op, enum redis_failure cause);
+/* The same, and the op is free. */
+void op_give_up(struct limit_op *op, enum redis_failure cause);
 
 /* settle.c. */
 

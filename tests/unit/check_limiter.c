@@ -358,8 +358,8 @@ START_TEST(one_turn_is_one_call)
     for (unsigned i = 0; i < 200; i++)
         ck_assert_int_eq(ask_from(i, 0, "two", i % 2 ? "a" : "b"), DECIDED_LATER);
     turn_until(all_decided);
-    ck_assert_uint_eq(counter_read(&limiter_stats(limiters[0])->redis_calls), 4); /* of at most 64 */
-    ck_assert_uint_eq(counter_read(&limiter_stats(limiters[0])->redis_requests), 200);
+    ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 4); /* of at most 64 */
+    ck_assert_uint_eq(counter_read(&stats[0].redis_requests), 200);
     ck_assert_uint_eq(count_verdict(200, VERDICT_ALLOWED), 40); /* 20 for each client */
     ck_assert_uint_eq(count_verdict(200, VERDICT_LIMITED), 160);
     stop_real();
@@ -392,7 +392,7 @@ START_TEST(decisions_gather_while_a_call_is_under_way)
 
     timeout = "5s";
     start_real(1);
-    calls = &limiter_stats(limiters[0])->redis_calls;
+    calls = &stats[0].redis_calls;
     (void)!ask_from(0, 0, "two", "a");
     flush_all(NULL);
     ck_assert_uint_eq(counter_read(calls), 1); /* nobody is waited for where nothing is under way */
@@ -424,7 +424,7 @@ START_TEST(decisions_gather_for_as_long_as_turns_bring_more)
 
     timeout = "5s";
     start_real(1);
-    calls = &limiter_stats(limiters[0])->redis_calls;
+    calls = &stats[0].redis_calls;
     (void)!ask_from(0, 0, "two", "a");
     limiter_flush(limiters[0]);
     ck_assert_uint_eq(counter_read(calls), 1); /* alone: waits for nobody */
@@ -849,7 +849,7 @@ START_TEST(redis_out_of_memory_is_local)
     const struct decision *d = decide("window", "a");
     ck_assert_int_eq(d->verdict, VERDICT_ALLOWED);
     ck_assert(d->results[0].local);
-    ck_assert_uint_eq(counter_read(&limiter_stats(limiters[0])->redis_failures[REDIS_FAILURE_OOM]), 1);
+    ck_assert_uint_eq(counter_read(&stats[0].redis_failures[REDIS_FAILURE_OOM]), 1);
     real_redis_do(&real, "CONFIG SET maxmemory 0");
     ck_assert(!decide("window", "a")->results[0].local);
     stop_real();
@@ -1126,7 +1126,7 @@ START_TEST(a_hang_ends_at_the_deadline)
     ck_assert(limiter_redis_ready(limiters[0])); /* 100 decisions, but two calls */
     ck_assert_uint_eq(count_verdict(100, VERDICT_FAILED_CLOSED), 50);
     ck_assert_uint_eq(count_verdict(100, VERDICT_ALLOWED), 10);
-    ck_assert_uint_eq(counter_read(&limiter_stats(limiters[0])->redis_failures[REDIS_FAILURE_TIMEOUT]), 100);
+    ck_assert_uint_eq(counter_read(&stats[0].redis_failures[REDIS_FAILURE_TIMEOUT]), 100);
     stop_fake();
 }
 END_TEST
@@ -1167,7 +1167,7 @@ START_TEST(an_answer_of_the_wrong_shape_is_a_failure)
     start_fake();
     fake.answer = wrong_shapes[_i];
     ck_assert(decide("window", "a")->results[0].local);
-    ck_assert_uint_eq(counter_read(&limiter_stats(limiters[0])->redis_failures[REDIS_FAILURE_REPLY]), 1);
+    ck_assert_uint_eq(counter_read(&stats[0].redis_failures[REDIS_FAILURE_REPLY]), 1);
     ck_assert(limiter_redis_ready(limiters[0]));
     stop_fake();
 }

@@ -1,0 +1,423 @@
+/* batch.c - from the ops that a loop turn has gathered to calls of the driver, and from their answers to decisions. */
+#include "limit/limiter_internal.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/magic.h"
+#include "base/timer.h"
+
+/* --- Answers ------------------------------------------------------------------------------------------ */
+
+static bool are_numbers(redisReply *const *values, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (values[i]->type != REDIS_REPLY_INTEGER || values[i]->integer > ANSWER_LARGEST ||
+            values[i]->integer < -ANSWER_LARGEST)
+            return false;
+    return true;
+}
+
+/* Finds the groups' parts of the reply as well. */
+static bool answer_has_shape(const redisReply *reply, struct batch *batch)
+{
+    size_t expected = 0;
+
+    for (unsigned i = 0; i < batch->group_count; i++) {
+        batch->groups[i].answer_at = expected;
+        expected += batch->groups[i].count * ANSWERS_PER_LIMIT;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != expected + 1) /* the last is the time */
+        return false;
+    redisReply *const *values = reply->element;
+    for (unsigned i = 0; i < batch->group_count; i++)
+        for (unsigned j = 0; j < batch->groups[i].count; j++, values += ANSWERS_PER_LIMIT)
+            if (!failure_is(&batch->groups[i].first->limits[j], values) &&
+                !are_numbers(values, ANSWERS_PER_LIMIT))
+                return false;
+    return are_numbers(values, 1);
+}
+
+/* A script of one's own has failed: its limits are decided without Redis and, where that admits, the others are
+ * asked for anew. False: the answer holds as it is. */
+static bool op_set_failures_aside(struct limit_op *op, redisReply *const *values)
+{
+    struct limiter *l = op->limiter;
+    unsigned failed = failures_sort(op, values), rest = op->count - failed;
+
+    if (failed == 0)
+        return false;
+    op->count = failed;
+    verdict_without_redis(l, op, REDIS_FAILURE_SCRIPT, &op->ask->decision);
+    op->count = rest;
+    if (rest && decision_admits(&op->ask->decision)) {
+        memmove(op->limits, op->limits + failed, rest * sizeof op->limits[0]);
+        op->batch = NULL;
+        if (rest == 1)
+            op->limits[0].mode &= ~(unsigned)MODE_SHADOW;
+        TAILQ_INSERT_TAIL(&l->gathered, op, entry);
+        return true;
+    }
+    struct ask *ask = op_cut(op);
+    op_release(op);
+    ask->decided(ask);
+    return true;
+}
+
+/* `time_us`: of the answer, by the clock of Redis. */
+static void op_answer(struct limit_op *op, redisReply *const *values, int64_t time_us, uint64_t now_us)
+{
+    struct limiter *l = op->limiter;
+    struct ask *ask;
+    bool kept = false;
+
+    op_permits_answered(op);
+    failures_note(op, values, now_us);
+    if (unlikely(op->whole)) {
+        split_answer(op, values, time_us);
+        return;
+    }
+    if (op->ask && op_set_failures_aside(op, values))
+        return;
+    ask = op_cut(op);
+    op_permits_charged(op, ask, values);
+    if (!op->settles)
+        histogram_add(&l->stats->redis_latency, now_us - op->started_us);
+    if (ask) {
+        verdict_from_answer(l, op, values, &ask->decision);
+        verdict_remember(l, op, &ask->decision);
+        kept = ask->wants_receipt && ask->decision.verdict == VERDICT_ALLOWED;
+        if (kept) {
+            op_write_receipt(op, values, time_us);
+            ask->receipt = op;
+        }
+    } else if (op_would_have_waited(op, values)) {
+        op_write_receipt(op, values, time_us);
+        op_leave_queue(op, values);
+        return;
+    }
+    if (!kept)
+        op_release(op);
+    if (ask)
+        ask->decided(ask);
+}
+
+/* There were fewer units than its group has requests, and none for this one. It is asked for once more, so that it learns how
+ * long it has to wait. */
+static void op_ask_again(struct limit_op *op)
+{
+    if (!op->ask) {
+        op_release(op);
+        return;
+    }
+    op->times_asked++;
+    op_gather(op);
+}
+
+/* Before any op of the batch is answered, and another's. `reply`: NULL: there was none. */
+static void answer_leases(struct batch *batch, const redisReply *reply, int64_t time_us)
+{
+    for (unsigned i = 0; i < batch->group_count; i++) {
+        struct group *group = &batch->groups[i];
+        redisReply *const *values = reply ? reply->element + group->answer_at : NULL;
+        if (reply && group->first->lease && !group->first->settles)
+            op_note_remaining(group->first, values, batch->sent_us);
+        if (group->lease)
+            lease_answered(group, values, time_us, batch->sent_us);
+    }
+}
+
+static void batch_answer(struct batch *batch, const redisReply *reply)
+{
+    int64_t time_us = reply->element[reply->elements - 1]->integer;
+    uint64_t now_us = clock_us();
+    struct own_answer own;
+
+    answer_leases(batch, reply, time_us);
+    for (unsigned i = 0; i < batch->count; i++) {
+        struct limit_op *op = batch->ops[i];
+        struct group *group = &batch->groups[batch->group_of[i]];
+        redisReply *const *values = group_answer(group, reply->element + group->answer_at, &own);
+        if (likely(values != NULL))
+            op_answer(op, values, time_us, now_us); /* the op is the receipt's or free from here on */
+        else
+            op_ask_again(op);
+    }
+}
+
+/* Settles every op of the batch. decided() may abandon others of them, or ask anew; the batch stays whole. */
+static void batch_settle(struct batch *batch, const redisReply *reply, enum redis_failure failure)
+{
+    struct limiter *l = batch->limiter;
+
+    if (reply)
+        batch_answer(batch, reply);
+    else
+        answer_leases(batch, NULL, 0);
+    for (unsigned i = 0; i < batch->count && !reply; i++) {
+        op_permits_failed(batch->ops[i]);
+        op_give_up(batch->ops[i], failure);
+    }
+    SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
+}
+
+/* Some of the keys are at one node of a cluster and some at another, and nothing was charged. A key by itself is
+ * always found: so each op is asked for alone and, where it has several keys, each of its limits. Where that cannot be
+ * done it is tried until the deadline. */
+static void op_try_again(struct limit_op *op)
+{
+    struct limiter *l = op->limiter;
+    bool apart = op->alone && (op->ask || op->whole) && op->count > 1 && op_key_count(op) == op->count;
+
+    op_permits_answered(op);
+    op->batch = NULL;
+    if (op->alone && op->settles && ++op->tries > SETTLEMENT_TRIES_MAX)
+        op_release(op);
+    else if (!op->alone) {
+        op->alone = true;
+        op->tries = 0;
+        op_gather(op);
+    } else if (!apart || !(op->whole ? split_apart(op) : split_begin(op, true)))
+        TAILQ_INSERT_TAIL(&l->later, op, entry);
+}
+
+static void batch_try_again(struct batch *batch)
+{
+    static const struct timeval soon = {0, TRY_AGAIN_US};
+    struct limiter *l = batch->limiter;
+
+    answer_leases(batch, NULL, 0);
+    for (unsigned i = 0; i < batch->count; i++)
+        op_try_again(batch->ops[i]);
+    SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
+    event_active(l->resume, EV_TIMEOUT, 1);
+    if (!TAILQ_EMPTY(&l->later) && !evtimer_pending(l->again, NULL))
+        evtimer_add(l->again, &soon);
+}
+
+static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+{
+    struct batch *batch = CONTAINER_OF(call, struct batch, call);
+
+    struct limiter *l = batch->limiter;
+
+    MAGIC_CHECK(l, LIMITER_MAGIC);
+    l->under_way--;
+    l->round_trip_us = (l->round_trip_us * 7 + (clock_turn_us() - batch->sent_us)) / 8;
+    if (reply && !answer_has_shape(reply, batch))
+        reply = NULL, failure = REDIS_FAILURE_REPLY;
+    if (unlikely(failure == REDIS_FAILURE_MOVING))
+        batch_try_again(batch);
+    else
+        batch_settle(batch, reply, failure);
+}
+
+/* --- Sending ------------------------------------------------------------------------------------------ */
+
+static struct batch *batch_take(struct limiter *l)
+{
+    struct batch *batch = SLIST_FIRST(&l->spare_batches);
+    if (batch)
+        SLIST_REMOVE_HEAD(&l->spare_batches, spare);
+    else if (!(batch = malloc(sizeof *batch)))
+        return NULL;
+    batch->limiter = l;
+    batch->timed_out = false;
+    batch->count = 0;
+    return batch;
+}
+
+/* Requests, each of them once: not what settles an earlier charge, nor who was rejected with others and is asked for alone. */
+static unsigned request_count(const struct batch *batch)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < batch->count; i++)
+        count += !batch->ops[i]->settles && batch->ops[i]->times_asked == 0;
+    return count;
+}
+
+static void batch_send(struct limiter *l, struct batch *batch)
+{
+    struct arguments *a = &l->arguments;
+
+    arguments_make(a, batch);
+    batch->call = (struct redis_call){.done = on_answer};
+    if (redis_store_call(l->store, &batch->call, a->count, a->bytes, a->sizes)) {
+        batch->sent_us = clock_turn_us();
+        l->under_way++;
+        counter_add(&l->stats->redis_calls, 1);
+        counter_add(&l->stats->redis_requests, request_count(batch));
+    } else
+        batch_settle(batch, NULL,
+                     redis_store_is_whole(l->store) ? REDIS_FAILURE_BUSY : redis_store_cause(l->store));
+}
+
+/* Moves ops of one slot that somebody still waits for from the list into a batch; drops the others. */
+static void batch_fill(struct batch *batch, struct op_list *list)
+{
+    struct limit_op *op, *next = TAILQ_FIRST(list);
+    unsigned keys = 0, slot = next->slot;
+    bool alone = next->alone;
+
+    while (batch->count < (alone ? 1 : BATCH_REQUESTS_MAX) && (op = next)) {
+        next = TAILQ_NEXT(op, entry);
+        if (op->slot != slot || op->alone != alone)
+            continue;
+        if ((keys += op_key_count(op)) > BATCH_KEYS_MAX)
+            break;
+        TAILQ_REMOVE(list, op, entry);
+        if (!op->ask && !op->settles && !op->whole) {
+            op_release(op);
+            continue;
+        }
+        op->batch = batch;
+        op_permits_sent(op);
+        batch->ops[batch->count++] = op;
+    }
+}
+
+static void fail_first(struct op_list *list)
+{
+    struct limit_op *op = TAILQ_FIRST(list);
+    TAILQ_REMOVE(list, op, entry);
+    op_permits_sent(op);
+    op_permits_failed(op);
+    op_give_up(op, REDIS_FAILURE_BUSY);
+}
+
+/* In front of all that is gathered: what a permit says of itself leaves out what has not been sent. */
+static void gather_permit_calls(struct limiter *l)
+{
+    struct limit_op *op = NULL;
+
+    if (!l->permits || !redis_store_is_ready(l->store))
+        return;
+    while ((op = op_take(l)) && op_fill_permit_call(op))
+        TAILQ_INSERT_HEAD(&l->gathered, op, entry);
+    permits_rewind(l->permits);
+    if (op) {
+        op->ask = NULL;
+        op_release(op);
+    }
+}
+
+/* Under load, what is gathered waits for more, and leaves in one call: a call costs Redis, us and the kernel as much as some ten of
+ * the decisions in it. Nothing waits for longer than gather_us.
+ *
+ * While a call is under way it waits for the answer, with which the loop turns: where Redis is near, or where so many come that
+ * the call will be worth it. While none is, and this turn has brought several, it waits for as long as each turn brings
+ * more: the loop is told to turn without sleeping, so that nobody waits but for other requests to be read. Who comes
+ * alone waits for nobody. Not in a cluster, where one node that is slow would hold up what goes to others. */
+static bool may_gather(struct limiter *l)
+{
+    unsigned came = l->gathered_count - l->gathered_before;
+    bool near = l->round_trip_us < l->gather_us;
+
+    l->gathered_before = l->gathered_count;
+    if (came + l->gathered_before == 0 || l->in_slots || l->gathered_count >= GATHER_MAX ||
+        clock_turn_us() - l->gathered_since_us >= l->gather_us)
+        return false;
+    if (!l->under_way && came >= 2)
+        event_active(l->resume, EV_TIMEOUT, 1);
+    else if (!l->under_way || (!near && l->density < GATHER_WORTH))
+        return false;
+    else if (!near && !evtimer_pending(l->again, NULL))
+        timer_arm(l->again, l->gather_us); /* where nothing else turns the loop any more */
+    return true;
+}
+
+/* How many decisions come within gather_us, smoothed. */
+static void note_density(struct limiter *l)
+{
+    uint64_t now = clock_turn_us(), since_us = now - l->sent_us;
+    uint64_t density = l->gathered_count * l->gather_us / (since_us + 1);
+
+    l->density = (l->density * 3 + (density < GATHER_MAX ? (unsigned)density : GATHER_MAX) + 2) / 4;
+    l->sent_us = now;
+}
+
+/* A Redis that has just come back is asked with care. What a permit says of itself goes before all that was gathered after
+ * it, and so is not kept back. */
+static bool must_wait(const struct limiter *l, const struct limit_op *op)
+{
+    return unlikely(!redis_store_has_room(l->store, op->slot)) && !(op->settles && op->permit_count);
+}
+
+static void send_list(struct limiter *l, struct op_list *list)
+{
+    struct limit_op *op;
+    struct batch *batch;
+
+    while ((op = TAILQ_FIRST(list))) {
+        if (must_wait(l, op)) {
+            TAILQ_REMOVE(list, op, entry);
+            TAILQ_INSERT_TAIL(&l->beyond, op, entry);
+            continue;
+        }
+        if (!(batch = batch_take(l))) {
+            fail_first(list);
+            continue;
+        }
+        batch_fill(batch, list);
+        if (batch->count)
+            batch_send(l, batch);
+        else
+            SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
+    }
+}
+
+/* A call has keys of one slot: the list is cut into short ones, each of which is looked through for each of its slots. */
+static void send_by_slot(struct limiter *l, struct op_list *list)
+{
+    struct op_list some[SLOT_LISTS];
+    struct limit_op *op;
+
+    for (unsigned i = 0; i < SLOT_LISTS; i++)
+        TAILQ_INIT(&some[i]);
+    while ((op = TAILQ_FIRST(list))) {
+        TAILQ_REMOVE(list, op, entry);
+        op->slot = (uint16_t)redis_store_slot(l->store, op->limits[0].key);
+        TAILQ_INSERT_TAIL(&some[op->slot % SLOT_LISTS], op, entry);
+    }
+    for (unsigned i = 0; i < SLOT_LISTS; i++)
+        send_list(l, &some[i]);
+}
+
+static void send_gathered(struct limiter *l)
+{
+    struct op_list turn = TAILQ_HEAD_INITIALIZER(turn);
+
+    gather_permit_calls(l);
+    if (l->gathered_count)
+        note_density(l);
+    l->gathered_count = l->gathered_before = 0;
+    TAILQ_CONCAT(&turn, &l->beyond, entry);
+    TAILQ_CONCAT(&turn, &l->gathered, entry);
+    if (l->in_slots)
+        send_by_slot(l, &turn);
+    else
+        send_list(l, &turn);
+}
+
+/* By the link's ramp: a call is under way, with whose end the loop turns. In a cluster each call has its own link. */
+static bool is_held_up(const struct limiter *l)
+{
+    return !l->in_slots && unlikely(!redis_store_has_room(l->store, 0));
+}
+
+void limiter_flush(struct limiter *l)
+{
+    bool waits;
+
+    if (!l->store)
+        return;
+    if (unlikely(deadlines_are_due(&l->deadlines, clock_turn_us())))
+        deadlines_pass(&l->deadlines);
+    waits = may_gather(l) || is_held_up(l);
+    if (!waits)
+        send_gathered(l);
+    redis_store_flush(l->store);
+    if (!TAILQ_EMPTY(&l->gathered) && !waits)
+        event_active(l->resume, EV_TIMEOUT, 1);
+}
