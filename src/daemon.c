@@ -31,6 +31,7 @@
 #include "proxy/roster.h"
 #include "proxy/worker.h"
 #include "store/embedded.h"
+#include "store/redis_name.h"
 #include "store/redis_subscription.h"
 
 #ifdef HAVE_SYSTEMD
@@ -51,6 +52,7 @@ struct weir {
     struct hearing *resets,
         *resets_before; /* of clients, by any weir; and grants. Until the first is heard, the one before */
     struct grant_reader *grants;
+    struct redis_name *redis_name; /* NULL: redis.address is none */
     struct admin *admin;
     struct admin_view view;
     struct tally_names rules, limits;
@@ -395,6 +397,8 @@ static void listen_for_resets(struct weir *weir)
         hearing_end(weir->resets_before);
         weir->resets_before = weir->resets;
     }
+    redis_name_free(weir->redis_name);
+    weir->redis_name = policy_needs_redis(weir->policy) ? redis_name_follow(weir->base, weir->policy) : NULL;
     grant_reader_free(weir->grants);
     weir->grants = NULL;
     weir->resets = NULL;
@@ -672,6 +676,7 @@ static void end(struct weir *weir)
     hearing_end(weir->resets_before);
     hearing_end(weir->resets);
     grant_reader_free(weir->grants);
+    redis_name_free(weir->redis_name);
     grants_publish(NULL);
     quotas_stop(weir->quotas);
     for (unsigned i = 0; i < weir->made; i++)

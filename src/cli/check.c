@@ -37,7 +37,7 @@ bool cli_check_scripts(const struct policy *policy, const char *composed, const 
         warn_untried(report);
     if (result == 1)
         return false;
-    return !composed || policy->redis.address.length == 0 ||
+    return !composed || (policy->redis.address.length == 0 && !policy->redis.host) ||
            compose_check(&policy->redis, composed, report) != 1;
 }
 

@@ -1,4 +1,4 @@
-/* names.c - part of `weir check`: do the names of upstreams' servers resolve? */
+/* names.c - part of `weir check`: do the names of upstreams' servers, and of Redis, resolve? */
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -9,7 +9,7 @@
 /* One server that is written as a name, while it is looked up. */
 struct asked {
     const struct policy *policy;
-    const struct upstream *upstream;
+    const struct upstream *upstream; /* NULL: it is Redis */
     const struct upstream_server *server;
     unsigned *left;
     FILE *report;
@@ -18,14 +18,25 @@ struct asked {
 static void answered(void *context, const struct resolver_answer *answer)
 {
     const struct asked *asked = context;
-    const struct place place = asked->server->place;
+    const char *why = answer->why ? answer->why : "it has no address";
 
     (*asked->left)--;
-    if (answer->count == 0)
+    if (answer->count)
+        return;
+    if (!asked->upstream) {
         fprintf(asked->report,
-                "%s:%u:%u: warning: upstreams.%s: %s: %s; requests get 503 until it is resolved\n",
-                asked->policy->file, place.line, place.column, asked->upstream->name, asked->server->text,
-                answer->why ? answer->why : "it has no address");
+                "%s: warning: redis.address: %s: %s; limits follow on_failure until it is resolved\n",
+                asked->policy->file, asked->policy->redis.address_text, why);
+        return;
+    }
+    const struct place place = asked->server->place;
+    fprintf(asked->report, "%s:%u:%u: warning: upstreams.%s: %s: %s; requests get 503 until it is resolved\n",
+            asked->policy->file, place.line, place.column, asked->upstream->name, asked->server->text, why);
+}
+
+static bool asks_for_redis(const struct policy *policy)
+{
+    return policy->redis.host && policy_needs_redis(policy);
 }
 
 static void ask_all(struct resolver *resolver, const struct policy *policy, struct asked *asked,
@@ -41,11 +52,16 @@ static void ask_all(struct resolver *resolver, const struct policy *policy, stru
                 (*left)++;
             asked++;
         }
+    if (!asks_for_redis(policy))
+        return;
+    *asked = (struct asked){policy, NULL, NULL, left, report};
+    if (resolver_ask(resolver, policy->redis.host, answered, asked))
+        (*left)++;
 }
 
 void cli_check_names(const struct policy *policy, FILE *report)
 {
-    unsigned count = policy_name_count(policy), left = 0;
+    unsigned count = policy_name_count(policy) + asks_for_redis(policy), left = 0;
     struct event_base *base = count ? event_base_new() : NULL;
     struct resolver *resolver = base ? resolver_new(base, &policy->resolver) : NULL;
 

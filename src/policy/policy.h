@@ -60,8 +60,10 @@ struct redis_sentinel_settings {
 };
 
 struct redis_settings {
-    struct address address; /* length 0 when embedded, or found otherwise */
+    struct address address; /* length 0 when embedded, a name, or found otherwise */
     char *address_text;     /* as written, or what stands for it in messages */
+    char *host;             /* where `address` is a name; NULL: it is none */
+    uint16_t port;
     bool embedded;
     struct redis_sentinel_settings sentinel;
     struct redis_nodes cluster; /* some of its nodes; none: no cluster */

@@ -8,6 +8,19 @@ enum { PASSWORD_FILE_MAX = 1024 };
 
 /* --- The server --- */
 
+/* A name is kept as it is: its addresses are the resolver's business. */
+static bool read_name(struct loading *l, const struct node *node, struct redis_settings *redis)
+{
+    struct slice host;
+    const char *why;
+
+    if (!address_split(node->text, &redis->address, &host, &redis->port, &why) || host.n == 0 ||
+        redis->address.length || redis->port == 0)
+        return false;
+    redis->host = pool_text(l->pool, host);
+    return true;
+}
+
 static void read_redis_address(struct loading *l, const struct option *option, const struct node *node,
                                void *field)
 {
@@ -18,7 +31,7 @@ static void read_redis_address(struct loading *l, const struct option *option, c
         return;
     redis->embedded = slice_equal(node->text, SLICE("embedded"));
     redis->address_text = keep_text(l, node);
-    if (!redis->embedded)
+    if (!redis->embedded && !read_name(l, node, redis))
         (void)destination_read(l, node, &redis->address);
 }
 
@@ -57,6 +70,7 @@ static void read_sentinel(struct loading *l, const struct option *option, const 
     }
     options_read(l, node, option->path, field);
     redis->address = (struct address){.length = 0};
+    redis->host = NULL;
     redis->address_text = redis->sentinel.master;
 }
 
@@ -125,6 +139,7 @@ static void read_cluster(struct loading *l, const struct option *option, const s
     }
     read_redis_nodes(l, option, node, &redis->cluster);
     redis->address = (struct address){.length = 0};
+    redis->host = NULL;
     redis->address_text = pool_text(l->pool, SLICE("cluster"));
 }
 

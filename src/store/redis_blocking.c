@@ -208,9 +208,17 @@ redisContext *redis_dial(const struct redis_settings *settings, uint64_t patienc
                          char why[static REDIS_WHY_MAX])
 {
     struct timeval patience = timeval_of_us(patience_us);
-    redisContext *redis = settings->sentinel.master ? dial_master(settings, patience, why)
-                                                    : dial_as(&settings->address, settings->username,
-                                                              settings->password, patience, why);
+    struct address address = settings->address;
+    const char *unknown;
+    redisContext *redis;
+
+    if (settings->host && !address_parse(slice_of(settings->address_text), true, &address, &unknown)) {
+        snprintf(why, REDIS_WHY_MAX, "%s", unknown);
+        return NULL;
+    }
+    redis = settings->sentinel.master
+                ? dial_master(settings, patience, why)
+                : dial_as(&address, settings->username, settings->password, patience, why);
 
     if (redis && select_database(redis, settings, why))
         return redis;

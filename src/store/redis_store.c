@@ -3,15 +3,48 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/timer.h"
 #include "store/redis_cluster.h"
+#include "store/redis_name.h"
 #include "store/redis_sentinel.h"
+
+enum { LOOK_US = 200000 };
 
 struct redis_store {
     struct redis_link *link; /* NULL: a cluster */
     struct redis_cluster *cluster;
     struct redis_sentinel *sentinel; /* NULL: the address is the policy's */
     struct redis_link_watch watch;   /* of whoever asks */
+    const struct redis_settings *settings;
+    struct event
+        *look; /* where redis.address is a name: for its address, while the link is not ready; else NULL */
+    unsigned name_version; /* of the address that the link has */
 };
+
+/* --- A name's address ------------------------------------------------------------------------------------ */
+
+static void take_address(struct redis_store *store)
+{
+    unsigned version = redis_name_version();
+    struct address address;
+
+    if (version == store->name_version || !redis_name_now(store->settings, &address))
+        return;
+    store->name_version = version;
+    (void)redis_link_set_address(store->link, &address);
+}
+
+static void on_look(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_store *store = arg;
+    (void)fd, (void)what;
+
+    take_address(store);
+    if (redis_link_is_ready(store->link))
+        return;
+    redis_name_want(redis_link_cause(store->link) == REDIS_FAILURE_CONNECT);
+    timer_arm(store->look, LOOK_US);
+}
 
 /* --- Sentinels follow the link's state, and the link their word ------------------------------------------ */
 
@@ -31,6 +64,8 @@ static void on_not_ready(void *context, enum redis_failure cause)
 
     if (store->sentinel)
         redis_sentinel_ask(store->sentinel);
+    if (store->look)
+        timer_arm(store->look, LOOK_US);
     if (store->watch.not_ready)
         store->watch.not_ready(store->watch.context, cause);
 }
@@ -57,6 +92,9 @@ struct redis_store *redis_store_new(struct event_base *base, const struct redis_
     }
     if (watch)
         store->watch = *watch;
+    store->settings = settings;
+    if (settings->host && (store->look = evtimer_new(base, on_look, store)))
+        timer_arm(store->look, 0);
     if (settings->sentinel.master)
         store->sentinel = redis_sentinel_new(base, settings, &seeker);
     store->link = redis_link_new(base, settings, &settings->address, script, &own);
@@ -70,6 +108,8 @@ void redis_store_free(struct redis_store *store)
     redis_cluster_free(store->cluster);
     redis_link_free(store->link); /* reports nothing */
     redis_sentinel_free(store->sentinel);
+    if (store->look)
+        event_free(store->look);
     free(store);
 }
 
@@ -145,10 +185,13 @@ bool redis_store_call_part(struct redis_store *store, unsigned part, struct redi
 
 void redis_store_flush(struct redis_store *store)
 {
-    if (store->link)
-        redis_link_flush(store->link);
-    else
+    if (!store->link) {
         redis_cluster_flush(store->cluster);
+        return;
+    }
+    if (unlikely(store->look != NULL))
+        take_address(store);
+    redis_link_flush(store->link);
 }
 
 void redis_store_read(struct redis_store *store)

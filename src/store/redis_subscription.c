@@ -8,6 +8,7 @@
 #include "base/timer.h"
 #include "store/redis_cluster.h"
 #include "store/redis_failure.h"
+#include "store/redis_name.h"
 #include "store/redis_sentinel.h"
 #include "store/redis_talk.h"
 
@@ -132,6 +133,8 @@ static void dial(struct redis_subscription *s)
 {
     if (s->settings->cluster.count)
         choose_node(s);
+    if (s->settings->host)
+        (void)redis_name_now(s->settings, &s->address);
     timer_arm(s->timer, ANSWER_US);
     s->talk = redis_talk_new(s->base, &s->address, s->settings->username, s->settings->password,
                              &(struct redis_hearer){on_heard, on_lost, s});
@@ -152,10 +155,15 @@ static bool is_master_of_cluster(const struct redis_subscription *s)
 static void ping(struct redis_subscription *s)
 {
     bool was_master = s->is_master;
+    struct address now;
 
     s->is_master = s->settings->cluster.count && is_master_of_cluster(s);
     if (was_master && !s->is_master) {
         fail(s, "it may have left the cluster, and hears nothing of it then");
+        return;
+    }
+    if (s->settings->host && redis_name_now(s->settings, &now) && !address_same(&now, &s->address)) {
+        fail(s, "its name has another address");
         return;
     }
     s->pinged = true;

@@ -1,8 +1,9 @@
-"""When and to where weir connects to Redis: only where something is limited."""
+"""When and to where weir connects to Redis: only where something is limited; to where its name says now."""
 
 import json
 
-from rig import eventually, free_port
+from nameserver import Nameserver
+from rig import Redis, eventually, free_port
 from scripted import Scripted
 from wire import get
 
@@ -71,3 +72,91 @@ def test_a_subscription_that_is_half_dead_is_made_anew(rig):
     for name in "alive", "not allowed":
         eventually(lambda n=name: seen[n].count("pong") >= 2, 15, "a second PING")
         assert len([n for n in seen[name] if n != "pong"]) == 1, seen[name]
+
+
+# --- redis.address as a name ---------------------------------------------------------------------------------------------
+
+def two_redis(rig):
+    """127.0.0.1 and 127.0.0.2 on the same port."""
+    one, two = Redis(rig, "one", tcp=True), Redis(rig, "two", tcp=True, arguments=["--bind", "127.0.0.2"], start=False)
+    two.address = ("127.0.0.2", one.address[1])
+    return one, two.start()
+
+
+def weir_by_name(rig, dns, port, **redis):
+    weir = rig.weir(wait="listening", limits=LIMITED, redis={"address": f"redis.test:{port}", "on_failure": "allow", **redis},
+                    resolver={"nameservers": [dns.text], "min_ttl": "100ms", "timeout": "2s"})
+    weir.expect_errors("redis ")
+    return weir
+
+
+def decides(weir, redis):
+    before = redis.calls("evalsha") + redis.calls("eval")
+    return get(weir.address).names() >= {"x-ratelimit-limit"} and redis.calls("evalsha") + redis.calls("eval") > before
+
+
+def test_a_name_leads_to_another_server_when_the_first_has_died(rig):
+    """As a cloud's Redis does when it fails over: neither a reload nor a new start is needed. The time to live has not passed."""
+    one, two = two_redis(rig)
+    dns = Nameserver(rig, ttl=3600, **{"redis.test": ["127.0.0.1"]})
+    weir = weir_by_name(rig, dns, one.address[1])
+    weir.wait_for_redis()
+    assert decides(weir, one)
+    one.kill()
+    dns.records["redis.test"] = ["127.0.0.2"]
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 2, 15, "every worker at the new address")
+    assert decides(weir, two)
+    eventually(lambda: two.ask("PUBSUB", "NUMSUB", "weir:resets")[1] == 1, 15, "the subscription")
+    port = one.address[1]
+    assert weir.output().count(f"redis redis.test:{port}: is now at 127.0.0.2:{port} and no more at 127.0.0.1:{port}") == 1
+
+
+def test_a_name_that_moves_is_followed_though_the_first_server_lives(rig):
+    """Else some weirs would count there and some here."""
+    one, two = two_redis(rig)
+    dns = Nameserver(rig, **{"redis.test": ["127.0.0.1"]})
+    weir = weir_by_name(rig, dns, one.address[1])
+    weir.wait_for_redis()
+    assert decides(weir, one)
+    dns.records["redis.test"] = ["127.0.0.2", "127.0.0.1"]
+    count = len(dns.asked)
+    eventually(lambda: len(dns.asked) > count + 3)
+    assert decides(weir, one), "it is still one of its addresses"
+    dns.records["redis.test"] = ["127.0.0.2"]
+    weir.announced("is now at 127.0.0.2")
+    eventually(lambda: decides(weir, two), what="a decision there")
+    eventually(lambda: one.ask("CLIENT", "LIST").count("name=weir") == 0, 15, what="the end of the connections to the first")
+
+
+def test_of_several_addresses_one_that_can_be_reached(rig):
+    one, two = two_redis(rig)
+    one.kill()
+    dns = Nameserver(rig, ttl=3600, **{"redis.test": ["127.0.0.1", "127.0.0.2"]})
+    weir = weir_by_name(rig, dns, one.address[1])
+    eventually(lambda: decides(weir, two), 15, "a decision by the second address")
+
+
+def test_weir_starts_before_the_name_is_there(rig):
+    redis = Redis(rig, "one", tcp=True)
+    dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
+    weir = weir_by_name(rig, dns, redis.address[1], on_failure="deny")
+    assert get(weir.address).status == 503
+    weir.announced("warn +redis redis.test:.*limits follow on_failure until it is resolved; check redis.address")
+    dns.records["redis.test"] = ["127.0.0.1"]
+    eventually(lambda: get(weir.address).status == 200, 15, "a decision by Redis")
+    weir.announced("info +redis redis.test:.*is resolved again")
+
+
+def test_the_command_line_resolves_a_name_as_well(rig):
+    redis = Redis(rig, "one", tcp=True, arguments=["--bind", "127.0.0.1", "-::1"])
+    policy = rig.policy(redis={"address": f"localhost:{redis.address[1]}"}, limits=LIMITED)
+    done = rig.command("inspect", "-c", rig.write("named.yaml", json.dumps(policy)), "alice")
+    assert done.returncode == 0 and "2 of 2" in done.stdout, done
+
+
+def test_check_warns_of_a_name_that_is_not_resolved(rig):
+    dns = Nameserver(rig, **{"redis.test": ["127.0.0.1"]})
+    for name, warned in ("redis.test", False), ("other.test", True):
+        policy = rig.policy(redis={"address": f"{name}:6379"}, limits=LIMITED, resolver={"nameservers": [dns.text]})
+        done = rig.command("check", "-c", rig.write("named.yaml", json.dumps(policy)))
+        assert done.returncode == 0 and (f"warning: redis.address: {name}:6379" in done.stderr) == warned, done
