@@ -144,13 +144,24 @@ static void mark_named(struct fields *fields, struct slice option)
             fields->at[i].hop_by_hop = true;
 }
 
+/* Nearly all Connection fields: one, with one option that says what HTTP/1.1 says by itself. */
+static bool says_keep_alive_alone(const struct fields *fields)
+{
+    const struct field *field = fields_find(fields, FIELD_CONNECTION);
+    return slice_equal(field->value, SLICE("keep-alive")) && !fields_repeat(fields, FIELD_CONNECTION);
+}
+
 bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive, struct refusal *refusal)
 {
     bool close = false, keep = minor >= 1;
     unsigned options = 0;
     const struct field *end = fields->at + fields->count;
 
-    for (const struct field *field = fields_find(fields, FIELD_CONNECTION); field && field < end; field++) {
+    if (!fields_have(fields, FIELD_CONNECTION) || says_keep_alive_alone(fields)) {
+        *keep_alive = keep || fields_have(fields, FIELD_CONNECTION);
+        return true;
+    }
+    for (const struct field *field = fields_find(fields, FIELD_CONNECTION); field < end; field++) {
         if (field->id != FIELD_CONNECTION)
             continue;
         struct slice rest = field->value, option;

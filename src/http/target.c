@@ -41,10 +41,10 @@ bool authority_is_valid(struct slice authority)
     return *p == ':' && slice_to_u64(slice_between(p + 1, end), 65535, &port);
 }
 
-/* Does a percent code stand at `p`, or the slash before an empty segment or one that begins with a dot? */
-static bool is_odd(const char *p, const char *end)
+/* At a slash: does an empty segment follow, or one that begins with a dot? */
+static bool is_odd_segment(const char *slash, const char *end)
 {
-    return *p == '%' || (*p == '/' && p + 1 < end && (p[1] == '/' || p[1] == '.'));
+    return slash + 1 < end && (slash[1] == '/' || slash[1] == '.');
 }
 
 /* path-abempty [ "?" query ] from `p` on; percent codes are path_normalise()'s business. */
@@ -54,7 +54,8 @@ static bool path_and_query_parse(const char *p, const char *end, struct request_
     const char *q = p;
     bool odd = false;
     for (; q < end && char_is(*q, CHAR_PATH); q++)
-        odd |= is_odd(q, end);
+        if (*q == '%' || (*q == '/' && is_odd_segment(q, end)))
+            odd = true;
     head->path = slice_between(p, q);
     head->path_is_normal = !odd;
     if (q < end && *q == '?')
