@@ -305,16 +305,17 @@ END_TEST
 
 START_TEST(leases_are_the_default_where_they_can_be)
 {
-    struct policy *policy = load_good("upstreams: { api: { servers: 127.0.0.1:3000 } }\n"
-                                      "limits:\n"
-                                      "  bucket: { script: gcra, limit: 5, period: 1s }\n"
-                                      "  window: { script: fixed_window, limit: 5, period: 1s, lease: off }\n"
-                                      "  some: { script: fixed_window, limit: 5, period: 1s, lease: 7 }\n"
-                                      "  log: { script: sliding_window_log, limit: 5, period: 1s }\n"
-                                      "  queue: { script: leaky_bucket, limit: 5, period: 1s, max_delay: 1s }\n"
-                                      "  all: { script: gcra, limit: 5, period: 1s, per: all }\n"
-                                      "plans: { gold: { limits: { all: { limit: 6 } } } }\n"
-                                      "rules: [ { limits: [ bucket, window, some, log, queue, all ] } ]\n");
+    struct policy *policy =
+        load_good("upstreams: { api: { servers: 127.0.0.1:3000 } }\n"
+                  "limits:\n"
+                  "  bucket: { script: gcra, limit: 5, period: 1s }\n"
+                  "  window: { script: fixed_window, limit: 5, period: 1s, lease: off }\n"
+                  "  some: { script: fixed_window, limit: 5, period: 1s, lease: 7 }\n"
+                  "  log: { script: sliding_window_log, limit: 5, period: 1s }\n"
+                  "  queue: { script: leaky_bucket, limit: 5, period: 1s, max_delay: 1s }\n"
+                  "  all: { script: gcra, limit: 5, period: 1s, per: all }\n"
+                  "plans: { gold: { limits: { all: { limit: 6 } } } }\n"
+                  "rules: [ { limits: [ bucket, window, some, log, queue, all ] } ]\n");
     static const int64_t units[] = {LEASE_AUTO, 0, 7, 0, 0, 0}; /* the last: its bucket fills at two rates */
 
     for (unsigned i = 0; i < COUNT_OF(units); i++)
