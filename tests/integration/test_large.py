@@ -1,11 +1,14 @@
 """Large content, which passes without being copied into weir: byte for byte, at every pace, and whatever happens to either side."""
 
 import collections
+import fcntl
 import hashlib
 import json
 import os
 import random
 import socket
+import sys
+import termios
 import threading
 import zlib
 
@@ -27,15 +30,25 @@ def before(rig, script, **more):
     return rig.weir(upstreams={"api": {"servers": [api.text]}}, workers=1, **more), api
 
 
-def pipes(weir):
-    """How many pipes it has of which it holds both ends; a few are not for content."""
-    held = collections.Counter()
+def pipes(weir, holding=False):
+    """How many pipes it has of which it holds both ends, or those of them that hold something; a few are not for content."""
+    held = collections.defaultdict(list)
     for fd in os.listdir(f"/proc/{weir.pid}/fd"):
         try:
-            held[os.readlink(f"/proc/{weir.pid}/fd/{fd}")] += 1
+            held[os.readlink(f"/proc/{weir.pid}/fd/{fd}")].append(f"/proc/{weir.pid}/fd/{fd}")
         except OSError:
             pass                             # closed meanwhile
-    return sum(name.startswith("pipe:") and ends == 2 for name, ends in held.items())
+    own = [ends[0] for name, ends in held.items() if name.startswith("pipe:") and len(ends) == 2]
+    return sum(map(holds_something, own)) if holding else len(own)
+
+
+def holds_something(path):
+    try:
+        end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return False                         # closed meanwhile
+    with os.fdopen(end, "rb", 0):
+        return int.from_bytes(fcntl.ioctl(end, termios.FIONREAD, bytes(4)), sys.byteorder) > 0
 
 
 def test_sizes_around_the_threshold_arrive_whole_both_ways(rig):
@@ -94,7 +107,7 @@ def test_pipes_are_given_back_when_clients_go(rig):
             connection.send(request_bytes(f"/bytes/{64 * MIB}"))
         for connection in connections:
             connection.read_head()
-        eventually(lambda: pipes(weir) == others + 10, what="each holds a pipe")
+        eventually(lambda: pipes(weir) == others + 10 and pipes(weir, holding=True) == 10, what="each holds a pipe that holds something")
         for connection in connections:
             connection.close()
         eventually(lambda: pipes(weir) == others, what="pipes that held something are closed")
