@@ -8,14 +8,16 @@
 --
 -- Units: µs. What was charged in an earlier window gives nothing back.
 --
--- State: "SINCE:USED". SINCE lies in the window that USED was counted in: its start, or, on the clock, the time of the last charge,
--- so that a count is never lost to a shorter period while the client is busy.
+-- State: "SINCE:USED:END". SINCE lies in the window that USED was counted in: its start, or, on the clock, the time of the last charge,
+-- so that a count is never lost to a shorter period while the client is busy. END is when the window ended by the period of then.
 
 return function(state, now, limit, period, burst, cost, mode, offset)
-  local since, used, start = now, 0
+  local since, used, start, needed = now, 0, nil, nil
+  local s, u, e
   if state then
-    local s, u = state:match("^(%d+):(%d+)$")
+    s, u, e = state:match("^(%d+):(%d+):(%d+)$")
     if s then
+      needed = e + 0
       since, used = s + 0, u + 0
       start = offset and since - (since - offset) % period or since
       if now - start >= period then since, used, start = now, 0, nil end
@@ -48,5 +50,8 @@ return function(state, now, limit, period, burst, cost, mode, offset)
   local reset = used > 0 and ends or 0
   if not changed then return granted, remaining, retry_after, reset end
   if offset and now > since then since = now end
-  return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(since, used)
+  if needed == now + ends and used < 1e14 and s + 0 == since then
+    return granted, remaining, retry_after, reset, s .. ":" .. used .. ":" .. e, nil, needed
+  end
+  return granted, remaining, retry_after, reset, ("%.0f:%.0f:%.0f"):format(since, used, now + ends), nil, needed
 end

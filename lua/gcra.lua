@@ -8,7 +8,7 @@
 --
 -- Units: µs. The emission interval is not rounded: TAT is at + part/limit µs, and part is 0 wherever limit divides period.
 --
--- State: "TAT", an integer, or "TAT:PART". It is a time and not a count, so a change of the numbers keeps the time that is owed:
+-- State: TAT, a number, or "TAT:PART". It is a time and not a count, so a change of the numbers keeps the time that is owed:
 -- a client that had used half of its burst's time has used that much time of the new one.
 
 -- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
@@ -35,13 +35,14 @@ return function(state, now, limit, period, burst, cost, mode)
   if limit < 1 then return cost < 0 and cost or 0, 0, cost < 0 and 0 or -1, 0 end
 
   -- TAT - now, never below zero; and how many units of the burst that is, rounded up.
-  local ahead, part, used = 0, 0, 0
+  local ahead, part, used, needed = 0, 0, 0, nil
   if state then
     local at = tonumber(state)
     if not at then
       local a, p = state:match("^(%d+):(%d+)[:%d]*$")
       at, part = tonumber(a), tonumber(p) or 0
     end
+    if at then needed = part > 0 and at + 1 or at end
     if at and at >= now and at < 9007199254740992 then
       ahead = at - now
       if part >= limit then ahead, part = ahead + 1, 0 end
@@ -92,7 +93,7 @@ return function(state, now, limit, period, burst, cost, mode)
   local reset = part > 0 and ahead + 1 or ahead
   if not changed then return granted, remaining, retry_after, reset end
   if part > 0 then
-    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + ahead, part)
+    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + ahead, part), nil, needed
   end
-  return granted, remaining, retry_after, reset, ("%.0f"):format(now + ahead)
+  return granted, remaining, retry_after, reset, now + ahead, nil, needed
 end

@@ -18,7 +18,7 @@
 -- Giving back: the mode of a negative cost is the time at which the units were to go, the `now` of their charge plus its delay. As a
 -- queue nothing is given back without it, since what is taken from the end of the queue may be another's place.
 --
--- State: "AT", an integer, or "AT:PART": the time at which the bucket will be empty. It is kept when the numbers change, since
+-- State: AT, a number, or "AT:PART": the time at which the bucket will be empty. It is kept when the numbers change, since
 -- those who wait in the queue have been told when to go. Behind it free places, earliest first: "AT:PART:FROM:TO:FROM:TO".
 
 local FREE_MAX = 32                          -- numbers, two for each free place; beyond it the earliest is given up
@@ -87,7 +87,7 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
   if not max_delay or max_delay <= 0 then max_delay = nil end
 
   -- How long the bucket takes to leak empty; what is in it, in units, rounded up; how long a request that comes now would wait.
-  local drain, part, level, free = 0, 0, 0, nil
+  local drain, part, level, free, needed = 0, 0, 0, nil, nil
   if state then
     local at, places = tonumber(state), nil
     if not at then
@@ -95,6 +95,7 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
       a, p, places = state:match("^(%d+):(%d+)([:%d]*)$")
       at, part = tonumber(a), tonumber(p) or 0
     end
+    if at then needed = part > 0 and at + 1 or at end
     if at and at >= now and at < 9007199254740992 then
       drain = at - now
       if part >= limit then drain, part = drain + 1, 0 end
@@ -192,10 +193,10 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
   local delay = max_delay and cost > 0 and (wait < max_delay and wait or max_delay) or nil
   if free and free[1] then
     for i = 1, #free do free[i] = (":%.0f"):format(free[i]) end
-    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + drain, part) .. table.concat(free), delay
+    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + drain, part) .. table.concat(free), delay, needed
   end
   if part > 0 then
-    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + drain, part), delay
+    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + drain, part), delay, needed
   end
-  return granted, remaining, retry_after, reset, ("%.0f"):format(now + drain), delay
+  return granted, remaining, retry_after, reset, now + drain, delay, needed
 end

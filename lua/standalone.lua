@@ -1,4 +1,5 @@
--- One limiter as a plain Redis script, for redis-cli --eval or any client. It stands below a line that defines `limiter`.
+-- One limiter as a plain Redis script, for redis-cli --eval or any client. It stands below lines that define `exact`, whether its state must end
+-- with its reset, and `limiter`.
 --
 -- KEYS   [1] the state; a deduplication id's answer is kept under KEYS[1] ":d:" ID
 -- ARGV   limit, period (µs), burst (default: limit), cost (1), mode (0), deduplication id or "", offset (µs) or "", now (µs) or "" for
@@ -44,7 +45,8 @@ local answer = { granted, remaining, retry_after, reset, delay }
 if new_state then
   local ms = math.min(math.ceil(reset / 1000), 1e13) + margin
   if reset > 0 then
-    redis.call("SET", KEYS[1], new_state, "PX", ms)
+    -- As driver.lua, for which the same key may live too.
+    redis.call("SET", KEYS[1], new_state, "PX", exact and ms or ms + math.ceil((4194304 - (now + reset) % 4194304) / 1000))
   else
     redis.call("DEL", KEYS[1])
   end

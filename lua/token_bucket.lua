@@ -10,8 +10,12 @@
 -- instant, which is always one at which a token arrived (or the first was taken). Such an instant is since + part/limit µs, as
 -- limit tokens take period µs; where limit divides period, part is always 0.
 --
--- State: "MISSING:SINCE" or "MISSING:SINCE:PART"; MISSING is negative where the bucket is in debt (mode 2).
+-- State: "MISSING:SINCE:PART:FULL"; MISSING is negative where the bucket is in debt (mode 2), FULL is when it would be full by the
+-- numbers of then.
 -- What is missing is kept when the numbers change: a raised burst is there at once, a lowered one leaves an empty bucket.
+
+-- "%d" is twice as fast, and right where numbers of C are wide enough.
+local FORMAT = ("%d"):format(9007199254740991) == "9007199254740991" and "%d:%d:%d:%d" or "%.0f:%.0f:%.0f:%.0f"
 
 -- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
 local function muldiv(a, b, c)
@@ -50,11 +54,12 @@ end
 return function(state, now, limit, period, burst, cost, mode)
   if limit < 1 then return cost < 0 and cost or 0, 0, cost < 0 and 0 or -1, 0 end
 
-  local missing, since, part = 0, now, 0
+  local missing, since, part, needed = 0, now, 0, nil
   if state then
-    local m, s, p = state:match("^(-?%d+):(%d+):?(%d*)$")
+    local m, s, p, f = state:match("^(-?%d+):(%d+):(%d+):(%d+)$")
     if m then
-      missing, since, part = m + 0, s + 0, p ~= "" and p + 0 or 0
+      needed = f + 0
+      missing, since, part = m + 0, s + 0, p + 0
       if missing < 0 then missing = bounded(-missing, limit, period, burst) elseif missing > burst then missing = burst end
       if part >= limit then since, part = since + 1, 0 end
       if now > since then
@@ -100,8 +105,5 @@ return function(state, now, limit, period, burst, cost, mode)
   if not changed then return granted, remaining, retry_after, reset end
 
   if missing > burst then missing = -missing end
-  if part > 0 then
-    return granted, remaining, retry_after, reset, ("%.0f:%.0f:%.0f"):format(missing, since, part)
-  end
-  return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(missing, since)
+  return granted, remaining, retry_after, reset, FORMAT:format(missing, since, part, now + reset), nil, needed
 end

@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "base/memory.h"
+#include "limit/compose.h"
 #include "limit/limiter_internal.h"
 
 void arguments_init(struct arguments *a)
@@ -157,31 +158,81 @@ static void argue_keys(struct arguments *a, struct batch *batch)
         argue(a, a->keys[i].p, a->keys[i].n);
 }
 
+/* What the driver is asked of one limit; in a run of several, by how much the key's place rises with each. */
+struct term {
+    const struct limit *limit;
+    int64_t key, step, cost, mode, amount, burst;
+};
+
 static int64_t mode_of(const struct op_limit *part)
 {
     return part->cost < 0 ? part->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index;
 }
 
-static void argue_group(struct arguments *a, const struct group *group)
+static void find_terms(const struct group *group, struct term *terms)
 {
     const struct limit_op *op = group->first;
-    bool several = group->size + group->extra > 1;
+    int64_t units = group->size + group->extra;
 
-    argue_number(a, op->count);
     for (unsigned i = 0; i < op->count; i++) {
         const struct op_limit *part = &op->limits[i];
-        argue_number(a, part->limit->index + 1);
-        argue_number(a, part->key_index);
-        argue_number(a, several ? group->size + group->extra : part->cost);
-        argue_number(a, several ? MODE_BEST_EFFORT : mode_of(part));
-        argue_number(a, part->numbers.limit);
-        if (part->permit)
-            argue_number(a, permits_holder(op->limiter->permits));
-        else if (part->numbers.burst == part->numbers.limit)
-            argue(a, a->bytes[a->count - 1], a->sizes[a->count - 1]);
-        else
-            argue_number(a, part->numbers.burst);
+        terms[i] =
+            (struct term){.limit = part->limit,
+                          .key = part->key_index,
+                          .cost = units > 1 ? units : part->cost,
+                          .mode = units > 1 ? MODE_BEST_EFFORT : mode_of(part),
+                          .amount = part->numbers.limit,
+                          .burst = part->permit ? permits_holder(op->limiter->permits) : part->numbers.burst};
     }
+}
+
+/* Does a request go on with a run of `length`, whose terms are those of its first? */
+static bool goes_on(const struct term *next, struct term *run, unsigned count, int64_t length)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (next[i].limit != run[i].limit || next[i].cost != run[i].cost || next[i].mode != run[i].mode ||
+            next[i].amount != run[i].amount || next[i].burst != run[i].burst ||
+            (length > 1 && next[i].key != run[i].key + length * run[i].step))
+            return false;
+    for (unsigned i = 0; i < count && length == 1; i++)
+        run[i].step = next[i].key - run[i].key;
+    return true;
+}
+
+static void argue_term(struct arguments *a, const struct term *t, bool several)
+{
+    argue_number(a, t->limit->index + 1);
+    argue_number(a, t->key);
+    argue_number(a, t->cost);
+    argue_number(a, t->mode);
+    argue_number(a, t->amount);
+    if (t->burst == t->amount)
+        argue(a, a->bytes[a->count - 1], a->sizes[a->count - 1]);
+    else
+        argue_number(a, t->burst);
+    if (several)
+        argue_number(a, t->step);
+}
+
+/* As many groups from the `first` on as are a run. */
+static unsigned argue_run(struct arguments *a, const struct batch *batch, unsigned first)
+{
+    struct term run[LIMITS_PER_RULE_MAX], next[LIMITS_PER_RULE_MAX];
+    unsigned count = batch->groups[first].count, length = 1;
+
+    find_terms(&batch->groups[first], run);
+    for (; first + length < batch->group_count; length++) {
+        const struct group *group = &batch->groups[first + length];
+        if (group->count != count)
+            break;
+        find_terms(group, next);
+        if (!goes_on(next, run, count, length))
+            break;
+    }
+    argue_number(a, length * RUN_COUNTS + count);
+    for (unsigned i = 0; i < count; i++)
+        argue_term(a, &run[i], length > 1);
+    return length;
 }
 
 void arguments_make(struct arguments *a, struct batch *batch)
@@ -190,7 +241,7 @@ void arguments_make(struct arguments *a, struct batch *batch)
     a->numbers.n = 0;
     argue_keys(a, batch);
     argue(a, "", 0); /* now: the clock of Redis */
-    for (unsigned i = 0; i < batch->group_count; i++)
-        argue_group(a, &batch->groups[i]);
+    for (unsigned i = 0; i < batch->group_count;)
+        i += argue_run(a, batch, i);
     assert(!a->numbers.failed);
 }

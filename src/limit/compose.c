@@ -275,7 +275,7 @@ static void write_limit(FILE *out, const struct limit *limit)
     if (limit->has_offset)
         fprintf(out, ", offset = %lld", (long long)limit->offset_us);
     write_options(out, limit);
-    fputs(" }\n", out);
+    fputs(limit->kind == LIMIT_CUSTOM ? ", exact = true }\n" : " }\n", out);
 }
 
 static void write_limits(FILE *out, const struct policy *policy)
@@ -382,7 +382,7 @@ bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *
 
     if (tail) {
         write_usage(out, name);
-        fputs("local limiter = ", out);
+        fprintf(out, "local exact = %s\nlocal limiter = ", compose_is_path(name) ? "true" : "false");
         write_chunk(out, path, text, compose_is_path(name));
         write_mark(out, tail_path);
         fputs(tail, out);

@@ -316,7 +316,7 @@ static void argue_look(struct inquiry *q)
     argue(q, SLICE("")); /* now: the clock of Redis */
     for (unsigned i = 0; i < q->row_count; i++) {
         const struct limit *limit = q->rows[i].limit;
-        argue_number(q, 1);
+        argue_number(q, RUN_COUNTS + 1);
         argue_number(q, limit->index + 1);
         argue_number(q, i + 1);
         argue_number(q, 0); /* the cost */

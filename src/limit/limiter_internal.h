@@ -22,7 +22,7 @@ enum {
     BATCH_REQUESTS_MAX = 64, /* in one EVALSHA: Redis serves nobody else meanwhile, some 0.2 ms */
     BATCH_KEYS_MAX = BATCH_REQUESTS_MAX * LIMITS_PER_RULE_MAX,
     KEY_SLOTS = 2 * BATCH_KEYS_MAX,
-    ARGUMENTS_PER_LIMIT = 6,
+    ARGUMENTS_PER_LIMIT = 7,
     ANSWERS_PER_LIMIT = 5,
     MODE_PLAIN = 0,
     MODE_BEST_EFFORT = 1,

@@ -192,8 +192,9 @@ static void say_admitted(struct fake_client *client, const redisReply *command)
     unsigned limits = 0;
 
     while (at < command->elements) {
-        limits += (unsigned)argument(command, at);
-        at += 1 + (size_t)argument(command, at) * 6;
+        long requests = argument(command, at) / 10, each = argument(command, at) % 10;
+        limits += (unsigned)(requests * each);
+        at += 1 + (size_t)each * (requests > 1 ? 7 : 6);
     }
     evbuffer_add_printf(out, "*%u\r\n", limits * 5 + 1);
     for (unsigned i = 0; i < limits; i++)

@@ -117,7 +117,7 @@ def acl_user(redis, *rules):
     redis.ask("ACL", "SETUSER", "weir", "reset", "on", ">secret", "~weir:*", "&*", *rules)
 
 
-ALL = ("+@connection", "+@scripting", "+role", "+time", "+get", "+mget", "+set", "+psetex", "+del", "+publish", "+subscribe",
+ALL = ("+@connection", "+@scripting", "+role", "+time", "+get", "+mget", "+set", "+setrange", "+incrby", "+del", "+publish", "+subscribe",
        "+hget", "+hset", "+hdel", "+hgetall", "+exists", "+pttl", "+pexpire")
 
 

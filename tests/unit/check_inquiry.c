@@ -114,7 +114,7 @@ START_TEST(a_look_scans_for_lists_and_asks_once)
     expect_argument(0, "3");
     expect_argument(1, "p*:{id:few}:l:single");
     expect_argument(2, "p*:{id:few}:l:list:{route:b}");
-    expect_argument(5, "1");  /* the first request has one limit: */
+    expect_argument(5, "11"); /* one request has one limit: */
     expect_argument(6, "1");  /* number 1 */
     expect_argument(7, "1");  /* of key 1 */
     expect_argument(8, "0");  /* for nothing */
