@@ -72,7 +72,7 @@ static int by_limit_and_key(const void *a, const void *b)
 static void settle_found(struct inquiry *q)
 {
     for (unsigned i = 0; i < q->found_count; i++) {
-        struct slice rest;
+        struct slice rest = SLICE_NONE;
         const struct limit *limit = limit_of_key(q, q->found[i], &rest);
         inquiry_add_row(q, limit, q->found[i], rest);
     }
