@@ -34,7 +34,8 @@ static bool receive_head(struct exchange *x, struct head_bytes *got)
     got->kept = s->in != NULL;
     if (x->link->unread) {
         x->link->unread = false;
-        assert(s->in); /* whoever sets `unread` has put bytes there */
+        s->drained = false; /* what was read then is no word on what has come since */
+        assert(s->in);      /* whoever sets `unread` has put bytes there */
         got->all = iobuf_slice(s->in);
         return true;
     }

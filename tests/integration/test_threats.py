@@ -1,11 +1,15 @@
 """What an attacker tries beyond malformed messages: fields that vanish on the way, answers that do not fit their request,
 descriptors that run out, readers that do not read. Each line of docs/threat-model.md that no other file here tests."""
 
+import fcntl
 import json
 import os
+import queue
 import resource
+import select
 import signal
 import socket
+import termios
 import threading
 
 from rig import eventually
@@ -154,6 +158,59 @@ def test_what_idle_links_hold_is_nobodys_answer(rig):
                 peer.send(POISON)
         weir.signal(signal.SIGCONT)
         assert [client.response().body for client in clients] == [b"ok"] * many, ill
+    assert not api.failures, api.failures
+
+
+def test_bytes_behind_an_answer_that_waited_are_not_the_next_one(rig):
+    """The client takes nothing: an answer that was read together with the interim ones before it waits in weir, and what comes
+    meanwhile waits in the kernel. When the client reads, the answer, its end and the next request are one turn of the loop."""
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: " + b"x" * 4000 + b"\r\n\r\n"
+    told = queue.Queue()
+
+    def heard(peer):
+        return select.select([peer.socket], [], [], 0)[0]
+
+    def send_all(peer, data):
+        """Returns when weir's kernel has it, or has said something itself."""
+        peer.send(data)
+        eventually(lambda: fcntl.ioctl(peer.socket, termios.TIOCOUTQ, bytes(4)) == bytes(4) or heard(peer), what="an acknowledgement")
+
+    def script(peer, _number):
+        while request := peer.read_request():
+            target = request[0].split(b" ")[1]
+            if target.startswith(b"/full/"):
+                size = int(target[6:])
+                peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + b"y" * size)
+                continue
+            if target != b"/waits":
+                peer.send(OK)
+                continue
+            weir.signal(signal.SIGSTOP)
+            send_all(peer, interim * 15 + OK)
+            weir.signal(signal.SIGCONT)
+            assert other.request("/").body == b"ok"   # by then the answer was read, and sent where there was room
+            try:
+                send_all(peer, POISON)
+                told.put(not heard(peer))
+            except OSError:
+                told.put(False)   # weir is done with the answer: here is the link's end, or else the next request
+
+    weir, api = before(rig, script)
+    other, received = Connection(weir.address), b""
+    for size in range(40000, 2000000, 20000):   # how much the kernel takes, and the client does not, is to be found out
+        client = socket.socket()
+        client.settimeout(20)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 88)   # then it takes less
+        client.connect(weir.address)
+        client.sendall(request_bytes(f"/full/{size}") + request_bytes("/waits") + request_bytes("/next"))
+        if told.get(timeout=20):
+            break
+        client.close()
+    while received.count(b"HTTP/1.1 200 OK") < 3 or not received.endswith((b"ok", b"POISON")):
+        received += client.recv(65536)
+    assert received.count(interim) == 15 and b"POISON" not in received
+    client.close()
     assert not api.failures, api.failures
 
 
