@@ -47,7 +47,7 @@ static const char *const remedy[REDIS_FAILURE_COUNT] = {
 /* The sentinels said where that is. */
 static const char *const remedy_with_sentinels[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_CONNECT] =
-        "check that Redis runs there; the sentinels name it as the master of redis.sentinel.master",
+        "check that Redis runs there: redis.sentinel.nodes say so of redis.sentinel.master",
     [REDIS_FAILURE_CLOSED] = "if no sentinel names another master soon, look at Redis' own log",
     [REDIS_FAILURE_READONLY] = "if no sentinel names another master soon, look at the sentinels' own logs",
     [REDIS_FAILURE_MASTERDOWN] = "if no sentinel names another master soon, look at the sentinels' own logs",
@@ -58,8 +58,8 @@ static const char *const remedy_with_sentinels[REDIS_FAILURE_COUNT] = {
 
 /* The cluster's map did, which began with redis.cluster. */
 static const char *const remedy_in_cluster[REDIS_FAILURE_COUNT] = {
-    [REDIS_FAILURE_CONNECT] = "check that this node of redis.cluster runs, and is reached from here by the "
-                              "address that it announces",
+    [REDIS_FAILURE_CONNECT] =
+        "check that this node of redis.cluster runs and is reached by the address that it announces",
     [REDIS_FAILURE_CLOSED] =
         "if no replica takes its slots soon, check the cluster with redis-cli --cluster check",
     [REDIS_FAILURE_CLUSTER] = "check it with redis-cli --cluster check",
