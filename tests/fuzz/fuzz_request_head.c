@@ -59,7 +59,7 @@ static bool is_clean(struct slice s)
     return true;
 }
 
-/* What is said to be normal stays as it is; what is not is not said to be. */
+/* What is said to be normal stays as it is; what else does has a segment that begins with a dot, as /.well-known. */
 static void assert_path(const struct request_head *head)
 {
     static char bytes[HEAD_MAX];
@@ -69,7 +69,8 @@ static void assert_path(const struct request_head *head)
     PROPERTY(head->path.n <= head->path_and_query.n &&
              memcmp(head->path.p, head->path_and_query.p, head->path.n) == 0);
     PROPERTY(!head->path_is_normal || (ok && slice_equal(text_slice(&normal), head->path)));
-    PROPERTY(head->path_is_normal || !ok || !slice_equal(text_slice(&normal), head->path));
+    PROPERTY(head->path_is_normal || !ok || !slice_equal(text_slice(&normal), head->path) ||
+             memmem(head->path.p, head->path.n, "/.", 2));
 }
 
 static void assert_clean(const struct request_head *head)

@@ -187,23 +187,29 @@ START_TEST(fields_are_found_by_id_and_by_name)
 }
 END_TEST
 
+/* Does each scan of `n` letters with `c` among them end where it has to? */
+static bool scans_end_well(const char *bytes, size_t n, size_t place, unsigned c)
+{
+    const char *end = bytes + n, *there = bytes + place, *found = c < 0x20 || c == 0x7f ? there : end;
+    struct scan_lines lines = scan_lines_of(bytes, end);
+    bool in_name = c == '-' || (c < 0x80 && strchr(ALPHA, (int)c ? (int)c : '0'));
+
+    return scan_to_control(bytes, end) == found && scan_to_blank(bytes, end) == (c == ' ' ? there : found) &&
+           scan_next_line_end(&lines) == (c == '\n' ? there : NULL) &&
+           scan_past_letters(bytes, end) <= (in_name ? end : there);
+}
+
 /* Each byte at each place of runs of each length, which end where the memory does. */
 START_TEST(runs_end_where_they_do_byte_by_byte)
 {
     for (size_t n = 1; n <= 40; n++) {
-        char *bytes = malloc(n), *end = bytes + n;
+        char *bytes = malloc(n);
         for (size_t place = 0; place < n; place++)
             for (unsigned c = 0; c < 256; c++) {
                 memset(bytes, 'a', n);
                 bytes[place] = (char)c;
-                const char *found = c < 0x20 || c == 0x7f ? bytes + place : end;
-                ck_assert_ptr_eq(scan_to_control(bytes, end), found);
-                ck_assert_ptr_eq(scan_to_blank(bytes, end), c == ' ' ? bytes + place : found);
-                struct scan_lines lines = scan_lines_of(bytes, end);
-                ck_assert_ptr_eq(scan_next_line_end(&lines), c == '\n' ? bytes + place : NULL);
-                const char *letters = scan_past_letters(bytes, end);
-                bool in_name = c == '-' || (c < 0x80 && strchr(ALPHA, (int)c ? (int)c : '0'));
-                ck_assert(letters <= (in_name ? end : bytes + place));
+                if (!scans_end_well(bytes, n, place, c)) /* each assertion is a system call */
+                    ck_abort_msg("byte %u at %zu of %zu", c, place, n);
             }
         free(bytes);
     }
