@@ -45,7 +45,8 @@ static bool write_key(const struct inquiry *q, const char *name, struct slice *k
     if (!bytes)
         return false;
     struct text text = text_over(bytes, size);
-    key_write(&text, q->policy, &limit, &facts);
+    struct slice client = SLICE_NONE;
+    key_write(&text, q->policy, &limit, &facts, &client);
     bytes[text.n] = 0;
     *key = text_slice(&text);
     return true;

@@ -10,7 +10,9 @@ struct part {
 
 static bool must_escape(unsigned char c)
 {
-    return c < 0x20 || c == 0x7f || c == '{' || c == '}' || c == '%';
+    static const bool table[256] = {
+        [0 ... 0x1f] = true, ['%'] = true, ['{'] = true, ['}'] = true, [0x7f] = true};
+    return table[c];
 }
 
 static void escape(struct text *out, struct slice s)
@@ -143,10 +145,19 @@ static void write_tag(struct text *out, const struct policy *policy, const struc
 }
 
 void key_write(struct text *out, const struct policy *policy, const struct limit *limit,
-               const struct limit_facts *facts)
+               const struct limit_facts *facts, struct slice *client)
 {
-    text_put(out, slice_of(policy->redis.key_prefix));
-    write_tag(out, policy, &limit->per[0], facts);
+    bool by_client = limit->per[0].per == PER_CLIENT;
+    size_t start = out->n;
+
+    if (by_client && client->n)
+        text_put(out, *client);
+    else {
+        text_put(out, slice_of(policy->redis.key_prefix));
+        write_tag(out, policy, &limit->per[0], facts);
+    }
+    if (by_client)
+        *client = (struct slice){out->p + start, out->n - start};
     text_literal(out, ":l:");
     text_put(out, slice_of(limit->name));
     for (unsigned i = 1; i < limit->per_count; i++)

@@ -20,9 +20,10 @@ enum { KEY_VALUE_MAX = IDENTITY_TEXT_MAX + 4 };
 /* No key of this limit is longer. */
 size_t key_size_max(const struct policy *policy, const struct limit *limit);
 
-/* Never fails where `out` has key_size_max bytes of room. */
+/* Never fails where `out` has key_size_max bytes of room. `client`: what all keys of the request begin with that are counted by
+ * client first; empty before the first of them is written, and then in the room of `out`. */
 void key_write(struct text *out, const struct policy *policy, const struct limit *limit,
-               const struct limit_facts *facts);
+               const struct limit_facts *facts, struct slice *client);
 
 /* PREFIX:{IDENTITY}:q, where the quota of a client from a database is kept; beside what it has used. */
 enum { KEY_QUOTA_MAX = 64 + 3 * KEY_VALUE_MAX + 8 };

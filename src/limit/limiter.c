@@ -102,6 +102,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
     const struct limiter *l = op->limiter;
     const struct rule *rule = facts->rule;
     struct text keys = text_over(op->keys, l->op_keys_size);
+    struct slice client = SLICE_NONE;
 
     op->ask = NULL;
     op->batch = NULL;
@@ -116,7 +117,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
             part->limit->counted ? 0 : part->full_cost; /* 0: only a look, charged after the answer */
         part->shadow = !limit_enforces(part->limit, facts->identity);
         part->mode = part->limit->best_effort + (rule->limit_count > 1 && part->shadow ? MODE_SHADOW : 0);
-        key_write(&keys, l->policy, part->limit, facts);
+        key_write(&keys, l->policy, part->limit, facts, &client);
         part->key = (struct slice){op->keys + start, keys.n - start};
         part->repeat_key = SLICE_NONE;
         part->permit = NULL;

@@ -12,8 +12,8 @@
 #include "limit/limiter.h"
 #include "limit/permits.h"
 
-/* What says more is no answer of the driver, and sums of a few stay in range. A debt of a thousand million units may take
- * tens of thousands of years, which is more than the 2^53 that Lua counts without gaps. */
+/* What says more is no answer of the driver: a limiter's numbers are below 2^53, up to which Lua counts without gaps, and debts end at
+ * 2^52 us. The rest is room: sums of a few stay in range here. */
 #define ANSWER_LARGEST (INT64_C(1) << 61)
 
 enum {
