@@ -20,7 +20,7 @@ void clock_turn_read(void)
 {
     clock_turn.us = clock_us();
     clock_turn.wall_us = clock_wall_us();
-    clock_turn.uses_left = clock_turn.begun ? CLOCK_TURN_USES : 1;
+    clock_turn.uses_left = clock_turn.begun ? CLOCK_TURN_USES - 1 : 0; /* and this one */
     if (!clock_turn.passed)
         return;
     if (clock_turn.long_at_us == 0)

@@ -56,7 +56,8 @@ static inline uint64_t clock_turn_us(void)
 {
     if (clock_turn.uses_left == 0)
         clock_turn_read();
-    clock_turn.uses_left--;
+    else
+        clock_turn.uses_left--;
     return clock_turn.us;
 }
 

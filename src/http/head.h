@@ -121,9 +121,7 @@ struct request_head {
     struct slice path_and_query; /* of the target: origin-form as it came; absolute-form without scheme and
                                     authority ("/" if that is empty; "*" for OPTIONS without path); "*" */
     struct slice path;           /* of these, what stands before a query */
-    bool
-        path_is_normal; /* path_normalise() leaves it as it is: no percent code, no segment that begins with a
-                                    dot, none but the last is empty */
+    bool path_is_normal; /* its normal form: no percent code, no empty segment, none that begins with a dot */
     struct slice
         host; /* authority to match and forward: from an absolute target, else Host; may be empty in 1.0 */
     uint8_t minor;         /* HTTP/1.minor: 0 or 1 (a higher minor is treated as 1) */

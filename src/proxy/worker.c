@@ -210,14 +210,14 @@ uint64_t worker_random(struct worker *w)
     return result;
 }
 
-/* No worker makes an id twice: the finaliser of splitmix64 (Steele, Lea and Flood, 2014) gives each count another number, from which
- * nobody reads how many there were. */
+/* No worker makes an id twice: the finaliser of splitmix64 (Steele, Lea and Flood, 2014) gives each count another number. It can be
+ * undone: without the key in its middle two ids would tell how many requests lie between them. */
 size_t worker_request_id(struct worker *w, char *id)
 {
     uint64_t x = w->id_count++;
     struct text out = text_over(id, sizeof w->id_start + 16);
 
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u ^ w->id_key;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     text_bytes(&out, w->id_start, sizeof w->id_start);
     text_hex_fixed(&out, x ^ x >> 31, 16);
@@ -230,6 +230,7 @@ static void request_ids_init(struct worker *w)
 
     text_hex_fixed(&start, worker_random(w), 16);
     w->id_count = worker_random(w);
+    w->id_key = worker_random(w);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------- */

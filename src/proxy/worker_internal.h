@@ -68,6 +68,7 @@ struct worker {
     uint64_t random[4]; /* xoshiro256** */
     char id_start[16];  /* what this worker's request ids begin with */
     uint64_t id_count;  /* of those it has made, from a random number on */
+    uint64_t id_key;
     int64_t date_second;
     char date[29]; /* IMF-fixdate of date_second */
 

@@ -82,6 +82,23 @@ def test_te_goes_no_further_and_trailers_reach_nobody(rig):
     assert not api.failures, api.failures
 
 
+def test_request_ids_do_not_tell_how_many_requests_there_were(rig):
+    """What makes a number of a count can be undone, by whoever wants to know how busy his neighbours are."""
+    def undone(x, shift):
+        y = x
+        for _ in range(64 // shift):
+            y = x ^ y >> shift
+        return y
+
+    weir, words, counts = rig.weir(workers=1), 2 ** 64, []
+    for _ in range(3):
+        x = int(dict(get(weir.address).fields)["X-Request-Id"][16:], 16)
+        x = undone(x, 31) * pow(0x94d049bb133111eb, -1, words) % words
+        x = undone(x, 27) * pow(0xbf58476d1ce4e5b9, -1, words) % words
+        counts.append(undone(x, 30))
+    assert all((b - a) % words > 1000 for a, b in zip(counts, counts[1:])), counts
+
+
 # --- answers that do not fit ---------------------------------------------------------------------------------------------
 
 POISON = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nPOISON"
