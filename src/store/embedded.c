@@ -493,6 +493,16 @@ struct embedded *embedded_start_trial(void)
     return start(true);
 }
 
+uint64_t embedded_cpu_us(const struct embedded *e)
+{
+    struct timespec used;
+    clockid_t clock;
+
+    if (!e->pid || clock_getcpuclockid(e->pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        return 0;
+    return (uint64_t)used.tv_sec * 1000000 + (uint64_t)used.tv_nsec / 1000;
+}
+
 bool embedded_last_line(const struct embedded *e, const char *mark, char *line, size_t room)
 {
     char tail[LINES_MAX + 1];

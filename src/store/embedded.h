@@ -22,6 +22,9 @@ struct embedded *embedded_start_trial(void);
 /* What stands behind `mark` in the last line of the server's log that has it. False: none does. */
 bool embedded_last_line(const struct embedded *embedded, const char *mark, char *line, size_t room);
 
+/* The CPU time that the server has used since it was started, in microseconds. 0: it does not run. */
+uint64_t embedded_cpu_us(const struct embedded *embedded);
+
 /* Where it listens; constant for its whole life, also when the server had to be started again. */
 const struct address *embedded_address(const struct embedded *embedded);
 

@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import signal
+import subprocess
 import time
 import zoneinfo
 from datetime import datetime, timedelta
 
-from rig import eventually, patience, timeout, top
+from rig import eventually, patience, timeout, top, weir_program
 from wire import Connection, get, request_bytes
 
 LOCKOUT = os.path.join(top, "conf", "lockout.lua")
@@ -138,6 +140,29 @@ def test_a_script_that_never_ends_is_found(rig):
     asked = re.search(r"it does not end[^$]*asked: .* limit (\d+), .* cost (\d+)", weir.output())
     assert asked and int(asked[2]) > int(asked[1]), weir.output()
     assert get(weir.address).status == 200
+
+
+def cpu_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        return sum(map(int, stat.read().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+@timeout(90)
+def test_a_script_is_not_judged_by_a_machine_that_stalls(rig):
+    """What Redis works on it counts, not what the machine lets it wait for."""
+    with open(LOCKOUT, encoding="utf-8") as lockout:
+        script = rig.write("slow.lua", re.sub(r"(return function\([^)]*\)\n)", r"\1  for _ = 1, 3000 do end\n", lockout.read()))
+    rig.write("own.yaml", json.dumps({"upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, "rules": [{"limits": ["own"]}],
+                                      "limits": {"own": {"script": script, "limit": 10, "period": "1m"}}}))
+    weir = subprocess.Popen([weir_program, "check", "-c", "own.yaml"], cwd=rig.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    redis = int(eventually(lambda: subprocess.run(["pgrep", "-P", str(weir.pid), "redis-server"], capture_output=True, text=True,
+                                                  check=False).stdout.strip()))
+    eventually(lambda: cpu_of(redis) >= 0.15, what="the trial to be under way")
+    os.kill(redis, signal.SIGSTOP)
+    time.sleep(4.5)                                     # the stall
+    os.kill(redis, signal.SIGCONT)
+    printed, _ = weir.communicate(timeout=60)
+    assert weir.returncode == 0 and "breaks the contract" not in printed, printed
 
 
 def said_to_fail(weir):
