@@ -305,18 +305,19 @@ static void gather_permit_calls(struct limiter *l)
 /* Under load, what is gathered waits for more, and leaves in one call: a call costs Redis, us and the kernel as much as some ten of
  * the decisions in it. Nothing waits for longer than gather_us.
  *
- * While a call is under way it waits for the answer, with which the loop turns: where Redis is near, or where so many come that
- * the call will be worth it. While none is, and this turn has brought several, it waits for as long as each turn brings
+ * While a call is under way it waits for the answer, with which the loop turns: where Redis is near and not late with it, or where
+ * so many come that the call will be worth it. While none is, and this turn has brought several, it waits for as long as each turn brings
  * more: the loop is told to turn without sleeping, so that nobody waits but for other requests to be read. Who comes
  * alone waits for nobody. Not in a cluster, where one node that is slow would hold up what goes to others. */
 static bool may_gather(struct limiter *l)
 {
     unsigned came = l->gathered_count - l->gathered_before;
-    bool near = l->round_trip_us < l->gather_us;
+    uint64_t now_us = clock_turn_us();
+    bool near = l->round_trip_us < l->gather_us && now_us - l->sent_us < l->gather_us;
 
     l->gathered_before = l->gathered_count;
-    if (came + l->gathered_before == 0 || l->in_slots || l->gathered_count >= GATHER_MAX ||
-        clock_turn_us() - l->gathered_since_us >= l->gather_us)
+    if (l->gathered_count == 0 || l->in_slots || l->gathered_count >= GATHER_MAX ||
+        now_us - l->gathered_since_us >= l->gather_us)
         return false;
     if (!l->under_way && came >= 2)
         event_active(l->resume, EV_TIMEOUT, 1);
@@ -418,6 +419,7 @@ void limiter_flush(struct limiter *l)
     if (!waits)
         send_gathered(l);
     redis_store_flush(l->store);
-    if (!TAILQ_EMPTY(&l->gathered) && !waits)
+    /* What was waited for may have been lost with the link. */
+    if (!TAILQ_EMPTY(&l->gathered) && (!waits || !l->under_way))
         event_active(l->resume, EV_TIMEOUT, 1);
 }

@@ -744,6 +744,24 @@ START_TEST(killed_stopped_and_restarted_in_traffic)
 }
 END_TEST
 
+/* Who asks one request after the other, while Redis hangs: each is asked of it all the same, and soon nobody waits any more. */
+START_TEST(a_call_that_is_late_holds_nobody_back)
+{
+    timeout = "100ms";
+    start_real(1);
+    kill(real.pid, SIGSTOP);
+    for (unsigned i = 0; i < 3; i++) {
+        (void)!ask_from(i, 0, "one", "a");
+        for (flush_once(NULL); !all_decided(NULL); flush_once(NULL))
+            event_base_loop(base, EVLOOP_ONCE);
+    }
+    ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 3);
+    ck_assert(!limiter_redis_ready(limiters[0]));
+    kill(real.pid, SIGCONT);
+    stop_real();
+}
+END_TEST
+
 /* After a failure one call is under way at first; what is beyond it waits, and is charged only if somebody still does. */
 START_TEST(a_redis_that_returns_is_asked_with_care)
 {
@@ -1271,6 +1289,7 @@ int main(void)
         tcase_add_test(real_case, who_goes_before_the_answer_leaves_the_queue);
         tcase_add_test(real_case, a_flushed_script_cache_is_not_noticed);
         tcase_add_test(real_case, killed_stopped_and_restarted_in_traffic);
+        tcase_add_test(real_case, a_call_that_is_late_holds_nobody_back);
         tcase_add_test(real_case, a_redis_that_returns_is_asked_with_care);
         tcase_add_test(real_case, a_denial_is_remembered_until_its_wait_is_over_and_not_longer);
         tcase_add_test(real_case, a_denial_is_forgotten_after_a_second);
