@@ -4,6 +4,7 @@ import os
 import threading
 import time
 
+from illness import Lag
 from rig import eventually, free_port, patience, timeout
 from scripted import Scripted, redis_commands
 from wire import Connection, count, flood, get
@@ -121,7 +122,7 @@ def test_many_requests_share_one_call(rig):
 # --- restarts, kills, freezes in traffic ---------------------------------------------------------------------------------
 
 def in_traffic(rig, weir, fault, seconds=3):
-    """Runs `fault()` a second into traffic from 16 connections; (status, seconds it took) of every request."""
+    """Runs `fault()` in traffic from 16 connections: (status, seconds it took) of every request, and how late the machine woke others."""
     stop, answers = time.monotonic() + seconds, []
 
     def client():
@@ -131,39 +132,40 @@ def in_traffic(rig, weir, fault, seconds=3):
                 status = connection.request().status
                 answers.append((status, time.monotonic() - start))
     threads = [threading.Thread(target=client) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    eventually(lambda: len(answers) > 50)
-    fault()
-    for thread in threads:
-        thread.join()
-    return answers
+    with Lag() as lag:
+        for thread in threads:
+            thread.start()
+        eventually(lambda: len(answers) > 50)
+        fault()
+        for thread in threads:
+            thread.join()
+    return answers, lag.most_us / 1e6
 
 
 MANY = {"many": dict(script="gcra", limit=10000000, period="10d", lease="off")}
 
 
-def assert_all_in_time(answers, statuses):
+def assert_all_in_time(answers, lag, statuses):
     assert {status for status, _ in answers} <= statuses
     slowest = max(took for _, took in answers)
-    assert slowest < 1.0 * patience, f"a decision took {slowest:.2f} s with redis.timeout 100 ms"
+    assert slowest < 1.0 * patience + 3 * lag, f"a decision took {slowest:.2f} s with redis.timeout 100 ms and a lag of {lag:.2f}"
 
 
 def test_killed_in_traffic_with_allow(rig):
     weir = weir_with(rig, "allow", MANY)
-    assert_all_in_time(in_traffic(rig, weir, rig.redis().kill), {200})
+    assert_all_in_time(*in_traffic(rig, weir, rig.redis().kill), {200})
 
 
 def test_killed_in_traffic_with_deny(rig):
     weir = weir_with(rig, "deny", MANY)
-    answers = in_traffic(rig, weir, rig.redis().kill)
-    assert_all_in_time(answers, {200, 503})
+    answers, lag = in_traffic(rig, weir, rig.redis().kill)
+    assert_all_in_time(answers, lag, {200, 503})
     assert answers[-1][0] == 503
 
 
 def test_killed_in_traffic_with_local(rig):
     weir = weir_with(rig, "local", MANY)
-    assert_all_in_time(in_traffic(rig, weir, rig.redis().kill), {200})
+    assert_all_in_time(*in_traffic(rig, weir, rig.redis().kill), {200})
 
 
 def test_restarted_in_traffic(rig):
@@ -173,7 +175,7 @@ def test_restarted_in_traffic(rig):
     def restart():
         redis.kill()
         redis.start()
-    assert_all_in_time(in_traffic(rig, weir, restart), {200})
+    assert_all_in_time(*in_traffic(rig, weir, restart), {200})
     eventually(lambda: is_limited_by_redis(weir), 15, "decisions by the Redis that came back")
 
 
@@ -181,7 +183,7 @@ def test_frozen_in_traffic(rig):
     weir = weir_with(rig, "allow", MANY)
     redis = rig.redis()
     try:
-        assert_all_in_time(in_traffic(rig, weir, redis.freeze), {200})
+        assert_all_in_time(*in_traffic(rig, weir, redis.freeze), {200})
     finally:
         redis.thaw()
     eventually(lambda: is_limited_by_redis(weir), 15, "decisions by the Redis that woke up")
@@ -189,7 +191,7 @@ def test_frozen_in_traffic(rig):
 
 def test_a_client_killed_by_redis_reconnects(rig):
     weir = weir_with(rig, "allow", MANY)
-    assert is_limited_by_redis(weir)
+    eventually(lambda: is_limited_by_redis(weir))
     for _ in range(3):
         rig.redis().ask("CLIENT", "KILL", "TYPE", "normal")
         eventually(lambda: is_limited_by_redis(weir), 10)
@@ -197,7 +199,7 @@ def test_a_client_killed_by_redis_reconnects(rig):
 
 def test_deadline_of_a_single_decision(rig):
     weir = weir_with(rig, "allow", MANY)
-    assert is_limited_by_redis(weir)
+    eventually(lambda: is_limited_by_redis(weir))
     rig.redis().freeze()
     try:
         start = time.monotonic()
