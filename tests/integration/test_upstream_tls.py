@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import socket
 import ssl
 import subprocess
@@ -265,6 +266,28 @@ def test_an_idle_link_survives_what_tls_has_to_say(rig):
         weir.counts(1, "weir_upstream_connections_opened_total")
         server.type(b"something nobody asked for\n")
         eventually(lambda: weir.metric("weir_upstream_connections") == 0, what="the link is closed")
+
+
+def test_what_an_idle_link_holds_is_nobodys_answer(rig):
+    """The request is there first: in the turn of the loop that hears of both, weir finds what the link holds, or its end."""
+    def script(peer, number):
+        peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)   # nothing waits for an acknowledgement
+        keeping()(peer, number)
+
+    server = Secure(rig, script)
+    weir = weir_before(rig, server)
+    with Connection(weir.address) as client:
+        for ill in False, True, False, True:
+            assert client.request().body == b"ok"
+            link = server.peers[-1]
+            weir.signal(signal.SIGSTOP)
+            client.send(request_bytes())
+            if ill:
+                link.send(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nPOISON")
+            else:
+                link.socket.shutdown(socket.SHUT_RDWR)
+            weir.signal(signal.SIGCONT)
+            assert client.response().body == b"ok"
 
 
 def test_a_reload_changes_who_is_believed(rig):
