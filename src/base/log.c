@@ -379,6 +379,7 @@ int log_open(const char *path)
     free(file.path);
     file.fd = fd;
     file.path = is_stderr ? NULL : xstrdup(path);
+    file.torn = false;
     pthread_mutex_unlock(&file.lock);
     return 0;
 }

@@ -1,9 +1,11 @@
 /* The ground floor: slices, bounded text, deadlines, addresses' counts, buffers. */
 #include <check.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/alarms.h"
 #include "base/clock.h"
@@ -478,6 +480,37 @@ START_TEST(threads_say_one_event_once)
 }
 END_TEST
 
+/* "full" takes twelve bytes. */
+START_TEST(a_torn_line_stays_in_its_file)
+{
+    char directory[] = "/tmp/weir-check-log-XXXXXX", full[64], next[64], bytes[256] = "";
+    struct rlimit before, twelve;
+
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(full, sizeof full, "%s/full", directory);
+    snprintf(next, sizeof next, "%s/next", directory);
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    twelve = (struct rlimit){12, before.rlim_max};
+    ck_assert_int_eq(log_open(full), 0);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &twelve), 0);
+    log_line(SLICE("one\n"));
+    log_line(SLICE("another one\n"));
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ck_assert_uint_eq(log_dropped(), 1);
+    ck_assert_int_eq(log_open(next), 0);
+    log_line(SLICE("two\n"));
+    ck_assert_int_eq(log_open("stderr"), 0);
+    FILE *file = fopen(next, "r");
+    ck_assert_ptr_nonnull(file);
+    bytes[fread(bytes, 1, sizeof bytes - 1, file)] = '\0';
+    fclose(file);
+    ck_assert_ptr_nonnull(strstr(bytes, "log: 1 line was lost: File too large\ntwo\n"));
+    ck_assert_msg(bytes[0] == '2', "it begins with \"%s\"", bytes); /* the year */
+    unlink(full), unlink(next), rmdir(directory);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("base and net");
@@ -501,6 +534,7 @@ int main(void)
     tcase_add_test(tests, buffers_hold_what_was_appended_and_return_to_the_pool);
     tcase_add_test(tests, connections_of_an_address_are_counted_exactly);
     tcase_add_test(tests, threads_say_one_event_once);
+    tcase_add_test(tests, a_torn_line_stays_in_its_file);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
