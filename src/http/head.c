@@ -26,7 +26,7 @@ enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refus
         }
     }
     /* A first CR may be half of an empty line that the caller will skip. */
-    *seen = bytes.n == 1 && bytes.p[0] == '\r' ? 0 : bytes.n;
+    *seen = bytes.n == 1 && lines.at[-1] == '\r' ? 0 : bytes.n;
     return SCAN_PARTIAL;
 }
 

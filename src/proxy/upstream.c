@@ -251,14 +251,13 @@ static void probe(struct deadline *deadline)
 static void look_at_pooled(struct server *server, uint64_t turn)
 {
     struct pollfd polls[LOOKED_AT_ONCE];
-    struct link *links[LOOKED_AT_ONCE], *link;
+    struct link *links[LOOKED_AT_ONCE];
     unsigned most = server->needed > server->looked_for ? server->needed : server->looked_for, n = 0;
 
-    TAILQ_FOREACH (link, &server->pooled, link) {
+    most = most < 1 ? 1 : most > LOOKED_AT_ONCE ? LOOKED_AT_ONCE : most;
+    for (struct link *link = TAILQ_FIRST(&server->pooled); link && n < most; link = TAILQ_NEXT(link, link)) {
         links[n] = link;
         polls[n++] = (struct pollfd){.fd = link->stream.fd, .events = POLLIN | POLLRDHUP};
-        if (n >= most || n == LOOKED_AT_ONCE)
-            break;
     }
     int told = poll(polls, n, 0);
     for (unsigned i = 0; i < n; i++)
