@@ -45,8 +45,8 @@ local answer = { granted, remaining, retry_after, reset, delay }
 if new_state then
   local ms = math.min(math.ceil(reset / 1000), 1e13) + margin
   if reset > 0 then
-    -- As driver.lua, for which the same key may live too.
-    redis.call("SET", KEYS[1], new_state, "PX", exact and ms or ms + math.ceil((4194304 - (now + reset) % 4194304) / 1000))
+    -- As driver.lua, for which the same key may live too; 1 more, since Redis cuts its clock to ms.
+    redis.call("SET", KEYS[1], new_state, "PX", exact and ms or ms + 1 + math.ceil((4194304 - (now + reset) % 4194304) / 1000))
   else
     redis.call("DEL", KEYS[1])
   end
