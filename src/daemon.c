@@ -582,6 +582,7 @@ static void on_reload_signal(evutil_socket_t signal, short what, void *arg)
 static bool watch_signals(struct weir *weir)
 {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a log file as large as it may be is a log that cannot be written, no more */
     signal(SIGUSR1,
            SIG_IGN); /* libevent puts this back at the end: they come too late then, and do no harm */
     signal(SIGHUP, SIG_IGN);

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 
 from rig import eventually
@@ -104,6 +105,14 @@ def test_a_full_disk_loses_lines_and_says_how_many(rig):
     assert len(notes) == 1 and int(notes[0]) >= 2, notes
     with open(later, encoding="utf-8") as log:
         assert "/lost" not in log.readline(), "the note comes first"
+
+
+def test_a_file_that_may_not_grow_is_no_end(rig):
+    weir, _ = lines_of(rig, 1, "json")
+    size = os.path.getsize(weir.log_path)
+    resource.prlimit(weir.pid, resource.RLIMIT_FSIZE, (size, size))
+    eventually(lambda: get(weir.address).status in (200, 429) and "cannot be written: File too large" in weir.output())
+    assert get(weir.address).status in (200, 429)
 
 
 def test_lines_cannot_be_forged(rig):
