@@ -303,7 +303,8 @@ static void gather_permit_calls(struct limiter *l)
 }
 
 /* Under load, what is gathered waits for more, and leaves in one call: a call costs Redis, us and the kernel as much as some ten of
- * the decisions in it. Nothing waits for longer than gather_us.
+ * the decisions in it. Nothing waits for longer than gather_us while the loop turns; else for that answer, or for `again`, which goes by
+ * libevent's clock of 4 ms: a precise timer would cost two calls of the kernel each time, for what a busy loop hardly needs.
  *
  * While a call is under way it waits for the answer, with which the loop turns: where Redis is near and not late with it, or where
  * so many come that the call will be worth it. While none is, and this turn has brought several, it waits for as long as each turn brings
