@@ -293,14 +293,17 @@ static void argue_quota(struct inquiry *q)
     argue(q, (struct slice){q->numbers.p + start, q->numbers.n - start});
 }
 
-/* What the database said goes as well, and the lock of whoever asks it now: what it said before is not kept. */
+/* All at once, and each key once: of a key that goes twice, what was admitted in between is admitted twice. What the database
+ * said goes as well, and the lock of whoever asks it now: what it said before is not kept. */
 static void argue_last_reset(struct inquiry *q)
 {
     bool quota = q->policy->quotas.connection && q->identity->from_header;
 
-    argue_number(q, q->row_count + (quota ? 2 : 0));
+    argue_number(q, q->row_count + q->found_count + (quota ? 2 : 0));
     for (unsigned i = 0; i < q->row_count; i++)
         argue(q, q->rows[i].key);
+    for (unsigned i = 0; i < q->found_count; i++)
+        argue(q, q->found[i]);
     if (quota) {
         argue(q, (struct slice){q->quota_key, q->quota_key_size});
         argue(q, (struct slice){q->quota_key, q->quota_key_size + 5});

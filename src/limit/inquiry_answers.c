@@ -10,6 +10,9 @@
 
 static bool is_found(const struct inquiry *q, struct slice key)
 {
+    for (unsigned i = 0; i < q->row_count; i++)
+        if (slice_equal(q->rows[i].key, key))
+            return true;
     for (unsigned i = 0; i < q->found_count; i++)
         if (slice_equal(q->found[i], key))
             return true;
@@ -37,13 +40,13 @@ static const struct limit *limit_of_key(const struct inquiry *q, struct slice ke
     return NULL;
 }
 
-/* SCAN may name a key twice, and a key may go before it is looked at. */
+/* SCAN may name a key twice, and a key may go before it is looked at. A look has rows of its own for the keys that are known. */
 static void note_key(struct inquiry *q, struct slice key)
 {
     struct slice rest;
 
-    if (!slice_starts_with(key, slice_of(q->key_start)) || is_found(q, key) ||
-        (q->kind == INQUIRY_LOOK && !limit_of_key(q, key, &rest)))
+    if (!slice_starts_with(key, slice_of(q->key_start)) ||
+        (q->kind == INQUIRY_LOOK && !limit_of_key(q, key, &rest)) || is_found(q, key))
         return;
     if (q->found_count == INQUIRY_FOUND_MAX) {
         q->full = true;
@@ -136,7 +139,7 @@ static bool take_scan(struct inquiry *q, const redisReply *reply)
         q->cut = true;
     if (!q->full || q->kind == INQUIRY_LOOK) /* else the same piece again, once these keys are gone */
         memcpy(q->cursor, reply->element[0]->str, (size_t)reply->element[0]->len + 1);
-    if (q->kind == INQUIRY_RESET && q->found_count)
+    if (q->kind == INQUIRY_RESET && q->full)
         q->step = STEP_DROP;
     else
         after_scan(q);

@@ -246,17 +246,38 @@ START_TEST(a_reset_removes_more_than_it_can_hold_and_then_tells)
     ck_assert(give(wire));
     free(wire);
     expect_next();
-    ck_assert(give("*2\r\n:1\r\n:0\r\n"));
-    expect_next();
-    expect_argument(0, "2"); /* unused limits are reset as well */
+    expect_argument(0, "3"); /* unused limits are reset as well */
     expect_argument(1, "p*:{id:a}:l:single");
-    expect_argument(3, "forget");
-    expect_argument(4, "p*:resets");
-    expect_argument(5, "id:a");
-    ck_assert(give("*2\r\n:2\r\n:1\r\n"));
+    expect_argument(3, "p*:{id:a}:l:list:{route:00000}");
+    expect_argument(4, "forget");
+    expect_argument(5, "p*:resets");
+    expect_argument(6, "id:a");
+    ck_assert(give("*2\r\n:3\r\n:1\r\n"));
     expect_end();
     ck_assert_uint_eq(inquiry_removed(inquiry), 259);
     ck_assert(inquiry_complete(inquiry) && inquiry_told(inquiry));
+}
+END_TEST
+
+/* Else its client could be admitted up to the limit in between, and once more afterwards. */
+START_TEST(a_reset_removes_each_key_once)
+{
+    begin("a", INQUIRY_RESET, 1000000);
+    expect_next();
+    ck_assert(give(
+        "*2\r\n$1\r\n5\r\n*2\r\n$18\r\np*:{id:a}:l:single\r\n$30\r\np*:{id:a}:l:list:{route:00001}\r\n"));
+    expect_next();
+    expect_argument(1, "scan");
+    expect_argument(2, "5");
+    ck_assert(give("*2\r\n$1\r\n0\r\n*1\r\n$30\r\np*:{id:a}:l:list:{route:00001}\r\n"));
+    expect_next();
+    expect_argument(0, "3");
+    expect_argument(1, "p*:{id:a}:l:single");
+    expect_argument(3, "p*:{id:a}:l:list:{route:00001}");
+    expect_argument(4, "forget");
+    expect_argument(5, "p*:resets");
+    ck_assert(give("*2\r\n:2\r\n:1\r\n"));
+    expect_end();
 }
 END_TEST
 
@@ -330,6 +351,7 @@ int main(void)
     tcase_add_test(tests, a_grant_is_looked_at_first);
     tcase_add_test(tests, a_grant_is_one_call);
     tcase_add_test(tests, a_reset_removes_more_than_it_can_hold_and_then_tells);
+    tcase_add_test(tests, a_reset_removes_each_key_once);
     tcase_add_test(tests, a_look_shows_what_it_can_hold);
     tcase_add_loop_test(tests, answers_of_the_wrong_shape_end_it, 0, (int)COUNT_OF(misshapen));
     tcase_add_test(tests, clients_are_read);
