@@ -3,7 +3,7 @@
 import threading
 
 from rig import eventually
-from wire import Connection, count, get, next_one, request_bytes
+from wire import Connection, count, get, next_one, request_bytes, together
 
 ONE = {"X-Client-Id": "one"}
 
@@ -11,25 +11,16 @@ ONE = {"X-Client-Id": "one"}
 def pour(weirs, total, connections=6, depth=25, headers=None, target="/"):
     """`total` requests, on each connection so many sent at once: weir finds the next one without waiting for us. The responses."""
     todo = iter(range(total // depth))
-    lock, responses, errors = threading.Lock(), [], []
+    lock, responses = threading.Lock(), []
     bytes_of_all = request_bytes(target, headers=ONE if headers is None else headers) * depth
 
     def client(number):
-        try:
-            with Connection(weirs[number % len(weirs)].address) as connection:
-                while next_one(todo, lock):
-                    connection.send(bytes_of_all)
-                    responses.extend([connection.response() for _ in range(depth)])
-        except Exception as error:
-            errors.append(error)
+        with Connection(weirs[number % len(weirs)].address) as connection:
+            while next_one(todo, lock):
+                connection.send(bytes_of_all)
+                responses.extend([connection.response() for _ in range(depth)])
 
-    threads = [threading.Thread(target=client, args=(i,), daemon=True) for i in range(connections)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    together(client, connections)
     return responses
 
 

@@ -189,12 +189,31 @@ def next_one(iterator, lock):
         return next(iterator, None) is not None
 
 
+def together(client, count):
+    """client(0), client(1) and so on, each in a thread of its own; raises what the first that failed raised."""
+    errors = []
+
+    def guarded(number):
+        try:
+            client(number)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(i,), daemon=True) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
 def flood(addresses, total, connections=64, headers=None, target="/", **more):
     """`total` requests from so many keep-alive connections at once, spread over the addresses; the responses."""
     addresses = addresses if isinstance(addresses, list) else [addresses]
     todo = iter(range(total))
     lock, start = threading.Lock(), threading.Barrier(connections)
-    responses, errors = [], []
+    responses = []
 
     def client(number):
         address = addresses[number % len(addresses)]
@@ -209,20 +228,14 @@ def flood(addresses, total, connections=64, headers=None, target="/", **more):
                 if response["Connection"] == "close":
                     connection.close()
                     connection = None
-        except Exception as error:
+        except Exception:
             start.abort()
-            errors.append(error)
+            raise
         finally:
             if connection:
                 connection.close()
 
-    threads = [threading.Thread(target=client, args=(i,), daemon=True) for i in range(connections)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    together(client, connections)
     return responses
 
 
