@@ -147,9 +147,8 @@ def cpu_of(pid):
         return sum(map(int, stat.read().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
-@timeout(90)
-def test_a_script_is_not_judged_by_a_machine_that_stalls(rig):
-    """What Redis works on it counts, not what the machine lets it wait for."""
+def stopped_trial(rig):
+    """`weir check` of a good script, and the Redis in which it is tried, stopped in the midst of it."""
     with open(LOCKOUT, encoding="utf-8") as lockout:
         script = rig.write("slow.lua", re.sub(r"(return function\([^)]*\)\n)", r"\1  for _ = 1, 3000 do end\n", lockout.read()))
     rig.write("own.yaml", json.dumps({"upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, "rules": [{"limits": ["own"]}],
@@ -159,10 +158,25 @@ def test_a_script_is_not_judged_by_a_machine_that_stalls(rig):
                                                   check=False).stdout.strip()))
     eventually(lambda: cpu_of(redis) >= 0.15, what="the trial to be under way")
     os.kill(redis, signal.SIGSTOP)
+    return weir, redis
+
+
+@timeout(90)
+def test_a_script_is_not_judged_by_a_machine_that_stalls(rig):
+    """What Redis works on it counts, not what the machine lets it wait for."""
+    weir, redis = stopped_trial(rig)
     time.sleep(4.5)                                     # the stall
     os.kill(redis, signal.SIGCONT)
     printed, _ = weir.communicate(timeout=60)
     assert weir.returncode == 0 and "breaks the contract" not in printed, printed
+
+
+@timeout(90)
+def test_a_script_that_is_not_seen_to_end_is_refused(rig):
+    """Where the machine leaves no time for that; and it is said how little there was."""
+    weir, _ = stopped_trial(rig)
+    printed, _ = weir.communicate(timeout=60)
+    assert weir.returncode == 1 and re.search(r"does not end, .* had not answered after 0\.\d s of work in \d+\.\d s", printed), printed
 
 
 def said_to_fail(weir):
