@@ -14,8 +14,8 @@
 #include "store/redis_blocking.h"
 
 enum {
-    CPU_MOST_US =
-        2000000, /* of Redis, for one limit: some 0.3 s are usual. Elapsed time would judge the machine */
+    /* Of Redis, for one limit: some 0.3 s are usual. Elapsed time would judge the machine. */
+    CPU_MOST_US = 2000000,
     TELL_US = 5000000, /* kept for the second run of a limiter that does not end */
     DIAL_US = 4000000,
     LOOK_MS = 50,
@@ -80,14 +80,16 @@ static bool await_answer(struct trial *t)
 {
     struct pollfd answer = {.fd = t->redis->fd, .events = POLLIN};
     uint64_t used_us = embedded_cpu_us(t->server), since_us = clock_us();
+    int ready;
 
-    while (poll(&answer, 1, LOOK_MS) <= 0) {
-        t->worked_us = embedded_cpu_us(t->server) - used_us;
+    t->worked_us = 0;
+    do {
+        ready = poll(&answer, 1, LOOK_MS);
+        uint64_t now_us = embedded_cpu_us(t->server); /* 0: it has died */
+        t->worked_us = now_us > used_us ? now_us - used_us : t->worked_us;
         t->waited_us = clock_us() - since_us;
-        if (t->worked_us >= CPU_MOST_US || since_us + t->waited_us >= t->until_us)
-            return false;
-    }
-    return true;
+    } while (ready <= 0 && t->worked_us < CPU_MOST_US && since_us + t->waited_us < t->until_us);
+    return ready > 0;
 }
 
 static redisReply *answer_to(struct trial *t, int argc, const char **argv)
