@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 
-from rig import Process, eventually, free_port
+from rig import Process, children_of, eventually, free_port
 
 # initdb takes a second or two: once for a whole run, by the test that comes first. The process that runs all tests removes it.
 template = os.path.join(tempfile.gettempdir(), f"weir-test-{os.getpid()}-postgres")
@@ -111,8 +111,7 @@ class Postgres:
 
 class Server(Process):
     def pids(self):
-        children = subprocess.run(["pgrep", "-P", str(self.pid)], capture_output=True, text=True, check=False).stdout
-        return [self.pid, *map(int, children.split())]
+        return [self.pid, *children_of(self.pid)]
 
     def finish(self):
         if self.alive():

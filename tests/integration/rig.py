@@ -416,6 +416,20 @@ class Rig:
                 print(f"--- {process.name}, exit {process.popen.poll()}\n{process.output()[-20000:]}")
 
 
+def children_of(pid, command=""):
+    """The pids of a process' children; of those alone whose command name is `command`, if one is given."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stat:
+                name, _, fields = stat.read().partition("(")[2].rpartition(")")
+        except OSError:  # it has ended meanwhile
+            continue
+        if int(fields.split()[1]) == pid and command in ("", name):
+            found.append(int(entry))
+    return found
+
+
 def children():
     """Processes below this one that still run, as [(pid, command)]; they are killed. Orphans of our servers come to us."""
     found = []

@@ -9,7 +9,7 @@ import time
 import zoneinfo
 from datetime import datetime, timedelta
 
-from rig import eventually, patience, timeout, top, weir_program
+from rig import children_of, eventually, patience, timeout, top, weir_program
 from wire import Connection, get, request_bytes
 
 LOCKOUT = os.path.join(top, "conf", "lockout.lua")
@@ -154,8 +154,7 @@ def stopped_trial(rig):
     rig.write("own.yaml", json.dumps({"upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, "rules": [{"limits": ["own"]}],
                                       "limits": {"own": {"script": script, "limit": 10, "period": "1m"}}}))
     weir = subprocess.Popen([weir_program, "check", "-c", "own.yaml"], cwd=rig.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    redis = int(eventually(lambda: subprocess.run(["pgrep", "-P", str(weir.pid), "redis-server"], capture_output=True, text=True,
-                                                  check=False).stdout.strip()))
+    redis, = eventually(lambda: children_of(weir.pid, "redis-server"))
     eventually(lambda: cpu_of(redis) >= 0.15, what="the trial to be under way")
     os.kill(redis, signal.SIGSTOP)
     return weir, redis

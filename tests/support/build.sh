@@ -57,9 +57,25 @@ apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" </dev/null; 
 apt_install() {
     local held=no ok=yes
     ! hold_services || held=yes
-    apt install -y --no-install-recommends "$@" >/dev/null || ok=no
+    apt install -y --no-install-recommends "$@" || ok=no
     [[ $held == no ]] || as_root rm -f "$policy_rc"
     [[ $ok == yes ]]
+}
+
+# Can apt install the packages with the package lists that it has? A new machine has none.
+is_known() { apt-get -qq install --simulate --no-install-recommends "$@" >/dev/null 2>&1 </dev/null; }
+
+# Installs the packages. What apt prints is shown only if it fails with current package lists.
+install_packages() {
+    local output
+    if is_known "$@" && output=$(apt_install "$@" 2>&1); then
+        return
+    fi
+    if output=$(apt update 2>&1) && output=$(apt_install "$@" 2>&1); then
+        return
+    fi
+    say "$output" >&2
+    die "apt-get could not install: $*"
 }
 
 # Installs those of the Debian packages named that are missing. Where apt is not there, names them and stops.
@@ -72,9 +88,7 @@ need() {
     command -v apt-get >/dev/null ||
         die "These are missing (by their Debian names): ${missing[*]}. Please install them, then run this again."
     say "Installing ${missing[*]} ..."
-    apt-cache show "${missing[@]}" >/dev/null 2>&1 || apt update
-    apt_install "${missing[@]}" || { apt update && apt_install "${missing[@]}"; } ||
-        die "apt-get could not install: ${missing[*]}"
+    install_packages "${missing[@]}"
 }
 
 need_for_building() {
