@@ -90,13 +90,14 @@ static const char *value_parse(const char *p, const char *end, struct field *fie
     return p + 2;
 }
 
-const char *fields_parse(const char *p, const char *end, struct fields *fields, struct refusal *refusal)
+const char *fields_parse(const char *p, const char *end, unsigned max, struct fields *fields,
+                         struct refusal *refusal)
 {
     uint64_t present = 0, repeated = 0;
     unsigned count = 0;
 
     while (p < end && *p != '\r') {
-        if (count == HEAD_FIELDS_MAX) {
+        if (count == max) {
             refuse(refusal, 431, "too many fields");
             return NULL;
         }
@@ -121,6 +122,19 @@ const struct field *fields_next_named(const struct fields *f, struct slice name,
         if (slice_equal_nocase(field->name, name))
             return field;
     return NULL;
+}
+
+bool connection_names(const struct fields *f, struct slice option)
+{
+    for (unsigned i = 0; i < f->count; i++) {
+        struct slice rest = f->at[i].value, named;
+        if (f->at[i].id != FIELD_CONNECTION)
+            continue;
+        while (slice_next_element(&rest, &named))
+            if (slice_equal_nocase(named, option))
+                return true;
+    }
+    return false;
 }
 
 bool field_is_named_away(const struct field *field)

@@ -11,7 +11,8 @@
 
 #include "base/slice.h"
 
-enum { HEAD_FIELDS_MAX = 128 };
+/* Fields of a request; fields of an answer, some of which carry a hundred of Set-Cookie. */
+enum { HEAD_FIELDS_MAX = 128, RESPONSE_FIELDS_MAX = 1000 };
 
 /* The fields that weir itself acts on; all others are FIELD_OTHER. Found once, while parsing. */
 enum field_id {
@@ -58,10 +59,10 @@ struct field {
 };
 
 struct fields {
-    struct field at[HEAD_FIELDS_MAX];
     unsigned count;
     uint64_t present;  /* FIELD_BIT(id): a field with this id is there (at least once) */
     uint64_t repeated; /* FIELD_BIT(id): more than once; X-RateLimit-* and X-Rate-Limit-* share theirs */
+    struct field at[RESPONSE_FIELDS_MAX];
 };
 
 #define FIELD_BIT(id) (UINT64_C(1) << (id))
@@ -89,6 +90,9 @@ static inline const struct field *fields_find(const struct fields *f, enum field
 
 /* The next field after `after` (NULL: the first) whose name equals `name` but for case, or NULL. */
 const struct field *fields_next_named(const struct fields *f, struct slice name, const struct field *after);
+
+/* Does a Connection field have this option? */
+bool connection_names(const struct fields *f, struct slice option);
 
 /* Does Connection name it, so that it goes no further? What the server does not see must not decide what the
  * request counts as. */

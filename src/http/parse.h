@@ -40,8 +40,9 @@ bool slice_is_token(struct slice s);
  * two more stand, or NULL: refused. */
 const char *version_parse(const char *p, const char *end, uint8_t *minor, struct refusal *refusal);
 
-/* The field lines from `p` up to an empty line. The first byte after that, or NULL: refused. */
-const char *fields_parse(const char *p, const char *end, struct fields *fields, struct refusal *refusal);
+/* The field lines from `p` up to an empty line, at most `max` of them. The first byte after that, or NULL: refused. */
+const char *fields_parse(const char *p, const char *end, unsigned max, struct fields *fields,
+                         struct refusal *refusal);
 
 /* Reads the Connection fields (RFC 9110 section 7.6.1): marks the fields that they name and says whether the
  * sender keeps the connection (RFC 9112 section 9.3). */

@@ -109,7 +109,8 @@ static bool request_parse(struct slice bytes, struct request_head *head, struct 
     head->method = method_of(head->method_text);
     if (head->method == METHOD_CONNECT) /* weir is a gateway, not a tunnel: RFC 9110 section 9.3.6 */
         return refuse(refusal, 501, "CONNECT");
-    if (!target_parse(head, refusal) || (p = fields_parse(p, end, &head->fields, refusal)) == NULL)
+    if (!target_parse(head, refusal) ||
+        (p = fields_parse(p, end, HEAD_FIELDS_MAX, &head->fields, refusal)) == NULL)
         return false;
     head->whole = slice_between(bytes.p, p);
     return host_check(head, refusal) && expect_check(head, refusal) && max_forwards_check(head, refusal) &&

@@ -35,7 +35,7 @@ static bool response_parse(struct slice bytes, struct response_head *head, size_
                            struct refusal *refusal)
 {
     const char *end = bytes.p + bytes.n, *p = status_line_parse(bytes.p, end, head, refusal);
-    if (p == NULL || (p = fields_parse(p, end, &head->fields, refusal)) == NULL)
+    if (p == NULL || (p = fields_parse(p, end, RESPONSE_FIELDS_MAX, &head->fields, refusal)) == NULL)
         return false;
     *size = (size_t)(p - bytes.p);
     return connection_parse(&head->fields, head->minor, &head->keep_alive, refusal);

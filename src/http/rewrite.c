@@ -192,10 +192,36 @@ static bool status_has_length(unsigned status)
     return status >= 200 && status != 204;
 }
 
-static void response_connection_write(struct text *out, const struct response_plan *plan)
+/* Writes the protocols that a 426 asks for (RFC 9110 section 15.5.22) and the Connection field they need. HTTP/1.0 clients
+ * cannot upgrade (section 7.8). False: nothing was written. */
+static bool required_protocols_write(struct text *out, const struct response_head *head,
+                                     const struct response_plan *plan)
+{
+    bool any = false;
+
+    if (head->status != 426 || plan->client_minor == 0 || !fields_have(&head->fields, FIELD_UPGRADE))
+        return false;
+    for (unsigned i = 0; i < head->fields.count; i++) {
+        const struct field *field = &head->fields.at[i];
+        if (field->id == FIELD_UPGRADE && field->value.n) {
+            WRITE_FIELD(out, "Upgrade", field->value);
+            any = true;
+        }
+    }
+    if (any && plan->close)
+        text_literal(out, "Connection: close, upgrade\r\n");
+    else if (any)
+        text_literal(out, "Connection: upgrade\r\n");
+    return any;
+}
+
+static void response_connection_write(struct text *out, const struct response_head *head,
+                                      const struct response_plan *plan)
 {
     if (plan->upgrade.n)
         upgrade_write(out, plan->upgrade);
+    else if (required_protocols_write(out, head, plan))
+        ;
     else if (plan->close)
         text_literal(out, "Connection: close\r\n");
     else if (plan->client_minor == 0)
@@ -216,7 +242,7 @@ void response_head_write(struct text *out, const struct response_head *head, con
 
     status_line_write(out, head);
     fields_write(out, &head->fields, dropped);
-    response_connection_write(out, plan);
+    response_connection_write(out, head, plan);
     if (!fields_have(&head->fields, FIELD_DATE)) /* RFC 9110 section 6.6.1 */
         WRITE_FIELD(out, "Date", date);
     via_write(out, head->minor);

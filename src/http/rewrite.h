@@ -40,8 +40,8 @@ struct response_plan {
 };
 
 /* The response as it goes to the client: always "HTTP/1.1", no hop-by-hop fields, framing as planned
- * (Content-Length is kept as it came where there is one and not `chunked`, also for HEAD and 304), Via
- * appended, Date added where there is none (`date`: IMF-fixdate). */
+ * (Content-Length is kept as it came where there is one and not `chunked`, also for HEAD and 304), the Upgrade
+ * fields of a 426 kept for HTTP/1.1 clients, Via appended, Date added where there is none (`date`: IMF-fixdate). */
 void response_head_write(struct text *out, const struct response_head *head, const struct response_plan *plan,
                          struct slice date);
 

@@ -328,7 +328,7 @@ const struct option options[] = {
     {"size_limits.request_body", &type_size, OF(size_limits.request_body), "0", 0, INT64_C(1) << 53, 0, NULL,
      NULL, "of a request's body; 0: any"},
     {"size_limits.response_header", &type_size, OF(size_limits.response_header), "64k", KIB(1), KIB(64), 0,
-     NULL, NULL, "of a response's head"},
+     NULL, NULL, "of a response's head, which has at most 1000 fields"},
     {"size_limits.connections", &type_count, OF(size_limits.connections), "10000", 0, 10000000, 0, NULL, NULL,
      "clients connected at the same time; 0: any"},
     {"size_limits.connections_per_ip", &type_count, OF(size_limits.connections_per_ip), "0", 0, 10000000, 0,

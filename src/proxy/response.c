@@ -157,20 +157,34 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
     response_moved(x, moved, why);
 }
 
-/* Every protocol that the server switches to must be among those that the client offered. */
-static bool was_offered(const struct exchange *x, struct slice switched)
+static bool was_offered(const struct exchange *x, struct slice protocol)
 {
-    struct slice protocol, offered;
+    struct slice rest = {x->upgrade, x->upgrade_size}, offered;
 
-    while (slice_next_element(&switched, &protocol)) {
-        struct slice rest = {x->upgrade, x->upgrade_size};
-        bool found = false;
-        while (!found && slice_next_element(&rest, &offered))
-            found = slice_equal_nocase(protocol, offered);
-        if (!found)
-            return false;
-    }
-    return true;
+    while (slice_next_element(&rest, &offered))
+        if (slice_equal_nocase(protocol, offered))
+            return true;
+    return false;
+}
+
+/* RFC 9110 section 7.8: a 101 has one Upgrade field, named by Connection, with at least one protocol, and every
+ * protocol in it is one that the request offered. NULL: it has; else what is wrong. */
+static const char *switch_fault(const struct exchange *x, const struct fields *fields)
+{
+    const struct field *upgrade = fields_find(fields, FIELD_UPGRADE);
+    struct slice rest, protocol;
+    bool any = false;
+
+    if (x->upgrade_size == 0)
+        return "the server switches protocols without having been asked";
+    if (!upgrade || fields_repeat(fields, FIELD_UPGRADE))
+        return "a 101 without exactly one Upgrade field";
+    if (!connection_names(fields, SLICE("upgrade")))
+        return "a 101 whose Connection field does not name Upgrade";
+    for (rest = upgrade->value; slice_next_element(&rest, &protocol); any = true)
+        if (!was_offered(x, protocol))
+            return "the server switches to a protocol that the client did not offer";
+    return any ? NULL : "a 101 with an empty Upgrade field";
 }
 
 /* RFC 9110 section 7.8: only to a protocol that was asked for, and only now is anything tunnelled. */
@@ -178,18 +192,18 @@ static void switch_protocols(struct exchange *x, const struct head_bytes *got, s
                              struct response_head *head)
 {
     struct worker *w = x->worker;
-    const struct field *protocol = fields_find(&head->fields, FIELD_UPGRADE);
+    const char *fault = switch_fault(x, &head->fields);
     char field_bytes[HEAD_ADDED_MAX];
     struct text fields = text_over(field_bytes, sizeof field_bytes), out = text_over(w->send, sizeof w->send);
 
-    if (!protocol || !was_offered(x, protocol->value)) {
-        exchange_fail(x, CAUSE_UPSTREAM_BAD, "the server switches protocols without having been asked");
+    if (fault) {
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, fault);
         return;
     }
     struct framing none = {.kind = FRAMING_NONE};
     struct response_plan plan = plan_response(x, head, &none, &fields);
     plan.close = false;
-    plan.upgrade = protocol->value;
+    plan.upgrade = fields_find(&head->fields, FIELD_UPGRADE)->value;
     response_head_write(&out, head, &plan, worker_date(w));
     upstream_note_answer(x->link);
     x->status = 101;

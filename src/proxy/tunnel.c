@@ -2,26 +2,20 @@
 
 #include "base/clock.h"
 
-static bool connection_names_upgrade(const struct fields *fields)
+static bool begins_with(struct slice protocol, struct slice start)
 {
-    for (unsigned i = 0; i < fields->count; i++) {
-        struct slice rest = fields->at[i].value, option;
-        if (fields->at[i].id != FIELD_CONNECTION)
-            continue;
-        while (slice_next_element(&rest, &option))
-            if (slice_equal_nocase(option, SLICE("upgrade")))
-                return true;
-    }
-    return false;
+    return protocol.n >= start.n && slice_equal_nocase((struct slice){protocol.p, start.n}, start);
 }
 
-/* Several protocols may be offered; with h2c among them none is. */
-static bool offers_h2c(struct slice value)
+/* Requests in a tunnel could not be limited: HTTP/2 in clear (h2c), HTTP of any other version, and TLS (RFC 2817), which
+ * carries HTTP. If one of several protocols is such a one, none is offered. */
+static bool offers_http(struct slice value)
 {
     struct slice protocol;
 
     while (slice_next_element(&value, &protocol))
-        if (protocol.n >= 3 && slice_equal_nocase((struct slice){protocol.p, 3}, SLICE("h2c")))
+        if (begins_with(protocol, SLICE("h2")) || begins_with(protocol, SLICE("HTTP")) ||
+            begins_with(protocol, SLICE("TLS")))
             return true;
     return false;
 }
@@ -32,7 +26,7 @@ struct slice tunnel_protocol(const struct request_head *head, const struct frami
 
     if (!upgrade || head->minor == 0 || framing->kind != FRAMING_NONE ||
         fields_next_named(&head->fields, upgrade->name, upgrade) ||
-        !connection_names_upgrade(&head->fields) || offers_h2c(upgrade->value))
+        !connection_names(&head->fields, SLICE("upgrade")) || offers_http(upgrade->value))
         return SLICE_NONE;
     return upgrade->value;
 }

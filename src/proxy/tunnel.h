@@ -12,7 +12,8 @@
 #include "proxy/exchange.h"
 
 /* The protocol that a request asks to switch to, where weir would tunnel it: an HTTP/1.1 request without
- * content whose Connection names Upgrade. "h2c" is never passed on: what it carries could not be limited.
+ * content whose Connection names Upgrade. Protocols that carry HTTP (h2c, HTTP/2.0, TLS/1.0) are never passed on: their
+ * requests could not be limited.
  * Empty: none. */
 struct slice tunnel_protocol(const struct request_head *head, const struct framing *framing);
 

@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     assert_scan_agrees(&whole, rest);
     read_head(&pieces, rest, choice % 64 + 1, method);
     PROPERTY(whole.scan == pieces.scan && whole.ok == pieces.ok && whole.refusal.why == pieces.refusal.why);
-    if (whole.ok && whole.head.fields.count <= HEAD_FIELDS_MAX - 10)
+    if (whole.ok && whole.head.fields.count <= RESPONSE_FIELDS_MAX - 10)
         assert_reads_back(&whole, method, choice & 0x40);
     free(bytes);
     return 0;

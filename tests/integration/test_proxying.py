@@ -342,6 +342,25 @@ def test_other_fields_keep_their_order_and_spelling(rig):
 
 # --- the pool ------------------------------------------------------------------------------------------------------------
 
+def test_an_answer_may_have_a_thousand_fields(rig):
+    """Such as 140 of Set-Cookie; a request, 128."""
+    count = [140]
+
+    def script(peer, _number):
+        while peer.read_request() is not None:
+            cookies = b"".join(b"Set-Cookie: c%d=%d\r\n" % (i, i) for i in range(count[0] - 1))
+            peer.send(b"HTTP/1.1 200 OK\r\n" + cookies + b"Content-Length: 2\r\n\r\nok")
+    weir, _ = before(rig, script)
+    weir.expect_errors("upstream|server|api")
+    with Connection(weir.address) as connection:
+        for count[0] in (140, 1000):
+            response = connection.request()
+            assert (response.status, response.body) == (200, b"ok")
+            assert response.all("Set-Cookie") == [f"c{i}={i}" for i in range(count[0] - 1)]
+        count[0] = 1001
+        assert connection.request().status == 502
+
+
 def test_a_pooled_connection_that_died_is_replaced_unseen(rig):
     def script(peer, number):
         peer.read_request()

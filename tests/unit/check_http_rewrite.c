@@ -169,6 +169,21 @@ START_TEST(an_upgrade_is_asked_for_where_planned)
 }
 END_TEST
 
+START_TEST(a_426_names_the_protocols_that_the_server_requires)
+{
+    const char *head =
+        "HTTP/1.1 426 Upgrade Required\r\nUpgrade: a, b\r\nConnection: upgrade\r\nUpgrade: \r\n"
+        "Upgrade: c\r\nDate: x\r\n\r\n";
+    struct response_plan plan = {.client_minor = 1};
+    assert_is(rewritten_response(head, &plan),
+              "HTTP/1.1 426 Upgrade Required\r\nDate: x\r\nUpgrade: a, b\r\nUpgrade: c\r\n"
+              "Connection: upgrade\r\nVia: 1.1 weir\r\n\r\n");
+    plan.client_minor = 0;
+    assert_is(rewritten_response(head, &plan),
+              "HTTP/1.1 426 Upgrade Required\r\nDate: x\r\nConnection: keep-alive\r\nVia: 1.1 weir\r\n\r\n");
+}
+END_TEST
+
 START_TEST(responses_follow_the_plan)
 {
     const char *head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRateLimit: \"theirs\"\r\nX-RateLimit-Reset: "
@@ -259,6 +274,7 @@ int main(void)
     tcase_add_test(tests, forwarded_is_said_once_and_never_by_a_forger);
     tcase_add_test(tests, forwarded_quotes_what_is_no_token);
     tcase_add_test(tests, an_upgrade_is_asked_for_where_planned);
+    tcase_add_test(tests, a_426_names_the_protocols_that_the_server_requires);
     tcase_add_test(tests, responses_follow_the_plan);
     tcase_add_test(tests, interim_responses_are_end_to_end_fields_alone);
     tcase_add_test(tests, what_does_not_fit_is_noted_and_never_written);
