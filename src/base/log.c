@@ -1,8 +1,8 @@
-/* log.c - one ring per worker, one thread that writes.
+/* log.c - one ring per worker, one thread that writes. The file itself is in log_file.c.
  *
  *   worker: log_write() -> its ring ---\
- *   worker: log_line()  -> its ring ----+--> writer thread -> write(2) -> file
- *   main:   log_write() --------------------------------------^ (direct, under the file's lock)
+ *   worker: log_line()  -> its ring ----+--> writer thread -> writev(2) -> file
+ *   main:   log_write() ---------------------------------------^ (direct, under the file's lock)
  *
  * A ring has one writer and one reader, so head and tail are plain atomics. The writer thread gathers for
  * WRITER_PAUSE_US after each round: a busy weir is woken for 50 times a second at most, whatever the rate of
@@ -10,7 +10,6 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log_internal.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -33,6 +33,8 @@ struct ring {
 
 _Atomic enum log_level log_threshold = LEVEL_INFO;
 
+static _Atomic enum log_format event_format = LOG_TEXT;
+
 static _Atomic(struct ring *) rings[LOG_THREADS_MAX];
 static _Thread_local struct ring *own_ring;
 static _Thread_local bool own_wrote;
@@ -44,16 +46,6 @@ static struct {
     _Atomic bool started, asleep, stop, reopen;
     uint64_t dropped_said;
 } writer = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
-
-static struct {
-    pthread_mutex_t lock;
-    int fd;
-    char *path;            /* NULL: stderr */
-    int trouble;           /* the errno of the last write, where lines were lost */
-    bool torn;             /* what was written last is no whole line */
-    uint64_t lost_said;    /* of lost */
-    _Atomic uint64_t lost; /* lines that could not be written */
-} file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO};
 
 /* What was said last, by whom: a place for each event, and where two share one, some are said twice. */
 enum { EVENTS = 64 };
@@ -99,79 +91,81 @@ void log_set_level(enum log_level level)
     log_threshold = level;
 }
 
-/* "2026-01-31T12:00:00.123Z warn  "; how long it is. */
-static size_t stamp(char *bytes, size_t room, enum log_level level)
+void log_set_format(enum log_format format)
 {
-    static const char *const word[] = {"error ", "warn  ", "info  ", "debug "};
+    event_format = format;
+}
+
+/* ---- the text of an event ---------------------------------------------------------------------------- */
+
+static void put_time(struct text *t)
+{
     uint64_t now = clock_wall_us();
     time_t seconds = (time_t)(now / 1000000);
+    char bytes[32];
     struct tm tm;
 
     gmtime_r(&seconds, &tm);
-    size_t n = strftime(bytes, room, "%Y-%m-%dT%H:%M:%S", &tm);
-    return n + (size_t)snprintf(bytes + n, room - n, ".%03uZ %s", (unsigned)(now / 1000 % 1000), word[level]);
+    text_bytes(t, bytes, strftime(bytes, sizeof bytes, "%Y-%m-%dT%H:%M:%S", &tm));
+    text_printf(t, ".%03uZ", (unsigned)(now / 1000 % 1000));
 }
 
-/* ---- the file, under its lock ------------------------------------------------------------------------ */
-
-/* How much the file took. */
-static size_t write_all(const char *p, size_t n)
+/* Control bytes become "?": one event is one line, whatever a client sent. */
+static void put_text_event(struct text *t, enum log_level level, struct slice message)
 {
-    size_t done = 0;
+    static const char *const word[] = {" error ", " warn  ", " info  ", " debug "};
 
-    while (done < n) {
-        ssize_t more = write(file.fd, p + done, n - done);
-        if (more < 0 && errno == EINTR)
-            continue;
-        if (more <= 0)
+    put_time(t);
+    text_put(t, slice_of(word[level]));
+    size_t start = t->n;
+    text_put(t, message);
+    for (size_t i = start; i < t->n; i++)
+        if ((unsigned char)t->p[i] < 0x20 || t->p[i] == 0x7f)
+            t->p[i] = '?';
+}
+
+static void put_json_event(struct text *t, enum log_level level, struct slice message)
+{
+    static const char *const word[] = {"error", "warn", "info", "debug"};
+
+    text_literal(t, "{\"time\":\"");
+    put_time(t);
+    text_literal(t, "\",\"level\":\"");
+    text_put(t, slice_of(word[level]));
+    text_literal(t, "\",\"message\":\"");
+    text_json(t, message);
+    text_literal(t, "\"}");
+}
+
+/* Cuts a message that does not fit, not inside of a UTF-8 sequence, and ends it with "...". */
+static struct slice shorten(struct slice message, char *room, size_t size)
+{
+    size_t n = message.n - message.n / 4 < size - 3 ? message.n - message.n / 4 : size - 3;
+
+    while (n && ((unsigned char)message.p[n] & 0xc0) == 0x80)
+        n--;
+    memmove(room, message.p, n);
+    memcpy(room + n, "...", 3);
+    return (struct slice){room, n + 3};
+}
+
+size_t log_event(char line[static LOG_LINE_MAX], enum log_level level, struct slice message)
+{
+    char room[LOG_LINE_MAX];
+    struct text t;
+
+    for (;;) {
+        t = text_over(line, LOG_LINE_MAX - 1);
+        if (atomic_load_explicit(&event_format, memory_order_relaxed) == LOG_JSON)
+            put_json_event(&t, level, message);
+        else
+            put_text_event(&t, level, message);
+        if (!t.failed)
             break;
-        done += (size_t)more;
+        message = shorten(message, room, sizeof room); /* escapes take up to six bytes for one */
     }
-    if (done)
-        file.torn = p[done - 1] != '\n';
-    return done;
-}
-
-/* The first time where people look who find nothing in the file. */
-static void lose(const char *p, size_t n)
-{
-    int why = errno;
-
-    if (!file.trouble && file.path)
-        dprintf(STDERR_FILENO, "weir: log: %s cannot be written: %s; lines are lost until it can\n",
-                file.path, strerror(why));
-    file.trouble = why;
-    for (size_t i = 0; i < n; i++)
-        file.lost += p[i] == '\n';
-}
-
-/* Before the next line: what is missing. False: the file still takes nothing. */
-static bool say_lost(void)
-{
-    char bytes[256];
-    size_t n = 0;
-
-    if (file.torn)
-        bytes[n++] = '\n';
-    n += stamp(bytes + n, sizeof bytes - n, LEVEL_WARN);
-    n += (size_t)snprintf(bytes + n, sizeof bytes - n, "log: %llu line%s lost: %s\n",
-                          (unsigned long long)(file.lost - file.lost_said),
-                          file.lost - file.lost_said == 1 ? " was" : "s were", strerror(file.trouble));
-    if (write_all(bytes, n) < n)
-        return false;
-    file.lost_said = file.lost;
-    file.trouble = 0;
-    return true;
-}
-
-/* Writes all, as far as the file takes it; a full disk loses lines, not requests. */
-static void file_write(const char *p, size_t n)
-{
-    pthread_mutex_lock(&file.lock);
-    size_t done = !file.trouble || say_lost() ? write_all(p, n) : 0;
-    if (done < n)
-        lose(p + done, n - done);
-    pthread_mutex_unlock(&file.lock);
+    line[t.n++] = '\n';
+    return t.n;
 }
 
 /* ---- a thread's side --------------------------------------------------------------------------------- */
@@ -197,30 +191,25 @@ void log_line(struct slice line)
     if (own_ring)
         ring_put(own_ring, line);
     else
-        file_write(line.p, line.n);
+        log_file_write(line, SLICE_NONE);
 }
 
 void log_write(enum log_level level, const char *format, ...)
 {
-    char bytes[LOG_LINE_MAX];
+    char message[LOG_LINE_MAX], line[LOG_LINE_MAX];
     va_list args;
 
-    size_t n = stamp(bytes, sizeof bytes, level);
     va_start(args, format);
-    int wanted = vsnprintf(bytes + n, sizeof bytes - n - 1, format, args);
+    int wanted = vsnprintf(message, sizeof message, format, args);
     va_end(args);
     if (wanted < 0)
         return;
-    if ((size_t)wanted >= sizeof bytes - n - 1) {
-        n = sizeof bytes - 1;
-        memcpy(bytes + n - 3, "...", 3);
-    } else
-        n += (size_t)wanted;
-    for (size_t i = 0; i < n; i++) /* one event, one line, whatever a client sent */
-        if ((unsigned char)bytes[i] < 0x20 || bytes[i] == 0x7f)
-            bytes[i] = '?';
-    bytes[n++] = '\n';
-    log_line((struct slice){bytes, n});
+    if ((size_t)wanted >= sizeof message) {
+        wanted = sizeof message - 1;
+        memcpy(message + wanted - 3, "...", 3);
+    }
+    size_t n = log_event(line, level, (struct slice){message, (size_t)wanted});
+    log_line((struct slice){line, n});
 }
 
 void log_thread_begin(void)
@@ -272,8 +261,7 @@ static bool ring_drain(struct ring *ring)
     if (head == tail)
         return false;
     size_t at = tail % RING_SIZE, n = head - tail, first = n < RING_SIZE - at ? n : RING_SIZE - at;
-    file_write(ring->bytes + at, first);
-    file_write(ring->bytes, n - first);
+    log_file_write((struct slice){ring->bytes + at, first}, (struct slice){ring->bytes, n - first});
     atomic_store_explicit(&ring->tail, head, memory_order_release);
     return true;
 }
@@ -311,28 +299,6 @@ static void say_dropped(void)
     writer.dropped_said = dropped;
 }
 
-/* The path may be changed by a reload meanwhile, so it is copied. */
-static char *file_path(void)
-{
-    pthread_mutex_lock(&file.lock);
-    char *path = file.path ? xstrdup(file.path) : NULL;
-    pthread_mutex_unlock(&file.lock);
-    return path;
-}
-
-static void reopen_file(void)
-{
-    char *path = file_path();
-
-    if (!path)
-        return;
-    if (log_open(path) == 0)
-        log_info("log: %s opened again", path);
-    else
-        log_error("log: cannot open %s again: %s; writing on to the old file", path, strerror(errno));
-    free(path);
-}
-
 static void wait_for_lines(void)
 {
     pthread_mutex_lock(&writer.lock);
@@ -354,7 +320,7 @@ static void *writer_main(void *unused)
     (void)unused;
     while (!atomic_load(&writer.stop)) {
         if (atomic_exchange(&writer.reopen, false))
-            reopen_file();
+            log_file_reopen();
         if (drain_all()) {
             say_dropped();
             usleep(WRITER_PAUSE_US);
@@ -364,24 +330,6 @@ static void *writer_main(void *unused)
     drain_all();
     say_dropped();
     return NULL;
-}
-
-int log_open(const char *path)
-{
-    int fd = STDERR_FILENO;
-    bool is_stderr = strcmp(path, "stderr") == 0;
-
-    if (!is_stderr && (fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640)) < 0)
-        return -1;
-    pthread_mutex_lock(&file.lock);
-    if (file.fd != STDERR_FILENO)
-        close(file.fd);
-    free(file.path);
-    file.fd = fd;
-    file.path = is_stderr ? NULL : xstrdup(path);
-    file.torn = false;
-    pthread_mutex_unlock(&file.lock);
-    return 0;
 }
 
 void log_reopen(void)
@@ -421,5 +369,5 @@ void log_stop(void)
 
 uint64_t log_dropped(void)
 {
-    return rings_dropped() + file.lost;
+    return rings_dropped() + log_file_lost();
 }

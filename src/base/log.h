@@ -21,7 +21,14 @@ void log_set_level(enum log_level level);
 /* The longest line; what is longer is cut and ends in "...". */
 enum { LOG_LINE_MAX = 8192 };
 
-/* "2026-01-31T12:00:00.123Z warn  MESSAGE". Use the macros: they cost nothing when the level is off. */
+enum log_format { LOG_TEXT, LOG_JSON };
+
+/* How events are written from now on: as text (the default), or each as a JSON object. */
+void log_set_format(enum log_format format);
+
+/* "2026-01-31T12:00:00.123Z warn  MESSAGE", or in JSON
+ * {"time":"2026-01-31T12:00:00.123Z","level":"warn","message":"MESSAGE"}.
+ * Use the macros: they cost nothing when the level is off. */
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 #define log_at(level, ...)                                                                                   \
     do {                                                                                                     \

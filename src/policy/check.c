@@ -235,6 +235,13 @@ static void warn_of_rules(struct loading *l)
             }
 }
 
+static void warn_of_log(struct loading *l)
+{
+    if (l->policy->log.format == LOG_JSON && l->policy->log.access == ACCESS_COMBINED)
+        warning(l, node_at(l, "log", "access"),
+                "the lines of combined are no JSON, so the log is not JSON on every line; use json");
+}
+
 void policy_check(struct loading *l)
 {
     check_redis(l);
@@ -249,4 +256,5 @@ void policy_check(struct loading *l)
     warn_of_limits(l);
     warn_of_rules(l);
     warn_of_costs(l);
+    warn_of_log(l);
 }

@@ -19,6 +19,7 @@ static const char *const unknown_client_names[] = {
     [UNKNOWN_CLIENT_DEFAULT] = "default", [UNKNOWN_CLIENT_DENY] = "deny", NULL};
 static const char *const level_names[] = {
     [LEVEL_ERROR] = "error", [LEVEL_WARN] = "warn", [LEVEL_INFO] = "info", [LEVEL_DEBUG] = "debug", NULL};
+static const char *const format_names[] = {[LOG_TEXT] = "text", [LOG_JSON] = "json", NULL};
 static const char *const access_names[] = {
     [ACCESS_OFF] = "off", [ACCESS_JSON] = "json", [ACCESS_COMBINED] = "combined", NULL};
 
@@ -337,6 +338,8 @@ const struct option options[] = {
     {"log", &type_section, 0, "", 0, 0, 0, NULL, NULL, "what is written where"},
     {"log.level", &type_enum, OF(log.level), "info", 0, 0, 0, level_names, NULL,
      "how much weir says of itself"},
+    {"log.format", &type_enum, OF(log.format), "text", 0, 0, 0, format_names, NULL,
+     "how events are written: text, or json, an object each"},
     {"log.access", &type_enum, OF(log.access), "json", 0, 0, 0, access_names, NULL,
      "a line for every request, and its form"},
     {"log.file", &type_text, OF(log.file), "stderr", 1, 4096, 0, NULL, NULL,

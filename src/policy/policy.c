@@ -2,6 +2,7 @@
 #include "policy/policy.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "net/tls.h"
@@ -81,6 +82,26 @@ struct policy *policy_load(const char *file, const char *lua_dir, FILE *report)
         fprintf(report, "%s: cannot be read: %s\n", file, why);
     pool_free(&pool);
     return policy;
+}
+
+bool policy_wants_json_log(const char *file)
+{
+    struct report report = {.file = file};
+    struct pool pool = {NULL};
+    struct slice bytes;
+    const struct node *node = NULL;
+    struct stat st;
+    const char *why;
+
+    if (stat(file, &st) != 0 || !S_ISREG(st.st_mode)) /* a pipe can be read once only */
+        return false;
+    if (file_read(&pool, file, POLICY_FILE_MAX, &bytes, &why))
+        node = node_find(tree_read(&pool, bytes, &report), "log");
+    node = node ? node_find(node, "format") : NULL;
+    bool json = node && node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("json"));
+    report_forget(&report);
+    pool_free(&pool);
+    return json;
 }
 
 bool listen_settings_same(const struct listen_settings *one, const struct listen_settings *other)

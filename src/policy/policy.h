@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "base/log.h"
 #include "http/head.h"
 #include "net/address.h"
 #include "net/resolver.h"
@@ -309,7 +310,8 @@ enum access_format { ACCESS_OFF, ACCESS_JSON, ACCESS_COMBINED };
 struct log_settings {
     int level; /* enum log_level */
     enum access_format access;
-    char *file; /* "stderr" or a path */
+    enum log_format format; /* of events */
+    char *file;             /* "stderr" or a path */
 };
 
 /* Files of addresses, one or a range a line. */
@@ -364,6 +366,10 @@ struct policy {
  * 20, then a count). NULL when there was a mistake. Blocks: reads files and resolves Redis' name; those of upstreams' servers are left to the resolver. The caller owns
  * one reference. */
 struct policy *policy_load(const char *file, const char *lua_dir, FILE *report);
+
+/* Does the file ask for log.format: json? Also true where the file has mistakes, which are then logged in JSON. False for
+ * anything but a regular file. Reads the file. */
+bool policy_wants_json_log(const char *file);
 
 struct policy *policy_hold(struct policy *policy);
 void policy_drop(struct policy *policy);

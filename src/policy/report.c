@@ -86,6 +86,11 @@ void report_finish(struct report *report, FILE *out)
     if (report->mistakes > REPORT_SHOWN_MAX)
         fprintf(out, "%s: %u mistakes; the first %d are shown\n", report->file, report->mistakes,
                 REPORT_SHOWN_MAX);
+    report_forget(report);
+}
+
+void report_forget(struct report *report)
+{
     free(report->lines);
     pool_free(&report->pool);
 }

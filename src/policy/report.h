@@ -37,6 +37,8 @@ void report_mistake_in(struct report *report, const char *file, struct place pla
 
 /* Prints everything as "FILE:LINE:COLUMN: ..." and frees what the report holds. */
 void report_finish(struct report *report, FILE *out);
+/* Frees what the report holds and prints nothing. */
+void report_forget(struct report *report);
 
 /* Somebody's text in a message: quoted, cut when long, control bytes made visible. */
 struct quote {

@@ -143,6 +143,11 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
 {
     const struct decision *d = &x->ask.decision;
 
+    if (x->has_client_ip) {
+        text_literal(t, ",\"client_ip\":\"");
+        ip_format(&x->client_ip, t);
+        text_char(t, '"');
+    }
     if (x->identity_size)
         member(t, "client", (struct slice){x->identity, x->identity_size});
     member(t, "request_id", (struct slice){x->request_id, x->id_size});

@@ -216,6 +216,13 @@ static void set_identity(struct exchange *x, const struct identity *identity)
     x->identity_size = identity->size;
 }
 
+/* For the access log. */
+static void set_client_ip(struct exchange *x, const struct identity *identity)
+{
+    x->client_ip = identity->ip;
+    x->has_client_ip = identity->has_ip;
+}
+
 /* The decision's inputs are slices of the head, so this happens while the head's bytes are there. */
 static void route(struct exchange *x, const struct request_head *head, const struct framing *framing)
 {
@@ -227,6 +234,8 @@ static void route(struct exchange *x, const struct request_head *head, const str
 
     bool good =
         identity_of(x->policy, address_of_peer(&x->client->peer, &peer), &head->fields, &identity, &why);
+    if (x->log)
+        set_client_ip(x, &identity);
     if (!good || identity.listed == LISTED_BLOCKED) {
         if (good)
             set_identity(x, &identity);

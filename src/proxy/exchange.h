@@ -77,9 +77,11 @@ struct exchange {
     uint32_t log_split; /* where its second part begins */
 
     size_t identity_size, id_size;
+    bool has_client_ip; /* client_ip is set */
     /* From here on nothing is cleared when an exchange begins. */
     struct ask ask; /* the limits' decision */
     struct quota_wait quota;
+    struct ip client_ip; /* seen through trusted proxies */
     char identity[IDENTITY_TEXT_MAX];
     char request_id[REQUEST_ID_MAX];
     char upgrade[64]; /* the protocols offered to the server */

@@ -80,8 +80,71 @@ def test_sigusr1_opens_the_log_again(rig):
     eventually(in_the_new_file)
 
 
+def test_every_line_of_a_json_log_is_json(rig):
+    """From the first line to the last: start, a warning of the policy, a reload refused, a reload taken, access lines."""
+    policy = rig.policy(workers=1, limits=LIMIT, log={"format": "json"}, rules=[])
+    weir = rig.weir(text=json.dumps(policy), wait=False)
+    address = rig_address(weir)
+    assert get(address, "/x").status == 200
+
+    def reload(text):
+        rig.write(os.path.basename(weir.policy_file), text)
+        weir.signal(signal.SIGHUP)
+    reload("limits: [ 1 ]\n")
+    weir.announced("the policy in force stays")
+    reload(json.dumps({**policy, "rules": [{"limits": ["few"]}]}))
+    weir.announced("is in force")
+    weir.signal(signal.SIGTERM)
+    assert weir.wait() == 0
+    entries = [json.loads(line) for line in weir.output().splitlines()]
+    events = [entry for entry in entries if "level" in entry]
+    assert {tuple(event) for event in events} == {("time", "level", "message")}, events
+    said = [(event["level"], event["message"]) for event in events]
+    assert said[0][1].startswith("weir ") and said[-1] == ("info", "stopped"), said
+    for level, words in [("warn", "no rule uses this limit"), ("info", "ready"), ("error", ".yaml:1:9: limits"),
+                         ("error", "the policy in force stays"), ("info", "is in force")]:
+        assert any(level == l and words in message for l, message in said), (level, words, said)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event["time"]) for event in events)
+    assert [entry["target"] for entry in entries if "level" not in entry] == ["/x"]
+
+
+def rig_address(weir):
+    from rig import address_of
+    eventually(lambda: '"ready"' in weir.output(), what="weir ready")
+    return address_of(re.search(r"listening on ([^\s\"]+)", weir.output())[1])
+
+
+def test_a_policy_that_does_not_start_is_refused_in_json(rig):
+    weir = rig.weir(text="log: { format: json }\nlimits: [ 1 ]\n", wait=False)
+    weir.expected_exit = 1
+    assert weir.wait() == 1
+    entries = [json.loads(line) for line in weir.output().splitlines()]
+    assert any(e["level"] == "error" and ":2:9: limits" in e["message"] for e in entries), entries
+
+
+def test_the_log_format_changes_with_a_reload(rig):
+    weir = rig.weir(workers=1, log={"access": "off"})
+    weir.reload(log={"access": "off", "format": "json"})
+    entry = json.loads(eventually(lambda: [line for line in weir.output().splitlines() if "is in force" in line])[0])
+    assert entry["level"] == "info", entry
+
+
+def test_the_access_line_names_the_client_behind_a_trusted_proxy(rig):
+    weir = rig.weir(workers=1, limits=LIMIT, log={"access": "json"}, identity={"from": "ip", "trusted_proxies": ["127.0.0.1"]})
+    get(weir.address, "/1", headers={"X-Forwarded-For": "192.0.2.1, 203.0.113.7"})
+    get(weir.address, "/2")
+    get(weir.address, "/3", headers={"X-Forwarded-For": "2001:db8::17"})
+
+    def entries():
+        found = [json.loads(line) for line in weir.output().splitlines() if line.startswith("{")]
+        return len(found) == 3 and found
+    seen = [(entry["peer"], entry["client_ip"]) for entry in eventually(entries)]
+    assert seen == [("127.0.0.1", "203.0.113.7"), ("127.0.0.1", "127.0.0.1"), ("127.0.0.1", "2001:db8::17")]
+
+
 def test_a_full_disk_loses_lines_and_says_how_many(rig):
     weir, _ = lines_of(rig, 1, "json")
+    weir.expect_errors("cannot be written: No space left on device")
     later = weir.log_path + ".2"
 
     def move_to(target):
@@ -110,6 +173,7 @@ def test_a_full_disk_loses_lines_and_says_how_many(rig):
 def test_a_file_that_may_not_grow_is_no_end(rig):
     weir, _ = lines_of(rig, 1, "json")
     size = os.path.getsize(weir.log_path)
+    weir.expect_errors("cannot be written: File too large")
     resource.prlimit(weir.pid, resource.RLIMIT_FSIZE, (size, size))
     eventually(lambda: get(weir.address).status in (200, 429) and "cannot be written: File too large" in weir.output())
     assert get(weir.address).status in (200, 429)

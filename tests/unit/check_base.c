@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/alarms.h"
@@ -511,6 +512,106 @@ START_TEST(a_torn_line_stays_in_its_file)
 }
 END_TEST
 
+enum { LINE_BYTES = 700, LINES_AT_ONCE = 80, ROUNDS = 50 };
+
+/* Opens the log's file as a socket that keeps the bounds of each write(2), and returns the other end. */
+static int log_to_a_socket(void)
+{
+    char path[] = "/tmp/weir-check-log-XXXXXX";
+    int pair[2], placeholder = mkstemp(path), file;
+
+    ck_assert_int_ge(placeholder, 0);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+    file = dup(placeholder);
+    close(file); /* the number that log_open is given next */
+    ck_assert_int_eq(log_open(path), 0);
+    ck_assert_int_eq(dup2(pair[1], file), file);
+    close(pair[1]), close(placeholder), unlink(path);
+    return pair[0];
+}
+
+/* Takes so many bytes of whole lines. */
+static void take_lines(int fd, size_t size)
+{
+    static char bytes[LINES_AT_ONCE * LINE_BYTES + 1];
+
+    while (size) {
+        ssize_t n = recv(fd, bytes, sizeof bytes, 0);
+        ck_assert_int_gt(n, 0);
+        ck_assert_msg(n % LINE_BYTES == 0 && bytes[n - 1] == '\n', "a write of %zd bytes ends in a line", n);
+        size -= (size_t)n;
+    }
+}
+
+/* Between the two parts another thread's line could be written. The ring is a megabyte, so some three lines of these
+ * wrap around. */
+START_TEST(a_line_that_wraps_around_is_written_in_one_piece)
+{
+    char line[LINE_BYTES];
+    int fd = log_to_a_socket();
+
+    memset(line, 'r', sizeof line - 1);
+    line[sizeof line - 1] = '\n';
+    ck_assert_int_eq(log_start(), 0);
+    log_thread_begin();
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < LINES_AT_ONCE; i++)
+            log_line((struct slice){line, sizeof line});
+        log_thread_flush();
+        take_lines(fd, sizeof line * LINES_AT_ONCE);
+    }
+    log_thread_end();
+    log_stop();
+    ck_assert_int_eq(log_open("stderr"), 0);
+    close(fd);
+}
+END_TEST
+
+static void log_one_event(const char *path, const char *format, const char *message,
+                          char line[static LOG_LINE_MAX + 1])
+{
+    ck_assert_int_eq(log_open(path), 0);
+    ck_assert_int_eq(truncate(path, 0), 0);
+    log_write(LEVEL_WARN, format, message);
+    ck_assert_int_eq(log_open("stderr"), 0);
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    line[fread(line, 1, LOG_LINE_MAX, file)] = 0;
+    fclose(file);
+}
+
+START_TEST(an_event_in_json_is_one_valid_object)
+{
+    static const char start[] = "\",\"level\":\"warn\",\"message\":\"";
+    char path[] = "/tmp/weir-check-log-XXXXXX", line[LOG_LINE_MAX + 1], huge[3 * LOG_LINE_MAX];
+
+    close(mkstemp(path));
+    log_set_format(LOG_JSON);
+    log_one_event(path, "%s", "a \"quoted\" \\ path\n\x01\x7f \xff\xc3\xa9", line);
+    ck_assert_int_eq(strncmp(line, "{\"time\":\"2", 10), 0);
+    const char *rest = strstr(line, start);
+    ck_assert_ptr_nonnull(rest);
+    ck_assert_str_eq(rest + sizeof start - 1,
+                     "a \\\"quoted\\\" \\\\ path\\n\\u0001\\u007f \xef\xbf\xbd\xc3\xa9\"}\n");
+    /* Too long, also where each byte becomes six: cut, and whole all the same. */
+    memset(huge, 1, sizeof huge - 1);
+    huge[sizeof huge - 1] = 0;
+    log_one_event(path, "%s", huge, line);
+    ck_assert_uint_le(strlen(line), LOG_LINE_MAX);
+    ck_assert_ptr_nonnull(strstr(line, "\\u0001...\"}\n"));
+    for (size_t i = 0; i + 1 < sizeof huge; i += 2)
+        memcpy(huge + i, "\xc3\xa9", 2);
+    huge[sizeof huge - 2] = 0;
+    log_one_event(path, "%s", huge, line);
+    ck_assert_ptr_nonnull(strstr(line, "\xc3\xa9...\"}\n"));
+    ck_assert_ptr_null(strstr(line, "\xef\xbf\xbd"));
+    log_set_format(LOG_TEXT);
+    log_one_event(path, "%s", "a\nb\x1b[2J", line);
+    ck_assert_ptr_nonnull(strstr(line, "Z warn  a?b?[2J\n"));
+    unlink(path);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("base and net");
@@ -535,6 +636,8 @@ int main(void)
     tcase_add_test(tests, connections_of_an_address_are_counted_exactly);
     tcase_add_test(tests, threads_say_one_event_once);
     tcase_add_test(tests, a_torn_line_stays_in_its_file);
+    tcase_add_test(tests, a_line_that_wraps_around_is_written_in_one_piece);
+    tcase_add_test(tests, an_event_in_json_is_one_valid_object);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -1,0 +1,148 @@
+/* log_file.c - the log's file, under one lock: opening, writing, and what is lost while it cannot be written. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/log_internal.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+static struct {
+    pthread_mutex_t lock;
+    int fd;
+    char *path;            /* NULL: stderr */
+    int trouble;           /* the errno of the last write that failed; 0: the file can be written */
+    bool torn;             /* the last line written is not whole */
+    uint64_t lost_said;    /* of lost */
+    _Atomic uint64_t lost; /* lines that could not be written */
+} file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO};
+
+/* Removes what was written from the front of the two pieces. */
+static void skip(struct iovec pieces[2], size_t n)
+{
+    for (int i = 0; i < 2; i++) {
+        size_t of_this = n < pieces[i].iov_len ? n : pieces[i].iov_len;
+        if (of_this)
+            file.torn = ((const char *)pieces[i].iov_base)[of_this - 1] != '\n';
+        pieces[i].iov_base = (char *)pieces[i].iov_base + of_this;
+        pieces[i].iov_len -= of_this;
+        n -= of_this;
+    }
+}
+
+/* Writes as much as the file takes; `pieces` are then what is left. True: nothing is. */
+static bool write_all(struct iovec pieces[2])
+{
+    while (pieces[0].iov_len + pieces[1].iov_len) {
+        ssize_t n = writev(file.fd, pieces, 2);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        skip(pieces, (size_t)n);
+    }
+    return true;
+}
+
+static bool write_one(const char *bytes, size_t n)
+{
+    struct iovec pieces[2] = {{(void *)bytes, n}, {NULL, 0}};
+    return write_all(pieces);
+}
+
+/* Counts the lines that were not written. The first time, stderr is told: nobody finds it in the file. */
+static void lose(const struct iovec pieces[2])
+{
+    int why = errno;
+
+    if (!file.trouble && file.path) {
+        char line[LOG_LINE_MAX], message[LOG_LINE_MAX / 2];
+        int n =
+            snprintf(message, sizeof message, "log: %s cannot be written: %s; lines are lost until it can be",
+                     file.path, strerror(why));
+        size_t size =
+            log_event(line, LEVEL_ERROR,
+                      (struct slice){message, n < (int)sizeof message ? (size_t)n : sizeof message - 1});
+        if (write(STDERR_FILENO, line, size) < 0)
+            errno = why;
+    }
+    file.trouble = why;
+    for (int i = 0; i < 2; i++)
+        for (size_t k = 0; k < pieces[i].iov_len; k++)
+            file.lost += ((const char *)pieces[i].iov_base)[k] == '\n';
+}
+
+/* Before the next line: how many are missing. False: the file still takes nothing. */
+static bool say_lost(void)
+{
+    char line[LOG_LINE_MAX + 1] = "\n", message[256];
+    int n = snprintf(message, sizeof message, "log: %llu line%s lost: %s",
+                     (unsigned long long)(file.lost - file.lost_said),
+                     file.lost - file.lost_said == 1 ? " was" : "s were", strerror(file.trouble));
+    size_t size = log_event(line + 1, LEVEL_WARN, (struct slice){message, (size_t)n});
+
+    if (!(file.torn ? write_one(line, size + 1) : write_one(line + 1, size)))
+        return false;
+    file.lost_said = file.lost;
+    file.trouble = 0;
+    return true;
+}
+
+void log_file_write(struct slice first, struct slice second)
+{
+    struct iovec pieces[2] = {{(void *)first.p, first.n}, {(void *)second.p, second.n}};
+
+    pthread_mutex_lock(&file.lock);
+    if ((file.trouble && !say_lost()) || !write_all(pieces))
+        lose(pieces);
+    pthread_mutex_unlock(&file.lock);
+}
+
+int log_open(const char *path)
+{
+    int fd = STDERR_FILENO;
+    bool is_stderr = strcmp(path, "stderr") == 0;
+
+    if (!is_stderr && (fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640)) < 0)
+        return -1;
+    pthread_mutex_lock(&file.lock);
+    if (file.fd != STDERR_FILENO)
+        close(file.fd);
+    free(file.path);
+    file.fd = fd;
+    file.path = is_stderr ? NULL : xstrdup(path);
+    file.torn = false;
+    pthread_mutex_unlock(&file.lock);
+    return 0;
+}
+
+/* The path may be changed by a reload meanwhile, so it is copied. */
+static char *path_copy(void)
+{
+    pthread_mutex_lock(&file.lock);
+    char *path = file.path ? xstrdup(file.path) : NULL;
+    pthread_mutex_unlock(&file.lock);
+    return path;
+}
+
+void log_file_reopen(void)
+{
+    char *path = path_copy();
+
+    if (!path)
+        return;
+    if (log_open(path) == 0)
+        log_info("log: %s opened again", path);
+    else
+        log_error("log: cannot open %s again: %s; writing on to the old file", path, strerror(errno));
+    free(path);
+}
+
+uint64_t log_file_lost(void)
+{
+    return file.lost;
+}

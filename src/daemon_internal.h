@@ -1,0 +1,92 @@
+/* daemon_internal.h - the running process as its files see it: daemon.c (start, signals, end), daemon_policy.c (reading a policy,
+ * reload) and daemon_resets.c (the subscription to resets). Nobody else includes it. */
+#ifndef WEIR_DAEMON_INTERNAL_H
+#define WEIR_DAEMON_INTERNAL_H
+
+#include <event2/event.h>
+#include <stdio.h>
+
+#include "admin/admin.h"
+#include "base/tally.h"
+#include "limit/quotas.h"
+#include "proxy/roster.h"
+#include "proxy/worker.h"
+
+/* The running process. */
+struct weir {
+    const char *file, *lua_dir;
+    struct event_base *base;
+    struct policy
+        *first; /* that weir started with: its workers, sockets and embedded Redis stay until the end */
+    struct policy *policy; /* in force */
+    struct roster *roster; /* of the policy in force */
+    struct embedded *embedded;
+    struct hearing *resets,
+        *resets_before; /* of clients, by any weir; and grants. Until the first is heard, the one before */
+    struct grant_reader *grants;
+    struct redis_name *redis_name; /* NULL: redis.address is none */
+    struct admin *admin;
+    struct admin_view view;
+    struct tally_names rules, limits;
+    struct worker_shared shared;
+    struct quotas *quotas;
+    struct worker **workers;
+    unsigned made, started; /* of first->workers */
+    _Atomic unsigned serving, ended;
+    struct listen_settings
+        *written; /* first->listen as the file says it: port 0 is not yet what the kernel chose */
+    struct address written_admin;
+    int *listen_fds; /* [worker][address], until the worker takes them */
+    unsigned opened; /* addresses that are open */
+    int admin_fd;
+    int change_fd; /* eventfd: a worker serves, has taken a policy, or has ended */
+    struct event *signals[4], *change;
+    bool ready, stopping, unlinked;
+    bool reloading; /* workers have yet to take the policy in force */
+};
+
+/* ---- daemon.c ---- */
+
+/* One line a state, as sd_notify(3) has it. */
+void tell_systemd(const char *state);
+
+/* ---- daemon_policy.c ---- */
+
+/* Lines that a function prints to a stream and that belong into the log. Where there is no memory, the stream is stderr. */
+struct report_lines {
+    FILE *stream;
+    char *text;
+    size_t size;
+};
+void report_begin(struct report_lines *report);
+/* Logs each line: as a warning, or, where `failed` and the line is none, as an error. */
+void report_log(struct report_lines *report, bool failed);
+/* weir does not start: writes the lines to stderr as they are, or `as_events` of the log. */
+void report_end(struct report_lines *report, bool as_events);
+
+/* Reads, checks and composes weir->file. Mistakes and warnings are printed to `report`. NULL: there was a mistake. */
+struct policy *read_policy(struct weir *weir, FILE *report);
+/* Opens log.file. False: printed to `report`. */
+bool open_log(const struct policy *policy, FILE *report);
+/* From now on events are written by the policy's log.level and log.format. */
+void apply_log_settings(const struct policy *policy);
+/* Sets the address of the embedded Redis, where the policy wants it. False: printed to `report`. */
+bool settle_redis(const struct weir *weir, struct policy *next, FILE *report);
+/* Every rule and limit gets the row of counters that belongs to its name, whatever policy it stands in. False: no memory. */
+bool assign_rows(struct weir *weir, struct policy *policy);
+/* A roster for the policy that is to be in force. NULL: no memory. */
+struct roster *make_roster(struct weir *weir, struct policy *policy);
+void drop_roster(struct roster *roster);
+/* Reads weir->file again and puts it in force; where it has mistakes, the policy in force stays. Blocks the main thread. */
+void reload(struct weir *weir);
+/* Logs that the policy is in force, once all workers have taken it. */
+void say_reloaded(struct weir *weir);
+
+/* ---- daemon_resets.c ---- */
+
+/* Subscribes to resets and grants by the policy in force. Without a subscription a denial is remembered for its second at most, and
+ * grants are read now and then. */
+void listen_for_resets(struct weir *weir);
+void stop_listening_for_resets(struct weir *weir);
+
+#endif

@@ -1,0 +1,203 @@
+/* daemon_policy.c - the policy of the running process: reading it, and putting another one in force. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+#include "daemon_internal.h"
+#include "limit/compose.h"
+#include "store/embedded.h"
+
+/* ---- what a reading has to say ----------------------------------------------------------------------- */
+
+void report_begin(struct report_lines *report)
+{
+    *report = (struct report_lines){0};
+    if (!(report->stream = open_memstream(&report->text, &report->size)))
+        report->stream = stderr;
+}
+
+void report_log(struct report_lines *report, bool failed)
+{
+    if (report->stream == stderr)
+        return;
+    fclose(report->stream);
+    for (char *line, *rest = report->text; (line = strsep(&rest, "\n"));)
+        if (*line)
+            log_at(failed && !strstr(line, "warning: ") ? LEVEL_ERROR : LEVEL_WARN, "%s", line);
+    free(report->text);
+}
+
+void report_end(struct report_lines *report, bool as_events)
+{
+    if (as_events || report->stream == stderr) {
+        report_log(report, true);
+        return;
+    }
+    fclose(report->stream);
+    fputs(report->text, stderr);
+    free(report->text);
+}
+
+/* ---- the policy -------------------------------------------------------------------------------------- */
+
+struct policy *read_policy(struct weir *weir, FILE *report)
+{
+    struct policy *policy = policy_load(weir->file, weir->lua_dir, report);
+
+    if (!policy)
+        return NULL;
+    if ((policy->driver = compose_driver(policy, weir->lua_dir, report)))
+        return policy;
+    policy_drop(policy);
+    return NULL;
+}
+
+bool open_log(const struct policy *policy, FILE *report)
+{
+    if (log_open(policy->log.file) != 0) {
+        fprintf(report, "weir: cannot open the log %s: %s\n", policy->log.file, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+void apply_log_settings(const struct policy *policy)
+{
+    log_set_level((enum log_level)policy->log.level);
+    log_set_format(policy->log.format);
+}
+
+bool assign_rows(struct weir *weir, struct policy *policy)
+{
+    for (unsigned i = 0; i < policy->rule_count; i++)
+        policy->rules[i].row = tally_names_row(&weir->rules, policy->rules[i].name);
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        policy->limits[i].row = tally_names_row(&weir->limits, policy->limits[i].name);
+    for (unsigned i = 0; i < weir->made; i++)
+        if (!worker_make_rows(weir->workers[i], weir->rules.count, weir->limits.count))
+            return false;
+    return true;
+}
+
+/* The addresses of upstreams have changed. */
+static void on_roster_changed(void *context)
+{
+    struct weir *weir = context;
+    for (unsigned i = 0; i < weir->made; i++)
+        if (weir->workers[i]) /* else it could not be made */
+            worker_wake(weir->workers[i]);
+}
+
+struct roster *make_roster(struct weir *weir, struct policy *policy)
+{
+    const struct roster_listener listener = {on_roster_changed, weir};
+    return roster_new(weir->base, policy, weir->roster, &listener);
+}
+
+void drop_roster(struct roster *roster)
+{
+    if (roster)
+        roster_close(roster);
+    roster_drop(roster);
+}
+
+/* A worker goes on with the policy before until its connection to Redis for the new one stands, for a second at most. */
+void say_reloaded(struct weir *weir)
+{
+    if (!weir->reloading)
+        return;
+    for (unsigned i = 0; i < weir->made; i++)
+        if (!worker_judges_by(weir->workers[i], weir->roster))
+            return;
+    weir->reloading = false;
+    log_info("reload: %s is in force", weir->file);
+}
+
+static void warn_of_restart(const struct weir *weir, const struct policy *next)
+{
+    const struct policy *first = weir->first;
+    bool listen = next->listen_count != first->listen_count;
+
+    for (unsigned i = 0; i < next->listen_count && !listen; i++)
+        listen = !listen_settings_same(&next->listen[i], &weir->written[i]);
+    if (listen)
+        log_warn("reload: a changed listen takes effect when weir starts again");
+    if (next->workers != first->workers)
+        log_warn("reload: a changed workers takes effect when weir starts again");
+    if (!address_same(&next->admin, &weir->written_admin))
+        log_warn("reload: a changed admin takes effect when weir starts again");
+    if (next->size_limits.connections_per_ip && !weir->shared.ip_counts)
+        log_warn("reload: size_limits.connections_per_ip takes effect when weir starts again");
+}
+
+/* An embedded Redis is there from the start or not at all. */
+bool settle_redis(const struct weir *weir, struct policy *next, FILE *report)
+{
+    if (!next->redis.embedded)
+        return true;
+    if (!weir->embedded) {
+        fputs("redis.address: embedded takes a new start of weir\n", report);
+        return false;
+    }
+    next->redis.address = *embedded_address(weir->embedded);
+    return true;
+}
+
+/* A new policy, ready for the workers, or NULL. */
+static struct policy *next_policy(struct weir *weir, FILE *report)
+{
+    struct policy *next = read_policy(weir, report);
+
+    if (!next)
+        return NULL;
+    if (settle_redis(weir, next, report) &&
+        (!policy_needs_redis(next) || cli_check_scripts(next, next->driver, weir->lua_dir, report)) &&
+        assign_rows(weir, next) &&
+        (strcmp(next->log.file, weir->policy->log.file) == 0 || open_log(next, report)))
+        return next;
+    policy_drop(next);
+    return NULL;
+}
+
+/* The workers go on with the policy before until they have looked. Takes both over. */
+static void put_in_force(struct weir *weir, struct policy *next, struct roster *roster)
+{
+    warn_of_restart(weir, next);
+    policy_keep_listeners(next, weir->policy, weir->written);
+    apply_log_settings(next);
+    quotas_apply(weir->quotas, next);
+    if (!quotas_start(weir->quotas))
+        log_error("reload: ids follow quotas.unknown_client");
+    for (unsigned i = 0; i < weir->made; i++)
+        worker_reload(weir->workers[i], roster);
+    drop_roster(weir->roster);
+    policy_drop(weir->policy);
+    weir->view.roster = weir->roster = roster;
+    weir->view.policy = weir->policy = next;
+    admin_reload(weir->admin);
+    listen_for_resets(weir);
+    weir->reloading = true;
+    say_reloaded(weir);
+}
+
+void reload(struct weir *weir)
+{
+    struct report_lines report;
+
+    if (weir->stopping)
+        return;
+    tell_systemd("RELOADING=1");
+    report_begin(&report);
+    struct policy *next = next_policy(weir, report.stream);
+    report_log(&report, !next);
+    struct roster *roster = next ? make_roster(weir, next) : NULL;
+    if (roster)
+        put_in_force(weir, next, roster);
+    else {
+        log_error("reload: %s %s; the policy in force stays", weir->file,
+                  next ? "cannot be used, there is no memory" : "has mistakes");
+        policy_drop(next);
+    }
+    tell_systemd("READY=1");
+}
