@@ -98,7 +98,7 @@ static void requests_by_rule(const struct source *s)
 
     head(s, name, "counter", "Requests by the rule that matched and what was decided.");
     for (unsigned r = 0; r < s->view->rules->count; r++)
-        for (unsigned v = 0; v < VERDICT_COUNT; v++)
+        for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++) /* the last one is of limits alone */
             decision_sample(s, name, "rule", s->view->rules->name[r], v, sum_of_row(s, rules_of, r, v));
 }
 
@@ -106,7 +106,9 @@ static void decisions_by_limit(const struct source *s)
 {
     const char *name = "weir_limit_decisions_total";
 
-    head(s, name, "counter", "Decisions by limit; a request with several limits counts once for each.");
+    head(s, name, "counter",
+         "Decisions by limit; a request with several limits counts once for each. Allowed: it was admitted; "
+         "not_charged: another limit rejected it.");
     for (unsigned l = 0; l < s->view->limits->count; l++)
         for (unsigned v = 0; v < VERDICT_COUNT; v++)
             decision_sample(s, name, "limit", s->view->limits->name[l], v, sum_of_row(s, limits_of, l, v));

@@ -48,9 +48,12 @@ static bool op_set_failures_aside(struct limit_op *op, redisReply *const *values
     if (failed == 0)
         return false;
     op->count = failed;
+    op->counts_later = rest > 0;
     verdict_without_redis(l, op, REDIS_FAILURE_SCRIPT, &op->ask->decision);
     op->count = rest;
+    op->counts_later = false;
     if (rest && decision_admits(&op->ask->decision)) {
+        verdict_set_aside(op, &op->ask->decision);
         memmove(op->limits, op->limits + failed, rest * sizeof op->limits[0]);
         op->batch = NULL;
         if (rest == 1)
@@ -58,6 +61,8 @@ static bool op_set_failures_aside(struct limit_op *op, redisReply *const *values
         TAILQ_INSERT_TAIL(&l->gathered, op, entry);
         return true;
     }
+    if (rest)
+        verdict_count(l, &op->ask->decision);
     struct ask *ask = op_cut(op);
     op_release(op);
     ask->decided(ask);

@@ -12,7 +12,8 @@
     X(VERDICT_UNLIMITED, "unlimited")                                                                        \
     X(VERDICT_SHADOW, "shadow")               /* of a shadow limit: it would have rejected */                \
     X(VERDICT_FAILED_OPEN, "failed_open")     /* Redis away, on_failure: allow */                            \
-    X(VERDICT_FAILED_CLOSED, "failed_closed") /* Redis away, on_failure: deny */
+    X(VERDICT_FAILED_CLOSED, "failed_closed") /* Redis away, on_failure: deny */                             \
+    X(VERDICT_NOT_CHARGED, "not_charged")     /* only in counters: it allows what another limit rejects */
 
 enum verdict {
 #define X(name, label) name,

@@ -126,7 +126,8 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
     }
     assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
-    op->denial_key_known = op->settles = op->part = op->abandoned = false;
+    op->denial_key_known = op->settles = op->part = op->abandoned = op->counts_later = false;
+    op->aside_count = 0;
     op->times_asked = 0;
     op_meet_lease(op, facts);
 }
@@ -183,7 +184,8 @@ void op_copy(struct limit_op *op, const struct limit_op *from)
     op->batch = NULL;
     op->started_us = from->started_us;
     op->count = 0;
-    op->denial_key_known = op->settles = op->part = op->abandoned = false;
+    op->denial_key_known = op->settles = op->part = op->abandoned = op->counts_later = false;
+    op->aside_count = 0;
     op->times_asked = 0;
     op->lease = NULL;
 }

@@ -78,9 +78,13 @@ struct limit_op {
     uint64_t started_us;
     struct denial_key denial_key;
     bool denial_key_known;
-    bool settles;   /* nobody waits, and it is sent all the same */
-    bool abandoned; /* whoever asked has gone */
-    bool part;      /* some limits' scripts failed: no denial of the request is to be remembered */
+    bool settles;      /* nobody waits, and it is sent all the same */
+    bool abandoned;    /* whoever asked has gone */
+    bool part;         /* some limits' scripts failed: no denial of the request is to be remembered */
+    bool counts_later; /* its verdict is not that of the request yet: whoever knows that counts its limits */
+    /* Limits that allowed, decided without Redis since their own scripts failed; they count with the others. */
+    const struct limit *aside[LIMITS_PER_RULE_MAX];
+    unsigned aside_count;
     struct permit *permits[LIMITS_PER_RULE_MAX]; /* that it uses, whatever becomes of its limits */
     unsigned permit_count;
     size_t keys_size;
@@ -189,7 +193,7 @@ struct own_answer {
  * is rejected, and the answer does not tell for how long. */
 redisReply *const *group_answer(struct group *group, redisReply *const *values, struct own_answer *own);
 
-/* Each fills *d, the whole decision, and counts it by limit. */
+/* Each fills *d, the whole decision, and counts it by limit unless the op counts later. */
 
 /* `values`: the op's part of the driver's reply. */
 void verdict_from_answer(struct limiter *l, const struct limit_op *op, redisReply *const *values,
@@ -197,6 +201,10 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op, redisRepl
 /* Each limit follows its own on_failure; `cause` is counted. */
 void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
                            struct decision *d);
+/* Counts the limits of a decision whose ops count later. */
+void verdict_count(struct limiter *l, const struct decision *d);
+/* Of an op that counts later and goes on with other limits: those that allow are counted with these. */
+void verdict_set_aside(struct limit_op *op, const struct decision *d);
 /* Prohibited and unlimited clients. */
 void verdict_by_terms(struct limiter *l, const struct limit_facts *facts, bool prohibited,
                       struct decision *d);

@@ -73,6 +73,7 @@ static struct limit_op *leg_make(struct limit_op *whole)
         return NULL;
     op_copy(leg, whole);
     leg->whole = whole;
+    leg->counts_later = true;
     return leg;
 }
 
@@ -241,6 +242,7 @@ static void conclude(struct limit_op *whole)
         }
     if (!admitted)
         permits_leave(whole->ask);
+    verdict_count(whole->limiter, d);
     if (by_redis) {
         verdict_remember(whole->limiter, whole, d);
         histogram_add(&whole->limiter->stats->redis_latency, clock_us() - whole->started_us);

@@ -29,20 +29,51 @@ static enum verdict rejection_by(const struct limit_result *r)
     return r->shadow ? VERDICT_SHADOW : VERDICT_LIMITED;
 }
 
+/* How a limit that allows counts: a request that another limit rejects is not charged. */
+static enum verdict counted_as(enum verdict of_limit, const struct decision *d)
+{
+    return of_limit == VERDICT_ALLOWED && !decision_admits(d) ? VERDICT_NOT_CHARGED : of_limit;
+}
+
+void verdict_count(struct limiter *l, const struct decision *d)
+{
+    for (unsigned i = 0; i < d->result_count; i++)
+        count_limit(l, d->results[i].limit, counted_as(d->results[i].verdict, d));
+}
+
+/* Counts the limits of a decided request. */
+static void count_results(struct limiter *l, const struct limit_op *op, const struct decision *d)
+{
+    if (op->counts_later)
+        return;
+    verdict_count(l, d);
+    for (unsigned i = 0; i < op->aside_count; i++)
+        count_limit(l, op->aside[i], counted_as(VERDICT_ALLOWED, d));
+}
+
+void verdict_set_aside(struct limit_op *op, const struct decision *d)
+{
+    for (unsigned i = 0; i < d->result_count; i++)
+        if (d->results[i].verdict == VERDICT_ALLOWED && op->aside_count < LIMITS_PER_RULE_MAX)
+            op->aside[op->aside_count++] = d->results[i].limit;
+        else
+            count_limit(op->limiter, d->results[i].limit, d->results[i].verdict);
+}
+
 /* From the results to the verdict of the request; counts them. */
-static void conclude(struct limiter *l, struct decision *d)
+static void conclude(struct limiter *l, const struct limit_op *op, struct decision *d)
 {
     d->verdict = VERDICT_ALLOWED;
     d->rejected_by = -1;
     d->jitter_us = 0;
     for (unsigned i = 0; i < d->result_count; i++) {
-        count_limit(l, d->results[i].limit, d->results[i].verdict);
         if (d->results[i].verdict != VERDICT_LIMITED)
             continue;
         d->verdict = VERDICT_LIMITED;
         if (d->rejected_by < 0 || waits_longer(&d->results[i], &d->results[d->rejected_by]))
             d->rejected_by = (int)i;
     }
+    count_results(l, op, d);
 }
 
 /* The request is held until the last of its queues lets it go. */
@@ -72,7 +103,7 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op, redisRepl
         r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : values[2]->integer;
         r->reset_us = values[3]->integer > 0 ? values[3]->integer : 0;
     }
-    conclude(l, d);
+    conclude(l, op, d);
     set_delay(d, values - op->count * ANSWERS_PER_LIMIT);
 }
 
@@ -85,9 +116,11 @@ static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, s
             count_limit(l, op->limits[i].limit, VERDICT_FAILED_CLOSED);
             denied = true;
         }
-    if (denied)
-        *d = (struct decision){.verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1};
-    return denied;
+    if (!denied)
+        return false;
+    *d = (struct decision){.verdict = VERDICT_FAILED_CLOSED, .rejected_by = -1};
+    count_results(l, op, d);
+    return true;
 }
 
 /* What answers are charged is not known here: such a limit lets through. */
@@ -157,7 +190,7 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
         admitted = fallback_decide(l->fallback, asks, local, clock_wall_us());
     if (admitted)
         ask_shadows_locally(l, op, d);
-    conclude(l, d);
+    conclude(l, op, d);
     if (d->result_count == 0)
         d->verdict = VERDICT_FAILED_OPEN;
 }
@@ -260,7 +293,7 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
         r->verdict = then->limited || r->retry_after_us ? rejection_by(r) : VERDICT_ALLOWED;
         r->reset_us = time_left(then->reset_us, elapsed);
     }
-    conclude(l, d);
+    conclude(l, op, d);
     counter_add(&l->stats->remembered_denials, 1);
     return true;
 }
@@ -274,7 +307,7 @@ void verdict_from_lease(struct limiter *l, const struct limit_op *op, const stru
     *r = result_of(&op->limits[0]);
     r->remaining = lease_remaining(lease, now_us);
     r->reset_us = time_left(lease->reset_us, now_us - lease->charged_us);
-    conclude(l, d);
+    conclude(l, op, d);
 }
 
 /* Where limits are asked in turn those behind the one that rejected are not known. */

@@ -54,6 +54,8 @@ def test_limits_of_several_slots_are_charged_all_or_none(rig):
     eventually(lambda: get(addresses[1], "/each", headers=client("fresh")).number("X-RateLimit-Remaining") < 15, 2)
     left = get(addresses[1], "/each", headers=client("fresh")).number("X-RateLimit-Remaining")
     assert left == 13, "what was charged before the rejection was given back"
+    assert sum(weir.metric("weir_limit_decisions_total", limit="all", decision="allowed") for weir in weirs) == 25 + 15
+    assert sum(weir.metric("weir_limit_decisions_total", limit="each", decision="not_charged") or 0 for weir in weirs) >= 100
 
 
 def test_shadow_limits_and_refunds_of_several_slots(rig):

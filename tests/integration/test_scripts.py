@@ -281,3 +281,21 @@ def test_a_month_without_redis(rig):
     answers = [get(weir.address) for _ in range(3)]
     assert [a.status for a in answers] == [200, 200, 429]
     assert abs(int(answers[2]["Retry-After"]) - (after.timestamp() - time.time())) < 5
+
+
+def test_a_failing_limit_that_allows_is_not_counted_as_allowed_where_another_rejects(rig):
+    script = rig.write("failing.lua", FAILING)
+    limits = {"own": dict(script=script, limit=100_000_000, period="1h", on_failure="local"),
+              "exact": dict(script="fixed_window", limit=123456 * 2, period="1h")}
+    weir = rig.weir(workers=1, limits=limits, rules=[{"limits": ["own", "exact"], "cost": 123456}])
+    weir.expect_errors("its script fails")
+    connections = [Connection(weir.address) for _ in range(20)]
+    for connection in connections:
+        connection.send(request_bytes("/"))
+    assert sorted(connection.response().status for connection in connections) == [200] * 2 + [429] * 18
+    for connection in connections:
+        connection.close()
+    weir.counts(2, "weir_limit_decisions_total", limit="exact", decision="allowed")
+    weir.counts(18, "weir_limit_decisions_total", limit="exact", decision="limited")
+    weir.counts(2, "weir_limit_decisions_total", limit="own", decision="allowed")
+    assert weir.metric("weir_limit_decisions_total", limit="own", decision="not_charged"), "of those that were asked together"

@@ -78,3 +78,16 @@ def test_a_request_that_meets_hidden_limits_alone_has_no_fields(rig):
     names = {"x-ratelimit-limit", "x-rate-limit-policy", "ratelimit", "ratelimit-policy"}
     for client in "a", "a", "free", "no":
         assert not names & get(weir.address, headers={"X-Client-Id": client}).names(), client
+
+
+def test_allowed_counts_admitted_requests_only(rig):
+    """A limit that would have allowed what another one rejects counts not_charged, also when the worker remembers the rejection."""
+    weir = rig.weir(workers=1, limits={"many": daily(100), "few": daily(2)})
+    assert statuses(weir, 10) == [200] * 2 + [429] * 8
+    weir.counts(2, "weir_limit_decisions_total", limit="many", decision="allowed")
+    weir.counts(8, "weir_limit_decisions_total", limit="many", decision="not_charged")
+    weir.counts(2, "weir_limit_decisions_total", limit="few", decision="allowed")
+    weir.counts(8, "weir_limit_decisions_total", limit="few", decision="limited")
+    assert decisions(weir, "few", "not_charged") == 0
+    assert weir.metric("weir_remembered_denials_total") > 0, "some of them without Redis"
+    assert weir.metric("weir_requests_total", decision="not_charged") is None, "a request is charged or rejected"
