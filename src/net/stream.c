@@ -8,7 +8,7 @@ void stream_open(struct stream *s, struct event_base *base, int fd, event_callba
                  event_callback_fn on_writable, void *context)
 {
     s->fd = fd;
-    s->reading = s->writing = s->eof = s->drained = s->cut = false;
+    s->reading = s->writing = s->eof = s->drained = s->reset = s->cut = false;
     s->in = s->out = NULL;
     s->pipe = NULL;
     s->layer = NULL;
@@ -77,6 +77,14 @@ bool stream_has_input(const struct stream *s)
     return iobuf_held(s->in) || stream_has_unread(s);
 }
 
+/* The kernel reports a reset by one failed call. If a write got it, reading then ends as after a FIN. */
+static bool end_is_reset(const struct stream *s)
+{
+    if (s->reset)
+        errno = ECONNRESET;
+    return s->reset;
+}
+
 ssize_t stream_read(struct stream *s, char *bytes, size_t size)
 {
     ssize_t n;
@@ -87,6 +95,8 @@ ssize_t stream_read(struct stream *s, char *bytes, size_t size)
         n = recv(s->fd, bytes, size, 0); /* read(2) goes through the file layer first */
     while (n < 0 && errno == EINTR);
     s->drained = n < 0 || (size_t)n < size;
+    if (n == 0 && end_is_reset(s))
+        return STREAM_FAILED;
     if (n == 0)
         s->eof = true;
     if (n < 0)
@@ -208,7 +218,19 @@ static ssize_t write_some(struct stream *s, const struct iovec *pieces, int coun
             n = sendmsg(s->fd, &message, MSG_NOSIGNAL);
         }
     while (n < 0 && errno == EINTR);
-    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
+    if (n >= 0)
+        return n;
+    s->reset |= errno == ECONNRESET;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : n;
+}
+
+/* Writes what the pipe holds. False: the peer is gone. */
+static bool write_pipe(struct stream *s, struct pipe *pipe)
+{
+    if (pipe_drain(pipe, s->fd) >= 0)
+        return true;
+    s->reset |= errno == ECONNRESET;
+    return false;
 }
 
 enum sent stream_send(struct stream *s, struct iobuf_pool *pool, struct iovec *pieces, int count)
@@ -246,7 +268,7 @@ enum sent stream_flush(struct stream *s, struct iobuf_pool *pool)
         iobuf_put(pool, &s->out);
     }
     if (s->pipe) {
-        if (pipe_drain(s->pipe, s->fd) < 0)
+        if (!write_pipe(s, s->pipe))
             return SENT_FAILED;
         if (s->pipe->held)
             return SENT_PART;
@@ -274,7 +296,7 @@ ssize_t stream_splice(struct stream *from, struct stream *to, struct iobuf_pool 
     ssize_t n = pipe_fill(pipe, from->fd, most);
     int error = errno;
     if (n > 0) {
-        *sent = pipe_drain(pipe, to->fd) < 0 ? SENT_FAILED : pipe->held ? SENT_PART : SENT_ALL;
+        *sent = !write_pipe(to, pipe) ? SENT_FAILED : pipe->held ? SENT_PART : SENT_ALL;
         if (*sent == SENT_PART) {
             to->pipe = pipe;
             from->drained = false;
@@ -284,6 +306,8 @@ ssize_t stream_splice(struct stream *from, struct stream *to, struct iobuf_pool 
     }
     pipe_put(&pool->pipes, &pipe);
     from->drained = n < 0;
+    if (n == 0 && end_is_reset(from))
+        return STREAM_FAILED;
     from->eof |= n == 0;
     if (n < 0)
         n = error == EAGAIN || error == EWOULDBLOCK ? STREAM_AGAIN : STREAM_FAILED;

@@ -13,9 +13,10 @@ struct tls_session {
     bool read_added, write_added;
     bool read_wants_write, write_wants_read; /* reading waits until the socket takes bytes, and the reverse */
     bool handshaken;
-    bool ended;  /* the peer's close_notify was read */
-    bool failed; /* OpenSSL must not be called again for this connection but to free it */
-    bool ending; /* our close_notify waits until the socket takes it */
+    bool ended;        /* the peer's close_notify was read */
+    bool failed;       /* OpenSSL must not be called again for this connection but to free it */
+    bool write_failed; /* the socket takes no more; what it has received can be read */
+    bool ending;       /* our close_notify waits until the socket takes it */
     bool end_sent;
     unsigned long fault; /* OpenSSL's word for `failed`; 0: the connection broke */
 

@@ -146,6 +146,19 @@ static struct slice next_record(struct cursor c, char *gathered)
     return (struct slice){gathered, filled};
 }
 
+/* The socket took nothing, or failed. After a failed socket write OpenSSL still reads the records that the kernel has
+ * received: a server that answers early and closes has sent its answer before the reset. */
+static void wrote_nothing(struct tls_session *t, int result)
+{
+    int error = SSL_get_error(t->ssl, result);
+
+    t->write_wants_read = error == SSL_ERROR_WANT_READ;
+    if (error == SSL_ERROR_SYSCALL || error == SSL_ERROR_ZERO_RETURN)
+        t->write_failed = true;
+    else if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE)
+        (void)result_of(t, result);
+}
+
 /* A record that OpenSSL has begun must be offered again: its bytes are then the first of the stream's `out`. */
 static ssize_t layer_write(struct stream *s, const struct iovec *pieces, int count)
 {
@@ -154,18 +167,17 @@ static ssize_t layer_write(struct stream *s, const struct iovec *pieces, int cou
     struct cursor c = {pieces, count, 0};
     size_t taken = 0;
 
-    for (struct slice record; !t->failed && (record = next_record(c, gathered)).n;) {
+    for (struct slice record; !t->failed && !t->write_failed && (record = next_record(c, gathered)).n;) {
         ERR_clear_error();
         int n = SSL_write(t->ssl, record.p, (int)record.n);
         if (n <= 0) {
-            t->write_wants_read = result_of(t, n) == SSL_ERROR_WANT_READ;
-            t->failed |= t->ended;
+            wrote_nothing(t, n);
             break;
         }
         taken += (size_t)n;
         cursor_skip(&c, (size_t)n);
     }
-    if (t->failed)
+    if (t->failed || t->write_failed)
         return -1;
     wait_for(s);
     return (ssize_t)taken;
@@ -183,7 +195,7 @@ static bool layer_end(struct stream *s)
 
     if (t->end_sent || t->ending)
         return true;
-    if (t->failed)
+    if (t->failed || t->write_failed)
         return false;
     ERR_clear_error();
     int sent = SSL_shutdown(t->ssl);
@@ -199,7 +211,7 @@ static void layer_close(struct stream *s, bool politely)
     struct tls_session *t = s->session;
 
     ERR_clear_error();
-    if (politely && t->handshaken && !t->failed && !t->end_sent && !s->out)
+    if (politely && t->handshaken && !t->failed && !t->write_failed && !t->end_sent && !s->out)
         (void)SSL_shutdown(t->ssl);
     SSL_free(t->ssl);
     ERR_clear_error();

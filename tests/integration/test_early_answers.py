@@ -1,0 +1,108 @@
+"""Servers that answer before they have read the whole request, and close: the answer reaches the client all the same."""
+
+import socket
+import ssl
+import threading
+
+from scripted import Scripted
+from test_upstream_tls import CA, Secure, context
+from wire import Connection, Cut, request_bytes
+
+UPLOAD = 20_000_000
+UPLOADS = 25
+
+
+def answer(status, framing):
+    head = b"HTTP/1.1 %d X\r\n" % status
+    if framing == "length":
+        return head + b"Content-Length: 5\r\n\r\nearly"
+    if framing == "chunked":
+        return head + b"Transfer-Encoding: chunked\r\n\r\n5\r\nearly\r\n0\r\n\r\n"
+    return head + b"\r\nearly"
+
+
+def close_notify(peer):
+    """Sends it and does not wait for the client's, which is still sending content."""
+    if isinstance(peer.socket, ssl.SSLSocket):
+        try:
+            peer.socket.unwrap()
+        except (ssl.SSLError, OSError):
+            pass
+
+
+def answers_early(status, framing, after=0, fin=False):
+    """Reads the head and `after` bytes of content, answers, and closes with content unread (the kernel then sends RST); with `fin`
+    ends its own side first. Without TCP_NODELAY an answer may wait behind unacknowledged tickets, and RST drops it."""
+    def script(peer, _number):
+        peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer.read_until(b"\r\n\r\n", "a head")
+        peer.read_exactly(after, "content")
+        peer.send(answer(status, framing))
+        close_notify(peer)
+        if fin:
+            peer.socket.shutdown(socket.SHUT_WR)
+        peer.close()
+    return script
+
+
+def upload(weir, size=UPLOAD):
+    """The answer to an upload whose client reads while it sends."""
+    with Connection(weir.address) as connection:
+        def send():
+            try:
+                connection.send(request_bytes("/", "POST", {"Content-Length": str(size)}))
+                for _ in range(size // 100_000):
+                    connection.send(b"x" * 100_000)
+            except OSError:
+                pass
+        sender = threading.Thread(target=send)
+        sender.start()
+        try:
+            return connection.response()
+        finally:
+            try:
+                connection.socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            sender.join()
+
+
+def uploads(rig, made, tls, variants):
+    for variant in variants:
+        api = made(rig, answers_early(**variant))
+        weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text], **tls}})
+        for number in range(UPLOADS):
+            response = upload(weir)
+            assert (response.status, response.body) == (variant["status"], b"early"), (variant, number, response)
+
+
+VARIANTS = [
+    dict(status=401, framing="length"), dict(status=200, framing="chunked"),
+    dict(status=401, framing="length", after=3_000_000), dict(status=200, framing="length", after=3_000_000, fin=True),
+]
+
+
+def test_of_a_tls_server_that_answers_early_and_closes(rig):
+    uploads(rig, Secure, {"tls": {"ca": CA}}, VARIANTS + [dict(status=200, framing="until close", after=1_000_000)])
+
+
+def test_of_a_tls_1_2_server_that_answers_early_and_closes(rig):
+    made = context(version=ssl.TLSVersion.TLSv1_2)
+    uploads(rig, lambda rig, script: Secure(rig, script, lambda _: made), {"tls": {"ca": CA}}, VARIANTS[:1])
+
+
+def test_of_a_server_that_answers_early_and_closes(rig):
+    uploads(rig, Scripted, {}, VARIANTS + [dict(status=200, framing="until close", after=1_000_000, fin=True)])
+
+
+def test_a_reset_is_no_end_of_an_answer_that_ends_with_its_connection(rig):
+    """The kernel tells of it once: where writing the request has learnt of it, reading ends as after a FIN."""
+    api = Scripted(rig, answers_early(200, "until close", after=3_000_000))
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
+    weir.expect_errors("upstream|server|api")
+    for _ in range(UPLOADS):
+        try:
+            response = upload(weir)
+        except (Cut, OSError):
+            continue
+        assert response.status == 502, response
