@@ -208,6 +208,9 @@ static void latencies(const struct source *s)
 static void connections(const struct source *s)
 {
     single(s, "weir_connections", "gauge", "Client connections open now.", SUM(s, connections_open));
+    single(s, "weir_connections_lingering", "gauge",
+           "Of these: answered, while the client still sends content that is dropped.",
+           SUM(s, connections_lingering));
     single(s, "weir_connections_accepted_total", "counter", "Client connections accepted.",
            SUM(s, connections_accepted));
     single(s, "weir_connections_refused_total", "counter",

@@ -70,6 +70,17 @@ static bool host_check(struct request_head *head, struct refusal *refusal)
     return true;
 }
 
+/* Does the value name 100-continue, once or several times, and nothing else? */
+static bool names_continue_only(struct slice value)
+{
+    struct slice expectation;
+
+    while (slice_next_element(&value, &expectation))
+        if (!slice_equal_nocase(expectation, SLICE("100-continue")))
+            return false;
+    return true;
+}
+
 /* RFC 9110 section 10.1.1: only 100-continue is known, and HTTP/1.0 has no expectations. */
 static bool expect_check(struct request_head *head, struct refusal *refusal)
 {
@@ -77,9 +88,13 @@ static bool expect_check(struct request_head *head, struct refusal *refusal)
     head->expects_continue = false;
     if (expect == NULL || head->minor == 0)
         return true;
-    if (fields_repeat(&head->fields, FIELD_EXPECT) ||
-        !slice_equal_nocase(expect->value, SLICE("100-continue")))
-        return refuse(refusal, 417, "an expectation other than 100-continue");
+    if (fields_repeat(&head->fields, FIELD_EXPECT))
+        return refuse(refusal, 417, "more than one Expect");
+    if (!slice_equal_nocase(expect->value, SLICE("100-continue")))
+        return refuse(refusal, 417,
+                      expect->value.n && names_continue_only(expect->value)
+                          ? "more than one expectation"
+                          : "an expectation other than 100-continue");
     head->expects_continue = true;
     return true;
 }

@@ -298,6 +298,7 @@ struct timeouts {
     uint64_t request_header_us, request_body_us, idle_us, shutdown_us;
     uint64_t body_min_rate; /* bytes a second; 0: none */
     uint64_t exchange_us;   /* a request and its whole answer; 0: any time */
+    uint64_t linger_us;     /* content that is read and dropped after an answer; 0: none */
 };
 
 struct size_limits {

@@ -1,4 +1,4 @@
-#include "proxy/client.h"
+#include "proxy/client_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,54 +12,13 @@
 #include "proxy/exchange.h"
 #include "proxy/preface.h"
 
-enum {
-    CLIENT_MAGIC = 0x434c4954,
-    LINGER_US = 2 * 1000000, /* how long a closing connection is read, so that a reset does not eat the answer
-                                (RFC 9112 section 9.6) */
-    LINGER_BYTES = 1024 * 1024, /* and how much */
-    DRAIN_BYTES = 256 * 1024,   /* the most content that is read after an early answer to keep a connection */
-    IDLE_MIN_MS =
-        200, /* before that a connection is not closed to make room: its next request may be on its way */
-    TURN_MS = 1000,    /* and so long it is served while others wait for a place */
-    EVICTION_LOOKS = 8 /* connections that are asked, to make room, whether a request waits in them */
-};
-
 static void on_readable(evutil_socket_t fd, short what, void *arg);
 static void on_writable(evutil_socket_t fd, short what, void *arg);
 static void secure(struct client *c);
 static void refuse_handshake(struct client *c);
 static void read_head(struct client *c);
-static void drain(struct client *c, bool readable);
-
-static struct relay_means means_of(struct client *c)
-{
-    return (struct relay_means){&c->worker->buffers, c->worker->receive};
-}
-
-/* Moves the connection between the worker's two lists as well: those that are idle, and the others. */
-static void enter(struct client *c, enum client_state state)
-{
-    struct worker *w = c->worker;
-    bool was_idle = c->state == CLIENT_IDLE, is_idle = state == CLIENT_IDLE;
-
-    c->state = state;
-    if (was_idle == is_idle)
-        return;
-    if (is_idle) {
-        TAILQ_REMOVE(&w->clients, c, link);
-        TAILQ_INSERT_TAIL(&w->idle, c, link);
-    } else {
-        TAILQ_REMOVE(&w->idle, c, link);
-        TAILQ_INSERT_TAIL(&w->clients, c, link);
-    }
-}
 
 /* ---- open and close ---------------------------------------------------------------------------------- */
-
-static uint32_t now_ms(void)
-{
-    return (uint32_t)(clock_turn_us() / 1000);
-}
 
 static const struct listen_settings *settings_of(const struct client *c)
 {
@@ -83,10 +42,10 @@ bool client_open(struct worker *w, int fd, const struct address *peer, unsigned 
     c->state = CLIENT_PREFACE;
     c->counted = !settings_of(c)->proxy_protocol;
     c->peer = peer_of_address(peer);
-    c->opened_ms = now_ms();
+    c->opened_ms = client_now_ms();
     stream_open(&c->stream, w->base, fd, on_readable, on_writable, c);
     stream_want_read(&c->stream, true);
-    TAILQ_INSERT_TAIL(&w->clients, c, link);
+    client_list_insert(c);
     deadline_arm(&w->queue.head, &c->deadline, clock_us(), w->policy->timeouts.request_header_us);
     counter_add(&w->stats.connections_open, 1);
     if (!settings_of(c)->proxy_protocol)
@@ -102,10 +61,7 @@ void client_close(struct client *c)
     MAGIC_CHECK(c, CLIENT_MAGIC);
     if (c->state == CLIENT_CLOSED)
         return;
-    if (c->state == CLIENT_IDLE)
-        TAILQ_REMOVE(&w->idle, c, link);
-    else
-        TAILQ_REMOVE(&w->clients, c, link);
+    client_list_remove(c);
     c->state = CLIENT_CLOSED;
     free(c->draining);
     c->draining = NULL;
@@ -114,30 +70,6 @@ void client_close(struct client *c)
     TAILQ_INSERT_TAIL(&w->graveyard, c, link);
     counter_subtract(&w->stats.connections_open, 1);
     worker_client_closed(w, c->counted ? address_of_peer(&c->peer, &peer) : NULL);
-}
-
-/* Sends the rest of what the kernel holds, then reads until the client has closed: a close with unread input
- * would be a reset, and a reset may destroy the answer on its way (RFC 9112 section 9.6). */
-static void linger(struct client *c)
-{
-    enter(c, CLIENT_LINGER);
-    c->dropped = 0;
-    iobuf_put(&c->worker->buffers, &c->stream.in);
-    if (c->stream.eof || !stream_end(&c->stream)) {
-        client_close(c);
-        return;
-    }
-    stream_want_read(&c->stream, true);
-    deadline_arm(&c->worker->queue.linger, &c->deadline, clock_us(), LINGER_US);
-}
-
-static void read_and_forget(struct client *c)
-{
-    ssize_t n = stream_read(&c->stream, c->worker->receive, IOBUF_READ_MAX);
-    if (n > 0)
-        c->dropped += (uint32_t)n;
-    if ((n <= 0 && n != STREAM_AGAIN) || c->dropped > LINGER_BYTES)
-        client_close(c);
 }
 
 /* ---- TLS --------------------------------------------------------------------------------------------- */
@@ -201,7 +133,7 @@ static void read_preface(struct client *c)
 
 /* ---- between requests -------------------------------------------------------------------------------- */
 
-static void await_request(struct client *c)
+void client_await_request(struct client *c)
 {
     struct worker *w = c->worker;
 
@@ -210,8 +142,8 @@ static void await_request(struct client *c)
         client_close(c);
         return;
     }
-    enter(c, CLIENT_IDLE);
-    c->idle_ms = now_ms();
+    client_enter(c, CLIENT_IDLE);
+    c->since_ms = client_now_ms();
     stream_want_read(&c->stream, !c->stream.eof);
     deadline_arm(&w->queue.idle, &c->deadline, clock_turn_us(), w->policy->timeouts.idle_us);
     if (iobuf_held(c->stream.in)) { /* a pipelined request: through the loop, so that nobody is starved and
@@ -219,23 +151,6 @@ static void await_request(struct client *c)
         c->unread = true;
         stream_wake(&c->stream);
     }
-}
-
-/* `request` has not ended: what is left of its content comes first. */
-static void drain_rest(struct client *c, const struct half *request)
-{
-    if (!(c->draining = malloc(sizeof *c->draining))) {
-        client_close(c);
-        return;
-    }
-    enter(c, CLIENT_DRAIN);
-    *c->draining = *request;
-    c->draining->max = 0;
-    c->dropped = 0;
-    deadline_arm(&c->worker->queue.drain, &c->deadline, clock_us(),
-                 c->worker->policy->timeouts.request_body_us);
-    stream_want_read(&c->stream, true);
-    drain(c, false);
 }
 
 void client_exchange_ended(struct client *c, enum client_after after, const struct half *request)
@@ -250,30 +165,11 @@ void client_exchange_ended(struct client *c, enum client_after after, const stru
     if (after == CLIENT_RESET || after == CLIENT_CLOSE)
         client_close(c);
     else if (after == CLIENT_LINGER_ON)
-        linger(c);
+        linger_begin(c);
     else if (request->ended)
-        await_request(c);
+        client_await_request(c);
     else
-        drain_rest(c, request);
-}
-
-/* Reads what is left of a request's content after an early answer: it must never be taken for a request. */
-static void drain(struct client *c, bool readable)
-{
-    struct relay_means means = means_of(c);
-    const char *why;
-    uint64_t before = c->draining->bytes;
-    enum relay moved = relay_drop(c->draining, &c->stream, readable, &means, &why);
-
-    c->dropped += (uint32_t)(c->draining->bytes - before);
-    if (moved == RELAY_ENDED) {
-        free(c->draining);
-        c->draining = NULL;
-        await_request(c);
-    } else if (moved != RELAY_SOURCE)
-        client_close(c);
-    else if (c->dropped > DRAIN_BYTES)
-        linger(c);
+        linger_drain(c, request);
 }
 
 /* ---- heads ------------------------------------------------------------------------------------------- */
@@ -325,7 +221,7 @@ static void keep_part(struct client *c, const struct head_bytes *got)
     struct worker *w = c->worker;
 
     if (c->state == CLIENT_IDLE) {
-        enter(c, CLIENT_HEAD);
+        client_enter(c, CLIENT_HEAD);
         deadline_arm(&w->queue.head, &c->deadline, clock_us(), w->policy->timeouts.request_header_us);
     }
     if (got->kept)
@@ -338,7 +234,7 @@ static void keep_part(struct client *c, const struct head_bytes *got)
 
 static void refuse(struct client *c, enum cause cause, uint16_t status, const char *why)
 {
-    enter(c, CLIENT_EXCHANGE);
+    client_enter(c, CLIENT_EXCHANGE);
     iobuf_put(&c->worker->buffers, &c->stream.in);
     exchange_refuse(c, cause, status, why);
 }
@@ -380,7 +276,7 @@ static void use_head(struct client *c, struct head_bytes *got, const struct requ
         client_close(c);
         return;
     }
-    enter(c, CLIENT_EXCHANGE);
+    client_enter(c, CLIENT_EXCHANGE);
     deadline_cancel(&c->deadline);
     c->scanned = 0;
     exchange_begin(c, head, &framing);
@@ -427,8 +323,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     case CLIENT_IDLE:
     case CLIENT_HEAD: read_head(c); break;
     case CLIENT_EXCHANGE: exchange_client_readable(c->exchange); break;
-    case CLIENT_DRAIN: drain(c, true); break;
-    case CLIENT_LINGER: read_and_forget(c); break;
+    case CLIENT_DRAIN:
+    case CLIENT_LINGER: linger_readable(c); break;
     case CLIENT_CLOSED: break;
     }
 }
@@ -496,99 +392,16 @@ static void tunnel_passed(struct deadline *deadline)
     exchange_tunnel_ended(of_deadline(deadline)->exchange);
 }
 
-static void close_passed(struct deadline *deadline)
-{
-    client_close(of_deadline(deadline));
-}
-
 void clients_init(struct worker *w)
 {
     TAILQ_INIT(&w->clients);
     TAILQ_INIT(&w->idle);
     TAILQ_INIT(&w->graveyard);
+    linger_init(w);
     deadline_queue_init(&w->deadlines, &w->queue.head, head_passed);
     deadline_queue_init(&w->deadlines, &w->queue.content, content_passed);
     deadline_queue_init(&w->deadlines, &w->queue.write, write_passed);
     deadline_queue_init(&w->deadlines, &w->queue.idle, idle_passed);
-    deadline_queue_init(&w->deadlines, &w->queue.linger, close_passed);
-    deadline_queue_init(&w->deadlines, &w->queue.drain, close_passed);
     deadline_queue_init(&w->deadlines, &w->queue.tunnel, tunnel_passed);
     deadline_queue_init(&w->deadlines, &w->queue.exchange, exchange_overdue);
-}
-
-/* ---- all of them ------------------------------------------------------------------------------------- */
-
-/* A request that is there already is served: only connections with nothing to read close. */
-static void close_unless_asking(struct client *c)
-{
-    if (!stream_has_input(&c->stream))
-        client_close(c);
-}
-
-void clients_stop(struct worker *w)
-{
-    struct client *c, *next;
-
-    for (c = TAILQ_FIRST(&w->idle); c; c = next) {
-        next = TAILQ_NEXT(c, link);
-        close_unless_asking(c);
-    }
-    for (c = TAILQ_FIRST(&w->clients); c; c = next) {
-        next = TAILQ_NEXT(c, link);
-        if (c->state <= CLIENT_HEAD)
-            close_unless_asking(c);
-    }
-}
-
-void clients_cut(struct worker *w)
-{
-    for (struct client *c; (c = TAILQ_FIRST(&w->clients));) {
-        if (c->state == CLIENT_EXCHANGE)
-            exchange_cut(c->exchange, CAUSE_SHUTDOWN);
-        else
-            client_close(c);
-    }
-    for (struct client *c; (c = TAILQ_FIRST(&w->idle));)
-        client_close(c);
-}
-
-/* One whose next request has come, to weir or to the kernel, is idle in name only. Those are served in this
- * turn or the next, so a few are looked at and not all. */
-struct client *clients_idle_longest(const struct worker *w)
-{
-    struct client *c = TAILQ_FIRST(&w->idle);
-
-    for (unsigned i = 0; c && stream_has_input(&c->stream); i++)
-        c = i < EVICTION_LOOKS ? TAILQ_NEXT(c, link) : NULL;
-    return c && now_ms() - c->idle_ms >= IDLE_MIN_MS ? c : NULL;
-}
-
-bool client_gives_way(const struct client *c)
-{
-    return unlikely(c->worker->crowded) && now_ms() - c->opened_ms >= TURN_MS;
-}
-
-void client_evict(struct client *c)
-{
-    counter_add(&c->worker->stats.connections_evicted, 1);
-    client_close(c);
-}
-
-void clients_bury(struct worker *w)
-{
-    for (struct client *c; (c = TAILQ_FIRST(&w->graveyard));) {
-        TAILQ_REMOVE(&w->graveyard, c, link);
-        MAGIC_WIPE(c);
-        TAILQ_NEXT(c, link) = w->free_clients;
-        w->free_clients = c;
-    }
-}
-
-void clients_free(struct worker *w)
-{
-    clients_bury(w);
-    for (struct client *c; (c = w->free_clients);) {
-        w->free_clients = TAILQ_NEXT(c, link);
-        free(c);
-    }
 }

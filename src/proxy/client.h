@@ -33,15 +33,16 @@ struct client {
     struct exchange *exchange; /* in CLIENT_EXCHANGE */
     struct stream stream;
     struct deadline deadline;
-    TAILQ_ENTRY(client) link; /* worker's clients, idle or graveyard */
+    TAILQ_ENTRY(client) link; /* the list of its state, or graveyard */
     struct half *draining; /* DRAIN: the rest of a request's content; else NULL: most connections are idle */
     uint32_t scanned;      /* of stream.in, by request_head_read */
-    uint32_t dropped;      /* bytes dropped in DRAIN or LINGER */
-    uint32_t opened_ms, idle_ms; /* since when it is open, and idle; monotonic, and wraps around */
-    uint16_t listener;           /* its index in the policy */
-    bool unread;                 /* stream.in holds bytes that no head was looked for in */
-    bool counted;                /* among the connections of its peer's address */
-    struct peer peer;            /* the socket's, or whom the PROXY header names */
+    uint32_t opened_ms,
+        since_ms;      /* since when it is open, and idle or lingering; monotonic, and wraps around */
+    uint64_t dropped;  /* bytes dropped in DRAIN or LINGER */
+    uint16_t listener; /* its index in the policy */
+    bool unread;       /* stream.in holds bytes that no head was looked for in */
+    bool counted;      /* among the connections of its peer's address */
+    struct peer peer;  /* the socket's, or whom the PROXY header names */
 };
 
 /* Takes over `fd`, from the policy's listener of this index; `peer` is counted, unless a header is to name another.

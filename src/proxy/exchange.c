@@ -483,6 +483,23 @@ static bool content_is_too_slow(const struct exchange *x, uint64_t now)
            x->request.bytes < rate * (elapsed / 1000000);
 }
 
+/* The server takes no more of the request. It may have answered before it closed: reading tells. Meanwhile the client's content
+ * is dropped: a client that sends all of it before it reads would see no answer otherwise. */
+static void link_broke(struct exchange *x)
+{
+    if (exchange_is_answered(x)) {
+        exchange_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
+        return;
+    }
+    x->link_broken = true;
+    x->request.max = 0;
+    stream_drop_output(&x->link->stream, &x->worker->buffers);
+    stream_want_read(&x->client->stream, true);
+    stream_want_write(&x->link->stream, false);
+    stream_wake(&x->link->stream);
+    exchange_watch(x, false, true);
+}
+
 static void request_moved(struct exchange *x, enum relay moved, const char *why)
 {
     struct stream *from = &x->client->stream;
@@ -504,19 +521,31 @@ static void request_moved(struct exchange *x, enum relay moved, const char *why)
         stream_want_read(from, false);
         exchange_watch(x, true, true);
         break;
-    case RELAY_ENDED: exchange_watch(x, true, true); break;
-    case RELAY_GONE: /* the server may have answered before it closed: reading tells */
-        x->link_broken = true;
-        stream_drop_output(&x->link->stream, &x->worker->buffers);
-        stream_want_read(from, false);
-        stream_want_write(&x->link->stream, false);
-        stream_wake(&x->link->stream);
-        exchange_watch(x, false, true);
+    case RELAY_ENDED:
+        if (!exchange_is_answered(x) || !exchange_end_if_done(x))
+            exchange_watch(x, true, true);
         break;
+    case RELAY_GONE: link_broke(x); break;
     case RELAY_CLOSED: exchange_fail(x, CAUSE_CLIENT_GONE, NULL); break;
     case RELAY_BAD: exchange_fail(x, CAUSE_BAD_CONTENT, why); break;
     case RELAY_TOO_LARGE: exchange_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL); break;
     case RELAY_NO_MEMORY: exchange_fail(x, CAUSE_NO_MEMORY, NULL); break;
+    }
+}
+
+/* Content that the server does not take. */
+static void drop_content(struct exchange *x)
+{
+    struct relay_means means = exchange_means(x);
+    const char *why = NULL;
+
+    switch (relay_drop(&x->request, &x->client->stream, true, &means, &why)) {
+    case RELAY_CLOSED: exchange_fail(x, CAUSE_CLIENT_GONE, NULL); break;
+    case RELAY_SOURCE:
+    case RELAY_ENDED: break;
+    default: /* nobody knows where the next request begins */
+        x->end_unknown = x->close = true;
+        stream_want_read(&x->client->stream, false);
     }
 }
 
@@ -550,8 +579,9 @@ void exchange_client_readable(struct exchange *x)
         tunnel_client_readable(x);
         return;
     }
-    if (x->phase == PHASE_RELAY && !x->request.ended && !x->link_broken && x->link &&
-        !stream_holds_output(&x->link->stream))
+    if (x->phase == PHASE_RELAY && !x->request.ended && (x->link_broken || !x->link))
+        drop_content(x);
+    else if (x->phase == PHASE_RELAY && !x->request.ended && !stream_holds_output(&x->link->stream))
         relay_request(x);
     else
         read_ahead(x);
@@ -576,7 +606,7 @@ void exchange_link_writable(struct exchange *x)
     }
     if (sent == SENT_ALL && !x->request.ended)
         relay_request(x);
-    else
+    else if (!exchange_is_answered(x) || !exchange_end_if_done(x))
         exchange_watch(x, false, true);
 }
 
@@ -595,7 +625,9 @@ void exchange_link_readable(struct exchange *x)
         tunnel_link_readable(x);
         return;
     }
-    if (stream_holds_output(&x->client->stream))
+    if (exchange_is_answered(x))
+        response_after(x);
+    else if (stream_holds_output(&x->client->stream))
         stream_want_read(&x->link->stream, false); /* one piece at a time; exchange_client_writable goes on */
     else if (x->answer_started)
         response_relay(x);
@@ -618,7 +650,10 @@ void exchange_client_writable(struct exchange *x)
         exchange_watch(x, true, false);
     else if (!x->link) /* REPLY, or the whole response was relayed */
         exchange_finish(x, exchange_after_answer(x));
-    else {
+    else if (exchange_is_answered(x)) {
+        if (!exchange_end_if_done(x))
+            exchange_watch(x, true, false);
+    } else {
         stream_want_read(&x->link->stream, true);
         if (x->link->unread)
             stream_wake(&x->link->stream);

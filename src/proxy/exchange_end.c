@@ -52,9 +52,47 @@ void exchange_say(const struct exchange *x, enum cause cause, const char *why)
     *said = (struct said){.at_us = now};
 }
 
+bool exchange_end_if_done(struct exchange *x)
+{
+    bool goes_on = x->link && !x->link_broken && (!x->request.ended || stream_holds_output(&x->link->stream));
+
+    if (goes_on || stream_holds_output(&x->client->stream))
+        return false;
+    exchange_finish(x, exchange_after_answer(x));
+    return true;
+}
+
+/* The answer is whole, so what fails is the rest of the request: it goes no further, and the client still gets the answer.
+ * False: the client does not get it. */
+static bool fail_after_answer(struct exchange *x, enum cause cause, const char *why)
+{
+    bool delivered = !stream_holds_output(&x->client->stream);
+    bool of_client = cause < CAUSE_UPSTREAM_CONNECT && cause != CAUSE_CLIENT_GONE;
+
+    if (!delivered && (cause == CAUSE_CLIENT_GONE || cause == CAUSE_CLIENT_STALLED ||
+                       cause == CAUSE_EXCHANGE_TIMEOUT || cause == CAUSE_NO_MEMORY))
+        return false;
+    if (of_client || cause == CAUSE_EXCHANGE_TIMEOUT) {
+        x->cause = cause;
+        x->why = why;
+        exchange_say(x, cause, why);
+    }
+    x->close |= x->cause != CAUSE_NONE; /* nobody knows where the next request begins */
+    drop_link(x);
+    if (delivered && cause == CAUSE_CLIENT_GONE)
+        exchange_finish(x, CLIENT_CLOSE);
+    else if (!exchange_end_if_done(x)) {
+        stream_want_read(&x->client->stream, !x->close);
+        exchange_watch(x, false, false);
+    }
+    return true;
+}
+
 /* Before any byte of an answer: weir's own answer. After it: the client's message must not look whole. */
 void exchange_fail(struct exchange *x, enum cause cause, const char *why)
 {
+    if (exchange_is_answered(x) && fail_after_answer(x, cause, why))
+        return;
     hold_end(x);
     x->cause = cause;
     x->why = why;
@@ -159,7 +197,8 @@ void exchange_finish(struct exchange *x, enum client_after after)
     x->generation->exchanges--;
     /* Content that ends with the connection looks whole after an ordinary close (RFC 9112 section 8): a reset
      * does not. */
-    if (x->cause != CAUSE_NONE && x->answer_started && x->response.kind != FRAMING_LENGTH &&
+    if (x->cause != CAUSE_NONE && x->answer_started &&
+        !(x->response.ended && !stream_holds_output(&client->stream)) && x->response.kind != FRAMING_LENGTH &&
         !x->response.chunked_out)
         after = CLIENT_RESET;
     struct half request = x->request;

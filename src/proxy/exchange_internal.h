@@ -9,6 +9,8 @@ enum { EXCHANGE_MAGIC = 0x45584348 };
 /* Reads the next head of an answer and acts on it / moves a piece of the answer's content. Either may end the exchange. */
 void response_read_head(struct exchange *x);
 void response_relay(struct exchange *x);
+/* The server sends something behind its answer, or has ended, while the request goes on. May end the exchange. */
+void response_after(struct exchange *x);
 
 struct relay_means exchange_means(struct exchange *x);
 
@@ -26,6 +28,17 @@ void exchange_fail(struct exchange *x, enum cause cause, const char *why);
 
 /* Sends weir's own answer; `why` in more words than the cause has, or NULL. May end the exchange. */
 void exchange_reply(struct exchange *x, uint16_t status, const char *why);
+
+/* The server's whole answer was taken by the client's stream, which may hold some of it. The request goes on for as long as the
+ * server reads it (RFC 9112 section 9.3: a server may answer before it has read the content). */
+static inline bool exchange_is_answered(const struct exchange *x)
+{
+    return x->answer_started && x->response.ended;
+}
+
+/* Ends an exchange that is answered, once the client has the answer and nothing more of the request goes to the server. False:
+ * it goes on. */
+bool exchange_end_if_done(struct exchange *x);
 
 /* Logs what happened, and to whom. */
 void exchange_say(const struct exchange *x, enum cause cause, const char *why);

@@ -127,7 +127,8 @@ static enum relay pass_on(struct half *half, struct stream *from, struct stream 
     if (result != RELAY_ENDED)
         return result;
     result = send_piece(half, to, piece, head, means);
-    if (result != RELAY_GONE && !keep_rest(from, piece, means))
+    /* Also when `to` failed: what was decoded is not there any more, and what follows is the next message. */
+    if (!keep_rest(from, piece, means))
         return RELAY_NO_MEMORY;
     return result;
 }

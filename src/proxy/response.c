@@ -89,7 +89,7 @@ static struct response_plan plan_response(struct exchange *x, const struct respo
     bool limited = x->rule->limit_count > 0;
 
     /* Whether the client will still send its content after a final answer instead of a 100 nobody can know. */
-    x->close = !x->keep_alive || x->worker->stopping || client_gives_way(x->client) ||
+    x->close = !x->keep_alive || x->end_unknown || x->worker->stopping || client_gives_way(x->client) ||
                (old_client && unknown_end) || exchange_awaits_continue(x);
     if (limited)
         decision_fields_write(fields, &x->ask.decision, x->policy->headers, clock_turn_wall_us());
@@ -276,12 +276,48 @@ void response_read_head(struct exchange *x)
     }
 }
 
+void response_after(struct exchange *x)
+{
+    ssize_t n = stream_read(&x->link->stream, x->worker->receive, IOBUF_READ_MAX);
+
+    if (n == 0)
+        stream_want_read(&x->link->stream, false);
+    else if (n != STREAM_AGAIN)
+        exchange_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
+}
+
 void response_relay(struct exchange *x)
 {
     struct relay_means means = exchange_means(x);
     const char *why = NULL;
     enum relay moved = relay_move(&x->response, &x->link->stream, &x->client->stream, true, &means, &why);
     response_moved(x, moved, why);
+}
+
+/* The server has answered before it has the whole request, which goes on for as long as it reads. Its end alone does not tell that it
+ * has stopped: it may have closed its sending side only. Such a link is not used again. A client that still waits for a 100 sends
+ * nothing more. */
+static bool request_goes_on(struct exchange *x)
+{
+    struct stream *server = &x->link->stream;
+
+    if (x->link_broken || exchange_awaits_continue(x) || stream_holds_input(server) ||
+        (x->request.ended && !stream_holds_output(server)))
+        return false;
+    x->link_keep_alive = false;
+    stream_want_read(server, !server->eof);
+    exchange_watch(x, false, true);
+    return true;
+}
+
+static void response_ended(struct exchange *x)
+{
+    if (request_goes_on(x))
+        return;
+    upstream_release(x->link, x->link_keep_alive && x->request.ended && !x->link_broken);
+    x->link = NULL;
+    if (!exchange_end_if_done(x))
+        exchange_watch(x, false, false);
 }
 
 static void response_moved(struct exchange *x, enum relay moved, const char *why)
@@ -295,14 +331,7 @@ static void response_moved(struct exchange *x, enum relay moved, const char *why
         stream_want_read(&x->link->stream, false);
         exchange_watch(x, false, true);
         break;
-    case RELAY_ENDED:
-        upstream_release(x->link, x->link_keep_alive && x->request.ended && !x->link_broken);
-        x->link = NULL;
-        if (!stream_holds_output(&x->client->stream))
-            exchange_finish(x, exchange_after_answer(x));
-        else
-            exchange_watch(x, false, false);
-        break;
+    case RELAY_ENDED: response_ended(x); break;
     case RELAY_CLOSED: exchange_fail(x, CAUSE_UPSTREAM_CLOSED, NULL); break;
     case RELAY_BAD:
     case RELAY_TOO_LARGE: exchange_fail(x, CAUSE_UPSTREAM_BAD, why); break;

@@ -71,11 +71,17 @@ static void accept_failed(struct listener *l)
 
 /* Each worker has its share of size_limits.connections and makes room within it: a place that is idle at another worker could not be
  * taken from here, and the connections that wait in this worker's queue would wait for ever. */
-static bool is_full(const struct worker *w)
+unsigned worker_connections_max(const struct worker *w)
 {
     unsigned max = w->policy->size_limits.connections, workers = w->shared->workers;
     unsigned share = max / workers + (w->number < max % workers);
-    return max && counter_read(&w->stats.connections_open) >= (share ? share : 1);
+    return max && !share ? 1 : share;
+}
+
+static bool is_full(const struct worker *w)
+{
+    unsigned max = worker_connections_max(w);
+    return max && counter_read(&w->stats.connections_open) >= max;
 }
 
 bool worker_count_peer(struct worker *w, const struct address *peer)
@@ -237,7 +243,7 @@ static void request_ids_init(struct worker *w)
 
 static bool all_done(const struct worker *w)
 {
-    return w->stopping && TAILQ_EMPTY(&w->clients) && TAILQ_EMPTY(&w->idle);
+    return w->stopping && TAILQ_EMPTY(&w->clients) && TAILQ_EMPTY(&w->idle) && TAILQ_EMPTY(&w->lingering);
 }
 
 static void publish(struct worker *w)

@@ -42,7 +42,8 @@ struct worker {
     bool crowded; /* every place is taken, and connections wait in the kernel */
 
     TAILQ_HEAD(client_list, client) clients,
-        idle; /* in a request or its head; between requests, longest idle first */
+        idle,      /* in a request or its head; between requests, longest idle first */
+        lingering; /* the answer was sent, the rest of the content is dropped: longest first */
     TAILQ_HEAD(graveyard, client) graveyard; /* closed in this turn */
     TAILQ_HEAD(link_graveyard, link) link_graveyard;
     TAILQ_HEAD(server_graveyard, server) server_graveyard;
@@ -54,9 +55,9 @@ struct worker {
     struct deadlines deadlines;
     struct alarms holds; /* of exchanges, see hold.h */
     struct {
-        struct deadline_queue head, content, idle, write, linger, drain, tunnel; /* of clients */
-        struct deadline_queue exchange;                                          /* of exchanges */
-        struct deadline_queue connect, response, pooled, probe;                  /* of links */
+        struct deadline_queue head, content, idle, write, linger, tunnel; /* of clients */
+        struct deadline_queue exchange;                                   /* of exchanges */
+        struct deadline_queue connect, response, pooled, probe;           /* of links */
     } queue;
 
     /* One of each serves all connections: what must be kept after a callback is copied into a buffer. */
@@ -95,6 +96,8 @@ uint64_t worker_random(struct worker *worker);
 /* Writes a new request id, 32 hexadecimal digits, and returns their number. */
 size_t worker_request_id(struct worker *worker, char *id);
 
+/* The worker's share of size_limits.connections; 0: any number. */
+unsigned worker_connections_max(const struct worker *worker);
 /* Counts a connection for its peer's address. False: it has too many, which is counted as well. */
 MUST_CHECK bool worker_count_peer(struct worker *worker, const struct address *peer);
 /* A client connection has closed: the listeners may go on, a stopping worker may end. `peer` is NULL where it

@@ -213,6 +213,22 @@ START_TEST(dropped_content_leaves_the_next_message)
 }
 END_TEST
 
+/* Else the content would be read once more: as a request, on a connection that is kept. */
+START_TEST(content_that_the_sink_did_not_take_is_gone_all_the_same)
+{
+    struct half half = half_of(FRAMING_LENGTH, 4, false, 0);
+    struct relay_means m = means();
+
+    ck_assert(stream_keep(&from, &pool, SLICE("bodyGET /next")));
+    close(sink);
+    ck_assert_int_eq(relay_begin(&half, &from, &to, SLICE("HEAD"), (struct behind){NULL, 0}, &m, &why),
+                     RELAY_GONE);
+    ck_assert(half.ended);
+    ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
+    sink = -1;
+}
+END_TEST
+
 START_TEST(a_buffer_grows_to_hold_a_head_that_comes_in_pieces)
 {
     static char large[6000];
@@ -447,6 +463,7 @@ int main(void)
     tcase_add_test(tests, a_head_goes_out_with_the_first_piece_behind_it);
     tcase_add_test(tests, nothing_is_read_while_the_sink_is_full);
     tcase_add_test(tests, dropped_content_leaves_the_next_message);
+    tcase_add_test(tests, content_that_the_sink_did_not_take_is_gone_all_the_same);
     tcase_add_loop_test(tests, spliced_content_arrives_byte_for_byte, 0, 4 * (int)COUNT_OF(spliced_sizes));
     tcase_add_test(tests, splicing_stops_where_the_message_ends);
     tcase_add_test(tests, spliced_content_that_is_cut_is_told_and_counted);

@@ -1,0 +1,143 @@
+/* client_lists.c - a worker's client connections: which list each is in, whom to close to make room, and the end of all. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "proxy/client_internal.h"
+#include "proxy/exchange.h"
+
+enum {
+    IDLE_MIN_MS =
+        200, /* before that a connection is not closed to make room: its next request may be on its way */
+    TURN_MS = 1000,    /* and so long it is served while others wait for a place */
+    EVICTION_LOOKS = 8 /* connections that are asked, to make room, whether a request waits in them */
+};
+
+uint32_t client_now_ms(void)
+{
+    return (uint32_t)(clock_turn_us() / 1000);
+}
+
+static struct client_list *list_of(const struct client *c, enum client_state state)
+{
+    struct worker *w = c->worker;
+
+    switch (state) {
+    case CLIENT_IDLE: return &w->idle;
+    case CLIENT_DRAIN:
+    case CLIENT_LINGER: return &w->lingering;
+    default: return &w->clients;
+    }
+}
+
+static void insert(struct client *c, struct client_list *list)
+{
+    TAILQ_INSERT_TAIL(list, c, link);
+    if (unlikely(list == &c->worker->lingering))
+        counter_add(&c->worker->stats.connections_lingering, 1);
+}
+
+static void take_out(struct client *c, struct client_list *list)
+{
+    TAILQ_REMOVE(list, c, link);
+    if (unlikely(list == &c->worker->lingering))
+        counter_subtract(&c->worker->stats.connections_lingering, 1);
+}
+
+void client_list_insert(struct client *c)
+{
+    insert(c, list_of(c, c->state));
+}
+
+void client_list_remove(struct client *c)
+{
+    take_out(c, list_of(c, c->state));
+}
+
+void client_enter(struct client *c, enum client_state state)
+{
+    struct client_list *from = list_of(c, c->state), *to = list_of(c, state);
+
+    c->state = state;
+    if (from == to)
+        return;
+    take_out(c, from);
+    insert(c, to);
+}
+
+/* A request that is there already is served: only connections with nothing to read close. */
+static void close_unless_asking(struct client *c)
+{
+    if (!stream_has_input(&c->stream))
+        client_close(c);
+}
+
+void clients_stop(struct worker *w)
+{
+    struct client *c, *next;
+
+    for (c = TAILQ_FIRST(&w->idle); c; c = next) {
+        next = TAILQ_NEXT(c, link);
+        close_unless_asking(c);
+    }
+    for (c = TAILQ_FIRST(&w->clients); c; c = next) {
+        next = TAILQ_NEXT(c, link);
+        if (c->state <= CLIENT_HEAD)
+            close_unless_asking(c);
+    }
+    linger_stop(w);
+}
+
+void clients_cut(struct worker *w)
+{
+    for (struct client *c; (c = TAILQ_FIRST(&w->clients));) {
+        if (c->state == CLIENT_EXCHANGE)
+            exchange_cut(c->exchange, CAUSE_SHUTDOWN);
+        else
+            client_close(c);
+    }
+    for (struct client *c; (c = TAILQ_FIRST(&w->idle));)
+        client_close(c);
+    for (struct client *c; (c = TAILQ_FIRST(&w->lingering));)
+        client_close(c);
+}
+
+/* One whose next request has come, to weir or to the kernel, is idle in name only. Those are served in this
+ * turn or the next, so a few are looked at and not all. */
+struct client *clients_idle_longest(const struct worker *w)
+{
+    struct client *c = TAILQ_FIRST(&w->idle);
+
+    for (unsigned i = 0; c && stream_has_input(&c->stream); i++)
+        c = i < EVICTION_LOOKS ? TAILQ_NEXT(c, link) : NULL;
+    return c && client_now_ms() - c->since_ms >= IDLE_MIN_MS ? c : NULL;
+}
+
+bool client_gives_way(const struct client *c)
+{
+    return unlikely(c->worker->crowded) && client_now_ms() - c->opened_ms >= TURN_MS;
+}
+
+void client_evict(struct client *c)
+{
+    counter_add(&c->worker->stats.connections_evicted, 1);
+    client_close(c);
+}
+
+void clients_bury(struct worker *w)
+{
+    for (struct client *c; (c = TAILQ_FIRST(&w->graveyard));) {
+        TAILQ_REMOVE(&w->graveyard, c, link);
+        MAGIC_WIPE(c);
+        TAILQ_NEXT(c, link) = w->free_clients;
+        w->free_clients = c;
+    }
+}
+
+void clients_free(struct worker *w)
+{
+    clients_bury(w);
+    for (struct client *c; (c = w->free_clients);) {
+        w->free_clients = TAILQ_NEXT(c, link);
+        free(c);
+    }
+}

@@ -1,0 +1,150 @@
+/* linger.c - reads and drops what a client still sends after its answer.
+ *
+ * Many clients send the whole request before they read. If weir closed its socket meanwhile, the kernel would answer
+ * further content with a reset, and the client would see EPIPE or ECONNRESET and no answer (RFC 9112 section 9.6). So
+ * content is read for as long as it keeps coming, within these bounds:
+ *
+ *   in all          timeouts.linger
+ *   without a byte  LINGER_PAUSE_US
+ *   rate            LINGER_RATE_MIN on average, after LINGER_PAUSE_US
+ *   connections     a quarter of the worker's; the one that has lingered for longest closes first
+ *
+ * A lingering connection owns no buffer. Nothing that is dropped is ever read as a request: in CLIENT_DRAIN the message's
+ * framing tells where the next one begins, in CLIENT_LINGER there is none. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "proxy/client_internal.h"
+
+enum {
+    LINGER_PAUSE_US = 5 * 1000000,
+    LINGER_RATE_MIN = 1000,           /* bytes a second */
+    LINGER_STOPPING_US = 2 * 1000000, /* what is left of the time when weir stops */
+    LINGERING_MAX = 1024              /* where size_limits.connections is 0 */
+};
+
+static void drain(struct client *c, bool readable);
+
+static unsigned lingering_max(const struct worker *w)
+{
+    unsigned places = worker_connections_max(w);
+    return places == 0 ? LINGERING_MAX : places < 4 ? 1 : places / 4;
+}
+
+/* Room for one more. */
+static void make_room(struct worker *w)
+{
+    if (counter_read(&w->stats.connections_lingering) >= lingering_max(w))
+        client_close(TAILQ_FIRST(&w->lingering));
+}
+
+static void arm(struct client *c)
+{
+    uint64_t left = c->worker->stopping ? LINGER_STOPPING_US : LINGER_PAUSE_US;
+    uint64_t most = c->worker->policy->timeouts.linger_us;
+
+    deadline_arm(&c->worker->queue.linger, &c->deadline, clock_us(), left < most ? left : most);
+}
+
+static void begin(struct client *c, enum client_state state)
+{
+    make_room(c->worker);
+    c->since_ms = client_now_ms();
+    c->dropped = 0;
+    client_enter(c, state);
+    stream_want_read(&c->stream, true);
+    arm(c);
+}
+
+void linger_begin(struct client *c)
+{
+    iobuf_put(&c->worker->buffers, &c->stream.in);
+    if (c->stream.eof || c->worker->policy->timeouts.linger_us == 0 || !stream_end(&c->stream))
+        client_close(c);
+    else
+        begin(c, CLIENT_LINGER);
+}
+
+void linger_drain(struct client *c, const struct half *request)
+{
+    if (!(c->draining = malloc(sizeof *c->draining))) {
+        client_close(c);
+        return;
+    }
+    *c->draining = *request;
+    c->draining->max = 0;
+    begin(c, CLIENT_DRAIN);
+    drain(c, false);
+}
+
+/* `n` bytes were dropped: false when the connection has lingered for too long, or they come too slowly. */
+static bool goes_on(struct client *c, uint64_t n)
+{
+    uint64_t elapsed_us = (uint64_t)(client_now_ms() - c->since_ms) * 1000;
+
+    c->dropped += n;
+    if (elapsed_us > c->worker->policy->timeouts.linger_us ||
+        (elapsed_us > LINGER_PAUSE_US && c->dropped < LINGER_RATE_MIN * (elapsed_us / 1000000)))
+        return false;
+    if (n && !c->worker->stopping)
+        arm(c);
+    return true;
+}
+
+static void read_and_drop(struct client *c)
+{
+    ssize_t n = stream_read(&c->stream, c->worker->receive, IOBUF_READ_MAX);
+
+    if (n != STREAM_AGAIN && (n <= 0 || !goes_on(c, (uint64_t)n)))
+        client_close(c);
+}
+
+/* Reads what is left of a request's content: its framing tells where the next request begins. */
+static void drain(struct client *c, bool readable)
+{
+    struct relay_means means = {&c->worker->buffers, c->worker->receive};
+    const char *why;
+    uint64_t before = c->draining->bytes;
+    enum relay moved = relay_drop(c->draining, &c->stream, readable, &means, &why);
+
+    if (moved == RELAY_ENDED) {
+        free(c->draining);
+        c->draining = NULL;
+        client_await_request(c);
+    } else if (moved != RELAY_SOURCE || !goes_on(c, c->draining->bytes - before))
+        client_close(c);
+}
+
+void linger_readable(struct client *c)
+{
+    if (c->state == CLIENT_DRAIN)
+        drain(c, true);
+    else
+        read_and_drop(c);
+}
+
+void linger_stop(struct worker *w)
+{
+    struct client *c;
+
+    TAILQ_FOREACH (c, &w->lingering, link)
+        arm(c);
+}
+
+/* On a busy machine a deadline may be seen before what has come in time is read. */
+static void linger_passed(struct deadline *deadline)
+{
+    struct client *c = CONTAINER_OF(deadline, struct client, deadline);
+
+    MAGIC_CHECK(c, CLIENT_MAGIC);
+    if (!c->worker->stopping && stream_has_unread(&c->stream) && goes_on(c, 0))
+        arm(c);
+    else
+        client_close(c);
+}
+
+void linger_init(struct worker *w)
+{
+    TAILQ_INIT(&w->lingering);
+    deadline_queue_init(&w->deadlines, &w->queue.linger, linger_passed);
+}

@@ -1,0 +1,371 @@
+"""Clients that are still sending their content when their answer comes: they get the answer, and no reset in its place."""
+
+import fcntl
+import http.client
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import termios
+import threading
+
+from rig import eventually, patience, timeout
+from scripted import Scripted, keeping
+from wire import Connection, get, request_bytes, together
+
+MIB = 1024 * 1024
+UPLOADS, SIZE = 20, 20_000_000
+CONTENT = bytes(SIZE)
+EARLY = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 6\r\n\r\nno way"
+NO_MORE = dict(script="fixed_window", limit=1, period="1h")
+
+
+def rejecting(rig, **more):
+    """weir in the state in which it answers every request with 429."""
+    weir = rig.weir(limits={"few": NO_MORE}, **more)
+    assert get(weir.address).status == 200
+    return weir
+
+
+def before(rig, script, **more):
+    api = Scripted(rig, script)
+    return rig.weir(upstreams={"api": {"servers": [api.text]}}, **more), api
+
+
+def upload(address, body=CONTENT, **headers):
+    """The status that http.client sees. It sends all of the content before it reads."""
+    connection = http.client.HTTPConnection(*address, timeout=30 * patience)
+    try:
+        connection.request("POST", "/", body=body, headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def uploads(address, count=UPLOADS, **more):
+    seen = []
+
+    def client(_):
+        try:
+            seen.append(upload(address, **more))
+        except OSError as failure:
+            seen.append(type(failure).__name__)
+
+    for _ in range(count // 4):
+        together(client, 4)
+    return seen
+
+
+def unsent(connection):
+    """How many bytes the peer's kernel has not acknowledged."""
+    return struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))[0]
+
+
+def pieces(total=SIZE, size=50_000):
+    for _ in range(total // size):
+        yield bytes(size)
+
+
+# --- weir answers --------------------------------------------------------------------------------------------------------
+
+@timeout(120)
+def test_a_rejected_upload_sees_its_429(rig):
+    weir = rejecting(rig)
+    assert uploads(weir.address) == [429] * UPLOADS
+
+
+@timeout(120)
+def test_a_rejected_chunked_upload_sees_its_429(rig):
+    weir = rejecting(rig)
+    assert [upload(weir.address, pieces()) for _ in range(8)] == [429] * 8
+
+
+@timeout(120)
+def test_an_upload_that_is_too_large_sees_its_413(rig):
+    weir = rig.weir(size_limits={"request_body": "1m"})
+    assert uploads(weir.address) == [413] * UPLOADS
+    assert [upload(weir.address, pieces()) for _ in range(8)] == [413] * 8, "found out in the middle of the content"
+
+
+@timeout(120)
+def test_curl_sees_its_429(rig):
+    if not shutil.which("curl"):
+        return
+    weir = rejecting(rig)
+    file = rig.write("content", "x" * SIZE)
+    for more in [], ["-H", "Expect:"]:
+        for _ in range(5):
+            ran = subprocess.run(["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", *more, "-T", file,
+                                  "http://%s:%d/" % weir.address], capture_output=True, text=True, check=False)
+            assert ran.stdout == "429", ran
+
+
+def drip(connection, total=300_000, rate=100_000):
+    """Sends content as over a slow line."""
+    pause, sent = threading.Event(), 0
+    while sent < total:
+        connection.send(bytes(rate // 50))
+        sent += rate // 50
+        pause.wait(0.02)
+
+
+@timeout(120)
+def test_an_upload_over_a_slow_line_sees_its_answer(rig):
+    """300 kB at 100 kB/s: longer than two seconds."""
+    refuses, limits = rig.weir(size_limits={"request_body": "1k"}), rejecting(rig)
+
+    def client(number):
+        address, status = ((refuses.address, 413), (limits.address, 429))[number % 2]
+        with Connection(address) as connection:
+            connection.send(request_bytes(method="POST", headers={"Content-Length": "300000"}))
+            drip(connection)
+            assert connection.response("POST").status == status
+
+    together(client, 10)
+
+
+def test_what_is_read_and_dropped_is_no_request(rig):
+    """The content holds requests, in a length and in chunks; the connection has been told to close."""
+    weir = rejecting(rig)
+    served = rig.upstream().stats()["requests"]
+    inner = request_bytes("/smuggled") * 4000
+    for data in (request_bytes(method="POST", body=inner),
+                 request_bytes(method="POST", headers={"Transfer-Encoding": "chunked"}) + b"%x\r\n%s\r\n0\r\n\r\n" % (len(inner), inner)):
+        with Connection(weir.address) as connection:
+            connection.send(data + request_bytes("/behind"))
+            response = connection.response("POST")
+            assert response.status == 429 and response["Connection"] == "close"
+            assert connection.is_closed()
+    assert rig.upstream().stats()["requests"] == served + 1, "the request for the statistics"
+
+
+def test_a_client_that_expects_100_is_not_asked_for_content(rig):
+    weir = rejecting(rig)
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes(method="POST", headers={"Expect": "100-continue", "Content-Length": str(SIZE)}))
+        response = connection.response("POST")
+        assert response.status == 429 and response["Connection"] == "close"
+        assert connection.is_closed(), "weir has ended its side"
+    eventually(lambda: weir.metric("weir_connections") == 0, 4, "the end of the connection with the client's")
+
+
+# --- the server answers early --------------------------------------------------------------------------------------------
+
+def reads_on(total):
+    """Answers when it has the head, then reads all the content; `total` gets how much."""
+    def script(peer, _number):
+        peer.read_until(b"\r\n\r\n", "a head")
+        peer.send(EARLY)
+        read = len(peer.buffer)
+        while read < SIZE and (data := peer.socket.recv(MIB)):
+            read += len(data)
+        total.append(read)
+    return script
+
+
+@timeout(120)
+def test_an_early_answer_arrives_and_the_content_goes_on_to_a_server_that_reads_it(rig):
+    total = []
+    weir, api = before(rig, reads_on(total))
+    assert uploads(weir.address) == [401] * UPLOADS
+    eventually(lambda: len(total) == UPLOADS, what="the end of all content")
+    assert total == [SIZE] * UPLOADS, total
+    assert api.accepted == UPLOADS, "whose answer came early is not used again"
+    weir.counts(0, "weir_upstream_connections")
+    weir.counts(0, "weir_requests_active")
+
+
+def test_an_early_answer_is_delivered_while_the_content_still_comes(rig):
+    """The client learns at once, and what it sends after that arrives."""
+    total = []
+    weir, _ = before(rig, reads_on(total))
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}))
+        response = connection.response("POST")
+        assert response.status == 401 and response.body == b"no way"
+        assert not total
+        connection.send(CONTENT)
+        eventually(lambda: total == [SIZE], what="the whole content at the server")
+        if response["Connection"] != "close":
+            assert connection.request().status == 401, "the connection goes on behind the content"
+
+
+@timeout(120)
+def test_an_early_answer_arrives_from_a_server_that_closes(rig):
+    def script(peer, number):
+        peer.read_until(b"\r\n\r\n", "a head")
+        answer = EARLY.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        peer.send(answer)
+        if number % 2:
+            peer.socket.shutdown(socket.SHUT_WR)
+
+    weir, _ = before(rig, script)
+    seen = uploads(weir.address)
+    assert seen == [401] * UPLOADS, seen
+
+
+@timeout(120)
+def test_an_early_answer_without_an_end_of_its_own_arrives(rig):
+    """It ends with the server's side of the connection, which goes on reading."""
+    total = []
+
+    def script(peer, _number):
+        peer.read_until(b"\r\n\r\n", "a head")
+        peer.send(b"HTTP/1.0 401 Unauthorized\r\n\r\nno way")
+        peer.socket.shutdown(socket.SHUT_WR)
+        read = len(peer.buffer)
+        while read < SIZE and (data := peer.socket.recv(MIB)):
+            read += len(data)
+        total.append(read)
+
+    weir, _ = before(rig, script)
+    assert uploads(weir.address, 8) == [401] * 8
+    eventually(lambda: total == [SIZE] * 8, what="all content at the server")
+
+
+def slow_reader(address):
+    """A connection that takes little of an answer before it reads."""
+    connection = Connection.__new__(Connection)
+    connection.buffer, connection.socket = b"", socket.socket()
+    connection.socket.settimeout(20 * patience)
+    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.socket.connect(address)
+    return connection
+
+
+@timeout(120)
+def test_a_large_early_answer_arrives_while_the_content_is_dropped(rig):
+    """The server closes; the client reads nothing before it has sent everything, and its answer waits in weir."""
+    size = 2_000_000
+
+    def script(peer, _number):
+        peer.read_until(b"\r\n\r\n", "a head")
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % size + bytes(size))
+        eventually(lambda: unsent(peer.socket) == 0, what="the whole answer at weir")
+
+    weir, _ = before(rig, script)
+    for _ in range(4):
+        with slow_reader(weir.address) as connection:
+            connection.send(request_bytes(method="POST", body=CONTENT))
+            response = connection.response("POST")
+            assert response.status == 200 and len(response.body) == size
+
+
+def test_a_client_that_stops_sending_after_an_early_answer_ends_the_request_at_the_server(rig):
+    ended = threading.Event()
+
+    def script(peer, _number):
+        peer.read_until(b"\r\n\r\n", "a head")
+        peer.send(EARLY)
+        while peer.socket.recv(MIB):
+            pass
+        ended.set()
+
+    weir, _ = before(rig, script)
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}) + bytes(1000))
+        assert connection.response("POST").status == 401
+    assert ended.wait(10 * patience)
+    weir.counts(0, "weir_requests_active")
+    assert not weir.metric("weir_errors_total", cause="client_gone"), "its answer was complete"
+
+
+def test_a_server_that_reads_nothing_after_its_answer_holds_nobody(rig):
+    """Content that neither moves on nor has to: dropped after response_timeout, and the client has its answer."""
+    over = threading.Event()
+    rig.close_with(over.set)
+
+    def script(peer, _number):
+        peer.read_until(b"\r\n\r\n", "a head")
+        peer.send(EARLY)
+        over.wait(60)
+
+    api = Scripted(rig, script)
+    weir = rig.weir(upstreams={"api": {"servers": [api.text], "response_timeout": "300ms"}})
+    assert upload(weir.address) == 401
+    weir.counts(0, "weir_upstream_connections")
+
+
+# --- bounds of what is read and dropped ------------------------------------------------------------------------------------
+
+def rejected_upload(weir):
+    """A connection whose upload was rejected, and goes on."""
+    connection = Connection(weir.address)
+    connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}))
+    assert connection.response("POST").status == 429
+    return connection
+
+
+def test_only_so_many_connections_linger_and_the_oldest_closes_first(rig):
+    weir = rejecting(rig, workers=1, size_limits={"connections": 16, "connections_per_ip": 0})
+    lingering = [rejected_upload(weir) for _ in range(8)]
+    weir.counts(4, "weir_connections_lingering")
+    for connection in lingering[:4]:
+        eventually(lambda c=connection: not still_taken(c), what="the end of the oldest")
+    assert all(still_taken(connection) for connection in lingering[4:])
+    for connection in lingering:
+        connection.close()
+    weir.counts(0, "weir_connections_lingering")
+
+
+def still_taken(connection):
+    """Does weir take more content?"""
+    try:
+        connection.send(b"x")
+        return True
+    except OSError:
+        return False
+
+
+def test_content_without_end_is_read_for_so_long_and_no_longer(rig):
+    weir = rejecting(rig, timeouts={"linger": "700ms"})
+    with rejected_upload(weir) as connection:
+        pause = threading.Event()
+        eventually(lambda: pause.wait(0.01) or not still_taken(connection), 10, "the end of timeouts.linger")
+    weir.counts(0, "weir_connections")
+
+
+def test_a_client_that_sends_too_slowly_is_not_read_for_long(rig):
+    """A byte now and then is no progress."""
+    weir = rejecting(rig, timeouts={"linger": "1h"})
+    with rejected_upload(weir) as connection:
+        pause = threading.Event()
+        eventually(lambda: pause.wait(0.5) or not still_taken(connection), 20, "the end for a slow client")
+    weir.counts(0, "weir_connections")
+
+
+def test_lingering_does_not_hold_up_the_end(rig):
+    weir = rejecting(rig, timeouts={"linger": "1h"})
+    with rejected_upload(weir) as connection:
+        weir.counts(1, "weir_connections_lingering")
+        over = threading.Event()
+        sender = threading.Thread(target=lambda: over.wait(0.01) or keep_sending(connection, over))
+        sender.start()
+        weir.signal(signal.SIGTERM)
+        assert weir.wait(10) == 0
+        over.set()
+        sender.join()
+
+
+def keep_sending(connection, over):
+    while not over.wait(0.01) and still_taken(connection):
+        pass
+
+
+def test_a_connection_goes_on_behind_an_early_answer_and_content_that_the_server_did_not_want(rig):
+    """The server answers and closes, the client's connection is kept: what follows the content is the next request."""
+    def script(peer, number):
+        if number:
+            return keeping()(peer, number)
+        peer.read_until(b"\r\n\r\n", "a head")
+        return peer.send(EARLY)
+
+    weir, _ = before(rig, script, workers=1)
+    with Connection(weir.address) as connection:
+        sender = threading.Thread(target=connection.send, args=(request_bytes(method="POST", body=CONTENT) + request_bytes("/next"),))
+        sender.start()
+        response = connection.response("POST")
+        assert response.status == 401 and response["Connection"] != "close"
+        assert connection.response().body == b"ok"
+        sender.join()
