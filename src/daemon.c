@@ -74,9 +74,10 @@ static bool open_listeners(struct weir *weir)
                       strerror(errno));
     }
     free(fds);
-    weir->written_admin = policy->admin;
-    if (good && policy->admin.length && !listener_open(&policy->admin, 1, &weir->admin_fd, &why)) {
-        log_error("cannot listen on %s (admin): %s: %s", address_format(&policy->admin, text), why,
+    weir->written_admin = policy->admin.address;
+    if (good && policy->admin.address.length &&
+        !listener_open(&policy->admin.address, 1, &weir->admin_fd, &why)) {
+        log_error("cannot listen on %s (admin): %s: %s", address_format(&policy->admin.address, text), why,
                   strerror(errno));
         return false;
     }
@@ -108,8 +109,8 @@ static void say_listening(const struct weir *weir)
 
     for (unsigned a = 0; a < weir->first->listen_count; a++)
         log_info("listening on %s", address_format(&weir->first->listen[a].address, text));
-    if (weir->first->admin.length)
-        log_info("admin on %s", address_format(&weir->first->admin, text));
+    if (weir->first->admin.address.length)
+        log_info("admin on %s", address_format(&weir->first->admin.address, text));
 }
 
 /* ---- workers ----------------------------------------------------------------------------------------- */
@@ -231,7 +232,7 @@ static void unlink_sockets(struct weir *weir)
     for (unsigned a = 0; a < weir->opened && !weir->unlinked; a++)
         listener_unlink(&weir->first->listen[a].address);
     if (!weir->unlinked && (weir->admin || weir->admin_fd >= 0))
-        listener_unlink(&weir->first->admin);
+        listener_unlink(&weir->first->admin.address);
     weir->unlinked = true;
 }
 
@@ -315,7 +316,7 @@ static bool make_quotas(struct weir *weir)
 
 static bool start_admin(struct weir *weir)
 {
-    if (!weir->first->admin.length)
+    if (!weir->first->admin.address.length)
         return true;
     weir->view = (struct admin_view){.policy = weir->policy,
                                      .roster = weir->roster,

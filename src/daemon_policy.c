@@ -125,7 +125,7 @@ static void warn_of_restart(const struct weir *weir, const struct policy *next)
         log_warn("reload: a changed listen takes effect when weir starts again");
     if (next->workers != first->workers)
         log_warn("reload: a changed workers takes effect when weir starts again");
-    if (!address_same(&next->admin, &weir->written_admin))
+    if (!address_same(&next->admin.address, &weir->written_admin))
         log_warn("reload: a changed admin takes effect when weir starts again");
     if (next->size_limits.connections_per_ip && !weir->shared.ip_counts)
         log_warn("reload: size_limits.connections_per_ip takes effect when weir starts again");

@@ -10,6 +10,7 @@
 
 #include "admin/answer.h"
 #include "admin/api.h"
+#include "admin/origin.h"
 
 enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 4096, ADMIN_TIMEOUT_S = 10 };
 
@@ -28,10 +29,15 @@ enum {
               EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE | EVHTTP_REQ_PATCH /* each resource says which it has */
 };
 
+/* Every resource asks this first. False: answered. */
+static bool may_ask(const struct admin *admin, struct evhttp_request *request)
+{
+    return origin_is_ours(&admin->view->policy->admin, request);
+}
+
 static void healthz(struct evhttp_request *request, void *arg)
 {
-    (void)arg;
-    if (answer_reads(request))
+    if (may_ask(arg, request) && answer_reads(request))
         answer_line(request, 200, "ok");
 }
 
@@ -76,7 +82,7 @@ static void readyz(struct evhttp_request *request, void *arg)
     const struct admin *admin = arg;
     const char *reason = not_ready(admin);
 
-    if (!answer_reads(request))
+    if (!may_ask(admin, request) || !answer_reads(request))
         return;
     if (reason)
         answer_line(request, 503, reason);
@@ -96,7 +102,7 @@ static void metrics(struct evhttp_request *request, void *arg)
 {
     const struct admin *admin = arg;
 
-    if (!answer_reads(request))
+    if (!may_ask(admin, request) || !answer_reads(request))
         return;
     struct evbuffer *body = evbuffer_new();
     if (!body) {
@@ -113,6 +119,8 @@ static void others(struct evhttp_request *request, void *arg)
     const struct admin *admin = arg;
     const char *path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
 
+    if (!may_ask(admin, request))
+        return;
     if (path && strncmp(path, "/api/", 5) == 0)
         api_answer(admin->view, admin->stopping, admin->clients, request);
     else

@@ -389,22 +389,6 @@ static bool decode(struct slice encoded, struct text *out)
     return !out->failed;
 }
 
-/* A page of another site may make a browser send requests, but not without saying where it is from. */
-static bool is_from_elsewhere(struct evhttp_request *request)
-{
-    const struct evkeyvalq *fields = evhttp_request_get_input_headers(request);
-    const char *origin = evhttp_find_header(fields, "Origin");
-    const char *site = evhttp_find_header(fields, "Sec-Fetch-Site");
-    const char *host = evhttp_find_header(fields, "Host");
-
-    if (site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0)
-        return true;
-    if (!origin)
-        return false;
-    const char *authority = strstr(origin, "://");
-    return !authority || !host || !slice_equal_nocase(slice_of(authority + 3), slice_of(host));
-}
-
 /* False: answered. */
 static bool read_client(const struct clients_desk *desk, struct evhttp_request *request, struct slice id,
                         struct identity *identity)
@@ -470,10 +454,6 @@ static bool read_order(struct evhttp_request *request, struct order *order)
     order->kind = command == EVHTTP_REQ_DELETE ? INQUIRY_RESET
                   : command == EVHTTP_REQ_PUT  ? INQUIRY_GRANT
                                                : INQUIRY_LOOK;
-    if (order->kind != INQUIRY_LOOK && is_from_elsewhere(request)) {
-        answer_problem(request, 403, "Forbidden", "a page of another site may not change a client");
-        return false;
-    }
     return order->kind != INQUIRY_GRANT || read_grant(request, order);
 }
 

@@ -25,6 +25,7 @@ static const char *const access_names[] = {
 
 #define OF(member)      offsetof(struct policy, member)
 #define LISTEN(m)       offsetof(struct listen_settings, m)
+#define ADMIN(m)        offsetof(struct admin_settings, m)
 #define CERTIFICATE(m)  offsetof(struct certificate_files, m)
 #define UPSTREAM(m)     offsetof(struct upstream, m)
 #define UPSTREAM_TLS(m) offsetof(struct upstream_tls, m)
@@ -42,7 +43,7 @@ const struct option options[] = {
      "threads, each with its own listeners, upstream and Redis connections; auto: one per processor"},
     {"listen", &type_listen, 0, "0.0.0.0:8080", 1, LISTEN_MAX, RESTART, NULL, NULL,
      "where clients connect: host:port, [ipv6]:port or unix:/path, or a list of them"},
-    {"listen[].address", &type_admin, LISTEN(address), NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
+    {"listen[].address", &type_address, LISTEN(address), NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
      "the address of a listener that is written as a map"},
     {"listen[].tls", &type_listen_tls, 0, "", 0, CERTIFICATES_MAX, 0, NULL, NULL,
      "TLS 1.2 and newer, with this certificate, or a list of them for several hosts or kinds of keys; the "
@@ -58,7 +59,11 @@ const struct option options[] = {
      "header "
      "(version 1 or 2)"},
     {"admin", &type_admin, OF(admin), "", 0, 0, RESTART, NULL, NULL,
-     "where health, readiness and metrics are served; nowhere unless given"},
+     "where health, readiness and metrics are served: an address, or a map; nowhere unless given"},
+    {"admin.address", &type_address, ADMIN(address), NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
+     "host:port, [ipv6]:port or unix:/path"},
+    {"admin.hosts", &type_admin_hosts, ADMIN(hosts), "[]", 0, ADMIN_HOSTS_MAX, 0, NULL, NULL,
+     "host names by which the admin listener may be asked, beside IP addresses and localhost"},
 
     {"redis", &type_section, 0, "", 0, 0, 0, NULL, NULL, "where it is kept what clients have used"},
     {"redis.address", &type_redis_address, OF(redis), "127.0.0.1:6379", 0, 0, 0, NULL, redis_has_address,

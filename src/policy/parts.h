@@ -7,6 +7,7 @@
 enum {
     LISTEN_MAX = 64,
     CERTIFICATES_MAX = 64, /* of a listener */
+    ADMIN_HOSTS_MAX = 64,
     UPSTREAMS_MAX = 256,
     SERVERS_MAX = 64,
     REDIS_NODES_MAX = 64,

@@ -322,6 +322,12 @@ struct address_files {
     const struct node *nodes; /* while loading */
 };
 
+struct admin_settings {
+    struct address address; /* length 0: no admin listener */
+    char **hosts; /* names that a request's Host may have, beside addresses and localhost; in lower case */
+    unsigned host_count;
+};
+
 struct address_settings {
     struct address_files allow, block;
     struct address_table table;
@@ -337,7 +343,7 @@ struct policy {
     unsigned workers; /* "auto" is already a number */
     struct listen_settings *listen;
     unsigned listen_count;
-    struct address admin; /* length 0: no admin listener */
+    struct admin_settings admin;
     struct redis_settings redis;
     struct upstream *upstreams;
     unsigned upstream_count;

@@ -20,7 +20,9 @@ extern const struct option_type type_secret;   /* the same, printed as "***" */
 extern const struct option_type type_workers;          /* read_listen.c: unsigned */
 extern const struct option_type type_listen;           /* read_listen.c: struct policy */
 extern const struct option_type type_listen_tls;       /* read_listen.c: struct listen_settings */
-extern const struct option_type type_admin;            /* read_listen.c: struct address */
+extern const struct option_type type_address;          /* read_listen.c: struct address */
+extern const struct option_type type_admin;            /* read_listen.c: struct admin_settings */
+extern const struct option_type type_admin_hosts;      /* read_listen.c: char ** of struct admin_settings */
 extern const struct option_type type_redis_address;    /* read_redis.c: struct redis_settings */
 extern const struct option_type type_sentinel;         /* read_redis.c: struct policy */
 extern const struct option_type type_redis_nodes;      /* read_redis.c: struct redis_nodes */

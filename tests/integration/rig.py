@@ -331,7 +331,7 @@ class Weir(Process):
 BASE_POLICY = {
     "workers": 2,
     "listen": ["127.0.0.1:0"],
-    "admin": "127.0.0.1:0",
+    "admin": {"address": "127.0.0.1:0", "hosts": ["api.test"]},  # the Host that requests have unless they say
     "identity": {"from": ["header:X-Client-Id", "ip"]},
     "log": {"access": "off"},
 }

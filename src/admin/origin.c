@@ -1,0 +1,142 @@
+#include "admin/origin.h"
+
+#include <arpa/inet.h>
+#include <event2/http_struct.h>
+#include <event2/keyvalq_struct.h>
+#include <stdio.h>
+#include <sys/queue.h>
+
+#include "admin/answer.h"
+
+enum { HOST_MAX = 255 };
+
+/* Is it an address as inet_pton(3) reads it? */
+static bool is_address(int family, struct slice text)
+{
+    char bytes[INET6_ADDRSTRLEN + 1];
+    struct in6_addr address;
+
+    if (text.n == 0 || text.n >= sizeof bytes || memchr(text.p, 0, text.n))
+        return false;
+    memcpy(bytes, text.p, text.n);
+    bytes[text.n] = 0;
+    return inet_pton(family, bytes, &address) == 1;
+}
+
+static bool is_port(struct slice text)
+{
+    for (size_t i = 0; i < text.n; i++)
+        if (text.p[i] < '0' || text.p[i] > '9')
+            return false;
+    return text.n <= 5;
+}
+
+/* Takes ":PORT" off the end; RFC 3986 section 3.2.3 allows an empty port. False: what stands behind the colon is none. */
+static bool take_port(struct slice *host)
+{
+    const char *colon = memrchr(host->p, ':', host->n);
+
+    if (!colon)
+        return true;
+    size_t n = (size_t)(colon - host->p);
+    if (!is_port((struct slice){colon + 1, host->n - n - 1}))
+        return false;
+    host->n = n;
+    return true;
+}
+
+bool origin_host_is_ours(const struct admin_settings *settings, struct slice host)
+{
+    if (host.n == 0 || host.n > HOST_MAX)
+        return false;
+    if (host.p[0] == '[') {
+        const char *end = memchr(host.p, ']', host.n);
+        size_t n = end ? (size_t)(end - host.p) : 0;
+        struct slice rest = {host.p + n + 1, end ? host.n - n - 1 : 0};
+        return end && is_address(AF_INET6, (struct slice){host.p + 1, n - 1}) &&
+               (rest.n == 0 || (rest.p[0] == ':' && is_port((struct slice){rest.p + 1, rest.n - 1})));
+    }
+    if (!take_port(&host))
+        return false;
+    if (is_address(AF_INET, host))
+        return true;
+    host.n -= host.n > 1 && host.p[host.n - 1] == '.'; /* the root of DNS: it is the same name */
+    bool ours = slice_equal_nocase(host, SLICE("localhost"));
+    for (unsigned i = 0; i < settings->host_count && !ours; i++)
+        ours = slice_equal_nocase(host, slice_of(settings->hosts[i]));
+    return ours;
+}
+
+static bool refuse(struct evhttp_request *request, const char *detail)
+{
+    answer_problem(request, 403, "Forbidden", detail);
+    return false;
+}
+
+static bool refuse_host(struct evhttp_request *request, const char *host)
+{
+    char detail[512];
+
+    snprintf(detail, sizeof detail,
+             "the host %.255s is neither an IP address nor localhost nor one of admin.hosts of the policy",
+             host);
+    return refuse(request, detail);
+}
+
+static bool is_version_1_0(const struct evhttp_request *request)
+{
+    return request->major == 1 && request->minor == 0;
+}
+
+/* RFC 9112 section 3.2: one Host, or none with HTTP/1.0, of which no browser is capable; and the host of a target in
+ * absolute form, which stands for Host's. False: answered. */
+static bool host_is_ours(const struct admin_settings *settings, struct evhttp_request *request,
+                         const char **host)
+{
+    const char *target = evhttp_uri_get_host(evhttp_request_get_evhttp_uri(request));
+    const struct evkeyval *field;
+    unsigned count = 0;
+
+    *host = NULL;
+    TAILQ_FOREACH (field, evhttp_request_get_input_headers(request), next)
+        if (evutil_ascii_strcasecmp(field->key, "Host") == 0) {
+            *host = field->value;
+            count++;
+        }
+    if (count > 1 || (count == 0 && !is_version_1_0(request))) {
+        answer_problem(request, 400, "Bad Request", "expected one Host field");
+        return false;
+    }
+    if (target && !origin_host_is_ours(settings, slice_of(target)))
+        return refuse_host(request, target);
+    if (*host && !origin_host_is_ours(settings, slice_of(*host)))
+        return refuse_host(request, *host);
+    return true;
+}
+
+/* Fetch Metadata: "none" is a request of the person, such as an address typed in. */
+static bool is_same_site(const char *site)
+{
+    return strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
+}
+
+/* RFC 6454 section 7: SCHEME "://" HOST [ ":" PORT ], or "null". */
+static bool is_same_origin(const char *origin, const char *host)
+{
+    const char *authority = strstr(origin, "://");
+    return authority && host && slice_equal_nocase(slice_of(authority + 3), slice_of(host));
+}
+
+bool origin_is_ours(const struct admin_settings *settings, struct evhttp_request *request)
+{
+    const struct evkeyval *field;
+    const char *host;
+
+    if (!host_is_ours(settings, request, &host))
+        return false;
+    TAILQ_FOREACH (field, evhttp_request_get_input_headers(request), next)
+        if ((evutil_ascii_strcasecmp(field->key, "Sec-Fetch-Site") == 0 && !is_same_site(field->value)) ||
+            (evutil_ascii_strcasecmp(field->key, "Origin") == 0 && !is_same_origin(field->value, host)))
+            return refuse(request, "a page of another site may neither read nor change anything here");
+    return true;
+}
