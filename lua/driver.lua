@@ -1,7 +1,7 @@
 -- The driver: one call for the limits of one request, or of several requests, on keys of one slot.
 --
--- It stands below a generated preamble that defines `limits`, an array of { run, period, offset, options, exact }: `run` is the function of
--- a limiter file, `options` an array or nil. The clock is read once, every state once, and every charge is written.
+-- It stands below a generated preamble that defines `limits`, an array of { run, period, offset, options, exact, repeats }: `run` is the function
+-- of a limiter file, `options` an array or nil, `repeats` how many repeats of a request are free. The clock is read once, every state once, and every charge is written.
 -- A request is charged on all its limits or on none, and the requests of a call see one another's charges in order.
 --
 -- KEYS   the distinct state keys
@@ -10,11 +10,11 @@
 --        limit (index into `limits`), key (index into KEYS), cost, mode, limit, burst and, in a run of several, how much higher the index of
 --        the key is with each next request. Where a request has several limits, 4 is
 --        added to the mode of one that is only tried: its rejection rejects nothing but itself. 8 times
---        the index of a key is added where that key remembers the answer to a charge: while it does, a repeat is free. A negative
+--        the index of a key is added where that key remembers the answer to a charge: while it does, so many repeats are free. A negative
 --        cost rejects nothing, and its mode is the time of the charge that it gives back, or 0
 -- Reply  for each request, for each of its limits: granted, remaining, retry_after, reset, delay. A limit that rejects has granted 0. In
 --        a rejected request the other limits say what they would have granted, and their numbers without the charge. A repeat has the
---        first answer's numbers, and retry_after 1. At the end: now, the time of all that was charged
+--        first answer's numbers, the reset from now on, and retry_after 1. At the end: now, the time of all that was charged
 --
 -- A limiter that fails fails the call; none of weir's does; those of the operator's own stand in guard.lua, and fail their request.
 --
@@ -91,10 +91,17 @@ local function state_of(key)
   return type(state) == "number" and text_of(state) or state
 end
 
--- What an earlier charge was answered; nothing where that cannot be read.
+-- What an earlier charge was answered, and what is to be remembered of it from now on; nothing where that cannot be read, is over, or has no free
+-- repeat left. A remembered answer: "GRANTED:REMAINING:ENDS:REPEATS", until when, and how many repeats are still free.
 local function answered(text)
-  local granted, remaining, reset = text:match("^(%d+):(%d+):(%d+)$")
-  if granted then return granted + 0, remaining + 0, 1, reset + 0 end
+  local granted, remaining, ends, repeats = (text or ""):match("^(%d+):(%d+):(%d+):(%d+)$")
+  if granted and ends + 0 > now and repeats + 0 > 0 then
+    return granted + 0, remaining + 0, 1, ends - now, ("%s:%s:%s:%.0f"):format(granted, remaining, ends, repeats - 1)
+  end
+end
+
+local function remembered(limit, granted, remaining, reset)
+  return ("%.0f:%.0f:%.0f:%.0f"):format(granted, remaining, now + reset, limit.repeats or 10)
 end
 
 local at, last = 2, #ARGV
@@ -113,8 +120,12 @@ local function run_of_one(requests)
   if mode > 7 and cost >= 0 then memory, mode = (mode - mode % 8) / 8, mode % 4 end
   for _ = 1, requests do
     local state, granted, remaining, retry_after, reset, new_state, delay, needed = state_of(key), nil, nil, nil, nil, nil, nil, nil
-    if memory and states[memory] then granted, remaining, retry_after, reset = answered(states[memory]) end
-    if not granted then
+    local memo
+    if memory then granted, remaining, retry_after, reset, memo = answered(states[memory]) end
+    if memo then
+      states[memory] = memo
+      write(KEYS[memory], memo, reset, true)
+    else
       granted, remaining, retry_after, reset, new_state, delay, needed = ask(limit, state, amount, burst, cost, mode)
     end
     reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
@@ -124,7 +135,7 @@ local function run_of_one(requests)
       write(KEYS[key], new_state, reset, limit.exact, state, needed)
       states[key] = reset > 0 and new_state
       if memory and reset > 0 then
-        states[memory] = ("%.0f:%.0f:%.0f"):format(granted, remaining, reset)
+        states[memory] = remembered(limit, granted, remaining, reset)
         write(KEYS[memory], states[memory], reset, true)
       end
     end
@@ -158,9 +169,11 @@ local function decide(index, key, cost, mode, amount, burst)
     end
     if tried then mode = mode - 4 end
   end
-  local granted, remaining, retry_after, reset, state, delay, needed
-  if memory and states[memory] then granted, remaining, retry_after, reset = answered(states[memory]) end
-  if not granted then
+  local granted, remaining, retry_after, reset, state, delay, needed, memo
+  if memory then granted, remaining, retry_after, reset, memo = answered(states[memory]) end
+  if memo then
+    change(memory, memo, reset, true)
+  else
     granted, remaining, retry_after, reset, state, delay, needed = ask(limit, state_of(key), amount, burst, cost, mode)
   end
   reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
@@ -170,7 +183,7 @@ local function decide(index, key, cost, mode, amount, burst)
   if state then
     change(key, state, reset, limit.exact, needed)
     if memory and reset > 0 then
-      change(memory, ("%.0f:%.0f:%.0f"):format(granted, remaining, reset), reset, true)
+      change(memory, remembered(limit, granted, remaining, reset), reset, true)
     end
   end
 end

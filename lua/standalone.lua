@@ -6,7 +6,8 @@
 --        the clock of Redis, then the limiter's own options
 -- Reply  { granted, remaining, retry_after, reset [, delay] }
 --
--- A charge with a deduplication id that was granted before, and whose window lasts, is free and gets the same answer again.
+-- A charge with a deduplication id that was granted before, and whose window lasts, is free and gets the same answer again, with the reset
+-- counted from now.
 
 local function number(i, default)
   local text = ARGV[i]
@@ -31,7 +32,10 @@ if ARGV[6] and ARGV[6] ~= "" and cost > 0 then
   local fields = {}
   for field in string.gmatch(redis.call("GET", first_answer) or "", "-?%d+") do fields[#fields + 1] = tonumber(field) end
   local ends = table.remove(fields, 1)
-  if ends and now < ends then return fields end
+  if ends and now < ends then
+    fields[4] = ends - now
+    return fields
+  end
 end
 
 local options = {}

@@ -274,6 +274,8 @@ static void write_limit(FILE *out, const struct limit *limit)
     fprintf(out, ", period = %lld", (long long)limit->period_us);
     if (limit->has_offset)
         fprintf(out, ", offset = %lld", (long long)limit->offset_us);
+    if (limit->dedup.header)
+        fprintf(out, ", repeats = %lld", (long long)limit->dedup.repeats);
     write_options(out, limit);
     fputs(limit->kind == LIMIT_CUSTOM ? ", exact = true }\n" : " }\n", out);
 }

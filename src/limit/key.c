@@ -1,5 +1,7 @@
 #include "limit/key.h"
 
+#include "base/hash.h"
+
 /* One value on which a limit is counted, before it is escaped: KIND, then up to two pieces. */
 struct part {
     struct slice kind; /* with its colon */
@@ -183,16 +185,33 @@ void key_write_quota(struct text *out, const char *prefix, struct slice identity
 
 struct slice key_repeat_id(const struct limit *limit, const struct fields *fields)
 {
-    const struct field *field = only_field(fields, slice_of(limit->dedup));
+    const struct field *field = only_field(fields, slice_of(limit->dedup.header));
 
     if (!field || field->value.n > KEY_REPEAT_ID_MAX)
         return SLICE_NONE;
     return field->value;
 }
 
-void key_write_repeat(struct text *out, struct slice key, struct slice id)
+/* 32 hex digits that stand for method and path, the same in every weir. SipHash under a known key: whoever finds two paths that
+ * are alike, which takes some 2^64 tries, has free repeats of the one with the other, and no more of them. */
+static void write_target_hash(struct text *out, const struct limit_facts *facts)
+{
+    struct hash_key key = {0};
+    uint64_t hash[2];
+
+    hash_slice_128(&key, facts->method, hash);
+    key.k0 ^= hash[0];
+    key.k1 ^= hash[1];
+    hash_slice_128(&key, facts->path, hash);
+    for (unsigned i = 0; i < 32; i++)
+        text_char(out, "0123456789abcdef"[hash[i / 16] >> (60 - i % 16 * 4) & 15]);
+}
+
+void key_write_repeat(struct text *out, struct slice key, const struct limit_facts *facts, struct slice id)
 {
     text_put(out, key);
     text_literal(out, ":d:");
+    write_target_hash(out, facts);
+    text_char(out, ':');
     escape(out, id);
 }

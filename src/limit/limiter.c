@@ -92,7 +92,7 @@ static void fill_repeat(struct op_limit *part, struct text *keys, const struct l
 
     if (id.n == 0)
         return;
-    key_write_repeat(keys, part->key, id);
+    key_write_repeat(keys, part->key, facts, id);
     part->repeat_key = (struct slice){keys->p + start, keys->n - start};
 }
 
@@ -121,7 +121,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
         part->key = (struct slice){op->keys + start, keys.n - start};
         part->repeat_key = SLICE_NONE;
         part->permit = NULL;
-        if (part->limit->dedup)
+        if (part->limit->dedup.header)
             fill_repeat(part, &keys, facts);
     }
     assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */
@@ -322,8 +322,8 @@ static size_t longest_keys(const struct policy *policy)
         size_t keys = 0;
         for (unsigned j = 0; j < policy->rules[i].limit_count; j++)
             keys += key_size_max(policy, policy->rules[i].limits[j]) *
-                        (policy->rules[i].limits[j]->dedup ? 2 : 1) +
-                    (policy->rules[i].limits[j]->dedup ? KEY_REPEAT_MAX : 0);
+                        (policy->rules[i].limits[j]->dedup.header ? 2 : 1) +
+                    (policy->rules[i].limits[j]->dedup.header ? KEY_REPEAT_MAX : 0);
         if (keys > longest)
             longest = keys;
     }

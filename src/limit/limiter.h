@@ -53,7 +53,8 @@ struct limit_facts {
     const struct identity *identity;
     const struct client_terms *terms; /* of a client that is not in the policy; NULL: the policy's */
     int64_t cost;                     /* 0: what the rule and the limits say */
-    struct slice method, host;        /* for per: method, host */
+    struct slice method, host;        /* for per: method, host; the method for dedup as well */
+    struct slice path;                /* for dedup: as it came, without the query */
     const struct fields *fields;      /* for per: header:NAME */
 };
 

@@ -31,6 +31,7 @@ static const char *const access_names[] = {
 #define UPSTREAM_TLS(m) offsetof(struct upstream_tls, m)
 #define HEALTH(m)       offsetof(struct upstream_health, m)
 #define LIMIT(m)        offsetof(struct limit, m)
+#define DEDUP(m)        offsetof(struct dedup_settings, m)
 #define RULE(m)         offsetof(struct rule, m)
 #define NUMBERS(m)      offsetof(struct limit_numbers, m)
 #define RESTART         OPTION_RESTART
@@ -214,8 +215,13 @@ const struct option options[] = {
     {"limits.NAME.count", &type_statuses, LIMIT(counted), "all", 1, STATUSES_MAX, 0, NULL, NULL,
      "all, or the statuses of the answers that are charged, after them; a client over the limit is rejected "
      "before"},
-    {"limits.NAME.dedup", &type_text, LIMIT(dedup), "", 1, 128, 0, NULL, NULL,
-     "a request header whose value makes a repeated request free, e.g. Idempotency-Key"},
+    {"limits.NAME.dedup", &type_dedup, LIMIT(dedup), "", 1, 128, 0, NULL, NULL,
+     "requests that repeat an earlier one are free: a map, or the name of the header alone"},
+    {"limits.NAME.dedup.header", &type_text, DEDUP(header), NULL, 1, 128, REQUIRED, NULL, NULL,
+     "the request header whose value names a request, e.g. Idempotency-Key; a repeat has the same value, "
+     "method and path"},
+    {"limits.NAME.dedup.repeats", &type_number, DEDUP(repeats), "10", 1, DEDUP_REPEATS_MAX, 0, NULL, NULL,
+     "how many repeats of a request are free; the next one is charged as a new request"},
     {"limits.NAME.on_failure", &type_enum, LIMIT(on_failure), "redis.on_failure", 0, 0, DERIVED,
      on_failure_names, NULL, "what this limit decides without Redis"},
     {"limits.NAME.max_delay", &type_duration, LIMIT(max_delay_us), "0s", 0, PERIOD_MAX_US, 0, NULL,

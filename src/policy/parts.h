@@ -32,6 +32,7 @@ enum {
 
 enum { SCRIPT_TEXT_MAX = 1024 }; /* bytes of a text among a script's options */
 
+enum { DEDUP_REPEATS_DEFAULT = 10, DEDUP_REPEATS_MAX = 1000 };
 enum { BUCKETS_MIN = 2, BUCKETS_MAX = 100 }; /* of rolling_window */
 
 /* --- limits --- */

@@ -162,6 +162,12 @@ struct script_option {
 
 struct zone;
 
+/* Requests that repeat an earlier one. */
+struct dedup_settings {
+    char *header;    /* the field whose value makes a repeat free; NULL: none */
+    int64_t repeats; /* how many of a request are free before the next one is charged */
+};
+
 struct limit {
     unsigned index; /* in policy->limits; the driver script's number less 1 */
     unsigned row;   /* of its counters; set by who runs the policy, before workers have it */
@@ -191,7 +197,7 @@ struct limit {
     bool headers; /* it stands in the answer's fields */
     /* The statuses of answers that are charged, a bit for each; NULL: every request is, before it is forwarded. */
     uint64_t *counted;
-    char *dedup;     /* the field whose value makes a repeat free; NULL: none */
+    struct dedup_settings dedup;
     bool shadow;     /* counts and reports, rejects nobody */
     int64_t enforce; /* the share of clients that it rejects, of SHARE_WHOLE; 0 for a shadow limit */
     struct limit_part per[LIMIT_PER_MAX];

@@ -490,6 +490,37 @@ static void finish_lease(struct loading *l, const struct node *node, struct limi
         limit->lease_units = 0;
 }
 
+/* --- dedup --- */
+
+static void read_dedup(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct dedup_settings *dedup = field;
+
+    if (node->null)
+        return;
+    if (node->kind == NODE_SCALAR) { /* the header alone */
+        dedup->repeats = DEDUP_REPEATS_DEFAULT;
+        type_text.read(l, option, node, &dedup->header);
+    } else if (expect_map(l, node, "a header's name or a map such as { header: Idempotency-Key }"))
+        options_read(l, node, option->path, field);
+    if (dedup->header && !text_is_token(slice_of(dedup->header))) {
+        const struct node *header = node->kind == NODE_SCALAR ? node : node_find(node, "header");
+        mistake(l, header, "%s is no header's name", QUOTE(slice_of(dedup->header)));
+    }
+}
+
+static void print_dedup(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct dedup_settings *dedup = field;
+
+    if (dedup->header)
+        type_section.print(printer, option, field);
+    else
+        fputs(" null\n", printer->out);
+}
+
+const struct option_type type_dedup = {"map or text", read_dedup, print_dedup, true};
+
 /* --- one limit --- */
 
 static void refuse_where_useless(struct loading *l, const struct node *node, const struct limit *limit)
@@ -516,9 +547,7 @@ static void refuse_where_useless(struct loading *l, const struct node *node, con
                        limit->script);
     if (buckets && !limit_has_buckets(limit))
         mistake_of_key(l, buckets, "%s has no buckets; remove it, or use rolling_window", limit->script);
-    if (limit->dedup && !text_is_token(slice_of(limit->dedup)))
-        mistake(l, dedup, "%s is no header's name", QUOTE(dedup->text));
-    if (limit->dedup && limit->counted)
+    if (limit->dedup.header && limit->counted)
         mistake_of_key(
             l, dedup,
             "a limit with count charges after the answer and knows no repeats; remove one of the two");
@@ -545,7 +574,7 @@ static void refuse_in_flight(struct loading *l, const struct node *node, const s
     if (limit->counted)
         mistake_of_key(l, node_find(node, "count"),
                        "a request in flight has no status yet; remove count, or use another script");
-    if (limit->dedup)
+    if (limit->dedup.header)
         mistake_of_key(l, node_find(node, "dedup"),
                        "a repeat is in flight as well; remove dedup, or use another script");
 }

@@ -46,6 +46,7 @@ extern const struct option_type type_align;            /* read_limits.c: bool */
 extern const struct option_type type_period;           /* read_windows.c: struct limit */
 extern const struct option_type type_time_zone;        /* read_windows.c: struct limit */
 extern const struct option_type type_lease;            /* read_limits.c: struct limit */
+extern const struct option_type type_dedup;            /* read_limits.c: struct dedup_settings */
 extern const struct option_type type_own_options;      /* read_options.c: struct limit */
 extern const struct option_type type_plans;            /* read_clients.c: struct policy */
 extern const struct option_type type_plan_limits;      /* read_clients.c: struct plan */

@@ -309,6 +309,7 @@ static void decide(struct exchange *x, const struct request_head *head, const st
                                 .cost = cost,
                                 .method = head->method_text,
                                 .host = head->host,
+                                .path = head->path,
                                 .fields = &head->fields};
     bool now = limiter_decide(x->generation->limiter, &facts, &x->ask) == DECIDED_NOW;
     if (now && !decision_admits(&x->ask.decision)) {

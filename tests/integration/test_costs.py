@@ -148,8 +148,8 @@ def test_a_failed_try_is_paid_once_with_its_repeats(rig):
     weir.expect_errors("upstream away")
     key = {"Idempotency-Key": "k"}
     assert [get(weir.address, "/away", headers=key).status for _ in range(3)] == [502] * 3
-    assert left(get(weir.address, headers=key))["a"] == 9
     assert left(get(weir.address))["a"] == 8
+    assert left(get(weir.address, headers=key))["a"] == 7, "another path is another request"
 
 
 def test_many_repeats_at_once_are_exact(rig):

@@ -91,6 +91,7 @@ local limits = {
   { run = limiter["broken"], period = 1000000, offset = nil },
   { run = limiter["gcra"], period = 1000000, offset = nil },
   { run = limiter["fixed_window"], period = 60000000, offset = nil },
+  { run = limiter["fixed_window"], period = 60000000, offset = nil, repeats = 2 },
 }
 ]]
 
@@ -198,10 +199,11 @@ end
 do -- a repeat is free while the answer is remembered, and gets its numbers
   local redis = new_redis()
   is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 2, 16, 3, 3 }), 2, 1, 0, 1000000, 0)
-  check(counts(redis.data.w, "1790000000123456:2") and redis.data.m == "2:1:1000000" and redis.px.m == 1000, "remembered: %s", tostring(redis.data.m))
+  check(counts(redis.data.w, "1790000000123456:2") and redis.data.m == "2:1:1790000001123456:10" and redis.px.m == 1000, "remembered: %s", tostring(redis.data.m))
   redis.clock = redis.clock + 400000
-  is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 2, 16, 3, 3 }), 2, 1, 1, 1000000, 0)
-  check(table.concat(redis.log, " ") == "TIME MGET", "a repeat writes nothing")
+  is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 2, 16, 3, 3 }), 2, 1, 1, 600000, 0)
+  check(table.concat(redis.log, " ") == "TIME MGET SET" and redis.data.m == "2:1:1790000001123456:9" and redis.px.m == 600,
+        "a repeat is counted, and nothing is charged: %s for %d ms", redis.data.m, redis.px.m)
   is(driver(redis, { "w", "n" }, { "", 1, 2, 1, 2, 16, 3, 3 }), 0, 1, 600000, 600000, 0)
   check(redis.data.n == nil, "a rejection is not remembered")
   -- twice in one call; one key of several limits; a rejection of another limit forgets it
@@ -211,8 +213,32 @@ do -- a repeat is free while the answer is remembered, and gets its numbers
   check(redis.data.o == nil and counts(redis.data.w, "1790000000123456:1"), "nothing is charged, nothing is remembered")
   is(driver(redis, { "w", "m", "v" }, { "", 2, 2, 1, 1, 16, 3, 3, 2, 3, 9, 0, 3, 3 }), 1, 2, 1, 1000000, 0, 0, 3, -1, 0, 0)
   is(driver(redis, { "w", "m", "v" }, { "", 2, 2, 1, 1, 20, 3, 3, 2, 3, 1, 4, 3, 3 }), 1, 2, 1, 1000000, 0, 1, 2, 0, 1000000, 0)
-  redis.data.m = "what?"
-  is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 1, 16, 3, 3 }), 1, 1, 0, 1000000, 0)
+  for _, strange in ipairs { "what?", "1:2:1000000", "1:2:1790000000123456:5" } do      -- no answer, of an earlier version, over
+    redis.data.m, redis.data.w = strange, nil
+    is(driver(redis, { "w", "m" }, { "", 1, 2, 1, 1, 16, 3, 3 }), 1, 2, 0, 1000000, 0)
+  end
+end
+
+do -- repeats are bounded: the next is charged, and its answer remembered anew; a rejected request uses up none
+  local redis = new_redis()
+  local function repeats() return redis.data.m:match("%d+$") + 0 end
+  for i = 1, 30 do
+    local first = i % 3 == 1                                               -- of limit 10: two are free
+    is(driver(redis, { "w", "m" }, { "", 1, 10, 1, 1, 16, 10, 10 }), 1, 10 - math.ceil(i / 3), first and 0 or 1, 60000000, 0)
+    check(repeats() == 2 - (i - 1) % 3, "%d are free after request %d", repeats(), i)
+  end
+  is(driver(redis, { "w", "m" }, { "", 1, 10, 1, 1, 16, 10, 10 }), 0, 0, 60000000, 60000000, 0)
+  redis = new_redis()
+  driver(redis, { "w", "m" }, { "", 1, 10, 1, 1, 16, 10, 10 })
+  is(driver(redis, { "w", "m", "v" }, { "", 2, 10, 1, 1, 16, 10, 10, 2, 3, 9, 0, 3, 3 }), 1, 9, 1, 60000000, 0, 0, 3, -1, 0, 0)
+  check(repeats() == 2, "the other limit rejected: no repeat is used up")
+  is(driver(redis, { "w", "m", "v" }, { "", 2, 10, 1, 1, 16, 10, 10, 2, 3, 1, 0, 3, 3 }), 1, 9, 1, 60000000, 0, 1, 2, 0, 1000000, 0)
+  check(repeats() == 1, "it was admitted")
+  -- in one call
+  redis = new_redis()
+  local args = { "" }
+  for _ = 1, 4 do for _, v in ipairs { 1, 10, 1, 1, 16, 10, 10 } do args[#args + 1] = v end end
+  is(driver(redis, { "w", "m" }, args), 1, 9, 0, 60000000, 0, 1, 9, 1, 60000000, 0, 1, 9, 1, 60000000, 0, 1, 8, 0, 60000000, 0)
 end
 
 do -- several requests in one call see one another, a key is read once
@@ -369,7 +395,7 @@ do -- standalone: defaults, deduplication
   is(standalone(redis, 3, 1000000, "", 1, 0, "id", "", ""), 1, 1, 0, 1000000)
   check(redis.data["s:d:id"] ~= nil and redis.px["s:d:id"] == 1000, "the answer is kept")
   redis.clock = redis.clock + 400000
-  is(standalone(redis, 3, 1000000, "", 1, 0, "id", "", ""), 1, 1, 0, 1000000)
+  is(standalone(redis, 3, 1000000, "", 1, 0, "id", "", ""), 1, 1, 0, 600000)
   check(counts(redis.data.s, "7000000:2"), "a repeat is free")
   is(standalone(redis, 3, 1000000, "", 1, 0, "other", "", ""), 1, 0, 0, 600000)
   is(standalone(redis, 3, 1000000, "", 1, 0, "third", "", ""), 0, 0, 600000, 600000)

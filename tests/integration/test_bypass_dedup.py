@@ -1,0 +1,52 @@
+"""A value of Idempotency-Key makes repeats of one request free, a few of them, and nothing else."""
+
+from wire import Connection, get
+
+
+def post(connection, path, key="x", method="POST"):
+    """The bytes of the attack."""
+    connection.send(f"{method} {path} HTTP/1.1\r\nHost: api.test\r\nIdempotency-Key: {key}\r\nContent-Length: 2\r\n\r\nhi".encode())
+    return connection.response()
+
+
+def limited(rig, **more):
+    limits = {"orders": dict(script="fixed_window", limit=5, period="1d", **more)}
+    return rig.weir(limits=limits, workers=1)
+
+
+def test_one_key_does_not_make_other_requests_free(rig):
+    for dedup in "Idempotency-Key", {"header": "Idempotency-Key"}, {"header": "Idempotency-Key", "repeats": 1000}:
+        rig.redis().ask("FLUSHALL")
+        weir = limited(rig, dedup=dedup)
+        with Connection(weir.address) as connection:
+            statuses = [post(connection, f"/orders/{number}").status for number in range(40)]
+        assert statuses == [200] * 5 + [429] * 35, statuses
+
+
+def test_the_method_belongs_to_a_repeat_and_the_query_does_not(rig):
+    weir = limited(rig, dedup={"header": "Idempotency-Key"})
+    with Connection(weir.address) as connection:
+        seen = [post(connection, path, method=method)["X-RateLimit-Remaining"] for path, method in [
+            ("/a", "POST"), ("/a", "POST"), ("/a", "PUT"), ("/a?b", "POST"), ("/a/", "POST"), ("/A", "POST"), ("/a", "PUT"), ("/%61", "POST")]]
+    assert seen == ["4", "4", "3", "4", "2", "1", "3", "0"], seen
+
+
+def test_repeats_are_bounded(rig):
+    for dedup, repeats in ("Idempotency-Key", 10), ({"header": "Idempotency-Key"}, 10), ({"header": "Idempotency-Key", "repeats": 2}, 2):
+        rig.redis().ask("FLUSHALL")
+        weir = limited(rig, dedup=dedup)
+        with Connection(weir.address) as connection:
+            statuses = [post(connection, "/orders").status for _ in range(5 * (repeats + 1) + 5)]
+        assert statuses == [200] * 5 * (repeats + 1) + [429] * 5, statuses
+
+
+def test_a_repeat_tells_the_reset_from_now_on(rig):
+    weir = rig.weir(limits={"short": dict(script="gcra", limit=1, period="3s", dedup={"header": "Idempotency-Key"})}, workers=1)
+    key = {"Idempotency-Key": "x"}
+    first = get(weir.address, headers=key)
+    assert (first.status, first.number("X-RateLimit-Reset")) == (200, 3)
+    resets = []
+    while (answer := get(weir.address, headers={**key, "X-Filler": "y"})).status == 200 and answer.number("X-RateLimit-Reset") > 1:
+        resets.append(answer.number("X-RateLimit-Reset"))
+        rig.redis().ask("BLPOP", "nothing", "0.4")
+    assert 2 in resets and resets == sorted(resets, reverse=True), resets
