@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-void stream_open(struct stream *s, struct event_base *base, int fd, event_callback_fn on_readable,
+void stream_open(struct stream *s, struct poller *poller, int fd, event_callback_fn on_readable,
                  event_callback_fn on_writable, void *context)
 {
     s->fd = fd;
@@ -13,8 +13,10 @@ void stream_open(struct stream *s, struct event_base *base, int fd, event_callba
     s->pipe = NULL;
     s->layer = NULL;
     s->session = NULL;
-    event_assign(&s->readable, base, fd, EV_READ | EV_PERSIST, on_readable, context);
-    event_assign(&s->writable, base, fd, EV_WRITE | EV_PERSIST, on_writable, context);
+    s->watch.on_readable = on_readable;
+    s->watch.on_writable = on_writable;
+    s->watch.context = context;
+    watch_begin(&s->watch, poller, fd);
 }
 
 void stream_close(struct stream *s, struct iobuf_pool *pool)
@@ -24,8 +26,7 @@ void stream_close(struct stream *s, struct iobuf_pool *pool)
     if (s->layer)
         s->layer->close(s, !s->cut);
     s->layer = NULL;
-    event_del(&s->readable);
-    event_del(&s->writable);
+    watch_end(&s->watch);
     s->reading = s->writing = false;
     close(s->fd);
     s->fd = -1;
@@ -33,32 +34,35 @@ void stream_close(struct stream *s, struct iobuf_pool *pool)
     stream_drop_output(s, pool);
 }
 
-static void want(struct stream *s, struct event *event, bool *already, bool wanted)
+static void wait_for(struct stream *s)
 {
-    if (*already == wanted)
-        return;
-    *already = wanted;
     if (s->layer)
         s->layer->wait(s);
-    else if (wanted)
-        event_add(event, NULL);
     else
-        event_del(event);
+        watch_want(&s->watch, s->reading, s->writing);
 }
 
 void stream_want_read(struct stream *s, bool wanted)
 {
-    want(s, &s->readable, &s->reading, wanted);
+    if (s->reading == wanted)
+        return;
+    s->reading = wanted;
+    if (!wanted)
+        watch_cancel_wake(&s->watch);
+    wait_for(s);
 }
 
 void stream_want_write(struct stream *s, bool wanted)
 {
-    want(s, &s->writable, &s->writing, wanted);
+    if (s->writing == wanted)
+        return;
+    s->writing = wanted;
+    wait_for(s);
 }
 
 void stream_wake(struct stream *s)
 {
-    event_active(&s->readable, EV_READ, 0);
+    watch_wake(&s->watch);
 }
 
 bool stream_end(struct stream *s)

@@ -1,4 +1,4 @@
-/* stream.h - one non-blocking socket with its two events and its two bounded buffers.
+/* stream.h - one non-blocking socket with its watch and its two bounded buffers.
  *
  *   peer --> [socket] --stream_read--> caller     in:  received and not consumed yet
  *   peer <-- [socket] <--stream_send-- caller     out: accepted by stream_send and not written yet; one IOBUF_LARGE at most
@@ -9,11 +9,10 @@
 #ifndef WEIR_NET_STREAM_H
 #define WEIR_NET_STREAM_H
 
-#include <event2/event.h>
-#include <event2/event_struct.h>
 #include <sys/uio.h>
 
 #include "net/iobuf.h"
+#include "net/poller.h"
 
 struct stream;
 
@@ -32,7 +31,7 @@ struct stream_layer {
 
 struct stream {
     int fd;                /* -1: closed */
-    bool reading, writing; /* it is wanted; without a layer: the event is added */
+    bool reading, writing; /* it is wanted; without a layer: the watch waits for it */
     bool eof;              /* the peer has sent its last byte */
     bool drained; /* the last read took all that was there; without a layer, and as far as is known */
     bool
@@ -42,13 +41,13 @@ struct stream {
     struct pipe *pipe;
     const struct stream_layer *layer; /* NULL: none */
     void *session;                    /* the layer's own */
-    struct event readable, writable;
+    struct watch watch;
 };
 
 /* Takes over `fd`. Nothing is wanted yet. The callbacks get `context`. */
-void stream_open(struct stream *s, struct event_base *base, int fd, event_callback_fn on_readable,
+void stream_open(struct stream *s, struct poller *poller, int fd, event_callback_fn on_readable,
                  event_callback_fn on_writable, void *context);
-/* Deletes the events, closes the socket, gives the buffers back. May be called twice. */
+/* Ends the watch, closes the socket, gives the buffers back. May be called twice. */
 void stream_close(struct stream *s, struct iobuf_pool *pool);
 
 /* Start or stop waiting for input / for room to write. */

@@ -19,17 +19,6 @@ static bool holds_input(const struct tls_session *t)
     return t->ended || t->failed || SSL_pending(t->ssl) > 0;
 }
 
-static void set_event(struct event *event, bool *added, bool wanted)
-{
-    if (*added == wanted)
-        return;
-    *added = wanted;
-    if (wanted)
-        event_add(event, NULL);
-    else
-        event_del(event);
-}
-
 /* Waits for what the owner wants, or for what OpenSSL wants first. What OpenSSL holds is as good as readable: no
  * event of the socket would tell of it. */
 static void wait_for(struct stream *s)
@@ -38,10 +27,9 @@ static void wait_for(struct stream *s)
     bool read = (s->reading && !t->read_wants_write) || (s->writing && t->write_wants_read);
     bool write = (s->writing && !t->write_wants_read) || (s->reading && t->read_wants_write) || t->ending;
 
-    set_event(&s->readable, &t->read_added, read);
-    set_event(&s->writable, &t->write_added, write);
+    watch_want(&s->watch, read, write);
     if (s->reading && holds_input(t))
-        event_active(&s->readable, EV_READ, 0);
+        watch_wake(&s->watch);
 }
 
 /* What a call of OpenSSL that gave nothing waits for, if anything. */
@@ -270,7 +258,6 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 
 struct tls_session *tls_layer_begin(struct stream *s, SSL *ssl)
 {
-    struct event_base *base = event_get_base(&s->readable);
     struct tls_session *t = calloc(1, sizeof *t);
 
     stream_want_read(s, false);
@@ -282,11 +269,12 @@ struct tls_session *tls_layer_begin(struct stream *s, SSL *ssl)
     }
     t->ssl = ssl;
     SSL_set_app_data(ssl, t);
-    t->on_readable = event_get_callback(&s->readable);
-    t->on_writable = event_get_callback(&s->writable);
-    t->context = event_get_callback_arg(&s->readable);
-    event_assign(&s->readable, base, s->fd, EV_READ | EV_PERSIST, on_readable, s);
-    event_assign(&s->writable, base, s->fd, EV_WRITE | EV_PERSIST, on_writable, s);
+    t->on_readable = s->watch.on_readable;
+    t->on_writable = s->watch.on_writable;
+    t->context = s->watch.context;
+    s->watch.on_readable = on_readable;
+    s->watch.on_writable = on_writable;
+    s->watch.context = s;
     s->layer = &layer;
     s->session = t;
     return t;

@@ -43,7 +43,7 @@ bool client_open(struct worker *w, int fd, const struct address *peer, unsigned 
     c->counted = !settings_of(c)->proxy_protocol;
     c->peer = peer_of_address(peer);
     c->opened_ms = client_now_ms();
-    stream_open(&c->stream, w->base, fd, on_readable, on_writable, c);
+    stream_open(&c->stream, &w->client_poller, fd, on_readable, on_writable, c);
     stream_want_read(&c->stream, true);
     client_list_insert(c);
     deadline_arm(&w->queue.head, &c->deadline, clock_us(), w->policy->timeouts.request_header_us);

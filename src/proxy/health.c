@@ -236,7 +236,7 @@ static void begin(struct check *check)
     if (check->answer && (connect(fd, &to->any, to->length) == 0 || errno == EINPROGRESS)) {
         socket_set_options(fd, to);
         check->state = CHECK_CONNECTS;
-        stream_open(&check->stream, check->roster->base, fd, on_readable, on_writable, check);
+        stream_open(&check->stream, &check->roster->poller, fd, on_readable, on_writable, check);
         stream_want_write(&check->stream, true);
         timer_arm(&check->timer, check->upstream->health.timeout_us);
         return;

@@ -193,6 +193,7 @@ void roster_close(struct roster *roster)
 {
     names_end(roster);
     health_end(roster);
+    poller_clear(&roster->poller);
     iobuf_pool_clear(&roster->buffers);
     roster->base = NULL;
 }
@@ -211,7 +212,7 @@ struct roster *roster_new(struct event_base *base, struct policy *policy, const 
     pthread_mutex_init(&roster->lock, NULL);
     TAILQ_INIT(&roster->checks);
     roster->table = calloc(policy->upstream_count, sizeof *roster->table);
-    if (!roster->table || !names_begin(roster, before)) {
+    if (!roster->table || poller_init(&roster->poller, base, 16) != 0 || !names_begin(roster, before)) {
         roster_close(roster);
         roster_drop(roster);
         return NULL;

@@ -7,6 +7,7 @@
 #include <sys/queue.h>
 
 #include "net/iobuf.h"
+#include "net/poller.h"
 #include "proxy/roster.h"
 
 /* A server that is written as a name. */
@@ -38,6 +39,7 @@ struct roster {
 
     /* The main thread's. */
     struct event_base *base; /* NULL: closed */
+    struct poller poller;    /* of health checks */
     struct roster_listener listener;
     struct resolver *resolver; /* NULL: no names */
     struct name *names;

@@ -14,8 +14,7 @@
 
 enum {
     LINK_MAGIC = 0x4c494e4b,
-    POOLED_MAX = 1024,             /* idle links a worker keeps for a server: as many as were busy at once */
-    POOLED_IDLE_US = 60 * 1000000, /* and for how long */
+    POOLED_IDLE_US = 60 * 1000000, /* how long an idle link is kept */
     LOOKED_AT_ONCE = 64            /* the most pooled links that are looked at in one system call */
 };
 
@@ -220,7 +219,7 @@ static struct link *dial(struct worker *w, struct server *server, struct exchang
     link->worker = w;
     link->server = server;
     link->exchange = x;
-    stream_open(&link->stream, w->base, fd, on_readable, on_writable, link);
+    stream_open(&link->stream, &w->link_poller, fd, on_readable, on_writable, link);
     server->outstanding++;
     server->probing = x ? server->probing : link;
     counter_add(&w->stats.upstream_connections_opened, 1);
@@ -332,15 +331,18 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
     return NULL;
 }
 
+/* A new link is only made when none is idle, and the link used last is used first. So the pool holds as many links as were
+ * busy at once within POOLED_IDLE_US; no more can be busy than there are client connections. */
 void upstream_release(struct link *link, bool reusable)
 {
     struct server *server = link->server;
     struct worker *w = link->worker;
+    unsigned max = worker_connections_max(w);
 
     MAGIC_CHECK(link, LINK_MAGIC);
     if (!reusable || link->state != LINK_BUSY || stream_holds_input(&link->stream) || link->stream.in ||
         stream_holds_output(&link->stream) || link->stream.eof || w->stopping || server->gone ||
-        server->pool->generation != w->now || server->pooled_count >= POOLED_MAX) {
+        server->pool->generation != w->now || (max && server->pooled_count >= max)) {
         link_close(link);
         return;
     }

@@ -20,7 +20,11 @@
 enum {
     ACCEPTS_PER_TURN = 64,    /* so that a flood of connections does not starve those that are served */
     ACCEPT_PAUSE_US = 100000, /* out of descriptors or connections: how long not to accept */
-    TURN_US = 2000            /* what is to be done by then waits for the next turn */
+    TURN_US = 2000,           /* what is to be done by then waits for the next turn */
+    /* Sockets per epoll_wait. More of upstream connections than of clients: what was begun ends before more is begun, so that the
+     * requests in flight, and with them the upstream connections in use, stay few however many clients ask at once. */
+    CLIENTS_PER_BATCH = 128,
+    LINKS_PER_BATCH = 256
 };
 
 /* One listening socket of this worker. */
@@ -254,11 +258,13 @@ static void publish(struct worker *w)
     atomic_store_explicit(&w->upstreams_ready, upstreams_ready(w->now), memory_order_relaxed);
 }
 
-/* With thousands of sockets ready a turn would take tens of milliseconds: decisions would leave for Redis, and be given up at their
- * deadlines, as much too late. What was not done stays queued in libevent. */
+/* With thousands of sockets ready an iteration would take tens of milliseconds: decisions would leave for Redis, and be given up at
+ * their deadlines, as much too late. What was not done is first in the next iteration: libevent's queue and the pollers' batches stay. */
 static void turn_is_long(void *arg)
 {
     struct worker *w = arg;
+    poller_stop(&w->client_poller);
+    poller_stop(&w->link_poller);
     event_base_loopbreak(w->base);
 }
 
@@ -414,6 +420,8 @@ struct worker *worker_new(struct worker_shared *shared, struct roster *roster, u
     w->date_second = -1;
     if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
         !worker_make_rows(w, policy->rule_count, policy->limit_count) || !(w->base = event_base_new()) ||
+        poller_init(&w->link_poller, w->base, LINKS_PER_BATCH) != 0 ||
+        poller_init(&w->client_poller, w->base, CLIENTS_PER_BATCH) != 0 ||
         deadlines_init(&w->deadlines, w->base) != 0)
         goto failed;
     request_ids_init(w);
@@ -510,6 +518,8 @@ void worker_free(struct worker *w)
     exchanges_free(w);
     quota_desk_free(w->quotas);
     deadlines_clear(&w->deadlines);
+    poller_clear(&w->client_poller);
+    poller_clear(&w->link_poller);
     if (w->base)
         event_base_free(w->base);
     iobuf_pool_clear(&w->buffers);

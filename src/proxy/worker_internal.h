@@ -9,6 +9,7 @@
 #include "base/deadline.h"
 #include "base/magic.h"
 #include "net/iobuf.h"
+#include "net/poller.h"
 #include "proxy/worker.h"
 
 struct client;
@@ -33,6 +34,7 @@ struct worker {
     struct generation *now, *coming;
     TAILQ_HEAD(retired, generation) retired; /* replaced by a reload, still used by exchanges */
     struct event_base *base;
+    struct poller client_poller, link_poller; /* of client connections; of upstream connections */
     pthread_t thread;
     bool stopping; /* set in the worker's own thread */
     uint64_t turn; /* of the loop, counted */
@@ -98,6 +100,7 @@ size_t worker_request_id(struct worker *worker, char *id);
 
 /* The worker's share of size_limits.connections; 0: any number. */
 unsigned worker_connections_max(const struct worker *worker);
+
 /* Counts a connection for its peer's address. False: it has too many, which is counted as well. */
 MUST_CHECK bool worker_count_peer(struct worker *worker, const struct address *peer);
 /* A client connection has closed: the listeners may go on, a stopping worker may end. `peer` is NULL where it

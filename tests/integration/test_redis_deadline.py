@@ -35,7 +35,7 @@ def test_no_turn_of_the_loop_is_long_however_many_connections_are_ready(rig):
     request = request_bytes("/x")
     with contextlib.ExitStack() as stack:
         crowd = [stack.enter_context(connect(weir.address)) for _ in range(1000)]
-        for _ in range(4):  # libevent takes twice as many events in a turn whenever it was given as many as it asked for
+        for _ in range(4):
             weir.signal(signal.SIGSTOP)
             for connection in crowd:
                 connection.sendall(request)
@@ -44,6 +44,6 @@ def test_no_turn_of_the_loop_is_long_however_many_connections_are_ready(rig):
                 assert connection.recv(1000).startswith(b"HTTP/1.1 200")
     weir.counts(4000, "weir_request_duration_seconds_count")
     worker = turns.worker()
-    assert max(events for *_, events in worker) >= 500, "they were ready at once"
+    assert max(events for *_, events in worker) >= 100, "they were ready at once, and come in batches"
     longest = sorted(worker, key=lambda turn: -turn[2])[:5]
     assert longest[1][2] < 8000, longest  # one aside: the kernel's work for others is counted with whoever it interrupts

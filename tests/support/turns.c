@@ -21,6 +21,7 @@ static _Thread_local FILE *out;
 static _Thread_local int schedstat = -1;
 static _Thread_local struct turn turn;
 static _Thread_local uint64_t cpu_us, delay_us;
+static _Thread_local int loop_fd = -1; /* the epoll instance of the event loop; pollers have others, within an iteration */
 
 static uint64_t clock_of(clockid_t id)
 {
@@ -58,6 +59,13 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
 
     if (!real)
         *(void **)&real = dlsym(RTLD_NEXT, "epoll_wait");
+    if (loop_fd < 0)
+        loop_fd = fd;
+    if (fd != loop_fd) {
+        int more = real(fd, events, most, timeout);
+        turn.events += more > 0 ? (uint32_t)more : 0;
+        return more;
+    }
     if (schedstat < 0)
         begin_thread();
     before = run_delay();

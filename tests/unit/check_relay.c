@@ -11,6 +11,7 @@
 #include "run_suite.h"
 
 static struct event_base *base;
+static struct poller poller;
 static struct iobuf_pool pool;
 static struct stream from, to;
 static int source, sink; /* the far ends */
@@ -26,7 +27,7 @@ static void open_pair(struct stream *s, int *far)
 {
     int fds[2];
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    stream_open(s, base, fds[0], nothing, nothing, NULL);
+    stream_open(s, &poller, fds[0], nothing, nothing, NULL);
     *far = fds[1];
 }
 
@@ -34,6 +35,7 @@ static void set_up(void)
 {
     signal(SIGPIPE, SIG_IGN);
     base = event_base_new();
+    ck_assert_int_eq(poller_init(&poller, base, 16), 0);
     open_pair(&from, &source);
     open_pair(&to, &sink);
     why = NULL;
@@ -46,6 +48,7 @@ static void tear_down(void)
     close(source);
     close(sink);
     iobuf_pool_clear(&pool);
+    poller_clear(&poller);
     event_base_free(base);
 }
 
@@ -267,7 +270,7 @@ static void open_tcp(struct stream *s, int *far)
     close(listener);
     fcntl(near, F_SETFL, O_NONBLOCK);
     fcntl(*far, F_SETFL, O_NONBLOCK);
-    stream_open(s, base, near, nothing, nothing, NULL);
+    stream_open(s, &poller, near, nothing, nothing, NULL);
 }
 
 static char byte_at(size_t i)

@@ -1,0 +1,170 @@
+#include "net/poller.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+/* ---- a batch ----------------------------------------------------------------------------------------- */
+
+/* An error or the peer's reset is told to whoever waits: its read or write fails. */
+static void deliver(struct watch *watch, uint32_t reported)
+{
+    if (reported & (EPOLLERR | EPOLLHUP))
+        reported |= EPOLLIN | EPOLLOUT;
+    reported &= watch->wanted;
+    if (reported & EPOLLIN)
+        watch->on_readable(watch->fd, EV_READ, watch->context);
+    if ((reported & EPOLLOUT) && watch->poller && (watch->wanted & EPOLLOUT))
+        watch->on_writable(watch->fd, EV_WRITE, watch->context);
+}
+
+/* As many as there are now: a callback that wakes its own socket again does not keep others waiting. */
+static void run_woken(struct poller *poller)
+{
+    struct watch *watch;
+
+    for (unsigned n = poller->woken_count; n && !poller->stopped && (watch = TAILQ_FIRST(&poller->woken));
+         n--) {
+        watch_cancel_wake(watch);
+        watch->on_readable(watch->fd, EV_READ, watch->context);
+    }
+}
+
+static void fetch(struct poller *poller)
+{
+    int count = epoll_wait(poller->fd, poller->ready, (int)poller->batch, 0);
+
+    poller->next = 0;
+    poller->count = count > 0 ? (unsigned)count : 0;
+}
+
+/* The kernel tells the base of sockets that are ready, but not of what is known here already. */
+static void come_again(struct poller *poller)
+{
+    if (poller->next < poller->count || !TAILQ_EMPTY(&poller->woken))
+        event_active(&poller->event, EV_READ, 0);
+}
+
+static void on_ready(evutil_socket_t fd, short what, void *arg)
+{
+    struct poller *poller = arg;
+    (void)fd, (void)what;
+
+    poller->stopped = false;
+    run_woken(poller);
+    if (poller->next == poller->count && !poller->stopped)
+        fetch(poller);
+    while (poller->next < poller->count && !poller->stopped) {
+        const struct epoll_event *event = &poller->ready[poller->next++];
+        if (event->data.ptr)
+            deliver(event->data.ptr, event->events);
+    }
+    come_again(poller);
+}
+
+int poller_init(struct poller *poller, struct event_base *base, unsigned batch)
+{
+    poller->batch = batch < POLLER_BATCH_MAX ? batch : POLLER_BATCH_MAX;
+    poller->next = poller->count = 0;
+    poller->stopped = false;
+    TAILQ_INIT(&poller->woken);
+    poller->woken_count = 0;
+    if ((poller->fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
+        return -1;
+    event_assign(&poller->event, base, poller->fd, EV_READ | EV_PERSIST, on_ready, poller);
+    if (event_add(&poller->event, NULL) == 0)
+        return 0;
+    close(poller->fd);
+    poller->fd = -1;
+    errno = ENOMEM;
+    return -1;
+}
+
+void poller_clear(struct poller *poller)
+{
+    if (!poller->batch || poller->fd < 0)
+        return;
+    event_del(&poller->event);
+    close(poller->fd);
+    poller->fd = -1;
+}
+
+void poller_stop(struct poller *poller)
+{
+    poller->stopped = true;
+}
+
+/* ---- one socket -------------------------------------------------------------------------------------- */
+
+void watch_begin(struct watch *watch, struct poller *poller, int fd)
+{
+    watch->poller = poller;
+    watch->fd = fd;
+    watch->wanted = 0;
+    watch->woken = false;
+}
+
+static void say_failed(void)
+{
+    static _Thread_local uint64_t said_us;
+    uint64_t now = clock_us();
+
+    if (said_us && now - said_us < 10000000)
+        return;
+    said_us = now;
+    log_error("cannot wait for a connection: %s (raise fs.epoll.max_user_watches)", strerror(errno));
+}
+
+void watch_want(struct watch *watch, bool readable, bool writable)
+{
+    uint32_t wanted = (readable ? (uint32_t)EPOLLIN : 0) | (writable ? (uint32_t)EPOLLOUT : 0);
+    struct epoll_event event = {.events = wanted, .data.ptr = watch};
+    int operation = !wanted ? EPOLL_CTL_DEL : watch->wanted ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+
+    if (!watch->poller || wanted == watch->wanted)
+        return;
+    if (epoll_ctl(watch->poller->fd, operation, watch->fd, &event) == 0)
+        watch->wanted = wanted;
+    else
+        say_failed();
+}
+
+void watch_wake(struct watch *watch)
+{
+    struct poller *poller = watch->poller;
+
+    if (!poller || watch->woken)
+        return;
+    watch->woken = true;
+    TAILQ_INSERT_TAIL(&poller->woken, watch, link);
+    poller->woken_count++;
+    event_active(&poller->event, EV_READ, 0);
+}
+
+void watch_cancel_wake(struct watch *watch)
+{
+    if (!watch->woken)
+        return;
+    watch->woken = false;
+    TAILQ_REMOVE(&watch->poller->woken, watch, link);
+    watch->poller->woken_count--;
+}
+
+/* A batch may hold it still. The socket leaves the epoll instance by name: closing it would not be enough while a child process that
+ * was just forked has a copy. */
+void watch_end(struct watch *watch)
+{
+    struct poller *poller = watch->poller;
+
+    if (!poller)
+        return;
+    watch_cancel_wake(watch);
+    watch_want(watch, false, false);
+    for (unsigned i = poller->next; i < poller->count; i++)
+        if (poller->ready[i].data.ptr == watch)
+            poller->ready[i].data.ptr = NULL;
+    watch->poller = NULL;
+}

@@ -1,0 +1,251 @@
+/* check_poller.c - many sockets, one batch at a time: each is reported once for what it received, in turn, and none after its end. */
+#include <check.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "net/poller.h"
+#include "run_suite.h"
+
+enum { SOCKETS = 40, BATCH = 8 };
+
+static struct event_base *base;
+static struct poller poller;
+static struct peer {
+    struct watch watch;
+    int near, far;
+    unsigned reads, writes, wakes; /* wakes: callbacks that found nothing to read */
+} peers[SOCKETS];
+static unsigned served;
+static void (*also)(struct peer *peer); /* what the callback does besides reading */
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    struct peer *peer = arg;
+    char byte;
+
+    ck_assert_int_eq(fd, peer->near);
+    ck_assert_int_eq(what, EV_READ);
+    served++;
+    if (recv(fd, &byte, 1, MSG_DONTWAIT) == 1)
+        peer->reads++;
+    else
+        peer->wakes++;
+    if (also)
+        also(peer);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+    struct peer *peer = arg;
+
+    ck_assert_int_eq(fd, peer->near);
+    ck_assert_int_eq(what, EV_WRITE);
+    peer->writes++;
+    watch_want(&peer->watch, true, false);
+}
+
+static void open_peer(struct peer *peer)
+{
+    int fds[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    *peer = (struct peer){.near = fds[0], .far = fds[1]};
+    peer->watch.on_readable = on_readable;
+    peer->watch.on_writable = on_writable;
+    peer->watch.context = peer;
+    watch_begin(&peer->watch, &poller, peer->near);
+    watch_want(&peer->watch, true, false);
+}
+
+static void set_up(void)
+{
+    base = event_base_new();
+    ck_assert_int_eq(poller_init(&poller, base, BATCH), 0);
+    for (unsigned i = 0; i < SOCKETS; i++)
+        open_peer(&peers[i]);
+    served = 0;
+    also = NULL;
+}
+
+static void tear_down(void)
+{
+    for (unsigned i = 0; i < SOCKETS; i++) {
+        watch_end(&peers[i].watch);
+        close(peers[i].near);
+        close(peers[i].far);
+    }
+    poller_clear(&poller);
+    event_base_free(base);
+}
+
+static void send_to_all(void)
+{
+    for (unsigned i = 0; i < SOCKETS; i++)
+        ck_assert_int_eq(write(peers[i].far, "x", 1), 1);
+}
+
+static void turn(void)
+{
+    event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+}
+
+START_TEST(every_socket_has_its_turn_before_one_has_its_second)
+{
+    send_to_all();
+    send_to_all();
+    for (unsigned n = 1; n <= SOCKETS / BATCH; n++) {
+        turn();
+        ck_assert_uint_eq(served, n * BATCH);
+    }
+    for (unsigned i = 0; i < SOCKETS; i++)
+        ck_assert_uint_eq(peers[i].reads, 1);
+    while (served < 2 * SOCKETS)
+        turn();
+    turn();
+    ck_assert_uint_eq(served, 2 * SOCKETS); /* and none was called for nothing */
+}
+END_TEST
+
+static void stop(struct peer *peer)
+{
+    (void)peer;
+    poller_stop(&poller);
+    event_base_loopbreak(base);
+}
+
+START_TEST(an_iteration_that_was_cut_short_goes_on_where_it_stopped)
+{
+    also = stop;
+    send_to_all();
+    for (unsigned n = 1; n <= SOCKETS; n++) {
+        turn();
+        ck_assert_uint_eq(served, n);
+    }
+    for (unsigned i = 0; i < SOCKETS; i++)
+        ck_assert_uint_eq(peers[i].reads, 1);
+}
+END_TEST
+
+static void end_all_others(struct peer *peer)
+{
+    for (unsigned i = 0; i < SOCKETS; i++)
+        if (&peers[i] != peer)
+            watch_end(&peers[i].watch);
+    also = NULL;
+}
+
+START_TEST(a_socket_whose_watch_has_ended_is_not_served_though_it_was_reported)
+{
+    watch_wake(&peers[1].watch);
+    watch_want(&peers[2].watch, true, true);
+    send_to_all();
+    also = end_all_others;
+    turn();
+    turn();
+    ck_assert_uint_eq(served, 1);
+    ck_assert_uint_eq(peers[2].writes, 0);
+}
+END_TEST
+
+static void close_and_open(struct peer *peer)
+{
+    struct peer *next = peer == &peers[0] ? &peers[1] : &peers[0];
+    int descriptor = next->near;
+
+    also = NULL;
+    watch_end(&next->watch);
+    close(next->near);
+    close(next->far);
+    open_peer(next); /* a new connection with the descriptor of one that was reported */
+    ck_assert_int_eq(next->near, descriptor);
+}
+
+START_TEST(a_new_socket_does_not_get_the_report_of_the_one_whose_descriptor_it_has)
+{
+    also = close_and_open;
+    ck_assert_int_eq(write(peers[0].far, "x", 1), 1);
+    ck_assert_int_eq(write(peers[1].far, "x", 1), 1);
+    turn();
+    turn();
+    ck_assert_uint_eq(served, 1);
+}
+END_TEST
+
+static void wake_again(struct peer *peer)
+{
+    if (peer->wakes < 3)
+        watch_wake(&peer->watch);
+}
+
+START_TEST(a_woken_socket_is_called_once_for_each_wake_and_keeps_nobody_waiting)
+{
+    also = wake_again;
+    send_to_all();
+    watch_wake(&peers[0].watch);
+    watch_wake(&peers[0].watch);
+    for (unsigned n = 0; n < 2 * SOCKETS && served < SOCKETS; n++)
+        turn();
+    for (unsigned i = 0; i < SOCKETS; i++)
+        ck_assert_uint_eq(peers[i].reads, 1);
+    for (unsigned n = 0; n < 2 * SOCKETS; n++)
+        turn();
+    ck_assert_uint_eq(peers[0].wakes, 3);
+    watch_wake(&peers[0].watch);
+    watch_cancel_wake(&peers[0].watch);
+    turn();
+    ck_assert_uint_eq(peers[0].wakes, 3);
+}
+END_TEST
+
+START_TEST(what_is_not_wanted_is_not_reported_and_waits)
+{
+    watch_want(&peers[0].watch, false, false);
+    ck_assert_int_eq(write(peers[0].far, "x", 1), 1);
+    shutdown(peers[0].far, SHUT_RDWR); /* EPOLLHUP, which epoll reports whatever was asked for */
+    turn();
+    ck_assert_uint_eq(served, 0);
+    watch_want(&peers[0].watch, true, true);
+    turn();
+    ck_assert_uint_eq(peers[0].reads, 1);
+    ck_assert_uint_eq(peers[0].writes, 1);
+}
+END_TEST
+
+/* Two of them in one base: a poller whose sockets never come to an end leaves the other its turn. */
+START_TEST(a_busy_poller_leaves_the_other_one_its_turn)
+{
+    struct poller other;
+    struct peer lone;
+
+    ck_assert_int_eq(poller_init(&other, base, BATCH), 0);
+    open_peer(&lone);
+    watch_end(&lone.watch);
+    watch_begin(&lone.watch, &other, lone.near);
+    watch_want(&lone.watch, true, false);
+    send_to_all();
+    also = stop;
+    ck_assert_int_eq(write(lone.far, "x", 1), 1);
+    for (unsigned n = 0; n < 3; n++)
+        turn();
+    ck_assert_uint_eq(lone.reads, 1);
+    watch_end(&lone.watch);
+    close(lone.near), close(lone.far);
+    poller_clear(&other);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("poller");
+    TCase *tests = tcase_create("all");
+    tcase_add_checked_fixture(tests, set_up, tear_down);
+    tcase_add_test(tests, every_socket_has_its_turn_before_one_has_its_second);
+    tcase_add_test(tests, an_iteration_that_was_cut_short_goes_on_where_it_stopped);
+    tcase_add_test(tests, a_socket_whose_watch_has_ended_is_not_served_though_it_was_reported);
+    tcase_add_test(tests, a_new_socket_does_not_get_the_report_of_the_one_whose_descriptor_it_has);
+    tcase_add_test(tests, a_woken_socket_is_called_once_for_each_wake_and_keeps_nobody_waiting);
+    tcase_add_test(tests, what_is_not_wanted_is_not_reported_and_waits);
+    tcase_add_test(tests, a_busy_poller_leaves_the_other_one_its_turn);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
