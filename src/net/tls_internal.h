@@ -9,7 +9,7 @@
 struct tls_session {
     SSL *ssl; /* its app data is this */
     event_callback_fn on_readable, on_writable;
-    void *context; /* the stream's owner and its callbacks */
+    void *context;                           /* the stream's owner and its callbacks */
     bool read_wants_write, write_wants_read; /* reading waits until the socket takes bytes, and the reverse */
     bool handshaken;
     bool ended;        /* the peer's close_notify was read */

@@ -21,7 +21,8 @@ static _Thread_local FILE *out;
 static _Thread_local int schedstat = -1;
 static _Thread_local struct turn turn;
 static _Thread_local uint64_t cpu_us, delay_us;
-static _Thread_local int loop_fd = -1; /* the epoll instance of the event loop; pollers have others, within an iteration */
+static _Thread_local int loop_fd =
+    -1; /* the epoll instance of the event loop; pollers have others, within an iteration */
 
 static uint64_t clock_of(clockid_t id)
 {
