@@ -7,7 +7,7 @@
 
 enum char_class {
     CHAR_TOKEN = 1 << 0, /* tchar: RFC 9110 section 5.6.2 */
-    CHAR_PLAIN = 1 << 1, /* tchar but "_", see fields.c */
+    CHAR_PLAIN = 1 << 1, /* letters, digits and "-": of such characters nearly all field names are made */
     CHAR_TEXT = 1 << 2,  /* HTAB, SP, VCHAR, obs-text: in field values (RFC 9110 section 5.5), reasons (RFC
                             9112 section 4) */
     CHAR_PATH = 1 << 3,  /* pchar and "/": RFC 3986 section 3.3 */

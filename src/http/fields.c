@@ -14,26 +14,14 @@ static const uint64_t hop_by_hop_by_nature =
 static const uint64_t end_to_end_always =
     FIELD_BIT(FIELD_CONTENT_LENGTH) | FIELD_BIT(FIELD_CONTENT_TYPE) | FIELD_BIT(FIELD_DATE) |
     FIELD_BIT(FIELD_EXPECT) | FIELD_BIT(FIELD_FORWARDED) | FIELD_BIT(FIELD_HOST) |
-    FIELD_BIT(FIELD_MAX_FORWARDS) | FIELD_BIT(FIELD_RATELIMIT) | FIELD_BIT(FIELD_RATELIMIT_POLICY) |
-    FIELD_BIT(FIELD_RETRY_AFTER) | FIELD_BIT(FIELD_VIA) | FIELD_BIT(FIELD_X_CLIENT_ID) |
-    FIELD_BIT(FIELD_X_FORWARDED_FOR) | FIELD_BIT(FIELD_X_FORWARDED_HOST) |
+    FIELD_BIT(FIELD_MAX_FORWARDS) | FIELD_BIT(FIELD_PROXY_CLAIM) | FIELD_BIT(FIELD_RATELIMIT) |
+    FIELD_BIT(FIELD_RATELIMIT_POLICY) | FIELD_BIT(FIELD_RETRY_AFTER) | FIELD_BIT(FIELD_VIA) |
+    FIELD_BIT(FIELD_X_CLIENT_ID) | FIELD_BIT(FIELD_X_FORWARDED_FOR) | FIELD_BIT(FIELD_X_FORWARDED_HOST) |
     FIELD_BIT(FIELD_X_FORWARDED_PROTO) | FIELD_BIT(FIELD_X_RATE_LIMIT) | FIELD_BIT(FIELD_X_RATELIMIT) |
     FIELD_BIT(FIELD_X_REQUEST_ID) | FIELD_BIT(FIELD_X_WEIR_CLIENT);
 
 /* Each option is compared with each field, so their number bounds the work. */
 enum { CONNECTION_OPTIONS_MAX = 16 };
-
-/* CGI and its heirs hand X_Weir_Client and X-Weir-Client to an application under one name, so that the one
- * could pass for the other. */
-static bool imitates_known_name(struct slice name)
-{
-    char dashed[32];
-    if (name.n > sizeof dashed)
-        return false;
-    for (size_t i = 0; i < name.n; i++)
-        dashed[i] = name.p[i] == '_' ? '-' : name.p[i];
-    return field_id_of((struct slice){dashed, name.n}) != FIELD_OTHER;
-}
 
 static const char *refuse_line(struct refusal *refusal, const char *why)
 {
@@ -51,8 +39,9 @@ static const char *name_fault(const char *start, const char *p, const char *end)
     return *p == ':' ? "empty field name" : "invalid byte in a field name";
 }
 
-/* The token at `p`, up to its colon; NULL: refused. */
-static const char *name_parse(const char *p, const char *end, struct field *field, struct refusal *refusal)
+/* The token at `p`, up to its colon; NULL: refused. CHAR_PLAIN stays in `*names` where the name is plain. */
+static const char *name_parse(const char *p, const char *end, struct field *field, unsigned *names,
+                              struct refusal *refusal)
 {
     const char *start = p;
     unsigned all = CHAR_PLAIN, classes;
@@ -65,8 +54,8 @@ static const char *name_parse(const char *p, const char *end, struct field *fiel
     if (unlikely(p == end || *p != ':' || p == start))
         return refuse_line(refusal, name_fault(start, p, end));
     field->id = (uint8_t)field_id_of(field->name);
-    field->hop_by_hop = field->id != FIELD_OTHER ? hop_by_hop_by_nature >> field->id & 1
-                                                 : !all && imitates_known_name(field->name);
+    field->hop_by_hop = hop_by_hop_by_nature >> field->id & 1;
+    *names &= all;
     return p;
 }
 
@@ -94,7 +83,7 @@ const char *fields_parse(const char *p, const char *end, unsigned max, struct fi
                          struct refusal *refusal)
 {
     uint64_t present = 0, repeated = 0;
-    unsigned count = 0;
+    unsigned count = 0, names = CHAR_PLAIN;
 
     while (p < end && *p != '\r') {
         if (count == max) {
@@ -102,7 +91,7 @@ const char *fields_parse(const char *p, const char *end, unsigned max, struct fi
             return NULL;
         }
         struct field *field = &fields->at[count++];
-        if ((p = name_parse(p, end, field, refusal)) == NULL ||
+        if ((p = name_parse(p, end, field, &names, refusal)) == NULL ||
             (p = value_parse(p + 1, end, field, refusal)) == NULL)
             return NULL;
         repeated |= present & FIELD_BIT(field->id);
@@ -111,6 +100,7 @@ const char *fields_parse(const char *p, const char *end, unsigned max, struct fi
     if (!is_line_end(p, end))
         return refuse_line(refusal, "bare CR in the head");
     fields->count = count;
+    fields->odd_names = !names;
     fields->present = present;
     fields->repeated = repeated;
     return p + 2;
@@ -141,6 +131,66 @@ bool field_is_named_away(const struct field *field)
 {
     return field->hop_by_hop && !(hop_by_hop_by_nature >> field->id & 1);
 }
+
+/* --- twins: two names of one variable -------------------------------------------------------------------- */
+
+/* A name's character as CGI, WSGI and their successors take it. */
+static char folded(char c)
+{
+    return !char_is(c, CHAR_PLAIN) ? '-' : c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+}
+
+static bool same_folded(struct slice a, struct slice b)
+{
+    if (a.n != b.n)
+        return false;
+    for (size_t i = 0; i < a.n; i++)
+        if (folded(a.p[i]) != folded(b.p[i]))
+            return false;
+    return true;
+}
+
+bool names_are_twins(struct slice a, struct slice b)
+{
+    return same_folded(a, b) && !slice_equal_nocase(a, b);
+}
+
+/* Known names are plain, so only a name with another character can be their twin. */
+bool name_is_twin_of_known(struct slice name)
+{
+    char room[32]; /* of a longer name, the prefix decides: X-Forwarded-* */
+    size_t n = name.n < sizeof room ? name.n : sizeof room;
+    for (size_t i = 0; i < n; i++)
+        room[i] = folded(name.p[i]);
+    return field_id_of(name) == FIELD_OTHER && field_id_of((struct slice){room, n}) != FIELD_OTHER;
+}
+
+static bool is_twin_of(struct slice name, const struct slice *names, unsigned count)
+{
+    bool twin = false;
+    for (unsigned i = 0; i < count; i++) {
+        if (slice_equal_nocase(name, names[i]))
+            return false;
+        twin = twin || same_folded(name, names[i]);
+    }
+    return twin;
+}
+
+void fields_drop_twins(struct fields *fields, const struct slice *names, unsigned count)
+{
+    for (struct field *field = fields->at; field < fields->at + fields->count; field++)
+        if (count ? is_twin_of(field->name, names, count) : name_is_twin_of_known(field->name))
+            field->hop_by_hop = true;
+}
+
+void fields_drop_named(struct fields *fields, struct slice name)
+{
+    for (struct field *field = fields->at; field < fields->at + fields->count; field++)
+        if (slice_equal_nocase(field->name, name))
+            field->hop_by_hop = true;
+}
+
+/* --- Connection ------------------------------------------------------------------------------------------- */
 
 /* RFC 9110 section 7.6.1 says remove; it also says that no sender may name a field meant for all recipients.
  * The id tells most of those that matter; credentials are the rest. */

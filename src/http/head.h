@@ -26,8 +26,13 @@ enum field_id {
     FIELD_HOST,
     FIELD_KEEP_ALIVE,
     FIELD_MAX_FORWARDS,
+    FIELD_METHOD_OVERRIDE, /* X-HTTP-Method-Override, X-HTTP-Method, X-Method-Override */
+    FIELD_NEVER_FORWARDED, /* X-Original-URL, X-Rewrite-URL: frameworks route by them instead of the target;
+                              Proxy: HTTP_PROXY in CGI (CVE-2016-5385) */
     FIELD_PROXY_AUTHENTICATE,
     FIELD_PROXY_AUTHORIZATION,
+    FIELD_PROXY_CLAIM, /* what proxies tell of a client and of its request, and servers believe: X-Real-IP,
+                          CF-Connecting-IP, X-Forwarded-Port and so on; names.c lists them */
     FIELD_PROXY_CONNECTION,
     FIELD_RATELIMIT,        /* RateLimit */
     FIELD_RATELIMIT_POLICY, /* RateLimit-Policy */
@@ -55,11 +60,12 @@ struct field {
     struct slice value; /* without OWS around it; no control bytes but HTAB; may be empty */
     uint8_t id;         /* enum field_id */
     bool hop_by_hop; /* not to be forwarded: RFC 9110 section 7.6.1, by its nature or because Connection names
-                        it; or a name that passes for one of the above, as X_Weir_Client does in CGI */
+                        it; or because fields_drop_twins() or fields_drop_named() dropped it */
 };
 
 struct fields {
     unsigned count;
+    bool odd_names;    /* a name holds a character other than letters, digits and "-" */
     uint64_t present;  /* FIELD_BIT(id): a field with this id is there (at least once) */
     uint64_t repeated; /* FIELD_BIT(id): more than once; X-RateLimit-* and X-Rate-Limit-* share theirs */
     struct field at[RESPONSE_FIELDS_MAX];
@@ -97,6 +103,23 @@ bool connection_names(const struct fields *f, struct slice option);
 /* Does Connection name it, so that it goes no further? What the server does not see must not decide what the
  * request counts as. */
 bool field_is_named_away(const struct field *field);
+
+/* Are the names different, and the same variable to CGI, WSGI and their successors? They replace every
+ * character other than letters and digits, ignoring case: X_Api_Key and X-Api-Key are HTTP_X_API_KEY
+ * (RFC 3875 section 4.1.18). */
+bool names_are_twins(struct slice a, struct slice b);
+/* Is it the twin of a name that weir knows, enum field_id? */
+bool name_is_twin_of_known(struct slice name);
+
+/* Drops the fields whose names are twins of one of `names` and equal none of them (ignoring case): they are
+ * not forwarded. Without `names` (count 0): twins of the fields that weir knows, enum field_id. */
+void fields_drop_twins(struct fields *fields, const struct slice *names, unsigned count);
+
+/* Drops the fields with this name, ignoring case: they are not forwarded and decide nothing. */
+void fields_drop_named(struct fields *fields, struct slice name);
+
+/* The id of a field's name, a token. */
+enum field_id field_id_of(struct slice name);
 
 enum method {
     METHOD_OTHER,

@@ -48,8 +48,6 @@ const char *fields_parse(const char *p, const char *end, unsigned max, struct fi
  * sender keeps the connection (RFC 9112 section 9.3). */
 bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive, struct refusal *refusal);
 
-/* The id of a field's name, a token. */
-enum field_id field_id_of(struct slice name);
 enum method method_of(struct slice text);
 
 /* Splits the target into what weir acts on: form, path_and_query, and host where the target is absolute. */

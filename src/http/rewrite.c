@@ -155,7 +155,9 @@ void request_head_write(struct text *out, const struct request_head *head, const
     uint64_t own = FIELD_BIT(FIELD_HOST) | FIELD_BIT(FIELD_CONTENT_LENGTH) | FIELD_BIT(FIELD_EXPECT) |
                    FIELD_BIT(FIELD_X_FORWARDED_FOR) | FIELD_BIT(FIELD_X_FORWARDED_PROTO) |
                    FIELD_BIT(FIELD_X_FORWARDED_HOST) | FIELD_BIT(FIELD_X_REQUEST_ID) |
-                   FIELD_BIT(FIELD_X_WEIR_CLIENT);
+                   FIELD_BIT(FIELD_X_WEIR_CLIENT) | FIELD_BIT(FIELD_NEVER_FORWARDED);
+    if (!facts->peer_trusted)
+        own |= FIELD_BIT(FIELD_PROXY_CLAIM);
     /* A stranger's last element would pass for weir's. */
     if (!facts->peer_trusted || facts->forwarded)
         own |= FIELD_BIT(FIELD_FORWARDED);

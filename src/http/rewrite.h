@@ -8,10 +8,10 @@
 /* What weir says about itself on the way upstream. */
 struct forward_facts {
     struct slice peer_ip; /* appended to X-Forwarded-For; empty (a unix peer): nothing is */
-    bool peer_trusted; /* X-Forwarded-Proto, X-Forwarded-Host and Forwarded are believed from this peer, else
-                          replaced or dropped */
-    bool forwarded;    /* say it in Forwarded (RFC 7239) as well */
-    struct slice scheme; /* "http" or "https" */
+    bool peer_trusted;    /* X-Forwarded-Proto, X-Forwarded-Host, Forwarded and FIELD_PROXY_CLAIM are believed
+                          from this peer, else replaced or dropped */
+    bool forwarded;       /* say it in Forwarded (RFC 7239) as well */
+    struct slice scheme;  /* "http" or "https" */
     struct slice
         host; /* Host where the request has none (HTTP/1.0), e.g. the upstream's address; may be empty */
     struct slice client; /* X-Weir-Client, e.g. "id:client-2"; empty: none is sent (a forged one is removed

@@ -101,6 +101,7 @@ static enum proxy_header_scan scan_v1(struct slice bytes, struct proxy_header *h
     const char *cr = memchr(looked.p, '\r', looked.n), *lf = memchr(looked.p, '\n', looked.n);
     if (!cr || cr + 1 == looked.p + looked.n)
         return lf || looked.n == PROXY_HEADER_V1_MAX ? PROXY_HEADER_BAD : PROXY_HEADER_PARTIAL;
+    header->local = false;
     header->size = (size_t)(cr - looked.p) + 2;
     if (lf != cr + 1 ||
         !read_v1((struct slice){looked.p + start.n, header->size - start.n - 2}, &header->source))
@@ -231,6 +232,7 @@ static enum proxy_header_scan scan_v2(struct slice bytes, struct proxy_header *h
         return PROXY_HEADER_BAD;
     if (bytes.n < V2_FIXED)
         return PROXY_HEADER_PARTIAL;
+    header->local = byte_at(bytes, 12) == V2_LOCAL;
     header->size = V2_FIXED + pair_at(bytes, 14);
     if (header->size > PROXY_HEADER_MAX)
         return PROXY_HEADER_BAD;

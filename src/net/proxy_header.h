@@ -22,6 +22,7 @@ enum proxy_header_scan {
 struct proxy_header {
     size_t size;           /* its bytes; what follows is the client's */
     struct address source; /* length 0: it names none (LOCAL, UNKNOWN, UNSPEC); the socket's peer counts */
+    bool local;            /* LOCAL: the connection is the proxy's own, such as a health check */
 };
 
 /* Reads the header at the start of `bytes`. `header` is set when it is WHOLE. */

@@ -46,38 +46,19 @@ static void check_proxy_protocol(struct loading *l)
 
 /* --- identity --- */
 
-static bool is_loopback(const struct address *address)
-{
-    static const struct ip_range loopback[] = {
-        {{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127}}, 104},
-        {{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}}, 128},
-    };
-    struct ip ip;
-    return !ip_of_address(address, &ip) || ip_range_holds(&loopback[0], &ip) ||
-           ip_range_holds(&loopback[1], &ip);
-}
-
-static bool anybody_can_connect(const struct policy *policy)
-{
-    for (unsigned i = 0; i < policy->listen_count; i++)
-        if (!is_loopback(&policy->listen[i].address))
-            return true;
-    return false;
-}
-
 static void warn_of_identity(struct loading *l)
 {
     const struct identity_settings *identity = &l->policy->identity;
     const struct node *from = node_at(l, "identity", "from");
     const struct node *item = from ? list_first(from) : NULL;
-    bool trusts_nobody = identity->trusted_count == 0 && !identity->trust_unix;
+    bool unnoticed = identity->headers_from_anyone && identity->headers_from != HEADERS_FROM_ANYONE;
 
     for (unsigned i = 0; item && i < identity->from_count; i++, item = list_next(from, item)) {
-        if (identity->from[i].source == IDENTITY_HEADER && trusts_nobody && !identity->known_clients_only &&
-            anybody_can_connect(l->policy))
+        if (identity->from[i].source == IDENTITY_HEADER && unnoticed)
             warning(l, item,
-                    "anybody can make up this header, and so a client of their own; name the proxies that "
-                    "set it in trusted_proxies, or listen on loopback alone");
+                    "this header is believed from anyone who can connect, since trusted_proxies names "
+                    "nobody; name "
+                    "the proxies that set it, or write headers_from: anyone if servers verify the ids");
         if (i > 0 && identity->from[i - 1].source == IDENTITY_IP)
             warning(l, item, "is never looked at: ip before it always gives a value");
     }

@@ -79,11 +79,12 @@ static void walk_forwarded_for(const struct identity_settings *settings, const s
     }
 }
 
-static void find_address(const struct identity_settings *settings, const struct address *peer,
+static void find_address(const struct identity_settings *settings, const struct identity_peer *peer,
                          const struct fields *fields, struct identity *identity)
 {
-    identity->has_ip = ip_of_address(peer, &identity->ip);
-    identity->peer_trusted = identity_trusts(settings, peer);
+    identity->has_ip = ip_of_address(peer->address, &identity->ip);
+    identity->peer_trusted = !peer->unknown && identity_trusts(settings, peer->address);
+    identity->headers_believed = settings->headers_from_anyone || identity->peer_trusted;
     if (identity->peer_trusted && fields_have(fields, FIELD_X_FORWARDED_FOR))
         walk_forwarded_for(settings, fields, identity);
 }
@@ -157,6 +158,8 @@ static bool take_source(const struct policy *policy, const struct fields *fields
 
     identity->from_header = false;
     for (; i < settings->from_count && settings->from[i].source == IDENTITY_HEADER; i++) {
+        if (!identity->headers_believed)
+            continue;
         enum found found = find_id(&settings->from[i], fields, identity, why);
         identity->source = i;
         if (found == FOUND_ID && is_passed_over(policy, identity))
@@ -169,7 +172,7 @@ static bool take_source(const struct policy *policy, const struct fields *fields
     return true;
 }
 
-bool identity_of(const struct policy *policy, const struct address *peer, const struct fields *fields,
+bool identity_of(const struct policy *policy, const struct identity_peer *peer, const struct fields *fields,
                  struct identity *identity, const char **why)
 {
     find_address(&policy->identity, peer, fields, identity);

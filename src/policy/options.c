@@ -17,6 +17,8 @@ static const char *const on_failure_names[] = {
     [ON_FAILURE_LOCAL] = "local", [ON_FAILURE_ALLOW] = "allow", [ON_FAILURE_DENY] = "deny", NULL};
 static const char *const unknown_client_names[] = {
     [UNKNOWN_CLIENT_DEFAULT] = "default", [UNKNOWN_CLIENT_DENY] = "deny", NULL};
+static const char *const headers_from_names[] = {
+    [HEADERS_FROM_TRUSTED] = "trusted", [HEADERS_FROM_ANYONE] = "anyone", NULL};
 static const char *const level_names[] = {
     [LEVEL_ERROR] = "error", [LEVEL_WARN] = "warn", [LEVEL_INFO] = "info", [LEVEL_DEBUG] = "debug", NULL};
 static const char *const format_names[] = {[LOG_TEXT] = "text", [LOG_JSON] = "json", NULL};
@@ -164,6 +166,10 @@ const struct option options[] = {
     {"identity.trusted_proxies", &type_trusted, OF(identity), "[]", 0, TRUSTED_MAX, 0, NULL, NULL,
      "addresses and ranges whose X-Forwarded-For is believed, from the right; unix: for peers on unix "
      "sockets"},
+    {"identity.headers_from", &type_enum, OF(identity.headers_from), "trusted", 0, 0, 0, headers_from_names,
+     NULL,
+     "whose identity headers are believed: trusted (trusted_proxies, or anyone if that names nobody), "
+     "anyone"},
     {"identity.ipv6_prefix", &type_count, OF(identity.ipv6_prefix), "64", 1, 128, 0, NULL, NULL,
      "IPv6 addresses that share so many bits are one client"},
     {"identity.known_clients_only", &type_bool, OF(identity.known_clients_only), "false", 0, 0, 0, NULL, NULL,

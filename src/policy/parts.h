@@ -96,6 +96,11 @@ bool quotas_are_there(const void *policy); /* for the table's `applies` */
 
 bool upstream_has_health(const void *upstream); /* for the table's `applies` */
 
+/* --- identity --- */
+
+/* Works out whose identity headers are believed, once all of the section is read. */
+void identity_finish(struct policy *policy);
+
 /* --- addresses --- */
 
 /* Reads the files that were named. */
@@ -124,6 +129,9 @@ bool redis_has_address(const void *policy); /* for the table's `applies` */
 bool redis_has_sentinel(const void *policy);
 bool redis_has_cluster(const void *policy);
 bool redis_has_password(const void *policy);
+
+/* Fills in policy->read_headers, and reports names that could not be kept apart. */
+void read_headers_collect(struct loading *l);
 
 /* check.c: what no single option shows. Warnings only where nothing is wrong. */
 void policy_check(struct loading *l);

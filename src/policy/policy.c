@@ -49,6 +49,9 @@ static void read_root(struct loading *l)
     if (expect_map(l, l->root, "a map of keys and values, such as upstreams: ..."))
         options_read(l, l->root, "", l->policy);
     addresses_read(l);
+    identity_finish(l->policy);
+    if (!l->report->mistakes)
+        read_headers_collect(l);
     policy_check(l);
 }
 

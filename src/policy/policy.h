@@ -121,12 +121,17 @@ struct identity_from {
 
 enum { IDENTITY_FROM_MAX = 4 };
 
+/* Whose identity headers are believed. */
+enum headers_from { HEADERS_FROM_TRUSTED, HEADERS_FROM_ANYONE };
+
 struct identity_settings {
     struct identity_from from[IDENTITY_FROM_MAX];
     unsigned from_count;
     struct ip_range *trusted;
     unsigned trusted_count;
     bool trust_unix; /* "unix:" among trusted_proxies */
+    enum headers_from headers_from;
+    bool headers_from_anyone; /* as it is: headers_from is anyone, or nobody is trusted */
     unsigned ipv6_prefix;
     bool known_clients_only; /* an id must be among the clients, else the next source counts */
 };
@@ -339,6 +344,14 @@ struct address_settings {
     struct address_table table;
 };
 
+/* The request headers that decide something, see policy_sort_headers(). */
+struct read_headers {
+    struct slice *names; /* each once */
+    unsigned count;
+    bool some_odd;    /* a name holds a character other than letters, digits and "-" */
+    bool some_claims; /* a name is one that is not forwarded from strangers, FIELD_PROXY_CLAIM, or at all */
+};
+
 struct clients; /* the table behind policy_client() */
 struct pool;
 
@@ -355,6 +368,7 @@ struct policy {
     unsigned upstream_count;
     struct resolver_settings resolver;
     struct identity_settings identity;
+    struct read_headers read_headers;
     struct address_settings addresses;
     bool shadow; /* of limits that do not say */
     struct limit *limits;
@@ -415,6 +429,12 @@ unsigned policy_name_count(const struct policy *policy);
 /* The rule that decides; never NULL. `path` is in normal form, `host` as it came. Linear in the rules. */
 const struct rule *policy_match(const struct policy *policy, struct slice method, struct slice path,
                                 struct slice host);
+
+/* Does `rule`, which policy_match() found for the request, also hold under each method that a field such as
+ * X-HTTP-Method-Override names? False: the server may take the request for one of another rule, or, with a limit
+ * per method, for one that is counted apart. `path` is in normal form. */
+bool policy_overrides_agree(const struct policy *policy, const struct rule *rule,
+                            const struct request_head *head, struct slice path);
 
 /* Where nothing is limited nothing is asked of Redis, and weir does not connect to it. */
 static inline bool policy_needs_redis(const struct policy *policy)

@@ -115,3 +115,11 @@ static void print_trusted(const struct printer *printer, const struct option *op
 }
 
 const struct option_type type_trusted = {"list of addresses and ranges", read_trusted, print_trusted, true};
+
+void identity_finish(struct policy *policy)
+{
+    struct identity_settings *identity = &policy->identity;
+    bool trusts_nobody = identity->trusted_count == 0 && !identity->trust_unix;
+
+    identity->headers_from_anyone = trusts_nobody || identity->headers_from == HEADERS_FROM_ANYONE;
+}

@@ -124,6 +124,7 @@ static void read_preface(struct client *c)
     }
     if (header.source.length)
         c->peer = peer_of_address(&header.source);
+    c->peer_unknown = header.source.length == 0 && !header.local;
     if (worker_count_peer(c->worker, address_of_peer(&c->peer, &peer))) {
         c->counted = true;
         secure(c);
@@ -257,7 +258,7 @@ static void refuse_size(struct client *c, struct slice bytes)
 }
 
 /* A whole head: read where it lies, used at once, then gone. */
-static void use_head(struct client *c, struct head_bytes *got, const struct request_head *head)
+static void use_head(struct client *c, struct head_bytes *got, struct request_head *head)
 {
     struct worker *w = c->worker;
     struct framing framing;

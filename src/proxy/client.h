@@ -43,6 +43,7 @@ struct client {
     bool unread;       /* stream.in holds bytes that no head was looked for in */
     bool counted;      /* among the connections of its peer's address */
     struct peer peer;  /* the socket's, or whom the PROXY header names */
+    bool peer_unknown; /* the PROXY header names nobody, and the proxy does not speak for itself */
 };
 
 /* Takes over `fd`, from the policy's listener of this index; `peer` is counted, unless a header is to name another.

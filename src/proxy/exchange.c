@@ -34,7 +34,7 @@
 #include "proxy/known.h"
 #include "proxy/tunnel.h"
 
-static void route(struct exchange *x, const struct request_head *head, const struct framing *framing);
+static void route(struct exchange *x, struct request_head *head, const struct framing *framing);
 static void limit(struct exchange *x, const struct request_head *head, const struct framing *framing,
                   struct identity *identity);
 static void decide(struct exchange *x, const struct request_head *head, const struct framing *framing,
@@ -114,7 +114,7 @@ static void set_request_id(struct exchange *x, const struct request_head *head)
     x->id_size = worker_request_id(x->worker, x->request_id);
 }
 
-void exchange_begin(struct client *client, const struct request_head *head, const struct framing *framing)
+void exchange_begin(struct client *client, struct request_head *head, const struct framing *framing)
 {
     struct exchange *x = exchange_new(client);
 
@@ -224,16 +224,16 @@ static void set_client_ip(struct exchange *x, const struct identity *identity)
 }
 
 /* The decision's inputs are slices of the head, so this happens while the head's bytes are there. */
-static void route(struct exchange *x, const struct request_head *head, const struct framing *framing)
+static void route(struct exchange *x, struct request_head *head, const struct framing *framing)
 {
     struct identity identity;
-    struct address peer;
+    struct address address;
+    struct identity_peer peer = {address_of_peer(&x->client->peer, &address), x->client->peer_unknown};
     const char *why;
     struct text path = text_over(x->worker->send, sizeof x->worker->send);
     uint64_t body_max = x->policy->size_limits.request_body;
 
-    bool good =
-        identity_of(x->policy, address_of_peer(&x->client->peer, &peer), &head->fields, &identity, &why);
+    bool good = identity_of(x->policy, &peer, &head->fields, &identity, &why);
     if (x->log)
         set_client_ip(x, &identity);
     if (!good || identity.listed == LISTED_BLOCKED) {
@@ -246,6 +246,7 @@ static void route(struct exchange *x, const struct request_head *head, const str
         return;
     }
     set_identity(x, &identity);
+    policy_sort_headers(x->policy, identity.headers_believed, &head->fields);
     if (head->max_forwards == 0) {
         answer_as_last_hop(x);
         return;
@@ -254,8 +255,13 @@ static void route(struct exchange *x, const struct request_head *head, const str
         exchange_fail(x, CAUSE_BAD_REQUEST, "the target's path has a bad percent code");
         return;
     }
-    x->rule = policy_match(x->policy, head->method_text,
-                           head->path_is_normal ? head->path : text_slice(&path), head->host);
+    struct slice normal_path = head->path_is_normal ? head->path : text_slice(&path);
+    x->rule = policy_match(x->policy, head->method_text, normal_path, head->host);
+    if (fields_have(&head->fields, FIELD_METHOD_OVERRIDE) &&
+        !policy_overrides_agree(x->policy, x->rule, head, normal_path)) {
+        exchange_fail(x, CAUSE_BAD_REQUEST, "a header such as X-HTTP-Method-Override names another method");
+        return;
+    }
     if (body_max && framing->kind == FRAMING_LENGTH && framing->length > body_max) {
         exchange_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
         return;
@@ -263,7 +269,7 @@ static void route(struct exchange *x, const struct request_head *head, const str
     limit(x, head, framing, &identity);
 }
 
-void exchange_known(struct exchange *x, const struct request_head *head, const struct framing *framing)
+void exchange_known(struct exchange *x, struct request_head *head, const struct framing *framing)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     route(x, head, framing);

@@ -89,7 +89,7 @@ struct exchange {
 
 /* Begins the exchange of a whole, well-framed head; `behind` is handled by the caller. The head's bytes are
  * needed during the call only. The exchange may end inside the call. */
-void exchange_begin(struct client *client, const struct request_head *head, const struct framing *framing);
+void exchange_begin(struct client *client, struct request_head *head, const struct framing *framing);
 
 /* Answers a request whose head was refused, or did not come in time: `why` in more words than the cause has
  * (static text; may be NULL). The connection closes. May end inside the call. */

@@ -23,6 +23,6 @@ MUST_CHECK enum known exchange_know(struct exchange *x, const struct request_hea
 void exchange_unknow(struct exchange *x);
 
 /* exchange.c: the answer is there; `head` as it came. */
-void exchange_known(struct exchange *x, const struct request_head *head, const struct framing *framing);
+void exchange_known(struct exchange *x, struct request_head *head, const struct framing *framing);
 
 #endif

@@ -48,7 +48,7 @@ START_TEST(classes_are_those_of_the_rfcs)
         ck_assert_msg(char_is(c, CHAR_QUERY) == (i > ' ' && i < 0x7f && i != '#'), "query %d", i);
         ck_assert_msg(char_is(c, CHAR_DIGIT) == is_one_of(i, "0123456789"), "digit %d", i);
         ck_assert_msg(char_is(c, CHAR_HEX) == is_one_of(i, "0123456789abcdefABCDEF"), "hex %d", i);
-        ck_assert_msg(char_is(c, CHAR_PLAIN) == (char_is(c, CHAR_TOKEN) && c != '_'), "plain %d", i);
+        ck_assert_msg(char_is(c, CHAR_PLAIN) == is_one_of(i, "-" ALPHA_DIGIT), "plain %d", i);
         if (char_is(c, CHAR_HEX))
             ck_assert_uint_eq(char_hex_value(c), strtoul((char[]){c, 0}, NULL, 16));
     }
@@ -130,9 +130,40 @@ START_TEST(known_names_are_known_in_any_case)
         {"Host", FIELD_HOST},
         {"Keep-Alive", FIELD_KEEP_ALIVE},
         {"Max-Forwards", FIELD_MAX_FORWARDS},
+        {"X-HTTP-Method", FIELD_METHOD_OVERRIDE},
+        {"X-HTTP-Method-Override", FIELD_METHOD_OVERRIDE},
+        {"X-Method-Override", FIELD_METHOD_OVERRIDE},
+        {"Proxy", FIELD_NEVER_FORWARDED},
+        {"X-Original-URL", FIELD_NEVER_FORWARDED},
+        {"X-Rewrite-URL", FIELD_NEVER_FORWARDED},
         {"Proxy-Authenticate", FIELD_PROXY_AUTHENTICATE},
         {"Proxy-Authorization", FIELD_PROXY_AUTHORIZATION},
         {"Proxy-Connection", FIELD_PROXY_CONNECTION},
+        {"X-Host", FIELD_PROXY_CLAIM},
+        {"X-Scheme", FIELD_PROXY_CLAIM},
+        {"X-Real-IP", FIELD_PROXY_CLAIM},
+        {"Client-IP", FIELD_PROXY_CLAIM},
+        {"X-Client-IP", FIELD_PROXY_CLAIM},
+        {"X-Remote-IP", FIELD_PROXY_CLAIM},
+        {"X-Forwarded", FIELD_PROXY_CLAIM},
+        {"X-Url-Scheme", FIELD_PROXY_CLAIM},
+        {"X-Remote-Addr", FIELD_PROXY_CLAIM},
+        {"Forwarded-For", FIELD_PROXY_CLAIM},
+        {"Fly-Client-IP", FIELD_PROXY_CLAIM},
+        {"X-Original-URI", FIELD_PROXY_CLAIM},
+        {"True-Client-IP", FIELD_PROXY_CLAIM},
+        {"X-Original-Host", FIELD_PROXY_CLAIM},
+        {"Front-End-Https", FIELD_PROXY_CLAIM},
+        {"CF-Connecting-IP", FIELD_PROXY_CLAIM},
+        {"Fastly-Client-IP", FIELD_PROXY_CLAIM},
+        {"X-Azure-ClientIP", FIELD_PROXY_CLAIM},
+        {"X-Azure-SocketIP", FIELD_PROXY_CLAIM},
+        {"X-Originating-IP", FIELD_PROXY_CLAIM},
+        {"X-Original-Method", FIELD_PROXY_CLAIM},
+        {"Appengine-User-IP", FIELD_PROXY_CLAIM},
+        {"CF-Connecting-IPv6", FIELD_PROXY_CLAIM},
+        {"X-Cluster-Client-IP", FIELD_PROXY_CLAIM},
+        {"X-HTTP-Host-Override", FIELD_PROXY_CLAIM},
         {"RateLimit", FIELD_RATELIMIT},
         {"RateLimit-Policy", FIELD_RATELIMIT_POLICY},
         {"Referer", FIELD_REFERER},
@@ -164,10 +195,74 @@ START_TEST(known_names_are_known_in_any_case)
         for (strcpy(name, known[i].name); *p; p++)
             *p = (char)(*p >= 'a' && *p <= 'z' ? *p & ~0x20 : *p >= 'A' && *p <= 'Z' ? *p | 0x20 : *p);
         ck_assert_msg(field_id_of(slice_of(name)) == known[i].id, "%s", name);
-        ck_assert_int_eq(field_id_of((struct slice){name, strlen(name) - 1}), FIELD_OTHER);
+        name[strlen(name) - 1] = '!';
+        ck_assert_msg(field_id_of(slice_of(name)) == FIELD_OTHER || strstr(name, "ORWARDED-"), "%s", name);
         all |= UINT64_C(1) << known[i].id;
     }
     ck_assert_uint_eq(all, (UINT64_C(1) << FIELD_ID_COUNT) - 2); /* every id but FIELD_OTHER has a name */
+}
+END_TEST
+
+START_TEST(every_x_forwarded_name_is_a_claim)
+{
+    static const char *const claims[] = {"X-Forwarded-Port", "x-forwarded-tls-client-cert-info",
+                                         "X-FORWARDED-X", "X-Forwarded-Fox"};
+    static const char *const others[] = {"X-Forwarded-",     "X-Forwarder-Port", "Y-Forwarded-Port",
+                                         "X-Forwarded_Port", "X_Forwarded-Port", "X-Real-IP2",
+                                         "XX-Forwarded-Port"};
+
+    for (size_t i = 0; i < COUNT_OF(claims); i++)
+        ck_assert_msg(field_id_of(slice_of(claims[i])) == FIELD_PROXY_CLAIM, "%s", claims[i]);
+    for (size_t i = 0; i < COUNT_OF(others); i++)
+        ck_assert_msg(field_id_of(slice_of(others[i])) == FIELD_OTHER, "%s", others[i]);
+}
+END_TEST
+
+/* Is the field that was sent as `name` not forwarded? */
+static bool is_dropped(const char *name)
+{
+    const struct field *field = fields_next_named(&request.fields, slice_of(name), NULL);
+    ck_assert_msg(field != NULL, "%s", name);
+    return field->hop_by_hop;
+}
+
+START_TEST(twins_of_known_names_are_dropped)
+{
+    static const char *const twins[] = {
+        "X_Weir_Client", "Content_Length", "transfer-encodinG~", "X!Forwarded-For",
+        "X.Request'Id",  "HOST_",          "User_Agent",         "X_Forwarded_Tls_Client_Cert_Information",
+        "X|Real_IP"};
+    static const bool dropped[] = {true, true, false, true, true, false, true, true, true};
+    static const char *const others[] = {"My_Field", "X_Api_Key", "_", "X_Weir", "Weir_Client"};
+    char line[128];
+
+    for (size_t i = 0; i < COUNT_OF(twins); i++) {
+        snprintf(line, sizeof line, "%s: 1\r\nX-Weir-Other: 1\r\n", twins[i]);
+        ck_assert_msg(parse(line), "%s", twins[i]);
+        ck_assert(request.fields.odd_names);
+        ck_assert_msg(is_dropped(twins[i]) == dropped[i], "%s", twins[i]);
+        ck_assert(!is_dropped("X-Weir-Other"));
+    }
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
+        snprintf(line, sizeof line, "%s: 1\r\n", others[i]);
+        ck_assert(parse(line) && !is_dropped(others[i]));
+    }
+    ck_assert(parse("X-Api-Key: 1\r\nAccept-Encoding2: 2\r\n") && !request.fields.odd_names);
+}
+END_TEST
+
+START_TEST(twins_of_other_names_are_dropped)
+{
+    const struct slice names[] = {SLICE("X-Api-Key"), SLICE("x_tenant"), SLICE("A.b")};
+
+    ck_assert(parse("X-Api-Key: 1\r\nX_Api_Key: 2\r\nx-api.key: 3\r\nX-Tenant: 4\r\nX_TENANT: 5\r\n"
+                    "a-B: 6\r\na.B: 7\r\nX-Api-Keys: 8\r\n"));
+    fields_drop_twins(&request.fields, names, COUNT_OF(names));
+    ck_assert(!is_dropped("X-Api-Key") && is_dropped("X_Api_Key") && is_dropped("x-api.key"));
+    ck_assert(is_dropped("X-Tenant") && !is_dropped("x_tenant") && is_dropped("a-b") && !is_dropped("a.b"));
+    ck_assert(!is_dropped("X-Api-Keys"));
+    ck_assert(names_are_twins(SLICE("a_b"), SLICE("A-B")) && !names_are_twins(SLICE("a-b"), SLICE("A-B")));
+    ck_assert(!names_are_twins(SLICE("a_b"), SLICE("ab")) && !names_are_twins(SLICE("a_b"), SLICE("a-bc")));
 }
 END_TEST
 
@@ -346,6 +441,9 @@ int main(void)
     tcase_add_test(tests, a_first_line_that_is_none_is_refused_while_partial);
     tcase_add_test(tests, empty_lines_before_a_request_are_skipped);
     tcase_add_test(tests, known_names_are_known_in_any_case);
+    tcase_add_test(tests, every_x_forwarded_name_is_a_claim);
+    tcase_add_test(tests, twins_of_known_names_are_dropped);
+    tcase_add_test(tests, twins_of_other_names_are_dropped);
     tcase_add_test(tests, fields_are_found_by_id_and_by_name);
     tcase_add_test(tests, control_bytes_are_found_at_every_place);
     tcase_add_test(tests, runs_end_where_they_do_byte_by_byte);

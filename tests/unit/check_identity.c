@@ -47,6 +47,7 @@ static struct fields fields_of(const char *const *lines)
 
 static struct identity identity;
 static const char *why;
+static bool peer_unknown; /* the PROXY protocol names nobody */
 
 static bool identify(const char *peer, const char *const *lines)
 {
@@ -56,7 +57,7 @@ static bool identify(const char *peer, const char *const *lines)
 
     ck_assert(address_parse(slice_of(peer), false, &address, &bad));
     why = NULL;
-    return identity_of(policy, &address, &fields, &identity, &why);
+    return identity_of(policy, &(struct identity_peer){&address, peer_unknown}, &fields, &identity, &why);
 }
 
 #define LINES(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -101,6 +102,28 @@ START_TEST(forwarded_for_is_believed_from_trusted_peers_alone)
     is("unix:/x", LINES("X-Forwarded-For: 198.51.100.1"), "ip:198.51.100.1");
     is("unix:/x", LINES("X-Forwarded-For: unknown"), "ip:unix");
     is("10.1.1.1:1", LINES("X-Forwarded-For: 198.51.100.1"), "ip:10.1.1.1");
+    drop();
+}
+END_TEST
+
+START_TEST(identity_headers_are_believed_from_those_whom_the_policy_names)
+{
+    load("from: [ 'header:X-Client-Id', ip ], trusted_proxies: [ 10.0.0.0/8, 'unix:' ]");
+    is("203.0.113.7:1", LINES("X-Client-Id: alice"), "ip:203.0.113.7");
+    is("203.0.113.7:1", LINES("X-Client-Id: a", "X-Client-Id: b"), "ip:203.0.113.7");
+    ck_assert(!identity.headers_believed);
+    is("10.1.1.1:1", LINES("X-Client-Id: alice"), "id:alice");
+    ck_assert(identity.headers_believed);
+    is("unix:/x", LINES("X-Client-Id: alice"), "id:alice");
+    peer_unknown = true;
+    is("10.1.1.1:1", LINES("X-Client-Id: alice", "X-Forwarded-For: 198.51.100.1"), "ip:10.1.1.1");
+    ck_assert(!identity.peer_trusted && !identity.headers_believed);
+    peer_unknown = false;
+    load("from: [ 'header:X-Client-Id', ip ], trusted_proxies: 10.0.0.0/8, headers_from: anyone");
+    is("203.0.113.7:1", LINES("X-Client-Id: alice"), "id:alice");
+    ck_assert(identity.headers_believed && !identity.peer_trusted);
+    load("from: [ 'header:X-Client-Id', ip ], headers_from: trusted");
+    is("203.0.113.7:1", LINES("X-Client-Id: alice"), "id:alice");
     drop();
 }
 END_TEST
@@ -222,6 +245,7 @@ int main(void)
     TCase *tests = tcase_create("identity");
     tcase_add_test(tests, an_address_is_grouped_by_its_prefix);
     tcase_add_test(tests, forwarded_for_is_believed_from_trusted_peers_alone);
+    tcase_add_test(tests, identity_headers_are_believed_from_those_whom_the_policy_names);
     tcase_add_test(tests, forwarded_for_is_read_from_the_right);
     tcase_add_test(tests, elements_may_have_ports_and_brackets);
     tcase_add_test(tests, the_walk_stops_at_what_is_no_address);

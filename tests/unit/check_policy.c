@@ -69,7 +69,7 @@ static char *printed(const struct policy *policy)
     "upstreams: { api: { servers: [ 127.0.0.1:3000, 'unix:/run/api.sock' ] }, other: { servers: "            \
     "127.0.0.1:4 } }\n"
 /* Clients have ids, and nobody else makes them up. */
-#define IDS "listen: 127.0.0.1:8080\nidentity: { from: 'header:X' }\n"
+#define IDS "identity: { from: 'header:X', headers_from: anyone }\n"
 
 /* The policy of the manual, in every form that is supported. */
 static const char sample[] =

@@ -160,17 +160,27 @@ static void keep_one_redis(char *yaml, const char *kept)
     }
 }
 
-/* Quotas are for ids: where identity.from stands at its default nobody is looked up. */
-static char *with_a_header(const char *sample)
+/* A copy of `yaml` with its first `from` replaced. */
+static char *with(const char *yaml, const char *from, const char *to)
 {
-    static const char from[] = "  from: [ ip ]\n", ids[] = "  from: [ \"header:X-Client-Id\", ip ]\n";
-    const char *place = strstr(sample, from);
-    size_t room = strlen(sample) + sizeof ids;
-    char *copy = malloc(room);
+    const char *place = strstr(yaml, from);
+    char *copy = NULL;
 
-    ck_assert_ptr_nonnull(place);
-    snprintf(copy, room, "%.*s%s%s", (int)(place - sample), sample, ids, place + sizeof from - 1);
+    ck_assert_msg(place != NULL, "%s", from);
+    ck_assert_int_gt(asprintf(&copy, "%.*s%s%s", (int)(place - yaml), yaml, to, place + strlen(from)), 0);
     return copy;
+}
+
+/* Some options make sense together only with others than the defaults: quotas and clients are for ids. */
+static char *with_ids(const char *sample)
+{
+    char *first = with(sample, "  from: [ ip ]\n", "  from: [ \"header:X-Client-Id\", ip ]\n");
+    char *second = with(first, "  trusted_proxies: []\n", "  trusted_proxies: [ 10.0.0.1 ]\n");
+    char *third = with(second, "  known_clients_only: false\n", "  known_clients_only: true\n");
+
+    free(first);
+    free(second);
+    return third;
 }
 
 START_TEST(the_sample_is_a_policy_without_warnings)
@@ -181,7 +191,7 @@ START_TEST(the_sample_is_a_policy_without_warnings)
     loads_without_a_word(sample);
     if (tls_is_there() && postgres_is_there())
         for (size_t i = 0; i < COUNT_OF(places); i++) {
-            char *one = with_a_header(all);
+            char *one = with_ids(all);
             keep_one_redis(one, places[i]);
             loads_without_a_word(one);
             free(one);

@@ -1,0 +1,45 @@
+/* method_override.c - X-HTTP-Method-Override and its like: a second method, which many frameworks obey. */
+#include "policy/policy.h"
+
+enum { METHOD_LONGEST = 32 }; /* of a rule's methods */
+
+static bool counts_by_method(const struct rule *rule)
+{
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        for (unsigned k = 0; k < rule->limits[i]->per_count; k++)
+            if (rule->limits[i]->per[k].per == PER_METHOD)
+                return true;
+    return false;
+}
+
+/* Frameworks take the method in capitals, whatever the field has. A longer one is no rule's. */
+static bool override_agrees(const struct policy *policy, const struct rule *rule,
+                            const struct request_head *head, struct slice path, struct slice override)
+{
+    char room[METHOD_LONGEST];
+    size_t n = override.n < sizeof room ? override.n : sizeof room;
+
+    for (size_t i = 0; i < n; i++)
+        room[i] =
+            (char)(override.p[i] >= 'a' && override.p[i] <= 'z' ? override.p[i] & ~0x20 : override.p[i]);
+    struct slice method = {room, n};
+    if (override.n <= sizeof room && slice_equal(method, head->method_text))
+        return true;
+    return policy_match(policy, method, path, head->host) == rule && !counts_by_method(rule);
+}
+
+bool policy_overrides_agree(const struct policy *policy, const struct rule *rule,
+                            const struct request_head *head, struct slice path)
+{
+    const struct fields *fields = &head->fields;
+
+    for (const struct field *field = fields->at; field < fields->at + fields->count; field++) {
+        struct slice rest = field->value, element;
+        if (field->id != FIELD_METHOD_OVERRIDE || field->hop_by_hop)
+            continue;
+        while (slice_next_element(&rest, &element))
+            if (!override_agrees(policy, rule, head, path, element))
+                return false;
+    }
+    return true;
+}
