@@ -80,7 +80,7 @@ void read_headers_collect(struct loading *l)
         const struct limit *limit = &policy->limits[i];
         for (unsigned k = 0; k < limit->per_count; k++)
             add(l, limit->per[k].header, node_find(limit_node, "per"));
-        add(l, limit->dedup, node_find(limit_node, "dedup"));
+        add(l, limit->dedup.header, node_find(limit_node, "dedup"));
     }
     for (unsigned i = 0; i + 1 < policy->rule_count && rule; i++, rule = rule->next)
         if (policy->rules[i].cost_request)
