@@ -19,6 +19,7 @@ static const char *const unknown_client_names[] = {
     [UNKNOWN_CLIENT_DEFAULT] = "default", [UNKNOWN_CLIENT_DENY] = "deny", NULL};
 static const char *const headers_from_names[] = {
     [HEADERS_FROM_TRUSTED] = "trusted", [HEADERS_FROM_ANYONE] = "anyone", NULL};
+static const char *const half_close_names[] = {[HALF_CLOSE_END] = "end", [HALF_CLOSE_ALLOW] = "allow", NULL};
 static const char *const level_names[] = {
     [LEVEL_ERROR] = "error", [LEVEL_WARN] = "warn", [LEVEL_INFO] = "info", [LEVEL_DEBUG] = "debug", NULL};
 static const char *const format_names[] = {[LOG_TEXT] = "text", [LOG_JSON] = "json", NULL};
@@ -324,6 +325,10 @@ const struct option options[] = {
     {"headers", &type_headers, OF(headers), "[ x-ratelimit, x-rate-limit, ietf ]", 0, 4, 0, NULL, NULL,
      "which families of fields an answer carries; x-ratelimit-epoch: x-ratelimit with the reset as Unix "
      "time"},
+
+    {"half_close", &type_enum, OF(half_close), "end", 0, 0, 0, half_close_names, NULL,
+     "a client that closes its sending side while its request is under way: end (it has left), allow (it "
+     "waits for the answer)"},
 
     {"timeouts", &type_section, 0, "", 0, 0, 0, NULL, NULL, "how long clients may take"},
     {"timeouts.request_header", &type_duration, OF(timeouts.request_header_us), "10s", MS(10), HOURS(1), 0,

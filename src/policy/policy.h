@@ -305,6 +305,9 @@ enum {
     HEADERS_X_RATELIMIT_EPOCH = 8 /* X-RateLimit-Reset as Unix time */
 };
 
+/* A client that shuts down its sending side: has it left, or does it wait for its answer? */
+enum half_close { HALF_CLOSE_END, HALF_CLOSE_ALLOW };
+
 struct timeouts {
     uint64_t request_header_us, request_body_us, idle_us, shutdown_us;
     uint64_t body_min_rate; /* bytes a second; 0: none */
@@ -382,6 +385,7 @@ struct policy {
     unsigned rule_count;
     unsigned headers; /* HEADERS_* */
     struct rejection_settings rejection;
+    enum half_close half_close;
     struct timeouts timeouts;
     struct size_limits size_limits;
     struct log_settings log;

@@ -563,6 +563,14 @@ static bool will_not_be_whole(const struct exchange *x)
            iobuf_held(x->client->stream.in) < x->request.left;
 }
 
+/* The client has sent its last byte. Like nginx, weir takes this for its end, unless half_close is `allow` (RFC 9112 section 9.6:
+ * a client may close its sending side and still wait for the answer): a client that has timed out would hold its places in
+ * limits on concurrency, and the server would work for nobody. */
+static bool has_left(const struct exchange *x)
+{
+    return x->policy->half_close == HALF_CLOSE_END || will_not_be_whole(x);
+}
+
 /* The client sent something while it is not its content's turn: the next request, or its content before the
  * decision. A little is kept, then reading stops; more than that waits in the kernel. Reading tells that the
  * client has gone. */
@@ -574,9 +582,8 @@ static void read_ahead(struct exchange *x)
     if (n > 0 || n == STREAM_AGAIN)
         return;
     stream_want_read(s, false);
-    if ((n == 0 || errno == ENOBUFS) && !(n == 0 && will_not_be_whole(x)))
-        return; /* a client may close its sending side and still wait for the answer (RFC 9112 section 9.6) */
-    exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
+    if (n == 0 ? has_left(x) : errno != ENOBUFS)
+        exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
 }
 
 void exchange_client_readable(struct exchange *x)

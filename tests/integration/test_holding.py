@@ -150,8 +150,8 @@ def test_the_end_of_the_queue_is_free_again(rig):
     reset(waiting)
 
 
-def test_half_closed_clients_wait_and_get_their_answer(rig):
-    weir = rig.weir(workers=1, limits={"q": queue(limit=4)})
+def test_half_closed_clients_wait_and_get_their_answer_where_that_is_allowed(rig):
+    weir = rig.weir(workers=1, half_close="allow", limits={"q": queue(limit=4)})
     assert get(weir.address).status == 200
     with ask(weir, "/") as c:
         c.socket.shutdown(socket.SHUT_WR)
@@ -159,7 +159,7 @@ def test_half_closed_clients_wait_and_get_their_answer(rig):
 
 
 def test_a_client_whose_content_cannot_come_any_more_frees_its_place(rig):
-    weir = rig.weir(workers=1, limits={"q": queue(limit=1, period="1h", max_delay="90m")})
+    weir = rig.weir(workers=1, half_close="allow", limits={"q": queue(limit=1, period="1h", max_delay="90m")})
     assert get(weir.address).status == 200
     with Connection(weir.address) as c:
         c.send(request_bytes("/echo", method="POST", headers={"Content-Length": "1000"}) + b"x" * 100)
