@@ -4,6 +4,7 @@
  * first connection is taken. The main thread then owns signals, the admin listener, the subscription to
  * resets and the embedded Redis; the workers own everything else. */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
@@ -84,11 +86,14 @@ static bool open_listeners(struct weir *weir)
     return good;
 }
 
-/* Two descriptors a connection, and what the kernel allows without being asked. */
-static void raise_descriptor_limit(const struct policy *policy)
+/* A client may need a connection to a server beside its own. Raises the limit as far as the kernel allows without being asked;
+ * where that is not enough, fewer clients are accepted, so that each of them can be served. */
+static void raise_descriptor_limit(struct weir *weir)
 {
+    const struct policy *policy = weir->first;
     struct rlimit limit;
-    unsigned wanted = policy->size_limits.connections;
+    unsigned wanted = policy->size_limits.connections,
+             of_weir = DESCRIPTORS_RESERVED + 32 + policy->workers * (10 + policy->listen_count);
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
@@ -97,10 +102,19 @@ static void raise_descriptor_limit(const struct policy *policy)
         (void)setrlimit(RLIMIT_NOFILE, &limit);
         (void)getrlimit(RLIMIT_NOFILE, &limit);
     }
-    if (wanted && limit.rlim_cur < (rlim_t)wanted * 2 + 64)
-        log_warn("size_limits.connections is %u, which may need %u descriptors, but only %llu are allowed "
-                 "(LimitNOFILE, ulimit -n)",
-                 wanted, wanted * 2 + 64, (unsigned long long)limit.rlim_cur);
+    if (limit.rlim_cur > (rlim_t)UINT_MAX)
+        return;
+    unsigned most = limit.rlim_cur > of_weir + 2 ? ((unsigned)limit.rlim_cur - of_weir) / 2 : 1;
+    weir->connections_max = most;
+    if (wanted > most)
+        log_warn("size_limits.connections is %u, which needs up to %llu descriptors, but only %llu are "
+                 "allowed: at most "
+                 "%u clients are accepted at a time; raise LimitNOFILE (ulimit -n)",
+                 wanted, wanted * 2ull + of_weir, (unsigned long long)limit.rlim_cur, most);
+    else if (wanted == 0)
+        log_info("at most %u clients are accepted at a time, as %llu descriptors are allowed (LimitNOFILE, "
+                 "ulimit -n)",
+                 most, (unsigned long long)limit.rlim_cur);
 }
 
 static void say_listening(const struct weir *weir)
@@ -167,6 +181,7 @@ static void share(struct weir *weir)
     const struct size_limits *sizes = &weir->first->size_limits;
 
     weir->shared = (struct worker_shared){.workers = weir->first->workers,
+                                          .connections_max = weir->connections_max,
                                           .fallback = fallback_new(FALLBACK_ENTRIES_MAX),
                                           .quotas = weir->quotas,
                                           .serving = worker_serving,
@@ -334,8 +349,8 @@ static bool start_admin(struct weir *weir)
 /* Everything but the policy. What the operator has to correct is printed to `report`, all else logged. */
 static bool start_all(struct weir *weir, FILE *report)
 {
-    raise_descriptor_limit(weir->first);
-    if (!(weir->base = event_base_new()) || !watch_signals(weir)) {
+    raise_descriptor_limit(weir);
+    if (!(weir->base = event_base_new()) || !watch_signals(weir) || !descriptors_start(weir->base)) {
         log_error("cannot make an event loop: %s", strerror(errno));
         return false;
     }
@@ -398,6 +413,7 @@ static void end(struct weir *weir)
     for (unsigned i = 0; i < COUNT_OF(weir->signals); i++)
         if (weir->signals[i])
             event_free(weir->signals[i]);
+    descriptors_stop();
     if (weir->change)
         event_free(weir->change);
     if (weir->change_fd >= 0)

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "daemon_internal.h"
@@ -181,6 +182,16 @@ static void put_in_force(struct weir *weir, struct policy *next, struct roster *
     say_reloaded(weir);
 }
 
+/* Where there are no others: files are read. They come back to the reserve by themselves. */
+static void lend_descriptors(void)
+{
+    enum { FOR_FILES = 4 };
+
+    for (unsigned i = 0; descriptors_are_scarce() && i < FOR_FILES; i++)
+        if (!descriptors_give(DESCRIPTOR_FOR_MAIN, EMFILE))
+            return;
+}
+
 void reload(struct weir *weir)
 {
     struct report_lines report;
@@ -188,6 +199,7 @@ void reload(struct weir *weir)
     if (weir->stopping)
         return;
     tell_systemd("RELOADING=1");
+    lend_descriptors();
     report_begin(&report);
     struct policy *next = next_policy(weir, report.stream);
     report_log(&report, !next);

@@ -4,13 +4,13 @@
 #include <event2/event.h>
 #include <event2/http.h>
 #include <event2/listener.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "admin/answer.h"
 #include "admin/api.h"
 #include "admin/origin.h"
+#include "base/descriptors.h"
 
 enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 4096, ADMIN_TIMEOUT_S = 10 };
 
@@ -20,7 +20,6 @@ struct admin {
     struct clients_desk *clients;
     bool stopping;
     struct evconnlistener *listener; /* evhttp's */
-    int spare; /* a descriptor for when there is no other: health and metrics are asked for then; -1: in use */
     struct event *pause;
 };
 
@@ -140,18 +139,16 @@ static void pause_for_a_while(struct admin *admin)
     evtimer_add(admin->pause, &a_while);
 }
 
-/* Whoever waits is accepted in the place of the spare one; without it the listener rests instead of trying without end. */
+/* The listener tries again at once with a descriptor of the reserve; without one it rests instead of trying without end. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
-    struct admin *admin = accepting;
+    int error = EVUTIL_SOCKET_ERROR();
     (void)arg;
 
-    if (admin->spare >= 0)
-        close(admin->spare);
-    else
-        evconnlistener_disable(listener);
-    admin->spare = -1;
-    pause_for_a_while(admin);
+    if (descriptors_lack(error) && descriptors_give(DESCRIPTOR_FOR_MAIN, error))
+        return;
+    evconnlistener_disable(listener);
+    pause_for_a_while(accepting);
 }
 
 static void on_pause_over(evutil_socket_t fd, short what, void *arg)
@@ -160,8 +157,6 @@ static void on_pause_over(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
 
     evconnlistener_enable(admin->listener);
-    if ((admin->spare = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
-        pause_for_a_while(admin);
 }
 
 static bool start_to_accept(struct admin *admin, struct event_base *base, int fd)
@@ -171,7 +166,6 @@ static bool start_to_accept(struct admin *admin, struct event_base *base, int fd
     if (!bound)
         return false;
     admin->listener = evhttp_bound_socket_get_listener(bound);
-    admin->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     admin->pause = evtimer_new(base, on_pause_over, admin);
     accepting = admin;
     if (admin->pause)
@@ -183,8 +177,6 @@ struct admin *admin_new(struct event_base *base, int fd, const struct admin_view
 {
     struct admin *admin = calloc(1, sizeof *admin);
 
-    if (admin)
-        admin->spare = -1;
     if (!admin || !(admin->http = evhttp_new(base)) ||
         !(admin->clients = clients_desk_new(base, view->policy))) {
         admin_free(admin);
@@ -229,7 +221,5 @@ void admin_free(struct admin *admin)
         event_free(admin->pause);
     if (admin->http)
         evhttp_free(admin->http);
-    if (admin->spare >= 0)
-        close(admin->spare);
     free(admin);
 }

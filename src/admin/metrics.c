@@ -1,5 +1,6 @@
 #include "admin/metrics.h"
 
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "config.h"
 #include "limit/grants.h"
@@ -406,6 +407,8 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     upstream_servers(&s);
     redis(&s);
     quotas(&s);
+    single(&s, "weir_descriptor_shortages_total", "counter",
+           "How often the process had no file descriptor left.", descriptors_shortages());
     single(&s, "weir_log_lines_dropped_total", "counter",
            "Log lines dropped because the log file could not keep up, or be written.", log_dropped());
 }

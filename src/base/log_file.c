@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/log_internal.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -102,12 +103,19 @@ void log_file_write(struct slice first, struct slice second)
     pthread_mutex_unlock(&file.lock);
 }
 
+static int open_for_appending(const char *path)
+{
+    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+}
+
 int log_open(const char *path)
 {
-    int fd = STDERR_FILENO;
     bool is_stderr = strcmp(path, "stderr") == 0;
+    int fd = is_stderr ? STDERR_FILENO : open_for_appending(path);
 
-    if (!is_stderr && (fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640)) < 0)
+    if (fd < 0 && descriptors_lack(errno) && descriptors_give(DESCRIPTOR_FOR_MAIN, errno))
+        fd = open_for_appending(path);
+    if (fd < 0)
         return -1;
     pthread_mutex_lock(&file.lock);
     if (file.fd != STDERR_FILENO)

@@ -5,12 +5,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
+
 static struct pipe *pipe_open(void)
 {
     struct pipe *pipe = calloc(1, sizeof *pipe);
     int fds[2];
 
-    if (!pipe || pipe2(fds, O_NONBLOCK | O_CLOEXEC) != 0) {
+    if (!pipe || descriptors_are_scarce() || pipe2(fds, O_NONBLOCK | O_CLOEXEC) != 0) {
+        if (pipe && descriptors_lack(errno) && !descriptors_are_scarce())
+            descriptors_note_lack(errno);
         free(pipe);
         return NULL;
     }
@@ -47,7 +51,7 @@ void pipe_put(struct pipe_pool *pool, struct pipe **given)
     if (!pipe)
         return;
     *given = NULL;
-    if (pipe->held || pool->kept >= PIPES_KEPT_MAX) {
+    if (pipe->held || pool->kept >= PIPES_KEPT_MAX || descriptors_are_scarce()) {
         pool->open--;
         pipe_close(pipe);
         return;

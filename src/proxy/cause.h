@@ -34,6 +34,8 @@
     X(CAUSE_RESPONSE_TIMEOUT, 504, "upstream_timeout", "the server did not answer in time")                  \
     X(CAUSE_EXCHANGE_TIMEOUT, 504, "exchange_timeout", "the exchange took longer than timeouts.exchange")    \
     X(CAUSE_NO_MEMORY, 503, "no_memory", "there is no memory for this request")                              \
+    X(CAUSE_NO_DESCRIPTORS, 503, "no_descriptors",                                                           \
+      "there is no file descriptor for a connection to a server")                                            \
     X(CAUSE_SHUTDOWN, 503, "shutdown", "weir is stopping")
 
 enum cause {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/timer.h"
 #include "config.h"
@@ -225,13 +226,32 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
         read_answer(check);
 }
 
+static int open_socket(int family)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = errno;
+
+    if (fd < 0 && descriptors_lack(error)) {
+        if (descriptors_give(DESCRIPTOR_FOR_SERVER, error))
+            fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        else
+            errno = error;
+    }
+    return fd;
+}
+
 /* On a unix socket connecting ends at once; the event tells of that as well. */
 static void begin(struct check *check)
 {
     const struct address *to = &check->member->address;
-    int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = open_socket(to->any.sa_family);
 
     check->began_us = clock_us();
+    if (fd < 0 && descriptors_lack(errno)) { /* nothing was learnt of the server */
+        log_debug("upstream %s: server %s: health check: no descriptor", check->upstream->name,
+                  check->member->text);
+        timer_arm(&check->timer, check->upstream->health.interval_us);
+        return;
+    }
     check->answer = fd < 0 ? NULL : malloc(ANSWER_MAX);
     if (check->answer && (connect(fd, &to->any, to->length) == 0 || errno == EINPROGRESS)) {
         socket_set_options(fd, to);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "net/listener.h"
 #include "net/tls.h"
@@ -239,10 +240,34 @@ static void probe(struct deadline *deadline)
     struct server *server = CONTAINER_OF(deadline, struct server, probe);
     struct link *link = dial(server->pool->generation->worker, server, NULL);
 
-    if (!link)
+    if (!link && descriptors_lack(errno)) { /* nothing was learnt of the server */
+        descriptors_note_lack(errno);
+        deadline_arm(&server->pool->generation->worker->queue.probe, &server->probe, clock_us(),
+                     server->ejected_us);
+    } else if (!link)
         server_eject(server, strerror(errno));
     else if (link->state == LINK_BUSY)
         probe_succeeded(link);
+}
+
+/* Closes kept pipes and up to a few of the links that have been idle longest, of every server. False: there were none. */
+static bool close_some_pooled(struct worker *w)
+{
+    enum { OF_A_SERVER = 4 };
+    bool any = w->buffers.pipes.kept > 0;
+
+    pipe_pool_clear(&w->buffers.pipes);
+    for (unsigned i = 0; i < w->policy->upstream_count; i++)
+        for (unsigned s = 0; s < w->now->pools[i].slots; s++) {
+            struct server *server = w->now->pools[i].servers[s];
+            struct link *link;
+            for (unsigned n = 0; server && n < OF_A_SERVER && (link = TAILQ_LAST(&server->pooled, pooled));
+                 n++) {
+                link_close(link);
+                any = true;
+            }
+        }
+    return any;
 }
 
 /* Closes those of the links on top of the pool that hold what nobody asked for, or whose server has closed them. As many are looked at
@@ -300,6 +325,23 @@ static struct link *take_pooled(struct server *server, struct exchange *x)
     return link;
 }
 
+/* There was no descriptor: takes what this worker can do without, else one of the process' reserve. NULL with errno. */
+static struct link *dial_again(struct worker *w, struct server *server, struct exchange *x)
+{
+    int error = errno;
+
+    if (close_some_pooled(w)) {
+        descriptors_note_lack(error);
+        struct link *link = dial(w, server, x);
+        if (link || !descriptors_lack(errno))
+            return link;
+    }
+    if (descriptors_give(DESCRIPTOR_FOR_SERVER, error))
+        return dial(w, server, x);
+    errno = error;
+    return NULL;
+}
+
 struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstream_tries *tries,
                            enum cause *cause)
 {
@@ -320,9 +362,10 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
         tries->count++;
         if ((link = dial(worker, server, exchange)))
             return link;
-        if (errno == ENOMEM || errno == EMFILE || errno == ENFILE) {
-            log_error("upstream %s: cannot open a connection: %s", pool->settings->name, strerror(errno));
-            *cause = CAUSE_NO_MEMORY;
+        if (descriptors_lack(errno) && (link = dial_again(worker, server, exchange)))
+            return link;
+        if (errno == ENOMEM || errno == ENOBUFS || descriptors_lack(errno)) {
+            *cause = descriptors_lack(errno) ? CAUSE_NO_DESCRIPTORS : CAUSE_NO_MEMORY;
             return NULL;
         }
         server_eject(server, strerror(errno));

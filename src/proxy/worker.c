@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "http/rewrite.h"
 #include "net/ip_counts.h"
@@ -20,6 +21,7 @@
 enum {
     ACCEPTS_PER_TURN = 64,    /* so that a flood of connections does not starve those that are served */
     ACCEPT_PAUSE_US = 100000, /* out of descriptors or connections: how long not to accept */
+    EVICTED_AT_ONCE = 8,      /* idle clients, when there are no descriptors */
     TURN_US = 2000,           /* what is to be done by then waits for the next turn */
     /* Sockets per epoll_wait. More of upstream connections than of clients: what was begun ends before more is begun, so that the
      * requests in flight, and with them the upstream connections in use, stay few however many clients ask at once. */
@@ -54,23 +56,29 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
     event_add(&l->event, NULL);
 }
 
+/* Idle clients make room, which the reserve of descriptors takes first. */
+static void wait_for_descriptors(struct listener *l)
+{
+    struct client *idle;
+
+    for (unsigned n = 0; n < EVICTED_AT_ONCE && (idle = clients_idle_longest(l->worker)); n++)
+        client_evict(idle);
+    listener_pause(l);
+}
+
 /* The kernel has no descriptor or memory for us: waiting helps, accepting in a loop does not. */
-static void accept_failed(struct listener *l)
+static void accept_failed(struct listener *l, int error)
 {
     static _Thread_local uint64_t said_us;
     uint64_t now = clock_us();
 
-    if (now - said_us > 10000000) {
+    if (descriptors_lack(error))
+        descriptors_note_lack(error);
+    else if (now - said_us > 10000000) {
         said_us = now;
-        log_error("cannot accept connections: %s; trying again every 100 ms (raise LimitNOFILE, or lower "
-                  "size_limits.connections)",
-                  strerror(errno));
+        log_error("cannot accept connections: %s; trying again every 100 ms", strerror(error));
     }
-    struct client *idle = clients_idle_longest(l->worker);
-    if (idle)
-        client_evict(idle);
-    else
-        listener_pause(l);
+    wait_for_descriptors(l);
 }
 
 /* Each worker has its share of size_limits.connections and makes room within it: a place that is idle at another worker could not be
@@ -78,6 +86,9 @@ static void accept_failed(struct listener *l)
 unsigned worker_connections_max(const struct worker *w)
 {
     unsigned max = w->policy->size_limits.connections, workers = w->shared->workers;
+
+    if (w->shared->connections_max && (max == 0 || max > w->shared->connections_max))
+        max = w->shared->connections_max;
     unsigned share = max / workers + (w->number < max % workers);
     return max && !share ? 1 : share;
 }
@@ -162,7 +173,7 @@ static void accept_waiting(struct listener *l, unsigned most)
         else if (errno == EAGAIN || errno == EWOULDBLOCK)
             return;
         else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            accept_failed(l);
+            accept_failed(l, errno);
             return;
         } /* else that connection has died already: the next one */
     }
@@ -171,7 +182,10 @@ static void accept_waiting(struct listener *l, unsigned most)
 static void on_accept(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
-    accept_waiting(arg, ACCEPTS_PER_TURN);
+    if (unlikely(descriptors_are_scarce()))
+        wait_for_descriptors(arg);
+    else
+        accept_waiting(arg, ACCEPTS_PER_TURN);
 }
 
 void worker_client_closed(struct worker *w, const struct address *peer)

@@ -17,7 +17,9 @@ struct roster;
 struct worker_shared {
     struct fallback *fallback;
     struct quotas *quotas;
-    unsigned workers;            /* how many there are */
+    unsigned workers; /* how many there are */
+    unsigned
+        connections_max; /* clients for which there are descriptors, whatever size_limits.connections says; 0: any */
     struct ip_counts *ip_counts; /* connections by address; NULL when size_limits.connections_per_ip is 0 */
     /* Called from a worker's thread: it accepts connections; it judges by another roster's policy; it has left its loop. */
     void (*serving)(void *context);

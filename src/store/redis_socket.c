@@ -1,10 +1,13 @@
 #include "store/redis_socket.h"
 
+#include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <string.h>
 
-redisAsyncContext *redis_socket_dial(const struct address *address)
+#include "base/descriptors.h"
+
+static redisAsyncContext *dial(const struct address *address)
 {
     char host[NI_MAXHOST]; /* a name would make redisAsyncConnect() block in getaddrinfo() */
     uint16_t port = ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
@@ -14,6 +17,17 @@ redisAsyncContext *redis_socket_dial(const struct address *address)
     if (getnameinfo(&address->any, address->length, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
         return NULL;
     return redisAsyncConnect(host, port);
+}
+
+redisAsyncContext *redis_socket_dial(const struct address *address)
+{
+    errno = 0;
+    redisAsyncContext *ac = dial(address);
+
+    if (!ac || !ac->err || !descriptors_lack(errno) || !descriptors_give(DESCRIPTOR_FOR_REDIS, errno))
+        return ac;
+    redisAsyncFree(ac); /* without callbacks yet */
+    return dial(address);
 }
 
 void redis_socket_options(int fd, const struct address *address)

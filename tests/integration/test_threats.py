@@ -293,12 +293,12 @@ def cpu_seconds(pid):
 def test_out_of_descriptors_is_survived_without_spinning(rig):
     """At the limit newcomers wait in the kernel, the loop rests, idle connections make room, and all are served in the end."""
     weir = rig.weir(workers=1, size_limits={"connections": 0})
-    weir.expect_errors("cannot accept connections")
+    weir.expect_errors("descriptors: all")
     get(weir.address)
     limit = weir.descriptors() + 8
     resource.prlimit(weir.pid, resource.RLIMIT_NOFILE, (limit, limit))
     held = [Connection(weir.address).send(b"GET / HTTP/1.1\r\n") for _ in range(12)]  # more than fit, and none is idle
-    eventually(lambda: "cannot accept connections" in weir.output(), what="the end of all descriptors")
+    eventually(lambda: "descriptors: all" in weir.output(), what="the end of all descriptors")
     before_it = cpu_seconds(weir.pid)
     threading.Event().wait(1)
     assert cpu_seconds(weir.pid) - before_it < 0.3, "weir spins"
