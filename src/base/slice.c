@@ -2,11 +2,6 @@
 
 #include "base/scan.h"
 
-static inline unsigned char lower(char c)
-{
-    return (unsigned char)(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
-}
-
 /* Eight bytes at once. With its high bit aside, a byte is a capital letter when adding what "A" lacks to 128
  * carries into that bit, and adding what lies above "Z" does not. */
 static inline uint64_t lower_eight(const char *p)
@@ -32,7 +27,7 @@ bool slice_equal_nocase(struct slice a, struct slice b)
         return lower_eight(a.p + a.n - 8) == lower_eight(b.p + b.n - 8);
     }
     for (; i < a.n; i++)
-        if (lower(a.p[i]) != lower(b.p[i]))
+        if (ascii_lower(a.p[i]) != ascii_lower(b.p[i]))
             return false;
     return true;
 }

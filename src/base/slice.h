@@ -29,6 +29,12 @@ static inline bool slice_equal(struct slice a, struct slice b)
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
 }
 
+/* The ASCII letter in lower case; any other byte as it is. */
+static inline char ascii_lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+}
+
 /* Equal but for the case of ASCII letters, as field names and hosts compare (RFC 9110 section 5.1). */
 bool slice_equal_nocase(struct slice a, struct slice b);
 

@@ -145,17 +145,17 @@ struct request_head {
     struct slice method_text, target; /* as they came */
     enum method method;
     enum target_form form;
-    struct slice path_and_query; /* of the target: origin-form as it came; absolute-form without scheme and
-                                    authority ("/" if that is empty; "*" for OPTIONS without path); "*" */
-    struct slice path;           /* of these, what stands before a query */
-    bool path_is_normal; /* its normal form: no percent code, no empty segment, none that begins with a dot */
+    struct slice path;  /* of the target, as it came; "/" if it is empty; "*" of OPTIONS without a path */
+    struct slice query; /* from its "?" on, as it came; empty: none */
+    bool
+        path_is_plain; /* all servers read the path alike: there is no character of class CHAR_READINGS, no empty
+                           segment, none that begins or ends with a dot */
     struct slice
         host; /* authority to match and forward: from an absolute target, else Host; may be empty in 1.0 */
     uint8_t minor;         /* HTTP/1.minor: 0 or 1 (a higher minor is treated as 1) */
     bool keep_alive;       /* the client will read another response: RFC 9112 section 9.3 */
     bool expects_continue; /* Expect: 100-continue in an HTTP/1.1 request */
-    int32_t
-        max_forwards; /* of OPTIONS and TRACE; 0: weir answers itself (RFC 9110 section 7.6.2); -1: none */
+    int32_t max_forwards;  /* of OPTIONS; 0: weir answers itself (RFC 9110 section 7.6.2); -1: none */
     struct fields fields;
 };
 
@@ -172,6 +172,15 @@ struct refusal {
     uint16_t status; /* 400, 414, 417, 431, 501, 505; for a response always 502 */
     const char *why; /* static text, e.g. "bare LF in the head" */
 };
+
+/* The first line of a head that was refused, as far as it can be told: for logs, nothing may be decided by it. */
+struct request_line {
+    struct slice method; /* empty: no method is there, and no target then */
+    struct slice
+        target; /* whatever stands before the next space or line end: any bytes, maybe cut off, maybe none */
+};
+
+struct request_line request_line_peek(struct slice bytes);
 
 enum scan { SCAN_PARTIAL, SCAN_WHOLE, SCAN_REFUSED };
 

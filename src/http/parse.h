@@ -50,10 +50,14 @@ bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive, st
 
 enum method method_of(struct slice text);
 
-/* Splits the target into what weir acts on: form, path_and_query, and host where the target is absolute. */
+/* Splits the target into what weir acts on: form, path, query, and host where the target is absolute. */
 bool target_parse(struct request_head *head, struct refusal *refusal);
 
 /* uri-host [ ":" port ] with at least one byte of host: RFC 9110 section 7.2, RFC 3986 section 3.2.2. */
 bool authority_is_valid(struct slice authority);
+
+/* Do an absolute target's authority and Host name the same (RFC 9112 section 3.2.2)? Case does not count; a port that is
+ * the default of the target's scheme, or empty, is none (RFC 9110 section 4.2.3). */
+bool authority_agrees(const struct request_head *head, struct slice host);
 
 #endif

@@ -2,72 +2,96 @@
 
 #include "http/chars.h"
 
-/* Ends the segment that starts at `start`: "" and "." vanish, ".." takes the segment before it along (at the
- * root there is none: RFC 3986 section 5.2.4), others stay. What remains ends with "/" but for the last
- * segment. `root`: just after the first "/". */
-static void segment_end(struct text *out, size_t root, size_t start, bool last)
+/* Is the octet the same whether it is coded or not? RFC 3986 says so of unreserved characters; the space and non-ASCII
+ * octets cannot come uncoded. */
+static bool is_decoded(int octet)
 {
-    size_t n = out->n - start;
-    const char *p = out->p + start;
-    if (n == 0 || (n == 1 && p[0] == '.')) {
-        out->n = start;
-    } else if (n == 2 && p[0] == '.' && p[1] == '.') {
-        out->n = start;
-        if (out->n > root)
-            out->n--;
-        while (out->n > root && out->p[out->n - 1] != '/')
-            out->n--;
-    } else if (!last) {
-        text_char(out, '/');
-    }
+    return octet > 0x7f || octet == ' ' || char_is((char)octet, CHAR_HOST);
 }
 
-/* The octet at `path->p`, decoded and taken off; -1: a bad percent code or NUL. */
-static int next_octet(struct slice *path)
+static void write_code(struct text *out, int octet)
 {
-    char c = *path->p;
-    size_t n = 1;
-    if (c == '%') {
-        if (path->n < 3 || !char_is(path->p[1], CHAR_HEX) || !char_is(path->p[2], CHAR_HEX))
-            return -1;
-        c = (char)(char_hex_value(path->p[1]) << 4 | char_hex_value(path->p[2]));
-        n = 3;
-    }
-    path->p += n;
-    path->n -= n;
-    return c == '\0' ? -1 : (unsigned char)c;
+    static const char digits[] = "0123456789ABCDEF";
+    text_char(out, '%');
+    text_char(out, digits[octet >> 4]);
+    text_char(out, digits[octet & 15]);
 }
 
-/* Slashes are merged before dot segments are resolved, so that /a//../b is /b, as nginx and file systems have
- * it. */
-bool path_normalise(struct slice path_and_query, struct text *out)
+bool path_normalise(struct slice path, struct text *out)
 {
-    struct slice path = path_and_query;
-    const char *query = path.n ? memchr(path.p, '?', path.n) : NULL;
-    if (query)
-        path.n = (size_t)(query - path.p);
-    if (slice_equal(path, SLICE("*"))) {
-        text_char(out, '*');
-        return !out->failed;
-    }
-    if (path.n == 0 || path.p[0] != '/')
-        return false;
+    const char *p = path.p, *end = p + path.n;
 
-    text_char(out, '/');
-    size_t root = out->n, start = root;
-    path.p++, path.n--;
-    while (path.n && !out->failed) {
-        int c = next_octet(&path);
-        if (c < 0)
-            return false;
-        if (c == '/') {
-            segment_end(out, root, start, false);
-            start = out->n;
-        } else {
-            text_char(out, (char)c);
+    while (p < end) {
+        if (*p != '%') {
+            text_char(out, *p++);
+            continue;
         }
+        int octet = percent_code_at(p, end);
+        if (octet <= 0)
+            return false;
+        if (is_decoded(octet))
+            text_char(out, (char)octet);
+        else
+            write_code(out, octet);
+        p += 3;
     }
-    if (!out->failed)
-        segment_end(out, root, start, true);
+    return !out->failed;
+}
+
+/* The length of the segment at `p`, and how many dots it consists of; 0: it is not dots alone. */
+static size_t segment_measure(const char *p, const char *end, size_t *dots)
+{
+    const char *slash = memchr(p, '/', (size_t)(end - p));
+    const char *q = p;
+
+    end = slash ? slash : end;
+    for (*dots = 0; q < end; (*dots)++) {
+        if (*q == '.')
+            q++;
+        else if (percent_code_at(q, end) == '.')
+            q += 3;
+        else
+            break;
+    }
+    if (q < end)
+        *dots = 0;
+    return (size_t)(end - p);
+}
+
+bool path_has_dot_segments(struct slice path)
+{
+    const char *p = path.p, *end = p + path.n;
+    size_t dots;
+
+    for (; p < end && *p == '/'; p += segment_measure(p + 1, end, &dots) + 1)
+        if (segment_measure(p + 1, end, &dots) && (dots == 1 || dots == 2))
+            return true;
+    return false;
+}
+
+/* Takes the last "/segment" off what was written from `start` on. */
+static void segment_drop(struct text *out, size_t start)
+{
+    while (out->n > start && out->p[--out->n] != '/')
+        ;
+}
+
+bool path_remove_dot_segments(struct slice path, struct text *out)
+{
+    const char *p = path.p, *end = p + path.n;
+    size_t start = out->n, dots;
+
+    while (p < end) {
+        size_t n = segment_measure(p + 1, end, &dots) + 1;
+        if (dots != 1 && dots != 2)
+            text_bytes(out, p, n);
+        else {
+            if (dots == 2)
+                segment_drop(out, start);
+            if (p + n == end)
+                text_char(out, '/');
+        }
+        p += n;
+    }
     return !out->failed;
 }

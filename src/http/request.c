@@ -33,6 +33,19 @@ static const char *request_line_parse(const char *p, const char *end, struct req
     return p + 2;
 }
 
+struct request_line request_line_peek(struct slice bytes)
+{
+    const char *end = bytes.p + bytes.n, *p = skip_class(bytes.p, end, CHAR_TOKEN), *start = bytes.p;
+    struct request_line line = {.method = slice_between(start, p)};
+
+    if (p == start || p == end || *p != ' ')
+        return (struct request_line){SLICE_NONE, SLICE_NONE};
+    for (start = ++p; p < end && *p != ' ' && *p != '\r' && *p != '\n';)
+        p++;
+    line.target = slice_between(start, p);
+    return line;
+}
+
 enum scan request_scan(struct slice bytes, size_t *seen, size_t *size, struct refusal *refusal)
 {
     size_t before = *seen;
@@ -64,7 +77,7 @@ static bool host_check(struct request_head *head, struct refusal *refusal)
     if (!authority_is_valid(host->value))
         return refuse(refusal, 400, "invalid Host");
     if (head->form == TARGET_ABSOLUTE)
-        return slice_equal_nocase(head->host, host->value) ||
+        return authority_agrees(head, host->value) ||
                refuse(refusal, 400, "Host does not agree with the target");
     head->host = host->value;
     return true;
@@ -99,11 +112,11 @@ static bool expect_check(struct request_head *head, struct refusal *refusal)
     return true;
 }
 
-/* RFC 9110 section 7.6.2: counts for OPTIONS and TRACE, may be ignored for others. */
+/* RFC 9110 section 7.6.2: counts for OPTIONS (and TRACE, which goes no further), may be ignored for others. */
 static bool max_forwards_check(struct request_head *head, struct refusal *refusal)
 {
     head->max_forwards = -1;
-    if (head->method != METHOD_OPTIONS && head->method != METHOD_TRACE)
+    if (head->method != METHOD_OPTIONS)
         return true;
     const struct field *field = fields_find(&head->fields, FIELD_MAX_FORWARDS);
     if (field == NULL)

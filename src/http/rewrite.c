@@ -166,7 +166,8 @@ void request_head_write(struct text *out, const struct request_head *head, const
 
     text_put(out, head->method_text);
     text_char(out, ' ');
-    text_put(out, head->path_and_query);
+    text_put(out, facts->path.n ? facts->path : head->path);
+    text_put(out, head->query);
     text_literal(out, " HTTP/1.1\r\n");
     WRITE_FIELD(out, "Host", head->host.n ? head->host : facts->host);
     fields_write(out, &head->fields, own);

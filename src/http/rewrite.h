@@ -12,6 +12,7 @@ struct forward_facts {
                           from this peer, else replaced or dropped */
     bool forwarded;       /* say it in Forwarded (RFC 7239) as well */
     struct slice scheme;  /* "http" or "https" */
+    struct slice path;    /* in place of the target's, where it is not forwarded as it came; else empty */
     struct slice
         host; /* Host where the request has none (HTTP/1.0), e.g. the upstream's address; may be empty */
     struct slice client; /* X-Weir-Client, e.g. "id:client-2"; empty: none is sent (a forged one is removed

@@ -21,30 +21,66 @@ static const char *ip_literal_end(const char *p, const char *end)
     return close + 1;
 }
 
-/* A reg-name may hold percent codes by its grammar and never does by DNS: refused, since a coded name would
- * slip past rules on hosts. */
+/* The names of DNS, which have no empty labels. RFC 3986 allows a reg-name more: percent codes, with which a name would not
+ * match the rules of its host, and sub-delims, of which "," and ";" end a host for those who read X-Forwarded-Host and
+ * Forwarded. */
+static const char *reg_name_end(const char *p, const char *end)
+{
+    const char *start = p;
+    for (; p < end && char_is(*p, CHAR_HOST); p++)
+        if (*p == '.' && (p == start || p[-1] == '.'))
+            return NULL;
+    return p == start ? NULL : p;
+}
+
 bool authority_is_valid(struct slice authority)
 {
     const char *p = authority.p, *end = p + authority.n;
     uint64_t port;
     if (p == end)
         return false;
-    if (*p == '[')
-        p = ip_literal_end(p, end);
-    else
-        while (p < end && char_is(*p, CHAR_HOST))
-            p++;
-    if (p == NULL || p == authority.p)
+    p = *p == '[' ? ip_literal_end(p, end) : reg_name_end(p, end);
+    if (p == NULL)
         return false;
     if (p == end || (*p == ':' && p + 1 == end)) /* port = *DIGIT: RFC 3986 section 3.2.3 */
         return true;
     return *p == ':' && slice_to_u64(slice_between(p + 1, end), 65535, &port);
 }
 
-/* At a slash: does an empty segment follow, or one that begins with a dot? */
-static bool is_odd_segment(const char *slash, const char *end)
+/* A valid authority without its port where that is empty or `port`. */
+static struct slice without_port(struct slice authority, uint64_t port)
 {
-    return slash + 1 < end && (slash[1] == '/' || slash[1] == '.');
+    const char *end = authority.p + authority.n, *p = end;
+    uint64_t value = port;
+    while (p > authority.p && char_is(p[-1], CHAR_DIGIT))
+        p--;
+    if (p == authority.p || p[-1] != ':')
+        return authority;
+    if (p < end && (!slice_to_u64(slice_between(p, end), 65535, &value) || value != port))
+        return authority;
+    return slice_between(authority.p, p - 1);
+}
+
+bool authority_agrees(const struct request_head *head, struct slice host)
+{
+    uint64_t port = (head->target.p[4] | 0x20) == 's' ? 443 : 80; /* "https:" or "http:" */
+    return slice_equal_nocase(without_port(head->host, port), without_port(host, port));
+}
+
+/* At a slash of the path that begins at `start`: is a segment beside it empty, does the one after it begin with a dot, or
+ * the one before it end with one? */
+static bool is_odd_slash(const char *start, const char *slash, const char *end)
+{
+    return (slash + 1 < end && (slash[1] == '/' || slash[1] == '.')) || (slash > start && slash[-1] == '.');
+}
+
+static bool refuse_byte(struct refusal *refusal, char c)
+{
+    if (c == '#')
+        return refuse(refusal, 400, "fragment in the target");
+    if ((unsigned char)c > 0x7f)
+        return refuse(refusal, 400, "byte above 0x7F in the target; it has to be percent-encoded");
+    return refuse(refusal, 400, "control byte in the target");
 }
 
 /* path-abempty [ "?" query ] from `p` on; percent codes are path_normalise()'s business. */
@@ -52,26 +88,28 @@ static bool path_and_query_parse(const char *p, const char *end, struct request_
                                  struct refusal *refusal)
 {
     const char *q = p;
-    bool odd = false;
-    for (; q < end && char_is(*q, CHAR_PATH); q++)
-        if (*q == '%' || (*q == '/' && is_odd_segment(q, end)))
-            odd = true;
+    unsigned classes, all = 0;
+    for (; q < end && (classes = char_classes[(unsigned char)*q]) & CHAR_PATH; q++) {
+        all |= classes;
+        if (*q == '/' && is_odd_slash(p, q, end))
+            all |= CHAR_READINGS;
+    }
     head->path = slice_between(p, q);
-    head->path_is_normal = !odd;
+    head->path_is_plain = !(all & CHAR_READINGS) && q[-1] != '.';
+    p = q;
     if (q < end && *q == '?')
-        for (q++; q < end && char_is(*q, CHAR_QUERY);)
+        while (q < end && char_is(*q, CHAR_QUERY))
             q++;
-    if (q < end)
-        return refuse(refusal, 400, *q == '#' ? "fragment in the target" : "invalid byte in the target");
-    head->path_and_query = slice_between(p, end);
-    return true;
+    head->query = slice_between(p, q);
+    return q == end || refuse_byte(refusal, *q);
 }
 
-/* A path that stands for itself, and no query. */
-static bool path_set(struct request_head *head, struct slice path)
+/* A path that stands for itself, and a query. */
+static bool path_set(struct request_head *head, struct slice path, struct slice query)
 {
-    head->path_and_query = head->path = path;
-    head->path_is_normal = true;
+    head->path = path;
+    head->query = query;
+    head->path_is_plain = true;
     return true;
 }
 
@@ -98,10 +136,11 @@ static bool absolute_form_parse(struct request_head *head, size_t scheme, struct
     if (!authority_is_valid(head->host))
         return refuse(refusal, 400, "invalid authority in the target");
     if (slash == end) /* RFC 9112 sections 3.2.1 and 3.2.4 */
-        return path_set(head, head->method == METHOD_OPTIONS ? SLICE("*") : SLICE("/"));
-    if (*slash == '?') /* allowed by the grammar, sent by nobody, and not a slice that starts with "/" */
-        return refuse(refusal, 400, "query without a path in the target");
-    return path_and_query_parse(slash, end, head, refusal);
+        return path_set(head, head->method == METHOD_OPTIONS ? SLICE("*") : SLICE("/"), SLICE_NONE);
+    if (*slash != '?')
+        return path_and_query_parse(slash, end, head, refusal);
+    p = skip_class(slash, end, CHAR_QUERY);
+    return path_set(head, SLICE("/"), slice_between(slash, p)) && (p == end || refuse_byte(refusal, *p));
 }
 
 bool target_parse(struct request_head *head, struct refusal *refusal)
@@ -115,7 +154,7 @@ bool target_parse(struct request_head *head, struct refusal *refusal)
     if (slice_equal(target, SLICE("*"))) {
         head->form = TARGET_ASTERISK;
         return head->method == METHOD_OPTIONS
-                   ? path_set(head, target)
+                   ? path_set(head, target, SLICE_NONE)
                    : refuse(refusal, 400, "target * with a method other than OPTIONS");
     }
     size_t scheme = scheme_length(target);

@@ -236,6 +236,7 @@ void policy_check(struct loading *l)
     warn_of_upstreams(l);
     warn_of_limits(l);
     warn_of_rules(l);
+    warn_of_paths(l);
     warn_of_costs(l);
     warn_of_log(l);
 }

@@ -2,6 +2,20 @@
 #include "http/path.h"
 #include "policy/parts.h"
 
+static struct slice path_without_slash(struct slice path)
+{
+    return path.n > 1 && path.p[path.n - 1] == '/' ? (struct slice){path.p, path.n - 1} : path;
+}
+
+void rule_set_pattern(struct rule *rule, const struct path_settings *paths, char *room)
+{
+    for (size_t i = 0; i < rule->path.n; i++)
+        room[i] = paths->ignore_case ? ascii_lower(rule->path.p[i]) : rule->path.p[i];
+    rule->pattern = (struct slice){room, rule->path.n};
+    if (paths->trailing_slash == TRAILING_SLASH_IGNORE)
+        rule->pattern = path_without_slash(rule->pattern);
+}
+
 static bool has_method(const struct rule *rule, struct slice method)
 {
     if (rule->any_method)
@@ -17,8 +31,10 @@ const struct rule *policy_match(const struct policy *policy, struct slice method
 {
     const struct rule *rule = policy->rules, *built_in = rule + policy->rule_count - 1;
 
+    if (policy->paths.trailing_slash == TRAILING_SLASH_IGNORE)
+        path = path_without_slash(path);
     for (; rule < built_in; rule++)
-        if (has_method(rule, method) && (rule->path.n == 0 || path_matches(rule->path, path)) &&
+        if (has_method(rule, method) && (rule->path.n == 0 || path_matches(rule->pattern, path)) &&
             (rule->host.n == 0 || host_matches(rule->host, host)))
             return rule;
     return built_in;
@@ -65,7 +81,7 @@ static bool covers_host(struct slice a, struct slice b)
 
 bool rule_covers(const struct rule *a, const struct rule *b)
 {
-    return covers_methods(a, b) && covers_path(a->path, b->path) && covers_host(a->host, b->host);
+    return covers_methods(a, b) && covers_path(a->pattern, b->pattern) && covers_host(a->host, b->host);
 }
 
 /* --- what it costs --- */

@@ -23,6 +23,12 @@ static const char *const half_close_names[] = {[HALF_CLOSE_END] = "end", [HALF_C
 static const char *const level_names[] = {
     [LEVEL_ERROR] = "error", [LEVEL_WARN] = "warn", [LEVEL_INFO] = "info", [LEVEL_DEBUG] = "debug", NULL};
 static const char *const format_names[] = {[LOG_TEXT] = "text", [LOG_JSON] = "json", NULL};
+static const char *const dot_segment_names[] = {
+    [DOT_SEGMENTS_REJECT] = "reject", [DOT_SEGMENTS_NORMALIZE] = "normalize", NULL};
+static const char *const ambiguous_names[] = {
+    [AMBIGUOUS_REJECT] = "reject", [AMBIGUOUS_ALLOW] = "allow", NULL};
+static const char *const trailing_slash_names[] = {
+    [TRAILING_SLASH_IGNORE] = "ignore", [TRAILING_SLASH_EXACT] = "exact", NULL};
 static const char *const access_names[] = {
     [ACCESS_OFF] = "off", [ACCESS_JSON] = "json", [ACCESS_COMBINED] = "combined", NULL};
 
@@ -286,6 +292,18 @@ const struct option options[] = {
      NULL, NULL, "the body's media type"},
     {"rejection.jitter", &type_share, OF(rejection.jitter), "0%", 0, SHARE_WHOLE, 0, NULL, NULL,
      "up to this share of the wait is added to Retry-After, another time for each, so that clients spread"},
+
+    {"paths", &type_section, 0, "", 0, 0, 0, NULL, NULL,
+     "how paths are read and matched, where servers could read them in another way"},
+    {"paths.dot_segments", &type_enum, OF(paths.dot_segments), "reject", 0, 0, 0, dot_segment_names, NULL,
+     "paths with a segment . or ..: reject (400), or normalize (forward the path without them)"},
+    {"paths.ambiguous", &type_enum, OF(paths.ambiguous), "reject", 0, 0, 0, ambiguous_names, NULL,
+     "paths that select another rule when they are read as some servers do: reject (400), or allow (the rule "
+     "of the normal form applies)"},
+    {"paths.trailing_slash", &type_enum, OF(paths.trailing_slash), "ignore", 0, 0, 0, trailing_slash_names,
+     NULL, "ignore: /login and /login/ match the same rules; exact: they are two paths"},
+    {"paths.ignore_case", &type_bool, OF(paths.ignore_case), "false", 0, 0, 0, NULL, NULL,
+     "true: ASCII letters in paths match without regard to case"},
 
     {"rules", &type_rules, 0, "[]", 0, RULES_MAX, 0, NULL, NULL,
      "the first that matches a request decides; where none does, it goes to the first upstream, unlimited"},

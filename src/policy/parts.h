@@ -117,6 +117,9 @@ bool rule_has_cost_request(const void *rule);
 bool rule_has_cost_response(const void *rule);
 bool rule_has_rejection(const void *rule);
 
+/* Fills in `pattern`; `room` is of path.n bytes and stays the rule's. */
+void rule_set_pattern(struct rule *rule, const struct path_settings *paths, char *room);
+
 /* Does `a` match everything that `b` matches? Sure where it says so; there may be more. */
 bool rule_covers(const struct rule *a, const struct rule *b);
 
@@ -136,5 +139,6 @@ void read_headers_collect(struct loading *l);
 /* check.c: what no single option shows. Warnings only where nothing is wrong. */
 void policy_check(struct loading *l);
 void warn_of_costs(struct loading *l);
+void warn_of_paths(struct loading *l);
 
 #endif

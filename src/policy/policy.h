@@ -276,12 +276,25 @@ struct rejection_settings {
     int64_t jitter; /* of the wait, of SHARE_WHOLE; the policy's alone */
 };
 
+enum dot_segments { DOT_SEGMENTS_REJECT, DOT_SEGMENTS_NORMALIZE };
+enum ambiguous_paths { AMBIGUOUS_REJECT, AMBIGUOUS_ALLOW };
+enum trailing_slash { TRAILING_SLASH_IGNORE, TRAILING_SLASH_EXACT };
+
+/* How paths are read and matched. */
+struct path_settings {
+    enum dot_segments dot_segments;
+    enum ambiguous_paths ambiguous;
+    enum trailing_slash trailing_slash;
+    bool ignore_case;
+};
+
 struct rule {
     unsigned index;
     unsigned row; /* of its counters, as in a limit */
     char *name; /* its name:, else its path, else "*" (made unique by "#2" and so on): the metrics' label and
                    PER_ROUTE's value */
-    struct slice path, host; /* patterns; n == 0: any */
+    struct slice path, host; /* patterns as written; n == 0: any */
+    struct slice pattern;    /* of the path, as it is matched: see route.c */
     bool any_method;
     struct slice *methods;
     unsigned method_count;
@@ -380,6 +393,8 @@ struct policy {
     unsigned plan_count;
     struct clients *clients;
     struct quota_settings quotas;
+    struct path_settings paths;
+    bool rules_have_paths, rules_have_hosts; /* some rule has one */
     struct rule
         *rules; /* the last one is the built-in: matches all, no limits, first upstream; name "(none)" */
     unsigned rule_count;
@@ -430,15 +445,22 @@ static inline bool server_is_name(const struct upstream_server *server)
 }
 unsigned policy_name_count(const struct policy *policy);
 
-/* The rule that decides; never NULL. `path` is in normal form, `host` as it came. Linear in the rules. */
+/* The rule that decides; never NULL. `path` is in normal form, in lower case if paths.ignore_case is set; `host` as it
+ * came. Linear in the rules. */
 const struct rule *policy_match(const struct policy *policy, struct slice method, struct slice path,
                                 struct slice host);
 
 /* Does `rule`, which policy_match() found for the request, also hold under each method that a field such as
  * X-HTTP-Method-Override names? False: the server may take the request for one of another rule, or, with a limit
- * per method, for one that is counted apart. `path` is in normal form. */
+ * per method, for one that is counted apart. `path` as for policy_match(). */
 bool policy_overrides_agree(const struct policy *policy, const struct rule *rule,
                             const struct request_head *head, struct slice path);
+/* The Host of requests without one (HTTP/1.0): the server's address, as from a client that asked it directly. */
+static inline struct slice upstream_host(const struct upstream *upstream)
+{
+    const struct upstream_server *server = &upstream->servers[0];
+    return address_is_unix(&server->address) ? SLICE("localhost") : slice_of(server->text);
+}
 
 /* Where nothing is limited nothing is asked of Redis, and weir does not connect to it. */
 static inline bool policy_needs_redis(const struct policy *policy)

@@ -68,16 +68,26 @@ static const char *path_fault(struct slice path)
         return "may hold no query: paths are matched without theirs";
     if (slice_has_control_bytes(path))
         return "holds control bytes";
+    if (path_has_dot_segments(path))
+        return "holds a segment \".\" or \"..\": paths are matched without them";
+    if (memmem(path.p, path.n, "//", 2))
+        return "holds an empty segment: servers read repeated slashes as one";
     return NULL;
 }
 
 /* A pattern that no normal form equals would silently match nothing. */
-static bool path_is_normal(struct slice path)
+static bool path_is_normal(struct loading *l, const struct node *node)
 {
     char room[RULE_NAME_MAX];
     struct text out = text_over(room, sizeof room);
-    return memchr(path.p, '%', path.n) == NULL && path_normalise(path, &out) &&
-           slice_equal(path, text_slice(&out));
+    if (!path_normalise(node->text, &out))
+        mistake(l, node, "%s holds a bad percent code; write %%25 for a percent sign", QUOTE(node->text));
+    else if (!slice_equal(node->text, text_slice(&out)))
+        mistake(l, node, "%s is not in normal form; write \"%.*s\"", QUOTE(node->text),
+                SLICE_ARG(text_slice(&out)));
+    else
+        return true;
+    return false;
 }
 
 static void read_path(struct loading *l, const struct option *option, const struct node *node, void *field)
@@ -86,11 +96,9 @@ static void read_path(struct loading *l, const struct option *option, const stru
         !text_fits(l, node, (size_t)option->low, (size_t)option->high))
         return;
     const char *fault = path_fault(node->text);
-    if (!fault && !path_is_normal(node->text))
-        fault = "is not in normal form: no percent codes, no doubled slashes, no dot segments";
     if (fault)
         mistake(l, node, "%s %s", QUOTE(node->text), fault);
-    else
+    else if (path_is_normal(l, node))
         *(struct slice *)field = (struct slice){keep_text(l, node), node->text.n};
 }
 
@@ -390,6 +398,9 @@ static void read_rule(struct loading *l, const struct node *item, struct rule *r
     else if (!item->broken && expect_map(l, item, "a map with match and limits"))
         options_read(l, item, "rules[]", rule);
     rule->any_method = rule->method_count == 0;
+    rule_set_pattern(rule, &l->policy->paths, pool_zeroed(l->pool, rule->path.n + 1, 1));
+    l->policy->rules_have_paths |= rule->path.n > 0;
+    l->policy->rules_have_hosts |= rule->host.n > 0;
     if (!rule->upstream && l->policy->upstream_count)
         rule->upstream = &l->policy->upstreams[0];
     name_rule(l, rule);

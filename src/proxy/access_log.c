@@ -103,17 +103,20 @@ static void json_time(struct text *t, uint64_t wall_us)
     text_char(t, 'Z');
 }
 
-static void json_begin(struct text *t, const struct exchange *x, const struct request_head *head)
+static void json_begin(struct text *t, const struct exchange *x, const struct request_line *line,
+                       const struct request_head *head)
 {
     text_literal(t, "{\"time\":\"");
     json_time(t, clock_wall_us());
     text_literal(t, "\",\"peer\":\"");
     peer_text(x, t);
     text_char(t, '"');
+    if (line->method.n) {
+        member(t, "method", cut(line->method));
+        member(t, "target", cut(line->target));
+    }
     if (!head)
         return;
-    member(t, "method", cut(head->method_text));
-    member(t, "target", cut(head->target));
     member(t, "host", cut(head->host));
     member(t, "protocol", head->minor ? SLICE("HTTP/1.1") : SLICE("HTTP/1.0"));
     if (fields_have(&head->fields, FIELD_USER_AGENT))
@@ -177,8 +180,8 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
 
 /* ---- combined ---------------------------------------------------------------------------------------- */
 
-static void combined_begin(struct text *t, const struct exchange *x, const struct request_head *head,
-                           uint32_t *split)
+static void combined_begin(struct text *t, const struct exchange *x, const struct request_line *line,
+                           const struct request_head *head, uint32_t *split)
 {
     const struct second *second = second_of(clock_wall_us());
 
@@ -186,13 +189,14 @@ static void combined_begin(struct text *t, const struct exchange *x, const struc
     text_literal(t, " - ");
     text_bytes(t, second->clf, second->clf_size);
     text_literal(t, " \"");
-    if (head) {
-        quoted(t, cut(head->method_text));
+    if (line->method.n) {
+        quoted(t, cut(line->method));
         text_char(t, ' ');
-        quoted(t, cut(head->target));
-        text_put(t, head->minor ? SLICE(" HTTP/1.1") : SLICE(" HTTP/1.0"));
+        quoted(t, cut(line->target));
     } else
         text_char(t, '-');
+    if (head)
+        text_put(t, head->minor ? SLICE(" HTTP/1.1") : SLICE(" HTTP/1.0"));
     text_char(t, '"');
     *split = (uint32_t)t->n;
     quoted_or_dash(t, field_value(head, FIELD_REFERER));
@@ -232,18 +236,29 @@ static void combined_end(struct text *t, const struct exchange *x, struct slice 
 
 /* ---- both -------------------------------------------------------------------------------------------- */
 
-void access_log_begin(struct exchange *x, const struct request_head *head)
+/* `head` is NULL if it was refused. */
+static void begin(struct exchange *x, const struct request_line *line, const struct request_head *head)
 {
     struct worker *w = x->worker;
     struct text t = text_over(w->send, sizeof w->send);
 
     if (x->policy->log.access == ACCESS_JSON)
-        json_begin(&t, x, head);
+        json_begin(&t, x, line, head);
     else
-        combined_begin(&t, x, head, &x->log_split);
+        combined_begin(&t, x, line, head, &x->log_split);
     if (t.failed || !(x->log = iobuf_get(&w->buffers, t.n)))
         return;
     iobuf_append(x->log, text_slice(&t));
+}
+
+void access_log_begin(struct exchange *x, const struct request_head *head)
+{
+    begin(x, &(struct request_line){head->method_text, head->target}, head);
+}
+
+void access_log_begin_refused(struct exchange *x, const struct request_line *line)
+{
+    begin(x, line, NULL);
 }
 
 void access_log_end(struct exchange *x, uint64_t duration_us)

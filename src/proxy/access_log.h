@@ -7,9 +7,11 @@
 
 #include "proxy/exchange.h"
 
-/* `head` NULL: it could not be read. Does nothing when there is no access log, or no memory for a line. */
-/* Where the policy wants a log; and where one was begun (x->log). */
+/* Begins the line of a request, or of one whose head was refused; to be called only if the policy has an access log.
+ * Without memory for a line x->log stays NULL. */
 void access_log_begin(struct exchange *x, const struct request_head *head);
+void access_log_begin_refused(struct exchange *x, const struct request_line *line);
+/* Writes the line that was begun; to be called only if x->log is set. */
 void access_log_end(struct exchange *x, uint64_t duration_us);
 
 #endif

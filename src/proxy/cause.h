@@ -19,7 +19,7 @@
     X(CAUSE_CONTENT_TOO_LARGE, 413, "request_body_too_large", "the request's content is too large")          \
     X(CAUSE_TARGET_TOO_LONG, 414, "target_too_long", "the request's target is too long")                     \
     X(CAUSE_HEAD_TOO_LARGE, 431, "request_header_too_large", "the request's head is too large")              \
-    X(CAUSE_LAST_HOP, 405, "last_hop", "Max-Forwards ends the request here, and weir reflects none")         \
+    X(CAUSE_METHOD_NOT_ALLOWED, 405, "method_not_allowed", "TRACE is not allowed")                           \
     X(CAUSE_CLIENT_GONE, 0, "client_gone", "the client went away")                                           \
     X(CAUSE_CLIENT_STALLED, 0, "client_stalled", "the client does not read its answer")                      \
     X(CAUSE_UPSTREAM_CONNECT, 502, "upstream_connect", "no server of the upstream could be reached")         \

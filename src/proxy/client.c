@@ -233,19 +233,20 @@ static void keep_part(struct client *c, const struct head_bytes *got)
         iobuf_append(c->stream.in, got->all);
 }
 
-static void refuse(struct client *c, enum cause cause, uint16_t status, const char *why)
+/* `bytes`: what came of the head. */
+static void refuse(struct client *c, struct slice bytes, enum cause cause, uint16_t status, const char *why)
 {
+    struct request_line line = request_line_peek(bytes);
     client_enter(c, CLIENT_EXCHANGE);
-    iobuf_put(&c->worker->buffers, &c->stream.in);
-    exchange_refuse(c, cause, status, why);
+    exchange_refuse(c, cause, status, why, &line);
 }
 
-static void refuse_head(struct client *c, const struct refusal *refusal)
+static void refuse_head(struct client *c, struct slice bytes, const struct refusal *refusal)
 {
     enum cause cause = refusal->status == 431   ? CAUSE_HEAD_TOO_LARGE
                        : refusal->status == 414 ? CAUSE_TARGET_TOO_LONG
                                                 : CAUSE_BAD_REQUEST;
-    refuse(c, cause, refusal->status, refusal->why);
+    refuse(c, bytes, cause, refusal->status, refusal->why);
 }
 
 /* RFC 9112 section 3: a target too long is 414, anything else too long in a head 431. */
@@ -254,7 +255,7 @@ static void refuse_size(struct client *c, struct slice bytes)
     size_t max = c->worker->policy->size_limits.request_header;
     bool in_target = memchr(bytes.p, '\n', bytes.n < max ? bytes.n : max) == NULL;
     enum cause cause = in_target ? CAUSE_TARGET_TOO_LONG : CAUSE_HEAD_TOO_LARGE;
-    refuse(c, cause, cause_status[cause], "see size_limits.request_header");
+    refuse(c, bytes, cause, cause_status[cause], "see size_limits.request_header");
 }
 
 /* A whole head: read where it lies, used at once, then gone. */
@@ -267,7 +268,7 @@ static void use_head(struct client *c, struct head_bytes *got, struct request_he
     struct slice rest = {got->all.p + size, got->all.n - size};
 
     if (!request_framing(head, &framing, &refusal)) {
-        refuse_head(c, &refusal);
+        refuse_head(c, got->all, &refusal);
         return;
     }
     if (got->kept) /* the bytes stay where they are until somebody reads into the buffer again: not before the
@@ -303,7 +304,7 @@ static void read_head(struct client *c)
     if (scan == SCAN_PARTIAL ? got.all.n >= max : size > max)
         refuse_size(c, got.all);
     else if (scan == SCAN_REFUSED)
-        refuse_head(c, &refusal);
+        refuse_head(c, got.all, &refusal);
     else if (scan == SCAN_PARTIAL)
         keep_part(c, &got);
     else
@@ -355,7 +356,7 @@ static void head_passed(struct deadline *deadline)
     else if (c->state == CLIENT_HANDSHAKE)
         refuse_handshake(c);
     else if (iobuf_held(c->stream.in))
-        refuse(c, CAUSE_HEAD_TIMEOUT, cause_status[CAUSE_HEAD_TIMEOUT], NULL);
+        refuse(c, iobuf_slice(c->stream.in), CAUSE_HEAD_TIMEOUT, cause_status[CAUSE_HEAD_TIMEOUT], NULL);
     else
         client_close(c); /* it connected and sent nothing */
 }

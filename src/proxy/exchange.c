@@ -26,7 +26,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "http/path.h"
 #include "http/rewrite.h"
 #include "net/tls.h"
 #include "proxy/access_log.h"
@@ -135,7 +134,8 @@ void exchange_begin(struct client *client, struct request_head *head, const stru
     route(x, head, framing);
 }
 
-void exchange_refuse(struct client *client, enum cause cause, uint16_t status, const char *why)
+void exchange_refuse(struct client *client, enum cause cause, uint16_t status, const char *why,
+                     const struct request_line *line)
 {
     struct exchange *x = exchange_new(client);
 
@@ -152,20 +152,13 @@ void exchange_refuse(struct client *client, enum cause cause, uint16_t status, c
     x->why = why;
     set_request_id(x, NULL);
     if (x->policy->log.access != ACCESS_OFF)
-        access_log_begin(x, NULL);
+        access_log_begin_refused(x, line);
+    iobuf_put(&x->worker->buffers, &client->stream.in);
     exchange_say(x, cause, why);
     exchange_reply(x, status, why);
 }
 
 /* ---- ROUTE and LIMIT --------------------------------------------------------------------------------- */
-
-/* What a request without Host (HTTP/1.0) is given: the server's address, as a client that asked it directly
- * would. */
-static struct slice host_of(const struct upstream *upstream)
-{
-    const struct upstream_server *server = &upstream->servers[0];
-    return address_is_unix(&server->address) ? SLICE("localhost") : slice_of(server->text);
-}
 
 /* The request as it goes upstream, kept in x->head. */
 static bool write_request_head(struct exchange *x, const struct request_head *head,
@@ -178,9 +171,10 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
     if (ip_of_address(address_of_peer(&x->client->peer, &peer), &peer_ip))
         ip_format(&peer_ip, &ip);
     struct forward_facts facts = {
-        .host = host_of(x->rule->upstream),
+        .host = upstream_host(x->rule->upstream),
         .peer_ip = text_slice(&ip),
         .peer_trusted = identity->peer_trusted,
+        .path = x->path,
         .forwarded = x->rule->upstream->forwarded,
         .scheme = x->client->stream.layer ? SLICE("https") : SLICE("http"),
         .client = x->rule->limit_count ? identity_text(identity) : SLICE_NONE,
@@ -200,14 +194,18 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
     return true;
 }
 
-/* RFC 9110 section 7.6.2: weir is the recipient. OPTIONS is told what weir takes; TRACE would show the sender
- * fields that others have added, so it is refused. */
-static void answer_as_last_hop(struct exchange *x)
+/* Requests that go no further. TRACE is refused: its answer would show the sender fields that others have added (RFC 9110
+ * section 9.3.8). With Max-Forwards 0 weir is the recipient of OPTIONS (RFC 9110 section 7.6.2). False: it is none of
+ * these. */
+static bool ends_here(struct exchange *x, const struct request_head *head)
 {
-    if (x->method == METHOD_OPTIONS)
+    if (head->method == METHOD_TRACE)
+        exchange_fail(x, CAUSE_METHOD_NOT_ALLOWED, NULL);
+    else if (head->max_forwards == 0)
         exchange_reply(x, 204, NULL);
     else
-        exchange_fail(x, CAUSE_LAST_HOP, NULL);
+        return false;
+    return true;
 }
 
 static void set_identity(struct exchange *x, const struct identity *identity)
@@ -229,8 +227,8 @@ static void route(struct exchange *x, struct request_head *head, const struct fr
     struct identity identity;
     struct address address;
     struct identity_peer peer = {address_of_peer(&x->client->peer, &address), x->client->peer_unknown};
+    struct route route;
     const char *why;
-    struct text path = text_over(x->worker->send, sizeof x->worker->send);
     uint64_t body_max = x->policy->size_limits.request_body;
 
     bool good = identity_of(x->policy, &peer, &head->fields, &identity, &why);
@@ -247,21 +245,15 @@ static void route(struct exchange *x, struct request_head *head, const struct fr
     }
     set_identity(x, &identity);
     policy_sort_headers(x->policy, identity.headers_believed, &head->fields);
-    if (head->max_forwards == 0) {
-        answer_as_last_hop(x);
+    if (ends_here(x, head))
+        return;
+    why = policy_route(x->policy, head, &x->worker->route, &route);
+    if (why) {
+        exchange_fail(x, CAUSE_BAD_REQUEST, why);
         return;
     }
-    if (!head->path_is_normal && !path_normalise(head->path_and_query, &path)) {
-        exchange_fail(x, CAUSE_BAD_REQUEST, "the target's path has a bad percent code");
-        return;
-    }
-    struct slice normal_path = head->path_is_normal ? head->path : text_slice(&path);
-    x->rule = policy_match(x->policy, head->method_text, normal_path, head->host);
-    if (fields_have(&head->fields, FIELD_METHOD_OVERRIDE) &&
-        !policy_overrides_agree(x->policy, x->rule, head, normal_path)) {
-        exchange_fail(x, CAUSE_BAD_REQUEST, "a header such as X-HTTP-Method-Override names another method");
-        return;
-    }
+    x->rule = route.rule;
+    x->path = route.path;
     if (body_max && framing->kind == FRAMING_LENGTH && framing->length > body_max) {
         exchange_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
         return;

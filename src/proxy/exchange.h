@@ -29,6 +29,7 @@ struct exchange {
     struct generation *generation; /* it began with this policy and ends with it */
     struct policy *policy;         /* the generation's */
     const struct rule *rule;       /* NULL: refused before one was matched */
+    struct slice path; /* to forward in place of the target's, while the head is there; empty: as it came */
     struct exchange *next_free;
 
     /* the request, as far as it is needed after its head has gone */
@@ -92,8 +93,10 @@ struct exchange {
 void exchange_begin(struct client *client, struct request_head *head, const struct framing *framing);
 
 /* Answers a request whose head was refused, or did not come in time: `why` in more words than the cause has
- * (static text; may be NULL). The connection closes. May end inside the call. */
-void exchange_refuse(struct client *client, enum cause cause, uint16_t status, const char *why);
+ * (static text; may be NULL); `line` is for the log, and may lie in client->stream.in, which is emptied. The connection
+ * closes. May end inside the call. */
+void exchange_refuse(struct client *client, enum cause cause, uint16_t status, const char *why,
+                     const struct request_line *line);
 
 /* Events, as client.c and upstream.c see them. Each may end the exchange. */
 void exchange_client_readable(struct exchange *x);

@@ -14,10 +14,10 @@ static bool is_rejection(const struct exchange *x)
     return x->cause == CAUSE_NONE && x->ask.decision.verdict != VERDICT_FAILED_CLOSED;
 }
 
-/* Max-Forwards ended the request here; a rejection's status is another. */
-static bool is_last_hop(const struct exchange *x)
+/* A 405, or the answer to an OPTIONS that Max-Forwards has ended here; a rejection's status is another. */
+static bool tells_methods(const struct exchange *x)
 {
-    return x->cause == CAUSE_LAST_HOP || (x->cause == CAUSE_NONE && x->status == 204);
+    return x->cause == CAUSE_METHOD_NOT_ALLOWED || (x->cause == CAUSE_NONE && x->status == 204);
 }
 
 /* {"type":"about:blank","title":"Bad Gateway","status":502,"detail":"...","request_id":"..."} */
@@ -161,7 +161,7 @@ static void write_head(struct text *out, struct exchange *x, struct slice type, 
     text_literal(out, "\r\n");
     if (x->status != 204)
         content_fields(out, type, content);
-    if (is_last_hop(x)) /* RFC 9110 sections 9.3.7 and 15.5.6; others are passed on all the same */
+    if (tells_methods(x)) /* RFC 9110 sections 9.3.7 and 15.5.6; others are passed on all the same */
         text_literal(out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
     text_literal(out, "X-Request-Id: ");
     text_bytes(out, x->request_id, x->id_size);

@@ -10,6 +10,7 @@
 #include "base/magic.h"
 #include "net/iobuf.h"
 #include "net/poller.h"
+#include "policy/route.h"
 #include "proxy/worker.h"
 
 struct client;
@@ -65,6 +66,7 @@ struct worker {
     /* One of each serves all connections: what must be kept after a callback is copied into a buffer. */
     char receive[IOBUF_READ_MAX];
     char send[WORKER_TEXT_SIZE];
+    struct route_room route;
     struct request_head request;
     struct response_head response;
 

@@ -1,39 +1,71 @@
-/* Normal forms are what a slow and simple model says, and no pattern or host makes the matchers stumble. */
+/* Normal forms and paths without dot segments are what slow and simple models say, readings are bounded, and no pattern or
+ * host makes the matchers stumble. */
 #include "fuzz.h"
 #include "http/path.h"
+#include "http/readings.h"
 
 enum { PATH_MAX_BYTES = 4096 };
 
-/* Decoded, cut at slashes, and put together again: a list of segments with a flag for a slash at the end. */
-static bool model(const char *path, size_t n, char *out, size_t *size)
+/* The value of two hexadecimal digits; -1: they are none. */
+static int hex_pair(const char *p)
 {
-    static char decoded[PATH_MAX_BYTES];
-    static struct slice segments[PATH_MAX_BYTES];
-    size_t length = 0, count = 0, start = 1;
-    bool slash_at_end = false;
+    static const char digits[] = "00112233445566778899AaBbCcDdEeFf";
+    const char *high = memchr(digits, p[0], 32), *low = memchr(digits, p[1], 32);
+    return high && low ? (int)((high - digits) / 2 * 16 + (low - digits) / 2) : -1;
+}
 
-    for (size_t i = 0; i < n && path[i] != '?'; i++) {
-        unsigned value = (unsigned char)path[i];
-        if (path[i] == '%') {
-            static const char digits[] = "00112233445566778899AaBbCcDdEeFf";
-            const char *high = i + 2 < n ? memchr(digits, path[i + 1], 32) : NULL;
-            const char *low = i + 2 < n ? memchr(digits, path[i + 2], 32) : NULL;
-            if (!high || !low)
-                return false;
-            value = (unsigned)((high - digits) / 2 * 16 + (low - digits) / 2);
-            i += 2;
-        }
-        if (value == 0)
-            return false;
-        decoded[length++] = (char)value;
-    }
-    for (size_t i = start; i <= length; i++) {
-        if (i < length && decoded[i] != '/')
+static bool model_normal(const char *path, size_t n, char *out, size_t *size)
+{
+    static const char kept[] = "!\"#$%&'()*+,/:;<=>?@[\\]^`{|}";
+
+    *size = 0;
+    for (size_t i = 0; i < n; i++) {
+        int value = path[i] != '%' ? (unsigned char)path[i] : i + 2 < n ? hex_pair(path + i + 1) : -1;
+        if (path[i] != '%') {
+            out[(*size)++] = path[i];
             continue;
-        struct slice segment = {decoded + start, i - start};
-        bool dots = slice_equal(segment, SLICE(".")) || slice_equal(segment, SLICE(".."));
-        slash_at_end = segment.n == 0 || dots;
-        if (slice_equal(segment, SLICE("..")))
+        }
+        if (value <= 0)
+            return false;
+        if (value < ' ' || value == 0x7f || memchr(kept, value, sizeof kept - 1)) {
+            static const char digits[] = "0123456789ABCDEF";
+            out[(*size)++] = '%';
+            out[(*size)++] = digits[value >> 4];
+            out[(*size)++] = digits[value & 15];
+        } else
+            out[(*size)++] = (char)value;
+        i += 2;
+    }
+    return true;
+}
+
+static bool is_dots(struct slice segment, unsigned wanted)
+{
+    unsigned dots = 0;
+    while (segment.n) {
+        size_t n = segment.p[0] == '.' ? 1 : 3;
+        if (n == 3 && (segment.n < 3 || segment.p[0] != '%' || hex_pair(segment.p + 1) != '.'))
+            return false;
+        segment.p += n, segment.n -= n;
+        dots++;
+    }
+    return dots == wanted;
+}
+
+/* Cut at slashes, and put together again. False: there are no dot segments. */
+static bool model_without_dots(const char *path, size_t n, char *out, size_t *size)
+{
+    static struct slice segments[PATH_MAX_BYTES];
+    size_t count = 0, start = 1;
+    bool slash_at_end = false, any = false;
+
+    for (size_t i = start; i <= n; i++) {
+        if (i < n && path[i] != '/')
+            continue;
+        struct slice segment = {path + start, i - start};
+        slash_at_end = is_dots(segment, 1) || is_dots(segment, 2);
+        any |= slash_at_end;
+        if (is_dots(segment, 2))
             count -= count > 0;
         else if (!slash_at_end)
             segments[count++] = segment;
@@ -45,17 +77,23 @@ static bool model(const char *path, size_t n, char *out, size_t *size)
         memcpy(out + *size, segments[i].p, segments[i].n);
         *size += segments[i].n;
     }
-    if (slash_at_end || count == 0)
+    if (slash_at_end)
         out[(*size)++] = '/';
-    return true;
+    return any;
 }
 
-static bool holds(struct slice whole, struct slice part)
+static void check_readings(struct slice normal)
 {
-    for (; whole.n >= part.n; whole.p++, whole.n--)
-        if (slice_starts_with(whole, part))
-            return true;
-    return false;
+    static struct readings readings;
+    struct slice reading;
+    unsigned count = 0;
+
+    readings_begin(&readings, normal);
+    for (; readings_next(&readings, &reading); count++) {
+        PROPERTY(count || slice_equal(reading, normal));
+        PROPERTY(reading.n && reading.n <= normal.n && reading.p[0] == '/');
+    }
+    PROPERTY(count <= READINGS_MAX);
 }
 
 static void check_path(struct slice path)
@@ -63,18 +101,21 @@ static void check_path(struct slice path)
     static char bytes[PATH_MAX_BYTES], wanted[PATH_MAX_BYTES + 1];
     struct text out = text_over(bytes, sizeof bytes);
     size_t size;
-    bool ok = path_normalise(path, &out);
-    if (path.n && path.p[0] == '/') {
-        bool model_ok = model(path.p, path.n, wanted, &size);
-        PROPERTY(ok == model_ok);
-        PROPERTY(!ok || slice_equal(text_slice(&out), (struct slice){wanted, size}));
-    }
-    if (ok && out.p[0] == '/') {
-        PROPERTY(!holds(text_slice(&out), SLICE("//")) && !holds(text_slice(&out), SLICE("/../")));
-        PROPERTY(path_matches(SLICE("/**"), text_slice(&out)));
-        if (memchr(out.p, '*', out.n) == NULL)
-            PROPERTY(path_matches(text_slice(&out), text_slice(&out)));
-    }
+    bool ok = path_normalise(path, &out), model_ok = model_normal(path.p, path.n, wanted, &size);
+
+    PROPERTY(ok == model_ok);
+    PROPERTY(!ok || slice_equal(text_slice(&out), (struct slice){wanted, size}));
+    if (path.n == 0 || path.p[0] != '/')
+        return;
+    if (ok)
+        check_readings(text_slice(&out));
+    out = text_over(bytes, sizeof bytes);
+    PROPERTY(path_remove_dot_segments(path, &out));
+    PROPERTY(path_has_dot_segments(path) == model_without_dots(path.p, path.n, wanted, &size));
+    PROPERTY(slice_equal(text_slice(&out), (struct slice){wanted, size}));
+    PROPERTY(path_matches(SLICE("/**"), path));
+    if (memchr(path.p, '*', path.n) == NULL)
+        PROPERTY(path_matches(path, path));
 }
 
 /* The input is "PATH LF PATTERN". */

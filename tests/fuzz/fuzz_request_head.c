@@ -2,6 +2,7 @@
  * understood. */
 #include "fuzz.h"
 #include "http/path.h"
+#include "http/readings.h"
 #include "http/rewrite.h"
 
 enum { HEAD_MAX = 64 * 1024 };
@@ -59,26 +60,28 @@ static bool is_clean(struct slice s)
     return true;
 }
 
-/* What is said to be normal stays as it is; what else does has a segment that begins with a dot, as /.well-known. */
+/* What is said to be plain has one reading, its normal form. */
 static void assert_path(const struct request_head *head)
 {
     static char bytes[HEAD_MAX];
     struct text normal = text_over(bytes, sizeof bytes);
-    bool ok = path_normalise(head->path_and_query, &normal);
+    bool ok = path_normalise(head->path, &normal);
+    static struct readings readings;
+    struct slice reading;
 
-    PROPERTY(head->path.n <= head->path_and_query.n &&
-             memcmp(head->path.p, head->path_and_query.p, head->path.n) == 0);
-    PROPERTY(!head->path_is_normal || (ok && slice_equal(text_slice(&normal), head->path)));
-    PROPERTY(head->path_is_normal || !ok || !slice_equal(text_slice(&normal), head->path) ||
-             memmem(head->path.p, head->path.n, "/.", 2));
+    PROPERTY(head->path.n && (head->path.p[0] == '/' || slice_equal(head->path, SLICE("*"))));
+    PROPERTY(head->query.n == 0 || head->query.p[0] == '?');
+    if (!head->path_is_plain)
+        return;
+    PROPERTY(ok && slice_equal(text_slice(&normal), head->path) && !path_has_dot_segments(head->path));
+    readings_begin(&readings, head->path);
+    PROPERTY(readings_next(&readings, &reading) && !readings_next(&readings, &reading) && !readings.too_many);
 }
 
 static void assert_clean(const struct request_head *head)
 {
     assert_path(head);
     PROPERTY(is_clean(head->method_text) && is_clean(head->target) && is_clean(head->host));
-    PROPERTY(head->path_and_query.n &&
-             (head->path_and_query.p[0] == '/' || slice_equal(head->path_and_query, SLICE("*"))));
     PROPERTY(head->fields.count <= HEAD_FIELDS_MAX);
     for (unsigned i = 0; i < head->fields.count; i++) {
         const struct field *field = &head->fields.at[i];
@@ -145,7 +148,7 @@ static void assert_reads_back(const struct verdict *v)
     read_head(&forwarded, text_slice(&out), out.n);
     PROPERTY(forwarded.ok && forwarded.size == out.n);
     PROPERTY(slice_equal(again->method_text, head->method_text));
-    PROPERTY(slice_equal(again->path_and_query, head->path_and_query));
+    PROPERTY(slice_equal(again->path, head->path) && slice_equal(again->query, head->query));
     PROPERTY(slice_equal(again->host, head->host.n ? head->host : facts.host));
     PROPERTY(forwarded.framing.kind == v->framing.kind && forwarded.framing.length == v->framing.length);
     PROPERTY(again->expects_continue == (head->expects_continue && v->framing.kind != FRAMING_NONE));

@@ -1,4 +1,6 @@
-"""Which rule decides: paths in their normal form, methods, hosts, order; and what goes upstream stays as it came."""
+"""Which rule decides: paths in their normal form, methods, hosts, order; and what goes upstream stays as it came.
+
+Paths that servers read in another way: test_bypass_paths.py."""
 
 from scripted import Scripted
 from wire import get
@@ -21,9 +23,8 @@ def weir_with(rig, *rules):
 
 def test_no_spelling_of_a_path_slips_past_its_rule(rig):
     weir = weir_with(rig, {"match": {"path": "/admin/**"}, "limits": ["admin"]})
-    for target in ("/admin", "/admin/", "/admin/x", "/v1/../admin/x", "/%61dmin/x", "/%61%64%6D%69%6e", "//admin//x",
-                   "/./admin/x", "/admin/%2e%2e/admin/x", "/v1/..//./admin", "/v1%2f..%2fadmin/x", "/a/b/../../admin",
-                   "/../admin/x", "/admin?x=/free", "/x/%2E%2E/admin", "/admin/.", "/admin/x/.."):
+    for target in ("/admin", "/admin/", "/admin/x", "/%61dmin/x", "/%61%64%6D%69%6e", "/admin//x", "/admin?x=/free",
+                   "/admin/a%2Fb", "/admin/x;y=z", "/admin/%3Ax%20y", "/admin/a|b[c]^{d}<e>`\"\\"):
         response = get(weir.address, target)
         assert response["X-Rate-Limit-Policy"] == "admin", target
         assert response.body == f"GET {target} HTTP/1.1".encode(), "what goes upstream is byte for byte what came"
@@ -31,7 +32,7 @@ def test_no_spelling_of_a_path_slips_past_its_rule(rig):
 
 def test_what_only_looks_like_it_is_not_the_path(rig):
     weir = weir_with(rig, {"match": {"path": "/admin/**"}, "limits": ["admin"]})
-    for target in ("/administrator", "/x/admin", "/%2561dmin", "/?/admin", "/admin/..", "/Admin", "/"):
+    for target in ("/administrator", "/x/admin", "/x%2Fadmin", "/?/admin", "/Admin", "/", "/x/y;z//"):
         assert get(weir.address, target)["X-Rate-Limit-Policy"] is None, target
 
 

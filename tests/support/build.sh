@@ -24,6 +24,7 @@ have() {
     check) pkg-config --exists check ;;
     afl++) command -v afl-fuzz ;;
     groff-base) command -v groff ;;
+    python3-flask) /usr/bin/python3 -c 'import flask, werkzeug' ;;
     nginx-light) command -v nginx || [[ -x /usr/sbin/nginx ]] ;;
     haproxy) command -v haproxy || [[ -x /usr/sbin/haproxy ]] ;;
     redis-tools) command -v redis-cli ;;

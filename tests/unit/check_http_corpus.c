@@ -143,10 +143,12 @@ static void request_report(struct text *out, const struct request_head *head)
     static const char *const forms[] = {"origin", "absolute", "authority", "asterisk"};
     static char normal[MESSAGE_MAX];
     struct text path = text_over(normal, sizeof normal);
-    bool ok = path_normalise(head->path_and_query, &path);
+    bool ok = path_normalise(head->path, &path);
     text_printf(out, "request: %.*s, %s-form, HTTP/1.%u, %s\n", SLICE_ARG(head->method_text),
                 forms[head->form], head->minor, head->keep_alive ? "keep-alive" : "close");
-    text_printf(out, "path: %.*s\n", ok ? (int)path.n : 7, ok ? normal : "refused");
+    text_printf(out, "path: %.*s%s%s\n", ok ? (int)path.n : 7, ok ? normal : "refused",
+                head->path_is_plain ? "" : ", not plain",
+                path_has_dot_segments(head->path) ? ", with dot segments" : "");
     text_printf(out, "host: %.*s\n", SLICE_ARG(head->host));
 }
 
@@ -203,7 +205,8 @@ static void assert_reads_back(const struct reader *r)
         return;
     }
     ck_assert(same_slices(r->request.method_text, again.request.method_text, "method"));
-    ck_assert(same_slices(r->request.path_and_query, again.request.path_and_query, "target"));
+    ck_assert(same_slices(r->request.path, again.request.path, "path"));
+    ck_assert(same_slices(r->request.query, again.request.query, "query"));
     ck_assert(same_slices(r->request.host.n ? r->request.host : facts.host, again.request.host, "host"));
     ck_assert(again.request.expects_continue ==
               (r->request.expects_continue && r->framing.kind != FRAMING_NONE));

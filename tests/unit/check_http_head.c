@@ -35,7 +35,6 @@ static bool is_one_of(int c, const char *set)
 
 #define ALPHA       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #define ALPHA_DIGIT ALPHA "0123456789"
-#define SUB_DELIMS  "!$&'()*+,;="
 
 START_TEST(classes_are_those_of_the_rfcs)
 {
@@ -43,8 +42,9 @@ START_TEST(classes_are_those_of_the_rfcs)
         char c = (char)i;
         ck_assert_msg(char_is(c, CHAR_TOKEN) == is_one_of(i, "!#$%&'*+-.^_`|~" ALPHA_DIGIT), "token %d", i);
         ck_assert_msg(char_is(c, CHAR_TEXT) == (i == '\t' || (i >= 0x20 && i != 0x7f)), "text %d", i);
-        ck_assert_msg(char_is(c, CHAR_PATH) == is_one_of(i, "-._~%:@/" SUB_DELIMS ALPHA_DIGIT), "path %d", i);
-        ck_assert_msg(char_is(c, CHAR_HOST) == is_one_of(i, "-._~" SUB_DELIMS ALPHA_DIGIT), "host %d", i);
+        ck_assert_msg(char_is(c, CHAR_PATH) == (i > ' ' && i < 0x7f && i != '#' && i != '?'), "path %d", i);
+        ck_assert_msg(char_is(c, CHAR_HOST) == is_one_of(i, "-._~" ALPHA_DIGIT), "host %d", i);
+        ck_assert_msg(char_is(c, CHAR_READINGS) == is_one_of(i, "%;\\"), "readings %d", i);
         ck_assert_msg(char_is(c, CHAR_QUERY) == (i > ' ' && i < 0x7f && i != '#'), "query %d", i);
         ck_assert_msg(char_is(c, CHAR_DIGIT) == is_one_of(i, "0123456789"), "digit %d", i);
         ck_assert_msg(char_is(c, CHAR_HEX) == is_one_of(i, "0123456789abcdefABCDEF"), "hex %d", i);
@@ -366,15 +366,64 @@ START_TEST(keep_alive_depends_on_version_and_connection)
 }
 END_TEST
 
-START_TEST(max_forwards_counts_for_options_and_trace)
+START_TEST(max_forwards_counts_for_options)
 {
     ck_assert(parse("Max-Forwards: 3\r\n"));
     ck_assert_int_eq(request.max_forwards, -1);
-    ck_assert(request_head_parse(SLICE("TRACE / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n"), &request,
+    ck_assert(request_head_parse(SLICE("OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n"), &request,
                                  &refusal));
     ck_assert_int_eq(request.max_forwards, 0);
     ck_assert(request_head_parse(SLICE("OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n"), &request, &refusal));
     ck_assert_int_eq(request.max_forwards, -1);
+}
+END_TEST
+
+START_TEST(absolute_targets_agree_with_host)
+{
+    static const struct {
+        const char *target, *host;
+        bool agree;
+    } cases[] = {
+        {"http://a/", "a", true},           {"http://a:80/", "a", true},
+        {"http://a/", "a:80", true},        {"http://a:/", "A:080", true},
+        {"HTTPS://a:443/", "a", true},      {"https://a/", "a:443", true},
+        {"http://a:8080/", "a:8080", true}, {"http://[::1]:80/", "[::1]", true},
+        {"http://12:80", "12", true},       {"http://a:443/", "a", false},
+        {"https://a:80/", "a", false},      {"http://a:81/", "a", false},
+        {"http://a/", "a:81", false},       {"http://b/", "a", false},
+        {"http://a:80/", "a.", false},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char head[128];
+        int n = snprintf(head, sizeof head, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", cases[i].target,
+                         cases[i].host);
+        bool good = request_head_parse((struct slice){head, (size_t)n}, &request, &refusal);
+        ck_assert_msg(good == cases[i].agree, "%s and %s", cases[i].target, cases[i].host);
+    }
+}
+END_TEST
+
+START_TEST(a_refused_line_is_told_as_far_as_it_goes)
+{
+    static const struct {
+        const char *bytes, *method, *target;
+    } cases[] = {
+        {"GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "/a#b"},
+        {"GET /a\xff HTTP/1.1\r\n", "GET", "/a\xff"},
+        {"GET /a\001b HTTP/1.1\r\n", "GET", "/a\001b"},
+        {"GET /a\r\n", "GET", "/a"},
+        {"GET /a", "GET", "/a"},
+        {"GET ", "GET", ""},
+        {"GET  /a", "GET", ""},
+        {"GET", "", ""},
+        {"\x16\x03\x01 x", "", ""},
+        {"", "", ""},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct request_line line = request_line_peek(slice_of(cases[i].bytes));
+        ck_assert_msg(slice_equal(line.method, slice_of(cases[i].method)), "%s", cases[i].bytes);
+        ck_assert_msg(slice_equal(line.target, slice_of(cases[i].target)), "%s", cases[i].bytes);
+    }
 }
 END_TEST
 
@@ -449,7 +498,9 @@ int main(void)
     tcase_add_test(tests, runs_end_where_they_do_byte_by_byte);
     tcase_add_test(tests, connection_marks_what_it_names);
     tcase_add_test(tests, keep_alive_depends_on_version_and_connection);
-    tcase_add_test(tests, max_forwards_counts_for_options_and_trace);
+    tcase_add_test(tests, max_forwards_counts_for_options);
+    tcase_add_test(tests, absolute_targets_agree_with_host);
+    tcase_add_test(tests, a_refused_line_is_told_as_far_as_it_goes);
     tcase_add_test(tests, idempotent_methods);
     tcase_add_test(tests, content_of_responses_depends_on_the_request);
     tcase_add_test(tests, nothing_is_read_past_the_end);

@@ -1,72 +1,205 @@
-/* Normal forms of paths, and the patterns that match them and hosts. */
+/* Normal forms and readings of paths, and the patterns that match them and hosts. */
 #include <check.h>
 
 #include "http/path.h"
+#include "http/readings.h"
 #include "run_suite.h"
 
 static const struct {
     const char *path, *normal; /* NULL: refused */
 } paths[] = {
     {"/", "/"},
-    {"/?", "/"},
-    {"/a", "/a"},
     {"/a/", "/a/"},
-    {"/a/b?c/../d", "/a/b"},
     {"*", "*"},
     {"/*", "/*"},
-    {"//", "/"},
-    {"//a///b//", "/a/b/"},
-    {"/.", "/"},
-    {"/..", "/"},
-    {"/../..//../a", "/a"},
-    {"/a/.", "/a/"},
-    {"/a/./b", "/a/b"},
-    {"/a/..", "/"},
-    {"/a/../", "/"},
-    {"/a/b/..", "/a/"},
-    {"/a/b/../c", "/a/c"},
-    {"/a//../b", "/b"},
-    {"/a/.../b", "/a/.../b"},
-    {"/a/..b/.c", "/a/..b/.c"},
-    {"/v1/../admin", "/admin"},
-    {"/%761/", "/v1/"},
-    {"/%61%2F%62", "/a/b"},
-    {"/a%2f%2e%2E%2fb", "/b"},
-    {"/a/%2e%2e/b", "/b"},
-    {"/a/.%2e", "/"},
-    {"/%2e/a", "/a"},
-    {"/%252e%252e/a", "/%2e%2e/a"}, /* once, not twice */
-    {"/a%3fb?c", "/a?b"},
-    {"/a%23b", "/a#b"},
-    {"/a;v=1/../b;w", "/b;w"},
-    {"/a/..;/b", "/a/..;/b"},
+    {"//a///b//", "//a///b//"},
+    {"/a/../b/.", "/a/../b/."}, /* dot segments are another function's business */
+    {"/%6cogin", "/login"},
+    {"/%4C%4f%2d%2E%5F%7E%39", "/LO-._~9"},
+    {"/caf%c3%A9", "/caf\xc3\xa9"},
     {"/a%20b", "/a b"},
-    {"/%c3%a9", "/\xc3\xa9"},
-    {"/a?%zz", "/a"},
-    {"", NULL},
-    {"?a", NULL},
-    {"a/b", NULL},
-    {"**", NULL},
+    {"/%c0%af", "/\xc0\xaf"},
+    {"/a%2fb%5cc", "/a%2Fb%5Cc"},
+    {"/%3a%3B%40%3f%23%25%2b", "/%3A%3B%40%3F%23%25%2B"}, /* reserved: not the same as their characters */
+    {"/%01%7f%0a%22%7C", "/%01%7F%0A%22%7C"},
+    {"/a|b[c]^{d}\"<e>\\`", "/a|b[c]^{d}\"<e>\\`"},
+    {"/%252e%252e/a", "/%252e%252e/a"}, /* once, not twice */
+    {"/a;v=1", "/a;v=1"},
     {"/%", NULL},
     {"/%4", NULL},
-    {"/%4?1", NULL},
     {"/%zz", NULL},
     {"/%4g", NULL},
     {"/%+1", NULL},
+    {"/%u002f", NULL}, /* as IIS has it */
     {"/a%00", NULL},
 };
 
 START_TEST(paths_have_one_normal_form)
 {
     for (size_t i = 0; i < COUNT_OF(paths); i++) {
-        char bytes[64];
-        struct text out = text_over(bytes, sizeof bytes);
+        char bytes[64], more[64];
+        struct text out = text_over(bytes, sizeof bytes), again = text_over(more, sizeof more);
         bool ok = path_normalise(slice_of(paths[i].path), &out);
         ck_assert_msg(ok == (paths[i].normal != NULL), "%s", paths[i].path);
-        if (ok)
-            ck_assert_msg(slice_equal(text_slice(&out), slice_of(paths[i].normal)), "%s: %.*s", paths[i].path,
-                          (int)out.n, out.p);
+        if (!ok)
+            continue;
+        ck_assert_msg(slice_equal(text_slice(&out), slice_of(paths[i].normal)), "%s: %.*s", paths[i].path,
+                      (int)out.n, out.p);
+        ck_assert(path_normalise(text_slice(&out), &again));
+        ck_assert_msg(slice_equal(text_slice(&out), text_slice(&again)), "%s", paths[i].path);
     }
+}
+END_TEST
+
+START_TEST(dot_segments_are_removed_as_rfc_3986_has_it)
+{
+    static const struct {
+        const char *path, *without; /* NULL: it has none */
+    } cases[] = {
+        {"/a/b", NULL},
+        {"/", NULL},
+        {"*", NULL},
+        {"/a/.b/c./..d/...", NULL},
+        {"/a/..;/b", NULL},
+        {"/a/..%2fb", NULL},
+        {"/.", "/"},
+        {"/..", "/"},
+        {"/a/.", "/a/"},
+        {"/a/..", "/"},
+        {"/a/b/..", "/a/"},
+        {"/a/./b", "/a/b"},
+        {"/a/b/../c", "/a/c"},
+        {"/../../a", "/a"},
+        {"/a/../../b", "/b"},
+        {"/v1/../admin", "/admin"},
+        {"/a//../b", "/a/b"},
+        {"/..//../a", "/a"},
+        {"/.//a", "//a"},
+        {"/%2e/a", "/a"},
+        {"/a/%2E%2e/b%2fc", "/b%2fc"},
+        {"/a/.%2e", "/"},
+        {"/a/b/c/./../../g", "/a/g"}, /* the example of RFC 3986 section 5.2.4 */
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char bytes[64];
+        struct text out = text_over(bytes, sizeof bytes);
+        struct slice path = slice_of(cases[i].path);
+        ck_assert_msg(path_has_dot_segments(path) == (cases[i].without != NULL), "%s", cases[i].path);
+        if (path.p[0] == '*')
+            continue;
+        ck_assert(path_remove_dot_segments(path, &out));
+        ck_assert_msg(slice_equal(text_slice(&out), cases[i].without ? slice_of(cases[i].without) : path),
+                      "%s: %.*s", cases[i].path, (int)out.n, out.p);
+        ck_assert(!path_has_dot_segments(text_slice(&out)));
+    }
+}
+END_TEST
+
+static struct readings readings;
+
+static bool reads_as(const char *path, const char *wanted)
+{
+    struct slice reading;
+    bool found = false;
+
+    readings_begin(&readings, slice_of(path));
+    while (readings_next(&readings, &reading))
+        found |= slice_equal(reading, slice_of(wanted));
+    ck_assert_msg(!readings.too_many, "%s", path);
+    return found;
+}
+
+START_TEST(paths_are_read_as_servers_read_them)
+{
+    static const struct {
+        const char *path, *reading; /* the path in normal form */
+    } cases[] = {
+        {"/v1/a/..%2F..%2Fhealthz", "/healthz"},
+        {"/v1/a/..%2F..%2Fhealthz", "/v1/a/../../healthz"},
+        {"/a%5C..%5Cb", "/b"},
+        {"/x/..\\login", "/login"},
+        {"/x/..\\\\login", "/login"},
+        {"/%252e%252e/a", "/a"},
+        {"/a%252Fb", "/a/b"},
+        {"/a%25252Fb", "/a/b"},
+        {"/%21%3A", "/!:"},
+        {"//login", "/login"},
+        {"/a//..//b", "/b"},
+        {"/login;a=1", "/login"},
+        {"/a;x/b;y", "/a/b"},
+        {"/login%3Ba", "/login"},
+        {"/x/..;/login", "/login"},
+        {"/.;/login", "/login"},
+        {"/x/..;%2Flogin", "/login"},
+        {"//a.test/login", "/login"},
+        {"/\\a.test/login", "/login"},
+        {"///a.test/login", "/login"},
+        {"//a.test", "/"},
+        {"/login%3Fx", "/login"},
+        {"/login%23x", "/login"},
+        {"/login%2500.png", "/login"},
+        {"/login%0A", "/login"},
+        {"/lo%09gin", "/login"},
+        {"/login.", "/login"},
+        {"/login. .", "/login"},
+        {"/login /x", "/login/x"},
+        {"/a/.. /login", "/login"},
+        {"/a\xc0\xaflogin", "/a/login"},
+        {"/a\xe0\x80\xaflogin", "/a/login"},
+        {"/a\xf0\x80\x80\xaflogin", "/a/login"},
+        {"/a\xef\xbc\x8flogin", "/a/login"}, /* U+FF0F */
+        {"/\xef\xbd\x8cogin", "/login"},     /* U+FF4C */
+        {"/x/\xef\xbc\x8e\xef\xbc\x8e/login", "/login"},
+        {"/x%25c0%25afy", "/x/y"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        ck_assert_msg(reads_as(cases[i].path, cases[i].reading), "%s as %s", cases[i].path, cases[i].reading);
+    ck_assert(!reads_as("/a+b", "/a b")); /* of forms and queries alone */
+    ck_assert(!reads_as("/Login", "/login"));
+}
+END_TEST
+
+START_TEST(each_reading_comes_once_and_the_normal_form_first)
+{
+    struct slice reading;
+    unsigned count = 0;
+
+    readings_begin(&readings, SLICE("/a%2Fb"));
+    ck_assert(readings_next(&readings, &reading) && slice_equal(reading, SLICE("/a%2Fb")));
+    ck_assert(readings_next(&readings, &reading) && slice_equal(reading, SLICE("/a/b")));
+    ck_assert(!readings_next(&readings, &reading) && !readings.too_many);
+    readings_begin(&readings, SLICE("/a%2F%2Fb;c"));
+    for (; readings_next(&readings, &reading); count++)
+        for (unsigned i = 0; i < count; i++)
+            ck_assert(!slice_equal(readings.at[i], reading));
+    ck_assert_uint_eq(count, 6); /* with ";c" or without: coded, decoded, merged */
+}
+END_TEST
+
+/* A path cannot make weir work for long. */
+START_TEST(readings_are_bounded)
+{
+    static char path[READINGS_PATH_MAX];
+    struct slice reading;
+    unsigned count = 0;
+
+    readings_begin(&readings, SLICE("//a%252F\\;b/..%5C%3Bc%3F.%09d. /\xc0\xaf//%25252e"));
+    while (readings_next(&readings, &reading))
+        count++;
+    ck_assert(readings.too_many && count <= READINGS_MAX);
+
+    for (size_t i = 0; i < sizeof path; i++)
+        path[i] = "/a%2F%5C;b"[i % 10];
+    readings_begin(&readings, (struct slice){path, sizeof path});
+    for (count = 0; readings_next(&readings, &reading);)
+        count++;
+    ck_assert(readings.too_many && count < 8);
+    memset(path, 'a', sizeof path);
+    memcpy(path, "/%2F", 4);
+    readings_begin(&readings, (struct slice){path, sizeof path});
+    for (count = 0; readings_next(&readings, &reading);)
+        count++;
+    ck_assert(!readings.too_many && count == 4); /* one, that decoded, merged, and without the authority */
 }
 END_TEST
 
@@ -77,12 +210,15 @@ START_TEST(a_path_that_does_not_fit_is_refused)
     ck_assert(path_normalise(SLICE("/abc"), &out));
     out = text_over(bytes, 4);
     ck_assert(!path_normalise(SLICE("/abcd"), &out));
+    out = text_over(bytes, 4);
+    ck_assert(!path_normalise(SLICE("/a%2f"), &out));
     out = text_over(bytes, 0);
     ck_assert(!path_normalise(SLICE("*"), &out));
     out = text_over(bytes, 8); /* behind what stands there already */
     text_literal(&out, "xyz/");
-    ck_assert(path_normalise(SLICE("/../a"), &out));
+    ck_assert(path_remove_dot_segments(SLICE("/../a"), &out));
     ck_assert(slice_equal(text_slice(&out), SLICE("xyz//a")));
+    ck_assert(!path_remove_dot_segments(SLICE("/ab"), &out));
 }
 END_TEST
 
@@ -172,6 +308,10 @@ int main(void)
     Suite *suite = suite_create("http path");
     TCase *tests = tcase_create("path");
     tcase_add_test(tests, paths_have_one_normal_form);
+    tcase_add_test(tests, dot_segments_are_removed_as_rfc_3986_has_it);
+    tcase_add_test(tests, paths_are_read_as_servers_read_them);
+    tcase_add_test(tests, each_reading_comes_once_and_the_normal_form_first);
+    tcase_add_test(tests, readings_are_bounded);
     tcase_add_test(tests, a_path_that_does_not_fit_is_refused);
     tcase_add_test(tests, patterns_match_segment_by_segment);
     tcase_add_test(tests, hosts_match_without_port_and_case);

@@ -1,0 +1,150 @@
+#include "policy/route.h"
+
+#include "http/path.h"
+
+/* Those of the IANA HTTP Method Registry but for CONNECT's and TRACE's likes, which enum method has: RFC 9110 section 16.1,
+ * and QUERY. */
+static const char *const registered[] = {
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "CONNECT",
+    "OPTIONS",
+    "TRACE",
+    "PATCH",
+    "ACL",
+    "BASELINE-CONTROL",
+    "BIND",
+    "CHECKIN",
+    "CHECKOUT",
+    "COPY",
+    "LABEL",
+    "LINK",
+    "LOCK",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MKREDIRECTREF",
+    "MKWORKSPACE",
+    "MOVE",
+    "ORDERPATCH",
+    "PRI",
+    "PROPFIND",
+    "PROPPATCH",
+    "QUERY",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "UNBIND",
+    "UNCHECKOUT",
+    "UNLINK",
+    "UNLOCK",
+    "UPDATE",
+    "UPDATEREDIRECTREF",
+    "VERSION-CONTROL",
+};
+
+static bool differs_in_case_alone(struct slice method, struct slice known)
+{
+    return slice_equal_nocase(method, known) && !slice_equal(method, known);
+}
+
+/* Does a server that turns methods into capitals, as Werkzeug does, read it as one that is registered, or that a rule
+ * names? */
+static bool method_is_disguised(const struct policy *policy, struct slice method)
+{
+    for (size_t i = 0; i < COUNT_OF(registered); i++)
+        if (differs_in_case_alone(method, slice_of(registered[i])))
+            return true;
+    for (unsigned r = 0; r < policy->rule_count; r++)
+        for (unsigned i = 0; i < policy->rules[r].method_count; i++)
+            if (differs_in_case_alone(method, policy->rules[r].methods[i]))
+                return true;
+    return false;
+}
+
+/* As policy_match() takes it. */
+static struct slice path_for_match(const struct policy *policy, struct slice path, struct route_room *room)
+{
+    if (!policy->paths.ignore_case || path.n > sizeof room->lower)
+        return path;
+    for (size_t i = 0; i < path.n; i++)
+        room->lower[i] = ascii_lower(path.p[i]);
+    return (struct slice){room->lower, path.n};
+}
+
+static const struct rule *match(const struct policy *policy, const struct request_head *head,
+                                struct slice path, struct route_room *room)
+{
+    return policy_match(policy, head->method_text, path_for_match(policy, path, room), head->host);
+}
+
+/* Writes the path's normal form to room->normal. */
+static const char *normal_form(const struct policy *policy, struct slice path, struct route_room *room,
+                               struct route *route, struct slice *normal)
+{
+    struct text forward = text_over(room->forward, sizeof room->forward);
+    struct text text = text_over(room->normal, sizeof room->normal);
+
+    if (path_has_dot_segments(path)) {
+        if (policy->paths.dot_segments == DOT_SEGMENTS_REJECT)
+            return "the target's path has dot segments, see paths.dot_segments";
+        if (!path_remove_dot_segments(path, &forward))
+            return "the target's path is too long";
+        route->path = path = text_slice(&forward);
+    }
+    if (!path_normalise(path, &text))
+        return "the target's path has a bad percent code";
+    *normal = text_slice(&text);
+    return NULL;
+}
+
+/* A request without Host is forwarded with one, which must not select another rule. */
+static bool host_is_unambiguous(const struct policy *policy, const struct request_head *head,
+                                struct slice path, const struct rule *rule, struct route_room *room)
+{
+    return head->host.n || !policy->rules_have_hosts ||
+           policy_match(policy, head->method_text, path_for_match(policy, path, room),
+                        upstream_host(rule->upstream)) == rule;
+}
+
+/* Do all readings select the rule of the normal form? */
+static bool is_unambiguous(const struct policy *policy, const struct request_head *head, struct slice normal,
+                           const struct rule *rule, struct route_room *room)
+{
+    struct slice reading;
+
+    if (policy->paths.ambiguous == AMBIGUOUS_ALLOW || !policy->rules_have_paths)
+        return true;
+    readings_begin(&room->readings, normal);
+    while (readings_next(&room->readings, &reading))
+        if (reading.p != normal.p && match(policy, head, reading, room) != rule)
+            return false;
+    return !room->readings.too_many;
+}
+
+const char *policy_route(const struct policy *policy, const struct request_head *head,
+                         struct route_room *room, struct route *route)
+{
+    struct slice path = head->path;
+    const char *why;
+
+    route->path = SLICE_NONE;
+    if (head->method == METHOD_OTHER && method_is_disguised(policy, head->method_text))
+        return "the method differs from a known one in case alone, and methods are case-sensitive";
+    if (!head->path_is_plain && (why = normal_form(policy, path, room, route, &path)))
+        return why;
+    route->rule = match(policy, head, path, room);
+    if (fields_have(&head->fields, FIELD_METHOD_OVERRIDE) &&
+        !policy_overrides_agree(policy, route->rule, head, path_for_match(policy, path, room)))
+        return "a header such as X-HTTP-Method-Override names another method";
+    if (!head->path_is_plain && !is_unambiguous(policy, head, path, route->rule, room))
+        return "the target's path is ambiguous: read as some servers do, it selects another rule; see "
+               "paths.ambiguous";
+    if (!host_is_unambiguous(policy, head, path, route->rule, room))
+        return "there is no Host, and with that of the server another rule applies";
+    return NULL;
+}

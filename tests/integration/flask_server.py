@@ -1,0 +1,51 @@
+"""An API in Flask on the server of Werkzeug, as Debian packages them: what real WSGI applications take for method and path. Run by
+/usr/bin/python3; every answer says which handler was called and what it saw."""
+
+from flask import Flask, jsonify, request
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+app = Flask(__name__)
+METHODS = ["GET", "POST", "PUT", "DELETE"]
+
+
+def seen(handler):
+    return jsonify(handler=handler, method=request.method, path=request.path, target=request.environ["REQUEST_URI"])
+
+
+@app.route("/healthz")
+def healthz():
+    return seen("healthz")
+
+
+@app.route("/login", methods=METHODS, strict_slashes=False)
+def login():
+    return seen("login"), 401
+
+
+@app.route("/caf\u00e9")
+def cafe():
+    return seen("caf\u00e9")
+
+
+@app.route("/v1/<path:rest>", methods=METHODS)
+def v1(rest):
+    return seen("v1")
+
+
+@app.route("/", defaults={"rest": ""}, methods=METHODS)
+@app.route("/<path:rest>", methods=METHODS)
+def other(rest):
+    return seen("other")
+
+
+class Quiet(WSGIRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_request(self, *_):
+        pass
+
+
+if __name__ == "__main__":
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
+    print(f"listening on 127.0.0.1:{server.port}", flush=True)
+    server.serve_forever()

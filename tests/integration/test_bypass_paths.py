@@ -1,0 +1,206 @@
+"""Paths that servers read in another way than rules are matched: no spelling of a path gets past the rule of the path that the
+server takes it for. Before a real Flask application, and before a server that shows what it got."""
+
+import json
+
+from flask_api import FlaskApi, ask, before_flask
+from rig import eventually
+from scripted import Scripted
+from test_rules import echoing, weir_with
+from wire import Connection, get, request_bytes
+
+LOGIN = {"match": {"path": "/login"}, "limits": ["logins"]}
+V1 = {"match": {"path": "/v1/**"}, "limits": ["v1"]}
+FREE = {"name": "free", "match": {"path": "/healthz"}}
+REST = {"name": "rest"}
+
+
+def test_flask_reads_paths_further(rig):
+    """Why it matters: the handler of these is not the one that the path in its normal form belongs to."""
+    api = FlaskApi(rig)
+
+    def handler(target):
+        return (ask(api.address, target)[1] or {}).get("handler")
+    assert handler("/v1/a/..%2f..%2fhealthz") == "v1"
+    assert handler("/v1/a/../../healthz") == "v1"
+    assert handler("/%76%31/a") == "v1"
+    assert handler("/v1%2Fa") == "v1"
+    assert handler("/login/") == "login"
+
+
+def test_no_request_is_served_under_another_rule_than_the_one_it_was_charged_by(rig):
+    """What Flask sends to a limited handler was charged by the handler's rule, or was refused."""
+    weir = before_flask(rig, FREE, LOGIN, V1, REST)
+    assert ask(weir.address, "/login")[0] == 401
+    assert ask(weir.address, "/v1/a")[0] == 200
+    for target in ("/login", "/login/", "/%6cogin", "/login?x=/healthz", "/v1/a", "/%761/a", "/v1/group%2Fproject"):
+        assert ask(weir.address, target) == (429, None), target
+    attacks = (
+        "/v1/a/..%2f..%2fhealthz", "/v1/a/../../healthz", "/v1/a/%2e%2e/%2E%2e/healthz", "/v1%2fa", "/v1%2Fa",
+        "/healthz/..%2fv1%2fa", "/healthz/../v1/a", "/healthz/..;/v1/a", "/x/..\\v1\\a", "/x/..%5cv1/a", "/%2576%2531/a",
+        "//v1/a", "///v1/a", "/./v1/a", "/.;/v1/a", "/%2e/v1/a", "/%252e/v1/a", "//evil.test/login", "/\\evil.test/login",
+        "/login;a", "/login;a=b", "/login%3ba", "/;/login", "/login//", "/login%2f", "/login%3f", "/login%23", "/login%0a", "/login%09",
+        "/login.", "/login%20", "/login%2500", "/login%00", "/login%00.png", "/%u006cogin", "/%6", "/login%", "/log%in",
+        "/v1%c0%afa", "/v1%e0%80%afa", "/v1%ef%bc%8fa", "/%ef%bd%8cogin",
+    )
+    for target in attacks:
+        status, seen = ask(weir.address, target)
+        assert (status, seen) == (400, None), (target, status, seen)
+    for target in "/Login", "/LOGIN", "/logi", "/login2", "/login/x", "/x/login", "/v2/%2e%2e%2e/x", "/x%2Fy", "/a+b", "/a;b//c":
+        status, seen = ask(weir.address, target)
+        assert status == 200 and seen["handler"] == "other" and seen["target"] == target, (target, status, seen)
+
+
+def test_what_passes_is_forwarded_as_it_came(rig):
+    weir = before_flask(rig, LOGIN, {**V1, "limits": []}, REST)
+    for target, path in (("/v1/group%2Fproject", "/v1/group/project"), ("/v1/group%2fproject?a=%2e%2E/..#".rstrip("#"), "/v1/group/project"),
+                         ("/v1/%61;b=c//d", "/v1/a;b=c//d"), ("/v1/[a]|b^{c}\"<d>`\\e", "/v1/[a]|b^{c}\"<d>`\\e"),
+                         ("/v1/%253a", "/v1/%3a"), ("/v1/a+b%20c", "/v1/a+b c")):
+        status, seen = ask(weir.address, target)
+        assert (status, seen and seen["target"], seen and seen["path"]) == (200, target, path), (target, status, seen)
+
+
+def test_non_ascii_paths_have_rules(rig):
+    weir = before_flask(rig, {"match": {"path": "/caf\u00e9"}, "limits": ["cafe"]}, REST)
+    assert ask(weir.address, "/caf%C3%A9")[1]["handler"] == "caf\u00e9"
+    for target in "/caf%c3%a9", "/%63af%C3%A9", "/caf%c3%a9/":
+        assert ask(weir.address, target)[0] == 429, target
+    assert ask(weir.address, "/cafe")[1]["handler"] == "other"
+
+
+def test_dot_segments_may_be_removed(rig):
+    weir = before_flask(rig, {"match": {"path": "/v1/**"}, "limits": ["v1"]}, {"name": "rest"}, paths={"dot_segments": "normalize"})
+    status, seen = ask(weir.address, "/v1/a/../../healthz?x=..")
+    assert status == 200 and seen["handler"] == "healthz" and seen["target"] == "/healthz?x=.."
+    status, seen = ask(weir.address, "/x/%2e%2E/v1/./%61%2Fb|c/.")
+    assert status == 200 and seen["handler"] == "v1" and seen["target"] == "/v1/%61%2Fb|c/"
+    assert ask(weir.address, "/x/../v1/a")[0] == 429, "under the rule of what is forwarded"
+    assert ask(weir.address, "/x/../v1/a%2f..%2f..%2fhealthz")[0] == 400
+
+
+def test_the_options_of_matching(rig):
+    weir = weir_with(rig, {"match": {"path": "/Login"}, "limits": ["logins"]})
+    limit = lambda target: get(weir.address, target)["X-Rate-Limit-Policy"]
+    assert [limit(t) for t in ("/Login", "/Login/", "/login")] == ["logins", "logins", None]
+    weir.reload(paths={"ignore_case": True})
+    assert [limit(t) for t in ("/Login", "/LOGIN/", "/login", "/%6CoGiN")] == ["logins"] * 4
+    assert get(weir.address, "/x%2f..%2fLOGIN").status == 400
+    weir.reload(paths={"trailing_slash": "exact"})
+    assert [limit(t) for t in ("/Login", "/Login/", "/login")] == ["logins", None, None]
+    weir.reload(paths={"ambiguous": "allow"})
+    assert [limit(t) for t in ("/Login;a", "//Login", "/x%2f..%2fLogin", "/Login")] == [None, None, None, "logins"]
+    assert get(weir.address, "/x/../Login").status == 400, "dot segments are another option"
+
+
+def test_where_no_rule_has_a_path_any_is_forwarded(rig):
+    weir = weir_with(rig, {"limits": ["all"]})
+    target = "//a%252F\\;b/..%5C%3Bc%3F.%09d.%20/%c0%af//%25252e"
+    response = get(weir.address, target)
+    assert (response.status, response.body) == (200, f"GET {target} HTTP/1.1".encode())
+
+
+def test_visible_characters_pass_and_others_are_explained(rig):
+    weir = weir_with(rig, {"match": {"path": "/v1/**"}, "limits": ["v1"]})
+    visible = "".join(chr(c) for c in range(0x21, 0x7f) if chr(c) not in "#?%")
+    for target in "/v1/" + visible, "/v1/a?" + visible + "%zz":
+        response = get(weir.address, target)
+        assert (response.status, response.body) == (200, f"GET {target} HTTP/1.1".encode()), response
+    for target, why in (("/caf\u00e9", b"above 0x7F"), ("/a?\u00e9", b"above 0x7F"), ("/a#b", b"fragment"), ("/a\x7f", b"control byte")):
+        response = get(weir.address, target)
+        assert response.status == 400 and why in response.body, (target, response)
+
+
+def test_absolute_targets(rig):
+    weir = weir_with(rig, {"match": {"path": "/", "host": "a.test"}, "limits": ["root"]})
+    for target, host, path in (("http://a.test?x=1", "a.test", "/?x=1"), ("http://a.test:80/", "a.test", "/"),
+                               ("http://A.test", "a.test:80", "/"), ("http://a.test:/", "a.test", "/")):
+        response = get(weir.address, target, host=host)
+        assert (response.status, response["X-Rate-Limit-Policy"]) == (200, "root"), (target, response)
+        assert response.body == f"GET {path} HTTP/1.1".encode()
+    for target, host in ("http://a.test:8080/", "a.test"), ("http://a.test/", "a.test:8080"), ("http://b.test/", "a.test"):
+        assert get(weir.address, target, host=host).status == 400, target
+
+
+def test_a_host_is_one_name(rig):
+    """"," and ";" end a host for those who read X-Forwarded-Host and Forwarded: https://expressjs.com/en/4x/api.html#req.hostname."""
+    weir = weir_with(rig, {"match": {"host": "a.test"}, "limits": ["a"]})
+    for host in "b.test,a.test", "b.test;a.test", "a..test", ".a.test", "a.test..", "a.test!", "a%2etest":
+        assert get(weir.address, host=host).status == 400, host
+    for host in "a.test", "A.TEST", "a.test.", "a.test:8080", "a.test.:80":
+        assert get(weir.address, host=host)["X-Rate-Limit-Policy"] == "a", host
+
+
+def test_a_request_without_host_meets_the_rule_of_the_host_it_gets(rig):
+    api = echoing(rig)
+    weir = rig.weir(upstreams={"api": {"servers": [api.text]}}, limits={"few": {"script": "gcra", "limit": 1, "period": "1d"}},
+                    rules=[{"match": {"host": "127.0.0.1"}, "limits": ["few"]}])
+    assert get(weir.address, host=None, version="HTTP/1.0").status == 400
+    assert not api.accepted
+    weir.reload(rules=[{"match": {"host": "a.test"}, "limits": ["few"]}])
+    assert get(weir.address, host=None, version="HTTP/1.0").status == 200
+
+
+def access_lines(weir, count, mark):
+    def look():
+        lines = [line for line in weir.output().splitlines() if mark in line]
+        return len(lines) >= count and lines
+    return eventually(look, what=f"{count} access lines")
+
+
+REFUSED = (b"GET /caf\xe9\"\\ HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /c\x01\x1b[2Jd HTTP/1.1\r\nHost: a\r\n\r\n",
+           b"FROB /x HTTP/3.0\r\nHost: a\r\n\r\n", b"GET /no-host HTTP/1.1\r\n\r\n", b"GET /v1/../x HTTP/1.1\r\nHost: a\r\n\r\n",
+           b"POST /both HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", b"\x16\x03\x01 /x HTTP/1.1\r\n\r\n")
+
+
+def refuse_all(weir):
+    for request in REFUSED:
+        with Connection(weir.address) as connection:
+            connection.send(request)
+            assert connection.response().status in (400, 505), request
+
+
+def test_refused_requests_are_logged_with_method_and_target(rig):
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [echoing(rig).text]}}, log={"access": "json"})
+    refuse_all(weir)
+    entries = [json.loads(line) for line in access_lines(weir, len(REFUSED), '"status":')]
+    assert [(e.get("method"), e.get("target")) for e in entries] == [
+        ("GET", "/caf\ufffd\"\\"), ("GET", "/a#b"), ("GET", "/c\x01\x1b[2Jd"), ("FROB", "/x"), ("GET", "/no-host"), ("GET", "/v1/../x"),
+        ("POST", "/both"), (None, None)]
+    assert all(e["status"] in (400, 505) and e["error"] == "bad_request" and e["detail"] for e in entries)
+
+
+def test_refused_requests_are_logged_in_the_combined_format(rig):
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [echoing(rig).text]}}, log={"access": "combined"})
+    refuse_all(weir)
+    lines = access_lines(weir, len(REFUSED), "+0000]")
+    assert [line.split("] ")[1].split(" 400 ")[0].split(" 505 ")[0] for line in lines] == [
+        r'"GET /caf\xE9\x22\x5C"'.lower().replace("get", "GET"), '"GET /a#b"', r'"GET /c\x01\x1b[2Jd"', '"FROB /x"', '"GET /no-host"',
+        '"GET /v1/../x HTTP/1.1"', '"POST /both"', '"-"']
+
+
+def test_a_refused_line_of_any_length_is_logged(rig):
+    """Too long for size_limits.request_header: the method and the start of the target."""
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [echoing(rig).text]}}, log={"access": "json"},
+                    size_limits={"request_header": "4k"}, timeouts={"request_header": "300ms"})
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes("/long/" + "a" * 8000))
+        assert connection.response().status == 414
+    with Connection(weir.address) as connection:
+        connection.send(b"GET /unfinished?")
+        assert connection.response().status == 408
+    entries = [json.loads(line) for line in access_lines(weir, 2, '"status":')]
+    assert [(e["status"], e["method"], e["target"]) for e in entries] == [
+        (414, "GET", "/long/" + "a" * 1018), (408, "GET", "/unfinished?")]
+
+
+def test_warnings_of_rules_that_requests_get_past(rig):
+    def warnings(**keys):
+        file = rig.write("warn.yaml", json.dumps({"upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, **keys}))
+        return rig.command("check", "-c", file).stderr
+    assert "may read it as \"/a\"" in warnings(rules=[{"match": {"path": "/a;b"}}])
+    assert "may read it as \"/v1/a/b\"" in warnings(rules=[{"match": {"path": "/v1/a%2Fb"}}])
+    assert "read" not in warnings(rules=[{"match": {"path": "/a;b"}}], paths={"ambiguous": "allow"})
+    assert "read" not in warnings(rules=[{"match": {"path": "/a+b/*.json/caf\u00e9/x y/**"}}])
+    assert "ASCII" in warnings(rules=[{"match": {"path": "/caf\u00e9"}}], paths={"ignore_case": True})
+    assert "HEAD" in warnings(rules=[{"match": {"methods": ["GET"]}}])
+    assert "HEAD" not in warnings(rules=[{"match": {"methods": ["GET", "HEAD"]}}, {"match": {"methods": ["POST"]}}])
