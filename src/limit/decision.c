@@ -34,6 +34,11 @@ static int64_t at_least(int64_t value, int64_t floor)
     return value > floor ? value : floor;
 }
 
+static int64_t at_most(int64_t value, int64_t ceiling)
+{
+    return value < ceiling ? value : ceiling;
+}
+
 /* --- The limit that the X- fields tell of ------------------------------------------------------------- */
 
 /* Is less of a's capacity left than of b's? a.remaining / a.capacity < b.remaining / b.capacity. */
@@ -66,7 +71,63 @@ static const struct limit_result *most_telling(const struct decision *d)
     return found;
 }
 
-/* --- Lines -------------------------------------------------------------------------------------------- */
+/* --- Numbers and lines -------------------------------------------------------------------------------- */
+
+/* What is written, where to, and where its numbers are noted. */
+struct writer {
+    struct text *out;
+    const struct decision *d;
+    uint64_t wall_us;
+    struct marks *marks; /* NULL: they are not */
+};
+
+int64_t decision_number(const struct decision *d, enum decision_number number, unsigned result,
+                        uint64_t wall_us)
+{
+    const struct limit_result *r = &d->results[result];
+
+    switch (number) {
+    case NUMBER_REMAINING: return r->remaining;
+    case NUMBER_USED: return at_least(r->capacity - r->remaining, 0);
+    case NUMBER_RESET: return seconds_up(r->reset_us);
+    case NUMBER_RESET_AT: return seconds_up((int64_t)wall_us + r->reset_us);
+    case NUMBER_SF_REMAINING: return at_most(r->remaining, sf_integer_max);
+    case NUMBER_SF_RESET: return at_most(seconds_up(r->reset_us), sf_integer_max);
+    case NUMBER_WAIT:
+    case NUMBER_COUNT: break;
+    }
+    return decision_retry_after(d);
+}
+
+void marks_add(struct marks *marks, const struct text *out, size_t at, unsigned number, unsigned result)
+{
+    size_t size = out->n - at;
+
+    if (!marks)
+        return;
+    if (marks->count == MARKS_MAX || out->n > UINT16_MAX || size > UINT8_MAX) {
+        marks->too_many = true;
+        return;
+    }
+    marks->mark[marks->count++] =
+        (struct mark){(uint16_t)at, (uint8_t)size, (uint8_t)number, (uint8_t)result};
+}
+
+static void put_number(struct writer *w, enum decision_number number, unsigned result)
+{
+    size_t at = w->out->n;
+
+    text_i64(w->out, decision_number(w->d, number, result, w->wall_us));
+    marks_add(w->marks, w->out, at, number, result);
+}
+
+static void number_line(struct writer *w, struct slice name, enum decision_number number,
+                        const struct limit_result *r)
+{
+    text_put(w->out, name);
+    put_number(w, number, (unsigned)(r - w->d->results));
+    text_literal(w->out, "\r\n");
+}
 
 #define NUMBER_LINE(out, name, value)                                                                        \
     do {                                                                                                     \
@@ -82,24 +143,23 @@ static void policy_line(struct text *out, const struct limit_result *r)
     text_literal(out, "\r\n");
 }
 
-static void x_ratelimit_lines(struct text *out, const struct limit_result *r, bool epoch, uint64_t wall_us)
+static void x_ratelimit_lines(struct writer *w, const struct limit_result *r, bool epoch)
 {
-    int64_t from_us = epoch ? (int64_t)wall_us : 0;
-    NUMBER_LINE(out, "X-RateLimit-Limit", r->capacity);
-    NUMBER_LINE(out, "X-RateLimit-Remaining", r->remaining);
+    NUMBER_LINE(w->out, "X-RateLimit-Limit", r->capacity);
+    number_line(w, SLICE("X-RateLimit-Remaining: "), NUMBER_REMAINING, r);
     if (has_window(r))
-        NUMBER_LINE(out, "X-RateLimit-Reset", seconds_up(from_us + r->reset_us));
+        number_line(w, SLICE("X-RateLimit-Reset: "), epoch ? NUMBER_RESET_AT : NUMBER_RESET, r);
 }
 
-static void x_rate_limit_lines(struct text *out, const struct limit_result *r)
+static void x_rate_limit_lines(struct writer *w, const struct limit_result *r)
 {
-    policy_line(out, r);
-    NUMBER_LINE(out, "X-Rate-Limit-Quota", r->quota);
+    policy_line(w->out, r);
+    NUMBER_LINE(w->out, "X-Rate-Limit-Quota", r->quota);
     if (r->quota < 1)
         return;
-    NUMBER_LINE(out, "X-Rate-Limit-Used", at_least(r->capacity - r->remaining, 0));
+    number_line(w, SLICE("X-Rate-Limit-Used: "), NUMBER_USED, r);
     if (has_window(r))
-        NUMBER_LINE(out, "X-Rate-Limit-Reset", seconds_up(r->reset_us));
+        number_line(w, SLICE("X-Rate-Limit-Reset: "), NUMBER_RESET, r);
 }
 
 /* RFC 9651 section 3.3.3: printable ASCII, quotes and backslashes escaped. */
@@ -135,8 +195,10 @@ static int64_t window_seconds(const struct limit_result *r)
     return seconds > sf_integer_max ? sf_integer_max : at_least((int64_t)seconds, 1);
 }
 
-static void ietf_policy_item(struct text *out, const struct limit_result *r)
+static void ietf_policy_item(struct writer *w, const struct limit_result *r)
 {
+    struct text *out = w->out;
+
     sf_string(out, r->limit->name);
     sf_parameter(out, SLICE(IETF_QUOTA), r->capacity);
     if (has_window(r))
@@ -145,43 +207,47 @@ static void ietf_policy_item(struct text *out, const struct limit_result *r)
         text_literal(out, IETF_IN_FLIGHT);
 }
 
-static void ietf_state_item(struct text *out, const struct limit_result *r)
+static void ietf_state_item(struct writer *w, const struct limit_result *r)
 {
-    sf_string(out, r->limit->name);
-    sf_parameter(out, SLICE(IETF_REMAINING), r->remaining);
-    if (has_window(r))
-        sf_parameter(out, SLICE(IETF_RESET), seconds_up(r->reset_us));
+    unsigned result = (unsigned)(r - w->d->results);
+
+    sf_string(w->out, r->limit->name);
+    text_literal(w->out, IETF_REMAINING);
+    put_number(w, NUMBER_SF_REMAINING, result);
+    if (!has_window(r))
+        return;
+    text_literal(w->out, IETF_RESET);
+    put_number(w, NUMBER_SF_RESET, result);
 }
 
-static void ietf_line(struct text *out, struct slice name, const struct decision *d,
-                      void (*item)(struct text *, const struct limit_result *))
+static void ietf_line(struct writer *w, struct slice name,
+                      void (*item)(struct writer *, const struct limit_result *))
 {
     bool first = true;
 
-    text_put(out, name);
-    for (unsigned i = 0; i < d->result_count; i++) {
-        if (!is_shown(&d->results[i]))
+    text_put(w->out, name);
+    for (unsigned i = 0; i < w->d->result_count; i++) {
+        if (!is_shown(&w->d->results[i]))
             continue;
         if (!first)
-            text_literal(out, ", ");
+            text_literal(w->out, ", ");
         first = false;
-        item(out, &d->results[i]);
+        item(w, &w->d->results[i]);
     }
-    text_literal(out, "\r\n");
+    text_literal(w->out, "\r\n");
 }
 
 /* --- The fields of each verdict ----------------------------------------------------------------------- */
 
-static void limited_lines(struct text *out, const struct decision *d, const struct limit_result *r,
-                          unsigned headers, uint64_t wall_us)
+static void limited_lines(struct writer *w, const struct limit_result *r, unsigned headers)
 {
     if (headers & (HEADERS_X_RATELIMIT | HEADERS_X_RATELIMIT_EPOCH))
-        x_ratelimit_lines(out, r, headers & HEADERS_X_RATELIMIT_EPOCH, wall_us);
+        x_ratelimit_lines(w, r, headers & HEADERS_X_RATELIMIT_EPOCH);
     if (headers & HEADERS_X_RATE_LIMIT)
-        x_rate_limit_lines(out, r);
+        x_rate_limit_lines(w, r);
     if (headers & HEADERS_IETF) {
-        ietf_line(out, SLICE(IETF_POLICY_FIELD ": "), d, ietf_policy_item);
-        ietf_line(out, SLICE(IETF_STATE_FIELD ": "), d, ietf_state_item);
+        ietf_line(w, SLICE(IETF_POLICY_FIELD ": "), ietf_policy_item);
+        ietf_line(w, SLICE(IETF_STATE_FIELD ": "), ietf_state_item);
     }
 }
 
@@ -224,9 +290,10 @@ void decision_spread(struct decision *d, int64_t share, uint64_t random)
     d->jitter_us = (int64_t)(most * (int64_t)(random >> 32) >> 32);
 }
 
-void decision_fields_write(struct text *out, const struct decision *d, unsigned headers, uint64_t wall_us)
+void decision_fields_write_marked(struct text *out, const struct decision *d, unsigned headers,
+                                  uint64_t wall_us, struct marks *marks)
 {
-    int64_t retry_after = decision_retry_after(d);
+    struct writer w = {out, d, wall_us, marks};
     const struct limit_result *r = most_telling(d);
 
     if (r) {
@@ -235,16 +302,25 @@ void decision_fields_write(struct text *out, const struct decision *d, unsigned 
         else if (d->verdict == VERDICT_UNLIMITED)
             unlimited_lines(out, r, headers);
         else if (d->verdict == VERDICT_ALLOWED || d->verdict == VERDICT_LIMITED)
-            limited_lines(out, d, r, headers, wall_us);
+            limited_lines(&w, r, headers);
     }
-    if (retry_after >= 0)
-        NUMBER_LINE(out, "Retry-After", retry_after);
+    if (decision_retry_after(d) < 0)
+        return;
+    text_literal(out, "Retry-After: ");
+    put_number(&w, NUMBER_WAIT, 0);
+    text_literal(out, "\r\n");
+}
+
+void decision_fields_write(struct text *out, const struct decision *d, unsigned headers, uint64_t wall_us)
+{
+    decision_fields_write_marked(out, d, headers, wall_us, NULL);
 }
 
 /* --- The problem document ----------------------------------------------------------------------------- */
 
-static void detail_member(struct text *out, const struct decision *d)
+static void detail_member(struct text *out, const struct decision *d, struct marks *marks)
 {
+    struct writer w = {out, d, 0, marks};
     int64_t wait = decision_retry_after(d);
 
     text_literal(out, "\"detail\":\"");
@@ -256,7 +332,7 @@ static void detail_member(struct text *out, const struct decision *d)
         text_literal(out, "The request costs more than its rate limit ever allows.");
     else {
         text_literal(out, "Try again in ");
-        text_i64(out, wait);
+        put_number(&w, NUMBER_WAIT, 0);
         text_put(out, wait == 1 ? SLICE(" second.") : SLICE(" seconds."));
     }
     text_literal(out, "\"");
@@ -281,22 +357,43 @@ static void violated_member(struct text *out, const struct decision *d)
     text_char(out, ']');
 }
 
-void decision_problem_write(struct text *out, const struct decision *d, unsigned status)
+/* As short as it can be: "title" says what "type" says, to people, to whom "detail" says more. */
+void decision_problem_write_marked(struct text *out, const struct decision *d, unsigned status,
+                                   struct marks *marks)
 {
     bool quota = d->verdict != VERDICT_FAILED_CLOSED;
 
-    if (quota)
-        text_literal(out, "{\"type\":\"" PROBLEM_QUOTA
-                          "\",\"title\":\"Request cannot be satisfied as assigned quota has "
-                          "been exceeded\",\"status\":");
-    else
-        text_literal(out, "{\"type\":\"" PROBLEM_CAPACITY
-                          "\",\"title\":\"Request cannot be satisfied due to temporary "
-                          "server capacity constraints\",\"status\":");
+    text_put(out, quota ? SLICE("{\"type\":\"" PROBLEM_QUOTA "\",\"status\":")
+                        : SLICE("{\"type\":\"" PROBLEM_CAPACITY "\",\"status\":"));
     text_u64(out, status);
     text_char(out, ',');
-    detail_member(out, d);
+    detail_member(out, d, marks);
     if (quota)
         violated_member(out, d);
     text_literal(out, "}\n");
+}
+
+void decision_problem_write(struct text *out, const struct decision *d, unsigned status)
+{
+    decision_problem_write_marked(out, d, status, NULL);
+}
+
+/* --- Whether two read alike --------------------------------------------------------------------------- */
+
+/* Everything that the lines above depend on but the numbers that are marked. The limit that rejected is the one
+ * that the X- fields tell of, if it is shown; else which one that is depends on numbers. */
+bool decision_reads_like(const struct decision *d, const struct decision *other)
+{
+    if (d->verdict != VERDICT_LIMITED || other->verdict != VERDICT_LIMITED || d->rejected_by < 0 ||
+        d->rejected_by != other->rejected_by || d->result_count != other->result_count ||
+        !is_shown(&d->results[d->rejected_by]))
+        return false;
+    for (unsigned i = 0; i < d->result_count; i++) {
+        const struct limit_result *a = &d->results[i], *b = &other->results[i];
+        if (a->limit != b->limit || a->verdict != b->verdict || a->shadow != b->shadow ||
+            a->quota != b->quota || a->capacity != b->capacity)
+            return false;
+    }
+    int64_t wait = decision_retry_after(d), other_wait = decision_retry_after(other);
+    return wait > 0 && other_wait > 0 && (wait == 1) == (other_wait == 1);
 }

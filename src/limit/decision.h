@@ -46,6 +46,36 @@ struct decision {
     struct limit_result results[LIMITS_PER_RULE_MAX];
 };
 
+/* The numbers that differ between rejections by the same limits. */
+enum decision_number {
+    NUMBER_REMAINING,
+    NUMBER_USED,
+    NUMBER_RESET,        /* seconds from now */
+    NUMBER_RESET_AT,     /* seconds since 1970 */
+    NUMBER_SF_REMAINING, /* as a structured field's integer (RFC 9651), which is smaller */
+    NUMBER_SF_RESET,
+    NUMBER_WAIT, /* decision_retry_after() */
+    NUMBER_COUNT
+};
+
+/* Where such numbers stand in a text, so that another decision's can be written over them. */
+enum { MARKS_MAX = 56 };
+struct marks {
+    unsigned count;
+    bool too_many; /* than MARKS_MAX, or behind 64 KiB */
+    struct mark {
+        uint16_t at;
+        uint8_t size;   /* digits */
+        uint8_t number; /* enum decision_number, or the caller's own from NUMBER_COUNT on */
+        uint8_t result; /* of which limit */
+    } mark[MARKS_MAX];
+};
+
+/* Notes that the text from `at` on is such a number. `marks`: NULL: nothing is noted. */
+void marks_add(struct marks *marks, const struct text *out, size_t at, unsigned number, unsigned result);
+int64_t decision_number(const struct decision *decision, enum decision_number number, unsigned result,
+                        uint64_t wall_us);
+
 static inline bool decision_admits(const struct decision *d)
 {
     return d->verdict == VERDICT_ALLOWED || d->verdict == VERDICT_UNLIMITED ||
@@ -57,6 +87,9 @@ static inline bool decision_admits(const struct decision *d)
  * requests that no limit applied to. */
 void decision_fields_write(struct text *out, const struct decision *decision, unsigned headers,
                            uint64_t wall_us);
+/* The same, with marks (or NULL). */
+void decision_fields_write_marked(struct text *out, const struct decision *decision, unsigned headers,
+                                  uint64_t wall_us, struct marks *marks);
 
 /* Seconds for Retry-After, rounded up; -1 where there is none. */
 int64_t decision_retry_after(const struct decision *decision);
@@ -67,5 +100,10 @@ void decision_spread(struct decision *decision, int64_t share, uint64_t random);
 /* The problem document of a rejection (draft-ietf-httpapi-ratelimit-headers and RFC 9457):
  * application/problem+json. */
 void decision_problem_write(struct text *out, const struct decision *decision, unsigned status);
+void decision_problem_write_marked(struct text *out, const struct decision *decision, unsigned status,
+                                   struct marks *marks);
+
+/* Do two rejections by a limit read alike but for their numbers, with the same `headers`? */
+bool decision_reads_like(const struct decision *decision, const struct decision *other);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "proxy/rejection.h"
 #include "proxy/upstream.h"
 
 static void generation_free(struct generation *g)
@@ -10,6 +11,7 @@ static void generation_free(struct generation *g)
     if (g->limiter)
         limiter_free(g->limiter);
     upstream_free(g);
+    rejections_free(g->rejections);
     policy_drop(g->policy);
     roster_drop(g->roster);
     free(g);
@@ -25,7 +27,7 @@ struct generation *generation_new(struct worker *worker, struct roster *roster)
     g->worker = worker;
     g->roster = roster_hold(roster);
     g->policy = policy_hold(policy);
-    if (upstream_init(g) == 0 && (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback,
+    if ((g->rejections = rejections_new(policy->rule_count)) && upstream_init(g) == 0 && (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback,
                                                            slice_of(policy->driver), &worker->limiter_stats)))
         return g;
     generation_free(g);

@@ -14,6 +14,7 @@ struct generation {
     unsigned roster_version; /* that the pools are made after */
     struct policy *policy;   /* the roster's; held */
     struct limiter *limiter;
+    struct rejections *rejections;
     struct pool *pools;           /* by upstream index */
     unsigned exchanges;           /* under way */
     TAILQ_ENTRY(generation) link; /* worker's retired */

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "http/rewrite.h"
+#include "proxy/rejection.h"
 
 enum {
     REPLY_BODY_MAX =
@@ -120,14 +121,14 @@ static int own_body(const struct exchange *x, struct text *scratch, struct iovec
 
 /* The body's pieces, at most BODY_PIECES_MAX, and its type. */
 static int document(const struct exchange *x, const char *why, struct text *scratch, struct slice *type,
-                    struct iovec *pieces)
+                    struct iovec *pieces, struct marks *marks)
 {
     *type = SLICE("application/problem+json");
     if (is_rejection(x)) {
         *type = slice_of(x->rule->rejection.content_type);
         if (x->rule->rejection.body)
             return own_body(x, scratch, pieces);
-        decision_problem_write(scratch, &x->ask.decision, x->status);
+        decision_problem_write_marked(scratch, &x->ask.decision, x->status, marks);
     } else
         error_document(scratch, x, why);
     pieces[0] = iovec_of(text_slice(scratch));
@@ -153,20 +154,28 @@ static void content_fields(struct text *out, struct slice type, size_t content)
     text_literal(out, "\r\n");
 }
 
-static void write_head(struct text *out, struct exchange *x, struct slice type, size_t content)
+/* What differs between rejections by one rule is marked, or compared in rejection_patch(). */
+static void write_head(struct text *out, struct exchange *x, struct slice type, size_t content,
+                       struct marks *marks)
 {
+    size_t at;
+
     status_line(out, x->status);
     text_literal(out, "Date: ");
+    at = out->n;
     text_put(out, worker_date(x->worker));
+    marks_add(marks, out, at, MARK_DATE, 0);
     text_literal(out, "\r\n");
     if (x->status != 204)
         content_fields(out, type, content);
     if (tells_methods(x)) /* RFC 9110 sections 9.3.7 and 15.5.6; others are passed on all the same */
         text_literal(out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
     text_literal(out, "X-Request-Id: ");
+    at = out->n;
     text_bytes(out, x->request_id, x->id_size);
+    marks_add(marks, out, at, MARK_REQUEST_ID, 0);
     text_literal(out, "\r\n");
-    decision_fields_write(out, &x->ask.decision, x->policy->headers, clock_turn_wall_us());
+    decision_fields_write_marked(out, &x->ask.decision, x->policy->headers, clock_turn_wall_us(), marks);
     if (x->close)
         text_literal(out, "Connection: close\r\n");
     else if (x->minor == 0)
@@ -174,31 +183,60 @@ static void write_head(struct text *out, struct exchange *x, struct slice type, 
     text_literal(out, "\r\n");
 }
 
-enum sent reply_send(struct exchange *x, const char *why)
+/* The default document of a rule that rejects, with all its content: the next one by the same rule differs in few bytes. */
+static bool may_be_patched(const struct exchange *x)
+{
+    return is_rejection(x) && x->rule && !x->rule->rejection.body && x->method != METHOD_HEAD;
+}
+
+static enum sent write_and_send(struct exchange *x, const char *why)
 {
     struct worker *w = x->worker;
     char body_bytes[REPLY_BODY_MAX];
     struct text body = text_over(body_bytes, sizeof body_bytes), head = text_over(w->send, sizeof w->send);
     struct iovec pieces[1 + BODY_PIECES_MAX];
+    struct marks of_head, of_document;
     struct slice type;
     size_t content = 0;
 
-    if (x->status == 204) {
-        write_head(&head, x, SLICE_NONE, 0);
-        pieces[0] = iovec_of(text_slice(&head));
-        return head.failed ? SENT_FAILED : stream_send(&x->client->stream, &w->buffers, pieces, 1);
-    }
-    if (is_rejection(x))
-        decision_spread(&x->ask.decision, x->policy->rejection.jitter, worker_random(w));
-    int count = document(x, why, &body, &type, &pieces[1]);
+    of_head.count = of_document.count = 0;
+    of_head.too_many = of_document.too_many = false;
+    int count = document(x, why, &body, &type, &pieces[1], &of_document);
     for (int i = 1; i <= count; i++)
         content += pieces[i].iov_len;
-    write_head(&head, x, type, content);
+    write_head(&head, x, type, content, &of_head);
     if (x->method == METHOD_HEAD) /* RFC 9110 section 9.3.2: the fields of a GET, without its content */
         count = 0, content = 0;
     pieces[0] = iovec_of(text_slice(&head));
     x->reply_bytes = content;
     if (head.failed || body.failed)
         return SENT_FAILED;
+    if (may_be_patched(x))
+        rejection_keep(x, text_slice(&head), text_slice(&body), &of_head, &of_document);
     return stream_send(&x->client->stream, &w->buffers, pieces, 1 + count);
+}
+
+enum sent reply_send(struct exchange *x, const char *why)
+{
+    struct worker *w = x->worker;
+    struct iovec piece;
+
+    if (x->status == 204) {
+        struct text head = text_over(w->send, sizeof w->send);
+        write_head(&head, x, SLICE_NONE, 0, NULL);
+        piece = iovec_of(text_slice(&head));
+        return head.failed ? SENT_FAILED : stream_send(&x->client->stream, &w->buffers, &piece, 1);
+    }
+    if (is_rejection(x))
+        decision_spread(&x->ask.decision, x->policy->rejection.jitter, worker_random(w));
+    if (may_be_patched(x)) {
+        size_t content;
+        struct slice answer = rejection_patch(x, &content);
+        if (answer.n) {
+            x->reply_bytes = content;
+            piece = iovec_of(answer);
+            return stream_send(&x->client->stream, &w->buffers, &piece, 1);
+        }
+    }
+    return write_and_send(x, why);
 }

@@ -50,7 +50,7 @@ def test_a_rejection_tells_of_the_limit_that_rejected(rig):
     problem = json.loads(response.body)
     assert problem["type"] == "https://iana.org/assignments/http-problem-types#quota-exceeded"
     assert problem["violated-policies"] == ["per-client"]
-    assert problem.get("status", 429) == 429 and problem["title"]
+    assert problem.get("status", 429) == 429 and problem["detail"].startswith("Try again in ")
 
 
 def test_who_waits_as_told_is_admitted(rig):
@@ -129,6 +129,41 @@ def rejected(weir, target="/", client="a"):
 
 
 ONE = {"one": dict(script="fixed_window", limit=1, period="1h")}
+
+
+def test_each_rejection_is_its_own_though_the_last_one_of_the_rule_is_reused(rig):
+    """Clients, costs, versions, ids and connections in turn: what differs between two rejections is in each of them."""
+    weir = rig.weir(limits={"units": dict(script="fixed_window", limit=100, period="1h"),
+                            "pace": dict(script="gcra", limit=1000, period="1000s", burst=1000)},
+                    clients={"big": {"limits": {"units": {"limit": 12000}}}},
+                    identity={"from": ["header:X-Client-Id"], "trusted_proxies": ["127.0.0.0/8"]},
+                    rules=[{"limits": ["units", "pace"], "cost": {"request_header": "X-Cost", "max": 20000}}])
+
+    def ask(client, cost, identifier=None, **how):
+        headers = [("X-Client-Id", client), ("X-Cost", str(cost))] + ([("X-Request-Id", identifier)] if identifier else [])
+        return get(weir.address, headers=headers, **how)
+    assert ask("big", 995).status == 200 and ask("small", 95).status == 200
+    ids = set()
+    for n in range(60):
+        client, limit = (("big", 12000), ("small", 100))[n % 2]
+        cost = (7, 12, 60, 999, 15)[n % 5] if client == "big" else (6, 80, 7)[n % 3]
+        identifier = (None, "a", "0123456789abcdef0123456789abcdef")[n % 3]
+        answer = ask(client, cost, identifier, method="HEAD" if n % 7 == 6 else "GET")
+        assert answer.status == 429, n
+        assert answer["X-Rate-Limit-Quota"] == str(limit if client == "small" else 1000), answer.fields
+        assert identifier is None or answer["X-Request-Id"] == identifier
+        ids.add(answer["X-Request-Id"])
+        if n % 7 == 6:
+            assert answer.body == b""
+            continue
+        problem = json.loads(answer.body)
+        seconds = answer.number("Retry-After")
+        assert problem["detail"] == f"Try again in {seconds} second{'s' if seconds != 1 else ''}.", problem
+        assert problem["violated-policies"] == ["pace" if client == "big" else "units"]
+        assert answer.number("Content-Length") == len(answer.body)
+        if client == "big":
+            assert max(cost - 7, 1) <= seconds <= cost - 4, (cost, seconds)
+    assert len(ids) > 20
 
 
 def test_jitter_spreads_retry_after_upwards(rig):

@@ -1,0 +1,136 @@
+#include "proxy/rejection.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "proxy/generation.h"
+
+enum { REJECTION_MAX = 2048 };
+
+struct rejection {
+    struct decision decision;
+    uint16_t status;
+    uint8_t minor;
+    bool close;
+    size_t size, content;
+    struct marks marks;
+    int64_t numbers[MARKS_MAX]; /* that stand at the marks */
+    char bytes[REJECTION_MAX];
+};
+
+struct rejections {
+    unsigned count;
+    struct rejection *of_rule[]; /* NULL: none yet */
+};
+
+struct rejections *rejections_new(unsigned rules)
+{
+    struct rejections *all = calloc(1, sizeof *all + rules * sizeof all->of_rule[0]);
+
+    if (all)
+        all->count = rules;
+    return all;
+}
+
+void rejections_free(struct rejections *all)
+{
+    for (unsigned i = 0; all && i < all->count; i++)
+        free(all->of_rule[i]);
+    free(all);
+}
+
+static struct rejection **place_of(const struct exchange *x)
+{
+    unsigned index = (unsigned)(x->rule - x->generation->policy->rules);
+    return index < x->generation->rejections->count ? &x->generation->rejections->of_rule[index] : NULL;
+}
+
+/* What the marked text is to be instead. False: it would not have the same size. */
+static bool put_digits(char *at, unsigned size, int64_t value)
+{
+    char digits[24];
+    struct text out = text_over(digits, sizeof digits);
+
+    text_i64(&out, value);
+    if (out.n != size)
+        return false;
+    memcpy(at, digits, size);
+    return true;
+}
+
+static bool patch(struct rejection *r, struct exchange *x, uint64_t wall_us)
+{
+    const struct decision *d = &x->ask.decision;
+
+    for (unsigned i = 0; i < r->marks.count; i++) {
+        const struct mark *mark = &r->marks.mark[i];
+        char *at = r->bytes + mark->at;
+        if (mark->number == MARK_DATE)
+            memcpy(at, worker_date(x->worker).p, mark->size);
+        else if (mark->number == MARK_REQUEST_ID && mark->size == x->id_size)
+            memcpy(at, x->request_id, mark->size);
+        else if (mark->number == MARK_REQUEST_ID)
+            return false;
+        else {
+            int64_t value = decision_number(d, mark->number, mark->result, wall_us);
+            if (value != r->numbers[i] && !put_digits(at, mark->size, value))
+                return false;
+            r->numbers[i] = value;
+        }
+    }
+    return true;
+}
+
+struct slice rejection_patch(struct exchange *x, size_t *content)
+{
+    struct rejection **place = place_of(x), *r = place ? *place : NULL;
+
+    if (!r || r->status != x->status || r->minor != x->minor || r->close != x->close ||
+        !decision_reads_like(&x->ask.decision, &r->decision))
+        return SLICE_NONE;
+    if (!patch(r, x, clock_turn_wall_us())) {
+        free(r); /* it is half the one and half the other */
+        *place = NULL;
+        return SLICE_NONE;
+    }
+    *content = r->content;
+    return (struct slice){r->bytes, r->size};
+}
+
+static bool add_marks(struct marks *all, const struct marks *more, size_t behind)
+{
+    if (more->too_many || all->count + more->count > MARKS_MAX)
+        return false;
+    for (unsigned i = 0; i < more->count; i++) {
+        all->mark[all->count] = more->mark[i];
+        all->mark[all->count++].at += (uint16_t)behind;
+    }
+    return true;
+}
+
+void rejection_keep(struct exchange *x, struct slice head, struct slice document, const struct marks *of_head,
+                    const struct marks *of_document)
+{
+    struct rejection **place = place_of(x), *r;
+
+    if (!place || head.n + document.n > REJECTION_MAX || x->ask.decision.verdict != VERDICT_LIMITED)
+        return;
+    if (!(r = *place) && !(r = *place = malloc(sizeof *r)))
+        return;
+    r->decision = x->ask.decision;
+    r->status = x->status;
+    r->minor = x->minor;
+    r->close = x->close;
+    r->size = head.n + document.n;
+    r->content = document.n;
+    memcpy(r->bytes, head.p, head.n);
+    memcpy(r->bytes + head.n, document.p, document.n);
+    r->marks.count = 0;
+    if (!add_marks(&r->marks, of_head, 0) || !add_marks(&r->marks, of_document, head.n)) {
+        free(r);
+        *place = NULL;
+        return;
+    }
+    for (unsigned i = 0; i < r->marks.count; i++)
+        r->numbers[i] = INT64_MIN; /* the first patch writes them all */
+}
