@@ -27,8 +27,9 @@ struct generation *generation_new(struct worker *worker, struct roster *roster)
     g->worker = worker;
     g->roster = roster_hold(roster);
     g->policy = policy_hold(policy);
-    if ((g->rejections = rejections_new(policy->rule_count)) && upstream_init(g) == 0 && (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback,
-                                                           slice_of(policy->driver), &worker->limiter_stats)))
+    if ((g->rejections = rejections_new(policy->rule_count)) && upstream_init(g) == 0 &&
+        (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback, slice_of(policy->driver),
+                                  &worker->limiter_stats)))
         return g;
     generation_free(g);
     return NULL;
