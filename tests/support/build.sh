@@ -116,3 +116,8 @@ build() {
     # shellcheck disable=SC2086
     make -s -C "$where" -j"$(nproc)" $targets
 }
+
+# The one build with AddressSanitizer, UndefinedBehaviorSanitizer and what libFuzzer needs, for tests and fuzzing.
+build_with_sanitizers() { # TARGETS
+    CC=clang build asan "$1" --enable-sanitizers --enable-fuzzing --enable-werror
+}
