@@ -103,7 +103,7 @@ build() {
     shift 2
     local options="CC=${CC:-} $*"
     if [[ -e config.status ]]; then
-        die "The source tree itself is configured; run 'make distclean' first: the builds of this script stand in build/."
+        die "The source directory is configured. Run 'make distclean' in it first: builds in other directories would use its object files."
     fi
     if [[ ! -x configure || configure.ac -nt configure ]]; then
         mkdir -p build-aux && autoreconf -i || return
