@@ -13,10 +13,12 @@
 static void deliver(struct watch *watch, uint32_t reported)
 {
     if (reported & (EPOLLERR | EPOLLHUP))
-        reported |= EPOLLIN | EPOLLOUT;
+        reported |= EPOLLIN | EPOLLOUT | EPOLLRDHUP;
     reported &= watch->wanted;
     if (reported & EPOLLIN)
         watch->on_readable(watch->fd, EV_READ, watch->context);
+    else if (reported & EPOLLRDHUP)
+        watch->on_readable(watch->fd, EV_CLOSED, watch->context);
     if ((reported & EPOLLOUT) && watch->poller && (watch->wanted & EPOLLOUT))
         watch->on_writable(watch->fd, EV_WRITE, watch->context);
 }
@@ -104,7 +106,7 @@ void watch_begin(struct watch *watch, struct poller *poller, int fd)
     watch->poller = poller;
     watch->fd = fd;
     watch->wanted = 0;
-    watch->woken = false;
+    watch->woken = watch->for_end = false;
 }
 
 static void say_failed(void)
@@ -120,7 +122,10 @@ static void say_failed(void)
 
 void watch_want(struct watch *watch, bool readable, bool writable)
 {
-    uint32_t wanted = (readable ? (uint32_t)EPOLLIN : 0) | (writable ? (uint32_t)EPOLLOUT : 0);
+    uint32_t wanted = (readable         ? (uint32_t)EPOLLIN
+                       : watch->for_end ? (uint32_t)EPOLLRDHUP
+                                        : 0) |
+                      (writable ? (uint32_t)EPOLLOUT : 0);
     struct epoll_event event = {.events = wanted, .data.ptr = watch};
     int operation = !wanted ? EPOLL_CTL_DEL : watch->wanted ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
@@ -162,6 +167,7 @@ void watch_end(struct watch *watch)
     if (!poller)
         return;
     watch_cancel_wake(watch);
+    watch->for_end = false;
     watch_want(watch, false, false);
     for (unsigned i = poller->next; i < poller->count; i++)
         if (poller->ready[i].data.ptr == watch)

@@ -26,9 +26,12 @@ enum { POLLER_BATCH_MAX = 256 };
 struct watch {
     struct poller *poller; /* NULL: not begun, or ended */
     int fd;
-    uint32_t wanted; /* EPOLLIN, EPOLLOUT: registered with the kernel */
+    uint32_t wanted; /* EPOLLIN, EPOLLOUT, EPOLLRDHUP: registered with the kernel */
     bool woken;
-    event_callback_fn on_readable, on_writable; /* called with fd, EV_READ or EV_WRITE, and context */
+    bool
+        for_end; /* set by the owner before watch_want(): where nothing is read, the peer's FIN or reset is reported with EV_CLOSED */
+    event_callback_fn on_readable,
+        on_writable; /* called with fd, EV_READ (EV_CLOSED) or EV_WRITE, and context */
     void *context;
     TAILQ_ENTRY(watch) link; /* woken: in poller->woken */
 };

@@ -44,11 +44,20 @@ static void wait_for(struct stream *s)
 
 void stream_want_read(struct stream *s, bool wanted)
 {
-    if (s->reading == wanted)
+    if (s->reading == wanted && !s->watch.for_end)
         return;
     s->reading = wanted;
+    s->watch.for_end = false;
     if (!wanted)
         watch_cancel_wake(&s->watch);
+    wait_for(s);
+}
+
+void stream_pause(struct stream *s, bool tell_end)
+{
+    s->reading = false;
+    s->watch.for_end = tell_end;
+    watch_cancel_wake(&s->watch);
     wait_for(s);
 }
 

@@ -225,14 +225,14 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct stream *s = arg;
     struct tls_session *t = s->session;
-    (void)fd, (void)what;
+    (void)fd;
 
     if (t->write_wants_read) {
         t->write_wants_read = false;
         if (s->writing && !tell(s, t, t->on_writable, EV_WRITE))
             return;
     }
-    if (tell(s, t, t->on_readable, EV_READ))
+    if (tell(s, t, t->on_readable, what))
         wait_for(s);
 }
 

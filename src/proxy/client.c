@@ -316,7 +316,7 @@ static void read_head(struct client *c)
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct client *c = arg;
-    (void)fd, (void)what;
+    (void)fd;
 
     MAGIC_CHECK(c, CLIENT_MAGIC);
     switch (c->state) {
@@ -324,7 +324,12 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     case CLIENT_HANDSHAKE: handshake(c); break;
     case CLIENT_IDLE:
     case CLIENT_HEAD: read_head(c); break;
-    case CLIENT_EXCHANGE: exchange_client_readable(c->exchange); break;
+    case CLIENT_EXCHANGE:
+        if (what & EV_CLOSED)
+            exchange_client_left(c->exchange);
+        else
+            exchange_client_readable(c->exchange);
+        break;
     case CLIENT_DRAIN:
     case CLIENT_LINGER: linger_readable(c); break;
     case CLIENT_CLOSED: break;

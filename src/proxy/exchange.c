@@ -499,6 +499,12 @@ static void link_broke(struct exchange *x)
     exchange_watch(x, false, true);
 }
 
+/* Nothing more is read from the client for now. If its FIN means that it has left, it is noticed behind what waits in the kernel. */
+static void pause_client(struct exchange *x)
+{
+    stream_pause(&x->client->stream, x->policy->half_close == HALF_CLOSE_END);
+}
+
 static void request_moved(struct exchange *x, enum relay moved, const char *why)
 {
     struct stream *from = &x->client->stream;
@@ -517,7 +523,7 @@ static void request_moved(struct exchange *x, enum relay moved, const char *why)
         break;
     case RELAY_SINK:
         x->blocked_since_us = now;
-        stream_want_read(from, false);
+        pause_client(x);
         exchange_watch(x, true, true);
         break;
     case RELAY_ENDED:
@@ -573,8 +579,12 @@ static void read_ahead(struct exchange *x)
 
     if (n > 0 || n == STREAM_AGAIN)
         return;
+    if (n == STREAM_FAILED && errno == ENOBUFS) {
+        pause_client(x);
+        return;
+    }
     stream_want_read(s, false);
-    if (n == 0 ? has_left(x) : errno != ENOBUFS)
+    if (n != 0 || has_left(x))
         exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
 }
 
@@ -591,6 +601,13 @@ void exchange_client_readable(struct exchange *x)
         relay_request(x);
     else
         read_ahead(x);
+}
+
+/* Reading was paused, and the client has sent its FIN or a reset. */
+void exchange_client_left(struct exchange *x)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
 }
 
 void exchange_link_writable(struct exchange *x)

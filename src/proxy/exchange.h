@@ -101,6 +101,7 @@ void exchange_refuse(struct client *client, enum cause cause, uint16_t status, c
 /* Events, as client.c and upstream.c see them. Each may end the exchange. */
 void exchange_client_readable(struct exchange *x);
 void exchange_client_writable(struct exchange *x);
+void exchange_client_left(struct exchange *x);
 void exchange_client_timed_out(struct exchange *x, enum cause cause);
 void exchange_let_go(struct exchange *x);
 void exchange_connected(struct exchange *x);

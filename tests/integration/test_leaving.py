@@ -19,6 +19,11 @@ def fin(connection):
     connection.socket.shutdown(socket.SHUT_WR)
 
 
+def reset(connection):
+    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    connection.close()
+
+
 def under_way(weir, count):
     weir.counts(count, "weir_requests_active")
 
@@ -172,6 +177,36 @@ def test_a_fin_behind_pipelined_requests_ends_them_all(rig):
     client.close()
 
 
+def test_a_fin_behind_content_that_is_not_read_yet_ends_the_request(rig):
+    """The request is held, and more of its content has come than weir reads ahead."""
+    weir = rig.weir(workers=1, limits={"q": queue(limit=1, period="1h", max_delay="90m")})
+    assert get(weir.address).status == 200
+    for leaves in fin, reset:
+        client = asked(weir, request_bytes(method="POST", headers={"Content-Length": "100000"}) + bytes(100000))
+        weir.counts(1, "weir_requests_held")
+        leaves(client)
+        weir.counts(0, "weir_requests_held")
+        client.close()
+
+
+def test_a_reset_behind_content_that_the_server_does_not_take_ends_the_request(rig):
+    over = threading.Event()
+    rig.close_with(over.set)
+    api = Scripted(rig, lambda peer, _number: over.wait(60))
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
+    client = asked(weir, request_bytes(method="POST", headers={"Content-Length": "100000000"}))
+    client.socket.settimeout(0.5)
+    try:
+        while client.socket.send(bytes(1_000_000)):
+            pass
+    except TimeoutError:
+        pass
+    under_way(weir, 1)
+    reset(client)
+    under_way(weir, 0)
+    weir.counts(0, "weir_upstream_connections")
+
+
 def test_close_notify_ends_a_request(rig):
     server = Waiting(rig)
     weir = secure(rig, workers=1, upstreams=server.upstreams)
@@ -206,8 +241,7 @@ def test_a_reset_ends_the_request_where_half_close_is_allowed(rig):
     weir = rig.weir(workers=1, upstreams=server.upstreams, half_close="allow")
     client = asked(weir)
     eventually(lambda: server.seen, what="the request at the server")
-    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    client.close()
+    reset(client)
     assert server.left.wait(10)
     under_way(weir, 0)
 

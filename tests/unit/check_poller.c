@@ -13,7 +13,7 @@ static struct poller poller;
 static struct peer {
     struct watch watch;
     int near, far;
-    unsigned reads, writes, wakes; /* wakes: callbacks that found nothing to read */
+    unsigned reads, writes, wakes, ends; /* wakes: callbacks that found nothing to read */
 } peers[SOCKETS];
 static unsigned served;
 static void (*also)(struct peer *peer); /* what the callback does besides reading */
@@ -24,8 +24,13 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     char byte;
 
     ck_assert_int_eq(fd, peer->near);
-    ck_assert_int_eq(what, EV_READ);
     served++;
+    if (what == EV_CLOSED) {
+        peer->ends++;
+        watch_end(&peer->watch);
+        return;
+    }
+    ck_assert_int_eq(what, EV_READ);
     if (recv(fd, &byte, 1, MSG_DONTWAIT) == 1)
         peer->reads++;
     else
@@ -212,6 +217,24 @@ START_TEST(what_is_not_wanted_is_not_reported_and_waits)
 END_TEST
 
 /* Two of them in one base: a poller whose sockets never come to an end leaves the other its turn. */
+START_TEST(the_end_of_a_peer_is_reported_behind_input_that_is_not_read)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        peers[i].watch.for_end = i == 0;
+        watch_want(&peers[i].watch, false, false);
+        ck_assert_int_eq(write(peers[i].far, "abc", 3), 3);
+    }
+    event_base_loop(base, EVLOOP_NONBLOCK);
+    ck_assert_uint_eq(served, 0);
+    ck_assert_int_eq(shutdown(peers[0].far, SHUT_WR), 0);
+    ck_assert_int_eq(shutdown(peers[1].far, SHUT_WR), 0);
+    event_base_loop(base, EVLOOP_NONBLOCK);
+    event_base_loop(base, EVLOOP_NONBLOCK);
+    ck_assert_uint_eq(peers[0].ends, 1);
+    ck_assert_uint_eq(served, 1);
+}
+END_TEST
+
 START_TEST(a_busy_poller_leaves_the_other_one_its_turn)
 {
     struct poller other;
@@ -245,6 +268,7 @@ int main(void)
     tcase_add_test(tests, a_new_socket_does_not_get_the_report_of_the_one_whose_descriptor_it_has);
     tcase_add_test(tests, a_woken_socket_is_called_once_for_each_wake_and_keeps_nobody_waiting);
     tcase_add_test(tests, what_is_not_wanted_is_not_reported_and_waits);
+    tcase_add_test(tests, the_end_of_a_peer_is_reported_behind_input_that_is_not_read);
     tcase_add_test(tests, a_busy_poller_leaves_the_other_one_its_turn);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
