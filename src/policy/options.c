@@ -374,8 +374,9 @@ const struct option options[] = {
      NULL, NULL, "of a response's head, which has at most 1000 fields"},
     {"size_limits.connections", &type_count, OF(size_limits.connections), "10000", 0, 10000000, 0, NULL, NULL,
      "clients connected at the same time; 0: any"},
-    {"size_limits.connections_per_ip", &type_count, OF(size_limits.connections_per_ip), "0", 0, 10000000, 0,
-     NULL, NULL, "the same from one address; 0: any"},
+    {"size_limits.connections_per_ip", &type_count, OF(size_limits.connections_per_ip),
+     "a quarter of connections", 0, 10000000, DERIVED, NULL, NULL,
+     "the same from one address, trusted proxies excepted; 0: any"},
 
     {"log", &type_section, 0, "", 0, 0, 0, NULL, NULL, "what is written where"},
     {"log.level", &type_enum, OF(log.level), "info", 0, 0, 0, level_names, NULL,

@@ -1,6 +1,7 @@
 /* policy.c - a policy's life: loaded, held, dropped, printed. */
 #include "policy/policy.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -42,12 +43,32 @@ void policy_drop(struct policy *policy)
     free(policy);
 }
 
+enum { NOT_WRITTEN = UINT_MAX };
+
+/* Defaults that depend on other options: before reading, what cannot be written; afterwards, the default in its place. */
+static void derived_begin(struct policy *policy)
+{
+    policy->size_limits.connections_per_ip = NOT_WRITTEN;
+}
+
+static void derived_finish(struct policy *policy)
+{
+    struct size_limits *sizes = &policy->size_limits;
+
+    sizes->connections_per_ip_derived = sizes->connections_per_ip == NOT_WRITTEN;
+    if (sizes->connections_per_ip_derived)
+        sizes->connections_per_ip =
+            sizes->connections > 0 && sizes->connections < 4 ? 1 : sizes->connections / 4;
+}
+
 static void read_root(struct loading *l)
 {
     if (l->root->broken)
         return;
+    derived_begin(l->policy);
     if (expect_map(l, l->root, "a map of keys and values, such as upstreams: ..."))
         options_read(l, l->root, "", l->policy);
+    derived_finish(l->policy);
     addresses_read(l);
     identity_finish(l->policy);
     if (!l->report->mistakes)

@@ -330,7 +330,9 @@ struct timeouts {
 
 struct size_limits {
     uint64_t request_header, request_body, response_header; /* request_body 0: no limit */
-    unsigned connections, connections_per_ip;               /* 0: no limit */
+    unsigned connections;                                   /* 0: no limit */
+    unsigned connections_per_ip;     /* 0: no limit; trusted proxies and unix sockets are not counted */
+    bool connections_per_ip_derived; /* not written: a quarter of connections */
 };
 
 enum access_format { ACCESS_OFF, ACCESS_JSON, ACCESS_COMBINED };

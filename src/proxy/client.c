@@ -25,7 +25,7 @@ static const struct listen_settings *settings_of(const struct client *c)
     return &c->worker->policy->listen[c->listener]; /* a reload keeps the listeners and their order */
 }
 
-bool client_open(struct worker *w, int fd, const struct address *peer, unsigned listener)
+bool client_open(struct worker *w, int fd, const struct address *peer, unsigned listener, bool counted)
 {
     struct client *c = w->free_clients;
 
@@ -40,9 +40,10 @@ bool client_open(struct worker *w, int fd, const struct address *peer, unsigned 
     c->worker = w;
     c->listener = (uint16_t)listener;
     c->state = CLIENT_PREFACE;
-    c->counted = !settings_of(c)->proxy_protocol;
+    c->counted = counted;
+    c->silent = true;
     c->peer = peer_of_address(peer);
-    c->opened_ms = client_now_ms();
+    c->opened_ms = c->since_ms = client_now_ms();
     stream_open(&c->stream, &w->client_poller, fd, on_readable, on_writable, c);
     stream_want_read(&c->stream, true);
     client_list_insert(c);
@@ -125,10 +126,9 @@ static void read_preface(struct client *c)
     if (header.source.length)
         c->peer = peer_of_address(&header.source);
     c->peer_unknown = header.source.length == 0 && !header.local;
-    if (worker_count_peer(c->worker, address_of_peer(&c->peer, &peer))) {
-        c->counted = true;
+    if (worker_count_peer(c->worker, address_of_peer(&c->peer, &peer), &c->counted))
         secure(c);
-    } else
+    else
         client_close(c);
 }
 
@@ -319,6 +319,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     (void)fd;
 
     MAGIC_CHECK(c, CLIENT_MAGIC);
+    if (unlikely(c->silent))
+        client_speaks(c);
     switch (c->state) {
     case CLIENT_PREFACE: read_preface(c); break;
     case CLIENT_HANDSHAKE: handshake(c); break;
@@ -402,6 +404,7 @@ static void tunnel_passed(struct deadline *deadline)
 void clients_init(struct worker *w)
 {
     TAILQ_INIT(&w->clients);
+    TAILQ_INIT(&w->silent);
     TAILQ_INIT(&w->idle);
     TAILQ_INIT(&w->graveyard);
     linger_init(w);

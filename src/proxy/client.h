@@ -6,7 +6,7 @@
  *      \        \     `-> LINGER -> CLOSED    the last answer was sent; read until the client has seen it
  *       `--------`---------------> CLOSED
  *
- * A connection that was just accepted is in HEAD: only one that has been served may be closed to make room for another. */
+ * A connection that was just accepted is `silent` until its first byte. */
 #ifndef WEIR_PROXY_CLIENT_H
 #define WEIR_PROXY_CLIENT_H
 
@@ -36,19 +36,20 @@ struct client {
     TAILQ_ENTRY(client) link; /* the list of its state, or graveyard */
     struct half *draining; /* DRAIN: the rest of a request's content; else NULL: most connections are idle */
     uint32_t scanned;      /* of stream.in, by request_head_read */
-    uint32_t opened_ms,
-        since_ms;      /* since when it is open, and idle or lingering; monotonic, and wraps around */
-    uint64_t dropped;  /* bytes dropped in DRAIN or LINGER */
-    uint16_t listener; /* its index in the policy */
-    bool unread;       /* stream.in holds bytes that no head was looked for in */
-    bool counted;      /* among the connections of its peer's address */
-    struct peer peer;  /* the socket's, or whom the PROXY header names */
-    bool peer_unknown; /* the PROXY header names nobody, and the proxy does not speak for itself */
+    uint32_t opened_ms;    /* since when it is open; monotonic, and wraps around */
+    uint32_t since_ms;     /* since when it is idle or lingering; the same */
+    uint64_t dropped;      /* bytes dropped in DRAIN or LINGER */
+    uint16_t listener;     /* its index in the policy */
+    bool unread;           /* stream.in holds bytes that no head was looked for in */
+    bool silent;           /* it has not sent a byte */
+    bool counted;          /* among the connections of its peer's address */
+    struct peer peer;      /* the socket's, or whom the PROXY header names */
+    bool peer_unknown;     /* the PROXY header names nobody, and the proxy does not speak for itself */
 };
 
-/* Takes over `fd`, from the policy's listener of this index; `peer` is counted, unless a header is to name another.
+/* Takes over `fd`, from the policy's listener of this index; `counted`: among the connections of `peer`.
  * False: no memory; the fd is closed. */
-bool client_open(struct worker *worker, int fd, const struct address *peer, unsigned listener);
+bool client_open(struct worker *worker, int fd, const struct address *peer, unsigned listener, bool counted);
 
 /* How a finished exchange leaves the connection. */
 enum client_after {
@@ -71,9 +72,9 @@ void clients_stop(struct worker *worker);
 void clients_cut(struct worker *worker);
 /* Others wait for a place, and this connection has had its turn: its next answer is to be its last. */
 bool client_gives_way(const struct client *client);
-/* The connection that has been idle for longest, of those in which no request waits; NULL: none is found that has been so for a
- * while. */
-struct client *clients_idle_longest(const struct worker *worker);
+/* The connection to close to make room: one that has not sent a byte, else the one that has been idle for longest, else
+ * the one that has lingered for longest. A connection that came, or was served, a moment ago is not closed. NULL: there is none. */
+struct client *client_to_evict(const struct worker *worker);
 /* Closes it to make room. */
 void client_evict(struct client *client);
 

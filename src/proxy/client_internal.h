@@ -15,6 +15,9 @@ void client_enter(struct client *client, enum client_state state);
 void client_list_insert(struct client *client);
 void client_list_remove(struct client *client);
 
+/* Its first byte, or its end, has come. */
+void client_speaks(struct client *client);
+
 /* Waits for the next request, or begins with the one that is here already. */
 void client_await_request(struct client *client);
 

@@ -8,8 +8,9 @@
 enum {
     IDLE_MIN_MS =
         200, /* before that a connection is not closed to make room: its next request may be on its way */
-    TURN_MS = 1000,    /* and so long it is served while others wait for a place */
-    EVICTION_LOOKS = 8 /* connections that are asked, to make room, whether a request waits in them */
+    LINGER_MIN_MS = 1000, /* the same of one whose answer may be on its way */
+    TURN_MS = 1000,       /* so long a connection is served while others wait for a place */
+    EVICTION_LOOKS = 8    /* connections that are asked, to make room, whether a request waits in them */
 };
 
 uint32_t client_now_ms(void)
@@ -21,6 +22,8 @@ static struct client_list *list_of(const struct client *c, enum client_state sta
 {
     struct worker *w = c->worker;
 
+    if (unlikely(c->silent))
+        return &w->silent;
     switch (state) {
     case CLIENT_IDLE: return &w->idle;
     case CLIENT_DRAIN:
@@ -64,6 +67,13 @@ void client_enter(struct client *c, enum client_state state)
     insert(c, to);
 }
 
+void client_speaks(struct client *c)
+{
+    client_list_remove(c);
+    c->silent = false;
+    client_list_insert(c);
+}
+
 /* A request that is there already is served: only connections with nothing to read close. */
 static void close_unless_asking(struct client *c)
 {
@@ -75,6 +85,10 @@ void clients_stop(struct worker *w)
 {
     struct client *c, *next;
 
+    for (c = TAILQ_FIRST(&w->silent); c; c = next) {
+        next = TAILQ_NEXT(c, link);
+        close_unless_asking(c);
+    }
     for (c = TAILQ_FIRST(&w->idle); c; c = next) {
         next = TAILQ_NEXT(c, link);
         close_unless_asking(c);
@@ -95,21 +109,35 @@ void clients_cut(struct worker *w)
         else
             client_close(c);
     }
+    for (struct client *c; (c = TAILQ_FIRST(&w->silent));)
+        client_close(c);
     for (struct client *c; (c = TAILQ_FIRST(&w->idle));)
         client_close(c);
     for (struct client *c; (c = TAILQ_FIRST(&w->lingering));)
         client_close(c);
 }
 
-/* One whose next request has come, to weir or to the kernel, is idle in name only. Those are served in this
- * turn or the next, so a few are looked at and not all. */
-struct client *clients_idle_longest(const struct worker *w)
+/* The first of the list, if it has been in it for so long. One whose request has come, to weir or to the kernel, is silent or idle in
+ * name only. Those are served in this turn or the next, so a few are looked at and not all. */
+static struct client *oldest_of(const struct client_list *list, uint32_t since_ms)
 {
-    struct client *c = TAILQ_FIRST(&w->idle);
+    struct client *c = TAILQ_FIRST(list);
 
     for (unsigned i = 0; c && stream_has_input(&c->stream); i++)
         c = i < EVICTION_LOOKS ? TAILQ_NEXT(c, link) : NULL;
-    return c && client_now_ms() - c->since_ms >= IDLE_MIN_MS ? c : NULL;
+    return c && client_now_ms() - c->since_ms >= since_ms ? c : NULL;
+}
+
+/* Whoever opens connections and says nothing must not keep those out who ask. */
+struct client *client_to_evict(const struct worker *w)
+{
+    struct client *c = oldest_of(&w->silent, IDLE_MIN_MS), *lingers = TAILQ_FIRST(&w->lingering);
+
+    if (!c)
+        c = oldest_of(&w->idle, IDLE_MIN_MS);
+    if (!c && lingers && client_now_ms() - lingers->since_ms >= LINGER_MIN_MS)
+        c = lingers;
+    return c;
 }
 
 bool client_gives_way(const struct client *c)

@@ -502,7 +502,7 @@ static void link_broke(struct exchange *x)
 /* Nothing more is read from the client for now. If its FIN means that it has left, it is noticed behind what waits in the kernel. */
 static void pause_client(struct exchange *x)
 {
-    stream_pause(&x->client->stream, x->policy->half_close == HALF_CLOSE_END);
+    stream_pause(&x->client->stream, x->policy->half_close == HALF_CLOSE_END && !exchange_is_answered(x));
 }
 
 static void request_moved(struct exchange *x, enum relay moved, const char *why)
@@ -607,7 +607,10 @@ void exchange_client_readable(struct exchange *x)
 void exchange_client_left(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
+    if (exchange_is_answered(x)) /* it need not stay for its content, which may be all here */
+        stream_pause(&x->client->stream, false);
+    else
+        exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
 }
 
 void exchange_link_writable(struct exchange *x)

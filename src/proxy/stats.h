@@ -11,7 +11,7 @@ struct worker_stats {
     counter_t connections_accepted;
     counter_t connections_open;
     counter_t connections_lingering; /* answered; what their clients still send is dropped */
-    counter_t connections_evicted;   /* idle ones closed to make room */
+    counter_t connections_evicted;   /* silent, idle or lingering ones closed to make room */
     counter_t connections_refused;   /* closed at once: a limit of size_limits */
     counter_t proxy_headers_refused; /* from a peer that is not trusted, malformed, or not there in time */
     counter_t tls_handshakes_failed;

@@ -59,10 +59,10 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
 /* Idle clients make room, which the reserve of descriptors takes first. */
 static void wait_for_descriptors(struct listener *l)
 {
-    struct client *idle;
+    struct client *leaves;
 
-    for (unsigned n = 0; n < EVICTED_AT_ONCE && (idle = clients_idle_longest(l->worker)); n++)
-        client_evict(idle);
+    for (unsigned n = 0; n < EVICTED_AT_ONCE && (leaves = client_to_evict(l->worker)); n++)
+        client_evict(leaves);
     listener_pause(l);
 }
 
@@ -99,23 +99,55 @@ static bool is_full(const struct worker *w)
     return max && counter_read(&w->stats.connections_open) >= max;
 }
 
-bool worker_count_peer(struct worker *w, const struct address *peer)
+/* An operator whose proxy is not among the trusted ones has to learn of it. */
+static void say_refused(const struct address *peer, unsigned max)
 {
-    if (!w->shared->ip_counts ||
-        ip_counts_enter(w->shared->ip_counts, peer, w->policy->size_limits.connections_per_ip))
+    static _Thread_local uint64_t said_us;
+    uint64_t now = clock_us();
+    char text[ADDRESS_TEXT_MAX];
+
+    if (said_us && now - said_us < 10000000)
+        return;
+    said_us = now;
+    log_warn(
+        "connection of %s refused: its address has %u already (size_limits.connections_per_ip; a proxy's "
+        "address belongs to identity.trusted_proxies, which are not counted)",
+        address_format(peer, text), max);
+}
+
+/* The default is a quarter of the connections that there can be: of fewer, where there are not enough descriptors. */
+static unsigned connections_per_ip_max(const struct worker *w)
+{
+    const struct size_limits *sizes = &w->policy->size_limits;
+    unsigned places = w->shared->connections_max;
+
+    if (!sizes->connections_per_ip_derived || places == 0 || places >= sizes->connections)
+        return sizes->connections_per_ip;
+    return places < 4 ? 1 : places / 4;
+}
+
+bool worker_count_peer(struct worker *w, const struct address *peer, bool *counted)
+{
+    unsigned max = connections_per_ip_max(w);
+
+    *counted = w->shared->ip_counts && !identity_trusts(&w->policy->identity, peer);
+    if (!*counted || ip_counts_enter(w->shared->ip_counts, peer, max))
         return true;
+    *counted = false;
     counter_add(&w->stats.connections_refused, 1);
+    say_refused(peer, max);
     return false;
 }
 
 /* May the peer connect here? Where a proxy is to name its client, it must be trusted to; the client is counted
  * when it is known. */
-static bool may_connect(struct listener *l, const struct address *peer)
+static bool may_connect(struct listener *l, const struct address *peer, bool *counted)
 {
     struct worker *w = l->worker;
 
+    *counted = false;
     if (!w->policy->listen[l->index].proxy_protocol)
-        return worker_count_peer(w, peer);
+        return worker_count_peer(w, peer, counted);
     if (identity_trusts(&w->policy->identity, peer))
         return true;
     counter_add(&w->stats.proxy_headers_refused, 1);
@@ -126,18 +158,19 @@ static bool may_connect(struct listener *l, const struct address *peer)
 static void admit(struct listener *l, int fd, const struct address *peer, struct client *leaves)
 {
     struct worker *w = l->worker;
+    bool counted;
 
     counter_add(&w->stats.connections_accepted, 1);
-    if (!may_connect(l, peer)) {
+    if (!may_connect(l, peer, &counted)) {
         close(fd);
         return;
     }
     if (leaves)
         client_evict(leaves);
     socket_set_options(fd, peer);
-    if (!client_open(w, fd, peer, l->index)) {
+    if (!client_open(w, fd, peer, l->index, counted)) {
         counter_add(&w->stats.connections_refused, 1);
-        worker_client_closed(w, w->policy->listen[l->index].proxy_protocol ? NULL : peer);
+        worker_client_closed(w, counted ? peer : NULL);
     }
 }
 
@@ -161,7 +194,7 @@ static void accept_waiting(struct listener *l, unsigned most)
 
     while (most--) {
         struct address peer = {.length = sizeof peer.local};
-        struct client *leaves = is_full(w) ? clients_idle_longest(w) : NULL;
+        struct client *leaves = is_full(w) ? client_to_evict(w) : NULL;
         if (!leaves && is_full(w)) {
             w->crowded = true;
             listener_pause(l); /* it waits in the kernel */
@@ -261,7 +294,8 @@ static void request_ids_init(struct worker *w)
 
 static bool all_done(const struct worker *w)
 {
-    return w->stopping && TAILQ_EMPTY(&w->clients) && TAILQ_EMPTY(&w->idle) && TAILQ_EMPTY(&w->lingering);
+    return w->stopping && TAILQ_EMPTY(&w->clients) && TAILQ_EMPTY(&w->silent) && TAILQ_EMPTY(&w->idle) &&
+           TAILQ_EMPTY(&w->lingering);
 }
 
 static void publish(struct worker *w)

@@ -46,6 +46,7 @@ struct worker {
 
     TAILQ_HEAD(client_list, client) clients,
         idle,      /* in a request or its head; between requests, longest idle first */
+        silent,    /* accepted, and nothing was received yet: oldest first */
         lingering; /* the answer was sent, the rest of the content is dropped: longest first */
     TAILQ_HEAD(graveyard, client) graveyard; /* closed in this turn */
     TAILQ_HEAD(link_graveyard, link) link_graveyard;
@@ -103,8 +104,9 @@ size_t worker_request_id(struct worker *worker, char *id);
 /* The worker's share of size_limits.connections; 0: any number. */
 unsigned worker_connections_max(const struct worker *worker);
 
-/* Counts a connection for its peer's address. False: it has too many, which is counted as well. */
-MUST_CHECK bool worker_count_peer(struct worker *worker, const struct address *peer);
+/* Counts a connection for its peer's address; `*counted`: false where peers like this are not (trusted proxies, unix sockets).
+ * False: the address has too many, which is counted as well. */
+MUST_CHECK bool worker_count_peer(struct worker *worker, const struct address *peer, bool *counted);
 /* A client connection has closed: the listeners may go on, a stopping worker may end. `peer` is NULL where it
  * was not counted. */
 void worker_client_closed(struct worker *worker, const struct address *peer);

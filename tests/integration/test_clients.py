@@ -25,7 +25,7 @@ def answer_all(peer, number):
 
 def test_a_new_client_is_not_closed_for_a_newer_one(rig):
     """At the limit a connection that was served and is idle makes room; one that has not been served never does."""
-    weir = rig.weir(workers=1, size_limits={"connections": 3})
+    weir = rig.weir(workers=1, size_limits={"connections": 3, "connections_per_ip": 0})
     busy = [Connection(weir.address) for _ in range(2)]
     for connection in busy:
         connection.send(b"GET /slow HTTP/1.1\r\n")  # half a head: not idle
@@ -39,7 +39,7 @@ def test_a_new_client_is_not_closed_for_a_newer_one(rig):
 
 
 def test_an_idle_client_makes_room(rig):
-    weir = rig.weir(workers=1, size_limits={"connections": 2})
+    weir = rig.weir(workers=1, size_limits={"connections": 2, "connections_per_ip": 0})
     first, second = Connection(weir.address), Connection(weir.address)
     assert [c.request().status for c in (first, second)] == [200, 200]
     with Connection(weir.address) as third:
@@ -51,7 +51,7 @@ def test_an_idle_client_makes_room(rig):
 
 def test_a_client_whose_request_waits_is_not_idle(rig):
     """The newcomer is there before the request is, and both are found in one turn of the loop."""
-    weir = rig.weir(workers=1, size_limits={"connections": 2})
+    weir = rig.weir(workers=1, size_limits={"connections": 2, "connections_per_ip": 0})
     first, second = Connection(weir.address), Connection(weir.address)
     assert [c.request().status for c in (first, second)] == [200, 200]
     weir.signal(signal.SIGSTOP)

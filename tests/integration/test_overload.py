@@ -65,7 +65,7 @@ class Crowd:
 
 
 def weir_with_few_places(rig, **more):
-    return rig.weir(workers=1, size_limits={"connections": PLACES}, **more)
+    return rig.weir(workers=1, size_limits={"connections": PLACES, "connections_per_ip": 0}, **more)
 
 
 def watch(weir, seconds):

@@ -271,7 +271,7 @@ def test_what_waits_inside_a_record_is_not_forgotten(rig):
 
 def test_a_request_inside_a_record_is_not_closed_to_make_room(rig):
     """Between the requests of one record the connection is idle for as long as a turn takes, with newcomers at the door."""
-    weir = secure(rig, workers=1, size_limits={"connections": 2})
+    weir = secure(rig, workers=1, size_limits={"connections": 2, "connections_per_ip": 0})
     with Secure(weir.address) as first, Secure(weir.address) as second:
         assert [c.request().status for c in (first, second)] == [200, 200]
         weir.signal(signal.SIGSTOP)
@@ -398,8 +398,8 @@ def test_the_end_is_said(rig):
     hand.socket.close()
 
 
-def test_a_client_that_says_its_end_still_gets_its_answer(rig):
-    weir = secure(rig)
+def test_a_client_that_says_its_end_still_gets_its_answer_where_that_is_allowed(rig):
+    weir = secure(rig, half_close="allow")
     hand = ByHand(weir.address, client(version=ssl.TLSVersion.TLSv1_3)).handshake()
     hand.tls.write(request_bytes("/slow?ms=200"))
     hand.try_to(hand.tls.unwrap)

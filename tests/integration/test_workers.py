@@ -53,7 +53,7 @@ def test_workers_all_get_connections(rig):
 
 def test_the_limit_of_connections_holds(rig):
     """Thirty clients with half a head each, ten places: nobody who was let in is thrown out, the others wait until a place is free."""
-    weir = rig.weir(workers=2, size_limits={"connections": 10})
+    weir = rig.weir(workers=2, size_limits={"connections": 10, "connections_per_ip": 0})
     connections = [Connection(weir.address) for _ in range(30)]
     for connection in connections:
         connection.send(b"GET / HTTP/1.1\r\n")
