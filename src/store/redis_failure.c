@@ -20,7 +20,7 @@ const char *const redis_failure_text[REDIS_FAILURE_COUNT] = {
 
 static const char *const remedy[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_CONNECT] = "check that Redis runs there and that redis.address is right",
-    [REDIS_FAILURE_CLOSED] = "if this repeats, look at Redis' own log",
+    [REDIS_FAILURE_CLOSED] = "check that Redis runs there, and look at Redis' own log",
     [REDIS_FAILURE_TIMEOUT] = "check Redis' load (SLOWLOG, INFO) and the network, or raise redis.timeout",
     [REDIS_FAILURE_AUTH] = "check redis.username and redis.password, and that this user is on",
     [REDIS_FAILURE_PERMISSION] =

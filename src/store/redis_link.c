@@ -1,7 +1,7 @@
 /* redis_link.c - the connection's life: see redis_link.h for the states. What is asked of it and answered is in redis_calls.c.
  *
  * There are two ways down and both pass link_lost(): hiredis found the connection dead (it frees its context
- * itself, after running every callback with a NULL reply), or weir gives it up (link_close() frees it). From
+ * itself, after running every callback with a NULL reply), or weir gives it up (redis_link_close() frees it). From
  * that moment link->ac is NULL, so that nothing can be asked of a dying context; a reconnect timer is armed.
  */
 #include "store/redis_link_internal.h"
@@ -26,6 +26,7 @@ enum {
 static const uint64_t connect_us = 2000000; /* until READY */
 static const uint64_t retry_min_us = 50000, retry_max_us = 2000000;
 static const uint64_t patience_min_us = 1000000;
+static const uint64_t settle_us = 1000000; /* READY for so long: a failure after that is another outage */
 
 static void link_connect(struct redis_link *link);
 static void link_ping(struct redis_link *link);
@@ -41,28 +42,45 @@ static struct redis_link *link_of(void *pointer)
 
 static void say_down(struct redis_link *link, enum redis_failure cause, const char *detail)
 {
-    if (link->told && link->told_cause == cause)
-        return;
-    link->told = true;
-    link->told_cause = cause;
-    bool said = !link->watch.quiet && log_is_first(slice_of(link->address_text), redis_failure_label[cause]);
-    log_at(said ? LEVEL_ERROR : LEVEL_DEBUG,
-           "redis %s: %s%s%s%s; limits follow on_failure until it answers; %s", link->address_text,
+    uint64_t us = 0;
+    enum outage_news news =
+        link->outage ? redis_outage_down(link->outage, &link->in_outage, cause, &us) : OUTAGE_KNOWN;
+    char lasts[64] = "";
+
+    if (news == OUTAGE_CHANGES || news == OUTAGE_LASTS)
+        snprintf(lasts, sizeof lasts, "still away after %.1f s: ", (double)us / 1e6);
+    log_at(news == OUTAGE_BEGINS  ? LEVEL_ERROR
+           : news == OUTAGE_KNOWN ? LEVEL_DEBUG
+                                  : LEVEL_WARN,
+           "redis %s: %s%s%s%s%s; limits follow on_failure until it answers; %s", link->address_text, lasts,
            redis_failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
            detail && *detail ? ")" : "", redis_failure_remedy(cause, link->settings));
 }
 
-static void say_ready(struct redis_link *link)
+/* The link counts as good again. */
+static void settle(struct redis_link *link)
 {
-    if (link->unproven || link->relapsed)
-        return;
-    if (link->told && !link->watch.quiet && log_is_first(slice_of(link->address_text), "ready"))
-        log_info("redis %s: answers again after %.1f s; limits are counted in Redis", link->address_text,
-                 (double)(clock_us() - link->down_since_us) / 1e6);
-    else
-        log_debug("redis %s: connected", link->address_text);
-    link->told = false;
+    uint64_t us;
+
+    event_del(link->settle_timer);
+    link->relapsed = false;
     link->down_since_us = 0;
+    if (link->outage && redis_outage_up(link->outage, &link->in_outage, link->ready_us, &us))
+        log_info("redis %s: answers again after %.1f s; limits are counted in Redis", link->address_text,
+                 (double)us / 1e6);
+}
+
+/* It has been READY for a while. Where calls were refused or not answered since, it is not known to be good. */
+static void on_settle(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_link *link = link_of(arg);
+    bool doubtful = link->timeouts || link->unfit || (link->pending && !link->answered);
+    (void)fd, (void)what;
+
+    if (doubtful)
+        timer_arm(link->settle_timer, settle_us);
+    else
+        settle(link);
 }
 
 /* --- Ways up and down -------------------------------------------------------------------------------- */
@@ -75,19 +93,20 @@ static void tell_not_ready(struct redis_link *link, enum redis_failure cause)
         link->watch.not_ready(link->watch.context, cause);
 }
 
-/* Nothing more is asked of the context. The caller sees to it that it is freed: hiredis or link_close(). */
+/* Nothing more is asked of the context. The caller sees to it that it is freed: hiredis or redis_link_close(). */
 static void link_lost(struct redis_link *link, enum redis_failure cause, const char *detail)
 {
     bool was_ready = link->state == LINK_READY;
 
     if (link->state == LINK_DOWN)
         return;
-    link->relapsed |= was_ready && redis_ramp_is_on(&link->ramp);
+    link->relapsed |= was_ready && link->down_since_us;
     link->state = LINK_DOWN;
     link->cause = cause;
     link->ac = NULL;
     link->ping_us = 0;
     event_del(link->connect_timer);
+    event_del(link->settle_timer);
     event_del(link->watchdog);
     if (link->freeing)
         return;
@@ -98,9 +117,7 @@ static void link_lost(struct redis_link *link, enum redis_failure cause, const c
         tell_not_ready(link, cause);
 }
 
-/* Gives the connection up. All pending calls are answered with `cause`, at once or, from inside one of
- * hiredis' reply callbacks, right after it returns. Never from its connect and disconnect callbacks. */
-static void link_close(struct redis_link *link, enum redis_failure cause, const char *detail)
+void redis_link_close(struct redis_link *link, enum redis_failure cause, const char *detail)
 {
     redisAsyncContext *ac = link->ac;
 
@@ -136,15 +153,18 @@ struct redis_link *redis_link_answered(redisAsyncContext *ac, const redisReply *
     return link;
 }
 
-static void link_ready(struct redis_link *link)
+void redis_link_ready(struct redis_link *link)
 {
     link->state = LINK_READY;
     link->timeouts = 0;
     link->ping_us = 0;
     event_del(link->connect_timer);
+    link->answered = false;
+    link->ready_us = clock_us();
     if (link->down_since_us)
         redis_ramp_begin(&link->ramp);
-    say_ready(link);
+    timer_arm(link->settle_timer, settle_us);
+    log_debug("redis %s: connected", link->address_text);
     if (link->watch.ready)
         link->watch.ready(link->watch.context);
 }
@@ -153,7 +173,8 @@ static void link_ready(struct redis_link *link)
 static void link_suspect(struct redis_link *link)
 {
     link->state = LINK_SUSPECT;
-    link->relapsed |= redis_ramp_is_on(&link->ramp);
+    link->relapsed |= link->down_since_us != 0;
+    event_del(link->settle_timer);
     link->cause = REDIS_FAILURE_TIMEOUT;
     say_down(link, REDIS_FAILURE_TIMEOUT, "several in a row");
     tell_not_ready(link, REDIS_FAILURE_TIMEOUT);
@@ -177,7 +198,7 @@ static void on_connect_timeout(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_link *link = link_of(arg);
     (void)fd, (void)what;
-    link_close(link, REDIS_FAILURE_CONNECT, "no answer to connect and log in");
+    redis_link_close(link, REDIS_FAILURE_CONNECT, "no answer to connect and log in");
 }
 
 /* --- The watchdog: a call without any answer for too long means that the connection is dead ----------- */
@@ -209,7 +230,7 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
     if (!link->ac || oldest == 0)
         return;
     if (age >= patience(link))
-        link_close(link, REDIS_FAILURE_TIMEOUT, "a call has waited for too long");
+        redis_link_close(link, REDIS_FAILURE_TIMEOUT, "a call has waited for too long");
     else
         timer_arm(link->watchdog, patience(link) - age);
 }
@@ -252,7 +273,7 @@ static void read_in(struct redis_link *link)
 {
     redisAsyncHandleRead(link->ac);
     if (link->ac && link->ac->c.reader->len - link->ac->c.reader->pos > ANSWER_BYTES_MAX)
-        link_close(link, REDIS_FAILURE_REPLY, "an answer of more than a megabyte");
+        redis_link_close(link, REDIS_FAILURE_REPLY, "an answer of more than a megabyte");
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -298,18 +319,12 @@ void redis_link_flush(struct redis_link *link)
 
 void redis_link_note_good(struct redis_link *link)
 {
-    bool news = link->unproven;
-
     link->timeouts = link->unfit = 0;
-    link->unproven = false;
-    if (redis_ramp_climb(&link->ramp)) {
-        news |= link->relapsed;
-        link->relapsed = false;
-    }
+    link->answered = true;
+    if (redis_ramp_climb(&link->ramp) && evtimer_pending(link->settle_timer, NULL))
+        settle(link);
     if (!redis_ramp_is_on(&link->ramp))
         link->retry_us = retry_min_us;
-    if (news && link->state == LINK_READY)
-        say_ready(link);
 }
 
 /* A master that was demoted stays a replica: where others know the new one, they are asked at once. */
@@ -320,8 +335,7 @@ void redis_link_note_unfit(struct redis_link *link, enum redis_failure failure, 
 
     if (++link->unfit < UNFIT_TO_CLOSE && !moved)
         return;
-    link->unproven = true;
-    link_close(link, failure, message);
+    redis_link_close(link, failure, message);
 }
 
 static void on_pong(redisAsyncContext *ac, void *r, void *arg)
@@ -335,17 +349,17 @@ static void on_pong(redisAsyncContext *ac, void *r, void *arg)
     uint64_t took = clock_us() - link->ping_us;
     link->ping_us = 0;
     if (reply->type == REDIS_REPLY_ERROR)
-        link_close(link, redis_failure_of(reply->str), reply->str);
+        redis_link_close(link, redis_failure_of(reply->str), reply->str);
     else if (took > link->settings->timeout_us)
         link_ping(link); /* it answers, but too late to be of use */
     else
-        link_ready(link);
+        redis_link_ready(link);
 }
 
 static void link_ping(struct redis_link *link)
 {
     if (redisAsyncCommand(link->ac, on_pong, NULL, "PING") != REDIS_OK) {
-        link_close(link, REDIS_FAILURE_CLOSED, "PING was refused");
+        redis_link_close(link, REDIS_FAILURE_CLOSED, "PING was refused");
         return;
     }
     link->unanswered++;
@@ -359,85 +373,6 @@ void redis_link_note_timeout(struct redis_link *link)
 
     if (link->state == LINK_READY && ++link->timeouts >= enough)
         link_suspect(link);
-}
-
-/* --- Set-up: all commands leave together, READY follows the last answer -------------------------------- */
-
-enum setup { SETUP_AUTH, SETUP_NAME, SETUP_SELECT, SETUP_SCRIPT, SETUP_ROLE };
-
-static void setup_error(struct redis_link *link, enum setup step, const char *message)
-{
-    enum redis_failure cause = redis_failure_of(message);
-
-    if ((step == SETUP_NAME || step == SETUP_ROLE) && cause != REDIS_FAILURE_CLIENTS &&
-        cause != REDIS_FAILURE_PROTECTED) /* best effort: the user may lack the permission */
-        return;
-    if (step == SETUP_AUTH && cause == REDIS_FAILURE_SCRIPT)
-        cause = REDIS_FAILURE_AUTH;
-    if (step == SETUP_SELECT && cause == REDIS_FAILURE_SCRIPT)
-        cause = REDIS_FAILURE_CONNECT; /* "ERR DB index is out of range" */
-    link_close(link, cause, message);
-}
-
-static void on_setup(redisAsyncContext *ac, void *r, void *arg)
-{
-    struct redis_link *link = redis_link_answered(ac, r);
-    const redisReply *reply = r;
-    enum setup step = (enum setup)(intptr_t)arg;
-
-    if (!reply || link->ac != ac)
-        return;
-    if (reply->type == REDIS_REPLY_ERROR)
-        setup_error(link, step, reply->str);
-    else if (step == SETUP_SCRIPT && (reply->type != REDIS_REPLY_STRING || reply->len != SHA_SIZE))
-        link_close(link, REDIS_FAILURE_REPLY, "SCRIPT LOAD did not answer with a SHA");
-    else if (step == SETUP_SCRIPT)
-        memcpy(link->sha, reply->str, SHA_SIZE);
-    else if (step == SETUP_ROLE && redis_is_replica(reply))
-        link_close(link, REDIS_FAILURE_READONLY, "its role is replica");
-    if (step == SETUP_ROLE && link->ac)
-        link_ready(link);
-}
-
-static bool setup_ask(struct redis_link *link, enum setup step, int argc, const char **argv)
-{
-    size_t sizes[3];
-    for (int i = 0; i < argc; i++)
-        sizes[i] = strlen(argv[i]);
-    if (step == SETUP_SCRIPT)
-        sizes[2] = link->script.n;
-    if (redisAsyncCommandArgv(link->ac, on_setup, (void *)(intptr_t)step, argc, argv, sizes) != REDIS_OK)
-        return false;
-    link->unanswered++;
-    return true;
-}
-
-static bool setup_login(struct redis_link *link)
-{
-    const struct redis_settings *s = link->settings;
-    if (!s->password)
-        return true;
-    if (s->username)
-        return setup_ask(link, SETUP_AUTH, 3, (const char *[]){"AUTH", s->username, s->password});
-    return setup_ask(link, SETUP_AUTH, 2, (const char *[]){"AUTH", s->password});
-}
-
-static bool setup_database(struct redis_link *link)
-{
-    char number[24];
-    if (link->settings->database == 0)
-        return true;
-    snprintf(number, sizeof number, "%u", link->settings->database);
-    return setup_ask(link, SETUP_SELECT, 2, (const char *[]){"SELECT", number});
-}
-
-static bool setup_all(struct redis_link *link)
-{
-    return setup_login(link) &&
-           setup_ask(link, SETUP_NAME, 3, (const char *[]){"CLIENT", "SETNAME", "weir"}) &&
-           setup_database(link) &&
-           setup_ask(link, SETUP_SCRIPT, 3, (const char *[]){"SCRIPT", "LOAD", link->script.p}) &&
-           setup_ask(link, SETUP_ROLE, 1, (const char *[]){"ROLE"});
 }
 
 /* --- Connecting --------------------------------------------------------------------------------------- */
@@ -496,11 +431,18 @@ static void link_connect(struct redis_link *link)
     }
     link->ac = ac;
     timer_arm(link->connect_timer, connect_us);
-    if (!attach(link, ac) || !setup_all(link))
-        link_close(link, REDIS_FAILURE_CONNECT, "no memory");
+    if (!attach(link, ac) || !redis_link_set_up(link))
+        redis_link_close(link, REDIS_FAILURE_CONNECT, "no memory");
 }
 
 /* --- Birth and end ------------------------------------------------------------------------------------ */
+
+/* What stays the same when the master or the address of a name changes; the node itself, in a cluster. */
+static const char *outage_name(const struct redis_link *link)
+{
+    return link->settings->cluster.count || !link->settings->address_text ? link->address_text
+                                                                          : link->settings->address_text;
+}
 
 struct redis_link *redis_link_new(struct event_base *base, const struct redis_settings *settings,
                                   const struct address *address, struct slice script,
@@ -520,8 +462,11 @@ struct redis_link *redis_link_new(struct event_base *base, const struct redis_se
     link->retry_timer = evtimer_new(base, on_retry, link);
     link->connect_timer = evtimer_new(base, on_connect_timeout, link);
     link->watchdog = evtimer_new(base, on_watchdog, link);
+    link->settle_timer = evtimer_new(base, on_settle, link);
     link->address = *address;
     address_format(&link->address, link->address_text);
+    if (!link->watch.quiet)
+        link->outage = redis_outage_join(outage_name(link));
     link_connect(link);
     return link;
 }
@@ -533,7 +478,7 @@ bool redis_link_set_address(struct redis_link *link, const struct address *addre
     if (strcmp(address_format(address, text), link->address_text) == 0 && link->address.length)
         return false;
     link->moving = true;
-    link_close(link, REDIS_FAILURE_CLOSED, NULL);
+    redis_link_close(link, REDIS_FAILURE_CLOSED, NULL);
     link->moving = false;
     link->address = *address;
     memcpy(link->address_text, text, sizeof text);
@@ -574,10 +519,12 @@ void redis_link_free(struct redis_link *link)
     if (!link)
         return;
     link->freeing = true;
-    link_close(link, REDIS_FAILURE_DOWN, NULL);
+    redis_link_close(link, REDIS_FAILURE_DOWN, NULL);
     event_free(link->retry_timer);
     event_free(link->connect_timer);
     event_free(link->watchdog);
+    event_free(link->settle_timer);
+    redis_outage_leave(link->outage, link->in_outage);
     redis_calls_free(link);
     redis_guard_free(&link->guard);
     MAGIC_WIPE(link);

@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "store/redis_guard.h"
+#include "store/redis_outage.h"
 #include "store/redis_ramp.h"
 
 enum { SHA_SIZE = 40 };
@@ -44,18 +45,27 @@ struct redis_link {
     struct event *connect_timer; /* CONNECTING: until READY */
     struct event *watchdog;      /* armed while anything is unanswered, roughly */
     uint64_t retry_us;           /* the next back-off */
-    uint64_t down_since_us;      /* 0: not told yet that it is down, or said that it answers again */
+    uint64_t down_since_us;      /* 0: it has not failed, or counts as good again */
     unsigned timeouts, unfit;    /* in a row */
     uint64_t ping_us;            /* when the PING went out, 0: none */
     uint64_t complained_us[REDIS_FAILURE_COUNT];
-    bool told; /* a way down was logged and nothing good since; told_cause is what was said */
-    enum redis_failure told_cause;
-    bool unproven; /* it connects but refuses the calls: "answers again" is not said before it does */
-    bool relapsed; /* it failed before the ramp had ended: that is not said before it has */
-    bool moving;   /* it is being closed for another address: nothing to complain of */
+    struct redis_outage *outage; /* of this Redis, common to the links of all workers; NULL: watch.quiet */
+    bool in_outage;              /* counted there as down */
+    struct event *settle_timer;  /* READY: until the link counts as good again */
+    uint64_t ready_us;           /* when it became READY last */
+    bool answered;               /* a call was answered in time since then */
+    bool relapsed;               /* it failed before it counted as good again */
+    bool moving;                 /* it is being closed for another address: nothing to complain of */
 };
 
 /* ---- redis_link.c ---- */
+
+/* Gives the connection up. All pending calls are answered with `cause`, at once or, from inside one of
+ * hiredis' reply callbacks, right after it returns. Never from its connect and disconnect callbacks. */
+void redis_link_close(struct redis_link *link, enum redis_failure cause, const char *detail);
+
+/* The set-up has been answered: calls may be asked. */
+void redis_link_ready(struct redis_link *link);
 
 /* At the top of every reply callback: the link that `ac` belongs to, with one command less unanswered. */
 struct redis_link *redis_link_answered(redisAsyncContext *ac, const redisReply *reply);
@@ -68,6 +78,11 @@ void redis_link_note_unfit(struct redis_link *link, enum redis_failure failure, 
 
 /* Something is unanswered from now on. */
 void redis_link_start_watchdog(struct redis_link *link);
+
+/* ---- redis_link_setup.c ---- */
+
+/* Gives hiredis the commands of the set-up. False: no memory. */
+MUST_CHECK bool redis_link_set_up(struct redis_link *link);
 
 /* ---- redis_calls.c ---- */
 
