@@ -149,6 +149,23 @@ static void errors_by_cause(const struct source *s)
                             (unsigned long long)SUM_LIMITER(s, redis_failures[c]));
 }
 
+static void retries_and_ejections(const struct source *s)
+{
+    head(s, "weir_upstream_retries_total", "counter",
+         "Requests sent to another server, or again on a fresh connection, by cause.");
+    for (unsigned c = RETRY_NONE + 1; c < RETRY_CAUSE_COUNT; c++)
+        evbuffer_add_printf(s->out, "weir_upstream_retries_total{cause=\"%s\"} %llu\n", retry_label[c],
+                            (unsigned long long)SUM(s, upstream_retries[c]));
+    single(s, "weir_upstream_retries_over_budget_total", "counter",
+           "Requests not sent to another server because upstreams.NAME.retry.budget was used up.",
+           SUM(s, upstream_retries_over_budget));
+    head(s, "weir_upstream_ejections_total", "counter",
+         "Times that a worker stopped sending requests to a server, by reason.");
+    for (unsigned r = 0; r < EJECTION_COUNT; r++)
+        evbuffer_add_printf(s->out, "weir_upstream_ejections_total{reason=\"%s\"} %llu\n", ejection_label[r],
+                            (unsigned long long)SUM(s, upstream_ejections[r]));
+}
+
 static void responses_by_class(const struct source *s)
 {
     static const char *const class[] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
@@ -234,8 +251,7 @@ static void connections(const struct source *s)
            SUM(s, upstream_connections_opened));
     single(s, "weir_upstream_reused_total", "counter",
            "Requests sent on a connection that had served before.", SUM(s, upstream_reused));
-    single(s, "weir_upstream_retries_total", "counter",
-           "Requests sent to another server, or again on a fresh connection.", SUM(s, upstream_retries));
+    retries_and_ejections(s);
     single(s, "weir_received_content_bytes_total", "counter", "Content of requests received.",
            SUM(s, bytes_from_clients));
     single(s, "weir_sent_content_bytes_total", "counter", "Content of answers sent.",

@@ -39,6 +39,8 @@ static const char *const access_names[] = {
 #define UPSTREAM(m)     offsetof(struct upstream, m)
 #define UPSTREAM_TLS(m) offsetof(struct upstream_tls, m)
 #define HEALTH(m)       offsetof(struct upstream_health, m)
+#define RETRY(m)        offsetof(struct upstream, retry.m)
+#define EJECT(m)        offsetof(struct upstream, eject.m)
 #define LIMIT(m)        offsetof(struct limit, m)
 #define DEDUP(m)        offsetof(struct dedup_settings, m)
 #define RULE(m)         offsetof(struct rule, m)
@@ -152,6 +154,32 @@ const struct option options[] = {
      "failed checks in a row after which a server gets no requests"},
     {"upstreams.NAME.health.healthy", &type_count, HEALTH(healthy), "2", 1, 100, 0, NULL, NULL,
      "good checks in a row after which it gets them again"},
+    {"upstreams.NAME.retry", &type_section, 0, "", 0, 0, 0, NULL, NULL,
+     "when a request is sent to another server; once it has been sent, only if its method is idempotent"},
+    {"upstreams.NAME.retry.on", &type_retry_on, RETRY(on), "[ connect, reset ]", 0, 16, 0, NULL, NULL,
+     "a list of connect, reset, timeout, 502, 503 and 504"},
+    {"upstreams.NAME.retry.tries", &type_count, RETRY(tries), "2", 1, 10, 0, NULL, NULL,
+     "servers that a request may be sent to, the first one included"},
+    {"upstreams.NAME.retry.budget", &type_share, RETRY(budget), "20%", 0, SHARE_WHOLE, 0, NULL, NULL,
+     "retries as a share of a worker's requests within 10 seconds"},
+    {"upstreams.NAME.retry.budget_min", &type_count, RETRY(budget_min), "10", 0, 1000000, 0, NULL, NULL,
+     "retries of a worker within 10 seconds that are allowed besides"},
+    {"upstreams.NAME.eject", &type_section, 0, "", 0, 0, 0, NULL, NULL,
+     "when a server gets no requests for a while because requests to it failed"},
+    {"upstreams.NAME.eject.failures", &type_count, EJECT(failures), "5", 0, 1000, 0, NULL, NULL,
+     "failed requests in a row; 0: never"},
+    {"upstreams.NAME.eject.failure_rate", &type_share, EJECT(failure_rate), "25%", 0, SHARE_WHOLE, 0, NULL,
+     NULL, "share of a worker's requests to the server within window that failed; 0%: never"},
+    {"upstreams.NAME.eject.requests", &type_count, EJECT(requests), "20", 1, 1000000, 0, NULL, NULL,
+     "requests within window below which failure_rate does not apply"},
+    {"upstreams.NAME.eject.window", &type_duration, EJECT(window_us), "10s", MS(100), HOURS(1), 0, NULL, NULL,
+     "time over which requests and failures are counted"},
+    {"upstreams.NAME.eject.status", &type_statuses, EJECT(statuses), "[]", 0, STATUSES_MAX, 0, NULL, NULL,
+     "statuses of answers that count as failures, such as 503 or 5xx"},
+    {"upstreams.NAME.eject.time", &type_duration, EJECT(time_us), "10s", MS(10), HOURS(1), 0, NULL, NULL,
+     "time without requests; doubled if the server is ejected again soon after its return"},
+    {"upstreams.NAME.eject.at_most", &type_share, EJECT(at_most), "50%", 0, SHARE_WHOLE, 0, NULL, NULL,
+     "share of the servers that failures may eject; the last server is never ejected by failures"},
 
     {"resolver", &type_section, 0, "", 0, 0, 0, NULL, NULL,
      "how names of upstreams' servers become addresses: /etc/hosts, then DNS, again and again"},

@@ -100,6 +100,36 @@ struct upstream_health {
     uint64_t *statuses;          /* of good answers, for statuses_hold() */
 };
 
+/* Why a request may be sent to another server: bits of upstreams.NAME.retry.on. */
+enum retry_on {
+    RETRY_ON_CONNECT = 1,
+    RETRY_ON_RESET = 2,
+    RETRY_ON_TIMEOUT = 4,
+    RETRY_ON_502 = 8,
+    RETRY_ON_503 = 16,
+    RETRY_ON_504 = 32
+};
+
+struct upstream_retry {
+    unsigned on;         /* enum retry_on */
+    unsigned tries;      /* servers that a request may be sent to, the first one included */
+    int64_t budget;      /* retries as a share of requests, of SHARE_WHOLE */
+    unsigned budget_min; /* retries within RETRY_WINDOW_US that are allowed besides, by a worker */
+};
+
+enum { RETRY_WINDOW_US = 10 * 1000000 };
+
+/* When failures eject a server. */
+struct upstream_eject {
+    unsigned failures;    /* in a row; 0: never */
+    int64_t failure_rate; /* share of the requests within window_us, of SHARE_WHOLE; 0: never */
+    unsigned
+        requests; /* of a worker to the server within window_us, below which failure_rate does not apply */
+    uint64_t window_us, time_us;
+    int64_t at_most;    /* share of the servers, of SHARE_WHOLE */
+    uint64_t *statuses; /* that count as failures, for statuses_hold() */
+};
+
 struct upstream {
     char *name;
     unsigned index; /* in policy->upstreams */
@@ -109,6 +139,8 @@ struct upstream {
     bool forwarded; /* requests carry Forwarded (RFC 7239) */
     struct upstream_tls tls;
     struct upstream_health health;
+    struct upstream_retry retry;
+    struct upstream_eject eject;
 };
 
 enum identity_source { IDENTITY_IP, IDENTITY_HEADER };

@@ -373,10 +373,11 @@ static void read_statuses(struct loading *l, const struct option *option, const 
                           void *field)
 {
 
-    if (node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("all")))
+    if (option->low && node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("all")))
         return;
     if (!list_fits(option, node)) {
-        mistake(l, node, "expected all, or a list of 1 to %d statuses", (int)option->high);
+        mistake(l, node, "expected %sa list of %d to %d statuses", option->low ? "all, or " : "",
+                (int)option->low, (int)option->high);
         return;
     }
     uint64_t *counted = pool_zeroed(l->pool, STATUS_WORDS, sizeof *counted);
@@ -397,7 +398,7 @@ static bool counts_whole_class(const struct limit *limit, unsigned class)
 static void print_statuses(const struct printer *printer, const struct option *option, const void *field)
 {
     const struct limit limit = {.counted = *(uint64_t *const *)field};
-    const char *before = " [ ";
+    const char *const start = " [ ", *before = start;
 
     (void)option;
     if (!limit.counted) {
@@ -412,7 +413,7 @@ static void print_statuses(const struct printer *printer, const struct option *o
             if (limit_counts(&limit, class * 100 + i))
                 fprintf(printer->out, "%s%u", before, class * 100 + i), before = ", ";
     }
-    fputs(" ]\n", printer->out);
+    fputs(before == start ? " []\n" : " ]\n", printer->out);
 }
 
 const struct option_type type_statuses = {"list of statuses", read_statuses, print_statuses, false};

@@ -33,6 +33,7 @@ extern const struct option_type type_upstreams;        /* read_upstreams.c: stru
 extern const struct option_type type_upstream_tls;     /* read_upstreams.c: struct upstream_tls */
 extern const struct option_type type_health;           /* read_upstreams.c: struct upstream_health */
 extern const struct option_type type_health_path;      /* read_upstreams.c: char * */
+extern const struct option_type type_retry_on;         /* read_retry.c: unsigned */
 extern const struct option_type type_nameservers;      /* read_resolver.c: struct resolver_settings */
 extern const struct option_type type_servers;          /* read_upstreams.c: struct upstream */
 extern const struct option_type type_identity_from;    /* read_identity.c: struct identity_settings */

@@ -40,7 +40,7 @@ static void decide(struct exchange *x, const struct request_head *head, const st
                    const struct identity *identity, const struct client_terms *terms);
 static void decided(struct ask *ask);
 static void act_on_decision(struct exchange *x);
-static void forward(struct exchange *x, bool fresh);
+static void forward(struct exchange *x, enum retry_cause why, enum cause otherwise);
 static void send_request(struct exchange *x);
 static void request_moved(struct exchange *x, enum relay moved, const char *why);
 
@@ -340,7 +340,7 @@ static void act_on_decision(struct exchange *x)
         if (!hold_begin(x, (uint64_t)d->delay_us))
             exchange_fail(x, CAUSE_NO_MEMORY, NULL);
     } else if (decision_admits(d))
-        forward(x, false);
+        forward(x, RETRY_NONE, CAUSE_NONE);
     else
         exchange_reply(x, d->verdict == VERDICT_FAILED_CLOSED ? 503 : (uint16_t)x->rule->rejection.status,
                        NULL);
@@ -349,12 +349,14 @@ static void act_on_decision(struct exchange *x)
 void exchange_let_go(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    forward(x, false);
+    forward(x, RETRY_NONE, CAUSE_NONE);
 }
 
 /* ---- CONNECT ----------------------------------------------------------------------------------------- */
 
-static void forward(struct exchange *x, bool fresh)
+/* Takes a connection for the first try, or for another one (`why`). `otherwise` is the failure if there is none;
+ * CAUSE_NONE: what upstream_take() says. */
+static void forward(struct exchange *x, enum retry_cause why, enum cause otherwise)
 {
     enum cause cause;
 
@@ -363,10 +365,14 @@ static void forward(struct exchange *x, bool fresh)
         exchange_fail(x, CAUSE_EXCHANGE_TIMEOUT, NULL);
         return;
     }
-    x->link = upstream_take(x, fresh, &x->tries, &cause);
-    if (!x->link)
-        exchange_fail(x, cause, NULL);
-    else if (x->link->state == LINK_BUSY)
+    x->link = upstream_take(x, why == RETRY_IDLE_CLOSED, &x->tries, &cause);
+    if (!x->link) {
+        exchange_fail(x, otherwise == CAUSE_NONE ? cause : otherwise, NULL);
+        return;
+    }
+    if (why != RETRY_NONE)
+        counter_add(&x->worker->stats.upstream_retries[why], 1);
+    if (x->link->state == LINK_BUSY)
         send_request(x);
 }
 
@@ -376,42 +382,42 @@ void exchange_connected(struct exchange *x)
     send_request(x);
 }
 
-/* Nothing was sent, so any request may go to the next server. */
+/* Nothing was sent on this connection, so any request may go to the next server. */
 void exchange_connect_failed(struct exchange *x, enum cause cause)
 {
-    enum cause none_left;
-
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    x->link = upstream_take(x, false, &x->tries, &none_left);
-    if (!x->link)
+    x->link = NULL;
+    if (retry_may(x, RETRY_CONNECT))
+        forward(x, RETRY_CONNECT, cause);
+    else
         exchange_fail(x, cause, NULL);
-    else {
-        counter_add(&x->worker->stats.upstream_retries, 1);
-        if (x->link->state == LINK_BUSY)
-            send_request(x);
-    }
 }
 
-/* RFC 9110 section 9.2.2 and RFC 9112 section 9.3.1: a link that was idle may die under us through no fault
- * of the request. One try on a fresh link, when nothing of an answer came, repeating does no harm, and there
- * is no content that has gone already. */
-static bool may_retry(const struct exchange *x)
+bool exchange_try_again(struct exchange *x, enum retry_cause why, enum cause otherwise)
 {
-    return x->link->reused && !x->retried && x->idempotent && x->request.kind == FRAMING_NONE && x->head &&
-           !x->interim && !iobuf_held(x->link->stream.in);
-}
-
-void exchange_link_died(struct exchange *x)
-{
-    if (!may_retry(x)) {
-        exchange_fail(x, CAUSE_UPSTREAM_CLOSED, tls_fault_of(&x->link->stream));
-        return;
-    }
-    x->retried = true;
-    counter_add(&x->worker->stats.upstream_retries, 1);
+    if (!retry_may(x, why))
+        return false;
     upstream_release(x->link, false);
     x->link = NULL;
-    forward(x, true);
+    x->blocked_since_us = 0;
+    deadline_cancel(&x->client->deadline);
+    forward(x, why, otherwise);
+    return true;
+}
+
+/* A kept connection that the server had closed before it received the request says nothing about the server: the request
+ * is sent again on a fresh one. Otherwise the server has failed, and another one comes first. */
+void exchange_link_died(struct exchange *x)
+{
+    enum cause cause = CAUSE_UPSTREAM_CLOSED;
+    bool idle = upstream_closed_idle(x->link);
+
+    if (idle && exchange_try_again(x, RETRY_IDLE_CLOSED, cause))
+        return;
+    upstream_note_failure(x->link, cause_text[cause]);
+    if (exchange_try_again(x, RETRY_RESET, cause) || exchange_try_again(x, RETRY_IDLE_CLOSED, cause))
+        return;
+    exchange_fail(x, cause, tls_fault_of(&x->link->stream));
 }
 
 /* ---- RELAY: the request's half ----------------------------------------------------------------------- */
@@ -705,7 +711,9 @@ void exchange_link_timed_out(struct exchange *x)
         exchange_watch(x, false, true);
         return;
     }
-    exchange_fail(x, CAUSE_RESPONSE_TIMEOUT, NULL);
+    upstream_note_failure(x->link, cause_text[CAUSE_RESPONSE_TIMEOUT]);
+    if (!exchange_try_again(x, RETRY_TIMEOUT, CAUSE_RESPONSE_TIMEOUT))
+        exchange_fail(x, CAUSE_RESPONSE_TIMEOUT, NULL);
 }
 
 /* Whoever is awaited is told. The limits answer within redis.timeout: until then what they charge could not be

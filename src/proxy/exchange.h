@@ -47,7 +47,8 @@ struct exchange {
     /* the upstream's side */
     struct link *link;
     struct upstream_tries tries;
-    bool retried;         /* sent again after a reused link died */
+    bool sent_again;      /* on a fresh connection, after the server had closed a kept one */
+    unsigned retries;     /* times it was sent to another server */
     bool link_broken;     /* it took no more of the request; there may be an answer all the same */
     bool link_keep_alive; /* the server will read another request */
     bool answer_started;  /* bytes of the final answer have gone to the client */

@@ -3,6 +3,7 @@
 #define WEIR_PROXY_EXCHANGE_INTERNAL_H
 
 #include "proxy/exchange.h"
+#include "proxy/retry.h"
 
 enum { EXCHANGE_MAGIC = 0x45584348 };
 
@@ -20,8 +21,12 @@ bool exchange_awaits_continue(const struct exchange *x);
 /* Sets both deadlines from what is awaited now; called when an event was dealt with and the exchange goes on. */
 void exchange_watch(struct exchange *x, bool client_moved, bool link_moved);
 
-/* The server has closed the link before an answer came: another try where that is harmless, else a failure. */
+/* The server has closed the connection before an answer came: another try where that is harmless, else a failure. */
 void exchange_link_died(struct exchange *x);
+
+/* Sends the request again if retry_may() allows it after this failure; `otherwise` is the failure if no server can be
+ * reached then (CAUSE_NONE: the failure to connect is). False: nothing was done. May end the exchange. */
+bool exchange_try_again(struct exchange *x, enum retry_cause why, enum cause otherwise);
 
 /* The ways out. Before any byte of an answer a failure is answered; after it the client's message must not look whole. */
 void exchange_fail(struct exchange *x, enum cause cause, const char *why);

@@ -127,13 +127,15 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
         exchange_fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
         return;
     }
+    upstream_note_answer(x->link, head->status);
+    if (exchange_try_again(x, retry_cause_of_status(head->status), CAUSE_NONE))
+        return;
     struct response_plan plan = plan_response(x, head, &framing, &fields);
     response_head_write(&out, head, &plan, worker_date(w));
     if (out.failed) {
         exchange_fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than weir can pass on");
         return;
     }
-    upstream_note_answer(x->link);
     x->response_us = clock_turn_us() - x->sent_us;
     histogram_add(&w->stats.upstream_latency, x->response_us);
     x->status = head->status;
@@ -205,7 +207,7 @@ static void switch_protocols(struct exchange *x, const struct head_bytes *got, s
     plan.close = false;
     plan.upgrade = fields_find(&head->fields, FIELD_UPGRADE)->value;
     response_head_write(&out, head, &plan, worker_date(w));
-    upstream_note_answer(x->link);
+    upstream_note_answer(x->link, 101);
     x->status = 101;
     x->close = true;
     x->answer_started = true;

@@ -1,81 +1,9 @@
-/* servers.c - whom a worker's links go to: the members of the roster, as far as they are up. */
+/* servers.c - whom a worker's links go to: the members of the roster, as far as they are up; the budget for retries. */
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "policy/values.h"
 #include "proxy/upstream_internal.h"
-
-enum {
-    FAILURES_MAX = 5,         /* bad answers in a row that eject a server which has others beside it */
-    EJECTED_MIN_US = 1000000, /* how long a server is left alone, doubled with every failed probe */
-    EJECTED_MAX_US = 32 * 1000000
-};
-
-/* ---- a server's state -------------------------------------------------------------------------------- */
-
-/* One line a change of state, not a request, and for a server that comes and goes not more than one a second. */
-static void say_ejected(struct server *server, const char *why)
-{
-    uint64_t now = clock_us();
-
-    struct slice whom = {(const char *)&server->member, sizeof server->member}; /* the workers' common one */
-
-    server->said = now - server->said_us > 1000000 && log_is_first(whom, "ejected");
-    if (!server->said)
-        return;
-    server->said_us = now;
-    log_warn("upstream %s: server %s: %s; ejected until it accepts connections again",
-             server->pool->settings->name, server->member->text, why);
-}
-
-void server_eject(struct server *server, const char *why)
-{
-    const struct generation *g = server->pool->generation;
-
-    if (server->ejected && (deadline_is_armed(&server->probe) || server->probing))
-        return; /* one probe at a time: what becomes of it decides */
-    if (!server->ejected)
-        say_ejected(server, why);
-    if (!server->ejected)
-        atomic_fetch_add_explicit(&server->member->ejected, 1, memory_order_relaxed);
-    server->ejected_us = server->ejected ? server->ejected_us * 2 : EJECTED_MIN_US;
-    if (server->ejected_us > EJECTED_MAX_US)
-        server->ejected_us = EJECTED_MAX_US;
-    server->ejected = true;
-    if (!server->gone && g == g->worker->now && !g->worker->stopping)
-        deadline_arm(&g->worker->queue.probe, &server->probe, clock_us(), server->ejected_us);
-}
-
-static void forget_ejection(struct server *server)
-{
-    if (server->ejected)
-        atomic_fetch_sub_explicit(&server->member->ejected, 1, memory_order_relaxed);
-    server->ejected = false;
-}
-
-void server_admit(struct server *server, const char *what)
-{
-    server->failures = 0;
-    if (!server->ejected)
-        return;
-    forget_ejection(server);
-    deadline_cancel(&server->probe);
-    log_at(server->said ? LEVEL_INFO : LEVEL_DEBUG, "upstream %s: server %s %s again",
-           server->pool->settings->name, server->member->text, what);
-}
-
-void upstream_note_answer(struct link *link)
-{
-    server_admit(link->server, "answers");
-}
-
-void upstream_note_failure(struct link *link, const char *why)
-{
-    struct server *server = link->server;
-
-    if (++server->failures >= FAILURES_MAX && server->pool->count > 1)
-        server_eject(server, why);
-}
 
 /* ---- choosing ---------------------------------------------------------------------------------------- */
 
@@ -105,24 +33,60 @@ struct server *servers_choose(struct pool *pool, const struct upstream_tries *tr
 {
     struct server *best = NULL;
 
-    pool->next = pool->slots ? (pool->next + 1) % pool->slots : 0;
+    bool first = tries->servers == 0; /* further tries of a request do not change whose turn it is */
+
+    pool->next = pool->slots ? (pool->next + first) % pool->slots : 0;
     for (unsigned i = 0; i < pool->slots; i++) {
         unsigned slot = pool->next + i < pool->slots ? pool->next + i : pool->next + i - pool->slots;
         struct server *s = pool->servers[slot];
         if (!s || (tries->servers >> slot & 1) || !member_is_healthy(s->member))
             continue;
-        if (!best || (best->ejected && !s->ejected) ||
+        if (!best || s->ejected < best->ejected ||
             (best->ejected == s->ejected && s->outstanding < best->outstanding))
             best = s;
     }
     return best;
 }
 
+/* Is there a server that gets requests and was not tried? */
+static bool servers_another(const struct pool *pool, const struct upstream_tries *tries)
+{
+    for (unsigned i = 0; i < pool->slots; i++) {
+        const struct server *s = pool->servers[i];
+        if (s && !(tries->servers >> i & 1) && !s->ejected && member_is_healthy(s->member))
+            return true;
+    }
+    return false;
+}
+
+bool upstream_retry_may(const struct link *link, struct upstream_tries *tries)
+{
+    const struct server *server = link->server;
+    struct pool *pool = server->pool;
+    const struct upstream_retry *settings = &pool->settings->retry;
+    uint64_t now = clock_turn_us();
+
+    struct upstream_tries after = *tries;
+    if (!server->gone)
+        after.servers |= (uint64_t)1 << server->slot;
+    if (!servers_another(pool, &after))
+        return false;
+    uint64_t requests = recent_count(&pool->retries, RETRIES_REQUEST, now);
+    uint64_t allowed = settings->budget_min + requests * (uint64_t)settings->budget / SHARE_WHOLE;
+    if (recent_count(&pool->retries, RETRIES_RETRY, now) >= allowed) {
+        counter_add(&link->worker->stats.upstream_retries_over_budget, 1);
+        return false;
+    }
+    recent_add(&pool->retries, RETRIES_RETRY, now);
+    *tries = after;
+    return true;
+}
+
 /* ---- coming and going -------------------------------------------------------------------------------- */
 
 static void server_free(struct server *server)
 {
-    forget_ejection(server);
+    server_forget_ejection(server);
     deadline_cancel(&server->probe);
     tls_resumption_clear(&server->resumption);
     member_drop(server->member);
@@ -145,6 +109,7 @@ static void server_arrives(struct pool *pool, struct member *member)
     server->member = member;
     server->pool = pool;
     server->slot = slot;
+    recent_init(&server->outcomes, pool->settings->eject.window_us);
     TAILQ_INIT(&server->pooled);
     pool->servers[slot] = server;
     pool->count++;
@@ -245,6 +210,7 @@ int upstream_init(struct generation *g)
     for (unsigned i = 0; i < policy->upstream_count; i++) {
         g->pools[i].settings = &policy->upstreams[i];
         g->pools[i].generation = g;
+        recent_init(&g->pools[i].retries, RETRY_WINDOW_US);
         TAILQ_INIT(&g->pools[i].leaving);
     }
     g->roster_version = roster_version(g->roster) - 1;

@@ -6,6 +6,8 @@
 #include "base/tally.h"
 #include "limit/decision.h"
 #include "proxy/cause.h"
+#include "proxy/ejection.h"
+#include "proxy/retry.h"
 
 struct worker_stats {
     counter_t connections_accepted;
@@ -20,7 +22,9 @@ struct worker_stats {
     counter_t upstream_connections_opened;
     counter_t upstream_connections_open;
     counter_t upstream_reused; /* requests sent on a connection that had served before */
-    counter_t upstream_retries;
+    counter_t upstream_retries[RETRY_CAUSE_COUNT];
+    counter_t upstream_retries_over_budget;
+    counter_t upstream_ejections[EJECTION_COUNT];
     counter_t bytes_to_clients, bytes_from_clients; /* content, without heads */
     counter_t quota_hits, quota_refused;
     counter_t errors[CAUSE_COUNT];

@@ -1,6 +1,7 @@
 #include "proxy/upstream.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -320,6 +321,7 @@ static struct link *take_pooled(struct server *server, struct exchange *x)
     deadline_cancel(&link->deadline);
     link->state = LINK_BUSY;
     link->reused = true;
+    link->noted = link->failed = false;
     link->exchange = x;
     counter_add(&link->worker->stats.upstream_reused, 1);
     return link;
@@ -351,6 +353,9 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
     struct link *link;
 
     servers_refresh(g);
+    if (!tries->counted)
+        recent_add(&pool->retries, RETRIES_REQUEST, clock_turn_us());
+    tries->counted = true;
     if (!servers_any(pool)) {
         *cause = CAUSE_NO_SERVER;
         return NULL;
@@ -359,7 +364,6 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
         if (!fresh && (link = take_pooled(server, exchange)))
             return link;
         tries->servers |= (uint64_t)1 << server->slot;
-        tries->count++;
         if ((link = dial(worker, server, exchange)))
             return link;
         if (descriptors_lack(errno) && (link = dial_again(worker, server, exchange)))
@@ -369,6 +373,8 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
             return NULL;
         }
         server_eject(server, strerror(errno));
+        if (!(pool->settings->retry.on & RETRY_ON_CONNECT))
+            break;
     }
     *cause = CAUSE_UPSTREAM_CONNECT;
     return NULL;
@@ -399,6 +405,20 @@ void upstream_release(struct link *link, bool reusable)
     TAILQ_INSERT_HEAD(&server->pooled, link, link);
     stream_want_read(&link->stream, true);
     deadline_arm(&w->queue.pooled, &link->deadline, clock_turn_us(), POOLED_IDLE_US);
+}
+
+/* A server that closes before it has received the request answers it with RST, or has not acknowledged it yet. One that
+ * has read it, and closes, sends FIN behind its acknowledgement. */
+bool upstream_closed_idle(const struct link *link)
+{
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+
+    if (!link->reused)
+        return false;
+    if (getsockopt(link->stream.fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+        return !link->stream.eof; /* a unix socket */
+    return info.tcpi_state != TCP_CLOSE_WAIT || info.tcpi_unacked > 0;
 }
 
 /* ---- a worker's links -------------------------------------------------------------------------------- */

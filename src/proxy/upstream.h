@@ -6,9 +6,9 @@
  *
  * A link belongs to one exchange (CONNECTING, BUSY), to its server (PROBING) or to the pool (POOLED).
  *
- * A server that refuses a connection, or gives several bad answers in a row while it has fellows, is ejected:
- * no request goes there while another server is left. It is probed with a bare connection (and the TLS handshake),
- * after 1 s and then ever more rarely, until one succeeds. Which servers there are, and which of them pass their
+ * A server that refuses a connection is ejected: no request goes there while another server is left. It is probed
+ * with a bare connection (and the TLS handshake), after 1 s and then ever more rarely, until one succeeds. A server to
+ * which too many requests fail is ejected for a time (ejection.c). Which servers there are, and which of them pass their
  * health checks, is the roster's to say. */
 #ifndef WEIR_PROXY_UPSTREAM_H
 #define WEIR_PROXY_UPSTREAM_H
@@ -25,6 +25,7 @@ struct link {
     uint32_t magic;
     enum link_state state;
     bool reused;          /* it has served a request before */
+    bool noted, failed;   /* the outcome of its request is counted; as a failure */
     uint64_t pooled_turn; /* the worker's loop turn in which it was pooled last */
     uint64_t empty_turn;  /* in which it was found, while pooled, to hold nothing */
     struct worker *worker;
@@ -40,7 +41,7 @@ struct link {
 /* What has been tried for one exchange: servers are not asked twice. */
 struct upstream_tries {
     uint64_t servers; /* bit by slot */
-    unsigned count;
+    bool counted;     /* the request, for the budget of retries */
 };
 
 /* A link for `exchange`: pooled (BUSY) unless `fresh`, or new (CONNECTING: upstream_connected() or
@@ -57,11 +58,17 @@ void upstream_release(struct link *link, bool reusable);
 /* Words for the log and for X: the server's address as written. */
 const char *link_server_text(const struct link *link);
 
-/* The server answered: it is up. */
-void upstream_note_answer(struct link *link);
-/* The server took a request and gave no good answer: several of these in a row eject it, where it has
- * fellows. */
+/* The server answered with this status. Statuses of upstreams.NAME.eject.status count as failures. */
+void upstream_note_answer(struct link *link, uint16_t status);
+/* The server took a request and gave no good answer. Too many of these eject it: see upstreams.NAME.eject. */
 void upstream_note_failure(struct link *link, const char *why);
+
+/* The connection has ended: had the server closed it before it received the request? Then it has not failed. */
+bool upstream_closed_idle(const struct link *link);
+
+/* May another server be asked in place of the one of `link`, by upstreams.NAME.retry.budget? Counts the retry and marks
+ * the server as tried. */
+bool upstream_retry_may(const struct link *link, struct upstream_tries *tries);
 
 /* Every upstream has a server that is not known to be down. */
 bool upstreams_ready(const struct generation *generation);

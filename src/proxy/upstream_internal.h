@@ -2,8 +2,20 @@
 #ifndef WEIR_PROXY_UPSTREAM_INTERNAL_H
 #define WEIR_PROXY_UPSTREAM_INTERNAL_H
 
+#include "base/recent.h"
 #include "net/tls.h"
 #include "proxy/upstream.h"
+
+/* Whether a server gets requests; those that are further down come last if there is no other. */
+enum ejected {
+    EJECTED_NOT,
+    EJECTED_FAILING, /* too many requests failed; for a time, and then until it accepts a connection */
+    EJECTED_DOWN     /* it did not accept a connection; until it does */
+};
+
+/* What server.outcomes and pool.retries count. */
+enum outcome { OUTCOME_REQUEST, OUTCOME_FAILURE };
+enum retries { RETRIES_REQUEST, RETRIES_RETRY };
 
 /* A worker's view of one member of the roster. It is up, or ejected: it gets requests only when all its fellows are
  * ejected too, and is probed by connecting to it until that succeeds. When its member has gone from the roster it
@@ -17,9 +29,12 @@ struct server {
     uint64_t taken_turn; /* the worker's loop turn in which a link was taken from the pool last */
     unsigned looked_for; /* links taken in that turn that had been pooled before it */
     unsigned needed;     /* the same of the turn before in which one was taken */
-    unsigned failures;   /* bad answers in a row */
     bool gone;
-    bool ejected;
+    struct recent outcomes; /* of requests, enum outcome */
+    unsigned failures;      /* in a row */
+    enum ejected ejected;
+    unsigned relapses;    /* ejections for failures, each soon after the return from the one before */
+    uint64_t returned_us; /* from the last one */
     bool said; /* that it was ejected; a server that comes and goes is not logged more than once a second */
     uint64_t said_us;
     uint64_t ejected_us;   /* for how long, last time */
@@ -37,14 +52,17 @@ struct pool {
     struct server *servers[MEMBERS_MAX]; /* by slot; NULL: free */
     unsigned slots;                      /* no server is at or behind this one */
     unsigned count;
-    unsigned next; /* where to start looking: equal servers take turns */
+    unsigned next;         /* where to start looking: equal servers take turns */
+    struct recent retries; /* within RETRY_WINDOW_US, enum retries */
     TAILQ_HEAD(leaving, server) leaving;
 };
 
-/* Leaves the server alone for a while, longer each time; a probe ends it. */
+/* ejection.c: it did not accept a connection. Probes it after a second, and then more rarely, until it does. */
 void server_eject(struct server *server, const char *why);
-/* It is good again (for `what`). */
+/* It accepts connections again. */
 void server_admit(struct server *server, const char *what);
+/* It is freed: it no longer counts as ejected. */
+void server_forget_ejection(struct server *server);
 /* A link of it has closed: frees it where it is gone and that was the last one. */
 void server_bury_if_gone(struct server *server);
 void servers_bury(struct worker *worker);

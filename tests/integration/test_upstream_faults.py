@@ -223,7 +223,7 @@ def test_a_server_with_bad_answers_is_ejected_while_it_has_fellows(rig):
     statuses = [get(weir.address).status for _ in range(40)]
     assert statuses.count(502) == 5
     assert statuses[-20:] == [200] * 20
-    eventually(lambda: weir.output().count("ejected until") == 1, what="one line about it")
+    eventually(lambda: weir.output().count("5 failed requests in a row") == 1, what="one line about it")
 
 
 def test_an_ejected_server_is_probed_and_comes_back_at_no_request_s_cost(rig):

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/histogram.h"
 #include "base/log.h"
+#include "base/recent.h"
 #include "base/text.h"
 #include "net/iobuf.h"
 #include "net/ip_counts.h"
@@ -51,6 +52,36 @@ START_TEST(lists_skip_empty_elements_and_trim)
         ck_assert(slice_equal(element, slice_of(expected[i])));
     }
     ck_assert(!slice_next_element(&rest, &element));
+}
+END_TEST
+
+/* Against a list of all events. */
+START_TEST(recent_counts_what_is_in_the_window)
+{
+    enum { EVENTS = 20000, WINDOW = 1000 };
+    static uint64_t at[EVENTS];
+    struct recent recent;
+    uint64_t now = 5000000;
+
+    recent_init(&recent, WINDOW);
+    ck_assert_uint_eq(recent_count(&recent, 0, now), 0);
+    for (unsigned i = 0; i < EVENTS; i++) {
+        now += (uint64_t)random() % (i % 1000 ? 30 : 3 * WINDOW);
+        recent_add(&recent, i % 7 == 0, now);
+        at[i] = now;
+        for (unsigned kind = 0; kind < 2; kind++) {
+            uint32_t least = 0, most = 0;
+            for (unsigned j = i + 1; j-- > 0 && at[j] + WINDOW > now;) {
+                most += (j % 7 == 0) == kind;
+                least += (j % 7 == 0) == kind && at[j] + WINDOW - WINDOW / RECENT_SLOTS > now;
+            }
+            uint32_t counted = recent_count(&recent, kind, now);
+            ck_assert_uint_ge(counted, least);
+            ck_assert_uint_le(counted, most);
+        }
+    }
+    ck_assert_uint_eq(recent_count(&recent, 0, now + WINDOW), 0);
+    ck_assert_uint_eq(recent_count(&recent, 1, now + WINDOW), 0);
 }
 END_TEST
 
@@ -635,6 +666,7 @@ int main(void)
     tcase_add_test(tests, buffers_hold_what_was_appended_and_return_to_the_pool);
     tcase_add_test(tests, connections_of_an_address_are_counted_exactly);
     tcase_add_test(tests, threads_say_one_event_once);
+    tcase_add_test(tests, recent_counts_what_is_in_the_window);
     tcase_add_test(tests, a_torn_line_stays_in_its_file);
     tcase_add_test(tests, a_line_that_wraps_around_is_written_in_one_piece);
     tcase_add_test(tests, an_event_in_json_is_one_valid_object);

@@ -1,0 +1,202 @@
+/* ejection.c - which servers a worker leaves alone for a while.
+ *
+ *                 no connection                       a probe (a bare connection) succeeds
+ *   gets requests ------------------> EJECTED_DOWN -------------------------------------------> gets requests
+ *                 too many requests fail                eject.time has passed, and a probe succeeds
+ *                 ------------------> EJECTED_FAILING -----------------------------------------^
+ *
+ * Failures eject a server only while others are left (eject.at_most): if all servers fail, requests fail as well,
+ * and no server gets the load of the others. */
+#include "proxy/ejection.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "policy/values.h"
+#include "proxy/upstream_internal.h"
+
+enum {
+    DOWN_MIN_US =
+        1000000, /* from a failed connection to the first probe, doubled with every one that fails */
+    DOWN_MAX_US = 32 * 1000000,
+    RELAPSE_TIMES = 10, /* eject.time: a server that fails within so many of them after its return relapses */
+    RELAPSES_MAX = 5    /* each doubles the time */
+};
+
+#define X(name, label) [name] = label,
+const char *const ejection_label[EJECTION_COUNT] = {EJECTIONS(X)};
+#undef X
+
+/* One line a change of state, not a request, and for a server that comes and goes not more than one a second. */
+static void say_ejected(struct server *server, const char *why, const char *until)
+{
+    uint64_t now = clock_us();
+
+    struct slice whom = {(const char *)&server->member, sizeof server->member}; /* the workers' common one */
+
+    server->said = now - server->said_us > 1000000 && log_is_first(whom, "ejected");
+    if (!server->said)
+        return;
+    server->said_us = now;
+    log_warn("upstream %s: server %s: %s; ejected %s", server->pool->settings->name, server->member->text,
+             why, until);
+}
+
+/* Takes it out, for `after_us` at least. */
+static void take_out(struct server *server, enum ejected ejected, uint64_t after_us)
+{
+    const struct generation *g = server->pool->generation;
+
+    if (server->ejected == EJECTED_NOT)
+        atomic_fetch_add_explicit(&server->member->ejected, 1, memory_order_relaxed);
+    server->ejected = ejected;
+    server->ejected_us = after_us;
+    if (!server->gone && g == g->worker->now && !g->worker->stopping)
+        deadline_arm(&g->worker->queue.probe, &server->probe, clock_us(), after_us);
+}
+
+static void count(const struct server *server, enum ejection why)
+{
+    counter_add(&server->pool->generation->worker->stats.upstream_ejections[why], 1);
+}
+
+void server_eject(struct server *server, const char *why)
+{
+    uint64_t after_us = DOWN_MIN_US;
+
+    if (server->ejected != EJECTED_NOT && (deadline_is_armed(&server->probe) || server->probing))
+        return; /* one probe at a time: what becomes of it decides */
+    if (server->ejected == EJECTED_DOWN)
+        after_us = server->ejected_us * 2 < DOWN_MAX_US ? server->ejected_us * 2 : DOWN_MAX_US;
+    else {
+        say_ejected(server, why, "until it accepts connections again");
+        count(server, EJECTION_CONNECT);
+    }
+    take_out(server, EJECTED_DOWN, after_us);
+}
+
+void server_forget_ejection(struct server *server)
+{
+    if (server->ejected != EJECTED_NOT)
+        atomic_fetch_sub_explicit(&server->member->ejected, 1, memory_order_relaxed);
+    server->ejected = EJECTED_NOT;
+}
+
+void server_admit(struct server *server, const char *what)
+{
+    bool failing = server->ejected == EJECTED_FAILING;
+
+    if (server->ejected == EJECTED_NOT)
+        return;
+    server_forget_ejection(server);
+    deadline_cancel(&server->probe);
+    server->failures = 0;
+    recent_init(&server->outcomes, server->pool->settings->eject.window_us);
+    if (failing)
+        server->returned_us = clock_us();
+    log_at(server->said ? LEVEL_INFO : LEVEL_DEBUG, "upstream %s: server %s %s again",
+           server->pool->settings->name, server->member->text, failing ? "gets requests" : what);
+}
+
+/* ---- failures ---------------------------------------------------------------------------------------- */
+
+/* Is another server left, and are not too many ejected already? */
+static bool may_be_ejected(const struct server *server)
+{
+    const struct pool *pool = server->pool;
+    unsigned others = 0, ejected = 0, most;
+
+    for (unsigned i = 0; i < pool->slots; i++) {
+        const struct server *s = pool->servers[i];
+        if (!s || s == server)
+            continue;
+        ejected += s->ejected != EJECTED_NOT;
+        others += s->ejected == EJECTED_NOT && member_is_healthy(s->member);
+    }
+    most = (unsigned)(pool->count * (uint64_t)pool->settings->eject.at_most / SHARE_WHOLE);
+    if (most == 0 && pool->settings->eject.at_most > 0)
+        most = 1;
+    return others > 0 && ejected < most;
+}
+
+/* For eject.time, and twice as long each time when it fails again soon after its return. */
+static uint64_t time_out_us(struct server *server)
+{
+    uint64_t time_us = server->pool->settings->eject.time_us;
+
+    if (server->returned_us && clock_us() - server->returned_us <= RELAPSE_TIMES * time_us)
+        server->relapses += server->relapses < RELAPSES_MAX;
+    else
+        server->relapses = 0;
+    return time_us << server->relapses;
+}
+
+static void eject_failing(struct server *server, enum ejection reason, const char *why)
+{
+    uint64_t time_us = time_out_us(server), now = clock_turn_us();
+    char until[48], said[256];
+
+    if (reason == EJECTION_FAILURES)
+        snprintf(said, sizeof said, "%u failed requests in a row, the last one since %s", server->failures,
+                 why);
+    else
+        snprintf(said, sizeof said, "%u of its last %u requests failed, the last one since %s",
+                 recent_count(&server->outcomes, OUTCOME_FAILURE, now),
+                 recent_count(&server->outcomes, OUTCOME_REQUEST, now), why);
+    snprintf(until, sizeof until, "for %g s", (double)time_us / 1e6);
+    say_ejected(server, said, until);
+    count(server, reason);
+    take_out(server, EJECTED_FAILING, time_us);
+}
+
+/* Does its record say that it is to be left alone? */
+static void judge(struct server *server, const char *why, uint64_t now)
+{
+    const struct upstream_eject *settings = &server->pool->settings->eject;
+    uint64_t requests = recent_count(&server->outcomes, OUTCOME_REQUEST, now),
+             failures = recent_count(&server->outcomes, OUTCOME_FAILURE, now);
+    bool in_a_row = settings->failures && server->failures >= settings->failures;
+    bool often = settings->failure_rate && requests >= settings->requests &&
+                 failures * SHARE_WHOLE >= requests * (uint64_t)settings->failure_rate;
+
+    if ((in_a_row || often) && server->ejected == EJECTED_NOT && !server->gone && may_be_ejected(server))
+        eject_failing(server, in_a_row ? EJECTION_FAILURES : EJECTION_RATE, why);
+}
+
+static void note_request(struct link *link, uint64_t now)
+{
+    if (!link->noted)
+        recent_add(&link->server->outcomes, OUTCOME_REQUEST, now);
+    link->noted = true;
+}
+
+void upstream_note_failure(struct link *link, const char *why)
+{
+    struct server *server = link->server;
+    uint64_t now = clock_turn_us();
+
+    if (link->failed)
+        return;
+    link->failed = true;
+    note_request(link, now);
+    recent_add(&server->outcomes, OUTCOME_FAILURE, now);
+    server->failures++;
+    judge(server, why, now);
+}
+
+void upstream_note_answer(struct link *link, uint16_t status)
+{
+    struct server *server = link->server;
+    char why[32];
+
+    if (unlikely(statuses_hold(server->pool->settings->eject.statuses, status))) {
+        snprintf(why, sizeof why, "status %u", (unsigned)status);
+        upstream_note_failure(link, why);
+        return;
+    }
+    note_request(link, clock_turn_us());
+    server->failures = 0;
+    if (unlikely(server->ejected == EJECTED_DOWN))
+        server_admit(server, "answers");
+}

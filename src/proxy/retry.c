@@ -1,0 +1,54 @@
+#include "proxy/retry.h"
+
+#include "proxy/exchange_internal.h"
+
+#define X(name, label) [name] = label,
+const char *const retry_label[RETRY_CAUSE_COUNT] = {RETRY_CAUSES(X)};
+#undef X
+
+static const struct retry_rule {
+    unsigned option; /* of upstreams.NAME.retry.on; 0: not an option */
+    bool sent;       /* some of the request has been sent: it must be harmless to send it again */
+    bool answered;   /* by an answer that weir holds back; else not a byte of one has come */
+    bool budget;     /* goes to another server, within retry.tries and retry.budget */
+} rules[RETRY_CAUSE_COUNT] = {
+    [RETRY_IDLE_CLOSED] = {.sent = true},
+    [RETRY_CONNECT] = {.option = RETRY_ON_CONNECT},
+    [RETRY_RESET] = {.option = RETRY_ON_RESET, .sent = true, .budget = true},
+    [RETRY_TIMEOUT] = {.option = RETRY_ON_TIMEOUT, .sent = true, .budget = true},
+    [RETRY_502] = {.option = RETRY_ON_502, .sent = true, .answered = true, .budget = true},
+    [RETRY_503] = {.option = RETRY_ON_503, .sent = true, .answered = true, .budget = true},
+    [RETRY_504] = {.option = RETRY_ON_504, .sent = true, .answered = true, .budget = true},
+};
+
+/* RFC 9110 section 9.2.2: an idempotent method. All of the request is still here: its head, and no content has been
+ * read. The client has received nothing, interim answers included. */
+static bool is_harmless(const struct exchange *x)
+{
+    bool whole =
+        x->request.kind == FRAMING_NONE || (x->request.kind == FRAMING_LENGTH && x->request.bytes == 0);
+
+    return x->idempotent && x->head && whole && !x->answer_started && !x->interim;
+}
+
+bool retry_may(struct exchange *x, enum retry_cause cause)
+{
+    const struct retry_rule *rule = &rules[cause];
+    const struct upstream_retry *settings = &x->rule->upstream->retry;
+
+    if (cause == RETRY_NONE || (rule->option && !(settings->on & rule->option)))
+        return false;
+    if (rule->sent && (!is_harmless(x) || (!rule->answered && iobuf_held(x->link->stream.in))))
+        return false;
+    if (cause == RETRY_IDLE_CLOSED) { /* once: RFC 9112 section 9.3.1 */
+        bool first = x->link->reused && !x->sent_again;
+        x->sent_again |= first;
+        return first;
+    }
+    if (!rule->budget)
+        return true;
+    if (x->retries + 1 >= settings->tries || !upstream_retry_may(x->link, &x->tries))
+        return false;
+    x->retries++;
+    return true;
+}

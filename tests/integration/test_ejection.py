@@ -1,0 +1,232 @@
+"""Servers that fail too often get no requests for a while, others are left, and nobody flaps."""
+
+import re
+import threading
+
+from rig import eventually, free_port
+from scripted import OK, Scripted, keeping
+from wire import Connection, get
+
+NO_RETRY = {"on": ["connect"]}
+
+
+class Failing:
+    """Closes without an answer as `fails(number of the request)` says; else answers 200."""
+
+    def __init__(self, rig, fails, bad=None):
+        self.asked, self.lock = 0, threading.Lock()
+
+        def serve(peer, _number):
+            while peer.read_request() is not None:
+                with self.lock:
+                    self.asked += 1
+                    failing = fails(self.asked)
+                if failing and bad is None:
+                    return
+                peer.send(bad if failing else OK)
+        self.text = Scripted(rig, serve).text
+
+
+def always(_number):
+    return True
+
+
+def never(_number):
+    return False
+
+
+def one_in_three(number):
+    return number % 3 == 0
+
+
+def weir_before(rig, servers, eject=None, retry=None, **more):
+    upstream = {"servers": [s if isinstance(s, str) else s.text for s in servers], "retry": retry or NO_RETRY, "eject": eject or {}}
+    weir = rig.weir(workers=1, upstreams={"api": upstream}, **more)
+    weir.expect_errors("upstream|server|api")
+    return weir
+
+
+def statuses(weir, count, method="POST"):
+    """POST is not idempotent, so that no failure is hidden by another try."""
+    with Connection(weir.address) as connection:
+        return [connection.request(method=method).status for _ in range(count)]
+
+
+def lines(weir, text):
+    return [line for line in weir.output().splitlines() if text in line]
+
+
+def test_a_server_that_fails_one_request_in_three_is_ejected(rig):
+    """By default: at least 20 requests within 10 s, of which a quarter failed."""
+    bad, fine = Failing(rig, one_in_three), Failing(rig, never)
+    weir = weir_before(rig, [bad, fine])
+    result = statuses(weir, 100)
+    assert 6 <= result.count(502) <= 8 and result[-50:] == [200] * 50
+    assert 20 <= bad.asked <= 24
+    weir.counts(1, "weir_upstream_ejections_total", reason="failure_rate")
+    weir.counts(0, "weir_upstream_ejections_total", reason="failures")
+    weir.counts(0, "weir_upstream_server_up", server=bad.text)
+    said = eventually(lambda: lines(weir, "ejected for"), what="a line about it")
+    assert len(said) == 1 and re.search(rf"server {bad.text}: \d of its last 2\d requests failed, .*; ejected for 10 s", said[0]), said
+
+
+def test_with_retries_clients_do_not_notice(rig):
+    bad, fine = Failing(rig, one_in_three), Failing(rig, never)
+    weir = weir_before(rig, [bad, fine], retry={"on": ["connect", "reset"]})
+    assert statuses(weir, 100, "GET") == [200] * 100
+    weir.counts(1, "weir_upstream_ejections_total", reason="failure_rate")
+
+
+def test_a_server_that_fails_seldom_stays(rig):
+    bad, fine = Failing(rig, lambda number: number % 10 == 0), Failing(rig, never)
+    weir = weir_before(rig, [bad, fine])
+    assert statuses(weir, 200).count(502) == 10
+    assert weir.metric("weir_upstream_ejections_total") == 0
+
+
+def test_few_requests_say_nothing(rig):
+    bad, fine = Failing(rig, one_in_three), Failing(rig, never)
+    weir = weir_before(rig, [bad, fine], {"requests": 60})
+    assert statuses(weir, 100).count(502) == 16
+    assert weir.metric("weir_upstream_ejections_total") == 0
+
+
+def test_failures_are_forgotten(rig):
+    """What is counted leaves the window."""
+    bad, fine = Failing(rig, lambda number: number <= 9 and one_in_three(number)), Failing(rig, never)
+    weir = weir_before(rig, [bad, fine], {"requests": 10, "window": "100ms"})
+    assert statuses(weir, 18).count(502) == 3
+    eventually(lambda: get(weir.address).status == 200 and bad.asked > 200, 20, "further requests")
+    assert weir.metric("weir_upstream_ejections_total") == 0
+
+
+def test_statuses_that_count_as_failures(rig):
+    for eject, ejections in ({}, 0), ({"status": [503]}, 1), ({"status": ["5xx"]}, 1), ({"status": [502]}, 0):
+        bad, fine = Failing(rig, always, b"HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n"), Failing(rig, never)
+        weir = weir_before(rig, [bad, fine], eject)
+        assert statuses(weir, 40).count(503) == (5 if ejections else 20)
+        weir.counts(ejections, "weir_upstream_ejections_total", reason="failures")
+
+
+def test_answers_that_break_off_are_failures(rig):
+    bad, fine = Failing(rig, always, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx"), Failing(rig, never)
+    closing = Scripted(rig, lambda peer, _: peer.read_request() and peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx"))
+    weir = weir_before(rig, [closing, fine])
+    cut = 0
+    for _ in range(80):
+        try:
+            get(weir.address)
+        except Exception:
+            cut += 1
+    assert 19 <= cut <= 21 and bad.asked == 0
+    weir.counts(1, "weir_upstream_ejections_total", reason="failure_rate")
+
+
+def test_it_returns_after_its_time_and_relapses_for_longer(rig):
+    failing = threading.Event()
+    failing.set()
+    bad, fine = Failing(rig, lambda _: failing.is_set()), Failing(rig, never)
+    weir = weir_before(rig, [bad, fine], {"time": "1s"})
+    for seconds in 1, 2:
+        before = bad.asked
+        eventually(lambda: get(weir.address) and lines(weir, f"ejected for {seconds} s"), 20, "its ejection")
+        assert bad.asked - before == 5, "five requests find it out"
+    failing.clear()
+    before = bad.asked
+    eventually(lambda: get(weir.address).status == 200 and bad.asked > before, 20, "requests go there again")
+    assert statuses(weir, 20) == [200] * 20
+    assert len(lines(weir, f"{bad.text} gets requests again")) == 2
+    weir.counts(2, "weir_upstream_ejections_total")
+    weir.counts(1, "weir_upstream_server_up", server=bad.text)
+
+
+def test_an_answer_under_way_does_not_bring_it_back(rig):
+    gate = threading.Event()
+    rig.close_with(gate.set)
+    asked = []
+
+    def serve(bad, asked):
+        def script(peer, _number):
+            while (request := peer.read_request()) is not None:
+                asked.append(request[0])
+                if b"GET /slow" in request[0]:
+                    gate.wait()
+                elif bad:
+                    return
+                peer.send(OK)
+        return script
+    others = []
+    bad, fine = Scripted(rig, serve(True, asked)), Scripted(rig, serve(False, others))
+    weir = weir_before(rig, [bad, fine])
+    slow = [Connection(weir.address).send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n") for _ in range(2)]
+    eventually(lambda: asked and others, what="each server has one")
+    eventually(lambda: get(weir.address) and lines(weir, "ejected for 10 s"), what="its ejection")
+    gate.set()
+    for connection in slow:
+        assert connection.response().status == 200
+        connection.close()
+    before = len(asked)
+    assert statuses(weir, 20) == [200] * 20 and len(asked) == before
+
+
+def test_the_last_server_is_never_ejected_for_failures(rig):
+    alone = Failing(rig, always)
+    weir = weir_before(rig, [alone])
+    assert statuses(weir, 30) == [502] * 30 and alone.asked == 30
+    assert weir.metric("weir_upstream_ejections_total") == 0
+    assert get(weir.admin, "/readyz").status == 200
+    down = f"127.0.0.1:{free_port()}"
+    weir = weir_before(rig, [alone, down], {"at_most": "100%"})
+    statuses(weir, 30)
+    weir.counts(0, "weir_upstream_ejections_total", reason="failures")
+    weir.counts(1, "weir_upstream_ejections_total", reason="connect")
+
+
+def test_at_most_a_share_of_the_servers_is_ejected(rig):
+    for at_most, most in ("50%", 2), ("100%", 3), ("10%", 1), ("0%", 0):
+        servers = [Failing(rig, always) for _ in range(4)]
+        weir = weir_before(rig, servers, {"at_most": at_most})
+        assert statuses(weir, 100) == [502] * 100
+        weir.counts(most, "weir_upstream_ejections_total", reason="failures")
+        assert weir.metric("weir_upstream_server_up") == 4 - most
+
+
+def test_servers_that_answer_sometimes_come_before_those_that_do_not_accept(rig):
+    """Where nobody else is left."""
+    failing = threading.Event()
+    failing.set()
+    bad, port = Failing(rig, lambda _: failing.is_set()), free_port()
+    other = Scripted(rig, keeping(), ("127.0.0.1", port))
+    weir = weir_before(rig, [bad, other])
+    eventually(lambda: get(weir.address) and lines(weir, "ejected for 10 s"), what="its ejection")
+    failing.clear()
+    other.close()
+    eventually(lambda: "Connection refused" in weir.output() or not get(weir.address), what="the other one is down")
+    before = bad.asked
+    assert statuses(weir, 10) == [200] * 10 and bad.asked == before + 10
+
+
+def test_switched_off(rig):
+    bad, fine = Failing(rig, always), Failing(rig, never)
+    weir = weir_before(rig, [bad, fine], {"failures": 0, "failure_rate": "0%"})
+    assert sorted(statuses(weir, 60)) == [200] * 30 + [502] * 30
+    assert weir.metric("weir_upstream_ejections_total") == 0
+
+
+def test_a_reload_begins_with_a_clean_record(rig):
+    bad, fine = Failing(rig, always), Failing(rig, never)
+    weir = weir_before(rig, [bad, fine])
+    assert statuses(weir, 20).count(502) == 5
+    weir.reload(log={"access": "off", "level": "info"})
+    assert weir.metric("weir_upstream_server_up") == 2
+    assert statuses(weir, 20).count(502) == 5
+    weir.counts(2, "weir_upstream_ejections_total", reason="failures")
+
+
+def test_many_workers_say_it_once(rig):
+    bad, fine = Failing(rig, always), Failing(rig, never)
+    upstream = {"servers": [bad.text, fine.text], "retry": NO_RETRY, "eject": {"failures": 1}}
+    weir = rig.weir(workers=4, upstreams={"api": upstream})
+    weir.expect_errors("upstream|server|api")
+    eventually(lambda: get(weir.address) and weir.metric("weir_upstream_ejections_total") == 4, 20, "each worker ejects it")
+    assert len(lines(weir, "ejected for")) == 1
