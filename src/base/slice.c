@@ -85,3 +85,9 @@ bool slice_to_u64(struct slice s, uint64_t max, uint64_t *value)
     *value = sum;
     return true;
 }
+
+struct slice slice_after_bom(struct slice text)
+{
+    bool marked = slice_starts_with(text, SLICE("\xef\xbb\xbf"));
+    return marked ? (struct slice){text.p + 3, text.n - 3} : text;
+}

@@ -51,6 +51,9 @@ bool slice_has_control_bytes(struct slice s);
  * `*rest`. False at the list's end. Quoted strings are not understood: for lists of tokens only. */
 bool slice_next_element(struct slice *rest, struct slice *element);
 
+/* Without the byte order mark that some editors put before UTF-8 text. */
+struct slice slice_after_bom(struct slice text);
+
 /* All of `s` as decimal digits, no sign, at least one digit, at most `max`. False otherwise; `*value` is then
  * unchanged. */
 MUST_CHECK bool slice_to_u64(struct slice s, uint64_t max, uint64_t *value);

@@ -21,27 +21,79 @@ static struct slice info_value(const char *info, const char *name)
     return SLICE("");
 }
 
-void cli_check_redis(const struct policy *policy, FILE *report)
-{
-    const struct redis_settings *settings = &policy->redis;
-    char why[REDIS_WHY_MAX];
-    unsigned parts;
+/* Of a cluster, one of its masters. */
+struct place_of_redis {
+    const struct policy *policy;
+    char text[256]; /* what messages call it */
+};
 
-    if (settings->embedded || !policy_needs_redis(policy))
-        return;
-    redisContext *redis = redis_dial_part(settings, 0, &parts, PATIENCE_US, why);
-    redisReply *reply = redis ? redisCommand(redis, "INFO memory") : NULL;
+static void check_memory(redisContext *redis, const struct place_of_redis *place, FILE *report)
+{
+    redisReply *reply = redisCommand(redis, "INFO memory");
+
     if (reply && reply->type == REDIS_REPLY_STRING) {
         struct slice most = info_value(reply->str, "maxmemory"),
                      way = info_value(reply->str, "maxmemory_policy");
         if (way.n && !slice_equal(way, SLICE("noeviction")) && !slice_equal(most, SLICE("0")))
             fprintf(report,
                     "%s: warning: redis %s: maxmemory-policy is %.*s: a key that it evicts is a client with "
-                    "a fresh "
-                    "limit; set noeviction there\n",
-                    policy->file, settings->address_text, SLICE_ARG(way));
+                    "a fresh limit; set noeviction there\n",
+                    place->policy->file, place->text, SLICE_ARG(way));
     }
     freeReplyObject(reply);
-    if (redis)
+}
+
+/* Is there a time at which a snapshot is written? Where CONFIG is not allowed, nobody knows: yes. */
+static bool saves_snapshots(redisContext *redis)
+{
+    redisReply *reply = redisCommand(redis, "CONFIG GET save");
+    bool never = reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+                 reply->element[1]->type == REDIS_REPLY_STRING && reply->element[1]->len == 0;
+
+    freeReplyObject(reply);
+    return !never;
+}
+
+static void check_persistence(redisContext *redis, const struct place_of_redis *place, FILE *report)
+{
+    redisReply *reply = redisCommand(redis, "INFO persistence");
+
+    if (reply && reply->type == REDIS_REPLY_STRING &&
+        slice_equal(info_value(reply->str, "aof_enabled"), SLICE("0")) && !saves_snapshots(redis))
+        fprintf(
+            report,
+            "%s: warning: redis %s: keeps nothing on disk: after a restart every client has a fresh limit; "
+            "set appendonly yes there\n",
+            place->policy->file, place->text);
+    freeReplyObject(reply);
+}
+
+void cli_check_redis(const struct policy *policy, FILE *report)
+{
+    const struct redis_settings *settings = &policy->redis;
+    char why[REDIS_WHY_MAX];
+
+    if (!policy_needs_redis(policy))
+        return;
+    if (settings->embedded) {
+        fprintf(
+            report,
+            "%s: note: the embedded Redis keeps nothing on disk: after a restart of weir every client has a "
+            "fresh limit\n",
+            policy->file);
+        return;
+    }
+    for (unsigned part = 0, parts = 1; part < parts; part++) {
+        redisContext *redis = redis_dial_part(settings, part, &parts, PATIENCE_US, why);
+        struct place_of_redis place = {.policy = policy};
+        if (!redis)
+            return;
+        snprintf(place.text, sizeof place.text, "%s", settings->address_text);
+        if (settings->cluster.count && redis->tcp.host)
+            snprintf(place.text, sizeof place.text, "%s:%d", redis->tcp.host, redis->tcp.port);
+        check_memory(redis, &place, report);
+        if (!redis->err)
+            check_persistence(redis, &place, report);
         redisFree(redis);
+    }
 }

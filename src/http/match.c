@@ -56,7 +56,8 @@ bool path_matches(struct slice pattern, struct slice path)
     if (same == pattern.n)
         return same == path.n;
     if (pattern.p[same] != '*')
-        return same == path.n &&
+        /* The pattern for every path matches the "*" of OPTIONS as well. */
+        return (same == path.n || (path.n && path.p[0] != '/')) &&
                slice_equal((struct slice){pattern.p + same, pattern.n - same}, SLICE("/**"));
     while (pattern.p[same] != '/')
         same--;

@@ -8,7 +8,7 @@ static const int64_t period_long_us = INT64_C(31) * 86400 * 1000000;
 /* So many charges are 120 KB for each client, read and written with each of them (docs/limiters.md). */
 enum { LOG_LARGE = 10000 };
 
-static const struct node *node_at(const struct loading *l, const char *section, const char *key)
+const struct node *node_at(const struct loading *l, const char *section, const char *key)
 {
     const struct node *map = node_find(l->root, section);
     return map ? node_find(map, key) : NULL;
@@ -44,30 +44,6 @@ static void check_proxy_protocol(struct loading *l)
                     "is believed of identity.trusted_proxies alone, and they name nobody");
 }
 
-/* --- identity --- */
-
-static void warn_of_identity(struct loading *l)
-{
-    const struct identity_settings *identity = &l->policy->identity;
-    const struct node *from = node_at(l, "identity", "from");
-    const struct node *item = from ? list_first(from) : NULL;
-    bool unnoticed = identity->headers_from_anyone && identity->headers_from != HEADERS_FROM_ANYONE;
-
-    for (unsigned i = 0; item && i < identity->from_count; i++, item = list_next(from, item)) {
-        if (identity->from[i].source == IDENTITY_HEADER && unnoticed)
-            warning(l, item,
-                    "this header is believed from anyone who can connect, since trusted_proxies names "
-                    "nobody; name "
-                    "the proxies that set it, or write headers_from: anyone if servers verify the ids");
-        if (i > 0 && identity->from[i - 1].source == IDENTITY_IP)
-            warning(l, item, "is never looked at: ip before it always gives a value");
-    }
-    if (identity->known_clients_only && clients_count(l->policy->clients) == 0 &&
-        !quotas_are_there(l->policy))
-        warning(l, node_at(l, "identity", "known_clients_only"),
-                "clients knows none: every id is passed over");
-}
-
 static void check_resolver(struct loading *l)
 {
     const struct resolver_settings *resolver = &l->policy->resolver;
@@ -93,46 +69,6 @@ static void warn_of_upstreams(struct loading *l)
     }
 }
 
-/* --- clients --- */
-
-static bool has_ids(const struct identity_settings *identity)
-{
-    for (unsigned i = 0; i < identity->from_count; i++)
-        if (identity->from[i].source == IDENTITY_HEADER)
-            return true;
-    return false;
-}
-
-/* Addresses are not looked up. */
-static void warn_of_quotas(struct loading *l)
-{
-    if (quotas_are_there(l->policy) && !has_ids(&l->policy->identity))
-        warning(l, node_find(l->root, "quotas"),
-                "nobody is looked up: quotas are for ids, and identity.from names no header");
-}
-
-/* Of many that are alike the first is told. */
-static void warn_of_clients(struct loading *l)
-{
-    const struct node *clients = node_find(l->root, "clients");
-    const struct node *id = NULL, *address = NULL;
-    struct ip_range range;
-    const char *why;
-
-    for (const struct node *node = clients ? clients->first : NULL; node; node = node->next) {
-        if (slice_starts_with(node->key, SLICE("ip:")))
-            continue;
-        id = id ? id : node;
-        if (!address && ip_range_parse(node->key, &range, &why))
-            address = node;
-    }
-    if (address)
-        warning(l, address, "is taken for an id from a header; for the address write \"ip:%.*s\"",
-                SLICE_ARG(address->key));
-    else if (id && !has_ids(&l->policy->identity))
-        warning(l, id, "nobody is this client: it is an id, and identity.from names no header");
-}
-
 /* --- limits --- */
 
 static bool is_used(const struct policy *policy, const struct limit *limit)
@@ -152,6 +88,10 @@ static void warn_of_limit(struct loading *l, const struct node *node, const stru
         warning(l, node, "no rule uses this limit");
     if (burst && limit->kind == LIMIT_BUCKET && limit->burst > limit->limit && !limit->max_delay_us)
         warning(l, burst, "a burst above the limit lets more than twice the limit through in one period");
+    if (limit->max_delay_us && limit->burst == 1)
+        warning(
+            l, burst ? burst : node_find(node, "max_delay"),
+            "with a burst of 1 no request may wait, so max_delay holds none; a burst of n lets n - 1 wait");
     if (limit->period_us > period_long_us)
         warning(l, period, "so long that only an eviction or a reset in Redis may end it");
     if (limit->kind == LIMIT_WINDOW && strcmp(limit->script, "sliding_window_log") == 0 &&
@@ -170,52 +110,6 @@ static void warn_of_limits(struct loading *l)
         warn_of_limit(l, node, &l->policy->limits[i]);
 }
 
-/* --- rules --- */
-
-/* A segment that other routers take for "any": {id} (OpenAPI), :id (Express), <id> (Flask), .* (regular expressions).
- * Empty: none. */
-static struct slice foreign_segment(struct slice path)
-{
-    for (size_t i = 1, end; i < path.n; i = end + 1) {
-        const char *slash = memchr(path.p + i, '/', path.n - i);
-        end = slash ? (size_t)(slash - path.p) : path.n;
-        struct slice segment = {path.p + i, end - i};
-        char first = segment.n > 1 ? segment.p[0] : 0, last = segment.n > 1 ? segment.p[segment.n - 1] : 0;
-        if ((first == '{' && last == '}') || first == ':' || (first == '<' && last == '>') ||
-            (segment.n > 1 && memmem(segment.p, segment.n, ".*", 2)))
-            return segment;
-    }
-    return SLICE_NONE;
-}
-
-static void warn_of_path(struct loading *l, const struct node *rule)
-{
-    const struct node *match = node_find(rule, "match"), *path = match ? node_find(match, "path") : NULL;
-    struct slice segment = path && path->kind == NODE_SCALAR ? foreign_segment(path->text) : SLICE_NONE;
-
-    if (segment.n)
-        warning(l, path, "%s is no wildcard here; * is any segment, and /** at the end all below",
-                QUOTE(segment));
-}
-
-static void warn_of_rules(struct loading *l)
-{
-    const struct policy *policy = l->policy;
-    const struct node *list = node_find(l->root, "rules");
-    const struct node *item = list ? list->first : NULL;
-
-    for (const struct node *rule = item; rule; rule = rule->next)
-        warn_of_path(l, rule);
-    for (unsigned i = 0; item && i + 1 < policy->rule_count; i++, item = item->next)
-        for (unsigned before = 0; before < i; before++)
-            if (rule_covers(&policy->rules[before], &policy->rules[i])) {
-                warning(l, item,
-                        "no request reaches this rule: the one at line %u matches all that it matches",
-                        policy->rules[before].place.line);
-                break;
-            }
-}
-
 static void warn_of_log(struct loading *l)
 {
     if (l->policy->log.format == LOG_JSON && l->policy->log.access == ACCESS_COMBINED)
@@ -231,8 +125,6 @@ void policy_check(struct loading *l)
     if (l->report->mistakes)
         return;
     warn_of_identity(l);
-    warn_of_quotas(l);
-    warn_of_clients(l);
     warn_of_upstreams(l);
     warn_of_limits(l);
     warn_of_rules(l);

@@ -79,8 +79,9 @@ const struct option options[] = {
 
     {"redis", &type_section, 0, "", 0, 0, 0, NULL, NULL, "where it is kept what clients have used"},
     {"redis.address", &type_redis_address, OF(redis), "127.0.0.1:6379", 0, 0, 0, NULL, redis_has_address,
-     "host:port, unix:/path, or embedded: a private redis-server that weir starts and stops (at a start "
-     "alone)"},
+     "host:port, unix:/path, redis://USER:PASSWORD@HOST:PORT/DATABASE, or embedded: a private redis-server "
+     "that weir "
+     "starts and stops (at a start alone)"},
     {"redis.sentinel", &type_sentinel, 0, "", 0, 0, 0, NULL, redis_has_sentinel,
      "in place of an address: sentinels that know where the master is"},
     {"redis.sentinel.master", &type_text, OF(redis.sentinel.master), NULL, 1, 256, REQUIRED, NULL, NULL,

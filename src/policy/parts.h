@@ -128,6 +128,13 @@ bool rule_covers(const struct rule *a, const struct rule *b);
 /* "host:port" or "unix:/path", names resolved. False: a mistake was reported. */
 bool destination_read(struct loading *l, const struct node *node, struct address *address);
 
+/* redis_url.c: redis://USER:PASSWORD@HOST:PORT/DATABASE as redis.address. `*place` is its host:port. False: a mistake
+ * was reported. */
+bool redis_url_is_one(struct slice text);
+bool redis_url_read(struct loading *l, const struct node *node, struct redis_url *url, struct slice *place);
+/* Takes over what stood in the URL, once all of the section is read. */
+void redis_url_finish(struct loading *l);
+
 bool redis_has_address(const void *policy); /* for the table's `applies` */
 bool redis_has_sentinel(const void *policy);
 bool redis_has_cluster(const void *policy);
@@ -140,5 +147,9 @@ void read_headers_collect(struct loading *l);
 void policy_check(struct loading *l);
 void warn_of_costs(struct loading *l);
 void warn_of_paths(struct loading *l);
+void warn_of_identity(struct loading *l); /* check_identity.c */
+void warn_of_rules(struct loading *l);    /* check_rules.c */
+/* The value of `section`.`key` in the file, or NULL. */
+const struct node *node_at(const struct loading *l, const char *section, const char *key);
 
 #endif

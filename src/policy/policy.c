@@ -71,6 +71,7 @@ static void read_root(struct loading *l)
     derived_finish(l->policy);
     addresses_read(l);
     identity_finish(l->policy);
+    redis_url_finish(l);
     if (!l->report->mistakes)
         read_headers_collect(l);
     policy_check(l);

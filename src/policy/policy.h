@@ -60,7 +60,15 @@ struct redis_sentinel_settings {
     char *username, *password; /* for the sentinels themselves; NULL: none */
 };
 
+/* What redis.address says beside the host, if it is a URL. */
+struct redis_url {
+    bool given, has_database;
+    char *username, *password; /* NULL: none */
+    unsigned database;
+};
+
 struct redis_settings {
+    struct redis_url url;
     struct address address; /* length 0 when embedded, a name, or found otherwise */
     char *address_text;     /* as written, or what stands for it in messages */
     char *host;             /* where `address` is a name; NULL: it is none */

@@ -82,6 +82,7 @@ static void read_file(struct loading *l, const struct node *item, enum listed as
         mistake(l, item, "%s cannot be read: %s", QUOTE(item->text), why);
         return;
     }
+    bytes = slice_after_bom(bytes);
     for (unsigned number = 1; bytes.n; number++) {
         const char *end = memchr(bytes.p, '\n', bytes.n);
         struct slice line = {bytes.p, end ? (size_t)(end - bytes.p) : bytes.n};

@@ -7,7 +7,7 @@ static bool read_source(struct loading *l, const struct node *item, struct ident
 {
     struct slice text = item->text;
 
-    if (!expect_scalar(l, item, "ip or header:NAME"))
+    if (!expect_scalar(l, item, "ip or \"header:NAME\" (without a space behind the colon)"))
         return false;
     if (slice_equal(text, SLICE("ip")))
         return true;
@@ -71,7 +71,7 @@ static void read_proxy(struct loading *l, const struct node *item, struct identi
     struct ip_range *range = &identity->trusted[identity->trusted_count];
     const char *why;
 
-    if (!expect_scalar(l, item, "an address, a range or unix:"))
+    if (!expect_scalar(l, item, "an address, a range or \"unix:\" (in quotes)"))
         return;
     if (slice_equal(item->text, SLICE("unix:")))
         identity->trust_unix = true;

@@ -642,7 +642,8 @@ static void read_limit(struct loading *l, const struct node *node, struct limit 
 {
     limit->name = pool_text(l->pool, node->key);
     limit->place = node->key_place;
-    (void)name_is_good(l, node);
+    if (name_is_good(l, node) && slice_equal(node->key, SLICE("none")))
+        mistake_of_key(l, node, "none stands for no limits in a rule; choose another name");
     if (node->broken || !expect_map(l, node, "a map with script, limit and period"))
         return;
     options_read(l, node, "limits.NAME", limit);

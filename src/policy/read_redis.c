@@ -25,10 +25,16 @@ static void read_redis_address(struct loading *l, const struct option *option, c
                                void *field)
 {
     struct redis_settings *redis = field;
+    struct node place = *node;
 
     (void)option;
-    if (!expect_scalar(l, node, "host:port, unix:/path or embedded"))
+    if (!expect_scalar(l, node, "host:port, unix:/path, redis://... or embedded"))
         return;
+    if (redis_url_is_one(node->text) && !redis_url_read(l, node, &redis->url, &place.text)) {
+        redis->url.given = false;
+        return;
+    }
+    node = &place;
     redis->embedded = slice_equal(node->text, SLICE("embedded"));
     redis->address_text = keep_text(l, node);
     if (!redis->embedded && !read_name(l, node, redis))
@@ -192,7 +198,7 @@ static void read_password_file(struct loading *l, const struct option *option, c
     }
     if (!named_file_read(l, node, &l->scratch, path, PASSWORD_FILE_MAX, &bytes))
         return;
-    bytes = without_newline(bytes);
+    bytes = without_newline(slice_after_bom(bytes));
     if (bytes.n == 0 || slice_has_control_bytes(bytes)) {
         mistake(l, node, "%s holds %s; expected the password alone, on one line", path,
                 bytes.n ? "several lines or control bytes" : "nothing");

@@ -207,9 +207,11 @@ static void read_rule_limits(struct loading *l, const struct option *option, con
     unsigned count = list_count(node);
 
     if (!list_fits(option, node)) {
-        mistake(l, node, "expected a list of at most %d limits", (int)option->high);
+        mistake(l, node, "expected a list of at most %d limits, or none", (int)option->high);
         return;
     }
+    if (node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("none")))
+        return;
     rule->limits = pool_zeroed(l->pool, count, sizeof(const struct limit *));
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
         read_limit_name(l, item, rule);
@@ -222,7 +224,7 @@ static void print_rule_limits(const struct printer *printer, const struct option
     (void)option;
     for (unsigned i = 0; i < rule->limit_count; i++)
         fprintf(printer->out, "%s%s", i ? ", " : " [ ", rule->limits[i]->name);
-    fputs(rule->limit_count ? " ]\n" : " []\n", printer->out);
+    fputs(rule->limit_count ? " ]\n" : " none\n", printer->out);
 }
 
 const struct option_type type_rule_limits = {"list of limits", read_rule_limits, print_rule_limits, true};

@@ -46,7 +46,17 @@ static bool has_tab_indent(struct slice bytes, size_t line)
 static const char *yaml_remedy(const char *problem)
 {
     if (strstr(problem, "did not find expected ','"))
-        return "; within { } and [ ], a value that holds one of { } [ ] , takes quotes";
+        return "; within { } and [ ], separate values by commas, close what is open, and quote a value that "
+               "holds one "
+               "of { } [ ] ,";
+    if (strstr(problem, "did not find expected alphabetic"))
+        return "; a value that begins with * or & takes quotes";
+    if (strstr(problem, "cannot start any token"))
+        return "; a value that begins with @, % or ` takes quotes";
+    if (strstr(problem, "did not find expected node content"))
+        return "; a value such as \"[::1]:8080\" or \"::1\" takes quotes";
+    if (strstr(problem, "unexpected end of stream"))
+        return "; the quote that opens there is not closed";
     if (strstr(problem, "mapping values are not allowed"))
         return "; indent the keys of a map alike, and quote a value that holds \": \"";
     if (strstr(problem, "did not find expected key"))
@@ -245,7 +255,9 @@ static void read_pair(struct reading *r, struct node *map, yaml_event_t *event, 
     yaml_event_t value_event;
 
     if (event->type != YAML_SCALAR_EVENT) {
-        report_mistake(r->report, key_place, "a key must be a single word, not a map, list or alias");
+        report_mistake(
+            r->report, key_place, "a key must be a single word, not a map, list or alias%s",
+            event->type == YAML_SEQUENCE_START_EVENT ? "; a value such as \"[::1]:8080\" takes quotes" : "");
         read_node(r, event, depth);
     } else {
         refuse_extras(r, event, event->data.scalar.anchor, event->data.scalar.tag);
@@ -385,6 +397,7 @@ static struct node *read_stream(struct reading *r)
 
 const struct node *tree_read(struct pool *pool, struct slice bytes, struct report *report)
 {
+    bytes = slice_after_bom(bytes);
     struct reading r = {.pool = pool, .report = report, .bytes = bytes};
 
     if (!yaml_parser_initialize(&r.parser)) {

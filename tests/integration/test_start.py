@@ -158,6 +158,44 @@ def test_check_warns_of_a_redis_that_evicts(rig):
     assert check(rig, policy).returncode == 0, "without Redis as well"
 
 
+def test_check_warns_of_a_redis_that_keeps_nothing(rig):
+    """And says nothing where something is kept, or where the user may not ask."""
+    redis = rig.redis()
+    limits = {"each": dict(script="gcra", limit=1, period="1s")}
+    policy = rig.write("policy.yaml", json.dumps(rig.policy(limits=limits)))
+
+    def is_warned():
+        result = rig.command("check", "-c", policy)
+        assert result.returncode == 0, result
+        return "keeps nothing on disk" in result.stderr
+    assert is_warned()
+    redis.ask("CONFIG", "SET", "save", "3600 1")
+    assert not is_warned()
+    redis.ask("CONFIG", "SET", "save", "")
+    redis.ask("CONFIG", "SET", "appendonly", "yes")
+    assert not is_warned()
+    redis.ask("CONFIG", "SET", "appendonly", "no")
+    assert is_warned()
+    redis.ask("ACL", "SETUSER", "default", "-config")
+    assert not is_warned()
+
+
+def test_check_tells_of_an_embedded_redis_that_keeps_nothing(rig):
+    limits = {"each": dict(script="gcra", limit=1, period="1s")}
+    policy = rig.write("policy.yaml", json.dumps(rig.policy(limits=limits, redis={"address": "embedded"})))
+    assert "the embedded Redis keeps nothing on disk" in rig.command("check", "-c", policy).stderr
+
+
+def test_a_url_of_redis_is_where_the_limits_are(rig):
+    redis = rig.redis(tcp=True, arguments=["--requirepass", "a@b"])
+    host, port = redis.address
+    url = f"redis://:a%40b@{host}:{port}/3"
+    weir = rig.weir(limits={"each": dict(script="gcra", limit=1, period="1d")}, redis={"address": url})
+    weir.wait_for_redis()
+    assert [get(weir.address).status for _ in range(2)] == [200, 429]
+    assert "a@b" not in weir.output() and "a%40b" not in weir.output()
+
+
 def test_check_warns_of_a_log_that_cannot_be_written(rig):
     for file, warned in (("stderr", False), (os.path.join(rig.directory, "new.log"), False), ("/nowhere/weir.log", True)):
         result = check(rig, json.dumps(rig.policy(limits=LIMIT, log={"file": file})))

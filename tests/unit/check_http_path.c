@@ -259,7 +259,8 @@ START_TEST(patterns_match_segment_by_segment)
         {"/a/**/b", "/a/x/b", true}, /* not last: as "*" within a segment */
         {"/a/**/b", "/a/x/y/b", false},
         {"*", "*", true},
-        {"/**", "*", false},
+        {"/**", "*", true}, /* OPTIONS for the server as a whole */
+        {"/a/**", "*", false},
         {"*", "/", false},
         {"", "/", false},
     };

@@ -47,6 +47,14 @@ static struct policy *load_good(const char *yaml)
     return policy;
 }
 
+/* The same, where there may be warnings. */
+static struct policy *load_warned(const char *yaml)
+{
+    struct policy *policy = load(slice_of(yaml));
+    ck_assert_msg(policy != NULL, "%s", said);
+    return policy;
+}
+
 static void load_bad(const char *yaml, const char *words)
 {
     ck_assert_ptr_null(load(slice_of(yaml)));
@@ -324,6 +332,67 @@ START_TEST(leases_are_the_default_where_they_can_be)
 }
 END_TEST
 
+START_TEST(an_address_of_redis_may_be_a_url)
+{
+    static const struct {
+        const char *url, *text, *username, *password;
+        unsigned database;
+    } good[] = {
+        {"redis://127.0.0.1", "127.0.0.1:6379", NULL, NULL, 0},
+        {"redis://127.0.0.1:7000/", "127.0.0.1:7000", NULL, NULL, 0},
+        {"redis://redis.internal:7000/12", "redis.internal:7000", NULL, NULL, 12},
+        {"redis://weir:s3cret@[::1]:7000/1", "[::1]:7000", "weir", "s3cret", 1},
+        {"redis://weir:s3cret@[::1]", "[::1]:6379", "weir", "s3cret", 0},
+        {"redis://:a%40b%2fc%25@127.0.0.1/0", "127.0.0.1:6379", NULL, "a@b/c%", 0},
+        {"redis://a:b:c/d@e@127.0.0.1:1", "127.0.0.1:1", "a", "b:c/d@e", 0},
+    };
+    char yaml[256];
+
+    for (size_t i = 0; i < COUNT_OF(good); i++) {
+        snprintf(yaml, sizeof yaml, UPSTREAMS "redis: { address: '%s' }\n", good[i].url);
+        struct policy *policy = load_good(yaml);
+        ck_assert_str_eq(policy->redis.address_text, good[i].text);
+        ck_assert_pstr_eq(policy->redis.username, good[i].username);
+        ck_assert_pstr_eq(policy->redis.password, good[i].password);
+        ck_assert_uint_eq(policy->redis.database, good[i].database);
+        ck_assert((policy->redis.host != NULL) == (strstr(good[i].url, "internal") != NULL));
+        char *text = printed(policy);
+        ck_assert_msg(!strstr(text, "s3cret") && !strstr(text, "a@b"), "%s", text);
+        free(text);
+        policy_drop(policy);
+    }
+    struct policy *policy =
+        load_good(UPSTREAMS "redis: { address: 'redis://127.0.0.1', username: a, password: b, "
+                            "database: 3 }\n");
+    ck_assert_str_eq(policy->redis.username, "a");
+    ck_assert_uint_eq(policy->redis.database, 3);
+    policy_drop(policy);
+    load_bad(UPSTREAMS "redis: { address: 'redis://weir:s3cret@' }\n", "redis.address");
+    ck_assert_msg(!strstr(said, "s3cret"), "%s", said);
+}
+END_TEST
+
+START_TEST(a_byte_order_mark_is_no_part_of_the_text)
+{
+    policy_drop(load_good("\xef\xbb\xbf" UPSTREAMS "rules: [ { limits: none } ]\n"));
+    load_bad("\xef\xbb\xbfupstream: {}\n", "test.yaml:1:1: unknown key \"upstream\"");
+}
+END_TEST
+
+START_TEST(a_rule_says_that_it_has_no_limits)
+{
+    struct policy *policy = load_good(UPSTREAMS "limits: { a: { script: gcra, limit: 1, period: 1s } }\n"
+                                                "rules:\n  - { match: { path: /healthz }, limits: none }\n"
+                                                "  - { match: { path: /** }, limits: a }\n");
+    ck_assert_uint_eq(policy->rules[0].limit_count, 0);
+    ck_assert_str_eq(policy_match(policy, SLICE("OPTIONS"), SLICE("*"), SLICE_NONE)->name, "/**");
+    char *text = printed(policy);
+    ck_assert_msg(strstr(text, "limits: none") != NULL, "%s", text);
+    free(text);
+    policy_drop(policy);
+}
+END_TEST
+
 START_TEST(an_embedded_redis_has_no_address)
 {
     struct policy *policy = load_good("redis: { address: embedded }\n" UPSTREAMS);
@@ -559,10 +628,10 @@ END_TEST
 START_TEST(a_raised_limit_raises_a_burst_that_was_not_written)
 {
     struct policy *policy =
-        load_good(UPSTREAMS IDS "limits:\n  a: { script: gcra, limit: 10, period: 1s }\n"
-                                "  b: { script: gcra, limit: 10, period: 1s, burst: 2 }\n"
-                                "clients: { c: { limits: { a: { limit: 50 }, b: { limit: 50 "
-                                "} } } }\nrules: [ { limits: [ a, b ] } ]\n");
+        load_warned(UPSTREAMS IDS "limits:\n  a: { script: gcra, limit: 10, period: 1s }\n"
+                                  "  b: { script: gcra, limit: 10, period: 1s, burst: 2 }\n"
+                                  "clients: { c: { limits: { a: { limit: 50 }, b: { limit: 50 "
+                                  "} } } }\nrules: [ { limits: [ a, b ] } ]\n");
     const struct limit_numbers *numbers = terms_of(policy, "id:c")->numbers;
     ck_assert_int_eq(numbers[0].burst, 50);
     ck_assert_int_eq(numbers[1].burst, 2);
@@ -580,7 +649,7 @@ START_TEST(thousands_of_clients_are_found)
     for (unsigned i = 0; i < 20000; i++)
         fprintf(out, "  c%u: { quota: %u }\n  'ip:10.%u.%u.0/24': { quota: 0 }\n", i, i % 3, i >> 8, i & 255);
     fclose(out);
-    struct policy *policy = load_good(yaml);
+    struct policy *policy = load_warned(yaml);
     for (unsigned i = 0; i < 20000; i += 997) {
         snprintf(id, sizeof id, "id:c%u", i);
         ck_assert_str_eq(terms_of(policy, id)->name, id + 3);
@@ -612,7 +681,7 @@ START_TEST(the_first_rule_that_matches_decides)
     ck_assert_str_eq(matched(policy, "GET", "/v1/x", "example.com"), "*");
     ck_assert_str_eq(matched(policy, "post", "/v1/x", ""), "*"); /* methods have a case */
     policy_drop(policy);
-    policy = load_good(UPSTREAMS "rules: [ { match: { path: /a } } ]\n");
+    policy = load_warned(UPSTREAMS "rules: [ { match: { path: /a } } ]\n");
     ck_assert_str_eq(matched(policy, "GET", "/b", ""), "(none)");
     policy_drop(policy);
 }
@@ -640,7 +709,7 @@ START_TEST(long_names_are_cut_for_their_number)
     memcpy(name + RULE_NAME_MAX - 3, "\xc3\xa9x", 4); /* the cut would fall inside it */
     snprintf(yaml, sizeof yaml,
              UPSTREAMS "rules:\n  - { name: '%s', match: { path: /a } }\n  - { name: '%s' }\n", name, name);
-    struct policy *policy = load_good(yaml);
+    struct policy *policy = load_warned(yaml);
     ck_assert_str_eq(policy->rules[0].name, name);
     memcpy(name + RULE_NAME_MAX - 3, "#2", 3);
     ck_assert_str_eq(policy->rules[1].name, name);
@@ -880,6 +949,9 @@ static void add_reading(Suite *suite)
     tcase_add_test(tests, the_share_of_clients_is_a_choice_that_stays);
     tcase_add_test(tests, what_is_not_written_has_its_default);
     tcase_add_test(tests, leases_are_the_default_where_they_can_be);
+    tcase_add_test(tests, an_address_of_redis_may_be_a_url);
+    tcase_add_test(tests, a_byte_order_mark_is_no_part_of_the_text);
+    tcase_add_test(tests, a_rule_says_that_it_has_no_limits);
     tcase_add_test(tests, an_embedded_redis_has_no_address);
     tcase_add_test(tests, the_environment_is_put_in);
     tcase_add_test(tests, files_are_the_policys_neighbours);
