@@ -2,11 +2,11 @@
 
 /* In a target: RFC 3986 allows fewer characters. Browsers (the percent-encode sets of the WHATWG URL Standard) and HTTP
  * libraries send the others as well; nginx and HAProxy accept them. None of them can end a target. */
-#define TARGET (CHAR_TEXT | CHAR_PATH | CHAR_QUERY)
+#define TARGET (CHAR_TEXT | CHAR_PATH | CHAR_SEGMENT | CHAR_QUERY)
 /* tchar: RFC 9110 section 5.6.2. */
 #define TCHAR (TARGET | CHAR_TOKEN)
 /* unreserved: RFC 3986 section 2.3. */
-#define UNRESERVED (TCHAR | CHAR_HOST)
+#define UNRESERVED (TCHAR | CHAR_LABEL)
 
 const uint16_t char_classes[256] = {
     ['\t'] = CHAR_TEXT,
@@ -15,7 +15,7 @@ const uint16_t char_classes[256] = {
     ['"'] = TARGET,
     ['#'] = CHAR_TOKEN | CHAR_TEXT,
     ['$'] = TCHAR,
-    ['%'] = TCHAR | CHAR_READINGS,
+    ['%'] = TCHAR & ~CHAR_SEGMENT,
     ['&'] = TCHAR,
     ['\''] = TCHAR,
     ['('] = TARGET,
@@ -24,11 +24,11 @@ const uint16_t char_classes[256] = {
     ['+'] = TCHAR,
     [','] = TARGET,
     ['-'] = UNRESERVED | CHAR_PLAIN,
-    ['.'] = UNRESERVED,
-    ['/'] = TARGET,
+    ['.'] = UNRESERVED & ~CHAR_LABEL,
+    ['/'] = TARGET & ~CHAR_SEGMENT,
     ['0' ... '9'] = UNRESERVED | CHAR_PLAIN | CHAR_DIGIT | CHAR_HEX,
     [':'] = TARGET,
-    [';'] = TARGET | CHAR_READINGS,
+    [';'] = TARGET & ~CHAR_SEGMENT,
     ['<'] = TARGET,
     ['='] = TARGET,
     ['>'] = TARGET,
@@ -37,7 +37,7 @@ const uint16_t char_classes[256] = {
     ['A' ... 'F'] = UNRESERVED | CHAR_PLAIN | CHAR_HEX,
     ['G' ... 'Z'] = UNRESERVED | CHAR_PLAIN,
     ['['] = TARGET,
-    ['\\'] = TARGET | CHAR_READINGS,
+    ['\\'] = TARGET & ~CHAR_SEGMENT,
     [']'] = TARGET,
     ['^'] = TCHAR,
     ['_'] = UNRESERVED,

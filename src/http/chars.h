@@ -6,16 +6,17 @@
 #include <stdint.h>
 
 enum char_class {
-    CHAR_TOKEN = 1 << 0,   /* tchar: RFC 9110 section 5.6.2 */
-    CHAR_PLAIN = 1 << 1,   /* letters, digits and "-": of such characters nearly all field names are made */
-    CHAR_TEXT = 1 << 2,    /* HTAB, SP, VCHAR, obs-text: in field values (RFC 9110 section 5.5), reasons (RFC
+    CHAR_TOKEN = 1 << 0, /* tchar: RFC 9110 section 5.6.2 */
+    CHAR_PLAIN = 1 << 1, /* letters, digits and "-": of such characters nearly all field names are made */
+    CHAR_TEXT = 1 << 2,  /* HTAB, SP, VCHAR, obs-text: in field values (RFC 9110 section 5.5), reasons (RFC
                             9112 section 4) */
-    CHAR_PATH = 1 << 3,    /* accepted in a target's path: every visible ASCII character but "#" and "?" */
-    CHAR_QUERY = 1 << 4,   /* accepted in a target's query: the same and "?" */
-    CHAR_HOST = 1 << 5,    /* unreserved: RFC 3986 section 2.3; see authority_is_valid() */
-    CHAR_DIGIT = 1 << 6,   /* DIGIT: RFC 5234 appendix B.1 */
-    CHAR_HEX = 1 << 7,     /* HEXDIG of either case: RFC 5234 appendix B.1 */
-    CHAR_READINGS = 1 << 8 /* in a path: servers differ in how they read it (http/readings.h) */
+    CHAR_PATH = 1 << 3,  /* accepted in a target's path: every visible ASCII character but "#" and "?" */
+    CHAR_QUERY = 1 << 4, /* accepted in a target's query: the same and "?" */
+    CHAR_LABEL = 1 << 5, /* in a label of a host: unreserved (RFC 3986 section 2.3) but "." */
+    CHAR_DIGIT = 1 << 6, /* DIGIT: RFC 5234 appendix B.1 */
+    CHAR_HEX = 1 << 7,   /* HEXDIG of either case: RFC 5234 appendix B.1 */
+    CHAR_SEGMENT =
+        1 << 8 /* CHAR_PATH but "/" and what servers read in several ways (http/readings.h): "%", ";", "\" */
 };
 
 extern const uint16_t char_classes[256];

@@ -147,8 +147,7 @@ struct request_head {
     enum target_form form;
     struct slice path;  /* of the target, as it came; "/" if it is empty; "*" of OPTIONS without a path */
     struct slice query; /* from its "?" on, as it came; empty: none */
-    bool
-        path_is_plain; /* all servers read the path alike: there is no character of class CHAR_READINGS, no empty
+    bool path_is_plain; /* all servers read the path alike: there is no "%", ";" or "\\", no empty
                            segment, none that begins or ends with a dot */
     struct slice
         host; /* authority to match and forward: from an absolute target, else Host; may be empty in 1.0 */

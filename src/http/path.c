@@ -6,7 +6,7 @@
  * octets cannot come uncoded. */
 static bool is_decoded(int octet)
 {
-    return octet > 0x7f || octet == ' ' || char_is((char)octet, CHAR_HOST);
+    return octet > 0x7f || octet == ' ' || octet == '.' || char_is((char)octet, CHAR_LABEL);
 }
 
 static void write_code(struct text *out, int octet)

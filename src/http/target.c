@@ -26,11 +26,13 @@ static const char *ip_literal_end(const char *p, const char *end)
  * Forwarded. */
 static const char *reg_name_end(const char *p, const char *end)
 {
-    const char *start = p;
-    for (; p < end && char_is(*p, CHAR_HOST); p++)
-        if (*p == '.' && (p == start || p[-1] == '.'))
+    for (const char *label = p;; label = ++p) {
+        p = skip_class(p, end, CHAR_LABEL);
+        if (p == label)
             return NULL;
-    return p == start ? NULL : p;
+        if (p == end || *p != '.' || p + 1 == end || p[1] == ':')
+            return p + (p < end && *p == '.');
+    }
 }
 
 bool authority_is_valid(struct slice authority)
@@ -88,14 +90,12 @@ static bool path_and_query_parse(const char *p, const char *end, struct request_
                                  struct refusal *refusal)
 {
     const char *q = p;
-    unsigned classes, all = 0;
-    for (; q < end && (classes = char_classes[(unsigned char)*q]) & CHAR_PATH; q++) {
-        all |= classes;
-        if (*q == '/' && is_odd_slash(p, q, end))
-            all |= CHAR_READINGS;
-    }
+    bool plain = true;
+    for (; (q = skip_class(q, end, CHAR_SEGMENT)) < end && char_is(*q, CHAR_PATH); q++)
+        if (*q != '/' || is_odd_slash(p, q, end))
+            plain = false;
     head->path = slice_between(p, q);
-    head->path_is_plain = !(all & CHAR_READINGS) && q[-1] != '.';
+    head->path_is_plain = plain && q[-1] != '.';
     p = q;
     if (q < end && *q == '?')
         while (q < end && char_is(*q, CHAR_QUERY))

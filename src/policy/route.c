@@ -126,13 +126,14 @@ static bool is_unambiguous(const struct policy *policy, const struct request_hea
     return !room->readings.too_many;
 }
 
-const char *policy_route(const struct policy *policy, const struct request_head *head,
-                         struct route_room *room, struct route *route)
+/* Requests that need more than one match. */
+static __attribute__((noinline)) const char *route_unusual(const struct policy *policy,
+                                                           const struct request_head *head,
+                                                           struct route_room *room, struct route *route)
 {
     struct slice path = head->path;
     const char *why;
 
-    route->path = SLICE_NONE;
     if (head->method == METHOD_OTHER && method_is_disguised(policy, head->method_text))
         return "the method differs from a known one in case alone, and methods are case-sensitive";
     if (!head->path_is_plain && (why = normal_form(policy, path, room, route, &path)))
@@ -146,5 +147,16 @@ const char *policy_route(const struct policy *policy, const struct request_head 
                "paths.ambiguous";
     if (!host_is_unambiguous(policy, head, path, route->rule, room))
         return "there is no Host, and with that of the server another rule applies";
+    return NULL;
+}
+
+const char *policy_route(const struct policy *policy, const struct request_head *head,
+                         struct route_room *room, struct route *route)
+{
+    route->path = SLICE_NONE;
+    if (unlikely(!head->path_is_plain || head->method == METHOD_OTHER || head->host.n == 0 ||
+                 policy->paths.ignore_case || fields_have(&head->fields, FIELD_METHOD_OVERRIDE)))
+        return route_unusual(policy, head, room, route);
+    route->rule = policy_match(policy, head->method_text, head->path, head->host);
     return NULL;
 }

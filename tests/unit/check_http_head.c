@@ -43,8 +43,9 @@ START_TEST(classes_are_those_of_the_rfcs)
         ck_assert_msg(char_is(c, CHAR_TOKEN) == is_one_of(i, "!#$%&'*+-.^_`|~" ALPHA_DIGIT), "token %d", i);
         ck_assert_msg(char_is(c, CHAR_TEXT) == (i == '\t' || (i >= 0x20 && i != 0x7f)), "text %d", i);
         ck_assert_msg(char_is(c, CHAR_PATH) == (i > ' ' && i < 0x7f && i != '#' && i != '?'), "path %d", i);
-        ck_assert_msg(char_is(c, CHAR_HOST) == is_one_of(i, "-._~" ALPHA_DIGIT), "host %d", i);
-        ck_assert_msg(char_is(c, CHAR_READINGS) == is_one_of(i, "%;\\"), "readings %d", i);
+        ck_assert_msg(char_is(c, CHAR_LABEL) == is_one_of(i, "-_~" ALPHA_DIGIT), "label %d", i);
+        ck_assert_msg(char_is(c, CHAR_SEGMENT) == (char_is(c, CHAR_PATH) && !is_one_of(i, "/%;\\")),
+                      "segment %d", i);
         ck_assert_msg(char_is(c, CHAR_QUERY) == (i > ' ' && i < 0x7f && i != '#'), "query %d", i);
         ck_assert_msg(char_is(c, CHAR_DIGIT) == is_one_of(i, "0123456789"), "digit %d", i);
         ck_assert_msg(char_is(c, CHAR_HEX) == is_one_of(i, "0123456789abcdefABCDEF"), "hex %d", i);
