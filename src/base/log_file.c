@@ -27,8 +27,9 @@ static void skip(struct iovec pieces[2], size_t n)
 {
     for (int i = 0; i < 2; i++) {
         size_t of_this = n < pieces[i].iov_len ? n : pieces[i].iov_len;
-        if (of_this)
-            file.torn = ((const char *)pieces[i].iov_base)[of_this - 1] != '\n';
+        if (of_this == 0)
+            continue;
+        file.torn = ((const char *)pieces[i].iov_base)[of_this - 1] != '\n';
         pieces[i].iov_base = (char *)pieces[i].iov_base + of_this;
         pieces[i].iov_len -= of_this;
         n -= of_this;
