@@ -227,6 +227,8 @@ static void response_connection_write(struct text *out, const struct response_he
         ;
     else if (plan->close)
         text_literal(out, "Connection: close\r\n");
+    else if (plan->keep_alive.n)
+        text_put(out, plan->keep_alive);
     else if (plan->client_minor == 0)
         text_literal(out, "Connection: keep-alive\r\n");
     if (plan->chunked)

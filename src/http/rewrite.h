@@ -37,6 +37,7 @@ struct response_plan {
                              Retry-After) */
     struct slice rate_fields; /* whole lines "Name: value CRLF" to add; may be empty */
     struct slice request_id;  /* X-Request-Id to add where the upstream sent none; may be empty */
+    struct slice keep_alive;  /* the fields of a connection that is kept, whole lines; may be empty */
     struct slice upgrade;     /* of a 101 to an upgrade that was asked for; else empty */
 };
 

@@ -32,6 +32,11 @@ static const char *const trailing_slash_names[] = {
 static const char *const access_names[] = {
     [ACCESS_OFF] = "off", [ACCESS_JSON] = "json", [ACCESS_COMBINED] = "combined", NULL};
 
+static bool idle_is_written(const void *policy)
+{
+    return ((const struct policy *)policy)->timeouts.idle_us != 0;
+}
+
 #define OF(member)      offsetof(struct policy, member)
 #define LISTEN(m)       offsetof(struct listen_settings, m)
 #define ADMIN(m)        offsetof(struct admin_settings, m)
@@ -384,8 +389,14 @@ const struct option options[] = {
      NULL, "between two pieces of a request's body"},
     {"timeouts.body_min_rate", &type_number, OF(timeouts.body_min_rate), "100", 0, 1 << 30, 0, NULL, NULL,
      "bytes a second that a body must come with, over request_body; 0: none"},
-    {"timeouts.idle", &type_duration, OF(timeouts.idle_us), "60s", MS(10), HOURS(24), 0, NULL, NULL,
-     "between two requests on one connection"},
+    {"timeouts.keepalive", &type_duration, OF(timeouts.keepalive_us), "75s", MS(10), HOURS(24), DERIVED, NULL,
+     NULL, "between two requests on one connection"},
+    {"timeouts.tunnel", &type_duration, OF(timeouts.tunnel_us), "1h", MS(10), HOURS(24 * 31), DERIVED, NULL,
+     NULL, "without a byte in either direction of an upgraded connection, such as a WebSocket"},
+    {"timeouts.send", &type_duration, OF(timeouts.send_us), "60s", MS(10), HOURS(24), DERIVED, NULL, NULL,
+     "between two pieces of an answer that a client takes"},
+    {"timeouts.idle", &type_duration, OF(timeouts.idle_us), "none", MS(10), HOURS(24), DERIVED, NULL,
+     idle_is_written, "in place of keepalive, tunnel and send where they are not given"},
     {"timeouts.exchange", &type_duration, OF(timeouts.exchange_us), "0s", 0, HOURS(24), 0, NULL, NULL,
      "from a request's head to the last byte of its answer; tunnels excepted; 0: any time"},
     {"timeouts.linger", &type_duration, OF(timeouts.linger_us), "30s", 0, HOURS(1), 0, NULL, NULL,

@@ -45,20 +45,47 @@ void policy_drop(struct policy *policy)
 
 enum { NOT_WRITTEN = UINT_MAX };
 
+/* As in nginx (keepalive_timeout, send_timeout), and as is usual for HAProxy's timeout tunnel. */
+static const uint64_t KEEPALIVE_US = 75 * 1000000ull, SEND_US = 60 * 1000000ull,
+                      TUNNEL_US = 3600 * 1000000ull;
+
 /* Defaults that depend on other options: before reading, what cannot be written; afterwards, the default in its place. */
 static void derived_begin(struct policy *policy)
 {
     policy->size_limits.connections_per_ip = NOT_WRITTEN;
 }
 
+static uint64_t first_written(uint64_t own_us, uint64_t idle_us, uint64_t default_us)
+{
+    return own_us ? own_us : idle_us ? idle_us : default_us;
+}
+
+/* Clients are told a second less than the connection is kept, so that a request that is sent at the last moment finds it open. */
+static const char *keep_alive_lines(struct policy *policy)
+{
+    char bytes[96];
+    struct text lines = text_over(bytes, sizeof bytes);
+    uint64_t seconds = policy->timeouts.keepalive_us / 1000000;
+
+    text_literal(&lines, "Connection: keep-alive\r\nKeep-Alive: timeout=");
+    text_u64(&lines, seconds ? seconds - 1 : 0);
+    text_literal(&lines, "\r\n");
+    return pool_text(policy->pool, text_slice(&lines));
+}
+
 static void derived_finish(struct policy *policy)
 {
     struct size_limits *sizes = &policy->size_limits;
+    struct timeouts *t = &policy->timeouts;
 
     sizes->connections_per_ip_derived = sizes->connections_per_ip == NOT_WRITTEN;
     if (sizes->connections_per_ip_derived)
         sizes->connections_per_ip =
             sizes->connections > 0 && sizes->connections < 4 ? 1 : sizes->connections / 4;
+    t->keepalive_us = first_written(t->keepalive_us, t->idle_us, KEEPALIVE_US);
+    t->tunnel_us = first_written(t->tunnel_us, t->idle_us, TUNNEL_US);
+    t->send_us = first_written(t->send_us, t->idle_us, SEND_US);
+    policy->keep_alive = keep_alive_lines(policy);
 }
 
 static void read_root(struct loading *l)

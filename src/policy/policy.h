@@ -362,7 +362,11 @@ enum {
 enum half_close { HALF_CLOSE_END, HALF_CLOSE_ALLOW };
 
 struct timeouts {
-    uint64_t request_header_us, request_body_us, idle_us, shutdown_us;
+    uint64_t request_header_us, request_body_us, shutdown_us;
+    uint64_t keepalive_us;  /* between two requests */
+    uint64_t tunnel_us;     /* without a byte in either direction */
+    uint64_t send_us;       /* between two pieces of an answer that the client takes */
+    uint64_t idle_us;       /* in place of these three where they are not written; 0: not written */
     uint64_t body_min_rate; /* bytes a second; 0: none */
     uint64_t exchange_us;   /* a request and its whole answer; 0: any time */
     uint64_t linger_us;     /* content that is read and dropped after an answer; 0: none */
@@ -444,6 +448,8 @@ struct policy {
     struct rejection_settings rejection;
     enum half_close half_close;
     struct timeouts timeouts;
+    const char
+        *keep_alive; /* lines of the answers behind which a connection is kept: Connection and Keep-Alive */
     struct size_limits size_limits;
     struct log_settings log;
     struct pool *pool; /* holds all of the above */

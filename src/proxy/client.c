@@ -146,7 +146,7 @@ void client_await_request(struct client *c)
     client_enter(c, CLIENT_IDLE);
     c->since_ms = client_now_ms();
     stream_want_read(&c->stream, !c->stream.eof);
-    deadline_arm(&w->queue.idle, &c->deadline, clock_turn_us(), w->policy->timeouts.idle_us);
+    deadline_arm(&w->queue.idle, &c->deadline, clock_turn_us(), w->policy->timeouts.keepalive_us);
     if (iobuf_held(c->stream.in)) { /* a pipelined request: through the loop, so that nobody is starved and
                                        nothing recurses */
         c->unread = true;
@@ -387,7 +387,7 @@ static void content_passed(struct deadline *deadline)
 static void idle_passed(struct deadline *deadline)
 {
     struct client *c = of_deadline(deadline);
-    if (!in_time(c, &c->worker->queue.idle, c->worker->policy->timeouts.idle_us))
+    if (!in_time(c, &c->worker->queue.idle, c->worker->policy->timeouts.keepalive_us))
         client_close(c);
 }
 

@@ -17,7 +17,7 @@
  *                        (this and the ways to it: exchange_end.c)
  *
  * Phases only go to the right and down. Every phase has a deadline: LIMIT quotas.timeout and then redis.timeout (the limiter's), HOLD
- * max_delay, CONNECT connect_timeout, RELAY and REPLY what exchange_watch() says, TUNNEL idle. exchange_finish() is the only end. After a
+ * max_delay, CONNECT connect_timeout, RELAY and REPLY what exchange_watch() says, TUNNEL timeouts.tunnel. exchange_finish() is the only end. After a
  * call that may end the exchange nothing of it is touched. */
 #include "proxy/exchange_internal.h"
 
@@ -448,7 +448,7 @@ void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
         x->link && !x->request.ended && !x->link_broken && !to_server && !exchange_awaits_continue(x);
 
     if (to_client)
-        run_deadline(&w->queue.write, &x->client->deadline, x->policy->timeouts.idle_us, client_moved);
+        run_deadline(&w->queue.write, &x->client->deadline, x->policy->timeouts.send_us, client_moved);
     else
         run_deadline(content ? &w->queue.content : NULL, &x->client->deadline,
                      x->policy->timeouts.request_body_us, client_moved);

@@ -178,8 +178,8 @@ static void write_head(struct text *out, struct exchange *x, struct slice type, 
     decision_fields_write_marked(out, &x->ask.decision, x->policy->headers, clock_turn_wall_us(), marks);
     if (x->close)
         text_literal(out, "Connection: close\r\n");
-    else if (x->minor == 0)
-        text_literal(out, "Connection: keep-alive\r\n");
+    else
+        text_put(out, slice_of(x->policy->keep_alive));
     text_literal(out, "\r\n");
 }
 

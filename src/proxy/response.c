@@ -97,6 +97,7 @@ static struct response_plan plan_response(struct exchange *x, const struct respo
                                   .close = x->close,
                                   .chunked = unknown_end && !old_client,
                                   .limited = limited,
+                                  .keep_alive = slice_of(x->policy->keep_alive),
                                   .rate_fields = text_slice(fields),
                                   .request_id = fields_have(&head->fields, FIELD_X_REQUEST_ID)
                                                     ? SLICE_NONE

@@ -33,7 +33,7 @@ struct slice tunnel_protocol(const struct request_head *head, const struct frami
 
 static void arm_idle(struct exchange *x)
 {
-    deadline_arm(&x->worker->queue.tunnel, &x->client->deadline, clock_us(), x->policy->timeouts.idle_us);
+    deadline_arm(&x->worker->queue.tunnel, &x->client->deadline, clock_us(), x->policy->timeouts.tunnel_us);
 }
 
 /* What comes next after a move; true: the tunnel goes on. */

@@ -4,7 +4,7 @@
  *   client <-response half-- upstream
  *
  * Each half ends with its sender's FIN, which is passed on. The tunnel ends when both have ended, when one side fails, or when nothing has
- * moved for timeouts.idle. Back-pressure is that of relay.h: one piece in each direction. The limits were asked once, for
+ * moved for timeouts.tunnel. Back-pressure is that of relay.h: one piece in each direction. The limits were asked once, for
  * the request that opened it. */
 #ifndef WEIR_PROXY_TUNNEL_H
 #define WEIR_PROXY_TUNNEL_H

@@ -86,7 +86,7 @@ def test_who_is_turned_away_takes_nobodys_place(rig):
 
 def test_what_came_in_time_is_served_however_late_weir_runs(rig):
     """More requests wait in the kernel than one turn of the loop is told of, and the deadline has passed meanwhile."""
-    weir = rig.weir(workers=1, timeouts={"idle": f"{patience * 1500}ms", "request_body": f"{patience * 1500}ms"})
+    weir = rig.weir(workers=1, timeouts={"keepalive": f"{patience * 1500}ms", "request_body": f"{patience * 1500}ms"})
     clients = [Connection(weir.address) for _ in range(400)]
     for connection in clients:
         connection.send(request_bytes())
@@ -139,7 +139,7 @@ def test_two_sides_that_both_stop_reading_do_not_hold_each_other_for_ever(rig):
         peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         peer.socket.settimeout(60)
         peer.socket.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 200000000\r\n\r\n" + b"x" * 100_000_000)
-    _, weir = scripted_weir(rig, script, upstream={"response_timeout": "1s"}, timeouts={"idle": "1s", "request_body": "1s"})
+    _, weir = scripted_weir(rig, script, upstream={"response_timeout": "1s"}, timeouts={"send": "1s", "request_body": "1s"})
     with Connection(weir.address) as connection:
         connection.socket.settimeout(2)
         try:

@@ -128,7 +128,7 @@ def test_408_when_the_head_or_body_does_not_come(rig):
 
 
 def test_a_connection_that_says_nothing_is_closed_without_a_word(rig):
-    weir = rig.weir(workers=1, timeouts={"request_header": "300ms", "idle": "300ms"})
+    weir = rig.weir(workers=1, timeouts={"request_header": "300ms", "keepalive": "300ms"})
     with Connection(weir.address) as connection:
         connection.socket.settimeout(10)
         while connection.fill():

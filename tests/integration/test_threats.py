@@ -317,8 +317,8 @@ def test_out_of_descriptors_is_survived_without_spinning(rig):
 
 
 def test_a_client_that_does_not_read_is_cut(rig):
-    """Slow reading, the third form of slowloris: no byte of the answer is taken for timeouts.idle."""
-    weir = rig.weir(workers=1, timeouts={"idle": "500ms"})
+    """Slow reading, the third form of slowloris: no byte of the answer is taken for timeouts.send."""
+    weir = rig.weir(workers=1, timeouts={"send": "500ms"})
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     s.connect(weir.address)

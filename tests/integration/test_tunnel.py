@@ -133,7 +133,7 @@ def test_back_pressure_holds_a_tunnel_to_two_buffers(rig):
 
 
 def test_an_idle_tunnel_ends(rig):
-    _, weir = tunnel(rig, timeouts={"idle": "300ms"})
+    _, weir = tunnel(rig, timeouts={"tunnel": "300ms"})
     with Connection(weir.address) as connection:
         open_tunnel(connection)
         assert connection.socket.recv(1) == b""

@@ -162,7 +162,11 @@ START_TEST(a_policy_is_read)
     ck_assert_int_eq(policy->rejection.jitter, 1000);
     ck_assert_ptr_null(policy->rejection.body);
     ck_assert_uint_eq(policy->timeouts.request_header_us, 5000000);
-    ck_assert_uint_eq(policy->timeouts.idle_us, 60000000);
+    ck_assert_uint_eq(policy->timeouts.keepalive_us, 75000000);
+    ck_assert_uint_eq(policy->timeouts.tunnel_us, 3600000000);
+    ck_assert_uint_eq(policy->timeouts.send_us, 60000000);
+    ck_assert_str_eq(policy->keep_alive, "Connection: keep-alive\r\nKeep-Alive: timeout=74\r\n");
+    ck_assert_uint_eq(policy->size_limits.connections_per_ip, 0); /* a quarter of any number */
     ck_assert_uint_eq(policy->size_limits.request_body, 1 << 20);
     ck_assert_int_eq(policy->log.level, LEVEL_WARN);
     ck_assert_int_eq(policy->log.access, ACCESS_OFF);

@@ -1,0 +1,104 @@
+"""Timeouts of a connection: between requests, in a tunnel, and while the client takes its answer; each is its own."""
+
+import socket
+import threading
+import time
+
+from rig import eventually
+from scripted import Scripted
+from test_tunnel import open_tunnel, tunnel
+from wire import Connection, Cut, get, request_bytes
+
+SHORT = "300ms"
+
+
+def lasts(connection, seconds=1):
+    """Is the connection open for so long, with nothing to read?"""
+    connection.socket.settimeout(seconds)
+    try:
+        return connection.socket.recv(1) != b""
+    except TimeoutError:
+        return True
+
+
+def test_a_quiet_tunnel_outlives_keepalive_and_send(rig):
+    _, weir = tunnel(rig, timeouts={"keepalive": SHORT, "send": SHORT})
+    with Connection(weir.address) as connection:
+        open_tunnel(connection)
+        assert lasts(connection)
+        connection.socket.settimeout(20)
+        connection.send(b"ping")
+        assert connection.read_exactly(4, "an echo") == b"ping"
+
+
+def test_an_idle_connection_outlives_tunnel_and_send(rig):
+    weir = rig.weir(workers=1, timeouts={"tunnel": SHORT, "send": SHORT})
+    with Connection(weir.address) as connection:
+        assert connection.request().status == 200
+        assert lasts(connection)
+        connection.socket.settimeout(20)
+        assert connection.request().status == 200
+
+
+def paused_download(weir):
+    """A client that takes no more than its kernel does, and then nothing for a second."""
+    s = socket.socket()
+    s.settimeout(20)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect(weir.address)
+    s.sendall(request_bytes("/bytes/50000000"))
+    return s
+
+
+def test_a_paused_download_outlives_keepalive_and_tunnel(rig):
+    weir = rig.weir(workers=1, timeouts={"keepalive": SHORT, "tunnel": SHORT})
+    with paused_download(weir) as s:
+        weir.counts(1, "weir_requests_active")
+        threading.Event().wait(1)
+        assert weir.metric("weir_requests_active") == 1
+        received = 0
+        while received < 50_000_000 and (data := s.recv(1 << 20)):
+            received += len(data)
+        assert received >= 50_000_000
+
+
+def test_each_ends_in_its_time(rig):
+    weir = rig.weir(workers=1, timeouts={"keepalive": SHORT})
+    with Connection(weir.address) as connection:
+        assert connection.request().status == 200
+        assert connection.is_closed()
+    weir.reload(timeouts={"send": SHORT})
+    with paused_download(weir):
+        weir.counts(1, "weir_errors_total", cause="client_stalled")
+
+
+def test_idle_stands_for_those_that_are_not_given(rig):
+    _, weir = tunnel(rig, timeouts={"idle": SHORT, "keepalive": "1h"})
+    with Connection(weir.address) as connection:
+        open_tunnel(connection)
+        assert connection.is_closed()
+    with Connection(weir.address) as connection:
+        assert connection.request("/", headers={"X-Plain": "1"})["Keep-Alive"] == "timeout=3599"
+        assert lasts(connection)
+
+
+def test_clients_are_told_how_long_the_connection_is_kept(rig):
+    weir = rig.weir(workers=1, limits={"few": dict(script="fixed_window", limit=2, period="1h")}, timeouts={"keepalive": "20s"})
+    with Connection(weir.address) as connection:
+        for status in 200, 200, 429:
+            response = connection.request()
+            assert response.status == status
+            assert response["Connection"] == "keep-alive" and response["Keep-Alive"] == "timeout=19", response
+        response = connection.request(headers={"Connection": "close"})
+        assert response["Connection"] == "close" and response["Keep-Alive"] is None
+
+
+def test_a_server_s_own_words_on_its_connection_reach_nobody(rig):
+    def script(peer, _number):
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nConnection: close, keep-alive\r\nKeep-Alive: timeout=5, max=3\r\nContent-Length: 2\r\n\r\nok")
+
+    api = Scripted(rig, script)
+    weir = rig.weir(upstreams={"api": {"servers": [api.text]}})
+    response = get(weir.address)
+    assert response["Connection"] == "keep-alive" and response["Keep-Alive"] == "timeout=74"
