@@ -336,6 +336,8 @@ static bool start_admin(struct weir *weir)
     weir->view = (struct admin_view){.policy = weir->policy,
                                      .roster = weir->roster,
                                      .started_us = clock_us(),
+                                     .started_wall_us = weir->started_wall_us,
+                                     .policy_loaded_wall_us = weir->started_wall_us,
                                      .rules = &weir->rules,
                                      .limits = &weir->limits,
                                      .quotas = weir->quotas,
@@ -435,7 +437,11 @@ static void end(struct weir *weir)
 
 int daemon_run(const char *policy_file, const char *lua_dir)
 {
-    struct weir weir = {.file = policy_file, .lua_dir = lua_dir, .admin_fd = -1, .change_fd = -1};
+    struct weir weir = {.file = policy_file,
+                        .lua_dir = lua_dir,
+                        .admin_fd = -1,
+                        .change_fd = -1,
+                        .started_wall_us = clock_wall_us()};
     bool good = start(&weir);
 
     if (good)

@@ -36,8 +36,9 @@ struct weir {
     struct listen_settings
         *written; /* first->listen as the file says it: port 0 is not yet what the kernel chose */
     struct address written_admin;
-    int *listen_fds;          /* [worker][address], until the worker takes them */
-    unsigned opened;          /* addresses that are open */
+    int *listen_fds; /* [worker][address], until the worker takes them */
+    unsigned opened; /* addresses that are open */
+    uint64_t started_wall_us;
     unsigned connections_max; /* clients for which there are descriptors; 0: any number */
     int admin_fd;
     int change_fd; /* eventfd: a worker serves, has taken a policy, or has ended */

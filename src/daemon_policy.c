@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "cli/cli.h"
@@ -204,9 +205,12 @@ void reload(struct weir *weir)
     struct policy *next = next_policy(weir, report.stream);
     report_log(&report, !next);
     struct roster *roster = next ? make_roster(weir, next) : NULL;
-    if (roster)
+    if (roster) {
         put_in_force(weir, next, roster);
-    else {
+        weir->view.reloads_good++;
+        weir->view.policy_loaded_wall_us = clock_wall_us();
+    } else {
+        weir->view.reloads_failed++;
         log_error("reload: %s %s; the policy in force stays", weir->file,
                   next ? "cannot be used, there is no memory" : "has mistakes");
         policy_drop(next);

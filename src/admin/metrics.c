@@ -424,8 +424,10 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     upstream_servers(&s);
     redis(&s);
     quotas(&s);
+    metrics_write_policy(out, view);
     single(&s, "weir_descriptor_shortages_total", "counter",
            "How often the process had no file descriptor left.", descriptors_shortages());
     single(&s, "weir_log_lines_dropped_total", "counter",
            "Log lines dropped because the log file could not keep up, or be written.", log_dropped());
+    metrics_write_process(out, view);
 }

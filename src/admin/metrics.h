@@ -14,11 +14,18 @@ struct admin_view {
     struct policy *policy; /* in force */
     struct roster *roster; /* the upstreams' servers under it */
     uint64_t started_us;   /* monotonic */
+    uint64_t started_wall_us, policy_loaded_wall_us;
+    uint64_t reloads_good, reloads_failed;
     const struct tally_names *rules, *limits;
     const struct quotas *quotas;
     struct worker *const *workers;
     unsigned worker_count;
 };
+
+/* Appends what the process uses of the machine, in the names that Prometheus' own clients use. */
+void metrics_write_process(struct evbuffer *out, const struct admin_view *view);
+/* Appends when the policy was loaded, how reloads went, and when its certificates expire. */
+void metrics_write_policy(struct evbuffer *out, const struct admin_view *view);
 
 /* Appends the sums over all workers to `out`; they go on counting meanwhile. */
 void metrics_write(struct evbuffer *out, const struct admin_view *view);

@@ -9,6 +9,14 @@ enum { TLS_WHY_MAX = 200 };
 
 enum tls_fault { TLS_GOOD, TLS_BAD_CERTIFICATE, TLS_BAD_KEY, TLS_BAD_CA };
 
+/* When the certificates of a PEM file are valid: from the latest notBefore to the earliest notAfter, in seconds since 1970. */
+struct tls_dates {
+    int64_t from_s, until_s;
+};
+
+/* Reads them from a file of certificates, which blocks. False: it holds none, or cannot be read. */
+MUST_CHECK bool tls_read_dates(const char *path, struct tls_dates *dates);
+
 /* ---- the side of the server --------------------------------------------------------------------------- */
 
 /* The certificates of one listener. Counted references; shared by threads. */
@@ -27,6 +35,10 @@ void tls_server_drop(struct tls_server *server);
  * and in `why` how. Before threads share the server. */
 MUST_CHECK enum tls_fault tls_server_add(struct tls_server *server, const char *certificate, const char *key,
                                          char why[static TLS_WHY_MAX]);
+
+/* The path, as it was given, and the dates of certificate number `index`. False: there are not so many. */
+bool tls_server_certificate(const struct tls_server *server, unsigned index, const char **path,
+                            struct tls_dates *dates);
 
 /* From here on the stream speaks TLS; nothing is wanted of it now. False: no memory. */
 MUST_CHECK bool tls_accept(struct stream *stream, struct tls_server *server);

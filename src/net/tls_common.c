@@ -7,6 +7,7 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "net/tls_internal.h"
 
@@ -70,6 +71,46 @@ bool tls_can_be_read(const char *path, char why[static TLS_WHY_MAX])
     if (file)
         fclose(file);
     return good;
+}
+
+static bool seconds_of(const ASN1_TIME *time, int64_t *seconds)
+{
+    struct tm tm;
+
+    if (ASN1_TIME_to_tm(time, &tm) != 1)
+        return false;
+    *seconds = timegm(&tm);
+    return true;
+}
+
+/* False: the file has no more certificates. */
+static bool read_one(FILE *file, struct tls_dates *dates)
+{
+    X509 *certificate = PEM_read_X509(file, NULL, no_passphrase, &(bool){false});
+    int64_t from, until;
+
+    if (!certificate)
+        return false;
+    if (seconds_of(X509_get0_notBefore(certificate), &from) && from > dates->from_s)
+        dates->from_s = from;
+    if (seconds_of(X509_get0_notAfter(certificate), &until) && until < dates->until_s)
+        dates->until_s = until;
+    X509_free(certificate);
+    return true;
+}
+
+bool tls_read_dates(const char *path, struct tls_dates *dates)
+{
+    FILE *file = fopen(path, "re");
+    bool any = false;
+
+    *dates = (struct tls_dates){INT64_MIN, INT64_MAX};
+    while (file && read_one(file, dates))
+        any = true;
+    ERR_clear_error();
+    if (file)
+        fclose(file);
+    return any;
 }
 
 enum tls_fault tls_load_pair(SSL_CTX *ctx, const char *certificate, const char *key,

@@ -32,6 +32,21 @@ enum tls_fault tls_server_add(struct tls_server *server, const char *certificate
     return TLS_BAD_CERTIFICATE;
 }
 
+bool tls_read_dates(const char *path, struct tls_dates *dates)
+{
+    (void)path;
+    *dates = (struct tls_dates){0};
+    return false;
+}
+
+bool tls_server_certificate(const struct tls_server *server, unsigned index, const char **path,
+                            struct tls_dates *dates)
+{
+    (void)server, (void)index, (void)path;
+    *dates = (struct tls_dates){0};
+    return false;
+}
+
 bool tls_accept(struct stream *stream, struct tls_server *server)
 {
     (void)stream, (void)server;

@@ -16,7 +16,11 @@ struct tls_server {
     atomic_uint references;
     unsigned count;
     SSL_CTX **contexts; /* one for each certificate */
-    char *name;         /* a host of the first one, for clients that name none of ours; NULL: it has none */
+    struct certificate {
+        char *path;
+        struct tls_dates dates;
+    } * certificates; /* the same */
+    char *name;       /* a host of the first one, for clients that name none of ours; NULL: it has none */
 };
 
 struct tls_server *tls_server_new(void)
@@ -38,9 +42,12 @@ void tls_server_drop(struct tls_server *server)
 {
     if (!server || atomic_fetch_sub_explicit(&server->references, 1, memory_order_acq_rel) > 1)
         return;
-    for (unsigned i = 0; i < server->count; i++)
+    for (unsigned i = 0; i < server->count; i++) {
         SSL_CTX_free(server->contexts[i]);
+        free(server->certificates[i].path);
+    }
     free(server->contexts);
+    free(server->certificates);
     free(server->name);
     free(server);
 }
@@ -143,20 +150,45 @@ static SSL_CTX *context_new(struct tls_server *server)
     return ctx;
 }
 
+/* For one more certificate. False: no memory. */
+static bool make_room(struct tls_server *server)
+{
+    SSL_CTX **contexts = realloc(server->contexts, (server->count + 1) * sizeof *contexts);
+
+    if (contexts)
+        server->contexts = contexts;
+    struct certificate *certificates =
+        realloc(server->certificates, (server->count + 1) * sizeof *certificates);
+    if (certificates)
+        server->certificates = certificates;
+    return contexts && certificates;
+}
+
+bool tls_server_certificate(const struct tls_server *server, unsigned index, const char **path,
+                            struct tls_dates *dates)
+{
+    if (!server || index >= server->count || !server->certificates[index].path)
+        return false;
+    *path = server->certificates[index].path;
+    *dates = server->certificates[index].dates;
+    return true;
+}
+
 enum tls_fault tls_server_add(struct tls_server *server, const char *certificate, const char *key,
                               char why[static TLS_WHY_MAX])
 {
-    SSL_CTX **more = realloc(server->contexts, (server->count + 1) * sizeof *more);
-    SSL_CTX *ctx = more ? context_new(server) : NULL;
+    SSL_CTX *ctx = make_room(server) ? context_new(server) : NULL;
 
-    if (more)
-        server->contexts = more;
     snprintf(why, TLS_WHY_MAX, "cannot be used: no memory");
     enum tls_fault fault = ctx ? tls_load_pair(ctx, certificate, key, why) : TLS_BAD_CERTIFICATE;
     if (fault == TLS_GOOD) {
         if (server->count == 0)
             server->name = host_of(ctx);
-        server->contexts[server->count++] = ctx;
+        server->contexts[server->count] = ctx;
+        server->certificates[server->count].path = strdup(certificate);
+        if (!tls_read_dates(certificate, &server->certificates[server->count].dates))
+            server->certificates[server->count].dates = (struct tls_dates){INT64_MIN, INT64_MAX};
+        server->count++;
     } else
         SSL_CTX_free(ctx);
     return fault;

@@ -123,6 +123,13 @@ void rule_set_pattern(struct rule *rule, const struct path_settings *paths, char
 /* Does `a` match everything that `b` matches? Sure where it says so; there may be more. */
 bool rule_covers(const struct rule *a, const struct rule *b);
 
+/* --- certificates --- */
+
+/* Warns where certificates are not valid now, or not for CERTIFICATE_WARN_S more. `file` is the node that names them. */
+enum { CERTIFICATE_WARN_S = 14 * 86400 };
+struct tls_dates;
+void certificate_check(struct loading *l, const struct node *file, const struct tls_dates *dates);
+
 /* --- whom weir connects to --- */
 
 /* "host:port" or "unix:/path", names resolved. False: a mistake was reported. */

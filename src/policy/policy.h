@@ -98,6 +98,8 @@ struct upstream_tls {
     bool on, verify;
     char *ca, *server_name, *certificate, *key; /* as written; NULL: not */
     struct tls_client *client;                  /* what was read from them. Owned */
+    char *certificate_path;                     /* of `certificate`; only where expires_s is set */
+    int64_t expires_s; /* when the certificate does, in seconds since 1970; 0: none */
 };
 
 struct upstream_health {

@@ -162,9 +162,13 @@ static void load_certificate(struct loading *l, const struct node *node, struct 
                              const struct certificate_files *files)
 {
     char why[TLS_WHY_MAX];
-    enum tls_fault fault = tls_server_add(tls, neighbour_path(l, slice_of(files->certificate)),
-                                          neighbour_path(l, slice_of(files->key)), why);
+    const char *path = neighbour_path(l, slice_of(files->certificate));
+    enum tls_fault fault = tls_server_add(tls, path, neighbour_path(l, slice_of(files->key)), why);
     bool of_key = fault == TLS_BAD_KEY;
+    struct tls_dates dates;
+
+    if (fault == TLS_GOOD && tls_read_dates(path, &dates))
+        certificate_check(l, node_find(node, "certificate"), &dates);
 
     if (fault != TLS_GOOD)
         mistake(l, node_find(node, of_key ? "key" : "certificate"), "%s %s",

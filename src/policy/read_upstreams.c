@@ -95,6 +95,12 @@ static void load_tls(struct loading *l, const struct node *node, struct upstream
         settings.key = neighbour_path(l, slice_of(tls->key));
     }
     enum tls_fault fault = tls_client_new(&settings, &tls->client, why);
+    struct tls_dates dates;
+    if (fault == TLS_GOOD && settings.certificate && tls_read_dates(settings.certificate, &dates)) {
+        tls->expires_s = dates.until_s;
+        tls->certificate_path = pool_text(l->pool, slice_of(settings.certificate));
+        certificate_check(l, node_find(node, "certificate"), &dates);
+    }
     if (fault == TLS_BAD_CA && !tls->ca)
         mistake(l, node, "%s", why);
     else if (fault != TLS_GOOD) {

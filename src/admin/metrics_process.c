@@ -1,0 +1,156 @@
+/* metrics_process.c - the metrics of the process and of its policy. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "admin/metrics.h"
+#include "base/descriptors.h"
+#include "net/tls.h"
+
+static void head(struct evbuffer *out, const char *name, const char *type, const char *help)
+{
+    evbuffer_add_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void single(struct evbuffer *out, const char *name, const char *type, const char *help, double value)
+{
+    head(out, name, type, help);
+    evbuffer_add_printf(out, "%s %.15g\n", name, value);
+}
+
+/* ---- the process -------------------------------------------------------------------------------------- */
+
+static void write_cpu(struct evbuffer *out)
+{
+    struct rusage usage;
+
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        single(out, "process_cpu_seconds_total", "counter",
+               "User and system CPU time of all threads, in seconds.",
+               (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                   (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
+}
+
+/* Nothing is written where the file cannot be read: a number that is wrong would be worse. */
+static void write_memory(struct evbuffer *out)
+{
+    unsigned long pages, resident;
+    FILE *file = fopen("/proc/self/statm", "re");
+
+    if (!file && descriptors_lack(errno) && descriptors_give(DESCRIPTOR_FOR_MAIN, errno))
+        file = fopen("/proc/self/statm", "re");
+    if (!file)
+        return;
+    if (fscanf(file, "%lu %lu", &pages, &resident) == 2) {
+        double size = (double)sysconf(_SC_PAGESIZE);
+        single(out, "process_virtual_memory_bytes", "gauge", "Virtual memory, in bytes.",
+               (double)pages * size);
+        single(out, "process_resident_memory_bytes", "gauge", "Resident memory, in bytes.",
+               (double)resident * size);
+    }
+    fclose(file);
+}
+
+/* Without the one that is opened to count. 0: it cannot be said. */
+static unsigned open_descriptors(void)
+{
+    struct stat st;
+    DIR *directory;
+    unsigned n = 0;
+
+    if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0) /* since Linux 6.2 */
+        return (unsigned)st.st_size;
+    directory = opendir("/proc/self/fd");
+    if (!directory && descriptors_lack(errno) && descriptors_give(DESCRIPTOR_FOR_MAIN, errno))
+        directory = opendir("/proc/self/fd");
+    if (!directory)
+        return 0;
+    for (const struct dirent *entry; (entry = readdir(directory));)
+        n += entry->d_name[0] != '.';
+    closedir(directory);
+    return n - 1;
+}
+
+static void write_descriptors(struct evbuffer *out)
+{
+    unsigned open = open_descriptors();
+    struct rlimit limit;
+
+    if (open)
+        single(out, "process_open_fds", "gauge", "Open file descriptors.", open);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        single(out, "process_max_fds", "gauge", "Most file descriptors that may be open.",
+               (double)limit.rlim_cur);
+}
+
+void metrics_write_process(struct evbuffer *out, const struct admin_view *view)
+{
+    write_cpu(out);
+    write_memory(out);
+    write_descriptors(out);
+    single(out, "process_start_time_seconds", "gauge", "When the process started, in seconds since 1970.",
+           (double)view->started_wall_us / 1e6);
+}
+
+/* ---- the policy --------------------------------------------------------------------------------------- */
+
+struct expiry {
+    const char *path;
+    int64_t until_s;
+};
+
+/* A file that several listeners name is one sample. */
+static void write_expiry(struct evbuffer *out, struct expiry *written, unsigned *count, unsigned most,
+                         struct expiry expiry)
+{
+    for (unsigned i = 0; i < *count; i++)
+        if (strcmp(written[i].path, expiry.path) == 0)
+            return;
+    if (*count == most || expiry.until_s == INT64_MAX)
+        return;
+    if (*count == 0)
+        head(out, "weir_certificate_expiry_timestamp_seconds", "gauge",
+             "When the first certificate of the file expires, in seconds since 1970.");
+    written[(*count)++] = expiry;
+    evbuffer_add_printf(out, "weir_certificate_expiry_timestamp_seconds{certificate=\"");
+    for (const char *p = expiry.path; *p; p++)
+        if (*p == '\n')
+            evbuffer_add(out, "\\n", 2);
+        else
+            evbuffer_add_printf(out, "%s%c", *p == '"' || *p == '\\' ? "\\" : "", *p);
+    evbuffer_add_printf(out, "\"} %lld\n", (long long)expiry.until_s);
+}
+
+static void write_certificates(struct evbuffer *out, const struct policy *policy)
+{
+    enum { MOST = 256 };
+    struct expiry written[MOST], expiry;
+    struct tls_dates dates;
+    unsigned count = 0;
+
+    for (unsigned l = 0; l < policy->listen_count; l++)
+        for (unsigned i = 0; tls_server_certificate(policy->listen[l].tls, i, &expiry.path, &dates); i++) {
+            expiry.until_s = dates.until_s;
+            write_expiry(out, written, &count, MOST, expiry);
+        }
+    for (unsigned u = 0; u < policy->upstream_count; u++) {
+        const struct upstream_tls *tls = &policy->upstreams[u].tls;
+        if (tls->expires_s)
+            write_expiry(out, written, &count, MOST, (struct expiry){tls->certificate_path, tls->expires_s});
+    }
+}
+
+void metrics_write_policy(struct evbuffer *out, const struct admin_view *view)
+{
+    head(out, "weir_reload_total", "counter", "Reloads of the policy; failure: the policy in force stayed.");
+    evbuffer_add_printf(
+        out, "weir_reload_total{result=\"success\"} %llu\nweir_reload_total{result=\"failure\"} %llu\n",
+        (unsigned long long)view->reloads_good, (unsigned long long)view->reloads_failed);
+    single(out, "weir_policy_loaded_timestamp_seconds", "gauge",
+           "When the policy in force was loaded, in seconds since 1970.",
+           (double)view->policy_loaded_wall_us / 1e6);
+    write_certificates(out, view->policy);
+}

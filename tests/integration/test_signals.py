@@ -1,0 +1,112 @@
+"""Signals for monitoring: certificates that expire, reloads that fail, the process itself."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+from rig import eventually, top
+from wire import get
+
+FILES = os.path.join(top, "tests/tls")
+HOUR = {"each": dict(script="gcra", limit=3, period="1h")}
+EXPIRED_AT = 1609459200  # of tests/tls/expired.pem: 2021-01-01
+
+
+def tls(certificate, key):
+    return {"address": "127.0.0.1:0", "tls": {"certificate": os.path.join(FILES, certificate), "key": os.path.join(FILES, key)}}
+
+
+def check(rig, **keys):
+    policy = rig.policy(rules=[], redis={"address": "127.0.0.1:6379"}, **keys)
+    return rig.command("check", "-c", rig.write("policy.yaml", json.dumps(policy)))
+
+
+# --- certificates ---------------------------------------------------------------------------------------------------------
+
+def test_an_expired_certificate_is_told_by_check_and_at_the_start(rig):
+    result = check(rig, listen=[tls("expired.pem", "server.key")])
+    assert result.returncode == 0
+    assert re.search(r'listen\[0\]\.tls\.certificate: "\S+expired.pem" has expired, on 2021-\S+ \S+ UTC: .*renew it', result.stderr), result.stderr
+    weir = rig.weir(listen=["127.0.0.1:0", tls("expired.pem", "server.key"), tls("cert.pem", "key.pem"), tls("cert.pem", "key.pem")], rules=[])
+    assert any(level == "warn" and "expired.pem\" has expired" in message for level, message in weir.log())
+    assert "cert.pem\"" not in weir.output()
+    name = "weir_certificate_expiry_timestamp_seconds"
+    assert abs(weir.metric(name, certificate=os.path.join(FILES, "expired.pem")) - EXPIRED_AT) < 2 * 86400
+    body = get(weir.admin, "/metrics").body.decode()
+    assert len(re.findall(rf"^{name}\{{", body, re.M)) == 2, "a sample for each file"
+    assert weir.metric(name, certificate=os.path.join(FILES, "cert.pem")) > time.time() + 365 * 86400
+
+
+def test_the_certificate_that_weir_shows_to_servers_is_looked_at_as_well(rig):
+    files = {"certificate": os.path.join(FILES, "expired.pem"), "key": os.path.join(FILES, "server.key")}
+    upstreams = {"api": {"servers": ["127.0.0.1:1"], "tls": {"ca": os.path.join(FILES, "ca.pem"), **files}}}
+    assert re.search(r'upstreams\.api\.tls\.certificate: "\S+expired.pem" has expired', check(rig, upstreams=upstreams).stderr)
+    weir = rig.weir(upstreams=upstreams, rules=[])
+    assert weir.metric("weir_certificate_expiry_timestamp_seconds", certificate=files["certificate"]) < time.time()
+
+
+def test_certificates_that_expire_soon(rig):
+    if not shutil.which("openssl"):
+        return
+    key, certificate = os.path.join(rig.directory, "soon.key"), os.path.join(rig.directory, "soon.pem")
+    for days, words in (13, "expires in 1[23] days, on "), (1, "expires in 2[34] hours, on "), (16, None):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", str(days),
+                        "-keyout", key, "-out", certificate, "-subj", "/CN=one.test"], check=True, capture_output=True)
+        # A chain ends with the first of its certificates that does.
+        with open(os.path.join(FILES, "cert.pem"), encoding="ascii") as other, open(certificate, "a", encoding="ascii") as chain:
+            chain.write(other.read())
+        result = check(rig, listen=[{"address": "127.0.0.1:0", "tls": {"certificate": certificate, "key": key}}])
+        assert result.returncode == 0 and ("soon.pem\" expires" in result.stderr) == bool(words), result.stderr
+        assert not words or re.search(words, result.stderr), result.stderr
+
+
+def test_a_reload_shows_the_dates_of_the_new_certificate(rig):
+    for name, file in ("cert.pem", "expired.pem"), ("key.pem", "server.key"):
+        shutil.copy(os.path.join(FILES, file), os.path.join(rig.directory, name))
+    listen = [{"address": "127.0.0.1:0", "tls": {"certificate": "cert.pem", "key": "key.pem"}}]
+    weir = rig.weir(listen=listen, rules=[])
+    path = os.path.join(rig.directory, "cert.pem")
+    assert weir.metric("weir_certificate_expiry_timestamp_seconds", certificate=path) < time.time()
+    shutil.copy(os.path.join(FILES, "server.pem"), path)
+    weir.reload()
+    assert weir.metric("weir_certificate_expiry_timestamp_seconds", certificate=path) > time.time()
+
+
+# --- reloads --------------------------------------------------------------------------------------------------------------
+
+def test_reloads_are_counted_and_dated(rig):
+    before = time.time()
+    weir = rig.weir(limits=HOUR)
+    weir.expect_errors("policy in force stays", r"\.yaml:")
+    started = weir.metric("process_start_time_seconds")
+    loaded = weir.metric("weir_policy_loaded_timestamp_seconds")
+    assert before - 1 <= started <= loaded <= time.time()
+    assert weir.metric("weir_reload_total", result="success") == weir.metric("weir_reload_total", result="failure") == 0
+    weir.reload(limits={"each": {**HOUR["each"], "limit": 4}})
+    assert weir.metric("weir_reload_total", result="success") == 1
+    reloaded = weir.metric("weir_policy_loaded_timestamp_seconds")
+    assert loaded < reloaded <= time.time()
+    rig.write(os.path.basename(weir.policy_file), "limits: [ 1 ]\n")
+    for number in 1, 2:
+        weir.signal(signal.SIGHUP)
+        weir.announced("the policy in force stays", count=number)
+    assert weir.metric("weir_reload_total", result="failure") == 2
+    assert weir.metric("weir_reload_total", result="success") == 1
+    assert weir.metric("weir_policy_loaded_timestamp_seconds") == reloaded, "that of the policy in force"
+    assert weir.metric("process_start_time_seconds") == started
+
+
+# --- the process ----------------------------------------------------------------------------------------------------------
+
+def test_the_process_is_measured(rig):
+    weir = rig.weir(rules=[])
+    used = weir.metric("process_cpu_seconds_total")
+    assert used > 0
+    assert abs(weir.metric("process_resident_memory_bytes") / 1024 - weir.resident_kib()) < 4096
+    assert weir.metric("process_max_fds") > weir.metric("process_open_fds") > 0
+    assert abs(weir.metric("process_open_fds") - weir.descriptors()) <= 2
+    eventually(lambda: get(weir.address).status == 200 and weir.metric("process_cpu_seconds_total") > used)
