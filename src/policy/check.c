@@ -80,6 +80,21 @@ static bool is_used(const struct policy *policy, const struct limit *limit)
     return false;
 }
 
+/* Of the requests that are charged to it. */
+static int64_t lowest_cost(const struct policy *policy, const struct limit *limit)
+{
+    int64_t lowest = LIMIT_COST_MAX;
+
+    for (unsigned i = 0; i < policy->rule_count; i++) {
+        const struct rule *rule = &policy->rules[i];
+        int64_t cost = rule->cost_request ? 1 : rule->cost ? rule->cost : limit->cost;
+        for (unsigned k = 0; k < rule->limit_count; k++)
+            if (rule->limits[k] == limit && cost < lowest)
+                lowest = cost;
+    }
+    return lowest;
+}
+
 static void warn_of_limit(struct loading *l, const struct node *node, const struct limit *limit)
 {
     const struct node *burst = node_find(node, "burst"), *period = node_find(node, "period");
@@ -88,10 +103,12 @@ static void warn_of_limit(struct loading *l, const struct node *node, const stru
         warning(l, node, "no rule uses this limit");
     if (burst && limit->kind == LIMIT_BUCKET && limit->burst > limit->limit && !limit->max_delay_us)
         warning(l, burst, "a burst above the limit lets more than twice the limit through in one period");
-    if (limit->max_delay_us && limit->burst == 1)
-        warning(
-            l, burst ? burst : node_find(node, "max_delay"),
-            "with a burst of 1 no request may wait, so max_delay holds none; a burst of n lets n - 1 wait");
+    if (limit->max_delay_us && !limit->best_effort && is_used(l->policy, limit) &&
+        limit->burst <= lowest_cost(l->policy, limit))
+        warning(l, burst ? burst : node_find(node, "max_delay"),
+                "so small a burst lets no request wait, so max_delay holds none; with a burst of n times the "
+                "cost of "
+                "a request, n - 1 may wait");
     if (limit->period_us > period_long_us)
         warning(l, period, "so long that only an eviction or a reset in Redis may end it");
     if (limit->kind == LIMIT_WINDOW && strcmp(limit->script, "sliding_window_log") == 0 &&

@@ -4,10 +4,22 @@
 
 enum { MADE_UP_MAX = 160 }; /* bytes */
 
+/* A source behind ip is never looked at. */
 static bool has_ids(const struct identity_settings *identity)
 {
-    for (unsigned i = 0; i < identity->from_count; i++)
-        if (identity->from[i].source == IDENTITY_HEADER)
+    return identity->from_count && identity->from[0].source == IDENTITY_HEADER;
+}
+
+/* 0.0.0.0/0 or ::/0. */
+static bool is_everyone(const struct ip_range *range)
+{
+    return range->bits == 0 || (range->bits == 96 && ip_is_v4(&range->ip));
+}
+
+static bool trusts_everyone(const struct identity_settings *identity)
+{
+    for (unsigned i = 0; i < identity->trusted_count; i++)
+        if (is_everyone(&identity->trusted[i]))
             return true;
     return false;
 }
@@ -18,16 +30,23 @@ static void warn_of_sources(struct loading *l)
     const struct node *from = node_at(l, "identity", "from");
     const struct node *item = from ? list_first(from) : NULL;
     bool unnoticed = identity->headers_from_anyone && identity->headers_from != HEADERS_FROM_ANYONE;
+    bool after_ip = false;
 
     for (unsigned i = 0; item && i < identity->from_count; i++, item = list_next(from, item)) {
-        if (identity->from[i].source == IDENTITY_HEADER && unnoticed)
+        if (after_ip)
+            warning(l, item, "is never looked at: ip before it always gives a value");
+        else if (identity->from[i].source == IDENTITY_HEADER && unnoticed)
             warning(
                 l, item,
                 "this header is believed from anyone who can connect, since trusted_proxies names nobody; "
                 "name the proxies that set it, or write headers_from: anyone if servers verify the ids");
-        if (i > 0 && identity->from[i - 1].source == IDENTITY_IP)
-            warning(l, item, "is never looked at: ip before it always gives a value");
+        after_ip |= identity->from[i].source == IDENTITY_IP;
     }
+    if (trusts_everyone(identity))
+        warning(l, node_at(l, "identity", "trusted_proxies"),
+                "0.0.0.0/0 and ::/0 name everyone: whoever connects chooses its own address, and its id; "
+                "name the "
+                "proxies' addresses");
     if (identity->known_clients_only && clients_count(l->policy->clients) == 0 &&
         !quotas_are_there(l->policy))
         warning(l, node_at(l, "identity", "known_clients_only"),
@@ -39,7 +58,7 @@ static void warn_of_quotas(struct loading *l)
 {
     if (quotas_are_there(l->policy) && !has_ids(&l->policy->identity))
         warning(l, node_find(l->root, "quotas"),
-                "nobody is looked up: quotas are for ids, and identity.from names no header");
+                "nobody is looked up: quotas are for ids, and identity.from names no header before ip");
 }
 
 /* --- clients --- */
@@ -48,7 +67,7 @@ static void warn_of_quotas(struct loading *l)
 static void warn_of_ids(struct loading *l)
 {
     const struct node *clients = node_find(l->root, "clients");
-    const struct node *id = NULL, *address = NULL;
+    const struct node *id = NULL, *address = NULL, *prefixed = NULL;
     struct ip_range range;
     const char *why;
 
@@ -56,14 +75,18 @@ static void warn_of_ids(struct loading *l)
         if (slice_starts_with(node->key, SLICE("ip:")))
             continue;
         id = id ? id : node;
+        if (!prefixed && slice_starts_with(node->key, SLICE("id:")))
+            prefixed = node;
         if (!address && ip_range_parse(node->key, &range, &why))
             address = node;
     }
+    if (prefixed)
+        warning(l, prefixed, "is taken for an id that begins with \"id:\"; write the id alone");
     if (address)
         warning(l, address, "is taken for an id from a header; for the address write \"ip:%.*s\"",
                 SLICE_ARG(address->key));
     else if (id && !has_ids(&l->policy->identity))
-        warning(l, id, "nobody is this client: it is an id, and identity.from names no header");
+        warning(l, id, "nobody is this client: it is an id, and identity.from names no header before ip");
 }
 
 /* A client with an id is looked up by that alone. Where only known ids count, whoever has written one has chosen
@@ -78,7 +101,7 @@ static void warn_of_addresses(struct loading *l)
     const struct identity_settings *identity = &l->policy->identity;
     bool told[COUNT_OF(remedies)] = {false};
 
-    if (!has_ids(identity) || identity->from[0].source == IDENTITY_IP || identity->known_clients_only)
+    if (!has_ids(identity) || identity->known_clients_only)
         return;
     for (unsigned i = 0; i < clients_count(l->policy->clients); i++) {
         const struct client_terms *terms = &clients_at(l->policy->clients, i)->terms;

@@ -42,7 +42,7 @@ static void warn_of_unlimited(struct loading *l, const struct node *node, const 
 {
     const struct node *limits = node_find(node, "limits");
 
-    if (rule->limit_count || (limits && limits->kind == NODE_SCALAR && !limits->null))
+    if (rule->limit_count || rule->unlimited)
         return;
     if (limits)
         warning(l, limits,
@@ -65,9 +65,12 @@ static void warn_of_unmatched(struct loading *l, const struct node *rules)
     for (unsigned i = 0; i + 1 < policy->rule_count; i++)
         if (matches_everything(&policy->rules[i]))
             return;
-    if (policy->rule_count > 1 || policy->limit_count)
+    if (policy->rule_count == 1 && policy->limit_count)
+        warning(l, rules ? rules : node_find(l->root, "limits"),
+                "there are no rules, so no request is limited; add rules that name limits");
+    else if (policy->rule_count > 1)
         warning(
-            l, rules ? rules : node_find(l->root, "limits"),
+            l, rules,
             "requests that no rule matches are not limited; add a last rule without match, with limits or "
             "limits: none");
 }

@@ -342,6 +342,7 @@ struct rule {
     unsigned method_count;
     const struct limit **limits;
     unsigned limit_count; /* 0: unlimited */
+    bool unlimited;       /* limits: none */
     int64_t cost;         /* 0: each limit's own */
     char *cost_request;   /* the request's field that says the cost, from trusted peers; NULL: none */
     int64_t cost_max;     /* the most that it may say */

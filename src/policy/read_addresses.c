@@ -79,7 +79,10 @@ static void read_file(struct loading *l, const struct node *item, enum listed as
     struct slice bytes;
 
     if (!file_read(&pool, path, ADDRESS_FILE_MAX, &bytes, &why)) {
-        mistake(l, item, "%s cannot be read: %s", QUOTE(item->text), why);
+        struct ip_range range;
+        bool address = ip_range_parse(item->text, &range, &(const char *){NULL});
+        mistake(l, item, "%s cannot be read: %s%s", QUOTE(item->text), why,
+                address ? "; expected a file in which addresses stand" : "");
         return;
     }
     bytes = slice_after_bom(bytes);

@@ -210,8 +210,11 @@ static void read_rule_limits(struct loading *l, const struct option *option, con
         mistake(l, node, "expected a list of at most %d limits, or none", (int)option->high);
         return;
     }
-    if (node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("none")))
+    const struct node *only = count == 1 ? list_first(node) : NULL;
+    if (only && only->kind == NODE_SCALAR && slice_equal(only->text, SLICE("none"))) {
+        rule->unlimited = true;
         return;
+    }
     rule->limits = pool_zeroed(l->pool, count, sizeof(const struct limit *));
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
         read_limit_name(l, item, rule);

@@ -5,9 +5,15 @@
 
 enum { REDIS_PORT_TEXT_MAX = 6, DATABASE_MAX = 65535 };
 
+/* A scheme has no case (RFC 3986 section 3.1). */
+static bool starts_with_nocase(struct slice text, struct slice start)
+{
+    return text.n >= start.n && slice_equal_nocase((struct slice){text.p, start.n}, start);
+}
+
 bool redis_url_is_one(struct slice text)
 {
-    return slice_starts_with(text, SLICE("redis://")) || slice_starts_with(text, SLICE("rediss://"));
+    return starts_with_nocase(text, SLICE("redis://")) || starts_with_nocase(text, SLICE("rediss://"));
 }
 
 /* The bytes before the first `c`, which are taken off `rest` together with it. False: there is no `c`. */
@@ -94,7 +100,7 @@ bool redis_url_read(struct loading *l, const struct node *node, struct redis_url
 {
     struct slice rest = node->text, user, host = SLICE_NONE;
 
-    if (slice_starts_with(rest, SLICE("rediss://"))) {
+    if (starts_with_nocase(rest, SLICE("rediss://"))) {
         mistake(l, node,
                 "rediss:// asks for TLS, which is not built in: let stunnel carry it, and give its address "
                 "with redis://");
