@@ -48,6 +48,8 @@ static void warn_of_rule(struct loading *l, const struct node *match, const stru
         warning(l, path,
                 "paths.ignore_case is of ASCII letters alone: other letters in this path match as they are "
                 "written");
+    if (methods && (names_method(rule, "TRACE") || names_method(rule, "CONNECT")))
+        warning(l, methods, "TRACE is refused with 405 and CONNECT with 501, whatever the rules say");
     if (methods && names_method(rule, "GET") && !names_method(rule, "HEAD"))
         warning(l, methods,
                 "HEAD is not among these methods, and most servers answer it as they do GET; add it");

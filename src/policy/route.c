@@ -111,19 +111,21 @@ static bool host_is_unambiguous(const struct policy *policy, const struct reques
                         upstream_host(rule->upstream)) == rule;
 }
 
-/* Do all readings select the rule of the normal form? */
-static bool is_unambiguous(const struct policy *policy, const struct request_head *head, struct slice normal,
-                           const struct rule *rule, struct route_room *room)
+/* Why the path is ambiguous; NULL: all readings select the rule of the normal form. */
+static const char *ambiguity_of(const struct policy *policy, const struct request_head *head,
+                                struct slice normal, const struct rule *rule, struct route_room *room)
 {
     struct slice reading;
 
     if (policy->paths.ambiguous == AMBIGUOUS_ALLOW || !policy->rules_have_paths)
-        return true;
+        return NULL;
     readings_begin(&room->readings, normal);
     while (readings_next(&room->readings, &reading))
         if (reading.p != normal.p && match(policy, head, reading, room) != rule)
-            return false;
-    return !room->readings.too_many;
+            return "the target's path is ambiguous: read as some servers do, it selects another rule; see "
+                   "paths.ambiguous";
+    return room->readings.too_many ? "the target's path can be read in too many ways; see paths.ambiguous"
+                                   : NULL;
 }
 
 /* Requests that need more than one match. */
@@ -142,9 +144,8 @@ static __attribute__((noinline)) const char *route_unusual(const struct policy *
     if (fields_have(&head->fields, FIELD_METHOD_OVERRIDE) &&
         !policy_overrides_agree(policy, route->rule, head, path_for_match(policy, path, room)))
         return "a header such as X-HTTP-Method-Override names another method";
-    if (!head->path_is_plain && !is_unambiguous(policy, head, path, route->rule, room))
-        return "the target's path is ambiguous: read as some servers do, it selects another rule; see "
-               "paths.ambiguous";
+    if (!head->path_is_plain && (why = ambiguity_of(policy, head, path, route->rule, room)))
+        return why;
     if (!host_is_unambiguous(policy, head, path, route->rule, room))
         return "there is no Host, and with that of the server another rule applies";
     return NULL;

@@ -21,7 +21,8 @@ struct route {
  * the result says why (static text):
  *   - its method differs from a known one in case alone (RFC 9110 section 9.1), or a header names the method of another rule
  *   - its path has a bad percent code, or dot segments while paths.dot_segments is "reject"
- *   - its path is ambiguous: one of its readings (http/readings.h) selects another rule than its normal form does
+ *   - its path is ambiguous: one of its readings (http/readings.h) selects another rule than its normal form does, or
+ *     there are too many
  *   - it has no Host, and the one that it is forwarded with selects another rule
  * A path that is plain is matched and nothing else. */
 MUST_CHECK const char *policy_route(const struct policy *policy, const struct request_head *head,

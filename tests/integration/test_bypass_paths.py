@@ -80,7 +80,9 @@ def test_dot_segments_may_be_removed(rig):
 
 def test_the_options_of_matching(rig):
     weir = weir_with(rig, {"match": {"path": "/Login"}, "limits": ["logins"]})
-    limit = lambda target: get(weir.address, target)["X-Rate-Limit-Policy"]
+
+    def limit(target):
+        return get(weir.address, target)["X-Rate-Limit-Policy"]
     assert [limit(t) for t in ("/Login", "/Login/", "/login")] == ["logins", "logins", None]
     weir.reload(paths={"ignore_case": True})
     assert [limit(t) for t in ("/Login", "/LOGIN/", "/login", "/%6CoGiN")] == ["logins"] * 4
@@ -203,4 +205,5 @@ def test_warnings_of_rules_that_requests_get_past(rig):
     assert "read" not in warnings(rules=[{"match": {"path": "/a+b/*.json/caf\u00e9/x y/**"}}])
     assert "ASCII" in warnings(rules=[{"match": {"path": "/caf\u00e9"}}], paths={"ignore_case": True})
     assert "HEAD" in warnings(rules=[{"match": {"methods": ["GET"]}}])
+    assert "405" in warnings(rules=[{"match": {"methods": ["POST", "TRACE"]}}])
     assert "HEAD" not in warnings(rules=[{"match": {"methods": ["GET", "HEAD"]}}, {"match": {"methods": ["POST"]}}])

@@ -206,8 +206,9 @@ START_TEST(paths_that_no_rule_asks_for_pass)
                      "*");
     policy_drop(policy);
     policy = load(two_rules);
-    ck_assert_int_eq(
-        routed(policy, "GET", "/zz//a%252F\\;b/..%5C%3Bc%3F.%09d.%20/%c0%af//%25252e", "a", NULL)[0], '(');
+    /* a path in which no reading is another rule\'s, but there are too many */
+    ck_assert_ptr_nonnull(strstr(
+        routed(policy, "GET", "/v1/a%252F\\;b/c%3Bc%3F.%09d.%20/%ef%bd%8c//%25252e", "a", NULL), "too many"));
     policy_drop(policy);
 }
 END_TEST
