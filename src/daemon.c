@@ -214,6 +214,7 @@ static bool make_workers(struct weir *weir)
         }
         weir->workers[weir->made] = worker;
     }
+    weir->shared.all = weir->workers;
     return true;
 }
 

@@ -359,6 +359,15 @@ static void redis_connections(const struct source *s)
         redis_cluster(s);
 }
 
+static void worker_connections(const struct source *s)
+{
+    head(s, "weir_worker_connections", "gauge", "Client connections open now, by worker.");
+    for (unsigned w = 0; w < s->view->worker_count; w++)
+        evbuffer_add_printf(
+            s->out, "weir_worker_connections{worker=\"%u\"} %llu\n", w,
+            (unsigned long long)counter_read(&worker_stats(s->view->workers[w])->connections_open));
+}
+
 static void redis(const struct source *s)
 {
     single(s, "weir_redis_calls_total", "counter",
@@ -375,6 +384,7 @@ static void redis(const struct source *s)
     if (policy_needs_redis(s->view->policy))
         redis_connections(s);
     single(s, "weir_workers", "gauge", "Worker threads.", s->view->worker_count);
+    worker_connections(s);
 }
 
 /* Where a policy has, or had, quotas. */

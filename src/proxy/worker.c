@@ -81,22 +81,27 @@ static void accept_failed(struct listener *l, int error)
     wait_for_descriptors(l);
 }
 
-/* Each worker has its share of size_limits.connections and makes room within it: a place that is idle at another worker could not be
- * taken from here, and the connections that wait in this worker's queue would wait for ever. */
-unsigned worker_connections_max(const struct worker *w)
+/* Each worker has its share of size_limits.connections. Where it is taken, a connection goes to a worker with a free place (handoff.h);
+ * where there is none, the worker makes room within its own share, by closing an idle connection. */
+unsigned worker_share_of(const struct worker *w, unsigned number)
 {
     unsigned max = w->policy->size_limits.connections, workers = w->shared->workers;
 
     if (w->shared->connections_max && (max == 0 || max > w->shared->connections_max))
         max = w->shared->connections_max;
-    unsigned share = max / workers + (w->number < max % workers);
+    unsigned share = max / workers + (number < max % workers);
     return max && !share ? 1 : share;
+}
+
+unsigned worker_connections_max(const struct worker *w)
+{
+    return worker_share_of(w, w->number);
 }
 
 static bool is_full(const struct worker *w)
 {
     unsigned max = worker_connections_max(w);
-    return max && counter_read(&w->stats.connections_open) >= max;
+    return max && atomic_load_explicit(&w->handoff.places, memory_order_relaxed) >= max;
 }
 
 /* An operator whose proxy is not among the trusted ones has to learn of it. */
@@ -154,7 +159,7 @@ static bool may_connect(struct listener *l, const struct address *peer, bool *co
     return false;
 }
 
-/* `leaves` makes room, where that is needed: not for somebody who is turned away. */
+/* A place was taken for it, or is taken over from `leaves`, who makes room: not for somebody who is turned away. */
 static void admit(struct listener *l, int fd, const struct address *peer, struct client *leaves)
 {
     struct worker *w = l->worker;
@@ -163,10 +168,14 @@ static void admit(struct listener *l, int fd, const struct address *peer, struct
     counter_add(&w->stats.connections_accepted, 1);
     if (!may_connect(l, peer, &counted)) {
         close(fd);
+        if (!leaves)
+            place_free(w);
         return;
     }
-    if (leaves)
+    if (leaves) {
+        place_take_over(w);
         client_evict(leaves);
+    }
     socket_set_options(fd, peer);
     if (!client_open(w, fd, peer, l->index, counted)) {
         counter_add(&w->stats.connections_refused, 1);
@@ -187,29 +196,64 @@ static void listeners_resume(struct worker *w)
     }
 }
 
+/* To another worker, at which a place was taken. Where that one takes no more, it is served here, if there is a place. */
+static void hand_over(struct listener *l, struct worker *to, int fd, const struct address *peer)
+{
+    struct handed connection = {fd, l->index, *peer};
+
+    if (handoff_give(to, &connection))
+        return;
+    place_free(to);
+    if (place_take_here(l->worker))
+        admit(l, fd, peer, NULL);
+    else {
+        close(fd);
+        counter_add(&l->worker->stats.connections_refused, 1);
+    }
+}
+
+/* False: there is none, or it may not be accepted now. */
+static bool accept_one(struct listener *l)
+{
+    struct worker *w = l->worker, *to = place_take(w);
+    struct client *leaves = to ? NULL : client_to_evict(w);
+    struct address peer = {.length = sizeof peer.local};
+
+    if (!to && !leaves) {
+        w->crowded = true;
+        listener_pause(l); /* it waits in the kernel */
+        return false;
+    }
+    int client = accept4(l->fd, &peer.any, &peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC), error = errno;
+    if (client >= 0 && to && to != w)
+        hand_over(l, to, client, &peer);
+    else if (client >= 0)
+        admit(l, client, &peer, leaves);
+    if (client >= 0)
+        return true;
+    if (to)
+        place_free(to);
+    if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
+        accept_failed(l, error);
+    else if (error != EAGAIN && error != EWOULDBLOCK)
+        return true; /* that connection has died already: the next one */
+    return false;
+}
+
 /* Accepts what waits, at most `most`. Nobody is closed to make room before somebody is there to take it. */
 static void accept_waiting(struct listener *l, unsigned most)
 {
-    struct worker *w = l->worker;
+    while (most-- && accept_one(l))
+        ;
+}
 
-    while (most--) {
-        struct address peer = {.length = sizeof peer.local};
-        struct client *leaves = is_full(w) ? client_to_evict(w) : NULL;
-        if (!leaves && is_full(w)) {
-            w->crowded = true;
-            listener_pause(l); /* it waits in the kernel */
-            return;
-        }
-        int client = accept4(l->fd, &peer.any, &peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (client >= 0)
-            admit(l, client, &peer, leaves);
-        else if (errno == EAGAIN || errno == EWOULDBLOCK)
-            return;
-        else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            accept_failed(l, errno);
-            return;
-        } /* else that connection has died already: the next one */
-    }
+/* What other workers have accepted for this one. */
+static void receive_handed(struct worker *w)
+{
+    struct handed connection;
+
+    while (handoff_receive(w, &connection))
+        admit(&w->listeners[connection.listener], connection.fd, &connection.peer, NULL);
 }
 
 static void on_accept(evutil_socket_t fd, short what, void *arg)
@@ -223,6 +267,7 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
 
 void worker_client_closed(struct worker *w, const struct address *peer)
 {
+    place_free(w);
     if (w->shared->ip_counts && peer)
         ip_counts_leave(w->shared->ip_counts, peer);
 }
@@ -356,6 +401,8 @@ static void serve(struct worker *w)
 {
     for (unsigned i = 0; i < w->listener_count && !w->stopping; i++)
         event_add(&w->listeners[i].event, NULL);
+    if (!w->stopping)
+        handoff_open(w);
     w->shared->serving(w->shared->context);
 }
 
@@ -396,6 +443,8 @@ static void shutdown_passed(struct deadline *deadline)
 
 static void begin_to_stop(struct worker *w)
 {
+    handoff_close(w);
+    receive_handed(w);
     listeners_close(w);
     w->stopping = true;
     clients_stop(w);
@@ -426,6 +475,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     struct roster *roster = atomic_exchange(&w->reload, NULL);
     if (roster)
         take_roster(w, roster);
+    receive_handed(w);
     if (atomic_load(&w->stop) && !w->stopping)
         begin_to_stop(w);
 }
@@ -464,6 +514,7 @@ struct worker *worker_new(struct worker_shared *shared, struct roster *roster, u
     w->shared = shared;
     w->policy = policy;
 
+    handoff_init(&w->handoff);
     w->wake_fd = -1;
     w->date_second = -1;
     if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
@@ -555,6 +606,7 @@ void worker_free(struct worker *w)
             event_del(&w->listeners[i].resume);
             close(w->listeners[i].fd);
         }
+    handoff_clear(&w->handoff);
     generations_free(w);
     if (w->wake_fd >= 0) {
         event_del(&w->wake);

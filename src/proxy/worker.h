@@ -17,7 +17,8 @@ struct roster;
 struct worker_shared {
     struct fallback *fallback;
     struct quotas *quotas;
-    unsigned workers; /* how many there are */
+    unsigned workers;    /* how many there are */
+    struct worker **all; /* set before any of them starts */
     unsigned
         connections_max; /* clients for which there are descriptors, whatever size_limits.connections says; 0: any */
     struct ip_counts *ip_counts; /* connections by address; NULL when size_limits.connections_per_ip is 0 */

@@ -11,6 +11,7 @@
 #include "net/iobuf.h"
 #include "net/poller.h"
 #include "policy/route.h"
+#include "proxy/handoff.h"
 #include "proxy/worker.h"
 
 struct client;
@@ -42,6 +43,7 @@ struct worker {
 
     struct listener *listeners;
     unsigned listener_count;
+    struct handoff handoff;
     bool crowded; /* every place is taken, and connections wait in the kernel */
 
     TAILQ_HEAD(client_list, client) clients,
@@ -103,6 +105,8 @@ size_t worker_request_id(struct worker *worker, char *id);
 
 /* The worker's share of size_limits.connections; 0: any number. */
 unsigned worker_connections_max(const struct worker *worker);
+/* The same of the worker with this number, by `worker`'s policy. */
+unsigned worker_share_of(const struct worker *worker, unsigned number);
 
 /* Counts a connection for its peer's address; `*counted`: false where peers like this are not (trusted proxies, unix sockets).
  * False: the address has too many, which is counted as well. */

@@ -1,5 +1,6 @@
 """Several workers: they share nothing that they write, and still keep one limit together."""
 
+import contextlib
 import threading
 
 from rig import eventually
@@ -75,3 +76,35 @@ def test_a_policy_is_in_force_when_every_worker_judges_by_it(rig):
     weir.reload(clients={"pest": {"quota": 0}})
     assert [get(weir.address, headers={"X-Client-Id": "pest"}).status for _ in range(16)] == [429] * 16
     rig.redis().thaw()
+
+
+def test_connections_are_shared_out_evenly(rig):
+    """The kernel's hash gives the busiest of eight workers some 20 of 80 connections; a worker that has more than another gives it some."""
+    weir = rig.weir(workers=8)
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(Connection(weir.address)) for _ in range(80)]
+        for connection in connections:
+            assert connection.request().status == 200
+        weir.counts(80, "weir_connections")
+        shares = [weir.metric("weir_worker_connections", worker=str(w)) for w in range(8)]
+        assert sum(shares) == 80 and min(shares) >= 4 and max(shares) <= 16, shares
+    eventually(lambda: weir.metric("weir_connections") == 0)
+
+
+def test_every_place_of_every_worker_is_used(rig):
+    """Ten places of four workers: a worker whose own are taken finds the free ones, and not one more."""
+    weir = rig.weir(workers=4, size_limits={"connections": 10, "connections_per_ip": 0})
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            connections = [stack.enter_context(Connection(weir.address)) for _ in range(10)]
+            for connection in connections:
+                connection.send(b"GET / HTTP/1.1\r\n")  # under way: nobody is closed to make room
+            weir.counts(10, "weir_connections")
+            shares = sorted(weir.metric("weir_worker_connections", worker=str(w)) for w in range(4))
+            assert shares == [2, 2, 3, 3], shares
+            for connection in connections:
+                connection.send(b"Host: x\r\n\r\n")
+                assert connection.response().status == 200
+                connection.close()
+            weir.counts(0, "weir_connections")
+    assert weir.metric("weir_connections_evicted_total") == 0

@@ -1,0 +1,125 @@
+#include "proxy/handoff.h"
+
+#include <unistd.h>
+
+#include "proxy/worker_internal.h"
+
+enum { DIFFERENCE_MIN = 4 }; /* connections that a worker has more than another before it gives one away */
+
+void handoff_init(struct handoff *handoff)
+{
+    pthread_mutex_init(&handoff->lock, NULL);
+}
+
+void handoff_clear(struct handoff *handoff)
+{
+    while (handoff->count)
+        close(handoff->handed[--handoff->count].fd);
+    pthread_mutex_destroy(&handoff->lock);
+}
+
+void handoff_open(struct worker *w)
+{
+    atomic_store(&w->handoff.takes, true);
+}
+
+void handoff_close(struct worker *w)
+{
+    atomic_store(&w->handoff.takes, false);
+    pthread_mutex_lock(&w->handoff.lock);
+    w->handoff.closed = true;
+    pthread_mutex_unlock(&w->handoff.lock);
+}
+
+/* ---- places ------------------------------------------------------------------------------------------ */
+
+static unsigned places_of(const struct worker *w)
+{
+    return atomic_load_explicit(&w->handoff.places, memory_order_relaxed);
+}
+
+bool place_take_here(struct worker *w)
+{
+    unsigned max = worker_connections_max(w), taken = atomic_fetch_add(&w->handoff.places, 1);
+
+    if (max == 0 || taken < max)
+        return true;
+    place_free(w);
+    return false;
+}
+
+void place_take_over(struct worker *w)
+{
+    atomic_fetch_add(&w->handoff.places, 1);
+}
+
+void place_free(struct worker *w)
+{
+    atomic_fetch_sub(&w->handoff.places, 1);
+}
+
+static bool take_at(struct worker *other, const struct worker *w)
+{
+    unsigned max = worker_share_of(w, other->number), taken;
+
+    if (!atomic_load(&other->handoff.takes))
+        return false;
+    taken = atomic_fetch_add(&other->handoff.places, 1);
+    if (max == 0 || taken < max)
+        return true;
+    place_free(other);
+    return false;
+}
+
+/* Of two workers, the one that accepted and any other, the one with fewer connections: nearly as even as the fewest of all
+ * (Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 1996), and one counter is read, not all. */
+struct worker *place_take(struct worker *w)
+{
+    struct worker **all = w->shared->all;
+    unsigned count = all && !w->stopping ? w->shared->workers : 1,
+             start = count > 1 ? (unsigned)(worker_random(w) % (count - 1)) + 1 : 0;
+
+    if (count > 1) {
+        struct worker *other = all[(w->number + start) % count];
+        unsigned here = places_of(w);
+        if (places_of(other) + DIFFERENCE_MIN + here / 8 < here && take_at(other, w))
+            return other;
+    }
+    if (place_take_here(w))
+        return w;
+    for (unsigned i = 0; i + 1 < count; i++) {
+        struct worker *other = all[(w->number + 1 + (start - 1 + i) % (count - 1)) % count];
+        if (take_at(other, w))
+            return other;
+    }
+    return NULL;
+}
+
+/* ---- on the way -------------------------------------------------------------------------------------- */
+
+bool handoff_give(struct worker *to, const struct handed *connection)
+{
+    struct handoff *handoff = &to->handoff;
+
+    pthread_mutex_lock(&handoff->lock);
+    bool taken = !handoff->closed && handoff->count < HANDOFFS_MAX;
+    if (taken)
+        handoff->handed[handoff->count++] = *connection;
+    pthread_mutex_unlock(&handoff->lock);
+    if (taken)
+        worker_wake(to);
+    return taken;
+}
+
+/* The last one first: they came within one iteration of the loop. */
+bool handoff_receive(struct worker *w, struct handed *connection)
+{
+    struct handoff *handoff = &w->handoff;
+
+    pthread_mutex_lock(&handoff->lock);
+    bool any = handoff->count > 0;
+    if (any)
+        *connection = handoff->handed[--handoff->count];
+    pthread_mutex_unlock(&handoff->lock);
+    return any;
+}
