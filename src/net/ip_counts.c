@@ -5,31 +5,55 @@
 
 #include "base/hash.h"
 
-/* Open addressing with linear probing under one lock: an accept costs a system call anyway. Twice as many
- * slots as entries. */
-struct ip_counts {
-    pthread_mutex_t lock;
-    struct hash_key key;
-    unsigned ipv6_prefix;
-    unsigned entries, entries_max, mask;
+enum { STRIPES = 64 };
+
+/* Open addressing with linear probing, twice as many slots as entries. */
+struct stripe {
+    _Alignas(64) pthread_mutex_t lock;
+    unsigned entries;
     struct ip_count {
         struct ip ip;
         unsigned count; /* 0: free */
-    } slots[];
+    } * slots;
 };
+
+/* An address belongs to one stripe, so its count is exact; workers that accept at the same time seldom meet at the same lock. */
+struct ip_counts {
+    struct stripe stripes[STRIPES];
+    struct hash_key key;
+    unsigned ipv6_prefix;
+    unsigned entries_max, mask; /* of a stripe */
+    struct ip_count slots[];
+};
+
+/* The hash is keyed, so entries are spread at random: a stripe has room for its mean and ten standard deviations (of a Poisson
+ * distribution). */
+static unsigned stripe_entries(unsigned entries_max)
+{
+    unsigned mean = entries_max / STRIPES + 1, root = 1;
+
+    while (root * root < mean)
+        root++;
+    return mean + 10 * root;
+}
 
 struct ip_counts *ip_counts_new(unsigned entries_max, unsigned ipv6_prefix)
 {
-    unsigned size = 64;
-    while (size < entries_max * 2)
+    unsigned size = 32, entries = stripe_entries(entries_max);
+    while (size < entries * 2)
         size *= 2;
-    struct ip_counts *c = calloc(1, sizeof *c + size * sizeof c->slots[0]);
+    size_t bytes = sizeof(struct ip_counts) + (size_t)STRIPES * size * sizeof(struct ip_count);
+    struct ip_counts *c = aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (!c)
         return NULL;
-    pthread_mutex_init(&c->lock, NULL);
+    memset(c, 0, bytes);
+    for (unsigned i = 0; i < STRIPES; i++) {
+        pthread_mutex_init(&c->stripes[i].lock, NULL);
+        c->stripes[i].slots = c->slots + (size_t)i * size;
+    }
     c->key = hash_key_random();
     c->ipv6_prefix = ipv6_prefix;
-    c->entries_max = entries_max;
+    c->entries_max = entries;
     c->mask = size - 1;
     return c;
 }
@@ -38,7 +62,8 @@ void ip_counts_free(struct ip_counts *c)
 {
     if (!c)
         return;
-    pthread_mutex_destroy(&c->lock);
+    for (unsigned i = 0; i < STRIPES; i++)
+        pthread_mutex_destroy(&c->stripes[i].lock);
     free(c);
 }
 
@@ -51,32 +76,42 @@ static bool group_of(const struct ip_counts *c, const struct address *peer, stru
     return true;
 }
 
+static uint64_t hash_of(const struct ip_counts *c, const struct ip *ip)
+{
+    return hash_slice(&c->key, (struct slice){(const char *)ip->bytes, 16});
+}
+
+static struct stripe *stripe_of(struct ip_counts *c, const struct ip *ip)
+{
+    return &c->stripes[hash_of(c, ip) >> 32 & (STRIPES - 1)];
+}
+
 static unsigned home(const struct ip_counts *c, const struct ip *ip)
 {
-    return (unsigned)hash_slice(&c->key, (struct slice){(const char *)ip->bytes, 16}) & c->mask;
+    return (unsigned)hash_of(c, ip) & c->mask;
 }
 
 /* The address' slot, or the free one where it would go. */
-static unsigned find(const struct ip_counts *c, const struct ip *ip)
+static unsigned find(const struct ip_counts *c, const struct stripe *s, const struct ip *ip)
 {
     unsigned i = home(c, ip);
-    while (c->slots[i].count && memcmp(&c->slots[i].ip, ip, sizeof *ip) != 0)
+    while (s->slots[i].count && memcmp(&s->slots[i].ip, ip, sizeof *ip) != 0)
         i = (i + 1) & c->mask;
     return i;
 }
 
 /* Frees slot `i` and moves up what had to step aside for it, so that probing never meets a false gap. */
-static void erase(struct ip_counts *c, unsigned i)
+static void erase(const struct ip_counts *c, struct stripe *s, unsigned i)
 {
-    c->entries--;
-    for (unsigned j = (i + 1) & c->mask; c->slots[j].count; j = (j + 1) & c->mask) {
-        unsigned from_home = (j - home(c, &c->slots[j].ip)) & c->mask;
+    s->entries--;
+    for (unsigned j = (i + 1) & c->mask; s->slots[j].count; j = (j + 1) & c->mask) {
+        unsigned from_home = (j - home(c, &s->slots[j].ip)) & c->mask;
         if (from_home >= ((j - i) & c->mask)) {
-            c->slots[i] = c->slots[j];
+            s->slots[i] = s->slots[j];
             i = j;
         }
     }
-    c->slots[i].count = 0;
+    s->slots[i].count = 0;
 }
 
 bool ip_counts_enter(struct ip_counts *c, const struct address *peer, unsigned max)
@@ -84,15 +119,16 @@ bool ip_counts_enter(struct ip_counts *c, const struct address *peer, unsigned m
     struct ip ip;
     if (!group_of(c, peer, &ip))
         return true;
-    pthread_mutex_lock(&c->lock);
-    struct ip_count *slot = &c->slots[find(c, &ip)];
-    bool fits = slot->count ? max == 0 || slot->count < max : c->entries < c->entries_max;
+    struct stripe *s = stripe_of(c, &ip);
+    pthread_mutex_lock(&s->lock);
+    struct ip_count *slot = &s->slots[find(c, s, &ip)];
+    bool fits = slot->count ? max == 0 || slot->count < max : s->entries < c->entries_max;
     if (fits) {
-        c->entries += slot->count == 0;
+        s->entries += slot->count == 0;
         slot->ip = ip;
         slot->count++;
     }
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&s->lock);
     return fits;
 }
 
@@ -101,11 +137,12 @@ void ip_counts_leave(struct ip_counts *c, const struct address *peer)
     struct ip ip;
     if (!group_of(c, peer, &ip))
         return;
-    pthread_mutex_lock(&c->lock);
-    unsigned i = find(c, &ip);
-    if (c->slots[i].count == 1)
-        erase(c, i);
-    else if (c->slots[i].count)
-        c->slots[i].count--;
-    pthread_mutex_unlock(&c->lock);
+    struct stripe *s = stripe_of(c, &ip);
+    pthread_mutex_lock(&s->lock);
+    unsigned i = find(c, s, &ip);
+    if (s->slots[i].count == 1)
+        erase(c, s, i);
+    else if (s->slots[i].count)
+        s->slots[i].count--;
+    pthread_mutex_unlock(&s->lock);
 }

@@ -7,7 +7,7 @@
 
 struct ip_counts;
 
-/* Addresses are grouped by `ipv6_prefix` as clients are. At most `entries_max` groups at a time; NULL when
+/* Addresses are grouped by `ipv6_prefix` as clients are. Room for `entries_max` groups at a time and some more; NULL when
  * there is no memory. */
 struct ip_counts *ip_counts_new(unsigned entries_max, unsigned ipv6_prefix);
 void ip_counts_free(struct ip_counts *counts);
