@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "config.h"
 #include "limit/grants.h"
+#include "limit/redis_memory.h"
 #include "store/redis_cluster.h"
 #include "store/redis_sentinel.h"
 
@@ -343,6 +344,33 @@ static void leases(const struct source *s)
            taken > ended ? taken - ended : 0);
 }
 
+/* Of a cluster, each master. Nothing where INFO may not be asked. */
+static void redis_memory(const struct source *s)
+{
+    const struct redis_memory_part *parts;
+    unsigned count = redis_memory_parts(&parts);
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } metrics[] = {{"weir_redis_memory_used_bytes",
+                    "Memory that Redis uses (used_memory of INFO), as seen in the last minute.",
+                    offsetof(struct redis_memory_part, used)},
+                   {"weir_redis_memory_max_bytes",
+                    "Memory that Redis may use (maxmemory); 0: no limit is set.",
+                    offsetof(struct redis_memory_part, max)}};
+
+    for (unsigned m = 0; m < COUNT_OF(metrics) && count; m++) {
+        head(s, metrics[m].name, "gauge", metrics[m].help);
+        for (unsigned i = 0; i < count; i++) {
+            char labels[ADDRESS_TEXT_MAX + 16] = "";
+            if (s->view->policy->redis.cluster.count)
+                snprintf(labels, sizeof labels, "{node=\"%s\"}", parts[i].node);
+            sample(s, metrics[m].name, labels,
+                   *(const uint64_t *)((const char *)&parts[i] + metrics[m].offset));
+        }
+    }
+}
+
 /* Where the policy needs none they would only look like trouble. */
 static void redis_connections(const struct source *s)
 {
@@ -352,6 +380,7 @@ static void redis_connections(const struct source *s)
         ready += worker_redis_ready(s->view->workers[w]);
     single(s, "weir_redis_ready_workers", "gauge", "Workers whose connection to Redis is ready.", ready);
     redis_breaker(s);
+    redis_memory(s);
     if (s->view->policy->redis.sentinel.master)
         single(s, "weir_redis_master_changes_total", "counter",
                "How often sentinels have named another master.", redis_sentinel_changes());

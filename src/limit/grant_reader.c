@@ -7,6 +7,7 @@
 #include "base/magic.h"
 #include "limit/denials.h"
 #include "limit/grant_calls.h"
+#include "limit/redis_memory.h"
 #include "store/redis_store.h"
 
 enum { READER_MAGIC = 0x47524452, VERSION_SIZE = 32, READER_PATIENCE_US = 2000000 };
@@ -16,11 +17,13 @@ struct grant_reader {
     struct policy *policy;
     struct redis_store *store;
     struct event *timer;
-    char *key;
+    struct redis_memory *memory; /* asks over the same connection */
+    char *key, *script;
     char version[VERSION_SIZE]; /* of the table in force */
     struct redis_call call;
     bool under_way, again; /* a call; and another one behind it */
     bool told;             /* that they cannot be read */
+    bool connected;        /* anew, since the timer has looked */
 };
 
 static void ask(struct grant_reader *reader)
@@ -116,6 +119,7 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
 static void on_ready(void *context)
 {
     struct grant_reader *reader = context;
+    reader->connected = true;
     if (reader->store) /* else not from inside redis_store_new */
         event_active(reader->timer, EV_TIMEOUT, 1);
 }
@@ -131,6 +135,13 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (reader->under_way && clock_us() - reader->call.sent_us > READER_PATIENCE_US)
         redis_store_note_timeout(reader->store, &reader->call);
     ask(reader);
+    if (!reader->memory)
+        return;
+    if (reader->connected)
+        redis_memory_reconnected(reader->memory);
+    else
+        redis_memory_look(reader->memory);
+    reader->connected = false;
 }
 
 /* --- Birth and end ------------------------------------------------------------------------------------ */
@@ -154,11 +165,14 @@ struct grant_reader *grant_reader_new(struct event_base *base, struct policy *po
     reader->version[0] = '?'; /* unlike any, also none */
     reader->key = grant_key(policy);
     reader->timer = evtimer_new(base, on_timer, reader);
-    if (!reader->key || !reader->timer) {
+    if (!reader->key || !reader->timer ||
+        asprintf(&reader->script, "%s%s", grant_preamble, redis_memory_script) < 0) {
+        reader->script = NULL;
         grant_reader_free(reader);
         return NULL;
     }
-    reader->store = redis_store_new(base, &policy->redis, slice_of(grant_preamble), &watch);
+    reader->store = redis_store_new(base, &policy->redis, slice_of(reader->script), &watch);
+    reader->memory = redis_memory_new(base, reader->store);
     on_timer(-1, 0, reader);
     return reader;
 }
@@ -168,10 +182,12 @@ void grant_reader_free(struct grant_reader *reader)
     if (!reader)
         return;
     if (reader->store)
-        redis_store_free(reader->store); /* gives the call back */
+        redis_store_free(reader->store); /* gives the calls back */
+    redis_memory_free(reader->memory);
     if (reader->timer)
         event_free(reader->timer);
     free(reader->key);
+    free(reader->script);
     policy_drop(reader->policy);
     MAGIC_WIPE(reader);
     free(reader);

@@ -492,6 +492,11 @@ bool redis_link_is_ready(const struct redis_link *link)
     return link->state == LINK_READY;
 }
 
+const char *redis_link_address(const struct redis_link *link)
+{
+    return link->address_text;
+}
+
 bool redis_link_has_room(const struct redis_link *link)
 {
     return link->state != LINK_READY || redis_ramp_has_room(&link->ramp, link->pending);

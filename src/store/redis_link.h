@@ -59,6 +59,9 @@ bool redis_link_set_address(struct redis_link *link, const struct address *addre
 
 bool redis_link_is_ready(const struct redis_link *link);
 
+/* Where it connects to, as text; it lasts until another address is set. */
+const char *redis_link_address(const struct redis_link *link);
+
 /* After a failure few calls may be under way at once until answers come in time, see redis_ramp.h. False: whoever can, keeps
  * the next call back until one is answered. Calls are accepted all the same. */
 bool redis_link_has_room(const struct redis_link *link);

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import time
 
-from rig import eventually, top
+from rig import eventually, timeout, top
+from topology import Cluster
 from wire import get
 
 FILES = os.path.join(top, "tests/tls")
@@ -98,6 +99,50 @@ def test_reloads_are_counted_and_dated(rig):
     assert weir.metric("weir_reload_total", result="success") == 1
     assert weir.metric("weir_policy_loaded_timestamp_seconds") == reloaded, "that of the policy in force"
     assert weir.metric("process_start_time_seconds") == started
+
+
+# --- Redis' memory --------------------------------------------------------------------------------------------------------
+
+def test_the_memory_of_redis(rig):
+    redis = rig.redis()
+    redis.ask("CONFIG", "SET", "maxmemory", "50mb")
+    weir = rig.weir(limits=HOUR)
+    used = eventually(lambda: weir.metric("weir_redis_memory_used_bytes"))
+    assert 100_000 < used < 50 << 20 and weir.metric("weir_redis_memory_max_bytes") == 50 << 20
+    redis.ask("CONFIG", "SET", "maxmemory", "0")
+    redis.kill()
+    weir.expect_errors("^redis ")
+    redis.start()  # asked at once on the new connection, not after ten seconds
+    eventually(lambda: weir.metric("weir_redis_memory_max_bytes") == 0)
+
+
+def test_a_user_who_may_not_ask_has_no_such_metric(rig):
+    """And nothing else suffers: grants go over the same connection."""
+    redis = rig.redis()
+    redis.ask("ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "&weir:*", "+@all", "-info")
+    weir = rig.weir(limits=HOUR, redis={"username": "weir", "password": "secret"})
+    assert get(weir.admin, "/api/v1/clients/a", method="PUT", body=b'{"quota": 9, "for": "1h"}').status == 200
+    eventually(lambda: weir.metric("weir_grants") == 1)
+    assert weir.metric("weir_redis_memory_used_bytes") is None
+    assert not [line for line in weir.log() if line[0] in ("warn", "error") and "redis" in line[1]], weir.log()
+    denied = [entry for entry in redis.ask("ACL", "LOG") if "info" in entry]
+    redis.ask("ACL", "SETUSER", "weir", "+info")
+    redis.ask("CLIENT", "KILL", "TYPE", "normal")
+    weir.expect_errors("^redis ")
+    eventually(lambda: weir.metric("weir_redis_memory_used_bytes"))
+    assert len(denied) <= 1, denied
+
+
+@timeout(120)
+def test_the_memory_of_each_master_of_a_cluster(rig):
+    cluster = Cluster(rig, replicas=False)
+    weir = rig.weir(limits=HOUR, redis=cluster.policy())
+
+    def nodes():
+        body = get(weir.admin, "/metrics").body.decode()
+        return dict(re.findall(r'^weir_redis_memory_used_bytes\{node="(\S+)"\} (\d+)$', body, re.M))
+    assert sorted(eventually(lambda: len(nodes()) == 3 and nodes(), 30)) == sorted(m.text for m in cluster.masters)
+    assert weir.metric("weir_redis_memory_max_bytes") == 0
 
 
 # --- the process ----------------------------------------------------------------------------------------------------------
