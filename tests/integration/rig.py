@@ -278,7 +278,7 @@ class Weir(Process):
         """The value of a sample; the sum of all that have these labels. None where there is none."""
         from wire import get
         total = None
-        for line in get(self.admin, "/metrics").body.decode().splitlines():
+        for line in get(self.admin, "/metrics", host="127.0.0.1").body.decode().splitlines():
             if not line.startswith(name):
                 continue
             found = re.fullmatch(r"([a-zA-Z_:]+)(?:\{(.*)\})? ([-+0-9.eEinfNa]+)", line)
