@@ -59,10 +59,15 @@ static void resolve_dots(struct slice in, struct text *out)
         return;
 }
 
-static void cut_at_query(struct slice in, struct text *out)
+static bool ends_path(char c)
+{
+    return c == '?' || c == '#' || c == '\0' || c == '\r' || c == '\n';
+}
+
+static void cut_at_end(struct slice in, struct text *out)
 {
     size_t n = 0;
-    while (n < in.n && in.p[n] != '?' && in.p[n] != '#' && in.p[n] != '\0')
+    while (n < in.n && !ends_path(in.p[n]))
         n++;
     text_bytes(out, in.p, n);
 }
@@ -145,7 +150,7 @@ enum {
     HAS_DOUBLE_SLASH = 4,
     HAS_SEMICOLON = 8,
     HAS_DOT = 16, /* at the start of a segment; "%2e" counts as well, for HAS_CODE */
-    HAS_END = 32, /* "?", "#", NUL */
+    HAS_END = 32, /* "?", "#", NUL, CR, LF */
     HAS_CONTROL = 64,
     HAS_TAIL = 128, /* a dot or space at the end of a segment */
     HAS_HIGH = 256
@@ -161,7 +166,7 @@ static const struct {
     {merge_slashes, HAS_DOUBLE_SLASH},
     {remove_parameters, HAS_SEMICOLON},
     {resolve_dots, HAS_DOT | HAS_CODE},
-    {cut_at_query, HAS_END},
+    {cut_at_end, HAS_END},
     {remove_authority, HAS_DOUBLE_SLASH},
     {remove_controls, HAS_CONTROL},
     {trim_segments, HAS_TAIL},
@@ -181,7 +186,9 @@ static unsigned contents_of(struct slice path)
         case ';': has |= HAS_SEMICOLON; break;
         case '.': has |= (before == '/' ? HAS_DOT : 0) | (last ? HAS_TAIL : 0); break;
         case ' ': has |= last ? HAS_TAIL : 0; break;
-        case '\0': has |= HAS_CONTROL | HAS_END; break;
+        case '\0':
+        case '\r':
+        case '\n': has |= HAS_CONTROL | HAS_END; break;
         case '?':
         case '#': has |= HAS_END; break;
         default:

@@ -7,7 +7,7 @@
  *   - repeated slashes as one
  *   - ";parameters" of a segment removed
  *   - dot segments resolved (RFC 3986 section 5.2.4)
- *   - the path ended by a decoded "?", "#" or NUL
+ *   - the path ended by a decoded "?", "#", NUL, CR or LF
  *   - "//name" at the front as an authority (RFC 3986 section 4.2), as `new URL(target, base)` has it
  *   - control bytes removed (the WHATWG URL Standard removes tabs and newlines; "$" of regular expressions matches before a
  *     newline)

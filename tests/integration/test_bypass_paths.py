@@ -2,6 +2,8 @@
 server takes it for. Before a real Flask application, and before a server that shows what it got."""
 
 import json
+import os
+from random import Random
 
 from flask_api import FlaskApi, ask, before_flask
 from rig import eventually
@@ -207,3 +209,40 @@ def test_warnings_of_rules_that_requests_get_past(rig):
     assert "HEAD" in warnings(rules=[{"match": {"methods": ["GET"]}}])
     assert "405" in warnings(rules=[{"match": {"methods": ["POST", "TRACE"]}}])
     assert "HEAD" not in warnings(rules=[{"match": {"methods": ["GET", "HEAD"]}}, {"match": {"methods": ["POST"]}}])
+
+
+PIECES = ("/", "/", "/", "//", "login", "v1", "a", "healthz", "Login", ".", "..", "..", ";", ";x", "\\", "%2f", "%2F", "%5c", "%2e", "%2E%2e",
+          "%252e", "%252f", "%255C", "%25", "%3b", "%3f", "%23", "%20", "%0a", "%6c", "%c0%af", "%ef%bc%8f", "%ef%bd%8c", "%C3%A9", "%ff", "|", "+", "*")
+STARTS = ("/login", "/v1/a", "/healthz", "/", "/v1/", "/x/login", "/v1")
+
+
+def random_path(random):
+    path = random.choice(STARTS)
+    for _ in range(random.randrange(5)):
+        at = random.randrange(1, len(path) + 1)
+        path = path[:at] + random.choice(PIECES) + path[at:]
+    return path
+
+
+def test_random_paths_are_charged_by_the_rule_of_their_handler(rig):
+    """No handler with a limit is called under another rule. WEIR_PATHS: how many paths, WEIR_SEED: which. Flask's own rules are
+    narrower in places: /v1//a is no /v1/<path>."""
+    weir = rig.weir(upstreams={"api": {"servers": [FlaskApi(rig).text]}}, rules=[FREE, LOGIN, V1, REST],
+                    limits={name: {"script": "gcra", "limit": 1000000, "period": "1s"} for name in ("logins", "v1")})
+    random = Random(int(os.environ.get("WEIR_SEED", "1")))
+    rule_of = {"healthz": None, "login": "logins", "v1": "v1"}
+    served = 0
+    with Connection(weir.address) as connection:
+        for _ in range(int(os.environ.get("WEIR_PATHS", "400"))):
+            path = random_path(random)
+            response = connection.request(path)
+            if response["Connection"] == "close":
+                connection.__exit__()
+                connection.__init__(weir.address)
+            if response["Content-Type"] != "application/json":
+                continue
+            handler = json.loads(response.body)["handler"]
+            if handler in rule_of:
+                assert response["X-Rate-Limit-Policy"] == rule_of[handler], (path, response)
+                served += 1
+    assert served > 50

@@ -139,6 +139,7 @@ START_TEST(paths_are_read_as_servers_read_them)
         {"/login%23x", "/login"},
         {"/login%2500.png", "/login"},
         {"/login%0A", "/login"},
+        {"/login%0D%0Ax/y", "/login"},
         {"/lo%09gin", "/login"},
         {"/login.", "/login"},
         {"/login. .", "/login"},

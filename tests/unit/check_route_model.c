@@ -311,7 +311,7 @@ static void take_step(enum step step, const struct string *in, struct string *ou
     for (size_t i = 0; i < in->n; i++) {
         unsigned c = in->p[i];
         parameter = c == '/' ? false : parameter || c == ';';
-        if (step == QUERY && (c == '?' || c == '#' || c == 0))
+        if (step == QUERY && (c == '?' || c == '#' || c == 0 || c == 10 || c == 13))
             return;
         if ((step == MERGE && c == '/' && i && in->p[i - 1] == '/') || (step == PARAMETERS && parameter) ||
             (step == CONTROLS && (c < ' ' || c == 127)))
