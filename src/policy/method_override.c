@@ -1,5 +1,6 @@
 /* method_override.c - X-HTTP-Method-Override and its like: a second method, which many frameworks obey. */
 #include "policy/policy.h"
+#include "policy/types.h"
 
 enum { METHOD_LONGEST = 32 }; /* of a rule's methods */
 
@@ -12,33 +13,38 @@ static bool counts_by_method(const struct rule *rule)
     return false;
 }
 
-/* Frameworks take the method in capitals, whatever the field has. A longer one is no rule's. */
+/* Frameworks take the method in capitals, whatever the field has; some trim more than blanks, so what is no token
+ * does not agree. */
 static bool override_agrees(const struct policy *policy, const struct rule *rule,
-                            const struct request_head *head, struct slice path, struct slice override)
+                            const struct request_head *head, struct slice path, struct slice host,
+                            struct slice override)
 {
     char room[METHOD_LONGEST];
-    size_t n = override.n < sizeof room ? override.n : sizeof room;
+    size_t n = override.n;
 
+    if (n > sizeof room || !text_is_token(override))
+        return false;
     for (size_t i = 0; i < n; i++)
         room[i] =
             (char)(override.p[i] >= 'a' && override.p[i] <= 'z' ? override.p[i] & ~0x20 : override.p[i]);
     struct slice method = {room, n};
-    if (override.n <= sizeof room && slice_equal(method, head->method_text))
-        return true;
-    return policy_match(policy, method, path, head->host) == rule && !counts_by_method(rule);
+    return slice_equal(method, head->method_text) ||
+           (policy_match(policy, method, path, host) == rule && !counts_by_method(rule));
 }
 
 bool policy_overrides_agree(const struct policy *policy, const struct rule *rule,
-                            const struct request_head *head, struct slice path)
+                            const struct request_head *head, struct slice path, struct slice host)
 {
     const struct fields *fields = &head->fields;
 
+    if (!fields_have(fields, FIELD_METHOD_OVERRIDE))
+        return true;
     for (const struct field *field = fields->at; field < fields->at + fields->count; field++) {
         struct slice rest = field->value, element;
         if (field->id != FIELD_METHOD_OVERRIDE || field->hop_by_hop)
             continue;
         while (slice_next_element(&rest, &element))
-            if (!override_agrees(policy, rule, head, path, element))
+            if (!override_agrees(policy, rule, head, path, host, element))
                 return false;
     }
     return true;

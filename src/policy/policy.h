@@ -409,7 +409,8 @@ struct address_settings {
     struct address_table table;
 };
 
-/* The request headers that decide something, see policy_sort_headers(). */
+/* The request headers that decide something, see policy_sort_headers(). read_headers_collect() has to know every
+ * option that names one. */
 struct read_headers {
     struct slice *names; /* each once */
     unsigned count;
@@ -505,7 +506,7 @@ const struct rule *policy_match(const struct policy *policy, struct slice method
  * X-HTTP-Method-Override names? False: the server may take the request for one of another rule, or, with a limit
  * per method, for one that is counted apart. `path` as for policy_match(). */
 bool policy_overrides_agree(const struct policy *policy, const struct rule *rule,
-                            const struct request_head *head, struct slice path);
+                            const struct request_head *head, struct slice path, struct slice host);
 /* The Host of requests without one (HTTP/1.0): the server's address, as from a client that asked it directly. */
 static inline struct slice upstream_host(const struct upstream *upstream)
 {

@@ -102,13 +102,22 @@ static const char *normal_form(const struct policy *policy, struct slice path, s
     return NULL;
 }
 
-/* A request without Host is forwarded with one, which must not select another rule. */
-static bool host_is_unambiguous(const struct policy *policy, const struct request_head *head,
-                                struct slice path, const struct rule *rule, struct route_room *room)
+/* The host that the server is asked for: a request without one is forwarded with the upstream's. */
+static struct slice forwarded_host(const struct policy *policy, const struct request_head *head,
+                                   const struct rule *rule)
 {
-    return head->host.n || !policy->rules_have_hosts ||
-           policy_match(policy, head->method_text, path_for_match(policy, path, room),
-                        upstream_host(rule->upstream)) == rule;
+    return head->host.n || !policy->rules_have_hosts ? head->host : upstream_host(rule->upstream);
+}
+
+/* Does a server that reads the path so, and obeys a method that a header names or does not, serve a request of this
+ * rule? */
+static bool selects(const struct policy *policy, const struct request_head *head, struct slice path,
+                    const struct rule *rule, struct route_room *room)
+{
+    struct slice matched = path_for_match(policy, path, room), host = forwarded_host(policy, head, rule);
+
+    return policy_match(policy, head->method_text, matched, host) == rule &&
+           policy_overrides_agree(policy, rule, head, matched, host);
 }
 
 /* Why the path is ambiguous; NULL: all readings select the rule of the normal form. */
@@ -121,7 +130,7 @@ static const char *ambiguity_of(const struct policy *policy, const struct reques
         return NULL;
     readings_begin(&room->readings, normal);
     while (readings_next(&room->readings, &reading))
-        if (reading.p != normal.p && match(policy, head, reading, room) != rule)
+        if (reading.p != normal.p && !selects(policy, head, reading, rule, room))
             return "the target's path is ambiguous: read as some servers do, it selects another rule; see "
                    "paths.ambiguous";
     return room->readings.too_many ? "the target's path can be read in too many ways; see paths.ambiguous"
@@ -141,13 +150,12 @@ static __attribute__((noinline)) const char *route_unusual(const struct policy *
     if (!head->path_is_plain && (why = normal_form(policy, path, room, route, &path)))
         return why;
     route->rule = match(policy, head, path, room);
-    if (fields_have(&head->fields, FIELD_METHOD_OVERRIDE) &&
-        !policy_overrides_agree(policy, route->rule, head, path_for_match(policy, path, room)))
-        return "a header such as X-HTTP-Method-Override names another method";
+    if (!selects(policy, head, path, route->rule, room))
+        return fields_have(&head->fields, FIELD_METHOD_OVERRIDE)
+                   ? "a header such as X-HTTP-Method-Override names another method"
+                   : "there is no Host, and with that of the server another rule applies";
     if (!head->path_is_plain && (why = ambiguity_of(policy, head, path, route->rule, room)))
         return why;
-    if (!host_is_unambiguous(policy, head, path, route->rule, room))
-        return "there is no Host, and with that of the server another rule applies";
     return NULL;
 }
 

@@ -134,8 +134,10 @@ def test_another_method_that_another_rule_is_for_is_refused(rig):
             assert response.status == 400 and b"another method" in response.body, (name, value)
         assert get(weir.address, "/v1/a", method="POST", headers=[(name, "PATCH"), (name, "DELETE")]).status == 400
         assert get(weir.address, "/v1/%61", method="POST", headers={name: "DELETE"}).status == 400
-        for method, value in ("POST", "PATCH"), ("POST", "post"), ("POST", ""), ("POST", "x" * 40), ("GET", "HEAD"):
+        for method, value in ("POST", "PATCH"), ("POST", "post"), ("POST", ""), ("GET", "HEAD"):
             assert get(weir.address, "/v1/a", method=method, headers={name: value}).status == 200, (method, value)
+        for value in "x" * 40, "DELETE\xa0", "\x85DELETE", "DEL ETE", '"DELETE"', "DELETE;":
+            assert get(weir.address, "/v1/a", method="POST", headers={name: value}).status == 400, "no method that anybody means"
         assert get(weir.address, "/other", method="POST", headers={name: "DELETE"}).status == 200, "the same rule"
     assert get(weir.address, "/v1/a", method="DELETE", headers={"X-HTTP-Method-Override": "delete"}).status == 200
     assert get(weir.address, "/v1/a", method="PUT", headers={"X-HTTP-Method-Override": "DELETE"}).status == 429, "the same rule"
@@ -145,6 +147,27 @@ def test_another_method_in_a_limit_per_method_is_refused(rig):
     weir = rig.weir(limits={"each": dict(script="gcra", limit=9, period="1d", per=["client", "method"])})
     assert get(weir.address, method="POST", headers={"X-HTTP-Method-Override": "DELETE"}).status == 400
     assert get(weir.address, method="POST", headers={"X-HTTP-Method-Override": "POST"}).status == 200
+
+
+def test_another_method_with_another_reading_of_the_path_or_host(rig):
+    """Each of the two alone selects the same rule; a server that obeys the header and decodes the path serves the limited one."""
+    limits = {**EACH, "writes": dict(script="fixed_window", limit=1, period="1d")}
+    rules = [{"match": {"path": "/login", "methods": ["DELETE"]}, "limits": ["writes"]},
+             {"match": {"host": "127.0.0.1", "methods": ["PUT"]}, "limits": ["writes"]},
+             {"match": {"host": "127.0.0.1", "path": "/admin"}, "limits": ["writes"]}, {"limits": ["each"]}]
+    weir = rig.weir(limits=limits, rules=rules)
+    for path in "/x%2f..%2flogin", "/login;a", "//login", "/x/%2e%2e%2flogin":
+        assert get(weir.address, path, method="POST").status == 200, path
+        assert get(weir.address, path, method="POST", headers={"X-HTTP-Method-Override": "DELETE"}).status == 400, path
+        assert get(weir.address, path, method="POST", headers={"X-HTTP-Method-Override": "PATCH"}).status == 200, path
+
+    def without_host(target, *lines):
+        with Connection(weir.address) as connection:
+            return connection.send("\r\n".join([f"POST {target} HTTP/1.0", *lines, "", ""]).encode()).response().status
+    assert without_host("/a") == 200
+    assert without_host("/a", "X-HTTP-Method-Override: PUT") == 400, "the server gets the upstream's Host"
+    assert without_host("/a", "X-HTTP-Method-Override: PATCH") == 200
+    assert without_host("/admin") == 400 and without_host("/x%2f..%2fadmin") == 400
 
 
 # --- what proxies tell of the client -----------------------------------------------------------------------------------------
