@@ -399,7 +399,7 @@ bool exchange_try_again(struct exchange *x, enum retry_cause why, enum cause oth
         return false;
     upstream_release(x->link, false);
     x->link = NULL;
-    x->blocked_since_us = 0;
+    x->content_since_us = x->blocked_since_us = x->blocked_us = 0;
     deadline_cancel(&x->client->deadline);
     forward(x, why, otherwise);
     return true;
@@ -711,7 +711,8 @@ void exchange_link_timed_out(struct exchange *x)
         exchange_watch(x, false, true);
         return;
     }
-    upstream_note_failure(x->link, cause_text[CAUSE_RESPONSE_TIMEOUT]);
+    if (!x->answer_started)
+        upstream_note_failure(x->link, cause_text[CAUSE_RESPONSE_TIMEOUT]);
     if (!exchange_try_again(x, RETRY_TIMEOUT, CAUSE_RESPONSE_TIMEOUT))
         exchange_fail(x, CAUSE_RESPONSE_TIMEOUT, NULL);
 }

@@ -129,7 +129,8 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
         return;
     }
     upstream_note_answer(x->link, head->status);
-    if (exchange_try_again(x, retry_cause_of_status(head->status), CAUSE_NONE))
+    enum retry_cause retry = retry_cause_of_status(head->status);
+    if (unlikely(retry != RETRY_NONE) && exchange_try_again(x, retry, CAUSE_NONE))
         return;
     struct response_plan plan = plan_response(x, head, &framing, &fields);
     response_head_write(&out, head, &plan, worker_date(w));

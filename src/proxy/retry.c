@@ -50,5 +50,6 @@ bool retry_may(struct exchange *x, enum retry_cause cause)
     if (x->retries + 1 >= settings->tries || !upstream_retry_may(x->link, &x->tries))
         return false;
     x->retries++;
+    x->sent_again = false;
     return true;
 }

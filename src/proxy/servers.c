@@ -13,8 +13,8 @@ bool upstreams_ready(const struct generation *g)
         const struct pool *pool = &g->pools[i];
         bool up = false;
         for (unsigned s = 0; s < pool->slots && !up; s++)
-            up =
-                pool->servers[s] && !pool->servers[s]->ejected && member_is_healthy(pool->servers[s]->member);
+            up = pool->servers[s] && pool->servers[s]->ejected != EJECTED_DOWN &&
+                 member_is_healthy(pool->servers[s]->member);
         if (!up)
             return false;
     }
