@@ -196,14 +196,14 @@ static bool status_has_length(unsigned status)
 }
 
 /* Writes the protocols that a 426 asks for (RFC 9110 section 15.5.22) and the Connection field they need. HTTP/1.0 clients
- * cannot upgrade (section 7.8). False: nothing was written. */
-static bool required_protocols_write(struct text *out, const struct response_head *head,
+ * cannot upgrade (section 7.8). */
+static void required_protocols_write(struct text *out, const struct response_head *head,
                                      const struct response_plan *plan)
 {
     bool any = false;
 
-    if (head->status != 426 || plan->client_minor == 0 || !fields_have(&head->fields, FIELD_UPGRADE))
-        return false;
+    if (plan->client_minor == 0 || !fields_have(&head->fields, FIELD_UPGRADE))
+        return;
     for (unsigned i = 0; i < head->fields.count; i++) {
         const struct field *field = &head->fields.at[i];
         if (field->id == FIELD_UPGRADE && field->value.n) {
@@ -211,20 +211,17 @@ static bool required_protocols_write(struct text *out, const struct response_hea
             any = true;
         }
     }
-    if (any && plan->close)
-        text_literal(out, "Connection: close, upgrade\r\n");
-    else if (any)
+    if (any)
         text_literal(out, "Connection: upgrade\r\n");
-    return any;
 }
 
 static void response_connection_write(struct text *out, const struct response_head *head,
                                       const struct response_plan *plan)
 {
+    if (unlikely(head->status == 426))
+        required_protocols_write(out, head, plan);
     if (plan->upgrade.n)
         upgrade_write(out, plan->upgrade);
-    else if (required_protocols_write(out, head, plan))
-        ;
     else if (plan->close)
         text_literal(out, "Connection: close\r\n");
     else if (plan->keep_alive.n)

@@ -39,6 +39,8 @@ bool retry_may(struct exchange *x, enum retry_cause cause);
 /* The cause that stands for an answer's status. RETRY_NONE: no retry. */
 static inline enum retry_cause retry_cause_of_status(uint16_t status)
 {
+    if (status < 502)
+        return RETRY_NONE;
     return status == 502 ? RETRY_502 : status == 503 ? RETRY_503 : status == 504 ? RETRY_504 : RETRY_NONE;
 }
 

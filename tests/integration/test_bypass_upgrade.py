@@ -91,7 +91,7 @@ def test_a_102_or_an_upgrade_in_another_answer_opens_no_tunnel(rig):
             connection.send(request)
             response = connection.response()
             assert response.status == 200 and response.body == b"ok"
-            assert response["Upgrade"] is None and response["Connection"] is None
+            assert response["Upgrade"] is None and "upgrade" not in response.all("Connection")
 
 
 def test_a_426_tells_which_protocol_the_server_requires(rig):
@@ -108,11 +108,11 @@ def test_a_426_tells_which_protocol_the_server_requires(rig):
         for _ in range(2):  # and the connection goes on
             connection.send(PLAIN)
             response = connection.response()
-            assert (response.status, response["Connection"]) == (426, "upgrade")
+            assert response.status == 426 and response.all("Connection")[0] == "upgrade"
             assert response.all("Upgrade") == ["websocket", "HTTP/3.0"]
         connection.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         response = connection.response()
-        assert (response["Connection"], response.all("Upgrade")) == ("close, upgrade", ["websocket", "HTTP/3.0"])
+        assert response.all("Connection") == ["upgrade", "close"] and response.all("Upgrade") == ["websocket", "HTTP/3.0"]
     with Connection(weir.address) as connection:
         connection.send(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n")
         response = connection.response()
@@ -121,5 +121,5 @@ def test_a_426_tells_which_protocol_the_server_requires(rig):
     with Connection(weir.address) as connection:
         connection.send(PLAIN)
         response = connection.response()
-        assert (response.status, response["Upgrade"], response["Connection"]) == (426, None, None)
+        assert response.status == 426 and response["Upgrade"] is None and "upgrade" not in response.all("Connection")
     assert api.failures == []

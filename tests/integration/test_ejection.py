@@ -230,3 +230,41 @@ def test_many_workers_say_it_once(rig):
     weir.expect_errors("upstream|server|api")
     eventually(lambda: get(weir.address) and weir.metric("weir_upstream_ejections_total") == 4, 20, "each worker ejects it")
     assert len(lines(weir, "ejected for")) == 1
+
+
+def test_a_server_that_answers_and_then_reads_no_more_has_not_failed(rig):
+    """It has answered: what the client still sends is of no use to it."""
+    gate = threading.Event()
+    rig.close_with(gate.set)
+
+    def early(peer, _number):
+        peer.read_until(b"\r\n\r\n", "a head")
+        peer.send(OK)
+        gate.wait()
+    servers = [Scripted(rig, early) for _ in range(2)]
+    upstream = {"servers": [s.text for s in servers], "response_timeout": "200ms", "eject": {"failures": 1}}
+    weir = rig.weir(workers=1, upstreams={"api": upstream})
+    weir.expect_errors("upstream|server|api")
+    with Connection(weir.address) as connection:
+        connection.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n")
+        assert connection.response().status == 200
+        try:
+            for _ in range(1000):
+                connection.send(b"x" * 100000)
+        except OSError:
+            pass
+    eventually(lambda: weir.metric("weir_requests_active") == 0, what="its end")
+    assert weir.metric("weir_upstream_ejections_total") == 0
+
+
+def test_readyz_while_a_server_fails_sometimes(rig):
+    """It is ejected, and gets the requests all the same while the other one is down."""
+    bad, port = Failing(rig, one_in_three), free_port()
+    other = Scripted(rig, keeping(), ("127.0.0.1", port))
+    weir = weir_before(rig, [bad, other])
+    eventually(lambda: statuses(weir, 10) and lines(weir, "ejected for 10 s"), what="its ejection")
+    assert get(weir.admin, "/readyz").status == 200
+    other.close()
+    eventually(lambda: get(weir.address) and "Connection refused" in weir.output(), what="the other one is down")
+    assert get(weir.admin, "/readyz").status == 200
+    assert statuses(weir, 9).count(200) == 6

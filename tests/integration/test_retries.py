@@ -1,5 +1,6 @@
 """Requests that are sent to another server, and those that never are: each cause, the bounds, and what must not happen."""
 
+import random
 import threading
 import time
 
@@ -357,3 +358,67 @@ def test_a_kept_connection_that_closes_is_replaced_whatever_the_options_say(rig)
     assert statuses(weir, 3) == [200] * 3
     weir.counts(1, "weir_upstream_retries_total", cause="idle_closed")
     assert weir.metric("weir_upstream_retries_total", cause="reset") == 0
+
+
+def test_whatever_servers_do_each_request_gets_its_own_answer(rig):
+    """Servers do as they like, and clients too: answers belong to their requests, and nothing but idempotent requests is sent twice."""
+    dice, seen, lock = random.Random(7), [], threading.Lock()
+
+    def behave(peer, target, what):
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(target), target)
+        if what < 6:
+            peer.send(answer)
+        elif what == 6:
+            peer.send(unavailable() + b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+        elif what == 7:
+            peer.send(unavailable(502))
+        elif what == 8:
+            peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n" + answer)
+        elif what == 9:
+            peer.reset()
+        return what < 9 or what == 12  # 10: closes; 11: closes in an answer; 12: never answers
+
+    def serve(peer, _number):
+        while (request := peer.read_request()) is not None:
+            method, target = request[0].split(b" ")[:2]
+            with lock:
+                seen.append((method, target))
+                what = dice.randrange(13)
+            if what == 11:
+                peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+            if not behave(peer, target, what):
+                return
+    servers = [Scripted(rig, serve) for _ in range(3)]
+    weir = weir_before(rig, servers, {"on": ["connect", "reset", "timeout", 502, 503, 504], "tries": 3},
+                       upstream={"response_timeout": "150ms", "eject": {"time": "50ms", "failures": 3, "requests": 10}})
+    wrong = []
+
+    def client(number):
+        mine = random.Random(number)
+        connection = None
+        for i in range(60):
+            target, method = f"/{number}/{i}", mine.choice(["GET", "GET", "POST", "PUT", "DELETE"])
+            body = b"x" * 10 if method in ("POST", "PUT") and mine.randrange(2) else None
+            connection = connection or Connection(weir.address)
+            try:
+                response = connection.request(target, method=method, body=body)
+                if response.status == 200 and response.body != target.encode() or response.status not in (200, 502, 503, 504):
+                    wrong.append((target, response))
+                again = response["Connection"] != "close"
+            except (Cut, OSError):
+                again = False
+            if not again:
+                connection.close()
+                connection = None
+    clients = [threading.Thread(target=client, args=(n,)) for n in range(8)]
+    for thread in clients:
+        thread.start()
+    for thread in clients:
+        thread.join()
+    assert not wrong, wrong[:3]
+    posts = [target for method, target in seen if method == b"POST"]
+    assert posts and len(posts) == len(set(posts)), "a POST was sent twice"
+    assert 2 <= max(map(seen.count, seen)) <= 6, "3 servers, each once more if a kept connection was closed"
+    eventually(lambda: weir.metric("weir_requests_active") == 0, what="all have ended")
+    weir.reload(upstreams={"api": {"servers": [good(rig).text]}})
+    assert statuses(weir, 3) == [200] * 3
