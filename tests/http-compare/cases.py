@@ -108,6 +108,13 @@ REQUESTS = [
     r("Host and target", "`CONNECT a.test:80`", request(line="CONNECT a.test:80 HTTP/1.1", host="Host: a.test:80\r\n"), "CONNECT"),
     r("Host and target", "a control byte in the target", request(line="GET /\x01 HTTP/1.1"), "/\x01"),
     r("Host and target", "a space in the target", request(line="GET /a b HTTP/1.1"), "/a b"),
+    r("Host and target", "`Host: b.test,a.test`", request(host="Host: b.test,a.test\r\n"), "b.test,a.test", HOST),
+    r("Host and target", "brackets, braces, `\\` and `^` in a path and a query", request(line="GET /x[y]\\|^{}?a[]|^{} HTTP/1.1"), "/x[y]\\|^{}?a[]|^{}", LINE),
+    r("Host and target", "a byte above 0x7F in the target", request(line="GET /caf\xe9 HTTP/1.1"), "caf\xe9", LINE),
+    r("Host and target", "`/a/../b`", request(line="GET /a/../b HTTP/1.1"), "/a/../b", LINE),
+    r("Host and target", "`/a/..%2fb`, no rule having a path", request(line="GET /a/..%2fb HTTP/1.1"), "/a/..%2fb", LINE),
+    r("Host and target", "`post /`", request(line="post / HTTP/1.1"), "post /", LINE),
+    r("Host and target", "`TRACE /`", request(line="TRACE / HTTP/1.1"), "TRACE /", LINE),
     # ---- versions
     r("Versions", "HTTP/0.9, `GET /`", b"GET /\r\n", None),
     r("Versions", "HTTP/1.10", request(line="GET / HTTP/1.10"), "HTTP/1.10"),
