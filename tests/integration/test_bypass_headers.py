@@ -2,6 +2,7 @@
 fields in which a proxy tells of the client. The server is WSGI's reference, wsgiref, where its reading matters."""
 
 import json
+import random
 import socketserver
 import threading
 import wsgiref.simple_server
@@ -112,6 +113,30 @@ def test_twins_are_dropped_from_a_request_that_comes_in_pieces(rig):
         with Connection(weir.address) as connection:
             connection.send(head[:cut]).send(head[cut:])
             assert not fields_of(json.loads(connection.response().body), "X_Api_Key")
+
+
+ODD = "!#$%&'*+-.^_`|~"
+
+
+def test_random_twins_never_reach_the_server(rig):
+    read = ["X-Api-Key", "X-Tenant", "Idempotency-Key", "X-Cost", "X.Odd_Name"]
+    known = ["Host", "Connection", "Content-Length", "Transfer-Encoding", "X-Forwarded-For", "X-Request-Id", "X-Weir-Client",
+             "Forwarded-For", "X-Real-IP", "X-Http-Method-Override", "X-Original-Url", "X-Forwarded-Port", "Max-Forwards", "Keep-Alive"]
+    limits = {"a": dict(script="gcra", limit=100000, period="1s", per="header:X-Tenant"),
+              "b": dict(script="fixed_window", limit=1000000, period="1s", dedup="Idempotency-Key"),
+              "c": dict(script="gcra", limit=100000, period="1s", per="header:X.Odd_Name")}
+    rules = [{"limits": list(limits), "cost": {"request_header": "X-Cost", "max": 9}}]
+    weir = rig.weir(limits=limits, rules=rules, identity={"from": ["header:X-Api-Key", "ip"], "trusted_proxies": ["127.0.0.1"]})
+    chosen = random.Random(1)
+
+    def spelled(name):
+        return "".join(chosen.choice(ODD) if c in "-._" else chosen.choice((c.lower(), c.upper())) for c in name)
+    exact = {name.lower() for name in read + known}
+    names = [name for name in map(spelled, (read + known) * 20) if name.lower() not in exact]
+    with Connection(weir.address) as connection:
+        for name in names:
+            seen = json.loads(connection.request("/echo", headers={name: "1"}).body)["fields"]
+            assert name not in [n for n, _ in seen], name
 
 
 # --- the path and the method ------------------------------------------------------------------------------------------------

@@ -125,6 +125,29 @@ def test_unix_peers_are_believed_where_they_are_named(rig):
         assert fields_of(told, "X-Client-Id") == (["alice"] if client == "id:alice" else [])
 
 
+def test_a_limit_per_address_bounds_made_up_ids_and_their_keys(rig):
+    """The remedy of `weir check`'s warning: neither more requests, nor more keys in Redis, than that limit admits."""
+    limits = {"client": dict(script="gcra", limit=5, period="1h"), "address": dict(script="fixed_window", limit=10, period="1h", per="ip")}
+    weir = behind(rig, [], limits, identity={"headers_from": "anyone"})
+    statuses = [get(weir.address, headers={"X-Client-Id": f"made-up-{n}"}).status for n in range(40)]
+    assert statuses == [200] * 10 + [429] * 30
+    assert len([key for key in rig.redis().ask("KEYS", "*:l:*")]) == 11, rig.redis().ask("KEYS", "*")
+
+
+def test_an_address_among_the_clients_is_not_met_with_an_id(rig):
+    """As `weir check` warns; and its remedies work."""
+    clients = {"ip:127.0.0.1": {"quota": 0}}
+    with_id = {"X-Client-Id": "made-up"}
+    weir = behind(rig, [], clients=clients)
+    assert get(weir.address).status == 429 and get(weir.address, headers=with_id).status == 200
+    weir = behind(rig, [], clients=clients, identity={"known_clients_only": True})
+    assert get(weir.address, headers=with_id).status == 429
+    weir = behind(rig, [], addresses={"block": [rig.write("blocked.txt", "127.0.0.1\n")]})
+    assert get(weir.address, headers=with_id).status == 403
+    weir = behind(rig, [], TWO, addresses={"allow": [rig.write("allowed.txt", "\ufeff127.0.0.1\n")]})
+    assert [get(weir.address, headers=with_id).status for _ in range(4)] == [200] * 4
+
+
 def test_a_reload_changes_whom_weir_believes(rig):
     weir = behind(rig, ["127.0.0.1"])
     assert client_of(echo(weir.address, headers={"X-Client-Id": "alice"})) == "id:alice"

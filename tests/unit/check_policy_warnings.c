@@ -1,0 +1,86 @@
+/* Every warning about a policy ends when its remedy is applied, and no policy that has applied it is warned about. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "policy/load.h"
+#include "run_suite.h"
+
+static char said[1 << 14];
+
+/* What is said about the policy, which is good. */
+static const char *said_about(const char *yaml)
+{
+    const char *lua_dir = getenv("WEIR_LUA_DIR");
+    FILE *report = fmemopen(said, sizeof said, "w+");
+    struct policy *policy = policy_load_text("test.yaml", slice_of(yaml), lua_dir ? lua_dir : "lua", report);
+
+    fclose(report);
+    ck_assert_msg(policy != NULL, "%s\n%s", yaml, said);
+    policy_drop(policy);
+    return said;
+}
+
+#define API "upstreams: { api: { servers: [ 127.0.0.1:3000 ] } }\n"
+#define LIMITS                                                                                               \
+    "limits: { a: { script: gcra, limit: 9, period: 1s }, ip: { script: gcra, limit: 99, period: 1s, per: "  \
+    "ip } }\n"
+#define USED  "rules: [ { limits: [ a, ip ] } ]\n"
+#define QUEUE "limits: { a: { script: leaky_bucket, limit: 9, period: 1s, max_delay: 1s, "
+#define IDS   "identity: { from: [ 'header:X-Client-Id', ip ], trusted_proxies: [ 10.0.0.1 ]"
+
+static const struct {
+    const char *policy, *words, *remedied;
+} cases[] = {
+    {API LIMITS, "there are no rules", API LIMITS USED},
+    {API LIMITS "rules: [ { match: { path: /a }, limits: [ a, ip ] } ]\n", "requests that no rule matches",
+     API LIMITS "rules: [ { match: { path: /a }, limits: [ a, ip ] }, { limits: none } ]\n"},
+    {API LIMITS "rules: [ { match: { path: /a }, limits: [ a, ip ] } ]\n", "requests that no rule matches",
+     API LIMITS
+     "rules: [ { match: { path: /a }, limits: [ a ] }, { match: { path: '/**' }, limits: ip } ]\n"},
+    {API LIMITS "rules: [ { match: { path: /a } }, { limits: [ a, ip ] } ]\n",
+     "this rule's requests are not limited",
+     API LIMITS "rules: [ { match: { path: /a }, limits: none }, { limits: [ a, ip ] } ]\n"},
+    {API LIMITS "rules: [ { match: { path: /a }, limits: }, { limits: [ a, ip ] } ]\n", "is empty",
+     API LIMITS "rules: [ { match: { path: /a }, limits: [ none ] }, { limits: [ a, ip ] } ]\n"},
+    {API QUEUE "burst: 1 } }\nrules: [ { limits: a } ]\n", "so small a burst",
+     API QUEUE "burst: 2 } }\nrules: [ { limits: a } ]\n"},
+    {API QUEUE "burst: 5, cost: 5 } }\nrules: [ { limits: a } ]\n", "so small a burst",
+     API QUEUE "burst: 10, cost: 5 } }\nrules: [ { limits: a } ]\n"},
+    {API LIMITS USED "identity: { from: [ 'header:X', ip ] }\n", "believed from anyone",
+     API LIMITS USED "identity: { from: [ 'header:X', ip ], trusted_proxies: [ 10.0.0.1 ] }\n"},
+    {API LIMITS USED "identity: { from: [ 'header:X', ip ] }\n", "believed from anyone",
+     API LIMITS USED "identity: { from: [ 'header:X', ip ], headers_from: anyone }\n"},
+    {API LIMITS USED "identity: { trusted_proxies: [ '::/0' ] }\n", "name everyone",
+     API LIMITS USED "identity: { trusted_proxies: [ '2001:db8::/32' ] }\n"},
+    {API LIMITS "rules: [ { limits: a } ]\nidentity: { from: 'header:X', headers_from: anyone }\n",
+     "make up ids", API LIMITS USED "identity: { from: 'header:X', headers_from: anyone }\n"},
+    {API LIMITS "rules: [ { limits: a } ]\nidentity: { from: 'header:X', headers_from: anyone }\n",
+     "make up ids",
+     API LIMITS "rules: [ { match: { path: /a }, limits: a }, { limits: ip } ]\n"
+                "identity: { from: 'header:X', trusted_proxies: 10.0.0.1 }\n"},
+    {API LIMITS USED IDS " }\nclients: { 'ip:10.0.0.0/8': { quota: 5 } }\n", "does not meet this",
+     API LIMITS USED IDS ", known_clients_only: true }\nclients: { 'ip:10.0.0.0/8': { quota: 5 } }\n"},
+    {API LIMITS USED IDS " }\nclients: { 'id:alice': { quota: 5 } }\n", "write the id alone",
+     API LIMITS USED IDS " }\nclients: { alice: { quota: 5 } }\n"},
+    {API LIMITS USED "clients: { alice: { quota: 5 } }\n", "nobody is this client",
+     API LIMITS USED IDS " }\nclients: { alice: { quota: 5 } }\n"},
+};
+
+START_TEST(a_remedy_ends_its_warning)
+{
+    const char *words = cases[_i].words;
+
+    ck_assert_msg(strstr(said_about(cases[_i].policy), words) != NULL, "%s: %s", words, said);
+    ck_assert_msg(!*said_about(cases[_i].remedied), "%s: %s", words, said);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tests = tcase_create("warnings");
+    Suite *suite = suite_create("policy warnings");
+
+    tcase_add_loop_test(tests, a_remedy_ends_its_warning, 0, (int)COUNT_OF(cases));
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
