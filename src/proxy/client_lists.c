@@ -32,18 +32,26 @@ static struct client_list *list_of(const struct client *c, enum client_state sta
     }
 }
 
+static void count(struct client *c, const struct client_list *list, int change)
+{
+    struct worker *w = c->worker;
+
+    if (unlikely(list == &w->silent))
+        w->silent_count += (unsigned)change;
+    if (unlikely(list == &w->lingering))
+        counter_add(&w->stats.connections_lingering, (uint64_t)change);
+}
+
 static void insert(struct client *c, struct client_list *list)
 {
     TAILQ_INSERT_TAIL(list, c, link);
-    if (unlikely(list == &c->worker->lingering))
-        counter_add(&c->worker->stats.connections_lingering, 1);
+    count(c, list, 1);
 }
 
 static void take_out(struct client *c, struct client_list *list)
 {
     TAILQ_REMOVE(list, c, link);
-    if (unlikely(list == &c->worker->lingering))
-        counter_subtract(&c->worker->stats.connections_lingering, 1);
+    count(c, list, -1);
 }
 
 void client_list_insert(struct client *c)
@@ -128,16 +136,18 @@ static struct client *oldest_of(const struct client_list *list, uint32_t since_m
     return c && client_now_ms() - c->since_ms >= since_ms ? c : NULL;
 }
 
-/* Whoever opens connections and says nothing must not keep those out who ask. */
+/* Whoever opens connections and says nothing must not keep those out who ask, nor have those closed who were served: where more than a
+ * quarter of the places are silent, one of them is old enough soon. */
 struct client *client_to_evict(const struct worker *w)
 {
     struct client *c = oldest_of(&w->silent, IDLE_MIN_MS), *lingers = TAILQ_FIRST(&w->lingering);
+    unsigned places = worker_connections_max(w);
 
-    if (!c)
-        c = oldest_of(&w->idle, IDLE_MIN_MS);
-    if (!c && lingers && client_now_ms() - lingers->since_ms >= LINGER_MIN_MS)
-        c = lingers;
-    return c;
+    if (c || (places && w->silent_count > places / 4))
+        return c;
+    if ((c = oldest_of(&w->idle, IDLE_MIN_MS)))
+        return c;
+    return lingers && client_now_ms() - lingers->since_ms >= LINGER_MIN_MS ? lingers : NULL;
 }
 
 bool client_gives_way(const struct client *c)

@@ -46,6 +46,7 @@ struct worker {
     struct handoff handoff;
     bool crowded; /* every place is taken, and connections wait in the kernel */
 
+    unsigned silent_count; /* of `silent` */
     TAILQ_HEAD(client_list, client) clients,
         idle,      /* in a request or its head; between requests, longest idle first */
         silent,    /* accepted, and nothing was received yet: oldest first */

@@ -12,6 +12,7 @@ import threading
 
 from rig import eventually, patience, timeout
 from scripted import Scripted, keeping
+from test_tls import client as tls_client, pair
 from wire import Connection, get, request_bytes, together
 
 MIB = 1024 * 1024
@@ -19,6 +20,17 @@ UPLOADS, SIZE = 20, 20_000_000
 CONTENT = bytes(SIZE)
 EARLY = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 6\r\n\r\nno way"
 NO_MORE = dict(script="fixed_window", limit=1, period="1h")
+
+
+def tls_listener():
+    return {"listen": [{"address": "127.0.0.1:0", "tls": pair("one")}]}
+
+
+def trusting():
+    """A client's TLS context that does not look at names."""
+    context = tls_client()
+    context.check_hostname = False
+    return context
 
 
 def rejecting(rig, **more):
@@ -99,6 +111,20 @@ def test_curl_sees_its_429(rig):
             ran = subprocess.run(["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", *more, "-T", file,
                                   "http://%s:%d/" % weir.address], capture_output=True, text=True, check=False)
             assert ran.stdout == "429", ran
+
+
+@timeout(120)
+def test_uploads_over_tls_see_their_answers(rig):
+    total = []
+    weir, _ = before(rig, reads_on(total), **tls_listener())
+    refuses = rig.weir(size_limits={"request_body": "1m"}, **tls_listener())
+    for address, status in (weir.address, 401), (refuses.address, 413):
+        for _ in range(6):
+            connection = http.client.HTTPSConnection("localhost", address[1], timeout=30 * patience, context=trusting())
+            connection.request("POST", "/", body=CONTENT)
+            assert connection.getresponse().status == status
+            connection.close()
+    eventually(lambda: total == [SIZE] * 6, what="all content at the server")
 
 
 def drip(connection, total=300_000, rate=100_000):
