@@ -17,6 +17,7 @@ from turns import Waits, longest_cpu_us
 from wire import Connection, connect
 
 TIMEOUT_MS = 100
+THREADS_MAX = 500
 
 # Where a request costs 7 its decision takes Redis longer than redis.timeout.
 SLOW_SCRIPT = """return function(state, now, limit, period, burst, cost)
@@ -186,6 +187,7 @@ class Sick:
         self.weir = rig.weir(
             wait=False, environment=turns and turns.environment, log={"access": "json", "file": self.log}, workers=1,
             redis={"address": self.link.text, "timeout": f"{TIMEOUT_MS}ms", "on_failure": on_failure},
+            size_limits={"connections_per_ip": 0},
             limits={"all": dict(script="gcra", limit=100_000_000, period="1h", lease="off"),  # it is Redis' decisions that count
                     "own": dict(script=script, limit=100_000_000, period="1h")},
             rules=[{"match": {"path": "/slow"}, "limits": ["own"], "cost": 7}, {"limits": ["all"]}])
@@ -222,14 +224,19 @@ class Sick:
         return entries
 
     def suffer(self, illness, seconds, connections=16, pause=0.002):
-        """Requests from so many connections while Redis is ill."""
+        """Requests from so many connections while Redis is ill; from more than THREADS_MAX by wrk, which makes no pause."""
         over, start = threading.Event(), os.path.getsize(self.log)
 
         def ask():
             with Connection(self.weir.address) as connection:
                 while not over.wait(pause):
                     assert connection.request("/").status in (200, 503)
-        threads = [threading.Thread(target=ask) for _ in range(connections)]
+
+        def ask_by_wrk():
+            subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds:.0f}s", "http://%s:%d/" % self.weir.address], check=True,
+                           stdout=subprocess.DEVNULL)
+        many = connections > THREADS_MAX
+        threads = [threading.Thread(target=ask_by_wrk)] if many else [threading.Thread(target=ask) for _ in range(connections)]
         threads.append(threading.Thread(target=ILLNESSES[illness], args=(self, over)))
         with Lag(self.core) as lag:
             for thread in threads:
