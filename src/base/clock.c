@@ -7,6 +7,7 @@ void clock_turn_begin(void)
     clock_turn.begun = true;
     clock_turn.uses_left = 0;
     clock_turn.long_at_us = 0;
+    clock_turn.is_long = false;
 }
 
 void clock_turn_limit(uint64_t us, void (*passed)(void *context), void *context)
@@ -25,6 +26,8 @@ void clock_turn_read(void)
         return;
     if (clock_turn.long_at_us == 0)
         clock_turn.long_at_us = clock_turn.us + clock_turn.limit_us;
-    else if (clock_turn.us >= clock_turn.long_at_us)
+    else if (clock_turn.us >= clock_turn.long_at_us) {
+        clock_turn.is_long = true;
         clock_turn.passed(clock_turn.context);
+    }
 }

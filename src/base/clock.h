@@ -46,11 +46,18 @@ struct clock_turn {
     uint64_t us, wall_us;
     unsigned uses_left;
     bool begun;
+    bool is_long;
     uint64_t limit_us, long_at_us; /* 0: it was not read yet in this turn */
     void (*passed)(void *context); /* NULL: nobody minds */
     void *context;
 };
 extern _Thread_local struct clock_turn clock_turn;
+
+/* Has the limit of clock_turn_limit() passed in this iteration, as far as the clock was read? */
+static inline bool clock_turn_is_long(void)
+{
+    return clock_turn.is_long;
+}
 
 static inline uint64_t clock_turn_us(void)
 {

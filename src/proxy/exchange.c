@@ -40,6 +40,7 @@ static void decide(struct exchange *x, const struct request_head *head, const st
                    const struct identity *identity, const struct client_terms *terms);
 static void decided(struct ask *ask);
 static void act_on_decision(struct exchange *x);
+static void act_later(struct exchange *x);
 static void forward(struct exchange *x, enum retry_cause why, enum cause otherwise);
 static void send_request(struct exchange *x);
 static void request_moved(struct exchange *x, enum relay moved, const char *why);
@@ -327,7 +328,43 @@ static void decided(struct ask *ask)
     struct exchange *x = CONTAINER_OF(ask, struct exchange, ask);
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     x->decision_us = clock_turn_us() - x->started_us;
-    act_on_decision(x);
+    if (unlikely(clock_turn_is_long()) || unlikely(!TAILQ_EMPTY(&x->worker->decided)))
+        act_later(x);
+    else
+        act_on_decision(x);
+}
+
+/* Thousands of decisions may come at once: in one reply of Redis, or at their deadlines. To forward or answer them all would take an
+ * iteration of 40 ms, with other decisions late by as much. */
+static void act_later(struct exchange *x)
+{
+    struct worker *w = x->worker;
+
+    x->acts_later = true;
+    if (TAILQ_EMPTY(&w->decided))
+        event_active(&w->act, EV_TIMEOUT, 1);
+    TAILQ_INSERT_TAIL(&w->decided, x, decided_link);
+}
+
+static void act_on_waiting(evutil_socket_t fd, short what, void *arg)
+{
+    struct worker *w = arg;
+    (void)fd, (void)what;
+
+    for (struct exchange *x; !clock_turn_is_long() && (x = TAILQ_FIRST(&w->decided));) {
+        MAGIC_CHECK(x, EXCHANGE_MAGIC);
+        TAILQ_REMOVE(&w->decided, x, decided_link);
+        x->acts_later = false;
+        act_on_decision(x);
+    }
+    if (!TAILQ_EMPTY(&w->decided))
+        event_active(&w->act, EV_TIMEOUT, 1);
+}
+
+void exchanges_init(struct worker *worker)
+{
+    TAILQ_INIT(&worker->decided);
+    event_assign(&worker->act, worker->base, -1, 0, act_on_waiting, worker);
 }
 
 static void act_on_decision(struct exchange *x)

@@ -58,7 +58,9 @@ struct exchange {
     /* what came of it */
     bool quota_told; /* quota.outcome is there, of the identity's source quota_source */
     unsigned quota_source;
-    bool decided;         /* by the limits */
+    bool decided;    /* by the limits */
+    bool acts_later; /* the limits have decided; it is in worker->decided */
+    TAILQ_ENTRY(exchange) decided_link;
     uint64_t decision_us; /* from the start until then; 0: at once */
     struct alarm hold;
     uint64_t held_since_us, held_us; /* how long a queue has held it; since 0: none did */
@@ -92,6 +94,9 @@ struct exchange {
 /* Begins the exchange of a whole, well-framed head; `behind` is handled by the caller. The head's bytes are
  * needed during the call only. The exchange may end inside the call. */
 void exchange_begin(struct client *client, struct request_head *head, const struct framing *framing);
+
+/* The exchanges whose decisions came in when an iteration had lasted too long to act on them. */
+void exchanges_init(struct worker *worker);
 
 /* Answers a request whose head was refused, or did not come in time: `why` in more words than the cause has
  * (static text; may be NULL); `line` is for the log, and may lie in client->stream.in, which is emptied. The connection

@@ -183,6 +183,8 @@ void exchange_finish(struct exchange *x, enum client_after after)
 
     deadline_cancel(&x->whole);
     hold_end(x);
+    if (x->acts_later)
+        TAILQ_REMOVE(&w->decided, x, decided_link);
     if (x->ask.op)
         limiter_abandon(&x->ask);
     exchange_unknow(x);

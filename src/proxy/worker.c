@@ -526,6 +526,7 @@ struct worker *worker_new(struct worker_shared *shared, struct roster *roster, u
     request_ids_init(w);
     clients_init(w);
     holds_init(w);
+    exchanges_init(w);
     deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);
     deadline_queue_init(&w->deadlines, &w->first_queue, first_wait_passed);
     upstreams_init(w);
@@ -615,6 +616,8 @@ void worker_free(struct worker *w)
     if (w->clients.tqh_last)
         clients_free(w);
     holds_clear(w);
+    if (w->decided.tqh_last)
+        event_del(&w->act);
     exchanges_free(w);
     quota_desk_free(w->quotas);
     deadlines_clear(&w->deadlines);

@@ -55,6 +55,8 @@ struct worker {
     TAILQ_HEAD(link_graveyard, link) link_graveyard;
     TAILQ_HEAD(server_graveyard, server) server_graveyard;
     struct exchange *free_exchanges;
+    TAILQ_HEAD(decided_list, exchange) decided; /* by the limits, and not acted on yet; first come first */
+    struct event act;                           /* active while there are some */
     struct client *free_clients;
 
     struct quota_desk *quotas;

@@ -47,3 +47,29 @@ def test_no_turn_of_the_loop_is_long_however_many_connections_are_ready(rig):
     assert max(events for *_, events in worker) >= 100, "they were ready at once, and come in batches"
     longest = sorted(worker, key=lambda turn: -turn[2])[:5]
     assert longest[1][2] < 8000, longest  # one aside: the kernel's work for others is counted with whoever it interrupts
+
+
+def test_no_turn_of_the_loop_is_long_when_thousands_of_decisions_come_at_once(rig):
+    """They are taken at once, in time, and acted on bit by bit: at their deadlines, and when Redis answers all of them."""
+    if sanitized:
+        return
+    turns = Turns(rig)
+    redis = rig.redis()
+    weir = rig.weir(workers=1, environment=turns.environment, redis={"timeout": "2s", "on_failure": "deny"}, size_limits={"connections_per_ip": 0},
+                    limits={"each": dict(script="gcra", limit=100_000_000, period="1h")})
+    weir.expect_errors("redis ")
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(connect(weir.address)) for _ in range(3000)]
+        for until_asked, answer in ((True, b"HTTP/1.1 200"), (False, b"HTTP/1.1 503")):
+            redis.freeze()
+            for n, connection in enumerate(crowd):
+                connection.sendall(request_bytes("/x", headers=[("X-Client-Id", f"c{n}")]))
+            if until_asked:
+                weir.counts(3000, "weir_requests_active")
+                redis.thaw()
+            for connection in crowd:
+                connection.settimeout(60)
+                assert connection.recv(2000).startswith(answer)
+            redis.thaw()
+    longest = sorted(turns.worker(), key=lambda turn: -turn[2])[:5]
+    assert longest[1][2] < 12000, longest
