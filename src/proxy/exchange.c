@@ -33,6 +33,8 @@
 #include "proxy/known.h"
 #include "proxy/tunnel.h"
 
+enum { ACTS_AT_ONCE = 32 };
+
 static void route(struct exchange *x, struct request_head *head, const struct framing *framing);
 static void limit(struct exchange *x, const struct request_head *head, const struct framing *framing,
                   struct identity *identity);
@@ -40,6 +42,7 @@ static void decide(struct exchange *x, const struct request_head *head, const st
                    const struct identity *identity, const struct client_terms *terms);
 static void decided(struct ask *ask);
 static void act_on_decision(struct exchange *x);
+static bool must_wait(struct worker *w);
 static void act_later(struct exchange *x);
 static void forward(struct exchange *x, enum retry_cause why, enum cause otherwise);
 static void send_request(struct exchange *x);
@@ -328,14 +331,23 @@ static void decided(struct ask *ask)
     struct exchange *x = CONTAINER_OF(ask, struct exchange, ask);
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     x->decision_us = clock_turn_us() - x->started_us;
-    if (unlikely(clock_turn_is_long()) || unlikely(!TAILQ_EMPTY(&x->worker->decided)))
+    if (unlikely(must_wait(x->worker)))
         act_later(x);
     else
         act_on_decision(x);
 }
 
 /* Thousands of decisions may come at once: in one reply of Redis, or at their deadlines. To forward or answer them all would take an
- * iteration of 40 ms, with other decisions late by as much. */
+ * iteration of 40 ms, with other decisions late by as much. A few are acted on in an iteration however long it has lasted. */
+static bool must_wait(struct worker *w)
+{
+    if (w->decided_turn != w->turn) {
+        w->decided_turn = w->turn;
+        w->decided_count = 0;
+    }
+    return (++w->decided_count > ACTS_AT_ONCE && clock_turn_is_long()) || !TAILQ_EMPTY(&w->decided);
+}
+
 static void act_later(struct exchange *x)
 {
     struct worker *w = x->worker;

@@ -56,6 +56,8 @@ struct worker {
     TAILQ_HEAD(server_graveyard, server) server_graveyard;
     struct exchange *free_exchanges;
     TAILQ_HEAD(decided_list, exchange) decided; /* by the limits, and not acted on yet; first come first */
+    uint64_t decided_turn;                      /* the iteration in which a decision came last */
+    unsigned decided_count;                     /* decisions in it */
     struct event act;                           /* active while there are some */
     struct client *free_clients;
 
