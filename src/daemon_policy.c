@@ -212,7 +212,7 @@ void reload(struct weir *weir)
     } else {
         weir->view.reloads_failed++;
         log_error("reload: %s %s; the policy in force stays", weir->file,
-                  next ? "cannot be used, there is no memory" : "has mistakes");
+                  next ? "cannot be used, there is no memory" : "has mistakes or cannot be read");
         policy_drop(next);
     }
     tell_systemd("READY=1");

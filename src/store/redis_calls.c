@@ -17,6 +17,8 @@ enum {
 };
 
 static const uint64_t complain_every_us = 10000000;
+static const uint64_t refused_every_us =
+    100000; /* the record that all links share is not touched more often */
 
 /* A call that has no answer yet, with the command as it was written: NOSCRIPT needs its arguments again. */
 struct sent {
@@ -151,10 +153,28 @@ static bool was_redirected(struct redis_link *link, struct sent *sent, const cha
     return true;
 }
 
+/* That calls are not refused any more is said once none was for a while. Only asked where this link had one refused. */
+void redis_calls_accepted(struct redis_link *link)
+{
+    uint64_t us;
+    bool over = true;
+
+    if (link->outage && redis_outage_accepted(link->outage, complain_every_us, &us, &over))
+        log_info("redis %s: calls are answered again, after %.1f s of errors; limits are counted in Redis",
+                 link->address_text, (double)us / 1e6);
+    link->refusing = !over;
+}
+
 /* An error answer to a call: the link stays, so this may come with every request; one line in a while. */
 static void complain(struct redis_link *link, enum redis_failure cause, const char *message)
 {
     uint64_t now = clock_us();
+
+    if (link->outage && (!link->refusing || now - link->refused_us > refused_every_us)) {
+        link->refusing = true;
+        link->refused_us = now;
+        redis_outage_refused(link->outage, now);
+    }
     if (link->complained_us[cause] && now - link->complained_us[cause] < complain_every_us)
         return;
     link->complained_us[cause] = now;

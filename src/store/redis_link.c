@@ -40,6 +40,10 @@ static struct redis_link *link_of(void *pointer)
 
 /* --- What is said ------------------------------------------------------------------------------------ */
 
+/* redis.on_failure as it is written in the policy; a limit may say otherwise. */
+static const char *const on_failure_label[] = {
+    [ON_FAILURE_LOCAL] = "local", [ON_FAILURE_ALLOW] = "allow", [ON_FAILURE_DENY] = "deny"};
+
 static void say_down(struct redis_link *link, enum redis_failure cause, const char *detail)
 {
     uint64_t us = 0;
@@ -52,9 +56,16 @@ static void say_down(struct redis_link *link, enum redis_failure cause, const ch
     log_at(news == OUTAGE_BEGINS  ? LEVEL_ERROR
            : news == OUTAGE_KNOWN ? LEVEL_DEBUG
                                   : LEVEL_WARN,
-           "redis %s: %s%s%s%s%s; limits follow on_failure until it answers; %s", link->address_text, lasts,
-           redis_failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
-           detail && *detail ? ")" : "", redis_failure_remedy(cause, link->settings));
+           "redis %s: %s%s%s%s%s; limits follow on_failure (%s) until it answers; %s", link->address_text,
+           lasts, redis_failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
+           detail && *detail ? ")" : "", on_failure_label[link->settings->on_failure],
+           redis_failure_remedy(cause, link->settings));
+}
+
+static void say_again(const struct redis_link *link, uint64_t us)
+{
+    log_info("redis %s: answers again after %.1f s; limits are counted in Redis", link->address_text,
+             (double)us / 1e6);
 }
 
 /* The link counts as good again. */
@@ -66,8 +77,16 @@ static void settle(struct redis_link *link)
     link->relapsed = false;
     link->down_since_us = 0;
     if (link->outage && redis_outage_up(link->outage, &link->in_outage, link->ready_us, &us))
-        log_info("redis %s: answers again after %.1f s; limits are counted in Redis", link->address_text,
-                 (double)us / 1e6);
+        say_again(link, us);
+}
+
+/* A link that was down goes, as with a reload that mends the password: the others may all be back. */
+static void leave_outage(struct redis_link *link)
+{
+    uint64_t us;
+
+    if (link->outage && redis_outage_leave(link->outage, link->in_outage, &us))
+        say_again(link, us);
 }
 
 /* It has been READY for a while. Where calls were refused or not answered since, it is not known to be good. */
@@ -321,6 +340,8 @@ void redis_link_note_good(struct redis_link *link)
 {
     link->timeouts = link->unfit = 0;
     link->answered = true;
+    if (unlikely(link->refusing))
+        redis_calls_accepted(link);
     if (redis_ramp_climb(&link->ramp) && evtimer_pending(link->settle_timer, NULL))
         settle(link);
     if (!redis_ramp_is_on(&link->ramp))
@@ -529,7 +550,7 @@ void redis_link_free(struct redis_link *link)
     event_free(link->connect_timer);
     event_free(link->watchdog);
     event_free(link->settle_timer);
-    redis_outage_leave(link->outage, link->in_outage);
+    leave_outage(link);
     redis_calls_free(link);
     redis_guard_free(&link->guard);
     MAGIC_WIPE(link);

@@ -55,7 +55,9 @@ struct redis_link {
     uint64_t ready_us;           /* when it became READY last */
     bool answered;               /* a call was answered in time since then */
     bool relapsed;               /* it failed before it counted as good again */
-    bool moving;                 /* it is being closed for another address: nothing to complain of */
+    bool refusing;       /* a call was answered with an error, and the log does not say yet that it is over */
+    uint64_t refused_us; /* when that was last told to `outage` */
+    bool moving;         /* it is being closed for another address: nothing to complain of */
 };
 
 /* ---- redis_link.c ---- */
@@ -90,6 +92,9 @@ void redis_calls_init(struct redis_link *link);
 
 /* When the call that has waited longest was written (clock_us); 0: none waits. */
 uint64_t redis_calls_oldest(const struct redis_link *link);
+
+/* A call was answered well after others were refused. */
+void redis_calls_accepted(struct redis_link *link);
 
 /* Once none waits. */
 void redis_calls_free(struct redis_link *link);

@@ -17,6 +17,8 @@ struct redis_outage {
     uint64_t said_us;            /* the last line */
     uint32_t said;               /* causes that were logged, a bit each */
     uint64_t complained_us[REDIS_FAILURE_COUNT];
+    uint64_t refusing_us,
+        refused_us; /* since when calls are answered with errors, 0: they are not; the last one */
 };
 
 static LIST_HEAD(outages, redis_outage) outages = LIST_HEAD_INITIALIZER(outages);
@@ -39,18 +41,31 @@ struct redis_outage *redis_outage_join(const char *name)
     return outage;
 }
 
-void redis_outage_leave(struct redis_outage *outage, bool down)
+/* None is down any more, and one is back. Under the lock. */
+static bool has_ended(struct redis_outage *outage, uint64_t *us)
 {
-    if (!outage)
-        return;
+    if (!outage->open || outage->down || outage->ready_us == 0)
+        return false;
+    outage->open = false;
+    *us = outage->ready_us > outage->since_us ? outage->ready_us - outage->since_us : 0;
+    return true;
+}
+
+bool redis_outage_leave(struct redis_outage *outage, bool down, uint64_t *us)
+{
+    bool ended = false;
+
     pthread_mutex_lock(&lock);
     outage->down -= down;
-    if (--outage->links == 0) {
+    if (--outage->links > 0)
+        ended = has_ended(outage, us);
+    else {
         LIST_REMOVE(outage, entry);
         free(outage->name);
         free(outage);
     }
     pthread_mutex_unlock(&lock);
+    return ended;
 }
 
 /* Whether it is dead, frozen or cut off shows as one or the other, as chance has it. */
@@ -95,11 +110,7 @@ bool redis_outage_up(struct redis_outage *outage, bool *down, uint64_t ready_us,
     *down = false;
     if (ready_us > outage->ready_us)
         outage->ready_us = ready_us;
-    bool ended = outage->open && outage->down == 0;
-    if (ended) {
-        outage->open = false;
-        *us = outage->ready_us > outage->since_us ? outage->ready_us - outage->since_us : 0;
-    }
+    bool ended = has_ended(outage, us);
     pthread_mutex_unlock(&lock);
     return ended;
 }
@@ -114,4 +125,29 @@ bool redis_outage_may_complain(struct redis_outage *outage, enum redis_failure c
         outage->complained_us[cause] = now;
     pthread_mutex_unlock(&lock);
     return may;
+}
+
+void redis_outage_refused(struct redis_outage *outage, uint64_t us)
+{
+    pthread_mutex_lock(&lock);
+    if (outage->refusing_us == 0)
+        outage->refusing_us = us;
+    outage->refused_us = us;
+    pthread_mutex_unlock(&lock);
+}
+
+bool redis_outage_accepted(struct redis_outage *outage, uint64_t calm_us, uint64_t *us, bool *over)
+{
+    uint64_t now = clock_us();
+
+    pthread_mutex_lock(&lock);
+    *over = outage->refusing_us == 0;
+    bool calm = !*over && now >= outage->refused_us + calm_us;
+    if (calm) {
+        *us = outage->refused_us - outage->refusing_us;
+        outage->refusing_us = 0;
+        *over = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return calm;
 }

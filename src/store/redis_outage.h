@@ -17,8 +17,8 @@ struct redis_outage;
 
 /* The record of the Redis that `name` stands for; made for the first link that joins, freed when the last one leaves. */
 struct redis_outage *redis_outage_join(const char *name);
-/* `down`: as the link's last report says. */
-void redis_outage_leave(struct redis_outage *outage, bool down);
+/* `down`: as the link's last report says. True: all others are back, so with it the outage has ended; it lasted for `*us`. */
+bool redis_outage_leave(struct redis_outage *outage, bool down, uint64_t *us);
 
 enum outage_news {
     OUTAGE_KNOWN, /* nothing to log */
@@ -36,5 +36,11 @@ bool redis_outage_up(struct redis_outage *outage, bool *down, uint64_t ready_us,
 
 /* A call was answered with an error that many may be: may this link log it? One of all links does so, every `every_us`. */
 bool redis_outage_may_complain(struct redis_outage *outage, enum redis_failure cause, uint64_t every_us);
+
+/* A call was answered with such an error, at `us` (clock_us). */
+void redis_outage_refused(struct redis_outage *outage, uint64_t us);
+/* Calls are answered. True: no link had one refused for `calm_us`, and this was not known yet; they were refused for `*us`.
+ * False: `*over` says whether another link has found that. */
+bool redis_outage_accepted(struct redis_outage *outage, uint64_t calm_us, uint64_t *us, bool *over);
 
 #endif

@@ -3,7 +3,7 @@
 import re
 import time
 
-from rig import eventually, read_reply
+from rig import eventually, read_reply, timeout
 from wire import connect, get
 
 MANY = {"many": dict(script="gcra", limit=1000000, period="1h", lease="off")}
@@ -122,6 +122,34 @@ def test_a_reload_during_an_outage_neither_ends_nor_repeats_it(rig):
     weir.reload(limits={"many": {**MANY["many"], "limit": 999999}})
     assert [level for level, _ in lines(weir)] == ["error"], lines(weir)
     rig.redis().start()
+    weir.announced(AGAIN)
+    alternate(weir, 1)
+
+
+@timeout(120)
+def test_calls_that_are_refused_and_no_more(rig):
+    """The connection is good all the while: what begins with an error line has to end with another line."""
+    weir = weir_with(rig, workers=2)
+    redis = rig.redis()
+    redis.ask("CONFIG", "SET", "maxmemory", "1")
+    for _ in range(20):
+        get(weir.address)
+    weir.announced(r"error redis \S+: Redis is out of memory: .*such requests follow on_failure; raise Redis' maxmemory")
+    redis.ask("CONFIG", "SET", "maxmemory", "0")
+
+    def over():
+        get(weir.address)
+        return re.findall(r"info +redis \S+: calls are answered again, after ([\d.]+) s of errors", weir.output())
+    assert float(eventually(over, 30)[0]) < 10
+    assert [level for level, _ in lines(weir)] == ["error", "info"], lines(weir)
+
+
+def test_a_reload_that_mends_the_password_ends_the_outage(rig):
+    """The connections with the wrong one are never good: they go with the policy before."""
+    rig.redis().ask("CONFIG", "SET", "requirepass", "right")
+    weir = weir_with(rig, workers=2, wait="listening", password="wrong")
+    weir.announced(r"error redis \S+: the login was refused")
+    weir.reload(redis={**weir.policy["redis"], "password": "right"})
     weir.announced(AGAIN)
     alternate(weir, 1)
 
