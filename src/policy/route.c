@@ -112,12 +112,40 @@ static struct slice forwarded_host(const struct policy *policy, const struct req
 /* Does a server that reads the path so, and obeys a method that a header names or does not, serve a request of this
  * rule? */
 static bool selects(const struct policy *policy, const struct request_head *head, struct slice path,
-                    const struct rule *rule, struct route_room *room)
+                    struct slice host, const struct rule *rule, struct route_room *room)
 {
-    struct slice matched = path_for_match(policy, path, room), host = forwarded_host(policy, head, rule);
+    struct slice matched = path_for_match(policy, path, room);
 
     return policy_match(policy, head->method_text, matched, host) == rule &&
            policy_overrides_agree(policy, rule, head, matched, host);
+}
+
+/* Takes an authority off a reading that begins with "//", and from that its userinfo (RFC 3986 sections 3.2 and 4.2). */
+static bool take_authority(struct slice *reading, struct slice *authority)
+{
+    const char *p = reading->p, *end = p + reading->n, *start;
+
+    if (reading->n < 2 || p[1] != '/')
+        return false;
+    while (p < end && *p == '/')
+        p++;
+    for (start = p; p < end && *p != '/'; p++)
+        if (*p == '@')
+            start = p + 1;
+    *authority = (struct slice){start, (size_t)(p - start)};
+    *reading = p < end ? (struct slice){p, (size_t)(end - p)} : SLICE("/");
+    return true;
+}
+
+/* Does a reading select the rule? A server that reads an authority at its front may take that for the host. */
+static bool reading_selects(const struct policy *policy, const struct request_head *head,
+                            struct slice reading, const struct rule *rule, struct route_room *room)
+{
+    struct slice authority;
+
+    return selects(policy, head, reading, forwarded_host(policy, head, rule), rule, room) &&
+           (!policy->rules_have_hosts || !take_authority(&reading, &authority) ||
+            selects(policy, head, reading, authority, rule, room));
 }
 
 /* Why the path is ambiguous; NULL: all readings select the rule of the normal form. */
@@ -126,11 +154,11 @@ static const char *ambiguity_of(const struct policy *policy, const struct reques
 {
     struct slice reading;
 
-    if (policy->paths.ambiguous == AMBIGUOUS_ALLOW || !policy->rules_have_paths)
+    if (policy->paths.ambiguous == AMBIGUOUS_ALLOW || !(policy->rules_have_paths || policy->rules_have_hosts))
         return NULL;
     readings_begin(&room->readings, normal);
     while (readings_next(&room->readings, &reading))
-        if (reading.p != normal.p && !selects(policy, head, reading, rule, room))
+        if (!reading_selects(policy, head, reading, rule, room))
             return "the target's path is ambiguous: read as some servers do, it selects another rule; see "
                    "paths.ambiguous";
     return room->readings.too_many ? "the target's path can be read in too many ways; see paths.ambiguous"
@@ -150,7 +178,7 @@ static __attribute__((noinline)) const char *route_unusual(const struct policy *
     if (!head->path_is_plain && (why = normal_form(policy, path, room, route, &path)))
         return why;
     route->rule = match(policy, head, path, room);
-    if (!selects(policy, head, path, route->rule, room))
+    if (!selects(policy, head, path, forwarded_host(policy, head, route->rule), route->rule, room))
         return fields_have(&head->fields, FIELD_METHOD_OVERRIDE)
                    ? "a header such as X-HTTP-Method-Override names another method"
                    : "there is no Host, and with that of the server another rule applies";

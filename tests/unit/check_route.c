@@ -243,6 +243,19 @@ START_TEST(a_request_without_host_meets_the_rule_of_the_host_it_gets)
 }
 END_TEST
 
+/* "//name" at the front of a target is a host for some servers. */
+START_TEST(an_authority_in_a_path_is_a_host)
+{
+    static const struct expected cases[] = {
+        {"//b/x", "400"},  {"/\\b:80", "400"}, {"//me@B/x", "400"}, {"/x%2f..%2f..%2f/b", "400"},
+        {"//c/x", "rest"}, {"/b//b", "rest"},  {"//b@c", "rest"},
+    };
+    struct policy *policy = load(UPSTREAMS "rules: [ { match: { host: b } }, { name: rest } ]\n");
+    assert_routes(policy, cases, COUNT_OF(cases));
+    policy_drop(policy);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("route");
@@ -253,6 +266,7 @@ int main(void)
     tcase_add_test(tests, slashes_and_case_are_matched_as_the_policy_says);
     tcase_add_test(tests, paths_that_no_rule_asks_for_pass);
     tcase_add_test(tests, methods_in_another_case_are_refused);
+    tcase_add_test(tests, an_authority_in_a_path_is_a_host);
     tcase_add_test(tests, a_request_without_host_meets_the_rule_of_the_host_it_gets);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
