@@ -36,15 +36,17 @@ static void warn_of_sources(struct loading *l)
         if (after_ip)
             warning(l, item, "is never looked at: ip before it always gives a value");
         else if (identity->from[i].source == IDENTITY_HEADER && unnoticed)
-            warning(
-                l, item,
-                "this header is believed from anyone who can connect, since trusted_proxies names nobody; "
-                "name the proxies that set it, or write headers_from: anyone if servers verify the ids");
+            warning(l, item,
+                    "this header is believed from anyone who can connect, since trusted_proxies "
+                    "names nobody; "
+                    "name the proxies that set it, or write headers_from: anyone if servers verify "
+                    "the ids");
         after_ip |= identity->from[i].source == IDENTITY_IP;
     }
     if (trusts_everyone(identity))
         warning(l, node_at(l, "identity", "trusted_proxies"),
-                "0.0.0.0/0 and ::/0 name everyone: whoever connects chooses its own address, and its id; "
+                "0.0.0.0/0 and ::/0 name everyone: whoever connects chooses its own address, and "
+                "its id; "
                 "name the "
                 "proxies' addresses");
     if (identity->known_clients_only && clients_count(l->policy->clients) == 0 &&
@@ -177,9 +179,11 @@ static void warn_of_made_up(struct loading *l, const struct node *node, const st
     }
     if (first)
         warning(l, node_find(node, "limits"),
-                "anyone can make up %s, and limit %s counts each apart: a made-up one meets a fresh limit "
+                "anyone can make up %s, and limit %s counts each apart: a made-up one meets a "
+                "fresh limit "
                 "and is one "
-                "more key in Redis; add an enforced rate limit of all requests with per: ip or per: all",
+                "more key in Redis; add an enforced rate limit of all requests with per: ip or "
+                "per: all",
                 first_words, first->name);
 }
 

@@ -46,7 +46,8 @@ static void warn_of_unlimited(struct loading *l, const struct node *node, const 
         return;
     if (limits)
         warning(l, limits,
-                "is empty, so this rule's requests are not limited; name limits, or write limits: none");
+                "is empty, so this rule's requests are not limited; name limits, or write limits: "
+                "none");
     else
         warning(l, node, "this rule's requests are not limited; name limits, or write limits: none");
 }
@@ -69,10 +70,10 @@ static void warn_of_unmatched(struct loading *l, const struct node *rules)
         warning(l, rules ? rules : node_find(l->root, "limits"),
                 "there are no rules, so no request is limited; add rules that name limits");
     else if (policy->rule_count > 1)
-        warning(
-            l, rules,
-            "requests that no rule matches are not limited; add a last rule without match, with limits or "
-            "limits: none");
+        warning(l, rules,
+                "requests that no rule matches are not limited; add a last rule without match, "
+                "with limits or "
+                "limits: none");
 }
 
 void warn_of_rules(struct loading *l)

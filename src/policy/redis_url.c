@@ -102,7 +102,8 @@ bool redis_url_read(struct loading *l, const struct node *node, struct redis_url
 
     if (starts_with_nocase(rest, SLICE("rediss://"))) {
         mistake(l, node,
-                "rediss:// asks for TLS, which is not built in: let stunnel carry it, and give its address "
+                "rediss:// asks for TLS, which is not built in: let stunnel carry it, and give its "
+                "address "
                 "with redis://");
         return false;
     }

@@ -30,11 +30,11 @@ static void refuse_twins(struct loading *l, const struct node *node, struct slic
     const struct read_headers *headers = &l->policy->read_headers;
 
     if (name_is_twin_of_known(name)) {
-        mistake(
-            l, node,
-            "many servers take %s and the same name with \"-\" for one header, and weir acts on the latter; "
-            "choose another name",
-            QUOTE(name));
+        mistake(l, node,
+                "many servers take %s and the same name with \"-\" for one header, and weir acts "
+                "on the latter; "
+                "choose another name",
+                QUOTE(name));
         return;
     }
     for (unsigned i = 0; i < headers->count; i++)

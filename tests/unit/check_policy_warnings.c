@@ -22,7 +22,8 @@ static const char *said_about(const char *yaml)
 
 #define API "upstreams: { api: { servers: [ 127.0.0.1:3000 ] } }\n"
 #define LIMITS                                                                                               \
-    "limits: { a: { script: gcra, limit: 9, period: 1s }, ip: { script: gcra, limit: 99, period: 1s, per: "  \
+    "limits: { a: { script: gcra, limit: 9, period: 1s }, ip: { script: gcra, limit: 99, period: "           \
+    "1s, per: "                                                                                              \
     "ip } }\n"
 #define USED  "rules: [ { limits: [ a, ip ] } ]\n"
 #define QUEUE "limits: { a: { script: leaky_bucket, limit: 9, period: 1s, max_delay: 1s, "
