@@ -136,6 +136,7 @@ def test_a_script_that_never_ends_is_found(rig):
         began = time.monotonic()
         assert get(weir.address).status == 200
         slowest = max(slowest, time.monotonic() - began)
+        time.sleep(0.02)  # the trial needs a core
     assert slowest < 3 * patience, slowest
     asked = re.search(r"it does not end[^$]*asked: .* limit (\d+), .* cost (\d+)", weir.output())
     assert asked and int(asked[2]) > int(asked[1]), weir.output()
