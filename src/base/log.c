@@ -5,7 +5,7 @@
  *   main:   log_write() ---------------------------------------^ (direct, under the file's lock)
  *
  * A ring has one writer and one reader, so head and tail are plain atomics. The writer thread gathers for
- * WRITER_PAUSE_US after each round: a busy weir is woken for 50 times a second at most, whatever the rate of
+ * WRITER_PAUSE_US after each round, and shorter the more there is: a busy weir is woken for 50 times a second, whatever the rate of
  * lines. */
 #include "base/log.h"
 
@@ -22,7 +22,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-enum { RING_SIZE = 1 << 20, WRITER_PAUSE_US = 20000 };
+enum { RING_SIZE = 1 << 20, WRITER_PAUSE_US = 20000, WRITER_PAUSE_MIN_US = 1000, SAY_DROPPED_US = 1000000 };
 
 struct ring {
     _Atomic size_t head; /* written by the thread that owns the ring */
@@ -44,8 +44,9 @@ static struct {
     pthread_mutex_t lock; /* of asleep's wait */
     pthread_cond_t wake;
     _Atomic bool started, asleep, stop, reopen;
-    uint64_t dropped_said;
-} writer = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+    uint64_t dropped_said, dropped_said_us;
+    unsigned pause_us;
+} writer = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .pause_us = WRITER_PAUSE_US};
 
 /* What was said last, by whom: a place for each event, and where two share one, some are said twice. */
 enum { EVENTS = 64 };
@@ -253,29 +254,32 @@ void log_thread_flush(void)
 
 /* ---- the writer thread ------------------------------------------------------------------------------- */
 
-static bool ring_drain(struct ring *ring)
+/* How many bytes there were. */
+static size_t ring_drain(struct ring *ring)
 {
     size_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
     size_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
 
     if (head == tail)
-        return false;
+        return 0;
     size_t at = tail % RING_SIZE, n = head - tail, first = n < RING_SIZE - at ? n : RING_SIZE - at;
     log_file_write((struct slice){ring->bytes + at, first}, (struct slice){ring->bytes, n - first});
     atomic_store_explicit(&ring->tail, head, memory_order_release);
-    return true;
+    return n;
 }
 
-static bool drain_all(void)
+/* How many bytes there were in the fullest ring. */
+static size_t drain_all(void)
 {
-    bool any = false;
+    size_t most = 0;
     for (unsigned i = 0; i < LOG_THREADS_MAX; i++) {
         struct ring *ring = atomic_load(&rings[i]);
         if (!ring)
             continue;
-        any |= ring_drain(ring);
+        size_t n = ring_drain(ring);
+        most = n > most ? n : most;
     }
-    return any;
+    return most;
 }
 
 static uint64_t rings_dropped(void)
@@ -289,14 +293,27 @@ static uint64_t rings_dropped(void)
     return sum;
 }
 
-static void say_dropped(void)
+/* Once a second at most, unless `now`. */
+static void say_dropped(bool now)
 {
-    uint64_t dropped = rings_dropped();
-    if (dropped == writer.dropped_said)
+    uint64_t dropped = rings_dropped(), us = clock_us();
+
+    if (dropped == writer.dropped_said || (!now && us - writer.dropped_said_us < SAY_DROPPED_US))
         return;
+    writer.dropped_said_us = us;
     log_warn("log: %llu lines were dropped because the log file cannot keep up",
              (unsigned long long)(dropped - writer.dropped_said));
     writer.dropped_said = dropped;
+}
+
+/* So that the fullest ring, which had `most` bytes, is not full the next time. */
+static void pause_for(size_t most)
+{
+    if (most >= RING_SIZE / 4 && writer.pause_us > WRITER_PAUSE_MIN_US)
+        writer.pause_us /= 2;
+    else if (most < RING_SIZE / 16 && writer.pause_us < WRITER_PAUSE_US)
+        writer.pause_us *= 2;
+    usleep(writer.pause_us);
 }
 
 static void wait_for_lines(void)
@@ -321,14 +338,15 @@ static void *writer_main(void *unused)
     while (!atomic_load(&writer.stop)) {
         if (atomic_exchange(&writer.reopen, false))
             log_file_reopen();
-        if (drain_all()) {
-            say_dropped();
-            usleep(WRITER_PAUSE_US);
-        } else
+        size_t most = drain_all();
+        say_dropped(most == 0);
+        if (most)
+            pause_for(most);
+        else
             wait_for_lines();
     }
     drain_all();
-    say_dropped();
+    say_dropped(true);
     return NULL;
 }
 
