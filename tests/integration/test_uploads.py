@@ -10,7 +10,7 @@ import subprocess
 import termios
 import threading
 
-from rig import eventually, patience, timeout
+from rig import eventually, patience, sanitized, timeout
 from scripted import Scripted, keeping
 from test_tls import client as tls_client, pair
 from wire import Connection, get, request_bytes, together
@@ -379,6 +379,31 @@ def keep_sending(connection, over):
         pass
 
 
+def test_a_stop_lets_content_behind_an_early_answer_arrive(rig):
+    total = []
+    weir, _ = before(rig, reads_on(total))
+    with Connection(weir.address) as connection:
+        connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}))
+        assert connection.response("POST").status == 401
+        weir.signal(signal.SIGTERM)
+        weir.announced("SIGTERM: finishing")
+        connection.send(CONTENT)
+        assert weir.wait(20) == 0
+    eventually(lambda: total == [SIZE], what="the whole content at the server")
+
+
+def test_a_reload_lets_content_behind_an_early_answer_arrive(rig):
+    total = []
+    weir, _ = before(rig, reads_on(total))
+    with Connection(weir.address) as connection, rejected_upload(rejecting(rig)) as lingering:
+        connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}))
+        assert connection.response("POST").status == 401
+        weir.reload(timeouts={"linger": "1s"})
+        connection.send(CONTENT)
+        assert still_taken(lingering)
+        eventually(lambda: total == [SIZE], what="the whole content at the server")
+
+
 def test_a_connection_goes_on_behind_an_early_answer_and_content_that_the_server_did_not_want(rig):
     """The server answers and closes, the client's connection is kept: what follows the content is the next request."""
     def script(peer, number):
@@ -395,3 +420,40 @@ def test_a_connection_goes_on_behind_an_early_answer_and_content_that_the_server
         assert response.status == 401 and response["Connection"] != "close"
         assert connection.response().body == b"ok"
         sender.join()
+
+
+def test_what_goes_wrong_behind_an_early_answer_is_no_request_either(rig):
+    """Broken chunks, and more content than is allowed: the answer arrived, and the connection ends."""
+    heads = []
+
+    def script(peer, _number):
+        heads.append(peer.read_until(b"\r\n\r\n", "a head"))
+        peer.send(EARLY)
+        while peer.socket.recv(MIB):
+            pass
+
+    weir, _ = before(rig, script, workers=1, size_limits={"request_body": "100k"})
+    inner = request_bytes("/smuggled") * 3000
+    for count, rest in enumerate((b"5\r\nab\r\nxx" + inner, b"%x\r\n%s\r\n" % (len(inner), inner) * 2 + inner, b"zz\r\n" + inner), 1):
+        with Connection(weir.address) as connection:
+            connection.send(request_bytes(method="POST", headers={"Transfer-Encoding": "chunked"}) + b"3\r\nabc\r\n")
+            assert connection.response("POST").status == 401
+            connection.send(rest + request_bytes("/smuggled"))
+            assert connection.is_closed()
+        weir.counts(0, "weir_requests_active")
+        assert len(heads) == count, heads
+
+
+def test_many_lingering_connections_need_little_memory(rig):
+    weir = rejecting(rig, workers=1, size_limits={"connections": 2000, "connections_per_ip": 0})
+    rejected_upload(weir).close()
+    weir.counts(0, "weir_connections_lingering")
+    before_it = weir.resident_kib()
+    lingering = [rejected_upload(weir) for _ in range(500)]
+    for connection in lingering:
+        connection.send(bytes(100_000))
+    weir.counts(500, "weir_connections_lingering")
+    assert sanitized or weir.resident_kib() - before_it < 4096, "no buffer each"
+    for connection in lingering:
+        connection.close()
+    weir.counts(0, "weir_connections_lingering")
