@@ -138,6 +138,10 @@ REQUESTS = [
       "x-client-id:|x-seen:|x-weir-client:"),
     r("Identity", "a forged X-Forwarded-For", request("X-Forwarded-For: 203.0.113.9\r\n"), "X-Forwarded-For: 203.0.113.9\r\n",
       "x-forwarded-for:"),
+    r("Identity", "`X_Client_Id: c1`", request("X_Client_Id: c1\r\n"), "X_Client_Id: c1", "x.client.id:|x-seen:|x-weir-client:"),
+    r("Identity", "`X.Client.Id: c1`", request("X.Client.Id: c1\r\n"), "X.Client.Id: c1", "x.client.id:|x-seen:|x-weir-client:"),
+    r("Identity", "a forged X-Real-IP", request("X-Real-IP: 203.0.113.9\r\n"), "X-Real-IP: 203.0.113.9", "x-real-ip:"),
+    r("Identity", "`X-Original-URL: /admin`", request("X-Original-URL: /admin\r\n"), "X-Original-URL: /admin", "x-original-url:"),
     r("Identity", "`Expect: something`", request("Expect: something\r\n"), "Expect: something", "expect:"),
 ]
 
