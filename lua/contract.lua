@@ -131,8 +131,8 @@ end
 local function check_state(q, r)
   local state = r[5]
   if state == nil then return end
-  if r[1] == 0 then fault("new_state must be nil with a rejection: what is not charged changes nothing", q, r) end
-  if q.cost == 0 then fault("new_state must be nil where the cost is 0: a look changes nothing", q, r) end
+  if r[1] == 0 and not q.edited then fault("new_state must be nil with a rejection: what is not charged changes nothing", q, r) end
+  if q.cost == 0 and not q.edited then fault("new_state must be nil where the cost is 0: a look changes nothing", q, r) end
   if type(state) == "number" then
     if state ~= state or state == 1 / 0 or state == -1 / 0 then fault("new_state must be finite where it is a number", q, r) end
   elseif type(state) ~= "string" then
@@ -248,7 +248,8 @@ local function schedule(limiter)
     if state and now >= expires then state = nil end
     local cost = some_cost(n.limit)
     local q = { state = state, now = now, limit = n.limit, period = n.period, burst = n.burst, offset = n.offset, cost = cost,
-                mode = cost > 0 and below(10) > 6 and 1 + below(2) or cost < 0 and below(2) == 0 and now - below(n.period) or 0 }
+                mode = cost > 0 and below(10) > 6 and 1 + below(2) or cost < 0 and below(2) == 0 and now - below(n.period) or 0,
+                edited = state ~= nil and left_by ~= n }           -- then it may return the same usage in other numbers
     local r = ask(limiter, q)
     check_pure(q, r)
     if not back then
@@ -256,9 +257,9 @@ local function schedule(limiter)
       check_retry(limiter, q, r, expires, state == nil or left_by == n and now >= left_at)
     end
     if r[5] ~= nil then
-      state, expires, left_by = stored(r[5]), now + r[4], n
+      state, expires, left_by = stored(r[5]), now + (r[8] or r[4]), n
       left_at = now
-      if r[4] == 0 then state = nil end
+      if expires == now then state = nil end
     end
   end
 end
@@ -274,7 +275,7 @@ local function foreign_states(limiter)
   for _, state in ipairs(states) do
     for cost = -1, 2 do
       ask(limiter, { state = state, now = 1790000000123456, limit = policy.limit, period = policy.period, burst = policy.burst,
-                     offset = policy.offset, cost = cost, mode = 0 })
+                     offset = policy.offset, cost = cost, mode = 0, edited = true })
     end
   end
 end
@@ -287,7 +288,7 @@ local function growth(limiter)
     if state and now >= expires then state = nil end
     local q = { state = state, now = now, limit = policy.limit, period = policy.period, burst = policy.burst, offset = policy.offset, cost = 1, mode = 0 }
     local r = ask(limiter, q)
-    if r[5] ~= nil then state, expires = stored(r[5]), now + r[4] end
+    if r[5] ~= nil then state, expires = stored(r[5]), now + (r[8] or r[4]) end
     if step <= 250 then early = math.max(early, #(state or "")) else late = math.max(late, #(state or "")) end
     if late > early * 1.5 + 64 then
       fault(format("new_state must not grow without end: %d bytes after 250 requests, %d after %d", early, late, step), q, r)

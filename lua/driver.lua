@@ -20,8 +20,13 @@
 --
 -- How long a key lives. A state is needed until now + reset. One of an own limiter (`exact`), and a remembered answer, live for just so long: that they
 -- end has a meaning there. Any other lives to the end of its SLOT of time at least, and up to one more, so that not all end at once.
--- A limiter that can tell from a state alone until when it was needed says so, as its last value: while a new
--- state ends in the same slot, its key lives long enough as it is, and to write without an expiry costs Redis half.
+-- A limiter that can tell from a state alone until when it was needed says so, as its seventh value: while a new
+-- state ends in the same slot, its key lives long enough as it is, and to write without an expiry costs Redis half. One whose state is needed
+-- for longer than its reset says for how long, as its eighth.
+--
+-- A state in other numbers. A limiter that meets a state that was written by other numbers than those of now (an edited policy, another
+-- plan) returns the same usage in the numbers of now, also where it rejects or only looks. That is written at once, whatever becomes of the
+-- request: it charges nothing, and from then on time passes for the client by the new numbers.
 
 -- Redis runs all of this for every call. Hence `text + 0`, a number at half the price of tonumber(text); `number .. ""`, a text at
 -- half the price of Redis' own conversion; and no function or table before it is needed.
@@ -49,12 +54,8 @@ local function write(key, state, reset, exact, old, needed)
   local ends = now + reset
   if reset <= 0 then return call("DEL", key) end
   if needed and margin == 0 and needed - needed % SLOT == ends - ends % SLOT then
-    if type(state) == "string" then
-      if type(old) == "string" and #state == #old then return call("SETRANGE", key, "0", state) end
-      return call("SET", key, state, "KEEPTTL")
-    end
-    local more = state - needed                             -- a state that is a number is the time until which it is needed
-    if more < 1e14 and more > -1e14 and type(redis.pcall("INCRBY", key, more .. "")) == "number" then return end
+    if #state == #old then return call("SETRANGE", key, "0", state) end
+    return call("SET", key, state, "KEEPTTL")
   end
   if not exact then reset = reset + SLOT + 1000 - ends % SLOT + now % 65536 * 64 end            -- Redis cuts its clock to ms
   local ms = (reset + -reset % 1000) / 1000 + margin
@@ -65,14 +66,14 @@ if #ARGV == 8 and not KEYS[2] then                                          -- o
   local limit = limits[ARGV[3] + 0]
   local run, period, offset, options, state = limit.run, limit.period, limit.offset, limit.options, states[1] or nil
   local amount, burst, cost, mode = ARGV[7] + 0, ARGV[8] + 0, ARGV[5] + 0, ARGV[6] + 0
-  local granted, remaining, retry_after, reset, new_state, delay, needed
+  local granted, remaining, retry_after, reset, new_state, delay, needed, lasts
   if options then
-    granted, remaining, retry_after, reset, new_state, delay, needed =
+    granted, remaining, retry_after, reset, new_state, delay, needed, lasts =
       run(state, now, amount, period, burst, cost, mode, offset, unpack(options))
   else
-    granted, remaining, retry_after, reset, new_state, delay, needed = run(state, now, amount, period, burst, cost, mode, offset)
+    granted, remaining, retry_after, reset, new_state, delay, needed, lasts = run(state, now, amount, period, burst, cost, mode, offset)
   end
-  if new_state then write(KEYS[1], new_state, reset, limit.exact, state, needed) end
+  if new_state then write(KEYS[1], new_state, lasts or reset, limit.exact, state, needed) end
   return { granted, remaining, retry_after, reset, delay or 0, now }
 end
 
@@ -119,22 +120,22 @@ local function run_of_one(requests)
   key, cost, mode, amount, burst, step = key + 0, cost + 0, mode + 0, amount + 0, burst + 0, (step or 0) + 0
   if mode > 7 and cost >= 0 then memory, mode = (mode - mode % 8) / 8, mode % 4 end
   for _ = 1, requests do
-    local state, granted, remaining, retry_after, reset, new_state, delay, needed = state_of(key), nil, nil, nil, nil, nil, nil, nil
-    local memo
+    local state, granted, remaining, retry_after, reset, new_state, delay, needed, lasts, memo = state_of(key)
     if memory then granted, remaining, retry_after, reset, memo = answered(states[memory]) end
     if memo then
       states[memory] = memo
       write(KEYS[memory], memo, reset, true)
     else
-      granted, remaining, retry_after, reset, new_state, delay, needed = ask(limit, state, amount, burst, cost, mode)
+      granted, remaining, retry_after, reset, new_state, delay, needed, lasts = ask(limit, state, amount, burst, cost, mode)
     end
     reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
       granted, remaining, retry_after, reset, delay or 0
     filled = filled + 5
-    if new_state and granted ~= 0 then
-      write(KEYS[key], new_state, reset, limit.exact, state, needed)
-      states[key] = reset > 0 and new_state
-      if memory and reset > 0 then
+    if new_state then
+      lasts = lasts or reset
+      write(KEYS[key], new_state, lasts, limit.exact, state, needed)
+      states[key] = lasts > 0 and new_state
+      if memory and granted ~= 0 and reset > 0 then
         states[memory] = remembered(limit, granted, remaining, reset)
         write(KEYS[memory], states[memory], reset, true)
       end
@@ -145,6 +146,12 @@ end
 
 -- Requests of several limits: each is written when none of its limits has rejected it. What it has changed until then, in order:
 local changed, keys, olds, news, resets, exacts, neededs = 0, nil, nil, nil, nil, nil, nil
+
+-- Writes a state that is the same usage in other numbers.
+local function renumber(key, state, lasts, exact, needed)
+  write(KEYS[key], state, lasts, exact, states[key], needed)
+  states[key] = lasts > 0 and state
+end
 
 local function change(key, state, reset, exact, needed)
   changed = changed + 1
@@ -169,19 +176,22 @@ local function decide(index, key, cost, mode, amount, burst)
     end
     if tried then mode = mode - 4 end
   end
-  local granted, remaining, retry_after, reset, state, delay, needed, memo
+  local granted, remaining, retry_after, reset, state, delay, needed, lasts, memo
   if memory then granted, remaining, retry_after, reset, memo = answered(states[memory]) end
   if memo then
     change(memory, memo, reset, true)
   else
-    granted, remaining, retry_after, reset, state, delay, needed = ask(limit, state_of(key), amount, burst, cost, mode)
+    granted, remaining, retry_after, reset, state, delay, needed, lasts = ask(limit, state_of(key), amount, burst, cost, mode)
   end
   reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
     granted, remaining, retry_after, reset, delay or 0
   filled = filled + 5
-  if granted == 0 then return not tried end
+  if granted == 0 or cost == 0 then
+    if state then renumber(key, state, lasts or reset, limit.exact, needed) end
+    return granted == 0 and not tried
+  end
   if state then
-    change(key, state, reset, limit.exact, needed)
+    change(key, state, lasts or reset, limit.exact, needed)
     if memory and reset > 0 then
       change(memory, remembered(limit, granted, remaining, reset), reset, true)
     end
@@ -195,7 +205,9 @@ local function put_back(count, wanted)
   for i = 1, count do
     if reply[slot + 1] ~= 0 and reply[slot + 3] ~= 1 then
       local one = wanted[i]
-      local _, remaining, _, reset = ask(limits[one[1]], state_of(one[2]), one[5], one[6], 0, 0)
+      local limit = limits[one[1]]
+      local _, remaining, _, reset, state, _, needed, lasts = ask(limit, state_of(one[2]), one[5], one[6], 0, 0)
+      if state then renumber(one[2], state, lasts or reset, limit.exact, needed) end
       reply[slot + 2], reply[slot + 3], reply[slot + 4], reply[slot + 5] = remaining, 0, reset, 0
     end
     slot = slot + 5

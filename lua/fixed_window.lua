@@ -8,11 +8,14 @@
 --
 -- Units: µs. What was charged in an earlier window gives nothing back.
 --
--- State: "SINCE:USED:END". SINCE lies in the window that USED was counted in: its start, or, on the clock, the time of the last charge,
--- so that a count is never lost to a shorter period while the client is busy. END is when the window ended by the period of then.
+-- State: "SINCE:USED:END", of all versions. SINCE lies in the window that USED was counted in: its
+-- start, or, on the clock, the time of the last charge. END is when the window ends by the numbers
+-- of then. When the period has changed, what was used in a window that has not ended by the old one
+-- is used in the window of now by the new one; the first request that meets the new numbers leaves
+-- the state in them, also one that is rejected.
 
 return function(state, now, limit, period, burst, cost, mode, offset)
-  local since, used, start, needed = now, 0, nil, nil
+  local since, used, start, adapted, needed = now, 0, nil, false, nil
   local s, u, e
   if state then
     s, u, e = state:match("^(%d+):(%d+):(%d+)$")
@@ -20,10 +23,20 @@ return function(state, now, limit, period, burst, cost, mode, offset)
       needed = e + 0
       since, used = s + 0, u + 0
       start = offset and since - (since - offset) % period or since
-      if now - start >= period then since, used, start = now, 0, nil end
+      if now - start >= period then
+        if now >= needed then
+          since, used, start = now, 0, nil
+        elseif offset then
+          since, start = now, nil
+        else
+          start = now - (now - start) % period
+          since = start
+        end
+      end
     end
   end
   if not start then start = offset and now - (now - offset) % period or now end
+  if needed and used > 0 and needed ~= start + period then adapted = true end
 
   local left, granted, retry_after, changed = limit - used, 0, 0, true
   if cost < 0 then
@@ -48,7 +61,11 @@ return function(state, now, limit, period, burst, cost, mode, offset)
   local remaining = limit - used
   if remaining < 0 then remaining = 0 end
   local reset = used > 0 and ends or 0
-  if not changed then return granted, remaining, retry_after, reset end
+  if not changed and not adapted then return granted, remaining, retry_after, reset end
+  if cost < 0 and needed ~= start + period then             -- of a charge by other numbers: those of the state hold
+    local lasts = used > 0 and now < needed and needed - now or 0
+    return granted, remaining, retry_after, lasts > 0 and reset or 0, ("%s:%.0f:%s"):format(s, used, e), nil, needed, lasts
+  end
   if offset and now > since then since = now end
   if needed == now + ends and used < 1e14 and s + 0 == since then
     return granted, remaining, retry_after, reset, s .. ":" .. used .. ":" .. e, nil, needed

@@ -8,8 +8,14 @@
 --
 -- Units: µs. The emission interval is not rounded: TAT is at + part/limit µs, and part is 0 wherever limit divides period.
 --
--- State: TAT, a number, or "TAT:PART". It is a time and not a count, so a change of the numbers keeps the time that is owed:
--- a client that had used half of its burst's time has used that much time of the new one.
+-- State: "AT:PART:02:LIMIT:PERIOD:BURST", the TAT, the version of this form, and the numbers by
+-- which it is counted. When the numbers have changed, as many units are used as before, at most a
+-- whole burst and what was owed beyond one; the first request that meets the new numbers leaves the
+-- state in them, also one that is rejected. What a smaller burst cuts off is not forgotten:
+-- ":SLACK:0" behind the numbers says by how many µs AT, which keeps counting all units, is later
+-- than what requests see, so that they are there again for a larger one (clients of several plans
+-- may share a key). Earlier versions wrote "AT" or "AT:PART", which counts by the numbers of now,
+-- and read no further than that.
 
 -- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
 local function muldiv(a, b, c)
@@ -31,25 +37,85 @@ local function muldiv(a, b, c)
   return whole + quotient, remainder
 end
 
+local INTEGER = ("%d"):format(9007199254740991) == "9007199254740991" and "%d" or "%.0f"      -- "%d" is twice as fast
+local AT_MAX, LONGEST = 9007199254740991, 4503599627370496             -- a debt of more than 2^52 µs, 142 years, is as good as one of that
+local tail, tail_limit, tail_period, tail_burst                        -- of a state by these numbers, behind AT
+
+local function make_tail(limit, period, burst)
+  tail_limit, tail_period, tail_burst = limit, period, burst
+  tail = (":0:02:" .. INTEGER .. ":" .. INTEGER .. ":" .. INTEGER):format(limit, period, burst)
+end
+
+-- at, part, and where they are known limit, period, burst, slack. Nothing where it cannot be read.
+local function read(state)
+  local at, part, numbers = tonumber(state), 0, nil
+  if not at then
+    local a, p
+    a, p, numbers = state:match("^(%d+):(%d+)([:%d]*)$")
+    at, part = tonumber(a), tonumber(p) or 0
+  end
+  if not at or not numbers then return at, part end
+  local limit, period, burst, more = numbers:match("^:02:(%d+):(%d+):(%d+)(.*)$")
+  if not limit then return at, part end
+  limit, period, burst = limit + 0, period + 0, burst + 0
+  if limit < 1 or limit > 1e13 or period < 1 or period > 3e13 + 2e12 or burst > 1e13 then return at, part end
+  return at, part, limit, period, burst, tonumber((more:match("^:(%d+):0"))) or 0
+end
+
+-- How long as many units take by the new numbers as these µs are by the old ones: µs and part, rounded up.
+local function renumber(us, part, limit, period, new_limit, new_period)
+  if limit == new_limit and period == new_period then return us, part end
+  local units, rest = muldiv(us, limit, period)
+  rest = rest + part
+  units, rest = units + (rest - rest % period) / period, rest % period
+  us, part = muldiv(units, new_period, new_limit)
+  local more, over = muldiv(rest, new_period, period)
+  part = part + more + (over > 0 and 1 or 0)
+  return us + (part - part % new_limit) / new_limit, part % new_limit
+end
+
+-- The level in new numbers: what requests see of it, and how much later AT is. In µs.
+local function adapt(ahead, part, slack, old_limit, old_period, old_burst, limit, period, burst)
+  local owed = ahead + (part > 0 and 1 or 0) - slack - muldiv(old_burst, old_period, old_limit)      -- beyond a whole burst
+  owed = owed > 0 and renumber(owed, 0, old_limit, old_period, limit, period) + 1 or 0
+  ahead, part = renumber(ahead, part, old_limit, old_period, limit, period)
+  if owed > LONGEST then owed = LONGEST end
+  if ahead > LONGEST then ahead, part = LONGEST, 0 end
+  local whole, rest = muldiv(burst, period, limit)
+  slack = ahead - owed - whole - (rest > 0 and 1 or 0)
+  return ahead, part, slack > 0 and slack or 0
+end
+
 return function(state, now, limit, period, burst, cost, mode)
   if limit < 1 then return cost < 0 and cost or 0, 0, cost < 0 and 0 or -1, 0 end
+  if limit ~= tail_limit or burst ~= tail_burst or period ~= tail_period then make_tail(limit, period, burst) end
 
-  -- TAT - now, never below zero; and how many units of the burst that is, rounded up.
-  local ahead, part, used, needed = 0, 0, 0, nil
+  -- How far TAT, as requests see it, is ahead of now, never below zero; how much more is remembered; and how many units of the burst that
+  -- is, rounded up.
+  local ahead, part, slack, used, changed, needed = 0, 0, 0, 0, false, nil
   if state then
-    local at = tonumber(state)
-    if not at then
-      local a, p = state:match("^(%d+):(%d+)[:%d]*$")
-      at, part = tonumber(a), tonumber(p) or 0
+    local at, l, p, b
+    if state:sub(17) == tail then
+      at = tonumber((state:sub(1, 16)))
+    else
+      at, part, l, p, b, slack = read(state)
+      slack = slack or 0
     end
     if at then needed = part > 0 and at + 1 or at end
-    if at and at >= now and at < 9007199254740992 then
+    if at and at >= now and at <= AT_MAX then
       ahead = at - now
-      if part >= limit then ahead, part = ahead + 1, 0 end
+      if part >= (l or limit) then ahead, part = ahead + 1, 0 end
+      if l and (l ~= limit or p ~= period or b ~= burst) then
+        changed = ahead > 0 or part > 0
+        ahead, part, slack = adapt(ahead, part, slack, l, p, b, limit, period, burst)
+      end
+      if slack > 0 then
+        if slack > ahead or slack == ahead and part == 0 then slack, ahead, part = ahead + (part > 0 and 1 or 0), 0, 0 else ahead = ahead - slack end
+      end
       local units, rest = muldiv(ahead, limit, period)
       used = units + (rest + part + -(rest + part) % period) / period
     else
-      part = 0
+      part, slack = 0, 0
     end
   end
 
@@ -66,7 +132,6 @@ return function(state, now, limit, period, burst, cost, mode)
     granted = 1
   end
 
-  local changed = false
   if granted == 0 then
     local least = (cost == 0 or mode == 1) and 1 or cost
     if least > burst then
@@ -79,21 +144,26 @@ return function(state, now, limit, period, burst, cost, mode)
     local us, rest = muldiv(granted, period, limit)
     ahead, part, changed = ahead + us, part + rest, true
     if part >= limit then ahead, part = ahead + 1, part - limit end
-    if ahead > 4503599627370496 then ahead = 4503599627370496 end      -- a debt of more than 2^52 µs, 142 years, is as good as one of that
+    if ahead > LONGEST then ahead = LONGEST end
     left = left - granted
-  elseif cost < 0 and used > 0 then
+  elseif cost < 0 and (used > 0 or slack > 0) then
     local us, rest = muldiv(-cost, period, limit)
     ahead, part, changed = ahead - us, part - rest, true
     if part < 0 then ahead, part = ahead - 1, part + limit end
     left = left - cost
-    if ahead < 0 then ahead, part, left = 0, 0, burst end
+    if ahead < 0 then
+      slack = slack + ahead + (part > 0 and 1 or 0)
+      if slack < 0 then slack = 0 end
+      ahead, part, left = 0, 0, burst
+    end
   end
 
   local remaining = left < 0 and 0 or left
   local reset = part > 0 and ahead + 1 or ahead
   if not changed then return granted, remaining, retry_after, reset end
-  if part > 0 then
-    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + ahead, part), nil, needed
-  end
-  return granted, remaining, retry_after, reset, now + ahead, nil, needed
+  local at = now + ahead + slack
+  if at > AT_MAX then at = AT_MAX end
+  if part == 0 and slack == 0 then return granted, remaining, retry_after, reset, INTEGER:format(at) .. tail, nil, needed end
+  return granted, remaining, retry_after, reset,
+         ("%.0f:%.0f"):format(at, part) .. tail:sub(3) .. (slack > 0 and (":%.0f:0"):format(slack) or ""), nil, needed, reset + slack
 end

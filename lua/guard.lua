@@ -38,7 +38,7 @@ return function(made, run)
     if not fine then return failed(granted) end
     local what, value = fault(granted, remaining, retry_after, reset, new_state, delay, cost)
     if what then return failed("it returned " .. words(value) .. " as " .. what) end
-    if granted == 0 and new_state and cost >= 0 then return failed("it returned a new state with a rejection") end
+    if granted == 0 and new_state and cost >= 0 and not state then return failed("it returned a new state with a rejection") end
     return granted, remaining, retry_after, reset, new_state, delay
   end
 end

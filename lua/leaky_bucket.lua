@@ -18,8 +18,16 @@
 -- Giving back: the mode of a negative cost is the time at which the units were to go, the `now` of their charge plus its delay. As a
 -- queue nothing is given back without it, since what is taken from the end of the queue may be another's place.
 --
--- State: AT, a number, or "AT:PART": the time at which the bucket will be empty. It is kept when the numbers change, since
--- those who wait in the queue have been told when to go. Behind it free places, earliest first: "AT:PART:FROM:TO:FROM:TO".
+-- State: "AT:PART:02:LIMIT:PERIOD:BURST", the time at which the bucket will be empty, the version
+-- of this form, and the numbers by which it is counted; behind them ":SLACK:0" where the level is
+-- less than AT says, and as a queue free places, earliest first: ":FROM:TO:FROM:TO". When the
+-- numbers have changed, as many units are in the bucket as before, at most a whole burst and what
+-- was owed beyond one; the first request that meets the new numbers leaves the state in them, also
+-- one that is rejected. AT is SLACK µs later than the level: of a meter it keeps counting what a
+-- smaller burst cuts off, so that it is there again for a larger one (as in gcra); of a queue it
+-- never comes earlier, since those who wait have been told when to go. Earlier versions wrote "AT"
+-- or "AT:PART", with free places behind it, which counts by the numbers of now, and take what they
+-- do not know for free places that are over. gcra reads these states, and this those of gcra.
 
 local FREE_MAX = 32                          -- numbers, two for each free place; beyond it the earliest is given up
 
@@ -41,6 +49,56 @@ local function muldiv(a, b, c)
     a, unit = tail, unit / 128
   until unit < 1
   return whole + quotient, remainder
+end
+
+local INTEGER = ("%d"):format(9007199254740991) == "9007199254740991" and "%d" or "%.0f"      -- "%d" is twice as fast
+local AT_MAX, LONGEST = 9007199254740991, 4503599627370496             -- a debt of more than 2^52 µs, 142 years, is as good as one of that
+local tail, tail_limit, tail_period, tail_burst                        -- of a state by these numbers, behind AT
+
+local function make_tail(limit, period, burst)
+  tail_limit, tail_period, tail_burst = limit, period, burst
+  tail = (":0:02:" .. INTEGER .. ":" .. INTEGER .. ":" .. INTEGER):format(limit, period, burst)
+end
+
+-- at, part; where they are known limit, period, burst, slack; and the free places as text. Nothing where it cannot be read.
+local function read(state)
+  local at, part, more = tonumber(state), 0, ""
+  if not at then
+    local a, p
+    a, p, more = state:match("^(%d+):(%d+)([:%d]*)$")
+    at, part = tonumber(a), tonumber(p) or 0
+  end
+  if not at then return end
+  local limit, period, burst, places = more:match("^:02:(%d+):(%d+):(%d+)(.*)$")
+  if not limit then return at, part, nil, nil, nil, 0, more end
+  limit, period, burst = limit + 0, period + 0, burst + 0
+  if limit < 1 or limit > 1e13 or period < 1 or period > 3e13 + 2e12 or burst > 1e13 then return at, part, nil, nil, nil, 0, "" end
+  local slack, behind = places:match("^:(%d+):0(.*)$")
+  return at, part, limit, period, burst, slack and slack + 0 or 0, behind or places
+end
+
+-- How long as many units take by the new numbers as these µs are by the old ones: µs and part, rounded up.
+local function renumber(us, part, limit, period, new_limit, new_period)
+  if limit == new_limit and period == new_period then return us, part end
+  local units, rest = muldiv(us, limit, period)
+  rest = rest + part
+  units, rest = units + (rest - rest % period) / period, rest % period
+  us, part = muldiv(units, new_period, new_limit)
+  local more, over = muldiv(rest, new_period, period)
+  part = part + more + (over > 0 and 1 or 0)
+  return us + (part - part % new_limit) / new_limit, part % new_limit
+end
+
+-- The level in new numbers: what requests see of it, and how much later AT is. In µs.
+local function adapt(ahead, part, slack, old_limit, old_period, old_burst, limit, period, burst)
+  local owed = ahead + (part > 0 and 1 or 0) - slack - muldiv(old_burst, old_period, old_limit)      -- beyond a whole burst
+  owed = owed > 0 and renumber(owed, 0, old_limit, old_period, limit, period) + 1 or 0
+  ahead, part = renumber(ahead, part, old_limit, old_period, limit, period)
+  if owed > LONGEST then owed = LONGEST end
+  if ahead > LONGEST then ahead, part = LONGEST, 0 end
+  local whole, rest = muldiv(burst, period, limit)
+  slack = ahead - owed - whole - (rest > 0 and 1 or 0)
+  return ahead, part, slack > 0 and slack or 0
 end
 
 -- How many units go into a free place of so many µs.
@@ -82,45 +140,75 @@ local function enter(free, from, to, slack)
   if #free > FREE_MAX then table.remove(free, 1); table.remove(free, 1) end
 end
 
+-- Free places that are not over, for as long as the bucket is not empty at `at`; nil: there are none.
+local function read_places(places, now, at)
+  local free = {}
+  for from, to in places:gmatch(":(%d+):(%d+)") do
+    from, to = from + 0, to + 0
+    if to > now and from < to and to <= at + 1 then
+      free[#free + 1] = from > now and from or now
+      free[#free + 1] = to
+    end
+  end
+  return free[1] and free or nil
+end
+
+-- The same for a queue: who waits has been told when to go, so AT never comes earlier. `slack`: how much earlier the level ends.
+local function adapt_queue(drain, part, slack, ...)
+  local level, rest, cut = adapt(drain > slack and drain - slack or 0, drain > slack and part or 0, 0, ...)
+  local told, ends = part > 0 and drain + 1 or drain, rest > 0 and level + 1 or level
+  if told > ends then return told, 0, told - ends + cut end
+  return level, rest, cut
+end
+
+-- Units, rounded up.
+local function units_of(us, part, limit, period)
+  if us < 0 then return 0 end
+  local units, rest = muldiv(us, limit, period)
+  return units + (rest + part + -(rest + part) % period) / period
+end
+
 return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
   if limit < 1 then return cost < 0 and cost or 0, 0, cost < 0 and 0 or -1, 0 end
   if not max_delay or max_delay <= 0 then max_delay = nil end
+  if limit ~= tail_limit or burst ~= tail_burst or period ~= tail_period then make_tail(limit, period, burst) end
 
-  -- How long the bucket takes to leak empty; what is in it, in units, rounded up; how long a request that comes now would wait.
-  local drain, part, level, free, needed = 0, 0, 0, nil, nil
+  -- How long the bucket takes to leak empty; what is in it, in units, rounded up; how long a request that comes now would wait. As a
+  -- meter, `drain` ends with the level, and AT is `slack` later; as a queue it ends at AT, and the level `slack` earlier.
+  local drain, part, slack, level, free, changed, needed = 0, 0, 0, 0, nil, false, nil
   if state then
-    local at, places = tonumber(state), nil
-    if not at then
-      local a, p
-      a, p, places = state:match("^(%d+):(%d+)([:%d]*)$")
-      at, part = tonumber(a), tonumber(p) or 0
+    local at, l, p, b, places
+    if state:sub(17) == tail then
+      at = tonumber((state:sub(1, 16)))
+    else
+      at, part, l, p, b, slack, places = read(state)
     end
     if at then needed = part > 0 and at + 1 or at end
-    if at and at >= now and at < 9007199254740992 then
+    if at and at >= now and at <= AT_MAX then
       drain = at - now
-      if part >= limit then drain, part = drain + 1, 0 end
-      local units, rest = muldiv(drain, limit, period)
-      level = units + (rest + part + -(rest + part) % period) / period
-      if max_delay and places and places ~= "" then
-        free = {}
-        for from, to in places:gmatch(":(%d+):(%d+)") do
-          from, to = from + 0, to + 0
-          if to > now and from < to and to <= at + 1 then
-            free[#free + 1] = from > now and from or now
-            free[#free + 1] = to
-          end
-        end
-        if not free[1] then free = nil end
+      if part >= (l or limit) then drain, part = drain + 1, 0 end
+      if l and (l ~= limit or p ~= period or b ~= burst) then
+        changed = drain > 0 or part > 0
+        drain, part, slack = (max_delay and adapt_queue or adapt)(drain, part, slack, l, p, b, limit, period, burst)
       end
+      if slack > 0 and not max_delay then
+        if slack > drain or slack == drain and part == 0 then slack, drain, part = drain + (part > 0 and 1 or 0), 0, 0 else drain = drain - slack end
+        level = units_of(drain, part, limit, period)
+      elseif slack >= drain and slack > 0 then
+        slack = drain
+      else
+        level = units_of(drain - slack, part, limit, period)
+      end
+      if max_delay and places and places ~= "" then free = read_places(places, now, now + drain) end
     else
-      part = 0
+      part, slack = 0, 0
     end
   end
   local wait = part > 0 and drain + 1 or drain
 
   local room = burst - level
   local open = (max_delay and wait > max_delay) and 0 or room
-  local granted, retry_after, changed = 0, 0, false
+  local granted, retry_after = 0, 0
   local most, largest, place = 0, nil, nil
   if free then most, largest, place = look_around(free, now, limit, period, burst, max_delay, cost) end
   if cost > 0 then
@@ -144,7 +232,7 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
       retry_after = -1
     else
       local us, rest = muldiv(burst - least, period, limit)
-      retry_after = drain - us + (part > rest and 1 or 0)
+      retry_after = (max_delay and drain - slack or drain) - us + (part > rest and 1 or 0)
       if max_delay and retry_after < wait - max_delay then retry_after = wait - max_delay end
     end
   elseif cost > 0 and place then
@@ -156,13 +244,17 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
     local us, rest = muldiv(granted, period, limit)
     drain, part, room, changed = drain + us, part + rest, room - granted, true
     if part >= limit then drain, part = drain + 1, part - limit end
-    if drain > 4503599627370496 then drain = 4503599627370496 end      -- a debt of more than 2^52 µs, 142 years, is as good as one of that
-  elseif cost < 0 and level > 0 and not max_delay then
+    if drain > LONGEST then drain = LONGEST end
+  elseif cost < 0 and (level > 0 or slack > 0) and not max_delay then
     local us, rest = muldiv(-cost, period, limit)
     drain, part, room, changed = drain - us, part - rest, room - cost, true
     if part < 0 then drain, part = drain - 1, part + limit end
-    if drain < 0 then drain, part, room = 0, 0, burst end
-  elseif cost < 0 and level > 0 and mode > 0 then
+    if drain < 0 then
+      slack = slack + drain + (part > 0 and 1 or 0)
+      if slack < 0 then slack = 0 end
+      drain, part, room = 0, 0, burst
+    end
+  elseif cost < 0 and wait > 0 and mode > 0 then
     local from, to = mode > now and mode or now, mode + muldiv(-cost, period, limit)
     local slack = period % limit == 0 and 0 or period >= 4 * limit and 2 or period >= 2 * limit and 1 or 0
     if from < to and from <= now + drain then
@@ -174,8 +266,8 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
           drain = begins < drain and begins or drain
           free[#free], free[#free - 1] = nil, nil
         end
-        local units, rest = muldiv(drain, limit, period)
-        room = burst - units - (rest > 0 and 1 or 0)
+        if slack > drain then slack = drain end
+        room = burst - units_of(drain - slack, 0, limit, period)
       else
         enter(free, from, to, slack)
       end
@@ -190,13 +282,17 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
   end
   if not changed then return granted, remaining, retry_after, reset end
 
-  local delay = max_delay and cost > 0 and (wait < max_delay and wait or max_delay) or nil
+  local delay = max_delay and cost > 0 and granted > 0 and (wait < max_delay and wait or max_delay) or nil
+  local lasts = max_delay and reset or reset + slack
+  local at = now + drain + (max_delay and 0 or slack)
+  if at > AT_MAX then at = AT_MAX end
+  if part == 0 and slack == 0 and not (free and free[1]) then
+    return granted, remaining, retry_after, reset, INTEGER:format(at) .. tail, delay, needed
+  end
+  local behind = slack > 0 and (":%.0f:0"):format(slack) or ""
   if free and free[1] then
     for i = 1, #free do free[i] = (":%.0f"):format(free[i]) end
-    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + drain, part) .. table.concat(free), delay, needed
+    behind = behind .. table.concat(free)
   end
-  if part > 0 then
-    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + drain, part), delay, needed
-  end
-  return granted, remaining, retry_after, reset, now + drain, delay, needed
+  return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(at, part) .. tail:sub(3) .. behind, delay, needed, lasts
 end

@@ -13,10 +13,28 @@
 -- State: five bytes, then twelve bytes per bucket, oldest first, then seven bytes; numbers are big-endian. A bucket is the time of its
 -- newest unit (seven bytes) and how many units had been admitted with it, counted from long ago (five bytes, modulo 2^40). The
 -- first five bytes are that count before the first bucket, the last seven the time at which the newest bucket opened. There are at
--- most buckets + 2 of them, and only those that have run out are read through.
+-- most buckets + 2 of them, and only those that have run out are read through. In front stands one with the period as its time and no units,
+-- which has run out for whoever does not know it, such as earlier versions: so it shows when the period has changed. What counts follows from
+-- the times alone; but a request that meets the new period leaves the state in it, so that its key lives for as long as that says.
 
 local WRAP = 1099511627776                                                                    -- 2^40
 local EMPTY, NEVER = "\0\0\0\0\0", "\0\0\0\0\0\0\0"
+
+local mark, mark_period                                     -- of states by this period: seven bytes
+
+local function make_mark(period)
+  local rest, bytes = period, {}
+  for i = 7, 1, -1 do
+    bytes[i] = rest % 256
+    rest = (rest - bytes[i]) / 256
+  end
+  mark, mark_period = string.char(unpack(bytes)), period
+end
+
+-- The state with its mark in front: an entry that has run out, with the count that stands before the first.
+local function marked(state)
+  return state:sub(1, 5) .. mark .. state
+end
 
 local function time_at(state, i)
   local a, b, c, d, e, f, g = state:byte(12 * i - 6, 12 * i)
@@ -74,6 +92,7 @@ local function give_back(state, first, newest, base, time, units)
 end
 
 return function(state, now, limit, period, burst, cost, mode, offset, buckets)
+  if period ~= mark_period then make_mark(period) end
   local first, newest, last, base, used, gone = 1, 0, 0, 0, 0
   if state and #state > 12 and #state % 12 == 0 then
     newest = #state / 12 - 1
@@ -97,7 +116,7 @@ return function(state, now, limit, period, burst, cost, mode, offset, buckets)
     if left < 0 then left = 0 end
     if back == 0 then return cost, left, 0, used > 0 and last + period - now or 0 end
     if not kept then return cost, limit, 0, 0, EMPTY end
-    return cost, left, 0, newest_left + period - now, kept
+    return cost, left, 0, newest_left + period - now, marked(kept)
   end
 
   local left, granted = limit - used, 0
@@ -123,7 +142,8 @@ return function(state, now, limit, period, burst, cost, mode, offset, buckets)
         retry_after = time_at(state, i) + period - now
       end
     end
-    return granted, left > 0 and left or 0, retry_after, used > 0 and last + period - now or 0
+    local adapted = used > 0 and state:sub(6, 12) ~= mark and marked(state:sub(12 * first - 11)) or nil
+    return granted, left > 0 and left or 0, retry_after, used > 0 and last + period - now or 0, adapted
   end
 
   used = used + granted
@@ -141,5 +161,5 @@ return function(state, now, limit, period, burst, cost, mode, offset, buckets)
   end
   left = limit - used
   return granted, left > 0 and left or 0, 0, time + period - now,
-         head .. entry(time, (base + used) % WRAP) .. (since or entry(time))
+         marked(head .. entry(time, (base + used) % WRAP) .. (since or entry(time)))
 end

@@ -12,7 +12,13 @@
 -- holds for the weight's next integer above. Giving back takes from the window of the charge; where that is not known, from the newest
 -- units first.
 --
--- State: "SINCE:CURRENT:PREVIOUS". SINCE lies in the current window: its start, or, on the clock, the time of the last charge.
+-- State: "SINCE:CURRENT:PREVIOUS". SINCE lies in the current window: its start, or, on the clock,
+-- the time of the last charge. Zeros in front of the numbers tell the period, to a part in 390: z
+-- zeros before SINCE, y before CURRENT, x before PREVIOUS stand for 2^((z + 23 * y + 529 * x - 1) /
+-- 270) µs. (Earlier versions write none, and read no more than the numbers; neither could a fourth
+-- number be there for them.) When the period has changed, what counts by the old one was used in
+-- the window of now by the new one; the first request that meets the new numbers leaves the state
+-- in them, also one that is rejected.
 
 -- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
 local function muldiv(a, b, c)
@@ -34,17 +40,46 @@ local function muldiv(a, b, c)
   return whole + quotient, remainder
 end
 
+local zeros, zeros_period                                              -- what stands for this period, as a number
+local FORMAT
+
+local function make_zeros(period)
+  zeros_period, zeros = period, 1 + math.floor(270 * math.log(period) / math.log(2))
+  local z, y = zeros % 23, (zeros - zeros % 23) / 23
+  y = y % 23
+  local x = (zeros - z - 23 * y) / 529
+  FORMAT = ("0"):rep(z) .. "%.0f:" .. ("0"):rep(y) .. "%.0f:" .. ("0"):rep(x) .. "%.0f"
+end
+
+local function zeros_of(digits) return (digits:find("[^0]") or #digits) - 1 end
+
 -- The earliest time into a window at which `previous` units of the one before weigh no more than `room`, 0 <= room < previous.
 local function fades(previous, room, period)
   return period - (muldiv(room, period, previous))
 end
 
+-- What counts at a time `elapsed` into a window of an earlier period, of which its `code` is known: rather more than less.
+local function counting(elapsed, current, previous, code)
+  local period = math.ceil(2 ^ (code / 270))
+  if elapsed >= 2 * period then return 0 end
+  if elapsed < 0 then elapsed = 0 end
+  if elapsed >= period then return math.ceil(current * (2 * period - elapsed) / period) end
+  return current + math.ceil(previous * (period - elapsed) / period)
+end
+
 return function(state, now, limit, period, burst, cost, mode, offset)
-  local since, current, previous, start = now, 0, 0
+  if period ~= zeros_period then make_zeros(period) end
+  local since, current, previous, start, adapted = now, 0, 0, nil, false
   if state then
     local s, c, p = state:match("^(%d+):(%d+):(%d+)$")
     if s then
       since, current, previous = s + 0, c + 0, p + 0
+      local code = zeros_of(s) + 23 * zeros_of(c) + 529 * zeros_of(p)
+      if code ~= zeros and code > 0 then
+        current, previous = counting(now - since, current, previous, code), 0
+        adapted = current > 0
+        if offset then since = now elseif now - since >= period then since = now - (now - since) % period end
+      end
       start = offset and since - (since - offset) % period or since
       if now - start >= period then
         if current == 0 or now - start >= 2 * period then
@@ -101,7 +136,7 @@ return function(state, now, limit, period, burst, cost, mode, offset)
   local remaining = limit - current - weight
   if remaining < 0 then remaining = 0 end
   local reset = current > 0 and start + 2 * period - now or previous > 0 and start + period - now or 0
-  if not changed then return granted, remaining, retry_after, reset end
+  if not changed and not adapted then return granted, remaining, retry_after, reset end
   if offset and now > since then since = now end
-  return granted, remaining, retry_after, reset, ("%.0f:%.0f:%.0f"):format(since, current, previous)
+  return granted, remaining, retry_after, reset, FORMAT:format(since, current, previous)
 end

@@ -13,10 +13,29 @@
 -- first entry. So the units between two entries are one subtraction, a request of any cost takes one entry, requests of one µs
 -- share an entry and lose nothing, and whatever is looked for is found by bisection. What is given back of entries before the newest
 -- is a second log of the same form, by the time of the charge, with its number of entries behind it (twelve bytes): so the entries
--- behind are not counted anew, and an entry and what was given back of it are over at the same time.
+-- behind are not counted anew, and an entry and what was given back of it are over at the same time. In front stands an entry with the period
+-- as its time and no units, which is over for whoever does not know it, such as earlier versions: so it shows when the period has changed.
+-- What counts follows from the times alone; but a request that meets the new period leaves the state in it, so that its key lives for as
+-- long as that says.
 
 local WRAP = 1099511627776                                                                    -- 2^40
 local EMPTY = "\0\0\0\0\0"
+
+local mark, mark_period                                     -- of states by this period: seven bytes
+
+local function make_mark(period)
+  local rest, bytes = period, {}
+  for i = 7, 1, -1 do
+    bytes[i] = rest % 256
+    rest = (rest - bytes[i]) / 256
+  end
+  mark, mark_period = string.char(unpack(bytes)), period
+end
+
+-- The state with its mark in front: an entry that has run out, with the count that stands before the first.
+local function marked(state)
+  return state:sub(1, 5) .. mark .. state
+end
 
 local function time_at(state, i)
   local a, b, c, d, e, f, g = state:byte(12 * i - 6, 12 * i)
@@ -109,6 +128,7 @@ local function read_returned(state, from, entries, gone)
 end
 
 return function(state, now, limit, period, burst, cost, mode)
+  if period ~= mark_period then make_mark(period) end
   local first, entries, last, base, used, gone, back = 1, 0, 0, 0, 0
   local size = state and #state or 0
   if size % 12 == 10 and size > 34 then                               -- what was given back lies behind
@@ -149,12 +169,12 @@ return function(state, now, limit, period, burst, cost, mode)
     if units == 0 then return cost, left, 0, used > 0 and last + period - now or 0 end
     if used == 0 then return cost, limit, 0, 0, EMPTY end
     if i < entries then
-      return cost, left, 0, last + period - now, state:sub(12 * first - 11, size) .. returning(back, mode, units)
+      return cost, left, 0, last + period - now, marked(state:sub(12 * first - 11, size) .. returning(back, mode, units))
     end
     i = reaches(state, first, entries, base, back, used)              -- all newer than what is left goes
     local time = time_at(state, i)
     return cost, left, 0, time + period - now,
-           state:sub(12 * first - 11, 12 * i - 7) .. entry(time, (base + used + returned_until(back, time)) % WRAP) .. kept(back, time)
+           marked(state:sub(12 * first - 11, 12 * i - 7) .. entry(time, (base + used + returned_until(back, time)) % WRAP) .. kept(back, time))
   end
 
   local left, granted = limit - used, 0
@@ -175,7 +195,8 @@ return function(state, now, limit, period, burst, cost, mode)
       retry_after = least > limit and -1
                     or time_at(state, reaches(state, first, entries, base, back, used + least - limit)) + period - now
     end
-    return granted, left > 0 and left or 0, retry_after, used > 0 and last + period - now or 0
+    local adapted = used > 0 and state:sub(6, 12) ~= mark and marked(state:sub(12 * first - 11)) or nil
+    return granted, left > 0 and left or 0, retry_after, used > 0 and last + period - now or 0, adapted
   end
 
   used = used + granted
@@ -188,5 +209,5 @@ return function(state, now, limit, period, burst, cost, mode)
   if count >= WRAP then count = WRAP - 1 end
   left = limit - used
   return granted, left > 0 and left or 0, 0, time + period - now,
-         head .. entry(time, (base + count) % WRAP) .. (back and kept(back, time) or "")
+         marked(head .. entry(time, (base + count) % WRAP) .. (back and kept(back, time) or ""))
 end

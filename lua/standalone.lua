@@ -42,15 +42,16 @@ local options = {}
 for i = 9, #ARGV do options[i - 8] = tonumber(ARGV[i]) or ARGV[i] end
 
 local state = redis.call("GET", KEYS[1]) or nil
-local granted, remaining, retry_after, reset, new_state, delay =
+local granted, remaining, retry_after, reset, new_state, delay, _, lasts =
   limiter(state, now, limit, period, burst, cost, mode, offset, unpack(options))
 local answer = { granted, remaining, retry_after, reset, delay }
 
 if new_state then
-  local ms = math.min(math.ceil(reset / 1000), 1e13) + margin
-  if reset > 0 then
+  lasts = lasts or reset
+  local ms = math.min(math.ceil(lasts / 1000), 1e13) + margin
+  if lasts > 0 then
     -- As driver.lua, for which the same key may live too; 1 more, since Redis cuts its clock to ms.
-    redis.call("SET", KEYS[1], new_state, "PX", exact and ms or ms + 1 + math.ceil((4194304 - (now + reset) % 4194304) / 1000))
+    redis.call("SET", KEYS[1], new_state, "PX", exact and ms or ms + 1 + math.ceil((4194304 - (now + lasts) % 4194304) / 1000))
   else
     redis.call("DEL", KEYS[1])
   end

@@ -10,12 +10,34 @@
 -- instant, which is always one at which a token arrived (or the first was taken). Such an instant is since + part/limit µs, as
 -- limit tokens take period µs; where limit divides period, part is always 0.
 --
--- State: "MISSING:SINCE:PART:FULL"; MISSING is negative where the bucket is in debt (mode 2), FULL is when it would be full by the
--- numbers of then.
--- What is missing is kept when the numbers change: a raised burst is there at once, a lowered one leaves an empty bucket.
+-- State: "MISSING:SINCE:PART:MORE"; MISSING is negative where the bucket is in debt (mode 2). MORE
+-- is one row of digits: when the bucket would be full (16), limit (13), period (14) and burst (13)
+-- by which it is counted, and behind them CUT, if it is not 0. When the numbers have changed, as
+-- many tokens are missing as before, at most a whole burst and what was owed beyond one, and as
+-- much of the next token has arrived; the first request that meets the new numbers leaves the state
+-- in them, also one that is rejected. CUT is how many missing tokens a smaller burst has cut off:
+-- they are missing again for a larger one, as clients of several plans may share a key. Earlier
+-- versions wrote the first 16 digits alone, without the numbers, and take more digits for a time
+-- long past the end of any key.
 
 -- "%d" is twice as fast, and right where numbers of C are wide enough.
-local FORMAT = ("%d"):format(9007199254740991) == "9007199254740991" and "%d:%d:%d:%d" or "%.0f:%.0f:%.0f:%.0f"
+local WIDE = ("%d"):format(9007199254740991) == "9007199254740991"
+local FORMAT = WIDE and "%d:%d:%d:%016d" or "%.0f:%.0f:%.0f:%016.0f"
+local NUMBERS = WIDE and "%013d%014d%013d" or "%013.0f%014.0f%013.0f"
+local tail, tail_limit, tail_period, tail_burst                        -- of a state by these numbers
+
+local function make_tail(limit, period, burst)
+  tail_limit, tail_period, tail_burst = limit, period, burst
+  tail = NUMBERS:format(limit, period, burst)
+end
+
+-- limit, period, burst and CUT of a state, or nothing.
+local function numbers_of(more)
+  local limit, period, burst, cut = more:match("^" .. ("%d"):rep(16) .. "(" .. ("%d"):rep(13) .. ")(" .. ("%d"):rep(14) .. ")(" .. ("%d"):rep(13)
+                                               .. ")(%d*)$")
+  if not limit or limit + 0 < 1 or period + 0 < 1 or period + 0 > 3e13 + 2e12 then return end
+  return limit + 0, period + 0, burst + 0, cut ~= "" and cut + 0 or 0
+end
 
 -- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
 local function muldiv(a, b, c)
@@ -51,37 +73,66 @@ local function arrival(tokens, limit, period, part)
   return us + (rest + part + -(rest + part) % limit) / limit
 end
 
+-- As much of the next token as has arrived by the old numbers, in the new ones: when it would have begun, rounded up.
+local function move_since(now, since, part, limit, period, new_limit, new_period)
+  if now <= since then return part > 0 and since + 1 or since, 0 end
+  local elapsed = muldiv((now - since) * limit - part, new_period, period)              -- in 1/new_limit µs
+  local over = elapsed % new_limit
+  since = now - (elapsed - over) / new_limit
+  if over > 0 then return since - 1, new_limit - over end
+  return since, 0
+end
+
 return function(state, now, limit, period, burst, cost, mode)
   if limit < 1 then return cost < 0 and cost or 0, 0, cost < 0 and 0 or -1, 0 end
+  if limit ~= tail_limit or burst ~= tail_burst or period ~= tail_period then make_tail(limit, period, burst) end
 
-  local missing, since, part, needed = 0, now, 0, nil
+  local missing, since, part, cut, adapted, needed = 0, now, 0, 0, false, nil
   if state then
-    local m, s, p, f = state:match("^(-?%d+):(%d+):(%d+):(%d+)$")
+    local m, s, p, more = state:match("^(-?%d+):(%d+):(%d+):(%d+)$")
     if m then
-      needed = f + 0
+      needed = more:sub(1, 16) + 0
       missing, since, part = m + 0, s + 0, p + 0
-      if missing < 0 then missing = bounded(-missing, limit, period, burst) elseif missing > burst then missing = burst end
-      if part >= limit then since, part = since + 1, 0 end
+      local l, per, b = limit, period, burst
+      if more:sub(17) ~= tail then
+        l, per, b, cut = numbers_of(more)
+        if not l then l, per, b, cut = limit, period, burst, 0 end
+      end
+      if missing < 0 then missing = bounded(-missing, l, per, b) elseif missing > b then missing = b end
+      if part >= l then since, part = since + 1, 0 end
       if now > since then
-        local arrived, rest = muldiv(now - since, limit, period)
-        arrived = arrived + (rest - part - (rest - part) % period) / period
+        local arrived, rest = muldiv(now - since, l, per)
+        arrived = arrived + (rest - part - (rest - part) % per) / per
         if arrived >= missing then
+          cut = cut > arrived - missing and cut - (arrived - missing) or 0
           missing, since, part = 0, now, 0
         elseif arrived > 0 then
           missing = missing - arrived
-          local us, over = muldiv(arrived, period, limit)
+          local us, over = muldiv(arrived, per, l)
           since, part = since + us, part + over
-          if part >= limit then since, part = since + 1, part - limit end
+          if part >= l then since, part = since + 1, part - l end
         end
+      end
+      if l ~= limit or per ~= period or b ~= burst then
+        adapted = missing + cut > 0
+        since, part = move_since(now, since, part, l, per, limit, period)
+        local owed, all = missing > b and missing - b or 0, missing + cut
+        missing = all
+        if all - owed > burst then missing, since, part = burst + owed, now, 0 end
+        if missing > burst then missing = bounded(missing, limit, period, burst) end
+        cut = all - missing
       end
     end
   end
 
   local left, granted, retry_after, changed = burst - missing, 0, 0, true
   if cost < 0 then
-    granted, changed = cost, missing > 0
+    granted, changed = cost, missing + cut > 0
     missing = missing + cost
-    if missing < 0 then missing = 0 end
+    if missing < 0 then
+      cut = cut + missing > 0 and cut + missing or 0
+      missing = 0
+    end
   elseif cost == 0 then
     changed = false
     if left >= 1 then granted = 1 end
@@ -102,8 +153,10 @@ return function(state, now, limit, period, burst, cost, mode)
   local reset = missing > 0 and since - now + arrival(missing, limit, period, part) or 0
   local remaining = burst - missing
   if remaining < 0 then remaining = 0 end
-  if not changed then return granted, remaining, retry_after, reset end
+  if not changed and not adapted then return granted, remaining, retry_after, reset end
 
+  local lasts = cut > 0 and since - now + arrival(missing + cut, limit, period, part) or reset
   if missing > burst then missing = -missing end
-  return granted, remaining, retry_after, reset, FORMAT:format(missing, since, part, now + reset), nil, needed
+  return granted, remaining, retry_after, reset,
+         FORMAT:format(missing, since, part, now + lasts) .. tail .. (cut > 0 and ("%.0f"):format(cut) or ""), nil, needed, lasts
 end

@@ -23,11 +23,13 @@ enum {
     IN_FLIGHT = -1                                /* as a state's scale */
 };
 
-/* What is remembered. Bucket: the theoretical arrival time of GCRA is at_us + fraction / scale. Window: it
- * began at at_us and `fraction` units were used. scale is the limit that counted. */
+/* What is remembered, with the numbers by which it was counted: an edited limit, or another plan, finds as many units used as
+ * before. Bucket: the theoretical arrival time of GCRA is at_us + fraction / scale; what requests see of it is slack_us earlier, where a
+ * smaller burst has cut it off, see lua/gcra.lua. Window: it began at at_us and `fraction` units were used. scale is the limit. */
 struct state {
     int64_t at_us;
     int64_t fraction, scale;
+    int64_t period_us, capacity, slack_us;
     bool window;
 };
 
@@ -184,29 +186,61 @@ static __int128 whole_bucket(const struct limit_result *r)
     return whole < most ? whole : most;
 }
 
+/* How far the theoretical arrival time lies ahead, in units of 1/scale µs; what a smaller burst has cut off included. */
+static __int128 debt_of(const struct state *state, int64_t now)
+{
+    __int128 debt = ((__int128)state->at_us - now) * state->scale + state->fraction;
+    return !state->window && state->scale > 0 && debt > 0 ? debt : 0;
+}
+
+/* `all` of which requests see `debt`. */
+static void set_bucket(struct state *state, const struct limit_result *r, int64_t now, __int128 all,
+                       __int128 debt)
+{
+    *state = (struct state){.at_us = now + (int64_t)(all / r->quota),
+                            .fraction = (int64_t)(all % r->quota),
+                            .scale = r->quota,
+                            .period_us = r->limit->period_us,
+                            .capacity = r->capacity,
+                            .slack_us = (int64_t)((all - debt) / r->quota)};
+}
+
+/* As many units by the numbers of now, rounded up: at most a whole bucket is seen of them. */
+static void bucket_renumber(struct state *state, const struct limit_result *r, int64_t now)
+{
+    __int128 all = debt_of(state, now), whole = whole_bucket(r), most = (__int128)r->quota << 60;
+    int64_t period = r->limit->period_us;
+
+    if (all == 0 || r->quota < 1 ||
+        (state->scale == r->quota && state->period_us == period && state->capacity == r->capacity))
+        return;
+    __int128 rest = all % state->period_us;
+    all = all / state->period_us * period + (rest * period + state->period_us - 1) / state->period_us;
+    if (all > most)
+        all = most;
+    set_bucket(state, r, now, all, all < whole ? all : whole);
+}
+
 /* Generic cell rate algorithm (ITU-T I.371): `debt` is how far the theoretical arrival time lies ahead, in
  * units of 1/quota µs, so that period/quota needs no rounding. */
 static void bucket_charge(struct state *state, const struct fallback_ask *ask, int64_t now)
 {
     struct limit_result *r = ask->result;
     int64_t period = r->limit->period_us;
-    __int128 debt = 0, whole = whole_bucket(r);
+    __int128 all = debt_of(state, now), debt = all - (__int128)state->slack_us * r->quota,
+             whole = whole_bucket(r);
 
-    if (!state->window && state->scale == r->quota)
-        debt = ((__int128)state->at_us - now) * r->quota + state->fraction;
-    else if (!state->window && state->scale > 0) /* the quota has changed: the time stays, rounded up */
-        debt = ((__int128)state->at_us - now + (state->fraction > 0)) * r->quota;
-    if (debt < 0)
+    if (state->scale != r->quota || debt < 0)
         debt = 0;
-    if (debt > whole) /* a smaller burst, or a clock set back */
+    if (debt > whole) /* a clock set back */
         debt = whole;
     int64_t cost = granted_cost(r->limit, ask->cost, (int64_t)((whole - debt) / period));
     __int128 after = debt + (__int128)cost * period;
     bool admit = after <= whole;
     if (admit) {
         debt = after;
-        *state =
-            (struct state){now + (int64_t)(debt / r->quota), (int64_t)(debt % r->quota), r->quota, false};
+        all += (__int128)cost * period;
+        set_bucket(state, r, now, all > debt ? all : debt, debt);
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = (int64_t)((whole - debt) / period);
@@ -222,6 +256,24 @@ static struct window window_at(const struct limit *limit, int64_t now)
     int64_t into = limit->has_offset ? (now - limit->offset_us) % limit->period_us : 0;
     int64_t start = now - (into < 0 ? into + limit->period_us : into);
     return (struct window){start, start + limit->period_us};
+}
+
+/* What was used in a window that still runs by the numbers of then was used in the window of now. */
+static void window_renumber(struct state *state, const struct limit *limit, int64_t now)
+{
+    int64_t period = limit->period_us;
+
+    if (!state->window || now < state->at_us || now - state->at_us >= state->period_us)
+        return;
+    if (limit->has_offset) {
+        struct window window = window_at(limit, now);
+        state->at_us = window.start_us;
+        state->period_us = window.end_us - window.start_us;
+        return;
+    }
+    if (now - state->at_us >= period)
+        state->at_us = now - (now - state->at_us) % period;
+    state->period_us = period;
 }
 
 static void window_charge(struct state *state, const struct fallback_ask *ask, int64_t now)
@@ -244,7 +296,11 @@ static void window_charge(struct state *state, const struct fallback_ask *ask, i
     bool admit = cost <= available;
     if (admit) {
         available -= cost;
-        *state = (struct state){window.start_us, used + cost, r->quota, true};
+        *state = (struct state){.at_us = window.start_us,
+                                .fraction = used + cost,
+                                .scale = r->quota,
+                                .period_us = window.end_us - window.start_us,
+                                .window = true};
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = available;
@@ -266,12 +322,21 @@ static void flight_charge(struct state *state, const struct fallback_ask *ask)
 
     if (admit) {
         used += ask->cost;
-        *state = (struct state){0, used, IN_FLIGHT, false};
+        *state = (struct state){.fraction = used, .scale = IN_FLIGHT};
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = r->capacity > used ? r->capacity - used : 0;
     r->retry_after_us = admit ? 0 : ask->cost > r->capacity ? -1 : 1000000; /* as lua/concurrency.lua */
     r->reset_us = 0;
+}
+
+/* Before anything is charged: also for a request that is rejected, the time from now on passes by the numbers of now. */
+static void renumber(struct state *state, const struct limit_result *r, int64_t now)
+{
+    if (r->limit->kind == LIMIT_WINDOW)
+        window_renumber(state, r->limit, now);
+    else if (r->limit->kind != LIMIT_CONCURRENCY)
+        bucket_renumber(state, r, now);
 }
 
 static void charge_by_kind(struct state *state, const struct fallback_ask *ask, int64_t now)
@@ -321,6 +386,7 @@ static bool charge(struct fallback *f, const struct fallback_ask *ask, struct pl
                    int64_t now)
 {
     place->state = state_of(f, &f->stripes[place->stripe], place->id);
+    renumber(place->state, ask->result, now);
     place->before = *place->state;
     charge_by_kind(place->state, ask, now);
     return ask->result->verdict == VERDICT_ALLOWED;
@@ -363,7 +429,7 @@ static void add_in_flight(struct fallback *f, struct slice key, int64_t units)
     lock_all(f, stripes);
     struct state *state = state_of(f, &f->stripes[place.stripe], place.id);
     int64_t left = in_flight(state) + units;
-    *state = (struct state){0, left > 0 ? left : 0, IN_FLIGHT, false};
+    *state = (struct state){.fraction = left > 0 ? left : 0, .scale = IN_FLIGHT};
     unlock_all(f, stripes);
 }
 

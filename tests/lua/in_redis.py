@@ -17,15 +17,18 @@ import time
 from fractions import Fraction
 from math import floor
 
-from checks import LUADIR, SEED, check, summary
+from checks import HERE, LUADIR, SEED, check, summary
 
 NAMES = ["token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra", "concurrency"]
 START = 1_790_000_000_000_000
 SLOT_MS = 4_195  # a state may live for up to two slots longer than it is needed
 MARGIN_MS = 3_600_000  # added to an expiry where the caller brings its own clock
 
-def text(name):
-    with open(os.path.join(LUADIR, name + ".lua")) as file:
+EARLIER = os.path.join(HERE, "format-1")  # the driver whose states have no version
+
+
+def text(name, directory=LUADIR):
+    with open(os.path.join(directory, name + ".lua")) as file:
         return file.read()
 
 
@@ -135,14 +138,14 @@ def standalone_script(name):
     return f"local exact = false\nlocal limiter = (function(...) {text(name)}\nend)()\n" + text("standalone")
 
 
-def driver_script(limits):
+def driver_script(limits, directory=LUADIR):
     lines = ["local limiter = {}"]
-    lines += [f'limiter["{name}"] = (function(...) {text(name)}\nend)()' for name in sorted({limit[0] for limit in limits})]
+    lines += [f'limiter["{name}"] = (function(...) {text(name, directory)}\nend)()' for name in sorted({limit[0] for limit in limits})]
     lines.append("local limits = {")
     for name, period, offset, option in limits:
         options = "" if option is None else f", options = {{ {option} }}"
         lines.append(f'  {{ run = limiter["{name}"], period = {period}, offset = {"nil" if offset is None else offset}{options} }},')
-    return "\n".join(lines) + "\n}\n" + text("driver")
+    return "\n".join(lines) + "\n}\n" + text("driver", directory)
 
 
 def same_everywhere(redis, name, plain_file, scripts):
@@ -238,9 +241,45 @@ def redis_clock_and_faults(redis):
     a = redis.call("GET", "a")
     got = redis.call("EVALSHA", driver, 2, "a", "b", *both)
     check(got[:-1:5] == [1, 0] and got[1] == 4 and redis.call("GET", "a") == a, "none", got)
-    # Where a state is an integer Redis keeps it as one.
-    redis.call("EVAL", standalone_script("gcra"), 1, "g", 100, 60_000_000)
-    check(redis.call("OBJECT", "ENCODING", "g") == b"int", "encoding")
+
+
+def two_versions(redis):
+    """Requests in turn by the driver of today and by an earlier one, at the clock of Redis: never more than the limit, never less."""
+    for name in NAMES[:-1]:
+        limits = [(name, 3_600_000_000, None, {"rolling_window": 10}.get(name)), ("fixed_window", 3_600_000_000, None, None)]
+        shas = [redis.call("SCRIPT", "LOAD", driver_script(limits, directory)) for directory in (LUADIR, EARLIER)]
+        redis.call("FLUSHALL")
+        one = sum(redis.call("EVALSHA", random.choice(shas), 1, "k", "", 11, 1, 1, 1, 0, 300, 300)[0] for _ in range(400))
+        check(one == 300, name, "one limit, in turn:", one)
+        redis.call("DEL", "k")
+        several = 0
+        for _ in range(300):
+            args = []
+            for _ in range(random.randrange(1, 4)):
+                args += [12, 1, 1, 1, 0, 200, 200, 2, 2, 1, 0, 250, 250]
+            several += sum(redis.call("EVALSHA", random.choice(shas), 2, "k", "w", "", *args)[:-1:10])
+        check(several == 200, name, "two limits, some requests in a call, in turn:", several)
+        check(redis.call("PTTL", "k") >= 3_590_000 if "bucket" not in name and name != "gcra" else True, name, "expires too soon")
+
+
+def edits_live_on(redis):
+    """A rejected request that meets a longer period has its key live for as long as that says."""
+    for name in ("fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra", "token_bucket"):
+        option = {"rolling_window": 10}.get(name)
+        short, long = (redis.call("SCRIPT", "LOAD", driver_script([(name, period, None, option)])) for period in (1_000_000, 3_600_000_000))
+        redis.call("FLUSHALL")
+        redis.call("EVALSHA", short, 1, "k", "", 11, 1, 1, 10, 0, 10, 10)
+        check(redis.call("PTTL", "k") < 15_000, name, "lives for", redis.call("PTTL", "k"))
+        check(redis.call("EVALSHA", long, 1, "k", "", 11, 1, 1, 1, 0, 10, 10)[0] == 0, name, "is used up")
+        check(redis.call("PTTL", "k") > 3_000_000, name, "lives for", redis.call("PTTL", "k"), "after the period was made longer")
+        check(redis.call("EVALSHA", long, 1, "k", "", 11, 1, 1, 1, 0, 10, 10)[0] == 0, name, "is used up")
+        # the same beside another limit that rejects
+        redis.call("FLUSHALL")
+        two = redis.call("SCRIPT", "LOAD", driver_script([(name, 3_600_000_000, None, option), ("fixed_window", 1_000_000, None, None)]))
+        redis.call("EVALSHA", short, 1, "k", "", 11, 1, 1, 9, 0, 10, 10)
+        got = redis.call("EVALSHA", two, 2, "k", "w", "", 12, 1, 1, 1, 0, 10, 10, 2, 2, 9, 0, 3, 3)
+        check(got[5] == 0 and redis.call("EXISTS", "w") == 0, "the other limit rejects", got)
+        check(redis.call("PTTL", "k") > 3_000_000, name, "lives for", redis.call("PTTL", "k"), "beside a limit that rejects")
 
 
 def main():
@@ -263,6 +302,8 @@ def main():
                 same_everywhere(redis, name, plain_file, scripts)
         exact_with_large_numbers(plain_file)
         redis_clock_and_faults(redis)
+        two_versions(redis)
+        edits_live_on(redis)
     finally:
         redis.stop()
     sys.exit(summary())

@@ -105,7 +105,7 @@ START_TEST(a_bucket_survives_other_numbers_and_a_clock_set_back)
     ck_assert_int_eq(r.reset_us, 1000000);
     ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us, &r));
     ck_assert_int_eq(r.retry_after_us, 100000);
-    ck_assert(decide(f, &raised, SLICE("key"), 13, begin_us, &r)); /* 7 missing at this rate */
+    ck_assert(decide(f, &raised, SLICE("key"), 10, begin_us, &r)); /* the 10 that were used are missing */
     ck_assert(!decide(f, &raised, SLICE("key"), 1, begin_us, &r));
     ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us - 3600000000, &r));
     ck_assert_int_le(r.retry_after_us, 1000000); /* an hour back, yet never longer than a whole bucket */
@@ -189,6 +189,60 @@ START_TEST(a_window_follows_the_clock)
 END_TEST
 
 /* --- Several limits, many keys ------------------------------------------------------------------------- */
+
+/* As tests/lua/edits.lua has it for Redis: n units used are n units less in the edited limit, at most a whole burst. */
+START_TEST(an_edited_bucket_keeps_what_was_used)
+{
+    static const int64_t hour = 3600000000, day = 86400000000;
+    struct limit hourly = limit_of(LIMIT_BUCKET, 1000, 1000, hour);
+    struct limit daily = limit_of(LIMIT_BUCKET, 1000, 1000, day);
+    struct limit small = limit_of(LIMIT_BUCKET, 10, 10, 60000000);
+    struct limit large = limit_of(LIMIT_BUCKET, 10, 100, 60000000);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r;
+
+    ck_assert(decide(f, &hourly, SLICE("tightened"), 1000, begin_us, &r));
+    ck_assert(!decide(f, &daily, SLICE("tightened"), 2, begin_us + 5000000, &r)); /* 1 has leaked */
+    ck_assert(decide(f, &daily, SLICE("tightened"), 1, begin_us + 5000000, &r));
+    ck_assert_int_eq(r.remaining, 0);
+
+    ck_assert(decide(f, &daily, SLICE("loosened"), 1000, begin_us, &r));
+    ck_assert(!decide(f, &hourly, SLICE("loosened"), 1, begin_us, &r));
+    ck_assert_int_eq(r.retry_after_us, 3600000);
+    ck_assert(decide(f, &hourly, SLICE("loosened"), 1, begin_us + 3600000, &r));
+
+    ck_assert(decide(f, &large, SLICE("burst"), 100, begin_us, &r));
+    ck_assert(!decide(f, &small, SLICE("burst"), 1, begin_us, &r));
+    ck_assert_int_eq(r.retry_after_us, 6000000);
+    ck_assert(decide(f, &small, SLICE("burst"), 1, begin_us + 6000000, &r));
+    ck_assert(
+        !decide(f, &large, SLICE("burst"), 1, begin_us + 6000000, &r)); /* not forgotten for a larger one */
+    fallback_free(f);
+}
+END_TEST
+
+START_TEST(an_edited_window_keeps_what_was_used)
+{
+    static const int64_t minute = 60000000;
+    struct limit longer = limit_of(LIMIT_WINDOW, 100, 0, 60 * minute);
+    struct limit shorter = limit_of(LIMIT_WINDOW, 100, 0, minute);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r;
+
+    for (unsigned clock = 0; clock < 2; clock++) {
+        struct slice key = clock ? SLICE("clock") : SLICE("first request");
+        uint64_t now = begin_us + 30 * (uint64_t)minute;
+        longer.has_offset = shorter.has_offset = clock;
+        ck_assert(decide(f, &longer, key, 1, begin_us, &r));
+        ck_assert(decide(f, &longer, key, 99, now, &r));
+        ck_assert(!decide(f, &shorter, key, 1, now + 1, &r));
+        ck_assert_int_le(r.retry_after_us, minute);
+        ck_assert(decide(f, &shorter, key, 100, now + 1 + (uint64_t)r.retry_after_us, &r));
+        ck_assert(!decide(f, &longer, key, 1, now + 2 + (uint64_t)minute, &r));
+    }
+    fallback_free(f);
+}
+END_TEST
 
 START_TEST(all_or_nothing)
 {
@@ -343,6 +397,8 @@ int main(void)
 
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, a_bucket_is_exact, 0, 8);
+    tcase_add_test(tests, an_edited_bucket_keeps_what_was_used);
+    tcase_add_test(tests, an_edited_window_keeps_what_was_used);
     tcase_add_test(tests, a_bucket_survives_other_numbers_and_a_clock_set_back);
     tcase_add_test(tests, a_bucket_beyond_all_times_still_counts);
     tcase_add_test(tests, best_effort_takes_what_is_left);

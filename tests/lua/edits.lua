@@ -1,0 +1,318 @@
+-- Edited limits: numbers that change between requests forget nothing and multiply nothing, and lock nobody out for longer than they need.
+--
+--   lua5.1 tests/lua/edits.lua [--steps N] [--seed S] [limiter...]        a million steps: --steps 1000000
+--
+-- What a client used is carried over when a request meets the new numbers: n units used are n units less, at most a whole burst less.
+-- LUADIR names the directory of the limiters. A failure prints the seed and the steps that led to it.
+
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local luadir = os.getenv("LUADIR") or here .. "/../../lua"
+local steps, seed, only = 20000, os.time() % 1000000, {}
+do
+  local i = 1
+  while arg[i] do
+    if arg[i] == "--steps" then steps, i = assert(tonumber(arg[i + 1])), i + 1
+    elseif arg[i] == "--seed" then seed, i = assert(tonumber(arg[i + 1])), i + 1
+    else only[#only + 1] = arg[i] end
+    i = i + 1
+  end
+end
+
+local START = 1790000000000000
+local SECOND, HOUR, DAY = 1000000, 3600000000, 86400000000
+local random, min, max, floor, ceil = math.random, math.min, math.max, math.floor, math.ceil
+local function below(n) return floor(random() * (n + 1)) end                 -- 0 to n, also where n is more than an int holds
+local function one_of(list) return list[random(#list)] end
+
+local passed, failed, history = 0, 0, {}
+local function check(name, ok, what, ...)
+  if ok then passed = passed + 1; return true end
+  failed = failed + 1
+  if failed <= 5 then
+    io.write("FAILED ", name, ": ", what:format(...), "   (--seed ", seed, ")\n")
+    for i = max(1, #history - 14), #history do io.write("    ", history[i], "\n") end
+  end
+  return false
+end
+
+-- A limiter with its state, kept as Redis keeps it: forgotten at the moment until which it was to live.
+local function client(path)
+  local limiter = assert(loadfile(path))()
+  local c = { state = nil, ends = 0 }
+  function c.ask(now, d, cost, mode)
+    if now >= c.ends then c.state = nil end
+    local granted, remaining, retry_after, reset, state, delay, _, lasts =
+      limiter(c.state, now, d.limit, d.period, d.burst, cost, mode or 0, d.offset, d.option)
+    history[#history + 1] = ("now %.0f limit %d period %.0f burst %d cost %d mode %.0f: state %s -> %.0f %.0f %.0f %.0f %s"):format(
+      now - START, d.limit, d.period, d.burst, cost, mode or 0, (tostring(c.state):gsub("[^%w:%-]", "?")), granted, remaining, retry_after, reset,
+      (tostring(state):gsub("[^%w:%-]", "?")))
+    if state then
+      c.ends = now + (lasts or reset)
+      c.state = c.ends > now and (type(state) == "number" and ("%.17g"):format(state) or state) or nil
+    end
+    return granted, remaining, retry_after, reset, delay
+  end
+  function c.look(now, d)
+    return limiter(now < c.ends and c.state or nil, now, d.limit, d.period, d.burst, 0, 0, d.offset, d.option)
+  end
+  return c
+end
+
+-- Definitions, with what they allow, played out with real numbers. `edit` is called at the first request that meets other numbers.
+--   used(m, now)    units that count now     charge(m, now, units)     edit(m, now, old)    `m.d` holds the numbers
+
+-- A bucket: `level` is what requests see, `all` what was used and has not leaked, however small the burst was made meanwhile.
+local bucket = {
+  new = function(m) m.level, m.all, m.at = 0, 0, 0 end,
+  leak = function(m, now, d)
+    local leaked = max(0, now - m.at) * d.limit / d.period
+    m.level, m.all, m.at = max(0, m.level - leaked), max(0, m.all - leaked), max(now, m.at)
+  end,
+  used = function(m) return m.level end,
+  charge = function(m, _, units) m.level, m.all = max(0, m.level + units), max(0, m.all + units) end,
+  edit = function(m, _, old)
+    local owed = max(0, m.level - old.burst)
+    m.level = min(m.all - owed, m.d.burst) + owed
+  end,
+  capacity = function(d) return d.burst end,
+  most = function(m, cost) return max(0, m.level + cost - m.d.burst) * m.d.period / m.d.limit end,
+}
+
+-- A window that began at `start`.
+local function window_start(m, now)
+  local d = m.d
+  if d.offset then return now - (now - d.offset) % d.period end
+  return now >= m.start + d.period and m.start + floor((now - m.start) / d.period) * d.period or m.start
+end
+local fixed = {
+  new = function(m) m.n, m.start = 0, 0 end,
+  leak = function(m, now, d)
+    if m.n > 0 and now >= m.ends then m.n = 0 end
+    if m.n == 0 then m.start = d.offset and now - (now - d.offset) % d.period or now; m.ends = m.start + d.period end
+  end,
+  used = function(m) return m.n end,
+  charge = function(m, _, units) m.n = max(0, m.n + units) end,
+  edit = function(m, now)
+    m.start = window_start(m, now)
+    m.ends = m.start + m.d.period
+  end,
+  capacity = function(d) return d.limit end,
+  most = function(m, _, now) return m.ends - now end,
+}
+
+-- What counts is asked of the limiter itself, by the numbers before an edit: without edits model.lua checks it.
+local weighted = {
+  new = function(m) m.n = 0 end,
+  leak = function(m, now, d, c) m.n = 1e6 - select(2, c.look(now, { limit = 1e6, period = d.period, burst = 1e6, offset = d.offset })) end,
+  used = function(m) return m.n end,
+  charge = function() end,
+  edit = function() end,
+  capacity = function(d) return d.limit end,
+  most = function(m) return 2 * m.d.period end,
+}
+
+-- Every unit's time, for as long as the numbers say that it counts; what a key was not to be kept for is gone.
+local log = {
+  new = function(m) m.times = {} end,
+  leak = function(m, now, d)
+    while m.times[1] and m.times[1] <= now - d.period do table.remove(m.times, 1) end
+  end,
+  used = function(m) return #m.times end,
+  charge = function(m, now, units) for _ = 1, units do m.times[#m.times + 1] = now end end,
+  edit = function(m, now) while m.times[1] and m.times[1] <= now - m.d.period do table.remove(m.times, 1) end end,
+  capacity = function(d) return d.limit end,
+  most = function(m, cost) return m.d.period end,
+}
+
+local models = { gcra = bucket, leaky_bucket = bucket, token_bucket = bucket, fixed_window = fixed, sliding_window_counter = weighted,
+                 sliding_window_log = log, rolling_window = log }
+local names = { "gcra", "leaky_bucket", "token_bucket", "fixed_window", "sliding_window_counter", "sliding_window_log", "rolling_window" }
+
+local function definition(name, before)
+  local d = {}
+  if before then for key, value in pairs(before) do d[key] = value end end
+  local what = before and random(7) or 7
+  if what % 2 == 1 then d.limit = one_of { 1, 2, 5, 10, 60, 100 } end
+  if what % 4 > 1 then d.period = one_of { 1000, 7777, 60000, SECOND, 7 * SECOND, 60 * SECOND, HOUR, DAY } end
+  if what > 3 then d.burst = one_of { 1, 3, 10, 100, d.limit } end
+  if name:find("window") then d.burst = d.limit end
+  if name == "rolling_window" then d.option = 10 end
+  return d
+end
+
+-- One client, whose limit is edited now and then.
+local function schedule(name, length)
+  local model, m, c = models[name], {}, client(luadir .. "/" .. name .. ".lua")
+  history = {}
+  m.d = definition(name)
+  if (name == "fixed_window" or name == "sliding_window_counter") and random(2) == 1 then m.d.offset = random(0, 5000) end
+  model.new(m)
+  local now, promised, seen, drift = START + random(0, 9999999), nil, m.d, 0
+  for _ = 1, length do
+    local leap = random(10)
+    if promised and leap <= 3 then now = max(now, promised)
+    elseif leap <= 6 then now = now + below(ceil(m.d.period / m.d.limit))
+    elseif leap == 7 then now = now + below(ceil(m.d.period / 3)) end
+    if random(4) == 1 then m.d, promised = definition(name, m.d), nil end
+    local d, cost, mode = m.d, one_of { 1, 1, 1, 2, 3, m.d.burst }, one_of { 0, 0, 0, 1 }
+    if name:find("bucket") or name == "gcra" then
+      if random(12) == 1 then mode = 2 elseif random(12) == 1 then cost, mode = -1, 0 end
+    end
+    model.leak(m, now, seen, c)
+    if d ~= seen then
+      if d.limit ~= seen.limit or d.period ~= seen.period or d.burst ~= seen.burst then
+        -- Each time that a level is told in other numbers it is rounded up: by 2 µs, and by the part of a token that has arrived of what is cut off.
+        drift = drift + 4 * seen.limit / seen.period + 4 * d.limit / d.period + (name == "token_bucket" and 1 or 0)
+        model.edit(m, now, seen)
+      end
+      seen = d
+    end
+    if now >= c.ends then drift = 0 end
+    local used, capacity = model.used(m), model.capacity(d)
+    local granted, _, retry_after = c.ask(now, d, cost, mode)
+    if mode ~= 2 and granted > 0 then
+      if not check(name, used + granted <= capacity + 1e-6, "granted %d of %d with %.6f used", granted, capacity, used) then return end
+    end
+    if granted == 0 and retry_after > 0 then
+      local most = model.most(m, mode == 1 and 1 or cost, now) + drift * d.period / d.limit + 2
+      if name == "rolling_window" then most = d.period + 1 end
+      if not check(name, retry_after <= most, "wait of %.0f, and %.0f would do", retry_after, most) then return end
+      local again = client(luadir .. "/" .. name .. ".lua")
+      again.state, again.ends = c.state, c.ends
+      local then_granted = again.ask(now + retry_after, d, mode == 1 and 1 or cost, 0)
+      history[#history] = nil
+      if not check(name, then_granted > 0, "not admitted after the wait of %.0f", retry_after) then return end
+      promised = now + retry_after
+    elseif granted == 0 then
+      check(name, (mode == 1 and 1 or cost) > capacity, "never, for %d of %d", cost, capacity)
+    end
+    if granted ~= 0 then model.charge(m, now, granted) end
+    history[#history] = history[#history] .. (" (used %.6f, then %.6f, drift %.6f)"):format(used, model.used(m, now), drift)
+  end
+end
+
+-- Clients of two plans share a key, in turn: neither finds what the other has used forgotten.
+local function plans(name)
+  local model, m, c = models[name], {}, client(luadir .. "/" .. name .. ".lua")
+  history = {}
+  local period = one_of { 60000, SECOND, HOUR }
+  local gold = { limit = random(50, 100), period = period }
+  local normal = { limit = random(1, 20), period = period, option = 10 }
+  gold.burst, normal.burst, gold.option = gold.limit, normal.limit, 10
+  if not name:find("rolling") then gold.option, normal.option = nil, nil end
+  local now, sum = START, 0
+  for _ = 1, 200 do
+    now = now + below(floor(period / 2000))
+    sum = sum + c.ask(now, gold, 1) + c.ask(now, normal, 1)
+  end
+  local bound = gold.burst + (now - START) / period * gold.limit
+  check(name, sum <= bound + 1, "%d admitted, and %.1f at most by the larger plan", sum, bound)
+end
+
+-- leaky_bucket as a queue: who waits keeps the time that was told, nobody goes at another's, and the lock-out ends.
+local function queue()
+  local c, name = client(luadir .. "/leaky_bucket.lua"), "leaky_bucket"
+  history = {}
+  local d = { limit = one_of { 1, 2, 5, 10 }, period = one_of { SECOND, 60 * SECOND }, burst = one_of { 5, 20 }, option = one_of { SECOND, 100 * SECOND } }
+  local now, free_from = START, START
+  for _ = 1, 60 do
+    now = now + below(floor(d.period / d.limit))
+    if random(5) == 1 then
+      d = { limit = one_of { 1, 2, 5, 10 }, period = one_of { SECOND, 60 * SECOND, HOUR }, burst = one_of { 1, 5, 20 }, option = d.option }
+    end
+    local granted, _, retry_after, _, delay = c.ask(now, d, 1)
+    if granted > 0 then
+      if not check(name, now + delay >= free_from - 1, "goes %.0f µs too early", free_from - now - delay) then return end
+      free_from = now + delay + d.period / d.limit
+    else
+      local again = client(luadir .. "/leaky_bucket.lua")
+      again.state, again.ends = c.state, c.ends
+      check(name, retry_after > 0 and again.ask(now + retry_after, d, 0) == 1, "not admitted after the wait of %.0f", retry_after)
+      history[#history] = nil
+    end
+  end
+end
+
+-- The examples of a report, by name.
+local function numbers(limit, period, burst) return { limit = limit, period = period, burst = burst or limit } end
+
+local function used_up_and_tightened(name)
+  local c, d = client(luadir .. "/" .. name .. ".lua"), numbers(1000, HOUR)
+  history = {}
+  check(name, c.ask(START, d, 1000) == 1000, "used up")
+  local at_once = c.ask(START + SECOND, numbers(1000, DAY), 1000, 1)
+  check(name, at_once == 0, "1000/h used up, tightened to 1000/d: %d more at once", at_once)
+  local sum = 0
+  for minute = 1, 23 * 60 do
+    sum = sum + c.ask(START + minute * 60 * SECOND, numbers(1000, DAY), 1000, 1)
+  end
+  check(name, sum <= 1000 * 23 / 24 + 1, "%d more within 23 hours", sum)
+end
+
+local function used_up_and_loosened(name)
+  local c = client(luadir .. "/" .. name .. ".lua")
+  history = {}
+  check(name, c.ask(START, numbers(1000, DAY), 1000) == 1000, "used up")
+  local granted, _, retry_after = c.ask(START + 10 * SECOND, numbers(1000, HOUR), 1)
+  local is_bucket = models[name] == bucket
+  check(name, granted == 0 and retry_after <= (is_bucket and 3.6 * SECOND or name == "sliding_window_counter" and 2 * HOUR or HOUR),
+        "1000/d used up, loosened to 1000/h: Retry-After %.0f s", retry_after / SECOND)
+  local next_granted, wait = granted, retry_after
+  if next_granted == 0 then next_granted = c.ask(START + 10 * SECOND + wait, numbers(1000, HOUR), 1) end
+  check(name, next_granted == 1, "admitted after that")
+end
+
+local function burst_lowered(name)
+  local c = client(luadir .. "/" .. name .. ".lua")
+  history = {}
+  check(name, c.ask(START, numbers(10, 60 * SECOND, 100), 100) == 100, "used up")
+  local granted, _, retry_after = c.ask(START, numbers(10, 60 * SECOND, 10), 1)
+  check(name, granted == 0 and retry_after <= 6 * SECOND + 2, "burst 100 used up, lowered to 10: locked out for %.0f s", retry_after / SECOND)
+  check(name, c.ask(START + retry_after, numbers(10, 60 * SECOND, 10), 1) == 1, "admitted after that")
+  local at_once = c.ask(START + retry_after, numbers(10, 60 * SECOND, 100), 100, 1)
+  check(name, at_once <= 1, "and raised to 100 again: %d at once", at_once)
+end
+
+local function part_of_a_token()
+  local c, name = client(luadir .. "/token_bucket.lua"), "token_bucket"
+  history = {}
+  check(name, c.ask(START, numbers(1, DAY, 10), 10) == 10, "used up")
+  local granted, _, retry_after = c.ask(START + DAY / 2, numbers(1, HOUR, 10), 1)
+  check(name, granted == 0 and math.abs(retry_after - HOUR / 2) <= 2, "half a token of 1/d is half a token of 1/h: %d granted, wait of %.0f s", granted,
+        retry_after / SECOND)
+end
+
+local function a_shorter_period_keeps_fresh_use()
+  for _, name in ipairs { "sliding_window_counter", "fixed_window", "sliding_window_log", "rolling_window" } do
+    local c = client(luadir .. "/" .. name .. ".lua")
+    history = {}
+    local long, short = numbers(100, HOUR), numbers(100, 60 * SECOND)
+    long.option, short.option = name == "rolling_window" and 10 or nil, name == "rolling_window" and 10 or nil
+    c.ask(START, long, 1)
+    check(name, c.ask(START + 30 * 60 * SECOND, long, 99) == 99, "used up")
+    local granted = c.ask(START + 30 * 60 * SECOND + SECOND, short, 100, 1)
+    check(name, granted <= 1, "1 h shortened to 1 min a second after 99 of 100 were used: %d at once", granted)
+  end
+end
+
+math.randomseed(seed)
+for _, name in ipairs(#only > 0 and only or names) do
+  local left = steps
+  while left > 0 and failed < 20 do
+    local length = min(left, random(5, 60))
+    schedule(name, length)
+    left = left - length
+  end
+  for _ = 1, max(50, steps / 400) do plans(name) end
+  if name == "leaky_bucket" then for _ = 1, max(100, steps / 40) do queue() end end
+  if name ~= "rolling_window" then
+    used_up_and_loosened(name)
+    used_up_and_tightened(name)
+  end
+  if models[name] == bucket then burst_lowered(name) end
+  if name == "token_bucket" then part_of_a_token() end
+end
+if #only == 0 then a_shorter_period_keeps_fresh_use() end
+print(("seed %d"):format(seed))
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0 and 0 or 1)

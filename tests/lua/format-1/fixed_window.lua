@@ -1,0 +1,57 @@
+-- Fixed window.
+--
+-- Definition  At most `limit` units per window of `period`. With an offset, windows lie on the clock: they start at offset + k * period.
+--             Without one, a window starts at the first request after the last window has ended.
+-- Guarantee   Never more than the limit in one window; hence never more than twice the limit in any stretch of one period, and that
+--             only across a window's edge.
+-- Source      The oldest of all; e.g. the INCR page of the Redis manual, "Pattern: rate limiter".
+--
+-- Units: µs. What was charged in an earlier window gives nothing back.
+--
+-- State: "SINCE:USED:END". SINCE lies in the window that USED was counted in: its start, or, on the clock, the time of the last charge,
+-- so that a count is never lost to a shorter period while the client is busy. END is when the window ended by the period of then.
+
+return function(state, now, limit, period, burst, cost, mode, offset)
+  local since, used, start, needed = now, 0, nil, nil
+  local s, u, e
+  if state then
+    s, u, e = state:match("^(%d+):(%d+):(%d+)$")
+    if s then
+      needed = e + 0
+      since, used = s + 0, u + 0
+      start = offset and since - (since - offset) % period or since
+      if now - start >= period then since, used, start = now, 0, nil end
+    end
+  end
+  if not start then start = offset and now - (now - offset) % period or now end
+
+  local left, granted, retry_after, changed = limit - used, 0, 0, true
+  if cost < 0 then
+    granted, changed = cost, used > 0 and (mode == 0 or mode >= start)
+    if changed then used = used > -cost and used + cost or 0 end
+  elseif cost == 0 then
+    changed = false
+    if left >= 1 then granted = 1 end
+  else
+    if left >= cost or mode == 2 then
+      granted = cost
+    elseif mode == 1 and left >= 1 then
+      granted = left
+    end
+    used, changed = used + granted, granted > 0
+  end
+
+  local ends = start + period - now
+  if granted == 0 then
+    retry_after = ((cost == 0 or mode == 1) and 1 or cost) > limit and -1 or ends
+  end
+  local remaining = limit - used
+  if remaining < 0 then remaining = 0 end
+  local reset = used > 0 and ends or 0
+  if not changed then return granted, remaining, retry_after, reset end
+  if offset and now > since then since = now end
+  if needed == now + ends and used < 1e14 and s + 0 == since then
+    return granted, remaining, retry_after, reset, s .. ":" .. used .. ":" .. e, nil, needed
+  end
+  return granted, remaining, retry_after, reset, ("%.0f:%.0f:%.0f"):format(since, used, now + ends), nil, needed
+end

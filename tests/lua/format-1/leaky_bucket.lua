@@ -1,0 +1,202 @@
+-- Leaky bucket, as a meter or as a queue.
+--
+-- Definition  A bucket of `burst` units leaks `limit` units per `period`, evenly. A request pours in `cost` units; one that would make
+--             it overflow is rejected.
+--             As a meter (max_delay 0 or absent) what fits passes at once.
+--             As a queue (max_delay in µs) a request passes when all that was in the bucket before it has leaked out, and one
+--             that would wait longer than max_delay is rejected: requests leave no closer than the rate.
+--             Who leaves the queue frees its place. Those behind it have been told when to go and keep their times; the place
+--             goes to the next request that fits into it, which may then go before others that came earlier.
+-- Guarantee   As a meter, in any stretch of t µs at most burst + t * limit / period units are admitted. As a queue, after a request
+--             of n units has been let go the next one is let go no sooner than n * period / limit µs later, to the µs.
+-- Source      J. S. Turner, "New directions in communications (or which way to the information age?)", IEEE Communications
+--             Magazine 24(10), 1986 (the meter); A. S. Tanenbaum, "Computer Networks", traffic shaping (the queue).
+--
+-- Units: µs. Nothing is rounded but a delay, up to the next µs: the bucket is empty at the instant at + part/limit µs, and part is 0
+-- wherever limit divides period. Free places begin and end at whole µs.
+--
+-- Giving back: the mode of a negative cost is the time at which the units were to go, the `now` of their charge plus its delay. As a
+-- queue nothing is given back without it, since what is taken from the end of the queue may be another's place.
+--
+-- State: AT, a number, or "AT:PART": the time at which the bucket will be empty. It is kept when the numbers change, since
+-- those who wait in the queue have been told when to go. Behind it free places, earliest first: "AT:PART:FROM:TO:FROM:TO".
+
+local FREE_MAX = 32                          -- numbers, two for each free place; beyond it the earliest is given up
+
+-- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
+local function muldiv(a, b, c)
+  local product = a * b
+  if product < 9007199254740992 then
+    local remainder = product % c
+    return (product - remainder) / c, remainder
+  end
+  local rest = b % c
+  local whole, quotient, remainder, unit = a * ((b - rest) / c), 0, 0, 1
+  while unit * 128 <= a do unit = unit * 128 end
+  repeat                                     -- long multiplication and division, one base-128 digit of a at a time
+    local tail = a % unit
+    local sum = remainder * 128 + (a - tail) / unit * rest
+    remainder = sum % c
+    quotient = quotient * 128 + (sum - remainder) / c
+    a, unit = tail, unit / 128
+  until unit < 1
+  return whole + quotient, remainder
+end
+
+-- How many units go into a free place of so many µs.
+local function units_in(us, limit, period, burst)
+  local units, rest = muldiv(us + 1, limit, period)
+  if rest == 0 then units = units - 1 end
+  return units < burst and units or burst
+end
+
+-- The most units that one free place takes; which place that is, and the first that takes `cost`.
+local function look_around(free, now, limit, period, burst, max_delay, cost)
+  local most, largest, first = 0, nil, nil
+  for i = 1, #free, 2 do
+    local units = free[i] - now <= max_delay and units_in(free[i + 1] - free[i], limit, period, burst) or 0
+    if units > most then most, largest = units, i end
+    if not first and units >= cost then first = i end
+  end
+  return most, largest, first
+end
+
+-- Enters a place, earliest first, as one with those that it touches. Places that touch may lie 2 µs apart, since each begins and ends
+-- at a whole µs: that is the slack, but where a place may be that short itself, or nothing is rounded.
+local function enter(free, from, to, slack)
+  local i = 1
+  while free[i] and free[i] < from do i = i + 2 end
+  table.insert(free, i, to)
+  table.insert(free, i, from)
+  i = i > 2 and i - 2 or i
+  while free[i + 2] do
+    if free[i + 2] - free[i + 1] > slack then
+      if free[i] >= from then break end
+      i = i + 2
+    else
+      local ends = table.remove(free, i + 3)
+      table.remove(free, i + 2)
+      if ends > free[i + 1] then free[i + 1] = ends end
+    end
+  end
+  if #free > FREE_MAX then table.remove(free, 1); table.remove(free, 1) end
+end
+
+return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
+  if limit < 1 then return cost < 0 and cost or 0, 0, cost < 0 and 0 or -1, 0 end
+  if not max_delay or max_delay <= 0 then max_delay = nil end
+
+  -- How long the bucket takes to leak empty; what is in it, in units, rounded up; how long a request that comes now would wait.
+  local drain, part, level, free, needed = 0, 0, 0, nil, nil
+  if state then
+    local at, places = tonumber(state), nil
+    if not at then
+      local a, p
+      a, p, places = state:match("^(%d+):(%d+)([:%d]*)$")
+      at, part = tonumber(a), tonumber(p) or 0
+    end
+    if at then needed = part > 0 and at + 1 or at end
+    if at and at >= now and at < 9007199254740992 then
+      drain = at - now
+      if part >= limit then drain, part = drain + 1, 0 end
+      local units, rest = muldiv(drain, limit, period)
+      level = units + (rest + part + -(rest + part) % period) / period
+      if max_delay and places and places ~= "" then
+        free = {}
+        for from, to in places:gmatch(":(%d+):(%d+)") do
+          from, to = from + 0, to + 0
+          if to > now and from < to and to <= at + 1 then
+            free[#free + 1] = from > now and from or now
+            free[#free + 1] = to
+          end
+        end
+        if not free[1] then free = nil end
+      end
+    else
+      part = 0
+    end
+  end
+  local wait = part > 0 and drain + 1 or drain
+
+  local room = burst - level
+  local open = (max_delay and wait > max_delay) and 0 or room
+  local granted, retry_after, changed = 0, 0, false
+  local most, largest, place = 0, nil, nil
+  if free then most, largest, place = look_around(free, now, limit, period, burst, max_delay, cost) end
+  if cost > 0 then
+    if mode == 2 then
+      granted, place = cost, nil
+    elseif place or open >= cost then
+      granted = cost
+    elseif mode == 1 and (open >= 1 or most >= 1) then
+      granted = open
+      if most > open then granted, place = most, largest end
+    end
+  elseif cost < 0 then
+    granted = cost
+  elseif open >= 1 or most >= 1 then
+    granted = 1
+  end
+
+  if granted == 0 then
+    local least = (cost == 0 or mode == 1) and 1 or cost
+    if least > burst then
+      retry_after = -1
+    else
+      local us, rest = muldiv(burst - least, period, limit)
+      retry_after = drain - us + (part > rest and 1 or 0)
+      if max_delay and retry_after < wait - max_delay then retry_after = wait - max_delay end
+    end
+  elseif cost > 0 and place then
+    local us = muldiv(granted, period, limit)
+    wait, changed = free[place] - now, true
+    free[place] = free[place] + (us > 0 and us or 1)                   -- rounded down, or the last of several would not fit any more
+    if free[place] >= free[place + 1] then table.remove(free, place); table.remove(free, place) end
+  elseif cost > 0 then
+    local us, rest = muldiv(granted, period, limit)
+    drain, part, room, changed = drain + us, part + rest, room - granted, true
+    if part >= limit then drain, part = drain + 1, part - limit end
+    if drain > 4503599627370496 then drain = 4503599627370496 end      -- a debt of more than 2^52 µs, 142 years, is as good as one of that
+  elseif cost < 0 and level > 0 and not max_delay then
+    local us, rest = muldiv(-cost, period, limit)
+    drain, part, room, changed = drain - us, part - rest, room - cost, true
+    if part < 0 then drain, part = drain - 1, part + limit end
+    if drain < 0 then drain, part, room = 0, 0, burst end
+  elseif cost < 0 and level > 0 and mode > 0 then
+    local from, to = mode > now and mode or now, mode + muldiv(-cost, period, limit)
+    local slack = period % limit == 0 and 0 or period >= 4 * limit and 2 or period >= 2 * limit and 1 or 0
+    if from < to and from <= now + drain then
+      changed, free = true, free or {}
+      if to + slack >= now + drain then                                -- the end of the queue, and what is free before it
+        drain, part = from - now, 0
+        while free[1] and free[#free] + slack >= now + drain do
+          local begins = free[#free - 1] - now
+          drain = begins < drain and begins or drain
+          free[#free], free[#free - 1] = nil, nil
+        end
+        local units, rest = muldiv(drain, limit, period)
+        room = burst - units - (rest > 0 and 1 or 0)
+      else
+        enter(free, from, to, slack)
+      end
+    end
+  end
+
+  local reset = part > 0 and drain + 1 or drain
+  local remaining = (room < 0 or max_delay and reset > max_delay) and 0 or room
+  if free and free[1] then
+    most = look_around(free, now, limit, period, burst, max_delay, 1)
+    if most > remaining then remaining = most end
+  end
+  if not changed then return granted, remaining, retry_after, reset end
+
+  local delay = max_delay and cost > 0 and (wait < max_delay and wait or max_delay) or nil
+  if free and free[1] then
+    for i = 1, #free do free[i] = (":%.0f"):format(free[i]) end
+    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + drain, part) .. table.concat(free), delay, needed
+  end
+  if part > 0 then
+    return granted, remaining, retry_after, reset, ("%.0f:%.0f"):format(now + drain, part), delay, needed
+  end
+  return granted, remaining, retry_after, reset, now + drain, delay, needed
+end

@@ -1,0 +1,192 @@
+-- Sliding window log.
+--
+-- Definition  The time of every admitted unit is remembered for one `period`; a request is admitted if the units of the last period
+--             (now - period, now] and its cost together do not exceed the limit.
+-- Guarantee   Never more than the limit in any stretch [t, t + period), wherever it starts.
+-- Source      The definition of a rate limit itself; commonly built on a Redis sorted set that is trimmed and counted.
+--
+-- Units: µs. Giving back takes the units that were charged at that time; where it is not known, the newest first. Where the clock goes
+-- back, time stands still until it has caught up with the newest entry; what was charged meanwhile is not given back.
+--
+-- State: five bytes, then twelve bytes per entry, oldest first; numbers are big-endian. An entry is a time (seven bytes) and how many
+-- units had been admitted with it, counted from long ago (five bytes, modulo 2^40); the first five bytes are that count before the
+-- first entry. So the units between two entries are one subtraction, a request of any cost takes one entry, requests of one µs
+-- share an entry and lose nothing, and whatever is looked for is found by bisection. What is given back of entries before the newest
+-- is a second log of the same form, by the time of the charge, with its number of entries behind it (twelve bytes): so the entries
+-- behind are not counted anew, and an entry and what was given back of it are over at the same time.
+
+local WRAP = 1099511627776                                                                    -- 2^40
+local EMPTY = "\0\0\0\0\0"
+
+local function time_at(state, i)
+  local a, b, c, d, e, f, g = state:byte(12 * i - 6, 12 * i)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
+local function count_at(state, i)
+  local a, b, c, d, e = state:byte(12 * i + 1, 12 * i + 5)
+  return (((a * 256 + b) * 256 + c) * 256 + d) * 256 + e
+end
+
+local function entry(time, count)
+  local a = time % 256; time = (time - a) / 256
+  local b = time % 256; time = (time - b) / 256
+  local c = time % 256; time = (time - c) / 256
+  local d = time % 256; time = (time - d) / 256
+  local e = time % 256; time = (time - e) / 256
+  local f = time % 256; time = (time - f) / 256
+  local g = count % 256; count = (count - g) / 256
+  local h = count % 256; count = (count - h) / 256
+  local i = count % 256; count = (count - i) / 256
+  local j = count % 256; count = (count - j) / 256
+  return string.char(time, f, e, d, c, b, a, count, j, i, h, g)
+end
+
+-- The first entry later than `time`; the last one is known to be.
+local function later(state, entries, time)
+  local low, high = 1, entries
+  while low < high do
+    local middle = (low + high - (low + high) % 2) / 2
+    if time_at(state, middle) > time then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+-- How many units of the entries up to `time` were given back.
+local function returned_until(back, time)
+  if not back or time_at(back.log, back.first) > time then return 0 end
+  local i = back.entries
+  if time_at(back.log, i) > time then i = later(back.log, i, time) - 1 end
+  return (count_at(back.log, i) - back.base) % WRAP
+end
+
+-- How many units that still count had been admitted by entry i.
+local function counting(state, i, base, back)
+  local units = (count_at(state, i) - base) % WRAP
+  return back and units - returned_until(back, time_at(state, i)) or units
+end
+
+-- The first entry from `low` on by which so many `units` had been admitted that still count; the last one is known to be.
+local function reaches(state, low, entries, base, back, units)
+  local high = entries
+  while low < high do
+    local middle = (low + high - (low + high) % 2) / 2
+    if counting(state, middle, base, back) >= units then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+-- The second log as it is kept, without what is over and what is later than `time`.
+local function kept(back, time)
+  if not back or time_at(back.log, back.first) > time then return "" end
+  local i = back.entries
+  if time_at(back.log, i) > time then i = later(back.log, i, time) - 1 end
+  return back.log:sub(12 * back.first - 11, 12 * i + 5) .. entry(0, i - back.first + 1)
+end
+
+-- The second log with `units` more at `time`.
+local function returning(back, time, units)
+  if not back then return EMPTY .. entry(time, units) .. entry(0, 1) end
+  local log, i = back.log, back.entries + 1
+  while i > back.first and time_at(log, i - 1) >= time do i = i - 1 end
+  local there = i <= back.entries and time_at(log, i) == time
+  local parts = { log:sub(12 * back.first - 11, 12 * i - 7), entry(time, (count_at(log, there and i or i - 1) + units) % WRAP) }
+  for j = there and i + 1 or i, back.entries do
+    parts[#parts + 1] = entry(time_at(log, j), (count_at(log, j) + units) % WRAP)
+  end
+  parts[#parts + 1] = entry(0, back.entries - back.first + (there and 1 or 2))
+  return table.concat(parts)
+end
+
+-- The second log, from where it lies in the state to its end; nothing where all of it is over.
+local function read_returned(state, from, entries, gone)
+  local back = { log = state:sub(from, -13), entries = entries, first = 1 }
+  if time_at(back.log, entries) <= gone then return nil end
+  if time_at(back.log, 1) <= gone then back.first = later(back.log, entries, gone) end
+  back.base = count_at(back.log, back.first - 1)
+  back.units = (count_at(back.log, entries) - back.base) % WRAP
+  return back
+end
+
+return function(state, now, limit, period, burst, cost, mode)
+  local first, entries, last, base, used, gone, back = 1, 0, 0, 0, 0
+  local size = state and #state or 0
+  if size % 12 == 10 and size > 34 then                               -- what was given back lies behind
+    back = count_at(state:sub(-5), 0)
+    size = size - 17 - 12 * back
+    if back == 0 or size < 17 then size, back = 0, nil end
+  end
+  if size > 5 and size % 12 == 5 then
+    entries = (size - 5) / 12
+    last = time_at(state, entries)
+    gone = (last > now and last or now) - period
+    if last <= gone or last >= 9007199254740992 then
+      entries = 0
+    else
+      if time_at(state, 1) <= gone then first = later(state, entries, gone) end
+      base = count_at(state, first - 1)
+      used = (count_at(state, entries) - base) % WRAP
+      back = back and read_returned(state, size + 1, back, gone)
+      if back then used = used > back.units and used - back.units or 0 end
+    end
+  end
+  if entries == 0 then back = nil end
+
+  if cost < 0 then
+    local units = used < -cost and used or -cost
+    local i = entries
+    if mode > 0 and units > 0 then
+      i = mode > gone and mode <= last and later(state, entries, mode - 1)
+      if not i or time_at(state, i) ~= mode then
+        units = 0
+      else
+        local there = counting(state, i, base, back) - (i > first and counting(state, i - 1, base, back) or 0)
+        if units > there then units = there end
+      end
+    end
+    used = used - units
+    local left = used < limit and limit - used or 0
+    if units == 0 then return cost, left, 0, used > 0 and last + period - now or 0 end
+    if used == 0 then return cost, limit, 0, 0, EMPTY end
+    if i < entries then
+      return cost, left, 0, last + period - now, state:sub(12 * first - 11, size) .. returning(back, mode, units)
+    end
+    i = reaches(state, first, entries, base, back, used)              -- all newer than what is left goes
+    local time = time_at(state, i)
+    return cost, left, 0, time + period - now,
+           state:sub(12 * first - 11, 12 * i - 7) .. entry(time, (base + used + returned_until(back, time)) % WRAP) .. kept(back, time)
+  end
+
+  local left, granted = limit - used, 0
+  if cost > 0 then
+    if left >= cost or mode == 2 then
+      granted = cost
+    elseif mode == 1 and left >= 1 then
+      granted = left
+    end
+  elseif left >= 1 then
+    granted = 1
+  end
+
+  if granted == 0 or cost == 0 then                                   -- nothing changes
+    local retry_after = 0
+    if granted == 0 then
+      local least = (cost == 0 or mode == 1) and 1 or cost
+      retry_after = least > limit and -1
+                    or time_at(state, reaches(state, first, entries, base, back, used + least - limit)) + period - now
+    end
+    return granted, left > 0 and left or 0, retry_after, used > 0 and last + period - now or 0
+  end
+
+  used = used + granted
+  local head, time = EMPTY, now
+  if entries > 0 then
+    if last >= now then time, entries = last, entries - 1 end         -- the same µs, or the clock went back
+    head = state:sub(12 * first - 11, 12 * entries + 5)
+  end
+  local count = used + (back and back.units or 0)
+  if count >= WRAP then count = WRAP - 1 end
+  left = limit - used
+  return granted, left > 0 and left or 0, 0, time + period - now,
+         head .. entry(time, (base + count) % WRAP) .. (back and kept(back, time) or "")
+end
