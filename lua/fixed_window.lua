@@ -64,7 +64,7 @@ return function(state, now, limit, period, burst, cost, mode, offset)
   if not changed and not adapted then return granted, remaining, retry_after, reset end
   if cost < 0 and needed ~= start + period then             -- of a charge by other numbers: those of the state hold
     local lasts = used > 0 and now < needed and needed - now or 0
-    return granted, remaining, retry_after, lasts > 0 and reset or 0, ("%s:%.0f:%s"):format(s, used, e), nil, needed, lasts
+    return granted, remaining, retry_after, lasts, ("%s:%.0f:%s"):format(s, used, e), nil, needed
   end
   if offset and now > since then since = now end
   if needed == now + ends and used < 1e14 and s + 0 == since then
