@@ -111,10 +111,6 @@ static void raise_descriptor_limit(struct weir *weir)
                  "allowed: at most "
                  "%u clients are accepted at a time; raise LimitNOFILE (ulimit -n)",
                  wanted, wanted * 2ull + of_weir, (unsigned long long)limit.rlim_cur, most);
-    else if (wanted == 0)
-        log_info("at most %u clients are accepted at a time, as %llu descriptors are allowed (LimitNOFILE, "
-                 "ulimit -n)",
-                 most, (unsigned long long)limit.rlim_cur);
 }
 
 static void say_listening(const struct weir *weir)

@@ -87,7 +87,7 @@ unsigned worker_share_of(const struct worker *w, unsigned number)
 {
     unsigned max = w->policy->size_limits.connections, workers = w->shared->workers;
 
-    if (w->shared->connections_max && (max == 0 || max > w->shared->connections_max))
+    if (w->shared->connections_max && max > w->shared->connections_max)
         max = w->shared->connections_max;
     unsigned share = max / workers + (number < max % workers);
     return max && !share ? 1 : share;

@@ -20,7 +20,7 @@ struct worker_shared {
     unsigned workers;    /* how many there are */
     struct worker **all; /* set before any of them starts */
     unsigned
-        connections_max; /* clients for which there are descriptors, whatever size_limits.connections says; 0: any */
+        connections_max; /* clients for which there are descriptors, where size_limits.connections is more; 0: any */
     struct ip_counts *ip_counts; /* connections by address; NULL when size_limits.connections_per_ip is 0 */
     /* Called from a worker's thread: it accepts connections; it judges by another roster's policy; it has left its loop. */
     void (*serving)(void *context);
