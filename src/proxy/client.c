@@ -223,6 +223,7 @@ static void keep_part(struct client *c, const struct head_bytes *got)
 
     if (c->state == CLIENT_IDLE) {
         client_enter(c, CLIENT_HEAD);
+        c->since_ms = client_now_ms();
         deadline_arm(&w->queue.head, &c->deadline, clock_us(), w->policy->timeouts.request_header_us);
     }
     if (got->kept)
@@ -405,6 +406,7 @@ void clients_init(struct worker *w)
 {
     TAILQ_INIT(&w->clients);
     TAILQ_INIT(&w->silent);
+    TAILQ_INIT(&w->heads);
     TAILQ_INIT(&w->idle);
     TAILQ_INIT(&w->graveyard);
     linger_init(w);

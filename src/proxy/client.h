@@ -73,8 +73,11 @@ void clients_cut(struct worker *worker);
 /* Others wait for a place, and this connection has had its turn: its next answer is to be its last. */
 bool client_gives_way(const struct client *client);
 /* The connection to close to make room: one that has not sent a byte, else the one that has been idle for longest, else
- * the one that has lingered for longest. A connection that came, or was served, a moment ago is not closed. NULL: there is none. */
-struct client *client_to_evict(const struct worker *worker);
+ * the one that has lingered for longest, else, `for_a_place`, the one whose head has been incomplete for longest. A connection that
+ * came, or was served, a moment ago is not closed. NULL: there is none. */
+struct client *client_to_evict(const struct worker *worker, bool for_a_place);
+/* Is any connection open? */
+bool clients_any(const struct worker *worker);
 /* Closes it to make room. */
 void client_evict(struct client *client);
 

@@ -9,6 +9,7 @@ enum {
     IDLE_MIN_MS =
         200, /* before that a connection is not closed to make room: its next request may be on its way */
     LINGER_MIN_MS = 1000, /* the same of one whose answer may be on its way */
+    HEAD_MIN_MS = 1000,   /* and of one that has begun a request */
     TURN_MS = 1000,       /* so long a connection is served while others wait for a place */
     EVICTION_LOOKS = 8    /* connections that are asked, to make room, whether a request waits in them */
 };
@@ -28,6 +29,9 @@ static struct client_list *list_of(const struct client *c, enum client_state sta
     case CLIENT_IDLE: return &w->idle;
     case CLIENT_DRAIN:
     case CLIENT_LINGER: return &w->lingering;
+    case CLIENT_PREFACE:
+    case CLIENT_HANDSHAKE:
+    case CLIENT_HEAD: return &w->heads;
     default: return &w->clients;
     }
 }
@@ -101,10 +105,9 @@ void clients_stop(struct worker *w)
         next = TAILQ_NEXT(c, link);
         close_unless_asking(c);
     }
-    for (c = TAILQ_FIRST(&w->clients); c; c = next) {
+    for (c = TAILQ_FIRST(&w->heads); c; c = next) {
         next = TAILQ_NEXT(c, link);
-        if (c->state <= CLIENT_HEAD)
-            close_unless_asking(c);
+        close_unless_asking(c);
     }
     linger_stop(w);
 }
@@ -118,6 +121,8 @@ void clients_cut(struct worker *w)
             client_close(c);
     }
     for (struct client *c; (c = TAILQ_FIRST(&w->silent));)
+        client_close(c);
+    for (struct client *c; (c = TAILQ_FIRST(&w->heads));)
         client_close(c);
     for (struct client *c; (c = TAILQ_FIRST(&w->idle));)
         client_close(c);
@@ -136,9 +141,17 @@ static struct client *oldest_of(const struct client_list *list, uint32_t since_m
     return c && client_now_ms() - c->since_ms >= since_ms ? c : NULL;
 }
 
+/* Its head has taken a second, and nothing more of it is here. */
+static struct client *slowest_head(const struct worker *w)
+{
+    struct client *c = TAILQ_FIRST(&w->heads);
+
+    return c && client_now_ms() - c->since_ms >= HEAD_MIN_MS && !stream_has_unread(&c->stream) ? c : NULL;
+}
+
 /* Whoever opens connections and says nothing must not keep those out who ask, nor have those closed who were served: where more than a
  * quarter of the places are silent, one of them is old enough soon. */
-struct client *client_to_evict(const struct worker *w)
+struct client *client_to_evict(const struct worker *w, bool for_a_place)
 {
     struct client *c = oldest_of(&w->silent, IDLE_MIN_MS), *lingers = TAILQ_FIRST(&w->lingering);
     unsigned places = worker_connections_max(w);
@@ -147,7 +160,15 @@ struct client *client_to_evict(const struct worker *w)
         return c;
     if ((c = oldest_of(&w->idle, IDLE_MIN_MS)))
         return c;
-    return lingers && client_now_ms() - lingers->since_ms >= LINGER_MIN_MS ? lingers : NULL;
+    if (lingers && client_now_ms() - lingers->since_ms >= LINGER_MIN_MS)
+        return lingers;
+    return for_a_place ? slowest_head(w) : NULL;
+}
+
+bool clients_any(const struct worker *w)
+{
+    return !TAILQ_EMPTY(&w->clients) || !TAILQ_EMPTY(&w->heads) || !TAILQ_EMPTY(&w->silent) ||
+           !TAILQ_EMPTY(&w->idle) || !TAILQ_EMPTY(&w->lingering);
 }
 
 bool client_gives_way(const struct client *c)

@@ -61,7 +61,7 @@ static void wait_for_descriptors(struct listener *l)
 {
     struct client *leaves;
 
-    for (unsigned n = 0; n < EVICTED_AT_ONCE && (leaves = client_to_evict(l->worker)); n++)
+    for (unsigned n = 0; n < EVICTED_AT_ONCE && (leaves = client_to_evict(l->worker, false)); n++)
         client_evict(leaves);
     listener_pause(l);
 }
@@ -216,7 +216,7 @@ static void hand_over(struct listener *l, struct worker *to, int fd, const struc
 static bool accept_one(struct listener *l)
 {
     struct worker *w = l->worker, *to = place_take(w);
-    struct client *leaves = to ? NULL : client_to_evict(w);
+    struct client *leaves = to ? NULL : client_to_evict(w, true);
     struct address peer = {.length = sizeof peer.local};
 
     if (!to && !leaves) {
@@ -339,8 +339,7 @@ static void request_ids_init(struct worker *w)
 
 static bool all_done(const struct worker *w)
 {
-    return w->stopping && TAILQ_EMPTY(&w->clients) && TAILQ_EMPTY(&w->silent) && TAILQ_EMPTY(&w->idle) &&
-           TAILQ_EMPTY(&w->lingering);
+    return w->stopping && !clients_any(w);
 }
 
 static void publish(struct worker *w)

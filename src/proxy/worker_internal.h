@@ -50,6 +50,7 @@ struct worker {
     TAILQ_HEAD(client_list, client) clients,
         idle,      /* in a request or its head; between requests, longest idle first */
         silent,    /* accepted, and nothing was received yet: oldest first */
+        heads,     /* part of a head, or of what comes before it, was received: longest first */
         lingering; /* the answer was sent, the rest of the content is dropped: longest first */
     TAILQ_HEAD(graveyard, client) graveyard; /* closed in this turn */
     TAILQ_HEAD(link_graveyard, link) link_graveyard;

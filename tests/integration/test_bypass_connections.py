@@ -97,6 +97,16 @@ def test_silent_connections_make_room_first_and_at_once(rig):
     close(idle + silent)
 
 
+def test_heads_that_dribble_from_many_addresses_keep_nobody_out(rig):
+    """Slowloris: each connection may take ten seconds for its head, unless others need its place."""
+    weir = rig.weir(workers=1, size_limits={"connections": PLACES, "connections_per_ip": 0})
+    half = connected(weir, PLACES, b"GET / HTTP/1.1\r\n")
+    weir.counts(PLACES, "weir_connections")
+    assert served(weir)
+    assert kept(half) == PLACES - 1 and kept(half[:1]) == 0, "the oldest"
+    close(half)
+
+
 def test_a_flood_of_silent_connections_keeps_nobody_out(rig):
     weir = rig.weir(workers=1, size_limits={"connections": PLACES, "connections_per_ip": 0})
     over, opened = threading.Event(), []
