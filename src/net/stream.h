@@ -34,9 +34,8 @@ struct stream {
     bool reading, writing; /* it is wanted; without a layer: the watch waits for it */
     bool eof;              /* the peer has sent its last byte */
     bool drained; /* the last read took all that was there; without a layer, and as far as is known */
-    bool
-        reset; /* a write failed with ECONNRESET, which the kernel tells once: the end of input is then no end of a message */
-    bool cut;  /* close without a word: what was sent must not look whole */
+    bool reset; /* a write failed with ECONNRESET, which the kernel reports once: the end of input is a cut */
+    bool cut;   /* close without a word: what was sent must not look whole */
     struct iobuf *in, *out;
     struct pipe *pipe;
     const struct stream_layer *layer; /* NULL: none */

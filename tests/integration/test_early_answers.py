@@ -97,7 +97,12 @@ def test_of_a_server_that_answers_early_and_closes(rig):
 
 def test_a_reset_is_no_end_of_an_answer_that_ends_with_its_connection(rig):
     """The kernel tells of it once: where writing the request has learnt of it, reading ends as after a FIN."""
-    api = Scripted(rig, answers_early(200, "until close", after=3_000_000))
+    def script(peer, _number):
+        peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer.read_exactly(3_000_000, "content")
+        peer.send(answer(200, "until close"))
+        peer.reset()
+    api = Scripted(rig, script)
     weir = rig.weir(workers=1, upstreams={"api": {"servers": [api.text]}})
     weir.expect_errors("upstream|server|api")
     for _ in range(UPLOADS):

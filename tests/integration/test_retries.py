@@ -422,3 +422,35 @@ def test_whatever_servers_do_each_request_gets_its_own_answer(rig):
     eventually(lambda: weir.metric("weir_requests_active") == 0, what="all have ended")
     weir.reload(upstreams={"api": {"servers": [good(rig).text]}})
     assert statuses(weir, 3) == [200] * 3
+
+
+def test_servers_that_are_killed_one_after_the_other_go_unnoticed(rig):
+    """As in a rolling restart without any care. By default."""
+    places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    running = [rig.upstream(listen=place) for place in places]
+    weir = rig.weir(workers=2, upstreams={"api": {"servers": places}})
+    weir.expect_errors("upstream|server|api")
+    stop, wrong, served = threading.Event(), [], [0] * 4
+
+    def client(number):
+        while not stop.is_set():
+            with Connection(weir.address) as connection:
+                for _ in range(20):
+                    response = connection.request("/slow?ms=3")
+                    if response.status != 200:
+                        wrong.append(response)
+                    served[number] += 1
+    clients = [threading.Thread(target=client, args=(n,)) for n in range(4)]
+    for thread in clients:
+        thread.start()
+    for _ in range(2):
+        for i, place in enumerate(places):
+            before = sum(served)
+            running[i].kill()
+            eventually(lambda: sum(served) > before + 50, 20, "requests while it is away")
+            running[i] = rig.upstream(listen=place)
+            eventually(lambda: weir.metric("weir_upstream_server_up", address=place) == 1, 20, "it is used again")
+    stop.set()
+    for thread in clients:
+        thread.join()
+    assert not wrong, wrong[:2]
