@@ -93,7 +93,7 @@ static void raise_descriptor_limit(struct weir *weir)
     const struct policy *policy = weir->first;
     struct rlimit limit;
     unsigned wanted = policy->size_limits.connections,
-             of_weir = DESCRIPTORS_RESERVED + 32 + policy->workers * (10 + policy->listen_count);
+             of_weir = DESCRIPTORS_RESERVED + 32 + policy->workers * (12 + policy->listen_count);
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;

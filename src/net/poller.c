@@ -23,13 +23,24 @@ static void deliver(struct watch *watch, uint32_t reported)
         watch->on_writable(watch->fd, EV_WRITE, watch->context);
 }
 
-/* As many as there are now: a callback that wakes its own socket again does not keep others waiting. */
-static void run_woken(struct poller *poller)
+static void serve_reported(struct poller *poller)
+{
+    while (poller->next < poller->count && !poller->stopped) {
+        const struct epoll_event *event = &poller->ready[poller->next++];
+        if (event->data.ptr)
+            deliver(event->data.ptr, event->events);
+    }
+}
+
+/* No more than were woken before the round: a callback that wakes its own socket again does not keep others waiting. */
+static void serve_woken(struct poller *poller)
 {
     struct watch *watch;
 
-    for (unsigned n = poller->woken_count; n && !poller->stopped && (watch = TAILQ_FIRST(&poller->woken));
-         n--) {
+    while (poller->woken_due && !poller->stopped) {
+        poller->woken_due--;
+        if (!(watch = TAILQ_FIRST(&poller->woken)))
+            continue;
         watch_cancel_wake(watch);
         watch->on_readable(watch->fd, EV_READ, watch->context);
     }
@@ -50,20 +61,20 @@ static void come_again(struct poller *poller)
         event_active(&poller->event, EV_READ, 0);
 }
 
+/* In rounds: a batch of reported sockets, then as many woken ones at most. A round that is stopped goes on where it stopped, so that
+ * neither kind keeps the other one waiting. */
 static void on_ready(evutil_socket_t fd, short what, void *arg)
 {
     struct poller *poller = arg;
     (void)fd, (void)what;
 
     poller->stopped = false;
-    run_woken(poller);
-    if (poller->next == poller->count && !poller->stopped)
+    if (poller->next == poller->count && poller->woken_due == 0) {
+        poller->woken_due = poller->woken_count < poller->batch ? poller->woken_count : poller->batch;
         fetch(poller);
-    while (poller->next < poller->count && !poller->stopped) {
-        const struct epoll_event *event = &poller->ready[poller->next++];
-        if (event->data.ptr)
-            deliver(event->data.ptr, event->events);
     }
+    serve_reported(poller);
+    serve_woken(poller);
     come_again(poller);
 }
 
@@ -73,7 +84,7 @@ int poller_init(struct poller *poller, struct event_base *base, unsigned batch)
     poller->next = poller->count = 0;
     poller->stopped = false;
     TAILQ_INIT(&poller->woken);
-    poller->woken_count = 0;
+    poller->woken_count = poller->woken_due = 0;
     if ((poller->fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
         return -1;
     event_assign(&poller->event, base, poller->fd, EV_READ | EV_PERSIST, on_ready, poller);

@@ -45,7 +45,7 @@ struct poller {
         count; /* ready[next .. count) was reported and is not served yet; data.ptr: a watch, NULL: ended */
     struct epoll_event ready[POLLER_BATCH_MAX];
     TAILQ_HEAD(woken, watch) woken;
-    unsigned woken_count;
+    unsigned woken_count, woken_due; /* of them: still to be served in this round */
 };
 
 /* Adds the poller to `base`, which must outlive it. `batch`: 1 to POLLER_BATCH_MAX sockets per epoll_wait. -1 with errno. */

@@ -131,8 +131,11 @@ START_TEST(an_iteration_that_was_cut_short_goes_on_where_it_stopped)
 }
 END_TEST
 
+static struct peer *survivor;
+
 static void end_all_others(struct peer *peer)
 {
+    survivor = peer;
     for (unsigned i = 0; i < SOCKETS; i++)
         if (&peers[i] != peer)
             watch_end(&peers[i].watch);
@@ -142,13 +145,15 @@ static void end_all_others(struct peer *peer)
 START_TEST(a_socket_whose_watch_has_ended_is_not_served_though_it_was_reported)
 {
     watch_wake(&peers[1].watch);
-    watch_want(&peers[2].watch, true, true);
+    for (unsigned i = 0; i < SOCKETS; i++)
+        watch_want(&peers[i].watch, true, true);
     send_to_all();
     also = end_all_others;
     turn();
     turn();
     ck_assert_uint_eq(served, 1);
-    ck_assert_uint_eq(peers[2].writes, 0);
+    for (unsigned i = 0; i < SOCKETS; i++)
+        ck_assert_uint_eq(peers[i].writes, &peers[i] == survivor);
 }
 END_TEST
 
@@ -199,6 +204,27 @@ START_TEST(a_woken_socket_is_called_once_for_each_wake_and_keeps_nobody_waiting)
     watch_cancel_wake(&peers[0].watch);
     turn();
     ck_assert_uint_eq(peers[0].wakes, 3);
+}
+END_TEST
+
+static void stop_and_wake(struct peer *peer)
+{
+    stop(peer);
+    watch_wake(&peer->watch);
+}
+
+/* Half of the sockets have input without end in weir, as a long pipeline of requests has; an iteration has time for one socket. */
+START_TEST(sockets_that_wake_themselves_and_sockets_that_receive_take_turns)
+{
+    for (unsigned i = 0; i < SOCKETS / 2; i++)
+        watch_wake(&peers[i].watch);
+    for (unsigned i = SOCKETS / 2; i < SOCKETS; i++)
+        ck_assert_int_eq(write(peers[i].far, "x", 1), 1);
+    also = stop_and_wake;
+    for (unsigned n = 0; n < 4 * SOCKETS; n++)
+        turn();
+    for (unsigned i = 0; i < SOCKETS; i++)
+        ck_assert_msg(peers[i].reads + peers[i].wakes > 0, "socket %u was not served", i);
 }
 END_TEST
 
@@ -267,6 +293,7 @@ int main(void)
     tcase_add_test(tests, a_socket_whose_watch_has_ended_is_not_served_though_it_was_reported);
     tcase_add_test(tests, a_new_socket_does_not_get_the_report_of_the_one_whose_descriptor_it_has);
     tcase_add_test(tests, a_woken_socket_is_called_once_for_each_wake_and_keeps_nobody_waiting);
+    tcase_add_test(tests, sockets_that_wake_themselves_and_sockets_that_receive_take_turns);
     tcase_add_test(tests, what_is_not_wanted_is_not_reported_and_waits);
     tcase_add_test(tests, the_end_of_a_peer_is_reported_behind_input_that_is_not_read);
     tcase_add_test(tests, a_busy_poller_leaves_the_other_one_its_turn);
