@@ -4,6 +4,8 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Runs it and frees it; CK_VERBOSITY says how much is told. The program's exit status. */
 static inline int run_suite(Suite *suite)
@@ -12,6 +14,29 @@ static inline int run_suite(Suite *suite)
 
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* Runs these test cases of it, each in a process of its own, all at once: for tests that wait most of the time. Frees it. The
+ * program's exit status. */
+static inline int run_side_by_side(Suite *suite, const char *const *cases, unsigned count)
+{
+    SRunner *runner = srunner_create(suite);
+    int status, failed = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            srunner_run(runner, NULL, cases[i], CK_ENV);
+            failed = srunner_ntests_failed(runner) != 0 || srunner_ntests_run(runner) == 0;
+            srunner_free(runner);
+            exit(failed ? EXIT_FAILURE : EXIT_SUCCESS);
+        }
+        failed |= child < 0;
+    }
+    while (wait(&status) > 0)
+        failed |= status != 0;
     srunner_free(runner);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
