@@ -192,16 +192,26 @@ struct slice key_repeat_id(const struct limit *limit, const struct fields *field
     return field->value;
 }
 
-/* 32 hex digits that stand for method and path, the same in every weir. SipHash under a known key: whoever finds two paths that
- * are alike, which takes some 2^64 tries, has free repeats of the one with the other, and no more of them. */
+/* Another key for each value. */
+static void mix(struct hash_key *key, struct slice value)
+{
+    uint64_t hash[2];
+
+    hash_slice_128(key, value, hash);
+    key->k0 ^= hash[0];
+    key->k1 ^= hash[1];
+}
+
+/* 32 hex digits that stand for client, host, method and path, the same in every weir. SipHash under a known key: whoever finds two
+ * paths that are alike, which takes some 2^64 tries, has free repeats of the one with the other, and no more of them. */
 static void write_target_hash(struct text *out, const struct limit_facts *facts)
 {
     struct hash_key key = {0};
     uint64_t hash[2];
 
-    hash_slice_128(&key, facts->method, hash);
-    key.k0 ^= hash[0];
-    key.k1 ^= hash[1];
+    mix(&key, identity_text(facts->identity)); /* several clients may share a limit, and its key */
+    mix(&key, facts->host);
+    mix(&key, facts->method);
     hash_slice_128(&key, facts->path, hash);
     for (unsigned i = 0; i < 32; i++)
         text_char(out, "0123456789abcdef"[hash[i / 16] >> (60 - i % 16 * 4) & 15]);

@@ -33,7 +33,8 @@ void key_write_quota(struct text *out, const char *prefix, struct slice identity
 enum { KEY_TAG_MAX = 3 * KEY_VALUE_MAX + 2 };
 void key_write_tag(struct text *out, struct slice client);
 
-/* Repeats of a limit with dedup are known by KEY:d:TARGET:ID. TARGET is a hash of method and path, ID is escaped as above. */
+/* Repeats of a limit with dedup are known by KEY:d:TARGET:ID. TARGET is a hash of client, host, method and path, ID is escaped as
+ * above. */
 enum { KEY_REPEAT_ID_MAX = 256, KEY_REPEAT_MAX = 36 + 3 * KEY_REPEAT_ID_MAX /* more than its key */ };
 
 /* What the request calls itself; none where the field is absent, empty, too long or there twice. */

@@ -1,6 +1,6 @@
 """A value of Idempotency-Key makes repeats of one request free, a few of them, and nothing else."""
 
-from wire import Connection, get
+from wire import Connection, get, request_bytes
 
 
 def post(connection, path, key="x", method="POST"):
@@ -29,6 +29,16 @@ def test_the_method_belongs_to_a_repeat_and_the_query_does_not(rig):
         seen = [post(connection, path, method=method)["X-RateLimit-Remaining"] for path, method in [
             ("/a", "POST"), ("/a", "POST"), ("/a", "PUT"), ("/a?b", "POST"), ("/a/", "POST"), ("/A", "POST"), ("/a", "PUT"), ("/%61", "POST")]]
     assert seen == ["4", "4", "3", "4", "2", "1", "3", "0"], seen
+
+
+def test_clients_and_hosts_that_share_a_limit_do_not_share_repeats(rig):
+    weir = limited(rig, per="all", dedup={"header": "Idempotency-Key"})
+    seen = []
+    with Connection(weir.address) as connection:
+        for client, host in ("a", "x.test"), ("a", "x.test"), ("b", "x.test"), ("a", "y.test"), ("b", "x.test"):
+            connection.send(request_bytes("/orders", "POST", {"Idempotency-Key": "x", "X-Client-Id": client}, b"hi", host=host))
+            seen.append(connection.response()["X-RateLimit-Remaining"])
+    assert seen == ["4", "4", "3", "2", "3"], seen
 
 
 def test_repeats_are_bounded(rig):
