@@ -2,12 +2,15 @@
 
 With leases as well: there what workers hold may be missing for a moment, at most one lease each, and can be had afterwards."""
 
+import collections
+import contextlib
 import itertools
+import signal
 import threading
 
 from leasing import ONE, admitted, nothing_is_held, pour, take_the_rest, units
 from rig import eventually, timeout
-from wire import Cut, count, flood, get
+from wire import Cut, connect, count, flood, get, request_bytes
 
 SCRIPTS = ("token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log",
            "sliding_window_counter", "gcra")
@@ -194,3 +197,23 @@ def test_own_script_of_ten_lines(rig):
     """)
     weir = rig.weir(limits={"own": dict(script=script, limit=1, period="1h")})
     assert [get(weir.address).status for _ in range(3)] == [200, 429, 429]
+
+
+@timeout(120)
+def test_thousands_of_connections_at_once_get_exactly_the_limit(rig):
+    """All requests are there at once, on connections of their own, at two workers; then all again, when nothing is left."""
+    weir = rig.weir(workers=2, size_limits={"connections_per_ip": 0}, redis={"timeout": "10s"},
+                    limits={"all": dict(script="gcra", limit=1500, period="10d", per="all", lease="off")})
+    request = request_bytes("/x")
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(connect(weir.address)) for _ in range(4000)]
+        for admitted in (1500, 0):
+            weir.signal(signal.SIGSTOP)
+            for connection in crowd:
+                connection.sendall(request)
+            weir.signal(signal.SIGCONT)
+            statuses = collections.Counter()
+            for connection in crowd:
+                connection.settimeout(100)
+                statuses[connection.recv(4096).split()[1]] += 1
+            assert statuses == collections.Counter({b"200": admitted, b"429": 4000 - admitted}), statuses
