@@ -28,6 +28,7 @@ enum field_id {
     FIELD_MAX_FORWARDS,
     FIELD_METHOD_OVERRIDE, /* X-HTTP-Method-Override, X-HTTP-Method, X-Method-Override */
     FIELD_NEVER_FORWARDED, /* X-Original-URL, X-Rewrite-URL: frameworks route by them instead of the target;
+                              SCRIPT_NAME, X-Script-Name: servers take them off the path;
                               Proxy: HTTP_PROXY in CGI (CVE-2016-5385) */
     FIELD_PROXY_AUTHENTICATE,
     FIELD_PROXY_AUTHORIZATION,

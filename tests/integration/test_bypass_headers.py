@@ -149,6 +149,16 @@ def test_fields_that_rewrite_the_path_are_dropped(rig):
         assert not {"x-original-url", "x-rewrite-url", "proxy"} & {name.lower() for name, _ in told["fields"]}
 
 
+def test_fields_that_name_the_front_of_the_path_are_dropped(rig):
+    """Gunicorn takes what SCRIPT_NAME holds off the path: /x/login became /login, under another rule."""
+    for trusted in [], ["127.0.0.1"]:
+        weir = rig.weir(limits=EACH, identity={"trusted_proxies": trusted})
+        for name in "SCRIPT_NAME", "Script-Name", "script.name", "X-Script-Name", "X_SCRIPT_NAME":
+            told = echo(weir.address, headers={name: "/x", "X-Other": "kept"})
+            names = {field.lower() for field, _ in told["fields"]}
+            assert "x-other" in names and name.lower() not in names, (name, names)
+
+
 def test_another_method_that_another_rule_is_for_is_refused(rig):
     limits = {**EACH, "writes": dict(script="fixed_window", limit=1, period="1d")}
     rules = [{"match": {"path": "/v1/**", "methods": ["DELETE", "PUT"]}, "limits": ["writes"]}, {"limits": ["each"]}]

@@ -137,6 +137,8 @@ START_TEST(known_names_are_known_in_any_case)
         {"Proxy", FIELD_NEVER_FORWARDED},
         {"X-Original-URL", FIELD_NEVER_FORWARDED},
         {"X-Rewrite-URL", FIELD_NEVER_FORWARDED},
+        {"Script-Name", FIELD_NEVER_FORWARDED},
+        {"X-Script-Name", FIELD_NEVER_FORWARDED},
         {"Proxy-Authenticate", FIELD_PROXY_AUTHENTICATE},
         {"Proxy-Authorization", FIELD_PROXY_AUTHORIZATION},
         {"Proxy-Connection", FIELD_PROXY_CONNECTION},
