@@ -257,7 +257,8 @@ local function schedule(limiter)
       check_retry(limiter, q, r, expires, state == nil or left_by == n and now >= left_at)
     end
     if r[5] ~= nil then
-      state, expires, left_by = stored(r[5]), now + (r[8] or r[4]), n
+      state, expires = stored(r[5]), now + (r[8] or r[4])
+      if cost >= 0 or not q.edited then left_by = n end     -- what is given back may leave the state in its numbers
       left_at = now
       if expires == now then state = nil end
     end

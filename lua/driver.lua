@@ -28,26 +28,39 @@
 -- plan) returns the same usage in the numbers of now, also where it rejects or only looks. That is written at once, whatever becomes of the
 -- request: it charges nothing, and from then on time passes for the client by the new numbers.
 
+-- What no limit of the policy uses is left out of its script: the lines from "--{ FEATURE" to "--}". With all of them this is a whole
+-- script as well.
+--   clock     the caller may bring a clock of its own (weir never does)
+--   own       limiters of the operator's own: their states may be numbers
+--   options   limits with options
+--   dedup     limits with dedup
+--   several   rules with more than one limit
+--   numbers   limiters that write limit, period and burst into their states: numbers[1] has them as
+--             text, "LIMIT:PERIOD:BURST", since it costs much to format a number
+--
 -- Redis runs all of this for every call. Hence `text + 0`, a number at half the price of tonumber(text); `number .. ""`, a text at
 -- half the price of Redis' own conversion; and no function or table before it is needed.
 local call = redis.call
 local SLOT = 4194304
 
--- Where the caller brings a clock of its own, limiters know by themselves what is over; expiry must only not come too soon.
-local now, margin = ARGV[1], 3600000
-if now == "" then
+-- With a clock of the caller's own, limiters know by themselves what is over; expiry must only not come too soon.
+local now, margin
+--{ clock
+if ARGV[1] ~= "" then now, margin = ARGV[1] + 0, 3600000 end
+--}
+if not now then
   local time = call("TIME")
   now, margin = time[1] * 1000000 + time[2], 0
-else
-  now = now + 0
 end
 
 local states = call("MGET", unpack(KEYS))                   -- also for one: MGET takes a key of another type for none
 
+--{ own
 local function text_of(number)
   local text = ("%d"):format(number)                        -- twice as fast, and right where Redis is one of 64 bits and it is whole
   return text + 0 == number and text or ("%.17g"):format(number)
 end
+--}
 
 -- Writes a state in place of `old`, which was needed until `needed` (nil: nobody knows).
 local function write(key, state, reset, exact, old, needed)
@@ -59,39 +72,48 @@ local function write(key, state, reset, exact, old, needed)
   end
   if not exact then reset = reset + SLOT + 1000 - ends % SLOT + now % 65536 * 64 end            -- Redis cuts its clock to ms
   local ms = (reset + -reset % 1000) / 1000 + margin
-  call("SET", key, type(state) == "number" and text_of(state) or state, "PX", ms < 1e13 and ms .. "" or "10000000000000")
+--{ own
+  if type(state) == "number" then state = text_of(state) end
+--}
+  call("SET", key, state, "PX", ms < 1e13 and ms .. "" or "10000000000000")
 end
 
 if #ARGV == 8 and not KEYS[2] then                                          -- one limit of one request
   local limit = limits[ARGV[3] + 0]
-  local run, period, offset, options, state = limit.run, limit.period, limit.offset, limit.options, states[1] or nil
-  local amount, burst, cost, mode = ARGV[7] + 0, ARGV[8] + 0, ARGV[5] + 0, ARGV[6] + 0
+  local run, period, offset, state = limit.run, limit.period, limit.offset, states[1] or nil
+  local amount, burst, cost, mode = ARGV[7], ARGV[8], ARGV[5], ARGV[6]
+--{ numbers
+  numbers[1] = amount .. ":" .. (limit.period_text or "") .. ":" .. burst
+--}
+  burst = burst ~= amount and burst + 0
+  amount, cost, mode = amount + 0, cost == "1" and 1 or cost + 0, mode == "0" and 0 or mode + 0
+  burst = burst or amount
   local granted, remaining, retry_after, reset, new_state, delay, needed, lasts
-  if options then
+--{ options
+  if limit.options then
     granted, remaining, retry_after, reset, new_state, delay, needed, lasts =
-      run(state, now, amount, period, burst, cost, mode, offset, unpack(options))
+      run(state, now, amount, period, burst, cost, mode, offset, unpack(limit.options))
   else
+--}
     granted, remaining, retry_after, reset, new_state, delay, needed, lasts = run(state, now, amount, period, burst, cost, mode, offset)
+--{ options
   end
-  if new_state then write(KEYS[1], new_state, lasts or reset, limit.exact, state, needed) end
+--}
+  if new_state then
+    lasts = lasts or reset
+    local ends = now + lasts
+    if needed and margin == 0 and lasts > 0 and #new_state == #state and needed - needed % 4194304 == ends - ends % 4194304 then
+      call("SETRANGE", KEYS[1], "0", new_state)                                 -- as write() would, without the call
+    else
+      write(KEYS[1], new_state, lasts, limit.exact, state, needed)
+    end
+  end
   return { granted, remaining, retry_after, reset, delay or 0, now }
 end
 
 local ARGV, KEYS, limits, unpack, states = ARGV, KEYS, limits, unpack, states
 
-local function ask(limit, state, amount, burst, cost, mode)
-  if limit.options then
-    return limit.run(state, now, amount, limit.period, burst, cost, mode, limit.offset, unpack(limit.options))
-  end
-  return limit.run(state, now, amount, limit.period, burst, cost, mode, limit.offset)
-end
-
--- The state under a key, by now.
-local function state_of(key)
-  local state = states[key] or nil
-  return type(state) == "number" and text_of(state) or state
-end
-
+--{ dedup
 -- What an earlier charge was answered, and what is to be remembered of it from now on; nothing where that cannot be read, is over, or has no free
 -- repeat left. A remembered answer: "GRANTED:REMAINING:ENDS:REPEATS", until when, and how many repeats are still free.
 local function answered(text)
@@ -104,6 +126,7 @@ end
 local function remembered(limit, granted, remaining, reset)
   return ("%.0f:%.0f:%.0f:%.0f"):format(granted, remaining, now + reset, limit.repeats or 10)
 end
+--}
 
 local at, last = 2, #ARGV
 local reply, filled = nil, 0                                -- as long as the reply, mostly: it need not grow
@@ -116,32 +139,88 @@ end
 -- Requests of one limit: each is written as it is charged.
 local function run_of_one(requests)
   local index, key, cost, mode, amount, burst, step = unpack(ARGV, at + 1, at + (requests > 1 and 7 or 6))
-  local limit, memory = limits[index + 0], nil
+  local limit = limits[index + 0]
+  local run, period, offset = limit.run, limit.period, limit.offset
+--{ numbers
+  numbers[1], numbers.limit = amount .. ":" .. (limit.period_text or "") .. ":" .. burst, nil
+--}
   key, cost, mode, amount, burst, step = key + 0, cost + 0, mode + 0, amount + 0, burst + 0, (step or 0) + 0
+--{ dedup
+  local memory
   if mode > 7 and cost >= 0 then memory, mode = (mode - mode % 8) / 8, mode % 4 end
+--}
   for _ = 1, requests do
-    local state, granted, remaining, retry_after, reset, new_state, delay, needed, lasts, memo = state_of(key)
+    local state, granted, remaining, retry_after, reset, new_state, delay, needed, lasts = states[key] or nil
+--{ own
+    if type(state) == "number" then state = text_of(state) end
+--}
+--{ dedup
+    local memo
     if memory then granted, remaining, retry_after, reset, memo = answered(states[memory]) end
     if memo then
       states[memory] = memo
       write(KEYS[memory], memo, reset, true)
     else
-      granted, remaining, retry_after, reset, new_state, delay, needed, lasts = ask(limit, state, amount, burst, cost, mode)
+--}
+--{ options
+    if limit.options then
+      granted, remaining, retry_after, reset, new_state, delay, needed, lasts =
+        run(state, now, amount, period, burst, cost, mode, offset, unpack(limit.options))
+    else
+--}
+      granted, remaining, retry_after, reset, new_state, delay, needed, lasts = run(state, now, amount, period, burst, cost, mode, offset)
+--{ options
     end
+--}
+--{ dedup
+    end
+--}
     reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
       granted, remaining, retry_after, reset, delay or 0
     filled = filled + 5
     if new_state then
       lasts = lasts or reset
-      write(KEYS[key], new_state, lasts, limit.exact, state, needed)
+      local ends = now + lasts
+      if needed and margin == 0 and lasts > 0 and #new_state == #state and needed - needed % 4194304 == ends - ends % 4194304 then
+        call("SETRANGE", KEYS[key], "0", new_state)                             -- as write() would, without the call
+      else
+        write(KEYS[key], new_state, lasts, limit.exact, state, needed)
+      end
       states[key] = lasts > 0 and new_state
+--{ dedup
       if memory and granted ~= 0 and reset > 0 then
         states[memory] = remembered(limit, granted, remaining, reset)
         write(KEYS[memory], states[memory], reset, true)
       end
+--}
     end
     key = key + step
   end
+end
+
+--{ several
+-- The state under a key, by now.
+local function state_of(key)
+  local state = states[key] or nil
+--{ own
+  if type(state) == "number" then state = text_of(state) end
+--}
+  return state
+end
+
+local function ask(limit, state, amount, burst, cost, mode)
+--{ numbers
+  if numbers.amount ~= amount or numbers.burst ~= burst or numbers.limit ~= limit then
+    numbers.amount, numbers.burst, numbers.limit = amount, burst, limit
+    numbers[1] = ("%.0f:%s:%.0f"):format(amount, limit.period_text or "", burst)
+  end
+--}
+--{ options
+  if limit.options then
+    return limit.run(state, now, amount, limit.period, burst, cost, mode, limit.offset, unpack(limit.options))
+  end
+--}
+  return limit.run(state, now, amount, limit.period, burst, cost, mode, limit.offset)
 end
 
 -- Requests of several limits: each is written when none of its limits has rejected it. What it has changed until then, in order:
@@ -166,23 +245,30 @@ end
 
 -- Asks one limit of one request, and fills in its part of the reply. True: it rejects the request.
 local function decide(index, key, cost, mode, amount, burst)
-  local tried, memory, limit = mode > 3, nil, limits[index]
+  local tried, limit = mode > 3, limits[index]
+--{ dedup
+  local memory, memo
+  if cost >= 0 and mode > 7 then
+    memory, mode = (mode - mode % 8) / 8, mode % 8
+    tried = mode > 3
+  end
+--}
   if cost < 0 then
     tried = true
   elseif tried then
-    if mode > 7 then
-      memory, mode = (mode - mode % 8) / 8, mode % 8
-      tried = mode > 3
-    end
-    if tried then mode = mode - 4 end
+    mode = mode - 4
   end
-  local granted, remaining, retry_after, reset, state, delay, needed, lasts, memo
+  local granted, remaining, retry_after, reset, state, delay, needed, lasts
+--{ dedup
   if memory then granted, remaining, retry_after, reset, memo = answered(states[memory]) end
   if memo then
     change(memory, memo, reset, true)
   else
+--}
     granted, remaining, retry_after, reset, state, delay, needed, lasts = ask(limit, state_of(key), amount, burst, cost, mode)
+--{ dedup
   end
+--}
   reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
     granted, remaining, retry_after, reset, delay or 0
   filled = filled + 5
@@ -192,9 +278,11 @@ local function decide(index, key, cost, mode, amount, burst)
   end
   if state then
     change(key, state, lasts or reset, limit.exact, needed)
+--{ dedup
     if memory and reset > 0 then
       change(memory, remembered(limit, granted, remaining, reset), reset, true)
     end
+--}
   end
 end
 
@@ -239,11 +327,18 @@ local function run_of_several(requests, count)
     end
   end
 end
+--}
 
 while at <= last do
   local count = ARGV[at] % 10
   local requests = (ARGV[at] - count) / 10
-  if count == 1 then run_of_one(requests) else run_of_several(requests, count) end
+--{ several
+  if count > 1 then run_of_several(requests, count) else
+--}
+  run_of_one(requests)
+--{ several
+  end
+--}
   at = at + 1 + count * (requests > 1 and 7 or 6)
 end
 

@@ -17,6 +17,8 @@
 -- may share a key). Earlier versions wrote "AT" or "AT:PART", which counts by the numbers of now,
 -- and read no further than that.
 
+local numbers = ...                                                    -- those of now as text, where the driver has them: numbers[1]
+
 -- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
 local function muldiv(a, b, c)
   local product = a * b
@@ -37,85 +39,90 @@ local function muldiv(a, b, c)
   return whole + quotient, remainder
 end
 
-local INTEGER = ("%d"):format(9007199254740991) == "9007199254740991" and "%d" or "%.0f"      -- "%d" is twice as fast
-local AT_MAX, LONGEST = 9007199254740991, 4503599627370496             -- a debt of more than 2^52 µs, 142 years, is as good as one of that
-local tail, tail_limit, tail_period, tail_burst                        -- of a state by these numbers, behind AT
+-- A state that is not one of the numbers of now with a whole TAT: its AT; how far that, as requests see it, is ahead of now; its part; how much
+-- later AT is; and whether it was counted by other numbers. For it alone all of this is made.
+local function read_other(state, now, limit, period, burst)
+  local LONGEST = 4503599627370496
 
-local function make_tail(limit, period, burst)
-  tail_limit, tail_period, tail_burst = limit, period, burst
-  tail = (":0:02:" .. INTEGER .. ":" .. INTEGER .. ":" .. INTEGER):format(limit, period, burst)
-end
-
--- at, part, and where they are known limit, period, burst, slack. Nothing where it cannot be read.
-local function read(state)
-  local at, part, numbers = tonumber(state), 0, nil
-  if not at then
-    local a, p
-    a, p, numbers = state:match("^(%d+):(%d+)([:%d]*)$")
-    at, part = tonumber(a), tonumber(p) or 0
+  -- at, part, and where they are known limit, period, burst, slack. Nothing where it cannot be read.
+  local function read(state)
+    local at, part, numbers = tonumber(state), 0, nil
+    if not at then
+      local a, p
+      a, p, numbers = state:match("^(%d+):(%d+)([:%d]*)$")
+      at, part = tonumber(a), tonumber(p) or 0
+    end
+    if not at or not numbers then return at, part end
+    local limit, period, burst, more = numbers:match("^:02:(%d+):(%d+):(%d+)(.*)$")
+    if not limit then return at, part end
+    limit, period, burst = limit + 0, period + 0, burst + 0
+    if limit < 1 or limit > 1e13 or period < 1 or period > 3e13 + 2e12 or burst > 1e13 then return at, part end
+    return at, part, limit, period, burst, tonumber((more:match("^:(%d+):0"))) or 0
   end
-  if not at or not numbers then return at, part end
-  local limit, period, burst, more = numbers:match("^:02:(%d+):(%d+):(%d+)(.*)$")
-  if not limit then return at, part end
-  limit, period, burst = limit + 0, period + 0, burst + 0
-  if limit < 1 or limit > 1e13 or period < 1 or period > 3e13 + 2e12 or burst > 1e13 then return at, part end
-  return at, part, limit, period, burst, tonumber((more:match("^:(%d+):0"))) or 0
-end
 
--- How long as many units take by the new numbers as these µs are by the old ones: µs and part, rounded up.
-local function renumber(us, part, limit, period, new_limit, new_period)
-  if limit == new_limit and period == new_period then return us, part end
-  local units, rest = muldiv(us, limit, period)
-  rest = rest + part
-  units, rest = units + (rest - rest % period) / period, rest % period
-  us, part = muldiv(units, new_period, new_limit)
-  local more, over = muldiv(rest, new_period, period)
-  part = part + more + (over > 0 and 1 or 0)
-  return us + (part - part % new_limit) / new_limit, part % new_limit
-end
+  -- How long as many units take by the new numbers as these µs are by the old ones: µs and part, rounded up.
+  local function renumber(us, part, limit, period, new_limit, new_period)
+    if limit == new_limit and period == new_period then return us, part end
+    local units, rest = muldiv(us, limit, period)
+    rest = rest + part
+    units, rest = units + (rest - rest % period) / period, rest % period
+    us, part = muldiv(units, new_period, new_limit)
+    local more, over = muldiv(rest, new_period, period)
+    part = part + more + (over > 0 and 1 or 0)
+    return us + (part - part % new_limit) / new_limit, part % new_limit
+  end
 
--- The level in new numbers: what requests see of it, and how much later AT is. In µs.
-local function adapt(ahead, part, slack, old_limit, old_period, old_burst, limit, period, burst)
-  local owed = ahead + (part > 0 and 1 or 0) - slack - muldiv(old_burst, old_period, old_limit)      -- beyond a whole burst
-  owed = owed > 0 and renumber(owed, 0, old_limit, old_period, limit, period) + 1 or 0
-  ahead, part = renumber(ahead, part, old_limit, old_period, limit, period)
-  if owed > LONGEST then owed = LONGEST end
-  if ahead > LONGEST then ahead, part = LONGEST, 0 end
-  local whole, rest = muldiv(burst, period, limit)
-  slack = ahead - owed - whole - (rest > 0 and 1 or 0)
-  return ahead, part, slack > 0 and slack or 0
+  -- The level in new numbers: what requests see of it, and how much later AT is. In µs.
+  local function adapt(ahead, part, slack, old_limit, old_period, old_burst, limit, period, burst)
+    local owed = ahead + (part > 0 and 1 or 0) - slack - muldiv(old_burst, old_period, old_limit)      -- beyond a whole burst
+    owed = owed > 0 and renumber(owed, 0, old_limit, old_period, limit, period) + 1 or 0
+    ahead, part = renumber(ahead, part, old_limit, old_period, limit, period)
+    if owed > LONGEST then owed = LONGEST end
+    if ahead > LONGEST then ahead, part = LONGEST, 0 end
+    local whole, rest = muldiv(burst, period, limit)
+    slack = ahead - owed - whole - (rest > 0 and 1 or 0)
+    return ahead, part, slack > 0 and slack or 0
+  end
+
+  local at, part, l, p, b, slack = read(state)
+  if not at then return end
+  if not (at >= now and at <= 9007199254740991) then return at, 0, 0, 0, false end
+  local ahead, changed = at - now, false
+  local ends = part > 0 and at + 1 or at
+  slack = slack or 0
+  if part >= (l or limit) then ahead, part = ahead + 1, 0 end
+  if l and (l ~= limit or p ~= period or b ~= burst) then
+    changed = ahead > 0 or part > 0
+    ahead, part, slack = adapt(ahead, part, slack, l, p, b, limit, period, burst)
+  end
+  if slack > ahead or slack > 0 and slack == ahead and part == 0 then return ends, 0, 0, ahead + (part > 0 and 1 or 0), changed end
+  return ends, ahead - slack, part, slack, changed
 end
 
 return function(state, now, limit, period, burst, cost, mode)
   if limit < 1 then return cost < 0 and cost or 0, 0, cost < 0 and 0 or -1, 0 end
-  if limit ~= tail_limit or burst ~= tail_burst or period ~= tail_period then make_tail(limit, period, burst) end
+  local tail = ":0:02:" .. (numbers and numbers[1] or ("%.0f:%.0f:%.0f"):format(limit, period, burst))
 
   -- How far TAT, as requests see it, is ahead of now, never below zero; how much more is remembered; and how many units of the burst that
   -- is, rounded up.
   local ahead, part, slack, used, changed, needed = 0, 0, 0, 0, false, nil
   if state then
-    local at, l, p, b
     if state:sub(17) == tail then
-      at = tonumber((state:sub(1, 16)))
+      needed = tonumber((state:sub(1, 16)))
+      if needed and needed > now then ahead = needed - now end
     else
-      at, part, l, p, b, slack = read(state)
-      slack = slack or 0
+      needed, ahead, part, slack, changed = read_other(state, now, limit, period, burst)
+      if not needed then ahead, part, slack = 0, 0, 0 end
     end
-    if at then needed = part > 0 and at + 1 or at end
-    if at and at >= now and at <= AT_MAX then
-      ahead = at - now
-      if part >= (l or limit) then ahead, part = ahead + 1, 0 end
-      if l and (l ~= limit or p ~= period or b ~= burst) then
-        changed = ahead > 0 or part > 0
-        ahead, part, slack = adapt(ahead, part, slack, l, p, b, limit, period, burst)
+    if ahead > 0 or part > 0 then
+      local units, rest = ahead * limit, nil
+      if units < 9007199254740992 then
+        rest = units % period
+        units = (units - rest) / period
+      else
+        units, rest = muldiv(ahead, limit, period)
       end
-      if slack > 0 then
-        if slack > ahead or slack == ahead and part == 0 then slack, ahead, part = ahead + (part > 0 and 1 or 0), 0, 0 else ahead = ahead - slack end
-      end
-      local units, rest = muldiv(ahead, limit, period)
       used = units + (rest + part + -(rest + part) % period) / period
-    else
-      part, slack = 0, 0
     end
   end
 
@@ -141,10 +148,16 @@ return function(state, now, limit, period, burst, cost, mode)
       retry_after = ahead - us + (part > rest and 1 or 0)
     end
   elseif cost > 0 then
-    local us, rest = muldiv(granted, period, limit)
+    local us, rest = granted * period, nil
+    if us < 9007199254740992 then
+      rest = us % limit
+      us = (us - rest) / limit
+    else
+      us, rest = muldiv(granted, period, limit)
+    end
     ahead, part, changed = ahead + us, part + rest, true
     if part >= limit then ahead, part = ahead + 1, part - limit end
-    if ahead > LONGEST then ahead = LONGEST end
+    if ahead > 4503599627370496 then ahead = 4503599627370496 end      -- a debt of more than 2^52 µs, 142 years, is as good as one of that
     left = left - granted
   elseif cost < 0 and (used > 0 or slack > 0) then
     local us, rest = muldiv(-cost, period, limit)
@@ -162,8 +175,12 @@ return function(state, now, limit, period, burst, cost, mode)
   local reset = part > 0 and ahead + 1 or ahead
   if not changed then return granted, remaining, retry_after, reset end
   local at = now + ahead + slack
-  if at > AT_MAX then at = AT_MAX end
-  if part == 0 and slack == 0 then return granted, remaining, retry_after, reset, INTEGER:format(at) .. tail, nil, needed end
+  if at > 9007199254740991 then at = 9007199254740991 end
+  if part == 0 and slack == 0 then
+    local text = ("%d"):format(at)                                     -- twice as fast, and right where Redis is one of 64 bits
+    if #text ~= 16 then text = ("%.0f"):format(at) end
+    return granted, remaining, retry_after, reset, text .. tail, nil, needed
+  end
   return granted, remaining, retry_after, reset,
          ("%.0f:%.0f"):format(at, part) .. tail:sub(3) .. (slack > 0 and (":%.0f:0"):format(slack) or ""), nil, needed, reset + slack
 end

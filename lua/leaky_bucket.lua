@@ -51,13 +51,13 @@ local function muldiv(a, b, c)
   return whole + quotient, remainder
 end
 
-local INTEGER = ("%d"):format(9007199254740991) == "9007199254740991" and "%d" or "%.0f"      -- "%d" is twice as fast
+local numbers = ...                                                    -- those of now as text, where the driver has them: numbers[1]
 local AT_MAX, LONGEST = 9007199254740991, 4503599627370496             -- a debt of more than 2^52 µs, 142 years, is as good as one of that
 local tail, tail_limit, tail_period, tail_burst                        -- of a state by these numbers, behind AT
 
 local function make_tail(limit, period, burst)
   tail_limit, tail_period, tail_burst = limit, period, burst
-  tail = (":0:02:" .. INTEGER .. ":" .. INTEGER .. ":" .. INTEGER):format(limit, period, burst)
+  tail = ":0:02:" .. (numbers and numbers[1] or ("%.0f:%.0f:%.0f"):format(limit, period, burst))
 end
 
 -- at, part; where they are known limit, period, burst, slack; and the free places as text. Nothing where it cannot be read.
@@ -287,7 +287,7 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
   local at = now + drain + (max_delay and 0 or slack)
   if at > AT_MAX then at = AT_MAX end
   if part == 0 and slack == 0 and not (free and free[1]) then
-    return granted, remaining, retry_after, reset, INTEGER:format(at) .. tail, delay, needed
+    return granted, remaining, retry_after, reset, ("%.0f"):format(at) .. tail, delay, needed
   end
   local behind = slack > 0 and (":%.0f:0"):format(slack) or ""
   if free and free[1] then

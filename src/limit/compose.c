@@ -20,6 +20,9 @@
  * a limit by the calendar in calendar(...), lua/calendar.lua. Each of the two files, and each zone, is there where
  * a limit needs it.
  *
+ * With a single limit both tables are made at once: local limiter = { ["gcra"] = ... } local limits = { [1] = ... }.
+ * Of driver.lua only those lines are there that some limit needs, see its head; the others are empty.
+ *
  * Redis runs all of it for every call: made when asked for, 60 limits cost a call no more than one (13 µs
  * instead of 26). A call without requests loads every limiter, for compose_check(). Limits are numbered as in
  * the policy; one that no rule uses is left out. The "--@" marks tell compose_check() from which file a line
@@ -31,12 +34,6 @@
 
 #include "base/memory.h"
 #include "policy/zone.h"
-#include "store/redis_blocking.h"
-#include "store/redis_slot.h"
-
-enum { CHECK_US = 1000000 };
-
-#define MARK "--@ "
 
 /* --- Files -------------------------------------------------------------------------------------------- */
 
@@ -105,22 +102,23 @@ static void write_quoted(FILE *out, const char *text)
 /* The mark stays one line whatever the name. */
 static void write_mark(FILE *out, const char *name)
 {
-    fputs(MARK, out);
+    fputs(COMPOSE_MARK, out);
     for (; *name; name++)
         putc((unsigned char)*name < 0x20 ? '?' : *name, out);
     putc('\n', out);
 }
 
 /* The file as an expression: its chunk, called once. The newline before `end` closes a comment on its last
- * line. A first line "#!..." is one for the shell. One of the operator's own has no way to Redis. */
-static void write_chunk(FILE *out, const char *name, const char *text, bool own)
+ * line. A first line "#!..." is one for the shell. One of the operator's own has no way to Redis. The chunk is called
+ * with `argument`. */
+static void write_chunk(FILE *out, const char *name, const char *text, bool own, const char *argument)
 {
     fputs(own ? "(function(...) local redis, server, KEYS, ARGV " : "(function(...) ", out);
     write_mark(out, name);
     if (text[0] == '#')
         fputs("--", out);
     fputs(text, out);
-    fputs("\nend)()\n", out);
+    fprintf(out, "\nend)(%s)\n", argument);
 }
 
 /* --- The driver --------------------------------------------------------------------------------------- */
@@ -140,6 +138,70 @@ static bool is_pasted_before(const struct policy *policy, const struct limit *li
         if (strcmp(other->script, limit->script) == 0 && compose_uses(policy, other))
             return true;
     return false;
+}
+
+/* What the limits of a policy need of the driver; see the head of lua/driver.lua. */
+struct features {
+    bool single; /* the policy uses one limit */
+    bool several, options, dedup, own, numbers;
+};
+
+/* Does the limiter write limit, period and burst into its states, as the driver's text of them? */
+static bool writes_numbers(const struct limit *limit)
+{
+    return strcmp(limit->script, "gcra") == 0 || strcmp(limit->script, "leaky_bucket") == 0;
+}
+
+static struct features features_of(const struct policy *policy)
+{
+    struct features f = {.single = false};
+    unsigned used = 0;
+
+    for (unsigned i = 0; i < policy->limit_count; i++) {
+        const struct limit *limit = &policy->limits[i];
+        if (!compose_uses(policy, limit))
+            continue;
+        used++;
+        f.options |= limit->option_count + limit->own_option_count > 0;
+        f.dedup |= limit->dedup.header != NULL;
+        f.own |= limit->kind == LIMIT_CUSTOM;
+        f.numbers |= writes_numbers(limit);
+    }
+    for (unsigned i = 0; i < policy->rule_count; i++)
+        f.several |= policy->rules[i].limit_count > 1;
+    f.single = used == 1;
+    return f;
+}
+
+static bool has_feature(const struct features *f, struct slice name)
+{
+    return (slice_equal(name, SLICE("several")) && f->several) ||
+           (slice_equal(name, SLICE("options")) && f->options) ||
+           (slice_equal(name, SLICE("dedup")) && f->dedup) || (slice_equal(name, SLICE("own")) && f->own) ||
+           (slice_equal(name, SLICE("numbers")) && f->numbers);
+}
+
+/* Without the lines from "--{ FEATURE" to "--}" of features that are not needed; empty lines in their place keep the
+ * numbers of the others. */
+static void write_needed_lines(FILE *out, const char *text, const struct features *f)
+{
+    static const char begin[] = "--{ ";
+    unsigned left_out = 0; /* blocks around this line, from the outermost that is not needed on */
+
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        bool begins = n >= sizeof begin && memcmp(text, begin, sizeof begin - 1) == 0;
+        bool ends = slice_equal((struct slice){text, n}, SLICE("--}"));
+        if (begins &&
+            (left_out || !has_feature(f, (struct slice){text + sizeof begin - 1, n + 1 - sizeof begin})))
+            left_out++;
+        else if (ends)
+            left_out -= left_out > 0;
+        else if (!begins && !left_out)
+            fwrite(text, 1, n, out);
+        putc('\n', out);
+        text += n + (text[n] == '\n');
+    }
 }
 
 /* A table whose entries are made when first asked for. */
@@ -203,14 +265,14 @@ static void write_zones(FILE *out, const struct policy *policy)
     end_table(out, "name", "ahead");
 }
 
+/* As an expression. */
 static void write_limiter(FILE *out, const struct limit *limit, const char *lua_dir)
 {
     char *path = script_path(limit->script, lua_dir);
     bool own = limit->kind == LIMIT_CUSTOM;
-    fputs("  elseif name == ", out);
-    write_quoted(out, limit->script);
-    fputs(own ? " then run = guard(pcall(function() return " : " then run = ", out);
-    write_chunk(out, path, limit->script_text, own);
+    if (own)
+        fputs("guard(pcall(function() return ", out);
+    write_chunk(out, path, limit->script_text, own, writes_numbers(limit) ? "numbers" : "");
     if (own)
         fputs("end))\n", out);
     free(path);
@@ -220,8 +282,12 @@ static void write_limiters(FILE *out, const struct policy *policy, const char *l
 {
     begin_table(out, "limiter", "name", "run");
     for (unsigned i = 0; i < policy->limit_count; i++)
-        if (compose_uses(policy, &policy->limits[i]) && !is_pasted_before(policy, &policy->limits[i]))
+        if (compose_uses(policy, &policy->limits[i]) && !is_pasted_before(policy, &policy->limits[i])) {
+            fputs("  elseif name == ", out);
+            write_quoted(out, policy->limits[i].script);
+            fputs(" then run = ", out);
             write_limiter(out, &policy->limits[i], lua_dir);
+        }
     end_table(out, "name", "run");
 }
 
@@ -267,11 +333,14 @@ static void write_run(FILE *out, const struct limit *limit)
     }
 }
 
+/* As an expression. */
 static void write_limit(FILE *out, const struct limit *limit)
 {
-    fprintf(out, "  elseif number == %u then limit = { run = ", limit->index + 1);
+    fputs("{ run = ", out);
     write_run(out, limit);
     fprintf(out, ", period = %lld", (long long)limit->period_us);
+    if (writes_numbers(limit))
+        fprintf(out, ", period_text = \"%lld\"", (long long)limit->period_us);
     if (limit->has_offset)
         fprintf(out, ", offset = %lld", (long long)limit->offset_us);
     if (limit->dedup.header)
@@ -284,9 +353,28 @@ static void write_limits(FILE *out, const struct policy *policy)
 {
     begin_table(out, "limits", "number", "limit");
     for (unsigned i = 0; i < policy->limit_count; i++)
-        if (compose_uses(policy, &policy->limits[i]))
+        if (compose_uses(policy, &policy->limits[i])) {
+            fprintf(out, "  elseif number == %u then limit = ", policy->limits[i].index + 1);
             write_limit(out, &policy->limits[i]);
+        }
     end_table(out, "number", "limit");
+}
+
+/* Both tables with their one entry each. */
+static void write_single_limit(FILE *out, const struct policy *policy, const char *lua_dir)
+{
+    for (unsigned i = 0; i < policy->limit_count; i++) {
+        const struct limit *limit = &policy->limits[i];
+        if (!compose_uses(policy, limit))
+            continue;
+        fputs("local limiter = { [", out);
+        write_quoted(out, limit->script);
+        fputs("] = ", out);
+        write_limiter(out, limit, lua_dir);
+        fprintf(out, "}\nlocal limits = { [%u] = ", limit->index + 1);
+        write_limit(out, limit);
+        fputs("}\n", out);
+    }
 }
 
 static void write_loading(FILE *out, const struct policy *policy)
@@ -315,7 +403,7 @@ static bool write_helper(FILE *out, const char *name, const char *lua_dir, FILE 
 
     if (text) {
         fprintf(out, "local %s = ", name);
-        write_chunk(out, path, text, false);
+        write_chunk(out, path, text, false, "");
     }
     free(path);
     free(text);
@@ -344,12 +432,19 @@ char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *rep
     FILE *out = driver ? open_memstream(&script, &size) : NULL;
 
     if (out) {
+        struct features features = features_of(policy);
         bool good = write_helpers(out, policy, lua_dir, report);
-        write_limiters(out, policy, lua_dir);
-        write_limits(out, policy);
-        write_loading(out, policy);
+        if (features.numbers)
+            fputs("local numbers = {}\n", out);
+        if (features.single)
+            write_single_limit(out, policy, lua_dir);
+        else {
+            write_limiters(out, policy, lua_dir);
+            write_limits(out, policy);
+            write_loading(out, policy);
+        }
         write_mark(out, path);
-        fputs(driver, out);
+        write_needed_lines(out, driver, &features);
         if (fclose(out) != 0 || !good) {
             free(script);
             script = NULL;
@@ -385,7 +480,7 @@ bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *
     if (tail) {
         write_usage(out, name);
         fprintf(out, "local exact = %s\nlocal limiter = ", compose_is_path(name) ? "true" : "false");
-        write_chunk(out, path, text, compose_is_path(name));
+        write_chunk(out, path, text, compose_is_path(name), "");
         write_mark(out, tail_path);
         fputs(tail, out);
     }
@@ -394,85 +489,4 @@ bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *
     free(tail_path);
     free(path);
     return tail != NULL;
-}
-
-/* --- The check: Redis itself compiles the script, since its Lua is the one that will run it ------------ */
-
-/* Which file, and which line of it, is line `number` of the script? False: a line of the preamble. */
-static bool locate(const char *script, unsigned number, struct slice *file, unsigned *line)
-{
-    bool found = false;
-
-    for (unsigned at = 1; *script && at <= number; at++) {
-        size_t n = strcspn(script, "\n");
-        struct slice whole = {script, n};
-        const char *mark = memmem(script, n, MARK, sizeof MARK - 1);
-        (*line)++;
-        if (mark) {
-            *file = (struct slice){mark + sizeof MARK - 1, n - (size_t)(mark + sizeof MARK - 1 - script)};
-            *line = 0;
-            found = true;
-        } else if (slice_equal(whole, SLICE("end)()")))
-            found = false;
-        script += n + (script[n] == '\n');
-    }
-    return found;
-}
-
-bool compose_blame(const char *script, const char *message, struct text *out)
-{
-    static const char chunk[] = "user_script:";
-    const char *at = strstr(message, chunk);
-    struct slice file = SLICE_NONE;
-    unsigned line = 0, number;
-    int taken = 0;
-
-    if (!at || sscanf(at + sizeof chunk - 1, "%u:%n", &number, &taken) != 1 || !taken ||
-        !locate(script, number, &file, &line) || line == 0)
-        return false;
-    text_printf(out, "%.*s:%u:%s", SLICE_ARG(file), line, at + sizeof chunk - 1 + taken);
-    return true;
-}
-
-static void report_lua_error(const char *script, const char *message, FILE *report)
-{
-    char room[512];
-    struct text blame = text_over(room, sizeof room);
-
-    if (compose_blame(script, message, &blame))
-        fprintf(report, "%.*s\n", (int)blame.n, room);
-    else
-        fprintf(report, "the limiter scripts are refused by Redis: %s\n", message);
-}
-
-static bool is_about_script(const char *message)
-{
-    return strstr(message, "user_script") || strstr(message, "compiling script");
-}
-
-/* Compiles, and runs it for no request, so that a file that fails while it is loaded is found too. */
-static int ask_redis(redisContext *redis, const char *script, FILE *report)
-{
-    redisReply *reply = redisCommand(redis, "EVAL %s 1 weir:check %s", script, "");
-    int result = -1;
-
-    if (reply && reply->type != REDIS_REPLY_ERROR)
-        result = 0;
-    else if (reply && is_about_script(reply->str)) {
-        report_lua_error(script, reply->str, report);
-        result = 1;
-    }
-    freeReplyObject(reply);
-    return result;
-}
-
-int compose_check(const struct redis_settings *settings, const char *script, FILE *report)
-{
-    char why[REDIS_WHY_MAX];
-    redisContext *redis = redis_dial_slot(settings, redis_slot_of(SLICE("weir:check")), CHECK_US, why);
-    int result = redis ? ask_redis(redis, script, report) : -1;
-
-    if (redis)
-        redisFree(redis);
-    return result;
 }

@@ -11,6 +11,9 @@
 /* What the driver is told of a run of requests: so many times their number, plus the number of limits of each. */
 enum { RUN_COUNTS = 10 };
 
+/* In the composed script, behind it stands the name of the file from which the next lines came. */
+#define COMPOSE_MARK "--@ "
+
 /* The whole Lua text for this policy: a preamble (every limiter used, the table of limits) and driver.lua of
  * `lua_dir`. malloc'ed, NUL-terminated; NULL when driver.lua cannot be read (an error was printed to
  * `report`). */

@@ -65,9 +65,9 @@ local function new_redis(clock)
   return redis
 end
 
-local preamble = "local limiter = {}\n"
+local preamble = "local limiter, numbers = {}, {}\n"
 for _, name in ipairs { "token_bucket", "fixed_window", "rolling_window", "leaky_bucket", "gcra" } do
-  preamble = preamble .. ('limiter["%s"] = (function(...) %s\nend)()\n'):format(name, text_of(name))
+  preamble = preamble .. ('limiter["%s"] = (function(...) %s\nend)(numbers)\n'):format(name, text_of(name))
 end
 preamble = preamble .. [[
 limiter["number"] = function(state, now, limit, period, burst, cost)
@@ -80,10 +80,10 @@ local limits = {
   { run = limiter["fixed_window"], period = 1000000, offset = nil },
   { run = limiter["fixed_window"], period = 1000000, offset = 250000 },
   { run = limiter["rolling_window"], period = 1000000, offset = nil, options = { 10 } },
-  { run = limiter["leaky_bucket"], period = 1000000, offset = nil, options = { 500000 } },
+  { run = limiter["leaky_bucket"], period = 1000000, offset = nil, options = { 500000 }, period_text = "1000000" },
   { run = limiter["number"], period = 1000000, offset = nil },
   { run = limiter["broken"], period = 1000000, offset = nil },
-  { run = limiter["gcra"], period = 1000000, offset = nil },
+  { run = limiter["gcra"], period = 1000000, offset = nil, period_text = "1000000" },
   { run = limiter["fixed_window"], period = 60000000, offset = nil },
   { run = limiter["fixed_window"], period = 60000000, offset = nil, repeats = 2 },
 }

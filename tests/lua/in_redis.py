@@ -139,12 +139,12 @@ def standalone_script(name):
 
 
 def driver_script(limits, directory=LUADIR):
-    lines = ["local limiter = {}"]
-    lines += [f'limiter["{name}"] = (function(...) {text(name, directory)}\nend)()' for name in sorted({limit[0] for limit in limits})]
+    lines = ["local limiter, numbers = {}, {}"]
+    lines += [f'limiter["{name}"] = (function(...) {text(name, directory)}\nend)(numbers)' for name in sorted({limit[0] for limit in limits})]
     lines.append("local limits = {")
     for name, period, offset, option in limits:
         options = "" if option is None else f", options = {{ {option} }}"
-        lines.append(f'  {{ run = limiter["{name}"], period = {period}, offset = {"nil" if offset is None else offset}{options} }},')
+        lines.append(f'  {{ run = limiter["{name}"], period = {period}, period_text = "{period}", offset = {"nil" if offset is None else offset}{options} }},')
     return "\n".join(lines) + "\n}\n" + text("driver", directory)
 
 

@@ -87,6 +87,61 @@ static struct redis_settings start_redis(void)
     return (struct redis_settings){.address = real.address};
 }
 
+START_TEST(what_no_limit_needs_is_left_out_of_the_driver)
+{
+    static const char driver[] =
+        "1\n--{ several\n2\n--{ dedup\n9\n--}\n--}\n--{ options\n3\n--}\n--{ dedup\n4\n--}\n--{ own\n5\n--}\n"
+        "--{ numbers\n6\n--}\n--{ clock\n7\n--}\n8";
+    static const struct {
+        const char *what, *kept;
+    } cases[] = {{"one limit", "18"}, {"two limits", "1238"}, {"options", "138"},
+                 {"dedup", "148"},    {"own", "158"},         {"gcra", "168"}};
+    char *script, kept[16] = "";
+    size_t n = 0;
+
+    write_file("driver.lua", driver);
+    rules[0].limit_count = _i == 1 ? 2 : 1;
+    limits[0].option_count = _i == 2;
+    limits[0].dedup.header = _i == 3 ? (char *)"X-Id" : NULL;
+    limits[0].kind = _i == 4 ? LIMIT_CUSTOM : LIMIT_BUCKET;
+    limits[0].script = (char *)(_i == 5 ? "gcra" : "one");
+    script = compose_driver(&policy, _i == 4 ? lua_dir() : directory, report);
+    if (_i == 4) { /* which needs guard.lua as well */
+        ck_assert_ptr_nonnull(strstr(script, "local function text_of"));
+        ck_assert_ptr_null(strstr(script, "local function answered"));
+        free(script);
+        return;
+    }
+    for (const char *p = strstr(script, "driver.lua\n") + strlen("driver.lua\n"); *p; p++)
+        if (*p != '\n')
+            kept[n++] = *p;
+    ck_assert_str_eq(kept, cases[_i].kept);
+    ck_assert_msg((strstr(script, "setmetatable") == NULL) == (_i != 1), "%s: %s", cases[_i].what, script);
+    free(script);
+}
+END_TEST
+
+START_TEST(every_composition_is_compiled_and_runs)
+{
+    struct redis_settings settings = start_redis();
+
+    for (unsigned features = 0; features < 64; features++) {
+        char *text = file_text("gcra.lua");
+        rules[0].limit_count = features & 1 ? 2 : 1;
+        limits[0].option_count = features >> 1 & 1;
+        limits[0].dedup.header = features & 4 ? (char *)"X-Id" : NULL;
+        limits[0].script = (char *)(features & 8 ? "gcra" : "one");
+        limits[0].script_text = features & 8 ? text : (char *)"return function() return 1, 2, 0, 3 end";
+        limits[0].kind = features & 16 ? LIMIT_CUSTOM : LIMIT_BUCKET;
+        char *script = compose_driver(&policy, lua_dir(), report);
+        ck_assert_msg(compose_check(&settings, script, report) == 0, "%u: %s", features, reported());
+        free(script);
+        free(text);
+    }
+    real_redis_stop(&real);
+}
+END_TEST
+
 START_TEST(the_driver_text_is_as_promised)
 {
     write_file("driver.lua", "return limits\n");
@@ -223,6 +278,8 @@ int main(void)
 
     tcase_add_checked_fixture(tests, set_up, tear_down);
     tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, what_no_limit_needs_is_left_out_of_the_driver, 0, 6);
+    tcase_add_test(tests, every_composition_is_compiled_and_runs);
     tcase_add_test(tests, the_driver_text_is_as_promised);
     tcase_add_test(tests, redis_away_is_no_verdict);
     tcase_add_test(tests, a_missing_file_is_named);

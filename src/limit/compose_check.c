@@ -1,0 +1,88 @@
+/* compose_check.c - the composed script tried in Redis, whose Lua is the one that will run it; mistakes are told by file and line. */
+#include <stdlib.h>
+
+#include "limit/compose.h"
+#include "store/redis_blocking.h"
+#include "store/redis_slot.h"
+
+enum { CHECK_US = 1000000 };
+
+/* Which file, and which line of it, is line `number` of the script? False: a line of the preamble. */
+static bool locate(const char *script, unsigned number, struct slice *file, unsigned *line)
+{
+    bool found = false;
+
+    for (unsigned at = 1; *script && at <= number; at++) {
+        size_t n = strcspn(script, "\n");
+        struct slice whole = {script, n};
+        const char *mark = memmem(script, n, COMPOSE_MARK, sizeof COMPOSE_MARK - 1);
+        (*line)++;
+        if (mark) {
+            *file = (struct slice){mark + sizeof COMPOSE_MARK - 1,
+                                   n - (size_t)(mark + sizeof COMPOSE_MARK - 1 - script)};
+            *line = 0;
+            found = true;
+        } else if (slice_equal(whole, SLICE("end)()")) || slice_equal(whole, SLICE("end)(numbers)")))
+            found = false;
+        script += n + (script[n] == '\n');
+    }
+    return found;
+}
+
+bool compose_blame(const char *script, const char *message, struct text *out)
+{
+    static const char chunk[] = "user_script:";
+    const char *at = strstr(message, chunk);
+    struct slice file = SLICE_NONE;
+    unsigned line = 0, number;
+    int taken = 0;
+
+    if (!at || sscanf(at + sizeof chunk - 1, "%u:%n", &number, &taken) != 1 || !taken ||
+        !locate(script, number, &file, &line) || line == 0)
+        return false;
+    text_printf(out, "%.*s:%u:%s", SLICE_ARG(file), line, at + sizeof chunk - 1 + taken);
+    return true;
+}
+
+static void report_lua_error(const char *script, const char *message, FILE *report)
+{
+    char room[512];
+    struct text blame = text_over(room, sizeof room);
+
+    if (compose_blame(script, message, &blame))
+        fprintf(report, "%.*s\n", (int)blame.n, room);
+    else
+        fprintf(report, "the limiter scripts are refused by Redis: %s\n", message);
+}
+
+static bool is_about_script(const char *message)
+{
+    return strstr(message, "user_script") || strstr(message, "compiling script");
+}
+
+/* Compiles, and runs it for no request, so that a file that fails while it is loaded is found too. */
+static int ask_redis(redisContext *redis, const char *script, FILE *report)
+{
+    redisReply *reply = redisCommand(redis, "EVAL %s 1 weir:check %s", script, "");
+    int result = -1;
+
+    if (reply && reply->type != REDIS_REPLY_ERROR)
+        result = 0;
+    else if (reply && is_about_script(reply->str)) {
+        report_lua_error(script, reply->str, report);
+        result = 1;
+    }
+    freeReplyObject(reply);
+    return result;
+}
+
+int compose_check(const struct redis_settings *settings, const char *script, FILE *report)
+{
+    char why[REDIS_WHY_MAX];
+    redisContext *redis = redis_dial_slot(settings, redis_slot_of(SLICE("weir:check")), CHECK_US, why);
+    int result = redis ? ask_redis(redis, script, report) : -1;
+
+    if (redis)
+        redisFree(redis);
+    return result;
+}
