@@ -167,6 +167,8 @@ local function schedule(name, length)
       end
       seen = d
     end
+    -- Whenever nothing is missing any more of what is seen, so is the part of a token that has arrived of what is cut off.
+    if name == "token_bucket" and m.level == 0 and m.all > 0 then drift = drift + 1 end
     if now >= c.ends then drift = 0 end
     local used, capacity = model.used(m), model.capacity(d)
     local granted, _, retry_after = c.ask(now, d, cost, mode)
