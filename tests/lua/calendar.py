@@ -74,7 +74,8 @@ def window(zone, unit, shift, t):
 LUA = """
 local clock, data, px
 redis = { call = function(name, key, value, state)
-  if name == "MGET" then return { data[key] or false }
+  if name == "TIME" then return { ("%.0f"):format(math.floor(clock / 1000000)), ("%.0f"):format(clock % 1000000) }
+  elseif name == "MGET" then return { data[key] or false }
   elseif name == "SET" then data[key] = value
   elseif name == "SETRANGE" then data[key] = state
   elseif name == "DEL" then data[key] = nil end
@@ -83,7 +84,8 @@ local chunk = assert(loadfile(arg[1]))
 for line in io.lines(arg[2]) do
   local limit, now, from, to = line:match("^(%d+) (%d+) (%d+) (%d+)$")
   local function ask(at, cost)
-    KEYS, ARGV = { "k" }, { at, "11", limit, "1", cost, "0", "10", "10" }
+    clock = tonumber(at)
+    KEYS, ARGV = { "k" }, { "", "11", limit, "1", cost, "0", "10", "10" }
     local r = chunk()
     return ("%.0f:%.0f"):format(r[2], r[4])
   end
