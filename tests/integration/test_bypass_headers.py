@@ -210,7 +210,8 @@ def test_another_method_with_another_reading_of_the_path_or_host(rig):
 CLAIMS = ["X-Real-IP", "X-Client-IP", "Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP",
           "X-Cluster-Client-IP", "Fly-Client-IP", "X-Azure-ClientIP", "X-Forwarded", "Forwarded-For", "X-Forwarded-Port",
           "X-Forwarded-Prefix", "X-Forwarded-User", "X-Forwarded-Ssl", "X-Forwarded-Scheme", "Front-End-Https", "X-Url-Scheme",
-          "X-Host", "X-Original-Host", "X-HTTP-Host-Override", "X-Original-URI", "X-Original-Method", "Forwarded"]
+          "X-Host", "X-Original-Host", "X-HTTP-Host-Override", "X-Original-URI", "X-Original-Method", "Forwarded",
+          "Proxy-Client-IP", "WL-Proxy-Client-IP", "X-Appengine-User-IP", "X-ProxyUser-IP"]
 
 
 def test_a_strangers_claims_are_dropped_and_a_trusted_proxys_are_passed_on(rig):
