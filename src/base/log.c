@@ -68,13 +68,14 @@ static uint64_t fnv(uint64_t hash, struct slice bytes) /* 1a, of 64 bits */
 
 bool log_is_first(struct slice whom, const char *what)
 {
-    uint64_t event = fnv(fnv(14695981039346656037u, whom), slice_of(what)), now = clock_us();
+    uint64_t event = fnv(fnv(14695981039346656037u, whom), slice_of(what));
     static _Atomic unsigned threads;
     static _Thread_local unsigned self;
 
     if (self == 0)
         self = ++threads;
     pthread_mutex_lock(&events.lock);
+    uint64_t now = clock_us(); /* under the lock: never before what another thread has noted */
     bool together = events.said[event % EVENTS].event == event &&
                     events.said[event % EVENTS].thread != self &&
                     now - events.said[event % EVENTS].at_us < LOG_TOGETHER_US;

@@ -80,9 +80,9 @@ enum outage_news redis_outage_down(struct redis_outage *outage, bool *down, enum
                                    uint64_t *us)
 {
     enum outage_news news = OUTAGE_KNOWN;
-    uint64_t now = clock_us();
 
     pthread_mutex_lock(&lock);
+    uint64_t now = clock_us(); /* under the lock: never before what another thread has noted */
     outage->down += !*down;
     *down = true;
     if (!outage->open) {
@@ -117,9 +117,8 @@ bool redis_outage_up(struct redis_outage *outage, bool *down, uint64_t ready_us,
 
 bool redis_outage_may_complain(struct redis_outage *outage, enum redis_failure cause, uint64_t every_us)
 {
-    uint64_t now = clock_us();
-
     pthread_mutex_lock(&lock);
+    uint64_t now = clock_us();
     bool may = outage->complained_us[cause] == 0 || now - outage->complained_us[cause] >= every_us;
     if (may)
         outage->complained_us[cause] = now;
@@ -132,7 +131,8 @@ void redis_outage_refused(struct redis_outage *outage, uint64_t us)
     pthread_mutex_lock(&lock);
     if (outage->refusing_us == 0)
         outage->refusing_us = us;
-    outage->refused_us = us;
+    if (us > outage->refused_us)
+        outage->refused_us = us;
     pthread_mutex_unlock(&lock);
 }
 
@@ -144,7 +144,7 @@ bool redis_outage_accepted(struct redis_outage *outage, uint64_t calm_us, uint64
     *over = outage->refusing_us == 0;
     bool calm = !*over && now >= outage->refused_us + calm_us;
     if (calm) {
-        *us = outage->refused_us - outage->refusing_us;
+        *us = outage->refused_us > outage->refusing_us ? outage->refused_us - outage->refusing_us : 0;
         outage->refusing_us = 0;
         *over = true;
     }

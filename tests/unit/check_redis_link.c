@@ -2,6 +2,7 @@
  * done exactly once, and the state follows. */
 #include <check.h>
 #include <event2/thread.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "fault/redis_rig.h"
 #include "run_suite.h"
 #include "store/redis_link.h"
+#include "store/redis_outage.h"
 
 enum { CALLS_MAX = 10000 };
 
@@ -184,6 +186,36 @@ static void stop_fake(void)
 }
 
 /* --- A real Redis ------------------------------------------------------------------------------------- */
+
+/* Workers lose the same Redis again and again, at the same time. */
+static void *lose_and_find(void *wrong)
+{
+    struct redis_outage *outage = redis_outage_join("one");
+    bool down = false;
+    uint64_t us;
+
+    for (unsigned i = 0; i < 100000; i++) {
+        enum outage_news news = redis_outage_down(outage, &down, REDIS_FAILURE_CLOSED, &us);
+        if (news == OUTAGE_LASTS || us > OUTAGE_REMIND_US)
+            (*(unsigned *)wrong)++;
+        redis_outage_up(outage, &down, clock_us(), &us);
+    }
+    redis_outage_leave(outage, down, &us);
+    return NULL;
+}
+
+START_TEST(workers_that_lose_redis_at_once_tell_true_durations)
+{
+    pthread_t threads[3];
+    unsigned wrong[3] = {0};
+
+    for (unsigned i = 0; i < 3; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, lose_and_find, &wrong[i]), 0);
+    for (unsigned i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(wrong[0] + wrong[1] + wrong[2], 0);
+}
+END_TEST
 
 START_TEST(calls_are_answered_in_full)
 {
@@ -752,6 +784,7 @@ int main(void)
     tcase_set_timeout(set_up_case_2, 60);
     bool has_redis = real_redis_is_installed();
     if (has_redis) {
+        tcase_add_test(real_case, workers_that_lose_redis_at_once_tell_true_durations);
         tcase_add_test(real_case, calls_are_answered_in_full);
         tcase_add_test(real_case, a_lost_script_is_sent_again_within_the_call);
         tcase_add_test(real_case, a_killed_redis_fails_every_call_once_and_comes_back);
