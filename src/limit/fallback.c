@@ -20,7 +20,8 @@ enum {
     STRIPES_MAX = 64,
     STRIPE_ENTRIES_MIN = 2 * LIMITS_PER_RULE_MAX, /* a decision never evicts an entry of its own */
     NOBODY = 0xffffffff,                          /* the end of a chain or list */
-    IN_FLIGHT = -1                                /* as a state's scale */
+    IN_FLIGHT = -1,                               /* as a state's scale */
+    WORKERS_APART_US = 100000                     /* between reading the clock and counting, at most */
 };
 
 /* What is remembered, with the numbers by which it was counted: an edited limit, or another plan, finds as many units used as
@@ -258,6 +259,13 @@ static struct window window_at(const struct limit *limit, int64_t now)
     return (struct window){start, start + limit->period_us};
 }
 
+/* A worker that has read the clock a little later may have begun the window before: it is the same window. */
+static int64_t not_before(const struct state *state, int64_t now)
+{
+    bool before = state->window && now < state->at_us && state->at_us - now < WORKERS_APART_US;
+    return before ? state->at_us : now;
+}
+
 /* What was used in a window that still runs by the numbers of then was used in the window of now. */
 static void window_renumber(struct state *state, const struct limit *limit, int64_t now)
 {
@@ -334,7 +342,7 @@ static void flight_charge(struct state *state, const struct fallback_ask *ask)
 static void renumber(struct state *state, const struct limit_result *r, int64_t now)
 {
     if (r->limit->kind == LIMIT_WINDOW)
-        window_renumber(state, r->limit, now);
+        window_renumber(state, r->limit, not_before(state, now));
     else if (r->limit->kind != LIMIT_CONCURRENCY)
         bucket_renumber(state, r, now);
 }
@@ -342,7 +350,7 @@ static void renumber(struct state *state, const struct limit_result *r, int64_t 
 static void charge_by_kind(struct state *state, const struct fallback_ask *ask, int64_t now)
 {
     switch (ask->result->limit->kind) {
-    case LIMIT_WINDOW: window_charge(state, ask, now); break;
+    case LIMIT_WINDOW: window_charge(state, ask, not_before(state, now)); break;
     case LIMIT_CONCURRENCY: flight_charge(state, ask); break;
     default: bucket_charge(state, ask, now);
     }

@@ -191,6 +191,25 @@ END_TEST
 /* --- Several limits, many keys ------------------------------------------------------------------------- */
 
 /* As tests/lua/edits.lua has it for Redis: n units used are n units less in the edited limit, at most a whole burst. */
+/* Two workers read the clock, and the one that read it later counts first. */
+START_TEST(a_window_is_not_forgotten_by_an_earlier_clock)
+{
+    struct limit first = limit_of(LIMIT_WINDOW, 1, 1, 60000000), aligned = first;
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r;
+
+    aligned.has_offset = true;
+    ck_assert(decide(f, &first, SLICE("first"), 1, begin_us, &r));
+    ck_assert(!decide(f, &first, SLICE("first"), 1, begin_us - 5, &r));
+    ck_assert(!decide(f, &first, SLICE("first"), 1, begin_us + 1, &r));
+    uint64_t start = begin_us / 60000000 * 60000000;
+    ck_assert(decide(f, &aligned, SLICE("aligned"), 1, start, &r));
+    ck_assert(!decide(f, &aligned, SLICE("aligned"), 1, start - 5, &r));
+    ck_assert(!decide(f, &aligned, SLICE("aligned"), 1, start + 1, &r));
+    fallback_free(f);
+}
+END_TEST
+
 START_TEST(an_edited_bucket_keeps_what_was_used)
 {
     static const int64_t hour = 3600000000, day = 86400000000;
@@ -404,6 +423,7 @@ int main(void)
     tcase_add_test(tests, best_effort_takes_what_is_left);
     tcase_add_test(tests, a_window_starts_at_the_first_request);
     tcase_add_test(tests, a_window_follows_the_clock);
+    tcase_add_test(tests, a_window_is_not_forgotten_by_an_earlier_clock);
     tcase_add_test(tests, all_or_nothing);
     tcase_add_test(tests, one_key_twice_in_a_request);
     tcase_add_test(tests, memory_is_bounded_and_the_oldest_goes);
