@@ -127,8 +127,9 @@ void linger_stop(struct worker *w)
 {
     struct client *c;
 
-    TAILQ_FOREACH (c, &w->lingering, link)
+    TAILQ_FOREACH (c, &w->lingering, link) { /* braces: cppcheck does not know the macro */
         arm(c);
+    }
 }
 
 /* On a busy machine a deadline may be seen before what has come in time is read. */
