@@ -125,11 +125,8 @@ void linger_readable(struct client *c)
 
 void linger_stop(struct worker *w)
 {
-    struct client *c;
-
-    TAILQ_FOREACH (c, &w->lingering, link) { /* braces: cppcheck does not know the macro */
+    for (struct client *c = TAILQ_FIRST(&w->lingering); c; c = TAILQ_NEXT(c, link))
         arm(c);
-    }
 }
 
 /* On a busy machine a deadline may be seen before what has come in time is read. */
