@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 #include "config.h"
-#include "daemon.h"
+#include "server.h"
 
 enum { EXIT_GOOD = 0, EXIT_USAGE = 2 };
 
@@ -48,7 +48,7 @@ static int dispatch(const char *command, const char *file, const char *lua_dir, 
         return bad_usage("unknown command", command);
     if (argc > 0)
         return bad_usage("unexpected argument", argv[0]);
-    return command ? cli_check(file, lua_dir) : daemon_run(file, lua_dir);
+    return command ? cli_check(file, lua_dir) : server_run(file, lua_dir);
 }
 
 int main(int argc, char **argv)

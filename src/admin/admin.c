@@ -17,7 +17,7 @@ enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 4096, ADMIN_TIMEOUT_S = 10 };
 struct admin {
     struct evhttp *http;
     const struct admin_view *view;
-    struct clients_desk *clients;
+    struct clients_api *clients;
     bool stopping;
     struct evconnlistener *listener; /* evhttp's */
     struct event *pause;
@@ -178,7 +178,7 @@ struct admin *admin_new(struct event_base *base, int fd, const struct admin_view
     struct admin *admin = calloc(1, sizeof *admin);
 
     if (!admin || !(admin->http = evhttp_new(base)) ||
-        !(admin->clients = clients_desk_new(base, view->policy))) {
+        !(admin->clients = clients_api_new(base, view->policy))) {
         admin_free(admin);
         close(fd);
         return NULL;
@@ -209,14 +209,14 @@ void admin_stopping(struct admin *admin)
 void admin_reload(struct admin *admin)
 {
     if (admin)
-        clients_desk_reload(admin->clients, admin->view->policy);
+        clients_api_reload(admin->clients, admin->view->policy);
 }
 
 void admin_free(struct admin *admin)
 {
     if (!admin)
         return;
-    clients_desk_free(admin->clients); /* before the requests that it answers */
+    clients_api_free(admin->clients); /* before the requests that it answers */
     if (admin->pause)
         event_free(admin->pause);
     if (admin->http)

@@ -6,8 +6,8 @@
 #include "admin/answer.h"
 #include "base/clock.h"
 #include "config.h"
-#include "store/redis_cluster.h"
-#include "store/redis_sentinel.h"
+#include "redis/cluster.h"
+#include "redis/sentinel.h"
 
 static const char clients_path[] = "/api/v1/clients/";
 
@@ -68,17 +68,18 @@ static void write_redis(struct evbuffer *out, const struct admin_view *view)
 }
 
 /* A worker learns of a server that is down when it needs it: where one knows, it is so. */
-static void write_member(struct evbuffer *out, const struct member *member, bool is_checked)
+static void write_member(struct evbuffer *out, const struct endpoint *endpoint, bool is_checked)
 {
-    unsigned ejected = atomic_load_explicit(&member->ejected, memory_order_relaxed);
-    bool healthy = member_is_healthy(member), is_name = server_is_name(member->settings);
+    unsigned ejected = atomic_load_explicit(&endpoint->ejected, memory_order_relaxed);
+    bool healthy = endpoint_is_healthy(endpoint), is_name = server_is_name(endpoint->settings);
     char address[ADDRESS_TEXT_MAX];
 
     evbuffer_add_printf(out, "{\"address\":");
-    json_string(out, slice_of(is_name ? address_format(&member->address, address) : member->settings->text));
+    json_string(out,
+                slice_of(is_name ? address_format(&endpoint->address, address) : endpoint->settings->text));
     if (is_name) {
         evbuffer_add_printf(out, ",\"name\":");
-        json_string(out, slice_of(member->settings->text));
+        json_string(out, slice_of(endpoint->settings->text));
     }
     evbuffer_add_printf(out, ",\"state\":\"%s\",\"ejected_by_workers\":%u",
                         healthy && !ejected ? "up" : "down", ejected);
@@ -89,16 +90,16 @@ static void write_member(struct evbuffer *out, const struct member *member, bool
 
 /* The members of one server as it is written: of a name, none or several. */
 static bool write_server(struct evbuffer *out, const struct upstream *upstream,
-                         const struct upstream_server *server, struct member *const *members, unsigned count,
-                         bool first)
+                         const struct upstream_server *server, struct endpoint *const *endpoints,
+                         unsigned count, bool first)
 {
     bool any = false;
 
     for (unsigned i = 0; i < count; i++) {
-        if (members[i]->settings != server)
+        if (endpoints[i]->settings != server)
             continue;
         evbuffer_add_printf(out, first ? "" : ",");
-        write_member(out, members[i], upstream->health.path != NULL);
+        write_member(out, endpoints[i], upstream->health.path != NULL);
         first = false;
         any = true;
     }
@@ -116,17 +117,17 @@ static void write_upstreams(struct evbuffer *out, const struct admin_view *view)
     evbuffer_add_printf(out, ",\"upstreams\":[");
     for (unsigned i = 0; i < view->policy->upstream_count; i++) {
         const struct upstream *upstream = &view->policy->upstreams[i];
-        struct member *members[MEMBERS_MAX];
-        unsigned count = roster_members(view->roster, i, members);
+        struct endpoint *endpoints[ENDPOINTS_MAX];
+        unsigned count = endpoint_set_list(view->endpoint_set, i, endpoints);
         bool first = true;
 
         evbuffer_add_printf(out, "%s{\"name\":", i ? "," : "");
         json_string(out, slice_of(upstream->name));
         evbuffer_add_printf(out, ",\"servers\":[");
         for (unsigned s = 0; s < upstream->server_count; s++)
-            first = write_server(out, upstream, &upstream->servers[s], members, count, first);
+            first = write_server(out, upstream, &upstream->servers[s], endpoints, count, first);
         for (unsigned m = 0; m < count; m++)
-            member_drop(members[m]);
+            endpoint_drop(endpoints[m]);
         evbuffer_add_printf(out, "]}");
     }
     evbuffer_add_printf(out, "]}\n");
@@ -172,7 +173,7 @@ static void answer_policy(const struct admin_view *view, struct evhttp_request *
 
 /* --- All of them -------------------------------------------------------------------------------------- */
 
-void api_answer(const struct admin_view *view, bool stopping, struct clients_desk *desk,
+void api_answer(const struct admin_view *view, bool stopping, struct clients_api *api,
                 struct evhttp_request *request)
 {
     const char *text = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
@@ -180,7 +181,7 @@ void api_answer(const struct admin_view *view, bool stopping, struct clients_des
     struct slice start = {clients_path, sizeof clients_path - 1};
 
     if (slice_starts_with(path, start))
-        clients_answer(desk, request, (struct slice){path.p + start.n, path.n - start.n});
+        clients_answer(api, request, (struct slice){path.p + start.n, path.n - start.n});
     else if (slice_equal(path, SLICE("/api/v1/status"))) {
         if (answer_reads(request))
             answer_status(view, stopping, request);

@@ -4,11 +4,11 @@
 
 #include <event2/http.h>
 
-#include "admin/clients.h"
+#include "admin/clients_api.h"
 #include "admin/metrics.h"
 
 /* Answers any request below /api/. */
-void api_answer(const struct admin_view *view, bool stopping, struct clients_desk *desk,
+void api_answer(const struct admin_view *view, bool stopping, struct clients_api *api,
                 struct evhttp_request *request);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
-#include "limit/inquiry.h"
+#include "clients/client_query.h"
 
 enum { WORD_MAX = 64 }; /* bytes of a key or a value */
 

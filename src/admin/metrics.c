@@ -2,11 +2,11 @@
 
 #include "base/descriptors.h"
 #include "base/log.h"
+#include "clients/redis_memory.h"
 #include "config.h"
 #include "limit/grants.h"
-#include "limit/redis_memory.h"
-#include "store/redis_cluster.h"
-#include "store/redis_sentinel.h"
+#include "redis/cluster.h"
+#include "redis/sentinel.h"
 
 /* Where to write, and what. */
 struct source {
@@ -15,18 +15,18 @@ struct source {
 };
 
 /* Sums one counter of every worker's stats. */
-#define SUM(source, member)                                                                                  \
+#define SUM(source, endpoint)                                                                                \
     ({                                                                                                       \
         uint64_t sum_ = 0;                                                                                   \
         for (unsigned w_ = 0; w_ < (source)->view->worker_count; w_++)                                       \
-            sum_ += counter_read(&worker_stats((source)->view->workers[w_])->member);                        \
+            sum_ += counter_read(&worker_stats((source)->view->workers[w_])->endpoint);                      \
         sum_;                                                                                                \
     })
-#define SUM_LIMITER(source, member)                                                                          \
+#define SUM_LIMITER(source, endpoint)                                                                        \
     ({                                                                                                       \
         uint64_t sum_ = 0;                                                                                   \
         for (unsigned w_ = 0; w_ < (source)->view->worker_count; w_++)                                       \
-            sum_ += counter_read(&worker_limiter_stats((source)->view->workers[w_])->member);                \
+            sum_ += counter_read(&worker_limiter_stats((source)->view->workers[w_])->endpoint);              \
         sum_;                                                                                                \
     })
 
@@ -75,22 +75,23 @@ static void decision_sample(const struct source *s, const char *name, const char
         sample(s, name, bytes, sum);
 }
 
-static const struct tally *rules_of(const struct worker *worker)
+static const struct counter_table *rules_of(const struct worker *worker)
 {
     return &worker_stats(worker)->by_rule;
 }
 
-static const struct tally *limits_of(const struct worker *worker)
+static const struct counter_table *limits_of(const struct worker *worker)
 {
     return &worker_limiter_stats(worker)->by_limit;
 }
 
-static uint64_t sum_of_row(const struct source *s, const struct tally *(*tally_of)(const struct worker *),
+static uint64_t sum_of_row(const struct source *s,
+                           const struct counter_table *(*counter_table_of)(const struct worker *),
                            unsigned row, unsigned column)
 {
     uint64_t sum = 0;
     for (unsigned w = 0; w < s->view->worker_count; w++)
-        sum += tally_read(tally_of(s->view->workers[w]), row, column);
+        sum += counter_table_read(counter_table_of(s->view->workers[w]), row, column);
     return sum;
 }
 
@@ -260,18 +261,19 @@ static void connections(const struct source *s)
 }
 
 static void upstream_server(const struct source *s, const struct upstream *upstream,
-                            const struct member *member)
+                            const struct endpoint *endpoint)
 {
     char at[ADDRESS_TEXT_MAX], bytes[1024];
     struct text labels = text_over(bytes, sizeof bytes);
-    bool up = member_is_healthy(member) && atomic_load_explicit(&member->ejected, memory_order_relaxed) == 0;
+    bool up =
+        endpoint_is_healthy(endpoint) && atomic_load_explicit(&endpoint->ejected, memory_order_relaxed) == 0;
 
     text_literal(&labels, "{upstream=\"");
     label_value(&labels, upstream->name);
     text_literal(&labels, "\",server=\"");
-    label_value(&labels, member->settings->text);
+    label_value(&labels, endpoint->settings->text);
     text_literal(&labels, "\",address=\"");
-    label_value(&labels, address_format(&member->address, at));
+    label_value(&labels, address_format(&endpoint->address, at));
     text_literal(&labels, "\"}");
     text_char(&labels, 0);
     if (!labels.failed)
@@ -286,11 +288,11 @@ static void upstream_servers(const struct source *s)
     head(s, "weir_upstream_server_up", "gauge",
          "Whether a server gets requests: 0 while its health checks fail, or a worker has ejected it.");
     for (unsigned u = 0; u < policy->upstream_count; u++) {
-        struct member *members[MEMBERS_MAX];
-        unsigned count = roster_members(s->view->roster, u, members);
+        struct endpoint *endpoints[ENDPOINTS_MAX];
+        unsigned count = endpoint_set_list(s->view->endpoint_set, u, endpoints);
         for (unsigned i = 0; i < count; i++) {
-            upstream_server(s, &policy->upstreams[u], members[i]);
-            member_drop(members[i]);
+            upstream_server(s, &policy->upstreams[u], endpoints[i]);
+            endpoint_drop(endpoints[i]);
         }
     }
 }
@@ -420,7 +422,7 @@ static void redis(const struct source *s)
 static void quotas(const struct source *s)
 {
     const struct quota_stats *stats = quotas_stats(s->view->quotas);
-    struct quota_table *table = quotas_table(s->view->quotas);
+    struct quota_cache *table = quotas_cache(s->view->quotas);
 
     if (!stats)
         return;
@@ -442,9 +444,9 @@ static void quotas(const struct source *s)
            "Requests that did not wait for their client's quota, because too many did.",
            counter_read(&stats->refused) + SUM(s, quota_refused));
     single(s, "weir_quota_clients", "gauge", "Clients whose quota this weir knows.",
-           quota_table_count(table, QUOTA_FOUND));
+           quota_cache_count(table, QUOTA_FOUND));
     single(s, "weir_quota_unknown_ids", "gauge", "Ids that this weir knows to have no quota.",
-           quota_table_count(table, QUOTA_ABSENT));
+           quota_cache_count(table, QUOTA_ABSENT));
 }
 
 void metrics_write(struct evbuffer *out, const struct admin_view *view)

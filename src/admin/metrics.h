@@ -4,19 +4,19 @@
 
 #include <event2/buffer.h>
 
-#include "base/tally.h"
-#include "proxy/roster.h"
+#include "base/counter_table.h"
+#include "proxy/endpoint_set.h"
 #include "proxy/worker.h"
 
 /* What the admin listener shows. Owned and kept current by the main thread, on whose loop the listener runs.
  */
 struct admin_view {
-    struct policy *policy; /* in force */
-    struct roster *roster; /* the upstreams' servers under it */
-    uint64_t started_us;   /* monotonic */
+    struct policy *policy;             /* in force */
+    struct endpoint_set *endpoint_set; /* the upstreams' servers under it */
+    uint64_t started_us;               /* monotonic */
     uint64_t started_wall_us, policy_loaded_wall_us;
     uint64_t reloads_good, reloads_failed;
-    const struct tally_names *rules, *limits;
+    const struct counter_names *rules, *limits;
     const struct quotas *quotas;
     struct worker *const *workers;
     unsigned worker_count;

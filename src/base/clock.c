@@ -2,7 +2,7 @@
 
 _Thread_local struct clock_turn clock_turn;
 
-void clock_turn_begin(void)
+void clock_iteration_begin(void)
 {
     clock_turn.begun = true;
     clock_turn.uses_left = 0;
@@ -10,18 +10,18 @@ void clock_turn_begin(void)
     clock_turn.is_long = false;
 }
 
-void clock_turn_limit(uint64_t us, void (*passed)(void *context), void *context)
+void clock_iteration_limit(uint64_t us, void (*passed)(void *context), void *context)
 {
     clock_turn.limit_us = us;
     clock_turn.passed = passed;
     clock_turn.context = context;
 }
 
-void clock_turn_read(void)
+void clock_cached_read(void)
 {
     clock_turn.us = clock_us();
     clock_turn.wall_us = clock_wall_us();
-    clock_turn.uses_left = clock_turn.begun ? CLOCK_TURN_USES - 1 : 0; /* and this one */
+    clock_turn.uses_left = clock_turn.begun ? CLOCK_CACHED_USES - 1 : 0; /* and this one */
     if (!clock_turn.passed)
         return;
     if (clock_turn.long_at_us == 0)

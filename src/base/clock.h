@@ -27,21 +27,21 @@ static inline uint64_t clock_wall_us(void)
 }
 
 /* What a request needs the time for seldom needs it to the microsecond, and reading it ten times a request is
- * a fiftieth of what the request costs. A thread that turns an event loop calls clock_turn_begin() before it
- * waits; from then on clock_turn_us() and clock_turn_wall_us() are as old as 32 uses of them, a tenth of a millisecond, and never from before
+ * a fiftieth of what the request costs. A thread that turns an event loop calls clock_iteration_begin() before it
+ * waits; from then on clock_cached_us() and clock_cached_wall_us() are as old as 32 uses of them, a tenth of a millisecond, and never from before
  * the wait. In any other thread they are exact. They never go backwards and never run ahead of clock_us(): from
  * clock_us() one of them may be taken away, but not the other way round. */
-void clock_turn_begin(void);
+void clock_iteration_begin(void);
 
 /* Has `passed` run when a turn of this thread's loop has lasted for so long since the clock was first read in it: noticed when it is
  * read again, and then perhaps several times. */
-void clock_turn_limit(uint64_t us, void (*passed)(void *context), void *context);
+void clock_iteration_limit(uint64_t us, void (*passed)(void *context), void *context);
 
 /* The clock is read now: something was done that takes as long as many uses of it, such as a TLS handshake. */
-void clock_turn_read(void);
+void clock_cached_read(void);
 
 /* Their own. */
-enum { CLOCK_TURN_USES = 32 };
+enum { CLOCK_CACHED_USES = 32 };
 struct clock_turn {
     uint64_t us, wall_us;
     unsigned uses_left;
@@ -53,24 +53,24 @@ struct clock_turn {
 };
 extern _Thread_local struct clock_turn clock_turn;
 
-/* Has the limit of clock_turn_limit() passed in this iteration, as far as the clock was read? */
-static inline bool clock_turn_is_long(void)
+/* Has the limit of clock_iteration_limit() passed in this iteration, as far as the clock was read? */
+static inline bool clock_iteration_is_long(void)
 {
     return clock_turn.is_long;
 }
 
-static inline uint64_t clock_turn_us(void)
+static inline uint64_t clock_cached_us(void)
 {
     if (clock_turn.uses_left == 0)
-        clock_turn_read();
+        clock_cached_read();
     else
         clock_turn.uses_left--;
     return clock_turn.us;
 }
 
-static inline uint64_t clock_turn_wall_us(void)
+static inline uint64_t clock_cached_wall_us(void)
 {
-    (void)clock_turn_us();
+    (void)clock_cached_us();
     return clock_turn.wall_us;
 }
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/timer.h"
+#include "base/event_timer.h"
 
 static void set_timer(struct deadlines *all, uint64_t at_us, uint64_t now_us)
 {

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/event_timer.h"
 #include "base/log.h"
-#include "base/timer.h"
 
 enum {
     LOOK_US = 100000,  /* between two tries to fill the reserve */
@@ -62,7 +62,7 @@ static bool some_are_free(void)
 
 /* ---- the log, on the main thread ---------------------------------------------------------------------- */
 
-static void say_scarce(void)
+static void report_scarce(void)
 {
     struct rlimit limit = {0};
 
@@ -81,7 +81,7 @@ static void say_scarce(void)
 }
 
 /* Where they are scarce again and again, that is one event. */
-static void say_enough(void)
+static void report_enough(void)
 {
     reserve.told = false;
     log_info("descriptors: some are free again after %.1f s; clients are accepted",
@@ -96,16 +96,16 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
     if (fd >= 0 && read(fd, &count, sizeof count) < 0 && errno != EAGAIN)
         return;
     if (atomic_load(&reserve.scarce) && !reserve.told)
-        say_scarce();
+        report_scarce();
     if (atomic_load(&reserve.scarce) && fill() && some_are_free()) {
         reserve.over_us = now;
         atomic_store(&reserve.scarce, false);
     }
     if (!atomic_load(&reserve.scarce) && reserve.told && now >= reserve.over_us + CALM_US &&
         now >= atomic_load(&reserve.lack_us) + CALM_US)
-        say_enough();
+        report_enough();
     if (reserve.told)
-        timer_arm(reserve.timer, LOOK_US);
+        event_timer_arm(reserve.timer, LOOK_US);
 }
 
 /* ---- for any thread ----------------------------------------------------------------------------------- */

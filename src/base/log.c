@@ -295,7 +295,7 @@ static uint64_t rings_dropped(void)
 }
 
 /* Once a second at most, unless `now`. */
-static void say_dropped(bool now)
+static void report_dropped(bool now)
 {
     uint64_t dropped = rings_dropped(), us = clock_us();
 
@@ -340,14 +340,14 @@ static void *writer_main(void *unused)
         if (atomic_exchange(&writer.reopen, false))
             log_file_reopen();
         size_t most = drain_all();
-        say_dropped(most == 0);
+        report_dropped(most == 0);
         if (most)
             pause_for(most);
         else
             wait_for_lines();
     }
     drain_all();
-    say_dropped(true);
+    report_dropped(true);
     return NULL;
 }
 

@@ -63,7 +63,7 @@ void log_stop(void);
 enum { LOG_THREADS_MAX = 260 };
 void log_thread_begin(void);
 void log_thread_end(void);
-/* Call once per loop turn: wakes the writer when this thread has written since the last call. */
+/* Call once per loop iteration: wakes the writer when this thread has written since the last call. */
 void log_thread_flush(void);
 
 /* Lines dropped so far because a ring was full or the file could not be written. */

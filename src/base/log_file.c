@@ -79,7 +79,7 @@ static void lose(const struct iovec pieces[2])
 }
 
 /* Before the next line: how many are missing. False: the file still takes nothing. */
-static bool say_lost(void)
+static bool report_lost(void)
 {
     char line[LOG_LINE_MAX + 1] = "\n", message[256];
     int n = snprintf(message, sizeof message, "log: %llu line%s lost: %s",
@@ -99,7 +99,7 @@ void log_file_write(struct slice first, struct slice second)
     struct iovec pieces[2] = {{(void *)first.p, first.n}, {(void *)second.p, second.n}};
 
     pthread_mutex_lock(&file.lock);
-    if ((file.trouble && !say_lost()) || !write_all(pieces))
+    if ((file.trouble && !report_lost()) || !write_all(pieces))
         lose(pieces);
     pthread_mutex_unlock(&file.lock);
 }

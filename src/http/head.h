@@ -33,7 +33,7 @@ enum field_id {
     FIELD_PROXY_AUTHENTICATE,
     FIELD_PROXY_AUTHORIZATION,
     FIELD_PROXY_CLAIM, /* what proxies tell of a client and of its request, and servers believe: X-Real-IP,
-                          CF-Connecting-IP, X-Forwarded-Port and so on; names.c lists them */
+                          CF-Connecting-IP, X-Forwarded-Port and so on; field_names.c lists them */
     FIELD_PROXY_CONNECTION,
     FIELD_RATELIMIT,        /* RateLimit */
     FIELD_RATELIMIT_POLICY, /* RateLimit-Policy */

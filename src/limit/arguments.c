@@ -27,23 +27,23 @@ void arguments_free(struct arguments *a)
     free(a->numbers.p);
 }
 
-static void argue(struct arguments *a, const char *bytes, size_t size)
+static void append_argument(struct arguments *a, const char *bytes, size_t size)
 {
     a->bytes[a->count] = bytes;
     a->sizes[a->count++] = size;
 }
 
-static void argue_number(struct arguments *a, int64_t value)
+static void append_number_argument(struct arguments *a, int64_t value)
 {
     static const char digits[] = "0123456789";
 
     if (value >= 0 && value < 10) {
-        argue(a, digits + value, 1);
+        append_argument(a, digits + value, 1);
         return;
     }
     size_t start = a->numbers.n;
     text_i64(&a->numbers, value);
-    argue(a, a->numbers.p + start, a->numbers.n - start);
+    append_argument(a, a->numbers.p + start, a->numbers.n - start);
 }
 
 /* --- Keys --------------------------------------------------------------------------------------------- */
@@ -83,8 +83,9 @@ bool op_is_unit(const struct limit_op *op)
 {
     const struct op_limit *part = &op->limits[0];
 
-    return op->count == 1 && !op->settles && !op->whole && part->cost == 1 && part->mode == MODE_PLAIN &&
-           !part->shadow && part->repeat_key.n == 0 && op->times_asked < GROUPED_ASKS_MAX &&
+    return op->count == 1 && !op->is_adjustment && !op->parent && part->cost == 1 &&
+           part->mode == MODE_PLAIN && !part->shadow && part->repeat_key.n == 0 &&
+           op->times_asked < GROUPED_REQUESTS_MAX &&
            (part->limit->kind == LIMIT_BUCKET || part->limit->kind == LIMIT_WINDOW) &&
            part->limit->max_delay_us == 0;
 }
@@ -101,7 +102,7 @@ static void join_group(struct arguments *a, struct batch *batch, unsigned i)
 {
     struct limit_op *op = batch->ops[i];
     uint8_t *open = &a->groups[op->limits[0].key_index]; /* from 1 */
-    bool unit = op->ask && op_is_unit(op);
+    bool unit = op->decision_request && op_is_unit(op);
 
     if (unit && *open && is_alike(&batch->groups[*open - 1].first->limits[0], &op->limits[0])) {
         batch->group_of[i] = *open - 1;
@@ -120,11 +121,11 @@ static void join_group(struct arguments *a, struct batch *batch, unsigned i)
 
 redisReply *const *group_answer(struct group *group, redisReply *const *values, struct own_answer *own)
 {
-    int64_t granted = values[0]->integer, place = group->answered++;
+    int64_t granted = values[0]->integer, position = group->answered++;
 
     if (group->size + group->extra == 1 || granted <= 0)
         return values;
-    if (place >= granted)
+    if (position >= granted)
         return NULL;
     for (unsigned i = 0; i < ANSWERS_PER_LIMIT; i++)
         own->values[i] = values[i];
@@ -133,13 +134,13 @@ redisReply *const *group_answer(struct group *group, redisReply *const *values, 
         own->values[i] = &own->numbers[i];
     }
     own->numbers[0].integer = 1;
-    own->numbers[1].integer += granted - 1 - place;
+    own->numbers[1].integer += granted - 1 - position;
     return own->values;
 }
 
 /* --- The whole ---------------------------------------------------------------------------------------- */
 
-static void argue_keys(struct arguments *a, struct batch *batch)
+static void append_keys_arguments(struct arguments *a, struct batch *batch)
 {
     a->key_count = 0;
     batch->group_count = 0;
@@ -153,9 +154,9 @@ static void argue_keys(struct arguments *a, struct batch *batch)
         }
         join_group(a, batch, i);
     }
-    argue_number(a, a->key_count);
+    append_number_argument(a, a->key_count);
     for (unsigned i = 0; i < a->key_count; i++)
-        argue(a, a->keys[i].p, a->keys[i].n);
+        append_argument(a, a->keys[i].p, a->keys[i].n);
 }
 
 /* What the driver is asked of one limit; in a run of several, by how much the key's place rises with each. */
@@ -169,14 +170,14 @@ static int64_t mode_of(const struct op_limit *part)
     return part->cost < 0 ? part->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index;
 }
 
-static void find_terms(const struct group *group, struct term *terms)
+static void find_client_limits(const struct group *group, struct term *client_limits)
 {
     const struct limit_op *op = group->first;
     int64_t units = group->size + group->extra;
 
     for (unsigned i = 0; i < op->count; i++) {
         const struct op_limit *part = &op->limits[i];
-        terms[i] =
+        client_limits[i] =
             (struct term){.limit = part->limit,
                           .key = part->key_index,
                           .cost = units > 1 ? units : part->cost,
@@ -199,39 +200,39 @@ static bool goes_on(const struct term *next, struct term *run, unsigned count, i
     return true;
 }
 
-static void argue_term(struct arguments *a, const struct term *t, bool several)
+static void append_term_arguments(struct arguments *a, const struct term *t, bool several)
 {
-    argue_number(a, t->limit->index + 1);
-    argue_number(a, t->key);
-    argue_number(a, t->cost);
-    argue_number(a, t->mode);
-    argue_number(a, t->amount);
+    append_number_argument(a, t->limit->index + 1);
+    append_number_argument(a, t->key);
+    append_number_argument(a, t->cost);
+    append_number_argument(a, t->mode);
+    append_number_argument(a, t->amount);
     if (t->burst == t->amount)
-        argue(a, a->bytes[a->count - 1], a->sizes[a->count - 1]);
+        append_argument(a, a->bytes[a->count - 1], a->sizes[a->count - 1]);
     else
-        argue_number(a, t->burst);
+        append_number_argument(a, t->burst);
     if (several)
-        argue_number(a, t->step);
+        append_number_argument(a, t->step);
 }
 
 /* As many groups from the `first` on as are a run. */
-static unsigned argue_run(struct arguments *a, const struct batch *batch, unsigned first)
+static unsigned append_run_arguments(struct arguments *a, const struct batch *batch, unsigned first)
 {
     struct term run[LIMITS_PER_RULE_MAX], next[LIMITS_PER_RULE_MAX];
     unsigned count = batch->groups[first].count, length = 1;
 
-    find_terms(&batch->groups[first], run);
+    find_client_limits(&batch->groups[first], run);
     for (; first + length < batch->group_count; length++) {
         const struct group *group = &batch->groups[first + length];
         if (group->count != count)
             break;
-        find_terms(group, next);
+        find_client_limits(group, next);
         if (!goes_on(next, run, count, length))
             break;
     }
-    argue_number(a, length * RUN_COUNTS + count);
+    append_number_argument(a, length * RUN_COUNTS + count);
     for (unsigned i = 0; i < count; i++)
-        argue_term(a, &run[i], length > 1);
+        append_term_arguments(a, &run[i], length > 1);
     return length;
 }
 
@@ -239,9 +240,9 @@ void arguments_make(struct arguments *a, struct batch *batch)
 {
     a->count = 0;
     a->numbers.n = 0;
-    argue_keys(a, batch);
-    argue(a, "", 0); /* now: the clock of Redis */
+    append_keys_arguments(a, batch);
+    append_argument(a, "", 0); /* now: the clock of Redis */
     for (unsigned i = 0; i < batch->group_count;)
-        i += argue_run(a, batch, i);
+        i += append_run_arguments(a, batch, i);
     assert(!a->numbers.failed);
 }

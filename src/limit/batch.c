@@ -1,11 +1,11 @@
-/* batch.c - from the ops that a loop turn has gathered to calls of the driver, and from their answers to decisions. */
+/* batch.c - from the ops that a loop iteration has gathered to calls of the driver, and from their answers to decisions. */
 #include "limit/limiter_internal.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/event_timer.h"
 #include "base/magic.h"
-#include "base/timer.h"
 
 /* --- Answers ------------------------------------------------------------------------------------------ */
 
@@ -49,11 +49,11 @@ static bool op_set_failures_aside(struct limit_op *op, redisReply *const *values
         return false;
     op->count = failed;
     op->counts_later = rest > 0;
-    verdict_without_redis(l, op, REDIS_FAILURE_SCRIPT, &op->ask->decision);
+    verdict_without_redis(l, op, REDIS_FAILURE_SCRIPT, &op->decision_request->decision);
     op->count = rest;
     op->counts_later = false;
-    if (rest && decision_admits(&op->ask->decision)) {
-        verdict_set_aside(op, &op->ask->decision);
+    if (rest && decision_admits(&op->decision_request->decision)) {
+        verdict_set_aside(op, &op->decision_request->decision);
         memmove(op->limits, op->limits + failed, rest * sizeof op->limits[0]);
         op->batch = NULL;
         if (rest == 1)
@@ -62,10 +62,10 @@ static bool op_set_failures_aside(struct limit_op *op, redisReply *const *values
         return true;
     }
     if (rest)
-        verdict_count(l, &op->ask->decision);
-    struct ask *ask = op_cut(op);
+        verdict_count(l, &op->decision_request->decision);
+    struct decision_request *decision_request = op_cut(op);
     op_release(op);
-    ask->decided(ask);
+    decision_request->decided(decision_request);
     return true;
 }
 
@@ -73,45 +73,45 @@ static bool op_set_failures_aside(struct limit_op *op, redisReply *const *values
 static void op_answer(struct limit_op *op, redisReply *const *values, int64_t time_us, uint64_t now_us)
 {
     struct limiter *l = op->limiter;
-    struct ask *ask;
+    struct decision_request *decision_request;
     bool kept = false;
 
     op_permits_answered(op);
     failures_note(op, values, now_us);
-    if (unlikely(op->whole)) {
+    if (unlikely(op->parent)) {
         split_answer(op, values, time_us);
         return;
     }
-    if (op->ask && op_set_failures_aside(op, values))
+    if (op->decision_request && op_set_failures_aside(op, values))
         return;
-    ask = op_cut(op);
-    op_permits_charged(op, ask, values);
-    if (!op->settles)
+    decision_request = op_cut(op);
+    op_permits_charged(op, decision_request, values);
+    if (!op->is_adjustment)
         histogram_add(&l->stats->redis_latency, now_us - op->started_us);
-    if (ask) {
-        verdict_from_answer(l, op, values, &ask->decision);
-        verdict_remember(l, op, &ask->decision);
-        kept = ask->wants_receipt && ask->decision.verdict == VERDICT_ALLOWED;
+    if (decision_request) {
+        verdict_from_answer(l, op, values, &decision_request->decision);
+        verdict_remember(l, op, &decision_request->decision);
+        kept = decision_request->wants_charge && decision_request->decision.verdict == VERDICT_ALLOWED;
         if (kept) {
-            op_write_receipt(op, values, time_us);
-            ask->receipt = op;
+            op_write_charge(op, values, time_us);
+            decision_request->charge = op;
         }
     } else if (op_would_have_waited(op, values)) {
-        op_write_receipt(op, values, time_us);
+        op_write_charge(op, values, time_us);
         op_leave_queue(op, values);
         return;
     }
     if (!kept)
         op_release(op);
-    if (ask)
-        ask->decided(ask);
+    if (decision_request)
+        decision_request->decided(decision_request);
 }
 
 /* There were fewer units than its group has requests, and none for this one. It is asked for once more, so that it learns how
  * long it has to wait. */
 static void op_ask_again(struct limit_op *op)
 {
-    if (!op->ask) {
+    if (!op->decision_request) {
         op_release(op);
         return;
     }
@@ -125,7 +125,7 @@ static void answer_leases(struct batch *batch, const redisReply *reply, int64_t 
     for (unsigned i = 0; i < batch->group_count; i++) {
         struct group *group = &batch->groups[i];
         redisReply *const *values = reply ? reply->element + group->answer_at : NULL;
-        if (reply && group->first->lease && !group->first->settles)
+        if (reply && group->first->lease && !group->first->is_adjustment)
             op_note_remaining(group->first, values, batch->sent_us);
         if (group->lease)
             lease_answered(group, values, time_us, batch->sent_us);
@@ -144,14 +144,14 @@ static void batch_answer(struct batch *batch, const redisReply *reply)
         struct group *group = &batch->groups[batch->group_of[i]];
         redisReply *const *values = group_answer(group, reply->element + group->answer_at, &own);
         if (likely(values != NULL))
-            op_answer(op, values, time_us, now_us); /* the op is the receipt's or free from here on */
+            op_answer(op, values, time_us, now_us); /* the op is the charge's or free from here on */
         else
             op_ask_again(op);
     }
 }
 
 /* Settles every op of the batch. decided() may abandon others of them, or ask anew; the batch stays whole. */
-static void batch_settle(struct batch *batch, const redisReply *reply, enum redis_failure failure)
+static void batch_adjust(struct batch *batch, const redisReply *reply, enum redis_failure failure)
 {
     struct limiter *l = batch->limiter;
 
@@ -172,17 +172,18 @@ static void batch_settle(struct batch *batch, const redisReply *reply, enum redi
 static void op_try_again(struct limit_op *op)
 {
     struct limiter *l = op->limiter;
-    bool apart = op->alone && (op->ask || op->whole) && op->count > 1 && op_key_count(op) == op->count;
+    bool apart =
+        op->alone && (op->decision_request || op->parent) && op->count > 1 && op_key_count(op) == op->count;
 
     op_permits_answered(op);
     op->batch = NULL;
-    if (op->alone && op->settles && ++op->tries > SETTLEMENT_TRIES_MAX)
+    if (op->alone && op->is_adjustment && ++op->tries > ADJUSTMENT_TRIES_MAX)
         op_release(op);
     else if (!op->alone) {
         op->alone = true;
         op->tries = 0;
         op_gather(op);
-    } else if (!apart || !(op->whole ? split_apart(op) : split_begin(op, true)))
+    } else if (!apart || !(op->parent ? split_apart(op) : split_begin(op, true)))
         TAILQ_INSERT_TAIL(&l->later, op, entry);
 }
 
@@ -208,13 +209,13 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
 
     MAGIC_CHECK(l, LIMITER_MAGIC);
     l->under_way--;
-    l->round_trip_us = (l->round_trip_us * 7 + (clock_turn_us() - batch->sent_us)) / 8;
+    l->round_trip_us = (l->round_trip_us * 7 + (clock_cached_us() - batch->sent_us)) / 8;
     if (reply && !answer_has_shape(reply, batch))
         reply = NULL, failure = REDIS_FAILURE_REPLY;
     if (unlikely(failure == REDIS_FAILURE_MOVING))
         batch_try_again(batch);
     else
-        batch_settle(batch, reply, failure);
+        batch_adjust(batch, reply, failure);
 }
 
 /* --- Sending ------------------------------------------------------------------------------------------ */
@@ -238,7 +239,7 @@ static unsigned request_count(const struct batch *batch)
     unsigned count = 0;
 
     for (unsigned i = 0; i < batch->count; i++)
-        count += !batch->ops[i]->settles && batch->ops[i]->times_asked == 0;
+        count += !batch->ops[i]->is_adjustment && batch->ops[i]->times_asked == 0;
     return count;
 }
 
@@ -248,14 +249,14 @@ static void batch_send(struct limiter *l, struct batch *batch)
 
     arguments_make(a, batch);
     batch->call = (struct redis_call){.done = on_answer};
-    if (redis_store_call(l->store, &batch->call, a->count, a->bytes, a->sizes)) {
-        batch->sent_us = clock_turn_us();
+    if (redis_client_call(l->redis, &batch->call, a->count, a->bytes, a->sizes)) {
+        batch->sent_us = clock_cached_us();
         l->under_way++;
         counter_add(&l->stats->redis_calls, 1);
         counter_add(&l->stats->redis_requests, request_count(batch));
     } else
-        batch_settle(batch, NULL,
-                     redis_store_is_whole(l->store) ? REDIS_FAILURE_BUSY : redis_store_cause(l->store));
+        batch_adjust(batch, NULL,
+                     redis_client_is_whole(l->redis) ? REDIS_FAILURE_BUSY : redis_client_cause(l->redis));
 }
 
 /* Moves ops of one slot that somebody still waits for from the list into a batch; drops the others. */
@@ -272,7 +273,7 @@ static void batch_fill(struct batch *batch, struct op_list *list)
         if ((keys += op_key_count(op)) > BATCH_KEYS_MAX)
             break;
         TAILQ_REMOVE(list, op, entry);
-        if (!op->ask && !op->settles && !op->whole) {
+        if (!op->decision_request && !op->is_adjustment && !op->parent) {
             op_release(op);
             continue;
         }
@@ -296,13 +297,13 @@ static void gather_permit_calls(struct limiter *l)
 {
     struct limit_op *op = NULL;
 
-    if (!l->permits || !redis_store_is_ready(l->store))
+    if (!l->permits || !redis_client_is_ready(l->redis))
         return;
     while ((op = op_take(l)) && op_fill_permit_call(op))
         TAILQ_INSERT_HEAD(&l->gathered, op, entry);
     permits_rewind(l->permits);
     if (op) {
-        op->ask = NULL;
+        op->decision_request = NULL;
         op_release(op);
     }
 }
@@ -318,7 +319,7 @@ static void gather_permit_calls(struct limiter *l)
 static bool may_gather(struct limiter *l)
 {
     unsigned came = l->gathered_count - l->gathered_before;
-    uint64_t now_us = clock_turn_us();
+    uint64_t now_us = clock_cached_us();
     bool near = l->round_trip_us < l->gather_us && now_us - l->sent_us < l->gather_us;
 
     l->gathered_before = l->gathered_count;
@@ -330,14 +331,14 @@ static bool may_gather(struct limiter *l)
     else if (!l->under_way || (!near && l->density < GATHER_WORTH))
         return false;
     else if (!near && !evtimer_pending(l->again, NULL))
-        timer_arm(l->again, l->gather_us); /* where nothing else turns the loop any more */
+        event_timer_arm(l->again, l->gather_us); /* where nothing else turns the loop any more */
     return true;
 }
 
 /* How many decisions come within gather_us, smoothed. */
 static void note_density(struct limiter *l)
 {
-    uint64_t now = clock_turn_us(), since_us = now - l->sent_us;
+    uint64_t now = clock_cached_us(), since_us = now - l->sent_us;
     uint64_t density = l->gathered_count * l->gather_us / (since_us + 1);
 
     l->density = (l->density * 3 + (density < GATHER_MAX ? (unsigned)density : GATHER_MAX) + 2) / 4;
@@ -348,7 +349,7 @@ static void note_density(struct limiter *l)
  * it, and so is not kept back. */
 static bool must_wait(const struct limiter *l, const struct limit_op *op)
 {
-    return unlikely(!redis_store_has_room(l->store, op->slot)) && !(op->settles && op->permit_count);
+    return unlikely(!redis_client_has_room(l->redis, op->slot)) && !(op->is_adjustment && op->permit_count);
 }
 
 static void send_list(struct limiter *l, struct op_list *list)
@@ -384,7 +385,7 @@ static void send_by_slot(struct limiter *l, struct op_list *list)
         TAILQ_INIT(&some[i]);
     while ((op = TAILQ_FIRST(list))) {
         TAILQ_REMOVE(list, op, entry);
-        op->slot = (uint16_t)redis_store_slot(l->store, op->limits[0].key);
+        op->slot = (uint16_t)redis_client_slot(l->redis, op->limits[0].key);
         TAILQ_INSERT_TAIL(&some[op->slot % SLOT_LISTS], op, entry);
     }
     for (unsigned i = 0; i < SLOT_LISTS; i++)
@@ -410,21 +411,21 @@ static void send_gathered(struct limiter *l)
 /* By the link's ramp: a call is under way, with whose end the loop turns. In a cluster each call has its own link. */
 static bool is_held_up(const struct limiter *l)
 {
-    return !l->in_slots && unlikely(!redis_store_has_room(l->store, 0));
+    return !l->in_slots && unlikely(!redis_client_has_room(l->redis, 0));
 }
 
 void limiter_flush(struct limiter *l)
 {
     bool waits;
 
-    if (!l->store)
+    if (!l->redis)
         return;
-    if (unlikely(deadlines_are_due(&l->deadlines, clock_turn_us())))
+    if (unlikely(deadlines_are_due(&l->deadlines, clock_cached_us())))
         deadlines_pass(&l->deadlines);
     waits = may_gather(l) || is_held_up(l);
     if (!waits)
         send_gathered(l);
-    redis_store_flush(l->store);
+    redis_client_flush(l->redis);
     /* What was waited for may have been lost with the link. */
     if (!TAILQ_EMPTY(&l->gathered) && (!waits || !l->under_way))
         event_active(l->resume, EV_TIMEOUT, 1);

@@ -33,7 +33,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "policy/zone.h"
+#include "config/zone.h"
 
 /* --- Files -------------------------------------------------------------------------------------------- */
 

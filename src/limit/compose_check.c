@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "limit/compose.h"
-#include "store/redis_blocking.h"
-#include "store/redis_slot.h"
+#include "redis/blocking.h"
+#include "redis/slot.h"
 
 enum { CHECK_US = 1000000 };
 
@@ -14,7 +14,7 @@ static bool locate(const char *script, unsigned number, struct slice *file, unsi
 
     for (unsigned at = 1; *script && at <= number; at++) {
         size_t n = strcspn(script, "\n");
-        struct slice whole = {script, n};
+        struct slice parent = {script, n};
         const char *mark = memmem(script, n, COMPOSE_MARK, sizeof COMPOSE_MARK - 1);
         (*line)++;
         if (mark) {
@@ -22,7 +22,7 @@ static bool locate(const char *script, unsigned number, struct slice *file, unsi
                                    n - (size_t)(mark + sizeof COMPOSE_MARK - 1 - script)};
             *line = 0;
             found = true;
-        } else if (slice_equal(whole, SLICE("end)()")) || slice_equal(whole, SLICE("end)(numbers)")))
+        } else if (slice_equal(parent, SLICE("end)()")) || slice_equal(parent, SLICE("end)(numbers)")))
             found = false;
         script += n + (script[n] == '\n');
     }

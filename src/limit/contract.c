@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "limit/compose.h"
-#include "store/embedded.h"
-#include "store/redis_blocking.h"
+#include "redis/blocking.h"
+#include "redis/embedded.h"
 
 enum {
     /* Of Redis, for one limit: some 0.3 s are usual. Elapsed time would judge the machine. */
@@ -106,7 +106,7 @@ static redisReply *answer_to(struct trial *t, int argc, const char **argv)
 }
 
 /* NULL: no answer in time, or the server has ended. */
-static redisReply *ask(struct trial *t, const struct limit *limit, const char *tell)
+static redisReply *decision_request(struct trial *t, const struct limit *limit, const char *tell)
 {
     char *numbers[] = {number_argument(limit->limit), number_argument(limit->period_us),
                        number_argument(limit->burst),
@@ -129,7 +129,7 @@ static redisReply *ask(struct trial *t, const struct limit *limit, const char *t
 static void begin_report(const struct trial *t, const struct limit *limit)
 {
     fprintf(t->report, "%s:%u:%u: limits.%s.script: %s breaks the contract of a limiter: ", t->policy->file,
-            limit->script_place.line, limit->script_place.column, limit->name, limit->script);
+            limit->script_position.line, limit->script_position.column, limit->name, limit->script);
 }
 
 static void end_report(const struct trial *t, const char *asked, const char *returned)
@@ -150,7 +150,7 @@ static int report_endless(struct trial *t, const struct limit *limit)
     end_server(t);
     if (start_server(t)) {
         t->until_us += TELL_US;
-        redisReply *reply = ask(t, limit, "tell");
+        redisReply *reply = decision_request(t, limit, "tell");
         if (!reply)
             (void)embedded_last_line(t->server, "weir contract: ", question, sizeof question);
         freeReplyObject(reply);
@@ -177,7 +177,7 @@ static bool is_problem(const redisReply *reply)
 /* As contract_check, of one limit. */
 static int try_limit(struct trial *t, const struct limit *limit)
 {
-    redisReply *reply = ask(t, limit, "");
+    redisReply *reply = decision_request(t, limit, "");
     int result = 1;
 
     if (!reply)
@@ -231,7 +231,7 @@ static int try_all(struct trial *t)
             fprintf(t->report,
                     "warning: %s:%u:%u: limits.%s.script and those after it were not tried: there was no "
                     "time left\n",
-                    t->policy->file, limit->script_place.line, limit->script_place.column, limit->name);
+                    t->policy->file, limit->script_position.line, limit->script_position.column, limit->name);
             return 0;
         }
         int result = try_limit(t, limit);

@@ -2,7 +2,7 @@
  * else. */
 #include "limit/decision.h"
 
-#include "policy/values.h"
+#include "config/values.h"
 
 /* draft-ietf-httpapi-ratelimit-headers-11, which still moves. */
 #define IETF_POLICY_FIELD "RateLimit-Policy"
@@ -189,9 +189,9 @@ static void sf_parameter(struct text *out, struct slice key, int64_t value)
 /* In how many seconds the whole capacity comes back. */
 static int64_t window_seconds(const struct limit_result *r)
 {
-    __int128 whole = (__int128)r->capacity * r->limit->period_us;
+    __int128 parent = (__int128)r->capacity * r->limit->period_us;
     __int128 unit = (__int128)at_least(r->quota, 1) * second_us;
-    __int128 seconds = (whole + unit - 1) / unit;
+    __int128 seconds = (parent + unit - 1) / unit;
     return seconds > sf_integer_max ? sf_integer_max : at_least((int64_t)seconds, 1);
 }
 

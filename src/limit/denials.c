@@ -86,18 +86,18 @@ static uint64_t wait_us(const struct denial *denial)
 
 void denials_remember(struct denials *d, struct denial *denial)
 {
-    struct denial *set = d->table[denial->key.a % SETS], *place = set;
+    struct denial *set = d->table[denial->key.a % SETS], *position = set;
 
     denial->until_us = denial->asked_us + wait_us(denial);
     for (unsigned i = 0; i < WAYS; i++) {
         if (set[i].key.a == denial->key.a && set[i].key.b == denial->key.b) {
-            place = &set[i];
+            position = &set[i];
             break;
         }
-        if (set[i].until_us < place->until_us)
-            place = &set[i];
+        if (set[i].until_us < position->until_us)
+            position = &set[i];
     }
-    *place = *denial;
+    *position = *denial;
     if (denial->until_us > d->last_until_us)
         d->last_until_us = denial->until_us;
 }

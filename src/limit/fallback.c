@@ -183,8 +183,8 @@ static int64_t granted_cost(const struct limit *limit, int64_t cost, int64_t ava
 /* The capacity as a debt; bounded, so that a bucket which needs more than 36,000 years to fill has a time. */
 static __int128 whole_bucket(const struct limit_result *r)
 {
-    __int128 whole = (__int128)r->capacity * r->limit->period_us, most = (__int128)r->quota << 60;
-    return whole < most ? whole : most;
+    __int128 parent = (__int128)r->capacity * r->limit->period_us, most = (__int128)r->quota << 60;
+    return parent < most ? parent : most;
 }
 
 /* How far the theoretical arrival time lies ahead, in units of 1/scale µs; what a smaller burst has cut off included. */
@@ -209,7 +209,7 @@ static void set_bucket(struct state *state, const struct limit_result *r, int64_
 /* As many units by the numbers of now, rounded up: at most a whole bucket is seen of them. */
 static void bucket_renumber(struct state *state, const struct limit_result *r, int64_t now)
 {
-    __int128 all = debt_of(state, now), whole = whole_bucket(r), most = (__int128)r->quota << 60;
+    __int128 all = debt_of(state, now), parent = whole_bucket(r), most = (__int128)r->quota << 60;
     int64_t period = r->limit->period_us;
 
     if (all == 0 || r->quota < 1 ||
@@ -219,33 +219,33 @@ static void bucket_renumber(struct state *state, const struct limit_result *r, i
     all = all / state->period_us * period + (rest * period + state->period_us - 1) / state->period_us;
     if (all > most)
         all = most;
-    set_bucket(state, r, now, all, all < whole ? all : whole);
+    set_bucket(state, r, now, all, all < parent ? all : parent);
 }
 
 /* Generic cell rate algorithm (ITU-T I.371): `debt` is how far the theoretical arrival time lies ahead, in
  * units of 1/quota µs, so that period/quota needs no rounding. */
-static void bucket_charge(struct state *state, const struct fallback_ask *ask, int64_t now)
+static void bucket_charge(struct state *state, const struct fallback_request *request, int64_t now)
 {
-    struct limit_result *r = ask->result;
+    struct limit_result *r = request->result;
     int64_t period = r->limit->period_us;
     __int128 all = debt_of(state, now), debt = all - (__int128)state->slack_us * r->quota,
-             whole = whole_bucket(r);
+             parent = whole_bucket(r);
 
     if (state->scale != r->quota || debt < 0)
         debt = 0;
-    if (debt > whole) /* a clock set back */
-        debt = whole;
-    int64_t cost = granted_cost(r->limit, ask->cost, (int64_t)((whole - debt) / period));
+    if (debt > parent) /* a clock set back */
+        debt = parent;
+    int64_t cost = granted_cost(r->limit, request->cost, (int64_t)((parent - debt) / period));
     __int128 after = debt + (__int128)cost * period;
-    bool admit = after <= whole;
+    bool admit = after <= parent;
     if (admit) {
         debt = after;
         all += (__int128)cost * period;
         set_bucket(state, r, now, all > debt ? all : debt, debt);
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
-    r->remaining = (int64_t)((whole - debt) / period);
-    r->retry_after_us = admit ? 0 : cost > r->capacity ? -1 : divide_up(after - whole, r->quota);
+    r->remaining = (int64_t)((parent - debt) / period);
+    r->retry_after_us = admit ? 0 : cost > r->capacity ? -1 : divide_up(after - parent, r->quota);
     r->reset_us = divide_up(debt, r->quota);
 }
 
@@ -284,9 +284,9 @@ static void window_renumber(struct state *state, const struct limit *limit, int6
     state->period_us = period;
 }
 
-static void window_charge(struct state *state, const struct fallback_ask *ask, int64_t now)
+static void window_charge(struct state *state, const struct fallback_request *request, int64_t now)
 {
-    struct limit_result *r = ask->result;
+    struct limit_result *r = request->result;
     struct window window = window_at(r->limit, now);
     int64_t used = state->fraction;
     bool running = state->window && now >= state->at_us;
@@ -300,7 +300,7 @@ static void window_charge(struct state *state, const struct fallback_ask *ask, i
     if (!running)
         used = 0;
     int64_t available = r->capacity > used ? r->capacity - used : 0;
-    int64_t cost = granted_cost(r->limit, ask->cost, available);
+    int64_t cost = granted_cost(r->limit, request->cost, available);
     bool admit = cost <= available;
     if (admit) {
         available -= cost;
@@ -322,19 +322,19 @@ static int64_t in_flight(const struct state *state)
     return state->scale == IN_FLIGHT ? state->fraction : 0;
 }
 
-static void flight_charge(struct state *state, const struct fallback_ask *ask)
+static void flight_charge(struct state *state, const struct fallback_request *request)
 {
-    struct limit_result *r = ask->result;
+    struct limit_result *r = request->result;
     int64_t used = in_flight(state);
-    bool admit = ask->cost <= r->capacity - used;
+    bool admit = request->cost <= r->capacity - used;
 
     if (admit) {
-        used += ask->cost;
+        used += request->cost;
         *state = (struct state){.fraction = used, .scale = IN_FLIGHT};
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = r->capacity > used ? r->capacity - used : 0;
-    r->retry_after_us = admit ? 0 : ask->cost > r->capacity ? -1 : 1000000; /* as lua/concurrency.lua */
+    r->retry_after_us = admit ? 0 : request->cost > r->capacity ? -1 : 1000000; /* as lua/concurrency.lua */
     r->reset_us = 0;
 }
 
@@ -347,12 +347,12 @@ static void renumber(struct state *state, const struct limit_result *r, int64_t 
         bucket_renumber(state, r, now);
 }
 
-static void charge_by_kind(struct state *state, const struct fallback_ask *ask, int64_t now)
+static void charge_by_kind(struct state *state, const struct fallback_request *request, int64_t now)
 {
-    switch (ask->result->limit->kind) {
-    case LIMIT_WINDOW: window_charge(state, ask, not_before(state, now)); break;
-    case LIMIT_CONCURRENCY: flight_charge(state, ask); break;
-    default: bucket_charge(state, ask, now);
+    switch (request->result->limit->kind) {
+    case LIMIT_WINDOW: window_charge(state, request, not_before(state, now)); break;
+    case LIMIT_CONCURRENCY: flight_charge(state, request); break;
+    default: bucket_charge(state, request, now);
     }
 }
 
@@ -364,13 +364,13 @@ struct place_in_table {
     struct state *state, before;
 };
 
-static uint64_t place_all(const struct fallback *f, const struct fallback_ask *asks, unsigned count,
+static uint64_t place_all(const struct fallback *f, const struct fallback_request *requests, unsigned count,
                           struct place_in_table *places)
 {
     uint64_t stripes = 0; /* a bit each: STRIPES_MAX is 64 */
     for (unsigned i = 0; i < count; i++) {
-        places[i].id[0] = hash_slice(&f->keys[0], asks[i].key);
-        places[i].id[1] = hash_slice(&f->keys[1], asks[i].key);
+        places[i].id[0] = hash_slice(&f->keys[0], requests[i].key);
+        places[i].id[1] = hash_slice(&f->keys[1], requests[i].key);
         places[i].stripe = (unsigned)(places[i].id[0] & (f->stripe_count - 1));
         stripes |= (uint64_t)1 << places[i].stripe;
     }
@@ -390,52 +390,52 @@ static void unlock_all(struct fallback *f, uint64_t stripes)
         pthread_mutex_unlock(&f->stripes[__builtin_ctzll(stripes)].lock);
 }
 
-static bool charge(struct fallback *f, const struct fallback_ask *ask, struct place_in_table *place,
-                   int64_t now)
+static bool charge(struct fallback *f, const struct fallback_request *request,
+                   struct place_in_table *position, int64_t now)
 {
-    place->state = state_of(f, &f->stripes[place->stripe], place->id);
-    renumber(place->state, ask->result, now);
-    place->before = *place->state;
-    charge_by_kind(place->state, ask, now);
-    return ask->result->verdict == VERDICT_ALLOWED;
+    position->state = state_of(f, &f->stripes[position->stripe], position->id);
+    renumber(position->state, request->result, now);
+    position->before = *position->state;
+    charge_by_kind(position->state, request, now);
+    return request->result->verdict == VERDICT_ALLOWED;
 }
 
 /* Takes a charge back and tells how the limit stands without it. */
-static void uncharge(const struct fallback_ask *ask, struct place_in_table *place, int64_t now)
+static void uncharge(const struct fallback_request *request, struct place_in_table *position, int64_t now)
 {
-    struct fallback_ask look = {ask->key, 0, ask->result};
+    struct fallback_request look = {request->key, 0, request->result};
 
-    *place->state = place->before;
-    charge_by_kind(&place->before, &look, now);
+    *position->state = position->before;
+    charge_by_kind(&position->before, &look, now);
 }
 
-bool fallback_decide(struct fallback *f, struct fallback_ask *asks, unsigned count, uint64_t now_us)
+bool fallback_decide(struct fallback *f, struct fallback_request *requests, unsigned count, uint64_t now_us)
 {
     struct place_in_table places[LIMITS_PER_RULE_MAX];
-    uint64_t stripes = place_all(f, asks, count, places);
+    uint64_t stripes = place_all(f, requests, count, places);
     int64_t now = (int64_t)now_us;
     bool admitted = true;
 
     lock_all(f, stripes);
     for (unsigned i = 0; i < count; i++) {
-        asks[i].result->local = true;
-        admitted = charge(f, &asks[i], &places[i], now) && admitted;
+        requests[i].result->local = true;
+        admitted = charge(f, &requests[i], &places[i], now) && admitted;
     }
     for (unsigned i = count; !admitted && i-- > 0;)
-        if (asks[i].result->verdict == VERDICT_ALLOWED)
-            uncharge(&asks[i], &places[i], now);
+        if (requests[i].result->verdict == VERDICT_ALLOWED)
+            uncharge(&requests[i], &places[i], now);
     unlock_all(f, stripes);
     return admitted;
 }
 
 static void add_in_flight(struct fallback *f, struct slice key, int64_t units)
 {
-    struct fallback_ask ask = {.key = key};
-    struct place_in_table place;
-    uint64_t stripes = place_all(f, &ask, 1, &place);
+    struct fallback_request request = {.key = key};
+    struct place_in_table position;
+    uint64_t stripes = place_all(f, &request, 1, &position);
 
     lock_all(f, stripes);
-    struct state *state = state_of(f, &f->stripes[place.stripe], place.id);
+    struct state *state = state_of(f, &f->stripes[position.stripe], position.id);
     int64_t left = in_flight(state) + units;
     *state = (struct state){.fraction = left > 0 ? left : 0, .scale = IN_FLIGHT};
     unlock_all(f, stripes);

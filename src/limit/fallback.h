@@ -15,7 +15,7 @@ void fallback_free(struct fallback *fallback);
 
 /* One limit of one request: its key, its cost, and where the answer goes (result->limit, quota and capacity
  * are set by the caller). */
-struct fallback_ask {
+struct fallback_request {
     struct slice key;
     int64_t cost;
     struct limit_result *result;
@@ -23,7 +23,8 @@ struct fallback_ask {
 
 /* All or nothing, as in Redis: charges every limit or, when one rejects, none. `now_us`: wall clock. True:
  * admitted. Any thread. */
-bool fallback_decide(struct fallback *fallback, struct fallback_ask *asks, unsigned count, uint64_t now_us);
+bool fallback_decide(struct fallback *fallback, struct fallback_request *requests, unsigned count,
+                     uint64_t now_us);
 
 /* Requests in flight, whoever admitted them: so many units of the key more, or fewer. Any thread. */
 void fallback_enter(struct fallback *fallback, struct slice key, int64_t units);

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "policy/values.h"
+#include "config/values.h"
 
 /* Open addressing: a power of two of slots, at most half of them full. */
 struct grants {
@@ -153,10 +153,10 @@ bool grant_time_read(struct slice text, int64_t *us)
     return duration_read(text, us) == VALUE_GOOD && *us >= GRANT_MIN_US && *us <= GRANT_MAX_US;
 }
 
-struct client_terms grant_terms(int64_t quota)
+struct client_limits grant_client_limits(int64_t quota)
 {
-    return (struct client_terms){.quota = quota == 0                 ? QUOTA_PROHIBITED
-                                          : quota == GRANT_UNLIMITED ? QUOTA_UNLIMITED
-                                                                     : QUOTA_AS_WRITTEN,
-                                 .each = quota > 0 ? quota : 0};
+    return (struct client_limits){.quota = quota == 0                 ? QUOTA_PROHIBITED
+                                           : quota == GRANT_UNLIMITED ? QUOTA_UNLIMITED
+                                                                      : QUOTA_AS_WRITTEN,
+                                  .each = quota > 0 ? quota : 0};
 }

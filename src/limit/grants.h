@@ -49,6 +49,6 @@ void grants_let_go(struct grants_hold *hold);
 MUST_CHECK bool grants_find(struct grants_hold *hold, const struct identity *identity, struct grant *grant);
 
 /* A grant as terms: in place of limit and burst of every limit counted per client. */
-struct client_terms grant_terms(int64_t quota);
+struct client_limits grant_client_limits(int64_t quota);
 
 #endif

@@ -99,23 +99,23 @@ static bool is_in_use(const struct lease *lease)
 static struct lease *find(struct lease *set, const uint64_t key[2], const struct limit *limit,
                           const struct limit_numbers *numbers, uint64_t now_us)
 {
-    struct lease *place = NULL;
+    struct lease *position = NULL;
 
     for (unsigned i = 0; i < WAYS; i++) {
         if (is_of(&set[i], key, limit, numbers))
             return &set[i];
         if (is_of_other_numbers(&set[i], key, limit))
             set[i].free = set[i].used = 0;
-        if (!is_in_use(&set[i]) && (!place || set[i].met_us < place->met_us))
-            place = &set[i];
+        if (!is_in_use(&set[i]) && (!position || set[i].met_us < position->met_us))
+            position = &set[i];
     }
-    if (place)
-        *place = (struct lease){.key = {key[0], key[1]},
-                                .limit = limit,
-                                .numbers = *numbers,
-                                .met = LEASE_LEAST - 1,
-                                .counted_from_us = now_us};
-    return place;
+    if (position)
+        *position = (struct lease){.key = {key[0], key[1]},
+                                   .limit = limit,
+                                   .numbers = *numbers,
+                                   .met = LEASE_LEAST - 1,
+                                   .counted_from_us = now_us};
+    return position;
 }
 
 static void count_for_auto(struct lease *lease, uint64_t now_us)

@@ -58,7 +58,7 @@ struct lease {
     int64_t window_ends_us;      /* the same by the clock of Redis, which tells one window from the next */
     int64_t remaining, reset_us; /* as Redis said when it charged */
     int64_t units;               /* that were charged, and neither spent nor given back */
-    struct limit_op *receipt;    /* limiter's: what is to be given back by */
+    struct limit_op *charge;     /* limiter's: what is to be given back by */
     struct limiter *limiter;     /* limiter's */
     struct deadline deadline;    /* limiter's: armed while it holds units */
 };

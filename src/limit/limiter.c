@@ -4,7 +4,7 @@
  *                         |                                  |
  *                         `----------- deadline -------------'--> on_failure of each limit --> decided()
  *
- * Where the caller wants a receipt, the op of an admitted request stays with its ask and goes into one more
+ * Where the caller wants a charge, the op of an admitted request stays with its ask and goes into one more
  * batch, as a settlement that nobody waits for.
  *
  * An op belongs to the limiter from limiter_decide() until its batch is answered, whoever still waits for it:
@@ -16,9 +16,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/event_timer.h"
 #include "base/magic.h"
 #include "base/memory.h"
-#include "base/timer.h"
 #include "limit/key.h"
 
 /* --- Ops ---------------------------------------------------------------------------------------------- */
@@ -32,7 +32,7 @@ static struct limit_op *op_allocate(struct limiter *l)
     op->limiter = l;
     op->deadline.queue = NULL;
     op->split = NULL;
-    op->whole = NULL;
+    op->parent = NULL;
     op->slot = 0;
     op->alone = false;
     op->permit_count = 0;
@@ -60,7 +60,7 @@ void op_release(struct limit_op *op)
 {
     struct limiter *l = op->limiter;
 
-    assert(!op->ask && !deadline_is_armed(&op->deadline));
+    assert(!op->decision_request && !deadline_is_armed(&op->deadline));
     op_drop_permits(op);
     op->lease = NULL;
     if (unlikely(op->split || op->alone))
@@ -75,14 +75,14 @@ void op_release(struct limit_op *op)
     l->spare_op_count++;
 }
 
-struct ask *op_cut(struct limit_op *op)
+struct decision_request *op_cut(struct limit_op *op)
 {
-    struct ask *ask = op->ask;
+    struct decision_request *decision_request = op->decision_request;
     deadline_cancel(&op->deadline);
-    if (ask)
-        ask->op = NULL;
-    op->ask = NULL;
-    return ask;
+    if (decision_request)
+        decision_request->op = NULL;
+    op->decision_request = NULL;
+    return decision_request;
 }
 
 static void fill_repeat(struct op_limit *part, struct text *keys, const struct limit_facts *facts)
@@ -97,21 +97,22 @@ static void fill_repeat(struct op_limit *part, struct text *keys, const struct l
 }
 
 /* The caller's terms: everything that a decision needs, copied out of the facts. */
-static void op_fill(struct limit_op *op, const struct limit_facts *facts, const struct client_terms *terms)
+static void op_fill(struct limit_op *op, const struct limit_facts *facts,
+                    const struct client_limits *client_limits)
 {
     const struct limiter *l = op->limiter;
     const struct rule *rule = facts->rule;
     struct text keys = text_over(op->keys, l->op_keys_size);
     struct slice client = SLICE_NONE;
 
-    op->ask = NULL;
+    op->decision_request = NULL;
     op->batch = NULL;
     op->count = rule->limit_count;
     for (unsigned i = 0; i < rule->limit_count; i++) {
         struct op_limit *part = &op->limits[i];
         size_t start = keys.n;
         part->limit = rule->limits[i];
-        part->numbers = client_numbers(terms, part->limit);
+        part->numbers = client_numbers(client_limits, part->limit);
         part->full_cost = facts->cost ? facts->cost : rule->cost ? rule->cost : part->limit->cost;
         part->cost =
             part->limit->counted ? 0 : part->full_cost; /* 0: only a look, charged after the answer */
@@ -126,7 +127,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
     }
     assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
-    op->denial_key_known = op->settles = op->part = op->abandoned = op->counts_later = false;
+    op->denial_key_known = op->is_adjustment = op->part = op->abandoned = op->counts_later = false;
     op->aside_count = 0;
     op->times_asked = 0;
     op_meet_lease(op, facts);
@@ -136,17 +137,17 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts, const 
 
 void op_fail(struct limit_op *op, enum redis_failure cause)
 {
-    struct ask *ask = op_cut(op);
-    if (!ask)
+    struct decision_request *decision_request = op_cut(op);
+    if (!decision_request)
         return;
-    verdict_without_redis(op->limiter, op, cause, &ask->decision);
-    op_permits_locally(op, ask);
-    ask->decided(ask);
+    verdict_without_redis(op->limiter, op, cause, &decision_request->decision);
+    op_permits_locally(op, decision_request);
+    decision_request->decided(decision_request);
 }
 
 void op_give_up(struct limit_op *op, enum redis_failure cause)
 {
-    if (op->whole) {
+    if (op->parent) {
         split_failed(op, cause);
         return;
     }
@@ -156,17 +157,17 @@ void op_give_up(struct limit_op *op, enum redis_failure cause)
 
 /* What holds for a client: its address' place on a list, else what it was granted, else what the policy or the database
  * says of it. NULL: the limits as written. */
-static const struct client_terms *terms_of(struct limiter *l, const struct limit_facts *facts,
-                                           struct client_terms *granted)
+static const struct client_limits *client_limits_of(struct limiter *l, const struct limit_facts *facts,
+                                                    struct client_limits *granted)
 {
-    static const struct client_terms unlimited = {.quota = QUOTA_UNLIMITED};
+    static const struct client_limits unlimited = {.quota = QUOTA_UNLIMITED};
     struct grant grant;
 
     if (facts->identity->listed == LISTED_ALLOWED)
         return &unlimited;
     if (!grants_find(&l->grants, facts->identity, &grant))
-        return facts->terms ? facts->terms : policy_client(l->policy, facts->identity);
-    *granted = grant_terms(grant.quota);
+        return facts->client_limits ? facts->client_limits : policy_client(l->policy, facts->identity);
+    *granted = grant_client_limits(grant.quota);
     return granted;
 }
 
@@ -180,11 +181,11 @@ void op_copy(struct limit_op *op, const struct limit_op *from)
 {
     memcpy(op->keys, from->keys, from->keys_size);
     op->keys_size = from->keys_size;
-    op->ask = NULL;
+    op->decision_request = NULL;
     op->batch = NULL;
     op->started_us = from->started_us;
     op->count = 0;
-    op->denial_key_known = op->settles = op->part = op->abandoned = op->counts_later = false;
+    op->denial_key_known = op->is_adjustment = op->part = op->abandoned = op->counts_later = false;
     op->aside_count = 0;
     op->times_asked = 0;
     op->lease = NULL;
@@ -197,70 +198,73 @@ void op_gather(struct limit_op *op)
     op->batch = NULL;
     TAILQ_INSERT_TAIL(&l->gathered, op, entry);
     if (l->gathered_count++ == 0)
-        l->gathered_since_us = clock_turn_us();
+        l->gathered_since_us = clock_cached_us();
 }
 
-enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts, struct ask *ask)
+enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
+                            struct decision_request *decision_request)
 {
     const struct rule *rule = facts->rule;
-    const struct client_terms *terms;
-    struct client_terms granted;
+    const struct client_limits *client_limits;
+    struct client_limits granted;
     struct limit_op *op;
 
-    ask->op = ask->receipt = NULL;
-    ask->held_count = 0;
-    ask->decision.delay_us = 0;
+    decision_request->op = decision_request->charge = NULL;
+    decision_request->held_count = 0;
+    decision_request->decision.delay_us = 0;
     if (rule->limit_count == 0) {
-        verdict_of_no_limits(&ask->decision);
+        verdict_of_no_limits(&decision_request->decision);
         return DECIDED_NOW;
     }
-    terms = terms_of(l, facts, &granted);
-    if (terms && terms->quota != QUOTA_AS_WRITTEN) {
-        verdict_by_terms(l, facts, terms->quota == QUOTA_PROHIBITED, &ask->decision);
+    client_limits = client_limits_of(l, facts, &granted);
+    if (client_limits && client_limits->quota != QUOTA_AS_WRITTEN) {
+        verdict_by_client_limits(l, facts, client_limits->quota == QUOTA_PROHIBITED,
+                                 &decision_request->decision);
         return DECIDED_NOW;
     }
-    bool ready = redis_store_is_ready(l->store);
+    bool ready = redis_client_is_ready(l->redis);
     op = ready ? op_take(l) : l->reserve;
     op = op ? op : l->reserve;
     assert(op); /* the reserve is always there */
-    op_fill(op, facts, terms);
+    op_fill(op, facts, client_limits);
     if (l->permits && !op_use_permits(op)) {
         op_release(op);
-        verdict_of_no_memory(&ask->decision);
+        verdict_of_no_memory(&decision_request->decision);
         return DECIDED_NOW;
     }
-    if (op->lease && op_spend_lease(op, ask))
+    if (op->lease && op_spend_lease(op, decision_request))
         return DECIDED_NOW;
     if (op == l->reserve) {
-        verdict_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : redis_store_cause(l->store),
-                              &ask->decision);
-        op_permits_locally(op, ask);
+        verdict_without_redis(l, op, ready ? REDIS_FAILURE_BUSY : redis_client_cause(l->redis),
+                              &decision_request->decision);
+        op_permits_locally(op, decision_request);
         op_release(op);
         return DECIDED_NOW;
     }
-    op->started_us = clock_turn_us();
-    if (denials_any(l->denials, op->started_us) && verdict_from_denial(l, op, clock_us(), &ask->decision)) {
+    op->started_us = clock_cached_us();
+    if (denials_any(l->denials, op->started_us) &&
+        verdict_from_denial(l, op, clock_us(), &decision_request->decision)) {
         op_release(op);
         return DECIDED_NOW;
     }
-    op->ask = ask;
-    ask->op = op;
+    op->decision_request = decision_request;
+    decision_request->op = op;
     deadline_arm(&l->waiting, &op->deadline, op->started_us, l->policy->redis.timeout_us);
     if (likely(!l->in_slots) || !op_find_slots(op))
         op_gather(op);
     else if (!split_begin(op, false)) {
         op_cut(op);
-        verdict_without_redis(l, op, REDIS_FAILURE_BUSY, &ask->decision);
-        op_permits_locally(op, ask);
+        verdict_without_redis(l, op, REDIS_FAILURE_BUSY, &decision_request->decision);
+        op_permits_locally(op, decision_request);
         op_release(op);
         return DECIDED_NOW;
     }
     return DECIDED_LATER;
 }
 
-void limiter_abandon(struct ask *ask)
+void limiter_abandon(struct decision_request *decision_request)
 {
-    struct limit_op *op = ask->op;
+    struct limit_op *op = decision_request->op;
 
     if (!op)
         return;
@@ -289,14 +293,14 @@ static void on_deadline(struct deadline *deadline)
     else /* an op not sent yet stays gathered; the next flush drops it */
         op_fail(op, op->alone ? REDIS_FAILURE_MOVING : REDIS_FAILURE_TIMEOUT);
     if (tell)
-        redis_store_note_timeout(l->store, &batch->call);
+        redis_client_note_timeout(l->redis, &batch->call);
 }
 
 /* Before deadlines pass: an answer that is there is better than none, however long the loop was busy with other things. */
 static void read_answers(void *context)
 {
     struct limiter *l = context;
-    redis_store_read(l->store);
+    redis_client_read(l->redis);
 }
 
 /* --- Birth and end ------------------------------------------------------------------------------------ */
@@ -374,8 +378,8 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
         l->permits = permits_new(&l->deadlines, shortest_lease(policy), fallback);
     if (!policy_needs_redis(policy))
         return l;
-    l->store = redis_store_new(base, &policy->redis, script, NULL);
-    l->in_slots = redis_store_has_slots(l->store);
+    l->redis = redis_client_new(base, &policy->redis, script, NULL);
+    l->in_slots = redis_client_has_slots(l->redis);
     l->deadlines.before = read_answers;
     l->deadlines.context = l;
     l->gather_us = policy->redis.timeout_us / 4 < GATHER_US ? policy->redis.timeout_us / 4 : GATHER_US;
@@ -414,7 +418,7 @@ void limiter_free(struct limiter *l)
     if (!l)
         return;
     drop_gathered(l); /* before the link: who is told may ask again */
-    redis_store_free(l->store);
+    redis_client_free(l->redis);
     permits_free(l->permits);
     limiter_leases_free(l);
     free_spares(l);
@@ -435,15 +439,15 @@ void limiter_free(struct limiter *l)
 
 bool limiter_redis_ready(const struct limiter *l)
 {
-    return l->store && redis_store_is_whole(l->store);
+    return l->redis && redis_client_is_whole(l->redis);
 }
 
 enum redis_breaker limiter_breaker(const struct limiter *l)
 {
-    return l->store ? redis_store_breaker(l->store) : REDIS_BREAKER_OPEN;
+    return l->redis ? redis_client_breaker(l->redis) : REDIS_BREAKER_OPEN;
 }
 
 bool limiter_redis_away(const struct limiter *l)
 {
-    return !l->store || !redis_store_is_ready(l->store);
+    return !l->redis || !redis_client_is_ready(l->redis);
 }

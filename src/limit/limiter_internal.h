@@ -1,4 +1,4 @@
-/* limiter_internal.h - what limiter.c (ops), batch.c, arguments.c, op_lease.c, settle.c, split.c, op_permits.c, failures.c and verdict.c share. Nobody else includes it. */
+/* limiter_internal.h - what limiter.c (ops), batch.c, arguments.c, op_leases.c, adjust.c, split.c, op_permits.c, failure_log.c and verdict.c share. Nobody else includes it. */
 #ifndef WEIR_LIMIT_LIMITER_INTERNAL_H
 #define WEIR_LIMIT_LIMITER_INTERNAL_H
 
@@ -36,9 +36,9 @@ enum {
     GATHER_MAX = 32, /* and how many may */
     GATHER_WORTH = 4,
     TRY_AGAIN_US = 2000,
-    SETTLEMENT_TRIES_MAX = 100,
+    ADJUSTMENT_TRIES_MAX = 100,
     SLOT_LISTS = 64,
-    GROUPED_ASKS_MAX = 2, /* then a request is asked for by itself */
+    GROUPED_REQUESTS_MAX = 2, /* then a request is asked for by itself */
 };
 
 struct op_limit {
@@ -63,25 +63,25 @@ struct op_limit {
 struct limit_op {
     uint32_t magic;
     struct limiter *limiter;
-    struct ask *ask;     /* NULL: nobody waits any more */
-    struct batch *batch; /* NULL: not sent yet */
+    struct decision_request *decision_request; /* NULL: nobody waits any more */
+    struct batch *batch;                       /* NULL: not sent yet */
     struct deadline deadline;
     TAILQ_ENTRY(limit_op) entry; /* of gathered or spare */
     uint16_t slot;               /* of its keys, when it is sent to a cluster; else 0 */
     bool alone;                  /* in its batch: its keys are on their way to another node */
     unsigned tries;
-    unsigned times_asked;   /* and there was nothing left for it, see group_answer() */
-    struct split *split;    /* its limits are in several slots: see split.c; else NULL */
-    struct limit_op *whole; /* of which it is a leg; NULL: of none, or nobody waits any more */
-    struct lease *lease;    /* of its key; NULL: none */
-    uint64_t lease_key;     /* another: its place has gone to another key */
+    unsigned times_asked;    /* and there was nothing left for it, see group_answer() */
+    struct split *split;     /* its limits are in several slots: see split.c; else NULL */
+    struct limit_op *parent; /* of which it is a sub-operation; NULL: of none, or nobody waits any more */
+    struct lease *lease;     /* of its key; NULL: none */
+    uint64_t lease_key;      /* another: its place has gone to another key */
     uint64_t started_us;
     struct denial_key denial_key;
     bool denial_key_known;
-    bool settles;      /* nobody waits, and it is sent all the same */
-    bool abandoned;    /* whoever asked has gone */
-    bool part;         /* some limits' scripts failed: no denial of the request is to be remembered */
-    bool counts_later; /* its verdict is not that of the request yet: whoever knows that counts its limits */
+    bool is_adjustment; /* nobody waits, and it is sent all the same */
+    bool abandoned;     /* whoever asked has gone */
+    bool part;          /* some limits' scripts failed: no denial of the request is to be remembered */
+    bool counts_later;  /* its verdict is not that of the request yet: whoever knows that counts its limits */
     /* Limits that allowed, decided without Redis since their own scripts failed; they count with the others. */
     const struct limit *aside[LIMITS_PER_RULE_MAX];
     unsigned aside_count;
@@ -135,11 +135,11 @@ struct limiter {
     uint32_t magic;
     struct policy *policy;
     struct fallback *fallback;
-    struct redis_store *store; /* NULL: the policy needs none */
+    struct redis_client *redis; /* NULL: the policy needs none */
     struct deadlines deadlines;
     struct deadline_queue waiting; /* everything that somebody waits for; one length, so in order of time */
-    struct event *resume;          /* makes the loop turn again when something was gathered during a flush */
-    size_t op_keys_size;           /* the longest keys of one request together */
+    struct event *resume; /* makes the loop iteration again when something was gathered during a flush */
+    size_t op_keys_size;  /* the longest keys of one request together */
     struct op_list gathered, spare_ops;
     struct op_list beyond; /* gathered, and kept back by their link's ramp: see redis_link_has_room */
     struct op_list later;  /* to be gathered again by `again` */
@@ -206,8 +206,8 @@ void verdict_count(struct limiter *l, const struct decision *d);
 /* Of an op that counts later and goes on with other limits: those that allow are counted with these. */
 void verdict_set_aside(struct limit_op *op, const struct decision *d);
 /* Prohibited and unlimited clients. */
-void verdict_by_terms(struct limiter *l, const struct limit_facts *facts, bool prohibited,
-                      struct decision *d);
+void verdict_by_client_limits(struct limiter *l, const struct limit_facts *facts, bool prohibited,
+                              struct decision *d);
 /* A rule without limits. */
 void verdict_of_no_limits(struct decision *d);
 /* There is no memory to count the request in flight. */
@@ -230,22 +230,23 @@ void op_permits_sent(struct limit_op *op);
 void op_permits_answered(struct limit_op *op);
 void op_permits_failed(struct limit_op *op);
 /* What Redis has charged is the request's; where nobody asks any more (NULL) it is to be given back. */
-void op_permits_charged(struct limit_op *op, struct ask *ask, redisReply *const *values);
+void op_permits_charged(struct limit_op *op, struct decision_request *decision_request,
+                        redisReply *const *values);
 /* The same for what was charged without Redis. */
-void op_permits_locally(struct limit_op *op, struct ask *ask);
+void op_permits_locally(struct limit_op *op, struct decision_request *decision_request);
 /* Makes a free op the next call that permits have to make. False: there is none, and the op is as it was. */
 MUST_CHECK bool op_fill_permit_call(struct limit_op *op);
 /* Was it abandoned, and charged by a queue in which its request would have been held? */
 bool op_would_have_waited(const struct limit_op *op, redisReply *const *values);
 
-/* op_lease.c. */
+/* op_leases.c. */
 
 void limiter_leases_init(struct limiter *l);
 void limiter_leases_free(struct limiter *l); /* before the spare ops */
 /* Behind op_fill(): finds its lease, where it may have one. */
 void op_meet_lease(struct limit_op *op, const struct limit_facts *facts);
-/* Decides by the lease; the op is the receipt's or free then. False: it holds nothing. */
-MUST_CHECK bool op_spend_lease(struct limit_op *op, struct ask *ask);
+/* Decides by the lease; the op is the charge's or free then. False: it holds nothing. */
+MUST_CHECK bool op_spend_lease(struct limit_op *op, struct decision_request *decision_request);
 /* How many units to ask for beside the op's; `asked` is set to their lease, or NULL. */
 int64_t op_ask_lease(const struct limit_op *op, struct lease **asked);
 /* Of a group with a lease, before its ops are answered. `values`: NULL: there was no answer. */
@@ -254,7 +255,7 @@ void op_note_remaining(const struct limit_op *op, redisReply *const *values, uin
 /* What it was charged is given back. */
 void op_unspend_lease(struct limit_op *op);
 
-/* limiter.c, for batch.c, split.c and op_lease.c. */
+/* limiter.c, for batch.c, split.c and op_leases.c. */
 
 /* What it was asked, but for its limits, becomes that of an op that nobody waits for. */
 void op_copy(struct limit_op *op, const struct limit_op *from);
@@ -262,19 +263,19 @@ void op_copy(struct limit_op *op, const struct limit_op *from);
 struct limit_op *op_take(struct limiter *l); /* NULL: no memory */
 void op_release(struct limit_op *op);
 /* Cuts the op and whoever waits for it apart; both ends. */
-struct ask *op_cut(struct limit_op *op);
+struct decision_request *op_cut(struct limit_op *op);
 void op_gather(struct limit_op *op);
 /* Ends the wait for this op by on_failure. The asker's object may be gone afterwards; the op is not. */
 void op_fail(struct limit_op *op, enum redis_failure cause);
 /* The same, and the op is free. */
 void op_give_up(struct limit_op *op, enum redis_failure cause);
 
-/* settle.c. */
+/* adjust.c. */
 
 /* What a settlement has to know of the charge. */
-void op_write_receipt(struct limit_op *op, redisReply *const *values, int64_t time_us);
+void op_write_charge(struct limit_op *op, redisReply *const *values, int64_t time_us);
 /* Brings what was charged to these totals, by limit. The op is the limiter's from here on. */
-void op_settle(struct limit_op *op, const int64_t *totals);
+void op_adjust(struct limit_op *op, const int64_t *totals);
 /* Whoever would have been held has gone before: its places in queues are free. What else was charged stays. */
 void op_leave_queue(struct limit_op *op, redisReply *const *values);
 
@@ -282,25 +283,25 @@ void op_leave_queue(struct limit_op *op, redisReply *const *values);
 
 /* Behind op_fill(): are its limits in several slots? */
 bool op_find_slots(struct limit_op *op);
-/* Makes its legs and sends the first. `each`: one for each limit, also where they share a slot. False: no memory. */
+/* Makes its sub-operations and sends the first. `each`: one for each limit, also where they share a slot. False: no memory. */
 MUST_CHECK bool split_begin(struct limit_op *op, bool each);
-/* The leg's keys are on their way to another node: in its place comes a leg for each of its limits. False: no memory. */
-MUST_CHECK bool split_apart(struct limit_op *leg);
-/* A leg was answered, or cannot be; it is taken over. */
-void split_answer(struct limit_op *leg, redisReply *const *values, int64_t time_us);
-void split_failed(struct limit_op *leg, enum redis_failure cause);
-/* Where the leg under way is; NULL: nowhere. */
+/* The sub-operation's keys are on their way to another node: in its place comes a sub-operation for each of its limits. False: no memory. */
+MUST_CHECK bool split_apart(struct limit_op *sub_op);
+/* A sub-operation was answered, or cannot be; it is taken over. */
+void split_answer(struct limit_op *sub_op, redisReply *const *values, int64_t time_us);
+void split_failed(struct limit_op *sub_op, enum redis_failure cause);
+/* Where the sub-operation under way is; NULL: nowhere. */
 struct batch *split_batch(const struct limit_op *op);
 /* The whole was not decided in time; or nobody waits for it any more. Both end it. */
 void split_timeout(struct limit_op *op);
 void split_abandon(struct limit_op *op);
-/* Of a receipt: calls `settle` for each leg that was charged, which takes it over, and ends the whole. */
-void split_settle(struct limit_op *op, void (*settle)(struct limit_op *leg, const void *facts),
+/* Of a charge: calls `settle` for each sub-operation that was charged, which takes it over, and ends the whole. */
+void split_adjust(struct limit_op *op, void (*adjust)(struct limit_op *sub_op, const void *facts),
                   const void *facts);
 /* Ends what is left of it; the op is to be used again. */
 void split_drop(struct limit_op *op);
 
-/* failures.c: limiters of one's own that fail, see lua/guard.lua. */
+/* failure_log.c: limiters of one's own that fail, see lua/guard.lua. */
 
 enum { SCRIPT_FAILED = -2 }; /* as retry_after; in place of the delay stands why */
 

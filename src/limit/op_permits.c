@@ -53,24 +53,25 @@ static bool was_charged(const struct limit_op *op, redisReply *const *values)
     return true;
 }
 
-void op_permits_charged(struct limit_op *op, struct ask *ask, redisReply *const *values)
+void op_permits_charged(struct limit_op *op, struct decision_request *decision_request,
+                        redisReply *const *values)
 {
-    if (op->permit_count == 0 || op->settles || !was_charged(op, values))
+    if (op->permit_count == 0 || op->is_adjustment || !was_charged(op, values))
         return;
     for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
         struct op_limit *part = &op->limits[i];
         if (!part->permit || values[0]->integer <= 0)
             continue;
-        if (ask)
-            permits_hold(op->limiter->permits, ask, part->permit, values[0]->integer, true);
+        if (decision_request)
+            permits_hold(op->limiter->permits, decision_request, part->permit, values[0]->integer, true);
         else /* it came too late, or nobody waits any more */
             permits_owe(op->limiter->permits, part->permit, values[0]->integer);
     }
 }
 
-void op_permits_locally(struct limit_op *op, struct ask *ask)
+void op_permits_locally(struct limit_op *op, struct decision_request *decision_request)
 {
-    const struct decision *d = &ask->decision;
+    const struct decision *d = &decision_request->decision;
 
     if (op->permit_count == 0 || !decision_admits(d))
         return;
@@ -78,7 +79,8 @@ void op_permits_locally(struct limit_op *op, struct ask *ask)
         for (unsigned j = 0; j < op->count; j++)
             if (d->results[i].limit == op->limits[j].limit && op->limits[j].permit && d->results[i].local &&
                 d->results[i].verdict == VERDICT_ALLOWED)
-                permits_hold(op->limiter->permits, ask, op->limits[j].permit, op->limits[j].cost, false);
+                permits_hold(op->limiter->permits, decision_request, op->limits[j].permit, op->limits[j].cost,
+                             false);
 }
 
 bool op_fill_permit_call(struct limit_op *op)
@@ -87,7 +89,7 @@ bool op_fill_permit_call(struct limit_op *op)
 
     if (!permits_next(op->limiter->permits, &call))
         return false;
-    op->ask = NULL;
+    op->decision_request = NULL;
     op->batch = NULL;
     op->count = 1;
     op->limits[0] = (struct op_limit){.limit = call.limit,
@@ -98,9 +100,9 @@ bool op_fill_permit_call(struct limit_op *op)
                                       .permit = call.permit};
     op->permits[0] = call.permit;
     op->permit_count = 1;
-    op->started_us = clock_turn_us();
+    op->started_us = clock_cached_us();
     op->keys_size = 0;
-    op->settles = true;
+    op->is_adjustment = true;
     op->denial_key_known = op->part = op->abandoned = false;
     return true;
 }
@@ -109,7 +111,7 @@ bool op_would_have_waited(const struct limit_op *op, redisReply *const *values)
 {
     bool waits = false;
 
-    if (!op->abandoned || op->settles || !was_charged(op, values))
+    if (!op->abandoned || op->is_adjustment || !was_charged(op, values))
         return false;
     for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT)
         waits |= values[4]->type == REDIS_REPLY_INTEGER && values[4]->integer > 0;

@@ -237,16 +237,16 @@ static void renewal_passed(struct deadline *deadline)
 /* While nothing of it is under way, a call may say how many are held; else only what has changed. */
 static bool write_call(struct permit *permit, struct permit_call *call)
 {
-    bool whole = permit->sent == 0;
+    bool parent = permit->sent == 0;
 
-    if (permit->unsure && !whole)
+    if (permit->unsure && !parent)
         return false;
     *call = (struct permit_call){
         .permit = permit, .limit = permit->limit, .numbers = permit->numbers, .key = key_of(permit)};
-    if (whole && permit->held > 0) {
+    if (parent && permit->held > 0) {
         call->cost = permit->held;
         call->renews = true;
-    } else if (whole)
+    } else if (parent)
         call->cost = -all_units;
     else if (permit->owed > 0)
         call->cost = -permit->owed;
@@ -280,11 +280,12 @@ void permits_rewind(struct permits *p)
 
 /* ---- requests ---------------------------------------------------------------------------------------- */
 
-void permits_hold(struct permits *p, struct ask *ask, struct permit *permit, int64_t units, bool by_redis)
+void permits_hold(struct permits *p, struct decision_request *decision_request, struct permit *permit,
+                  int64_t units, bool by_redis)
 {
-    struct held *held = &ask->held[ask->held_count++];
+    struct held *held = &decision_request->held[decision_request->held_count++];
 
-    assert(ask->held_count <= LIMITS_PER_RULE_MAX);
+    assert(decision_request->held_count <= LIMITS_PER_RULE_MAX);
     permit->users++;
     *held = (struct held){permit, units, by_redis};
     if (!by_redis)
@@ -300,10 +301,10 @@ void permits_owe(struct permits *p, struct permit *permit, int64_t units)
     enlist(p, permit);
 }
 
-void permits_leave(struct ask *ask)
+void permits_leave(struct decision_request *decision_request)
 {
-    while (ask->held_count > 0) {
-        struct held *held = &ask->held[--ask->held_count];
+    while (decision_request->held_count > 0) {
+        struct held *held = &decision_request->held[--decision_request->held_count];
         struct permit *permit = held->permit;
         struct permits *p = permit->permits;
 

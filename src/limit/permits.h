@@ -36,10 +36,10 @@ void permits_answered(struct permit *permit);
 void permits_failed(struct permits *permits, struct permit *permit);
 
 /* The ask's request has so many units from now on. `by_redis`: Redis has counted them, else the fallback. */
-void permits_hold(struct permits *permits, struct ask *ask, struct permit *permit, int64_t units,
-                  bool by_redis);
+void permits_hold(struct permits *permits, struct decision_request *decision_request, struct permit *permit,
+                  int64_t units, bool by_redis);
 /* The ask's request has ended: what it holds is given back, sooner or later. May be called when it holds nothing. */
-void permits_leave(struct ask *ask);
+void permits_leave(struct decision_request *decision_request);
 /* Redis has counted units that nobody waits for any more. */
 void permits_owe(struct permits *permits, struct permit *permit, int64_t units);
 

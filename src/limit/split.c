@@ -1,34 +1,34 @@
 /* split.c - one request whose limits are kept in several slots of a cluster, where no call can charge them together.
  *
  *   whole (what the caller waits for)
- *     leg, leg, leg: the limits of one slot each, in the order of the rule; an op of its own, asked for in turn
+ *     sub-operation, sub-operation, sub-operation: the limits of one slot each, in the order of the rule; an op of its own, asked for in turn
  *
- *   charged -> the next leg -> ... -> all charged: admitted
- *   rejected, or on_failure rejects -> what earlier legs were charged is given back: rejected
+ *   charged -> the next sub-operation -> ... -> all charged: admitted
+ *   rejected, or on_failure rejects -> what earlier sub-operations were charged is given back: rejected
  *
  * So a request is admitted only when every limit has charged it, and never above one of them. For as long as a later
- * leg takes to reject, an earlier one holds what it will give back: others may be rejected for it meanwhile.
+ * sub-operation takes to reject, an earlier one holds what it will give back: others may be rejected for it meanwhile.
  *
- * The decision grows in the asker's `decision`, leg by leg; limits that were never asked do not stand in it. */
+ * The decision grows in the asker's `decision`, sub-operation by sub-operation; limits that were never asked do not stand in it. */
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/magic.h"
 #include "limit/limiter_internal.h"
 
-enum leg_state { LEG_COMING, LEG_ASKED, LEG_CHARGED, LEG_REJECTED, LEG_FAILED };
+enum sub_op_state { SUB_OP_COMING, SUB_OP_ASKED, SUB_OP_CHARGED, SUB_OP_REJECTED, SUB_OP_FAILED };
 
-struct leg {
+struct sub_op {
     struct limit_op *op; /* COMING, ASKED, CHARGED; else NULL */
-    enum leg_state state;
+    enum sub_op_state state;
     bool waits;                          /* CHARGED: by a queue in which its request is to be held */
     unsigned first_result, result_count; /* CHARGED: in the decision */
 };
 
 struct split {
     unsigned count;
-    bool each; /* a leg for each limit */
-    struct leg legs[LIMITS_PER_RULE_MAX];
+    bool each; /* a sub-operation for each limit */
+    struct sub_op sub_ops[LIMITS_PER_RULE_MAX];
 };
 
 /* --- Legs ----------------------------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ bool op_find_slots(struct limit_op *op)
     bool several = false;
 
     for (unsigned i = 0; i < op->count; i++) {
-        op->limits[i].slot = (uint16_t)redis_store_slot(op->limiter->store, op->limits[i].key);
+        op->limits[i].slot = (uint16_t)redis_client_slot(op->limiter->redis, op->limits[i].key);
         several |= op->limits[i].slot != op->limits[0].slot;
     }
     return several;
@@ -49,92 +49,92 @@ static struct slice moved(struct slice key, const struct limit_op *from, struct 
     return key.n ? (struct slice){to->keys + (key.p - from->keys), key.n} : key;
 }
 
-/* What the leg uses of permits is the leg's. */
-static void add_limit(struct limit_op *leg, struct limit_op *whole, const struct op_limit *limit)
+/* What the sub-operation uses of permits is the sub-operation's. */
+static void add_limit(struct limit_op *sub_op, struct limit_op *parent, const struct op_limit *limit)
 {
-    struct op_limit *part = &leg->limits[leg->count++];
+    struct op_limit *part = &sub_op->limits[sub_op->count++];
 
     *part = *limit;
-    part->key = moved(limit->key, whole, leg);
-    part->repeat_key = moved(limit->repeat_key, whole, leg);
-    for (unsigned i = 0; i < whole->permit_count; i++)
-        if (whole->permits[i] == part->permit) {
-            leg->permits[leg->permit_count++] = part->permit;
-            whole->permits[i] = whole->permits[--whole->permit_count];
+    part->key = moved(limit->key, parent, sub_op);
+    part->repeat_key = moved(limit->repeat_key, parent, sub_op);
+    for (unsigned i = 0; i < parent->permit_count; i++)
+        if (parent->permits[i] == part->permit) {
+            sub_op->permits[sub_op->permit_count++] = part->permit;
+            parent->permits[i] = parent->permits[--parent->permit_count];
             break;
         }
 }
 
-static struct limit_op *leg_make(struct limit_op *whole)
+static struct limit_op *sub_op_make(struct limit_op *parent)
 {
-    struct limit_op *leg = op_take(whole->limiter);
+    struct limit_op *sub_op = op_take(parent->limiter);
 
-    if (!leg)
+    if (!sub_op)
         return NULL;
-    op_copy(leg, whole);
-    leg->whole = whole;
-    leg->counts_later = true;
-    return leg;
+    op_copy(sub_op, parent);
+    sub_op->parent = parent;
+    sub_op->counts_later = true;
+    return sub_op;
 }
 
-/* The leg to which the limit belongs, or NULL. */
-static struct limit_op *leg_of(const struct split *split, const struct op_limit *limit)
+/* The sub-operation to which the limit belongs, or NULL. */
+static struct limit_op *sub_op_of(const struct split *split, const struct op_limit *limit)
 {
     for (unsigned i = 0; i < split->count && !split->each; i++)
-        if (split->legs[i].op->limits[0].slot == limit->slot)
-            return split->legs[i].op;
+        if (split->sub_ops[i].op->limits[0].slot == limit->slot)
+            return split->sub_ops[i].op;
     return NULL;
 }
 
-static bool make_legs(struct limit_op *whole)
+static bool make_sub_ops(struct limit_op *parent)
 {
-    struct split *split = whole->split;
+    struct split *split = parent->split;
 
-    for (unsigned i = 0; i < whole->count; i++) {
-        struct limit_op *leg = leg_of(split, &whole->limits[i]);
-        if (!leg) {
-            if (!(leg = leg_make(whole)))
+    for (unsigned i = 0; i < parent->count; i++) {
+        struct limit_op *sub_op = sub_op_of(split, &parent->limits[i]);
+        if (!sub_op) {
+            if (!(sub_op = sub_op_make(parent)))
                 return false;
-            split->legs[split->count++] = (struct leg){.op = leg, .state = LEG_COMING};
+            split->sub_ops[split->count++] = (struct sub_op){.op = sub_op, .state = SUB_OP_COMING};
         }
-        add_limit(leg, whole, &whole->limits[i]);
+        add_limit(sub_op, parent, &parent->limits[i]);
     }
     for (unsigned i = 0; i < split->count; i++)
-        if (split->legs[i].op->count == 1) /* as for a rule with one limit */
-            split->legs[i].op->limits[0].mode &= ~(unsigned)MODE_SHADOW;
+        if (split->sub_ops[i].op->count == 1) /* as for a rule with one limit */
+            split->sub_ops[i].op->limits[0].mode &= ~(unsigned)MODE_SHADOW;
     return split->count > 0;
 }
 
-/* What the legs made so far took over. */
-static void take_permits_back(struct limit_op *whole)
+/* What the sub-operations made so far took over. */
+static void take_permits_back(struct limit_op *parent)
 {
-    struct split *split = whole->split;
+    struct split *split = parent->split;
 
     for (unsigned i = 0; i < split->count; i++) {
-        struct limit_op *leg = split->legs[i].op;
-        while (leg->permit_count > 0)
-            whole->permits[whole->permit_count++] = leg->permits[--leg->permit_count];
+        struct limit_op *sub_op = split->sub_ops[i].op;
+        while (sub_op->permit_count > 0)
+            parent->permits[parent->permit_count++] = sub_op->permits[--sub_op->permit_count];
     }
 }
 
-static struct leg *find(const struct limit_op *op)
+static struct sub_op *find(const struct limit_op *op)
 {
-    struct split *split = op->whole->split;
+    struct split *split = op->parent->split;
 
     for (unsigned i = 0; i < split->count; i++)
-        if (split->legs[i].op == op)
-            return &split->legs[i];
-    abort(); /* a leg points at its whole for as long as that has it */
+        if (split->sub_ops[i].op == op)
+            return &split->sub_ops[i];
+    abort(); /* a sub-operation points at its whole for as long as that has it */
 }
 
 /* The limiter may do with it what it likes. */
-static struct limit_op *let_go(struct leg *leg, enum leg_state state)
+static struct limit_op *let_go(struct sub_op *sub_op, enum sub_op_state state)
 {
-    struct limit_op *op = leg->op;
+    struct limit_op *op = sub_op->op;
 
-    leg->op = NULL;
-    leg->state = state;
-    op->whole = NULL;
+    sub_op->op = NULL;
+    sub_op->state = state;
+    op->parent = NULL;
     return op;
 }
 
@@ -147,20 +147,20 @@ void split_drop(struct limit_op *op)
     if (!split)
         return;
     for (unsigned i = 0; i < split->count; i++) {
-        struct leg *leg = &split->legs[i];
-        bool asked = leg->state == LEG_ASKED;
-        if (!leg->op)
+        struct sub_op *sub_op = &split->sub_ops[i];
+        bool asked = sub_op->state == SUB_OP_ASKED;
+        if (!sub_op->op)
             continue;
-        leg->op->abandoned = op->abandoned;
+        sub_op->op->abandoned = op->abandoned;
         if (asked)
-            (void)let_go(leg, LEG_FAILED); /* its batch, or what gathers, has it */
+            (void)let_go(sub_op, SUB_OP_FAILED); /* its batch, or what gathers, has it */
         else
-            op_release(let_go(leg, LEG_FAILED));
+            op_release(let_go(sub_op, SUB_OP_FAILED));
     }
     free(split);
 }
 
-/* --- The decision, leg by leg --------------------------------------------------------------------------- */
+/* --- The decision, sub-operation by sub-operation --------------------------------------------------------------------------- */
 
 static void append(struct decision *d, const struct decision *more)
 {
@@ -176,47 +176,47 @@ static void append(struct decision *d, const struct decision *more)
         d->verdict = more->verdict;
 }
 
-/* As long as no leg says more. */
+/* As long as no sub-operation says more. */
 static void begin_decision(struct decision *d)
 {
     *d = (struct decision){.verdict = VERDICT_FAILED_OPEN, .rejected_by = -1};
 }
 
 /* These limits follow their on_failure. */
-static void decide_without_redis(struct limit_op *whole, struct limit_op *leg, enum redis_failure cause)
+static void decide_without_redis(struct limit_op *parent, struct limit_op *sub_op, enum redis_failure cause)
 {
-    struct ask *ask = whole->ask;
+    struct decision_request *decision_request = parent->decision_request;
     struct decision d = {.delay_us = 0};
 
-    verdict_without_redis(leg->limiter, leg, cause, &d);
-    append(&ask->decision, &d);
-    op_permits_locally(leg, ask);
+    verdict_without_redis(sub_op->limiter, sub_op, cause, &d);
+    append(&decision_request->decision, &d);
+    op_permits_locally(sub_op, decision_request);
 }
 
 /* --- The end -------------------------------------------------------------------------------------------- */
 
 /* The numbers of a limit that gave the charge back are those without it. */
-static void take_back(struct decision *d, const struct leg *leg)
+static void take_back(struct decision *d, const struct sub_op *sub_op)
 {
-    for (unsigned i = 0; i < leg->result_count; i++) {
-        struct limit_result *r = &d->results[leg->first_result + i];
-        for (unsigned k = 0; k < leg->op->count; k++)
-            if (leg->op->limits[k].limit == r->limit && !leg->op->limits[k].repeat_key.n)
-                r->remaining += leg->op->limits[k].charged;
+    for (unsigned i = 0; i < sub_op->result_count; i++) {
+        struct limit_result *r = &d->results[sub_op->first_result + i];
+        for (unsigned k = 0; k < sub_op->op->count; k++)
+            if (sub_op->op->limits[k].limit == r->limit && !sub_op->op->limits[k].repeat_key.n)
+                r->remaining += sub_op->op->limits[k].charged;
         if (r->remaining > r->capacity)
             r->remaining = r->capacity;
     }
 }
 
 /* What was charged under a name stays: the client's next try under it is free. */
-static void give_back(struct limit_op *leg)
+static void give_back(struct limit_op *sub_op)
 {
     int64_t totals[LIMITS_PER_RULE_MAX] = {0};
 
-    for (unsigned i = 0; i < leg->count; i++)
-        if (leg->limits[i].repeat_key.n)
-            totals[i] = leg->limits[i].charged;
-    op_settle(leg, totals);
+    for (unsigned i = 0; i < sub_op->count; i++)
+        if (sub_op->limits[i].repeat_key.n)
+            totals[i] = sub_op->limits[i].charged;
+    op_adjust(sub_op, totals);
 }
 
 static bool is_by_redis(const struct split *split)
@@ -224,61 +224,61 @@ static bool is_by_redis(const struct split *split)
     bool all = true;
 
     for (unsigned i = 0; i < split->count; i++)
-        all &= split->legs[i].state != LEG_FAILED;
+        all &= split->sub_ops[i].state != SUB_OP_FAILED;
     return all;
 }
 
 /* Whoever waits hears of it. */
-static void conclude(struct limit_op *whole)
+static void conclude(struct limit_op *parent)
 {
-    struct split *split = whole->split;
-    struct decision *d = &whole->ask->decision;
+    struct split *split = parent->split;
+    struct decision *d = &parent->decision_request->decision;
     bool admitted = decision_admits(d), by_redis = is_by_redis(split);
 
     for (unsigned i = 0; i < split->count && !admitted; i++)
-        if (split->legs[i].state == LEG_CHARGED) {
-            take_back(d, &split->legs[i]);
-            give_back(let_go(&split->legs[i], LEG_REJECTED));
+        if (split->sub_ops[i].state == SUB_OP_CHARGED) {
+            take_back(d, &split->sub_ops[i]);
+            give_back(let_go(&split->sub_ops[i], SUB_OP_REJECTED));
         }
     if (!admitted)
-        permits_leave(whole->ask);
-    verdict_count(whole->limiter, d);
+        permits_leave(parent->decision_request);
+    verdict_count(parent->limiter, d);
     if (by_redis) {
-        verdict_remember(whole->limiter, whole, d);
-        histogram_add(&whole->limiter->stats->redis_latency, clock_us() - whole->started_us);
+        verdict_remember(parent->limiter, parent, d);
+        histogram_add(&parent->limiter->stats->redis_latency, clock_us() - parent->started_us);
     }
-    struct ask *ask = op_cut(whole);
-    if (admitted && ask->wants_receipt && d->verdict == VERDICT_ALLOWED)
-        ask->receipt = whole;
+    struct decision_request *decision_request = op_cut(parent);
+    if (admitted && decision_request->wants_charge && d->verdict == VERDICT_ALLOWED)
+        decision_request->charge = parent;
     else
-        op_release(whole);
-    ask->decided(ask);
+        op_release(parent);
+    decision_request->decided(decision_request);
 }
 
-/* --- From leg to leg ------------------------------------------------------------------------------------ */
+/* --- From sub-operation to sub-operation ------------------------------------------------------------------------------------ */
 
-/* The next leg leaves; where there is none the request is admitted. */
-static void go_on(struct limit_op *whole)
+/* The next sub-operation leaves; where there is none the request is admitted. */
+static void go_on(struct limit_op *parent)
 {
-    struct limiter *l = whole->limiter;
-    struct split *split = whole->split;
+    struct limiter *l = parent->limiter;
+    struct split *split = parent->split;
 
     for (unsigned i = 0; i < split->count; i++) {
-        struct leg *leg = &split->legs[i];
-        if (leg->state != LEG_COMING)
+        struct sub_op *sub_op = &split->sub_ops[i];
+        if (sub_op->state != SUB_OP_COMING)
             continue;
-        if (redis_store_is_ready(l->store)) {
-            leg->state = LEG_ASKED;
-            leg->op->alone |= split->each;
-            op_gather(leg->op);
+        if (redis_client_is_ready(l->redis)) {
+            sub_op->state = SUB_OP_ASKED;
+            sub_op->op->alone |= split->each;
+            op_gather(sub_op->op);
             return;
         }
-        decide_without_redis(whole, leg->op, REDIS_FAILURE_DOWN);
-        op_release(let_go(leg, LEG_FAILED));
-        if (!decision_admits(&whole->ask->decision))
+        decide_without_redis(parent, sub_op->op, REDIS_FAILURE_DOWN);
+        op_release(let_go(sub_op, SUB_OP_FAILED));
+        if (!decision_admits(&parent->decision_request->decision))
             break;
     }
-    conclude(whole);
+    conclude(parent);
 }
 
 bool split_begin(struct limit_op *op, bool each)
@@ -290,25 +290,25 @@ bool split_begin(struct limit_op *op, bool each)
     op->split = split;
     op->batch = NULL;
     split->each = each;
-    if (!make_legs(op)) {
+    if (!make_sub_ops(op)) {
         take_permits_back(op);
         split_drop(op);
         return false;
     }
-    begin_decision(&op->ask->decision);
-    split->legs[0].state = LEG_ASKED;
-    split->legs[0].op->alone = each;
-    op_gather(split->legs[0].op);
+    begin_decision(&op->decision_request->decision);
+    split->sub_ops[0].state = SUB_OP_ASKED;
+    split->sub_ops[0].op->alone = each;
+    op_gather(split->sub_ops[0].op);
     return true;
 }
 
-/* For each limit of the leg. False: no memory, and there are none. */
+/* For each limit of the sub-operation. False: no memory, and there are none. */
 static bool make_parts(const struct limit_op *op, struct limit_op **parts)
 {
     for (unsigned i = 0; i < op->count; i++)
-        if (!(parts[i] = leg_make(op->whole))) {
+        if (!(parts[i] = sub_op_make(op->parent))) {
             while (i > 0) {
-                parts[--i]->whole = NULL;
+                parts[--i]->parent = NULL;
                 op_release(parts[i]);
             }
             return false;
@@ -318,89 +318,90 @@ static bool make_parts(const struct limit_op *op, struct limit_op **parts)
 
 bool split_apart(struct limit_op *op)
 {
-    struct limit_op *whole = op->whole, *parts[LIMITS_PER_RULE_MAX];
-    struct split *split = whole->split;
-    unsigned at = (unsigned)(find(op) - split->legs), count = op->count;
+    struct limit_op *parent = op->parent, *parts[LIMITS_PER_RULE_MAX];
+    struct split *split = parent->split;
+    unsigned at = (unsigned)(find(op) - split->sub_ops), count = op->count;
 
     if (!make_parts(op, parts))
         return false;
-    memmove(&split->legs[at + count], &split->legs[at + 1], (split->count - at - 1) * sizeof split->legs[0]);
+    memmove(&split->sub_ops[at + count], &split->sub_ops[at + 1],
+            (split->count - at - 1) * sizeof split->sub_ops[0]);
     split->count += count - 1; /* no more than there are limits */
     for (unsigned i = 0; i < count; i++) {
         add_limit(parts[i], op, &op->limits[i]);
         parts[i]->limits[0].mode &= ~(unsigned)MODE_SHADOW;
         parts[i]->alone = true;
-        split->legs[at + i] = (struct leg){.op = parts[i], .state = LEG_COMING};
+        split->sub_ops[at + i] = (struct sub_op){.op = parts[i], .state = SUB_OP_COMING};
     }
-    op->whole = NULL;
+    op->parent = NULL;
     op_release(op);
-    go_on(whole);
+    go_on(parent);
     return true;
 }
 
-/* Limits whose own script failed are decided without Redis, and the others of the leg asked for anew. */
-static bool set_failures_aside(struct limit_op *leg, redisReply *const *values)
+/* Limits whose own script failed are decided without Redis, and the others of the sub-operation asked for anew. */
+static bool set_failures_aside(struct limit_op *sub_op, redisReply *const *values)
 {
-    unsigned failed = failures_sort(leg, values), rest = leg->count - failed;
-    struct limit_op *whole = leg->whole;
+    unsigned failed = failures_sort(sub_op, values), rest = sub_op->count - failed;
+    struct limit_op *parent = sub_op->parent;
 
     if (failed == 0)
         return false;
-    whole->part = true;
-    leg->count = failed;
-    decide_without_redis(whole, leg, REDIS_FAILURE_SCRIPT);
-    leg->count = rest;
-    if (rest && decision_admits(&whole->ask->decision)) {
-        memmove(leg->limits, leg->limits + failed, rest * sizeof leg->limits[0]);
+    parent->part = true;
+    sub_op->count = failed;
+    decide_without_redis(parent, sub_op, REDIS_FAILURE_SCRIPT);
+    sub_op->count = rest;
+    if (rest && decision_admits(&parent->decision_request->decision)) {
+        memmove(sub_op->limits, sub_op->limits + failed, rest * sizeof sub_op->limits[0]);
         if (rest == 1)
-            leg->limits[0].mode &= ~(unsigned)MODE_SHADOW;
-        op_gather(leg);
+            sub_op->limits[0].mode &= ~(unsigned)MODE_SHADOW;
+        op_gather(sub_op);
         return true;
     }
-    op_release(let_go(find(leg), LEG_FAILED));
-    if (decision_admits(&whole->ask->decision))
-        go_on(whole);
+    op_release(let_go(find(sub_op), SUB_OP_FAILED));
+    if (decision_admits(&parent->decision_request->decision))
+        go_on(parent);
     else
-        conclude(whole);
+        conclude(parent);
     return true;
 }
 
 void split_answer(struct limit_op *op, redisReply *const *values, int64_t time_us)
 {
-    struct limit_op *whole = op->whole;
-    struct leg *leg = find(op);
+    struct limit_op *parent = op->parent;
+    struct sub_op *sub_op = find(op);
     struct decision d = {.delay_us = 0};
 
-    MAGIC_CHECK(whole, OP_MAGIC);
+    MAGIC_CHECK(parent, OP_MAGIC);
     if (set_failures_aside(op, values))
         return;
-    op_permits_charged(op, whole->ask, values);
-    op_write_receipt(op, values, time_us);
+    op_permits_charged(op, parent->decision_request, values);
+    op_write_charge(op, values, time_us);
     verdict_from_answer(op->limiter, op, values, &d);
-    leg->first_result = whole->ask->decision.result_count;
-    append(&whole->ask->decision, &d);
-    leg->result_count = whole->ask->decision.result_count - leg->first_result;
+    sub_op->first_result = parent->decision_request->decision.result_count;
+    append(&parent->decision_request->decision, &d);
+    sub_op->result_count = parent->decision_request->decision.result_count - sub_op->first_result;
     if (decision_admits(&d)) {
-        leg->state = LEG_CHARGED;
-        leg->waits = d.delay_us > 0;
-        go_on(whole);
+        sub_op->state = SUB_OP_CHARGED;
+        sub_op->waits = d.delay_us > 0;
+        go_on(parent);
         return;
     }
-    op_release(let_go(leg, LEG_REJECTED));
-    conclude(whole);
+    op_release(let_go(sub_op, SUB_OP_REJECTED));
+    conclude(parent);
 }
 
 void split_failed(struct limit_op *op, enum redis_failure cause)
 {
-    struct limit_op *whole = op->whole;
+    struct limit_op *parent = op->parent;
 
-    MAGIC_CHECK(whole, OP_MAGIC);
-    decide_without_redis(whole, op, cause);
-    op_release(let_go(find(op), LEG_FAILED));
-    if (decision_admits(&whole->ask->decision))
-        go_on(whole);
+    MAGIC_CHECK(parent, OP_MAGIC);
+    decide_without_redis(parent, op, cause);
+    op_release(let_go(find(op), SUB_OP_FAILED));
+    if (decision_admits(&parent->decision_request->decision))
+        go_on(parent);
     else
-        conclude(whole);
+        conclude(parent);
 }
 
 /* --- Where nobody waits any more ------------------------------------------------------------------------ */
@@ -410,8 +411,8 @@ struct batch *split_batch(const struct limit_op *op)
     const struct split *split = op->split;
 
     for (unsigned i = 0; i < split->count; i++)
-        if (split->legs[i].state == LEG_ASKED)
-            return split->legs[i].op->batch;
+        if (split->sub_ops[i].state == SUB_OP_ASKED)
+            return split->sub_ops[i].op->batch;
     return NULL;
 }
 
@@ -419,26 +420,26 @@ void split_timeout(struct limit_op *op)
 {
     struct split *split = op->split;
 
-    for (unsigned i = 0; i < split->count && decision_admits(&op->ask->decision); i++) {
-        struct leg *leg = &split->legs[i];
-        if (leg->state != LEG_ASKED && leg->state != LEG_COMING)
+    for (unsigned i = 0; i < split->count && decision_admits(&op->decision_request->decision); i++) {
+        struct sub_op *sub_op = &split->sub_ops[i];
+        if (sub_op->state != SUB_OP_ASKED && sub_op->state != SUB_OP_COMING)
             continue;
-        decide_without_redis(op, leg->op, REDIS_FAILURE_TIMEOUT);
-        if (leg->state == LEG_ASKED)
-            (void)let_go(leg, LEG_FAILED); /* the late answer finds nobody */
+        decide_without_redis(op, sub_op->op, REDIS_FAILURE_TIMEOUT);
+        if (sub_op->state == SUB_OP_ASKED)
+            (void)let_go(sub_op, SUB_OP_FAILED); /* the late answer finds nobody */
         else
-            op_release(let_go(leg, LEG_FAILED));
+            op_release(let_go(sub_op, SUB_OP_FAILED));
     }
     conclude(op);
 }
 
-static void leave_queues(struct limit_op *leg)
+static void leave_queues(struct limit_op *sub_op)
 {
     int64_t totals[LIMITS_PER_RULE_MAX];
 
-    for (unsigned i = 0; i < leg->count; i++)
-        totals[i] = leg->limits[i].limit->max_delay_us ? 0 : leg->limits[i].charged;
-    op_settle(leg, totals);
+    for (unsigned i = 0; i < sub_op->count; i++)
+        totals[i] = sub_op->limits[i].limit->max_delay_us ? 0 : sub_op->limits[i].charged;
+    op_adjust(sub_op, totals);
 }
 
 void split_abandon(struct limit_op *op)
@@ -446,18 +447,18 @@ void split_abandon(struct limit_op *op)
     struct split *split = op->split;
 
     for (unsigned i = 0; i < split->count; i++)
-        if (split->legs[i].state == LEG_CHARGED && split->legs[i].waits)
-            leave_queues(let_go(&split->legs[i], LEG_FAILED));
-    op_release(op); /* and its legs; what else was charged stays charged */
+        if (split->sub_ops[i].state == SUB_OP_CHARGED && split->sub_ops[i].waits)
+            leave_queues(let_go(&split->sub_ops[i], SUB_OP_FAILED));
+    op_release(op); /* and its sub-operations; what else was charged stays charged */
 }
 
-void split_settle(struct limit_op *op, void (*settle)(struct limit_op *leg, const void *facts),
+void split_adjust(struct limit_op *op, void (*adjust)(struct limit_op *sub_op, const void *facts),
                   const void *facts)
 {
     struct split *split = op->split;
 
     for (unsigned i = 0; i < split->count; i++)
-        if (split->legs[i].state == LEG_CHARGED)
-            settle(let_go(&split->legs[i], LEG_FAILED), facts);
+        if (split->sub_ops[i].state == SUB_OP_CHARGED)
+            adjust(let_go(&split->sub_ops[i], SUB_OP_FAILED), facts);
     op_release(op);
 }

@@ -6,7 +6,7 @@
 
 static void count_limit(struct limiter *l, const struct limit *limit, enum verdict verdict)
 {
-    counter_add(tally_row(&l->stats->by_limit, limit->row) + verdict, 1);
+    counter_add(counter_table_row(&l->stats->by_limit, limit->row) + verdict, 1);
 }
 
 static struct limit_result result_of(const struct op_limit *part)
@@ -155,7 +155,7 @@ static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, st
             continue;
         }
         *r = local_result_of(l, part);
-        if (!fallback_decide(l->fallback, &(struct fallback_ask){part->key, part->cost, r}, 1,
+        if (!fallback_decide(l->fallback, &(struct fallback_request){part->key, part->cost, r}, 1,
                              clock_wall_us()))
             r->verdict = VERDICT_SHADOW;
         d->result_count++;
@@ -166,7 +166,7 @@ static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, st
 void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
                            struct decision *d)
 {
-    struct fallback_ask asks[LIMITS_PER_RULE_MAX];
+    struct fallback_request requests[LIMITS_PER_RULE_MAX];
     bool admitted = true;
     unsigned local = 0;
 
@@ -182,12 +182,12 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
             continue;
         }
         d->results[local] = local_result_of(l, part);
-        asks[local] = (struct fallback_ask){part->key, part->cost, &d->results[local]};
+        requests[local] = (struct fallback_request){part->key, part->cost, &d->results[local]};
         local++;
     }
     d->result_count = local;
     if (local)
-        admitted = fallback_decide(l->fallback, asks, local, clock_wall_us());
+        admitted = fallback_decide(l->fallback, requests, local, clock_wall_us());
     if (admitted)
         ask_shadows_locally(l, op, d);
     conclude(l, op, d);
@@ -208,7 +208,8 @@ static void decide_by_shadows(const struct rule *rule, struct decision *d)
 
 /* Prohibited and unlimited clients: one limit stands for all in the answer's fields, the first that may be
  * there. */
-void verdict_by_terms(struct limiter *l, const struct limit_facts *facts, bool prohibited, struct decision *d)
+void verdict_by_client_limits(struct limiter *l, const struct limit_facts *facts, bool prohibited,
+                              struct decision *d)
 {
     enum verdict verdict = prohibited ? VERDICT_PROHIBITED : VERDICT_UNLIMITED;
     const struct limit *first = NULL;

@@ -120,7 +120,7 @@ void watch_begin(struct watch *watch, struct poller *poller, int fd)
     watch->woken = watch->for_end = false;
 }
 
-static void say_failed(void)
+static void report_failed(void)
 {
     static _Thread_local uint64_t said_us;
     uint64_t now = clock_us();
@@ -145,7 +145,7 @@ void watch_want(struct watch *watch, bool readable, bool writable)
     if (epoll_ctl(watch->poller->fd, operation, watch->fd, &event) == 0)
         watch->wanted = wanted;
     else
-        say_failed();
+        report_failed();
 }
 
 void watch_wake(struct watch *watch)

@@ -15,8 +15,8 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
+#include "base/event_timer.h"
 #include "base/log.h"
-#include "base/timer.h"
 
 enum { HOSTS_TTL_US = 10 * 1000000 }; /* /etc/hosts is looked into again after that */
 

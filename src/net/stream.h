@@ -55,7 +55,7 @@ void stream_want_write(struct stream *s, bool want);
 /* Stops waiting for input, until stream_want_read(). `tell_end`: on_readable runs with EV_CLOSED once the peer's end or its reset is in the
  * kernel, behind input that was not read. */
 void stream_pause(struct stream *s, bool tell_end);
-/* Has on_readable run in this or the next loop turn, whatever the socket says: for input that is already in
+/* Has on_readable run in this or the next loop iteration, whatever the socket says: for input that is already in
  * `in`. */
 void stream_wake(struct stream *s);
 

@@ -75,7 +75,7 @@ static enum tls_fault load_trust(SSL_CTX *ctx, const char *ca, char why[static T
         return TLS_BAD_CA;
     ERR_clear_error();
     if (ca && SSL_CTX_load_verify_file(ctx, ca) != 1) {
-        tls_say_why(why, "certificate");
+        tls_describe_error(why, "certificate");
         return TLS_BAD_CA;
     }
     if (ca) /* whoever stands in that file is trusted, be it an authority in between or the server itself */

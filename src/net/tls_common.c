@@ -45,7 +45,7 @@ static int no_passphrase(char *buffer, int size, int writing, void *arg)
     return -1;
 }
 
-void tls_say_why(char why[static TLS_WHY_MAX], const char *wanted)
+void tls_describe_error(char why[static TLS_WHY_MAX], const char *wanted)
 {
     unsigned long error = ERR_peek_error();
     const char *reason = ERR_reason_error_string(error);
@@ -120,7 +120,7 @@ enum tls_fault tls_load_pair(SSL_CTX *ctx, const char *certificate, const char *
     if (!tls_can_be_read(certificate, why))
         return TLS_BAD_CERTIFICATE;
     if (SSL_CTX_use_certificate_chain_file(ctx, certificate) != 1) {
-        tls_say_why(why, "certificate");
+        tls_describe_error(why, "certificate");
         return TLS_BAD_CERTIFICATE;
     }
     if (!tls_can_be_read(key, why))
@@ -129,7 +129,7 @@ enum tls_fault tls_load_pair(SSL_CTX *ctx, const char *certificate, const char *
     SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
     SSL_CTX_set_default_passwd_cb_userdata(ctx, &asked);
     if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(ctx) != 1) {
-        tls_say_why(why, "private key");
+        tls_describe_error(why, "private key");
         if (asked)
             snprintf(why, TLS_WHY_MAX, "needs a passphrase, and nobody is there to be asked");
         return TLS_BAD_KEY;

@@ -38,6 +38,6 @@ MUST_CHECK enum tls_fault tls_load_pair(SSL_CTX *ctx, const char *certificate, c
 /* Can the file be read? Else `why` says why not. */
 MUST_CHECK bool tls_can_be_read(const char *path, char why[static TLS_WHY_MAX]);
 /* What OpenSSL holds against a file that was to hold `wanted`. */
-void tls_say_why(char why[static TLS_WHY_MAX], const char *wanted);
+void tls_describe_error(char why[static TLS_WHY_MAX], const char *wanted);
 
 #endif

@@ -214,7 +214,7 @@ static const struct stream_layer layer = {layer_read,  layer_write, wait_for,
 
 /* ---- events ------------------------------------------------------------------------------------------ */
 
-/* The owner may close the stream in any of its callbacks; its memory lasts until the loop turn ends. */
+/* The owner may close the stream in any of its callbacks; its memory lasts until the loop iteration ends. */
 static bool tell(struct stream *s, struct tls_session *t, event_callback_fn callback, short what)
 {
     callback(s->fd, what, t->context);
@@ -295,7 +295,7 @@ enum tls_handshake tls_handshake(struct stream *s)
 
     ERR_clear_error();
     int result = SSL_do_handshake(t->ssl);
-    clock_turn_read(); /* a signature takes a millisecond */
+    clock_cached_read(); /* a signature takes a millisecond */
     t->handshaken = result == 1;
     int error = t->handshaken ? SSL_ERROR_NONE : result_of(t, result);
     if (t->failed || t->ended)

@@ -1,6 +1,6 @@
 /* method_override.c - X-HTTP-Method-Override and its like: a second method, which many frameworks obey. */
+#include "http/parse.h"
 #include "policy/policy.h"
-#include "policy/types.h"
 
 enum { METHOD_LONGEST = 32 }; /* of a rule's methods */
 
@@ -22,7 +22,7 @@ static bool override_agrees(const struct policy *policy, const struct rule *rule
     char room[METHOD_LONGEST];
     size_t n = override.n;
 
-    if (n > sizeof room || !text_is_token(override))
+    if (n > sizeof room || !slice_is_token(override))
         return false;
     for (size_t i = 0; i < n; i++)
         room[i] =

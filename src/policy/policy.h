@@ -16,6 +16,8 @@
 #include "net/resolver.h"
 #include "policy/address_lists.h"
 
+enum { SHARE_WHOLE = 10000 }; /* shares are in hundredths of a per cent */
+
 enum {
     LIMITS_MAX = 256,        /* in a policy */
     LIMITS_PER_RULE_MAX = 8, /* on one request */
@@ -40,7 +42,7 @@ struct listen_settings {
     struct tls_server *tls;     /* what was read from them; NULL: no TLS. Held */
 };
 
-struct place { /* in the policy file; counts from 1 */
+struct position { /* in the policy file; counts from 1 */
     unsigned line, column;
 };
 
@@ -91,7 +93,7 @@ struct upstream_server {
     char *text;             /* as written */
     char *host;             /* of it: a name or an IP address; NULL: a unix socket */
     uint16_t port;
-    struct place place;
+    struct position position;
 };
 
 struct upstream_tls {
@@ -231,7 +233,7 @@ struct limit {
     const struct zone *zone;
     struct script_option *own_options; /* of a LIMIT_CUSTOM; passed behind the others */
     unsigned own_option_count;
-    struct place script_place; /* of what `script:` says */
+    struct position script_position; /* of what `script:` says */
     int64_t
         options[LIMIT_OPTIONS_MAX]; /* passed to the script in this order, e.g. rolling_window's buckets */
     unsigned option_count;
@@ -250,7 +252,7 @@ struct limit {
     struct limit_part per[LIMIT_PER_MAX];
     unsigned per_count; /* at least 1; client before the others where it is one of them */
     enum on_failure on_failure;
-    struct place place;
+    struct position position;
 };
 
 /* The numbers of one limit for one kind of client. */
@@ -268,19 +270,19 @@ enum quota_kind {
 struct plan {
     char *name;
     struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
-    struct place place;
+    struct position position;
 };
 
 /* What the policy, or the database, says of one client. In the policy its plan and a quota of n are already worked into
  * `numbers`. */
-struct client_terms {
+struct client_limits {
     char *name; /* as written: "client-1", "ip:10.0.0.0/8"; NULL: from the database */
     enum quota_kind quota;
     const struct plan *plan;             /* or NULL */
     const struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
     int64_t
         each; /* from the database: in place of limit and burst of every limit counted per client; 0: none */
-    struct place place;
+    struct position position;
 };
 
 enum unknown_client { UNKNOWN_CLIENT_DEFAULT, UNKNOWN_CLIENT_DENY };
@@ -290,7 +292,7 @@ struct quota_settings {
     char *connection, *query;  /* as written; NULL: there are none */
     char **keywords, **values; /* the connection taken apart, ended by NULL, with addresses for names */
     unsigned parameter_count;
-    char *place;       /* "127.0.0.1:5432/weir" */
+    char *position;    /* "127.0.0.1:5432/weir" */
     bool has_password; /* in the connection */
     uint32_t tag;      /* of the query */
     uint64_t timeout_us, cache_us;
@@ -336,7 +338,7 @@ struct rule {
     char *name; /* its name:, else its path, else "*" (made unique by "#2" and so on): the metrics' label and
                    PER_ROUTE's value */
     struct slice path, host; /* patterns as written; n == 0: any */
-    struct slice pattern;    /* of the path, as it is matched: see route.c */
+    struct slice pattern;    /* of the path, as it is matched: see rule_choice.c */
     bool any_method;
     struct slice *methods;
     unsigned method_count;
@@ -351,7 +353,7 @@ struct rule {
     const struct upstream *upstream;
     bool has_rejection;                  /* one of its own; else the policy's */
     struct rejection_settings rejection; /* whole in either case */
-    struct place place;
+    struct position position;
 };
 
 enum {
@@ -419,7 +421,7 @@ struct read_headers {
 };
 
 struct clients; /* the table behind policy_client() */
-struct pool;
+struct arena;
 
 struct policy {
     atomic_uint references;
@@ -456,7 +458,7 @@ struct policy {
         *keep_alive; /* lines of the answers behind which a connection is kept: Connection and Keep-Alive */
     struct size_limits size_limits;
     struct log_settings log;
-    struct pool *pool; /* holds all of the above */
+    struct arena *arena; /* holds all of the above */
 };
 
 /* Reads and checks `file`. Limiter scripts are looked for in `lua_dir` by name. Every mistake and warning is
@@ -545,10 +547,10 @@ static inline bool limit_counts(const struct limit *limit, unsigned status)
 /* What the policy says of a client, or NULL. An id is looked up by name; an address by itself, then by the
  * longest range. */
 struct identity;
-const struct client_terms *policy_client(const struct policy *policy, const struct identity *identity);
+const struct client_limits *policy_client(const struct policy *policy, const struct identity *identity);
 
 /* The limit as it holds under these terms, or, where they are NULL, for everybody. */
-struct limit_numbers client_numbers(const struct client_terms *terms, const struct limit *limit);
+struct limit_numbers client_numbers(const struct client_limits *client_limits, const struct limit *limit);
 
 /* The period as it is written in a policy: "1m", "month". */
 struct text;
@@ -557,5 +559,11 @@ void limit_period_write(struct text *out, const struct limit *limit);
 /* May the limit reject this client? For others it is a shadow limit. The choice is the same in every weir,
  * and who is chosen for a small share is among those of a larger one. */
 bool limit_enforces(const struct limit *limit, const struct identity *identity);
+
+/* Does `a` match everything that `b` matches? Sure where it says so; there may be more. */
+bool rule_covers(const struct rule *a, const struct rule *b);
+
+/* Fills in `pattern`; `room` is of path.n bytes and stays the rule's. */
+void rule_set_pattern(struct rule *rule, const struct path_settings *paths, char *room);
 
 #endif

@@ -18,7 +18,7 @@ static struct slice field_value(const struct request_head *head, enum field_id i
     return field ? cut(field->value) : SLICE_NONE;
 }
 
-static void member(struct text *t, const char *name, struct slice value)
+static void endpoint(struct text *t, const char *name, struct slice value)
 {
     text_literal(t, ",\"");
     text_put(t, slice_of(name));
@@ -112,17 +112,17 @@ static void json_begin(struct text *t, const struct exchange *x, const struct re
     peer_text(x, t);
     text_char(t, '"');
     if (line->method.n) {
-        member(t, "method", cut(line->method));
-        member(t, "target", cut(line->target));
+        endpoint(t, "method", cut(line->method));
+        endpoint(t, "target", cut(line->target));
     }
     if (!head)
         return;
-    member(t, "host", cut(head->host));
-    member(t, "protocol", head->minor ? SLICE("HTTP/1.1") : SLICE("HTTP/1.0"));
+    endpoint(t, "host", cut(head->host));
+    endpoint(t, "protocol", head->minor ? SLICE("HTTP/1.1") : SLICE("HTTP/1.0"));
     if (fields_have(&head->fields, FIELD_USER_AGENT))
-        member(t, "user_agent", field_value(head, FIELD_USER_AGENT));
+        endpoint(t, "user_agent", field_value(head, FIELD_USER_AGENT));
     if (fields_have(&head->fields, FIELD_REFERER))
-        member(t, "referer", field_value(head, FIELD_REFERER));
+        endpoint(t, "referer", field_value(head, FIELD_REFERER));
 }
 
 /* The limits that would have rejected. */
@@ -144,7 +144,7 @@ static void shadow_member(struct text *t, const struct decision *d)
 
 static void json_end(struct text *t, const struct exchange *x, uint64_t duration_us)
 {
-    const struct decision *d = &x->ask.decision;
+    const struct decision *d = &x->decision_request.decision;
 
     if (x->has_client_ip) {
         text_literal(t, ",\"client_ip\":\"");
@@ -152,8 +152,8 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
         text_char(t, '"');
     }
     if (x->identity_size)
-        member(t, "client", (struct slice){x->identity, x->identity_size});
-    member(t, "request_id", (struct slice){x->request_id, x->id_size});
+        endpoint(t, "client", (struct slice){x->identity, x->identity_size});
+    endpoint(t, "request_id", (struct slice){x->request_id, x->id_size});
     member_u64(t, "status", x->status ? x->status : 499);
     member_u64(t, "bytes", x->response.bytes + x->reply_bytes);
     member_u64(t, "bytes_in", x->request.bytes);
@@ -165,16 +165,16 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
     if (x->held_since_us)
         member_u64(t, "held_us", x->held_us);
     if (x->rule)
-        member(t, "rule", slice_of(x->rule->name));
+        endpoint(t, "rule", slice_of(x->rule->name));
     if (x->decided)
-        member(t, "decision", slice_of(verdict_label[d->verdict]));
+        endpoint(t, "decision", slice_of(verdict_label[d->verdict]));
     if (d->rejected_by >= 0)
-        member(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
+        endpoint(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
     shadow_member(t, d);
     if (x->cause != CAUSE_NONE)
-        member(t, "error", slice_of(cause_label[x->cause]));
+        endpoint(t, "error", slice_of(cause_label[x->cause]));
     if (x->why)
-        member(t, "detail", slice_of(x->why));
+        endpoint(t, "detail", slice_of(x->why));
     text_literal(t, "}\n");
 }
 

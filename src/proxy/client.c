@@ -10,7 +10,7 @@
 #include "net/listener.h"
 #include "net/tls.h"
 #include "proxy/exchange.h"
-#include "proxy/preface.h"
+#include "proxy/proxy_header_reader.h"
 
 static void on_readable(evutil_socket_t fd, short what, void *arg);
 static void on_writable(evutil_socket_t fd, short what, void *arg);
@@ -39,7 +39,7 @@ bool client_open(struct worker *w, int fd, const struct address *peer, unsigned 
     MAGIC_SET(c, CLIENT_MAGIC);
     c->worker = w;
     c->listener = (uint16_t)listener;
-    c->state = CLIENT_PREFACE;
+    c->state = CLIENT_PROXY_HEADER;
     c->counted = counted;
     c->silent = true;
     c->peer = peer_of_address(peer);
@@ -68,7 +68,7 @@ void client_close(struct client *c)
     c->draining = NULL;
     deadline_cancel(&c->deadline);
     stream_close(&c->stream, &w->buffers);
-    TAILQ_INSERT_TAIL(&w->graveyard, c, link);
+    TAILQ_INSERT_TAIL(&w->closed, c, link);
     counter_subtract(&w->stats.connections_open, 1);
     worker_client_closed(w, c->counted ? address_of_peer(&c->peer, &peer) : NULL);
 }
@@ -105,23 +105,23 @@ static void secure(struct client *c)
 
 /* ---- whom a proxy names ------------------------------------------------------------------------------- */
 
-static void refuse_preface(struct client *c)
+static void refuse_proxy_header(struct client *c)
 {
     counter_add(&c->worker->stats.proxy_headers_refused, 1);
     client_close(c);
 }
 
 /* The head's deadline goes on: it is one for the header and the first request's head. */
-static void read_preface(struct client *c)
+static void read_proxy_header(struct client *c)
 {
     struct proxy_header header;
     struct address peer;
 
-    switch (preface_receive(&c->stream, &c->worker->buffers, &header)) {
-    case PREFACE_PARTIAL: return;
-    case PREFACE_BAD: refuse_preface(c); return;
-    case PREFACE_CLOSED: client_close(c); return;
-    case PREFACE_WHOLE: break;
+    switch (proxy_header_receive(&c->stream, &c->worker->buffers, &header)) {
+    case RECEIVE_PARTIAL: return;
+    case RECEIVE_BAD: refuse_proxy_header(c); return;
+    case RECEIVE_CLOSED: client_close(c); return;
+    case RECEIVE_WHOLE: break;
     }
     if (header.source.length)
         c->peer = peer_of_address(&header.source);
@@ -146,7 +146,7 @@ void client_await_request(struct client *c)
     client_enter(c, CLIENT_IDLE);
     c->since_ms = client_now_ms();
     stream_want_read(&c->stream, !c->stream.eof);
-    deadline_arm(&w->queue.idle, &c->deadline, clock_turn_us(), w->policy->timeouts.keepalive_us);
+    deadline_arm(&w->queue.idle, &c->deadline, clock_cached_us(), w->policy->timeouts.keepalive_us);
     if (iobuf_held(c->stream.in)) { /* a pipelined request: through the loop, so that nobody is starved and
                                        nothing recurses */
         c->unread = true;
@@ -154,7 +154,7 @@ void client_await_request(struct client *c)
     }
 }
 
-void client_exchange_ended(struct client *c, enum client_after after, const struct half *request)
+void client_exchange_ended(struct client *c, enum client_after after, const struct message_body *request)
 {
     static const struct linger reset = {.l_onoff = 1, .l_linger = 0};
 
@@ -323,7 +323,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     if (unlikely(c->silent))
         client_speaks(c);
     switch (c->state) {
-    case CLIENT_PREFACE: read_preface(c); break;
+    case CLIENT_PROXY_HEADER: read_proxy_header(c); break;
     case CLIENT_HANDSHAKE: handshake(c); break;
     case CLIENT_IDLE:
     case CLIENT_HEAD: read_head(c); break;
@@ -359,8 +359,8 @@ static struct client *of_deadline(struct deadline *deadline)
 static void head_passed(struct deadline *deadline)
 {
     struct client *c = of_deadline(deadline);
-    if (c->state == CLIENT_PREFACE)
-        refuse_preface(c);
+    if (c->state == CLIENT_PROXY_HEADER)
+        refuse_proxy_header(c);
     else if (c->state == CLIENT_HANDSHAKE)
         refuse_handshake(c);
     else if (iobuf_held(c->stream.in))
@@ -408,7 +408,7 @@ void clients_init(struct worker *w)
     TAILQ_INIT(&w->silent);
     TAILQ_INIT(&w->heads);
     TAILQ_INIT(&w->idle);
-    TAILQ_INIT(&w->graveyard);
+    TAILQ_INIT(&w->closed);
     linger_init(w);
     deadline_queue_init(&w->deadlines, &w->queue.head, head_passed);
     deadline_queue_init(&w->deadlines, &w->queue.content, content_passed);

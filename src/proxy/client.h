@@ -16,7 +16,7 @@
 #include "proxy/worker_internal.h"
 
 enum client_state {
-    CLIENT_PREFACE,
+    CLIENT_PROXY_HEADER,
     CLIENT_HANDSHAKE,
     CLIENT_HEAD,
     CLIENT_EXCHANGE,
@@ -33,18 +33,19 @@ struct client {
     struct exchange *exchange; /* in CLIENT_EXCHANGE */
     struct stream stream;
     struct deadline deadline;
-    TAILQ_ENTRY(client) link; /* the list of its state, or graveyard */
-    struct half *draining; /* DRAIN: the rest of a request's content; else NULL: most connections are idle */
-    uint32_t scanned;      /* of stream.in, by request_head_read */
-    uint32_t opened_ms;    /* since when it is open; monotonic, and wraps around */
-    uint32_t since_ms;     /* since when it is idle or lingering; the same */
-    uint64_t dropped;      /* bytes dropped in DRAIN or LINGER */
-    uint16_t listener;     /* its index in the policy */
-    bool unread;           /* stream.in holds bytes that no head was looked for in */
-    bool silent;           /* it has not sent a byte */
-    bool counted;          /* among the connections of its peer's address */
-    struct peer peer;      /* the socket's, or whom the PROXY header names */
-    bool peer_unknown;     /* the PROXY header names nobody, and the proxy does not speak for itself */
+    TAILQ_ENTRY(client) link; /* the list of its state, or list of closed objects */
+    struct message_body
+        *draining;      /* DRAIN: the rest of a request's content; else NULL: most connections are idle */
+    uint32_t scanned;   /* of stream.in, by request_head_read */
+    uint32_t opened_ms; /* since when it is open; monotonic, and wraps around */
+    uint32_t since_ms;  /* since when it is idle or lingering; the same */
+    uint64_t dropped;   /* bytes dropped in DRAIN or LINGER */
+    uint16_t listener;  /* its index in the policy */
+    bool unread;        /* stream.in holds bytes that no head was looked for in */
+    bool silent;        /* it has not sent a byte */
+    bool counted;       /* among the connections of its peer's address */
+    struct peer peer;   /* the socket's, or whom the PROXY header names */
+    bool peer_unknown;  /* the PROXY header names nobody, and the proxy does not speak for itself */
 };
 
 /* Takes over `fd`, from the policy's listener of this index; `counted`: among the connections of `peer`.
@@ -62,7 +63,8 @@ enum client_after {
 
 /* The exchange has ended and no longer exists for the client. `request` tells how much of its content was
  * read. */
-void client_exchange_ended(struct client *client, enum client_after after, const struct half *request);
+void client_exchange_ended(struct client *client, enum client_after after,
+                           const struct message_body *request);
 
 void client_close(struct client *client);
 
@@ -82,7 +84,7 @@ bool clients_any(const struct worker *worker);
 void client_evict(struct client *client);
 
 /* Frees what was closed in this turn; and at the very end the pooled structs. */
-void clients_bury(struct worker *worker);
+void clients_free_closed(struct worker *worker);
 void clients_free(struct worker *worker);
 
 void clients_init(struct worker *worker);

@@ -27,7 +27,7 @@ void client_await_request(struct client *client);
 void linger_begin(struct client *client);
 /* The answer was sent, and `request` has not ended: reads and drops the rest, then awaits the next request. May close
  * the connection. */
-void linger_drain(struct client *client, const struct half *request);
+void linger_drain(struct client *client, const struct message_body *request);
 /* There is input, in CLIENT_DRAIN or CLIENT_LINGER. */
 void linger_readable(struct client *client);
 /* The worker stops: what lingers has a short time left. */

@@ -16,7 +16,7 @@ enum {
 
 uint32_t client_now_ms(void)
 {
-    return (uint32_t)(clock_turn_us() / 1000);
+    return (uint32_t)(clock_cached_us() / 1000);
 }
 
 static struct client_list *list_of(const struct client *c, enum client_state state)
@@ -29,7 +29,7 @@ static struct client_list *list_of(const struct client *c, enum client_state sta
     case CLIENT_IDLE: return &w->idle;
     case CLIENT_DRAIN:
     case CLIENT_LINGER: return &w->lingering;
-    case CLIENT_PREFACE:
+    case CLIENT_PROXY_HEADER:
     case CLIENT_HANDSHAKE:
     case CLIENT_HEAD: return &w->heads;
     default: return &w->clients;
@@ -182,10 +182,10 @@ void client_evict(struct client *c)
     client_close(c);
 }
 
-void clients_bury(struct worker *w)
+void clients_free_closed(struct worker *w)
 {
-    for (struct client *c; (c = TAILQ_FIRST(&w->graveyard));) {
-        TAILQ_REMOVE(&w->graveyard, c, link);
+    for (struct client *c; (c = TAILQ_FIRST(&w->closed));) {
+        TAILQ_REMOVE(&w->closed, c, link);
         MAGIC_WIPE(c);
         TAILQ_NEXT(c, link) = w->free_clients;
         w->free_clients = c;
@@ -194,7 +194,7 @@ void clients_bury(struct worker *w)
 
 void clients_free(struct worker *w)
 {
-    clients_bury(w);
+    clients_free_closed(w);
     for (struct client *c; (c = w->free_clients);) {
         w->free_clients = TAILQ_NEXT(c, link);
         free(c);

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "policy/values.h"
+#include "config/values.h"
 #include "proxy/upstream_internal.h"
 
 enum {
@@ -29,17 +29,18 @@ const char *const ejection_label[EJECTION_COUNT] = {EJECTIONS(X)};
 #undef X
 
 /* One line a change of state, not a request, and for a server that comes and goes not more than one a second. */
-static void say_ejected(struct server *server, const char *why, const char *until)
+static void report_ejected(struct server *server, const char *why, const char *until)
 {
     uint64_t now = clock_us();
 
-    struct slice whom = {(const char *)&server->member, sizeof server->member}; /* the workers' common one */
+    struct slice whom = {(const char *)&server->endpoint,
+                         sizeof server->endpoint}; /* the workers' common one */
 
     server->said = now - server->said_us > 1000000 && log_is_first(whom, "ejected");
     if (!server->said)
         return;
     server->said_us = now;
-    log_warn("upstream %s: server %s: %s; ejected %s", server->pool->settings->name, server->member->text,
+    log_warn("upstream %s: server %s: %s; ejected %s", server->pool->settings->name, server->endpoint->text,
              why, until);
 }
 
@@ -49,7 +50,7 @@ static void take_out(struct server *server, enum ejected ejected, uint64_t after
     const struct generation *g = server->pool->generation;
 
     if (server->ejected == EJECTED_NOT)
-        atomic_fetch_add_explicit(&server->member->ejected, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&server->endpoint->ejected, 1, memory_order_relaxed);
     server->ejected = ejected;
     server->ejected_us = after_us;
     if (!server->gone && g == g->worker->now && !g->worker->stopping)
@@ -70,7 +71,7 @@ void server_eject(struct server *server, const char *why)
     if (server->ejected == EJECTED_DOWN)
         after_us = server->ejected_us * 2 < DOWN_MAX_US ? server->ejected_us * 2 : DOWN_MAX_US;
     else {
-        say_ejected(server, why, "until it accepts connections again");
+        report_ejected(server, why, "until it accepts connections again");
         count(server, EJECTION_CONNECT);
     }
     take_out(server, EJECTED_DOWN, after_us);
@@ -79,7 +80,7 @@ void server_eject(struct server *server, const char *why)
 void server_forget_ejection(struct server *server)
 {
     if (server->ejected != EJECTED_NOT)
-        atomic_fetch_sub_explicit(&server->member->ejected, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&server->endpoint->ejected, 1, memory_order_relaxed);
     server->ejected = EJECTED_NOT;
 }
 
@@ -96,7 +97,7 @@ void server_admit(struct server *server, const char *what)
     if (failing)
         server->returned_us = clock_us();
     log_at(server->said ? LEVEL_INFO : LEVEL_DEBUG, "upstream %s: server %s %s again",
-           server->pool->settings->name, server->member->text, failing ? "gets requests" : what);
+           server->pool->settings->name, server->endpoint->text, failing ? "gets requests" : what);
 }
 
 /* ---- failures ---------------------------------------------------------------------------------------- */
@@ -112,7 +113,7 @@ static bool may_be_ejected(const struct server *server)
         if (!s || s == server)
             continue;
         ejected += s->ejected != EJECTED_NOT;
-        others += s->ejected == EJECTED_NOT && member_is_healthy(s->member);
+        others += s->ejected == EJECTED_NOT && endpoint_is_healthy(s->endpoint);
     }
     most = (unsigned)(pool->count * (uint64_t)pool->settings->eject.at_most / SHARE_WHOLE);
     if (most == 0 && pool->settings->eject.at_most > 0)
@@ -134,7 +135,7 @@ static uint64_t time_out_us(struct server *server)
 
 static void eject_failing(struct server *server, enum ejection reason, const char *why)
 {
-    uint64_t time_us = time_out_us(server), now = clock_turn_us();
+    uint64_t time_us = time_out_us(server), now = clock_cached_us();
     char until[48], said[256];
 
     if (reason == EJECTION_FAILURES)
@@ -144,7 +145,7 @@ static void eject_failing(struct server *server, enum ejection reason, const cha
                  recent_count(&server->outcomes, OUTCOME_FAILURE, now),
                  recent_count(&server->outcomes, OUTCOME_REQUEST, now), why);
     snprintf(until, sizeof until, "for %g s", (double)time_us / 1e6);
-    say_ejected(server, said, until);
+    report_ejected(server, said, until);
     count(server, reason);
     take_out(server, EJECTED_FAILING, time_us);
 }
@@ -173,7 +174,7 @@ static void note_request(struct link *link, uint64_t now)
 void upstream_note_failure(struct link *link, const char *why)
 {
     struct server *server = link->server;
-    uint64_t now = clock_turn_us();
+    uint64_t now = clock_cached_us();
 
     if (link->failed)
         return;
@@ -194,7 +195,7 @@ void upstream_note_answer(struct link *link, uint16_t status)
         upstream_note_failure(link, why);
         return;
     }
-    note_request(link, clock_turn_us());
+    note_request(link, clock_cached_us());
     server->failures = 0;
     if (unlikely(server->ejected == EJECTED_DOWN))
         server_admit(server, "answers");

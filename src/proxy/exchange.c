@@ -2,13 +2,13 @@
  *
  *   exchange_begin
  *     ROUTE    identity, path, rule, sizes -----------------------.
- *     LIMIT    the client's quota, where a database says it (known.c),
+ *     LIMIT    the client's quota, where a database says it (quota_wait.c),
  *              decide(): at once, or when Redis answers ----------+--> REPLY  weir's own answer
  *     HOLD     until a queue lets it go (hold.c) -----------------+
  *     CONNECT  a pooled link, a new one, or the next server ------+           (400 413 429 502 503 504 ...)
  *     RELAY    two halves side by side: --------------------------+              |
  *                request   client -> upstream, until it ended     |              |
- *                response  upstream -> client (response.c)        |              |
+ *                response  upstream -> client (response_relay.c)        |              |
  *       |      a failure before the answer's first byte ----------'              |
  *       |      a failure after it: the client's message is cut                   |
  *     TUNNEL   after 101 to an asked upgrade (tunnel.c)                          |
@@ -30,7 +30,7 @@
 #include "net/tls.h"
 #include "proxy/access_log.h"
 #include "proxy/hold.h"
-#include "proxy/known.h"
+#include "proxy/quota_wait.h"
 #include "proxy/tunnel.h"
 
 enum { ACTS_AT_ONCE = 32 };
@@ -39,8 +39,8 @@ static void route(struct exchange *x, struct request_head *head, const struct fr
 static void limit(struct exchange *x, const struct request_head *head, const struct framing *framing,
                   struct identity *identity);
 static void decide(struct exchange *x, const struct request_head *head, const struct framing *framing,
-                   const struct identity *identity, const struct client_terms *terms);
-static void decided(struct ask *ask);
+                   const struct identity *identity, const struct client_limits *client_limits);
+static void decided(struct decision_request *decision_request);
 static void act_on_decision(struct exchange *x);
 static bool must_wait(struct worker *w);
 static void act_later(struct exchange *x);
@@ -48,9 +48,9 @@ static void forward(struct exchange *x, enum retry_cause why, enum cause otherwi
 static void send_request(struct exchange *x);
 static void request_moved(struct exchange *x, enum relay moved, const char *why);
 
-struct relay_means exchange_means(struct exchange *x)
+struct relay_io exchange_io(struct exchange *x)
 {
-    return (struct relay_means){&x->worker->buffers, x->worker->receive};
+    return (struct relay_io){&x->worker->buffers, x->worker->receive};
 }
 
 /* ---- birth ------------------------------------------------------------------------------------------- */
@@ -64,23 +64,23 @@ static struct exchange *exchange_new(struct client *client)
         w->free_exchanges = x->next_free;
     else if (!(x = malloc(sizeof *x)))
         return NULL;
-    memset(x, 0, offsetof(struct exchange, ask));
-    x->ask.decided = decided;
-    x->ask.op = x->ask.receipt = NULL;
-    x->ask.held_count = 0;
-    x->quota.ticket = NULL;
+    memset(x, 0, offsetof(struct exchange, decision_request));
+    x->decision_request.decided = decided;
+    x->decision_request.op = x->decision_request.charge = NULL;
+    x->decision_request.held_count = 0;
+    x->quota.request = NULL;
     x->quota.deadline.queue = NULL;
-    x->ask.wants_receipt = true;
-    x->ask.decision.verdict = VERDICT_UNLIMITED;
-    x->ask.decision.result_count = 0;
-    x->ask.decision.rejected_by = -1;
+    x->decision_request.wants_charge = true;
+    x->decision_request.decision.verdict = VERDICT_UNLIMITED;
+    x->decision_request.decision.result_count = 0;
+    x->decision_request.decision.rejected_by = -1;
     MAGIC_SET(x, EXCHANGE_MAGIC);
     x->worker = w;
     x->client = client;
     x->generation = w->now;
     x->generation->exchanges++;
     x->policy = w->policy;
-    x->started_us = clock_turn_us();
+    x->started_us = clock_cached_us();
     if (x->policy->timeouts.exchange_us)
         deadline_arm(&w->queue.exchange, &x->whole, x->started_us, x->policy->timeouts.exchange_us);
     client->exchange = x;
@@ -131,7 +131,8 @@ void exchange_begin(struct client *client, struct request_head *head, const stru
     x->keep_alive = head->keep_alive;
     x->expects_continue = head->expects_continue;
     x->idempotent = method_is_idempotent(head->method);
-    half_begin(&x->request, framing, framing->kind == FRAMING_CHUNKED, x->policy->size_limits.request_body);
+    message_body_begin(&x->request, framing, framing->kind == FRAMING_CHUNKED,
+                       x->policy->size_limits.request_body);
     set_request_id(x, head);
     if (x->policy->log.access != ACCESS_OFF)
         access_log_begin(x, head);
@@ -158,7 +159,7 @@ void exchange_refuse(struct client *client, enum cause cause, uint16_t status, c
     if (x->policy->log.access != ACCESS_OFF)
         access_log_begin_refused(x, line);
     iobuf_put(&x->worker->buffers, &client->stream.in);
-    exchange_say(x, cause, why);
+    exchange_log(x, cause, why);
     exchange_reply(x, status, why);
 }
 
@@ -265,7 +266,7 @@ static void route(struct exchange *x, struct request_head *head, const struct fr
     limit(x, head, framing, &identity);
 }
 
-void exchange_known(struct exchange *x, struct request_head *head, const struct framing *framing)
+void exchange_quota_arrived(struct exchange *x, struct request_head *head, const struct framing *framing)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     route(x, head, framing);
@@ -275,28 +276,28 @@ void exchange_known(struct exchange *x, struct request_head *head, const struct 
 static void limit(struct exchange *x, const struct request_head *head, const struct framing *framing,
                   struct identity *identity)
 {
-    const struct client_terms *terms = NULL;
-    struct client_terms room;
-    enum known known = KNOWN;
+    const struct client_limits *client_limits = NULL;
+    struct client_limits room;
+    enum quota_known quota_known = QUOTA_KNOWN;
     const char *why = NULL;
 
     x->phase = PHASE_LIMIT;
     if (x->policy->quotas.connection && x->rule->limit_count && identity->from_header &&
         identity->listed != LISTED_ALLOWED) {
-        known = exchange_know(x, head, identity, &room, &terms, &why);
+        quota_known = quota_wait_begin(x, head, identity, &room, &client_limits, &why);
         set_identity(x, identity);
     }
-    switch (known) {
-    case KNOWN: decide(x, head, framing, identity, terms); break;
-    case KNOWN_LATER: break;
-    case KNOWN_DENIED: exchange_fail(x, CAUSE_UNKNOWN_CLIENT, NULL); break;
-    case KNOWN_BAD: exchange_fail(x, CAUSE_BAD_IDENTITY, why); break;
-    case KNOWN_NO_MEMORY: exchange_fail(x, CAUSE_NO_MEMORY, NULL); break;
+    switch (quota_known) {
+    case QUOTA_KNOWN: decide(x, head, framing, identity, client_limits); break;
+    case QUOTA_PENDING: break;
+    case QUOTA_CLIENT_DENIED: exchange_fail(x, CAUSE_UNKNOWN_CLIENT, NULL); break;
+    case QUOTA_IDENTITY_BAD: exchange_fail(x, CAUSE_BAD_IDENTITY, why); break;
+    case QUOTA_NO_MEMORY: exchange_fail(x, CAUSE_NO_MEMORY, NULL); break;
     }
 }
 
 static void decide(struct exchange *x, const struct request_head *head, const struct framing *framing,
-                   const struct identity *identity, const struct client_terms *terms)
+                   const struct identity *identity, const struct client_limits *client_limits)
 {
     const char *why;
     int64_t cost;
@@ -307,14 +308,14 @@ static void decide(struct exchange *x, const struct request_head *head, const st
     }
     struct limit_facts facts = {.rule = x->rule,
                                 .identity = identity,
-                                .terms = terms,
+                                .client_limits = client_limits,
                                 .cost = cost,
                                 .method = head->method_text,
                                 .host = head->host,
                                 .path = head->path,
                                 .fields = &head->fields};
-    bool now = limiter_decide(x->generation->limiter, &facts, &x->ask) == DECIDED_NOW;
-    if (now && !decision_admits(&x->ask.decision)) {
+    bool now = limiter_decide(x->generation->limiter, &facts, &x->decision_request) == DECIDED_NOW;
+    if (now && !decision_admits(&x->decision_request.decision)) {
         act_on_decision(x);
         return;
     }
@@ -326,11 +327,11 @@ static void decide(struct exchange *x, const struct request_head *head, const st
         act_on_decision(x);
 }
 
-static void decided(struct ask *ask)
+static void decided(struct decision_request *decision_request)
 {
-    struct exchange *x = CONTAINER_OF(ask, struct exchange, ask);
+    struct exchange *x = CONTAINER_OF(decision_request, struct exchange, decision_request);
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    x->decision_us = clock_turn_us() - x->started_us;
+    x->decision_us = clock_cached_us() - x->started_us;
     if (unlikely(must_wait(x->worker)))
         act_later(x);
     else
@@ -345,7 +346,7 @@ static bool must_wait(struct worker *w)
         w->decided_turn = w->turn;
         w->decided_count = 0;
     }
-    return (++w->decided_count > ACTS_AT_ONCE && clock_turn_is_long()) || !TAILQ_EMPTY(&w->decided);
+    return (++w->decided_count > ACTS_AT_ONCE && clock_iteration_is_long()) || !TAILQ_EMPTY(&w->decided);
 }
 
 static void act_later(struct exchange *x)
@@ -363,7 +364,7 @@ static void act_on_waiting(evutil_socket_t fd, short what, void *arg)
     struct worker *w = arg;
     (void)fd, (void)what;
 
-    for (struct exchange *x; !clock_turn_is_long() && (x = TAILQ_FIRST(&w->decided));) {
+    for (struct exchange *x; !clock_iteration_is_long() && (x = TAILQ_FIRST(&w->decided));) {
         MAGIC_CHECK(x, EXCHANGE_MAGIC);
         TAILQ_REMOVE(&w->decided, x, decided_link);
         x->acts_later = false;
@@ -381,10 +382,10 @@ void exchanges_init(struct worker *worker)
 
 static void act_on_decision(struct exchange *x)
 {
-    const struct decision *d = &x->ask.decision;
+    const struct decision *d = &x->decision_request.decision;
 
     x->decided = true;
-    counter_add(tally_row(&x->worker->stats.by_rule, x->rule->row) + d->verdict, 1);
+    counter_add(counter_table_row(&x->worker->stats.by_rule, x->rule->row) + d->verdict, 1);
     if (decision_admits(d) && d->delay_us > 0 && !x->overdue) {
         if (!hold_begin(x, (uint64_t)d->delay_us))
             exchange_fail(x, CAUSE_NO_MEMORY, NULL);
@@ -395,7 +396,7 @@ static void act_on_decision(struct exchange *x)
                        NULL);
 }
 
-void exchange_let_go(struct exchange *x)
+void exchange_release(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     forward(x, RETRY_NONE, CAUSE_NONE);
@@ -484,7 +485,7 @@ static void run_deadline(struct deadline_queue *wanted, struct deadline *deadlin
     if (!wanted)
         deadline_cancel(deadline);
     else if (moved || deadline->queue != wanted)
-        deadline_arm(wanted, deadline, clock_turn_us(), after_us);
+        deadline_arm(wanted, deadline, clock_cached_us(), after_us);
 }
 
 /* The only place where the deadlines of RELAY and REPLY are set: called when an event was dealt with and the exchange goes on. */
@@ -508,24 +509,24 @@ void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
 
 static void send_request(struct exchange *x)
 {
-    struct relay_means means = exchange_means(x);
+    struct relay_io io = exchange_io(x);
     const char *why = NULL;
 
     x->phase = PHASE_RELAY;
     x->link_broken = false;
-    x->sent_us = clock_turn_us();
+    x->sent_us = clock_cached_us();
     if (!x->rule->learns)
-        limiter_forget(&x->ask);
+        limiter_keep_charge(&x->decision_request);
     enum relay moved = relay_begin(&x->request, &x->client->stream, &x->link->stream, iobuf_slice(x->head),
-                                   (struct behind){NULL, 0}, &means, &why);
+                                   (struct unread){NULL, 0}, &io, &why);
     request_moved(x, moved, why);
 }
 
 static void relay_request(struct exchange *x)
 {
-    struct relay_means means = exchange_means(x);
+    struct relay_io io = exchange_io(x);
     const char *why = NULL;
-    enum relay moved = relay_move(&x->request, &x->client->stream, &x->link->stream, true, &means, &why);
+    enum relay moved = relay_move(&x->request, &x->client->stream, &x->link->stream, true, &io, &why);
     request_moved(x, moved, why);
 }
 
@@ -563,7 +564,7 @@ static void pause_client(struct exchange *x)
 static void request_moved(struct exchange *x, enum relay moved, const char *why)
 {
     struct stream *from = &x->client->stream;
-    uint64_t now = clock_turn_us();
+    uint64_t now = clock_cached_us();
 
     if (!x->content_since_us && !exchange_awaits_continue(x))
         x->content_since_us = now;
@@ -596,10 +597,10 @@ static void request_moved(struct exchange *x, enum relay moved, const char *why)
 /* Content that the server does not take. */
 static void drop_content(struct exchange *x)
 {
-    struct relay_means means = exchange_means(x);
+    struct relay_io io = exchange_io(x);
     const char *why = NULL;
 
-    switch (relay_drop(&x->request, &x->client->stream, true, &means, &why)) {
+    switch (relay_drop(&x->request, &x->client->stream, true, &io, &why)) {
     case RELAY_CLOSED: exchange_fail(x, CAUSE_CLIENT_GONE, NULL); break;
     case RELAY_SOURCE:
     case RELAY_ENDED: break;
@@ -682,7 +683,7 @@ void exchange_link_writable(struct exchange *x)
         return;
     }
     if (sent == SENT_ALL && x->blocked_since_us) {
-        x->blocked_us += clock_turn_us() - x->blocked_since_us;
+        x->blocked_us += clock_cached_us() - x->blocked_since_us;
         x->blocked_since_us = 0;
     }
     if (sent == SENT_ALL && !x->request.ended)
@@ -691,7 +692,7 @@ void exchange_link_writable(struct exchange *x)
         exchange_watch(x, false, true);
 }
 
-/* ---- RELAY: what happens on either side; the response's half is in response.c ------------------------- */
+/* ---- RELAY: what happens on either side; the response's half is in response_relay.c ------------------------- */
 
 void exchange_tunnel_ended(struct exchange *x)
 {

@@ -2,11 +2,11 @@
 #ifndef WEIR_PROXY_EXCHANGE_H
 #define WEIR_PROXY_EXCHANGE_H
 
-#include "base/alarms.h"
-#include "limit/quotas.h"
+#include "base/timer_heap.h"
 #include "proxy/client.h"
 #include "proxy/relay.h"
 #include "proxy/upstream.h"
+#include "quota/quotas.h"
 
 enum phase {
     PHASE_ROUTE,
@@ -36,10 +36,10 @@ struct exchange {
     enum method method;
     uint8_t minor;
     bool keep_alive, expects_continue, idempotent;
-    bool end_unknown;    /* it could not be understood, so nobody knows where the next one begins */
-    bool continued;      /* the client was told to send its content */
-    size_t upgrade_size; /* of upgrade */
-    struct half request; /* client -> upstream */
+    bool end_unknown;            /* it could not be understood, so nobody knows where the next one begins */
+    bool continued;              /* the client was told to send its content */
+    size_t upgrade_size;         /* of upgrade */
+    struct message_body request; /* client -> upstream */
     struct iobuf *
         head; /* as it goes upstream; kept until the first byte of the answer, for a retry. While the quota is
                             waited for: as it came */
@@ -47,13 +47,13 @@ struct exchange {
     /* the upstream's side */
     struct link *link;
     struct upstream_tries tries;
-    bool sent_again;      /* on a fresh connection, after the server had closed a kept one */
-    unsigned retries;     /* times it was sent to another server */
-    bool link_broken;     /* it took no more of the request; there may be an answer all the same */
-    bool link_keep_alive; /* the server will read another request */
-    bool answer_started;  /* bytes of the final answer have gone to the client */
-    unsigned interim;     /* 1xx answers passed on */
-    struct half response; /* upstream -> client */
+    bool sent_again;              /* on a fresh connection, after the server had closed a kept one */
+    unsigned retries;             /* times it was sent to another server */
+    bool link_broken;             /* it took no more of the request; there may be an answer all the same */
+    bool link_keep_alive;         /* the server will read another request */
+    bool answer_started;          /* bytes of the final answer have gone to the client */
+    unsigned interim;             /* 1xx answers passed on */
+    struct message_body response; /* upstream -> client */
 
     /* what came of it */
     bool quota_told; /* quota.outcome is there, of the identity's source quota_source */
@@ -62,7 +62,7 @@ struct exchange {
     bool acts_later; /* the limits have decided; it is in worker->decided */
     TAILQ_ENTRY(exchange) decided_link;
     uint64_t decision_us; /* from the start until then; 0: at once */
-    struct alarm hold;
+    struct timer hold;
     uint64_t held_since_us, held_us; /* how long a queue has held it; since 0: none did */
     bool left_queue;                 /* before it was its turn */
     enum cause cause;
@@ -83,7 +83,7 @@ struct exchange {
     size_t identity_size, id_size;
     bool has_client_ip; /* client_ip is set */
     /* From here on nothing is cleared when an exchange begins. */
-    struct ask ask; /* the limits' decision */
+    struct decision_request decision_request; /* the limits' decision */
     struct quota_wait quota;
     struct ip client_ip; /* seen through trusted proxies */
     char identity[IDENTITY_TEXT_MAX];
@@ -109,7 +109,7 @@ void exchange_client_readable(struct exchange *x);
 void exchange_client_writable(struct exchange *x);
 void exchange_client_left(struct exchange *x);
 void exchange_client_timed_out(struct exchange *x, enum cause cause);
-void exchange_let_go(struct exchange *x);
+void exchange_release(struct exchange *x);
 void exchange_connected(struct exchange *x);
 void exchange_connect_failed(struct exchange *x, enum cause cause);
 void exchange_link_readable(struct exchange *x);

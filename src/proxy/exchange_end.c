@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "proxy/access_log.h"
 #include "proxy/hold.h"
-#include "proxy/known.h"
+#include "proxy/quota_wait.h"
 #include "proxy/reply.h"
 
 enum {
@@ -29,27 +29,28 @@ static void drop_link(struct exchange *x)
 /* What happened, and to whom. Every request has its line in the access log; here a fault of the upstream or
  * of weir is said at most once a second for each cause and worker, with how often it happened since, and a
  * client's own fault only to those who debug. */
-void exchange_say(const struct exchange *x, enum cause cause, const char *why)
+void exchange_log(const struct exchange *x, enum cause cause, const char *why)
 {
-    struct said *said = &x->worker->said[cause];
+    struct log_throttle *log_throttle = &x->worker->log_throttle[cause];
     bool client_fault = cause < CAUSE_UPSTREAM_CONNECT;
     uint64_t now = clock_us();
     struct address address;
     char peer[ADDRESS_TEXT_MAX];
 
-    if (client_fault ? log_threshold < LEVEL_DEBUG : now - said->at_us < 1000000) {
-        said->unsaid++;
+    if (client_fault ? log_threshold < LEVEL_DEBUG : now - log_throttle->at_us < 1000000) {
+        log_throttle->unsaid++;
         return;
     }
     char more[64] = "";
-    if (said->unsaid)
-        snprintf(more, sizeof more, " (and %llu more like it before)", (unsigned long long)said->unsaid);
+    if (log_throttle->unsaid)
+        snprintf(more, sizeof more, " (and %llu more like it before)",
+                 (unsigned long long)log_throttle->unsaid);
     log_write(
         client_fault ? LEVEL_DEBUG : LEVEL_WARN, "request %.*s of %.*s%s%s: %s%s%s%s%s%s", (int)x->id_size,
         x->request_id, (int)x->identity_size, x->identity, x->identity_size ? " at " : "",
         address_format(address_of_peer(&x->client->peer, &address), peer), cause_text[cause], why ? ": " : "",
         why ? why : "", x->link ? "; server " : "", x->link ? link_server_text(x->link) : "", more);
-    *said = (struct said){.at_us = now};
+    *log_throttle = (struct log_throttle){.at_us = now};
 }
 
 bool exchange_end_if_done(struct exchange *x)
@@ -75,7 +76,7 @@ static bool fail_after_answer(struct exchange *x, enum cause cause, const char *
     if (of_client || cause == CAUSE_EXCHANGE_TIMEOUT) {
         x->cause = cause;
         x->why = why;
-        exchange_say(x, cause, why);
+        exchange_log(x, cause, why);
     }
     x->close |= x->cause != CAUSE_NONE; /* nobody knows where the next request begins */
     drop_link(x);
@@ -96,7 +97,7 @@ void exchange_fail(struct exchange *x, enum cause cause, const char *why)
     hold_end(x);
     x->cause = cause;
     x->why = why;
-    exchange_say(x, cause, why);
+    exchange_log(x, cause, why);
     if (x->link &&
         (cause == CAUSE_UPSTREAM_CLOSED || cause == CAUSE_UPSTREAM_BAD || cause == CAUSE_RESPONSE_TIMEOUT))
         upstream_note_failure(x->link, cause_text[cause]);
@@ -165,13 +166,13 @@ enum client_after exchange_after_answer(const struct exchange *x)
 }
 
 /* What the server never received costs nothing, unless the client itself gave up; where it was held it has freed its place. */
-static void settle(struct exchange *x)
+static void adjust(struct exchange *x)
 {
-    limiter_leave(&x->ask);
+    limiter_leave(&x->decision_request);
     if (x->sent_us == 0 && (x->left_queue || x->cause >= CAUSE_UPSTREAM_CONNECT))
-        limiter_refund(&x->ask);
+        limiter_refund(&x->decision_request);
     else
-        limiter_forget(&x->ask);
+        limiter_keep_charge(&x->decision_request);
 }
 
 /* The only end. */
@@ -179,16 +180,16 @@ void exchange_finish(struct exchange *x, enum client_after after)
 {
     struct worker *w = x->worker;
     struct client *client = x->client;
-    uint64_t duration = clock_turn_us() - x->started_us;
+    uint64_t duration = clock_cached_us() - x->started_us;
 
     deadline_cancel(&x->whole);
     hold_end(x);
     if (x->acts_later)
         TAILQ_REMOVE(&w->decided, x, decided_link);
-    if (x->ask.op)
-        limiter_abandon(&x->ask);
-    exchange_unknow(x);
-    settle(x);
+    if (x->decision_request.op)
+        limiter_abandon(&x->decision_request);
+    quota_wait_cancel(x);
+    adjust(x);
     drop_link(x);
     count(x, duration);
     if (x->log)
@@ -203,7 +204,7 @@ void exchange_finish(struct exchange *x, enum client_after after)
         !(x->response.ended && !stream_holds_output(&client->stream)) && x->response.kind != FRAMING_LENGTH &&
         !x->response.chunked_out)
         after = CLIENT_RESET;
-    struct half request = x->request;
+    struct message_body request = x->request;
     MAGIC_WIPE(x);
     x->next_free = w->free_exchanges;
     w->free_exchanges = x;

@@ -1,4 +1,4 @@
-/* exchange_internal.h - what the files of an exchange's life, exchange.c, response.c and exchange_end.c, share. Nobody else includes it. */
+/* exchange_internal.h - what the files of an exchange's life, exchange.c, response_relay.c and exchange_end.c, share. Nobody else includes it. */
 #ifndef WEIR_PROXY_EXCHANGE_INTERNAL_H
 #define WEIR_PROXY_EXCHANGE_INTERNAL_H
 
@@ -13,7 +13,7 @@ void response_relay(struct exchange *x);
 /* The server sends something behind its answer, or has ended, while the request goes on. May end the exchange. */
 void response_after(struct exchange *x);
 
-struct relay_means exchange_means(struct exchange *x);
+struct relay_io exchange_io(struct exchange *x);
 
 /* The client waits for a 100 before it sends its content: until then it is the server that is awaited. */
 bool exchange_awaits_continue(const struct exchange *x);
@@ -46,7 +46,7 @@ static inline bool exchange_is_answered(const struct exchange *x)
 bool exchange_end_if_done(struct exchange *x);
 
 /* Logs what happened, and to whom. */
-void exchange_say(const struct exchange *x, enum cause cause, const char *why);
+void exchange_log(const struct exchange *x, enum cause cause, const char *why);
 
 void exchange_finish(struct exchange *x, enum client_after after);
 enum client_after exchange_after_answer(const struct exchange *x);

@@ -13,19 +13,19 @@ static void generation_free(struct generation *g)
     upstream_free(g);
     rejections_free(g->rejections);
     policy_drop(g->policy);
-    roster_drop(g->roster);
+    endpoint_set_drop(g->endpoint_set);
     free(g);
 }
 
-struct generation *generation_new(struct worker *worker, struct roster *roster)
+struct generation *generation_new(struct worker *worker, struct endpoint_set *endpoint_set)
 {
-    struct policy *policy = roster_policy(roster);
+    struct policy *policy = endpoint_set_policy(endpoint_set);
     struct generation *g = calloc(1, sizeof *g);
 
     if (!g)
         return NULL;
     g->worker = worker;
-    g->roster = roster_hold(roster);
+    g->endpoint_set = endpoint_set_hold(endpoint_set);
     g->policy = policy_hold(policy);
     if ((g->rejections = rejections_new(policy->rule_count)) && upstream_init(g) == 0 &&
         (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback, slice_of(policy->driver),
@@ -41,7 +41,7 @@ void generation_install(struct worker *worker, struct generation *next)
 
     worker->now = next;
     worker->policy = next->policy;
-    atomic_store(&worker->judged_by, next->roster);
+    atomic_store(&worker->judged_by, next->endpoint_set);
     if (!before)
         return;
     worker->shared->reloaded(worker->shared->context);
@@ -87,7 +87,7 @@ void generations_flush(struct worker *worker)
     if (worker->coming) {
         limiter_flush(worker->coming->limiter);
         if ((!policy_needs_redis(worker->coming->policy) || limiter_redis_ready(worker->coming->limiter)) &&
-            roster_is_settled(worker->coming->roster))
+            endpoint_set_is_resolved(worker->coming->endpoint_set))
             install_coming(worker);
     }
     limiter_flush(worker->now->limiter);

@@ -5,14 +5,14 @@
 #ifndef WEIR_PROXY_GENERATION_H
 #define WEIR_PROXY_GENERATION_H
 
-#include "proxy/roster.h"
+#include "proxy/endpoint_set.h"
 #include "proxy/worker_internal.h"
 
 struct generation {
     struct worker *worker;
-    struct roster *roster;   /* held */
-    unsigned roster_version; /* that the pools are made after */
-    struct policy *policy;   /* the roster's; held */
+    struct endpoint_set *endpoint_set; /* held */
+    unsigned endpoint_set_version;     /* that the pools are made after */
+    struct policy *policy;             /* the endpoint set's; held */
     struct limiter *limiter;
     struct rejections *rejections;
     struct pool *pools;           /* by upstream index */
@@ -20,8 +20,8 @@ struct generation {
     TAILQ_ENTRY(generation) link; /* worker's retired */
 };
 
-/* Holds `roster` and its policy. NULL: no memory. */
-struct generation *generation_new(struct worker *worker, struct roster *roster);
+/* Holds `endpoint set` and its policy. NULL: no memory. */
+struct generation *generation_new(struct worker *worker, struct endpoint_set *endpoint_set);
 
 /* Makes `next` the one that new exchanges get, at once; the one before retires. */
 void generation_install(struct worker *worker, struct generation *next);
@@ -34,7 +34,7 @@ void generation_announce(struct worker *worker, struct generation *next);
 bool generations_quiet(const struct worker *worker);
 void generations_init(struct worker *worker);
 
-/* Once per loop turn, after all callbacks: sends what the limiters have gathered, frees retired generations
+/* Once per loop iteration, after all callbacks: sends what the limiters have gathered, frees retired generations
  * that nobody uses. */
 void generations_flush(struct worker *worker);
 

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/event_timer.h"
 #include "base/log.h"
-#include "base/timer.h"
 #include "config.h"
 #include "http/framing.h"
 #include "http/head.h"
@@ -18,19 +18,19 @@
 #include "net/listener.h"
 #include "net/stream.h"
 #include "net/tls.h"
-#include "proxy/roster_internal.h"
+#include "proxy/endpoint_set_internal.h"
 
 enum {
     ANSWER_MAX = 16 * 1024, /* of an answer, its interim ones included */
     REQUEST_MAX = 2048,
-    APART_US = 20000 /* the first checks of a roster do not all begin at once */
+    APART_US = 20000 /* the first checks of a endpoint set do not all begin at once */
 };
 
 struct check {
-    struct roster *roster;
+    struct endpoint_set *endpoint_set;
     const struct upstream *upstream;
-    struct member *member; /* held */
-    struct event timer;    /* waiting: until it begins; else: until it has failed */
+    struct endpoint *endpoint; /* held */
+    struct event timer;        /* waiting: until it begins; else: until it has failed */
     uint64_t began_us;
     enum { CHECK_WAITS, CHECK_CONNECTS, CHECK_SHAKES_HANDS, CHECK_READS } state;
     struct stream stream;
@@ -45,7 +45,7 @@ struct check {
 static void hang_up(struct check *check)
 {
     if (check->state != CHECK_WAITS)
-        stream_close(&check->stream, &check->roster->buffers);
+        stream_close(&check->stream, &check->endpoint_set->buffers);
     check->state = CHECK_WAITS;
     free(check->answer);
     check->answer = NULL;
@@ -54,33 +54,34 @@ static void hang_up(struct check *check)
 static void change(struct check *check, bool failing, const char *why)
 {
     const struct upstream *upstream = check->upstream;
-    struct member *member = check->member;
+    struct endpoint *endpoint = check->endpoint;
 
-    member->streak = 0;
-    atomic_store_explicit(&member->failing, failing, memory_order_relaxed);
+    endpoint->streak = 0;
+    atomic_store_explicit(&endpoint->failing, failing, memory_order_relaxed);
     if (failing)
         log_warn("upstream %s: server %s: health check: %s; no requests go there until it passes %u",
-                 upstream->name, member->text, why, upstream->health.healthy);
+                 upstream->name, endpoint->text, why, upstream->health.healthy);
     else
-        log_info("upstream %s: server %s passes its health checks again", upstream->name, member->text);
-    check->roster->listener.changed(check->roster->listener.context); /* /readyz, by way of the workers */
+        log_info("upstream %s: server %s passes its health checks again", upstream->name, endpoint->text);
+    check->endpoint_set->listener.changed(
+        check->endpoint_set->listener.context); /* /readyz, by way of the workers */
 }
 
 /* `why` says what is wrong; NULL: nothing. */
 static void judge(struct check *check, const char *why)
 {
-    struct member *member = check->member;
+    struct endpoint *endpoint = check->endpoint;
     const struct upstream_health *health = &check->upstream->health;
-    bool failing = !member_is_healthy(member);
+    bool failing = !endpoint_is_healthy(endpoint);
     uint64_t took = clock_us() - check->began_us;
 
     if (why)
-        log_debug("upstream %s: server %s: health check: %s", check->upstream->name, member->text, why);
-    member->streak = failing == !why ? member->streak + 1 : 0;
-    if (member->streak >= (failing ? health->healthy : health->unhealthy))
+        log_debug("upstream %s: server %s: health check: %s", check->upstream->name, endpoint->text, why);
+    endpoint->streak = failing == !why ? endpoint->streak + 1 : 0;
+    if (endpoint->streak >= (failing ? health->healthy : health->unhealthy))
         change(check, !failing, why);
     hang_up(check);
-    timer_arm(&check->timer, took < health->interval_us ? health->interval_us - took : 0);
+    event_timer_arm(&check->timer, took < health->interval_us ? health->interval_us - took : 0);
 }
 
 /* ---- the answer -------------------------------------------------------------------------------------- */
@@ -144,10 +145,10 @@ static void read_answer(struct check *check)
 
 /* ---- the request ------------------------------------------------------------------------------------- */
 
-static void ask(struct check *check)
+static void decision_request(struct check *check)
 {
     const struct upstream_health *health = &check->upstream->health;
-    const struct upstream_server *server = check->member->settings;
+    const struct upstream_server *server = check->endpoint->settings;
     const char *host = health->host ? health->host : server->host ? server->text : "localhost";
     char request[REQUEST_MAX];
     int size = snprintf(request, sizeof request,
@@ -160,7 +161,7 @@ static void ask(struct check *check)
     check->size = check->scanned = 0;
     stream_want_write(&check->stream, false);
     stream_want_read(&check->stream, true);
-    if (stream_send(&check->stream, &check->roster->buffers, &piece, 1) == SENT_FAILED)
+    if (stream_send(&check->stream, &check->endpoint_set->buffers, &piece, 1) == SENT_FAILED)
         judge(check, "it broke the connection");
 }
 
@@ -170,7 +171,7 @@ static void shake_hands(struct check *check)
 
     switch (tls_handshake(&check->stream)) {
     case TLS_AGAIN: break;
-    case TLS_DONE: ask(check); break;
+    case TLS_DONE: decision_request(check); break;
     case TLS_FAILED:
         tls_connect_failure(&check->stream, why);
         tls_resumption_clear(&check->resumption);
@@ -181,10 +182,10 @@ static void shake_hands(struct check *check)
 static void connected(struct check *check)
 {
     const struct upstream_tls *tls = &check->upstream->tls;
-    const char *own = check->member->settings->host, *host = tls->server_name ? tls->server_name : own;
+    const char *own = check->endpoint->settings->host, *host = tls->server_name ? tls->server_name : own;
 
     if (!tls->on) {
-        ask(check);
+        decision_request(check);
         return;
     }
     check->state = CHECK_SHAKES_HANDS;
@@ -203,7 +204,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     (void)what;
 
     if (check->state == CHECK_READS) {
-        if (stream_flush(&check->stream, &check->roster->buffers) == SENT_FAILED)
+        if (stream_flush(&check->stream, &check->endpoint_set->buffers) == SENT_FAILED)
             judge(check, "it broke the connection");
         return;
     }
@@ -242,23 +243,23 @@ static int open_socket(int family)
 /* On a unix socket connecting ends at once; the event tells of that as well. */
 static void begin(struct check *check)
 {
-    const struct address *to = &check->member->address;
+    const struct address *to = &check->endpoint->address;
     int fd = open_socket(to->any.sa_family);
 
     check->began_us = clock_us();
     if (fd < 0 && descriptors_lack(errno)) { /* nothing was learnt of the server */
         log_debug("upstream %s: server %s: health check: no descriptor", check->upstream->name,
-                  check->member->text);
-        timer_arm(&check->timer, check->upstream->health.interval_us);
+                  check->endpoint->text);
+        event_timer_arm(&check->timer, check->upstream->health.interval_us);
         return;
     }
     check->answer = fd < 0 ? NULL : malloc(ANSWER_MAX);
     if (check->answer && (connect(fd, &to->any, to->length) == 0 || errno == EINPROGRESS)) {
         socket_set_options(fd, to);
         check->state = CHECK_CONNECTS;
-        stream_open(&check->stream, &check->roster->poller, fd, on_readable, on_writable, check);
+        stream_open(&check->stream, &check->endpoint_set->poller, fd, on_readable, on_writable, check);
         stream_want_write(&check->stream, true);
-        timer_arm(&check->timer, check->upstream->health.timeout_us);
+        event_timer_arm(&check->timer, check->upstream->health.timeout_us);
         return;
     }
     int error = errno;
@@ -284,62 +285,62 @@ static void check_free(struct check *check)
 {
     hang_up(check);
     event_del(&check->timer);
-    TAILQ_REMOVE(&check->roster->checks, check, link);
+    TAILQ_REMOVE(&check->endpoint_set->checks, check, link);
     tls_resumption_clear(&check->resumption);
-    member_drop(check->member);
+    endpoint_drop(check->endpoint);
     free(check);
 }
 
-static bool is_checked(const struct roster *roster, const struct member *member)
+static bool is_checked(const struct endpoint_set *endpoint_set, const struct endpoint *endpoint)
 {
     const struct check *check;
-    TAILQ_FOREACH (check, &roster->checks, link)
-        if (check->member == member)
+    TAILQ_FOREACH (check, &endpoint_set->checks, link)
+        if (check->endpoint == endpoint)
             return true;
     return false;
 }
 
-static void check_new(struct roster *roster, const struct upstream *upstream, struct member *member,
-                      unsigned number)
+static void check_new(struct endpoint_set *endpoint_set, const struct upstream *upstream,
+                      struct endpoint *endpoint, unsigned number)
 {
     struct check *check = calloc(1, sizeof *check);
 
     if (!check) {
-        log_error("no memory for health checks of %s", member->text);
+        log_error("no memory for health checks of %s", endpoint->text);
         return;
     }
-    atomic_fetch_add_explicit(&member->references, 1, memory_order_relaxed);
-    check->roster = roster;
+    atomic_fetch_add_explicit(&endpoint->references, 1, memory_order_relaxed);
+    check->endpoint_set = endpoint_set;
     check->upstream = upstream;
-    check->member = member;
-    evtimer_assign(&check->timer, roster->base, on_timer, check);
-    TAILQ_INSERT_TAIL(&roster->checks, check, link);
-    timer_arm(&check->timer, (uint64_t)number * APART_US);
+    check->endpoint = endpoint;
+    evtimer_assign(&check->timer, endpoint_set->base, on_timer, check);
+    TAILQ_INSERT_TAIL(&endpoint_set->checks, check, link);
+    event_timer_arm(&check->timer, (uint64_t)number * APART_US);
 }
 
-void health_follow(struct roster *roster, const struct upstream *upstream)
+void health_follow(struct endpoint_set *endpoint_set, const struct upstream *upstream)
 {
-    const struct row *row = &roster->table[upstream->index];
+    const struct row *row = &endpoint_set->table[upstream->index];
     struct check *check, *next;
 
     if (!upstream->health.path)
         return;
-    for (check = TAILQ_FIRST(&roster->checks); check; check = next) {
+    for (check = TAILQ_FIRST(&endpoint_set->checks); check; check = next) {
         bool stays = check->upstream != upstream;
         next = TAILQ_NEXT(check, link);
         for (unsigned i = 0; i < row->count && !stays; i++)
-            stays = row->members[i] == check->member;
+            stays = row->endpoints[i] == check->endpoint;
         if (!stays)
             check_free(check);
     }
     for (unsigned i = 0; i < row->count; i++)
-        if (!is_checked(roster, row->members[i]))
-            check_new(roster, upstream, row->members[i], i);
+        if (!is_checked(endpoint_set, row->endpoints[i]))
+            check_new(endpoint_set, upstream, row->endpoints[i], i);
 }
 
-void health_end(struct roster *roster)
+void health_end(struct endpoint_set *endpoint_set)
 {
-    for (struct check *check = TAILQ_FIRST(&roster->checks), *next; check; check = next) {
+    for (struct check *check = TAILQ_FIRST(&endpoint_set->checks), *next; check; check = next) {
         next = TAILQ_NEXT(check, link);
         check_free(check);
     }

@@ -3,27 +3,27 @@
 #include "base/clock.h"
 #include "proxy/worker_internal.h"
 
-static void hold_passed(struct alarm *alarm)
+static void hold_passed(struct timer *timer)
 {
-    struct exchange *x = CONTAINER_OF(alarm, struct exchange, hold);
+    struct exchange *x = CONTAINER_OF(timer, struct exchange, hold);
     hold_end(x);
-    exchange_let_go(x);
+    exchange_release(x);
 }
 
 void holds_init(struct worker *worker)
 {
-    alarms_init(&worker->holds, worker->base, hold_passed);
+    timer_heap_init(&worker->holds, worker->base, hold_passed);
 }
 
 void holds_clear(struct worker *worker)
 {
-    alarms_clear(&worker->holds);
+    timer_heap_clear(&worker->holds);
 }
 
 bool hold_begin(struct exchange *x, uint64_t delay_us)
 {
     x->held_since_us = clock_us();
-    if (!alarm_set(&x->worker->holds, &x->hold,
+    if (!timer_set(&x->worker->holds, &x->hold,
                    x->held_since_us + delay_us + 1)) /* the clock cuts off parts of a µs */
         return false;
     x->phase = PHASE_HOLD;
@@ -36,8 +36,8 @@ void hold_end(struct exchange *x)
     if (x->phase != PHASE_HOLD)
         return;
     x->phase = PHASE_CONNECT;
-    x->left_queue = alarm_is_set(&x->hold);
-    alarm_cancel(&x->worker->holds, &x->hold);
+    x->left_queue = timer_is_set(&x->hold);
+    timer_cancel(&x->worker->holds, &x->hold);
     x->held_us = clock_us() - x->held_since_us;
     counter_subtract(&x->worker->stats.requests_held, 1);
     histogram_add(&x->worker->stats.held, x->held_us);

@@ -10,7 +10,7 @@
 void holds_init(struct worker *worker);
 void holds_clear(struct worker *worker);
 
-/* exchange_let_go() will run after so long. False: no memory. */
+/* exchange_release() will run after so long. False: no memory. */
 MUST_CHECK bool hold_begin(struct exchange *x, uint64_t delay_us);
 
 /* It is no longer held; called before its time it has left the queue. May be called when it is not held. */

@@ -65,7 +65,7 @@ void linger_begin(struct client *c)
         begin(c, CLIENT_LINGER);
 }
 
-void linger_drain(struct client *c, const struct half *request)
+void linger_drain(struct client *c, const struct message_body *request)
 {
     if (!(c->draining = malloc(sizeof *c->draining))) {
         client_close(c);
@@ -102,10 +102,10 @@ static void read_and_drop(struct client *c)
 /* Reads what is left of a request's content: its framing tells where the next request begins. */
 static void drain(struct client *c, bool readable)
 {
-    struct relay_means means = {&c->worker->buffers, c->worker->receive};
+    struct relay_io io = {&c->worker->buffers, c->worker->receive};
     const char *why;
     uint64_t before = c->draining->bytes;
-    enum relay moved = relay_drop(c->draining, &c->stream, readable, &means, &why);
+    enum relay moved = relay_drop(c->draining, &c->stream, readable, &io, &why);
 
     if (moved == RELAY_ENDED) {
         free(c->draining);

@@ -39,7 +39,7 @@ void rejections_free(struct rejections *all)
     free(all);
 }
 
-static struct rejection **place_of(const struct exchange *x)
+static struct rejection **position_of(const struct exchange *x)
 {
     unsigned index = (unsigned)(x->rule - x->generation->policy->rules);
     return index < x->generation->rejections->count ? &x->generation->rejections->of_rule[index] : NULL;
@@ -60,7 +60,7 @@ static bool put_digits(char *at, unsigned size, int64_t value)
 
 static bool patch(struct rejection *r, struct exchange *x, uint64_t wall_us)
 {
-    const struct decision *d = &x->ask.decision;
+    const struct decision *d = &x->decision_request.decision;
 
     for (unsigned i = 0; i < r->marks.count; i++) {
         const struct mark *mark = &r->marks.mark[i];
@@ -83,14 +83,14 @@ static bool patch(struct rejection *r, struct exchange *x, uint64_t wall_us)
 
 struct slice rejection_patch(struct exchange *x, size_t *content)
 {
-    struct rejection **place = place_of(x), *r = place ? *place : NULL;
+    struct rejection **position = position_of(x), *r = position ? *position : NULL;
 
     if (!r || r->status != x->status || r->minor != x->minor || r->close != x->close ||
-        !decision_reads_like(&x->ask.decision, &r->decision))
+        !decision_reads_like(&x->decision_request.decision, &r->decision))
         return SLICE_NONE;
-    if (!patch(r, x, clock_turn_wall_us())) {
+    if (!patch(r, x, clock_cached_wall_us())) {
         free(r); /* it is half the one and half the other */
-        *place = NULL;
+        *position = NULL;
         return SLICE_NONE;
     }
     *content = r->content;
@@ -111,13 +111,14 @@ static bool add_marks(struct marks *all, const struct marks *more, size_t behind
 void rejection_keep(struct exchange *x, struct slice head, struct slice document, const struct marks *of_head,
                     const struct marks *of_document)
 {
-    struct rejection **place = place_of(x), *r;
+    struct rejection **position = position_of(x), *r;
 
-    if (!place || head.n + document.n > REJECTION_MAX || x->ask.decision.verdict != VERDICT_LIMITED)
+    if (!position || head.n + document.n > REJECTION_MAX ||
+        x->decision_request.decision.verdict != VERDICT_LIMITED)
         return;
-    if (!(r = *place) && !(r = *place = malloc(sizeof *r)))
+    if (!(r = *position) && !(r = *position = malloc(sizeof *r)))
         return;
-    r->decision = x->ask.decision;
+    r->decision = x->decision_request.decision;
     r->status = x->status;
     r->minor = x->minor;
     r->close = x->close;
@@ -128,7 +129,7 @@ void rejection_keep(struct exchange *x, struct slice head, struct slice document
     r->marks.count = 0;
     if (!add_marks(&r->marks, of_head, 0) || !add_marks(&r->marks, of_document, head.n)) {
         free(r);
-        *place = NULL;
+        *position = NULL;
         return;
     }
     for (unsigned i = 0; i < r->marks.count; i++)

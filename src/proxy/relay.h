@@ -18,7 +18,7 @@
 enum { SPLICE_MIN = 128 * 1024 };
 
 /* One direction of an exchange. */
-struct half {
+struct message_body {
     enum framing_kind kind; /* how the content comes in */
     bool chunked_out;       /* how it goes out */
     bool ended;             /* all of it was read (and accepted by the other stream) */
@@ -28,7 +28,8 @@ struct half {
     struct chunked chunked;
 };
 
-void half_begin(struct half *half, const struct framing *framing, bool chunked_out, uint64_t max);
+void message_body_begin(struct message_body *message_body, const struct framing *framing, bool chunked_out,
+                        uint64_t max);
 
 enum relay {
     RELAY_SOURCE,    /* goes on when `from` is readable */
@@ -42,29 +43,29 @@ enum relay {
 };
 
 /* What a worker lends for the duration of one call. */
-struct relay_means {
+struct relay_io {
     struct iobuf_pool *buffers;
     char *receive; /* IOBUF_READ_MAX bytes */
 };
 
 /* Coded bytes that were read into `means->receive` behind a head. */
-struct behind {
+struct unread {
     char *bytes;
     size_t size;
 };
 
 /* The first piece, together with the head before it, in one write: `head` is weir's text, the content is
  * `behind`, or what `from.in` holds. Reads nothing. As relay_move. */
-enum relay relay_begin(struct half *half, struct stream *from, struct stream *to, struct slice head,
-                       struct behind behind, const struct relay_means *means, const char **why);
+enum relay relay_begin(struct message_body *message_body, struct stream *from, struct stream *to,
+                       struct slice head, struct unread unread, const struct relay_io *io, const char **why);
 
 /* Moves one piece: from `from.in`, or when that is empty and `readable`, from one read. Requires that `to`
  * holds nothing. */
-enum relay relay_move(struct half *half, struct stream *from, struct stream *to, bool readable,
-                      const struct relay_means *means, const char **why);
+enum relay relay_move(struct message_body *message_body, struct stream *from, struct stream *to,
+                      bool readable, const struct relay_io *io, const char **why);
 
 /* As relay_move, but drops the content. RELAY_SOURCE, ENDED, CLOSED, BAD or NO_MEMORY. */
-enum relay relay_drop(struct half *half, struct stream *from, bool readable, const struct relay_means *means,
-                      const char **why);
+enum relay relay_drop(struct message_body *message_body, struct stream *from, bool readable,
+                      const struct relay_io *io, const char **why);
 
 #endif

@@ -12,7 +12,7 @@ enum {
 
 static bool is_rejection(const struct exchange *x)
 {
-    return x->cause == CAUSE_NONE && x->ask.decision.verdict != VERDICT_FAILED_CLOSED;
+    return x->cause == CAUSE_NONE && x->decision_request.decision.verdict != VERDICT_FAILED_CLOSED;
 }
 
 /* A 405, or the answer to an OPTIONS that Max-Forwards has ended here; a rejection's status is another. */
@@ -87,7 +87,7 @@ static void escaped(struct text *out, struct slice value, enum escape escape)
 
 static void write_word(struct text *out, const struct exchange *x, enum body_word word, enum escape escape)
 {
-    const struct decision *d = &x->ask.decision;
+    const struct decision *d = &x->decision_request.decision;
     int64_t wait = decision_retry_after(d);
 
     if (word == BODY_LIMIT && d->rejected_by >= 0)
@@ -128,7 +128,7 @@ static int document(const struct exchange *x, const char *why, struct text *scra
         *type = slice_of(x->rule->rejection.content_type);
         if (x->rule->rejection.body)
             return own_body(x, scratch, pieces);
-        decision_problem_write_marked(scratch, &x->ask.decision, x->status, marks);
+        decision_problem_write_marked(scratch, &x->decision_request.decision, x->status, marks);
     } else
         error_document(scratch, x, why);
     pieces[0] = iovec_of(text_slice(scratch));
@@ -175,7 +175,8 @@ static void write_head(struct text *out, struct exchange *x, struct slice type, 
     text_bytes(out, x->request_id, x->id_size);
     marks_add(marks, out, at, MARK_REQUEST_ID, 0);
     text_literal(out, "\r\n");
-    decision_fields_write_marked(out, &x->ask.decision, x->policy->headers, clock_turn_wall_us(), marks);
+    decision_fields_write_marked(out, &x->decision_request.decision, x->policy->headers,
+                                 clock_cached_wall_us(), marks);
     if (x->close)
         text_literal(out, "Connection: close\r\n");
     else
@@ -228,7 +229,7 @@ enum sent reply_send(struct exchange *x, const char *why)
         return head.failed ? SENT_FAILED : stream_send(&x->client->stream, &w->buffers, &piece, 1);
     }
     if (is_rejection(x))
-        decision_spread(&x->ask.decision, x->policy->rejection.jitter, worker_random(w));
+        decision_spread(&x->decision_request.decision, x->policy->rejection.jitter, worker_random(w));
     if (may_be_patched(x)) {
         size_t content;
         struct slice answer = rejection_patch(x, &content);

@@ -1,8 +1,8 @@
-/* servers.c - whom a worker's links go to: the members of the roster, as far as they are up; the budget for retries. */
+/* servers.c - whom a worker's links go to: the members of the endpoint set, as far as they are up; the budget for retries. */
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "policy/values.h"
+#include "config/values.h"
 #include "proxy/upstream_internal.h"
 
 /* ---- choosing ---------------------------------------------------------------------------------------- */
@@ -14,7 +14,7 @@ bool upstreams_ready(const struct generation *g)
         bool up = false;
         for (unsigned s = 0; s < pool->slots && !up; s++)
             up = pool->servers[s] && pool->servers[s]->ejected != EJECTED_DOWN &&
-                 member_is_healthy(pool->servers[s]->member);
+                 endpoint_is_healthy(pool->servers[s]->endpoint);
         if (!up)
             return false;
     }
@@ -24,7 +24,7 @@ bool upstreams_ready(const struct generation *g)
 bool servers_any(const struct pool *pool)
 {
     for (unsigned i = 0; i < pool->slots; i++)
-        if (pool->servers[i] && member_is_healthy(pool->servers[i]->member))
+        if (pool->servers[i] && endpoint_is_healthy(pool->servers[i]->endpoint))
             return true;
     return false;
 }
@@ -39,7 +39,7 @@ struct server *servers_choose(struct pool *pool, const struct upstream_tries *tr
     for (unsigned i = 0; i < pool->slots; i++) {
         unsigned slot = pool->next + i < pool->slots ? pool->next + i : pool->next + i - pool->slots;
         struct server *s = pool->servers[slot];
-        if (!s || (tries->servers >> slot & 1) || !member_is_healthy(s->member))
+        if (!s || (tries->servers >> slot & 1) || !endpoint_is_healthy(s->endpoint))
             continue;
         if (!best || s->ejected < best->ejected ||
             (best->ejected == s->ejected && s->outstanding < best->outstanding))
@@ -53,7 +53,7 @@ static bool servers_another(const struct pool *pool, const struct upstream_tries
 {
     for (unsigned i = 0; i < pool->slots; i++) {
         const struct server *s = pool->servers[i];
-        if (s && !(tries->servers >> i & 1) && !s->ejected && member_is_healthy(s->member))
+        if (s && !(tries->servers >> i & 1) && !s->ejected && endpoint_is_healthy(s->endpoint))
             return true;
     }
     return false;
@@ -64,7 +64,7 @@ bool upstream_retry_may(const struct link *link, struct upstream_tries *tries)
     const struct server *server = link->server;
     struct pool *pool = server->pool;
     const struct upstream_retry *settings = &pool->settings->retry;
-    uint64_t now = clock_turn_us();
+    uint64_t now = clock_cached_us();
 
     struct upstream_tries after = *tries;
     if (!server->gone)
@@ -89,24 +89,24 @@ static void server_free(struct server *server)
     server_forget_ejection(server);
     deadline_cancel(&server->probe);
     tls_resumption_clear(&server->resumption);
-    member_drop(server->member);
+    endpoint_drop(server->endpoint);
     free(server);
 }
 
 /* Takes over `member`. */
-static void server_arrives(struct pool *pool, struct member *member)
+static void server_arrives(struct pool *pool, struct endpoint *endpoint)
 {
     struct server *server = calloc(1, sizeof *server);
     unsigned slot = 0;
 
-    while (slot < MEMBERS_MAX && pool->servers[slot])
+    while (slot < ENDPOINTS_MAX && pool->servers[slot])
         slot++;
-    if (!server || slot == MEMBERS_MAX) {
+    if (!server || slot == ENDPOINTS_MAX) {
         free(server);
-        member_drop(member);
+        endpoint_drop(endpoint);
         return;
     }
-    server->member = member;
+    server->endpoint = endpoint;
     server->pool = pool;
     server->slot = slot;
     recent_init(&server->outcomes, pool->settings->eject.window_us);
@@ -138,65 +138,65 @@ static void server_leaves(struct server *server)
     hang_up(server);
     server->gone = true;
     TAILQ_INSERT_TAIL(&pool->leaving, server, link);
-    server_bury_if_gone(server);
+    server_free_if_unused(server);
 }
 
-void server_bury_if_gone(struct server *server)
+void server_free_if_unused(struct server *server)
 {
     if (!server->gone || server->outstanding || server->pooled_count)
         return;
     TAILQ_REMOVE(&server->pool->leaving, server, link);
-    TAILQ_INSERT_TAIL(&server->pool->generation->worker->server_graveyard, server, link);
+    TAILQ_INSERT_TAIL(&server->pool->generation->worker->unused_servers, server, link);
 }
 
-void servers_bury(struct worker *w)
+void servers_free_unused(struct worker *w)
 {
-    for (struct server *server; (server = TAILQ_FIRST(&w->server_graveyard));) {
-        TAILQ_REMOVE(&w->server_graveyard, server, link);
+    for (struct server *server; (server = TAILQ_FIRST(&w->unused_servers));) {
+        TAILQ_REMOVE(&w->unused_servers, server, link);
         server_free(server);
     }
 }
 
-static bool is_among(const struct member *member, struct member *const *members, unsigned count)
+static bool is_among(const struct endpoint *endpoint, struct endpoint *const *endpoints, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
-        if (members[i] == member)
+        if (endpoints[i] == endpoint)
             return true;
     return false;
 }
 
-static bool is_in_pool(const struct pool *pool, const struct member *member)
+static bool is_in_pool(const struct pool *pool, const struct endpoint *endpoint)
 {
     for (unsigned i = 0; i < pool->slots; i++)
-        if (pool->servers[i] && pool->servers[i]->member == member)
+        if (pool->servers[i] && pool->servers[i]->endpoint == endpoint)
             return true;
     return false;
 }
 
-static void pool_refresh(struct pool *pool, struct roster *roster)
+static void pool_refresh(struct pool *pool, struct endpoint_set *endpoint_set)
 {
-    struct member *members[MEMBERS_MAX];
-    unsigned count = roster_members(roster, pool->settings->index, members);
+    struct endpoint *endpoints[ENDPOINTS_MAX];
+    unsigned count = endpoint_set_list(endpoint_set, pool->settings->index, endpoints);
 
-    for (unsigned i = 0; i < MEMBERS_MAX; i++)
-        if (pool->servers[i] && !is_among(pool->servers[i]->member, members, count))
+    for (unsigned i = 0; i < ENDPOINTS_MAX; i++)
+        if (pool->servers[i] && !is_among(pool->servers[i]->endpoint, endpoints, count))
             server_leaves(pool->servers[i]);
     for (unsigned i = 0; i < count; i++)
-        if (is_in_pool(pool, members[i]))
-            member_drop(members[i]);
+        if (is_in_pool(pool, endpoints[i]))
+            endpoint_drop(endpoints[i]);
         else
-            server_arrives(pool, members[i]);
+            server_arrives(pool, endpoints[i]);
 }
 
 void servers_refresh(struct generation *g)
 {
-    unsigned version = roster_version(g->roster);
+    unsigned version = endpoint_set_version(g->endpoint_set);
 
-    if (version == g->roster_version)
+    if (version == g->endpoint_set_version)
         return;
-    g->roster_version = version;
+    g->endpoint_set_version = version;
     for (unsigned i = 0; i < g->policy->upstream_count; i++)
-        pool_refresh(&g->pools[i], g->roster);
+        pool_refresh(&g->pools[i], g->endpoint_set);
 }
 
 /* ---- the pools of a generation ----------------------------------------------------------------------- */
@@ -213,7 +213,7 @@ int upstream_init(struct generation *g)
         recent_init(&g->pools[i].retries, RETRY_WINDOW_US);
         TAILQ_INIT(&g->pools[i].leaving);
     }
-    g->roster_version = roster_version(g->roster) - 1;
+    g->endpoint_set_version = endpoint_set_version(g->endpoint_set) - 1;
     servers_refresh(g);
     return 0;
 }
@@ -231,7 +231,7 @@ void upstream_free(struct generation *g)
     if (!g->pools)
         return;
     upstream_retire(g);
-    upstreams_bury(g->worker); /* they point at these pools */
+    upstreams_free_closed(g->worker); /* they point at these pools */
     for (unsigned i = 0; i < g->policy->upstream_count; i++) {
         struct pool *pool = &g->pools[i];
         for (struct server *server; (server = TAILQ_FIRST(&pool->leaving));) {

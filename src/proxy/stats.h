@@ -3,7 +3,7 @@
 #ifndef WEIR_PROXY_STATS_H
 #define WEIR_PROXY_STATS_H
 
-#include "base/tally.h"
+#include "base/counter_table.h"
 #include "limit/decision.h"
 #include "proxy/cause.h"
 #include "proxy/ejection.h"
@@ -29,7 +29,7 @@ struct worker_stats {
     counter_t quota_hits, quota_refused;
     counter_t errors[CAUSE_COUNT];
     counter_t responses[6];            /* by class of status; [0]: ended without an answer */
-    struct tally by_rule;              /* rule->row, verdict */
+    struct counter_table by_rule;      /* rule->row, verdict */
     struct histogram upstream_latency; /* request sent to response head */
     struct histogram held;             /* by a queue, of requests that were */
     struct histogram request_duration; /* request head read to answer written */

@@ -53,22 +53,24 @@ static bool moved_on(struct exchange *x, enum relay moved, struct stream *from, 
     }
 }
 
-static void move(struct exchange *x, struct half *half, struct stream *from, struct stream *to, bool readable)
+static void move(struct exchange *x, struct message_body *message_body, struct stream *from,
+                 struct stream *to, bool readable)
 {
-    struct relay_means means = {&x->worker->buffers, x->worker->receive};
+    struct relay_io io = {&x->worker->buffers, x->worker->receive};
     const char *why;
 
-    if (half->ended || stream_holds_output(to)) {
+    if (message_body->ended || stream_holds_output(to)) {
         stream_want_read(from, false);
         return;
     }
-    enum relay moved = relay_move(half, from, to, readable, &means, &why);
+    enum relay moved = relay_move(message_body, from, to, readable, &io, &why);
     if (!moved_on(x, moved, from, to))
         exchange_tunnel_ended(x);
 }
 
 /* `to` has room again. */
-static void flushed(struct exchange *x, struct half *half, struct stream *from, struct stream *to)
+static void flushed(struct exchange *x, struct message_body *message_body, struct stream *from,
+                    struct stream *to)
 {
     enum sent sent = stream_flush(to, &x->worker->buffers);
 
@@ -79,7 +81,7 @@ static void flushed(struct exchange *x, struct half *half, struct stream *from, 
     arm_idle(x);
     if (sent == SENT_PART)
         return;
-    if (half->ended) {
+    if (message_body->ended) {
         if (!moved_on(x, RELAY_ENDED, from, to))
             exchange_tunnel_ended(x);
         return;
@@ -89,16 +91,16 @@ static void flushed(struct exchange *x, struct half *half, struct stream *from, 
         stream_wake(from);
 }
 
-void tunnel_begin(struct exchange *x, struct behind behind)
+void tunnel_begin(struct exchange *x, struct unread unread)
 {
     static const struct framing until_close = {.kind = FRAMING_UNTIL_CLOSE};
     struct stream *client = &x->client->stream, *server = &x->link->stream;
 
-    half_begin(&x->request, &until_close, false, 0);
-    half_begin(&x->response, &until_close, false, 0);
+    message_body_begin(&x->request, &until_close, false, 0);
+    message_body_begin(&x->response, &until_close, false, 0);
     deadline_cancel(&x->link->deadline);
     arm_idle(x);
-    if (!stream_keep(server, &x->worker->buffers, (struct slice){behind.bytes, behind.size})) {
+    if (!stream_keep(server, &x->worker->buffers, (struct slice){unread.bytes, unread.size})) {
         exchange_tunnel_ended(x);
         return;
     }

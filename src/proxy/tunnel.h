@@ -19,7 +19,7 @@ struct slice tunnel_protocol(const struct request_head *head, const struct frami
 
 /* The 101 was sent to the client; `behind` is what the server sent after it. May end the exchange, as may the
  * others. */
-void tunnel_begin(struct exchange *x, struct behind behind);
+void tunnel_begin(struct exchange *x, struct unread unread);
 
 void tunnel_client_readable(struct exchange *x);
 void tunnel_client_writable(struct exchange *x);

@@ -22,7 +22,7 @@ enum {
 
 const char *link_server_text(const struct link *link)
 {
-    return link->server->member->text;
+    return link->server->endpoint->text;
 }
 
 /* ---- a link's life ----------------------------------------------------------------------------------- */
@@ -45,8 +45,8 @@ void link_close(struct link *link)
     deadline_cancel(&link->deadline);
     stream_close(&link->stream, &w->buffers);
     counter_subtract(&w->stats.upstream_connections_open, 1);
-    TAILQ_INSERT_TAIL(&w->link_graveyard, link, link);
-    server_bury_if_gone(link->server);
+    TAILQ_INSERT_TAIL(&w->closed_links, link, link);
+    server_free_if_unused(link->server);
 }
 
 static void link_connected(struct link *link)
@@ -107,7 +107,7 @@ static void begin_tls(struct link *link)
 {
     struct server *server = link->server;
     const struct upstream_tls *tls = &server->pool->settings->tls;
-    const char *host = tls->server_name ? tls->server_name : server->member->settings->host;
+    const char *host = tls->server_name ? tls->server_name : server->endpoint->settings->host;
 
     stream_want_write(&link->stream, false);
     /* A unix socket without server_name is not verified. */
@@ -132,7 +132,7 @@ static void link_finish_connect(struct link *link)
         link_is_up(link);
 }
 
-/* Does the link hold, or its socket, what nobody asked for? What TLS has to say to itself (RFC 8446 section 4.6.1: tickets, new keys)
+/* Does the link hold, or its socket, what nobody asked for? What TLS has to say to itself (RFC 8446 section 4.6.1: quota requests, new keys)
  * is not that. */
 static bool is_stale(struct link *link)
 {
@@ -198,7 +198,7 @@ static void pooled_for_long(struct deadline *deadline)
  * with errno. */
 static struct link *dial(struct worker *w, struct server *server, struct exchange *x)
 {
-    const struct address *to = &server->member->address;
+    const struct address *to = &server->endpoint->address;
     int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     struct link *link = fd < 0 ? NULL : calloc(1, sizeof *link);
 
@@ -354,7 +354,7 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
 
     servers_refresh(g);
     if (!tries->counted)
-        recent_add(&pool->retries, RETRIES_REQUEST, clock_turn_us());
+        recent_add(&pool->retries, RETRIES_REQUEST, clock_cached_us());
     tries->counted = true;
     if (!servers_any(pool)) {
         *cause = CAUSE_NO_SERVER;
@@ -404,7 +404,7 @@ void upstream_release(struct link *link, bool reusable)
     link->empty_turn = link->stream.drained && !link->stream.layer ? w->turn : 0;
     TAILQ_INSERT_HEAD(&server->pooled, link, link);
     stream_want_read(&link->stream, true);
-    deadline_arm(&w->queue.pooled, &link->deadline, clock_turn_us(), POOLED_IDLE_US);
+    deadline_arm(&w->queue.pooled, &link->deadline, clock_cached_us(), POOLED_IDLE_US);
 }
 
 /* A server that closes before it has received the request answers it with RST, or has not acknowledged it yet. One that
@@ -429,16 +429,16 @@ void upstreams_init(struct worker *w)
     deadline_queue_init(&w->deadlines, &w->queue.response, response_timed_out);
     deadline_queue_init(&w->deadlines, &w->queue.pooled, pooled_for_long);
     deadline_queue_init(&w->deadlines, &w->queue.probe, probe);
-    TAILQ_INIT(&w->link_graveyard);
-    TAILQ_INIT(&w->server_graveyard);
+    TAILQ_INIT(&w->closed_links);
+    TAILQ_INIT(&w->unused_servers);
 }
 
-void upstreams_bury(struct worker *w)
+void upstreams_free_closed(struct worker *w)
 {
-    for (struct link *link; (link = TAILQ_FIRST(&w->link_graveyard));) {
-        TAILQ_REMOVE(&w->link_graveyard, link, link);
+    for (struct link *link; (link = TAILQ_FIRST(&w->closed_links));) {
+        TAILQ_REMOVE(&w->closed_links, link, link);
         MAGIC_WIPE(link);
         free(link);
     }
-    servers_bury(w); /* closed links point at them */
+    servers_free_unused(w); /* closed links point at them */
 }

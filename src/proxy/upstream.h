@@ -9,7 +9,7 @@
  * A server that refuses a connection is ejected: no request goes there while another server is left. It is probed
  * with a bare connection (and the TLS handshake), after 1 s and then ever more rarely, until one succeeds. A server to
  * which too many requests fail is ejected for a time (ejection.c). Which servers there are, and which of them pass their
- * health checks, is the roster's to say. */
+ * health checks, is the endpoint set's to say. */
 #ifndef WEIR_PROXY_UPSTREAM_H
 #define WEIR_PROXY_UPSTREAM_H
 
@@ -26,7 +26,7 @@ struct link {
     enum link_state state;
     bool reused;          /* it has served a request before */
     bool noted, failed;   /* the outcome of its request is counted; as a failure */
-    uint64_t pooled_turn; /* the worker's loop turn in which it was pooled last */
+    uint64_t pooled_turn; /* the worker's loop iteration in which it was pooled last */
     uint64_t empty_turn;  /* in which it was found, while pooled, to hold nothing */
     struct worker *worker;
     struct server *server;
@@ -35,7 +35,7 @@ struct link {
     struct deadline deadline;
     size_t scanned;         /* of stream.in, by response_head_read */
     bool unread;            /* stream.in holds bytes that no head was looked for in */
-    TAILQ_ENTRY(link) link; /* the server's pool, or the graveyard */
+    TAILQ_ENTRY(link) link; /* the server's pool, or the list of closed objects */
 };
 
 /* What has been tried for one exchange: servers are not asked twice. */
@@ -72,13 +72,13 @@ bool upstream_retry_may(const struct link *link, struct upstream_tries *tries);
 
 /* Every upstream has a server that is not known to be down. */
 bool upstreams_ready(const struct generation *generation);
-/* Takes over what has changed in the roster, if anything has: once a loop turn. */
+/* Takes over what has changed in the endpoint set, if anything has: once a loop iteration. */
 void servers_refresh(struct generation *generation);
 
 /* The deadlines of all links of a worker. */
 void upstreams_init(struct worker *worker);
 /* Frees the links that were closed in this turn. */
-void upstreams_bury(struct worker *worker);
+void upstreams_free_closed(struct worker *worker);
 
 /* The pools of one generation. -1: no memory. */
 int upstream_init(struct generation *generation);

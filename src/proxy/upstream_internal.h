@@ -17,16 +17,16 @@ enum ejected {
 enum outcome { OUTCOME_REQUEST, OUTCOME_FAILURE };
 enum retries { RETRIES_REQUEST, RETRIES_RETRY };
 
-/* A worker's view of one member of the roster. It is up, or ejected: it gets requests only when all its fellows are
- * ejected too, and is probed by connecting to it until that succeeds. When its member has gone from the roster it
+/* A worker's view of one member of the endpoint set. It is up, or ejected: it gets requests only when all its fellows are
+ * ejected too, and is probed by connecting to it until that succeeds. When its member has gone from the endpoint set it
  * leaves its pool, and is freed with its last link. */
 struct server {
-    struct member *member; /* held */
+    struct endpoint *endpoint; /* held */
     struct pool *pool;
     unsigned slot;        /* in the pool, while not gone */
     unsigned outstanding; /* links CONNECTING, PROBING or BUSY */
     unsigned pooled_count;
-    uint64_t taken_turn; /* the worker's loop turn in which a link was taken from the pool last */
+    uint64_t taken_turn; /* the worker's loop iteration in which a link was taken from the pool last */
     unsigned looked_for; /* links taken in that turn that had been pooled before it */
     unsigned needed;     /* the same of the turn before in which one was taken */
     bool gone;
@@ -42,15 +42,15 @@ struct server {
     struct link *probing;  /* the probe under way, or NULL */
     struct tls_resumption resumption;
     TAILQ_HEAD(pooled, link) pooled; /* last used first */
-    TAILQ_ENTRY(server) link;        /* gone: the pool's leaving, or the worker's graveyard */
+    TAILQ_ENTRY(server) link;        /* gone: the pool's leaving, or the worker's list of closed objects */
 };
 
 /* A worker's view of one upstream. */
 struct pool {
     const struct upstream *settings;
     struct generation *generation;
-    struct server *servers[MEMBERS_MAX]; /* by slot; NULL: free */
-    unsigned slots;                      /* no server is at or behind this one */
+    struct server *servers[ENDPOINTS_MAX]; /* by slot; NULL: free */
+    unsigned slots;                        /* no server is at or behind this one */
     unsigned count;
     unsigned next;         /* where to start looking: equal servers take turns */
     struct recent retries; /* within RETRY_WINDOW_US, enum retries */
@@ -64,8 +64,8 @@ void server_admit(struct server *server, const char *what);
 /* It is freed: it no longer counts as ejected. */
 void server_forget_ejection(struct server *server);
 /* A link of it has closed: frees it where it is gone and that was the last one. */
-void server_bury_if_gone(struct server *server);
-void servers_bury(struct worker *worker);
+void server_free_if_unused(struct server *server);
+void servers_free_unused(struct worker *worker);
 
 /* Is there a server at all that may be asked? */
 bool servers_any(const struct pool *pool);

@@ -12,9 +12,9 @@
 #include "net/listener.h"
 #include "policy/identity.h"
 #include "proxy/client.h"
+#include "proxy/endpoint_set.h"
 #include "proxy/exchange.h"
 #include "proxy/hold.h"
-#include "proxy/roster.h"
 #include "proxy/upstream.h"
 #include "proxy/worker_internal.h"
 
@@ -105,7 +105,7 @@ static bool is_full(const struct worker *w)
 }
 
 /* An operator whose proxy is not among the trusted ones has to learn of it. */
-static void say_refused(const struct address *peer, unsigned max)
+static void report_refused(const struct address *peer, unsigned max)
 {
     static _Thread_local uint64_t said_us;
     uint64_t now = clock_us();
@@ -140,7 +140,7 @@ bool worker_count_peer(struct worker *w, const struct address *peer, bool *count
         return true;
     *counted = false;
     counter_add(&w->stats.connections_refused, 1);
-    say_refused(peer, max);
+    report_refused(peer, max);
     return false;
 }
 
@@ -292,7 +292,7 @@ static void listeners_close(struct worker *w)
 
 struct slice worker_date(struct worker *w)
 {
-    int64_t second = (int64_t)(clock_turn_wall_us() / 1000000);
+    int64_t second = (int64_t)(clock_cached_wall_us() / 1000000);
     if (second != w->date_second) {
         w->date_second = second;
         http_date_write(w->date, second);
@@ -352,7 +352,7 @@ static void publish(struct worker *w)
 
 /* With thousands of sockets ready an iteration would take tens of milliseconds: decisions would leave for Redis, and be given up at
  * their deadlines, as much too late. What was not done is first in the next iteration: libevent's queue and the pollers' batches stay. */
-static void turn_is_long(void *arg)
+static void iteration_is_long(void *arg)
 {
     struct worker *w = arg;
     poller_stop(&w->client_poller);
@@ -362,13 +362,13 @@ static void turn_is_long(void *arg)
 
 static void turn(struct worker *w)
 {
-    clock_turn_begin();
+    clock_iteration_begin();
     w->turn++;
     event_base_loop(w->base, EVLOOP_ONCE);
     generations_flush(w);
     servers_refresh(w->now);
-    clients_bury(w);
-    upstreams_bury(w);
+    clients_free_closed(w);
+    upstreams_free_closed(w);
     if (unlikely(w->crowded) && !is_full(w))
         listeners_resume(w);
     publish(w);
@@ -383,7 +383,7 @@ static void first_wait_passed(struct deadline *deadline)
 static bool is_ready(const struct worker *w)
 {
     return (!policy_needs_redis(w->policy) || limiter_redis_ready(w->now->limiter)) &&
-           roster_is_settled(w->now->roster);
+           endpoint_set_is_resolved(w->now->endpoint_set);
 }
 
 /* The first requests should find Redis connected and the upstreams' names resolved: connections wait in the kernel
@@ -419,14 +419,14 @@ static void *run(void *arg)
     struct worker *w = arg;
 
     log_thread_begin();
-    clock_turn_limit(TURN_US, turn_is_long, w);
+    clock_iteration_limit(TURN_US, iteration_is_long, w);
     await_readiness(w);
     serve(w);
     while (!all_done(w))
         turn(w);
     give_back(w);
     upstream_retire(w->now);
-    upstreams_bury(w);
+    upstreams_free_closed(w);
     log_thread_end();
     w->shared->ended(w->shared->context);
     return NULL;
@@ -451,15 +451,15 @@ static void begin_to_stop(struct worker *w)
     deadline_arm(&w->shutdown_queue, &w->shutdown, clock_us(), w->policy->timeouts.shutdown_us);
 }
 
-static void take_roster(struct worker *w, struct roster *roster)
+static void take_endpoint_set(struct worker *w, struct endpoint_set *endpoint_set)
 {
-    struct generation *next = generation_new(w, roster);
+    struct generation *next = generation_new(w, endpoint_set);
 
     if (next)
         generation_announce(w, next);
     else
         log_error("worker %u: no memory for the new policy: it goes on with the one before", w->number);
-    roster_drop(roster);
+    endpoint_set_drop(endpoint_set);
 }
 
 static void on_wake(evutil_socket_t fd, short what, void *arg)
@@ -471,9 +471,9 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(w, WORKER_MAGIC);
     if (read(fd, &count, sizeof count) < 0)
         return;
-    struct roster *roster = atomic_exchange(&w->reload, NULL);
-    if (roster)
-        take_roster(w, roster);
+    struct endpoint_set *endpoint_set = atomic_exchange(&w->reload, NULL);
+    if (endpoint_set)
+        take_endpoint_set(w, endpoint_set);
     receive_handed(w);
     if (atomic_load(&w->stop) && !w->stopping)
         begin_to_stop(w);
@@ -499,10 +499,10 @@ static bool listeners_init(struct worker *w, const int *fds)
     return true;
 }
 
-struct worker *worker_new(struct worker_shared *shared, struct roster *roster, unsigned number,
+struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *endpoint_set, unsigned number,
                           const int *listen_fds)
 {
-    struct policy *policy = roster_policy(roster);
+    struct policy *policy = endpoint_set_policy(endpoint_set);
     struct worker *w = calloc(1, sizeof *w);
     struct generation *first;
 
@@ -530,9 +530,10 @@ struct worker *worker_new(struct worker_shared *shared, struct roster *roster, u
     deadline_queue_init(&w->deadlines, &w->first_queue, first_wait_passed);
     upstreams_init(w);
     generations_init(w);
-    if (!(w->quotas = quota_desk_new(shared->quotas, w->base, &w->deadlines)))
+    if (!(w->quotas = quota_client_new(shared->quotas, w->base, &w->deadlines)))
         goto failed;
-    if ((w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 || !(first = generation_new(w, roster)))
+    if ((w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 ||
+        !(first = generation_new(w, endpoint_set)))
         goto failed;
     generation_install(w, first);
     event_assign(&w->wake, w->base, w->wake_fd, EV_READ | EV_PERSIST, on_wake, w);
@@ -575,20 +576,21 @@ void worker_wake(struct worker *w)
     wake(w);
 }
 
-void worker_reload(struct worker *w, struct roster *roster)
+void worker_reload(struct worker *w, struct endpoint_set *endpoint_set)
 {
-    roster_drop(atomic_exchange(&w->reload, roster_hold(roster)));
+    endpoint_set_drop(atomic_exchange(&w->reload, endpoint_set_hold(endpoint_set)));
     wake(w);
 }
 
-bool worker_judges_by(const struct worker *w, const struct roster *roster)
+bool worker_judges_by(const struct worker *w, const struct endpoint_set *endpoint_set)
 {
-    return atomic_load(&w->judged_by) == roster;
+    return atomic_load(&w->judged_by) == endpoint_set;
 }
 
 bool worker_make_rows(struct worker *w, unsigned rules, unsigned limits)
 {
-    return tally_grow(&w->stats.by_rule, rules) && tally_grow(&w->limiter_stats.by_limit, limits);
+    return counter_table_grow(&w->stats.by_rule, rules) &&
+           counter_table_grow(&w->limiter_stats.by_limit, limits);
 }
 
 void worker_join(struct worker *w)
@@ -618,7 +620,7 @@ void worker_free(struct worker *w)
     if (w->decided.tqh_last)
         event_del(&w->act);
     exchanges_free(w);
-    quota_desk_free(w->quotas);
+    quota_client_free(w->quotas);
     deadlines_clear(&w->deadlines);
     poller_clear(&w->client_poller);
     poller_clear(&w->link_poller);
@@ -626,9 +628,9 @@ void worker_free(struct worker *w)
         event_base_free(w->base);
     iobuf_pool_clear(&w->buffers);
     free(w->listeners);
-    tally_clear(&w->stats.by_rule);
-    tally_clear(&w->limiter_stats.by_limit);
-    roster_drop(atomic_exchange(&w->reload, NULL));
+    counter_table_clear(&w->stats.by_rule);
+    counter_table_clear(&w->limiter_stats.by_limit);
+    endpoint_set_drop(atomic_exchange(&w->reload, NULL));
     MAGIC_WIPE(w);
     free(w);
 }

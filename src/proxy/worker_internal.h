@@ -5,12 +5,12 @@
 #include <event2/event_struct.h>
 #include <pthread.h>
 
-#include "base/alarms.h"
 #include "base/deadline.h"
 #include "base/magic.h"
+#include "base/timer_heap.h"
 #include "net/iobuf.h"
 #include "net/poller.h"
-#include "policy/route.h"
+#include "policy/rule_choice.h"
 #include "proxy/handoff.h"
 #include "proxy/worker.h"
 
@@ -24,7 +24,7 @@ struct generation;
 enum { WORKER_TEXT_SIZE = IOBUF_LARGE };
 
 /* When a fault was last logged, and how often it happened without a line since. */
-struct said {
+struct log_throttle {
     uint64_t at_us, unsaid;
 };
 
@@ -52,9 +52,9 @@ struct worker {
         silent,    /* accepted, and nothing was received yet: oldest first */
         heads,     /* part of a head, or of what comes before it, was received: longest first */
         lingering; /* the answer was sent, the rest of the content is dropped: longest first */
-    TAILQ_HEAD(graveyard, client) graveyard; /* closed in this turn */
-    TAILQ_HEAD(link_graveyard, link) link_graveyard;
-    TAILQ_HEAD(server_graveyard, server) server_graveyard;
+    TAILQ_HEAD(closed, client) closed; /* closed in this turn */
+    TAILQ_HEAD(closed_links, link) closed_links;
+    TAILQ_HEAD(unused_servers, server) unused_servers;
     struct exchange *free_exchanges;
     TAILQ_HEAD(decided_list, exchange) decided; /* by the limits, and not acted on yet; first come first */
     uint64_t decided_turn;                      /* the iteration in which a decision came last */
@@ -62,10 +62,10 @@ struct worker {
     struct event act;                           /* active while there are some */
     struct client *free_clients;
 
-    struct quota_desk *quotas;
+    struct quota_client *quotas;
     struct iobuf_pool buffers;
     struct deadlines deadlines;
-    struct alarms holds; /* of exchanges, see hold.h */
+    struct timer_heap holds; /* of exchanges, see hold.h */
     struct {
         struct deadline_queue head, content, idle, write, linger, tunnel; /* of clients */
         struct deadline_queue exchange;                                   /* of exchanges */
@@ -88,15 +88,15 @@ struct worker {
 
     struct worker_stats stats;
     struct limiter_stats limiter_stats;
-    struct said said[CAUSE_COUNT];
+    struct log_throttle log_throttle[CAUSE_COUNT];
     _Atomic bool redis_ready, redis_away, upstreams_ready;
     _Atomic unsigned redis_breaker; /* enum redis_breaker */
 
-    int wake_fd; /* eventfd: `stop` was set, `reload` given, or a roster has changed */
+    int wake_fd; /* eventfd: `stop` was set, `reload` given, or a endpoint set has changed */
     struct event wake;
     _Atomic bool stop;
-    _Atomic(struct roster *) reload;          /* held; taken by the worker */
-    _Atomic(const struct roster *) judged_by; /* `now`'s */
+    _Atomic(struct endpoint_set *) reload;          /* held; taken by the worker */
+    _Atomic(const struct endpoint_set *) judged_by; /* `now`'s */
     struct deadline shutdown, coming_deadline, first_wait;
     struct deadline_queue shutdown_queue, coming_queue, first_queue;
 };

@@ -2,8 +2,8 @@
  * reads as the same one. */
 #include <netdb.h>
 
+#include "config/load.h"
 #include "fuzz.h"
-#include "policy/load.h"
 
 /* In place of the C library's: names are not looked up while fuzzing. */
 int getaddrinfo(const char *restrict node, const char *restrict service,

@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "config/load.h"
+#include "config/values.h"
 #include "fuzz.h"
 #include "limit/compose.h"
 #include "limit/limiter_internal.h"
-#include "policy/load.h"
-#include "policy/values.h"
-#include "store/redis_guard.h"
+#include "redis/guard.h"
 
 enum { TURNS_MAX = 10000 };
 
@@ -149,7 +149,7 @@ static void set_up(void)
     int n = snprintf(yaml, sizeof yaml, policy_text, directory);
     policy = policy_load_text("fuzz.yaml", (struct slice){yaml, (size_t)n}, lua, stderr);
     PROPERTY(policy && (script = compose_driver(policy, lua, stderr)));
-    PROPERTY((fallback = fallback_new(100)) && tally_grow(&stats.by_limit, policy->limit_count));
+    PROPERTY((fallback = fallback_new(100)) && counter_table_grow(&stats.by_limit, policy->limit_count));
 }
 
 /* ---- what is to come of it --------------------------------------------------------------------------- */
@@ -216,9 +216,9 @@ static void assert_says_so(const struct decision *d)
 
 /* ---- the run ----------------------------------------------------------------------------------------- */
 
-static void on_decided(struct ask *ask)
+static void on_decided(struct decision_request *decision_request)
 {
-    PROPERTY(ask->op == NULL);
+    PROPERTY(decision_request->op == NULL);
     decided_count++;
 }
 
@@ -234,7 +234,7 @@ static void turn_until(struct limiter *limiter, bool ready)
     }
 }
 
-static void decide(struct limiter *limiter, struct ask *ask)
+static void decide(struct limiter *limiter, struct decision_request *decision_request)
 {
     static const struct fields none;
     struct identity identity = {.from_header = true, .size = 4, .text = "id:a"};
@@ -242,21 +242,21 @@ static void decide(struct limiter *limiter, struct ask *ask)
     struct limit_facts facts = {.rule = rule, .identity = &identity, .method = SLICE("GET"), .fields = &none};
     bool admits;
 
-    *ask = (struct ask){.decided = on_decided, .wants_receipt = true};
-    decided_count = limiter_decide(limiter, &facts, ask) == DECIDED_NOW;
+    *decision_request = (struct decision_request){.decided = on_decided, .wants_charge = true};
+    decided_count = limiter_decide(limiter, &facts, decision_request) == DECIDED_NOW;
     turn_until(limiter, false);
     PROPERTY(decided_count == 1);
     if (answer.to == 's')
         return;
     if (!reads_as_answer(rule->limit_count * ANSWERS_PER_LIMIT + 1, &admits))
-        PROPERTY(ask->decision.verdict == VERDICT_FAILED_CLOSED);
+        PROPERTY(decision_request->decision.verdict == VERDICT_FAILED_CLOSED);
     else
-        PROPERTY(ask->decision.verdict == (admits ? VERDICT_ALLOWED : VERDICT_LIMITED));
+        PROPERTY(decision_request->decision.verdict == (admits ? VERDICT_ALLOWED : VERDICT_LIMITED));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct ask ask;
+    struct decision_request decision_request;
 
     if (!base)
         set_up();
@@ -272,12 +272,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct limiter *limiter = limiter_new(base, policy, fallback, slice_of(script), &stats);
     PROPERTY(limiter != NULL);
     turn_until(limiter, true);
-    decide(limiter, &ask);
-    assert_says_so(&ask.decision);
+    decide(limiter, &decision_request);
+    assert_says_so(&decision_request.decision);
     if (choice & 2)
-        limiter_settle(&ask, 200, choice & 4 ? COST_LEARNT_MAX : 0);
+        limiter_adjust(&decision_request, 200, choice & 4 ? COST_LEARNT_MAX : 0);
     else
-        limiter_refund(&ask);
+        limiter_refund(&decision_request);
     limiter_flush(limiter);
     limiter_free(limiter);
     hang_up();

@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/alarms.h"
 #include "base/clock.h"
 #include "base/deadline.h"
 #include "base/hash.h"
@@ -16,6 +15,7 @@
 #include "base/log.h"
 #include "base/recent.h"
 #include "base/text.h"
+#include "base/timer_heap.h"
 #include "net/iobuf.h"
 #include "net/ip_counts.h"
 #include "run_suite.h"
@@ -224,22 +224,22 @@ END_TEST
 START_TEST(the_clock_of_a_turn_never_runs_ahead)
 {
     uint64_t before = clock_us();
-    ck_assert_uint_ge(clock_turn_us(), before); /* exact where no loop has begun to turn */
-    clock_turn_read();
+    ck_assert_uint_ge(clock_cached_us(), before); /* exact where no loop has begun to turn */
+    clock_cached_read();
     before = clock_us() + 1;
     while (clock_us() < before)
         ;
-    ck_assert_uint_ge(clock_turn_us(), before); /* also after one that a TLS handshake asked for */
-    clock_turn_begin();
+    ck_assert_uint_ge(clock_cached_us(), before); /* also after one that a TLS handshake asked for */
+    clock_iteration_begin();
     for (unsigned i = 0; i < 100; i++) {
-        uint64_t turn = clock_turn_us();
+        uint64_t turn = clock_cached_us();
         ck_assert_uint_ge(turn, before);
         ck_assert_uint_le(turn, clock_us());
         before = turn;
     }
     before = clock_us();
-    clock_turn_begin();
-    ck_assert_uint_ge(clock_turn_us(), before); /* never from before the wait */
+    clock_iteration_begin();
+    ck_assert_uint_ge(clock_cached_us(), before); /* never from before the wait */
 }
 END_TEST
 
@@ -253,20 +253,20 @@ static void note_long_turn(void *context)
 
 START_TEST(a_turn_that_is_long_is_noticed_when_the_clock_is_read_again)
 {
-    clock_turn_limit(2000, note_long_turn, &long_turns);
-    clock_turn_begin();
-    uint64_t begun = clock_turn_us();
+    clock_iteration_limit(2000, note_long_turn, &long_turns);
+    clock_iteration_begin();
+    uint64_t begun = clock_cached_us();
     while (clock_us() < begun + 2000)
         ;
-    ck_assert_uint_eq(clock_turn_us(), begun); /* as old as its uses */
+    ck_assert_uint_eq(clock_cached_us(), begun); /* as old as its uses */
     ck_assert_uint_eq(long_turns, 0);
-    clock_turn_read();
+    clock_cached_read();
     ck_assert_uint_eq(long_turns, 1);
-    ck_assert_uint_ge(clock_turn_us(), begun + 2000);
-    clock_turn_begin();
-    (void)clock_turn_us();
+    ck_assert_uint_ge(clock_cached_us(), begun + 2000);
+    clock_iteration_begin();
+    (void)clock_cached_us();
     ck_assert_uint_eq(long_turns, 1); /* another turn */
-    clock_turn_limit(0, NULL, NULL);
+    clock_iteration_limit(0, NULL, NULL);
 }
 END_TEST
 
@@ -441,23 +441,23 @@ END_TEST
 
 enum { ALARMS = 500 };
 
-static struct alarms alarms;
-static struct alarm rung[ALARMS];
+static struct timer_heap timer_heap;
+static struct timer rung[ALARMS];
 static unsigned rung_count;
 static uint64_t last_at_us, last_sequence;
 
-static void ring(struct alarm *alarm)
+static void ring(struct timer *timer)
 {
-    ck_assert(!alarm_is_set(alarm));
-    ck_assert_uint_ge(clock_us(), alarm->at_us);
-    ck_assert_uint_ge(alarm->at_us, last_at_us);
-    ck_assert(alarm->at_us > last_at_us || alarm->sequence > last_sequence);
-    last_at_us = alarm->at_us;
-    last_sequence = alarm->sequence;
+    ck_assert(!timer_is_set(timer));
+    ck_assert_uint_ge(clock_us(), timer->at_us);
+    ck_assert_uint_ge(timer->at_us, last_at_us);
+    ck_assert(timer->at_us > last_at_us || timer->sequence > last_sequence);
+    last_at_us = timer->at_us;
+    last_sequence = timer->sequence;
     rung_count++;
 }
 
-START_TEST(alarms_ring_in_order_never_too_early_and_never_when_cancelled)
+START_TEST(timer_heap_ring_in_order_never_too_early_and_never_when_cancelled)
 {
     struct event_base *base = event_base_new();
     unsigned state = 1, cancelled = 0;
@@ -465,27 +465,27 @@ START_TEST(alarms_ring_in_order_never_too_early_and_never_when_cancelled)
 
     rung_count = 0;
     last_at_us = last_sequence = 0;
-    alarms_init(&alarms, base, ring);
+    timer_heap_init(&timer_heap, base, ring);
     for (unsigned i = 0; i < ALARMS; i++) {
         state = state * 1103515245 + 12345;
-        ck_assert(alarm_set(&alarms, &rung[i], now + (state >> 16) % 50000));
-        if (state >> 8 & 1 && alarm_is_set(&rung[i / 2])) {
-            alarm_cancel(&alarms, &rung[i / 2]);
+        ck_assert(timer_set(&timer_heap, &rung[i], now + (state >> 16) % 50000));
+        if (state >> 8 & 1 && timer_is_set(&rung[i / 2])) {
+            timer_cancel(&timer_heap, &rung[i / 2]);
             cancelled++;
         }
     }
     ck_assert_uint_gt(cancelled, ALARMS / 8);
-    while (alarms.count)
+    while (timer_heap.count)
         event_base_loop(base, EVLOOP_ONCE);
     ck_assert_uint_eq(rung_count, ALARMS - cancelled);
     last_at_us = last_sequence = 0;
-    ck_assert(alarm_set(&alarms, &rung[0], 1)); /* long past */
-    ck_assert(alarm_set(&alarms, &rung[1], UINT64_MAX / 1000000));
-    while (alarm_is_set(&rung[0]))
+    ck_assert(timer_set(&timer_heap, &rung[0], 1)); /* long past */
+    ck_assert(timer_set(&timer_heap, &rung[1], UINT64_MAX / 1000000));
+    while (timer_is_set(&rung[0]))
         event_base_loop(base, EVLOOP_ONCE);
-    ck_assert(alarm_is_set(&rung[1]));
-    alarms_clear(&alarms);
-    ck_assert(!alarm_is_set(&rung[1]));
+    ck_assert(timer_is_set(&rung[1]));
+    timer_heap_clear(&timer_heap);
+    ck_assert(!timer_is_set(&rung[1]));
     event_base_free(base);
 }
 END_TEST
@@ -667,7 +667,7 @@ int main(void)
     tcase_add_test(tests, deadlines_that_are_due_pass_without_the_timer_and_may_be_cancelled_before);
     tcase_add_test(tests, deadlines_need_no_descriptor);
     tcase_add_test(tests, a_turn_that_is_long_is_noticed_when_the_clock_is_read_again);
-    tcase_add_test(tests, alarms_ring_in_order_never_too_early_and_never_when_cancelled);
+    tcase_add_test(tests, timer_heap_ring_in_order_never_too_early_and_never_when_cancelled);
     tcase_add_test(tests, buffers_hold_what_was_appended_and_return_to_the_pool);
     tcase_add_test(tests, connections_of_an_address_are_counted_exactly);
     tcase_add_test(tests, threads_say_one_event_once);

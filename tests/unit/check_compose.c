@@ -204,7 +204,7 @@ START_TEST(the_real_driver_runs_in_redis)
 END_TEST
 
 static const struct {
-    const char *text, *place;
+    const char *text, *position;
 } mistakes[] = {
     {"local a = 1\nlocal = 2\nreturn a", ":2:"},
     {"local a = 1\n\n\nreturn a..nothing.x", ":4:"}, /* compiles; fails when loaded */
@@ -213,14 +213,14 @@ static const struct {
 START_TEST(a_mistake_is_found_by_redis_and_reported_with_its_place)
 {
     struct redis_settings settings = start_redis();
-    char place[128];
+    char position[128];
 
     limits[0].script = limits[2].script = (char *)"/etc/weir/mine \"quoted\".lua";
     limits[0].script_text = limits[2].script_text = (char *)mistakes[_i].text;
     char *script = compose_driver(&policy, lua_dir(), report);
     ck_assert_int_eq(compose_check(&settings, script, report), 1);
-    snprintf(place, sizeof place, "/etc/weir/mine \"quoted\".lua%s", mistakes[_i].place);
-    ck_assert_msg(strncmp(reported(), place, strlen(place)) == 0, "%s", reported());
+    snprintf(position, sizeof position, "/etc/weir/mine \"quoted\".lua%s", mistakes[_i].position);
+    ck_assert_msg(strncmp(reported(), position, strlen(position)) == 0, "%s", reported());
     free(script);
     real_redis_stop(&real);
 }

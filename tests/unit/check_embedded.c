@@ -15,10 +15,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "redis/embedded.h"
 #include "run_suite.h"
-#include "store/embedded.h"
 
-static const uint64_t patience_us = 20000000;
+static const uint64_t timeout_us = 20000000;
 static char home[64];
 
 static void set_up(void)
@@ -126,7 +126,7 @@ START_TEST(it_comes_back_when_killed)
         ck_assert_int_eq(kill(first, SIGKILL), 0);
         while ((second = server_pid(e)) <= 0 || second == first) {
             event_base_loop(base, EVLOOP_ONCE);
-            ck_assert(clock_us() - since < patience_us);
+            ck_assert(clock_us() - since < timeout_us);
         }
     }
     embedded_stop(e);
@@ -158,7 +158,7 @@ START_TEST(it_dies_with_its_parent)
     waitpid(child, NULL, 0);
     while (waitpid(server, NULL, WNOHANG) == 0) {
         const struct timespec moment = {0, 2000000};
-        ck_assert(clock_us() - since < patience_us);
+        ck_assert(clock_us() - since < timeout_us);
         nanosleep(&moment, NULL);
     }
     ck_assert_int_eq(kill(server, 0), -1);

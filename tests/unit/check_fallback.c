@@ -25,9 +25,9 @@ static struct limit_result result_for(const struct limit *limit)
 static bool decide(struct fallback *f, const struct limit *limit, struct slice key, int64_t cost,
                    uint64_t now, struct limit_result *result)
 {
-    struct fallback_ask ask = {key, cost, result};
+    struct fallback_request request = {key, cost, result};
     *result = result_for(limit);
-    return fallback_decide(f, &ask, 1, now);
+    return fallback_decide(f, &request, 1, now);
 }
 
 static uint64_t random_state = 1;
@@ -269,7 +269,7 @@ START_TEST(all_or_nothing)
                  narrow = limit_of(LIMIT_WINDOW, 2, 2, 1000000);
     struct fallback *f = fallback_new(1000);
     struct limit_result r[3];
-    struct fallback_ask asks[] = {
+    struct fallback_request asks[] = {
         {SLICE("wide"), 1, &r[0]}, {SLICE("narrow"), 1, &r[1]}, {SLICE("other"), 1, &r[2]}};
 
     for (int i = 0; i < 5; i++) {
@@ -291,7 +291,7 @@ START_TEST(one_key_twice_in_a_request)
     struct limit limit = limit_of(LIMIT_BUCKET, 3, 3, 1000000);
     struct fallback *f = fallback_new(1000);
     struct limit_result r[2] = {result_for(&limit), result_for(&limit)};
-    struct fallback_ask asks[] = {{SLICE("key"), 2, &r[0]}, {SLICE("key"), 2, &r[1]}};
+    struct fallback_request asks[] = {{SLICE("key"), 2, &r[0]}, {SLICE("key"), 2, &r[1]}};
 
     ck_assert(!fallback_decide(f, asks, 2, begin_us));
     ck_assert(decide(f, &limit, SLICE("key"), 3, begin_us, &r[0]));
@@ -365,14 +365,14 @@ static void *hammer(void *arg)
     for (unsigned i = 0; i < ROUNDS; i++) {
         char keys[2][8];
         struct limit_result r[2] = {result_for(&shared_limit), result_for(&shared_limit)};
-        struct fallback_ask asks[2];
+        struct fallback_request asks[2];
         for (int j = 0; j < 2; j++) {
             state = state * 1103515245 + 12345;
             int n = snprintf(keys[j], sizeof keys[j], "%c%u", j ? 'b' : 'a', state >> 16 & 15);
-            asks[j] = (struct fallback_ask){{keys[j], (size_t)n}, 1, &r[j]};
+            asks[j] = (struct fallback_request){{keys[j], (size_t)n}, 1, &r[j]};
         }
         if (i % 2) {
-            struct fallback_ask swapped = asks[0];
+            struct fallback_request swapped = asks[0];
             asks[0] = asks[1], asks[1] = swapped;
         }
         t->admitted += fallback_decide(t->fallback, asks, 2, begin_us);

@@ -290,9 +290,9 @@ START_TEST(fields_are_found_by_id_and_by_name)
 END_TEST
 
 /* Does each scan of `n` letters with `c` among them end where it has to? */
-static bool scans_end_well(const char *bytes, size_t n, size_t place, unsigned c)
+static bool scans_end_well(const char *bytes, size_t n, size_t position, unsigned c)
 {
-    const char *end = bytes + n, *there = bytes + place, *found = c < 0x20 || c == 0x7f ? there : end;
+    const char *end = bytes + n, *there = bytes + position, *found = c < 0x20 || c == 0x7f ? there : end;
     struct scan_lines lines = scan_lines_of(bytes, end);
     bool in_name = c == '-' || (c < 0x80 && strchr(ALPHA, (int)c ? (int)c : '0'));
 
@@ -306,12 +306,12 @@ START_TEST(runs_end_where_they_do_byte_by_byte)
 {
     for (size_t n = 1; n <= 40; n++) {
         char *bytes = malloc(n);
-        for (size_t place = 0; place < n; place++)
+        for (size_t position = 0; position < n; position++)
             for (unsigned c = 0; c < 256; c++) {
                 memset(bytes, 'a', n);
-                bytes[place] = (char)c;
-                if (!scans_end_well(bytes, n, place, c)) /* each assertion is a system call */
-                    ck_abort_msg("byte %u at %zu of %zu", c, place, n);
+                bytes[position] = (char)c;
+                if (!scans_end_well(bytes, n, position, c)) /* each assertion is a system call */
+                    ck_abort_msg("byte %u at %zu of %zu", c, position, n);
             }
         free(bytes);
     }
@@ -327,12 +327,12 @@ END_TEST
 /* Values are looked at eight bytes at a time: each control byte must be found at each place. */
 START_TEST(control_bytes_are_found_at_every_place)
 {
-    for (unsigned place = 0; place < 24; place++)
+    for (unsigned position = 0; position < 24; position++)
         for (unsigned c = 0; c < 256; c++) {
             char head[] = "GET / HTTP/1.1\r\nHost: a\r\nX: abcdefghijklmnopqrstuvwxyz\r\n\r\n";
-            head[sizeof "GET / HTTP/1.1\r\nHost: a\r\nX: a" - 1 + place] = (char)c;
+            head[sizeof "GET / HTTP/1.1\r\nHost: a\r\nX: a" - 1 + position] = (char)c;
             bool ok = request_head_parse((struct slice){head, sizeof head - 1}, &request, &refusal);
-            ck_assert_msg(ok == char_is((char)c, CHAR_TEXT), "byte %u at %u", c, place);
+            ck_assert_msg(ok == char_is((char)c, CHAR_TEXT), "byte %u at %u", c, position);
             ck_assert(!ok || request.fields.at[1].value.n == 26);
         }
 }

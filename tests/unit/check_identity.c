@@ -2,8 +2,8 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "config/load.h"
 #include "policy/identity.h"
-#include "policy/load.h"
 #include "run_suite.h"
 
 static struct policy *policy;

@@ -26,7 +26,7 @@ struct call {
 struct worker {
     struct leases *leases;
     struct lease *lease;
-    struct call ask;
+    struct call decision_request;
     struct call refund; /* `extra` units, charged at `reset_us` */
     int64_t charged_at_us;
     unsigned busy; /* of a hundred ticks, how many bring a request */
@@ -84,16 +84,19 @@ static int64_t reset_us(uint64_t now_us)
 
 static void execute_ask(struct worker *w, uint64_t now_us)
 {
-    struct call *ask = &w->ask;
+    struct call *decision_request = &w->decision_request;
 
     pass_time(&redis.level, &redis.at_us, &redis.window_us, now_us);
-    int64_t room = (capacity() * scale() - redis.level) / scale(), wanted = ask->needed + ask->extra;
-    ask->granted = room < wanted ? room : wanted;
-    redis.level += ask->granted * scale();
-    ask->remaining = room - ask->granted;
-    ask->reset_us = reset_us(now_us);
-    ask->executed = true;
-    spend(ask->granted < ask->needed ? ask->granted : ask->needed, now_us);
+    int64_t room = (capacity() * scale() - redis.level) / scale(),
+            wanted = decision_request->needed + decision_request->extra;
+    decision_request->granted = room < wanted ? room : wanted;
+    redis.level += decision_request->granted * scale();
+    decision_request->remaining = room - decision_request->granted;
+    decision_request->reset_us = reset_us(now_us);
+    decision_request->executed = true;
+    spend(decision_request->granted < decision_request->needed ? decision_request->granted
+                                                               : decision_request->needed,
+          now_us);
 }
 
 static void execute_refund(struct worker *w, uint64_t now_us)
@@ -109,27 +112,28 @@ static void execute_refund(struct worker *w, uint64_t now_us)
 
 static void answer(struct worker *w, uint64_t now_us)
 {
-    struct call *ask = &w->ask;
-    int64_t units = ask->granted - ask->needed;
+    struct call *decision_request = &w->decision_request;
+    int64_t units = decision_request->granted - decision_request->needed;
 
-    ask->on_its_way = false;
+    decision_request->on_its_way = false;
     if (units <= 0)
         return;
     lease_take(w->lease,
-               &(struct lease_charge){units, ask->needed, ask->remaining, ask->reset_us, (int64_t)ask->at_us,
-                                      ask->asked_us},
+               &(struct lease_charge){units, decision_request->needed, decision_request->remaining,
+                                      decision_request->reset_us, (int64_t)decision_request->at_us,
+                                      decision_request->asked_us},
                now_us);
-    w->charged_at_us = (int64_t)ask->at_us;
+    w->charged_at_us = (int64_t)decision_request->at_us;
 }
 
-static void ask(struct worker *w, uint64_t now_us)
+static void decision_request(struct worker *w, uint64_t now_us)
 {
-    w->ask = (struct call){.on_its_way = true,
-                           .asked_us = now_us,
-                           .at_us = now_us + (uint64_t)random_from(0, LATENCY_MAX),
-                           .needed = random_from(1, 3),
-                           .extra = random_from(0, 2) ? random_from(1, capacity()) : 0};
-    w->ask.back_us = w->ask.at_us + (uint64_t)random_from(0, LATENCY_MAX);
+    w->decision_request = (struct call){.on_its_way = true,
+                                        .asked_us = now_us,
+                                        .at_us = now_us + (uint64_t)random_from(0, LATENCY_MAX),
+                                        .needed = random_from(1, 3),
+                                        .extra = random_from(0, 2) ? random_from(1, capacity()) : 0};
+    w->decision_request.back_us = w->decision_request.at_us + (uint64_t)random_from(0, LATENCY_MAX);
 }
 
 static void give_back(struct worker *w, uint64_t now_us)
@@ -156,18 +160,20 @@ static void turn(struct worker *w, uint64_t now_us)
 {
     if (w->refund.on_its_way && now_us >= w->refund.at_us)
         execute_refund(w, now_us);
-    if (w->ask.on_its_way && !w->ask.executed && now_us >= w->ask.at_us)
+    if (w->decision_request.on_its_way && !w->decision_request.executed &&
+        now_us >= w->decision_request.at_us)
         execute_ask(w, now_us);
-    if (w->ask.on_its_way && w->ask.executed && now_us >= w->ask.back_us)
+    if (w->decision_request.on_its_way && w->decision_request.executed &&
+        now_us >= w->decision_request.back_us)
         answer(w, now_us);
     for (unsigned i = 0; i < 3 && random_from(0, 99) < w->busy; i++)
         if (lease_spend(w->lease, now_us)) {
             spend(1, now_us);
             if (redis.level >= scale() && random_from(0, 9) == 0)
                 unspend(w);
-        } else if (!w->ask.on_its_way)
-            ask(w, now_us);
-    if (random_from(0, 1999) == 0 && !w->refund.on_its_way && !w->ask.on_its_way)
+        } else if (!w->decision_request.on_its_way)
+            decision_request(w, now_us);
+    if (random_from(0, 1999) == 0 && !w->refund.on_its_way && !w->decision_request.on_its_way)
         give_back(w, now_us);
     if (random_from(0, 199) == 0)
         w->busy = (unsigned)(random_from(0, 1) * random_from(1, 3)) * 33;

@@ -1,4 +1,4 @@
-/* check_limiter.c - decisions of a whole loop turn in real Redis: exact under load and concurrency, on time
+/* check_limiter.c - decisions of a whole loop iteration in real Redis: exact under load and concurrency, on time
  * whatever Redis does, and for each failure what on_failure says. */
 #include <check.h>
 #include <signal.h>
@@ -14,10 +14,10 @@
 #include "limit/limiter.h"
 #include "run_suite.h"
 
-enum { ASKS_MAX = 4000, LIMITERS_MAX = 4 };
+enum { REQUESTS_MAX = 4000, LIMITERS_MAX = 4 };
 
 struct test_ask {
-    struct ask ask;
+    struct decision_request decision_request;
     unsigned decided;
     uint64_t asked_us, decided_us;
 };
@@ -31,12 +31,12 @@ static char *script;
 static struct limiter *limiters[LIMITERS_MAX];
 static struct limiter_stats stats[LIMITERS_MAX];
 static unsigned limiter_count;
-static struct test_ask asks[ASKS_MAX];
+static struct test_ask requests[REQUESTS_MAX];
 static unsigned decided_count, expected_count;
 static uint64_t random_state;
 static uint64_t denials_hold_until;
-static bool wants_receipt;
-static struct ask receipt;
+static bool wants_charge;
+static struct decision_request charge;
 static const char *timeout; /* redis.timeout: patient where counts must be exact on a loaded machine */
 
 static const char *lua_dir(void)
@@ -179,7 +179,7 @@ static void start_limiters(const struct address *address, unsigned count)
     load_policy(address);
     fallback = fallback_new(10000);
     for (limiter_count = 0; limiter_count < count; limiter_count++) {
-        ck_assert(tally_grow(&stats[limiter_count].by_limit, policy->limit_count));
+        ck_assert(counter_table_grow(&stats[limiter_count].by_limit, policy->limit_count));
         limiters[limiter_count] =
             limiter_new(base, policy, fallback, slice_of(script), &stats[limiter_count]);
         ck_assert_ptr_nonnull(limiters[limiter_count]);
@@ -192,10 +192,10 @@ static void stop_limiters(void)
         limiter_free(limiters[--limiter_count]);
 }
 
-static void on_decided(struct ask *ask)
+static void on_decided(struct decision_request *decision_request)
 {
-    struct test_ask *a = (struct test_ask *)ask;
-    ck_assert_ptr_null(ask->op);
+    struct test_ask *a = (struct test_ask *)decision_request;
+    ck_assert_ptr_null(decision_request->op);
     a->decided++;
     a->decided_us = clock_us();
     decided_count++;
@@ -207,15 +207,15 @@ static enum decided ask_from(unsigned i, unsigned limiter, const char *rule, con
     struct limit_facts facts = {.rule = rule_named(rule), .identity = &identity, .method = SLICE("GET")};
     enum decided decided;
 
-    asks[i] = (struct test_ask){.ask.decided = on_decided, .asked_us = clock_us()};
-    asks[i].ask.wants_receipt = wants_receipt;
-    memset(&asks[i].ask.decision, 0xa5, sizeof asks[i].ask.decision);
+    requests[i] = (struct test_ask){.decision_request.decided = on_decided, .asked_us = clock_us()};
+    requests[i].decision_request.wants_charge = wants_charge;
+    memset(&requests[i].decision_request.decision, 0xa5, sizeof requests[i].decision_request.decision);
     expected_count++;
-    decided = limiter_decide(limiters[limiter], &facts, &asks[i].ask);
+    decided = limiter_decide(limiters[limiter], &facts, &requests[i].decision_request);
     if (decided == DECIDED_NOW) {
         decided_count++;
-        asks[i].decided++;
-        asks[i].decided_us = clock_us();
+        requests[i].decided++;
+        requests[i].decided_us = clock_us();
     }
     return decided;
 }
@@ -225,16 +225,16 @@ static const struct decision *decide(const char *rule, const char *client)
 {
     (void)!ask_from(0, 0, rule, client);
     turn_until(all_decided);
-    ck_assert_uint_eq(asks[0].decided, 1);
-    return &asks[0].ask.decision;
+    ck_assert_uint_eq(requests[0].decided, 1);
+    return &requests[0].decision_request.decision;
 }
 
 static unsigned count_verdict(unsigned asked, enum verdict verdict)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < asked; i++) {
-        ck_assert_uint_eq(asks[i].decided, 1);
-        n += asks[i].ask.decision.verdict == verdict;
+        ck_assert_uint_eq(requests[i].decided, 1);
+        n += requests[i].decision_request.decision.verdict == verdict;
     }
     return n;
 }
@@ -375,13 +375,13 @@ START_TEST(an_answer_that_is_there_is_taken_also_after_the_deadline)
     real_redis_do(
         &real, "PING"); /* the second is answered after the call, whatever the order in which Redis looks */
     real_redis_do(&real, "PING");
-    while (clock_us() < asks[0].asked_us + 51000)
+    while (clock_us() < requests[0].asked_us + 51000)
         usleep(1000);
     ck_assert_uint_eq(decided_count, 0);
     flush_all(NULL); /* the loop has not turned: nothing was read, and no timer has rung */
-    ck_assert_uint_eq(asks[0].decided, 1);
-    ck_assert_int_eq(asks[0].ask.decision.verdict, VERDICT_ALLOWED);
-    ck_assert(!asks[0].ask.decision.results[0].local);
+    ck_assert_uint_eq(requests[0].decided, 1);
+    ck_assert_int_eq(requests[0].decision_request.decision.verdict, VERDICT_ALLOWED);
+    ck_assert(!requests[0].decision_request.decision.results[0].local);
     stop_real();
 }
 END_TEST
@@ -455,8 +455,8 @@ static void assert_turn(const char *const (*asked)[2], const int64_t *remaining,
         (void)!ask_from(i, 0, asked[i][0], asked[i][1]);
     turn_until(all_decided);
     for (unsigned i = 0; i < count; i++) {
-        const struct decision *d = &asks[i].ask.decision;
-        ck_assert_uint_eq(asks[i].decided, 1);
+        const struct decision *d = &requests[i].decision_request.decision;
+        ck_assert_uint_eq(requests[i].decided, 1);
         ck_assert_msg((d->verdict == VERDICT_ALLOWED ? d->results[0].remaining : -1) == remaining[i],
                       "request %u, %s of %s: %s, %d remain, not %d", i, asked[i][0], asked[i][1],
                       verdict_label[d->verdict], (int)d->results[0].remaining, (int)remaining[i]);
@@ -489,8 +489,9 @@ START_TEST(the_first_of_a_turn_are_admitted_and_the_others_know_their_wait)
         (void)!ask_from(i, 0, "one", "a");
     turn_until(all_decided);
     for (unsigned i = 0; i < 30; i++) {
-        const struct limit_result *r = &asks[i].ask.decision.results[0];
-        ck_assert_int_eq(asks[i].ask.decision.verdict, i < 20 ? VERDICT_ALLOWED : VERDICT_LIMITED);
+        const struct limit_result *r = &requests[i].decision_request.decision.results[0];
+        ck_assert_int_eq(requests[i].decision_request.decision.verdict,
+                         i < 20 ? VERDICT_ALLOWED : VERDICT_LIMITED);
         ck_assert_int_eq(r->remaining, i < 20 ? 19 - i : 0);
         ck_assert(i < 20 || (r->retry_after_us > 800000000 && r->retry_after_us <= 864000000));
     }
@@ -509,15 +510,16 @@ START_TEST(of_a_group_each_is_given_back_by_itself)
     start_real(1);
     for (unsigned i = 0; i < COUNT_OF(rules); i++) {
         decided_count = expected_count = 0;
-        wants_receipt = true;
+        wants_charge = true;
         for (unsigned j = 0; j < 8; j++)
             (void)!ask_from(j, 0, rules[i], "a");
-        wants_receipt = false;
+        wants_charge = false;
         turn_until(all_decided);
-        ck_assert_int_eq(asks[7].ask.decision.results[0].remaining, i ? 2 : 12);
+        ck_assert_int_eq(requests[7].decision_request.decision.results[0].remaining, i ? 2 : 12);
         for (unsigned j = 0; j < 8; j++) {
-            ck_assert_ptr_nonnull(asks[j].ask.receipt);
-            j % 3 ? limiter_refund(&asks[j].ask) : limiter_forget(&asks[j].ask);
+            ck_assert_ptr_nonnull(requests[j].decision_request.charge);
+            j % 3 ? limiter_refund(&requests[j].decision_request)
+                  : limiter_keep_charge(&requests[j].decision_request);
         }
         ck_assert_int_eq(decide(rules[i], "a")->results[0].remaining, (i ? 2 : 12) + 5 - 1);
     }
@@ -531,17 +533,18 @@ START_TEST(who_left_a_group_takes_nobody_elses_answer)
     start_real(1);
     for (unsigned i = 0; i < 25; i++)
         (void)!ask_from(i, 0, "one", "a");
-    limiter_abandon(&asks[3].ask); /* before it was sent: charged nothing */
+    limiter_abandon(&requests[3].decision_request); /* before it was sent: charged nothing */
     flush_all(NULL);
-    limiter_abandon(&asks[5].ask); /* after: it stays charged */
-    limiter_abandon(&asks[23].ask);
+    limiter_abandon(&requests[5].decision_request); /* after: it stays charged */
+    limiter_abandon(&requests[23].decision_request);
     expected_count -= 3;
     turn_until(all_decided);
     for (unsigned i = 0; i < 23; i++)
         if (i != 3 && i != 5)
-            ck_assert_int_eq(asks[i].ask.decision.verdict, i <= 20 ? VERDICT_ALLOWED : VERDICT_LIMITED);
-    ck_assert_int_eq(asks[20].ask.decision.results[0].remaining, 0);
-    ck_assert_uint_eq(asks[3].decided + asks[5].decided + asks[23].decided, 0);
+            ck_assert_int_eq(requests[i].decision_request.decision.verdict,
+                             i <= 20 ? VERDICT_ALLOWED : VERDICT_LIMITED);
+    ck_assert_int_eq(requests[20].decision_request.decision.results[0].remaining, 0);
+    ck_assert_uint_eq(requests[3].decided + requests[5].decided + requests[23].decided, 0);
     stop_real();
 }
 END_TEST
@@ -616,10 +619,11 @@ START_TEST(permits_are_held_until_they_are_left)
     turn_until(all_decided);
     ck_assert_uint_eq(count_verdict(4, VERDICT_ALLOWED), 3);
     for (unsigned i = 0; i < 4; i++)
-        ck_assert_uint_eq(asks[i].ask.held_count, asks[i].ask.decision.verdict == VERDICT_ALLOWED);
+        ck_assert_uint_eq(requests[i].decision_request.held_count,
+                          requests[i].decision_request.decision.verdict == VERDICT_ALLOWED);
     for (unsigned i = 0; i < 4; i++)
-        limiter_leave(&asks[i].ask);
-    limiter_leave(&asks[0].ask); /* it has nothing any more */
+        limiter_leave(&requests[i].decision_request);
+    limiter_leave(&requests[0].decision_request); /* it has nothing any more */
     turn_until(all_quiet);
     assert_nothing_in_flight();
     stop_real();
@@ -638,16 +642,16 @@ START_TEST(permits_survive_whatever_redis_does)
         for (unsigned i = 2; i < 6; i++) /* they are decided without Redis, which admits one of them later */
             (void)!ask_from(i, i % 2, "flight", "a");
         turn_until(all_decided);
-        limiter_leave(&asks[0].ask);
+        limiter_leave(&requests[0].decision_request);
         if (round == 1)
             turn_until(none_ready);
         kill(real.pid, SIGCONT);
         turn_until(all_ready);
         if (round == 2)
             real_redis_do(&real, "CLIENT KILL TYPE normal SKIPME yes");
-        limiter_leave(&asks[1].ask);
+        limiter_leave(&requests[1].decision_request);
         for (unsigned i = 2; i < 6; i++)
-            limiter_leave(&asks[i].ask);
+            limiter_leave(&requests[i].decision_request);
         turn_until(all_quiet);
         assert_nothing_in_flight();
     }
@@ -663,21 +667,21 @@ START_TEST(who_goes_before_the_answer_leaves_the_queue)
     for (unsigned i = 1; i < 4; i++) {
         (void)!ask_from(i, 0, "queue", "a");
         flush_all(NULL);
-        limiter_abandon(&asks[i].ask);
+        limiter_abandon(&requests[i].decision_request);
         expected_count--;
     }
     int64_t delay_us = INT64_MAX; /* the places are given back when the answers have come */
     for (unsigned i = 0; i < 1000 && delay_us > 10000000; i++) {
         event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
         flush_all(NULL);
-        wants_receipt = true;
+        wants_charge = true;
         delay_us = decide("queue", "a")->delay_us;
-        wants_receipt = false;
+        wants_charge = false;
         if (delay_us > 10000000)
-            limiter_refund(&asks[0].ask);
+            limiter_refund(&requests[0].decision_request);
     }
     ck_assert(delay_us > 0 && delay_us <= 10000000);
-    limiter_forget(&asks[0].ask);
+    limiter_keep_charge(&requests[0].decision_request);
     stop_real();
 }
 END_TEST
@@ -695,7 +699,7 @@ START_TEST(a_flushed_script_cache_is_not_noticed)
     }
     ck_assert_uint_eq(count_verdict(asked, VERDICT_ALLOWED), 20);
     for (unsigned i = 0; i < asked; i++)
-        ck_assert(!asks[i].ask.decision.results[0].local);
+        ck_assert(!requests[i].decision_request.decision.results[0].local);
     stop_real();
 }
 END_TEST
@@ -734,11 +738,11 @@ START_TEST(killed_stopped_and_restarted_in_traffic)
         turn_until(all_ready);
         asked = ask_both(asked);
         turn_until(all_decided);
-        ck_assert(!asks[asked - 1].ask.decision.results[0].local);
+        ck_assert(!requests[asked - 1].decision_request.decision.results[0].local);
     }
     for (unsigned i = 0; i < asked; i++) {
-        ck_assert_uint_eq(asks[i].decided, 1);
-        ck_assert_uint_lt(asks[i].decided_us - asks[i].asked_us, 50000 + 450000);
+        ck_assert_uint_eq(requests[i].decided, 1);
+        ck_assert_uint_lt(requests[i].decided_us - requests[i].asked_us, 50000 + 450000);
     }
     real_redis_stop(&real);
 }
@@ -783,14 +787,14 @@ START_TEST(a_redis_that_returns_is_asked_with_care)
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 1);
     flush_all(NULL);
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 1);
-    limiter_abandon(&asks[ASKED - 1].ask);
+    limiter_abandon(&requests[ASKED - 1].decision_request);
     expected_count--;
     turn_until(all_decided);
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), CALLS);
     ck_assert_int_eq(limiter_breaker(limiters[0]), REDIS_BREAKER_CLOSED);
     for (unsigned i = 0; i < ASKED - 1; i++)
-        ck_assert(asks[i].decided == 1 && !asks[i].ask.decision.results[0].local &&
-                  asks[i].ask.decision.verdict == VERDICT_ALLOWED);
+        ck_assert(requests[i].decided == 1 && !requests[i].decision_request.decision.results[0].local &&
+                  requests[i].decision_request.decision.verdict == VERDICT_ALLOWED);
     ck_assert_int_eq(decide("window", client)->results[0].remaining, 9);
     stop_real();
 }
@@ -811,12 +815,13 @@ START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
     start_real(1);
     ck_assert_int_eq(decide("brief", "a")->verdict, VERDICT_ALLOWED);
     ck_assert_int_eq(decide("brief", "a")->verdict, VERDICT_LIMITED);
-    denials_hold_until = asks[0].asked_us + (uint64_t)asks[0].ask.decision.results[0].retry_after_us;
+    denials_hold_until =
+        requests[0].asked_us + (uint64_t)requests[0].decision_request.decision.results[0].retry_after_us;
     ck_assert_int_eq(ask_from(0, 0, "brief", "a"), DECIDED_NOW);
-    ck_assert_int_eq(asks[0].ask.decision.verdict, VERDICT_LIMITED);
+    ck_assert_int_eq(requests[0].decision_request.decision.verdict, VERDICT_LIMITED);
     ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 2);
-    ck_assert_int_le(asks[0].ask.decision.results[0].retry_after_us, 900000);
+    ck_assert_int_le(requests[0].decision_request.decision.results[0].retry_after_us, 900000);
     ck_assert_int_eq(decide("brief", "b")->verdict, VERDICT_ALLOWED); /* nobody else pays for it */
     turn_until(denial_is_over);
     ck_assert_int_eq(ask_from(0, 0, "brief", "a"), DECIDED_LATER);
@@ -885,34 +890,34 @@ static const struct limit_result *result_named(const struct decision *d, const c
 }
 
 /* Admitted, and a receipt is held. */
-static struct ask *charge(const char *rule, const char *client)
+static struct decision_request *charge_units(const char *rule, const char *client)
 {
-    wants_receipt = true;
+    wants_charge = true;
     ck_assert_int_eq(decide(rule, client)->verdict, VERDICT_ALLOWED);
-    wants_receipt = false;
-    ck_assert_ptr_nonnull(asks[0].ask.receipt);
-    receipt = asks[0].ask;
-    return &receipt;
+    wants_charge = false;
+    ck_assert_ptr_nonnull(requests[0].decision_request.charge);
+    charge = requests[0].decision_request;
+    return &charge;
 }
 
 START_TEST(a_refund_gives_back_what_was_charged)
 {
     timeout = "5s";
     start_real(1);
-    struct ask *ask = charge("two", "a");
-    limiter_refund(ask);
-    ck_assert_ptr_null(ask->receipt);
-    limiter_refund(ask); /* once only */
+    struct decision_request *decision_request = charge_units("two", "a");
+    limiter_refund(decision_request);
+    ck_assert_ptr_null(decision_request->charge);
+    limiter_refund(decision_request); /* once only */
     const struct decision *d = decide("two", "a");
     ck_assert_int_eq(d->results[0].remaining, 19);
     ck_assert_int_eq(d->results[1].remaining, 49);
-    ask = charge("costly", "b");
-    limiter_forget(ask);
-    limiter_refund(ask);
+    decision_request = charge_units("costly", "b");
+    limiter_keep_charge(decision_request);
+    limiter_refund(decision_request);
     ck_assert_int_eq(decide("one", "b")->results[0].remaining, 12);
-    limiter_refund(charge("log", "c"));
+    limiter_refund(charge_units("log", "c"));
     ck_assert_int_eq(decide("log", "c")->results[0].remaining, 9);
-    limiter_refund(charge("tried", "d"));
+    limiter_refund(charge_units("tried", "d"));
     d = decide("tried", "d");
     ck_assert_int_eq(d->results[0].remaining, 2);
     ck_assert_int_eq(d->results[1].remaining, 9);
@@ -931,16 +936,16 @@ START_TEST(what_is_given_back_last_is_not_lost_with_its_limiter)
 {
     timeout = "5s";
     start_real(2);
-    wants_receipt = true;
+    wants_charge = true;
     for (unsigned i = 0; i < 2; i++) {
         (void)!ask_from(i, 1, "window", "a");
         turn_until(all_decided);
     }
-    wants_receipt = false;
+    wants_charge = false;
     real_redis_do(&real, "SCRIPT FLUSH");
-    limiter_refund(&asks[0].ask);
+    limiter_refund(&requests[0].decision_request);
     flush_all(NULL);
-    limiter_refund(&asks[1].ask);
+    limiter_refund(&requests[1].decision_request);
     turn_until(second_is_quiet);
     limiter_free(limiters[--limiter_count]);
     ck_assert_int_eq(decide("window", "a")->results[0].remaining, 9);
@@ -952,7 +957,7 @@ START_TEST(a_charge_that_no_longer_counts_is_not_given_back)
 {
     timeout = "1s"; /* longer than the bucket takes to be full again: nobody could be sure */
     start_real(1);
-    limiter_refund(charge("quick", "a"));
+    limiter_refund(charge_units("quick", "a"));
     (void)decide("one", "x"); /* behind it, if anything was sent */
     ck_assert_uint_eq(counter_read(&stats[0].redis_requests), 2);
     stop_real();
@@ -967,12 +972,12 @@ START_TEST(a_refund_of_an_earlier_charge_leaves_later_ones)
     timeout = "5s";
     start_real(1);
     for (unsigned i = 0; i < COUNT_OF(rules); i++) {
-        struct ask *ask = charge(rules[i], "a");
+        struct decision_request *decision_request = charge_units(rules[i], "a");
         for (uint64_t now = clock_us(); clock_us() < now + apart_us;)
             event_base_loop(base, EVLOOP_NONBLOCK);
         uint64_t second_us = clock_us();
         ck_assert_int_eq(decide(rules[i], "a")->verdict, VERDICT_ALLOWED);
-        limiter_refund(ask);
+        limiter_refund(decision_request);
         ck_assert_int_eq(decide(rules[i], "a")->verdict, VERDICT_ALLOWED);
         const struct decision *d = decide(rules[i], "a");
         ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
@@ -988,17 +993,17 @@ START_TEST(a_refund_without_redis_is_lost_and_a_rejection_has_no_receipt)
 {
     timeout = "5s";
     start_real(1);
-    struct ask *ask = charge("brief", "a");
-    struct ask *other = &asks[1].ask;
-    wants_receipt = true;
+    struct decision_request *decision_request = charge_units("brief", "a");
+    struct decision_request *other = &requests[1].decision_request;
+    wants_charge = true;
     ck_assert_int_eq(ask_from(1, 0, "brief", "a"), DECIDED_LATER);
     turn_until(all_decided);
-    wants_receipt = false;
+    wants_charge = false;
     ck_assert_int_eq(other->decision.verdict, VERDICT_LIMITED);
-    ck_assert_ptr_null(other->receipt);
+    ck_assert_ptr_null(other->charge);
     real_redis_kill(&real);
     turn_until(none_ready);
-    limiter_refund(ask);
+    limiter_refund(decision_request);
     limiter_refund(other);
     stop_real();
 }
@@ -1137,9 +1142,9 @@ START_TEST(a_hang_ends_at_the_deadline)
         ck_assert_int_eq(ask_from(i, 0, i % 2 ? "window" : "closed", "a"), DECIDED_LATER);
     turn_until(all_decided);
     for (unsigned i = 0; i < 100; i++) {
-        ck_assert_uint_eq(asks[i].decided, 1);
-        ck_assert_uint_ge(asks[i].decided_us - asks[i].asked_us, 50000);
-        ck_assert_uint_lt(asks[i].decided_us - asks[i].asked_us, 50000 + 450000);
+        ck_assert_uint_eq(requests[i].decided, 1);
+        ck_assert_uint_ge(requests[i].decided_us - requests[i].asked_us, 50000);
+        ck_assert_uint_lt(requests[i].decided_us - requests[i].asked_us, 50000 + 450000);
     }
     ck_assert(limiter_redis_ready(limiters[0])); /* 100 decisions, but two calls */
     ck_assert_uint_eq(count_verdict(100, VERDICT_FAILED_CLOSED), 50);
@@ -1195,28 +1200,28 @@ START_TEST(an_abandoned_ask_is_never_decided)
 {
     start_fake();
     (void)!ask_from(0, 0, "window", "a"); /* not sent yet */
-    limiter_abandon(&asks[0].ask);
-    limiter_abandon(&asks[0].ask);
+    limiter_abandon(&requests[0].decision_request);
+    limiter_abandon(&requests[0].decision_request);
     (void)!ask_from(1, 0, "window", "a"); /* sent */
     flush_all(NULL);
-    limiter_abandon(&asks[1].ask);
+    limiter_abandon(&requests[1].decision_request);
     (void)!ask_from(2, 0, "window", "a");
     expected_count = 1;
     turn_until(all_decided);
-    ck_assert_uint_eq(asks[0].decided + asks[1].decided, 0);
-    ck_assert_uint_eq(asks[2].decided, 1);
+    ck_assert_uint_eq(requests[0].decided + requests[1].decided, 0);
+    ck_assert_uint_eq(requests[2].decided, 1);
     ck_assert_uint_eq(fake.calls, 2);
     stop_fake();
 }
 END_TEST
 
 /* decided() abandons its neighbour and asks anew, as a connection with pipelined requests does. */
-static void abandon_and_ask(struct ask *ask)
+static void abandon_and_ask(struct decision_request *decision_request)
 {
-    unsigned i = (unsigned)((struct test_ask *)ask - asks);
-    on_decided(ask);
-    if (i + 1 < 50 && asks[i + 1].ask.op) {
-        limiter_abandon(&asks[i + 1].ask);
+    unsigned i = (unsigned)((struct test_ask *)decision_request - requests);
+    on_decided(decision_request);
+    if (i + 1 < 50 && requests[i + 1].decision_request.op) {
+        limiter_abandon(&requests[i + 1].decision_request);
         decided_count++;
     }
     if (i < 50)
@@ -1228,7 +1233,7 @@ START_TEST(decided_may_abandon_and_ask)
     start_fake();
     for (unsigned i = 0; i < 50; i++) {
         (void)!ask_from(i, 0, "window", "a");
-        asks[i].ask.decided = abandon_and_ask;
+        requests[i].decision_request.decided = abandon_and_ask;
     }
     if (_i == 1)
         fake.mode = FAKE_HANG;
@@ -1238,9 +1243,9 @@ START_TEST(decided_may_abandon_and_ask)
         fake_redis_drop(&fake), event_base_loop(base, EVLOOP_NONBLOCK);
     turn_until(all_decided);
     for (unsigned i = 0; i < 50; i++) {
-        ck_assert_uint_eq(asks[i].decided, i % 2 == 0);
+        ck_assert_uint_eq(requests[i].decided, i % 2 == 0);
         if (i % 2 == 0)
-            ck_assert_uint_eq(asks[100 + i].decided, 1);
+            ck_assert_uint_eq(requests[100 + i].decided, 1);
     }
     stop_fake();
 }

@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "config/load.h"
 #include "net/tls.h"
 #include "policy/identity.h"
-#include "policy/load.h"
+#include "quota/postgres_link.h"
 #include "run_suite.h"
-#include "store/postgres_link.h"
 
 static const char *top(void)
 {
@@ -196,8 +196,8 @@ START_TEST(limits_are_read)
     ck_assert(limits[3].has_offset);
     ck_assert_int_eq(limits[3].offset_us, 5000000);
     ck_assert_str_eq(limits[3].label, "Window");
-    ck_assert_uint_eq(limits[3].place.line, 14);
-    ck_assert_uint_eq(limits[3].place.column, 3);
+    ck_assert_uint_eq(limits[3].position.line, 14);
+    ck_assert_uint_eq(limits[3].position.column, 3);
     ck_assert_uint_eq(limits[4].option_count, 1);
     ck_assert_int_eq(limits[4].options[0], 20);
     ck_assert_str_eq(limits[4].per[0].header, "X-Tenant");
@@ -551,7 +551,7 @@ END_TEST
 
 /* --- clients --- */
 
-static const struct client_terms *terms_of(const struct policy *policy, const char *text)
+static const struct client_limits *client_limits_of(const struct policy *policy, const char *text)
 {
     struct identity identity = {.from_header = strncmp(text, "id:", 3) == 0, .size = strlen(text)};
     memcpy(identity.text, text, identity.size);
@@ -563,19 +563,20 @@ START_TEST(clients_are_found)
 {
     struct policy *policy = load(slice_of(sample));
 
-    ck_assert_int_eq(terms_of(policy, "id:client-0")->quota, QUOTA_PROHIBITED);
-    ck_assert_int_eq(terms_of(policy, "id:client-1")->quota, QUOTA_UNLIMITED);
-    ck_assert_int_eq(terms_of(policy, "id:client-2")->quota, QUOTA_AS_WRITTEN);
-    ck_assert_ptr_null(terms_of(policy, "id:client-3"));
-    ck_assert_ptr_null(terms_of(policy, "id:"));
-    ck_assert_ptr_null(terms_of(policy, "id:ip:203.0.113.7")); /* an id is no address */
-    ck_assert_ptr_null(terms_of(policy, "id:203.0.113.7"));
-    ck_assert_str_eq(terms_of(policy, "ip:203.0.113.7")->name, "ip:203.0.113.7");
-    ck_assert_str_eq(terms_of(policy, "ip:203.0.113.8")->name, "ip:203.0.113.0/24");
-    ck_assert_ptr_null(terms_of(policy, "ip:203.0.114.8"));
-    ck_assert_str_eq(terms_of(policy, "ip:2001:db8:1::2")->name, "ip:2001:db8::/32");
-    ck_assert_str_eq(terms_of(policy, "ip:2001:db9::")->name, "ip:::/0"); /* without IPv4: see above */
-    ck_assert_str_eq(terms_of(policy, "ip:unix")->name, "ip:unix");
+    ck_assert_int_eq(client_limits_of(policy, "id:client-0")->quota, QUOTA_PROHIBITED);
+    ck_assert_int_eq(client_limits_of(policy, "id:client-1")->quota, QUOTA_UNLIMITED);
+    ck_assert_int_eq(client_limits_of(policy, "id:client-2")->quota, QUOTA_AS_WRITTEN);
+    ck_assert_ptr_null(client_limits_of(policy, "id:client-3"));
+    ck_assert_ptr_null(client_limits_of(policy, "id:"));
+    ck_assert_ptr_null(client_limits_of(policy, "id:ip:203.0.113.7")); /* an id is no address */
+    ck_assert_ptr_null(client_limits_of(policy, "id:203.0.113.7"));
+    ck_assert_str_eq(client_limits_of(policy, "ip:203.0.113.7")->name, "ip:203.0.113.7");
+    ck_assert_str_eq(client_limits_of(policy, "ip:203.0.113.8")->name, "ip:203.0.113.0/24");
+    ck_assert_ptr_null(client_limits_of(policy, "ip:203.0.114.8"));
+    ck_assert_str_eq(client_limits_of(policy, "ip:2001:db8:1::2")->name, "ip:2001:db8::/32");
+    ck_assert_str_eq(client_limits_of(policy, "ip:2001:db9::")->name,
+                     "ip:::/0"); /* without IPv4: see above */
+    ck_assert_str_eq(client_limits_of(policy, "ip:unix")->name, "ip:unix");
     policy_drop(policy);
 }
 END_TEST
@@ -583,21 +584,21 @@ END_TEST
 START_TEST(clients_have_numbers_of_their_own)
 {
     struct policy *policy = load(slice_of(sample));
-    const struct limit_numbers *numbers = terms_of(policy, "id:client-2")->numbers;
+    const struct limit_numbers *numbers = client_limits_of(policy, "id:client-2")->numbers;
 
-    ck_assert_ptr_null(terms_of(policy, "id:client-0")->numbers);
+    ck_assert_ptr_null(client_limits_of(policy, "id:client-0")->numbers);
     ck_assert_int_eq(numbers[0].limit, 3);
     ck_assert_int_eq(numbers[0].burst, 3);
     ck_assert_int_eq(numbers[1].limit, 3);    /* per client and route */
     ck_assert_int_eq(numbers[2].limit, 5000); /* per all */
     ck_assert_int_eq(numbers[4].limit, 60);   /* per header and ip */
-    numbers = terms_of(policy, "id:gold")->numbers;
+    numbers = client_limits_of(policy, "id:gold")->numbers;
     ck_assert_int_eq(numbers[0].limit, 1000);
     ck_assert_int_eq(numbers[0].burst, 500);
     ck_assert_int_eq(numbers[3].limit, 61);
     ck_assert_int_eq(numbers[3].burst, 61);
     ck_assert_int_eq(numbers[1].limit, 10);
-    numbers = terms_of(policy, "id:mixed")->numbers;
+    numbers = client_limits_of(policy, "id:mixed")->numbers;
     ck_assert_int_eq(numbers[0].limit, 7);
     ck_assert_int_eq(numbers[1].limit, 2);
     policy_drop(policy);
@@ -607,7 +608,7 @@ END_TEST
 START_TEST(a_plan_is_shared_and_what_is_the_clients_own_counts_first)
 {
     struct policy *policy = load(slice_of(sample));
-    const struct limit_numbers *numbers = terms_of(policy, "id:silver-1")->numbers;
+    const struct limit_numbers *numbers = client_limits_of(policy, "id:silver-1")->numbers;
 
     ck_assert_uint_eq(policy->plan_count, 3);
     ck_assert_ptr_eq(numbers, policy->plans[0].numbers);
@@ -615,16 +616,16 @@ START_TEST(a_plan_is_shared_and_what_is_the_clients_own_counts_first)
     ck_assert_int_eq(numbers[0].burst, 20); /* was written, and not as the limit */
     ck_assert_int_eq(numbers[1].limit, 10);
     ck_assert_int_eq(numbers[2].limit, 6000);
-    numbers = terms_of(policy, "id:silver-2")->numbers;
+    numbers = client_limits_of(policy, "id:silver-2")->numbers;
     ck_assert_int_eq(numbers[0].limit, 300);
     ck_assert_int_eq(numbers[0].burst, 9);
     ck_assert_int_eq(numbers[2].limit, 6000);
-    numbers = terms_of(policy, "id:silver-3")->numbers;
+    numbers = client_limits_of(policy, "id:silver-3")->numbers;
     ck_assert_int_eq(numbers[0].limit, 7);
     ck_assert_int_eq(numbers[1].limit, 7);
     ck_assert_int_eq(numbers[2].limit, 6000); /* per all: the plan's */
-    ck_assert_int_eq(terms_of(policy, "id:silver-4")->quota, QUOTA_PROHIBITED);
-    ck_assert_ptr_null(terms_of(policy, "id:plain")->numbers);
+    ck_assert_int_eq(client_limits_of(policy, "id:silver-4")->quota, QUOTA_PROHIBITED);
+    ck_assert_ptr_null(client_limits_of(policy, "id:plain")->numbers);
     policy_drop(policy);
 }
 END_TEST
@@ -636,7 +637,7 @@ START_TEST(a_raised_limit_raises_a_burst_that_was_not_written)
                                   "  b: { script: gcra, limit: 10, period: 1s, burst: 2 }\n"
                                   "clients: { c: { limits: { a: { limit: 50 }, b: { limit: 50 "
                                   "} } } }\nrules: [ { limits: [ a, b ] } ]\n");
-    const struct limit_numbers *numbers = terms_of(policy, "id:c")->numbers;
+    const struct limit_numbers *numbers = client_limits_of(policy, "id:c")->numbers;
     ck_assert_int_eq(numbers[0].burst, 50);
     ck_assert_int_eq(numbers[1].burst, 2);
     policy_drop(policy);
@@ -656,11 +657,11 @@ START_TEST(thousands_of_clients_are_found)
     struct policy *policy = load_warned(yaml);
     for (unsigned i = 0; i < 20000; i += 997) {
         snprintf(id, sizeof id, "id:c%u", i);
-        ck_assert_str_eq(terms_of(policy, id)->name, id + 3);
+        ck_assert_str_eq(client_limits_of(policy, id)->name, id + 3);
         snprintf(id, sizeof id, "ip:10.%u.%u.9", i >> 8, i & 255);
-        ck_assert_int_eq(terms_of(policy, id)->quota, QUOTA_PROHIBITED);
+        ck_assert_int_eq(client_limits_of(policy, id)->quota, QUOTA_PROHIBITED);
     }
-    ck_assert_ptr_null(terms_of(policy, "id:c20000"));
+    ck_assert_ptr_null(client_limits_of(policy, "id:c20000"));
     policy_drop(policy);
     free(yaml);
 }
@@ -757,12 +758,12 @@ END_TEST
 
 static char *file_text(const char *path)
 {
-    struct pool pool = {NULL};
+    struct arena arena = {NULL};
     struct slice bytes = SLICE_NONE;
     const char *why = "";
-    ck_assert_msg(file_read(&pool, path, 1 << 20, &bytes, &why), "%s: %s", path, why);
+    ck_assert_msg(file_read(&arena, path, 1 << 20, &bytes, &why), "%s: %s", path, why);
     char *copy = strndup(bytes.p, bytes.n);
-    pool_free(&pool);
+    arena_free(&arena);
     return copy;
 }
 

@@ -3,22 +3,22 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "config/options.h"
 #include "net/tls.h"
-#include "policy/options.h"
+#include "quota/postgres_link.h"
 #include "run_suite.h"
-#include "store/postgres_link.h"
 
 static char *file_text(const char *name)
 {
     char path[4096];
     const char *srcdir = getenv("srcdir"), *why = "";
-    struct pool pool = {NULL};
+    struct arena arena = {NULL};
     struct slice bytes = SLICE_NONE;
 
     snprintf(path, sizeof path, "%s/%s", srcdir ? srcdir : ".", name);
-    ck_assert_msg(file_read(&pool, path, 1 << 20, &bytes, &why), "%s: %s", path, why);
+    ck_assert_msg(file_read(&arena, path, 1 << 20, &bytes, &why), "%s: %s", path, why);
     char *copy = strndup(bytes.p, bytes.n);
-    pool_free(&pool);
+    arena_free(&arena);
     return copy;
 }
 
@@ -93,11 +93,11 @@ static void is_the_default(const struct option *option, const struct node *node,
 START_TEST(the_sample_explains_every_option)
 {
     struct report report = {.file = "conf/weir.yaml"};
-    struct pool pool = {NULL};
+    struct arena arena = {NULL};
     setenv("WEIR_REDIS_PASSWORD", "secret", 1);
     char *sample = file_text("conf/weir.yaml"), *all = with_all_options(sample);
-    const struct node *whole = tree_read(&pool, slice_of(all), &report);
-    const struct node *active = tree_read(&pool, slice_of(sample), &report);
+    const struct node *whole = tree_read(&arena, slice_of(all), &report);
+    const struct node *active = tree_read(&arena, slice_of(sample), &report);
 
     ck_assert_uint_eq(report.mistakes, 0);
     for (size_t i = 0; i < option_count; i++) {
@@ -109,7 +109,7 @@ START_TEST(the_sample_explains_every_option)
             is_the_default(option, node, sample);
     }
     report_finish(&report, stderr);
-    pool_free(&pool);
+    arena_free(&arena);
     free(all);
     free(sample);
 }
@@ -163,11 +163,12 @@ static void keep_one_redis(char *yaml, const char *kept)
 /* A copy of `yaml` with its first `from` replaced. */
 static char *with(const char *yaml, const char *from, const char *to)
 {
-    const char *place = strstr(yaml, from);
+    const char *position = strstr(yaml, from);
     char *copy = NULL;
 
-    ck_assert_msg(place != NULL, "%s", from);
-    ck_assert_int_gt(asprintf(&copy, "%.*s%s%s", (int)(place - yaml), yaml, to, place + strlen(from)), 0);
+    ck_assert_msg(position != NULL, "%s", from);
+    ck_assert_int_gt(asprintf(&copy, "%.*s%s%s", (int)(position - yaml), yaml, to, position + strlen(from)),
+                     0);
     return copy;
 }
 

@@ -1,9 +1,9 @@
 /* Durations, sizes, numbers, "did you mean", and quotes in messages. */
 #include <check.h>
 
-#include "policy/report.h"
-#include "policy/suggest.h"
-#include "policy/values.h"
+#include "config/report.h"
+#include "config/suggest.h"
+#include "config/values.h"
 #include "run_suite.h"
 
 static const struct {

@@ -2,7 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "policy/load.h"
+#include "config/load.h"
 #include "run_suite.h"
 
 static char said[1 << 14];

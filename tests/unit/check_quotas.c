@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "limit/quota_table.h"
+#include "quota/quota_cache.h"
 #include "run_suite.h"
 
 static int64_t read_or(const char *text, int64_t otherwise)
@@ -95,22 +95,22 @@ static struct quota_entry entry_of(enum quota_outcome outcome, int64_t quota)
                                 .usable_us = 2000};
 }
 
-static void put(struct quota_table *table, const char *id, enum quota_outcome outcome, int64_t quota)
+static void put(struct quota_cache *table, const char *id, enum quota_outcome outcome, int64_t quota)
 {
     struct quota_entry entry = entry_of(outcome, quota);
-    quota_table_put(table, slice_of(id), &entry);
+    quota_cache_put(table, slice_of(id), &entry);
 }
 
 /* -9: not there. */
-static int64_t quota_of(struct quota_table *table, const char *id, uint64_t now_us)
+static int64_t quota_of(struct quota_cache *table, const char *id, uint64_t now_us)
 {
     struct quota_entry entry;
-    return quota_table_find(table, slice_of(id), now_us, &entry) ? entry.row.quota : -9;
+    return quota_cache_find(table, slice_of(id), now_us, &entry) ? entry.row.quota : -9;
 }
 
 START_TEST(an_entry_is_found_until_its_use_ends)
 {
-    struct quota_table *table = quota_table_new(100, 100);
+    struct quota_cache *table = quota_cache_new(100, 100);
     struct quota_entry entry;
 
     put(table, "a", QUOTA_FOUND, 3);
@@ -122,61 +122,61 @@ START_TEST(an_entry_is_found_until_its_use_ends)
     put(table, "a", QUOTA_FOUND, 5);
     ck_assert_int_eq(quota_of(table, "a", 500), 5);
     put(table, "a", QUOTA_ABSENT, 0);
-    ck_assert(quota_table_find(table, SLICE("a"), 500, &entry) && entry.outcome == QUOTA_ABSENT);
-    ck_assert_uint_eq(quota_table_count(table, QUOTA_FOUND), 1);
-    ck_assert_uint_eq(quota_table_count(table, QUOTA_ABSENT), 1);
-    quota_table_remove(table, SLICE("a"));
-    quota_table_remove(table, SLICE("never there"));
+    ck_assert(quota_cache_find(table, SLICE("a"), 500, &entry) && entry.outcome == QUOTA_ABSENT);
+    ck_assert_uint_eq(quota_cache_count(table, QUOTA_FOUND), 1);
+    ck_assert_uint_eq(quota_cache_count(table, QUOTA_ABSENT), 1);
+    quota_cache_remove(table, SLICE("a"));
+    quota_cache_remove(table, SLICE("never there"));
     ck_assert_int_eq(quota_of(table, "a", 500), -9);
-    quota_table_clear(table);
-    ck_assert_uint_eq(quota_table_count(table, QUOTA_FOUND), 0);
-    quota_table_free(table);
+    quota_cache_clear(table);
+    ck_assert_uint_eq(quota_cache_count(table, QUOTA_FOUND), 0);
+    quota_cache_free(table);
 }
 END_TEST
 
 /* What was got before is to be asked for anew, and serves where that fails. */
 START_TEST(aged_entries_are_not_fresh)
 {
-    struct quota_table *table = quota_table_new(100, 100);
+    struct quota_cache *table = quota_cache_new(100, 100);
     struct quota_entry entry;
 
     put(table, "a", QUOTA_FOUND, 3);
-    quota_table_age(table, 100);
-    ck_assert(quota_table_find(table, SLICE("a"), 500, &entry));
+    quota_cache_age(table, 100);
+    ck_assert(quota_cache_find(table, SLICE("a"), 500, &entry));
     ck_assert_uint_eq(entry.fresh_us, 0);
     ck_assert_int_eq(entry.row.quota, 3);
-    quota_table_age(table, 99);
-    ck_assert(quota_table_find(table, SLICE("a"), 500, &entry) && entry.fresh_us == 1000);
-    quota_table_free(table);
+    quota_cache_age(table, 99);
+    ck_assert(quota_cache_find(table, SLICE("a"), 500, &entry) && entry.fresh_us == 1000);
+    quota_cache_free(table);
 }
 END_TEST
 
 START_TEST(made_up_ids_push_out_one_another_alone)
 {
-    struct quota_table *table = quota_table_new(640, 640);
+    struct quota_cache *table = quota_cache_new(640, 640);
     char id[32];
 
     for (int i = 0; i < 300; i++) {
         snprintf(id, sizeof id, "client-%d", i);
         put(table, id, QUOTA_FOUND, i);
     }
-    unsigned clients = quota_table_count(table, QUOTA_FOUND);
+    unsigned clients = quota_cache_count(table, QUOTA_FOUND);
     for (int i = 0; i < 100000; i++) {
         snprintf(id, sizeof id, "made-up-%d", i);
         put(table, id, i % 2 ? QUOTA_ABSENT : QUOTA_UNKNOWN, 0);
     }
-    ck_assert_uint_eq(quota_table_count(table, QUOTA_FOUND), clients);
-    ck_assert_uint_le(quota_table_count(table, QUOTA_ABSENT), 640 + 64);
+    ck_assert_uint_eq(quota_cache_count(table, QUOTA_FOUND), clients);
+    ck_assert_uint_le(quota_cache_count(table, QUOTA_ABSENT), 640 + 64);
     ck_assert_int_eq(quota_of(table, "made-up-99999", 500), 0);
     ck_assert_int_eq(quota_of(table, "made-up-1", 500), -9);
-    quota_table_free(table);
+    quota_cache_free(table);
 }
 END_TEST
 
 /* Of those that have a row the one that was not asked for longest goes. */
 START_TEST(what_is_used_stays)
 {
-    struct quota_table *table = quota_table_new(64 * 8, 64);
+    struct quota_cache *table = quota_cache_new(64 * 8, 64);
     char id[32];
 
     put(table, "used", QUOTA_FOUND, 3);
@@ -185,14 +185,14 @@ START_TEST(what_is_used_stays)
         put(table, id, QUOTA_FOUND, i);
         ck_assert_int_eq(quota_of(table, "used", 500), 3);
     }
-    ck_assert_uint_le(quota_table_count(table, QUOTA_FOUND), 64 * 9);
-    quota_table_free(table);
+    ck_assert_uint_le(quota_cache_count(table, QUOTA_FOUND), 64 * 9);
+    quota_cache_free(table);
 }
 END_TEST
 
 static void *use_all(void *arg)
 {
-    struct quota_table *table = arg;
+    struct quota_cache *table = arg;
     char id[32];
 
     for (int i = 0; i < 20000; i++) {
@@ -200,27 +200,27 @@ static void *use_all(void *arg)
         if (i % 3 == 0)
             put(table, id, i % 2 ? QUOTA_FOUND : QUOTA_ABSENT, i % 500);
         else if (i % 50 == 1)
-            quota_table_remove(table, slice_of(id));
+            quota_cache_remove(table, slice_of(id));
         else {
             int64_t quota = quota_of(table, id, 500);
             ck_assert(quota == -9 || quota == i % 500);
         }
         if (i % 5000 == 4999)
-            quota_table_age(table, 50);
+            quota_cache_age(table, 50);
     }
     return NULL;
 }
 
 START_TEST(threads_share_it)
 {
-    struct quota_table *table = quota_table_new(200, 100);
+    struct quota_cache *table = quota_cache_new(200, 100);
     pthread_t threads[4];
 
     for (unsigned i = 0; i < COUNT_OF(threads); i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, use_all, table), 0);
     for (unsigned i = 0; i < COUNT_OF(threads); i++)
         pthread_join(threads[i], NULL);
-    quota_table_free(table);
+    quota_cache_free(table);
 }
 END_TEST
 

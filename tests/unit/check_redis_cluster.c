@@ -3,10 +3,10 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "redis/cluster_map.h"
+#include "redis/sentinel.h"
+#include "redis/slot.h"
 #include "run_suite.h"
-#include "store/redis_map.h"
-#include "store/redis_sentinel.h"
-#include "store/redis_slot.h"
 
 static struct address at(const char *text)
 {
@@ -93,7 +93,7 @@ START_TEST(what_is_no_redirection)
 END_TEST
 
 /* `bytes` in the protocol of Redis. */
-static bool read_map(const char *bytes, struct redis_map *map, const char **why)
+static bool read_map(const char *bytes, struct redis_cluster_map *map, const char **why)
 {
     struct address here = at("10.0.0.1:7000");
     redisReader *reader = redisReaderCreate();
@@ -102,7 +102,7 @@ static bool read_map(const char *bytes, struct redis_map *map, const char **why)
     ck_assert_int_eq(redisReaderFeed(reader, bytes, strlen(bytes)), REDIS_OK);
     ck_assert_int_eq(redisReaderGetReply(reader, &reply), REDIS_OK);
     ck_assert_ptr_nonnull(reply);
-    bool good = redis_map_read(reply, &here, map, why);
+    bool good = redis_cluster_map_read(reply, &here, map, why);
     freeReplyObject(reply);
     redisReaderFree(reader);
     return good;
@@ -112,7 +112,7 @@ static bool read_map(const char *bytes, struct redis_map *map, const char **why)
 
 START_TEST(the_map)
 {
-    static struct redis_map map;
+    static struct redis_cluster_map map;
     const char *why;
 
     ck_assert(read_map("*3\r\n"
@@ -148,7 +148,7 @@ START_TEST(what_is_no_map)
                                       "*1\r\n*3\r\n:0\r\n:1\r\n" NODE("8\r\n10.0.0.2", "70001"),
                                       "*1\r\n*3\r\n:0\r\n:1\r\n*1\r\n$8\r\n10.0.0.2\r\n",
                                       "*1\r\n*3\r\n:0\r\n$1\r\n1\r\n" NODE("8\r\n10.0.0.2", "7001")};
-    static struct redis_map map;
+    static struct redis_cluster_map map;
     const char *why;
 
     for (size_t i = 0; i < COUNT_OF(bad); i++) {

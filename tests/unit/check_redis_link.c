@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fault/redis_rig.h"
+#include "redis/link.h"
+#include "redis/outage.h"
 #include "run_suite.h"
-#include "store/redis_link.h"
-#include "store/redis_outage.h"
 
 enum { CALLS_MAX = 10000 };
 
@@ -641,7 +641,7 @@ START_TEST(a_relapse_is_seen_at_once_and_not_told_again)
         turn_until(nothing_pending);
     }
     ck_assert_uint_eq(log_lines("no answer within"), 1);
-    ck_assert_uint_eq(log_lines("answers again"), 1); /* the ramp has ended */
+    ck_assert_uint_eq(log_lines("answers again"), 1); /* slow start has ended */
     stop_fake();
 }
 END_TEST

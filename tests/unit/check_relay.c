@@ -52,17 +52,18 @@ static void tear_down(void)
     event_base_free(base);
 }
 
-static struct relay_means means(void)
+static struct relay_io io(void)
 {
-    return (struct relay_means){&pool, receive};
+    return (struct relay_io){&pool, receive};
 }
 
-static struct half half_of(enum framing_kind kind, uint64_t length, bool chunked_out, uint64_t max)
+static struct message_body message_body_of(enum framing_kind kind, uint64_t length, bool chunked_out,
+                                           uint64_t max)
 {
-    struct half half;
+    struct message_body message_body;
     struct framing framing = {.kind = kind, .length = length};
-    half_begin(&half, &framing, chunked_out, max);
-    return half;
+    message_body_begin(&message_body, &framing, chunked_out, max);
+    return message_body;
 }
 
 static void arrives(const char *bytes)
@@ -78,18 +79,18 @@ static void assert_sent(const char *expected)
     ck_assert_mem_eq(got, expected, strlen(expected));
 }
 
-static enum relay move(struct half *half)
+static enum relay move(struct message_body *message_body)
 {
-    struct relay_means m = means();
-    return relay_move(half, &from, &to, true, &m, &why);
+    struct relay_io m = io();
+    return relay_move(message_body, &from, &to, true, &m, &why);
 }
 
 START_TEST(a_known_length_is_read_to_its_end_and_not_beyond)
 {
-    struct half half = half_of(FRAMING_LENGTH, 5, false, 0);
+    struct message_body message_body = message_body_of(FRAMING_LENGTH, 5, false, 0);
     arrives("helloGET /next");
-    ck_assert_int_eq(move(&half), RELAY_ENDED);
-    ck_assert(half.ended);
+    ck_assert_int_eq(move(&message_body), RELAY_ENDED);
+    ck_assert(message_body.ended);
     assert_sent("hello");
     char rest[16];
     ck_assert_int_eq(read(from.fd, rest, sizeof rest), 9); /* the next message is still in the kernel */
@@ -98,12 +99,12 @@ END_TEST
 
 START_TEST(chunked_content_is_written_with_chunk_lines_of_our_own)
 {
-    struct half half = half_of(FRAMING_CHUNKED, 0, true, 0);
+    struct message_body message_body = message_body_of(FRAMING_CHUNKED, 0, true, 0);
     arrives("3;name=value\r\nabc\r\n2\r\nde\r\n");
-    ck_assert_int_eq(move(&half), RELAY_SOURCE);
+    ck_assert_int_eq(move(&message_body), RELAY_SOURCE);
     assert_sent("5\r\nabcde\r\n");
     arrives("0\r\nTrailer: dropped\r\n\r\nGET /next");
-    ck_assert_int_eq(move(&half), RELAY_ENDED);
+    ck_assert_int_eq(move(&message_body), RELAY_ENDED);
     assert_sent("0\r\n\r\n");
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
 }
@@ -111,41 +112,41 @@ END_TEST
 
 START_TEST(the_last_piece_and_the_end_go_out_together)
 {
-    struct half half = half_of(FRAMING_CHUNKED, 0, true, 0);
+    struct message_body message_body = message_body_of(FRAMING_CHUNKED, 0, true, 0);
     arrives("3\r\nabc\r\n0\r\n\r\n");
-    ck_assert_int_eq(move(&half), RELAY_ENDED);
+    ck_assert_int_eq(move(&message_body), RELAY_ENDED);
     assert_sent("3\r\nabc\r\n0\r\n\r\n");
 }
 END_TEST
 
 START_TEST(content_until_close_ends_with_the_connection)
 {
-    struct half half = half_of(FRAMING_UNTIL_CLOSE, 0, true, 0);
+    struct message_body message_body = message_body_of(FRAMING_UNTIL_CLOSE, 0, true, 0);
     arrives("some");
-    ck_assert_int_eq(move(&half), RELAY_SOURCE);
+    ck_assert_int_eq(move(&message_body), RELAY_SOURCE);
     assert_sent("4\r\nsome\r\n");
     shutdown(source, SHUT_WR);
-    ck_assert_int_eq(move(&half), RELAY_ENDED);
+    ck_assert_int_eq(move(&message_body), RELAY_ENDED);
     assert_sent("0\r\n\r\n");
 }
 END_TEST
 
 START_TEST(a_close_before_the_end_is_told)
 {
-    struct half half = half_of(FRAMING_LENGTH, 10, false, 0);
+    struct message_body message_body = message_body_of(FRAMING_LENGTH, 10, false, 0);
     arrives("some");
-    ck_assert_int_eq(move(&half), RELAY_SOURCE);
+    ck_assert_int_eq(move(&message_body), RELAY_SOURCE);
     shutdown(source, SHUT_WR);
-    ck_assert_int_eq(move(&half), RELAY_CLOSED);
-    ck_assert(!half.ended);
+    ck_assert_int_eq(move(&message_body), RELAY_CLOSED);
+    ck_assert(!message_body.ended);
 }
 END_TEST
 
 START_TEST(broken_chunks_are_told_with_the_reason_and_not_passed_on)
 {
-    struct half half = half_of(FRAMING_CHUNKED, 0, true, 0);
+    struct message_body message_body = message_body_of(FRAMING_CHUNKED, 0, true, 0);
     arrives("3\r\nabcdef\r\n");
-    ck_assert_int_eq(move(&half), RELAY_BAD);
+    ck_assert_int_eq(move(&message_body), RELAY_BAD);
     ck_assert_ptr_nonnull(why);
     assert_sent("");
 }
@@ -153,23 +154,23 @@ END_TEST
 
 START_TEST(what_is_over_the_maximum_is_not_passed_on)
 {
-    struct half half = half_of(FRAMING_CHUNKED, 0, true, 4);
+    struct message_body message_body = message_body_of(FRAMING_CHUNKED, 0, true, 4);
     arrives("3\r\nabc\r\n");
-    ck_assert_int_eq(move(&half), RELAY_SOURCE);
+    ck_assert_int_eq(move(&message_body), RELAY_SOURCE);
     assert_sent("3\r\nabc\r\n");
     arrives("2\r\nde\r\n0\r\n\r\n");
-    ck_assert_int_eq(move(&half), RELAY_TOO_LARGE);
+    ck_assert_int_eq(move(&message_body), RELAY_TOO_LARGE);
     assert_sent("");
 }
 END_TEST
 
 START_TEST(a_head_goes_out_with_the_first_piece_behind_it)
 {
-    struct half half = half_of(FRAMING_LENGTH, 5, false, 0);
-    struct relay_means m = means();
+    struct message_body message_body = message_body_of(FRAMING_LENGTH, 5, false, 0);
+    struct relay_io m = io();
     memcpy(receive, "helloHTTP/1.1 200", 17);
     ck_assert_int_eq(
-        relay_begin(&half, &from, &to, SLICE("HEAD\r\n\r\n"), (struct behind){receive, 17}, &m, &why),
+        relay_begin(&message_body, &from, &to, SLICE("HEAD\r\n\r\n"), (struct unread){receive, 17}, &m, &why),
         RELAY_ENDED);
     assert_sent("HEAD\r\n\r\nhello");
     ck_assert(slice_equal(iobuf_slice(from.in),
@@ -179,7 +180,7 @@ END_TEST
 
 START_TEST(nothing_is_read_while_the_sink_is_full)
 {
-    struct half half = half_of(FRAMING_LENGTH, 1 << 30, false, 0);
+    struct message_body message_body = message_body_of(FRAMING_LENGTH, 1 << 30, false, 0);
     static char piece[65536];
     uint64_t sent = 0;
     enum relay moved = RELAY_SOURCE;
@@ -187,7 +188,7 @@ START_TEST(nothing_is_read_while_the_sink_is_full)
     while (moved == RELAY_SOURCE) {
         ssize_t n = write(source, piece, sizeof piece);
         sent += n > 0 ? (uint64_t)n : 0;
-        moved = move(&half);
+        moved = move(&message_body);
     }
     ck_assert_int_eq(moved, RELAY_SINK);
     ck_assert_uint_le(iobuf_held(to.out), IOBUF_READ_MAX);
@@ -199,18 +200,18 @@ START_TEST(nothing_is_read_while_the_sink_is_full)
         got += n > 0 ? (uint64_t)n : 0;
         ck_assert_int_ne(stream_flush(&to, &pool), SENT_FAILED);
     }
-    ck_assert_uint_le(got, half.bytes); /* the rest is in the socket of the reader */
-    ck_assert_int_eq(move(&half) == RELAY_SOURCE || to.out != NULL, true);
-    ck_assert_uint_le(half.bytes, sent);
+    ck_assert_uint_le(got, message_body.bytes); /* the rest is in the socket of the reader */
+    ck_assert_int_eq(move(&message_body) == RELAY_SOURCE || to.out != NULL, true);
+    ck_assert_uint_le(message_body.bytes, sent);
 }
 END_TEST
 
 START_TEST(dropped_content_leaves_the_next_message)
 {
-    struct half half = half_of(FRAMING_CHUNKED, 0, false, 0);
-    struct relay_means m = means();
+    struct message_body message_body = message_body_of(FRAMING_CHUNKED, 0, false, 0);
+    struct relay_io m = io();
     arrives("3\r\nabc\r\n0\r\n\r\nGET /next");
-    ck_assert_int_eq(relay_drop(&half, &from, true, &m, &why), RELAY_ENDED);
+    ck_assert_int_eq(relay_drop(&message_body, &from, true, &m, &why), RELAY_ENDED);
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
     assert_sent("");
 }
@@ -219,14 +220,15 @@ END_TEST
 /* Else the content would be read once more: as a request, on a connection that is kept. */
 START_TEST(content_that_the_sink_did_not_take_is_gone_all_the_same)
 {
-    struct half half = half_of(FRAMING_LENGTH, 4, false, 0);
-    struct relay_means m = means();
+    struct message_body message_body = message_body_of(FRAMING_LENGTH, 4, false, 0);
+    struct relay_io m = io();
 
     ck_assert(stream_keep(&from, &pool, SLICE("bodyGET /next")));
     close(sink);
-    ck_assert_int_eq(relay_begin(&half, &from, &to, SLICE("HEAD"), (struct behind){NULL, 0}, &m, &why),
-                     RELAY_GONE);
-    ck_assert(half.ended);
+    ck_assert_int_eq(
+        relay_begin(&message_body, &from, &to, SLICE("HEAD"), (struct unread){NULL, 0}, &m, &why),
+        RELAY_GONE);
+    ck_assert(message_body.ended);
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
     sink = -1;
 }
@@ -306,7 +308,7 @@ static void drink(size_t step)
 }
 
 /* Moves until the half says something else than to wait, with far ends that take their time. */
-static enum relay pump(struct half *half, size_t size, size_t step)
+static enum relay pump(struct message_body *message_body, size_t size, size_t step)
 {
     enum relay moved = RELAY_SOURCE;
 
@@ -319,7 +321,7 @@ static enum relay pump(struct half *half, size_t size, size_t step)
             if (stream_flush(&to, &pool) == SENT_FAILED)
                 return RELAY_GONE;
         } else
-            moved = move(half);
+            moved = move(message_body);
     }
     return moved;
 }
@@ -342,7 +344,7 @@ static const size_t spliced_sizes[] = {SPLICE_MIN - 1, SPLICE_MIN,     SPLICE_MI
 START_TEST(spliced_content_arrives_byte_for_byte)
 {
     size_t size = spliced_sizes[_i / 4], step = _i & 1 ? 65536 : 4001;
-    struct half half = half_of(FRAMING_LENGTH, size, false, _i & 1 ? size : 0);
+    struct message_body message_body = message_body_of(FRAMING_LENGTH, size, false, _i & 1 ? size : 0);
 
     if (_i & 2) {
         close_both();
@@ -350,11 +352,11 @@ START_TEST(spliced_content_arrives_byte_for_byte)
         open_tcp(&to, &sink);
     }
     sent = received = 0;
-    ck_assert_int_eq(pump(&half, size, step), RELAY_ENDED);
+    ck_assert_int_eq(pump(&message_body, size, step), RELAY_ENDED);
     drink_rest();
     ck_assert_uint_eq(received, size);
-    ck_assert_uint_eq(half.bytes, size);
-    ck_assert_uint_eq(half.left, 0);
+    ck_assert_uint_eq(message_body.bytes, size);
+    ck_assert_uint_eq(message_body.left, 0);
     ck_assert_uint_eq(pool.pipes.open, pool.pipes.kept);
     ck_assert_int_eq(pool.pipes.open > 0, size >= SPLICE_MIN);
 }
@@ -363,11 +365,11 @@ END_TEST
 START_TEST(splicing_stops_where_the_message_ends)
 {
     size_t size = SPLICE_MIN + 5;
-    struct half half = half_of(FRAMING_LENGTH, size, false, 0);
+    struct message_body message_body = message_body_of(FRAMING_LENGTH, size, false, 0);
     char rest[16];
 
     sent = received = 0;
-    ck_assert_int_eq(pump(&half, size + 9, 65536), RELAY_ENDED);
+    ck_assert_int_eq(pump(&message_body, size + 9, 65536), RELAY_ENDED);
     while (sent < size + 9)
         feed(size + 9, 65536);
     ck_assert_int_eq(read(from.fd, rest, sizeof rest), 9);
@@ -378,39 +380,39 @@ END_TEST
 
 START_TEST(spliced_content_that_is_cut_is_told_and_counted)
 {
-    struct half half = half_of(FRAMING_LENGTH, 10 * SPLICE_MIN, false, 0);
+    struct message_body message_body = message_body_of(FRAMING_LENGTH, 10 * SPLICE_MIN, false, 0);
 
     sent = received = 0;
     while (sent < 3 * SPLICE_MIN) {
         feed(3 * SPLICE_MIN, 65536);
         if (!stream_holds_output(&to))
-            ck_assert_int_le(move(&half), RELAY_SINK);
+            ck_assert_int_le(move(&message_body), RELAY_SINK);
         drink_rest();
     }
     shutdown(source, SHUT_WR);
-    ck_assert_int_eq(pump(&half, 3 * SPLICE_MIN, 65536), RELAY_CLOSED);
+    ck_assert_int_eq(pump(&message_body, 3 * SPLICE_MIN, 65536), RELAY_CLOSED);
     drink_rest();
-    ck_assert(!half.ended);
-    ck_assert_uint_eq(half.bytes, 3 * SPLICE_MIN);
+    ck_assert(!message_body.ended);
+    ck_assert_uint_eq(message_body.bytes, 3 * SPLICE_MIN);
     ck_assert_uint_eq(received, 3 * SPLICE_MIN);
 }
 END_TEST
 
 START_TEST(spliced_content_until_close_ends_with_the_connection)
 {
-    struct half half = half_of(FRAMING_UNTIL_CLOSE, 0, false, 0);
+    struct message_body message_body = message_body_of(FRAMING_UNTIL_CLOSE, 0, false, 0);
     enum relay moved = RELAY_SOURCE;
 
     sent = received = 0;
     while (sent < 4 * SPLICE_MIN) {
         feed(4 * SPLICE_MIN, 65536);
         if (!stream_holds_output(&to))
-            moved = move(&half);
+            moved = move(&message_body);
         drink_rest();
     }
     ck_assert_int_ne(moved, RELAY_ENDED);
     shutdown(source, SHUT_WR);
-    ck_assert_int_eq(pump(&half, sent, 65536), RELAY_ENDED);
+    ck_assert_int_eq(pump(&message_body, sent, 65536), RELAY_ENDED);
     drink_rest();
     ck_assert_uint_eq(received, 4 * SPLICE_MIN);
 }
@@ -419,12 +421,12 @@ END_TEST
 START_TEST(a_sink_that_goes_takes_its_pipe_along)
 {
     size_t size = 8 * SPLICE_MIN;
-    struct half half = half_of(FRAMING_LENGTH, size, false, 0);
+    struct message_body message_body = message_body_of(FRAMING_LENGTH, size, false, 0);
 
     sent = received = 0;
     while (!to.pipe) {
         feed(size, 65536);
-        (void)move(&half);
+        (void)move(&message_body);
     }
     ck_assert_uint_gt(to.pipe->held, 0);
     close(sink);
@@ -439,11 +441,11 @@ END_TEST
 START_TEST(without_a_pipe_content_is_copied)
 {
     size_t size = 2 * PIPE_BYTES + 1;
-    struct half half = half_of(FRAMING_LENGTH, size, false, 0);
+    struct message_body message_body = message_body_of(FRAMING_LENGTH, size, false, 0);
 
     pool.pipes.open = PIPES_MAX;
     sent = received = 0;
-    ck_assert_int_eq(pump(&half, size, 65536), RELAY_ENDED);
+    ck_assert_int_eq(pump(&message_body, size, 65536), RELAY_ENDED);
     drink_rest();
     ck_assert_uint_eq(received, size);
     ck_assert_uint_eq(pool.pipes.kept, 0);

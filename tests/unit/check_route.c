@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "config/load.h"
 #include "http/head.h"
-#include "policy/load.h"
-#include "policy/route.h"
+#include "policy/rule_choice.h"
 #include "run_suite.h"
 
 #define UPSTREAMS "upstreams: { api: { servers: [ 127.0.0.1:3000 ] } }\n"

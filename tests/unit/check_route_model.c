@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "config/load.h"
 #include "http/head.h"
-#include "policy/load.h"
-#include "policy/route.h"
+#include "policy/rule_choice.h"
 #include "run_suite.h"
 
 enum { LONGEST = 256, MODEL_MAX = 3 * READINGS_MAX, RULES = 4 };

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "policy/load.h"
-#include "policy/zone.h"
+#include "config/load.h"
+#include "config/zone.h"
 #include "run_suite.h"
 
 static char directory[] = "/tmp/weir-zones-XXXXXX";
 static char path[64];
-static struct pool pool;
+static struct arena arena;
 static struct slice berlin;
 
 static void set_up(void)
@@ -19,7 +19,7 @@ static void set_up(void)
 
     ck_assert_ptr_nonnull(mkdtemp(directory));
     snprintf(path, sizeof path, "%s/Mine", directory);
-    ck_assert_msg(file_read(&pool, "/usr/share/zoneinfo/Europe/Berlin", 1 << 20, &berlin, &why),
+    ck_assert_msg(file_read(&arena, "/usr/share/zoneinfo/Europe/Berlin", 1 << 20, &berlin, &why),
                   "%s (Debian package tzdata)", why);
     setenv("TZDIR", directory, 1);
 }
@@ -28,20 +28,20 @@ static void tear_down(void)
 {
     unlink(path);
     rmdir(directory);
-    pool_free(&pool);
+    arena_free(&arena);
 }
 
 static bool read_as_mine(const char *bytes, size_t size, struct zone *zone, const char **why)
 {
     unlink(path); /* to write over a file takes a disk's time */
     FILE *file = fopen(path, "we");
-    struct pool mine = {NULL}, scratch = {NULL};
+    struct arena mine = {NULL}, scratch = {NULL};
 
     ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
     fclose(file);
     bool good = zone_read(&mine, &scratch, SLICE("Mine"), zone, why);
-    pool_free(&scratch);
-    pool_free(&mine);
+    arena_free(&scratch);
+    arena_free(&mine);
     return good;
 }
 
@@ -122,17 +122,17 @@ START_TEST(names)
     static const char *const bad[] = {"",      "/etc/passwd", "../Mine",   "Mine/", "a//b",
                                       "Mi ne", ".",           "M\xc3\xa9", "Absent"};
     struct zone zone;
-    struct pool scratch = {NULL};
+    struct arena scratch = {NULL};
     const char *why;
 
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         why = NULL;
-        ck_assert_msg(!zone_read(&pool, &scratch, slice_of(bad[i]), &zone, &why) && why, "\"%s\"", bad[i]);
+        ck_assert_msg(!zone_read(&arena, &scratch, slice_of(bad[i]), &zone, &why) && why, "\"%s\"", bad[i]);
     }
     ck_assert_str_eq(why, "there is no time zone database; install the Debian package tzdata");
-    ck_assert(zone_read(&pool, &scratch, SLICE("UTC"), &zone, &why));
+    ck_assert(zone_read(&arena, &scratch, SLICE("UTC"), &zone, &why));
     ck_assert_uint_eq(zone.count, 0);
-    pool_free(&scratch);
+    arena_free(&scratch);
 }
 END_TEST
 

@@ -1,0 +1,515 @@
+/* clients_api.c - see clients_api.h.
+ *
+ *   clients_answer() -> asking --pump: a call for each step of its client query--> answer
+ *
+ * All steps are taken in on_pump(), never from inside a callback of the link: so an asking ends in one place,
+ * and the link is flushed where that is allowed. An asking whose time is up is answered at once; it stays
+ * until the link has given back its call. */
+#include "admin/clients_api.h"
+
+#include <stdlib.h>
+#include <sys/queue.h>
+#include <time.h>
+
+#include "admin/answer.h"
+#include "admin/grant_body.h"
+#include "base/clock.h"
+#include "base/magic.h"
+#include "clients/client_query.h"
+#include "limit/denials.h"
+#include "limit/resets.h"
+#include "redis/redis_client.h"
+
+enum { PENDING_QUERY_MAGIC = 0x41534b47, SCAN_US = 2000000 };
+
+struct pending_query {
+    uint32_t magic;
+    struct clients_api *api;
+    struct evhttp_request *request; /* NULL: answered */
+    enum client_query_kind kind;
+    struct identity identity;
+    struct query *query;
+    struct redis_call call;
+    bool under_way; /* the link has the call */
+    struct event *deadline;
+    TAILQ_ENTRY(pending_query) entry;
+};
+
+struct clients_api {
+    struct event_base *base;
+    struct policy *policy;
+    char *script;
+    struct redis_client *store; /* NULL until the first request */
+    bool down;                  /* Redis is known to be away */
+    struct event *pump;
+    TAILQ_HEAD(askings, pending_query) askings;
+    unsigned count;
+};
+
+/* --- The end of an asking ----------------------------------------------------------------------------- */
+
+static void pending_query_free(struct pending_query *pending_query)
+{
+    TAILQ_REMOVE(&pending_query->api->askings, pending_query, entry);
+    pending_query->api->count--;
+    if (pending_query->deadline)
+        event_free(pending_query->deadline);
+    client_query_free(pending_query->query);
+    MAGIC_WIPE(pending_query);
+    free(pending_query);
+}
+
+/* Whoever asked knows now; the asking goes as soon as nobody else points at it. */
+static void pending_query_end(struct pending_query *pending_query)
+{
+    pending_query->request = NULL;
+    if (!pending_query->under_way)
+        pending_query_free(pending_query);
+}
+
+static void pending_query_fail(struct pending_query *pending_query, const char *detail)
+{
+    if (pending_query->request)
+        answer_problem(pending_query->request, 503, "Service Unavailable", detail);
+    pending_query_end(pending_query);
+}
+
+/* --- What is answered --------------------------------------------------------------------------------- */
+
+static void json_seconds(struct evbuffer *out, const char *name, int64_t us)
+{
+    evbuffer_add_printf(out, ",\"%s\":%.6f", name, (double)us / 1e6);
+}
+
+static void json_text(struct evbuffer *out, const char *name, const char *value)
+{
+    evbuffer_add_printf(out, ",\"%s\":", name);
+    if (value)
+        json_string(out, slice_of(value));
+    else
+        evbuffer_add_printf(out, "null");
+}
+
+static const char *json_bool(bool value)
+{
+    return value ? "true" : "false";
+}
+
+static void write_per(struct evbuffer *out, const struct limit *limit)
+{
+    static const char *const names[] = {"client", "ip", "route", "method", "host", "all", "header:"};
+
+    evbuffer_add_printf(out, ",\"per\":[");
+    for (unsigned i = 0; i < limit->per_count; i++) {
+        char name[512];
+        const char *header = limit->per[i].header;
+        snprintf(name, sizeof name, "%s%s", names[limit->per[i].per], header ? header : "");
+        evbuffer_add_printf(out, i ? "," : "");
+        json_string(out, slice_of(name));
+    }
+    evbuffer_add_printf(out, "]");
+}
+
+static void write_row(struct evbuffer *out, const struct limit_status *row)
+{
+    evbuffer_add_printf(out, "{\"limit\":");
+    json_string(out, slice_of(row->limit->name));
+    write_per(out, row->limit);
+    json_text(out, "key", row->key.p);
+    evbuffer_add_printf(out, ",\"quota\":%lld,\"capacity\":%lld,\"remaining\":%lld", (long long)row->quota,
+                        (long long)row->capacity, (long long)row->remaining);
+    if (row->limit->kind == LIMIT_CONCURRENCY) { /* its period is a lease, and no client's business */
+        json_text(out, "period_seconds", NULL);
+        json_text(out, "resets_in_seconds", NULL);
+    } else {
+        json_seconds(out, "period_seconds", row->limit->period_us);
+        json_seconds(out, "resets_in_seconds", row->reset_us);
+    }
+    if (row->failed)
+        evbuffer_add_printf(out, ",\"script_fails\":true");
+    evbuffer_add_printf(out, ",\"admits\":%s", json_bool(row->admits));
+    if (row->retry_after_us < 0)
+        json_text(out, "retry_after_seconds", NULL);
+    else
+        json_seconds(out, "retry_after_seconds", row->retry_after_us);
+    evbuffer_add_printf(out, ",\"enforced\":%s}", json_bool(row->enforced));
+}
+
+/* What the client is granted now; of the quota -1 is unlimited. */
+static void write_grant(struct evbuffer *out, const struct pending_query *pending_query)
+{
+    int64_t quota, us;
+    char text[32];
+
+    if (!client_query_granted(pending_query->query, &quota, &us) || quota == GRANT_NONE) {
+        json_text(out, "grant", NULL);
+        return;
+    }
+    time_t until = (time_t)((clock_wall_us() + (uint64_t)us + 999999) / 1000000);
+    struct tm tm;
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&until, &tm));
+    evbuffer_add_printf(out, ",\"grant\":{\"quota\":%lld", (long long)quota);
+    json_text(out, "until", text);
+    json_seconds(out, "ends_in_seconds", us);
+    evbuffer_add_printf(out, "}");
+}
+
+static bool was_granted(const struct pending_query *pending_query)
+{
+    int64_t quota, us;
+    return client_query_granted(pending_query->query, &quota, &us);
+}
+
+/* "database": null where it is not asked for this client, else what it said. */
+static void write_row_of_database(struct evbuffer *out, const struct pending_query *pending_query)
+{
+    struct quota_row row;
+    int64_t us;
+
+    if (!client_query_asks_database(pending_query->query)) {
+        json_text(out, "database", NULL);
+        return;
+    }
+    bool cached = client_query_row(pending_query->query, &row, &us);
+    evbuffer_add_printf(out, ",\"database\":{\"cached\":%s", json_bool(cached));
+    if (cached) {
+        evbuffer_add_printf(out, ",\"known\":%s", json_bool(row.present));
+        if (row.present && row.quota != QUOTA_OF_ITS_OWN)
+            evbuffer_add_printf(out, ",\"quota\":%lld", (long long)row.quota);
+        else
+            json_text(out, "quota", NULL);
+        json_text(out, "plan", row.present && row.plan[0] ? row.plan : NULL);
+        json_seconds(out, "expires_in_seconds", us);
+    }
+    evbuffer_add_printf(out, "}");
+}
+
+static void write_look(struct evbuffer *out, const struct pending_query *pending_query)
+{
+    const struct client_limits *client_limits = client_query_client(pending_query->query);
+    const struct limit_status *rows;
+    unsigned count = client_query_rows(pending_query->query, &rows);
+
+    json_text(out, "terms", client_query_limits_text(client_limits));
+    json_text(out, "plan", client_limits && client_limits->plan ? client_limits->plan->name : NULL);
+    json_text(out, "entry", client_limits ? client_limits->name : NULL);
+    write_grant(out, pending_query);
+    write_row_of_database(out, pending_query);
+    evbuffer_add_printf(out, ",\"limits\":[");
+    for (unsigned i = 0; i < count; i++) {
+        evbuffer_add_printf(out, i ? "," : "");
+        write_row(out, &rows[i]);
+    }
+    evbuffer_add_printf(out, "]");
+}
+
+static void pending_query_succeed(struct pending_query *pending_query)
+{
+    struct evbuffer *body;
+
+    if (pending_query->kind == CLIENT_QUERY_RESET) { /* here at once; the other weirs hear of it */
+        denials_forget_all();
+        resets_note(identity_text(&pending_query->identity));
+    }
+    if (pending_query->kind == CLIENT_QUERY_GRANT && !was_granted(pending_query)) {
+        pending_query_fail(pending_query,
+                           "there are as many grants as there may be: take others back, or let them end");
+        return;
+    }
+    body = evbuffer_new();
+    if (!body) {
+        pending_query_fail(pending_query, "no memory");
+        return;
+    }
+    evbuffer_add_printf(body, "{\"client\":");
+    json_string(body, identity_text(&pending_query->identity));
+    if (pending_query->kind == CLIENT_QUERY_LOOK)
+        write_look(body, pending_query);
+    else if (pending_query->kind == CLIENT_QUERY_GRANT)
+        evbuffer_add_printf(body, ",\"published\":%s", json_bool(client_query_told(pending_query->query)));
+    else
+        evbuffer_add_printf(body, ",\"removed\":%llu,\"published\":%s",
+                            (unsigned long long)client_query_removed(pending_query->query),
+                            json_bool(client_query_told(pending_query->query)));
+    if (pending_query->kind == CLIENT_QUERY_GRANT)
+        write_grant(body, pending_query);
+    else
+        evbuffer_add_printf(body, ",\"complete\":%s", json_bool(client_query_complete(pending_query->query)));
+    evbuffer_add_printf(body, "}\n");
+    answer(pending_query->request, 200, "application/json", body);
+    evbuffer_free(body);
+    pending_query_end(pending_query);
+}
+
+/* --- Its steps ---------------------------------------------------------------------------------------- */
+
+static void pump_soon(struct clients_api *api)
+{
+    event_active(api->pump, EV_TIMEOUT, 1);
+}
+
+static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+{
+    struct pending_query *pending_query = CONTAINER_OF(call, struct pending_query, call);
+    char detail[128];
+
+    MAGIC_CHECK(pending_query, PENDING_QUERY_MAGIC);
+    pending_query->under_way = false;
+    if (!pending_query->request)
+        pending_query_free(pending_query);
+    else if (!reply) {
+        snprintf(detail, sizeof detail, "Redis could not be asked: %s", redis_failure_label[failure]);
+        pending_query_fail(pending_query, detail);
+    } else if (!client_query_take(pending_query->query, reply))
+        pending_query_fail(pending_query, "Redis gave an answer of the wrong shape");
+    else
+        pump_soon(pending_query->api);
+}
+
+static void pending_query_step(struct pending_query *pending_query)
+{
+    struct clients_api *api = pending_query->api;
+    const char **argv;
+    const size_t *sizes;
+    int argc;
+
+    client_query_set_shards(pending_query->query, api->store ? redis_client_parts(api->store) : 1);
+    if (!client_query_next(pending_query->query, &argc, &argv, &sizes)) {
+        pending_query_succeed(pending_query);
+        return;
+    }
+    if (api->down) {
+        pending_query_fail(pending_query, "Redis is away");
+        return;
+    }
+    if (!redis_client_is_ready(api->store))
+        return; /* until it is, or the deadline */
+    pending_query->call = (struct redis_call){.done = on_answer};
+    bool one_part =
+        redis_client_has_slots(api->store) && slice_equal((struct slice){argv[0], sizes[0]}, SLICE("0"));
+    if (one_part ? redis_client_call_part(api->store, client_query_shard(pending_query->query),
+                                          &pending_query->call, argc, argv, sizes)
+                 : redis_client_call(api->store, &pending_query->call, argc, argv, sizes))
+        pending_query->under_way = true;
+    else if (redis_client_is_whole(api->store)) /* else until the node is there, or the deadline */
+        pending_query_fail(pending_query, "Redis is busy");
+}
+
+static void on_pump(evutil_socket_t fd, short what, void *arg)
+{
+    struct clients_api *api = arg;
+    struct pending_query *pending_query, *next;
+    (void)fd, (void)what;
+
+    for (pending_query = TAILQ_FIRST(&api->askings); pending_query; pending_query = next) {
+        next = TAILQ_NEXT(pending_query, entry);
+        if (pending_query->request && !pending_query->under_way)
+            pending_query_step(pending_query);
+    }
+    if (api->store)
+        redis_client_flush(api->store);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *arg)
+{
+    struct pending_query *pending_query = arg;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(pending_query, PENDING_QUERY_MAGIC);
+    if (pending_query->request)
+        pending_query_fail(pending_query, "Redis did not answer in time");
+}
+
+/* --- The link ----------------------------------------------------------------------------------------- */
+
+static void on_ready(void *context)
+{
+    struct clients_api *api = context;
+    api->down = false;
+    pump_soon(api);
+}
+
+static void on_not_ready(void *context, enum redis_failure cause)
+{
+    struct clients_api *api = context;
+    (void)cause;
+    api->down = true;
+    pump_soon(api);
+}
+
+static bool open_link(struct clients_api *api)
+{
+    const struct redis_link_watch watch = {.ready = on_ready, .not_ready = on_not_ready, .context = api};
+
+    if (api->store)
+        return true;
+    if (!(api->script = client_query_script(api->policy)))
+        return false;
+    api->store = redis_client_new(api->base, &api->policy->redis, slice_of(api->script), &watch);
+    return true;
+}
+
+static void close_link(struct clients_api *api)
+{
+    struct pending_query *pending_query, *next;
+
+    redis_client_free(api->store); /* gives back every call */
+    for (pending_query = TAILQ_FIRST(&api->askings); pending_query; pending_query = next) {
+        next = TAILQ_NEXT(pending_query, entry);
+        pending_query_fail(pending_query, "the policy is being changed, or weir stops: try again");
+    }
+    free(api->script);
+    api->store = NULL;
+    api->script = NULL;
+    api->down = false;
+}
+
+/* --- Requests ----------------------------------------------------------------------------------------- */
+
+static int hex(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* False: not percent-encoded as RFC 3986 section 2.1 has it, or longer than any client's name. */
+static bool decode(struct slice encoded, struct text *out)
+{
+    for (size_t i = 0; i < encoded.n; i++) {
+        if (encoded.p[i] != '%') {
+            text_char(out, encoded.p[i]);
+            continue;
+        }
+        if (encoded.n - i < 3 || hex(encoded.p[i + 1]) < 0 || hex(encoded.p[i + 2]) < 0)
+            return false;
+        text_char(out, (char)(hex(encoded.p[i + 1]) << 4 | hex(encoded.p[i + 2])));
+        i += 2;
+    }
+    return !out->failed;
+}
+
+/* False: answered. */
+static bool read_client(const struct clients_api *api, struct evhttp_request *request, struct slice id,
+                        struct identity *identity)
+{
+    char bytes[IDENTITY_TEXT_MAX];
+    struct text name = text_over(bytes, sizeof bytes);
+    const char *why = "the client's name is not percent-encoded, or too long";
+
+    if (decode(id, &name) && client_query_identity(api->policy, text_slice(&name), identity, &why))
+        return true;
+    answer_problem(request, 400, "Bad Request", why);
+    return false;
+}
+
+/* What is asked for, and the quota and the time of a grant. */
+struct order {
+    enum client_query_kind kind;
+    int64_t quota, us;
+};
+
+static struct pending_query *pending_query_new(struct clients_api *api, const struct identity *identity,
+                                               const struct order *order)
+{
+    struct pending_query *pending_query = calloc(1, sizeof *pending_query);
+
+    if (!pending_query)
+        return NULL;
+    MAGIC_SET(pending_query, PENDING_QUERY_MAGIC);
+    pending_query->api = api;
+    pending_query->identity = *identity;
+    pending_query->kind = order->kind;
+    TAILQ_INSERT_TAIL(&api->askings, pending_query, entry);
+    api->count++;
+    pending_query->query =
+        order->kind == CLIENT_QUERY_GRANT
+            ? client_query_new_grant(api->policy, &pending_query->identity, order->quota, order->us)
+            : client_query_new(api->policy, &pending_query->identity, order->kind, SCAN_US);
+    pending_query->deadline = evtimer_new(api->base, on_deadline, pending_query);
+    if (pending_query->query && pending_query->deadline && open_link(api))
+        return pending_query;
+    pending_query_free(pending_query);
+    return NULL;
+}
+
+/* False: answered. */
+static bool read_grant(struct evhttp_request *request, struct order *order)
+{
+    struct evbuffer *body = evhttp_request_get_input_buffer(request);
+    size_t size = evbuffer_get_length(body);
+    char why[GRANT_WHY_MAX];
+
+    if (grant_body_read((struct slice){(const char *)evbuffer_pullup(body, -1), size}, &order->quota,
+                        &order->us, why))
+        return true;
+    answer_problem(request, 400, "Bad Request", why);
+    return false;
+}
+
+/* False: answered. */
+static bool read_order(struct evhttp_request *request, struct order *order)
+{
+    enum evhttp_cmd_type command = evhttp_request_get_command(request);
+
+    order->kind = command == EVHTTP_REQ_DELETE ? CLIENT_QUERY_RESET
+                  : command == EVHTTP_REQ_PUT  ? CLIENT_QUERY_GRANT
+                                               : CLIENT_QUERY_LOOK;
+    return order->kind != CLIENT_QUERY_GRANT || read_grant(request, order);
+}
+
+void clients_answer(struct clients_api *api, struct evhttp_request *request, struct slice id)
+{
+    static const struct timeval deadline = {CLIENTS_DEADLINE_US / 1000000, CLIENTS_DEADLINE_US % 1000000};
+    static const unsigned methods = EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE;
+    struct order order = {0};
+    struct identity identity;
+    struct pending_query *pending_query;
+
+    if (!answer_methods(request, methods, "GET, HEAD, PUT, DELETE") ||
+        !read_client(api, request, id, &identity) || !read_order(request, &order))
+        return;
+    if (api->count >= PENDING_QUERIES_MAX || !(pending_query = pending_query_new(api, &identity, &order))) {
+        answer_problem(request, 503, "Service Unavailable", "too many such requests are under way");
+        return;
+    }
+    pending_query->request = request;
+    evtimer_add(pending_query->deadline, &deadline);
+    pump_soon(api);
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------ */
+
+struct clients_api *clients_api_new(struct event_base *base, struct policy *policy)
+{
+    struct clients_api *api = calloc(1, sizeof *api);
+
+    if (!api)
+        return NULL;
+    api->base = base;
+    TAILQ_INIT(&api->askings);
+    if (!(api->pump = event_new(base, -1, 0, on_pump, api))) {
+        free(api);
+        return NULL;
+    }
+    api->policy = policy_hold(policy);
+    return api;
+}
+
+void clients_api_reload(struct clients_api *api, struct policy *policy)
+{
+    close_link(api);
+    policy_drop(api->policy);
+    api->policy = policy_hold(policy);
+}
+
+void clients_api_free(struct clients_api *api)
+{
+    if (!api)
+        return;
+    close_link(api);
+    event_free(api->pump);
+    policy_drop(api->policy);
+    free(api);
+}

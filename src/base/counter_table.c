@@ -1,0 +1,48 @@
+#include "base/counter_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+unsigned counter_names_row(struct counter_names *names, const char *name)
+{
+    for (unsigned i = 0; i < names->count; i++)
+        if (strcmp(names->name[i], name) == 0)
+            return i;
+    if (names->count == COUNTER_TABLE_ROWS_MAX)
+        return COUNTER_TABLE_ROWS_MAX - 1;
+    names->name[names->count] = xstrdup(name);
+    return names->count++;
+}
+
+void counter_names_clear(struct counter_names *names)
+{
+    while (names->count)
+        free(names->name[--names->count]);
+}
+
+bool counter_table_grow(struct counter_table *counter_table, unsigned rows)
+{
+    for (unsigned i = 0; i < COUNTER_TABLE_CHUNKS && i * COUNTER_TABLE_CHUNK_ROWS < rows; i++) {
+        if (atomic_load(&counter_table->chunk[i]))
+            continue;
+        counter_t *chunk = calloc((size_t)COUNTER_TABLE_CHUNK_ROWS * COUNTER_TABLE_COLUMNS, sizeof *chunk);
+        if (!chunk)
+            return false;
+        atomic_store(&counter_table->chunk[i], chunk);
+    }
+    return true;
+}
+
+void counter_table_clear(struct counter_table *counter_table)
+{
+    for (unsigned i = 0; i < COUNTER_TABLE_CHUNKS; i++)
+        free(atomic_exchange(&counter_table->chunk[i], NULL));
+}
+
+uint64_t counter_table_read(const struct counter_table *counter_table, unsigned row, unsigned column)
+{
+    counter_t *chunk = atomic_load(&counter_table->chunk[row / COUNTER_TABLE_CHUNK_ROWS]);
+    return chunk ? counter_read(chunk + row % COUNTER_TABLE_CHUNK_ROWS * COUNTER_TABLE_COLUMNS + column) : 0;
+}

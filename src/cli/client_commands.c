@@ -1,0 +1,503 @@
+/* client_commands.c - weir inspect, weir reset and weir grant. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "clients/client_query.h"
+#include "config/values.h"
+#include "limit/compose.h"
+#include "redis/blocking.h"
+#include "redis/failure.h"
+#include "redis/slot.h"
+
+enum { CONNECT_US = 2000000, LOOK_US = 10000000, RESET_US = 60000000, CELL_MAX = 600 };
+
+/* One client query from the command line. */
+struct asking {
+    struct policy *policy;
+    struct identity identity;
+    struct query *query;
+    redisContext *redis;
+    int where; /* of a cluster, the slot that the connection is for; below 0, the part */
+    char sha[41];
+};
+
+/* --- Asking Redis ------------------------------------------------------------------------------------- */
+
+/* The warnings of a policy are `weir check`'s to say. */
+static struct policy *load(const char *file, const char *lua_dir)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *report = open_memstream(&text, &size);
+    struct policy *policy = report ? policy_load(file, lua_dir, report) : NULL;
+
+    if (policy && !(policy->driver = compose_driver(policy, lua_dir, report))) {
+        policy_drop(policy);
+        policy = NULL;
+    }
+    if (report)
+        fclose(report);
+    if (!policy && text)
+        fputs(text, stderr);
+    free(text);
+    return policy;
+}
+
+/* With what to do about it, where `why` is an answer of Redis that is known. */
+static bool complain(const struct asking *asking, const char *why)
+{
+    const struct redis_settings *settings = &asking->policy->redis;
+    enum redis_failure failure = redis_failure_of(why);
+    bool known = failure != REDIS_FAILURE_SCRIPT;
+
+    fprintf(stderr, "weir: redis %s: %s%s%s\n", settings->address_text, why, known ? "; " : "",
+            known ? redis_failure_remedy(failure, settings) : "");
+    return false;
+}
+
+static bool dial(struct asking *asking)
+{
+    const struct redis_settings *settings = &asking->policy->redis;
+    char why[REDIS_WHY_MAX];
+    unsigned parts;
+
+    if (settings->embedded) {
+        fputs("weir: redis.address is embedded: that Redis belongs to the running weir alone; ask its admin "
+              "listener, /api/v1/clients/CLIENT\n",
+              stderr);
+        return false;
+    }
+    asking->redis = asking->where < 0
+                        ? redis_dial_part(settings, (unsigned)(-1 - asking->where), &parts, CONNECT_US, why)
+                        : redis_dial_slot(settings, (unsigned)asking->where, CONNECT_US, why);
+    return asking->redis || complain(asking, why);
+}
+
+/* A cluster has to be asked where the keys are, or by its parts. */
+static void go_where(struct asking *asking, const char **argv, const size_t *sizes)
+{
+    struct slice keys = {argv[0], sizes[0]};
+    int where = 0;
+
+    if (asking->policy->redis.cluster.count)
+        where = slice_equal(keys, SLICE("0")) ? -1 - (int)client_query_shard(asking->query)
+                                              : (int)redis_slot_of((struct slice){argv[1], sizes[1]});
+    if (asking->redis && where != asking->where) {
+        redisFree(asking->redis);
+        asking->redis = NULL;
+    }
+    asking->where = where;
+}
+
+/* Into how many parts the keys go. False: a complaint was printed. */
+static bool count_parts(struct asking *asking)
+{
+    char why[REDIS_WHY_MAX];
+    unsigned parts = 1;
+    redisContext *redis;
+
+    if (!asking->policy->redis.cluster.count)
+        return true;
+    if (!(redis = redis_dial_part(&asking->policy->redis, 0, &parts, CONNECT_US, why)))
+        return complain(asking, why);
+    redisFree(redis);
+    client_query_set_shards(asking->query, parts);
+    return true;
+}
+
+static bool load_script(struct asking *asking)
+{
+    char *script = client_query_script(asking->policy);
+    redisReply *reply = script ? redisCommand(asking->redis, "SCRIPT LOAD %s", script) : NULL;
+    bool good = reply && reply->type == REDIS_REPLY_STRING && reply->len == sizeof asking->sha - 1;
+
+    if (good)
+        memcpy(asking->sha, reply->str, sizeof asking->sha);
+    else
+        complain(asking, reply && reply->type == REDIS_REPLY_ERROR ? reply->str : asking->redis->errstr);
+    freeReplyObject(reply);
+    free(script);
+    return good;
+}
+
+/* EVALSHA SHA and these arguments. */
+static redisReply *ask(struct asking *asking, int argc, const char **argv, const size_t *sizes)
+{
+    const char **words = xcalloc((size_t)argc + 2, sizeof *words);
+    size_t *lengths = xcalloc((size_t)argc + 2, sizeof *lengths);
+
+    words[0] = "EVALSHA", lengths[0] = strlen(words[0]);
+    words[1] = asking->sha, lengths[1] = strlen(asking->sha);
+    memcpy(words + 2, argv, (size_t)argc * sizeof *words);
+    memcpy(lengths + 2, sizes, (size_t)argc * sizeof *lengths);
+    redisReply *reply = redisCommandArgv(asking->redis, argc + 2, words, lengths);
+    free(words);
+    free(lengths);
+    return reply;
+}
+
+static bool ask_all(struct asking *asking)
+{
+    const char **argv;
+    const size_t *sizes;
+    bool good = count_parts(asking);
+    int argc;
+
+    while (good && client_query_next(asking->query, &argc, &argv, &sizes)) {
+        go_where(asking, argv, sizes);
+        if (!asking->redis && !(dial(asking) && load_script(asking)))
+            return false;
+        redisReply *reply = ask(asking, argc, argv, sizes);
+        if (!reply || reply->type == REDIS_REPLY_ERROR)
+            good = complain(asking, reply ? reply->str : asking->redis->errstr);
+        else if (!client_query_take(asking->query, reply))
+            good = complain(asking, "an answer of the wrong shape");
+        freeReplyObject(reply);
+    }
+    return good;
+}
+
+/* --- What is shown ------------------------------------------------------------------------------------ */
+
+enum { COLUMNS = 5 };
+struct table_row {
+    char cell[COLUMNS][CELL_MAX];
+};
+
+/* "12.3 s" up to two minutes, then in hours, minutes and seconds. */
+static void write_wait(struct text *out, int64_t us)
+{
+    int64_t s = us / 1000000 + (us % 1000000 != 0);
+
+    if (us <= 0)
+        text_char(out, '-');
+    else if (s < 120)
+        text_printf(out, "%.1f s", (double)us / 1e6);
+    else if (s < 7200)
+        text_printf(out, "%" PRId64 "m %02" PRId64 "s", s / 60, s % 60);
+    else
+        text_printf(out, "%" PRId64 "h %02" PRId64 "m", s / 3600, s % 3600 / 60);
+}
+
+/* The parts of `per`; where there is a key, the values in place of all but the first. */
+static void write_per(struct text *out, const struct limit_status *row)
+{
+    static const char *const names[] = {"client", "ip", "route", "method", "host", "all", "header"};
+    const struct limit *limit = row->limit;
+
+    text_put(out, slice_of(names[limit->per[0].per]));
+    if (row->rest.n) {
+        text_literal(out, ", ");
+        for (size_t i = 0; i < row->rest.n; i++)
+            if (!strchr("{}", row->rest.p[i]))
+                text_char(out, row->rest.p[i]);
+        return;
+    }
+    for (unsigned i = 1; i < limit->per_count; i++)
+        text_printf(out, ", each %s", limit->per[i].header ? limit->per[i].header : names[limit->per[i].per]);
+}
+
+/* The cells are zero before: what is written is a string. */
+static void fill_row(struct table_row *cells, const struct limit_status *row)
+{
+    struct text out[COLUMNS];
+
+    for (unsigned i = 0; i < COLUMNS; i++)
+        out[i] = text_over(cells->cell[i], CELL_MAX - 1);
+    text_put(&out[0], slice_of(row->limit->name));
+    text_put(&out[0], row->enforced ? SLICE("") : SLICE(" (shadow)"));
+    write_per(&out[1], row);
+    bool in_flight =
+        row->limit->kind == LIMIT_CONCURRENCY; /* whose period is a lease, and no client's business */
+    text_i64(&out[2], row->quota);
+    text_literal(&out[2], " in ");
+    if (in_flight)
+        text_literal(&out[2], "flight");
+    else
+        limit_period_write(&out[2], row->limit);
+    if (row->failed)
+        text_literal(&out[3], "? (its script fails)");
+    else
+        text_i64(&out[3], row->remaining);
+    text_literal(&out[3], " of ");
+    text_i64(&out[3], row->capacity);
+    write_wait(&out[4], in_flight ? 0 : row->reset_us);
+}
+
+static void print_table(const struct table_row *rows, unsigned count)
+{
+    int width[COLUMNS] = {0};
+
+    for (unsigned r = 0; r < count; r++)
+        for (unsigned c = 0; c < COLUMNS; c++)
+            if ((int)strlen(rows[r].cell[c]) > width[c])
+                width[c] = (int)strlen(rows[r].cell[c]);
+    for (unsigned r = 0; r < count; r++)
+        for (unsigned c = 0; c < COLUMNS; c++)
+            if (c + 1 < COLUMNS)
+                printf("%-*s  ", width[c], rows[r].cell[c]);
+            else
+                printf("%s\n", rows[r].cell[c]);
+}
+
+static void print_standing(const struct query *query)
+{
+    const struct limit_status *limit_status;
+    unsigned count = client_query_rows(query, &limit_status);
+    struct table_row *rows = xcalloc((size_t)count + 1, sizeof *rows);
+
+    rows[0] = (struct table_row){{"LIMIT", "COUNTED PER", "QUOTA", "REMAINING", "RESETS IN"}};
+    for (unsigned i = 0; i < count; i++)
+        fill_row(&rows[i + 1], &limit_status[i]);
+    print_table(rows, count + 1);
+    free(rows);
+}
+
+/* An id that nobody vouches for may be counted by its address. */
+static bool is_unknown_id(const struct asking *asking)
+{
+    struct quota_row row;
+    int64_t us;
+
+    return asking->policy->identity.known_clients_only && asking->identity.from_header &&
+           !policy_client(asking->policy, &asking->identity) &&
+           !(client_query_row(asking->query, &row, &us) && row.present);
+}
+
+/* What the database said of an id that the policy does not name. */
+static void print_row(const struct asking *asking)
+{
+    char bytes[64];
+    struct text text = text_over(bytes, sizeof bytes);
+    struct quota_row row;
+    int64_t us;
+
+    if (!client_query_asks_database(asking->query))
+        return;
+    if (!client_query_row(asking->query, &row, &us)) {
+        puts("quotas  not known: the next request looks the id up");
+        return;
+    }
+    if (!row.present)
+        fputs("quotas  no row for this id", stdout);
+    else if (row.quota == QUOTA_OF_ITS_OWN)
+        fputs(row.plan[0] ? "quotas  " : "quotas  a row without a quota", stdout);
+    else if (row.quota < 0)
+        fputs("quotas  unlimited", stdout);
+    else
+        printf("quotas  a quota of %" PRId64, row.quota);
+    if (row.plan[0])
+        printf("%splan %s", row.quota == QUOTA_OF_ITS_OWN ? "" : ", ", row.plan);
+    write_wait(&text, us);
+    if (us > 0)
+        printf("; looked up again in %.*s\n", SLICE_ARG(text_slice(&text)));
+    else
+        puts("; past its time: the next request looks it up");
+}
+
+static void print_grant(const struct asking *asking)
+{
+    char bytes[64];
+    struct text text = text_over(bytes, sizeof bytes);
+    int64_t quota, us;
+
+    if (!client_query_granted(asking->query, &quota, &us))
+        return;
+    write_wait(&text, us);
+    if (quota == GRANT_UNLIMITED)
+        printf("grant   unlimited, for %.*s more\n", SLICE_ARG(text_slice(&text)));
+    else
+        printf("grant   a quota of %" PRId64 ", for %.*s more\n", quota, SLICE_ARG(text_slice(&text)));
+}
+
+static void print_limits_in_force(const struct asking *asking)
+{
+    const struct client_limits *client_limits = client_query_client(asking->query);
+
+    printf("client  %.*s\nterms   %s", SLICE_ARG(identity_text(&asking->identity)),
+           client_query_limits_text(client_limits));
+    if (client_limits && client_limits->plan)
+        printf(" %s", client_limits->plan->name);
+    if (client_limits && client_limits->name)
+        printf(" (clients: %s)", client_limits->name);
+    if (asking->identity.listed)
+        fputs(asking->identity.listed == LISTED_BLOCKED ? "; this address is turned away (addresses.block)"
+                                                        : "; this address is never limited (addresses.allow)",
+              stdout);
+    puts(is_unknown_id(asking) ? "; an unknown id: identity.known_clients_only counts it by its address"
+                               : "");
+}
+
+static int show(const struct asking *asking)
+{
+    const struct client_limits *client_limits = client_query_client(asking->query);
+    const struct limit_status *rows;
+
+    print_limits_in_force(asking);
+    print_grant(asking);
+    print_row(asking);
+    if (client_limits && client_limits->quota != QUOTA_AS_WRITTEN)
+        puts(client_limits->quota == QUOTA_PROHIBITED ? "\nEvery request that has a limit is rejected."
+                                                      : "\nNo limit counts this client.");
+    else if (client_query_rows(asking->query, &rows) == 0)
+        puts("\nThe policy has no limit that is counted per client.");
+    else {
+        putchar('\n');
+        print_standing(asking->query);
+    }
+    if (!client_query_complete(asking->query))
+        puts("\nThere are more keys in Redis than could be looked through: some limits that are counted per "
+             "several things may be missing.");
+    return 0;
+}
+
+static int report_reset(const struct asking *asking)
+{
+    uint64_t removed = client_query_removed(asking->query);
+
+    printf("%.*s: %" PRIu64 " key%s removed\n", SLICE_ARG(identity_text(&asking->identity)), removed,
+           removed == 1 ? "" : "s");
+    if (!client_query_told(asking->query))
+        fputs("weir: Redis took no message for the running weirs (may this user PUBLISH there?): they may "
+              "go on to reject for up to a second\n",
+              stderr);
+    if (client_query_complete(asking->query))
+        return 0;
+    fputs("weir: there are more keys in Redis than could be looked through: some may be left; try again\n",
+          stderr);
+    return 1;
+}
+
+static int report_granted(const struct asking *asking)
+{
+    struct slice client = identity_text(&asking->identity);
+    int64_t quota, us;
+
+    if (!client_query_granted(asking->query, &quota, &us)) {
+        fprintf(stderr, "weir: there are %d grants already: take others back, or let them end\n", GRANTS_MAX);
+        return 1;
+    }
+    if (quota == GRANT_NONE)
+        printf("%.*s: nothing is granted any more\n", SLICE_ARG(client));
+    else {
+        char bytes[64];
+        struct text time = text_over(bytes, sizeof bytes);
+        duration_write(&time, us);
+        if (quota == GRANT_UNLIMITED)
+            printf("%.*s: unlimited for %.*s\n", SLICE_ARG(client), SLICE_ARG(text_slice(&time)));
+        else
+            printf("%.*s: a quota of %" PRId64 " for %.*s\n", SLICE_ARG(client), quota,
+                   SLICE_ARG(text_slice(&time)));
+    }
+    if (is_unknown_id(asking))
+        puts("an unknown id: identity.known_clients_only counts it by its address, and this has no effect");
+    if (!client_query_told(asking->query))
+        fputs(
+            "weir: Redis took no message for the running weirs (may this user PUBLISH there?): they may need "
+            "some seconds to know\n",
+            stderr);
+    return 0;
+}
+
+/* --- The commands ------------------------------------------------------------------------------------- */
+
+/* What is asked for, of whom, and the quota and the time of a grant. */
+struct order {
+    enum client_query_kind kind;
+    const char *client;
+    int64_t quota, us;
+};
+
+static struct query *begin(const struct asking *asking, const struct order *order)
+{
+    if (order->kind == CLIENT_QUERY_GRANT)
+        return client_query_new_grant(asking->policy, &asking->identity, order->quota, order->us);
+    return client_query_new(asking->policy, &asking->identity, order->kind,
+                            order->kind == CLIENT_QUERY_LOOK ? LOOK_US : RESET_US);
+}
+
+/* An address without "ip:", or an id where nobody has one, is probably not who was meant. */
+static void doubt(const struct asking *asking, const char *client)
+{
+    const struct identity_settings *identity = &asking->policy->identity;
+    bool ids = false;
+    struct ip ip;
+
+    if (!slice_starts_with(identity_text(&asking->identity), SLICE("id:")))
+        return;
+    for (unsigned i = 0; i < identity->from_count; i++)
+        ids |= identity->from[i].source == IDENTITY_HEADER;
+    if (ip_parse(slice_of(client), &ip))
+        fprintf(stderr, "weir: %s is taken for an id; the address is ip:%s\n", client, client);
+    else if (!ids)
+        fputs("weir: clients have no ids by this policy, since identity.from names no header; an address is "
+              "ip:ADDRESS\n",
+              stderr);
+}
+
+static int ask_about(struct asking *asking, const struct order *order)
+{
+    const char *why;
+
+    if (!client_query_identity(asking->policy, slice_of(order->client), &asking->identity, &why)) {
+        fprintf(stderr, "weir: %s is no client: %s\n", order->client, why);
+        return 1;
+    }
+    doubt(asking, order->client);
+    asking->query = begin(asking, order);
+    if (!asking->query || !ask_all(asking))
+        return 1;
+    return order->kind == CLIENT_QUERY_LOOK    ? show(asking)
+           : order->kind == CLIENT_QUERY_RESET ? report_reset(asking)
+                                               : report_granted(asking);
+}
+
+static int run(const char *file, const char *lua_dir, const struct order *order)
+{
+    struct asking asking = {.policy = load(file, lua_dir)};
+    int status = asking.policy ? ask_about(&asking, order) : 1;
+
+    client_query_free(asking.query);
+    if (asking.redis)
+        redisFree(asking.redis);
+    policy_drop(asking.policy);
+    return status;
+}
+
+int cli_inspect(const char *policy_file, const char *client, const char *lua_dir)
+{
+    return run(policy_file, lua_dir, &(struct order){.kind = CLIENT_QUERY_LOOK, .client = client});
+}
+
+int cli_reset(const char *policy_file, const char *client, const char *lua_dir)
+{
+    return run(policy_file, lua_dir, &(struct order){.kind = CLIENT_QUERY_RESET, .client = client});
+}
+
+int cli_grant(const char *policy_file, const char *client, const char *quota, const char *time,
+              const char *lua_dir)
+{
+    struct order order = {.kind = CLIENT_QUERY_GRANT, .client = client};
+
+    if (!grant_quota_read(slice_of(quota), &order.quota)) {
+        fprintf(stderr,
+                "weir: %s is no quota: a whole number from 0 to %d was expected, unlimited, or none\n", quota,
+                GRANT_QUOTA_MAX);
+        return 1;
+    }
+    if (!time && order.quota != GRANT_NONE) {
+        fputs("weir: for how long? A duration from 1s to 30d belongs behind the quota, as in 1h\n", stderr);
+        return 1;
+    }
+    if (time && order.quota == GRANT_NONE) {
+        fputs("weir: a grant that is taken back has no duration\n", stderr);
+        return 1;
+    }
+    if (time && !grant_time_read(slice_of(time), &order.us)) {
+        fprintf(stderr, "weir: %s is no duration from 1s to 30d, such as 1h\n", time);
+        return 1;
+    }
+    return run(policy_file, lua_dir, &order);
+}

@@ -1,0 +1,194 @@
+#include "clients/grant_reader.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/magic.h"
+#include "clients/grant_calls.h"
+#include "clients/redis_memory.h"
+#include "limit/denials.h"
+#include "redis/redis_client.h"
+
+enum { READER_MAGIC = 0x47524452, VERSION_SIZE = 32, READER_TIMEOUT_US = 2000000 };
+
+struct grant_reader {
+    uint32_t magic;
+    struct policy *policy;
+    struct redis_client *store;
+    struct event *timer;
+    struct redis_memory *memory; /* asks over the same connection */
+    char *key, *script;
+    char version[VERSION_SIZE]; /* of the table in force */
+    struct redis_call call;
+    bool under_way, again; /* a call; and another one behind it */
+    bool told;             /* that they cannot be read */
+    bool connected;        /* anew, since the timer has looked */
+};
+
+static void decision_request(struct grant_reader *reader)
+{
+    const char *argv[] = {"1", reader->key, "grants", reader->version};
+    size_t sizes[COUNT_OF(argv)];
+
+    if (reader->under_way) {
+        reader->again = true;
+        return;
+    }
+    if (!redis_client_is_ready(reader->store))
+        return; /* on_ready */
+    for (unsigned i = 0; i < COUNT_OF(argv); i++)
+        sizes[i] = strlen(argv[i]);
+    reader->again = false;
+    reader->under_way = redis_client_call(reader->store, &reader->call, COUNT_OF(argv), argv, sizes);
+    redis_client_flush(reader->store);
+}
+
+/* --- What Redis says ---------------------------------------------------------------------------------- */
+
+static unsigned read_all(const redisReply *reply, struct grant *all)
+{
+    int64_t now = reply->element[0]->integer, quota, until;
+    uint64_t now_us = clock_us();
+    unsigned count = 0;
+
+    for (size_t i = 2; i + 1 < reply->elements && count < GRANTS_MAX; i += 2) {
+        const redisReply *name = reply->element[i];
+        if (name->type == REDIS_REPLY_STRING && name->len > 0 && name->len < IDENTITY_TEXT_MAX &&
+            grant_parse(reply->element[i + 1], &quota, &until) && until > now)
+            all[count++] =
+                (struct grant){{name->str, (size_t)name->len}, quota, now_us + (uint64_t)(until - now)};
+    }
+    return count;
+}
+
+/* Denials were given under other terms. */
+static void take(struct grant_reader *reader, const redisReply *reply)
+{
+    const redisReply *version = reply->element[1];
+    struct grant *all = malloc(GRANTS_MAX * sizeof *all);
+
+    if (!all)
+        return; /* another time */
+    unsigned count = read_all(reply, all);
+    struct grants *grants = count ? grants_new(all, count) : NULL;
+    free(all);
+    if (count && !grants)
+        return;
+    grants_publish(grants);
+    denials_forget_all();
+    memcpy(reader->version, version->str, (size_t)version->len + 1);
+}
+
+static bool has_shape(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2 &&
+           reply->element[0]->type == REDIS_REPLY_INTEGER && reply->element[0]->integer >= 0 &&
+           reply->element[1]->type == REDIS_REPLY_STRING && reply->element[1]->len < VERSION_SIZE;
+}
+
+/* Once a change of state. That Redis is away is the workers' to say. */
+static void report_state(struct grant_reader *reader, enum redis_failure failure, bool good)
+{
+    bool refused = failure == REDIS_FAILURE_SCRIPT || failure == REDIS_FAILURE_PERMISSION;
+
+    if (!good && refused && !reader->told)
+        log_warn("redis %s: the grants in %s cannot be read: what weir grant gives has no effect here; let "
+                 "this user "
+                 "run the commands that the manual of operations names",
+                 reader->policy->redis.address_text, reader->key);
+    if (good && reader->told)
+        log_info("redis %s: the grants in %s can be read again", reader->policy->redis.address_text,
+                 reader->key);
+    reader->told = good ? false : reader->told || refused;
+}
+
+static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+{
+    struct grant_reader *reader = CONTAINER_OF(call, struct grant_reader, call);
+
+    MAGIC_CHECK(reader, READER_MAGIC);
+    reader->under_way = false;
+    report_state(reader, failure, reply != NULL);
+    if (reply && has_shape(reply) && strcmp(reply->element[1]->str, reader->version) != 0)
+        take(reader, reply);
+    if (reader->again)
+        event_active(reader->timer, EV_TIMEOUT, 1);
+}
+
+static void on_ready(void *context)
+{
+    struct grant_reader *reader = context;
+    reader->connected = true;
+    if (reader->store) /* else not from inside redis_client_new */
+        event_active(reader->timer, EV_TIMEOUT, 1);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    static const struct timeval every = {GRANTS_EVERY_US / 1000000, GRANTS_EVERY_US % 1000000};
+    struct grant_reader *reader = arg;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(reader, READER_MAGIC);
+    evtimer_add(reader->timer, &every);
+    if (reader->under_way && clock_us() - reader->call.sent_us > READER_TIMEOUT_US)
+        redis_client_note_timeout(reader->store, &reader->call);
+    decision_request(reader);
+    if (!reader->memory)
+        return;
+    if (reader->connected)
+        redis_memory_reconnected(reader->memory);
+    else
+        redis_memory_look(reader->memory);
+    reader->connected = false;
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------ */
+
+void grant_reader_look(struct grant_reader *reader)
+{
+    if (reader)
+        decision_request(reader);
+}
+
+struct grant_reader *grant_reader_new(struct event_base *base, struct policy *policy)
+{
+    struct grant_reader *reader = calloc(1, sizeof *reader);
+    const struct redis_link_watch watch = {.ready = on_ready, .context = reader, .quiet = true};
+
+    if (!reader)
+        return NULL;
+    MAGIC_SET(reader, READER_MAGIC);
+    reader->policy = policy_hold(policy);
+    reader->call = (struct redis_call){.done = on_answer};
+    reader->version[0] = '?'; /* unlike any, also none */
+    reader->key = grant_key(policy);
+    reader->timer = evtimer_new(base, on_timer, reader);
+    if (!reader->key || !reader->timer ||
+        asprintf(&reader->script, "%s%s", grant_preamble, redis_memory_script) < 0) {
+        reader->script = NULL;
+        grant_reader_free(reader);
+        return NULL;
+    }
+    reader->store = redis_client_new(base, &policy->redis, slice_of(reader->script), &watch);
+    reader->memory = redis_memory_new(base, reader->store);
+    on_timer(-1, 0, reader);
+    return reader;
+}
+
+void grant_reader_free(struct grant_reader *reader)
+{
+    if (!reader)
+        return;
+    if (reader->store)
+        redis_client_free(reader->store); /* gives the calls back */
+    redis_memory_free(reader->memory);
+    if (reader->timer)
+        event_free(reader->timer);
+    free(reader->key);
+    free(reader->script);
+    policy_drop(reader->policy);
+    MAGIC_WIPE(reader);
+    free(reader);
+}

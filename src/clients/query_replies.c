@@ -1,0 +1,240 @@
+/* client_query_answers.c - what Redis answers to a client query, and what is asked next therefore. */
+#include "clients/client_query_internal.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "clients/grant_calls.h"
+#include "limit/compose.h"
+#include "quota/quotas.h"
+
+static bool is_found(const struct query *q, struct slice key)
+{
+    for (unsigned i = 0; i < q->row_count; i++)
+        if (slice_equal(q->rows[i].key, key))
+            return true;
+    for (unsigned i = 0; i < q->found_count; i++)
+        if (slice_equal(q->found[i], key))
+            return true;
+    return false;
+}
+
+/* The limit counted per several things whose key this is, with the part behind its name; NULL for others,
+ * such as those that remember repeats. */
+static const struct limit *limit_of_key(const struct query *q, struct slice key, struct slice *rest)
+{
+    size_t start = strlen(q->key_start);
+    struct slice name = {key.p + start, key.n - start};
+    const char *colon = memchr(name.p, ':', name.n);
+
+    if (!colon || colon[1] != '{' || name.p[name.n - 1] != '}')
+        return NULL;
+    *rest = (struct slice){colon + 1, (size_t)(name.p + name.n - colon) - 1};
+    name.n = (size_t)(colon - name.p);
+    for (unsigned i = 0; i < q->policy->limit_count; i++) {
+        const struct limit *limit = &q->policy->limits[i];
+        if (is_list(limit) && counts_client(limit, q->identity) && slice_equal(name, slice_of(limit->name)) &&
+            compose_uses(q->policy, limit))
+            return limit;
+    }
+    return NULL;
+}
+
+/* SCAN may name a key twice, and a key may go before it is looked at. A look has rows of its own for the keys that are known. */
+static void note_key(struct query *q, struct slice key)
+{
+    struct slice rest;
+
+    if (!slice_starts_with(key, slice_of(q->key_start)) ||
+        (q->kind == CLIENT_QUERY_LOOK && !limit_of_key(q, key, &rest)) || is_found(q, key))
+        return;
+    if (q->found_count == CLIENT_QUERY_FOUND_MAX) {
+        q->full = true;
+        return;
+    }
+    char *bytes = malloc(key.n + 1);
+    if (!bytes) {
+        q->cut = true;
+        return;
+    }
+    memcpy(bytes, key.p, key.n);
+    bytes[key.n] = 0;
+    q->found[q->found_count++] = (struct slice){bytes, key.n};
+    // cppcheck-suppress memleak ; `found` owns it
+}
+
+static int by_limit_and_key(const void *a, const void *b)
+{
+    const struct limit_status *left = a, *right = b;
+    if (left->limit != right->limit)
+        return left->limit < right->limit ? -1 : 1;
+    return strcmp(left->key.p, right->key.p);
+}
+
+/* What SCAN found becomes rows. */
+static void adjust_found(struct query *q)
+{
+    for (unsigned i = 0; i < q->found_count; i++) {
+        struct slice rest = SLICE_NONE;
+        const struct limit *limit = limit_of_key(q, q->found[i], &rest);
+        client_query_add_row(q, limit, q->found[i], rest);
+    }
+    q->found_count = 0;
+}
+
+/* Limits that are counted per several things, of which this client has none yet, are whole. */
+static void add_untouched(struct query *q)
+{
+    unsigned looked_at = q->row_count;
+
+    for (unsigned i = 0; i < q->policy->limit_count; i++) {
+        const struct limit *limit = &q->policy->limits[i];
+        bool there = false;
+        for (unsigned r = 0; r < looked_at && !there; r++)
+            there = q->rows[r].limit == limit;
+        if (there || !is_list(limit) || !counts_client(limit, q->identity) || !compose_uses(q->policy, limit))
+            continue;
+        struct limit_status *row = client_query_add_row(q, limit, SLICE_NONE, SLICE_NONE);
+        row->remaining = row->capacity;
+        row->admits = row->capacity > 0;
+    }
+    qsort(q->rows, q->row_count, sizeof q->rows[0], by_limit_and_key);
+}
+
+/* After a piece of the key space: on, unless it is all or the time is up. */
+static void after_scan(struct query *q)
+{
+    bool again = q->full && q->kind == CLIENT_QUERY_RESET;
+    bool all = !again && (q->full || strcmp(q->cursor, "0") == 0);
+
+    if (all && !q->full && q->part + 1 < q->parts) {
+        q->part++;
+        all = false;
+    }
+    if (!all && clock_us() >= q->until_us) {
+        q->cut = true;
+        all = true;
+    }
+    q->step = all ? STEP_LAST : STEP_SCAN;
+    if (all && q->kind == CLIENT_QUERY_LOOK)
+        adjust_found(q);
+    if (q->step == STEP_LAST && q->kind == CLIENT_QUERY_LOOK && q->row_count == 0) {
+        q->step = STEP_OVER; /* nothing to look at */
+        add_untouched(q);
+    }
+}
+
+static bool take_scan(struct query *q, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != REDIS_REPLY_STRING || reply->element[1]->type != REDIS_REPLY_ARRAY ||
+        (size_t)reply->element[0]->len >= sizeof q->cursor)
+        return false;
+    const redisReply *keys = reply->element[1];
+    q->full = false;
+    for (size_t i = 0; i < keys->elements; i++)
+        if (keys->element[i]->type == REDIS_REPLY_STRING)
+            note_key(q, (struct slice){keys->element[i]->str, (size_t)keys->element[i]->len});
+    if (q->full && q->kind == CLIENT_QUERY_LOOK)
+        q->cut = true;
+    if (!q->full || q->kind == CLIENT_QUERY_LOOK) /* else the same piece again, once these keys are gone */
+        memcpy(q->cursor, reply->element[0]->str, (size_t)reply->element[0]->len + 1);
+    if (q->kind == CLIENT_QUERY_RESET && q->full)
+        q->step = STEP_DROP;
+    else
+        after_scan(q);
+    return true;
+}
+
+static bool take_forget(struct query *q, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != REDIS_REPLY_INTEGER || reply->element[1]->type != REDIS_REPLY_INTEGER)
+        return false;
+    q->removed += (uint64_t)reply->element[0]->integer;
+    q->told = reply->element[1]->integer == 1;
+    if (q->step == STEP_DROP) {
+        client_query_drop_found(q);
+        after_scan(q);
+    } else
+        q->step = STEP_OVER;
+    return true;
+}
+
+static bool take_grant(struct query *q, const redisReply *reply)
+{
+    int64_t until_us;
+
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != REDIS_REPLY_INTEGER)
+        return false;
+    if (q->kind == CLIENT_QUERY_GRANT) {
+        q->step = STEP_OVER;
+        q->granted = reply->element[0]->integer == 1;
+        q->told = reply->element[1]->integer == 1;
+        return true;
+    }
+    q->granted =
+        grant_parse(reply->element[1], &q->quota, &until_us) && until_us > reply->element[0]->integer;
+    if (q->granted) {
+        q->us = until_us - reply->element[0]->integer;
+        q->grant_client_limits = grant_client_limits(q->quota);
+    }
+    if (!client_query_asks_database(q))
+        return client_query_begin(q);
+    q->step = STEP_QUOTA;
+    return true;
+}
+
+static bool take_quota(struct query *q, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != REDIS_REPLY_STRING || reply->element[1]->type != REDIS_REPLY_INTEGER)
+        return false;
+    struct slice row = {reply->element[0]->str, (size_t)reply->element[0]->len};
+    q->row_cached = row.n && quota_row_parse(row, &q->row);
+    q->row_us = reply->element[1]->integer * 1000;
+    q->row_terms = quota_client_limits(q->policy, &q->row);
+    return client_query_begin(q);
+}
+
+/* In place of a delay stands why a script of one's own has failed, see lua/guard.lua. */
+static bool is_failure(const struct query *q, const redisReply *reply, size_t i)
+{
+    size_t row = i / ANSWERS_PER_LOOK;
+    return i % ANSWERS_PER_LOOK == 4 && row < q->row_count && q->rows[row].limit->kind == LIMIT_CUSTOM &&
+           reply->element[i]->type == REDIS_REPLY_STRING;
+}
+
+static bool take_look(struct query *q, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != q->row_count * ANSWERS_PER_LOOK + 1)
+        return false;
+    for (size_t i = 0; i < reply->elements; i++)
+        if (reply->element[i]->type != REDIS_REPLY_INTEGER && !is_failure(q, reply, i))
+            return false;
+    for (unsigned i = 0; i < q->row_count; i++) { /* behind them stands the time */
+        redisReply *const *values = &reply->element[i * ANSWERS_PER_LOOK];
+        struct limit_status *row = &q->rows[i];
+        row->failed = values[4]->type != REDIS_REPLY_INTEGER;
+        row->admits = values[0]->integer > 0;
+        row->remaining = values[1]->integer > 0 ? values[1]->integer : 0;
+        row->retry_after_us = row->admits ? 0 : values[2]->integer;
+        row->reset_us = values[3]->integer > 0 ? values[3]->integer : 0;
+    }
+    q->step = STEP_OVER;
+    add_untouched(q);
+    return true;
+}
+
+bool client_query_take(struct query *q, const redisReply *reply)
+{
+    bool good = q->step == STEP_GRANT                                  ? take_grant(q, reply)
+                : q->step == STEP_QUOTA                                ? take_quota(q, reply)
+                : q->step == STEP_SCAN                                 ? take_scan(q, reply)
+                : q->step == STEP_LAST && q->kind == CLIENT_QUERY_LOOK ? take_look(q, reply)
+                                                                       : take_forget(q, reply);
+    if (!good)
+        q->step = STEP_OVER;
+    return good;
+}

@@ -1,0 +1,55 @@
+/* check_costs.c - clients who can never meet what a rule costs, since their own limit holds less. */
+#include "config/parts.h"
+
+/* The most that a request costs in each limit, as far as the policy says it once and for all. */
+static int64_t *highest_costs(struct loading *l)
+{
+    const struct policy *policy = l->policy;
+    int64_t *highest = arena_zeroed(&l->scratch, policy->limit_count, sizeof *highest);
+
+    for (unsigned i = 0; i < policy->rule_count; i++)
+        for (unsigned j = 0; j < policy->rules[i].limit_count; j++) {
+            const struct limit *limit = policy->rules[i].limits[j];
+            int64_t cost = policy->rules[i].cost ? policy->rules[i].cost : limit->cost;
+            if (!limit->best_effort && limit->kind != LIMIT_CONCURRENCY && cost > highest[limit->index])
+                highest[limit->index] = cost;
+        }
+    return highest;
+}
+
+static void warn_of_numbers(struct loading *l, const int64_t *highest, const struct limit_numbers *numbers,
+                            const char *section, const char *name, struct position position)
+{
+    char text[256];
+
+    for (unsigned i = 0; numbers && i < l->policy->limit_count; i++) {
+        const struct limit *limit = &l->policy->limits[i];
+        int64_t capacity = limit_capacity(limit, &numbers[i]);
+        if (highest[i] <= capacity)
+            continue;
+        snprintf(text, sizeof text,
+                 "%s.%s: a request may cost %lld, and limit %s holds %lld: it is always rejected", section,
+                 name, (long long)highest[i], limit->name, (long long)capacity);
+        report_line_add(l->report, true, position, text);
+        return;
+    }
+}
+
+void warn_of_costs(struct loading *l)
+{
+    const struct policy *policy = l->policy;
+    const int64_t *highest = highest_costs(l);
+
+    for (unsigned i = 0; i < policy->plan_count; i++)
+        warn_of_numbers(l, highest, policy->plans[i].numbers, "plans", policy->plans[i].name,
+                        policy->plans[i].position);
+    for (unsigned i = 0; i < clients_count(policy->clients); i++) {
+        const struct client_limits *client_limits = &clients_at(policy->clients, i)->client_limits;
+        bool told = client_limits->plan && client_limits->plan->numbers && client_limits->numbers &&
+                    memcmp(client_limits->plan->numbers, client_limits->numbers,
+                           policy->limit_count * sizeof *client_limits->numbers) == 0;
+        if (client_limits->quota == QUOTA_AS_WRITTEN && !told)
+            warn_of_numbers(l, highest, client_limits->numbers, "clients", client_limits->name,
+                            client_limits->position);
+    }
+}

@@ -1,0 +1,202 @@
+/* check_identity.c - warnings about who a client is, and about limits that clients choose themselves. */
+#include "config/parts.h"
+#include "config/values.h"
+
+enum { MADE_UP_MAX = 160 }; /* bytes */
+
+/* A source behind ip is never looked at. */
+static bool has_ids(const struct identity_settings *identity)
+{
+    return identity->from_count && identity->from[0].source == IDENTITY_HEADER;
+}
+
+/* 0.0.0.0/0 or ::/0. */
+static bool is_everyone(const struct ip_range *range)
+{
+    return range->bits == 0 || (range->bits == 96 && ip_is_v4(&range->ip));
+}
+
+static bool trusts_everyone(const struct identity_settings *identity)
+{
+    for (unsigned i = 0; i < identity->trusted_count; i++)
+        if (is_everyone(&identity->trusted[i]))
+            return true;
+    return false;
+}
+
+static void warn_of_sources(struct loading *l)
+{
+    const struct identity_settings *identity = &l->policy->identity;
+    const struct node *from = node_at(l, "identity", "from");
+    const struct node *item = from ? list_first(from) : NULL;
+    bool unnoticed = identity->headers_from_anyone && identity->headers_from != HEADERS_FROM_ANYONE;
+    bool after_ip = false;
+
+    for (unsigned i = 0; item && i < identity->from_count; i++, item = list_next(from, item)) {
+        if (after_ip)
+            warning(l, item, "is never looked at: ip before it always gives a value");
+        else if (identity->from[i].source == IDENTITY_HEADER && unnoticed)
+            warning(l, item,
+                    "this header is believed from anyone who can connect, since trusted_proxies "
+                    "names nobody; "
+                    "name the proxies that set it, or write headers_from: anyone if servers verify "
+                    "the ids");
+        after_ip |= identity->from[i].source == IDENTITY_IP;
+    }
+    if (trusts_everyone(identity))
+        warning(l, node_at(l, "identity", "trusted_proxies"),
+                "0.0.0.0/0 and ::/0 name everyone: whoever connects chooses its own address, and "
+                "its id; "
+                "name the "
+                "proxies' addresses");
+    if (identity->known_clients_only && clients_count(l->policy->clients) == 0 &&
+        !quotas_are_there(l->policy))
+        warning(l, node_at(l, "identity", "known_clients_only"),
+                "clients knows none: every id is passed over");
+}
+
+/* Addresses are not looked up. */
+static void warn_of_quotas(struct loading *l)
+{
+    if (quotas_are_there(l->policy) && !has_ids(&l->policy->identity))
+        warning(l, node_find(l->root, "quotas"),
+                "nobody is looked up: quotas are for ids, and identity.from names no header before ip");
+}
+
+/* --- clients --- */
+
+/* Of many that are alike the first is told. */
+static void warn_of_ids(struct loading *l)
+{
+    const struct node *clients = node_find(l->root, "clients");
+    const struct node *id = NULL, *address = NULL, *prefixed = NULL;
+    struct ip_range range;
+    const char *why;
+
+    for (const struct node *node = clients ? clients->first : NULL; node; node = node->next) {
+        if (slice_starts_with(node->key, SLICE("ip:")))
+            continue;
+        id = id ? id : node;
+        if (!prefixed && slice_starts_with(node->key, SLICE("id:")))
+            prefixed = node;
+        if (!address && ip_range_parse(node->key, &range, &why))
+            address = node;
+    }
+    if (prefixed)
+        warning(l, prefixed, "is taken for an id that begins with \"id:\"; write the id alone");
+    if (address)
+        warning(l, address, "is taken for an id from a header; for the address write \"ip:%.*s\"",
+                SLICE_ARG(address->key));
+    else if (id && !has_ids(&l->policy->identity))
+        warning(l, id, "nobody is this client: it is an id, and identity.from names no header before ip");
+}
+
+/* A client with an id is looked up by that alone. Where only known ids count, whoever has written one has chosen
+ * what it meets. Of many entries that are alike the first is told. */
+static void warn_of_addresses(struct loading *l)
+{
+    static const char *const remedies[] = {
+        [QUOTA_AS_WRITTEN] =
+            "with identity.known_clients_only: true, only ids named in clients come before it",
+        [QUOTA_PROHIBITED] = "to keep the address out, list it in a file of addresses.block instead",
+        [QUOTA_UNLIMITED] = "to exempt the address, list it in a file of addresses.allow instead"};
+    const struct identity_settings *identity = &l->policy->identity;
+    bool told[COUNT_OF(remedies)] = {false};
+
+    if (!has_ids(identity) || identity->known_clients_only)
+        return;
+    for (unsigned i = 0; i < clients_count(l->policy->clients); i++) {
+        const struct client_limits *client_limits = &clients_at(l->policy->clients, i)->client_limits;
+        enum quota_kind remedy =
+            strcmp(client_limits->name, "ip:unix") == 0 ? QUOTA_AS_WRITTEN : client_limits->quota;
+        if (strncmp(client_limits->name, "ip:", 3) != 0 || told[remedy])
+            continue;
+        told[remedy] = true;
+        warning(l, node_at(l, "clients", client_limits->name),
+                "a request with an id (identity.from) does not meet this; %s", remedies[remedy]);
+    }
+}
+
+/* --- limits that clients choose --- */
+
+static bool ids_are_unverified(const struct policy *policy)
+{
+    bool database = quotas_are_there(policy) && policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY;
+
+    return policy->identity.headers_from_anyone && has_ids(&policy->identity) &&
+           policy->identity.from[0].source != IDENTITY_IP && !policy->identity.known_clients_only &&
+           !database;
+}
+
+/* What of a limit's `per` anybody can make up, as words; "": nothing. */
+static const char *made_up(const struct policy *policy, const struct rule *rule,
+                           const struct limit_part *part, char words[static MADE_UP_MAX])
+{
+    bool any_host = rule->host.n == 0 || memchr(rule->host.p, '*', rule->host.n);
+
+    words[0] = 0;
+    if (part->per == PER_CLIENT && ids_are_unverified(policy))
+        return "ids";
+    if (part->per == PER_HOST && any_host)
+        return "hosts";
+    if (part->per == PER_METHOD && rule->any_method)
+        return "methods";
+    if (part->per == PER_HEADER && policy->identity.headers_from_anyone)
+        snprintf(words, MADE_UP_MAX, "values of %s", part->header);
+    return words;
+}
+
+static const char *made_up_part(const struct policy *policy, const struct rule *rule,
+                                const struct limit *limit, char words[static MADE_UP_MAX])
+{
+    for (unsigned i = 0; i < limit->per_count; i++) {
+        const char *what = made_up(policy, rule, &limit->per[i], words);
+        if (*what)
+            return what;
+    }
+    return "";
+}
+
+/* Does it bound what a client gets, whatever that makes up, over time and for every request? */
+static bool counts_every_request(const struct limit *limit)
+{
+    return limit->kind != LIMIT_CONCURRENCY && !limit->counted && limit->enforce == SHARE_WHOLE;
+}
+
+static void warn_of_made_up(struct loading *l, const struct node *node, const struct rule *rule)
+{
+    char words[MADE_UP_MAX], first_words[MADE_UP_MAX] = "";
+    const struct limit *first = NULL;
+
+    for (unsigned i = 0; i < rule->limit_count; i++) {
+        const struct limit *limit = rule->limits[i];
+        const char *what = made_up_part(l->policy, rule, limit, words);
+        if (!*what && counts_every_request(limit))
+            return;
+        if (*what && !first) {
+            first = limit;
+            snprintf(first_words, sizeof first_words, "%s", what);
+        }
+    }
+    if (first)
+        warning(l, node_find(node, "limits"),
+                "anyone can make up %s, and limit %s counts each apart: a made-up one meets a "
+                "fresh limit "
+                "and is one "
+                "more key in Redis; add an enforced rate limit of all requests with per: ip or "
+                "per: all",
+                first_words, first->name);
+}
+
+void warn_of_identity(struct loading *l)
+{
+    const struct node *rule = node_find(l->root, "rules");
+
+    warn_of_sources(l);
+    warn_of_quotas(l);
+    warn_of_ids(l);
+    warn_of_addresses(l);
+    rule = rule ? rule->first : NULL;
+    for (unsigned i = 0; rule && i + 1 < l->policy->rule_count; i++, rule = rule->next)
+        warn_of_made_up(l, rule, &l->policy->rules[i]);
+}

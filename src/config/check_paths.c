@@ -1,0 +1,69 @@
+/* check_paths.c - rules that requests can get past, or never reach, by the way they are written. */
+#include "config/parts.h"
+#include "http/path.h"
+#include "http/readings.h"
+
+/* A reading of the pattern, taken for a path, that the pattern does not match; empty: there is none. Any other rule that
+ * matches it makes every request for this one ambiguous. */
+static struct slice other_reading(struct readings *readings, struct slice pattern)
+{
+    struct slice reading;
+
+    readings_begin(readings, pattern);
+    while (readings_next(readings, &reading))
+        if (!path_matches(pattern, reading))
+            return reading;
+    return SLICE_NONE;
+}
+
+static bool has_non_ascii(struct slice s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] > 0x7f)
+            return true;
+    return false;
+}
+
+static bool names_method(const struct rule *rule, const char *method)
+{
+    for (unsigned i = 0; i < rule->method_count; i++)
+        if (slice_equal(rule->methods[i], slice_of(method)))
+            return true;
+    return false;
+}
+
+static void warn_of_rule(struct loading *l, const struct node *match, const struct rule *rule,
+                         struct readings *readings)
+{
+    const struct node *path = node_find(match, "path"), *methods = node_find(match, "methods");
+    struct slice other = path ? other_reading(readings, rule->pattern) : SLICE_NONE;
+
+    if (other.n && l->policy->paths.ambiguous == AMBIGUOUS_REJECT)
+        warning(l, path,
+                "requests for this path are refused as ambiguous: servers may read it as %s, which this rule "
+                "does "
+                "not match; see paths.ambiguous",
+                QUOTE(other));
+    if (path && l->policy->paths.ignore_case && has_non_ascii(rule->path))
+        warning(l, path,
+                "paths.ignore_case is of ASCII letters alone: other letters in this path match as they are "
+                "written");
+    if (methods && (names_method(rule, "TRACE") || names_method(rule, "CONNECT")))
+        warning(l, methods, "TRACE is refused with 405 and CONNECT with 501, whatever the rules say");
+    if (methods && names_method(rule, "GET") && !names_method(rule, "HEAD"))
+        warning(l, methods,
+                "HEAD is not among these methods, and most servers answer it as they do GET; add it");
+}
+
+void warn_of_paths(struct loading *l)
+{
+    const struct node *list = node_find(l->root, "rules");
+    const struct node *item = list ? list->first : NULL;
+    struct readings *readings = arena_zeroed(&l->scratch, 1, sizeof *readings);
+
+    for (unsigned i = 0; item && i + 1 < l->policy->rule_count; i++, item = item->next) {
+        const struct node *match = node_find(item, "match");
+        if (match)
+            warn_of_rule(l, match, &l->policy->rules[i], readings);
+    }
+}

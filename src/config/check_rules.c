@@ -1,0 +1,95 @@
+/* check_rules.c - warnings about rules: paths that match nothing, rules that no request reaches, requests that
+ * no limit is for. */
+#include "config/parts.h"
+
+/* A segment that other routers take for "any": {id} (OpenAPI), :id (Express), <id> (Flask), .* (regular expressions).
+ * Empty: none. */
+static struct slice foreign_segment(struct slice path)
+{
+    for (size_t i = 1, end; i < path.n; i = end + 1) {
+        const char *slash = memchr(path.p + i, '/', path.n - i);
+        end = slash ? (size_t)(slash - path.p) : path.n;
+        struct slice segment = {path.p + i, end - i};
+        char first = segment.n > 1 ? segment.p[0] : 0, last = segment.n > 1 ? segment.p[segment.n - 1] : 0;
+        if ((first == '{' && last == '}') || first == ':' || (first == '<' && last == '>') ||
+            (segment.n > 1 && memmem(segment.p, segment.n, ".*", 2)))
+            return segment;
+    }
+    return SLICE_NONE;
+}
+
+static void warn_of_path(struct loading *l, const struct node *rule)
+{
+    const struct node *match = node_find(rule, "match"), *path = match ? node_find(match, "path") : NULL;
+    struct slice segment = path && path->kind == NODE_SCALAR ? foreign_segment(path->text) : SLICE_NONE;
+
+    if (segment.n)
+        warning(l, path, "%s is no wildcard here; * is any segment, and /** at the end all below",
+                QUOTE(segment));
+}
+
+/* The rule before `rule` that matches everything that it matches; NULL: there is none. */
+static const struct rule *rule_before(const struct policy *policy, const struct rule *rule)
+{
+    for (unsigned i = 0; i < rule->index; i++)
+        if (rule_covers(&policy->rules[i], rule))
+            return &policy->rules[i];
+    return NULL;
+}
+
+/* What is not limited says so. */
+static void warn_of_unlimited(struct loading *l, const struct node *node, const struct rule *rule)
+{
+    const struct node *limits = node_find(node, "limits");
+
+    if (rule->limit_count || rule->unlimited)
+        return;
+    if (limits)
+        warning(l, limits,
+                "is empty, so this rule's requests are not limited; name limits, or write limits: "
+                "none");
+    else
+        warning(l, node, "this rule's requests are not limited; name limits, or write limits: none");
+}
+
+static bool matches_everything(const struct rule *rule)
+{
+    return rule->any_method && rule->host.n == 0 &&
+           (rule->path.n == 0 || slice_equal(rule->path, SLICE("/**")));
+}
+
+/* Without any limit `weir check` says that. */
+static void warn_of_unmatched(struct loading *l, const struct node *rules)
+{
+    const struct policy *policy = l->policy;
+
+    for (unsigned i = 0; i + 1 < policy->rule_count; i++)
+        if (matches_everything(&policy->rules[i]))
+            return;
+    if (policy->rule_count == 1 && policy->limit_count)
+        warning(l, rules ? rules : node_find(l->root, "limits"),
+                "there are no rules, so no request is limited; add rules that name limits");
+    else if (policy->rule_count > 1)
+        warning(l, rules,
+                "requests that no rule matches are not limited; add a last rule without match, "
+                "with limits or "
+                "limits: none");
+}
+
+void warn_of_rules(struct loading *l)
+{
+    const struct policy *policy = l->policy;
+    const struct node *list = node_find(l->root, "rules");
+    const struct node *item = list ? list->first : NULL;
+
+    warn_of_unmatched(l, list);
+    for (unsigned i = 0; item && i + 1 < policy->rule_count; i++, item = item->next) {
+        const struct rule *before = rule_before(policy, &policy->rules[i]);
+        warn_of_path(l, item);
+        if (before)
+            warning(l, item, "no request reaches this rule: the one at line %u matches all that it matches",
+                    before->position.line);
+        else
+            warn_of_unlimited(l, item, &policy->rules[i]);
+    }
+}

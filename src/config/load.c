@@ -1,0 +1,175 @@
+#include "config/load.h"
+
+#include <errno.h>
+#include <stdarg.h>
+
+struct path_text {
+    char text[400];
+};
+
+/* "limits.per-client: ", or nothing for the root. */
+static const char *path_before(const struct node *node, struct path_text *path)
+{
+    struct text t = text_over(path->text, sizeof path->text - 3);
+    node_path(node, &t);
+    memcpy(path->text + t.n, t.n ? ": " : "", t.n ? 3 : 1);
+    return path->text;
+}
+
+static void say(struct loading *l, bool is_warning, struct position position, const struct node *path_of,
+                const char *format, va_list args)
+{
+    char words[800];
+    struct path_text path;
+
+    vsnprintf(words, sizeof words, format, args);
+    const char *before = path_before(path_of, &path);
+    char line[sizeof words + sizeof path];
+    snprintf(line, sizeof line, "%s%s", before, words);
+    report_line_add(l->report, is_warning, position, line);
+}
+
+void mistake(struct loading *l, const struct node *node, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(l, false, node->position, node, format, args);
+    va_end(args);
+}
+
+void mistake_of_key(struct loading *l, const struct node *node, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(l, false, node->key_place, node->parent, format, args);
+    va_end(args);
+}
+
+void warning(struct loading *l, const struct node *node, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(l, true, node->position, node, format, args);
+    va_end(args);
+}
+
+bool expect_map(struct loading *l, const struct node *node, const char *what)
+{
+    if (node->kind == NODE_MAP || node->null)
+        return true;
+    mistake(l, node, "expected %s", what);
+    return false;
+}
+
+bool expect_list(struct loading *l, const struct node *node, const char *what)
+{
+    if (node->kind == NODE_LIST || node->null)
+        return true;
+    mistake(l, node, "expected %s", what);
+    return false;
+}
+
+bool expect_scalar(struct loading *l, const struct node *node, const char *what)
+{
+    if (node->kind == NODE_SCALAR && !node->null)
+        return true;
+    if (node->null)
+        mistake(l, node, "has no value; expected %s", what);
+    else
+        mistake(l, node, "expected %s, not a %s", what, node->kind == NODE_MAP ? "map" : "list");
+    return false;
+}
+
+const struct node *list_first(const struct node *node)
+{
+    return node->kind == NODE_LIST ? node->first : node->null ? NULL : node;
+}
+
+const struct node *list_next(const struct node *node, const struct node *item)
+{
+    return node->kind == NODE_LIST ? item->next : NULL; /* a scalar's next is its neighbour, not its item */
+}
+
+unsigned list_count(const struct node *node)
+{
+    return node->kind == NODE_LIST ? node->count : !node->null;
+}
+
+char *keep_text(struct loading *l, const struct node *node)
+{
+    return arena_text(l->arena, node->text);
+}
+
+bool text_fits(struct loading *l, const struct node *node, size_t low, size_t high)
+{
+    if (node->text.n >= low && node->text.n <= high)
+        return true;
+    mistake(l, node, "is %zu bytes long; expected %zu to %zu", node->text.n, low, high);
+    return false;
+}
+
+bool name_is_good(struct loading *l, const struct node *node)
+{
+    bool good = node->key.n >= 1 && node->key.n <= NAME_MAX_BYTES;
+    for (size_t i = 0; i < node->key.n; i++) {
+        char c = node->key.p[i];
+        good &= (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+                c == '_';
+    }
+    if (!good)
+        mistake_of_key(l, node, "%s is no name; expected 1 to %d letters, digits, \"-\" and \"_\"",
+                       QUOTE(node->key), NAME_MAX_BYTES);
+    return good;
+}
+
+char *neighbour_path(struct loading *l, struct slice path)
+{
+    const char *slash = strrchr(l->report->file, '/');
+    size_t directory = path.n && path.p[0] == '/' ? 0 : slash ? (size_t)(slash + 1 - l->report->file) : 0;
+    char *whole = arena_zeroed(&l->scratch, directory + path.n + 1, 1);
+    memcpy(whole, l->report->file, directory);
+    memcpy(whole + directory, path.p, path.n);
+    return whole;
+}
+
+static bool read_stream(struct arena *arena, FILE *stream, size_t max, struct slice *bytes)
+{
+    size_t room = 4096, size = 0;
+    char *buffer = arena_zeroed(arena, room + 1, 1);
+
+    for (;;) {
+        size += fread(buffer + size, 1, room - size, stream);
+        if (size < room || size > max)
+            break;
+        char *larger = arena_zeroed(arena, room * 2 + 1, 1);
+        memcpy(larger, buffer, size);
+        buffer = larger;
+        room *= 2;
+    }
+    if (!ferror(stream) && size > max)
+        errno = EFBIG;
+    *bytes = (struct slice){buffer, size};
+    return !ferror(stream) && size <= max;
+}
+
+bool file_read(struct arena *arena, const char *path, size_t max, struct slice *bytes, const char **why)
+{
+    FILE *stream = fopen(path, "re");
+    bool good = stream && read_stream(arena, stream, max, bytes);
+    if (!good)
+        *why = strerror(errno);
+    if (stream)
+        fclose(stream);
+    return good;
+}
+
+bool named_file_read(struct loading *l, const struct node *node, struct arena *arena, const char *path,
+                     size_t max, struct slice *bytes)
+{
+    const char *why;
+
+    if (file_read(arena, path, max, bytes, &why))
+        return true;
+    mistake(l, node, "%s cannot be read: %s", path, why);
+    return false;
+}

@@ -1,0 +1,210 @@
+/* policy_file.c - a policy's life: loaded, held, dropped, printed. */
+#include "policy/policy.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "config/parts.h"
+#include "config/types.h"
+#include "net/tls.h"
+
+enum { POLICY_FILE_MAX = 16 << 20 }; /* bytes */
+
+static struct policy *policy_new(const char *file)
+{
+    struct policy *policy = xcalloc(1, sizeof *policy);
+    policy->arena = xcalloc(1, sizeof *policy->arena);
+    policy->file = arena_text(policy->arena, slice_of(file));
+    atomic_init(&policy->references, 1);
+    return policy;
+}
+
+struct policy *policy_hold(struct policy *policy)
+{
+    atomic_fetch_add_explicit(&policy->references, 1, memory_order_relaxed);
+    return policy;
+}
+
+void policy_drop(struct policy *policy)
+{
+    /* Whoever frees sees what the others did before they let go. */
+    if (!policy || atomic_fetch_sub_explicit(&policy->references, 1, memory_order_acq_rel) > 1)
+        return;
+    for (unsigned i = 0; i < policy->listen_count; i++)
+        tls_server_drop(policy->listen[i].tls);
+    for (unsigned i = 0; i < policy->upstream_count; i++)
+        tls_client_free(policy->upstreams[i].tls.client);
+    address_table_clear(&policy->addresses.table);
+    arena_free(policy->arena);
+    free(policy->arena);
+    free(policy->driver);
+    free(policy);
+}
+
+enum { NOT_WRITTEN = UINT_MAX };
+
+/* As in nginx (keepalive_timeout, send_timeout), and as is usual for HAProxy's timeout tunnel. */
+static const uint64_t KEEPALIVE_US = 75 * 1000000ull, SEND_US = 60 * 1000000ull,
+                      TUNNEL_US = 3600 * 1000000ull;
+
+/* Defaults that depend on other options: before reading, what cannot be written; afterwards, the default in its place. */
+static void derived_begin(struct policy *policy)
+{
+    policy->size_limits.connections_per_ip = NOT_WRITTEN;
+}
+
+static uint64_t first_written(uint64_t own_us, uint64_t idle_us, uint64_t default_us)
+{
+    return own_us ? own_us : idle_us ? idle_us : default_us;
+}
+
+/* Clients are told a second less than the connection is kept, so that a request that is sent at the last moment finds it open. */
+static const char *keep_alive_lines(struct policy *policy)
+{
+    char bytes[96];
+    struct text lines = text_over(bytes, sizeof bytes);
+    uint64_t seconds = policy->timeouts.keepalive_us / 1000000;
+
+    text_literal(&lines, "Connection: keep-alive\r\nKeep-Alive: timeout=");
+    text_u64(&lines, seconds ? seconds - 1 : 0);
+    text_literal(&lines, "\r\n");
+    return arena_text(policy->arena, text_slice(&lines));
+}
+
+static void derived_finish(struct policy *policy)
+{
+    struct size_limits *sizes = &policy->size_limits;
+    struct timeouts *t = &policy->timeouts;
+
+    sizes->connections_per_ip_derived = sizes->connections_per_ip == NOT_WRITTEN;
+    if (sizes->connections_per_ip_derived)
+        sizes->connections_per_ip =
+            sizes->connections > 0 && sizes->connections < 4 ? 1 : sizes->connections / 4;
+    t->keepalive_us = first_written(t->keepalive_us, t->idle_us, KEEPALIVE_US);
+    t->tunnel_us = first_written(t->tunnel_us, t->idle_us, TUNNEL_US);
+    t->send_us = first_written(t->send_us, t->idle_us, SEND_US);
+    policy->keep_alive = keep_alive_lines(policy);
+}
+
+static void read_root(struct loading *l)
+{
+    if (l->root->broken)
+        return;
+    derived_begin(l->policy);
+    if (expect_map(l, l->root, "a map of keys and values, such as upstreams: ..."))
+        options_read(l, l->root, "", l->policy);
+    derived_finish(l->policy);
+    addresses_read(l);
+    identity_finish(l->policy);
+    redis_url_finish(l);
+    if (!l->report->mistakes)
+        read_headers_collect(l);
+    policy_check(l);
+}
+
+struct policy *policy_load_text(const char *file, struct slice bytes, const char *lua_dir, FILE *out)
+{
+    struct report report = {.file = file};
+    struct policy *policy = policy_new(file);
+    struct loading l = {.policy = policy, .arena = policy->arena, .report = &report, .lua_dir = lua_dir};
+
+    l.root = tree_read(&l.scratch, bytes, &report);
+    read_root(&l);
+    bool good = report.mistakes == 0;
+    report_finish(&report, out);
+    arena_free(&l.scratch);
+    if (good)
+        return policy;
+    policy_drop(policy);
+    return NULL;
+}
+
+struct policy *policy_load(const char *file, const char *lua_dir, FILE *report)
+{
+    struct arena arena = {NULL};
+    struct policy *policy = NULL;
+    struct slice bytes;
+    const char *why;
+
+    if (file_read(&arena, file, POLICY_FILE_MAX, &bytes, &why))
+        policy = policy_load_text(file, bytes, lua_dir, report);
+    else
+        fprintf(report, "%s: cannot be read: %s\n", file, why);
+    arena_free(&arena);
+    return policy;
+}
+
+bool policy_wants_json_log(const char *file)
+{
+    struct report report = {.file = file};
+    struct arena arena = {NULL};
+    struct slice bytes;
+    const struct node *node = NULL;
+    struct stat st;
+    const char *why;
+
+    if (stat(file, &st) != 0 || !S_ISREG(st.st_mode)) /* a pipe can be read once only */
+        return false;
+    if (file_read(&arena, file, POLICY_FILE_MAX, &bytes, &why))
+        node = node_find(tree_read(&arena, bytes, &report), "log");
+    node = node ? node_find(node, "format") : NULL;
+    bool json = node && node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("json"));
+    report_forget(&report);
+    arena_free(&arena);
+    return json;
+}
+
+bool listen_settings_same(const struct listen_settings *one, const struct listen_settings *other)
+{
+    char text[2][ADDRESS_TEXT_MAX];
+    return strcmp(address_format(&one->address, text[0]), address_format(&other->address, text[1])) == 0 &&
+           one->proxy_protocol == other->proxy_protocol && !one->tls == !other->tls;
+}
+
+/* The listener of `policy` that is the same; at its own index where several are (on port 0). */
+static const struct listen_settings *same_listener(const struct policy *policy,
+                                                   const struct listen_settings *written, unsigned index)
+{
+    if (index < policy->listen_count && listen_settings_same(&policy->listen[index], written))
+        return &policy->listen[index];
+    for (unsigned i = 0; i < policy->listen_count; i++)
+        if (listen_settings_same(&policy->listen[i], written))
+            return &policy->listen[i];
+    return NULL;
+}
+
+void policy_keep_listeners(struct policy *next, const struct policy *now,
+                           const struct listen_settings *written)
+{
+    struct listen_settings *kept = arena_zeroed(next->arena, now->listen_count, sizeof *kept);
+
+    for (unsigned i = 0; i < now->listen_count; i++) {
+        const struct listen_settings *same = same_listener(next, &written[i], i);
+        kept[i] = now->listen[i];
+        kept[i].certificates = NULL; /* these are of another pool */
+        kept[i].certificate_count = 0;
+        kept[i].tls = tls_server_hold(same ? same->tls : now->listen[i].tls);
+    }
+    for (unsigned i = 0; i < next->listen_count; i++)
+        tls_server_drop(next->listen[i].tls);
+    next->listen = kept;
+    next->listen_count = now->listen_count;
+}
+
+void policy_print(const struct policy *policy, FILE *out)
+{
+    struct printer printer = {out, 0, false};
+    options_print(&printer, "", policy);
+}
+
+unsigned policy_name_count(const struct policy *policy)
+{
+    unsigned count = 0;
+
+    for (unsigned u = 0; u < policy->upstream_count; u++)
+        for (unsigned s = 0; s < policy->upstreams[u].server_count; s++)
+            count += server_is_name(&policy->upstreams[u].servers[s]);
+    return count;
+}

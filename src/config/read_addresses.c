@@ -1,0 +1,153 @@
+/* read_addresses.c - addresses: files of addresses that are never limited, or turned away. */
+#include <stdlib.h>
+
+#include "config/parts.h"
+#include "config/types.h"
+
+/* The lines of all files, as they are read. */
+struct gathered {
+    struct listed_range *ranges;
+    size_t count, room;
+};
+
+/* --- The files ---------------------------------------------------------------------------------------- */
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Without its comment and the spaces around it. */
+static struct slice trimmed(struct slice line)
+{
+    const char *comment = memchr(line.p, '#', line.n);
+
+    if (comment)
+        line.n = (size_t)(comment - line.p);
+    while (line.n && is_space(line.p[line.n - 1]))
+        line.n--;
+    while (line.n && is_space(*line.p))
+        line.p++, line.n--;
+    return line;
+}
+
+/* False: there is no room for more. */
+static bool gather(struct gathered *all, const struct listed_range *range)
+{
+    if (all->count == LISTED_MAX)
+        return false;
+    if (all->count == all->room) {
+        size_t room = all->room ? all->room * 2 : 1024;
+        struct listed_range *more = realloc(all->ranges, room * sizeof *more);
+        if (!more)
+            return false;
+        all->ranges = more;
+        all->room = room;
+    }
+    all->ranges[all->count++] = *range;
+    return true;
+}
+
+/* `text` with a comment and spaces; `file` as it is named in mistakes. False: enough was read. */
+static bool read_line(struct loading *l, const char *file, unsigned number, struct slice text, enum listed as,
+                      struct gathered *all)
+{
+    struct slice address = trimmed(text);
+    struct listed_range range = {.as = as};
+    struct position position = {number, (unsigned)(address.p - text.p) + 1};
+    const char *why;
+
+    if (address.n == 0)
+        return true;
+    if (!ip_range_parse(address, &range.range, &why))
+        report_mistake_in(l->report, file, position, "%s: %s", QUOTE(address), why);
+    else if (!gather(all, &range)) {
+        report_mistake_in(
+            l->report, file, position,
+            "more than %d addresses and ranges in all lists together; write neighbours as one range",
+            LISTED_MAX);
+        return false;
+    }
+    return true;
+}
+
+static void read_file(struct loading *l, const struct node *item, enum listed as, struct gathered *all)
+{
+    char *path = neighbour_path(l, item->text);
+    const char *why, *file = arena_text(&l->report->arena, slice_of(path));
+    struct arena arena = {NULL}; /* not for as long as the rest */
+    struct slice bytes;
+
+    if (!file_read(&arena, path, ADDRESS_FILE_MAX, &bytes, &why)) {
+        struct ip_range range;
+        bool address = ip_range_parse(item->text, &range, &(const char *){NULL});
+        mistake(l, item, "%s cannot be read: %s%s", QUOTE(item->text), why,
+                address ? "; expected a file in which addresses stand" : "");
+        return;
+    }
+    bytes = slice_after_bom(bytes);
+    for (unsigned number = 1; bytes.n; number++) {
+        const char *end = memchr(bytes.p, '\n', bytes.n);
+        struct slice line = {bytes.p, end ? (size_t)(end - bytes.p) : bytes.n};
+        if (!read_line(l, file, number, line, as, all))
+            break;
+        bytes.p += line.n + (end != NULL);
+        bytes.n -= line.n + (end != NULL);
+    }
+    arena_free(&arena);
+}
+
+/* --- The option --------------------------------------------------------------------------------------- */
+
+static void read_list(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct address_files *files = field;
+
+    if (!list_fits(option, node)) {
+        mistake(l, node, "expected a list of at most %d files", (int)option->high);
+        return;
+    }
+    files->names = arena_zeroed(l->arena, list_count(node), sizeof *files->names);
+    files->nodes = node;
+    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+        if (!item->broken && expect_scalar(l, item, "the path of a file") && text_fits(l, item, 1, 4096))
+            files->names[files->count++] = keep_text(l, item);
+}
+
+static void print_list(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct address_files *files = field;
+
+    (void)option;
+    fputs(" [", printer->out);
+    for (unsigned i = 0; i < files->count; i++) {
+        fputs(i ? ", " : " ", printer->out);
+        print_scalar(printer->out, slice_of(files->names[i]));
+    }
+    fputs(files->count ? " ]\n" : "]\n", printer->out);
+}
+
+const struct option_type type_address_files = {"list of files", read_list, print_list, true};
+
+static void read_files(struct loading *l, const struct address_files *files, enum listed as,
+                       struct gathered *all)
+{
+    if (!files->nodes)
+        return;
+    for (const struct node *item = list_first(files->nodes); item; item = list_next(files->nodes, item))
+        if (!item->broken && item->kind == NODE_SCALAR && item->text.n)
+            read_file(l, item, as, all);
+}
+
+void addresses_read(struct loading *l)
+{
+    struct address_settings *addresses = &l->policy->addresses;
+    struct gathered all = {0};
+
+    read_files(l, &addresses->allow, LISTED_ALLOWED, &all);
+    read_files(l, &addresses->block, LISTED_BLOCKED, &all);
+    addresses->allow.nodes = addresses->block.nodes = NULL;
+    if (all.count && !address_table_make(&addresses->table, all.ranges, all.count))
+        report_mistake(l->report, (struct position){1, 1}, "no memory for the lists of addresses");
+    free(all.ranges);
+}

@@ -1,0 +1,365 @@
+/* read_clients.c - plans and clients: what is different for some, and for one of them. */
+#include "config/parts.h"
+#include "config/types.h"
+
+bool client_has_quota(const void *client)
+{
+    return ((const struct client *)client)->quota != QUOTA_NOT_WRITTEN;
+}
+
+/* --- quota --- */
+
+static void read_quota(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct client *client = field;
+
+    client->quota = QUOTA_NOT_WRITTEN;
+    if (node->null)
+        return;
+    if (node->kind == NODE_SCALAR &&
+        (slice_equal(node->text, SLICE("unlimited")) || slice_equal(node->text, SLICE("-1"))))
+        client->quota = -1;
+    else if (node->kind == NODE_SCALAR && node->text.n && memchr("0123456789", node->text.p[0], 10))
+        type_number.read(l, option, node, &client->quota);
+    else
+        mistake(l, node, "%s is no quota; expected 0, a number or unlimited",
+                node->kind == NODE_SCALAR ? QUOTE(node->text) : "this");
+}
+
+static void print_quota(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct client *client = field;
+
+    (void)option;
+    if (client->quota < 0)
+        fputs(" unlimited\n", printer->out);
+    else
+        fprintf(printer->out, " %lld\n", (long long)client->quota);
+}
+
+const struct option_type type_quota = {"quota", read_quota, print_quota, true};
+
+/* --- numbers --- */
+
+static struct limit_numbers numbers_as_written(const struct limit *limit)
+{
+    return (struct limit_numbers){limit->limit, limit->burst};
+}
+
+static struct limit_numbers numbers_by_plan(const struct plan *plan, const struct limit *limit)
+{
+    return plan && plan->numbers ? plan->numbers[limit->index] : numbers_as_written(limit);
+}
+
+/* The limit as it holds for a client of whom the plan and the quota are known: what is its own counts first.
+ */
+static struct limit_numbers numbers_by_quota(const struct client *client, const struct limit *limit)
+{
+    if (client->quota > 0 && limit_is_per_client(limit))
+        return (struct limit_numbers){client->quota, client->quota};
+    return numbers_by_plan(client->client_limits.plan, limit);
+}
+
+static bool differ(struct limit_numbers a, struct limit_numbers b)
+{
+    return a.limit != b.limit || a.burst != b.burst;
+}
+
+static bool is_different(const struct client *client, const struct limit *limit)
+{
+    return differ(client->client_limits.numbers[limit->index], numbers_by_quota(client, limit));
+}
+
+bool client_has_limits(const void *field)
+{
+    const struct client *client = field;
+    for (unsigned i = 0; client->client_limits.numbers && i < client->policy->limit_count; i++)
+        if (is_different(client, &client->policy->limits[i]))
+            return true;
+    return false;
+}
+
+/* `section`: of the table, for the keys. `numbers` is what holds where a key is not written. */
+static void read_numbers(struct loading *l, const char *section, const struct node *node,
+                         const struct limit *limit, struct limit_numbers *numbers)
+{
+    struct limit_numbers written = {0, 0};
+    const struct node *burst = node_find(node, "burst");
+
+    options_read(l, node, section, &written);
+    if (burst && !limit_has_burst(limit))
+        mistake_of_key(l, burst, "%s has no burst; remove it", limit->script ? limit->script : "the limit");
+    bool burst_is_limit = !limit_has_burst(limit) || numbers->burst == numbers->limit;
+    if (written.limit)
+        numbers->limit = written.limit;
+    if (written.burst)
+        numbers->burst = written.burst;
+    else if (burst_is_limit)
+        numbers->burst = numbers->limit;
+    limit_check_numbers(l, node, limit, numbers);
+}
+
+/* A map of limits by name; `numbers` has a place for each limit of the policy. */
+static void read_all_numbers(struct loading *l, const char *section, const struct node *map,
+                             struct limit_numbers *numbers)
+{
+    for (const struct node *child = map->first; child; child = child->next) {
+        const struct limit *limit = limit_named(l->policy, child->key);
+        if (!limit)
+            limit_unknown(l, child, child->key, true);
+        else if (!child->broken && expect_map(l, child, "a map with limit and burst"))
+            read_numbers(l, section, child, limit, &numbers[limit->index]);
+        if (limit &&
+            !limit_is_per_client(limit)) /* one bucket, that fills for some clients faster than for others */
+            l->policy->limits[limit->index].lease_units = 0;
+    }
+}
+
+static void print_numbers(const struct printer *names, const struct limit *limit,
+                          struct limit_numbers numbers)
+{
+    struct printer key = *names, below = printer_below(names);
+
+    print_key(&key, slice_of(limit->name));
+    fprintf(names->out, "\n%*slimit: %lld\n", (int)below.indent, "", (long long)numbers.limit);
+    if (limit_has_burst(limit))
+        fprintf(names->out, "%*sburst: %lld\n", (int)below.indent, "", (long long)numbers.burst);
+}
+
+static void read_client_limits(struct loading *l, const struct option *option, const struct node *node,
+                               void *field)
+{
+    struct client *client = field;
+
+    (void)option;
+    client->limits = expect_map(l, node, "a map of limits by name") ? node : NULL;
+}
+
+static void print_client_limits(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct client *client = field;
+    struct printer names = printer_below(printer);
+
+    (void)option;
+    fputc('\n', printer->out);
+    for (unsigned i = 0; i < client->policy->limit_count; i++)
+        if (is_different(client, &client->policy->limits[i]))
+            print_numbers(&names, &client->policy->limits[i], client->client_limits.numbers[i]);
+}
+
+const struct option_type type_client_limits = {"map by name", read_client_limits, print_client_limits, true};
+
+static void work_out_numbers(struct loading *l, struct client *client, const struct node *node)
+{
+    const struct policy *policy = l->policy;
+    bool any = client->limits && client->limits->count;
+    struct limit_numbers *numbers;
+
+    if (client->client_limits.plan)
+        client->client_limits.numbers =
+            client->client_limits.plan->numbers; /* shared, where nothing is the client's own */
+    if (!any && client->quota <= 0)
+        return;
+    if (any && (client->quota == 0 || client->quota == -1))
+        mistake_of_key(l, client->limits, "a client with quota: %s meets no limits; remove one of the two",
+                       client->quota ? "unlimited" : "0");
+    client->client_limits.numbers = numbers = arena_zeroed(l->arena, policy->limit_count, sizeof *numbers);
+    for (unsigned i = 0; i < policy->limit_count; i++) {
+        numbers[i] = numbers_by_quota(client, &policy->limits[i]);
+        if (client->quota > 0 && limit_is_per_client(&policy->limits[i]))
+            limit_check_numbers(l, node, &policy->limits[i], &numbers[i]);
+    }
+    if (any)
+        read_all_numbers(l, "clients.ID.limits.NAME", client->limits, numbers);
+}
+
+/* --- plans --- */
+
+static void read_plan_limits(struct loading *l, const struct option *option, const struct node *node,
+                             void *field)
+{
+    struct plan *plan = field;
+
+    (void)option;
+    if (!expect_map(l, node, "a map of limits by name") || node->count == 0)
+        return;
+    plan->numbers = arena_zeroed(l->arena, l->policy->limit_count, sizeof *plan->numbers);
+    for (unsigned i = 0; i < l->policy->limit_count; i++)
+        plan->numbers[i] = numbers_as_written(&l->policy->limits[i]);
+    read_all_numbers(l, "plans.NAME.limits.NAME", node, plan->numbers);
+}
+
+static void read_plans(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct policy *policy = field;
+
+    if (!expect_map(l, node, "a map of plans by name"))
+        return;
+    if (node->count > (unsigned)option->high) {
+        mistake(l, node, "has %u plans; expected at most %d", node->count, (int)option->high);
+        return;
+    }
+    policy->plans = arena_zeroed(l->arena, node->count, sizeof *policy->plans);
+    for (const struct node *child = node->first; child; child = child->next) {
+        struct plan *plan = &policy->plans[policy->plan_count++];
+        plan->name = arena_text(l->arena, child->key);
+        plan->position = child->key_place;
+        (void)name_is_good(l, child);
+        if (!child->broken && expect_map(l, child, "a map with limits"))
+            options_read(l, child, "plans.NAME", plan);
+    }
+}
+
+static void print_plan_limits(const struct printer *printer, const struct policy *policy,
+                              const struct plan *plan)
+{
+    struct printer key = printer_below(printer), names = printer_below(&key);
+    bool begun = false;
+
+    for (unsigned i = 0; i < policy->limit_count; i++) {
+        if (!differ(plan->numbers[i], numbers_as_written(&policy->limits[i])))
+            continue;
+        if (!begun) {
+            print_key(&key, SLICE("limits"));
+            fputc('\n', printer->out);
+        }
+        begun = true;
+        print_numbers(&names, &policy->limits[i], plan->numbers[i]);
+    }
+}
+
+static void print_plans(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct policy *policy = field;
+    struct printer names = printer_below(printer);
+
+    (void)option;
+    fputs(policy->plan_count ? "\n" : " {}\n", printer->out);
+    for (unsigned i = 0; i < policy->plan_count; i++) {
+        struct printer key = names;
+        print_key(&key, slice_of(policy->plans[i].name));
+        fputc('\n', printer->out);
+        if (policy->plans[i].numbers)
+            print_plan_limits(&names, policy, &policy->plans[i]);
+    }
+}
+
+const struct option_type type_plans = {"map by name", read_plans, print_plans, true};
+/* print_plans prints it, since a plan does not know its policy. */
+const struct option_type type_plan_limits = {"map by name", read_plan_limits, NULL, true};
+
+bool client_has_plan(const void *field)
+{
+    return ((const struct client *)field)->client_limits.plan != NULL;
+}
+
+static void read_plan(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct client *client = field;
+    struct suggestion meant = suggestion_for(node->text);
+
+    (void)option;
+    if (node->null || !expect_scalar(l, node, "a plan's name"))
+        return;
+    for (unsigned i = 0; i < l->policy->plan_count; i++) {
+        const struct plan *plan = &l->policy->plans[i];
+        suggestion_consider(&meant, slice_of(plan->name));
+        if (slice_equal(slice_of(plan->name), node->text))
+            client->client_limits.plan = plan;
+    }
+    if (!client->client_limits.plan)
+        mistake(l, node, "no plan is named %s%s", QUOTE(node->text), DID_YOU_MEAN(&meant));
+}
+
+static void print_plan(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    fprintf(printer->out, " %s\n", ((const struct client *)field)->client_limits.plan->name);
+}
+
+const struct option_type type_plan = {"name", read_plan, print_plan, true};
+
+/* --- one client --- */
+
+static void enter_client(struct loading *l, const struct node *node)
+{
+    struct clients *clients = l->policy->clients;
+    struct slice name = node->key, address = {name.p + 3, name.n - 3};
+    const struct client *earlier = NULL;
+    struct ip_range range;
+    const char *why;
+
+    if (!slice_starts_with(name, SLICE("ip:"))) {
+        earlier = clients_enter_id(clients, name);
+    } else if (slice_equal(address, SLICE("unix"))) {
+        earlier = clients_enter_unix(clients);
+    } else if (ip_range_parse(address, &range, &why)) {
+        earlier = clients_enter_range(clients, &range);
+    } else {
+        mistake_of_key(l, node, "%s: %s", QUOTE(name), why);
+    }
+    if (earlier)
+        mistake_of_key(l, node, "%s is the same address as %s at line %u", QUOTE(name),
+                       QUOTE(slice_of(earlier->client_limits.name)), earlier->client_limits.position.line);
+}
+
+static bool id_is_good(struct loading *l, const struct node *node)
+{
+    bool good = node->key.n >= 1 && node->key.n <= CLIENT_ID_MAX && !slice_has_control_bytes(node->key);
+
+    if (!good)
+        mistake_of_key(l, node, "%s is no client's id; expected 1 to %d bytes without control bytes",
+                       QUOTE(node->key), CLIENT_ID_MAX);
+    return good;
+}
+
+static void read_client(struct loading *l, const struct node *node)
+{
+    if (node->broken || !id_is_good(l, node) ||
+        !expect_map(l, node, "a map with plan, quota or limits, such as { quota: 30 }"))
+        return;
+    struct client *client = clients_add(l->policy->clients);
+    client->policy = l->policy;
+    client->client_limits.name = arena_text(l->arena, node->key);
+    client->client_limits.position = node->key_place;
+    options_read(l, node, "clients.ID", client);
+    client->client_limits.quota = client->quota == 0    ? QUOTA_PROHIBITED
+                                  : client->quota == -1 ? QUOTA_UNLIMITED
+                                                        : QUOTA_AS_WRITTEN;
+    enter_client(l, node);
+    work_out_numbers(l, client, node);
+}
+
+static void read_clients(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct policy *policy = field;
+    bool good = expect_map(l, node, "a map of clients by id or address");
+
+    if (good && node->count > (unsigned)option->high) {
+        mistake(l, node, "has %u clients; expected at most %d", node->count, (int)option->high);
+        good = false;
+    }
+    policy->clients = clients_new(l->arena, good ? node->count : 0);
+    for (const struct node *child = good ? node->first : NULL; child; child = child->next)
+        read_client(l, child);
+}
+
+/* --- printing --- */
+
+static void print_clients(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct policy *policy = field;
+    struct printer names = printer_below(printer);
+
+    (void)option;
+    fputs(clients_count(policy->clients) ? "\n" : " {}\n", printer->out);
+    for (unsigned i = 0; i < clients_count(policy->clients); i++) {
+        const struct client *client = clients_at(policy->clients, i);
+        print_key(&names, slice_of(client->client_limits.name));
+        fputc('\n', printer->out);
+        struct printer below = printer_below(&names);
+        options_print(&below, "clients.ID", client);
+    }
+}
+
+const struct option_type type_clients = {"map by id", read_clients, print_clients, true};

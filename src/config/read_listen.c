@@ -1,0 +1,315 @@
+/* read_listen.c - workers, listen, admin. */
+#include <sched.h>
+#include <unistd.h>
+
+#include "config/parts.h"
+#include "config/types.h"
+#include "net/tls.h"
+
+/* The processors that this process may run on. */
+static unsigned processors(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return (unsigned)CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (unsigned)online : 1;
+}
+
+static void read_workers(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    unsigned *workers = field;
+
+    if (node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("auto"))) {
+        unsigned most = (unsigned)option->high;
+        *workers = processors() < most ? processors() : most;
+    } else {
+        type_count.read(l, option, node, field);
+    }
+}
+
+static void print_workers(const struct printer *printer, const struct option *option, const void *field)
+{
+    type_count.print(printer, option, field);
+}
+
+const struct option_type type_workers = {"number", read_workers, print_workers, false};
+
+static void print_address(FILE *out, const struct address *address)
+{
+    char text[ADDRESS_TEXT_MAX];
+    print_scalar(out, slice_of(address_format(address, text)));
+}
+
+static void read_address(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    const char *why;
+
+    (void)option;
+    if (node->null || !expect_scalar(l, node, "host:port, [ipv6]:port or unix:/path"))
+        return;
+    if (!address_parse(node->text, true, field, &why))
+        mistake(l, node, "%s cannot be listened on: %s", QUOTE(node->text), why);
+}
+
+static void print_whole_address(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    fputc(' ', printer->out);
+    print_address(printer->out, field);
+    fputc('\n', printer->out);
+}
+
+const struct option_type type_address = {"address", read_address, print_whole_address, true};
+
+/* --- admin --- */
+
+/* A name as a browser writes it into Host: letters, digits, "-", "." and "_", without a port. */
+static bool host_name_is_good(struct loading *l, const struct node *node)
+{
+    bool good = node->text.n >= 1 && node->text.n <= HOST_NAME_BYTES_MAX && node->text.p[0] != '.';
+
+    for (size_t i = 0; i < node->text.n; i++) {
+        char c = node->text.p[i];
+        good &= (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+                c == '.' || c == '_';
+    }
+    if (!good)
+        mistake(l, node, "%s is no host name; expected e.g. weir.internal, without a port",
+                QUOTE(node->text));
+    return good;
+}
+
+static void read_admin_hosts(struct loading *l, const struct option *option, const struct node *node,
+                             void *field)
+{
+    struct admin_settings *admin = CONTAINER_OF((char ***)field, struct admin_settings, hosts);
+    unsigned count = list_count(node);
+
+    if (node->kind == NODE_MAP || count > (unsigned)option->high) {
+        mistake(l, node, "expected a list of at most %d host names", (int)option->high);
+        return;
+    }
+    admin->hosts = arena_zeroed(l->arena, count, sizeof *admin->hosts);
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+        if (item->broken || !expect_scalar(l, item, "a host name") || !host_name_is_good(l, item))
+            continue;
+        char *name = keep_text(l, item);
+        size_t n = item->text.n - (item->text.p[item->text.n - 1] == '.');
+        for (size_t i = 0; i < n; i++)
+            name[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] + 32 : name[i]);
+        name[n] = 0;
+        admin->hosts[admin->host_count++] = name;
+    }
+}
+
+static void print_hosts(FILE *out, const struct admin_settings *admin)
+{
+    fputs("[ ", out);
+    for (unsigned i = 0; i < admin->host_count; i++) {
+        fputs(i ? ", " : "", out);
+        print_scalar(out, slice_of(admin->hosts[i]));
+    }
+    fputs(" ]", out);
+}
+
+static void print_admin_hosts(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    fputc(' ', printer->out);
+    print_hosts(printer->out, CONTAINER_OF((char **const *)field, const struct admin_settings, hosts));
+    fputc('\n', printer->out);
+}
+
+const struct option_type type_admin_hosts = {"list of host names", read_admin_hosts, print_admin_hosts, true};
+
+/* "host:port", or a map with `address`. */
+static void read_admin(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct admin_settings *admin = field;
+
+    if (node->null)
+        return;
+    if (node->kind == NODE_MAP)
+        options_read(l, node, "admin", admin);
+    else if (expect_scalar(l, node, "an address, or a map with address and hosts"))
+        read_address(l, option, node, &admin->address);
+}
+
+/* As a map only where there is more than an address. */
+static void print_admin(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct admin_settings *admin = field;
+
+    (void)option;
+    if (admin->address.length && admin->host_count) {
+        fputs(" { address: ", printer->out);
+        print_address(printer->out, &admin->address);
+        fputs(", hosts: ", printer->out);
+        print_hosts(printer->out, admin);
+        fputs(" }\n", printer->out);
+    } else if (admin->address.length)
+        print_whole_address(printer, option, &admin->address);
+    else
+        fputs(" null\n", printer->out);
+}
+
+const struct option_type type_admin = {"address, or map", read_admin, print_admin, true};
+
+/* --- listen --- */
+
+static void load_certificate(struct loading *l, const struct node *node, struct tls_server *tls,
+                             const struct certificate_files *files)
+{
+    char why[TLS_WHY_MAX];
+    const char *path = neighbour_path(l, slice_of(files->certificate));
+    enum tls_fault fault = tls_server_add(tls, path, neighbour_path(l, slice_of(files->key)), why);
+    bool of_key = fault == TLS_BAD_KEY;
+    struct tls_dates dates;
+
+    if (fault == TLS_GOOD && tls_read_dates(path, &dates))
+        certificate_check(l, node_find(node, "certificate"), &dates);
+
+    if (fault != TLS_GOOD)
+        mistake(l, node_find(node, of_key ? "key" : "certificate"), "%s %s",
+                QUOTE(slice_of(of_key ? files->key : files->certificate)), why);
+}
+
+static void read_certificate(struct loading *l, const struct node *node, struct listen_settings *listen)
+{
+    struct certificate_files *files = &listen->certificates[listen->certificate_count++];
+
+    if (node->broken || !expect_map(l, node, "a map with certificate and key"))
+        return;
+    options_read(l, node, "listen[].tls", files);
+    if (files->certificate && files->key)
+        load_certificate(l, node, listen->tls, files);
+}
+
+/* A map, or a list of them. */
+static void read_listen_tls(struct loading *l, const struct option *option, const struct node *node,
+                            void *field)
+{
+    struct listen_settings *listen = field;
+    unsigned count = node->kind == NODE_MAP ? 1 : list_count(node);
+
+    if (node->null)
+        return;
+    if (!tls_is_there()) {
+        mistake(l, node, "this weir was built without OpenSSL (./configure --with-openssl)");
+        return;
+    }
+    if (node->kind == NODE_SCALAR || count < 1 || count > (unsigned)option->high) {
+        mistake(l, node, "expected a map with certificate and key, or a list of 1 to %d of them",
+                (int)option->high);
+        return;
+    }
+    listen->certificates = arena_zeroed(l->arena, count, sizeof *listen->certificates);
+    listen->tls = tls_server_new();
+    if (!listen->tls)
+        mistake(l, node, "no memory");
+    else if (node->kind == NODE_MAP)
+        read_certificate(l, node, listen);
+    else
+        for (const struct node *item = list_first(node); item; item = list_next(node, item))
+            read_certificate(l, item, listen);
+}
+
+static void print_certificates(FILE *out, const struct listen_settings *listen)
+{
+    fputs(", tls: [ ", out);
+    for (unsigned i = 0; i < listen->certificate_count; i++) {
+        fputs(i ? ", { certificate: " : "{ certificate: ", out);
+        print_scalar(out, slice_of(listen->certificates[i].certificate));
+        fputs(", key: ", out);
+        print_scalar(out, slice_of(listen->certificates[i].key));
+        fputs(" }", out);
+    }
+    fputs(" ]", out);
+}
+
+static void print_listen_tls(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    print_certificates(printer->out, field);
+}
+
+const struct option_type type_listen_tls = {"map, or list of maps", read_listen_tls, print_listen_tls, true};
+
+/* "host:port", or a map with `address`. */
+static void read_listener(struct loading *l, const struct option *option, const struct node *item,
+                          struct listen_settings *listen)
+{
+    if (item->broken)
+        return;
+    if (item->kind == NODE_MAP)
+        options_read(l, item, "listen[]", listen);
+    else if (expect_scalar(l, item, "an address, or a map with one"))
+        read_address(l, option, item, &listen->address);
+}
+
+static void refuse_second(struct loading *l, const struct node *item, const struct listen_settings *listen,
+                          unsigned count)
+{
+    const struct address *last = &listen[count].address;
+    char text[ADDRESS_TEXT_MAX];
+
+    for (unsigned i = 0; i < count && last->length; i++)
+        if (listen[i].address.length == last->length &&
+            memcmp(&listen[i].address.any, &last->any, last->length) == 0 &&
+            (address_is_unix(last) || last->v4.sin_port != 0)) {
+            mistake(l, item, "%s is listened on twice", address_format(last, text));
+            return;
+        }
+}
+
+static void read_listen(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct policy *policy = field;
+    unsigned count = list_count(node);
+
+    if (node->kind == NODE_MAP)
+        mistake(l, node, "expected a list of addresses");
+    else if (count < (unsigned)option->low || count > (unsigned)option->high)
+        mistake(l, node, "has %u addresses; expected 1 to %d", count, (int)option->high);
+    else
+        policy->listen = arena_zeroed(l->arena, count, sizeof *policy->listen);
+    if (!policy->listen)
+        return;
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+        read_listener(l, option, item, &policy->listen[policy->listen_count]);
+        refuse_second(l, item, policy->listen, policy->listen_count);
+        policy->listen_count++;
+    }
+}
+
+/* As a map only where there is more than an address. */
+static void print_listener(FILE *out, const struct listen_settings *listen)
+{
+    if (!listen->proxy_protocol && !listen->certificate_count) {
+        print_address(out, &listen->address);
+        return;
+    }
+    fputs("{ address: ", out);
+    print_address(out, &listen->address);
+    if (listen->proxy_protocol)
+        fputs(", proxy_protocol: true", out);
+    if (listen->certificate_count)
+        print_certificates(out, listen);
+    fputs(" }", out);
+}
+
+static void print_listen(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct policy *policy = field;
+
+    (void)option;
+    fputs(" [ ", printer->out);
+    for (unsigned i = 0; i < policy->listen_count; i++) {
+        fputs(i ? ", " : "", printer->out);
+        print_listener(printer->out, &policy->listen[i]);
+    }
+    fputs(" ]\n", printer->out);
+}
+
+const struct option_type type_listen = {"list of addresses", read_listen, print_listen, false};

@@ -1,0 +1,383 @@
+/* read_quotas.c - quotas: limits per client that stand in a database.
+ *
+ * The connection string is taken apart here, and the names in it are resolved: libpq would do so by itself and wait for the answer
+ * in the middle of an event loop. */
+#include <netdb.h>
+#include <stdlib.h>
+
+#include "config.h"
+#include "config/parts.h"
+#include "config/types.h"
+#include "net/address.h"
+
+#ifdef HAVE_LIBPQ
+#include <libpq-fe.h>
+#endif
+
+bool quotas_are_there(const void *policy)
+{
+    return ((const struct policy *)policy)->quotas.connection != NULL;
+}
+
+/* --- the section --- */
+
+static void read_quotas(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    if (node->null || !expect_map(l, node, "a map with postgres, cache and unknown_client"))
+        return;
+    options_read(l, node, option->path, field);
+#ifndef HAVE_LIBPQ
+    const struct node *postgres = node_find(node, "postgres");
+    if (postgres)
+        mistake_of_key(
+            l, postgres,
+            "this weir was built without PostgreSQL; build it where the Debian package libpq-dev is "
+            "installed, or remove quotas");
+#endif
+}
+
+static void print_quotas(const struct printer *printer, const struct option *option, const void *field)
+{
+    type_section.print(printer, option, field);
+}
+
+const struct option_type type_quotas = {"section", read_quotas, print_quotas, true};
+
+/* --- the query --- */
+
+/* FNV-1a: what is cached in Redis tells by it which query it came from. */
+static uint32_t tag_of(struct slice query)
+{
+    uint32_t h = 0x811c9dc5;
+    for (size_t i = 0; i < query.n; i++)
+        h = (h ^ (unsigned char)query.p[i]) * 0x01000193;
+    return h;
+}
+
+static bool has_parameter(struct slice query, char number)
+{
+    for (size_t i = 0; i + 1 < query.n; i++)
+        if (query.p[i] == '$' && query.p[i + 1] == number &&
+            (i + 2 == query.n || query.p[i + 2] < '0' || query.p[i + 2] > '9'))
+            return true;
+    return false;
+}
+
+static void read_query(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct quota_settings *quotas = field;
+
+    if (!expect_scalar(l, node, "a query such as SELECT quota FROM clients WHERE id = $1") ||
+        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return;
+    if (memchr(node->text.p, 0, node->text.n))
+        mistake(l, node, "holds control bytes; expected printable text");
+    else if (!has_parameter(node->text, '1'))
+        mistake(l, node, "has no $1; write $1 where the client's id belongs, as in WHERE id = $1");
+    else if (has_parameter(node->text, '2'))
+        mistake(l, node, "has a $2; there is one parameter alone, $1, the client's id");
+    quotas->query = keep_text(l, node);
+    quotas->tag = tag_of(node->text);
+}
+
+static void print_query(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct quota_settings *quotas = field;
+    (void)option;
+    fputc(' ', printer->out);
+    print_scalar(printer->out, slice_of(quotas->query));
+    fputc('\n', printer->out);
+}
+
+const struct option_type type_quota_query = {"text", read_query, print_query, false};
+
+/* --- the connection --- */
+
+#ifdef HAVE_LIBPQ
+
+enum { PARAMETERS_MAX = 96, LIST_SIZE = 2048, ADDRESSES_MAX = 16 };
+
+/* The three lists of a connection string that go together: element i of each is one server. */
+struct servers {
+    char host[LIST_SIZE], address[LIST_SIZE], port[LIST_SIZE];
+    unsigned count;
+    bool full;
+};
+
+/* One element of a comma-separated list: what strsep leaves, but for NULL. */
+static char *next_of(char **list)
+{
+    static char none[1] = "";
+    char *element = *list ? strsep(list, ",") : NULL;
+    return element ? element : none;
+}
+
+static void list_add(struct servers *s, char *list, const char *element)
+{
+    size_t n = strlen(list), more = strlen(element) + (s->count ? 1 : 0);
+    if (n + more >= LIST_SIZE) {
+        s->full = true;
+        return;
+    }
+    snprintf(list + n, LIST_SIZE - n, "%s%s", s->count ? "," : "", element);
+}
+
+static void servers_add(struct servers *s, const char *host, const char *address, const char *port)
+{
+    list_add(s, s->host, host);
+    list_add(s, s->address, address);
+    list_add(s, s->port, port);
+    s->count++;
+}
+
+/* A name may have several addresses: each is a server to try. False: reported. */
+static bool resolve(struct loading *l, const struct node *node, struct servers *s, const char *host,
+                    const char *port)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG}, *found = NULL;
+    int failure = getaddrinfo(host, NULL, &hints, &found);
+    unsigned before = s->count;
+
+    if (failure == EAI_NONAME ||
+        failure == EAI_ADDRFAMILY) { /* a machine with loopback alone has no "configured" address */
+        hints.ai_flags = 0;
+        failure = getaddrinfo(host, NULL, &hints, &found);
+    }
+    for (const struct addrinfo *a = failure ? NULL : found; a && s->count < before + ADDRESSES_MAX;
+         a = a->ai_next) {
+        char text[NI_MAXHOST];
+        if (getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST) == 0)
+            servers_add(s, host, text, port);
+    }
+    if (!failure)
+        freeaddrinfo(found);
+    else if (strchr(host, '@'))
+        mistake(l, node, "the host holds an @; in a password write %%40 for it");
+    else
+        mistake(l, node, "%s cannot be connected to: no such host, or names cannot be resolved now",
+                QUOTE(slice_of(host)));
+    return !failure;
+}
+
+static bool is_a_path(const char *host)
+{
+    return host[0] == 0 || host[0] == '/' || host[0] == '@';
+}
+
+/* libpq looks at them when it connects. */
+static bool ports_are_good(struct loading *l, const struct node *node, const char *ports)
+{
+    for (const char *p = ports; *p; p += strspn(p, ",")) {
+        char *end;
+        long port = strtol(p, &end, 10);
+        if (end == p || (*end && *end != ',') || port < 1 || port > 65535) {
+            mistake(l, node,
+                    "the port is not a number from 1 to 65535; in a password write %%2F for a / and %%3A for "
+                    "a :");
+            return false;
+        }
+        p = end;
+    }
+    return true;
+}
+
+/* `hosts` and `ports` as written. False: reported. */
+static bool find_servers(struct loading *l, const struct node *node, struct servers *s, const char *hosts,
+                         const char *ports)
+{
+    char *host_list = strdup(hosts), *port_list = strdup(ports), *host_at = host_list, *port_at = port_list;
+    bool one_port = !strchr(ports, ','), good = host_list && port_list && ports_are_good(l, node, ports);
+
+    while (good && host_at) {
+        const char *host = next_of(&host_at), *port = one_port ? ports : next_of(&port_at);
+        if (is_a_path(host))
+            servers_add(s, host, "", port);
+        else
+            good = resolve(l, node, s, host, port);
+    }
+    if (good && s->full)
+        mistake(l, node, "names too many servers; name fewer hosts");
+    free(host_list);
+    free(port_list);
+    return good && !s->full;
+}
+
+static void parameter(struct loading *l, struct quota_settings *quotas, const char *keyword,
+                      const char *value)
+{
+    unsigned n = quotas->parameter_count++;
+    quotas->keywords[n] = arena_text(l->arena, slice_of(keyword));
+    quotas->values[n] = arena_text(l->arena, slice_of(value));
+}
+
+static const char *value_of(const PQconninfoOption *all, const char *keyword)
+{
+    for (; all->keyword; all++)
+        if (strcmp(all->keyword, keyword) == 0)
+            return all->val && *all->val ? all->val : NULL;
+    return NULL;
+}
+
+static bool is_about_servers(const char *keyword)
+{
+    return strcmp(keyword, "host") == 0 || strcmp(keyword, "hostaddr") == 0 || strcmp(keyword, "port") == 0;
+}
+
+/* What weir wants where the connection string does not say: Kerberos would be asked while others wait, a connection that a
+ * firewall has forgotten should be found out, and ids are UTF-8. */
+static const char *wanted(const char *keyword)
+{
+    static const char *const all[][2] = {{"gssencmode", "disable"},
+                                         {"keepalives_idle", "30"},
+                                         {"keepalives_interval", "10"},
+                                         {"keepalives_count", "3"},
+                                         {"fallback_application_name", "weir"},
+                                         {"client_encoding", "UTF8"}};
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        if (strcmp(keyword, all[i][0]) == 0)
+            return all[i][1];
+    return NULL;
+}
+
+static void keep_parameters(struct loading *l, struct quota_settings *quotas, const PQconninfoOption *all,
+                            const struct servers *s)
+{
+    quotas->keywords = arena_zeroed(l->arena, PARAMETERS_MAX + 4, sizeof *quotas->keywords);
+    quotas->values = arena_zeroed(l->arena, PARAMETERS_MAX + 4, sizeof *quotas->values);
+    for (; all->keyword && quotas->parameter_count < PARAMETERS_MAX; all++) {
+        const char *value = all->val && *all->val ? all->val : wanted(all->keyword);
+        if (value && (!s || !is_about_servers(all->keyword)))
+            parameter(l, quotas, all->keyword, value);
+    }
+    if (!s)
+        return;
+    parameter(l, quotas, "host", s->host);
+    parameter(l, quotas, "hostaddr", s->address);
+    parameter(l, quotas, "port", s->port);
+}
+
+/* "127.0.0.1:5432/weir", for log lines. */
+static char *position_text(struct loading *l, const char *host, const char *port, const char *database)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s%s%s%s%s", host ? host : "on the local socket", port ? ":" : "",
+             port ? port : "", database ? "/" : "", database ? database : "");
+    return arena_text(l->arena, slice_of(text));
+}
+
+static void use_connection(struct loading *l, const struct node *node, struct quota_settings *quotas,
+                           const PQconninfoOption *all)
+{
+    const char *host = value_of(all, "host"), *port = value_of(all, "port"),
+               *address = value_of(all, "hostaddr");
+    struct servers servers = {.count = 0};
+
+    if (value_of(all, "service")) {
+        mistake(l, node,
+                "names a service, whose file would be read at each connect; write its settings here");
+        return;
+    }
+    if (!host && !address)
+        host = getenv("PGHOST");
+    if (host && !*host)
+        host = NULL;
+    if (host && !address && !find_servers(l, node, &servers, host, port ? port : ""))
+        return;
+    keep_parameters(l, quotas, all, servers.count ? &servers : NULL);
+    quotas->position = position_text(l, host ? host : address, port, value_of(all, "dbname"));
+    quotas->has_password = value_of(all, "password") != NULL;
+}
+
+/* libpq quotes what it does not understand, which may be a password: all from the first such word to the end of the last is
+ * hidden. Keywords are shown, misspelt as they may be. */
+static void hide_quoted(char *why)
+{
+    static const char keyword[] = "invalid connection option \"";
+    char *first = strchr(why, '"'), *last = strrchr(why, '"');
+
+    if (strncmp(why, keyword, sizeof keyword - 1) == 0 &&
+        strspn(first + 1, "abcdefghijklmnopqrstuvwxyz_") == (size_t)(last - first - 1))
+        return;
+    while (first && first < last && first[2] == '"') /* such as "=" */
+        first = strchr(first + 3, '"');
+    if (first && first + 4 < last) {
+        memcpy(first + 1, "...", 3);
+        memmove(first + 4, last, strlen(last) + 1);
+    }
+}
+
+static void read_parameters(struct loading *l, const struct node *node, struct quota_settings *quotas)
+{
+    char *why = NULL;
+    PQconninfoOption *all = PQconninfoParse(quotas->connection, &why);
+
+    if (why)
+        hide_quoted(why);
+
+    if (all)
+        use_connection(l, node, quotas, all);
+    else if (why)
+        mistake(l, node, "is no connection string: %.*s; write postgresql://USER@HOST/DATABASE",
+                (int)strcspn(why, "\n"), why);
+    PQconninfoFree(all);
+    PQfreemem(why);
+}
+
+/* As "keyword='value' ...", without the secret. */
+static void print_parameters(FILE *out, const struct quota_settings *quotas)
+{
+    PQconninfoOption *all = PQconninfoParse(quotas->connection, NULL);
+    char *text = NULL;
+    size_t size;
+    FILE *words = open_memstream(&text, &size);
+
+    for (const PQconninfoOption *o = all; words && o && o->keyword; o++) {
+        bool secret = strcmp(o->keyword, "password") == 0 || strcmp(o->keyword, "sslpassword") == 0;
+        if (!o->val)
+            continue;
+        fprintf(words, "%s%s='", ftell(words) ? " " : "", o->keyword);
+        for (const char *c = secret ? "***" : o->val; *c; c++)
+            fprintf(words, *c == '\'' || *c == '\\' ? "\\%c" : "%c", *c);
+        fputc('\'', words);
+    }
+    if (words && fclose(words) == 0)
+        print_scalar(out, slice_of(text));
+    free(text);
+    PQconninfoFree(all);
+}
+#endif
+
+static void read_connection(struct loading *l, const struct option *option, const struct node *node,
+                            void *field)
+{
+    struct quota_settings *quotas = field;
+
+    if (!expect_scalar(l, node, "a connection string such as postgresql://weir@127.0.0.1/weir") ||
+        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return;
+    if (slice_has_control_bytes(node->text)) {
+        mistake(l, node, "holds control bytes; expected printable text");
+        return;
+    }
+    quotas->connection = keep_text(l, node);
+#ifdef HAVE_LIBPQ
+    read_parameters(l, node, quotas);
+#endif
+}
+
+static void print_connection(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct quota_settings *quotas = field;
+
+    (void)option;
+    fputc(' ', printer->out);
+#ifdef HAVE_LIBPQ
+    if (quotas->has_password)
+        print_parameters(printer->out, quotas);
+    else
+#endif
+        print_scalar(printer->out, slice_of(quotas->connection));
+    fputc('\n', printer->out);
+}
+
+const struct option_type type_quota_connection = {"text", read_connection, print_connection, false};

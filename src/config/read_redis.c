@@ -1,0 +1,236 @@
+/* read_redis.c - where it is kept what clients have used: one server, or sentinels that know where it is. */
+#include <sys/stat.h>
+
+#include "config/parts.h"
+#include "config/types.h"
+
+enum { PASSWORD_FILE_MAX = 1024 };
+
+/* --- The server --- */
+
+/* A name is kept as it is: its addresses are the resolver's business. */
+static bool read_name(struct loading *l, const struct node *node, struct redis_settings *redis)
+{
+    struct slice host;
+    const char *why;
+
+    if (!address_split(node->text, &redis->address, &host, &redis->port, &why) || host.n == 0 ||
+        redis->address.length || redis->port == 0)
+        return false;
+    redis->host = arena_text(l->arena, host);
+    return true;
+}
+
+static void read_redis_address(struct loading *l, const struct option *option, const struct node *node,
+                               void *field)
+{
+    struct redis_settings *redis = field;
+    struct node position = *node;
+
+    (void)option;
+    if (!expect_scalar(l, node, "host:port, unix:/path, redis://... or embedded"))
+        return;
+    if (redis_url_is_one(node->text) && !redis_url_read(l, node, &redis->url, &position.text)) {
+        redis->url.given = false;
+        return;
+    }
+    node = &position;
+    redis->embedded = slice_equal(node->text, SLICE("embedded"));
+    redis->address_text = keep_text(l, node);
+    if (!redis->embedded && !read_name(l, node, redis))
+        (void)destination_read(l, node, &redis->address);
+}
+
+static void print_redis_address(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    const struct redis_settings *redis = field;
+    type_text.print(printer, option, &redis->address_text);
+}
+
+const struct option_type type_redis_address = {"address", read_redis_address, print_redis_address, false};
+
+bool redis_has_address(const void *policy)
+{
+    return !redis_has_sentinel(policy) && !redis_has_cluster(policy);
+}
+
+/* --- Sentinels --- */
+
+bool redis_has_sentinel(const void *policy)
+{
+    return ((const struct policy *)policy)->redis.sentinel.master != NULL;
+}
+
+/* In place of redis.address, which is read before. */
+static void read_sentinel(struct loading *l, const struct option *option, const struct node *node,
+                          void *field)
+{
+    struct redis_settings *redis = &((struct policy *)field)->redis;
+
+    if (node->null || !expect_map(l, node, "a map with master and nodes"))
+        return;
+    if (node->parent && node_find(node->parent, "address")) {
+        mistake(l, node, "tells where Redis is, as redis.address does; remove one of them");
+        return;
+    }
+    options_read(l, node, option->path, field);
+    redis->address = (struct address){.length = 0};
+    redis->host = NULL;
+    redis->address_text = redis->sentinel.master;
+}
+
+static void print_sentinel(const struct printer *printer, const struct option *option, const void *field)
+{
+    struct printer below = printer_below(printer);
+    fputc('\n', printer->out);
+    options_print(&below, option->path, field);
+}
+
+const struct option_type type_sentinel = {"map", read_sentinel, print_sentinel, false};
+
+static void read_redis_nodes(struct loading *l, const struct option *option, const struct node *node,
+                             void *field)
+{
+    struct redis_nodes *nodes = field;
+    unsigned count = list_count(node);
+
+    if (!list_fits(option, node)) {
+        mistake(l, node, "expected a list of 1 to %d addresses", (int)option->high);
+        return;
+    }
+    nodes->node = arena_zeroed(l->arena, count, sizeof *nodes->node);
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+        struct redis_node *entry = &nodes->node[nodes->count];
+        if (item->broken || !expect_scalar(l, item, "host:port"))
+            continue;
+        entry->text = keep_text(l, item);
+        nodes->count += destination_read(l, item, &entry->address);
+    }
+}
+
+static void print_redis_nodes(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct redis_nodes *nodes = field;
+
+    (void)option;
+    fputs(" [ ", printer->out);
+    for (unsigned i = 0; i < nodes->count; i++) {
+        fputs(i ? ", " : "", printer->out);
+        print_scalar(printer->out, slice_of(nodes->node[i].text));
+    }
+    fputs(" ]\n", printer->out);
+}
+
+const struct option_type type_redis_nodes = {"list of addresses", read_redis_nodes, print_redis_nodes, false};
+
+/* --- A cluster --- */
+
+bool redis_has_cluster(const void *policy)
+{
+    return ((const struct policy *)policy)->redis.cluster.count > 0;
+}
+
+/* In place of redis.address and redis.sentinel, which are read before. */
+static void read_cluster(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct redis_settings *redis = field;
+
+    if (node->null)
+        return;
+    if (node_find(node->parent, "address") || redis->sentinel.master) {
+        mistake(l, node, "tells where Redis is, as redis.%s does; remove one of them",
+                redis->sentinel.master ? "sentinel" : "address");
+        return;
+    }
+    read_redis_nodes(l, option, node, &redis->cluster);
+    redis->address = (struct address){.length = 0};
+    redis->host = NULL;
+    redis->address_text = arena_text(l->arena, SLICE("cluster"));
+}
+
+static void print_cluster(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct redis_settings *redis = field;
+    print_redis_nodes(printer, option, &redis->cluster);
+}
+
+const struct option_type type_cluster = {"list of addresses", read_cluster, print_cluster, false};
+
+/* --- The password --- */
+
+bool redis_has_password(const void *policy)
+{
+    return !((const struct policy *)policy)->redis.password_file;
+}
+
+/* What an editor or `echo` puts behind it is not the password's. */
+static struct slice without_newline(struct slice bytes)
+{
+    if (bytes.n && bytes.p[bytes.n - 1] == '\n')
+        bytes.n--;
+    if (bytes.n && bytes.p[bytes.n - 1] == '\r')
+        bytes.n--;
+    return bytes;
+}
+
+static void warn_of_mode(struct loading *l, const struct node *node, const char *path)
+{
+    struct stat status;
+
+    if (stat(path, &status) == 0 && (status.st_mode & (S_IROTH | S_IWOTH)))
+        warning(l, node, "%s can be %s by everybody on this machine; chmod o= it", path,
+                status.st_mode & S_IWOTH ? "written" : "read");
+}
+
+static void read_password_file(struct loading *l, const struct option *option, const struct node *node,
+                               void *field)
+{
+    struct redis_settings *redis = field;
+    struct slice bytes;
+    const char *path = file_path(l, option, node);
+
+    if (!path)
+        return;
+    if (redis->password) {
+        mistake(l, node, "gives the password, as redis.password does; remove one of them");
+        return;
+    }
+    if (!named_file_read(l, node, &l->scratch, path, PASSWORD_FILE_MAX, &bytes))
+        return;
+    bytes = without_newline(slice_after_bom(bytes));
+    if (bytes.n == 0 || slice_has_control_bytes(bytes)) {
+        mistake(l, node, "%s holds %s; expected the password alone, on one line", path,
+                bytes.n ? "several lines or control bytes" : "nothing");
+        return;
+    }
+    warn_of_mode(l, node, path);
+    redis->password = arena_text(l->arena, bytes);
+    redis->password_file = keep_text(l, node);
+}
+
+static void print_password_file(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct redis_settings *redis = field;
+    type_text.print(printer, option, &redis->password_file);
+}
+
+const struct option_type type_password_file = {"path", read_password_file, print_password_file, true};
+
+/* --- Its keys --- */
+
+/* Braces would move the hash tag of Redis Cluster, blanks and quotes would have to be escaped in every tool.
+ */
+static void read_key_prefix(struct loading *l, const struct option *option, const struct node *node,
+                            void *field)
+{
+    if (ascii_fits(l, option, node, " {}\"'\\", "visible ASCII without braces, quotes and backslashes"))
+        *(char **)field = keep_text(l, node);
+}
+
+static void print_key_prefix(const struct printer *printer, const struct option *option, const void *field)
+{
+    type_text.print(printer, option, field);
+}
+
+const struct option_type type_key_prefix = {"text", read_key_prefix, print_key_prefix, false};

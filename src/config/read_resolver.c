@@ -1,0 +1,54 @@
+/* read_resolver.c - whom names are asked of. */
+#include "config/parts.h"
+#include "config/types.h"
+
+enum { DNS_PORT = 53 };
+
+static bool read_nameserver(const struct node *item, struct address *address)
+{
+    const char *why;
+    struct ip ip;
+
+    if (!ip_parse(item->text, &ip))
+        return address_parse(item->text, false, address, &why) && !address_is_unix(address) &&
+               address->v4.sin_port != 0; /* at the same place in IPv6's */
+    address_of_ip(&ip, DNS_PORT, address);
+    return true;
+}
+
+static void read_nameservers(struct loading *l, const struct option *option, const struct node *node,
+                             void *field)
+{
+    struct resolver_settings *resolver = field;
+
+    if (!list_fits(option, node)) {
+        mistake(l, node, "expected a list of at most %d addresses", (int)option->high);
+        return;
+    }
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+        if (item->broken || !expect_scalar(l, item, "an address such as 10.0.0.2 or 127.0.0.1:5353"))
+            continue;
+        if (read_nameserver(item, &resolver->nameservers[resolver->nameserver_count]))
+            resolver->nameserver_count++;
+        else
+            mistake(l, item,
+                    "%s is no address; expected one such as 10.0.0.2, 127.0.0.1:5353 or [fd00::2]:53",
+                    QUOTE(item->text));
+    }
+}
+
+static void print_nameservers(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct resolver_settings *resolver = field;
+    char text[ADDRESS_TEXT_MAX];
+
+    (void)option;
+    fputs(" [", printer->out);
+    for (unsigned i = 0; i < resolver->nameserver_count; i++) {
+        fputs(i ? ", " : " ", printer->out);
+        print_scalar(printer->out, slice_of(address_format(&resolver->nameservers[i], text)));
+    }
+    fputs(resolver->nameserver_count ? " ]\n" : "]\n", printer->out);
+}
+
+const struct option_type type_nameservers = {"list of addresses", read_nameservers, print_nameservers, true};

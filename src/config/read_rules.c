@@ -1,0 +1,457 @@
+/* read_rules.c - rules: which request meets which limits. */
+#include "config/parts.h"
+#include "config/types.h"
+#include "http/path.h"
+
+bool rule_has_path(const void *rule)
+{
+    return ((const struct rule *)rule)->path.n > 0;
+}
+
+bool rule_has_host(const void *rule)
+{
+    return ((const struct rule *)rule)->host.n > 0;
+}
+
+bool rule_has_methods(const void *rule)
+{
+    return ((const struct rule *)rule)->method_count > 0;
+}
+
+bool rule_has_match(const void *rule)
+{
+    return rule_has_path(rule) || rule_has_host(rule) || rule_has_methods(rule);
+}
+
+bool rule_has_cost(const void *rule)
+{
+    return ((const struct rule *)rule)->cost > 0;
+}
+
+bool rule_has_cost_request(const void *rule)
+{
+    return ((const struct rule *)rule)->cost_request != NULL;
+}
+
+bool rule_has_cost_response(const void *rule)
+{
+    return ((const struct rule *)rule)->cost_response != NULL;
+}
+
+bool rule_has_rejection(const void *rule)
+{
+    return ((const struct rule *)rule)->has_rejection;
+}
+
+/* --- match --- */
+
+static void print_slice(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    fputc(' ', printer->out);
+    print_scalar(printer->out, *(const struct slice *)field);
+    fputc('\n', printer->out);
+}
+
+/* "**" counts as "all below" at the end only (http/path.h); elsewhere it would be a "*" that surprises. */
+static const char *path_fault(struct slice path)
+{
+    const char *stars = memmem(path.p, path.n, "**", 2);
+
+    if (path.n == 1 && path.p[0] == '*')
+        return NULL;
+    if (path.p[0] != '/')
+        return "must start with \"/\"";
+    if (stars && !(stars == path.p + path.n - 2 && stars[-1] == '/'))
+        return "may hold \"**\" only as its last segment, as in /v1/**";
+    if (memchr(path.p, '?', path.n) || memchr(path.p, '#', path.n))
+        return "may hold no query: paths are matched without theirs";
+    if (slice_has_control_bytes(path))
+        return "holds control bytes";
+    if (path_has_dot_segments(path))
+        return "holds a segment \".\" or \"..\": paths are matched without them";
+    if (memmem(path.p, path.n, "//", 2))
+        return "holds an empty segment: servers read repeated slashes as one";
+    return NULL;
+}
+
+/* A pattern that no normal form equals would silently match nothing. */
+static bool path_is_normal(struct loading *l, const struct node *node)
+{
+    char room[RULE_NAME_MAX];
+    struct text out = text_over(room, sizeof room);
+    if (!path_normalise(node->text, &out))
+        mistake(l, node, "%s holds a bad percent code; write %%25 for a percent sign", QUOTE(node->text));
+    else if (!slice_equal(node->text, text_slice(&out)))
+        mistake(l, node, "%s is not in normal form; write \"%.*s\"", QUOTE(node->text),
+                SLICE_ARG(text_slice(&out)));
+    else
+        return true;
+    return false;
+}
+
+static void read_path(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    if (!expect_scalar(l, node, "a path such as /v1/**") ||
+        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return;
+    const char *fault = path_fault(node->text);
+    if (fault)
+        mistake(l, node, "%s %s", QUOTE(node->text), fault);
+    else if (path_is_normal(l, node))
+        *(struct slice *)field = (struct slice){keep_text(l, node), node->text.n};
+}
+
+const struct option_type type_path_pattern = {"path", read_path, print_slice, false};
+
+static bool host_byte(char c)
+{
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+           (c && strchr("-._~:[]", c));
+}
+
+static bool host_is_good(struct slice host)
+{
+    struct slice name = slice_starts_with(host, SLICE("*.")) ? (struct slice){host.p + 2, host.n - 2} : host;
+    for (size_t i = 0; i < name.n; i++)
+        if (!host_byte(name.p[i]))
+            return false;
+    /* A colon is of an IPv6 literal; a port would be a part that is never looked at. */
+    return name.n > 0 && (name.p[0] == '[' || !memchr(name.p, ':', name.n)) &&
+           (name.p[0] != '[' || name.p[name.n - 1] == ']');
+}
+
+static void read_host(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    if (!expect_scalar(l, node, "a host such as api.example.com or *.example.com") ||
+        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return;
+    if (!host_is_good(node->text))
+        mistake(l, node, "%s is no host; expected api.example.com or *.example.com, without a port",
+                QUOTE(node->text));
+    else
+        *(struct slice *)field = (struct slice){keep_text(l, node), node->text.n};
+}
+
+const struct option_type type_host_pattern = {"host", read_host, print_slice, false};
+
+/* Methods are case-sensitive (RFC 9110 section 9.1); all that are registered are in capitals. */
+static bool read_method(struct loading *l, const struct node *item, struct slice *method)
+{
+    if (item->broken || !expect_scalar(l, item, "a method such as POST"))
+        return false;
+    bool good = slice_is_token(item->text) && item->text.n <= 32;
+    for (size_t i = 0; i < item->text.n; i++)
+        good &= !(item->text.p[i] >= 'a' && item->text.p[i] <= 'z');
+    if (!good)
+        mistake(l, item, "%s is no method; expected capitals, such as POST", QUOTE(item->text));
+    *method = (struct slice){keep_text(l, item), item->text.n};
+    return good;
+}
+
+static void read_methods(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct rule *rule = field;
+    unsigned count = list_count(node);
+
+    if (!list_fits(option, node)) {
+        mistake(l, node, "expected a list of 1 to %d methods", (int)option->high);
+        return;
+    }
+    struct slice *methods = arena_zeroed(l->arena, count, sizeof *methods);
+    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+        rule->method_count += read_method(l, item, &methods[rule->method_count]);
+    rule->methods = methods;
+}
+
+static void print_methods(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct rule *rule = field;
+
+    (void)option;
+    for (unsigned i = 0; i < rule->method_count; i++) {
+        fputs(i ? ", " : " [ ", printer->out);
+        print_scalar(printer->out, rule->methods[i]);
+    }
+    fputs(" ]\n", printer->out);
+}
+
+const struct option_type type_methods = {"list of methods", read_methods, print_methods, false};
+
+/* --- limits, cost, upstream --- */
+
+static void read_limit_name(struct loading *l, const struct node *item, struct rule *rule)
+{
+    const struct limit *limit;
+
+    if (item->broken || !expect_scalar(l, item, "a limit's name"))
+        return;
+    limit = limit_named(l->policy, item->text);
+    if (!limit) {
+        limit_unknown(l, item, item->text, false);
+        return;
+    }
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        if (rule->limits[i] == limit) {
+            mistake(l, item, "%s stands here twice", QUOTE(item->text));
+            return;
+        }
+    rule->limits[rule->limit_count++] = limit;
+    rule->learns |= limit->counted != NULL;
+}
+
+static void read_rule_limits(struct loading *l, const struct option *option, const struct node *node,
+                             void *field)
+{
+    struct rule *rule = field;
+    unsigned count = list_count(node);
+
+    if (!list_fits(option, node)) {
+        mistake(l, node, "expected a list of at most %d limits, or none", (int)option->high);
+        return;
+    }
+    const struct node *only = count == 1 ? list_first(node) : NULL;
+    if (only && only->kind == NODE_SCALAR && slice_equal(only->text, SLICE("none"))) {
+        rule->unlimited = true;
+        return;
+    }
+    rule->limits = arena_zeroed(l->arena, count, sizeof(const struct limit *));
+    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+        read_limit_name(l, item, rule);
+}
+
+static void print_rule_limits(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct rule *rule = field;
+
+    (void)option;
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        fprintf(printer->out, "%s%s", i ? ", " : " [ ", rule->limits[i]->name);
+    fputs(rule->limit_count ? " ]\n" : " none\n", printer->out);
+}
+
+const struct option_type type_rule_limits = {"list of limits", read_rule_limits, print_rule_limits, true};
+
+static bool cost_header_is_good(struct loading *l, const struct node *map, const char *key, const char *name)
+{
+    const struct node *node = node_find(map, key);
+    bool good = !name || slice_is_token(slice_of(name));
+    if (!good)
+        mistake(l, node, "%s is no header's name", QUOTE(node->text));
+    return good && name;
+}
+
+/* rules[].cost, where it is a map; `rule` is the struct around the field. */
+static void read_cost_map(struct loading *l, const struct node *node, struct rule *rule)
+{
+    options_read(l, node, "rules[].cost", rule);
+    bool request = cost_header_is_good(l, node, "request_header", rule->cost_request);
+    bool response = cost_header_is_good(l, node, "response_header", rule->cost_response);
+    const struct node *max = node_find(node, "max");
+
+    if (request && !max)
+        mistake(l, node, "max is missing: the most that %s may say", rule->cost_request);
+    if (max && !node_find(node, "request_header"))
+        mistake_of_key(l, max, "max bounds request_header; add that, or remove it");
+    if (!request && !response && !node_find(node, "request_header") && !node_find(node, "response_header"))
+        mistake(l, node, "expected a number, or a map with request_header or response_header");
+    rule->learns |= response;
+}
+
+static void read_rule_cost(struct loading *l, const struct option *option, const struct node *node,
+                           void *field)
+{
+    struct rule *rule = CONTAINER_OF(field, struct rule, cost);
+
+    if (node->kind == NODE_MAP)
+        read_cost_map(l, node, rule);
+    else
+        type_number.read(l, option, node, field);
+}
+
+static void print_rule_cost(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct rule *rule = (const struct rule *)((const char *)field - offsetof(struct rule, cost));
+    struct printer below = printer_below(printer);
+
+    if (!rule->cost_request && !rule->cost_response) {
+        type_number.print(printer, option, field);
+        return;
+    }
+    fputc('\n', printer->out);
+    options_print(&below, "rules[].cost", rule);
+}
+
+const struct option_type type_rule_cost = {"number or map", read_rule_cost, print_rule_cost, false};
+
+static void read_rule_upstream(struct loading *l, const struct option *option, const struct node *node,
+                               void *field)
+{
+    struct rule *rule = field;
+    struct suggestion meant = suggestion_for(node->text);
+
+    (void)option;
+    if (!expect_scalar(l, node, "an upstream's name"))
+        return;
+    for (unsigned i = 0; i < l->policy->upstream_count; i++) {
+        const struct upstream *upstream = &l->policy->upstreams[i];
+        suggestion_consider(&meant, slice_of(upstream->name));
+        if (slice_equal(slice_of(upstream->name), node->text))
+            rule->upstream = upstream;
+    }
+    if (!rule->upstream)
+        mistake(l, node, "no upstream is named %s%s", QUOTE(node->text), DID_YOU_MEAN(&meant));
+}
+
+static void print_rule_upstream(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct rule *rule = field;
+    (void)option;
+    fprintf(printer->out, " %s\n", rule->upstream->name);
+}
+
+const struct option_type type_rule_upstream = {"name", read_rule_upstream, print_rule_upstream, false};
+
+/* --- one rule --- */
+
+static bool name_is_taken(const struct rule *rules, unsigned count, const char *name)
+{
+    if (strcmp(name, "(none)") == 0)
+        return true; /* the built-in rule's */
+    for (unsigned i = 0; i < count; i++)
+        if (strcmp(rules[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The earlier rules that have this name, with or without a number behind it. */
+static unsigned namesakes(const struct rule *rules, unsigned count, const char *name)
+{
+    size_t n = strlen(name);
+    unsigned found = 0;
+    for (unsigned i = 0; i < count; i++)
+        found += strncmp(rules[i].name, name, n) == 0 && (!rules[i].name[n] || rules[i].name[n] == '#');
+    return found;
+}
+
+/* `name` and "#" and the number, in at most RULE_NAME_MAX bytes: the name is cut for it, between characters.
+ */
+static void number_name(char out[static RULE_NAME_MAX + 1], const char *name, unsigned number)
+{
+    char suffix[16];
+    size_t room = RULE_NAME_MAX - (size_t)snprintf(suffix, sizeof suffix, "#%u", number), n = strlen(name);
+
+    for (n = n < room ? n : room; n > 0 && ((unsigned char)name[n] & 0xc0) == 0x80;)
+        n--;
+    snprintf(out, RULE_NAME_MAX + 1, "%.*s%s", (int)n, name, suffix);
+}
+
+/* Its name:, else its path, else "*"; where an earlier rule has that, with "#2" and so on. */
+static void name_rule(struct loading *l, struct rule *rule)
+{
+    const struct rule *earlier = l->policy->rules;
+    const char *base = rule->name ? rule->name : rule->path.n ? rule->path.p : "*";
+    char name[RULE_NAME_MAX + 1];
+
+    snprintf(name, sizeof name, "%s", base);
+    for (unsigned n = 1 + namesakes(earlier, rule->index, base); name_is_taken(earlier, rule->index, name);
+         n++)
+        number_name(name, base, n < 2 ? 2 : n);
+    rule->name = arena_text(l->arena, slice_of(name));
+}
+
+static void check_rule_cost(struct loading *l, const struct node *node, const struct rule *rule)
+{
+    const struct node *cost = node_find(node, "cost");
+
+    for (unsigned i = 0; i < rule->limit_count && cost; i++) {
+        const struct limit *limit = rule->limits[i];
+        struct limit_numbers numbers = {limit->limit, limit->burst};
+        int64_t capacity = limit_capacity(limit, &numbers);
+        if (capacity > 0 && rule->cost > capacity && !limit->best_effort && limit->kind != LIMIT_CONCURRENCY)
+            mistake(l, cost, "a cost of %lld can never be admitted: limit %s holds %lld at most",
+                    (long long)rule->cost, limit->name, (long long)capacity);
+    }
+}
+
+/* What is not written of its rejection is the policy's. */
+static void finish_rejection(struct loading *l, const struct node *node, struct rule *rule)
+{
+    struct rejection_settings own = rule->rejection;
+    const struct node *written = node_find(node, "rejection");
+
+    rule->has_rejection = written && written->count;
+    rule->rejection = l->policy->rejection;
+    if (own.status)
+        rule->rejection.status = own.status;
+    if (own.content_type)
+        rule->rejection.content_type = own.content_type;
+    if (own.body || (written && node_find(written, "body_file"))) {
+        rule->rejection.body_file = own.body_file;
+        rule->rejection.body = own.body;
+        rule->rejection.body_size = own.body_size;
+        rule->rejection.pieces = own.pieces;
+        rule->rejection.piece_count = own.piece_count;
+    }
+}
+
+static void read_rule(struct loading *l, const struct node *item, struct rule *rule)
+{
+    rule->position = item->position;
+    if (!item->broken && item->null)
+        mistake(l, item, "is empty; expected a map with limits");
+    else if (!item->broken && expect_map(l, item, "a map with match and limits"))
+        options_read(l, item, "rules[]", rule);
+    rule->any_method = rule->method_count == 0;
+    rule_set_pattern(rule, &l->policy->paths, arena_zeroed(l->arena, rule->path.n + 1, 1));
+    l->policy->rules_have_paths |= rule->path.n > 0;
+    l->policy->rules_have_hosts |= rule->host.n > 0;
+    if (!rule->upstream && l->policy->upstream_count)
+        rule->upstream = &l->policy->upstreams[0];
+    name_rule(l, rule);
+    check_rule_cost(l, item, rule);
+    finish_rejection(l, item, rule);
+}
+
+/* What holds where no rule matches. */
+static void add_built_in(struct policy *policy)
+{
+    struct rule *rule = &policy->rules[policy->rule_count];
+    rule->index = policy->rule_count++;
+    rule->name = arena_text(policy->arena, SLICE("(none)"));
+    rule->any_method = true;
+    rule->upstream = policy->upstreams;
+}
+
+static void read_rules(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct policy *policy = field;
+    bool good = expect_list(l, node, "a list of rules");
+
+    if (good && node->count > (unsigned)option->high) {
+        mistake(l, node, "has %u rules; expected at most %d", node->count, (int)option->high);
+        good = false;
+    }
+    policy->rules = arena_zeroed(l->arena, (good ? node->count : 0) + 1, sizeof *policy->rules);
+    for (const struct node *item = good ? node->first : NULL; item; item = item->next) {
+        struct rule *rule = &policy->rules[policy->rule_count];
+        rule->index = policy->rule_count;
+        read_rule(l, item, rule);
+        policy->rule_count++;
+    }
+    add_built_in(policy);
+}
+
+static void print_rules(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct policy *policy = field;
+
+    (void)option;
+    fputs(policy->rule_count > 1 ? "\n" : " []\n", printer->out);
+    for (unsigned i = 0; i + 1 < policy->rule_count; i++) {
+        struct printer item = {printer->out, printer->indent + 4, true};
+        options_print(&item, "rules[]", &policy->rules[i]);
+    }
+}
+
+const struct option_type type_rules = {"list of rules", read_rules, print_rules, true};

@@ -1,0 +1,152 @@
+/* redis_url.c - redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], as Redis' own tools and clients take it
+ * (https://www.iana.org/assignments/uri-schemes/prov/redis). */
+#include "config/parts.h"
+#include "http/chars.h"
+
+enum { REDIS_PORT_TEXT_MAX = 6, DATABASE_MAX = 65535 };
+
+/* A scheme has no case (RFC 3986 section 3.1). */
+static bool starts_with_nocase(struct slice text, struct slice start)
+{
+    return text.n >= start.n && slice_equal_nocase((struct slice){text.p, start.n}, start);
+}
+
+bool redis_url_is_one(struct slice text)
+{
+    return starts_with_nocase(text, SLICE("redis://")) || starts_with_nocase(text, SLICE("rediss://"));
+}
+
+/* The bytes before the first `c`, which are taken off `rest` together with it. False: there is no `c`. */
+static bool split(struct slice *rest, char c, struct slice *before)
+{
+    const char *at = rest->n ? memchr(rest->p, c, rest->n) : NULL;
+
+    if (!at)
+        return false;
+    *before = (struct slice){rest->p, (size_t)(at - rest->p)};
+    *rest = (struct slice){at + 1, rest->n - before->n - 1};
+    return true;
+}
+
+/* Percent-decoded (RFC 3986 section 2.1); NULL: a bad code or a control byte. */
+static char *decoded(struct arena *arena, struct slice text)
+{
+    char *out = arena_zeroed(arena, text.n + 1, 1);
+    size_t n = 0;
+
+    for (size_t i = 0; i < text.n; i++, n++) {
+        out[n] = text.p[i];
+        if (text.p[i] == '%') {
+            if (i + 2 >= text.n || !char_is(text.p[i + 1], CHAR_HEX) || !char_is(text.p[i + 2], CHAR_HEX))
+                return NULL;
+            out[n] = (char)(char_hex_value(text.p[i + 1]) << 4 | char_hex_value(text.p[i + 2]));
+            i += 2;
+        }
+        if (!char_is(out[n], CHAR_TEXT))
+            return NULL;
+    }
+    return out;
+}
+
+/* USER, :PASSWORD or USER:PASSWORD. Messages name no part of it. */
+static bool read_user(struct loading *l, const struct node *node, struct slice user, struct redis_url *url)
+{
+    struct slice password = user;
+
+    if (!split(&password, ':', &user) || password.n == 0) {
+        mistake(l, node, "names a user without a password; expected redis://USER:PASSWORD@HOST:PORT");
+        return false;
+    }
+    url->username = user.n ? decoded(l->arena, user) : NULL;
+    url->password = decoded(l->arena, password);
+    if (url->password && (user.n == 0 || url->username))
+        return true;
+    mistake(l, node, "user or password has a bad percent code, or a control byte; write %%25 for %% itself");
+    return false;
+}
+
+/* "host", "host:port", "[ipv6]:port": with the port in any case. */
+static struct slice with_port(struct loading *l, struct slice position)
+{
+    struct slice behind = position;
+
+    while (behind.n && memchr(behind.p, ']', behind.n)) {
+        behind.p++;
+        behind.n--;
+    }
+    if (position.n && memchr(behind.n ? behind.p : "", ':', behind.n))
+        return position;
+    char *text = arena_zeroed(l->arena, position.n + REDIS_PORT_TEXT_MAX, 1);
+    memcpy(text, position.p, position.n);
+    memcpy(text + position.n, ":6379", sizeof ":6379");
+    return (struct slice){text, position.n + 5};
+}
+
+static bool read_database(struct loading *l, const struct node *node, struct slice text,
+                          struct redis_url *url)
+{
+    uint64_t number = 0;
+
+    if (text.n && !slice_to_u64(text, DATABASE_MAX, &number)) {
+        mistake(l, node, "expected the number of a database and nothing else after the host, as in /0");
+        return false;
+    }
+    url->database = (unsigned)number;
+    url->has_database = text.n > 0;
+    return true;
+}
+
+bool redis_url_read(struct loading *l, const struct node *node, struct redis_url *url, struct slice *position)
+{
+    struct slice rest = node->text, user, host = SLICE_NONE;
+
+    if (starts_with_nocase(rest, SLICE("rediss://"))) {
+        mistake(l, node,
+                "rediss:// asks for TLS, which is not built in: let stunnel carry it, and give its "
+                "address "
+                "with redis://");
+        return false;
+    }
+    rest = (struct slice){rest.p + 8, rest.n - 8};
+    *url = (struct redis_url){.given = true};
+    const char *at = memrchr(rest.p, '@', rest.n);
+    if (at) {
+        user = (struct slice){rest.p, (size_t)(at - rest.p)};
+        rest = (struct slice){at + 1, rest.n - user.n - 1};
+        if (!read_user(l, node, user, url))
+            return false;
+    }
+    if (split(&rest, '/', &host) && !read_database(l, node, rest, url))
+        return false;
+    *position = with_port(l, host.p == NULL ? rest : host);
+    return true;
+}
+
+/* One value, and one place where it stands. */
+static bool is_written_twice(struct loading *l, const char *key, bool in_url)
+{
+    const struct node *node = in_url ? node_at(l, "redis", key) : NULL;
+
+    if (!node || node->null)
+        return false;
+    mistake(l, node, "stands in redis.address as well; remove one of them");
+    return true;
+}
+
+void redis_url_finish(struct loading *l)
+{
+    struct redis_settings *redis = &l->policy->redis;
+    const struct redis_url *url = &redis->url;
+
+    if (!url->given || is_written_twice(l, "username", url->username) ||
+        is_written_twice(l, "password", url->password) ||
+        is_written_twice(l, "password_file", url->password) ||
+        is_written_twice(l, "database", url->has_database))
+        return;
+    if (url->username)
+        redis->username = url->username;
+    if (url->password)
+        redis->password = url->password;
+    if (url->has_database)
+        redis->database = url->database;
+}

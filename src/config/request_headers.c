@@ -1,0 +1,116 @@
+/* request_headers.c - the request headers that a policy reads: which of them are believed and forwarded. */
+#include "config/parts.h"
+#include "config/types.h"
+#include "http/chars.h"
+#include "policy/identity.h"
+
+/* identity.from, limits[].per, limits[].dedup and rules[].cost.request_header. */
+static unsigned headers_max(const struct policy *policy)
+{
+    return IDENTITY_FROM_MAX + policy->limit_count * (LIMIT_PER_MAX + 1) + policy->rule_count;
+}
+
+static bool is_there(const struct read_headers *headers, struct slice name)
+{
+    for (unsigned i = 0; i < headers->count; i++)
+        if (slice_equal_nocase(headers->names[i], name))
+            return true;
+    return false;
+}
+
+static bool is_claim(struct slice name)
+{
+    enum field_id id = field_id_of(name);
+    return id == FIELD_PROXY_CLAIM || id == FIELD_NEVER_FORWARDED;
+}
+
+/* A twin of a header that is read already, or of one that weir knows, could not be dropped. */
+static void refuse_twins(struct loading *l, const struct node *node, struct slice name)
+{
+    const struct read_headers *headers = &l->policy->read_headers;
+
+    if (name_is_twin_of_known(name)) {
+        mistake(l, node,
+                "many servers take %s and the same name with \"-\" for one header, and weir acts "
+                "on the latter; "
+                "choose another name",
+                QUOTE(name));
+        return;
+    }
+    for (unsigned i = 0; i < headers->count; i++)
+        if (names_are_twins(name, headers->names[i])) {
+            mistake(l, node, "many servers take %s and %s for one header; name one of them", QUOTE(name),
+                    QUOTE(headers->names[i]));
+            return;
+        }
+}
+
+static void add(struct loading *l, const char *name, const struct node *node)
+{
+    struct read_headers *headers = &l->policy->read_headers;
+    struct slice text = slice_of(name);
+
+    if (!name || !slice_is_token(text) || is_there(headers, text))
+        return;
+    refuse_twins(l, node, text);
+    headers->names[headers->count++] = text;
+    headers->some_claims |= is_claim(text);
+    for (size_t i = 0; i < text.n; i++)
+        headers->some_odd |= !char_is(text.p[i], CHAR_PLAIN);
+}
+
+static const struct node *first_of(const struct node *map, const char *section)
+{
+    const struct node *node = node_find(map, section);
+    return node ? node->first : NULL;
+}
+
+void read_headers_collect(struct loading *l)
+{
+    struct policy *policy = l->policy;
+    const struct node *identity = node_find(l->root, "identity");
+    const struct node *from = identity ? node_find(identity, "from") : NULL,
+                      *item = from ? list_first(from) : NULL;
+    const struct node *limit_node = first_of(l->root, "limits"), *rule = first_of(l->root, "rules");
+
+    policy->read_headers.names = arena_zeroed(l->arena, headers_max(policy), sizeof(struct slice));
+    for (unsigned i = 0; i < policy->identity.from_count && item; i++, item = list_next(from, item))
+        add(l, policy->identity.from[i].header, item);
+    for (unsigned i = 0; i < policy->limit_count && limit_node; i++, limit_node = limit_node->next) {
+        const struct limit *limit = &policy->limits[i];
+        for (unsigned k = 0; k < limit->per_count; k++)
+            add(l, limit->per[k].header, node_find(limit_node, "per"));
+        add(l, limit->dedup.header, node_find(limit_node, "dedup"));
+    }
+    for (unsigned i = 0; i + 1 < policy->rule_count && rule; i++, rule = rule->next)
+        if (policy->rules[i].cost_request)
+            add(l, policy->rules[i].cost_request, node_find(node_find(rule, "cost"), "request_header"));
+}
+
+/* Fields that a proxy claims are not forwarded from strangers, unless the policy reads them. */
+static void keep_claims(const struct read_headers *headers, struct fields *fields)
+{
+    for (struct field *field = fields->at; field < fields->at + fields->count; field++)
+        if ((field->id == FIELD_PROXY_CLAIM || field->id == FIELD_NEVER_FORWARDED) &&
+            is_there(headers, field->name))
+            field->id = FIELD_OTHER;
+}
+
+static void drop_identity(const struct identity_settings *settings, struct fields *fields)
+{
+    for (unsigned i = 0; i < settings->from_count; i++)
+        if (settings->from[i].source == IDENTITY_HEADER)
+            fields_drop_named(fields, slice_of(settings->from[i].header));
+}
+
+void policy_sort_headers(const struct policy *policy, bool headers_believed, struct fields *fields)
+{
+    const struct read_headers *headers = &policy->read_headers;
+
+    if (headers->some_claims)
+        keep_claims(headers, fields);
+    if (headers->count && (fields->odd_names || headers->some_odd))
+        fields_drop_twins(fields, headers->names, headers->count);
+    if (!headers_believed)
+        drop_identity(&policy->identity, fields);
+}

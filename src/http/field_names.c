@@ -1,0 +1,177 @@
+/* field_names.c - which of the well-known fields and methods a token is. */
+#include "http/parse.h"
+
+enum { NAME_LONGEST = 22, NAMES_PER_LENGTH = 8 };
+
+/* The bit of a name's first letter, in either case. */
+#define FIRST(letter) (1u << ((letter)&31))
+
+struct known_name {
+    const char *lower;
+    uint8_t id;
+};
+
+/* By length. `firsts` has the first letters of the names, so that most other names are told apart at once. */
+static const struct {
+    uint32_t firsts;
+    struct known_name at[NAMES_PER_LENGTH];
+} names[NAME_LONGEST + 1] = {
+    [2] = {FIRST('t'), {{"te", FIELD_TE}}},
+    [3] = {FIRST('v'), {{"via", FIELD_VIA}}},
+    [4] = {FIRST('h') | FIRST('d'), {{"host", FIELD_HOST}, {"date", FIELD_DATE}}},
+    [5] = {FIRST('p'), {{"proxy", FIELD_NEVER_FORWARDED}}},
+    [6] = {FIRST('e') | FIRST('x'), {{"expect", FIELD_EXPECT}, {"x-host", FIELD_PROXY_CLAIM}}},
+    [7] = {FIRST('r') | FIRST('u') | FIRST('t'),
+           {{"referer", FIELD_REFERER}, {"upgrade", FIELD_UPGRADE}, {"trailer", FIELD_TRAILER}}},
+    [8] = {FIRST('x'), {{"x-scheme", FIELD_PROXY_CLAIM}}},
+    [9] = {FIRST('f') | FIRST('r') | FIRST('x') | FIRST('c'),
+           {{"forwarded", FIELD_FORWARDED},
+            {"ratelimit", FIELD_RATELIMIT},
+            {"x-real-ip", FIELD_PROXY_CLAIM},
+            {"client-ip", FIELD_PROXY_CLAIM}}},
+    [10] = {FIRST('c') | FIRST('u') | FIRST('k'),
+            {{"connection", FIELD_CONNECTION},
+             {"user-agent", FIELD_USER_AGENT},
+             {"keep-alive", FIELD_KEEP_ALIVE}}},
+    [11] = {FIRST('x') | FIRST('r') | FIRST('s'),
+            {{"x-client-id", FIELD_X_CLIENT_ID},
+             {"retry-after", FIELD_RETRY_AFTER},
+             {"x-client-ip", FIELD_PROXY_CLAIM},
+             {"x-remote-ip", FIELD_PROXY_CLAIM},
+             {"x-forwarded", FIELD_PROXY_CLAIM},
+             {"script-name", FIELD_NEVER_FORWARDED}}},
+    [12] = {FIRST('c') | FIRST('x') | FIRST('m'),
+            {{"content-type", FIELD_CONTENT_TYPE},
+             {"x-request-id", FIELD_X_REQUEST_ID},
+             {"max-forwards", FIELD_MAX_FORWARDS},
+             {"x-url-scheme", FIELD_PROXY_CLAIM}}},
+    [13] = {FIRST('x') | FIRST('f'),
+            {{"x-weir-client", FIELD_X_WEIR_CLIENT},
+             {"x-http-method", FIELD_METHOD_OVERRIDE},
+             {"x-rewrite-url", FIELD_NEVER_FORWARDED},
+             {"x-script-name", FIELD_NEVER_FORWARDED},
+             {"x-remote-addr", FIELD_PROXY_CLAIM},
+             {"forwarded-for", FIELD_PROXY_CLAIM},
+             {"fly-client-ip", FIELD_PROXY_CLAIM}}},
+    [14] = {FIRST('c') | FIRST('x') | FIRST('t'),
+            {{"content-length", FIELD_CONTENT_LENGTH},
+             {"x-original-url", FIELD_NEVER_FORWARDED},
+             {"x-original-uri", FIELD_PROXY_CLAIM},
+             {"true-client-ip", FIELD_PROXY_CLAIM},
+             {"x-proxyuser-ip", FIELD_PROXY_CLAIM}}},
+    [15] = {FIRST('x') | FIRST('f') | FIRST('p'),
+            {{"x-forwarded-for", FIELD_X_FORWARDED_FOR},
+             {"x-original-host", FIELD_PROXY_CLAIM},
+             {"front-end-https", FIELD_PROXY_CLAIM},
+             {"proxy-client-ip", FIELD_PROXY_CLAIM}}},
+    [16] = {FIRST('x') | FIRST('p') | FIRST('r') | FIRST('c') | FIRST('f'),
+            {{"x-forwarded-host", FIELD_X_FORWARDED_HOST},
+             {"proxy-connection", FIELD_PROXY_CONNECTION},
+             {"ratelimit-policy", FIELD_RATELIMIT_POLICY},
+             {"cf-connecting-ip", FIELD_PROXY_CLAIM},
+             {"fastly-client-ip", FIELD_PROXY_CLAIM},
+             {"x-azure-clientip", FIELD_PROXY_CLAIM},
+             {"x-azure-socketip", FIELD_PROXY_CLAIM},
+             {"x-originating-ip", FIELD_PROXY_CLAIM}}},
+    [17] = {FIRST('t') | FIRST('x') | FIRST('a'),
+            {{"transfer-encoding", FIELD_TRANSFER_ENCODING},
+             {"x-forwarded-proto", FIELD_X_FORWARDED_PROTO},
+             {"x-ratelimit-limit", FIELD_X_RATELIMIT},
+             {"x-ratelimit-reset", FIELD_X_RATELIMIT},
+             {"x-rate-limit-used", FIELD_X_RATE_LIMIT},
+             {"x-method-override", FIELD_METHOD_OVERRIDE},
+             {"x-original-method", FIELD_PROXY_CLAIM},
+             {"appengine-user-ip", FIELD_PROXY_CLAIM}}},
+    [18] = {FIRST('p') | FIRST('x') | FIRST('c') | FIRST('w'),
+            {{"proxy-authenticate", FIELD_PROXY_AUTHENTICATE},
+             {"x-rate-limit-quota", FIELD_X_RATE_LIMIT},
+             {"x-rate-limit-reset", FIELD_X_RATE_LIMIT},
+             {"cf-connecting-ipv6", FIELD_PROXY_CLAIM},
+             {"wl-proxy-client-ip", FIELD_PROXY_CLAIM}}},
+    [19] = {FIRST('p') | FIRST('x'),
+            {{"proxy-authorization", FIELD_PROXY_AUTHORIZATION},
+             {"x-rate-limit-policy", FIELD_X_RATE_LIMIT},
+             {"x-cluster-client-ip", FIELD_PROXY_CLAIM},
+             {"x-appengine-user-ip", FIELD_PROXY_CLAIM}}},
+    [20] = {FIRST('x'), {{"x-http-host-override", FIELD_PROXY_CLAIM}}},
+    [21] = {FIRST('x'), {{"x-ratelimit-remaining", FIELD_X_RATELIMIT}}},
+    [22] = {FIRST('x'), {{"x-http-method-override", FIELD_METHOD_OVERRIDE}}},
+};
+
+static inline bool eight_equal(const char *token, const char *lower)
+{
+    uint64_t a, b;
+
+    memcpy(&a, token, sizeof a);
+    memcpy(&b, lower, sizeof b);
+    return (a | UINT64_C(0x2020202020202020)) == b;
+}
+
+/* Bit 0x20 makes an upper-case letter lower and no other tchar a letter, a digit or "-". */
+static bool token_equals(const char *token, const char *lower, size_t n)
+{
+    size_t i = 0;
+
+    if (((token[0] | 0x20) ^ lower[0]) != 0)
+        return false;
+    if (n >= 8) {
+        for (; i + 8 < n; i += 8)
+            if (!eight_equal(token + i, lower + i))
+                return false;
+        return eight_equal(token + n - 8, lower + n - 8);
+    }
+    for (; i < n; i++)
+        if ((token[i] | 0x20) != lower[i])
+            return false;
+    return true;
+}
+
+/* Any X-Forwarded-* that is not among the names: -Port, -Prefix, -Server, -User and so on. */
+static bool is_forwarded_claim(struct slice name)
+{
+    return name.n > 12 && eight_equal(name.p, "x-forwar") && eight_equal(name.p + 4, "rwarded-");
+}
+
+enum field_id field_id_of(struct slice name)
+{
+    uint32_t first = FIRST(*name.p);
+    if (name.n <= NAME_LONGEST) {
+        if (!(names[name.n].firsts & first))
+            return FIELD_OTHER;
+        const struct known_name *known = names[name.n].at;
+        for (unsigned i = 0; i < NAMES_PER_LENGTH && known[i].lower; i++)
+            if (token_equals(name.p, known[i].lower, name.n))
+                return known[i].id;
+    }
+    return first == FIRST('x') && is_forwarded_claim(name) ? FIELD_PROXY_CLAIM : FIELD_OTHER;
+}
+
+/* Methods are case-sensitive: RFC 9110 section 9.1. */
+enum method method_of(struct slice text)
+{
+    static const struct {
+        struct slice text;
+        enum method method;
+    } methods[] = {
+        {{"GET", 3}, METHOD_GET},         {{"POST", 4}, METHOD_POST},   {{"PUT", 3}, METHOD_PUT},
+        {{"HEAD", 4}, METHOD_HEAD},       {{"PATCH", 5}, METHOD_PATCH}, {{"DELETE", 6}, METHOD_DELETE},
+        {{"OPTIONS", 7}, METHOD_OPTIONS}, {{"TRACE", 5}, METHOD_TRACE}, {{"CONNECT", 7}, METHOD_CONNECT},
+    };
+    for (size_t i = 0; i < COUNT_OF(methods); i++)
+        if (slice_equal(text, methods[i].text))
+            return methods[i].method;
+    return METHOD_OTHER;
+}
+
+bool method_is_idempotent(enum method method)
+{
+    switch (method) {
+    case METHOD_GET:
+    case METHOD_HEAD:
+    case METHOD_OPTIONS:
+    case METHOD_TRACE:
+    case METHOD_PUT:
+    case METHOD_DELETE: return true;
+    default: return false;
+    }
+}

@@ -1,0 +1,95 @@
+/* pattern.c - the policy's patterns of paths and hosts. */
+#include "http/path.h"
+
+/* Takes "/segment" off the front. False: there is none. */
+static bool next_segment(struct slice *path, struct slice *segment)
+{
+    if (path->n == 0 || path->p[0] != '/')
+        return false;
+    const char *start = path->p + 1, *end = path->p + path->n;
+    const char *slash = start < end ? memchr(start, '/', (size_t)(end - start)) : NULL;
+    if (slash == NULL)
+        slash = end;
+    *segment = (struct slice){start, (size_t)(slash - start)};
+    *path = (struct slice){slash, (size_t)(end - slash)};
+    return true;
+}
+
+/* "*" matches any bytes; on a mismatch the last "*" takes one byte more. */
+static bool segment_matches(struct slice pattern, struct slice s)
+{
+    size_t i = 0, k = 0, star = SIZE_MAX, taken = 0;
+    while (i < s.n) {
+        if (k < pattern.n && pattern.p[k] == '*') {
+            star = k++;
+            taken = i;
+        } else if (k < pattern.n && pattern.p[k] == s.p[i]) {
+            i++, k++;
+        } else if (star != SIZE_MAX) {
+            k = star + 1;
+            i = ++taken;
+        } else {
+            return false;
+        }
+    }
+    while (k < pattern.n && pattern.p[k] == '*')
+        k++;
+    return k == pattern.n;
+}
+
+/* How many bytes the two have in common before the pattern's first "*". */
+static size_t same_start(struct slice pattern, struct slice path)
+{
+    size_t n = 0;
+    while (n < pattern.n && n < path.n && pattern.p[n] == path.p[n] && pattern.p[n] != '*')
+        n++;
+    return n;
+}
+
+bool path_matches(struct slice pattern, struct slice path)
+{
+    struct slice wanted, segment;
+    if (pattern.n == 0 || pattern.p[0] != '/')
+        return slice_equal(pattern, path); /* "*", of OPTIONS */
+    /* Most rules are told apart here; segments are looked at from the one on that holds the first "*". */
+    size_t same = same_start(pattern, path);
+    if (same == pattern.n)
+        return same == path.n;
+    if (pattern.p[same] != '*')
+        /* The pattern for every path matches the "*" of OPTIONS as well. */
+        return (same == path.n || (path.n && path.p[0] != '/')) &&
+               slice_equal((struct slice){pattern.p + same, pattern.n - same}, SLICE("/**"));
+    while (pattern.p[same] != '/')
+        same--;
+    pattern.p += same, pattern.n -= same;
+    path.p += same, path.n -= same;
+    while (next_segment(&pattern, &wanted)) {
+        if (pattern.n == 0 && slice_equal(wanted, SLICE("**")))
+            return path.n == 0 || path.p[0] == '/';
+        if (!next_segment(&path, &segment) || !segment_matches(wanted, segment))
+            return false;
+    }
+    return path.n == 0;
+}
+
+/* `host` without its port, and without the dot that makes a name absolute (RFC 1034 section 3.1):
+ * "example.com." is no other host. */
+static struct slice host_name(struct slice host)
+{
+    const char *from = host.n && host.p[0] == '[' ? memchr(host.p, ']', host.n) : host.p;
+    const char *colon = from ? memchr(from, ':', (size_t)(host.p + host.n - from)) : NULL;
+    if (colon)
+        host.n = (size_t)(colon - host.p);
+    if (host.n > 1 && host.p[host.n - 1] == '.')
+        host.n--;
+    return host;
+}
+
+bool host_matches(struct slice pattern, struct slice host)
+{
+    struct slice name = host_name(host);
+    if (!slice_starts_with(pattern, SLICE("*.")))
+        return slice_equal_nocase(host_name(pattern), name);
+    struct slice tail = {pattern.p + 1, pattern.n - 1};
+    return name.n > tail.n && slice_equal_nocase(tail, (struct slice){name.p + name.n - tail.n, tail.n});
+}

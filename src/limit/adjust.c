@@ -1,0 +1,162 @@
+/* adjust.c - what becomes of a charge: given back, brought to what the answer says, or left as it is. */
+#include "base/clock.h"
+#include "base/magic.h"
+#include "limit/limiter_internal.h"
+
+void op_write_charge(struct limit_op *op, redisReply *const *values, int64_t time_us)
+{
+    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
+        struct op_limit *part = &op->limits[i];
+        bool repeat = part->repeat_key.n && values[2]->integer == 1;
+        part->granted = values[0]->integer > 0 && !repeat;
+        part->charged = part->cost && !repeat ? values[0]->integer : 0;
+        part->counts_us = values[3]->integer;
+        part->charged_at_us =
+            (int64_t)((uint64_t)time_us + (uint64_t)values[4]->integer); /* whatever they are */
+    }
+}
+
+/* May a charge be given back? The script of a window, or of a queue, finds it by its time and knows whether it still counts. Where the script
+ * knows nothing of single charges, one that no longer counts would be taken from others': a bucket that may have been
+ * full since has nothing of it left. */
+static bool can_give_back(const struct limit_op *op, const struct op_limit *part, uint64_t now_us)
+{
+    int64_t elapsed_us = (int64_t)(now_us - op->started_us); /* from before the charge */
+
+    if (part->limit->kind == LIMIT_WINDOW || part->limit->max_delay_us)
+        return elapsed_us < part->counts_us;
+    return elapsed_us + (int64_t)op->limiter->policy->redis.timeout_us < part->counts_us;
+}
+
+/* Leaves in the op what there is to do, with the difference as the cost. */
+static void keep_differences(struct limit_op *op, const int64_t *totals)
+{
+    uint64_t now_us = clock_us();
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < op->count; i++) {
+        struct op_limit *part = &op->limits[i];
+        int64_t difference = totals[i] - part->charged;
+        if (difference == 0 || part->permit || (difference < 0 && !can_give_back(op, part, now_us)))
+            continue;
+        part->cost = difference;
+        part->repeat_key = SLICE_NONE;
+        part->mode = difference > 0 ? MODE_DEBT : MODE_PLAIN;
+        op->limits[left++] = *part;
+    }
+    op->count = left;
+    for (unsigned i = 0; i < left && left > 1; i++)
+        op->limits[i].mode += MODE_SHADOW; /* each by itself */
+}
+
+void op_adjust(struct limit_op *op, const int64_t *totals)
+{
+    struct limiter *l = op->limiter;
+
+    op_drop_permits(op);
+    keep_differences(op, totals);
+    if (op->count == 0 || !redis_client_is_ready(l->redis)) {
+        op_release(op);
+        return;
+    }
+    op->is_adjustment = true;
+    op->batch = NULL;
+    TAILQ_INSERT_TAIL(&l->gathered, op, entry);
+}
+
+/* Ends the charge: each op that was charged is settled by itself. */
+static void adjust_charge(struct decision_request *decision_request,
+                          void (*adjust)(struct limit_op *op, const void *facts), const void *facts)
+{
+    struct limit_op *op = decision_request->charge;
+
+    if (!op)
+        return;
+    MAGIC_CHECK(op, OP_MAGIC);
+    decision_request->charge = NULL;
+    if (op->split)
+        split_adjust(op, adjust, facts);
+    else
+        adjust(op, facts);
+}
+
+void op_leave_queue(struct limit_op *op, redisReply *const *values)
+{
+    int64_t totals[LIMITS_PER_RULE_MAX];
+
+    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT)
+        totals[i] =
+            values[4]->type == REDIS_REPLY_INTEGER && values[4]->integer > 0 ? 0 : op->limits[i].charged;
+    op_adjust(op, totals);
+}
+
+static void refund(struct limit_op *op, const void *facts)
+{
+    int64_t totals[LIMITS_PER_RULE_MAX] = {0};
+    (void)facts;
+
+    for (unsigned i = 0; i < op->count; i++)
+        if (op->limits[i].repeat_key.n) /* the client's next try will be free */
+            totals[i] = op->limits[i].charged;
+    op_unspend_lease(op);
+    op_adjust(op, totals);
+}
+
+void limiter_refund(struct decision_request *decision_request)
+{
+    adjust_charge(decision_request, refund, NULL);
+}
+
+/* What a limit comes to now that the answer is known. One that would have rejected charges nothing. */
+static int64_t total_of(const struct op_limit *part, unsigned status, int64_t cost)
+{
+    if (!part->granted)
+        return part->charged;
+    if (!part->limit->counted)
+        return cost >= 0 ? cost : part->charged;
+    if (!limit_counts(part->limit, status))
+        return 0;
+    return cost >= 0 ? cost : part->full_cost;
+}
+
+struct learnt {
+    unsigned status;
+    int64_t cost;
+};
+
+static void adjust_learnt(struct limit_op *op, const void *facts)
+{
+    const struct learnt *learnt = facts;
+    int64_t totals[LIMITS_PER_RULE_MAX] = {0};
+
+    for (unsigned i = 0; i < op->count; i++)
+        totals[i] = total_of(&op->limits[i], learnt->status, learnt->cost);
+    op_adjust(op, totals);
+}
+
+void limiter_adjust(struct decision_request *decision_request, unsigned status, int64_t cost)
+{
+    adjust_charge(decision_request, adjust_learnt, &(struct learnt){status, cost});
+}
+
+void limiter_leave(struct decision_request *decision_request)
+{
+    permits_leave(decision_request);
+}
+
+bool limiter_is_quiet(const struct limiter *l)
+{
+    if (limiter_redis_away(l))
+        return true;
+    /* What is under way may be answered by "not this script" or "not this node", and so not be given back yet. */
+    return l->under_way == 0 && TAILQ_EMPTY(&l->gathered) && TAILQ_EMPTY(&l->beyond) &&
+           TAILQ_EMPTY(&l->later) && TAILQ_EMPTY(&l->lease_ends.armed) &&
+           (!l->permits || permits_count(l->permits) == 0);
+}
+
+void limiter_keep_charge(struct decision_request *decision_request)
+{
+    if (decision_request->charge)
+        op_release(decision_request->charge);
+    decision_request->charge = NULL;
+}

@@ -1,0 +1,109 @@
+/* failure_log.c - limiters of one's own that fail: which, how often, and a line in the log when that begins and ends.
+ *
+ * What is said is the process' and not a worker's: one flag for each limit, by its row of counters. A script may
+ * fail for some requests alone; so it counts as good again when it has not failed for a while. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "limit/compose.h"
+#include "limit/limiter_internal.h"
+
+static const uint64_t good_after_us = 60000000;
+
+/* When the limit in this row failed last; 0: it is good. */
+static _Atomic uint64_t failed_us[COUNTER_TABLE_ROWS_MAX];
+
+static bool is_own(const struct limit *limit)
+{
+    return limit->kind == LIMIT_CUSTOM;
+}
+
+bool failure_is(const struct op_limit *part, redisReply *const *values)
+{
+    return is_own(part->limit) && values[0]->type == REDIS_REPLY_INTEGER && values[0]->integer == 0 &&
+           values[1]->type == REDIS_REPLY_INTEGER && values[2]->type == REDIS_REPLY_INTEGER &&
+           values[2]->integer == SCRIPT_FAILED && values[3]->type == REDIS_REPLY_INTEGER &&
+           values[4]->type == REDIS_REPLY_STRING;
+}
+
+static void count(const struct limit_op *op, const struct limit *limit, unsigned column)
+{
+    counter_add(counter_table_row(&op->limiter->stats->by_limit, limit->row) + column, 1);
+}
+
+static void report_failed(const struct policy *policy, const struct limit *limit, const char *why)
+{
+    char room[512];
+    struct text blame = text_over(room, sizeof room);
+
+    if (!policy->driver || !compose_blame(policy->driver, why, &blame)) {
+        blame = text_over(room, sizeof room);
+        text_printf(&blame, "%s: %s", limit->script, why);
+    }
+    log_error(
+        "limit %s: its script fails: %.*s; such requests follow on_failure; see weir_script_failures_total",
+        limit->name, (int)blame.n, room);
+}
+
+static void note_failed(const struct limit_op *op, const struct limit *limit, const char *why,
+                        uint64_t now_us)
+{
+    count(op, limit, SCRIPT_FAILED_COLUMN);
+    if (atomic_exchange(&failed_us[limit->row], now_us) == 0)
+        report_failed(op->limiter->policy, limit, why);
+}
+
+static void note_good(const struct limit *limit, uint64_t now_us)
+{
+    uint64_t last = atomic_load_explicit(&failed_us[limit->row], memory_order_relaxed);
+
+    if (last && now_us > last + good_after_us &&
+        atomic_compare_exchange_strong(&failed_us[limit->row], &last, 0))
+        log_info("limit %s: its script has not failed for %d s", limit->name, (int)(good_after_us / 1000000));
+}
+
+void failures_note(const struct limit_op *op, redisReply *const *values, uint64_t now_us)
+{
+    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
+        const struct op_limit *part = &op->limits[i];
+        if (!is_own(part->limit))
+            continue;
+        if (failure_is(part, values))
+            note_failed(op, part->limit, values[4]->str, now_us);
+        else
+            note_good(part->limit, now_us);
+    }
+}
+
+void failures_note_late(const struct limit_op *op)
+{
+    for (unsigned i = 0; i < op->count; i++)
+        if (is_own(op->limits[i].limit))
+            count(op, op->limits[i].limit, SCRIPT_LATE_COLUMN);
+}
+
+unsigned failures_sort(struct limit_op *op, redisReply *const *values)
+{
+    struct op_limit sorted[LIMITS_PER_RULE_MAX];
+    unsigned failed = 0, rest = 0;
+    bool matters = false, rejects = false;
+
+    for (unsigned i = 0; i < op->count; i++) {
+        const struct op_limit *part = &op->limits[i];
+        redisReply *const *own = values + i * ANSWERS_PER_LIMIT;
+        if (!failure_is(part, own)) {
+            rejects = rejects || (own[0]->integer == 0 && !part->shadow);
+            continue;
+        }
+        op->part = true;
+        matters = matters || !part->shadow;
+        sorted[failed++] = *part;
+    }
+    if (!matters || rejects)
+        return 0;
+    for (unsigned i = 0; i < op->count; i++)
+        if (!failure_is(&op->limits[i], values + i * ANSWERS_PER_LIMIT))
+            sorted[failed + rest++] = op->limits[i];
+    memcpy(op->limits, sorted, op->count * sizeof sorted[0]);
+    return failed;
+}

@@ -1,0 +1,194 @@
+/* client_table.c - the table behind policy_client(). */
+#include "policy/client_table.h"
+
+#include "base/hash.h"
+#include "policy/identity.h"
+
+enum { KEY_ID, KEY_RANGE, KEY_UNIX };
+
+/* What a client is looked up by: an id's bytes, or an address with its prefix length. */
+struct key {
+    unsigned kind;
+    struct slice bytes;
+};
+
+struct entry {
+    struct entry *next; /* in its chain */
+    struct key key;
+    const struct client *client;
+};
+
+struct clients {
+    struct arena *arena;
+    struct hash_key hash_key;
+    struct client *all;
+    unsigned count;
+    struct entry **chains; /* a power of two of them */
+    size_t mask;
+    unsigned bits[129]; /* the prefix lengths that occur, longest first */
+    unsigned bits_count;
+    const struct client *unix_peers;
+};
+
+enum { RANGE_KEY_SIZE = sizeof(struct ip) + 1 };
+
+static struct key range_key(const struct ip *masked, unsigned bits, char room[static RANGE_KEY_SIZE])
+{
+    memcpy(room, masked->bytes, sizeof masked->bytes);
+    room[sizeof masked->bytes] = (char)bits;
+    return (struct key){KEY_RANGE, {room, RANGE_KEY_SIZE}};
+}
+
+struct clients *clients_new(struct arena *arena, unsigned count)
+{
+    struct clients *clients = arena_zeroed(arena, 1, sizeof *clients);
+    size_t chains = 16;
+
+    while (chains < count)
+        chains *= 2;
+    clients->arena = arena;
+    clients->hash_key = hash_key_random();
+    clients->all = arena_zeroed(arena, count, sizeof *clients->all);
+    clients->chains = arena_zeroed(arena, chains, sizeof *clients->chains);
+    clients->mask = chains - 1;
+    return clients;
+}
+
+struct client *clients_add(struct clients *clients)
+{
+    return &clients->all[clients->count++];
+}
+
+unsigned clients_count(const struct clients *clients)
+{
+    return clients->count;
+}
+
+const struct client *clients_at(const struct clients *clients, unsigned index)
+{
+    return &clients->all[index];
+}
+
+static struct entry **chain_of(const struct clients *clients, const struct key *key)
+{
+    return &clients->chains[(hash_slice(&clients->hash_key, key->bytes) + key->kind) & clients->mask];
+}
+
+static const struct client *find(const struct clients *clients, const struct key *key)
+{
+    for (const struct entry *entry = *chain_of(clients, key); entry; entry = entry->next)
+        if (entry->key.kind == key->kind && slice_equal(entry->key.bytes, key->bytes))
+            return entry->client;
+    return NULL;
+}
+
+/* The client added last under a key whose bytes are the pool's; or the one that has it already. */
+static const struct client *enter(struct clients *clients, struct key key)
+{
+    const struct client *earlier = find(clients, &key);
+    if (earlier)
+        return earlier;
+    struct entry *entry = arena_zeroed(clients->arena, 1, sizeof *entry);
+    struct entry **chain = chain_of(clients, &key);
+    *entry = (struct entry){*chain, key, &clients->all[clients->count - 1]};
+    *chain = entry;
+    return NULL;
+}
+
+const struct client *clients_enter_id(struct clients *clients, struct slice id)
+{
+    return enter(clients, (struct key){KEY_ID, {arena_text(clients->arena, id), id.n}});
+}
+
+/* Keeps `bits` sorted, longest first. */
+static void note_bits(struct clients *clients, unsigned bits)
+{
+    unsigned at = 0;
+    while (at < clients->bits_count && clients->bits[at] > bits)
+        at++;
+    if (at < clients->bits_count && clients->bits[at] == bits)
+        return;
+    memmove(&clients->bits[at + 1], &clients->bits[at], (clients->bits_count - at) * sizeof bits);
+    clients->bits[at] = bits;
+    clients->bits_count++;
+}
+
+const struct client *clients_enter_range(struct clients *clients, const struct ip_range *range)
+{
+    char *room = arena_zeroed(clients->arena, RANGE_KEY_SIZE, 1);
+    note_bits(clients, range->bits);
+    return enter(clients, range_key(&range->ip, range->bits, room));
+}
+
+const struct client *clients_enter_unix(struct clients *clients)
+{
+    const struct client *earlier = clients->unix_peers;
+    if (!earlier)
+        clients->unix_peers = &clients->all[clients->count - 1];
+    return earlier;
+}
+
+static const struct client *find_ip(const struct clients *clients, const struct ip *ip)
+{
+    char room[RANGE_KEY_SIZE];
+
+    for (unsigned i = 0; i < clients->bits_count; i++) {
+        if (clients->bits[i] < 96 && ip_is_v4(ip))
+            break; /* as in ip_range_holds: ranges of IPv6 alone are left */
+        struct ip masked = ip_masked(ip, clients->bits[i]);
+        struct key key = range_key(&masked, clients->bits[i], room);
+        const struct client *client = find(clients, &key);
+        if (client)
+            return client;
+    }
+    return NULL;
+}
+
+const struct client_limits *policy_client(const struct policy *policy, const struct identity *identity)
+{
+    const struct clients *clients = policy->clients;
+    const struct client *client;
+
+    if (clients->count == 0)
+        return NULL;
+    if (identity->from_header) {
+        struct slice id = {identity->text + 3, identity->size - 3}; /* behind "id:" */
+        client = find(clients, &(struct key){KEY_ID, id});
+    } else {
+        client = identity->has_ip ? find_ip(clients, &identity->ip) : clients->unix_peers;
+    }
+    return client ? &client->client_limits : NULL;
+}
+
+struct limit_numbers client_numbers(const struct client_limits *client_limits, const struct limit *limit)
+{
+    if (client_limits && client_limits->each && limit_is_per_client(limit))
+        return (struct limit_numbers){client_limits->each, client_limits->each};
+    if (client_limits && client_limits->numbers)
+        return client_limits->numbers[limit->index];
+    return (struct limit_numbers){limit->limit, limit->burst};
+}
+
+/* FNV-1a, with the last mixing steps of MurmurHash3: without a key, since weirs must agree. A client that can
+ * choose its id can choose one that is not held to the limit, as long as that is being tried. */
+static uint64_t choice(struct slice client, struct slice limit)
+{
+    uint64_t h = 0xcbf29ce484222325;
+
+    for (size_t i = 0; i < client.n; i++)
+        h = (h ^ (unsigned char)client.p[i]) * 0x100000001b3;
+    h *= 0x100000001b3; /* a zero byte between the two */
+    for (size_t i = 0; i < limit.n; i++)
+        h = (h ^ (unsigned char)limit.p[i]) * 0x100000001b3;
+    h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
+    h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
+    return h ^ h >> 33;
+}
+
+bool limit_enforces(const struct limit *limit, const struct identity *identity)
+{
+    if (limit->enforce == SHARE_WHOLE || limit->enforce == 0)
+        return limit->enforce != 0;
+    uint64_t h = choice(identity_text(identity), slice_of(limit->name)) >> 32;
+    return (int64_t)(h * SHARE_WHOLE >> 32) < limit->enforce;
+}

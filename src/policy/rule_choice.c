@@ -1,0 +1,199 @@
+#include "policy/rule_choice.h"
+
+#include "http/path.h"
+
+/* Those of the IANA HTTP Method Registry but for CONNECT's and TRACE's likes, which enum method has: RFC 9110 section 16.1,
+ * and QUERY. */
+static const char *const registered[] = {
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "CONNECT",
+    "OPTIONS",
+    "TRACE",
+    "PATCH",
+    "ACL",
+    "BASELINE-CONTROL",
+    "BIND",
+    "CHECKIN",
+    "CHECKOUT",
+    "COPY",
+    "LABEL",
+    "LINK",
+    "LOCK",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MKREDIRECTREF",
+    "MKWORKSPACE",
+    "MOVE",
+    "ORDERPATCH",
+    "PRI",
+    "PROPFIND",
+    "PROPPATCH",
+    "QUERY",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "UNBIND",
+    "UNCHECKOUT",
+    "UNLINK",
+    "UNLOCK",
+    "UPDATE",
+    "UPDATEREDIRECTREF",
+    "VERSION-CONTROL",
+};
+
+static bool differs_in_case_alone(struct slice method, struct slice known)
+{
+    return slice_equal_nocase(method, known) && !slice_equal(method, known);
+}
+
+/* Does a server that turns methods into capitals, as Werkzeug does, read it as one that is registered, or that a rule
+ * names? */
+static bool method_is_disguised(const struct policy *policy, struct slice method)
+{
+    for (size_t i = 0; i < COUNT_OF(registered); i++)
+        if (differs_in_case_alone(method, slice_of(registered[i])))
+            return true;
+    for (unsigned r = 0; r < policy->rule_count; r++)
+        for (unsigned i = 0; i < policy->rules[r].method_count; i++)
+            if (differs_in_case_alone(method, policy->rules[r].methods[i]))
+                return true;
+    return false;
+}
+
+/* As policy_match() takes it. */
+static struct slice path_for_match(const struct policy *policy, struct slice path, struct route_room *room)
+{
+    if (!policy->paths.ignore_case || path.n > sizeof room->lower)
+        return path;
+    for (size_t i = 0; i < path.n; i++)
+        room->lower[i] = ascii_lower(path.p[i]);
+    return (struct slice){room->lower, path.n};
+}
+
+static const struct rule *match(const struct policy *policy, const struct request_head *head,
+                                struct slice path, struct route_room *room)
+{
+    return policy_match(policy, head->method_text, path_for_match(policy, path, room), head->host);
+}
+
+/* Writes the path's normal form to room->normal. */
+static const char *normal_form(const struct policy *policy, struct slice path, struct route_room *room,
+                               struct route *route, struct slice *normal)
+{
+    struct text forward = text_over(room->forward, sizeof room->forward);
+    struct text text = text_over(room->normal, sizeof room->normal);
+
+    if (path_has_dot_segments(path)) {
+        if (policy->paths.dot_segments == DOT_SEGMENTS_REJECT)
+            return "the target's path has dot segments, see paths.dot_segments";
+        if (!path_remove_dot_segments(path, &forward))
+            return "the target's path is too long";
+        route->path = path = text_slice(&forward);
+    }
+    if (!path_normalise(path, &text))
+        return "the target's path has a bad percent code";
+    *normal = text_slice(&text);
+    return NULL;
+}
+
+/* The host that the server is asked for: a request without one is forwarded with the upstream's. */
+static struct slice forwarded_host(const struct policy *policy, const struct request_head *head,
+                                   const struct rule *rule)
+{
+    return head->host.n || !policy->rules_have_hosts ? head->host : upstream_host(rule->upstream);
+}
+
+/* Does a server that reads the path so, and obeys a method that a header names or does not, serve a request of this
+ * rule? */
+static bool selects(const struct policy *policy, const struct request_head *head, struct slice path,
+                    struct slice host, const struct rule *rule, struct route_room *room)
+{
+    struct slice matched = path_for_match(policy, path, room);
+
+    return policy_match(policy, head->method_text, matched, host) == rule &&
+           policy_overrides_agree(policy, rule, head, matched, host);
+}
+
+/* Takes an authority off a reading that begins with "//", and from that its userinfo (RFC 3986 sections 3.2 and 4.2). */
+static bool take_authority(struct slice *reading, struct slice *authority)
+{
+    const char *p = reading->p, *end = p + reading->n, *start;
+
+    if (reading->n < 2 || p[1] != '/')
+        return false;
+    while (p < end && *p == '/')
+        p++;
+    for (start = p; p < end && *p != '/'; p++)
+        if (*p == '@')
+            start = p + 1;
+    *authority = (struct slice){start, (size_t)(p - start)};
+    *reading = p < end ? (struct slice){p, (size_t)(end - p)} : SLICE("/");
+    return true;
+}
+
+/* Does a reading select the rule? A server that reads an authority at its front may take that for the host. */
+static bool reading_selects(const struct policy *policy, const struct request_head *head,
+                            struct slice reading, const struct rule *rule, struct route_room *room)
+{
+    struct slice authority;
+
+    return selects(policy, head, reading, forwarded_host(policy, head, rule), rule, room) &&
+           (!policy->rules_have_hosts || !take_authority(&reading, &authority) ||
+            selects(policy, head, reading, authority, rule, room));
+}
+
+/* Why the path is ambiguous; NULL: all readings select the rule of the normal form. */
+static const char *ambiguity_of(const struct policy *policy, const struct request_head *head,
+                                struct slice normal, const struct rule *rule, struct route_room *room)
+{
+    struct slice reading;
+
+    if (policy->paths.ambiguous == AMBIGUOUS_ALLOW || !(policy->rules_have_paths || policy->rules_have_hosts))
+        return NULL;
+    readings_begin(&room->readings, normal);
+    while (readings_next(&room->readings, &reading))
+        if (!reading_selects(policy, head, reading, rule, room))
+            return "the target's path is ambiguous: read as some servers do, it selects another rule; see "
+                   "paths.ambiguous";
+    return room->readings.too_many ? "the target's path can be read in too many ways; see paths.ambiguous"
+                                   : NULL;
+}
+
+/* Requests that need more than one match. */
+static __attribute__((noinline)) const char *route_unusual(const struct policy *policy,
+                                                           const struct request_head *head,
+                                                           struct route_room *room, struct route *route)
+{
+    struct slice path = head->path;
+    const char *why;
+
+    if (head->method == METHOD_OTHER && method_is_disguised(policy, head->method_text))
+        return "the method differs from a known one in case alone, and methods are case-sensitive";
+    if (!head->path_is_plain && (why = normal_form(policy, path, room, route, &path)))
+        return why;
+    route->rule = match(policy, head, path, room);
+    if (!selects(policy, head, path, forwarded_host(policy, head, route->rule), route->rule, room))
+        return fields_have(&head->fields, FIELD_METHOD_OVERRIDE)
+                   ? "a header such as X-HTTP-Method-Override names another method"
+                   : "there is no Host, and with that of the server another rule applies";
+    if (!head->path_is_plain && (why = ambiguity_of(policy, head, path, route->rule, room)))
+        return why;
+    return NULL;
+}
+
+const char *policy_route(const struct policy *policy, const struct request_head *head,
+                         struct route_room *room, struct route *route)
+{
+    route->path = SLICE_NONE;
+    if (unlikely(!head->path_is_plain || head->method == METHOD_OTHER || head->host.n == 0 ||
+                 policy->paths.ignore_case || fields_have(&head->fields, FIELD_METHOD_OVERRIDE)))
+        return route_unusual(policy, head, room, route);
+    route->rule = policy_match(policy, head->method_text, head->path, head->host);
+    return NULL;
+}

@@ -1,0 +1,346 @@
+/* response_relay.c - the response's half of an exchange: heads of the upstream's answers, interim and final, then content.
+ *
+ *   bytes -> receive_head -> whole_head -+-> 1xx  interim_head: passed on, and the next head
+ *                                        +-> 101  switch_protocols: a tunnel
+ *                                        `-> else final_head: written anew with the rate-limit fields, then the content
+ */
+#include <assert.h>
+#include <errno.h>
+
+#include "base/clock.h"
+#include "http/rewrite.h"
+#include "proxy/exchange_internal.h"
+#include "proxy/tunnel.h"
+
+enum {
+    INTERIM_MAX = 16,         /* 1xx answers to one request; more is a flood */
+    HEAD_ADDED_MAX = 4 * 1024 /* what weir adds to a head on its way to the client */
+};
+
+static void response_moved(struct exchange *x, enum relay moved, const char *why);
+
+/* The bytes of a response's head, wherever they lie. */
+struct head_bytes {
+    struct slice all;
+    bool kept; /* in link->stream.in, else in worker->receive */
+};
+
+/* Reads once. False: the exchange waits or has ended. */
+static bool receive_head(struct exchange *x, struct head_bytes *got)
+{
+    struct stream *s = &x->link->stream;
+    ssize_t n;
+
+    got->kept = s->in != NULL;
+    if (x->link->unread) {
+        x->link->unread = false;
+        s->drained = false; /* what was read then is no word on what has come since */
+        assert(s->in);      /* whoever sets `unread` has put bytes there */
+        got->all = iobuf_slice(s->in);
+        return true;
+    }
+    if (got->kept)
+        n = stream_read_in(s, &x->worker->buffers, IOBUF_LARGE);
+    else
+        n = stream_read(s, x->worker->receive, IOBUF_READ_MAX);
+    if (n == STREAM_AGAIN)
+        return false;
+    if (n <= 0) {
+        if (got->kept && errno == ENOBUFS && n != 0)
+            exchange_fail(x, CAUSE_UPSTREAM_BAD,
+                          "the answer's head is larger than size_limits.response_header");
+        else
+            exchange_link_died(x);
+        return false;
+    }
+    got->all = got->kept ? iobuf_slice(s->in) : (struct slice){x->worker->receive, (size_t)n};
+    return true;
+}
+
+/* Reads a head; keeps a part of one for later. True: `*size` bytes of got->all are one, and good. */
+static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size, struct response_head *head)
+{
+    struct stream *s = &x->link->stream;
+    struct refusal refusal;
+    uint64_t max = x->policy->size_limits.response_header;
+    enum scan scan = response_head_read(got->all, &x->link->scanned, size, head, &refusal);
+
+    if (scan == SCAN_PARTIAL ? got->all.n >= max : *size > max)
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than size_limits.response_header");
+    else if (scan == SCAN_REFUSED)
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
+    else if (scan == SCAN_WHOLE)
+        return true;
+    else if (!got->kept) {
+        if (!s->in && !(s->in = iobuf_get(&x->worker->buffers, IOBUF_LARGE)))
+            exchange_fail(x, CAUSE_NO_MEMORY, NULL);
+        else
+            iobuf_append(s->in, got->all);
+    }
+    return false;
+}
+
+/* Content and framing as they go to this client, and whether the connection outlives the answer. */
+static struct response_plan plan_response(struct exchange *x, const struct response_head *head,
+                                          const struct framing *framing, struct text *fields)
+{
+    bool old_client = x->minor == 0;
+    bool unknown_end = framing->kind == FRAMING_UNTIL_CLOSE || framing->kind == FRAMING_CHUNKED;
+    bool limited = x->rule->limit_count > 0;
+
+    /* Whether the client will still send its content after a final answer instead of a 100 nobody can know. */
+    x->close = !x->keep_alive || x->end_unknown || x->worker->stopping || client_gives_way(x->client) ||
+               (old_client && unknown_end) || exchange_awaits_continue(x);
+    if (limited)
+        decision_fields_write(fields, &x->decision_request.decision, x->policy->headers,
+                              clock_cached_wall_us());
+    return (struct response_plan){.client_minor = x->minor,
+                                  .close = x->close,
+                                  .chunked = unknown_end && !old_client,
+                                  .limited = limited,
+                                  .keep_alive = slice_of(x->policy->keep_alive),
+                                  .rate_fields = text_slice(fields),
+                                  .request_id = fields_have(&head->fields, FIELD_X_REQUEST_ID)
+                                                    ? SLICE_NONE
+                                                    : (struct slice){x->request_id, x->id_size}};
+}
+
+/* Takes the head's bytes off; what is behind them is the content's first piece. */
+static struct unread take_head(struct exchange *x, const struct head_bytes *got, size_t size)
+{
+    x->link->scanned = 0;
+    if (got->kept) {
+        stream_take(&x->link->stream, &x->worker->buffers, size);
+        return (struct unread){NULL, 0};
+    }
+    return (struct unread){x->worker->receive + size, got->all.n - size};
+}
+
+static void final_head(struct exchange *x, const struct head_bytes *got, size_t size,
+                       struct response_head *head)
+{
+    struct worker *w = x->worker;
+    struct framing framing;
+    struct refusal refusal;
+    char field_bytes[HEAD_ADDED_MAX];
+    struct text fields = text_over(field_bytes, sizeof field_bytes), out = text_over(w->send, sizeof w->send);
+
+    if (!response_framing(head, x->method, &framing, &refusal)) {
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
+        return;
+    }
+    upstream_note_answer(x->link, head->status);
+    enum retry_cause retry = retry_cause_of_status(head->status);
+    if (unlikely(retry != RETRY_NONE) && exchange_try_again(x, retry, CAUSE_NONE))
+        return;
+    struct response_plan plan = plan_response(x, head, &framing, &fields);
+    response_head_write(&out, head, &plan, worker_date(w));
+    if (out.failed) {
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than weir can pass on");
+        return;
+    }
+    x->response_us = clock_cached_us() - x->sent_us;
+    histogram_add(&w->stats.upstream_latency, x->response_us);
+    x->status = head->status;
+    limiter_adjust(&x->decision_request, head->status, rule_cost_learnt(x->rule, &head->fields));
+    x->link_keep_alive = head->keep_alive && framing.kind != FRAMING_UNTIL_CLOSE;
+    x->answer_started = true;
+    iobuf_put(&w->buffers, &x->head);
+    message_body_begin(&x->response, &framing, plan.chunked, 0);
+
+    struct unread unread = take_head(x, got, size);
+    struct relay_io io = exchange_io(x);
+    const char *why = NULL;
+    /* Bytes beyond the message stay in link->stream.in, and a link that holds some is not used again. */
+    enum relay moved =
+        relay_begin(&x->response, &x->link->stream, &x->client->stream, text_slice(&out), unread, &io, &why);
+    if (moved == RELAY_BAD) { /* nothing was sent: it can still be a 502 */
+        x->answer_started = false;
+        x->status = 0;
+        x->response = (struct message_body){0};
+    }
+    response_moved(x, moved, why);
+}
+
+static bool was_offered(const struct exchange *x, struct slice protocol)
+{
+    struct slice rest = {x->upgrade, x->upgrade_size}, offered;
+
+    while (slice_next_element(&rest, &offered))
+        if (slice_equal_nocase(protocol, offered))
+            return true;
+    return false;
+}
+
+/* RFC 9110 section 7.8: a 101 has one Upgrade field, named by Connection, with at least one protocol, and every
+ * protocol in it is one that the request offered. NULL: it has; else what is wrong. */
+static const char *switch_fault(const struct exchange *x, const struct fields *fields)
+{
+    const struct field *upgrade = fields_find(fields, FIELD_UPGRADE);
+    struct slice rest, protocol;
+    bool any = false;
+
+    if (x->upgrade_size == 0)
+        return "the server switches protocols without having been asked";
+    if (!upgrade || fields_repeat(fields, FIELD_UPGRADE))
+        return "a 101 without exactly one Upgrade field";
+    if (!connection_names(fields, SLICE("upgrade")))
+        return "a 101 whose Connection field does not name Upgrade";
+    for (rest = upgrade->value; slice_next_element(&rest, &protocol); any = true)
+        if (!was_offered(x, protocol))
+            return "the server switches to a protocol that the client did not offer";
+    return any ? NULL : "a 101 with an empty Upgrade field";
+}
+
+/* RFC 9110 section 7.8: only to a protocol that was asked for, and only now is anything tunnelled. */
+static void switch_protocols(struct exchange *x, const struct head_bytes *got, size_t size,
+                             struct response_head *head)
+{
+    struct worker *w = x->worker;
+    const char *fault = switch_fault(x, &head->fields);
+    char field_bytes[HEAD_ADDED_MAX];
+    struct text fields = text_over(field_bytes, sizeof field_bytes), out = text_over(w->send, sizeof w->send);
+
+    if (fault) {
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, fault);
+        return;
+    }
+    struct framing none = {.kind = FRAMING_NONE};
+    struct response_plan plan = plan_response(x, head, &none, &fields);
+    plan.close = false;
+    plan.upgrade = fields_find(&head->fields, FIELD_UPGRADE)->value;
+    response_head_write(&out, head, &plan, worker_date(w));
+    upstream_note_answer(x->link, 101);
+    x->status = 101;
+    x->close = true;
+    x->answer_started = true;
+    x->phase = PHASE_TUNNEL;
+    deadline_cancel(&x->whole); /* a tunnel lasts as long as it is used */
+    iobuf_put(&w->buffers, &x->head);
+    struct iovec piece = iovec_of(text_slice(&out));
+    if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED)
+        exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
+    else
+        tunnel_begin(x, take_head(x, got, size));
+}
+
+static bool interim_head(struct exchange *x, const struct head_bytes *got, size_t size,
+                         struct response_head *head)
+{
+    struct worker *w = x->worker;
+    struct text out = text_over(w->send, sizeof w->send);
+
+    x->continued |= head->status == 100;
+    if (++x->interim > INTERIM_MAX) {
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, "too many interim answers");
+        return false;
+    }
+    if (x->minor > 0) { /* RFC 9110 section 15.2: never to an HTTP/1.0 client */
+        interim_head_write(&out, head);
+        struct iovec piece = iovec_of(text_slice(&out));
+        if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED) {
+            exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
+            return false;
+        }
+    }
+    struct unread unread = take_head(x, got, size);
+    if (!stream_keep(&x->link->stream, &w->buffers, (struct slice){unread.bytes, unread.size})) {
+        exchange_fail(x, CAUSE_NO_MEMORY, NULL);
+        return false;
+    }
+    exchange_watch(x, false, true);
+    return true;
+}
+
+void response_read_head(struct exchange *x)
+{
+    struct head_bytes got;
+    struct response_head *head = &x->worker->response;
+    size_t size;
+
+    if (!receive_head(x, &got))
+        return;
+    while (whole_head(x, &got, &size, head)) {
+        if (head->status >= 200) {
+            final_head(x, &got, size, head);
+            return;
+        }
+        if (head->status == 101) {
+            switch_protocols(x, &got, size, head);
+            return;
+        }
+        if (!interim_head(x, &got, size, head) || !iobuf_held(x->link->stream.in))
+            return;
+        if (stream_holds_output(
+                &x->client->stream)) { /* one piece at a time: exchange_client_writable goes on */
+            x->link->unread = true;
+            stream_want_read(&x->link->stream, false);
+            return;
+        }
+        got = (struct head_bytes){iobuf_slice(x->link->stream.in), true};
+    }
+}
+
+void response_after(struct exchange *x)
+{
+    ssize_t n = stream_read(&x->link->stream, x->worker->receive, IOBUF_READ_MAX);
+
+    if (n == 0)
+        stream_want_read(&x->link->stream, false);
+    else if (n != STREAM_AGAIN)
+        exchange_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
+}
+
+void response_relay(struct exchange *x)
+{
+    struct relay_io io = exchange_io(x);
+    const char *why = NULL;
+    enum relay moved = relay_move(&x->response, &x->link->stream, &x->client->stream, true, &io, &why);
+    response_moved(x, moved, why);
+}
+
+/* The server has answered before it has the whole request, which goes on for as long as it reads. Its end alone does not tell that it
+ * has stopped: it may have closed its sending side only. Such a link is not used again. A client that still waits for a 100 sends
+ * nothing more. */
+static bool request_goes_on(struct exchange *x)
+{
+    struct stream *server = &x->link->stream;
+
+    if (x->link_broken || exchange_awaits_continue(x) || stream_holds_input(server) ||
+        (x->request.ended && !stream_holds_output(server)))
+        return false;
+    x->link_keep_alive = false;
+    stream_want_read(server, !server->eof);
+    exchange_watch(x, false, true);
+    return true;
+}
+
+static void response_ended(struct exchange *x)
+{
+    if (request_goes_on(x))
+        return;
+    upstream_release(x->link, x->link_keep_alive && x->request.ended && !x->link_broken);
+    x->link = NULL;
+    if (!exchange_end_if_done(x))
+        exchange_watch(x, false, false);
+}
+
+static void response_moved(struct exchange *x, enum relay moved, const char *why)
+{
+    switch (moved) {
+    case RELAY_SOURCE:
+        stream_want_read(&x->link->stream, true);
+        exchange_watch(x, false, true);
+        break;
+    case RELAY_SINK:
+        stream_want_read(&x->link->stream, false);
+        exchange_watch(x, false, true);
+        break;
+    case RELAY_ENDED: response_ended(x); break;
+    case RELAY_CLOSED: exchange_fail(x, CAUSE_UPSTREAM_CLOSED, NULL); break;
+    case RELAY_BAD:
+    case RELAY_TOO_LARGE: exchange_fail(x, CAUSE_UPSTREAM_BAD, why); break;
+    case RELAY_GONE: exchange_fail(x, CAUSE_CLIENT_GONE, NULL); break;
+    case RELAY_NO_MEMORY: exchange_fail(x, CAUSE_NO_MEMORY, NULL); break;
+    }
+}

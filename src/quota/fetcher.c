@@ -1,0 +1,228 @@
+/* quota_fetcher.c - the quota fetcher, who finds out quotas for all workers: what it is told, the policy it follows, its connections to
+ * Redis and to the database. How one id is looked up: lookup.c. */
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "quota/lookup.h"
+
+/* --- What the quota fetcher is told --------------------------------------------------------------------------- */
+
+static void refuse(struct fetcher *fetcher, struct quota_request *request, const struct quota_entry *known)
+{
+    counter_add(&fetcher->quotas->stats.refused, 1);
+    quota_post_back(fetcher->quotas, request, known ? known->outcome : QUOTA_UNKNOWN,
+                    known ? &known->row : NULL);
+}
+
+static bool has_room(const struct fetcher *fetcher, const struct quota_request *request)
+{
+    return fetcher->policy && fetcher->count < LOOKUPS_MAX &&
+           fetcher->of_address[request->address % ADDRESSES] < LOOKUPS_OF_ADDRESS;
+}
+
+void fetcher_take(struct fetcher *fetcher, struct quota_request *request)
+{
+    struct slice id = {request->id, request->id_size};
+    struct lookup *under_way = lookup_find(fetcher, id), *k;
+    uint64_t now = clock_us();
+    struct quota_entry entry;
+
+    if (under_way && !under_way->trying) {
+        STAILQ_INSERT_TAIL(&under_way->requests, request, entry);
+        return;
+    }
+    bool known = quota_cache_find(fetcher->quotas->table, id, now, &entry);
+    if (known && entry.fresh_us > now) { /* another worker was quicker */
+        quota_post_back(fetcher->quotas, request, entry.outcome, &entry.row);
+        return;
+    }
+    k = under_way || !has_room(fetcher, request) ? NULL : lookup_new(fetcher, id, request->address);
+    if (!k) {
+        refuse(fetcher, request, known ? &entry : NULL);
+        return;
+    }
+    if (known && entry.outcome == QUOTA_FOUND)
+        k->before = entry;
+    STAILQ_INSERT_TAIL(&k->requests, request, entry);
+    lookup_ask_redis(k);
+}
+
+void fetcher_forget(struct fetcher *fetcher, struct slice id)
+{
+    struct lookup *k = lookup_find(fetcher, id);
+
+    if (k)
+        k->dropped = true;
+    quota_cache_remove(fetcher->quotas->table, id); /* once more: it may have been put there meanwhile */
+}
+
+/* --- Policies ----------------------------------------------------------------------------------------- */
+
+static void on_redis_ready(void *context)
+{
+    struct fetcher *fetcher = context;
+    struct lookup *k, *next;
+
+    fetcher->redis_down = false;
+    if (!fetcher
+             ->redis) /* from inside redis_client_new: nobody waits yet but those that ask_waiting sees to */
+        return;
+    for (k = TAILQ_FIRST(&fetcher->all); k; k = next) {
+        next = TAILQ_NEXT(k, of_all);
+        if (k->stage == STAGE_REDIS && !k->calling)
+            lookup_ask_redis(k);
+    }
+}
+
+static void on_redis_not_ready(void *context, enum redis_failure cause)
+{
+    struct fetcher *fetcher = context;
+    (void)cause;
+    fetcher->redis_down = true; /* those that wait do so for redis.timeout at most */
+}
+
+static void connect_to_redis(struct fetcher *fetcher)
+{
+    const struct redis_link_watch watch = {
+        .ready = on_redis_ready, .not_ready = on_redis_not_ready, .context = fetcher, .quiet = true};
+
+    fetcher->redis_down = false;
+    fetcher->redis =
+        redis_client_new(fetcher->base, &fetcher->policy->redis, slice_of(lookup_script), &watch);
+}
+
+static void hang_up_redis(struct fetcher *fetcher)
+{
+    fetcher->changing = true; /* lookups wait for the next one */
+    redis_client_free(fetcher->redis);
+    fetcher->changing = false;
+    fetcher->redis = NULL;
+}
+
+static bool same_database(const struct policy *a, const struct policy *b)
+{
+    return strcmp(a->quotas.connection, b->quotas.connection) == 0 &&
+           strcmp(a->quotas.query, b->quotas.query) == 0;
+}
+
+static void hang_up_database(struct fetcher *fetcher)
+{
+    postgres_link_free(fetcher->postgres);
+    fetcher->postgres = NULL;
+    policy_drop(fetcher->postgres_policy);
+    fetcher->postgres_policy = NULL;
+    if (!fetcher->asking)
+        return;
+    fetcher->asking->stage = STAGE_QUEUED;
+    TAILQ_INSERT_HEAD(&fetcher->queues[QUEUE_KNOWN], fetcher->asking, entry);
+    fetcher->asking = NULL;
+}
+
+static void connect_to_database(struct fetcher *fetcher)
+{
+    const struct postgres_watch watch = {lookups_on_idle, lookups_on_down, lookups_on_done, fetcher};
+
+    fetcher->postgres_policy = policy_hold(fetcher->policy);
+    fetcher->postgres = postgres_link_new(fetcher->base, &fetcher->postgres_policy->quotas, &watch);
+}
+
+/* Another query's answers are worth nothing. */
+static void forget_all(struct fetcher *fetcher)
+{
+    quota_cache_clear(fetcher->quotas->table);
+    for (struct lookup *k = TAILQ_FIRST(&fetcher->all); k; k = TAILQ_NEXT(k, of_all))
+        k->dropped = true;
+}
+
+/* Every lookup ends; Redis has no call any more. */
+static void end_all(struct fetcher *fetcher)
+{
+    struct lookup *k, *next;
+
+    for (unsigned i = 0; i < QUEUES; i++)
+        TAILQ_INIT(&fetcher->queues[i]);
+    fetcher->asking = NULL;
+    for (k = TAILQ_FIRST(&fetcher->all); k; k = next) {
+        next = TAILQ_NEXT(k, of_all);
+        lookup_send_back(k, QUOTA_UNKNOWN, NULL);
+        lookup_end(k);
+    }
+}
+
+void fetcher_apply(struct fetcher *fetcher, struct policy *policy)
+{
+    struct policy *before = fetcher->policy;
+    bool wanted = policy->quotas.connection && policy_needs_redis(policy),
+         same = wanted && before && same_database(before, policy);
+
+    if (fetcher->redis)
+        hang_up_redis(fetcher);
+    if (!same || strcmp(before->redis.key_prefix, policy->redis.key_prefix) != 0)
+        forget_all(fetcher);
+    if (fetcher->postgres && (!same || before->quotas.timeout_us != policy->quotas.timeout_us))
+        hang_up_database(fetcher);
+    fetcher->policy = wanted ? policy : NULL;
+    policy_drop(before);
+    if (!wanted) {
+        end_all(fetcher);
+        policy_drop(policy);
+        return;
+    }
+    connect_to_redis(fetcher);
+    if (!fetcher->postgres)
+        connect_to_database(fetcher);
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------ */
+
+struct fetcher *fetcher_new(struct quotas *quotas)
+{
+    struct fetcher *fetcher = xcalloc(1, sizeof *fetcher);
+    uint64_t random = 0;
+
+    fetcher->quotas = quotas;
+    fetcher->hash_key = hash_key_random();
+    TAILQ_INIT(&fetcher->all);
+    for (unsigned i = 0; i < QUEUES; i++)
+        TAILQ_INIT(&fetcher->queues[i]);
+    (void)!getrandom(&random, sizeof random, 0);
+    snprintf(fetcher->token_start, sizeof fetcher->token_start, "%016llx", (unsigned long long)random);
+    fetcher->base = event_base_new();
+    fetcher->pace = fetcher->base ? evtimer_new(fetcher->base, lookups_on_pace, fetcher) : NULL;
+    if (!fetcher->pace || deadlines_init(&fetcher->deadlines, fetcher->base) != 0) {
+        log_error("quotas: no memory");
+        abort();
+    }
+    deadline_queue_init(&fetcher->deadlines, &fetcher->redis_wait, lookup_on_redis_deadline);
+    deadline_queue_init(&fetcher->deadlines, &fetcher->look_again, lookup_on_look_again);
+    return fetcher;
+}
+
+struct event_base *fetcher_base(const struct fetcher *fetcher)
+{
+    return fetcher->base;
+}
+
+void fetcher_flush(struct fetcher *fetcher)
+{
+    if (fetcher->redis)
+        redis_client_flush(fetcher->redis);
+}
+
+void fetcher_free(struct fetcher *fetcher)
+{
+    if (!fetcher)
+        return;
+    if (fetcher->redis)
+        hang_up_redis(fetcher);
+    hang_up_database(fetcher);
+    end_all(fetcher);
+    event_free(fetcher->pace);
+    deadlines_clear(&fetcher->deadlines);
+    event_base_free(fetcher->base);
+    policy_drop(fetcher->policy);
+    free(fetcher);
+}

@@ -1,0 +1,557 @@
+/* postgres_link.c - see postgres_link.h for the states.
+ *
+ * libpq is used without its blocking calls: PQconnectStart with addresses in place of names, PQsetnonblocking, and PQgetResult only
+ * where PQisBusy says that it has one. A slow query is ended by the server (statement_timeout), and a server that says nothing by
+ * closing the connection: PQcancel would block. A row comes by itself (PQsetSingleRowMode), so that a query that names no id does
+ * not bring a whole table into memory. */
+#include "quota/postgres_link.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/event_timer.h"
+#include "base/log.h"
+#include "base/magic.h"
+#include "base/memory.h"
+#include "config.h"
+
+#ifdef HAVE_LIBPQ
+#include <libpq-fe.h>
+
+enum {
+    POSTGRES_MAGIC = 0x50475351,
+    CONNECT_US = 5000000,
+    RETRY_MIN_US = 200000,
+    RETRY_MAX_US = 10000000,
+    GRACE_US = 250000, /* for the server's own word that a query took too long */
+    COMPLAIN_US = 60000000,
+    ROWS_MAX = 1000,
+    DETAIL_MAX = 300,
+};
+
+enum state { LINK_DOWN, LINK_CONNECTING, LINK_PREPARING, LINK_IDLE, LINK_BUSY };
+
+enum cause { CAUSE_NONE, CAUSE_CONNECT, CAUSE_LOST, CAUSE_TIMEOUT, CAUSE_QUERY };
+
+static const char *const cause_text[] = {
+    [CAUSE_CONNECT] = "it cannot be connected to",
+    [CAUSE_LOST] = "the connection was lost",
+    [CAUSE_TIMEOUT] = "it does not answer the query in time",
+    [CAUSE_QUERY] = "the query fails",
+};
+
+static const char *const cause_remedy[] = {
+    [CAUSE_CONNECT] = "check that PostgreSQL runs there, and quotas.postgres.connection",
+    [CAUSE_LOST] = "if this repeats, look at PostgreSQL's own log",
+    [CAUSE_TIMEOUT] = "check its load and that the query finds an id by an index, or raise quotas.timeout",
+    [CAUSE_QUERY] = "check quotas.postgres.query, and what this user may read",
+};
+
+struct postgres_link {
+    uint32_t magic;
+    struct event_base *base;
+    const struct quota_settings *settings;
+    struct postgres_watch watch;
+    enum state state;
+    PGconn *connection;
+    struct event *io, *timer, *call; /* call: what is told from the loop */
+    uint64_t retry_us;
+
+    enum cause told; /* the failure that was logged; CAUSE_NONE: it is well */
+    uint64_t down_since_us, complained_us;
+    bool in_doubt; /* the query failed, and none has succeeded since */
+
+    /* of the query under way */
+    unsigned rows;
+    struct quota_row row;
+    bool failed; /* an error was answered */
+    bool refused_id;
+    char detail[DETAIL_MAX];
+
+    /* what is still to be told */
+    bool tell_idle, tell_down, tell_done;
+    enum postgres_result result;
+};
+
+bool postgres_is_there(void)
+{
+    return true;
+}
+
+static void link_connect(struct postgres_link *link);
+static void on_io(evutil_socket_t fd, short what, void *arg);
+
+static void tell_soon(struct postgres_link *link)
+{
+    event_active(link->call, EV_TIMEOUT, 1);
+}
+
+/* --- What is said ------------------------------------------------------------------------------------- */
+
+/* The first line of libpq's words. */
+static void note_detail(struct postgres_link *link, const char *words)
+{
+    size_t n = words ? strcspn(words, "\n") : 0;
+    snprintf(link->detail, sizeof link->detail, "%.*s", n > DETAIL_MAX - 1 ? DETAIL_MAX - 1 : (int)n,
+             words ? words : "");
+}
+
+static void report_down(struct postgres_link *link, enum cause cause)
+{
+    if (link->told == cause)
+        return;
+    if (link->told == CAUSE_NONE)
+        link->down_since_us = clock_us();
+    link->told = cause;
+    log_error(
+        "postgres %s: %s%s%s%s; quotas that are cached hold on, other ids follow quotas.unknown_client; %s",
+        link->settings->position, cause_text[cause], link->detail[0] ? " (" : "", link->detail,
+        link->detail[0] ? ")" : "", cause_remedy[cause]);
+}
+
+static void report_up(struct postgres_link *link)
+{
+    if (link->told != CAUSE_NONE)
+        log_info("postgres %s: answers again after %.1f s; quotas are read", link->settings->position,
+                 (double)(clock_us() - link->down_since_us) / 1e6);
+    else
+        log_debug("postgres %s: connected", link->settings->position);
+    link->told = CAUSE_NONE;
+    link->in_doubt = false;
+}
+
+/* What is odd about one answer; it may come with every query, so a line in a while. */
+static void complain(struct postgres_link *link, const char *what, const char *then)
+{
+    uint64_t now = clock_us();
+
+    if (link->complained_us && now - link->complained_us < COMPLAIN_US)
+        return;
+    link->complained_us = now;
+    log_warn("postgres %s: the query %s; %s", link->settings->position, what, then);
+}
+
+/* --- Ways up and down --------------------------------------------------------------------------------- */
+
+static void hang_up(struct postgres_link *link)
+{
+    event_del(link->io);
+    event_del(link->timer);
+    if (link->connection)
+        PQfinish(link->connection); /* closes a socket that does not block */
+    link->connection = NULL;
+    link->state = LINK_DOWN;
+}
+
+static void tell_done(struct postgres_link *link, enum postgres_result result)
+{
+    link->tell_done = true;
+    link->result = result;
+    tell_soon(link);
+}
+
+static void link_fail(struct postgres_link *link, enum cause cause)
+{
+    bool busy = link->state == LINK_BUSY, stood = link->state >= LINK_IDLE;
+
+    hang_up(link);
+    if (busy)
+        tell_done(link, cause == CAUSE_LOST ? POSTGRES_LOST : POSTGRES_FAILED);
+    if (cause == CAUSE_LOST && stood && link->told == CAUSE_NONE) {
+        log_debug("postgres %s: the connection was lost (%s)", link->settings->position, link->detail);
+        event_timer_arm(
+            link->timer,
+            0); /* the server has started anew, perhaps: it is down if it cannot be connected to */
+        return;
+    }
+    link->in_doubt |= cause == CAUSE_TIMEOUT || cause == CAUSE_QUERY;
+    report_down(link, cause);
+    link->tell_down = true;
+    tell_soon(link);
+    event_timer_back_off(link->timer, &link->retry_us, RETRY_MAX_US);
+}
+
+static void link_idle(struct postgres_link *link)
+{
+    link->state = LINK_IDLE;
+    event_del(link->timer);
+    link->tell_idle = true;
+    tell_soon(link);
+}
+
+/* --- Answers ------------------------------------------------------------------------------------------ */
+
+/* The parameter itself is at fault: text for a number, bytes that are no UTF-8. No row has such an id. */
+static bool is_about_the_id(const char *state)
+{
+    static const char *const codes[] = {"22P02", "22003", "22007", "22008", "22021", "22P05"};
+    for (size_t i = 0; state && i < COUNT_OF(codes); i++)
+        if (strcmp(state, codes[i]) == 0)
+            return true;
+    return false;
+}
+
+/* By name, else by position: the quota first and the plan second. -1: there is none. */
+static void find_columns(const PGresult *result, int *quota, int *plan)
+{
+    int count = PQnfields(result);
+
+    *quota = PQfnumber(result, "quota");
+    *plan = PQfnumber(result, "plan");
+    for (int i = 0; i < count && *quota < 0; i++)
+        if (i != *plan)
+            *quota = i;
+    for (int i = 0; i < count && *plan < 0; i++)
+        if (i != *quota)
+            *plan = i;
+}
+
+static struct slice value_of(const PGresult *result, int column)
+{
+    return (struct slice){PQgetvalue(result, 0, column), (size_t)PQgetlength(result, 0, column)};
+}
+
+static void read_row(struct postgres_link *link, const PGresult *result)
+{
+    struct quota_row *row = &link->row;
+    char what[160];
+    int quota, plan;
+
+    *row = (struct quota_row){.present = true, .quota = QUOTA_OF_ITS_OWN};
+    find_columns(result, &quota, &plan);
+    if (quota >= 0 && !PQgetisnull(result, 0, quota) && !quota_read(value_of(result, quota), &row->quota)) {
+        row->quota = QUOTA_OF_ITS_OWN;
+        snprintf(what, sizeof what, "says \"%.60s\" in its column %.40s", PQgetvalue(result, 0, quota),
+                 PQfname(result, quota));
+        complain(
+            link, what,
+            "expected -1, or 0 to 1000000000, or NULL; such clients meet the limits as they are written");
+    }
+    if (plan < 0 || PQgetisnull(result, 0, plan))
+        return;
+    struct slice name = value_of(result, plan);
+    if (name.n <= QUOTA_PLAN_MAX)
+        memcpy(row->plan, name.p, name.n);
+    else
+        complain(link, "names a plan of more than 64 bytes", "such clients meet no plan");
+}
+
+static void take_error(struct postgres_link *link, const PGresult *result)
+{
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+    link->refused_id = is_about_the_id(state);
+    link->failed = !link->refused_id;
+    note_detail(link, PQresultErrorMessage(result));
+    if (state && strcmp(state, "57014") == 0) /* query_canceled: statement_timeout */
+        note_detail(link, "statement_timeout");
+}
+
+/* False: the connection was given up. */
+static bool take_result(struct postgres_link *link, const PGresult *result)
+{
+    ExecStatusType status = PQresultStatus(result);
+
+    if (link->state == LINK_PREPARING)
+        return true; /* a pooler may refuse to set it */
+    if (status == PGRES_SINGLE_TUPLE) {
+        if (link->rows++ == 0)
+            read_row(link, result);
+    } else if (status == PGRES_FATAL_ERROR || status == PGRES_NONFATAL_ERROR ||
+               status == PGRES_BAD_RESPONSE) {
+        take_error(link, result);
+    } else if (status != PGRES_TUPLES_OK) {
+        note_detail(link, "it returns no rows");
+        link->failed = true;
+        link_fail(link, CAUSE_QUERY); /* COPY and the like would go on */
+        return false;
+    }
+    if (link->rows <= ROWS_MAX)
+        return true;
+    note_detail(link, "it returns more than 1000 rows for one id");
+    link_fail(link, CAUSE_QUERY);
+    return false;
+}
+
+static bool was_too_slow(const struct postgres_link *link)
+{
+    return strcmp(link->detail, "statement_timeout") == 0;
+}
+
+/* The answer is whole. */
+static void finish_query(struct postgres_link *link)
+{
+    if (link->state == LINK_PREPARING) {
+        if (!link->in_doubt) {
+            link->retry_us = RETRY_MIN_US;
+            report_up(link);
+        }
+        link_idle(link);
+        return;
+    }
+    if (link->failed) {
+        if (PQstatus(link->connection) == CONNECTION_BAD)
+            link_fail(link, CAUSE_LOST); /* the server said why it hangs up */
+        else
+            link_fail(link, was_too_slow(link) ? CAUSE_TIMEOUT : CAUSE_QUERY);
+        return;
+    }
+    if (link->rows > 1)
+        complain(link, "returns several rows for an id", "the first one counts; add ORDER BY and LIMIT 1");
+    if (link->told != CAUSE_NONE)
+        report_up(link);
+    link->retry_us = RETRY_MIN_US;
+    tell_done(link, POSTGRES_ROW);
+    link_idle(link);
+}
+
+static void read_results(struct postgres_link *link)
+{
+    while (link->state >= LINK_PREPARING && link->state != LINK_IDLE && !PQisBusy(link->connection)) {
+        PGresult *result = PQgetResult(link->connection);
+        if (!result) {
+            finish_query(link);
+            return;
+        }
+        bool goes_on = take_result(link, result);
+        PQclear(result);
+        if (!goes_on)
+            return;
+    }
+}
+
+/* --- The socket --------------------------------------------------------------------------------------- */
+
+static bool watch_socket(struct postgres_link *link, short what)
+{
+    int fd = PQsocket(link->connection);
+
+    event_del(link->io);
+    return fd >= 0 && event_assign(link->io, link->base, fd, what | EV_PERSIST, on_io, link) == 0 &&
+           event_add(link->io, NULL) == 0;
+}
+
+static void flush(struct postgres_link *link)
+{
+    int left = PQflush(link->connection);
+
+    if (left < 0 || !watch_socket(link, left ? EV_READ | EV_WRITE : EV_READ)) {
+        note_detail(link, PQerrorMessage(link->connection));
+        link_fail(link, CAUSE_LOST);
+    }
+}
+
+/* The server ends a query that takes too long, so that none goes on after weir has given it up. */
+static void prepare(struct postgres_link *link)
+{
+    char set[64];
+
+    link->state = LINK_PREPARING;
+    snprintf(set, sizeof set, "SET statement_timeout = %llu",
+             (unsigned long long)(link->settings->timeout_us / 1000));
+    if (PQsetnonblocking(link->connection, 1) == 0 && PQsendQuery(link->connection, set))
+        flush(link);
+    else {
+        note_detail(link, PQerrorMessage(link->connection));
+        link_fail(link, CAUSE_CONNECT);
+    }
+}
+
+static void poll_connect(struct postgres_link *link)
+{
+    bool good = true;
+
+    event_del(link->io); /* the socket may become another one */
+    switch (PQconnectPoll(link->connection)) {
+    case PGRES_POLLING_READING: good = watch_socket(link, EV_READ); break;
+    case PGRES_POLLING_WRITING: good = watch_socket(link, EV_WRITE); break;
+    case PGRES_POLLING_OK: prepare(link); break;
+    default: good = false;
+    }
+    if (good)
+        return;
+    note_detail(link, PQerrorMessage(link->connection));
+    link_fail(link, CAUSE_CONNECT);
+}
+
+static void on_io(evutil_socket_t fd, short what, void *arg)
+{
+    struct postgres_link *link = arg;
+    (void)fd;
+
+    MAGIC_CHECK(link, POSTGRES_MAGIC);
+    if (link->state == LINK_CONNECTING) {
+        poll_connect(link);
+        return;
+    }
+    if (what & EV_WRITE)
+        flush(link);
+    if (!(what & EV_READ) || !link->connection)
+        return;
+    if (PQconsumeInput(link->connection))
+        read_results(link);
+    else {
+        note_detail(link, PQerrorMessage(link->connection));
+        link_fail(link, CAUSE_LOST);
+    }
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct postgres_link *link = arg;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(link, POSTGRES_MAGIC);
+    link->detail[0] = 0;
+    switch (link->state) {
+    case LINK_DOWN: link_connect(link); break;
+    case LINK_CONNECTING:
+    case LINK_PREPARING:
+        note_detail(link, "no answer to connect and log in");
+        link_fail(link, CAUSE_CONNECT);
+        break;
+    case LINK_BUSY: link_fail(link, CAUSE_TIMEOUT); break;
+    case LINK_IDLE: break;
+    }
+}
+
+static void ignore_notice(void *context, const PGresult *notice)
+{
+    (void)context, (void)notice; /* else libpq writes it to stderr */
+}
+
+static void link_connect(struct postgres_link *link)
+{
+    const struct quota_settings *s = link->settings;
+
+    link->state = LINK_CONNECTING;
+    link->connection =
+        PQconnectStartParams((const char *const *)s->keywords, (const char *const *)s->values, 0);
+    if (!link->connection || PQstatus(link->connection) == CONNECTION_BAD ||
+        !watch_socket(link, EV_WRITE)) { /* as if PQconnectPoll had said so */
+        note_detail(link, link->connection ? PQerrorMessage(link->connection) : "no memory");
+        link_fail(link, CAUSE_CONNECT);
+        return;
+    }
+    PQsetNoticeReceiver(link->connection, ignore_notice, NULL);
+    event_timer_arm(link->timer, CONNECT_US);
+}
+
+/* --- For the owner ------------------------------------------------------------------------------------ */
+
+static void on_call(evutil_socket_t fd, short what, void *arg)
+{
+    struct postgres_link *link = arg;
+    bool done = link->tell_done, down = link->tell_down, idle = link->tell_idle;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(link, POSTGRES_MAGIC);
+    link->tell_done = link->tell_down = link->tell_idle = false;
+    if (down)
+        link->watch.down(link->watch.context);
+    if (done)
+        link->watch.done(link->watch.context, link->result, &link->row);
+    if (idle && link->state == LINK_IDLE)
+        link->watch.idle(link->watch.context);
+}
+
+bool postgres_link_is_idle(const struct postgres_link *link)
+{
+    return link && link->state == LINK_IDLE && !link->tell_done;
+}
+
+bool postgres_link_is_down(const struct postgres_link *link)
+{
+    return !link || link->told != CAUSE_NONE;
+}
+
+void postgres_link_ask(struct postgres_link *link, struct slice id)
+{
+    char bytes[CLIENT_ID_MAX + 1];
+    const char *values[1] = {bytes};
+
+    memcpy(bytes, id.p, id.n);
+    bytes[id.n] = 0;
+    link->state = LINK_BUSY;
+    link->rows = 0;
+    link->row = (struct quota_row){.present = false};
+    link->failed = link->refused_id = false;
+    link->detail[0] = 0;
+    event_timer_arm(link->timer, link->settings->timeout_us + GRACE_US);
+    if (PQsendQueryParams(link->connection, link->settings->query, 1, NULL, values, NULL, NULL, 0) &&
+        PQsetSingleRowMode(link->connection))
+        flush(link);
+    else {
+        note_detail(link, PQerrorMessage(link->connection));
+        link_fail(link, CAUSE_LOST);
+    }
+}
+
+struct postgres_link *postgres_link_new(struct event_base *base, const struct quota_settings *settings,
+                                        const struct postgres_watch *watch)
+{
+    struct postgres_link *link = xcalloc(1, sizeof *link);
+
+    MAGIC_SET(link, POSTGRES_MAGIC);
+    link->base = base;
+    link->settings = settings;
+    link->watch = *watch;
+    link->retry_us = RETRY_MIN_US;
+    link->io = event_new(base, -1, 0, on_io, link);
+    link->timer = evtimer_new(base, on_timer, link);
+    link->call = event_new(base, -1, 0, on_call, link);
+    if (!link->io || !link->timer || !link->call)
+        abort();
+    link_connect(link);
+    return link;
+}
+
+void postgres_link_free(struct postgres_link *link)
+{
+    if (!link)
+        return;
+    hang_up(link);
+    event_free(link->io);
+    event_free(link->timer);
+    event_free(link->call);
+    MAGIC_WIPE(link);
+    free(link);
+}
+
+#else /* a policy with quotas is refused, so nobody asks */
+
+bool postgres_is_there(void)
+{
+    return false;
+}
+
+struct postgres_link *postgres_link_new(struct event_base *base, const struct quota_settings *settings,
+                                        const struct postgres_watch *watch)
+{
+    (void)base, (void)settings, (void)watch;
+    return NULL;
+}
+
+void postgres_link_free(struct postgres_link *link)
+{
+    (void)link;
+}
+
+bool postgres_link_is_idle(const struct postgres_link *link)
+{
+    (void)link;
+    return false;
+}
+
+bool postgres_link_is_down(const struct postgres_link *link)
+{
+    (void)link;
+    return true;
+}
+
+void postgres_link_ask(struct postgres_link *link, struct slice id)
+{
+    (void)link, (void)id;
+}
+
+#endif

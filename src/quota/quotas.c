@@ -1,0 +1,233 @@
+/* quotas.c - the process' quotas: the quota fetcher's thread, and what it is told. See quotas.h. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "quota/quotas_internal.h"
+
+const char *const quota_query_label[QUERY_RESULTS] = {
+    [QUERY_FOUND] = "found", [QUERY_ABSENT] = "absent", [QUERY_FAILED] = "failed"};
+
+static void wake(const struct quotas *q)
+{
+    uint64_t one = 1;
+    while (write(q->fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+/* --- The quota fetcher's thread ------------------------------------------------------------------------------- */
+
+struct inbox {
+    struct quota_tickets asked;
+    struct forgets forgets;
+    struct policy *policy;
+    bool stop;
+};
+
+static void empty_inbox(struct quotas *q, struct inbox *in)
+{
+    STAILQ_INIT(&in->asked);
+    STAILQ_INIT(&in->forgets);
+    pthread_mutex_lock(&q->lock);
+    STAILQ_CONCAT(&in->asked, &q->asked);
+    STAILQ_CONCAT(&in->forgets, &q->forgets);
+    q->forget_count = 0;
+    in->policy = q->policy;
+    q->policy = NULL;
+    in->stop = q->stop;
+    pthread_mutex_unlock(&q->lock);
+}
+
+static void on_inbox(evutil_socket_t fd, short what, void *arg)
+{
+    struct quotas *q = arg;
+    struct quota_request *request;
+    struct forget *forget;
+    struct inbox in;
+    uint64_t count;
+    (void)what;
+
+    if (read(fd, &count, sizeof count) < 0)
+        return;
+    empty_inbox(q, &in);
+    if (in.policy)
+        fetcher_apply(q->fetcher, in.policy);
+    while ((forget = STAILQ_FIRST(&in.forgets))) {
+        STAILQ_REMOVE_HEAD(&in.forgets, entry);
+        fetcher_forget(q->fetcher, (struct slice){forget->id, forget->id_size});
+        free(forget);
+    }
+    while ((request = STAILQ_FIRST(&in.asked))) {
+        STAILQ_REMOVE_HEAD(&in.asked, entry);
+        fetcher_take(q->fetcher, request);
+    }
+    if (in.stop)
+        event_base_loopexit(fetcher_base(q->fetcher), NULL);
+}
+
+static void *run(void *arg)
+{
+    struct quotas *q = arg;
+    struct event_base *base = fetcher_base(q->fetcher);
+    struct event *inbox = event_new(base, q->fd, EV_READ | EV_PERSIST, on_inbox, q);
+
+    log_thread_begin();
+    if (!inbox || event_add(inbox, NULL) != 0)
+        log_error(
+            "quotas: no memory for the thread that asks the database; ids follow quotas.unknown_client");
+    while (event_base_loop(base, EVLOOP_ONCE) == 0 && !event_base_got_exit(base)) {
+        fetcher_flush(q->fetcher);
+        log_thread_flush();
+    }
+    if (inbox)
+        event_free(inbox);
+    log_thread_end();
+    return NULL;
+}
+
+bool quotas_start(struct quotas *q)
+{
+    sigset_t all, before;
+
+    if (q->running || !q->table)
+        return true;
+    q->fetcher = fetcher_new(q);
+    sigfillset(&all); /* signals are the main thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failure = pthread_create(&q->thread, NULL, run, q);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    q->running = failure == 0;
+    if (failure)
+        log_error("cannot start the thread of the quotas: %s", strerror(failure));
+    return q->running;
+}
+
+void quotas_stop(struct quotas *q)
+{
+    if (!q)
+        return;
+    if (q->running) {
+        pthread_mutex_lock(&q->lock);
+        q->stop = true;
+        pthread_mutex_unlock(&q->lock);
+        wake(q);
+        pthread_join(q->thread, NULL);
+        q->running = false;
+    }
+    fetcher_free(q->fetcher);
+    q->fetcher = NULL;
+}
+
+/* --- What it is told ---------------------------------------------------------------------------------- */
+
+static void hand_over(struct quotas *q, struct policy *policy)
+{
+    pthread_mutex_lock(&q->lock);
+    struct policy *unread = q->policy;
+    q->policy = policy_hold(policy);
+    pthread_mutex_unlock(&q->lock);
+    policy_drop(unread);
+    wake(q);
+}
+
+void quotas_apply(struct quotas *q, struct policy *policy)
+{
+    if (!policy->quotas.connection && !q->table)
+        return;
+    if (!q->table)
+        q->table = quota_cache_new(FOUND_MAX, ABSENT_MAX);
+    hand_over(q, policy);
+}
+
+void quotas_doubt(struct quotas *q)
+{
+    if (q->table)
+        quota_cache_age(q->table, clock_us());
+}
+
+/* A lookup that is under way must not keep what it learns. */
+static void notify_fetcher(struct quotas *q, struct slice id)
+{
+    struct forget *forget = malloc(sizeof *forget + id.n);
+
+    pthread_mutex_lock(&q->lock);
+    bool full = q->forget_count >= FORGETS_MAX;
+    if (forget && !full) {
+        forget->id_size = id.n;
+        memcpy(forget->id, id.p, id.n);
+        STAILQ_INSERT_TAIL(&q->forgets, forget, entry);
+        q->forget_count++;
+    }
+    pthread_mutex_unlock(&q->lock);
+    if (full)
+        free(forget);
+    if (full || !forget)
+        quotas_doubt(q);
+    wake(q);
+}
+
+void quotas_forget(struct quotas *q, struct slice identity)
+{
+    if (!q->table || !slice_starts_with(identity, SLICE("id:")) || identity.n > IDENTITY_TEXT_MAX)
+        return;
+    struct slice id = {identity.p + 3, identity.n - 3};
+    quota_cache_remove(q->table, id);
+    notify_fetcher(q, id);
+}
+
+const struct quota_stats *quotas_stats(const struct quotas *q)
+{
+    return q->table ? &q->stats : NULL;
+}
+
+struct quota_cache *quotas_cache(const struct quotas *q)
+{
+    return q->table;
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------ */
+
+struct quotas *quotas_new(void)
+{
+    struct quotas *q = xcalloc(1, sizeof *q);
+
+    pthread_mutex_init(&q->lock, NULL);
+    STAILQ_INIT(&q->asked);
+    STAILQ_INIT(&q->forgets);
+    q->address_key = hash_key_random();
+    q->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (q->fd < 0) {
+        log_error("cannot make an eventfd: %s", strerror(errno));
+        free(q);
+        return NULL;
+    }
+    return q;
+}
+
+void quotas_free(struct quotas *q)
+{
+    struct quota_request *request;
+    struct forget *forget;
+
+    if (!q)
+        return;
+    quotas_stop(q);
+    while ((request = STAILQ_FIRST(&q->asked))) {
+        STAILQ_REMOVE_HEAD(&q->asked, entry);
+        free(request);
+    }
+    while ((forget = STAILQ_FIRST(&q->forgets))) {
+        STAILQ_REMOVE_HEAD(&q->forgets, entry);
+        free(forget);
+    }
+    policy_drop(q->policy);
+    quota_cache_free(q->table);
+    close(q->fd);
+    pthread_mutex_destroy(&q->lock);
+    free(q);
+}

@@ -1,0 +1,305 @@
+/* calls.c - calls of the script on a redis_link, and what their answers mean.
+ *
+ *   redis_link_call()  -> waiting list, hiredis' output buffer      (no system call)
+ *   redis_link_flush() -> one write for all of a loop iteration          (link.c)
+ *   on_call()          <- the answers, in the order of the list; NULL for all when the link is torn down */
+#include "redis/link_internal.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "redis/command.h"
+
+enum {
+    PENDING_MAX = 8192,      /* calls; above it a call is refused */
+    SPARE_BYTES_MAX = 65536, /* a larger command buffer is not kept for reuse */
+};
+
+static const uint64_t complain_every_us = 10000000;
+static const uint64_t refused_every_us =
+    100000; /* the record that all links share is not touched more often */
+
+/* A call that has no answer yet, with the command as it was written: NOSCRIPT needs its arguments again. */
+struct sent {
+    TAILQ_ENTRY(sent) entry;
+    struct redis_call *call;
+    uint64_t written_us;
+    char *bytes;
+    size_t size, cap;
+    size_t tail; /* where the arguments after the SHA begin */
+    int argc;    /* how many they are */
+    bool asking; /* the command stands behind ASKING */
+};
+
+static bool is_up(const struct redis_link *link)
+{
+    return link->state == LINK_READY || link->state == LINK_SUSPECT;
+}
+
+static struct sent *sent_take(struct redis_link *link, size_t size)
+{
+    struct sent *sent = TAILQ_FIRST(&link->spare);
+    if (sent)
+        TAILQ_REMOVE(&link->spare, sent, entry);
+    else if (!(sent = calloc(1, sizeof *sent)))
+        return NULL;
+    if (sent->cap < size) {
+        char *bytes = realloc(sent->bytes, size);
+        if (!bytes) {
+            TAILQ_INSERT_HEAD(&link->spare, sent, entry);
+            return NULL;
+        }
+        sent->bytes = bytes;
+        sent->cap = size;
+    }
+    return sent;
+}
+
+static void sent_release(struct redis_link *link, struct sent *sent)
+{
+    sent->call = NULL;
+    if (sent->cap > SPARE_BYTES_MAX) {
+        free(sent->bytes);
+        sent->bytes = NULL;
+        sent->cap = 0;
+    }
+    TAILQ_INSERT_HEAD(&link->spare, sent, entry);
+}
+
+static void on_script_loaded(redisAsyncContext *ac, void *r, void *arg)
+{
+    struct redis_link *link = redis_link_answered(ac, r);
+    (void)arg;
+    link->loading_script = false;
+}
+
+static void load_script_again(struct redis_link *link)
+{
+    const char *argv[] = {"SCRIPT", "LOAD", link->script.p};
+    const size_t sizes[] = {6, 4, link->script.n};
+    if (!link->loading_script &&
+        redisAsyncCommandArgv(link->ac, on_script_loaded, NULL, 3, argv, sizes) == 0) {
+        link->loading_script = true;
+        link->unanswered++;
+    }
+}
+
+static void on_call(redisAsyncContext *ac, void *r, void *arg);
+
+/* Where it is refused the call behind it is redirected, and so answered. */
+static void on_asking(redisAsyncContext *ac, void *r, void *arg)
+{
+    (void)redis_link_answered(ac, r);
+    (void)arg;
+}
+
+static bool report_asking(struct redis_link *link)
+{
+    if (redisAsyncCommand(link->ac, on_asking, NULL, "ASKING") != REDIS_OK)
+        return false;
+    link->unanswered++;
+    return true;
+}
+
+/* Hands a command to hiredis and the call to the end of the waiting list. hiredis looks for the command's
+ * name with strchr, so a NUL stands behind the command. */
+static bool sent_go(struct redis_link *link, struct sent *sent, const char *command, size_t size)
+{
+    if ((sent->asking && !report_asking(link)) ||
+        redisAsyncFormattedCommand(link->ac, on_call, sent, command, size) != REDIS_OK)
+        return false;
+    sent->written_us = clock_us();
+    TAILQ_INSERT_TAIL(&link->waiting, sent, entry);
+    link->pending++;
+    link->unanswered++;
+    redis_link_start_watchdog(link);
+    return true;
+}
+
+/* Redis has lost the script (a restart, SCRIPT FLUSH, a failover): the same arguments with the whole text. */
+static bool retry_as_eval(struct redis_link *link, struct sent *sent)
+{
+    size_t rest = sent->size - sent->tail, cap = 128 + link->script.n + rest;
+    char *command;
+
+    if (!link->ac || !is_up(link))
+        return false;
+    load_script_again(link);
+    if (sent->call->retried || clock_us() - sent->call->sent_us >= link->settings->timeout_us ||
+        !(command = malloc(cap)))
+        return false;
+    sent->call->retried = true;
+    struct text t = text_over(command, cap);
+    redis_write_head(&t, sent->argc, SLICE("EVAL"), link->script);
+    text_bytes(&t, sent->bytes + sent->tail, rest);
+    text_char(&t, 0);
+    bool gone = !t.failed && sent_go(link, sent, t.p, t.n - 1);
+    free(command);
+    return gone;
+}
+
+static bool was_redirected(struct redis_link *link, struct sent *sent, const char *error)
+{
+    struct slice arguments = {sent->bytes + sent->tail, sent->size - sent->tail};
+
+    if (!link->watch.redirected ||
+        !(redis_error_is(error, "MOVED") || redis_error_is(error, "ASK") ||
+          redis_error_is(error, "CLUSTERDOWN")) ||
+        !link->watch.redirected(link->watch.context, sent->call, error, sent->argc, arguments))
+        return false;
+    redis_link_note_good(link);
+    sent_release(link, sent);
+    return true;
+}
+
+/* That calls are not refused any more is said once none was for a while. Only asked where this link had one refused. */
+void redis_calls_accepted(struct redis_link *link)
+{
+    uint64_t us;
+    bool over = true;
+
+    if (link->outage && redis_outage_accepted(link->outage, complain_every_us, &us, &over))
+        log_info("redis %s: calls are answered again, after %.1f s of errors; limits are counted in Redis",
+                 link->address_text, (double)us / 1e6);
+    link->refusing = !over;
+}
+
+/* An error answer to a call: the link stays, so this may come with every request; one line in a while. */
+static void complain(struct redis_link *link, enum redis_failure cause, const char *message)
+{
+    uint64_t now = clock_us();
+
+    if (link->outage && (!link->refusing || now - link->refused_us > refused_every_us)) {
+        link->refusing = true;
+        link->refused_us = now;
+        redis_outage_refused(link->outage, now);
+    }
+    if (link->complained_us[cause] && now - link->complained_us[cause] < complain_every_us)
+        return;
+    link->complained_us[cause] = now;
+    bool said = link->outage && redis_outage_may_complain(link->outage, cause, complain_every_us);
+    log_at(said ? LEVEL_ERROR : LEVEL_DEBUG, "redis %s: %s: \"%s\"; such requests follow on_failure; %s",
+           link->address_text, redis_failure_text[cause], message,
+           redis_failure_remedy(cause, link->settings));
+}
+
+static enum redis_failure judge(struct redis_link *link, const struct redis_call *call,
+                                const redisReply *reply)
+{
+    bool late = clock_us() - call->sent_us > link->settings->timeout_us;
+
+    if (reply->type != REDIS_REPLY_ERROR) {
+        if (!late)
+            redis_link_note_good(link);
+        return REDIS_OK_ANSWER;
+    }
+    if (late && redis_error_is(reply->str, "NOSCRIPT"))
+        return REDIS_FAILURE_TIMEOUT;
+    enum redis_failure failure = redis_failure_of(reply->str);
+    if (failure == REDIS_FAILURE_MOVING && !link->settings->cluster.count)
+        failure = REDIS_FAILURE_CLUSTER;
+    if (redis_failure_may_pass(failure))
+        redis_link_note_unfit(link, failure, reply->str);
+    else if (failure != REDIS_FAILURE_MOVING) /* whoever asked tries again */
+        complain(link, failure, reply->str);
+    return failure;
+}
+
+static void on_call(redisAsyncContext *ac, void *r, void *arg)
+{
+    struct redis_link *link = redis_link_answered(ac, r);
+    const redisReply *reply = r;
+    struct sent *sent = arg;
+
+    TAILQ_REMOVE(&link->waiting, sent, entry);
+    link->pending--;
+    if (reply && reply->type == REDIS_REPLY_ERROR && redis_error_is(reply->str, "NOSCRIPT") &&
+        retry_as_eval(link, sent))
+        return;
+    if (reply && reply->type == REDIS_REPLY_ERROR && was_redirected(link, sent, reply->str))
+        return;
+    enum redis_failure failure = reply ? judge(link, sent->call, reply) : link->cause;
+    struct redis_call *call = sent->call;
+    sent_release(link, sent);
+    call->done(call, failure == REDIS_OK_ANSWER ? reply : NULL, failure);
+}
+
+/* `t` is the whole command, in the buffer of `sent`. */
+static bool sent_start(struct redis_link *link, struct sent *sent, struct redis_call *call, struct text *t)
+{
+    sent->size = t->n;
+    text_char(t, 0);
+    sent->call = call;
+    call->link = link;
+    call->retried = false;
+    if (!t->failed && sent_go(link, sent, t->p, sent->size))
+        return true;
+    sent_release(link, sent);
+    return false;
+}
+
+bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc, const char **argv,
+                     const size_t *argv_sizes)
+{
+    size_t size = 128;
+    struct sent *sent;
+
+    if (link->state != LINK_READY || link->pending >= PENDING_MAX)
+        return false;
+    for (int i = 0; i < argc; i++)
+        size += argv_sizes[i] + 32;
+    if (!(sent = sent_take(link, size)))
+        return false;
+    struct text t = text_over(sent->bytes, sent->cap);
+    redis_write_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
+    sent->tail = t.n;
+    sent->argc = argc;
+    sent->asking = false;
+    for (int i = 0; i < argc; i++)
+        redis_write_argument(&t, argv[i], argv_sizes[i]);
+    if (!sent_start(link, sent, call, &t))
+        return false;
+    call->sent_us = sent->written_us;
+    return true;
+}
+
+bool redis_link_pass(struct redis_link *link, struct redis_call *call, int argc, struct slice arguments,
+                     bool asking)
+{
+    struct sent *sent;
+
+    if (link->state != LINK_READY || link->pending >= PENDING_MAX ||
+        !(sent = sent_take(link, arguments.n + 128)))
+        return false;
+    struct text t = text_over(sent->bytes, sent->cap);
+    redis_write_head(&t, argc, SLICE("EVALSHA"), (struct slice){link->sha, SHA_SIZE});
+    sent->tail = t.n;
+    sent->argc = argc;
+    sent->asking = asking;
+    text_put(&t, arguments);
+    return sent_start(link, sent, call, &t);
+}
+
+uint64_t redis_calls_oldest(const struct redis_link *link)
+{
+    const struct sent *first = TAILQ_FIRST(&link->waiting);
+    return first ? first->written_us : 0;
+}
+
+void redis_calls_init(struct redis_link *link)
+{
+    TAILQ_INIT(&link->waiting);
+    TAILQ_INIT(&link->spare);
+}
+
+void redis_calls_free(struct redis_link *link)
+{
+    struct sent *sent;
+
+    while ((sent = TAILQ_FIRST(&link->spare))) {
+        TAILQ_REMOVE(&link->spare, sent, entry);
+        free(sent->bytes);
+        free(sent);
+    }
+}

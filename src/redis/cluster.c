@@ -1,0 +1,506 @@
+/* cluster.c - see cluster.h. Reading the map is redis_cluster_map.c's. */
+#include "redis/cluster.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+
+#include "base/clock.h"
+#include "base/event_timer.h"
+#include "base/log.h"
+#include "base/magic.h"
+#include "base/memory.h"
+#include "redis/cluster_map.h"
+
+enum {
+    CLUSTER_MAGIC = 0x434c5553,
+    NODE_MAGIC = 0x4e4f4445,
+    REDIRECTS_MAX = 8, /* of one call */
+    PARKED_MAX = 1024, /* calls that wait for a link */
+};
+
+/* A server to which there is a link: a master of the map, or one that a redirection named. */
+struct node {
+    uint32_t magic;
+    struct redis_cluster *cluster;
+    struct address address;
+    struct redis_link *link;
+    bool listed;     /* the map has it */
+    unsigned parked; /* calls that wait for it */
+    LIST_ENTRY(node) entry;
+};
+LIST_HEAD(node_list, node);
+
+/* A call that waits for its node's link, with what is to be sent. */
+struct parked {
+    TAILQ_ENTRY(parked) entry;
+    struct node *node;
+    struct redis_call *call;
+    bool asking;
+    int argc;
+    size_t size;
+    char bytes[];
+};
+TAILQ_HEAD(parked_list, parked);
+
+struct redis_cluster {
+    uint32_t magic;
+    struct event_base *base;
+    const struct redis_settings *settings;
+    struct slice script;
+    struct redis_link_watch watch;
+    struct redis_cluster_map_reader *reader;
+    struct node_list nodes;
+    unsigned node_count, ready_count;
+    struct node *of_slot[REDIS_SLOTS]; /* NULL: nobody is known to have it */
+    unsigned covered;                  /* slots with a node */
+    bool whole;
+    struct parked_list parked;
+    unsigned parked_count;
+    struct event *deadline; /* of the first one parked: all wait for the same time */
+    struct event *resume;   /* sends what was passed on outside of the asker's turn */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct redis_cluster_report report;
+    char masters[1024]; /* of the last map, as text */
+    struct address of;  /* the first node that its policy names */
+    struct address nodes[REDIS_CLUSTER_MAP_NODES_MAX];
+    atomic_ulong moved, asked;
+} seen = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* --- What is said --------------------------------------------------------------------------------------- */
+
+static void list_masters(const struct redis_cluster_map *map, struct text *out)
+{
+    char text[ADDRESS_TEXT_MAX];
+
+    for (unsigned i = 0; i < map->node_count; i++) {
+        text_put(out, i ? SLICE(", ") : SLICE(""));
+        text_put(out, slice_of(address_format(&map->nodes[i], text)));
+    }
+}
+
+/* Once for each change of the masters, whichever thread reads it first. */
+static void announce(const struct redis_cluster *c, const struct redis_cluster_map *map)
+{
+    char masters[sizeof seen.masters];
+    struct text text = text_over(masters, sizeof masters - 1);
+
+    list_masters(map, &text);
+    masters[text.n] = 0;
+    pthread_mutex_lock(&seen.lock);
+    bool change = strcmp(seen.masters, masters) != 0 || seen.report.slots != map->slot_count;
+    memcpy(seen.masters, masters, sizeof masters);
+    seen.report.masters = map->node_count;
+    seen.report.slots = map->slot_count;
+    seen.report.maps++;
+    memcpy(seen.nodes, map->nodes, map->node_count * sizeof map->nodes[0]);
+    seen.of = c->settings->cluster.node[0].address;
+    pthread_mutex_unlock(&seen.lock);
+    if (change)
+        log_at(map->slot_count == REDIS_SLOTS ? LEVEL_INFO : LEVEL_WARN,
+               "redis %s: %u masters with %u of %d slots: %s", c->settings->address_text, map->node_count,
+               map->slot_count, REDIS_SLOTS, masters);
+}
+
+struct redis_cluster_report redis_cluster_seen(void)
+{
+    pthread_mutex_lock(&seen.lock);
+    struct redis_cluster_report report = seen.report;
+    pthread_mutex_unlock(&seen.lock);
+    report.moved = atomic_load_explicit(&seen.moved, memory_order_relaxed);
+    report.asked = atomic_load_explicit(&seen.asked, memory_order_relaxed);
+    return report;
+}
+
+unsigned redis_cluster_nodes(const struct redis_settings *settings, unsigned number, struct address *node)
+{
+    const struct address *of = &settings->cluster.node[0].address;
+
+    pthread_mutex_lock(&seen.lock);
+    unsigned count = address_same(&seen.of, of) ? seen.report.masters : 0;
+    if (number < count)
+        *node = seen.nodes[number];
+    pthread_mutex_unlock(&seen.lock);
+    return count;
+}
+
+/* --- Whole or not ---------------------------------------------------------------------------------------- */
+
+/* After every change of the map and of a link: as long as something is missing the map is read again and again. */
+static void look_over(struct redis_cluster *c)
+{
+    const struct node *node;
+
+    c->whole = c->covered == REDIS_SLOTS;
+    c->ready_count = 0;
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry)) {
+        c->ready_count += node->link && redis_link_is_ready(node->link);
+        c->whole &= !node->listed || (node->link && redis_link_is_ready(node->link));
+    }
+    redis_cluster_map_reader_hurry(c->reader, !c->whole);
+}
+
+bool redis_cluster_is_ready(const struct redis_cluster *c)
+{
+    return c->ready_count > 0;
+}
+
+bool redis_cluster_is_whole(const struct redis_cluster *c)
+{
+    return c->whole;
+}
+
+/* --- Parked calls ---------------------------------------------------------------------------------------- */
+
+static void arm_deadline(struct redis_cluster *c, const struct parked *first)
+{
+    uint64_t now = clock_us();
+
+    if (!first)
+        return;
+    uint64_t at = first->call->sent_us + c->settings->timeout_us, us = at > now ? at - now : 0;
+    event_timer_arm(c->deadline, us);
+}
+
+static void unpark(struct redis_cluster *c, struct parked *p)
+{
+    TAILQ_REMOVE(&c->parked, p, entry);
+    c->parked_count--;
+    p->node->parked--;
+}
+
+/* Whoever is told asks nothing of the cluster from inside: what stands behind in the list stays there. */
+static void parked_fail(struct redis_cluster *c, struct parked *p, enum redis_failure failure)
+{
+    struct redis_call *call = p->call;
+
+    unpark(c, p);
+    free(p);
+    call->done(call, NULL, failure);
+}
+
+static bool park(struct redis_cluster *c, struct node *node, struct redis_call *call, int argc,
+                 struct slice arguments, bool asking)
+{
+    struct parked *p = c->parked_count < PARKED_MAX ? malloc(sizeof *p + arguments.n) : NULL;
+
+    if (!p)
+        return false;
+    *p = (struct parked){.node = node, .call = call, .asking = asking, .argc = argc, .size = arguments.n};
+    call->link = NULL;
+    memcpy(p->bytes, arguments.p, arguments.n);
+    TAILQ_INSERT_TAIL(&c->parked, p, entry);
+    c->parked_count++;
+    node->parked++;
+    if (TAILQ_FIRST(&c->parked) == p)
+        arm_deadline(c, p);
+    return true;
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_cluster *c = arg;
+    struct parked *p, *next;
+    uint64_t now = clock_us();
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(c, CLUSTER_MAGIC);
+    for (p = TAILQ_FIRST(&c->parked); p && p->call->sent_us + c->settings->timeout_us <= now; p = next) {
+        next = TAILQ_NEXT(p, entry);
+        parked_fail(c, p, REDIS_FAILURE_TIMEOUT);
+    }
+    arm_deadline(c, p);
+}
+
+static void send_parked(struct redis_cluster *c, const struct node *node)
+{
+    struct parked *p, *next;
+
+    for (p = TAILQ_FIRST(&c->parked); p; p = next) {
+        next = TAILQ_NEXT(p, entry);
+        if (p->node != node)
+            continue;
+        if (!redis_link_pass(node->link, p->call, p->argc, (struct slice){p->bytes, p->size}, p->asking))
+            return; /* not ready any more */
+        unpark(c, p);
+        free(p);
+    }
+    event_active(c->resume, EV_TIMEOUT, 1);
+}
+
+/* --- Nodes ------------------------------------------------------------------------------------------------ */
+
+static struct node *node_of(void *pointer)
+{
+    struct node *node = pointer;
+    MAGIC_CHECK(node, NODE_MAGIC);
+    return node;
+}
+
+static void on_node_ready(void *context)
+{
+    struct node *node = node_of(context);
+    struct redis_cluster *c = node->cluster;
+
+    look_over(c);
+    if (node->link)
+        send_parked(c, node);
+    if (c->watch.ready)
+        c->watch.ready(c->watch.context);
+}
+
+static void on_node_not_ready(void *context, enum redis_failure cause)
+{
+    struct node *node = node_of(context);
+    struct redis_cluster *c = node->cluster;
+
+    look_over(c);
+    if (c->watch.not_ready && c->ready_count == 0)
+        c->watch.not_ready(c->watch.context, cause);
+}
+
+static bool on_redirected(void *context, struct redis_call *call, const char *error, int argc,
+                          struct slice arguments);
+
+static struct node *node_at(const struct redis_cluster *c, const struct address *address)
+{
+    struct node *node;
+
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
+        if (node->address.length == address->length &&
+            memcmp(&node->address.any, &address->any, address->length) == 0)
+            return node;
+    return NULL;
+}
+
+static struct node *node_make(struct redis_cluster *c, const struct address *address)
+{
+    struct node *node = c->node_count < REDIS_CLUSTER_MAP_NODES_MAX ? calloc(1, sizeof *node) : NULL;
+
+    if (!node)
+        return NULL;
+    MAGIC_SET(node, NODE_MAGIC);
+    node->cluster = c;
+    node->address = *address;
+    LIST_INSERT_HEAD(&c->nodes, node, entry);
+    c->node_count++;
+    const struct redis_link_watch watch = {.ready = on_node_ready,
+                                           .not_ready = on_node_not_ready,
+                                           .redirected = on_redirected,
+                                           .quiet = c->watch.quiet,
+                                           .context = node};
+    node->link = redis_link_new(c->base, c->settings, address, c->script, &watch);
+    return node;
+}
+
+/* Calls of its link and parked ones are answered. Not from inside its callbacks. */
+static void node_free(struct node *node)
+{
+    struct redis_cluster *c = node->cluster;
+    struct parked *p, *next;
+
+    LIST_REMOVE(node, entry);
+    c->node_count--;
+    redis_link_free(node->link);
+    for (p = TAILQ_FIRST(&c->parked); p; p = next) {
+        next = TAILQ_NEXT(p, entry);
+        if (p->node == node)
+            parked_fail(c, p, REDIS_FAILURE_DOWN);
+    }
+    MAGIC_WIPE(node);
+    free(node);
+}
+
+/* --- The map ------------------------------------------------------------------------------------------------ */
+
+static void assign(struct redis_cluster *c, unsigned slot, struct node *node)
+{
+    c->covered += (node != NULL) - (c->of_slot[slot] != NULL);
+    c->of_slot[slot] = node;
+}
+
+/* Nodes that the map does not have go, unless a call is under way to them: a redirection may know better. */
+static void drop_unlisted(struct redis_cluster *c)
+{
+    struct node *node, *next;
+
+    for (node = LIST_FIRST(&c->nodes); node; node = next) {
+        next = LIST_NEXT(node, entry);
+        if (!node->listed && node->parked == 0 && redis_link_pending(node->link) == 0)
+            node_free(node);
+    }
+}
+
+static void on_map(void *context, const struct redis_cluster_map *map)
+{
+    struct redis_cluster *c = context;
+    struct node *nodes[REDIS_CLUSTER_MAP_NODES_MAX], *node;
+
+    MAGIC_CHECK(c, CLUSTER_MAGIC);
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
+        node->listed = false;
+    for (unsigned i = 0; i < map->node_count; i++) {
+        nodes[i] = node_at(c, &map->nodes[i]);
+        if (!nodes[i])
+            nodes[i] = node_make(c, &map->nodes[i]);
+        if (nodes[i])
+            nodes[i]->listed = true;
+    }
+    for (unsigned slot = 0; slot < REDIS_SLOTS; slot++)
+        assign(c, slot, map->of_slot[slot] ? nodes[map->of_slot[slot] - 1] : NULL);
+    drop_unlisted(c);
+    announce(c, map);
+    look_over(c);
+}
+
+/* --- Asking ------------------------------------------------------------------------------------------------- */
+
+static bool pass(struct redis_cluster *c, struct node *node, struct redis_call *call, int argc,
+                 struct slice arguments, bool asking)
+{
+    if (!redis_link_is_ready(node->link))
+        return park(c, node, call, argc, arguments, asking);
+    event_active(c->resume, EV_TIMEOUT, 1);
+    return redis_link_pass(node->link, call, argc, arguments, asking);
+}
+
+static bool on_redirected(void *context, struct redis_call *call, const char *error, int argc,
+                          struct slice arguments)
+{
+    struct node *from = node_of(context), *to;
+    struct redis_cluster *c = from->cluster;
+    struct address address;
+    unsigned slot;
+    bool asking;
+
+    if (redis_error_is(
+            error,
+            "CLUSTERDOWN")) { /* it is cut off from the others, perhaps, and they have another master */
+        redis_cluster_map_reader_want(c->reader);
+        return false;
+    }
+    if (++call->redirects > REDIRECTS_MAX || clock_us() - call->sent_us >= c->settings->timeout_us ||
+        !redis_redirect_read(error, &from->address, &asking, &slot, &address))
+        return false;
+    if (!(to = node_at(c, &address)) && !(to = node_make(c, &address)))
+        return false;
+    atomic_fetch_add_explicit(asking ? &seen.asked : &seen.moved, 1, memory_order_relaxed);
+    if (!asking) {
+        assign(c, slot, to);
+        redis_cluster_map_reader_want(c->reader);
+    }
+    return pass(c, to, call, argc, arguments, asking);
+}
+
+bool redis_cluster_call(struct redis_cluster *c, unsigned slot, struct redis_call *call, int argc,
+                        const char **argv, const size_t *argv_sizes)
+{
+    struct node *node = c->of_slot[slot];
+
+    call->redirects = 0;
+    return node && redis_link_call(node->link, call, argc, argv, argv_sizes);
+}
+
+bool redis_cluster_has_room(const struct redis_cluster *c, unsigned slot)
+{
+    return !c->of_slot[slot] || redis_link_has_room(c->of_slot[slot]->link);
+}
+
+enum redis_breaker redis_cluster_breaker(const struct redis_cluster *c)
+{
+    enum redis_breaker worst = c->covered == REDIS_SLOTS ? REDIS_BREAKER_CLOSED : REDIS_BREAKER_OPEN;
+    const struct node *node;
+
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
+        if (node->listed && node->link && redis_link_breaker(node->link) > worst)
+            worst = redis_link_breaker(node->link);
+    return worst;
+}
+
+void redis_cluster_flush(struct redis_cluster *c)
+{
+    struct node *node;
+
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
+        redis_link_flush(node->link);
+}
+
+void redis_cluster_read(struct redis_cluster *c)
+{
+    struct node *node;
+
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
+        redis_link_read(node->link);
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_cluster *c = arg;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(c, CLUSTER_MAGIC);
+    redis_cluster_flush(c);
+}
+
+bool redis_cluster_master(const struct redis_cluster *c, unsigned number, unsigned *slot)
+{
+    const struct node *node;
+    unsigned at = 0;
+
+    for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
+        if (node->listed && at++ == number)
+            for (*slot = 0; *slot < REDIS_SLOTS; ++*slot)
+                if (c->of_slot[*slot] == node)
+                    return true;
+    return false;
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------------ */
+
+struct redis_cluster *redis_cluster_new(struct event_base *base, const struct redis_settings *settings,
+                                        struct slice script, const struct redis_link_watch *watch)
+{
+    struct redis_cluster *c = xcalloc(1, sizeof *c);
+
+    MAGIC_SET(c, CLUSTER_MAGIC);
+    c->base = base;
+    c->settings = settings;
+    c->script = script;
+    if (watch)
+        c->watch = *watch;
+    LIST_INIT(&c->nodes);
+    TAILQ_INIT(&c->parked);
+    c->deadline = evtimer_new(base, on_deadline, c);
+    c->resume = event_new(base, -1, 0, on_resume, c);
+    c->reader =
+        redis_cluster_map_reader_new(base, settings, &(struct redis_cluster_map_callbacks){on_map, c});
+    return c;
+}
+
+void redis_cluster_free(struct redis_cluster *c)
+{
+    struct parked *p, *next;
+    struct node *node;
+
+    if (!c)
+        return;
+    c->watch = (struct redis_link_watch){.ready = NULL};
+    c->ready_count = 0;
+    for (p = TAILQ_FIRST(&c->parked); p; p = next) {
+        next = TAILQ_NEXT(p, entry);
+        parked_fail(c, p, REDIS_FAILURE_DOWN);
+    }
+    for (unsigned slot = 0; slot < REDIS_SLOTS; slot++)
+        c->of_slot[slot] = NULL;
+    while ((node = LIST_FIRST(&c->nodes)))
+        node_free(node);
+    redis_cluster_map_reader_free(c->reader);
+    event_free(c->deadline);
+    event_free(c->resume);
+    MAGIC_WIPE(c);
+    free(c);
+}

@@ -1,0 +1,276 @@
+#include "redis/cluster_map.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/event_timer.h"
+#include "base/log.h"
+#include "base/magic.h"
+#include "base/memory.h"
+#include "redis/connection.h"
+
+enum {
+    READER_MAGIC = 0x4d415052,
+    KNOWN_MAX = 2 * REDIS_CLUSTER_MAP_NODES_MAX + 64,
+    ANSWER_US = 500000, /* to connect and answer */
+    HURRY_US = 200000,
+    WANT_US = 1000000,
+    IDLE_US = 30000000,
+};
+
+/* --- The answer ------------------------------------------------------------------------------------------- */
+
+static struct slice text_of(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_STRING ? (struct slice){reply->str, (size_t)reply->len} : SLICE_NONE;
+}
+
+/* [ host or nil, port, id, ... ] */
+static bool read_node(const redisReply *reply, const struct address *answered, struct address *address)
+{
+    char digits[24];
+    struct text port = text_over(digits, sizeof digits);
+
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 ||
+        reply->element[1]->type != REDIS_REPLY_INTEGER)
+        return false;
+    text_i64(&port, reply->element[1]->integer);
+    return redis_node_read(text_of(reply->element[0]), text_slice(&port), answered, address);
+}
+
+/* The place of the address in the list, from 1; 0: no room. */
+static unsigned add_address(struct address *list, unsigned *count, unsigned max,
+                            const struct address *address)
+{
+    for (unsigned i = 0; i < *count; i++)
+        if (list[i].length == address->length && memcmp(&list[i].any, &address->any, address->length) == 0)
+            return i + 1;
+    if (*count == max)
+        return 0;
+    list[(*count)++] = *address;
+    return *count;
+}
+
+static bool is_range(const redisReply *range)
+{
+    return range->type == REDIS_REPLY_ARRAY && range->elements >= 3 &&
+           range->element[0]->type == REDIS_REPLY_INTEGER && range->element[1]->type == REDIS_REPLY_INTEGER &&
+           range->element[0]->integer >= 0 && range->element[0]->integer <= range->element[1]->integer &&
+           range->element[1]->integer < REDIS_SLOTS;
+}
+
+/* [ first, last, master, replica... ] */
+static bool read_range(const redisReply *range, const struct address *answered, struct redis_cluster_map *map,
+                       const char **why)
+{
+    struct address address;
+    unsigned node;
+
+    *why = "an answer of the wrong shape";
+    if (!is_range(range))
+        return false;
+    *why = "it names a node by what is no address; let it announce addresses "
+           "(cluster-preferred-endpoint-type ip)";
+    if (!read_node(range->element[2], answered, &address))
+        return false;
+    *why = "more masters than weir can have";
+    if (!(node = add_address(map->nodes, &map->node_count, REDIS_CLUSTER_MAP_NODES_MAX, &address)))
+        return false;
+    for (long long slot = range->element[0]->integer; slot <= range->element[1]->integer; slot++) {
+        map->slot_count += map->of_slot[slot] == 0;
+        map->of_slot[slot] = (uint16_t)node;
+    }
+    for (size_t i = 3; i < range->elements; i++)
+        if (read_node(range->element[i], answered, &address))
+            (void)add_address(map->replicas, &map->replica_count, REDIS_CLUSTER_MAP_NODES_MAX, &address);
+    return true;
+}
+
+bool redis_cluster_map_read(const redisReply *reply, const struct address *answered,
+                            struct redis_cluster_map *map, const char **why)
+{
+    memset(map, 0, sizeof *map);
+    *why = "an answer of the wrong shape";
+    if (reply->type == REDIS_REPLY_ERROR)
+        *why = strstr(reply->str, "cluster support disabled")
+                   ? "it is no node of a cluster; use redis.address"
+                   : "it gives an error";
+    if (reply->type != REDIS_REPLY_ARRAY)
+        return false;
+    for (size_t i = 0; i < reply->elements; i++)
+        if (!read_range(reply->element[i], answered, map, why))
+            return false;
+    *why = "no slot is assigned";
+    return map->slot_count > 0;
+}
+
+/* --- Reading it ------------------------------------------------------------------------------------------- */
+
+struct redis_cluster_map_reader {
+    uint32_t magic;
+    struct event_base *base;
+    const struct redis_settings *settings;
+    struct redis_cluster_map_callbacks user;
+    struct address known[KNOWN_MAX]; /* those of the policy first, then those of the last map */
+    unsigned known_count, next;
+    struct address asked;
+    struct redis_connection *connection; /* a reading is under way */
+    struct event *timer;                 /* its end, or the next one */
+    uint64_t read_us;                    /* when the last one began */
+    bool wanted, hurry;
+    unsigned failed; /* nodes in a row */
+    struct redis_cluster_map map;
+};
+
+static atomic_bool away; /* no node tells the map, and that was said: once for all threads */
+
+static uint64_t pause_of(const struct redis_cluster_map_reader *r)
+{
+    return r->hurry ? HURRY_US : r->wanted ? WANT_US : IDLE_US;
+}
+
+/* When the next reading begins, unless one is under way. */
+static void arm_next(struct redis_cluster_map_reader *r)
+{
+    uint64_t now = clock_us(), at = r->read_us + pause_of(r), us = at > now ? at - now : 0;
+
+    if (!r->connection)
+        event_timer_arm(r->timer, us);
+}
+
+static void hang_up(struct redis_cluster_map_reader *r)
+{
+    redis_connection_free(r->connection);
+    r->connection = NULL;
+    arm_next(r);
+}
+
+static void fail(struct redis_cluster_map_reader *r, const char *why)
+{
+    char text[ADDRESS_TEXT_MAX];
+
+    r->wanted = true;
+    if (++r->failed >= r->known_count && !atomic_exchange(&away, true))
+        log_error(
+            "redis %s: none of %u nodes tells where the slots are (the last, %s: %s); check redis.cluster "
+            "and that they run",
+            r->settings->address_text, r->known_count, address_format(&r->asked, text), why);
+    hang_up(r);
+}
+
+static void learn(struct redis_cluster_map_reader *r)
+{
+    unsigned count = r->settings->cluster.count;
+
+    r->known_count = count;
+    for (unsigned i = 0; i < r->map.node_count; i++)
+        (void)add_address(r->known, &r->known_count, KNOWN_MAX, &r->map.nodes[i]);
+    for (unsigned i = 0; i < r->map.replica_count; i++)
+        (void)add_address(r->known, &r->known_count, KNOWN_MAX, &r->map.replicas[i]);
+}
+
+static void on_heard(void *context, const redisReply *reply)
+{
+    struct redis_cluster_map_reader *r = context;
+    char text[ADDRESS_TEXT_MAX];
+    const char *why;
+
+    MAGIC_CHECK(r, READER_MAGIC);
+    if (!redis_cluster_map_read(reply, &r->asked, &r->map, &why)) {
+        fail(r, why);
+        return;
+    }
+    if (atomic_exchange(&away, false))
+        log_info("redis %s: node %s tells where the slots are", r->settings->address_text,
+                 address_format(&r->asked, text));
+    r->failed = 0;
+    r->wanted = false;
+    learn(r);
+    hang_up(r);
+    r->user.read(r->user.context, &r->map);
+}
+
+static void on_lost(void *context, const char *why)
+{
+    struct redis_cluster_map_reader *r = context;
+
+    MAGIC_CHECK(r, READER_MAGIC);
+    fail(r, why);
+}
+
+static void begin(struct redis_cluster_map_reader *r)
+{
+    static const struct timeval patience = {ANSWER_US / 1000000, ANSWER_US % 1000000};
+    const struct redis_connection_callbacks callbacks = {on_heard, on_lost, r};
+
+    r->read_us = clock_us();
+    r->asked = r->known[r->next++ % r->known_count];
+    r->connection =
+        redis_connection_new(r->base, &r->asked, r->settings->username, r->settings->password, &callbacks);
+    if (!r->connection || !redis_connection_send(r->connection, 2, (const char *[]){"CLUSTER", "SLOTS"}))
+        fail(r, "it cannot be connected to");
+    else
+        evtimer_add(r->timer, &patience);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_cluster_map_reader *r = arg;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(r, READER_MAGIC);
+    if (r->connection)
+        fail(r, "no answer");
+    else
+        begin(r);
+}
+
+void redis_cluster_map_reader_want(struct redis_cluster_map_reader *r)
+{
+    r->wanted = true;
+    arm_next(r);
+}
+
+void redis_cluster_map_reader_hurry(struct redis_cluster_map_reader *r, bool hurry)
+{
+    if (r->hurry == hurry)
+        return;
+    r->hurry = hurry;
+    arm_next(r);
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------------ */
+
+struct redis_cluster_map_reader *redis_cluster_map_reader_new(struct event_base *base,
+                                                              const struct redis_settings *settings,
+                                                              const struct redis_cluster_map_callbacks *user)
+{
+    struct redis_cluster_map_reader *r = xcalloc(1, sizeof *r);
+    static const struct timeval at_once = {0, 0};
+    unsigned first = 0;
+
+    MAGIC_SET(r, READER_MAGIC);
+    r->base = base;
+    r->settings = settings;
+    r->user = *user;
+    for (unsigned i = 0; i < settings->cluster.count; i++)
+        r->known[r->known_count++] = settings->cluster.node[i].address;
+    (void)!getrandom(&first, sizeof first, 0); /* not all threads of all weirs to the same one */
+    r->next = first % r->known_count;
+    r->hurry = true;
+    r->timer = evtimer_new(base, on_timer, r);
+    evtimer_add(r->timer, &at_once);
+    return r;
+}
+
+void redis_cluster_map_reader_free(struct redis_cluster_map_reader *r)
+{
+    if (!r)
+        return;
+    redis_connection_free(r->connection);
+    event_free(r->timer);
+    MAGIC_WIPE(r);
+    free(r);
+}

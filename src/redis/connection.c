@@ -1,0 +1,181 @@
+#include "redis/connection.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <stdlib.h>
+
+#include "base/magic.h"
+#include "redis/guard.h"
+#include "redis/socket.h"
+
+enum {
+    CONNECTION_MAGIC = 0x54414c4b,
+    UNREAD_MAX = 8 << 20, /* bytes of an unfinished answer: the map of a very large cluster */
+};
+
+struct redis_connection {
+    uint32_t magic;
+    struct address address;
+    struct bufferevent *stream;
+    redisReader *reader;
+    struct redis_guard guard;
+    struct redis_connection_callbacks callbacks;
+    bool logging_in; /* the next answer is AUTH's */
+    bool hearing;    /* inside one of the hearer's functions */
+    bool over;       /* freed from there */
+    bool starting;   /* a connect that fails at once is told by what redis_connection_new returns */
+    bool failed;
+};
+
+/* --- Hearing ------------------------------------------------------------------------------------------ */
+
+static void connection_end(struct redis_connection *connection)
+{
+    if (connection->stream)
+        bufferevent_free(connection->stream);
+    if (connection->reader)
+        redisReaderFree(connection->reader);
+    MAGIC_WIPE(connection);
+    free(connection);
+}
+
+static void lose(struct redis_connection *connection, const char *why)
+{
+    connection->hearing = true;
+    bufferevent_disable(connection->stream, EV_READ | EV_WRITE);
+    connection->callbacks.lost(connection->callbacks.context, why);
+    connection->hearing = false;
+}
+
+static void pass_on(struct redis_connection *connection, const redisReply *reply)
+{
+    bool login = connection->logging_in;
+
+    connection->logging_in = false;
+    if (login && reply->type != REDIS_REPLY_ERROR)
+        return;
+    connection->hearing = true;
+    connection->callbacks.received(connection->callbacks.context, reply);
+    connection->hearing = false;
+}
+
+static bool feed(struct redis_connection *connection, struct evbuffer *in)
+{
+    char bytes[4096];
+
+    for (int n; (n = evbuffer_remove(in, bytes, sizeof bytes)) > 0;)
+        if (redisReaderFeed(connection->reader, bytes, (size_t)n) != REDIS_OK)
+            return false;
+    return true;
+}
+
+static void on_read(struct bufferevent *stream, void *arg)
+{
+    struct redis_connection *connection = arg;
+    void *reply = NULL;
+    bool good;
+
+    MAGIC_CHECK(connection, CONNECTION_MAGIC);
+    good = feed(connection, bufferevent_get_input(stream));
+    while (good && !connection->over) {
+        good = redisReaderGetReply(connection->reader, &reply) == REDIS_OK &&
+               connection->reader->len - connection->reader->pos <= UNREAD_MAX;
+        if (!reply)
+            break;
+        if (good)
+            pass_on(connection, reply);
+        freeReplyObject(reply);
+    }
+    if (!good && !connection->over)
+        lose(connection, "an answer of the wrong shape");
+    if (connection->over)
+        connection_end(connection);
+}
+
+static void on_event(struct bufferevent *stream, short what, void *arg)
+{
+    struct redis_connection *connection = arg;
+
+    MAGIC_CHECK(connection, CONNECTION_MAGIC);
+    if (what & BEV_EVENT_CONNECTED) {
+        redis_socket_options(bufferevent_getfd(stream), &connection->address);
+        return;
+    }
+    if (connection->starting) {
+        connection->failed = true;
+        return;
+    }
+    lose(connection,
+         what & BEV_EVENT_EOF ? "it hung up" : evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR()));
+    if (connection->over)
+        connection_end(connection);
+}
+
+/* --- Saying ------------------------------------------------------------------------------------------- */
+
+bool redis_connection_send(struct redis_connection *connection, int argc, const char *const *argv)
+{
+    char *command;
+    int size = redisFormatCommandArgv(&command, argc, (const char **)argv, NULL);
+
+    if (size < 0)
+        return false;
+    bool good = bufferevent_write(connection->stream, command, (size_t)size) == 0;
+    redisFreeCommand(command);
+    return good;
+}
+
+static bool log_in(struct redis_connection *connection, const char *username, const char *password)
+{
+    if (!password)
+        return true;
+    connection->logging_in = true;
+    return username ? redis_connection_send(connection, 3, (const char *[]){"AUTH", username, password})
+                    : redis_connection_send(connection, 2, (const char *[]){"AUTH", password});
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------ */
+
+static bool dial(struct redis_connection *connection, struct event_base *base)
+{
+    static const unsigned always = 1; /* messages come unasked */
+    struct address *to = &connection->address;
+
+    if (to->length == 0 || !(connection->stream = bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE)) ||
+        !(connection->reader = redisReaderCreate()))
+        return false;
+    redis_guard(&connection->guard, connection->reader, &always);
+    bufferevent_setcb(connection->stream, on_read, NULL, on_event, connection);
+    return bufferevent_enable(connection->stream, EV_READ | EV_WRITE) == 0 &&
+           bufferevent_socket_connect(connection->stream, &to->any, (int)to->length) == 0;
+}
+
+struct redis_connection *redis_connection_new(struct event_base *base, const struct address *address,
+                                              const char *username, const char *password,
+                                              const struct redis_connection_callbacks *callbacks)
+{
+    struct redis_connection *connection = calloc(1, sizeof *connection);
+
+    if (!connection)
+        return NULL;
+    MAGIC_SET(connection, CONNECTION_MAGIC);
+    connection->address = *address;
+    connection->callbacks = *callbacks;
+    connection->starting = true;
+    bool good = dial(connection, base) && log_in(connection, username, password) && !connection->failed;
+    connection->starting = false;
+    if (good)
+        return connection;
+    connection_end(connection);
+    return NULL;
+}
+
+void redis_connection_free(struct redis_connection *connection)
+{
+    if (!connection)
+        return;
+    if (connection->hearing)
+        connection->over = true;
+    else
+        connection_end(connection);
+}

@@ -1,0 +1,537 @@
+/* embedded.c - see embedded.h.
+ *
+ *   embedded_start() -> fork -> redis-server on DIRECTORY/redis.sock ... SIGCHLD -> back-off -> fork again
+ *
+ * The child is in a process group of its own, so that Ctrl-C at the terminal reaches weir alone, which needs
+ * Redis until the last request is answered; and it gets SIGKILL when weir dies. A server is started anew
+ * while worker threads run: between fork and exec only async-signal-safe functions are called, and everything
+ * that the child needs is made before. */
+#include "redis/embedded.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <hiredis/hiredis.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/event_timer.h"
+#include "base/log.h"
+#include "base/magic.h"
+#include "base/memory.h"
+
+enum {
+    EMBEDDED_MAGIC = 0x454d4252,
+    ARGUMENTS_MAX = 40,
+    SOCKET_NAME_ROOM = 16, /* for "/redis.sock" behind the directory */
+    LOG_TAIL_MAX = 512,
+    LINES_MAX = 8192,       /* of the log's end, in which a line is looked for */
+    TRIAL_MEMORY = 1 << 30, /* address space; Redis takes some 100 MiB of it */
+    LEFT_S = 60,            /* a directory younger than this may still be being made */
+};
+
+static const uint64_t start_timeout_us = 5000000, stop_timeout_us = 3000000;
+static const uint64_t again_min_us = 100000, again_max_us = 5000000;
+static const uint64_t settled_us = 10000000; /* having lived so long, it is started again at once */
+
+struct embedded {
+    uint32_t magic;
+    pid_t pid; /* 0: not running */
+    char *program;
+    int directory_fd; /* holds the lock on it; -1: none */
+    char directory[sizeof((struct sockaddr_un *)0)->sun_path];
+    char log_path[sizeof((struct sockaddr_un *)0)->sun_path + SOCKET_NAME_ROOM];
+    char memory[32];
+    const char *arguments[ARGUMENTS_MAX];
+    struct address address;
+    struct event *child_event, *again_timer;
+    uint64_t started_us, again_us;
+    bool trial; /* for trying scripts: holds nothing, says nothing, and may have to be killed */
+};
+
+/* --- The program -------------------------------------------------------------------------------------- */
+
+static char *program_in(struct slice directory, const char *name)
+{
+    char *path = NULL;
+
+    if (directory.n == 0 || asprintf(&path, "%.*s/%s", SLICE_ARG(directory), name) < 0)
+        return NULL;
+    if (access(path, X_OK) == 0)
+        return path;
+    free(path);
+    return NULL;
+}
+
+static char *find_in(const char *directories, const char *name)
+{
+    for (;;) {
+        size_t n = strcspn(directories, ":");
+        char *path = program_in((struct slice){directories, n}, name);
+        if (path || directories[n] == 0)
+            return path;
+        directories += n + 1;
+    }
+}
+
+/* malloc'ed; NULL: there is none. */
+static char *find_program(void)
+{
+    static const char *const names[] = {"redis-server", "valkey-server"};
+    const char *path = getenv("PATH");
+
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        char *found = path ? find_in(path, names[i]) : NULL;
+        if (!found)
+            found = find_in("/usr/bin:/usr/local/bin:/usr/sbin:/usr/local/sbin", names[i]);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+static void report_no_program(void)
+{
+    log_error(
+        "redis.address is embedded, but there is neither redis-server nor valkey-server; install the Debian "
+        "package redis-server (apt-get install redis-server), or set redis.address to a Redis that runs");
+}
+
+static const char *const directory_files[] = {"redis.sock", "redis.log"};
+
+/* --- The directory ------------------------------------------------------------------------------------ */
+
+/* A directory belongs to a weir for as long as that holds a lock on it. -1: somebody does, or it cannot be
+ * opened. */
+static int lock_directory(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static void remove_if_left(const char *path)
+{
+    char name[PATH_MAX];
+    struct stat st;
+    int fd;
+
+    if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
+        time(NULL) - st.st_mtime < LEFT_S || (fd = lock_directory(path)) < 0)
+        return;
+    for (size_t i = 0; i < COUNT_OF(directory_files); i++)
+        if ((size_t)snprintf(name, sizeof name, "%s/%s", path, directory_files[i]) < sizeof name)
+            unlink(name);
+    rmdir(path);
+    close(fd);
+}
+
+/* A weir that was killed could not tidy up: the next one does. Only what nobody holds, and not what may just
+ * be being made. */
+static void sweep(struct slice parent)
+{
+    char pattern[PATH_MAX];
+    glob_t found;
+
+    if ((size_t)snprintf(pattern, sizeof pattern, "%.*s/weir-redis-??????", SLICE_ARG(parent)) >=
+            sizeof pattern ||
+        glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        remove_if_left(found.gl_pathv[i]);
+    globfree(&found);
+}
+
+static bool make_directory_in(struct embedded *e, struct slice parent)
+{
+    if (parent.n == 0 || parent.p[0] != '/')
+        return false;
+    int n = snprintf(e->directory, sizeof e->directory, "%.*s/weir-redis-XXXXXX", SLICE_ARG(parent));
+    if (n < 0 || (size_t)n + SOCKET_NAME_ROOM >= sizeof e->directory)
+        return false;
+    sweep((struct slice){e->directory, parent.n});
+    return mkdtemp(e->directory) != NULL && (e->directory_fd = lock_directory(e->directory)) >= 0;
+}
+
+static bool make_directory(struct embedded *e)
+{
+    static const char *const variables[] = {"RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR", "TMPDIR"};
+
+    for (size_t i = 0; i < COUNT_OF(variables); i++) {
+        const char *value = getenv(variables[i]); /* systemd may name several, with colons */
+        if (value && make_directory_in(e, (struct slice){value, strcspn(value, ":")}))
+            return true;
+    }
+    if (make_directory_in(e, SLICE("/tmp")))
+        return true;
+    e->directory[0] = 0;
+    log_error("redis.address is embedded, but no directory for its socket can be made in /tmp: %s",
+              strerror(errno));
+    return false;
+}
+
+static void remove_directory(struct embedded *e)
+{
+    if (!e->directory[0])
+        return;
+    unlink(e->address.local.sun_path);
+    unlink(e->log_path);
+    if (e->directory_fd >= 0)
+        close(e->directory_fd);
+    if (rmdir(e->directory) != 0)
+        log_warn("embedded Redis: %s cannot be removed: %s", e->directory, strerror(errno));
+}
+
+/* --- The child ---------------------------------------------------------------------------------------- */
+
+/* A quarter of the machine: with noeviction a full Redis refuses, it does not forget who was limited. */
+static void choose_memory(struct embedded *e)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    long long quarter = pages > 0 && size > 0 ? (long long)pages * size / 4 : 64 << 20;
+    snprintf(e->memory, sizeof e->memory, "%lld", quarter);
+}
+
+static void make_arguments(struct embedded *e)
+{
+    const char *const arguments[] = {e->program,
+                                     "--port",
+                                     "0",
+                                     "--unixsocket",
+                                     e->address.local.sun_path,
+                                     "--unixsocketperm",
+                                     "700",
+                                     "--save",
+                                     "",
+                                     "--appendonly",
+                                     "no",
+                                     "--maxmemory",
+                                     e->memory,
+                                     "--maxmemory-policy",
+                                     "noeviction",
+                                     "--daemonize",
+                                     "no",
+                                     "--dir",
+                                     e->directory,
+                                     "--logfile",
+                                     e->log_path,
+                                     "--loglevel",
+                                     "warning"};
+    _Static_assert(COUNT_OF(arguments) < ARGUMENTS_MAX, "room for the NULL at the end");
+    memcpy(e->arguments, arguments, sizeof arguments);
+}
+
+/* Only async-signal-safe calls from here to exec. */
+static void child_close_files(void)
+{
+    if (close_range(3, ~0u, 0) == 0)
+        return;
+    for (int fd = 3; fd < 4096; fd++) /* a kernel before 5.9 */
+        close(fd);
+}
+
+static void child_reset_signals(void)
+{
+    struct sigaction plain = {.sa_handler = SIG_DFL};
+    sigset_t none;
+
+    sigemptyset(&none);
+    for (int number = 1; number < NSIG; number++)
+        sigaction(number, &plain, NULL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void child_run(const struct embedded *e, pid_t parent)
+{
+    int null = open("/dev/null", O_RDWR);
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) /* it died between fork and prctl: no signal will come */
+        _exit(127);
+    setpgid(0, 0);
+    child_reset_signals();
+    dup2(null, 0);
+    dup2(null, 1);
+    dup2(null, 2);
+    child_close_files();
+    if (e->trial)
+        setrlimit(RLIMIT_AS, &(struct rlimit){TRIAL_MEMORY, TRIAL_MEMORY});
+    execv(e->program, (char *const *)(uintptr_t)e->arguments);
+    _exit(127);
+}
+
+/* With all signals held back meanwhile: weir's handlers must not run in the child. */
+static bool spawn(struct embedded *e)
+{
+    pid_t parent = getpid(), pid;
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid = fork();
+    if (pid == 0)
+        child_run(e, parent);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (pid < 0) {
+        log_error("embedded Redis: fork: %s", strerror(errno));
+        return false;
+    }
+    e->pid = pid;
+    e->started_us = clock_us();
+    return true;
+}
+
+/* --- Waiting, while weir starts or ends ---------------------------------------------------------------- */
+
+static void nap(void)
+{
+    const struct timespec moment = {0, 5000000};
+    nanosleep(&moment, NULL);
+}
+
+/* True when the child is gone; it is reaped. */
+static bool reap(struct embedded *e, int *status)
+{
+    pid_t gone = e->pid ? waitpid(e->pid, status, WNOHANG) : -1;
+    if (gone == 0)
+        return false;
+    e->pid = 0;
+    return true;
+}
+
+static bool answers(const struct embedded *e)
+{
+    static const struct timeval patience = {0, 200000};
+    redisContext *redis = redisConnectUnixWithTimeout(e->address.local.sun_path, patience);
+    redisReply *reply = NULL;
+    bool fine;
+
+    if (redis && !redis->err && redisSetTimeout(redis, patience) == REDIS_OK)
+        reply = redisCommand(redis, "PING");
+    fine = reply && reply->type == REDIS_REPLY_STATUS;
+    freeReplyObject(reply);
+    if (redis)
+        redisFree(redis);
+    return fine;
+}
+
+/* The end of Redis' log, which says why it did not start. */
+static void read_log_end(const struct embedded *e, char *tail, size_t room)
+{
+    FILE *log = fopen(e->log_path, "re");
+    size_t n = 0;
+
+    if (log) {
+        if (fseek(log, 1 - (long)room, SEEK_END) != 0)
+            rewind(log);
+        n = fread(tail, 1, room - 1, log);
+        fclose(log);
+    }
+    while (n && tail[n - 1] == '\n')
+        n--;
+    tail[n] = 0;
+}
+
+static void report_not_started(const struct embedded *e, const char *what)
+{
+    char tail[LOG_TAIL_MAX];
+    read_log_end(e, tail, sizeof tail);
+    log_error("embedded Redis: %s %s%s%s", e->program, what, *tail ? "; its log ends: " : "", tail);
+}
+
+static bool wait_until_it_answers(struct embedded *e)
+{
+    int status;
+
+    while (!answers(e)) {
+        if (reap(e, &status)) {
+            report_not_started(e, "ended at once");
+            return false;
+        }
+        if (clock_us() - e->started_us > start_timeout_us) {
+            report_not_started(e, "did not answer within 5 s");
+            return false;
+        }
+        nap();
+    }
+    return true;
+}
+
+static void end_child(struct embedded *e)
+{
+    uint64_t since = clock_us();
+    int status;
+
+    if (!e->pid)
+        return;
+    kill(e->pid, SIGTERM);
+    kill(e->pid, SIGCONT);
+    while (!reap(e, &status)) {
+        if (e->trial || clock_us() - since > stop_timeout_us)
+            kill(e->pid, SIGKILL);
+        nap();
+    }
+}
+
+/* --- Watching ----------------------------------------------------------------------------------------- */
+
+static void arm_again(struct embedded *e)
+{
+    event_timer_arm(e->again_timer, e->again_us);
+    e->again_us = e->again_us * 2 < again_max_us ? e->again_us * 2 : again_max_us;
+}
+
+static void on_again(evutil_socket_t fd, short what, void *arg)
+{
+    struct embedded *e = arg;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(e, EMBEDDED_MAGIC);
+    if (!spawn(e))
+        arm_again(e);
+}
+
+static void report_ended(const struct embedded *e, pid_t pid, int status)
+{
+    if (WIFSIGNALED(status))
+        log_error("embedded Redis: process %d was ended by signal %d (%s); it is started again, all counts "
+                  "begin anew",
+                  (int)pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        log_error(
+            "embedded Redis: process %d ended with status %d; it is started again, all counts begin anew",
+            (int)pid, WEXITSTATUS(status));
+    (void)e;
+}
+
+static void on_child(evutil_socket_t fd, short what, void *arg)
+{
+    struct embedded *e = arg;
+    pid_t pid = e->pid;
+    int status = 0;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(e, EMBEDDED_MAGIC);
+    if (!e->pid || !reap(e, &status))
+        return;
+    report_ended(e, pid, status);
+    if (clock_us() - e->started_us > settled_us)
+        e->again_us = again_min_us;
+    arm_again(e);
+}
+
+void embedded_watch(struct embedded *e, struct event_base *base)
+{
+    e->again_timer = evtimer_new(base, on_again, e);
+    e->child_event = evsignal_new(base, SIGCHLD, on_child, e);
+    if (!e->again_timer || !e->child_event || event_add(e->child_event, NULL) != 0)
+        log_error("embedded Redis: it cannot be watched; it will not be started again when it ends");
+    else
+        event_active(e->child_event, EV_SIGNAL, 1); /* it may have ended before anybody watched */
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------ */
+
+static bool make_address(struct embedded *e)
+{
+    char text[sizeof e->directory + SOCKET_NAME_ROOM];
+    const char *why;
+
+    snprintf(e->log_path, sizeof e->log_path, "%s/redis.log", e->directory);
+    snprintf(text, sizeof text, "unix:%s/redis.sock", e->directory);
+    if (address_parse(slice_of(text), false, &e->address, &why))
+        return true;
+    log_error("embedded Redis: %s: %s", text, why);
+    return false;
+}
+
+static struct embedded *start(bool trial)
+{
+    struct embedded *e = xcalloc(1, sizeof *e);
+    e->directory_fd = -1;
+    e->trial = trial;
+
+    MAGIC_SET(e, EMBEDDED_MAGIC);
+    e->again_us = again_min_us;
+    choose_memory(e);
+    e->program = find_program();
+    if (!e->program && !trial)
+        report_no_program();
+    if (e->program && make_directory(e) && make_address(e)) {
+        make_arguments(e);
+        if (spawn(e) && wait_until_it_answers(e)) {
+            if (!trial)
+                log_info("embedded Redis: %s runs as process %d in %s", e->program, (int)e->pid,
+                         e->directory);
+            return e;
+        }
+    }
+    embedded_stop(e);
+    return NULL;
+}
+
+struct embedded *embedded_start(void)
+{
+    return start(false);
+}
+
+struct embedded *embedded_start_trial(void)
+{
+    return start(true);
+}
+
+uint64_t embedded_cpu_us(const struct embedded *e)
+{
+    struct timespec used;
+    clockid_t clock;
+
+    if (!e->pid || clock_getcpuclockid(e->pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        return 0;
+    return (uint64_t)used.tv_sec * 1000000 + (uint64_t)used.tv_nsec / 1000;
+}
+
+bool embedded_last_line(const struct embedded *e, const char *mark, char *line, size_t room)
+{
+    char tail[LINES_MAX + 1];
+    const char *found = NULL;
+
+    read_log_end(e, tail, sizeof tail);
+    for (const char *at = tail; (at = strstr(at, mark)); at += strlen(mark))
+        found = at + strlen(mark);
+    if (found)
+        snprintf(line, room, "%.*s", (int)strcspn(found, "\n"), found);
+    return found != NULL;
+}
+
+const struct address *embedded_address(const struct embedded *e)
+{
+    return &e->address;
+}
+
+void embedded_stop(struct embedded *e)
+{
+    if (!e)
+        return;
+    if (e->child_event)
+        event_free(e->child_event);
+    if (e->again_timer)
+        event_free(e->again_timer);
+    end_child(e);
+    remove_directory(e);
+    free(e->program);
+    MAGIC_WIPE(e);
+    free(e);
+}

@@ -1,0 +1,145 @@
+#include "redis/failure.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "policy/policy.h"
+
+const char *const redis_failure_label[REDIS_FAILURE_COUNT] = {
+#define X(name, label, text) [name] = label,
+    REDIS_FAILURES(X)
+#undef X
+};
+
+const char *const redis_failure_text[REDIS_FAILURE_COUNT] = {
+#define X(name, label, text) [name] = text,
+    REDIS_FAILURES(X)
+#undef X
+};
+
+static const char *const remedy[REDIS_FAILURE_COUNT] = {
+    [REDIS_FAILURE_CONNECT] = "check that Redis runs there and that redis.address is right",
+    [REDIS_FAILURE_CLOSED] = "check that Redis runs there, and look at Redis' own log",
+    [REDIS_FAILURE_TIMEOUT] = "check Redis' load (SLOWLOG, INFO) and the network, or raise redis.timeout",
+    [REDIS_FAILURE_AUTH] = "check redis.username and redis.password, and that this user is on",
+    [REDIS_FAILURE_PERMISSION] =
+        "let the user run the commands, and use the keys, that the manual of operations names (ACL SETUSER)",
+    [REDIS_FAILURE_PROTECTED] =
+        "set a password in Redis and here, or, where its network is its own, protected-mode no",
+    [REDIS_FAILURE_CLIENTS] = "raise Redis' maxclients, or see who holds connections (CLIENT LIST)",
+    [REDIS_FAILURE_SCRIPT] = "check the limiter scripts with weir check",
+    [REDIS_FAILURE_LOADING] = "nothing to do: it answers once its data is loaded",
+    [REDIS_FAILURE_READONLY] = "point redis.address at the master, or name the sentinels in redis.sentinel",
+    [REDIS_FAILURE_MASTERDOWN] = "point redis.address at the master, or name the sentinels in redis.sentinel",
+    [REDIS_FAILURE_REPLICAS] = "bring the replicas back, or lower min-replicas-to-write in Redis",
+    [REDIS_FAILURE_PERSISTENCE] =
+        "see Redis' own log and its disk (INFO persistence), or set stop-writes-on-bgsave-error no",
+    [REDIS_FAILURE_OOM] = "raise Redis' maxmemory",
+    [REDIS_FAILURE_REPLY] = "check that redis.address is a Redis server, without TLS",
+    [REDIS_FAILURE_BUSY] = "check for slow scripts or commands in Redis (SLOWLOG)",
+    [REDIS_FAILURE_CLUSTER] =
+        "this is a node of a cluster: name its nodes in redis.cluster, in place of redis.address",
+    [REDIS_FAILURE_MOVING] = "nothing to do: it ends with the reshard",
+    [REDIS_FAILURE_DOWN] = "see the message before",
+};
+
+/* The sentinels said where that is. */
+static const char *const remedy_with_sentinels[REDIS_FAILURE_COUNT] = {
+    [REDIS_FAILURE_CONNECT] =
+        "check that Redis runs there: redis.sentinel.nodes say so of redis.sentinel.master",
+    [REDIS_FAILURE_CLOSED] = "if no sentinel names another master soon, look at Redis' own log",
+    [REDIS_FAILURE_READONLY] = "if no sentinel names another master soon, look at the sentinels' own logs",
+    [REDIS_FAILURE_MASTERDOWN] = "if no sentinel names another master soon, look at the sentinels' own logs",
+    [REDIS_FAILURE_REPLY] = "check that what the sentinels name as the master is a Redis server, without TLS",
+    [REDIS_FAILURE_CLUSTER] =
+        "this is a node of a cluster: name its nodes in redis.cluster, in place of redis.sentinel",
+};
+
+/* The cluster's map did, which began with redis.cluster. */
+static const char *const remedy_in_cluster[REDIS_FAILURE_COUNT] = {
+    [REDIS_FAILURE_CONNECT] =
+        "check that this node of redis.cluster runs and is reached by the address that it announces",
+    [REDIS_FAILURE_CLOSED] =
+        "if no replica takes its slots soon, check the cluster with redis-cli --cluster check",
+    [REDIS_FAILURE_CLUSTER] = "check it with redis-cli --cluster check",
+    [REDIS_FAILURE_READONLY] = "if this lasts, check the cluster with redis-cli --cluster check",
+    [REDIS_FAILURE_MASTERDOWN] = "if this lasts, check the cluster with redis-cli --cluster check",
+    [REDIS_FAILURE_REPLY] = "check that what redis.cluster names is a Redis node, without TLS",
+};
+
+const char *redis_failure_remedy(enum redis_failure failure, const struct redis_settings *settings)
+{
+    const char *own = settings->sentinel.master ? remedy_with_sentinels[failure]
+                      : settings->cluster.count ? remedy_in_cluster[failure]
+                                                : NULL;
+    return own ? own : remedy[failure];
+}
+
+bool redis_error_is(const char *message, const char *code)
+{
+    size_t n = strlen(code);
+    if (strncmp(message, code, n) == 0 && (message[n] == ' ' || message[n] == 0))
+        return true;
+    /* Redis 6 wraps an error inside a script: "ERR Error running script (...): @user_script:1: -OOM ..." */
+    const char *inner = strstr(message, ": -");
+    return inner && strncmp(inner + 3, code, n) == 0 && inner[n + 3] == ' ';
+}
+
+enum redis_failure redis_failure_of(const char *message)
+{
+    static const struct {
+        const char *code;
+        enum redis_failure failure;
+    } codes[] = {
+        {"LOADING", REDIS_FAILURE_LOADING},
+        {"READONLY", REDIS_FAILURE_READONLY},
+        {"MASTERDOWN", REDIS_FAILURE_MASTERDOWN},
+        {"NOREPLICAS", REDIS_FAILURE_REPLICAS},
+        {"MISCONF", REDIS_FAILURE_PERSISTENCE},
+        {"OOM", REDIS_FAILURE_OOM},
+        {"NOAUTH", REDIS_FAILURE_AUTH},
+        {"WRONGPASS", REDIS_FAILURE_AUTH},
+        {"NOPERM", REDIS_FAILURE_PERMISSION},
+        {"DENIED", REDIS_FAILURE_PROTECTED},
+        {"BUSY", REDIS_FAILURE_BUSY},
+        {"CLUSTERDOWN", REDIS_FAILURE_CLUSTER},
+        {"MOVED", REDIS_FAILURE_CLUSTER},
+        {"ASK", REDIS_FAILURE_CLUSTER},
+        {"CROSSSLOT", REDIS_FAILURE_CLUSTER},
+        {"TRYAGAIN", REDIS_FAILURE_MOVING},
+    };
+    /* Without a code of their own; some from within a script, in the words of Redis 6, 7 and Valkey. */
+    static const struct {
+        const char *words;
+        enum redis_failure failure;
+    } sayings[] = {
+        {"max number of clients reached", REDIS_FAILURE_CLIENTS},
+        {"unauthenticated",
+         REDIS_FAILURE_AUTH}, /* "Protocol error: unauthenticated bulk length": a script is long */
+        {"ACL failure in script", REDIS_FAILURE_PERMISSION},
+        {"can't run this command", REDIS_FAILURE_PERMISSION},
+        {"can't access at least one of the keys", REDIS_FAILURE_PERMISSION},
+        {"unknown command", REDIS_FAILURE_PERMISSION},
+        {"Unknown Redis command", REDIS_FAILURE_PERMISSION},
+    };
+    for (size_t i = 0; i < COUNT_OF(codes); i++)
+        if (redis_error_is(message, codes[i].code))
+            return codes[i].failure;
+    for (size_t i = 0; i < COUNT_OF(sayings); i++)
+        if (strstr(message, sayings[i].words))
+            return sayings[i].failure;
+    return REDIS_FAILURE_SCRIPT;
+}
+
+bool redis_is_replica(const redisReply *role)
+{
+    return role->type == REDIS_REPLY_ARRAY && role->elements > 0 &&
+           role->element[0]->type == REDIS_REPLY_STRING && strcmp(role->element[0]->str, "slave") == 0;
+}
+
+bool redis_failure_may_pass(enum redis_failure failure)
+{
+    return failure == REDIS_FAILURE_LOADING || failure == REDIS_FAILURE_READONLY ||
+           failure == REDIS_FAILURE_MASTERDOWN || failure == REDIS_FAILURE_AUTH;
+}

@@ -1,0 +1,202 @@
+#include "redis/host_name.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/event_timer.h"
+#include "base/log.h"
+#include "base/magic.h"
+#include "net/resolver.h"
+
+enum {
+    NAME_MAGIC = 0x4e414d45,
+    LOOK_US = 200000,      /* how often it is seen whether somebody wants it */
+    WANTED_US = 1000000,   /* no sooner after the lookup before, when somebody does */
+    TROUBLED_US = 5000000, /* after one that brought nothing */
+};
+
+struct redis_host_name {
+    uint32_t magic;
+    const struct policy *policy;
+    struct resolver *resolver;
+    struct lookup *lookup; /* NULL: none is under way */
+    struct event *timer;
+    uint64_t asked_us, due_us;
+    bool unreachable; /* when it was asked */
+    bool troubled;    /* that was said */
+};
+
+/* What is known of the one that is followed. */
+static struct {
+    pthread_mutex_t lock;
+    char host[256];
+    uint16_t port;
+    struct address address; /* length 0: not known */
+    atomic_uint version;
+    atomic_bool wanted, unreachable;
+} now = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* --- Any thread ----------------------------------------------------------------------------------------- */
+
+unsigned redis_host_name_version(void)
+{
+    return atomic_load_explicit(&now.version, memory_order_acquire);
+}
+
+bool redis_host_name_now(const struct redis_settings *settings, struct address *address)
+{
+    pthread_mutex_lock(&now.lock);
+    bool known = now.address.length && now.port == settings->port && strcmp(now.host, settings->host) == 0;
+    if (known)
+        *address = now.address;
+    pthread_mutex_unlock(&now.lock);
+    return known;
+}
+
+void redis_host_name_want(bool unreachable)
+{
+    if (unreachable)
+        atomic_store_explicit(&now.unreachable, true, memory_order_relaxed);
+    atomic_store_explicit(&now.wanted, true, memory_order_relaxed);
+}
+
+/* --- The one that follows -------------------------------------------------------------------------------- */
+
+static void report_trouble(struct redis_host_name *name, const char *why)
+{
+    if (!name->troubled)
+        log_warn("redis %s: %s; %s", name->policy->redis.address_text, why,
+                 now.address.length ? "its last address stays"
+                                    : "limits follow on_failure until it is resolved; check redis.address");
+    name->troubled = true;
+}
+
+static void publish(struct redis_host_name *name, const struct address *address)
+{
+    char text[2][ADDRESS_TEXT_MAX];
+
+    if (now.address.length)
+        log_info("redis %s: is now at %s and no more at %s", name->policy->redis.address_text,
+                 address_format(address, text[0]), address_format(&now.address, text[1]));
+    pthread_mutex_lock(&now.lock);
+    now.address = *address;
+    pthread_mutex_unlock(&now.lock);
+    atomic_fetch_add_explicit(&now.version, 1, memory_order_release);
+}
+
+/* IPv4 first, in order, since name servers answer in another one each time. */
+static int compare_ips(const void *a, const void *b)
+{
+    int families = ip_is_v4(b) - ip_is_v4(a);
+    return families ? families : memcmp(a, b, sizeof(struct ip));
+}
+
+/* The one that it was, while it is among them and can be reached. */
+static void choose(const struct redis_host_name *name, const struct resolver_answer *answer,
+                   struct address *chosen)
+{
+    struct ip ips[RESOLVED_MAX];
+
+    memcpy(ips, answer->ips, answer->count * sizeof ips[0]);
+    qsort(ips, answer->count, sizeof ips[0], compare_ips);
+    address_of_ip(&ips[0], now.port, chosen);
+    for (unsigned i = 0; i < answer->count; i++) {
+        struct address address;
+        address_of_ip(&ips[i], now.port, &address);
+        if (address_same(&address, &now.address))
+            address_of_ip(&ips[name->unreachable ? (i + 1) % answer->count : i], now.port, chosen);
+    }
+}
+
+static void on_answer(void *context, const struct resolver_answer *answer)
+{
+    struct redis_host_name *name = context;
+    const struct resolver_settings *settings = &name->policy->resolver;
+    uint64_t ttl = answer->ttl_us;
+    struct address chosen;
+
+    MAGIC_CHECK(name, NAME_MAGIC);
+    name->lookup = NULL;
+    if (answer->count == 0) {
+        report_trouble(name, answer->why ? answer->why : "it has no address");
+        name->due_us = clock_us() + TROUBLED_US;
+        return;
+    }
+    if (name->troubled)
+        log_info("redis %s: is resolved again", name->policy->redis.address_text);
+    name->troubled = false;
+    ttl = ttl < settings->min_ttl_us ? settings->min_ttl_us : ttl;
+    name->due_us = clock_us() + (ttl > settings->max_ttl_us ? settings->max_ttl_us : ttl);
+    choose(name, answer, &chosen);
+    if (!address_same(&chosen, &now.address))
+        publish(name, &chosen);
+}
+
+static void ask(struct redis_host_name *name)
+{
+    name->asked_us = clock_us();
+    name->unreachable = atomic_exchange_explicit(&now.unreachable, false, memory_order_relaxed);
+    atomic_store_explicit(&now.wanted, false, memory_order_relaxed);
+    name->lookup = resolver_ask(name->resolver, name->policy->redis.host, on_answer, name);
+    name->due_us = name->asked_us + TROUBLED_US; /* where there is no memory */
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_host_name *name = arg;
+    uint64_t time = clock_us();
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(name, NAME_MAGIC);
+    if (!name->lookup && (time >= name->due_us || (atomic_load_explicit(&now.wanted, memory_order_relaxed) &&
+                                                   time - name->asked_us >= WANTED_US)))
+        ask(name);
+    event_timer_arm(name->timer, LOOK_US);
+}
+
+/* What is known of another name is of no use. */
+static void begin(const struct redis_settings *redis)
+{
+    pthread_mutex_lock(&now.lock);
+    if (now.port != redis->port || strcmp(now.host, redis->host) != 0) {
+        snprintf(now.host, sizeof now.host, "%s", redis->host);
+        now.port = redis->port;
+        now.address.length = 0;
+    }
+    pthread_mutex_unlock(&now.lock);
+}
+
+struct redis_host_name *redis_host_name_follow(struct event_base *base, const struct policy *policy)
+{
+    struct redis_host_name *name;
+
+    if (!policy->redis.host || !(name = calloc(1, sizeof *name)))
+        return NULL;
+    MAGIC_SET(name, NAME_MAGIC);
+    name->policy = policy;
+    name->resolver = resolver_new(base, &policy->resolver);
+    name->timer = evtimer_new(base, on_timer, name);
+    if (!name->resolver || !name->timer) {
+        redis_host_name_free(name);
+        return NULL;
+    }
+    begin(&policy->redis);
+    ask(name);
+    event_timer_arm(name->timer, LOOK_US);
+    return name;
+}
+
+void redis_host_name_free(struct redis_host_name *name)
+{
+    if (!name)
+        return;
+    if (name->lookup)
+        lookup_cancel(name->lookup);
+    resolver_free(name->resolver);
+    if (name->timer)
+        event_free(name->timer);
+    MAGIC_WIPE(name);
+    free(name);
+}

@@ -1,0 +1,153 @@
+#include "redis/outage.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+struct redis_outage {
+    LIST_ENTRY(redis_outage) entry;
+    char *name;
+    unsigned links, down;
+    bool open;
+    uint64_t since_us, ready_us; /* of the outage: its begin; when a link last became ready */
+    uint64_t said_us;            /* the last line */
+    uint32_t said;               /* causes that were logged, a bit each */
+    uint64_t complained_us[REDIS_FAILURE_COUNT];
+    uint64_t refusing_us,
+        refused_us; /* since when calls are answered with errors, 0: they are not; the last one */
+};
+
+static LIST_HEAD(outages, redis_outage) outages = LIST_HEAD_INITIALIZER(outages);
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct redis_outage *redis_outage_join(const char *name)
+{
+    struct redis_outage *outage;
+
+    pthread_mutex_lock(&lock);
+    for (outage = LIST_FIRST(&outages); outage && strcmp(outage->name, name) != 0;)
+        outage = LIST_NEXT(outage, entry);
+    if (!outage) {
+        outage = xcalloc(1, sizeof *outage);
+        outage->name = xstrdup(name);
+        LIST_INSERT_HEAD(&outages, outage, entry);
+    }
+    outage->links++;
+    pthread_mutex_unlock(&lock);
+    return outage;
+}
+
+/* None is down any more, and one is back. Under the lock. */
+static bool has_ended(struct redis_outage *outage, uint64_t *us)
+{
+    if (!outage->open || outage->down || outage->ready_us == 0)
+        return false;
+    outage->open = false;
+    *us = outage->ready_us > outage->since_us ? outage->ready_us - outage->since_us : 0;
+    return true;
+}
+
+bool redis_outage_leave(struct redis_outage *outage, bool down, uint64_t *us)
+{
+    bool ended = false;
+
+    pthread_mutex_lock(&lock);
+    outage->down -= down;
+    if (--outage->links > 0)
+        ended = has_ended(outage, us);
+    else {
+        LIST_REMOVE(outage, entry);
+        free(outage->name);
+        free(outage);
+    }
+    pthread_mutex_unlock(&lock);
+    return ended;
+}
+
+/* Whether it is dead, frozen or cut off shows as one or the other, as chance has it. */
+static uint32_t bit_of(enum redis_failure cause)
+{
+    bool unreachable =
+        cause == REDIS_FAILURE_CLOSED || cause == REDIS_FAILURE_CONNECT || cause == REDIS_FAILURE_TIMEOUT;
+    return (uint32_t)1 << (unreachable ? REDIS_FAILURE_CONNECT : cause);
+}
+
+enum outage_news redis_outage_down(struct redis_outage *outage, bool *down, enum redis_failure cause,
+                                   uint64_t *us)
+{
+    enum outage_news news = OUTAGE_KNOWN;
+
+    pthread_mutex_lock(&lock);
+    uint64_t now = clock_us(); /* under the lock: never before what another thread has noted */
+    outage->down += !*down;
+    *down = true;
+    if (!outage->open) {
+        outage->open = true;
+        outage->since_us = now;
+        outage->said = 0;
+        outage->ready_us = 0;
+        news = OUTAGE_BEGINS;
+    } else if (!(outage->said & bit_of(cause)))
+        news = OUTAGE_CHANGES;
+    else if (now - outage->said_us >= OUTAGE_REMIND_US)
+        news = OUTAGE_LASTS;
+    if (news != OUTAGE_KNOWN)
+        outage->said_us = now;
+    outage->said |= bit_of(cause);
+    *us = now - outage->since_us;
+    pthread_mutex_unlock(&lock);
+    return news;
+}
+
+bool redis_outage_up(struct redis_outage *outage, bool *down, uint64_t ready_us, uint64_t *us)
+{
+    pthread_mutex_lock(&lock);
+    outage->down -= *down;
+    *down = false;
+    if (ready_us > outage->ready_us)
+        outage->ready_us = ready_us;
+    bool ended = has_ended(outage, us);
+    pthread_mutex_unlock(&lock);
+    return ended;
+}
+
+bool redis_outage_may_complain(struct redis_outage *outage, enum redis_failure cause, uint64_t every_us)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t now = clock_us();
+    bool may = outage->complained_us[cause] == 0 || now - outage->complained_us[cause] >= every_us;
+    if (may)
+        outage->complained_us[cause] = now;
+    pthread_mutex_unlock(&lock);
+    return may;
+}
+
+void redis_outage_refused(struct redis_outage *outage, uint64_t us)
+{
+    pthread_mutex_lock(&lock);
+    if (outage->refusing_us == 0)
+        outage->refusing_us = us;
+    if (us > outage->refused_us)
+        outage->refused_us = us;
+    pthread_mutex_unlock(&lock);
+}
+
+bool redis_outage_accepted(struct redis_outage *outage, uint64_t calm_us, uint64_t *us, bool *over)
+{
+    uint64_t now = clock_us();
+
+    pthread_mutex_lock(&lock);
+    *over = outage->refusing_us == 0;
+    bool calm = !*over && now >= outage->refused_us + calm_us;
+    if (calm) {
+        *us = outage->refused_us > outage->refusing_us ? outage->refused_us - outage->refusing_us : 0;
+        outage->refusing_us = 0;
+        *over = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return calm;
+}

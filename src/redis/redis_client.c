@@ -1,0 +1,210 @@
+#include "redis/redis_client.h"
+
+#include <stdlib.h>
+
+#include "base/event_timer.h"
+#include "base/memory.h"
+#include "redis/cluster.h"
+#include "redis/host_name.h"
+#include "redis/sentinel.h"
+
+enum { LOOK_US = 200000 };
+
+struct redis_client {
+    struct redis_link *link; /* NULL: a cluster */
+    struct redis_cluster *cluster;
+    struct redis_sentinel *sentinel; /* NULL: the address is the policy's */
+    struct redis_link_watch watch;   /* of whoever asks */
+    const struct redis_settings *settings;
+    struct event
+        *look; /* where redis.address is a name: for its address, while the link is not ready; else NULL */
+    unsigned name_version; /* of the address that the link has */
+};
+
+/* --- A name's address ------------------------------------------------------------------------------------ */
+
+static void take_address(struct redis_client *store)
+{
+    unsigned version = redis_host_name_version();
+    struct address address;
+
+    if (version == store->name_version || !redis_host_name_now(store->settings, &address))
+        return;
+    store->name_version = version;
+    (void)redis_link_set_address(store->link, &address);
+}
+
+static void on_look(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_client *store = arg;
+    (void)fd, (void)what;
+
+    take_address(store);
+    if (redis_link_is_ready(store->link))
+        return;
+    redis_host_name_want(redis_link_cause(store->link) == REDIS_FAILURE_CONNECT);
+    event_timer_arm(store->look, LOOK_US);
+}
+
+/* --- Sentinels follow the link's state, and the link their word ------------------------------------------ */
+
+static void on_ready(void *context)
+{
+    struct redis_client *store = context;
+
+    if (store->sentinel)
+        redis_sentinel_verified(store->sentinel);
+    if (store->watch.ready)
+        store->watch.ready(store->watch.context);
+}
+
+static void on_not_ready(void *context, enum redis_failure cause)
+{
+    struct redis_client *store = context;
+
+    if (store->sentinel)
+        redis_sentinel_ask(store->sentinel);
+    if (store->look)
+        event_timer_arm(store->look, LOOK_US);
+    if (store->watch.not_ready)
+        store->watch.not_ready(store->watch.context, cause);
+}
+
+static void on_found(void *context, const struct address *master)
+{
+    struct redis_client *store = context;
+    (void)redis_link_set_address(store->link, master);
+}
+
+/* --- Birth and end --------------------------------------------------------------------------------------- */
+
+struct redis_client *redis_client_new(struct event_base *base, const struct redis_settings *settings,
+                                      struct slice script, const struct redis_link_watch *watch)
+{
+    struct redis_client *store = xcalloc(1, sizeof *store);
+    const struct redis_link_watch own = {
+        .ready = on_ready, .not_ready = on_not_ready, .context = store, .quiet = watch && watch->quiet};
+    const struct redis_sentinel_callbacks callbacks = {on_found, store};
+
+    if (settings->cluster.count) {
+        store->cluster = redis_cluster_new(base, settings, script, watch);
+        return store;
+    }
+    if (watch)
+        store->watch = *watch;
+    store->settings = settings;
+    if (settings->host && (store->look = evtimer_new(base, on_look, store)))
+        event_timer_arm(store->look, 0);
+    if (settings->sentinel.master)
+        store->sentinel = redis_sentinel_new(base, settings, &callbacks);
+    store->link = redis_link_new(base, settings, &settings->address, script, &own);
+    return store;
+}
+
+void redis_client_free(struct redis_client *store)
+{
+    if (!store)
+        return;
+    redis_cluster_free(store->cluster);
+    redis_link_free(store->link); /* reports nothing */
+    redis_sentinel_free(store->sentinel);
+    if (store->look)
+        event_free(store->look);
+    free(store);
+}
+
+/* --- Asking ---------------------------------------------------------------------------------------------- */
+
+bool redis_client_is_ready(const struct redis_client *store)
+{
+    return store->link ? redis_link_is_ready(store->link) : redis_cluster_is_ready(store->cluster);
+}
+
+bool redis_client_is_whole(const struct redis_client *store)
+{
+    return store->link ? redis_link_is_ready(store->link) : redis_cluster_is_whole(store->cluster);
+}
+
+bool redis_client_has_room(const struct redis_client *store, unsigned slot)
+{
+    return store->link ? redis_link_has_room(store->link) : redis_cluster_has_room(store->cluster, slot);
+}
+
+enum redis_breaker redis_client_breaker(const struct redis_client *store)
+{
+    return store->link ? redis_link_breaker(store->link) : redis_cluster_breaker(store->cluster);
+}
+
+enum redis_failure redis_client_cause(const struct redis_client *store)
+{
+    return store->link ? redis_link_cause(store->link) : REDIS_FAILURE_DOWN;
+}
+
+bool redis_client_has_slots(const struct redis_client *store)
+{
+    return !store->link;
+}
+
+unsigned redis_client_slot(const struct redis_client *store, struct slice key)
+{
+    return store->link ? 0 : redis_slot_of(key);
+}
+
+unsigned redis_client_parts(const struct redis_client *store)
+{
+    unsigned parts = 0, slot;
+
+    if (store->link)
+        return 1;
+    while (redis_cluster_master(store->cluster, parts, &slot))
+        parts++;
+    return parts;
+}
+
+bool redis_client_call(struct redis_client *store, struct redis_call *call, int argc, const char **argv,
+                       const size_t *argv_sizes)
+{
+    if (store->link)
+        return redis_link_call(store->link, call, argc, argv, argv_sizes);
+    if (argv_sizes[0] == 1 && argv[0][0] == '0') /* no key: any node */
+        return redis_client_call_part(store, 0, call, argc, argv, argv_sizes);
+    return redis_cluster_call(store->cluster, redis_slot_of((struct slice){argv[1], argv_sizes[1]}), call,
+                              argc, argv, argv_sizes);
+}
+
+bool redis_client_call_part(struct redis_client *store, unsigned part, struct redis_call *call, int argc,
+                            const char **argv, const size_t *argv_sizes)
+{
+    unsigned slot;
+
+    if (store->link)
+        return redis_link_call(store->link, call, argc, argv, argv_sizes);
+    return redis_cluster_master(store->cluster, part, &slot) &&
+           redis_cluster_call(store->cluster, slot, call, argc, argv, argv_sizes);
+}
+
+void redis_client_flush(struct redis_client *store)
+{
+    if (!store->link) {
+        redis_cluster_flush(store->cluster);
+        return;
+    }
+    if (unlikely(store->look != NULL))
+        take_address(store);
+    redis_link_flush(store->link);
+}
+
+void redis_client_read(struct redis_client *store)
+{
+    if (store->link)
+        redis_link_read(store->link);
+    else
+        redis_cluster_read(store->cluster);
+}
+
+void redis_client_note_timeout(struct redis_client *store, const struct redis_call *call)
+{
+    (void)store;
+    if (call->link)
+        redis_link_note_timeout(call->link);
+}

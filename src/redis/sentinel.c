@@ -1,0 +1,429 @@
+/* sentinel.c - see sentinel.h.
+ *
+ *   consult() --> the master --> the other sentinels --> subscribed --PING, PONG--.
+ *      ^             |                  |                    |   ^                |
+ *      |             `--> found()       |        +switch-master  `----------------'
+ *      |                                |                    `--> found()
+ *      `---- next sentinel: connection lost, no answer in time, or the master is of no use
+ */
+#include "redis/sentinel.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/event_timer.h"
+#include "base/log.h"
+#include "base/magic.h"
+#include "base/memory.h"
+#include "redis/connection.h"
+
+enum {
+    SENTINEL_MAGIC = 0x53454e54,
+    SENTINELS_MAX = 128,
+    ANSWER_US = 500000, /* to connect and answer, and to a PING */
+    PING_US = 1000000,
+    SEEK_US = 200000, /* from one sentinel to the next while the master is of no use */
+    RETRY_MIN_US = 20000,
+    RETRY_MAX_US = 1000000,
+    COMPLAIN_US = 10000000,
+};
+
+enum step { STEP_IDLE, STEP_MASTER, STEP_OTHERS, STEP_SUBSCRIBE, STEP_LISTEN, STEP_PINGED };
+
+struct redis_sentinel {
+    uint32_t magic;
+    struct event_base *base;
+    const struct redis_settings *settings;
+    struct redis_sentinel_callbacks callbacks;
+    struct address known[SENTINELS_MAX]; /* those of the policy first */
+    unsigned known_count, next;
+    struct address asked; /* the one that the talk is with */
+    struct address found; /* the master, by the last answer */
+    struct redis_connection *connection;
+    enum step step;
+    struct event *timer;
+    bool seeking;    /* the master known so far is of no use */
+    unsigned failed; /* sentinels in a row */
+    uint64_t retry_us;
+};
+
+static void consult(struct redis_sentinel *s);
+
+/* --- What the process knows and says; each thread has a watcher of its own ------------------------------ */
+
+static struct {
+    pthread_mutex_t lock;
+    char name[256], master[ADDRESS_TEXT_MAX];
+    unsigned changes;
+    bool away; /* no sentinel answers, and that was said */
+    uint64_t complained_us;
+    struct address others[SENTINELS_MAX]; /* that sentinels of this master told of */
+    unsigned other_count;
+} received = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Says it once, whichever thread finds it first. */
+static void announce(const struct redis_sentinel *s)
+{
+    char text[ADDRESS_TEXT_MAX], before[ADDRESS_TEXT_MAX], by[ADDRESS_TEXT_MAX];
+
+    address_format(&s->found, text);
+    pthread_mutex_lock(&received.lock);
+    bool change = strcmp(received.master, text) != 0;
+    memcpy(before, received.master, sizeof before);
+    memcpy(received.master, text, sizeof text);
+    received.changes += change && *before;
+    pthread_mutex_unlock(&received.lock);
+    if (change)
+        log_info("redis %s: the master is %s%s%s, says sentinel %s", s->settings->sentinel.master, text,
+                 *before ? " and no more " : "", before, address_format(&s->asked, by));
+}
+
+static void report_back(const struct redis_sentinel *s)
+{
+    char text[ADDRESS_TEXT_MAX];
+
+    pthread_mutex_lock(&received.lock);
+    bool back = received.away;
+    received.away = false;
+    pthread_mutex_unlock(&received.lock);
+    if (back)
+        log_info("redis %s: sentinel %s tells where the master is", s->settings->sentinel.master,
+                 address_format(&s->asked, text));
+}
+
+static void report_away(const struct redis_sentinel *s, const char *why)
+{
+    char text[ADDRESS_TEXT_MAX];
+
+    pthread_mutex_lock(&received.lock);
+    bool told = received.away;
+    received.away = true;
+    pthread_mutex_unlock(&received.lock);
+    if (!told)
+        log_error("redis %s: none of %u sentinels tells where the master is (the last, %s: %s); check "
+                  "redis.sentinel.nodes and that they run",
+                  s->settings->sentinel.master, s->known_count, address_format(&s->asked, text), why);
+}
+
+/* Something is wrong with what a sentinel says; one line in a while. */
+static void complain(const struct redis_sentinel *s, const char *what, const char *detail)
+{
+    uint64_t now = clock_us();
+    char text[ADDRESS_TEXT_MAX];
+
+    pthread_mutex_lock(&received.lock);
+    bool quiet = received.complained_us && now - received.complained_us < COMPLAIN_US;
+    if (!quiet)
+        received.complained_us = now;
+    pthread_mutex_unlock(&received.lock);
+    if (!quiet)
+        log_error("redis %s: sentinel %s %s%s", s->settings->sentinel.master, address_format(&s->asked, text),
+                  what, detail);
+}
+
+void redis_sentinel_master(char text[static ADDRESS_TEXT_MAX])
+{
+    pthread_mutex_lock(&received.lock);
+    memcpy(text, received.master, ADDRESS_TEXT_MAX);
+    pthread_mutex_unlock(&received.lock);
+}
+
+unsigned redis_sentinel_changes(void)
+{
+    pthread_mutex_lock(&received.lock);
+    unsigned changes = received.changes;
+    pthread_mutex_unlock(&received.lock);
+    return changes;
+}
+
+/* --- From one sentinel to the next --------------------------------------------------------------------- */
+
+static void hang_up(struct redis_sentinel *s)
+{
+    redis_connection_free(s->connection);
+    s->connection = NULL;
+    s->step = STEP_IDLE;
+}
+
+/* This one was of no use. */
+static void pass_over(struct redis_sentinel *s, const char *why)
+{
+    hang_up(s);
+    if (++s->failed >= s->known_count)
+        report_away(s, why);
+    event_timer_back_off(s->timer, &s->retry_us, RETRY_MAX_US);
+}
+
+static bool ask_all(struct redis_sentinel *s)
+{
+    const char *name = s->settings->sentinel.master;
+
+    return redis_connection_send(s->connection, 3,
+                                 (const char *[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", name}) &&
+           redis_connection_send(s->connection, 3, (const char *[]){"SENTINEL", "SENTINELS", name}) &&
+           redis_connection_send(s->connection, 2, (const char *[]){"SUBSCRIBE", "+switch-master"});
+}
+
+/* --- What a sentinel says ------------------------------------------------------------------------------ */
+
+bool redis_sentinel_address(struct slice host, struct slice port, struct address *address)
+{
+    char bytes[ADDRESS_TEXT_MAX];
+    struct text text = text_over(bytes, sizeof bytes);
+    bool v6 = host.n && memchr(host.p, ':', host.n);
+    const char *why;
+    struct ip ip;
+
+    text_put(&text, v6 ? SLICE("[") : SLICE(""));
+    text_put(&text, host);
+    text_put(&text, v6 ? SLICE("]:") : SLICE(":"));
+    text_put(&text, port);
+    return ip_parse(host, &ip) && !text.failed && address_parse(text_slice(&text), false, address, &why) &&
+           address->v4.sin_port != 0; /* at the same place in IPv6's */
+}
+
+static struct slice text_of(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_STRING ? (struct slice){reply->str, (size_t)reply->len} : SLICE_NONE;
+}
+
+/* A name could not be connected to without waiting for a name server. */
+static void hear_of_master(struct redis_sentinel *s, struct slice host, struct slice port)
+{
+    struct address master;
+    char name[128];
+
+    if (!redis_sentinel_address(host, port, &master)) {
+        snprintf(name, sizeof name, "\"%.*s\"; let it announce addresses (announce-hostnames no)",
+                 (int)(host.n < 64 ? host.n : 64), host.n ? host.p : "");
+        complain(s, "names the master by what is no address: ", name);
+        pass_over(s, "no address");
+        return;
+    }
+    s->failed = 0;
+    s->retry_us = RETRY_MIN_US;
+    s->found = master;
+    report_back(s);
+    s->callbacks.found(s->callbacks.context, &master);
+}
+
+static void take_master(struct redis_sentinel *s, const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2) {
+        s->step = STEP_OTHERS;
+        hear_of_master(s, text_of(reply->element[0]), text_of(reply->element[1]));
+    } else if (reply->type == REDIS_REPLY_NIL) {
+        complain(s, "knows no master of this name: ", "check redis.sentinel.master");
+        pass_over(s, "it knows no such master");
+    } else {
+        const char *error = reply->type == REDIS_REPLY_ERROR ? reply->str : "an answer of the wrong shape";
+        complain(s, "does not say where the master is: ", error);
+        pass_over(s, error);
+    }
+}
+
+static bool is_among(const struct address *known, unsigned count, const struct address *address)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (known[i].length == address->length && memcmp(&known[i].any, &address->any, address->length) == 0)
+            return true;
+    return false;
+}
+
+/* The oldest behind the first `kept` goes when there is no room. */
+static void add_address(struct address *known, unsigned *count, unsigned kept, const struct address *address)
+{
+    if (is_among(known, *count, address))
+        return;
+    if (*count == SENTINELS_MAX)
+        memmove(&known[kept], &known[kept + 1], (--*count - kept) * sizeof known[0]);
+    known[(*count)++] = *address;
+}
+
+static void learn(struct redis_sentinel *s, const struct address *address)
+{
+    add_address(s->known, &s->known_count, s->settings->sentinel.nodes.count, address);
+    pthread_mutex_lock(&received.lock);
+    add_address(received.others, &received.other_count, 0, address);
+    pthread_mutex_unlock(&received.lock);
+}
+
+/* Also what other watchers of this process were told: those that the policy names may be gone. */
+static void learn_first(struct redis_sentinel *s)
+{
+    const struct redis_nodes *nodes = &s->settings->sentinel.nodes;
+    const char *name = s->settings->sentinel.master;
+
+    for (unsigned i = 0; i < nodes->count; i++)
+        add_address(s->known, &s->known_count, nodes->count, &nodes->node[i].address);
+    pthread_mutex_lock(&received.lock);
+    if (strncmp(received.name, name, sizeof received.name - 1) != 0) { /* a reload to another master */
+        snprintf(received.name, sizeof received.name, "%s", name);
+        received.master[0] = 0;
+        received.other_count = 0;
+    }
+    for (unsigned i = 0; i < received.other_count; i++)
+        add_address(s->known, &s->known_count, nodes->count, &received.others[i]);
+    pthread_mutex_unlock(&received.lock);
+}
+
+/* Each sentinel is a list of names and values, among them "ip" and "port". */
+static void take_others(struct redis_sentinel *s, const redisReply *reply)
+{
+    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+        const redisReply *one = reply->element[i];
+        struct slice host = SLICE_NONE, port = SLICE_NONE;
+        struct address address;
+        for (size_t k = 0; one->type == REDIS_REPLY_ARRAY && k + 1 < one->elements; k += 2) {
+            if (slice_equal(text_of(one->element[k]), SLICE("ip")))
+                host = text_of(one->element[k + 1]);
+            if (slice_equal(text_of(one->element[k]), SLICE("port")))
+                port = text_of(one->element[k + 1]);
+        }
+        if (redis_sentinel_address(host, port, &address))
+            learn(s, &address);
+    }
+    s->step = STEP_SUBSCRIBE;
+}
+
+/* "NAME OLD-IP OLD-PORT NEW-IP NEW-PORT" */
+static void take_switch(struct redis_sentinel *s, struct slice message)
+{
+    struct slice words[5];
+    unsigned count = 0;
+
+    for (size_t i = 0, start = 0; i <= message.n && count < COUNT_OF(words); i++)
+        if (i == message.n || message.p[i] == ' ') {
+            words[count++] = (struct slice){message.p + start, i - start};
+            start = i + 1;
+        }
+    if (count == COUNT_OF(words) && slice_equal(words[0], slice_of(s->settings->sentinel.master)))
+        hear_of_master(s, words[3], words[4]);
+}
+
+static void take_pushed(struct redis_sentinel *s, const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_ERROR) { /* it may not subscribe: asking now and then must do */
+        complain(s, "takes no subscription to +switch-master: ", reply->str);
+        hang_up(s);
+        event_timer_arm(s->timer, PING_US);
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+               slice_equal(text_of(reply->element[0]), SLICE("message")))
+        take_switch(s, text_of(reply->element[2]));
+    else { /* subscribed, or a pong */
+        s->step = STEP_LISTEN;
+        event_timer_arm(s->timer, s->seeking ? SEEK_US : PING_US);
+    }
+}
+
+static void on_heard(void *context, const redisReply *reply)
+{
+    struct redis_sentinel *s = context;
+
+    MAGIC_CHECK(s, SENTINEL_MAGIC);
+    switch (s->step) {
+    case STEP_IDLE: break; /* given up while more of its answers were there */
+    case STEP_MASTER: take_master(s, reply); break;
+    case STEP_OTHERS: take_others(s, reply); break;
+    case STEP_SUBSCRIBE:
+    case STEP_LISTEN:
+    case STEP_PINGED: take_pushed(s, reply); break;
+    }
+}
+
+static void on_lost(void *context, const char *why)
+{
+    struct redis_sentinel *s = context;
+
+    MAGIC_CHECK(s, SENTINEL_MAGIC);
+    pass_over(s, why);
+}
+
+/* --- Asking -------------------------------------------------------------------------------------------- */
+
+static void consult(struct redis_sentinel *s)
+{
+    const struct redis_connection_callbacks callbacks = {on_heard, on_lost, s};
+    const struct redis_sentinel_settings *settings = &s->settings->sentinel;
+
+    hang_up(s);
+    s->next %= s->known_count;
+    s->asked = s->known[s->next++];
+    s->connection =
+        redis_connection_new(s->base, &s->asked, settings->username, settings->password, &callbacks);
+    if (!s->connection || !ask_all(s)) {
+        pass_over(s, "it cannot be connected to");
+        return;
+    }
+    s->step = STEP_MASTER;
+    event_timer_arm(s->timer, ANSWER_US);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_sentinel *s = arg;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(s, SENTINEL_MAGIC);
+    if (s->step == STEP_IDLE || (s->step == STEP_LISTEN && s->seeking))
+        consult(s);
+    else if (s->step == STEP_LISTEN && redis_connection_send(s->connection, 1, (const char *[]){"PING"})) {
+        s->step = STEP_PINGED;
+        event_timer_arm(s->timer, ANSWER_US);
+    } else
+        pass_over(s, "no answer");
+}
+
+void redis_sentinel_ask(struct redis_sentinel *s)
+{
+    if (s->seeking)
+        return;
+    s->seeking = true;
+    if (s->step == STEP_LISTEN || s->step == STEP_PINGED)
+        event_timer_arm(s->timer, 0), s->step = STEP_LISTEN;
+}
+
+void redis_sentinel_content(struct redis_sentinel *s)
+{
+    s->seeking = false;
+}
+
+void redis_sentinel_verified(struct redis_sentinel *s)
+{
+    s->seeking = false;
+    announce(s);
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------- */
+
+struct redis_sentinel *redis_sentinel_new(struct event_base *base, const struct redis_settings *settings,
+                                          const struct redis_sentinel_callbacks *callbacks)
+{
+    struct redis_sentinel *s = xcalloc(1, sizeof *s);
+    uint64_t first = 0;
+
+    MAGIC_SET(s, SENTINEL_MAGIC);
+    s->base = base;
+    s->settings = settings;
+    s->callbacks = *callbacks;
+    s->retry_us = RETRY_MIN_US;
+    s->seeking = true;
+    learn_first(s);
+    (void)!getrandom(&first, sizeof first, 0); /* not all threads of all weirs to the same one */
+    s->next = (unsigned)(first % s->known_count);
+    s->timer = evtimer_new(base, on_timer, s);
+    event_timer_arm(s->timer, 0);
+    return s;
+}
+
+void redis_sentinel_free(struct redis_sentinel *s)
+{
+    if (!s)
+        return;
+    hang_up(s);
+    event_free(s->timer);
+    MAGIC_WIPE(s);
+    free(s);
+}

@@ -1,0 +1,56 @@
+#include "redis/socket.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <string.h>
+
+#include "base/descriptors.h"
+
+static redisAsyncContext *dial(const struct address *address)
+{
+    char host[NI_MAXHOST]; /* a name would make redisAsyncConnect() block in getaddrinfo() */
+    uint16_t port = ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
+
+    if (address_is_unix(address))
+        return redisAsyncConnectUnix(address->local.sun_path);
+    if (getnameinfo(&address->any, address->length, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
+        return NULL;
+    return redisAsyncConnect(host, port);
+}
+
+redisAsyncContext *redis_socket_dial(const struct address *address)
+{
+    errno = 0;
+    redisAsyncContext *ac = dial(address);
+
+    if (!ac || !ac->err || !descriptors_lack(errno) || !descriptors_give(DESCRIPTOR_FOR_REDIS, errno))
+        return ac;
+    redisAsyncFree(ac); /* without callbacks yet */
+    return dial(address);
+}
+
+void redis_socket_options(int fd, const struct address *address)
+{
+    int on = 1, idle = 15, interval = 5, probes = 3;
+
+    if (address_is_unix(address))
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+bool redis_socket_last_words(int fd, char *words, size_t size)
+{
+    ssize_t n = recv(fd, words, size - 1, MSG_PEEK | MSG_DONTWAIT);
+
+    if (n <= 1 || words[0] != '-')
+        return false;
+    words[n] = 0;
+    memmove(words, words + 1, (size_t)n);
+    words[strcspn(words, "\r\n")] = 0;
+    return true;
+}

@@ -1,0 +1,249 @@
+#include "redis/subscription.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "base/event_timer.h"
+#include "base/log.h"
+#include "base/magic.h"
+#include "redis/cluster.h"
+#include "redis/connection.h"
+#include "redis/failure.h"
+#include "redis/host_name.h"
+#include "redis/sentinel.h"
+
+enum {
+    SUBSCRIPTION_MAGIC = 0x53554253,
+    ANSWER_US = 2000000, /* until the channel is heard; until a PING is answered */
+    PING_US =
+        2000000, /* after which silence is doubted: nobody may have been reset, or the connection be dead */
+    RETRY_MIN_US = 100000,
+    RETRY_MAX_US = 5000000,
+};
+
+struct redis_subscription {
+    uint32_t magic;
+    struct event_base *base;
+    const struct redis_settings *settings;
+    struct address address;          /* of the server; length 0: not known yet */
+    struct redis_sentinel *sentinel; /* NULL: the address is the policy's */
+    unsigned dialled;                /* nodes of a cluster: each of them hears what any of them is told */
+    char *channel;
+    struct redis_subscription_callbacks listener;
+    struct redis_connection *connection; /* NULL: waits to connect again */
+    struct event *timer; /* to connect again, to ask whether it is there, or the end of patience */
+    uint64_t retry_us;
+    bool hears, pinged;
+    bool is_master; /* of the cluster, when last looked */
+    bool told;      /* that it may not subscribe */
+};
+
+static void hang_up(struct redis_subscription *s)
+{
+    s->hears = s->pinged = s->is_master = false;
+    redis_connection_free(s->connection);
+    s->connection = NULL;
+}
+
+/* The workers' links say what is wrong with Redis; this connection is tried again in silence. */
+static void fail(struct redis_subscription *s, const char *why)
+{
+    log_debug("redis %s: no subscription to %s: %s", s->settings->address_text, s->channel, why);
+    hang_up(s);
+    if (s->sentinel)
+        redis_sentinel_ask(s->sentinel);
+    event_timer_back_off(s->timer, &s->retry_us, RETRY_MAX_US);
+}
+
+/* --- What Redis says ---------------------------------------------------------------------------------- */
+
+static void report_refused(struct redis_subscription *s, const char *message)
+{
+    if (s->told || !redis_error_is(message, "NOPERM"))
+        return;
+    s->told = true;
+    log_warn("redis %s: %s; a client reset elsewhere may be rejected here for a second more; let this user "
+             "SUBSCRIBE to %s",
+             s->settings->address_text, message, s->channel);
+}
+
+static void note_alive(struct redis_subscription *s)
+{
+    s->pinged = false;
+    event_timer_arm(s->timer, PING_US);
+}
+
+static void subscribed(struct redis_subscription *s)
+{
+    note_alive(s);
+    s->retry_us = RETRY_MIN_US;
+    s->told = false;
+    s->hears = true;
+    if (s->sentinel)
+        redis_sentinel_content(s->sentinel);
+    s->listener.received(s->listener.context, NULL, 0);
+}
+
+static void on_heard(void *context, const redisReply *reply)
+{
+    struct redis_subscription *s = context;
+
+    MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
+    if (s->hears)
+        note_alive(s); /* and be it that this user may not PING */
+    else if (reply->type == REDIS_REPLY_ERROR) {
+        report_refused(s, reply->str);
+        fail(s, reply->str);
+        return;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
+        reply->element[0]->type != REDIS_REPLY_STRING)
+        return;
+    if (strcmp(reply->element[0]->str, "subscribe") == 0)
+        subscribed(s);
+    else if (strcmp(reply->element[0]->str, "message") == 0 && reply->element[2]->type == REDIS_REPLY_STRING)
+        s->listener.received(s->listener.context, reply->element[2]->str, (size_t)reply->element[2]->len);
+}
+
+static void on_lost(void *context, const char *why)
+{
+    struct redis_subscription *s = context;
+
+    MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
+    fail(s, why);
+}
+
+/* --- Connecting --------------------------------------------------------------------------------------- */
+
+/* One after the other: those of the policy, then the masters of the map as the workers know it. */
+static void choose_node(struct redis_subscription *s)
+{
+    const struct redis_nodes *cluster = &s->settings->cluster;
+    struct address master;
+    unsigned masters = redis_cluster_nodes(s->settings, UINT_MAX, &master),
+             next = s->dialled++ % (cluster->count + masters);
+
+    if (next < cluster->count)
+        s->address = cluster->node[next].address;
+    else if (redis_cluster_nodes(s->settings, next - cluster->count, &master) > next - cluster->count)
+        s->address = master;
+}
+
+static void dial(struct redis_subscription *s)
+{
+    if (s->settings->cluster.count)
+        choose_node(s);
+    if (s->settings->host)
+        (void)redis_host_name_now(s->settings, &s->address);
+    event_timer_arm(s->timer, ANSWER_US);
+    s->connection = redis_connection_new(s->base, &s->address, s->settings->username, s->settings->password,
+                                         &(struct redis_connection_callbacks){on_heard, on_lost, s});
+    if (!s->connection || !redis_connection_send(s->connection, 2, (const char *[]){"SUBSCRIBE", s->channel}))
+        fail(s, "it cannot be connected to");
+}
+
+static bool is_master_of_cluster(const struct redis_subscription *s)
+{
+    struct address master;
+
+    for (unsigned i = 0; i < redis_cluster_nodes(s->settings, i, &master); i++)
+        if (address_same(&master, &s->address))
+            return true;
+    return false;
+}
+
+static void ping(struct redis_subscription *s)
+{
+    bool was_master = s->is_master;
+    struct address now;
+
+    s->is_master = s->settings->cluster.count && is_master_of_cluster(s);
+    if (was_master && !s->is_master) {
+        fail(s, "it may have left the cluster, and hears nothing of it then");
+        return;
+    }
+    if (s->settings->host && redis_host_name_now(s->settings, &now) && !address_same(&now, &s->address)) {
+        fail(s, "its name has another address");
+        return;
+    }
+    s->pinged = true;
+    event_timer_arm(s->timer, ANSWER_US);
+    if (!redis_connection_send(s->connection, 1, (const char *[]){"PING"}))
+        fail(s, "no memory");
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_subscription *s = arg;
+    (void)fd, (void)what;
+
+    MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
+    if (!s->connection)
+        dial(s);
+    else if (s->hears && !s->pinged)
+        ping(s);
+    else
+        fail(s, "no answer");
+}
+
+/* The master may stay where it is: then the next try is soon enough. */
+static void on_found(void *context, const struct address *master)
+{
+    struct redis_subscription *s = context;
+
+    MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
+    if (address_same(master, &s->address))
+        return;
+    s->address = *master;
+    s->retry_us = RETRY_MIN_US;
+    hang_up(s);
+    dial(s);
+}
+
+/* --- Birth and end ------------------------------------------------------------------------------------ */
+
+struct redis_subscription *redis_subscription_new(struct event_base *base,
+                                                  const struct redis_settings *settings, const char *channel,
+                                                  const struct redis_subscription_callbacks *listener)
+{
+    struct redis_subscription *s = calloc(1, sizeof *s);
+
+    if (!s)
+        return NULL;
+    MAGIC_SET(s, SUBSCRIPTION_MAGIC);
+    s->base = base;
+    s->settings = settings;
+    s->address = settings->address;
+    s->listener = *listener;
+    s->retry_us = RETRY_MIN_US;
+    s->channel = strdup(channel);
+    s->timer = evtimer_new(base, on_timer, s);
+    if (!s->channel || !s->timer) {
+        redis_subscription_free(s);
+        return NULL;
+    }
+    if (settings->sentinel.master)
+        s->sentinel = redis_sentinel_new(base, settings, &(struct redis_sentinel_callbacks){on_found, s});
+    else
+        dial(s);
+    return s;
+}
+
+bool redis_subscription_covers(const struct redis_subscription *before, const struct redis_subscription *now)
+{
+    return before && before->hears && strcmp(before->channel, now->channel) == 0 &&
+           address_same(&before->address, &now->address);
+}
+
+void redis_subscription_free(struct redis_subscription *s)
+{
+    if (!s)
+        return;
+    hang_up(s);
+    redis_sentinel_free(s->sentinel);
+    if (s->timer)
+        event_free(s->timer);
+    free(s->channel);
+    MAGIC_WIPE(s);
+    free(s);
+}

@@ -1,0 +1,457 @@
+/* server.c - the running process: start-up, signals, the end. Reload is in server_policy.c.
+ *
+ * Start is all or nothing: policy, scripts, Redis settings, every socket and every worker stand before the
+ * first connection is taken. The main thread then owns signals, the admin listener, the subscription to
+ * resets and the embedded Redis; the workers own everything else. */
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/descriptors.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "config.h"
+#include "net/ip_counts.h"
+#include "net/listener.h"
+#include "redis/embedded.h"
+#include "server.h"
+#include "server_internal.h"
+
+#ifdef HAVE_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
+
+enum { EXIT_GOOD = 0, EXIT_BAD_INPUT = 1, FALLBACK_ENTRIES_MAX = 262144, IP_COUNTS_MAX = 65536 };
+
+/* ---- systemd ----------------------------------------------------------------------------------------- */
+
+void tell_systemd(const char *state)
+{
+#ifdef HAVE_SYSTEMD
+    (void)sd_notify(0, state);
+#else
+    (void)state;
+#endif
+}
+
+/* ---- libevent ---------------------------------------------------------------------------------------- */
+
+/* Else it writes them to stderr, in a form of its own. */
+static void on_libevent_message(int severity, const char *message)
+{
+    log_at(severity == EVENT_LOG_ERR    ? LEVEL_ERROR
+           : severity == EVENT_LOG_WARN ? LEVEL_WARN
+                                        : LEVEL_DEBUG,
+           "libevent: %s", message);
+}
+
+/* ---- sockets ----------------------------------------------------------------------------------------- */
+
+static bool open_listeners(struct weir *weir)
+{
+    struct policy *policy = weir->first;
+    unsigned workers = policy->workers, addresses = policy->listen_count;
+    char text[ADDRESS_TEXT_MAX];
+    const char *why;
+
+    weir->written = xcalloc(addresses, sizeof *weir->written);
+    memcpy(weir->written, policy->listen, addresses * sizeof *weir->written);
+    weir->listen_fds = xcalloc((size_t)workers * addresses, sizeof *weir->listen_fds);
+    int *fds = xcalloc(workers, sizeof *fds);
+    bool good = true;
+    for (unsigned a = 0; a < addresses && good; a++) {
+        good = listener_open(&policy->listen[a].address, workers, fds, &why);
+        for (unsigned w = 0; w < workers && good; w++)
+            weir->listen_fds[w * addresses + a] = fds[w];
+        if (good)
+            weir->opened++;
+        else
+            log_error("cannot listen on %s: %s: %s", address_format(&policy->listen[a].address, text), why,
+                      strerror(errno));
+    }
+    free(fds);
+    weir->written_admin = policy->admin.address;
+    if (good && policy->admin.address.length &&
+        !listener_open(&policy->admin.address, 1, &weir->admin_fd, &why)) {
+        log_error("cannot listen on %s (admin): %s: %s", address_format(&policy->admin.address, text), why,
+                  strerror(errno));
+        return false;
+    }
+    return good;
+}
+
+/* A client may need a connection to a server beside its own. Raises the limit as far as the kernel allows without being asked;
+ * where that is not enough, fewer clients are accepted, so that each of them can be served. */
+static void raise_descriptor_limit(struct weir *weir)
+{
+    const struct policy *policy = weir->first;
+    struct rlimit limit;
+    unsigned wanted = policy->size_limits.connections,
+             of_weir = DESCRIPTORS_RESERVED + 32 + policy->workers * (12 + policy->listen_count);
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    if (limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+        (void)getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur > (rlim_t)UINT_MAX)
+        return;
+    unsigned most = limit.rlim_cur > of_weir + 2 ? ((unsigned)limit.rlim_cur - of_weir) / 2 : 1;
+    weir->connections_max = most;
+    if (wanted > most)
+        log_warn("size_limits.connections is %u, which needs up to %llu descriptors, but only %llu are "
+                 "allowed: at most "
+                 "%u clients are accepted at a time; raise LimitNOFILE (ulimit -n)",
+                 wanted, wanted * 2ull + of_weir, (unsigned long long)limit.rlim_cur, most);
+}
+
+static void report_listening(const struct weir *weir)
+{
+    char text[ADDRESS_TEXT_MAX];
+
+    for (unsigned a = 0; a < weir->first->listen_count; a++)
+        log_info("listening on %s", address_format(&weir->first->listen[a].address, text));
+    if (weir->first->admin.address.length)
+        log_info("admin on %s", address_format(&weir->first->admin.address, text));
+}
+
+/* ---- workers ----------------------------------------------------------------------------------------- */
+
+/* From a worker's thread, as all that follow: on_change looks. */
+static void worker_reloaded(void *context)
+{
+    const struct weir *weir = context;
+    uint64_t one = 1;
+
+    while (write(weir->change_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+static void note(struct weir *weir, _Atomic unsigned *counter)
+{
+    atomic_fetch_add(counter, 1);
+    worker_reloaded(weir);
+}
+
+static void worker_serving(void *context)
+{
+    struct weir *weir = context;
+    note(weir, &weir->serving);
+}
+
+static void worker_ended(void *context)
+{
+    struct weir *weir = context;
+    note(weir, &weir->ended);
+}
+
+static void on_change(evutil_socket_t fd, short what, void *arg)
+{
+    struct weir *weir = arg;
+    uint64_t count;
+    (void)what;
+
+    if (read(fd, &count, sizeof count) < 0)
+        return;
+    if (!weir->ready && !weir->stopping && atomic_load(&weir->serving) == weir->made) {
+        weir->ready = true;
+        report_listening(weir);
+        log_info("ready");
+        tell_systemd("READY=1");
+    }
+    report_reloaded(weir);
+    if (atomic_load(&weir->ended) == weir->started)
+        event_base_loopbreak(weir->base);
+}
+
+static void share(struct weir *weir)
+{
+    const struct size_limits *sizes = &weir->first->size_limits;
+
+    weir->shared = (struct worker_shared){.workers = weir->first->workers,
+                                          .connections_max = weir->connections_max,
+                                          .fallback = fallback_new(FALLBACK_ENTRIES_MAX),
+                                          .quotas = weir->quotas,
+                                          .serving = worker_serving,
+                                          .reloaded = worker_reloaded,
+                                          .ended = worker_ended,
+                                          .context = weir};
+    if (sizes->connections_per_ip)
+        weir->shared.ip_counts =
+            ip_counts_new(sizes->connections > IP_COUNTS_MAX ? sizes->connections : IP_COUNTS_MAX,
+                          weir->first->identity.ipv6_prefix);
+}
+
+static bool make_workers(struct weir *weir)
+{
+    struct policy *policy = weir->first;
+
+    share(weir);
+    if (!(weir->endpoint_set = make_endpoint_set(weir, policy))) {
+        log_error("no memory for the upstreams");
+        return false;
+    }
+    weir->workers = xcalloc(policy->workers, sizeof *weir->workers);
+    for (; weir->made < policy->workers; weir->made++) {
+        struct worker *worker = worker_new(&weir->shared, weir->endpoint_set, weir->made,
+                                           weir->listen_fds + (size_t)weir->made * policy->listen_count);
+        if (!worker) {
+            log_error("cannot make worker %u: %s", weir->made, strerror(errno));
+            weir->made++; /* its sockets are closed */
+            return false;
+        }
+        weir->workers[weir->made] = worker;
+    }
+    weir->shared.all = weir->workers;
+    return true;
+}
+
+/* Signals are the main thread's: a thread starts with all of them blocked. */
+static bool start_workers(struct weir *weir)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool good = log_start() == 0;
+    if (!good)
+        log_error("cannot start the log's thread: %s", strerror(errno));
+    good = good && quotas_start(weir->quotas);
+    for (unsigned i = 0; i < weir->made && good; i++) {
+        good = worker_start(weir->workers[i]) == 0;
+        if (good)
+            weir->started++;
+        else
+            log_error("cannot start worker %u: %s", i, strerror(errno));
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return good;
+}
+
+/* ---- signals ----------------------------------------------------------------------------------------- */
+
+/* Before the listeners close: from then on the path may be a successor's. */
+static void unlink_sockets(struct weir *weir)
+{
+    for (unsigned a = 0; a < weir->opened && !weir->unlinked; a++)
+        listener_unlink(&weir->first->listen[a].address);
+    if (!weir->unlinked && (weir->admin || weir->admin_fd >= 0))
+        listener_unlink(&weir->first->admin.address);
+    weir->unlinked = true;
+}
+
+static void stop(struct weir *weir)
+{
+    unlink_sockets(weir);
+    for (unsigned i = 0; i < weir->made; i++)
+        if (weir->workers[i]) /* else it could not be made */
+            worker_stop(weir->workers[i]);
+}
+
+static void on_stop_signal(evutil_socket_t signal, short what, void *arg)
+{
+    struct weir *weir = arg;
+    (void)what;
+
+    if (weir->stopping)
+        return;
+    weir->stopping = true;
+    log_info("%s: finishing what is under way, at most %llu s", signal == SIGTERM ? "SIGTERM" : "SIGINT",
+             (unsigned long long)(weir->policy->timeouts.shutdown_us / 1000000));
+    tell_systemd("STOPPING=1");
+    admin_stopping(weir->admin);
+    stop(weir);
+}
+
+static void on_reopen_signal(evutil_socket_t signal, short what, void *arg)
+{
+    (void)signal, (void)what, (void)arg;
+    log_reopen();
+}
+
+static void on_reload_signal(evutil_socket_t signal, short what, void *arg)
+{
+    (void)signal, (void)what;
+    reload(arg);
+}
+
+static bool watch_signals(struct weir *weir)
+{
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a log file as large as it may be is a log that cannot be written, no more */
+    signal(SIGUSR1,
+           SIG_IGN); /* libevent puts this back at the end: they come too late then, and do no harm */
+    signal(SIGHUP, SIG_IGN);
+    weir->signals[0] = evsignal_new(weir->base, SIGTERM, on_stop_signal, weir);
+    weir->signals[1] = evsignal_new(weir->base, SIGINT, on_stop_signal, weir);
+    weir->signals[2] = evsignal_new(weir->base, SIGUSR1, on_reopen_signal, weir);
+    weir->signals[3] = evsignal_new(weir->base, SIGHUP, on_reload_signal, weir);
+    for (unsigned i = 0; i < 4; i++)
+        if (!weir->signals[i] || event_add(weir->signals[i], NULL) != 0)
+            return false;
+    weir->change_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    weir->change = weir->change_fd < 0
+                       ? NULL
+                       : event_new(weir->base, weir->change_fd, EV_READ | EV_PERSIST, on_change, weir);
+    return weir->change && event_add(weir->change, NULL) == 0;
+}
+
+/* ---- from start to end ------------------------------------------------------------------------------- */
+
+static bool start_redis(struct weir *weir, FILE *report)
+{
+    struct policy *policy = weir->first;
+
+    if (policy->redis.embedded) {
+        if (!(weir->embedded = embedded_start()))
+            return false;
+        embedded_watch(weir->embedded, weir->base);
+    }
+    return adjust_redis(weir, policy, report) &&
+           (!policy_needs_redis(policy) || cli_check_scripts(policy, policy->driver, weir->lua_dir, report));
+}
+
+static bool make_quotas(struct weir *weir)
+{
+    if ((weir->quotas = quotas_new()))
+        quotas_apply(weir->quotas, weir->first);
+    return weir->quotas != NULL;
+}
+
+static bool start_admin(struct weir *weir)
+{
+    if (!weir->first->admin.address.length)
+        return true;
+    weir->view = (struct admin_view){.policy = weir->policy,
+                                     .endpoint_set = weir->endpoint_set,
+                                     .started_us = clock_us(),
+                                     .started_wall_us = weir->started_wall_us,
+                                     .policy_loaded_wall_us = weir->started_wall_us,
+                                     .rules = &weir->rules,
+                                     .limits = &weir->limits,
+                                     .quotas = weir->quotas,
+                                     .workers = weir->workers,
+                                     .worker_count = weir->made};
+    weir->admin = admin_new(weir->base, weir->admin_fd, &weir->view);
+    weir->admin_fd = -1;
+    return weir->admin != NULL;
+}
+
+/* Everything but the policy. What the operator has to correct is printed to `report`, all else logged. */
+static bool start_all(struct weir *weir, FILE *report)
+{
+    raise_descriptor_limit(weir);
+    if (!(weir->base = event_base_new()) || !watch_signals(weir) || !descriptors_start(weir->base)) {
+        log_error("cannot make an event loop: %s", strerror(errno));
+        return false;
+    }
+    return assign_rows(weir, weir->first) && open_listeners(weir) && start_redis(weir, report) &&
+           make_quotas(weir) && make_workers(weir) && start_admin(weir);
+}
+
+/* Until everything has started, events are written to stderr, where the person or service manager that starts
+ * weir reads them; then to log.file. */
+static bool start(struct weir *weir)
+{
+    struct report_lines report;
+    bool json = policy_wants_json_log(weir->file), good;
+
+    log_set_format(json ? LOG_JSON : LOG_TEXT);
+    event_set_log_callback(on_libevent_message);
+    report_begin(&report);
+    if (!(weir->first = read_policy(weir, report.stream))) {
+        report_end(&report, json);
+        return false;
+    }
+    weir->policy = policy_hold(weir->first);
+    apply_log_settings(weir->first);
+    log_info("weir %s: %s, %u worker%s", PACKAGE_VERSION, weir->file, weir->first->workers,
+             weir->first->workers == 1 ? "" : "s");
+    report_log(&report, false);
+    report_begin(&report);
+    good = start_all(weir, report.stream) && open_log(weir->first, report.stream);
+    if (good)
+        report_log(&report, false);
+    else
+        report_end(&report, json);
+    return good && start_workers(weir);
+}
+
+static void close_unused_listeners(struct weir *weir)
+{
+    const struct policy *first = weir->first;
+
+    unlink_sockets(weir);
+    for (unsigned a = 0; a < weir->opened; a++)
+        for (unsigned w = weir->made; w < first->workers; w++)
+            close(weir->listen_fds[w * first->listen_count + a]);
+    if (weir->admin_fd >= 0)
+        close(weir->admin_fd);
+}
+
+static void end(struct weir *weir)
+{
+    close_unused_listeners(weir);
+    admin_free(weir->admin);
+    stop_listening_for_resets(weir);
+    quotas_stop(weir->quotas);
+    for (unsigned i = 0; i < weir->made; i++)
+        worker_free(weir->workers[i]);
+    quotas_free(weir->quotas);
+    drop_endpoint_set(weir->endpoint_set);
+    log_stop();
+    embedded_stop(weir->embedded);
+    for (unsigned i = 0; i < COUNT_OF(weir->signals); i++)
+        if (weir->signals[i])
+            event_free(weir->signals[i]);
+    descriptors_stop();
+    if (weir->change)
+        event_free(weir->change);
+    if (weir->change_fd >= 0)
+        close(weir->change_fd);
+    if (weir->base)
+        (void)event_base_loop(weir->base, EVLOOP_NONBLOCK); /* lookups that were given up are freed there */
+    if (weir->base)
+        event_base_free(weir->base);
+    fallback_free(weir->shared.fallback);
+    ip_counts_free(weir->shared.ip_counts);
+    policy_drop(weir->policy);
+    policy_drop(weir->first);
+    counter_names_clear(&weir->rules);
+    counter_names_clear(&weir->limits);
+    free(weir->workers);
+    free(weir->written);
+    free(weir->listen_fds);
+}
+
+int server_run(const char *policy_file, const char *lua_dir)
+{
+    struct weir weir = {.file = policy_file,
+                        .lua_dir = lua_dir,
+                        .admin_fd = -1,
+                        .change_fd = -1,
+                        .started_wall_us = clock_wall_us()};
+    bool good = start(&weir);
+
+    if (good)
+        listen_for_resets(&weir);
+    else
+        stop(&weir);
+    while (atomic_load(&weir.ended) < weir.started && event_base_loop(weir.base, EVLOOP_ONCE) == 0)
+        ;
+    for (unsigned i = 0; i < weir.started; i++)
+        worker_join(weir.workers[i]);
+    end(&weir);
+    if (good)
+        log_info("stopped");
+    libevent_global_shutdown();
+    return good ? EXIT_GOOD : EXIT_BAD_INPUT;
+}

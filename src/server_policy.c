@@ -1,0 +1,219 @@
+/* server_policy.c - the policy of the running process: reading it, and putting another one in force. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/descriptors.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "limit/compose.h"
+#include "redis/embedded.h"
+#include "server_internal.h"
+
+/* ---- what a reading has to say ----------------------------------------------------------------------- */
+
+void report_begin(struct report_lines *report)
+{
+    *report = (struct report_lines){0};
+    if (!(report->stream = open_memstream(&report->text, &report->size)))
+        report->stream = stderr;
+}
+
+void report_log(struct report_lines *report, bool failed)
+{
+    if (report->stream == stderr)
+        return;
+    fclose(report->stream);
+    for (char *line, *rest = report->text; (line = strsep(&rest, "\n"));)
+        if (*line)
+            log_at(failed && !strstr(line, "warning: ") ? LEVEL_ERROR : LEVEL_WARN, "%s", line);
+    free(report->text);
+}
+
+void report_end(struct report_lines *report, bool as_events)
+{
+    if (as_events || report->stream == stderr) {
+        report_log(report, true);
+        return;
+    }
+    fclose(report->stream);
+    fputs(report->text, stderr);
+    free(report->text);
+}
+
+/* ---- the policy -------------------------------------------------------------------------------------- */
+
+struct policy *read_policy(struct weir *weir, FILE *report)
+{
+    struct policy *policy = policy_load(weir->file, weir->lua_dir, report);
+
+    if (!policy)
+        return NULL;
+    if ((policy->driver = compose_driver(policy, weir->lua_dir, report)))
+        return policy;
+    policy_drop(policy);
+    return NULL;
+}
+
+bool open_log(const struct policy *policy, FILE *report)
+{
+    if (log_open(policy->log.file) != 0) {
+        fprintf(report, "weir: cannot open the log %s: %s\n", policy->log.file, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+void apply_log_settings(const struct policy *policy)
+{
+    log_set_level((enum log_level)policy->log.level);
+    log_set_format(policy->log.format);
+}
+
+bool assign_rows(struct weir *weir, struct policy *policy)
+{
+    for (unsigned i = 0; i < policy->rule_count; i++)
+        policy->rules[i].row = counter_names_row(&weir->rules, policy->rules[i].name);
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        policy->limits[i].row = counter_names_row(&weir->limits, policy->limits[i].name);
+    for (unsigned i = 0; i < weir->made; i++)
+        if (!worker_make_rows(weir->workers[i], weir->rules.count, weir->limits.count))
+            return false;
+    return true;
+}
+
+/* The addresses of upstreams have changed. */
+static void on_endpoints_changed(void *context)
+{
+    struct weir *weir = context;
+    for (unsigned i = 0; i < weir->made; i++)
+        if (weir->workers[i]) /* else it could not be made */
+            worker_wake(weir->workers[i]);
+}
+
+struct endpoint_set *make_endpoint_set(struct weir *weir, struct policy *policy)
+{
+    const struct endpoint_set_listener listener = {on_endpoints_changed, weir};
+    return endpoint_set_new(weir->base, policy, weir->endpoint_set, &listener);
+}
+
+void drop_endpoint_set(struct endpoint_set *endpoint_set)
+{
+    if (endpoint_set)
+        endpoint_set_close(endpoint_set);
+    endpoint_set_drop(endpoint_set);
+}
+
+/* A worker goes on with the policy before until its connection to Redis for the new one stands, for a second at most. */
+void report_reloaded(struct weir *weir)
+{
+    if (!weir->reloading)
+        return;
+    for (unsigned i = 0; i < weir->made; i++)
+        if (!worker_judges_by(weir->workers[i], weir->endpoint_set))
+            return;
+    weir->reloading = false;
+    log_info("reload: %s is in force", weir->file);
+}
+
+static void warn_of_restart(const struct weir *weir, const struct policy *next)
+{
+    const struct policy *first = weir->first;
+    bool listen = next->listen_count != first->listen_count;
+
+    for (unsigned i = 0; i < next->listen_count && !listen; i++)
+        listen = !listen_settings_same(&next->listen[i], &weir->written[i]);
+    if (listen)
+        log_warn("reload: a changed listen takes effect when weir starts again");
+    if (next->workers != first->workers)
+        log_warn("reload: a changed workers takes effect when weir starts again");
+    if (!address_same(&next->admin.address, &weir->written_admin))
+        log_warn("reload: a changed admin takes effect when weir starts again");
+    if (next->size_limits.connections_per_ip && !weir->shared.ip_counts)
+        log_warn("reload: size_limits.connections_per_ip takes effect when weir starts again");
+}
+
+/* An embedded Redis is there from the start or not at all. */
+bool adjust_redis(const struct weir *weir, struct policy *next, FILE *report)
+{
+    if (!next->redis.embedded)
+        return true;
+    if (!weir->embedded) {
+        fputs("redis.address: embedded takes a new start of weir\n", report);
+        return false;
+    }
+    next->redis.address = *embedded_address(weir->embedded);
+    return true;
+}
+
+/* A new policy, ready for the workers, or NULL. */
+static struct policy *next_policy(struct weir *weir, FILE *report)
+{
+    struct policy *next = read_policy(weir, report);
+
+    if (!next)
+        return NULL;
+    if (adjust_redis(weir, next, report) &&
+        (!policy_needs_redis(next) || cli_check_scripts(next, next->driver, weir->lua_dir, report)) &&
+        assign_rows(weir, next) &&
+        (strcmp(next->log.file, weir->policy->log.file) == 0 || open_log(next, report)))
+        return next;
+    policy_drop(next);
+    return NULL;
+}
+
+/* The workers go on with the policy before until they have looked. Takes both over. */
+static void put_in_force(struct weir *weir, struct policy *next, struct endpoint_set *endpoint_set)
+{
+    warn_of_restart(weir, next);
+    policy_keep_listeners(next, weir->policy, weir->written);
+    apply_log_settings(next);
+    quotas_apply(weir->quotas, next);
+    if (!quotas_start(weir->quotas))
+        log_error("reload: ids follow quotas.unknown_client");
+    for (unsigned i = 0; i < weir->made; i++)
+        worker_reload(weir->workers[i], endpoint_set);
+    drop_endpoint_set(weir->endpoint_set);
+    policy_drop(weir->policy);
+    weir->view.endpoint_set = weir->endpoint_set = endpoint_set;
+    weir->view.policy = weir->policy = next;
+    admin_reload(weir->admin);
+    listen_for_resets(weir);
+    weir->reloading = true;
+    report_reloaded(weir);
+}
+
+/* Where there are no others: files are read. They come back to the reserve by themselves. */
+static void lend_descriptors(void)
+{
+    enum { FOR_FILES = 4 };
+
+    for (unsigned i = 0; descriptors_are_scarce() && i < FOR_FILES; i++)
+        if (!descriptors_give(DESCRIPTOR_FOR_MAIN, EMFILE))
+            return;
+}
+
+void reload(struct weir *weir)
+{
+    struct report_lines report;
+
+    if (weir->stopping)
+        return;
+    tell_systemd("RELOADING=1");
+    lend_descriptors();
+    report_begin(&report);
+    struct policy *next = next_policy(weir, report.stream);
+    report_log(&report, !next);
+    struct endpoint_set *endpoint_set = next ? make_endpoint_set(weir, next) : NULL;
+    if (endpoint_set) {
+        put_in_force(weir, next, endpoint_set);
+        weir->view.reloads_good++;
+        weir->view.policy_loaded_wall_us = clock_wall_us();
+    } else {
+        weir->view.reloads_failed++;
+        log_error("reload: %s %s; the policy in force stays", weir->file,
+                  next ? "cannot be used, there is no memory" : "has mistakes or cannot be read");
+        policy_drop(next);
+    }
+    tell_systemd("READY=1");
+}

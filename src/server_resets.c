@@ -1,0 +1,127 @@
+/* server_resets.c - what the main thread hears from Redis: resets and grants that any weir has made. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "clients/client_query.h"
+#include "clients/grant_calls.h"
+#include "clients/grant_reader.h"
+#include "limit/denials.h"
+#include "limit/grants.h"
+#include "limit/resets.h"
+#include "redis/host_name.h"
+#include "redis/subscription.h"
+#include "server_internal.h"
+
+struct hearing {
+    struct weir *weir;
+    struct policy *policy; /* held */
+    struct redis_subscription *subscription;
+};
+
+static void hearing_end(struct hearing *hearing)
+{
+    if (!hearing)
+        return;
+    redis_subscription_free(hearing->subscription);
+    policy_drop(hearing->policy);
+    free(hearing);
+}
+
+/* Whichever client it was: all denials are asked of Redis anew, once. */
+static void on_message(struct weir *weir, struct slice message)
+{
+    const struct slice granted = SLICE(GRANT_MESSAGE);
+    bool grant = slice_starts_with(message, granted);
+
+    log_debug("%s%.*s", grant ? "" : "reset of ", (int)message.n, message.p);
+    if (grant) { /* ends denials as well, but only once it is known */
+        resets_note((struct slice){message.p + granted.n, message.n - granted.n});
+        grant_reader_look(weir->grants);
+        return;
+    }
+    resets_note(message);
+    denials_forget_all();
+    quotas_forget(weir->quotas, message);
+}
+
+/* Messages may have been missed; not where a reload has only made the subscription anew, and the one before has heard them. */
+static void on_heard(struct hearing *hearing)
+{
+    struct weir *weir = hearing->weir;
+    bool covered = hearing == weir->resets && weir->resets_before &&
+                   redis_subscription_covers(weir->resets_before->subscription, hearing->subscription);
+
+    if (hearing == weir->resets) {
+        hearing_end(weir->resets_before);
+        weir->resets_before = NULL;
+    }
+    grant_reader_look(weir->grants);
+    if (covered)
+        return;
+    resets_note(SLICE_NONE);
+    denials_forget_all();
+    quotas_doubt(weir->quotas);
+}
+
+static void on_reset(void *context, const char *message, size_t size)
+{
+    struct hearing *hearing = context;
+
+    if (message)
+        on_message(hearing->weir, (struct slice){message, size});
+    else
+        on_heard(hearing);
+}
+
+/* NULL: no memory. */
+static struct hearing *hear(struct weir *weir)
+{
+    struct hearing *hearing = calloc(1, sizeof *hearing);
+    char *channel = client_query_channel(weir->policy);
+
+    if (!hearing) {
+        free(channel);
+        return NULL;
+    }
+    hearing->weir = weir;
+    hearing->policy = policy_hold(weir->policy);
+    if (channel)
+        hearing->subscription =
+            redis_subscription_new(weir->base, &weir->policy->redis, channel,
+                                   &(struct redis_subscription_callbacks){on_reset, hearing});
+    free(channel);
+    if (hearing->subscription)
+        return hearing;
+    hearing_end(hearing);
+    return NULL;
+}
+
+void listen_for_resets(struct weir *weir)
+{
+    if (weir->resets) { /* else the one before it goes on */
+        hearing_end(weir->resets_before);
+        weir->resets_before = weir->resets;
+    }
+    redis_host_name_free(weir->redis_host_name);
+    weir->redis_host_name =
+        policy_needs_redis(weir->policy) ? redis_host_name_follow(weir->base, weir->policy) : NULL;
+    grant_reader_free(weir->grants);
+    weir->grants = NULL;
+    weir->resets = NULL;
+    if (policy_needs_redis(weir->policy)) {
+        weir->grants = grant_reader_new(weir->base, weir->policy);
+        weir->resets = hear(weir);
+        return;
+    }
+    hearing_end(weir->resets_before);
+    weir->resets_before = NULL;
+}
+
+void stop_listening_for_resets(struct weir *weir)
+{
+    hearing_end(weir->resets_before);
+    hearing_end(weir->resets);
+    grant_reader_free(weir->grants);
+    redis_host_name_free(weir->redis_host_name);
+    grants_publish(NULL);
+}

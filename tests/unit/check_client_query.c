@@ -1,0 +1,361 @@
+/* check_client_query.c - what a client query asks, and what it makes of every answer, without a Redis. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "clients/client_query.h"
+#include "config/parts.h"
+#include "run_suite.h"
+
+static const char yaml[] = "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\n"
+                           "identity: { from: [ 'header:X-Client-Id', ip ], ipv6_prefix: 56 }\n"
+                           "redis: { key_prefix: 'p*' }\n"
+                           "limits:\n"
+                           "  single: { script: gcra, limit: 5, period: 1s }\n"
+                           "  list: { script: gcra, limit: 6, period: 1s, per: [ client, route ] }\n"
+                           "  all: { script: gcra, limit: 7, period: 1s, per: all }\n"
+                           "  unused: { script: gcra, limit: 7, period: 1s }\n"
+                           "clients: { none: { quota: 0 }, few: { quota: 2 } }\n"
+                           "rules: [ { limits: [ single, list, all ] } ]\n";
+
+static struct policy *policy;
+static struct identity identity;
+static struct query *query;
+static int argc;
+static const char **argv;
+static const size_t *sizes;
+
+static void set_up(void)
+{
+    const char *lua_dir = getenv("WEIR_LUA_DIR");
+    FILE *report = fopen("/dev/null", "w");
+    policy = policy_load_text("test.yaml", SLICE(yaml), lua_dir ? lua_dir : "lua", report);
+    fclose(report);
+    ck_assert_ptr_nonnull(policy);
+}
+
+static void tear_down(void)
+{
+    client_query_free(query);
+    query = NULL;
+    policy_drop(policy);
+}
+
+static redisReply *parse(const char *wire)
+{
+    redisReader *reader = redisReaderCreate();
+    void *reply = NULL;
+    ck_assert_int_eq(redisReaderFeed(reader, wire, strlen(wire)), REDIS_OK);
+    ck_assert_int_eq(redisReaderGetReply(reader, &reply), REDIS_OK);
+    redisReaderFree(reader);
+    ck_assert_ptr_nonnull(reply);
+    return reply;
+}
+
+static bool give(const char *wire)
+{
+    redisReply *reply = parse(wire);
+    bool taken = client_query_take(query, reply);
+    freeReplyObject(reply);
+    return taken;
+}
+
+static void expect_argument(int i, const char *text)
+{
+    ck_assert_int_lt(i, argc);
+    struct slice found = {argv[i], sizes[i]};
+    ck_assert_msg(slice_equal(found, slice_of(text)), "%.*s is not %s", SLICE_ARG(found), text);
+}
+
+static void expect_next(void)
+{
+    ck_assert(client_query_next(query, &argc, &argv, &sizes));
+}
+
+static void expect_end(void)
+{
+    ck_assert(!client_query_next(query, &argc, &argv, &sizes));
+}
+
+/* What a look is told of grants first. */
+static const char nothing_granted[] = "*2\r\n:1000\r\n$0\r\n\r\n", *granted = nothing_granted;
+
+static void begin(const char *client, enum client_query_kind kind, uint64_t timeout_us)
+{
+    const char *why;
+    ck_assert(client_query_identity(policy, slice_of(client), &identity, &why));
+    query = client_query_new(policy, &identity, kind, timeout_us);
+    ck_assert_ptr_nonnull(query);
+    if (kind != CLIENT_QUERY_LOOK)
+        return;
+    expect_next();
+    expect_argument(0, "1");
+    expect_argument(1, "p*:grants");
+    expect_argument(2, "granted");
+    expect_argument(3, identity.text);
+    ck_assert(give(granted));
+    granted = nothing_granted;
+}
+
+START_TEST(a_look_scans_for_lists_and_asks_once)
+{
+    begin("few", CLIENT_QUERY_LOOK, 1000000);
+    expect_next();
+    expect_argument(1, "scan");
+    expect_argument(2, "0");
+    expect_argument(3, "p\\*:{id:few}:l:*");
+    ck_assert(give("*2\r\n$2\r\n77\r\n*0\r\n"));
+    expect_next();
+    expect_argument(2, "77");
+    ck_assert(give("*2\r\n$1\r\n0\r\n*3\r\n"
+                   "$28\r\np*:{id:few}:l:list:{route:b}\r\n"
+                   "$28\r\np*:{id:few}:l:list:{route:b}\r\n"
+                   "$28\r\np*:{id:few}:l:list:{route:a}\r\n"));
+    expect_next();
+    expect_argument(0, "3");
+    expect_argument(1, "p*:{id:few}:l:single");
+    expect_argument(2, "p*:{id:few}:l:list:{route:b}");
+    expect_argument(5, "11"); /* one request has one limit: */
+    expect_argument(6, "1");  /* number 1 */
+    expect_argument(7, "1");  /* of key 1 */
+    expect_argument(8, "0");  /* for nothing */
+    expect_argument(10, "2"); /* of 2 */
+    ck_assert_int_eq(argc, 5 + 3 * 7);
+    ck_assert(give(
+        "*16\r\n:1\r\n:2\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:7\r\n:9\r\n:0\r\n:1\r\n:1\r\n:0\r\n:8\r\n:0\r\n"
+        ":1790000000000000\r\n"));
+    expect_end();
+    const struct limit_status *rows;
+    ck_assert_uint_eq(client_query_rows(query, &rows), 3);
+    ck_assert(rows[0].admits && rows[0].quota == 2 && rows[0].remaining == 2);
+    ck_assert_str_eq(rows[1].key.p, "p*:{id:few}:l:list:{route:a}");
+    ck_assert(rows[1].remaining == 1 && rows[1].reset_us == 8);
+    ck_assert(!rows[2].admits && rows[2].retry_after_us == 7 && rows[2].reset_us == 9);
+    ck_assert(client_query_complete(query));
+}
+END_TEST
+
+START_TEST(a_look_needs_nothing_for_who_is_not_counted)
+{
+    begin("none", CLIENT_QUERY_LOOK, 1000000);
+    expect_end();
+    client_query_free(query);
+    begin("ip:2001:db8:1:2::3", CLIENT_QUERY_LOOK, 1000000);
+    ck_assert(slice_equal(identity_text(&identity), SLICE("ip:2001:db8:1::/56")));
+}
+END_TEST
+
+START_TEST(time_ends_a_scan)
+{
+    begin("a", CLIENT_QUERY_LOOK, 0);
+    expect_next();
+    ck_assert(give("*2\r\n$2\r\n77\r\n*0\r\n"));
+    expect_next();
+    expect_argument(0, "1");
+    ck_assert(give("*6\r\n:1\r\n:5\r\n:0\r\n:0\r\n:0\r\n:1\r\n"));
+    expect_end();
+    ck_assert(!client_query_complete(query));
+    const struct limit_status *rows;
+    ck_assert_uint_eq(client_query_rows(query, &rows), 2);
+    ck_assert(rows[1].remaining == 6 && rows[1].key.p == NULL);
+}
+END_TEST
+
+START_TEST(a_grant_is_looked_at_first)
+{
+    int64_t quota, us;
+
+    granted = "*2\r\n:1000\r\n$6\r\n9:1500\r\n";
+    begin("none", CLIENT_QUERY_LOOK, 0);
+    ck_assert(client_query_granted(query, &quota, &us) && quota == 9 && us == 500);
+    ck_assert_int_eq(client_query_client(query)->each, 9);
+    expect_next();
+    expect_argument(1, "scan"); /* who is prohibited without the grant is counted */
+    client_query_free(query);
+    static const char *const none[] = {"*2\r\n:1500\r\n$6\r\n9:1500\r\n", "*2\r\n:1\r\n$1\r\n9\r\n",
+                                       "*2\r\n:1\r\n$7\r\n9:1500x\r\n", "*2\r\n:1\r\n:9\r\n"};
+    for (unsigned i = 0; i < COUNT_OF(none); i++) {
+        granted = none[i];
+        begin("none", CLIENT_QUERY_LOOK, 0);
+        ck_assert(!client_query_granted(query, &quota, &us) &&
+                  client_query_client(query)->quota == QUOTA_PROHIBITED);
+        client_query_free(query);
+    }
+    query = NULL;
+}
+END_TEST
+
+START_TEST(a_grant_is_one_call)
+{
+    int64_t quota, us;
+    const char *why;
+
+    ck_assert(client_query_identity(policy, SLICE("few"), &identity, &why));
+    query = client_query_new_grant(policy, &identity, 7, 60000000);
+    expect_next();
+    static const char *const arguments[] = {"1", "p*:grants", "grant",     "id:few",
+                                            "7", "60000000",  "p*:resets", "2048"};
+    ck_assert_int_eq(argc, COUNT_OF(arguments));
+    for (int i = 0; i < argc; i++)
+        expect_argument(i, arguments[i]);
+    ck_assert(give("*2\r\n:1\r\n:1\r\n"));
+    expect_end();
+    ck_assert(client_query_granted(query, &quota, &us) && client_query_told(query));
+    client_query_free(query);
+    query = client_query_new_grant(policy, &identity, GRANT_NONE, 0);
+    expect_next();
+    expect_argument(4, "none");
+    ck_assert(give("*2\r\n:0\r\n:0\r\n"));
+    ck_assert(!client_query_granted(query, &quota, &us) && !client_query_told(query));
+    client_query_free(query);
+    query = client_query_new_grant(policy, &identity, 1, 1);
+    expect_next();
+    ck_assert(!give("*1\r\n:1\r\n"));
+    expect_end();
+    ck_assert(!client_query_identity(policy, SLICE("ip:10.0.0.0/8"), &identity, &why) &&
+              strstr(why, "range"));
+}
+END_TEST
+
+/* An answer to SCAN with so many keys of client a, a piece at a time as Redis has them. */
+static char *scan_answer(const char *cursor, unsigned count)
+{
+    char *wire;
+    size_t size;
+    FILE *out = open_memstream(&wire, &size);
+    fprintf(out, "*2\r\n$%zu\r\n%s\r\n*%u\r\n", strlen(cursor), cursor, count);
+    for (unsigned i = 0; i < count; i++)
+        fprintf(out, "$30\r\np*:{id:a}:l:list:{route:%05u}\r\n", i);
+    fclose(out);
+    return wire;
+}
+
+START_TEST(a_reset_removes_more_than_it_can_hold_and_then_tells)
+{
+    begin("a", CLIENT_QUERY_RESET, 1000000);
+    expect_next();
+    char *wire = scan_answer("0", CLIENT_QUERY_FOUND_MAX + 1);
+    ck_assert(give(wire));
+    free(wire);
+    expect_next();
+    expect_argument(0, "256");
+    expect_argument(argc - 1, "forget");
+    ck_assert(give("*2\r\n:256\r\n:0\r\n"));
+    expect_next();
+    expect_argument(1, "scan"); /* the same piece again */
+    expect_argument(2, "0");
+    wire = scan_answer("0", 1);
+    ck_assert(give(wire));
+    free(wire);
+    expect_next();
+    expect_argument(0, "3"); /* unused limits are reset as well */
+    expect_argument(1, "p*:{id:a}:l:single");
+    expect_argument(3, "p*:{id:a}:l:list:{route:00000}");
+    expect_argument(4, "forget");
+    expect_argument(5, "p*:resets");
+    expect_argument(6, "id:a");
+    ck_assert(give("*2\r\n:3\r\n:1\r\n"));
+    expect_end();
+    ck_assert_uint_eq(client_query_removed(query), 259);
+    ck_assert(client_query_complete(query) && client_query_told(query));
+}
+END_TEST
+
+/* Else its client could be admitted up to the limit in between, and once more afterwards. */
+START_TEST(a_reset_removes_each_key_once)
+{
+    begin("a", CLIENT_QUERY_RESET, 1000000);
+    expect_next();
+    ck_assert(give(
+        "*2\r\n$1\r\n5\r\n*2\r\n$18\r\np*:{id:a}:l:single\r\n$30\r\np*:{id:a}:l:list:{route:00001}\r\n"));
+    expect_next();
+    expect_argument(1, "scan");
+    expect_argument(2, "5");
+    ck_assert(give("*2\r\n$1\r\n0\r\n*1\r\n$30\r\np*:{id:a}:l:list:{route:00001}\r\n"));
+    expect_next();
+    expect_argument(0, "3");
+    expect_argument(1, "p*:{id:a}:l:single");
+    expect_argument(3, "p*:{id:a}:l:list:{route:00001}");
+    expect_argument(4, "forget");
+    expect_argument(5, "p*:resets");
+    ck_assert(give("*2\r\n:2\r\n:1\r\n"));
+    expect_end();
+}
+END_TEST
+
+START_TEST(a_look_shows_what_it_can_hold)
+{
+    begin("a", CLIENT_QUERY_LOOK, 1000000);
+    expect_next();
+    char *wire = scan_answer("5", CLIENT_QUERY_FOUND_MAX + 1);
+    ck_assert(give(wire));
+    free(wire);
+    expect_next();
+    expect_argument(0, "257");
+    ck_assert(!client_query_complete(query));
+}
+END_TEST
+
+static const char *const misshapen[] = {
+    "+OK\r\n",
+    "*0\r\n",
+    "*2\r\n:0\r\n*0\r\n",
+    "*2\r\n$1\r\n0\r\n:0\r\n",
+    "*2\r\n$30\r\n012345678901234567890123456789\r\n*0\r\n",
+    "$-1\r\n",
+    "*3\r\n$1\r\n0\r\n*0\r\n:0\r\n",
+};
+
+START_TEST(answers_of_the_wrong_shape_end_it)
+{
+    begin("a", _i % 2 ? CLIENT_QUERY_LOOK : CLIENT_QUERY_RESET, 1000000);
+    expect_next();
+    ck_assert(!give(misshapen[_i]));
+    expect_end();
+    client_query_free(query);
+    begin("a", _i % 2 ? CLIENT_QUERY_LOOK : CLIENT_QUERY_RESET, 1000000);
+    expect_next();
+    ck_assert(give("*2\r\n$1\r\n0\r\n*0\r\n"));
+    expect_next();
+    ck_assert(!give(misshapen[_i]));
+    expect_end();
+}
+END_TEST
+
+START_TEST(clients_are_read)
+{
+    static const char *const bad[] = {
+        "", "id:", "a\tb", "ip:", "ip:x", "ip:10.0.0.0/8", "ip:2001:db8::/48", "ip:2001:db8::1/56"};
+    const char *why = NULL;
+
+    for (unsigned i = 0; i < COUNT_OF(bad); i++) {
+        ck_assert_msg(!client_query_identity(policy, slice_of(bad[i]), &identity, &why), "%s", bad[i]);
+        ck_assert_ptr_nonnull(why);
+    }
+    ck_assert(client_query_identity(policy, SLICE("id:id:x"), &identity, &why) && identity.from_header);
+    ck_assert(slice_equal(identity_text(&identity), SLICE("id:id:x")));
+    ck_assert(client_query_identity(policy, SLICE("ip:unix"), &identity, &why) && !identity.has_ip);
+    ck_assert(slice_equal(identity_text(&identity), SLICE("ip:unix")));
+    ck_assert(client_query_identity(policy, SLICE("ip:::ffff:1.2.3.4"), &identity, &why));
+    ck_assert(slice_equal(identity_text(&identity), SLICE("ip:1.2.3.4")));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("inquiry");
+    TCase *tests = tcase_create("inquiry");
+
+    tcase_add_checked_fixture(tests, set_up, tear_down);
+    tcase_add_test(tests, a_look_scans_for_lists_and_asks_once);
+    tcase_add_test(tests, a_look_needs_nothing_for_who_is_not_counted);
+    tcase_add_test(tests, time_ends_a_scan);
+    tcase_add_test(tests, a_grant_is_looked_at_first);
+    tcase_add_test(tests, a_grant_is_one_call);
+    tcase_add_test(tests, a_reset_removes_more_than_it_can_hold_and_then_tells);
+    tcase_add_test(tests, a_reset_removes_each_key_once);
+    tcase_add_test(tests, a_look_shows_what_it_can_hold);
+    tcase_add_loop_test(tests, answers_of_the_wrong_shape_end_it, 0, (int)COUNT_OF(misshapen));
+    tcase_add_test(tests, clients_are_read);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
