@@ -1,10 +1,10 @@
-/* limiter.h - decide(): from facts about a request to a decision. One limiter per worker.
+/* limiter.h - limiter_decide(): decides a request from its facts. One limiter per worker.
  *
- *   1 local knowledge: no limits, prohibited, unlimited, a denial that still holds  -> decided at once
- *   2 one EVALSHA for all limits of all requests of a loop iteration                     -> decided by Redis
- *   3 no answer in time, or no Redis: on_failure of each limit                      -> local | allow | deny
+ *   1 local decision: no limits, prohibited, unlimited, lease, remembered denial -> decided at once
+ *   2 one EVALSHA for all limits of all requests of a loop iteration             -> decided by Redis
+ *   3 Redis is down or does not reply in time: on_failure of each limit -> local | allow | deny
  *
- * No sockets and no HTTP types: replay uses it as the proxy does. */
+ * Uses no sockets and no HTTP types, so that replay can use it as the proxy does. */
 #ifndef WEIR_LIMIT_LIMITER_H
 #define WEIR_LIMIT_LIMITER_H
 
@@ -18,47 +18,50 @@
 
 struct limiter;
 
-/* The columns of by_limit behind the verdicts: requests that a limit's own script failed, and those that had no
- * answer in time. */
+/* Columns of by_limit after the verdicts: requests for which the limit's own script failed, and
+ * requests of such limits that timed out. */
 enum { SCRIPT_FAILED_COLUMN = VERDICT_COUNT, SCRIPT_LATE_COLUMN, LIMIT_COLUMNS };
 _Static_assert(LIMIT_COLUMNS <= (int)COUNTER_TABLE_COLUMNS, "a row has room for all");
 
-/* What one worker's limiter counts; written by that worker alone, read by anyone (relaxed). */
+/* Counters of one worker's limiters. Written by that worker only; any thread may read (relaxed). */
 struct limiter_stats {
-    struct counter_table by_limit; /* limit->row, verdict; the caller has made room for the policy's rows */
+    struct counter_table by_limit; /* by limit->row and verdict; the caller has reserved the policy's rows */
     counter_t redis_failures[REDIS_FAILURE_COUNT];
-    counter_t redis_calls, redis_requests;            /* EVALSHAs sent, decisions in them */
-    counter_t remembered_denials;                     /* decisions that needed no Redis */
-    counter_t lease_used, lease_returned, lease_lost; /* units; a decision is one */
-    counter_t lease_taken;                            /* those, and what is held now */
-    struct histogram redis_latency;                   /* µs from a decision's start to Redis' answer */
+    counter_t redis_calls, redis_requests;            /* EVALSHAs sent; decisions in them */
+    counter_t remembered_denials;                     /* requests rejected from a remembered denial */
+    counter_t lease_used, lease_returned, lease_lost; /* units; one decision uses one unit */
+    counter_t lease_taken;          /* units taken: used + returned + lost + currently held */
+    struct histogram redis_latency; /* µs from the start of a decision to Redis' reply */
 };
 
-/* `policy` is held. `fallback` is shared by all limiters of the process. `script` is what compose made; it
- * and `stats` outlive the limiter. */
+/* Creates a limiter. Takes a reference to `policy`. `fallback` is shared by all limiters of the
+ * process. `script` is the composed script (compose_driver); `script` and `stats` must outlive
+ * the limiter. NULL: no memory. */
 struct limiter *limiter_new(struct event_base *base, struct policy *policy, struct fallback *fallback,
                             struct slice script, struct limiter_stats *stats);
 void limiter_free(struct limiter *limiter);
-/* Another limiter takes its place: units that are held for busy keys are given back; what is under way ends as ever. */
+/* Call when another limiter replaces this one. Returns leased units to Redis; decisions in
+ * progress complete normally. */
 void limiter_retire(struct limiter *limiter);
 
-/* All of Redis can be asked; nothing of it can (of a cluster some of it may). */
+/* limiter_redis_ready(): all of Redis is reachable. limiter_redis_away(): none of it is
+ * reachable. In a cluster that is partly reachable, both return false. */
 bool limiter_redis_ready(const struct limiter *limiter);
 bool limiter_redis_away(const struct limiter *limiter);
 enum redis_breaker limiter_breaker(const struct limiter *limiter);
 
-/* The facts on which limits are counted. */
+/* The facts that a decision depends on. */
 struct limit_facts {
     const struct rule *rule;
     const struct identity *identity;
-    const struct client_limits *client_limits; /* of a client that is not in the policy; NULL: the policy's */
-    int64_t cost;                              /* 0: what the rule and the limits say */
-    struct slice method, host;                 /* for per: method, host; the method for dedup as well */
-    struct slice path;                         /* for dedup: as it came, without the query */
-    const struct fields *fields;               /* for per: header:NAME */
+    const struct client_limits *client_limits; /* of a client outside the policy; NULL: the policy's */
+    int64_t cost;                              /* 0: the cost in the rule or in the limit */
+    struct slice method, host;   /* for per: method and per: host; dedup uses the method as well */
+    struct slice path;           /* for dedup: as received, without the query */
+    const struct fields *fields; /* for per: header:NAME */
 };
 
-/* What a request holds of one concurrency limit. */
+/* Units that a request holds of one concurrency limit. */
 struct permit;
 struct held {
     struct permit *permit;
@@ -66,56 +69,62 @@ struct held {
     bool by_redis;
 };
 
-/* A decision under way. Part of the caller's exchange; opaque use. */
+/* A decision request. The caller embeds it in its own object. */
 struct limit_op;
 struct decision_request {
-    struct decision decision; /* the result */
-    void (*decided)(
-        struct decision_request
-            *decision_request); /* runs once, never from inside limiter_decide; may end the caller's object */
-    struct limit_op *op;        /* the limiter's; NULL when nothing is under way */
-    /* Set before limiter_decide: keep what an admitted request was charged in Redis as `charge`, until
-     * limiter_refund, limiter_adjust or limiter_keep_charge. All may be called without one. */
+    struct decision decision;                                   /* the result */
+    void (*decided)(struct decision_request *decision_request); /* see limiter_decide() */
+    struct limit_op *op;                                        /* limiter's; NULL: no decision in progress */
+    /* Set before limiter_decide(). If true, `charge` records what Redis charged an admitted
+     * request, until limiter_refund(), limiter_adjust() or limiter_keep_charge(). These three
+     * may also be called when there is no charge. */
     bool wants_charge;
-    struct limit_op *charge; /* the limiter's, or NULL */
-    /* Of concurrency limits; until limiter_leave(). */
+    struct limit_op *charge; /* limiter's, or NULL */
+    /* Units held of concurrency limits, until limiter_leave(). */
     unsigned held_count;
     struct held held[LIMITS_PER_RULE_MAX];
 };
 
 enum decided { DECIDED_NOW, DECIDED_LATER };
 
-/* Has an operator granted the client a quota that it has now, whatever the policy and the database say? */
+/* Returns true if an operator's grant is active for the client. A grant overrides the policy and
+ * the database. */
 bool limiter_has_grant(struct limiter *limiter, const struct identity *identity);
 
-/* DECIDED_NOW: ask->decision is set. DECIDED_LATER: ask->decided() will run, at the latest redis.timeout from
- * now, unless limiter_abandon is called before. The facts are not looked at after the call returns. */
+/* Decides a request. DECIDED_NOW: `decision` is set. DECIDED_LATER: decided() will be called
+ * within redis.timeout, unless limiter_abandon() is called first. decided() is called at most
+ * once, never from inside limiter_decide(), and may free the caller's object. The facts are not
+ * used after the call returns. */
 MUST_CHECK enum decided limiter_decide(struct limiter *limiter, const struct limit_facts *facts,
                                        struct decision_request *decision_request);
 
-/* The caller no longer waits. What Redis has charged stays charged, but for its place in a queue, where it would have been
- * held, and its permits of limits on requests in flight. */
+/* Cancels a decision request; decided() will not be called. What Redis has charged stays
+ * charged, with two exceptions that are given back:
+ * - the request's position in a queue, if Redis delayed the request;
+ * - its units of concurrency limits. */
 void limiter_abandon(struct decision_request *decision_request);
 
-/* The request has ended, whatever became of it: gives back what it has taken of limits on requests in flight. Where Redis is away
- * they are given back later, or end with their lease. May be called when it has taken nothing. */
+/* Call when the request has ended, for any reason: releases its units of concurrency limits. If
+ * Redis is down, they are released later or expire with their lease. May be called when the
+ * request holds none. */
 void limiter_leave(struct decision_request *decision_request);
 
-/* Nothing is left to be given back, as far as Redis can be told. */
+/* Returns true when nothing is left to give back, or when Redis is down. */
 bool limiter_is_quiet(const struct limiter *limiter);
 
-/* The request did not happen: gives back what it was charged, as far as that still counts. Best effort: nobody
- * waits for it, and it is lost when Redis is away. Ends the charge. */
+/* Refunds the charge of a request that did not happen, as far as the charge still counts. Best
+ * effort: not confirmed, and lost if Redis is down. Ends the charge. */
 void limiter_refund(struct decision_request *decision_request);
 
-/* The answer has come, with this status, and cost what it says, or -1: charges the difference to what was
- * charged before, into debt, or gives it back. Best effort as above. Ends the charge. */
+/* Adjusts the charge after the response. `cost` is the cost that the response states, or -1. A
+ * higher cost is charged as debt, the difference to a lower one is given back. Best effort, as
+ * limiter_refund(). Ends the charge. */
 void limiter_adjust(struct decision_request *decision_request, unsigned status, int64_t cost);
 
-/* What was charged stays charged. Ends the charge. */
+/* Keeps the charge as it is. Ends it. */
 void limiter_keep_charge(struct decision_request *decision_request);
 
-/* Sends what was gathered; once per loop iteration, after all callbacks. */
+/* Sends the gathered requests. Call once per loop iteration, after all callbacks. */
 void limiter_flush(struct limiter *limiter);
 
 #endif

@@ -1,4 +1,6 @@
-/* limiter_internal.h - what limiter.c (ops), batch.c, arguments.c, op_leases.c, adjust.c, split.c, op_permits.c, failure_log.c and verdict.c share. Nobody else includes it. */
+/* limiter_internal.h - shared by the limiter's own files; nothing else includes it: limiter.c
+ * (ops), batch.c, arguments.c, op_leases.c, adjust.c, split.c, op_permits.c, failure_log.c,
+ * verdict.c. */
 #ifndef WEIR_LIMIT_LIMITER_INTERNAL_H
 #define WEIR_LIMIT_LIMITER_INTERNAL_H
 
@@ -12,14 +14,14 @@
 #include "limit/limiter.h"
 #include "limit/permits.h"
 
-/* What says more is no answer of the driver: a limiter's numbers are below 2^53, up to which Lua counts without gaps, and debts end at
- * 2^52 us. The rest is room: sums of a few stay in range here. */
+/* Larger values are invalid replies. Limiters return numbers below 2^53 (exact in Lua), and
+ * debts end at 2^52 µs. The margin keeps sums of a few values in range. */
 #define ANSWER_LARGEST (INT64_C(1) << 61)
 
 enum {
     LIMITER_MAGIC = 0x4c4d5452,
     OP_MAGIC = 0x4c4f5053,
-    BATCH_REQUESTS_MAX = 64, /* in one EVALSHA: Redis serves nobody else meanwhile, some 0.2 ms */
+    BATCH_REQUESTS_MAX = 64, /* per EVALSHA: it blocks Redis for about 0.2 ms */
     BATCH_KEYS_MAX = BATCH_REQUESTS_MAX * LIMITS_PER_RULE_MAX,
     KEY_SLOTS = 2 * BATCH_KEYS_MAX,
     ARGUMENTS_PER_LIMIT = 7,
@@ -27,65 +29,65 @@ enum {
     MODE_PLAIN = 0,
     MODE_BEST_EFFORT = 1,
     MODE_DEBT = 2,
-    MODE_RENEW = 3,  /* of concurrency alone, see its script */
-    MODE_REPEAT = 8, /* times the key that remembers the answer */
-    MODE_SHADOW = 4, /* beside the limiter's mode: this limit's rejection does not reject the request */
+    MODE_RENEW = 3,  /* concurrency limits only, see their script */
+    MODE_REPEAT = 8, /* multiplied by the key index of the remembered reply */
+    MODE_SHADOW = 4, /* added to the mode: this limit's rejection does not reject the request */
     NUMBER_SIZE = 20,
     SPARE_OPS_MAX = 4096,
-    GATHER_US = 500, /* how long a decision may wait for others to share its call, see may_gather() */
-    GATHER_MAX = 32, /* and how many may */
+    GATHER_US = 500, /* maximum time to wait for more decisions to share a call, see may_gather() */
+    GATHER_MAX = 32, /* maximum number of decisions that wait */
     GATHER_WORTH = 4,
     TRY_AGAIN_US = 2000,
     ADJUSTMENT_TRIES_MAX = 100,
     SLOT_LISTS = 64,
-    GROUPED_REQUESTS_MAX = 2, /* then a request is asked for by itself */
+    GROUPED_REQUESTS_MAX = 2, /* after so many tries a request is sent on its own */
 };
 
 struct op_limit {
     const struct limit *limit;
     struct limit_numbers numbers;
     int64_t cost;
-    int64_t full_cost; /* what it comes to, where the answer is charged */
-    unsigned mode;     /* the driver's */
-    bool shadow;       /* rejects nobody */
+    int64_t full_cost; /* the cost to charge after the response, if that is when it is charged */
+    unsigned mode;     /* of the driver: MODE_* */
+    bool shadow;       /* never rejects */
     bool granted;
     int64_t charged;         /* what Redis granted */
-    int64_t counts_us;       /* from then on: until the limit is as good as new, if nothing more comes */
-    int64_t charged_at_us;   /* by the clock of Redis, with its delay: what is given back is found by it */
-    struct permit *permit;   /* of a limit on requests in flight, else NULL */
+    int64_t counts_us;       /* µs after the charge until the limit is full again, without further charges */
+    int64_t charged_at_us;   /* Redis clock plus delay; identifies the charge when it is given back */
+    struct permit *permit;   /* of a concurrency limit, else NULL */
     struct slice key;        /* in op->keys */
-    uint16_t slot;           /* of a cluster, where it is kept; else 0 */
-    unsigned key_index;      /* from 1, in the batch's KEYS */
-    struct slice repeat_key; /* the same for what remembers the answer; n == 0: nothing does */
+    uint16_t slot;           /* of the key in a cluster; else 0 */
+    unsigned key_index;      /* 1-based, in the batch's KEYS */
+    struct slice repeat_key; /* key of the remembered reply, in op->keys; n == 0: none */
     unsigned repeat_index;
 };
 
 struct limit_op {
     uint32_t magic;
     struct limiter *limiter;
-    struct decision_request *decision_request; /* NULL: nobody waits any more */
+    struct decision_request *decision_request; /* NULL: canceled, or no caller */
     struct batch *batch;                       /* NULL: not sent yet */
     struct deadline deadline;
-    TAILQ_ENTRY(limit_op) entry; /* of gathered or spare */
-    uint16_t slot;               /* of its keys, when it is sent to a cluster; else 0 */
-    bool alone;                  /* in its batch: its keys are on their way to another node */
+    TAILQ_ENTRY(limit_op) entry; /* in the gathered, later or spare list */
+    uint16_t slot;               /* of its keys in a cluster; else 0 */
+    bool alone;                  /* sent in a batch of its own: its keys are moving to another node */
     unsigned tries;
-    unsigned times_asked;    /* and there was nothing left for it, see group_answer() */
-    struct split *split;     /* its limits are in several slots: see split.c; else NULL */
-    struct limit_op *parent; /* of which it is a sub-operation; NULL: of none, or nobody waits any more */
+    unsigned times_asked;    /* requests without a unit left for it, see group_answer() */
+    struct split *split;     /* the sub-operations if its limits are in several slots (split.c); else NULL */
+    struct limit_op *parent; /* if this is a sub-operation; else NULL, also after the parent ended */
     struct lease *lease;     /* of its key; NULL: none */
-    uint64_t lease_key;      /* another: its place has gone to another key */
+    uint64_t lease_key;      /* if lease->key differs, the slot was reused for another key */
     uint64_t started_us;
     struct denial_key denial_key;
     bool denial_key_known;
-    bool is_adjustment; /* nobody waits, and it is sent all the same */
-    bool abandoned;     /* whoever asked has gone */
-    bool part;          /* some limits' scripts failed: no denial of the request is to be remembered */
-    bool counts_later;  /* its verdict is not that of the request yet: whoever knows that counts its limits */
-    /* Limits that allowed, decided without Redis since their own scripts failed; they count with the others. */
+    bool is_adjustment; /* charge correction or permit call: has no caller, is always sent */
+    bool abandoned;     /* canceled by limiter_abandon() */
+    bool part;          /* a limit's own script failed: do not remember a denial */
+    bool counts_later;  /* its limits are counted later, with the request's final verdict */
+    /* Limits whose own scripts failed and that allowed without Redis; counted with the others. */
     const struct limit *aside[LIMITS_PER_RULE_MAX];
     unsigned aside_count;
-    struct permit *permits[LIMITS_PER_RULE_MAX]; /* that it uses, whatever becomes of its limits */
+    struct permit *permits[LIMITS_PER_RULE_MAX]; /* permits in use by this op; `limits` may shrink */
     unsigned permit_count;
     size_t keys_size;
     unsigned count;
@@ -94,22 +96,22 @@ struct limit_op {
 };
 TAILQ_HEAD(op_list, limit_op);
 
-/* What one EVALSHA asks for as one request of the driver: an op, or several that are charged alike. */
+/* One request to the driver: one op, or several ops that are charged alike. */
 struct group {
-    const struct limit_op *first; /* only until one of the batch's ops is answered */
-    unsigned count;               /* limits */
-    unsigned size, answered;      /* ops */
-    size_t answer_at;             /* in the reply */
-    int64_t extra;                /* units beside those that the ops need */
-    struct lease *lease;          /* that they are for, or NULL */
+    const struct limit_op *first; /* valid until one of the batch's ops has its reply */
+    unsigned count;               /* limits per op */
+    unsigned size, answered;      /* ops; ops that have their reply */
+    size_t answer_at;             /* index in the reply */
+    int64_t extra;                /* units requested beyond those that the ops need */
+    struct lease *lease;          /* the lease that gets the extra units, or NULL */
 };
 
-/* What one EVALSHA asks for. */
+/* One EVALSHA. */
 struct batch {
     struct redis_call call;
     struct limiter *limiter;
     SLIST_ENTRY(batch) spare;
-    bool timed_out; /* the link was told */
+    bool timed_out; /* the connection was notified of a timeout */
     uint64_t sent_us;
     unsigned count;
     struct limit_op *ops[BATCH_REQUESTS_MAX];
@@ -118,7 +120,7 @@ struct batch {
     struct group groups[BATCH_REQUESTS_MAX];
 };
 
-/* The arguments of the batch being made; reused. */
+/* The arguments of the batch in preparation; reused. */
 struct arguments {
     int count;
     const char **bytes;
@@ -126,9 +128,9 @@ struct arguments {
     struct text numbers; /* decimal digits that the arguments point into */
     struct hash_key hash;
     struct slice keys[BATCH_KEYS_MAX];
-    unsigned key_count, last_key;       /* the place, from 1, of the key that was looked up last */
-    uint16_t slots[KEY_SLOTS];          /* by hash: key index from 1, 0: free */
-    uint8_t groups[BATCH_KEYS_MAX + 1]; /* by key index: the group that may grow, from 1; 0: none */
+    unsigned key_count, last_key;       /* 1-based index of the last key looked up */
+    uint16_t slots[KEY_SLOTS];          /* by hash: 1-based key index, 0: free */
+    uint8_t groups[BATCH_KEYS_MAX + 1]; /* by key index: 1-based index of the group that may grow, 0: none */
 };
 
 struct limiter {
@@ -137,32 +139,34 @@ struct limiter {
     struct fallback *fallback;
     struct redis_client *redis; /* NULL: the policy needs none */
     struct deadlines deadlines;
-    struct deadline_queue waiting; /* everything that somebody waits for; one length, so in order of time */
-    struct event *resume; /* makes the loop iteration again when something was gathered during a flush */
-    size_t op_keys_size;  /* the longest keys of one request together */
+    struct deadline_queue
+        waiting;          /* ops with a caller; all have the same timeout, so the queue is in order of time */
+    struct event *resume; /* triggers a loop iteration when ops were gathered during a flush */
+    size_t op_keys_size;  /* maximum size of all keys of one request */
     struct op_list gathered, spare_ops;
-    struct op_list beyond; /* gathered, and kept back by their link's ramp: see redis_link_has_room */
-    struct op_list later;  /* to be gathered again by `again` */
-    struct event *again;   /* and ends the wait of what is gathered */
-    bool in_slots;         /* Redis is a cluster */
-    unsigned gathered_count, under_way; /* ops gathered; batches without an answer */
-    unsigned gathered_before;           /* this turn; see may_gather() */
+    struct op_list
+        beyond; /* gathered, but held back by the connection's slow start: see redis_client_has_room() */
+    struct op_list later;               /* `again` gathers these again */
+    struct event *again;                /* timer; also ends the wait of gathered ops */
+    bool in_slots;                      /* Redis is a cluster */
+    unsigned gathered_count, under_way; /* ops gathered; batches without a reply */
+    unsigned gathered_before;           /* gathered before this loop iteration; see may_gather() */
     uint64_t gathered_since_us;
-    uint64_t gather_us, sent_us; /* how long they may wait; when the last call left */
+    uint64_t gather_us, sent_us; /* how long ops may wait; when the last call was sent */
     unsigned density;            /* see note_density() */
     uint64_t round_trip_us;      /* of a batch, smoothed */
     unsigned spare_op_count;
     SLIST_HEAD(batch_list, batch) spare_batches;
     struct denials *denials;
-    struct permits *permits; /* NULL where the policy counts no requests in flight */
-    struct leases *leases;   /* NULL where the policy allows none */
+    struct permits *permits; /* NULL: the policy has no concurrency limits */
+    struct leases *leases;   /* NULL: the policy allows none */
     struct deadline_queue lease_ends;
-    size_t key_start; /* of a limit's key: the client's tag, or another's, behind the policy's prefix */
-    bool retired;     /* another limiter decides from now on: leases are given back */
+    size_t key_start; /* offset in a limit's key of the part after PREFIX and ":" */
+    bool retired;     /* replaced by another limiter: leases are given back */
     struct grants_hold grants;
-    struct limit_op *reserve; /* for decisions without Redis when there is no memory for an op */
+    struct limit_op *reserve; /* for decisions without Redis, or when no op can be allocated */
     struct arguments arguments;
-    struct limiter_stats *stats; /* the worker's, over all its limiters */
+    struct limiter_stats *stats; /* of the worker, over all its limiters */
 };
 
 static inline unsigned op_key_count(const struct limit_op *op)
@@ -173,27 +177,27 @@ static inline unsigned op_key_count(const struct limit_op *op)
     return count;
 }
 
-/* arguments.c. */
+/* arguments.c */
 
-/* Ends the process when there is no memory. */
+/* Ends the process if out of memory. */
 void arguments_init(struct arguments *a);
 void arguments_free(struct arguments *a);
-/* Is it asked for one unit of one limit, in a way that several can be asked for at once? */
+/* Returns true if the op requests one unit of one limit and can be combined with others. */
 bool op_is_unit(const struct limit_op *op);
-/* Forms the batch's groups, and says what is to be sent. */
+/* Forms the batch's groups and builds the call's arguments. */
 void arguments_make(struct arguments *a, struct batch *batch);
 
-/* Room for what group_answer() makes. */
+/* Storage for the reply that group_answer() makes. */
 struct own_answer {
     redisReply numbers[2];
     redisReply *values[ANSWERS_PER_LIMIT];
 };
 
-/* What the next op of the group would have been answered by itself, in its turn; `values` is what the group was. NULL: it
- * is rejected, and the answer does not tell for how long. */
+/* Returns the reply that the group's next op would have received on its own, in order. `values`:
+ * the group's reply. NULL: the op is rejected, and its wait is not known. */
 redisReply *const *group_answer(struct group *group, redisReply *const *values, struct own_answer *own);
 
-/* Each fills *d, the whole decision, and counts it by limit unless the op counts later. */
+/* verdict.c. Each sets the whole decision *d and counts it by limit, unless op->counts_later. */
 
 /* `values`: the op's part of the driver's reply. */
 void verdict_from_answer(struct limiter *l, const struct limit_op *op, redisReply *const *values,
@@ -201,118 +205,125 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op, redisRepl
 /* Each limit follows its own on_failure; `cause` is counted. */
 void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
                            struct decision *d);
-/* Counts the limits of a decision whose ops count later. */
+/* Counts the limits of a decision that was not counted when it was made (op->counts_later). */
 void verdict_count(struct limiter *l, const struct decision *d);
-/* Of an op that counts later and goes on with other limits: those that allow are counted with these. */
+/* For an op that continues with its other limits: records the limits that allowed, to be counted
+ * with those. */
 void verdict_set_aside(struct limit_op *op, const struct decision *d);
 /* Prohibited and unlimited clients. */
 void verdict_by_client_limits(struct limiter *l, const struct limit_facts *facts, bool prohibited,
                               struct decision *d);
 /* A rule without limits. */
 void verdict_of_no_limits(struct decision *d);
-/* There is no memory to count the request in flight. */
+/* Out of memory for a permit: fails closed. */
 void verdict_of_no_memory(struct decision *d);
-/* False: no denial that still holds is known. */
+/* Returns false if no valid denial is remembered. */
 bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us, struct decision *d);
-/* A unit of the lease was spent. */
+/* Call after a unit of the lease was spent. */
 void verdict_from_lease(struct limiter *l, const struct limit_op *op, const struct lease *lease,
                         uint64_t now_us, struct decision *d);
-/* Remembers a denial, if it is one. */
+/* Remembers the decision if it is a denial. */
 void verdict_remember(struct limiter *l, struct limit_op *op, const struct decision *d);
 
-/* op_permits.c. */
+/* op_permits.c */
 
-/* Behind op_fill(). False: no memory; what is used is dropped with the op. */
+/* Call after op_fill(). False: no memory; op_release() drops what was taken. */
 MUST_CHECK bool op_use_permits(struct limit_op *op);
 void op_drop_permits(struct limit_op *op);
-/* It goes to Redis; it was answered; nobody knows what became of it. */
+/* Call when the op was sent; when it has a reply; when its outcome is unknown. */
 void op_permits_sent(struct limit_op *op);
 void op_permits_answered(struct limit_op *op);
 void op_permits_failed(struct limit_op *op);
-/* What Redis has charged is the request's; where nobody asks any more (NULL) it is to be given back. */
+/* Gives the request the units that Redis charged. decision_request NULL: they are given back. */
 void op_permits_charged(struct limit_op *op, struct decision_request *decision_request,
                         redisReply *const *values);
-/* The same for what was charged without Redis. */
+/* The same for units charged without Redis. */
 void op_permits_locally(struct limit_op *op, struct decision_request *decision_request);
-/* Makes a free op the next call that permits have to make. False: there is none, and the op is as it was. */
+/* Fills a free op with the next pending permit call. False: none is pending; the op is
+ * unchanged. */
 MUST_CHECK bool op_fill_permit_call(struct limit_op *op);
-/* Was it abandoned, and charged by a queue in which its request would have been held? */
+/* Returns true if the op was canceled and a queue charged it with a delay. */
 bool op_would_have_waited(const struct limit_op *op, redisReply *const *values);
 
-/* op_leases.c. */
+/* op_leases.c */
 
 void limiter_leases_init(struct limiter *l);
-void limiter_leases_free(struct limiter *l); /* before the spare ops */
-/* Behind op_fill(): finds its lease, where it may have one. */
+void limiter_leases_free(struct limiter *l); /* call before the spare ops are freed */
+/* Call after op_fill(). Looks up the lease of the op's key, if it may have one. */
 void op_meet_lease(struct limit_op *op, const struct limit_facts *facts);
-/* Decides by the lease; the op is the charge's or free then. False: it holds nothing. */
+/* Decides from the lease. The op becomes the charge or is released. False: the lease is empty. */
 MUST_CHECK bool op_spend_lease(struct limit_op *op, struct decision_request *decision_request);
-/* How many units to ask for beside the op's; `asked` is set to their lease, or NULL. */
+/* Returns the number of units to request beyond the op's own. *asked: the lease for them, or
+ * NULL. */
 int64_t op_ask_lease(const struct limit_op *op, struct lease **asked);
-/* Of a group with a lease, before its ops are answered. `values`: NULL: there was no answer. */
+/* Call for a group with a lease, before its ops get their replies. `values` NULL: no reply. */
 void lease_answered(struct group *group, redisReply *const *values, int64_t time_us, uint64_t asked_us);
 void op_note_remaining(const struct limit_op *op, redisReply *const *values, uint64_t asked_us);
-/* What it was charged is given back. */
+/* Call when the op's unit is refunded. */
 void op_unspend_lease(struct limit_op *op);
 
-/* limiter.c, for batch.c, split.c and op_leases.c. */
+/* limiter.c: for batch.c, split.c and op_leases.c */
 
-/* What it was asked, but for its limits, becomes that of an op that nobody waits for. */
+/* Copies an op's request, without its limits and its caller. */
 void op_copy(struct limit_op *op, const struct limit_op *from);
 
 struct limit_op *op_take(struct limiter *l); /* NULL: no memory */
 void op_release(struct limit_op *op);
-/* Cuts the op and whoever waits for it apart; both ends. */
+/* Separates the op from its decision request, and stops its timer. Returns the request, or NULL. */
 struct decision_request *op_cut(struct limit_op *op);
 void op_gather(struct limit_op *op);
-/* Ends the wait for this op by on_failure. The asker's object may be gone afterwards; the op is not. */
+/* Decides the op by on_failure. The caller's object may be freed meanwhile; the op is not. */
 void op_fail(struct limit_op *op, enum redis_failure cause);
-/* The same, and the op is free. */
+/* The same, and releases the op. */
 void op_give_up(struct limit_op *op, enum redis_failure cause);
 
-/* adjust.c. */
+/* adjust.c */
 
-/* What a settlement has to know of the charge. */
+/* Records in the op what Redis charged, for a later adjustment. */
 void op_write_charge(struct limit_op *op, redisReply *const *values, int64_t time_us);
-/* Brings what was charged to these totals, by limit. The op is the limiter's from here on. */
+/* Brings the charges to `totals` (one per limit). Takes ownership of the op. */
 void op_adjust(struct limit_op *op, const int64_t *totals);
-/* Whoever would have been held has gone before: its places in queues are free. What else was charged stays. */
+/* For a canceled request: frees its positions in queues. Other charges stay. Takes ownership of
+ * the op. */
 void op_leave_queue(struct limit_op *op, redisReply *const *values);
 
-/* split.c: a request whose limits are kept in several slots of a cluster. */
+/* split.c: a request whose limits are in several slots of a cluster */
 
-/* Behind op_fill(): are its limits in several slots? */
+/* Call after op_fill(). Finds each limit's slot; true: there are several. */
 bool op_find_slots(struct limit_op *op);
-/* Makes its sub-operations and sends the first. `each`: one for each limit, also where they share a slot. False: no memory. */
+/* Makes the sub-operations and sends the first. `each`: one per limit, even in the same slot.
+ * False: no memory. */
 MUST_CHECK bool split_begin(struct limit_op *op, bool each);
-/* The sub-operation's keys are on their way to another node: in its place comes a sub-operation for each of its limits. False: no memory. */
+/* The sub-operation's keys are moving to another node: replaces it by one sub-operation per
+ * limit. False: no memory. */
 MUST_CHECK bool split_apart(struct limit_op *sub_op);
-/* A sub-operation was answered, or cannot be; it is taken over. */
+/* Handles a sub-operation's reply or failure; takes ownership of it. */
 void split_answer(struct limit_op *sub_op, redisReply *const *values, int64_t time_us);
 void split_failed(struct limit_op *sub_op, enum redis_failure cause);
-/* Where the sub-operation under way is; NULL: nowhere. */
+/* The batch of the sub-operation in progress; NULL: none. */
 struct batch *split_batch(const struct limit_op *op);
-/* The whole was not decided in time; or nobody waits for it any more. Both end it. */
+/* The parent timed out, or was canceled. Both end it. */
 void split_timeout(struct limit_op *op);
 void split_abandon(struct limit_op *op);
-/* Of a charge: calls `settle` for each sub-operation that was charged, which takes it over, and ends the whole. */
+/* Calls `adjust` for each charged sub-operation, which takes ownership of it; then releases the
+ * parent. */
 void split_adjust(struct limit_op *op, void (*adjust)(struct limit_op *sub_op, const void *facts),
                   const void *facts);
-/* Ends what is left of it; the op is to be used again. */
+/* Frees the remaining sub-operations; the op can be reused. */
 void split_drop(struct limit_op *op);
 
-/* failure_log.c: limiters of one's own that fail, see lua/guard.lua. */
+/* failure_log.c: the operator's own limiter scripts that fail, see lua/guard.lua */
 
-enum { SCRIPT_FAILED = -2 }; /* as retry_after; in place of the delay stands why */
+enum { SCRIPT_FAILED = -2 }; /* in place of retry_after; the error message is in place of the delay */
 
-/* Is this the answer of a limit whose own script has failed? */
+/* Returns true if `values` is the reply of a limit whose own script failed. */
 bool failure_is(const struct op_limit *part, redisReply *const *values);
-/* Counts them, and logs the first after a good while. */
+/* Counts failures. Logs the first one, and the end of a failure period. */
 void failures_note(const struct limit_op *op, redisReply *const *values, uint64_t now_us);
-/* Counts the limits with a script of one's own whose request had no answer in time. */
+/* Counts own-script limits whose request timed out. */
 void failures_note_late(const struct limit_op *op);
-/* Brings the limits that failed to the front, and says how many they are. 0 as well where nothing hangs on them:
- * they reject nobody, or another limit rejects. */
+/* Moves failed limits to the front and returns their number. Returns 0 if the failures do not
+ * matter: the failed limits are shadow limits, or another limit rejects. */
 unsigned failures_sort(struct limit_op *op, redisReply *const *values);
 
 #endif
