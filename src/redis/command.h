@@ -1,10 +1,10 @@
-/* command.h - commands as bytes (RESP arrays of bulk strings), written into a text. */
+/* command.h - encodes commands as RESP arrays of bulk strings into a text buffer. */
 #ifndef WEIR_REDIS_COMMAND_H
 #define WEIR_REDIS_COMMAND_H
 
 #include "base/text.h"
 
-/* Most arguments are numbers of a few digits. */
+/* Sizes below 10 take a fast path: most arguments are short numbers. */
 static inline void redis_write_argument(struct text *t, const char *bytes, size_t size)
 {
     if (size < 10) {
@@ -19,7 +19,7 @@ static inline void redis_write_argument(struct text *t, const char *bytes, size_
     text_literal(t, "\r\n");
 }
 
-/* EVALSHA or EVAL and the script, with `argc` arguments to come. */
+/* Writes EVALSHA or EVAL and the script (or its SHA). `argc` more arguments follow. */
 static inline void redis_write_head(struct text *t, int argc, struct slice command, struct slice script)
 {
     text_char(t, '*');

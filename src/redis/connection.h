@@ -1,8 +1,8 @@
-/* redis_connection.h - a conversation with one server beside the path of decisions: what sentinels and cluster nodes
- * are asked about themselves, and what is published on a channel.
+/* connection.h - a connection to one server for everything except limit decisions: queries to
+ * sentinels and cluster nodes, and pub/sub.
  *
- * It connects, logs in, says what it is told and passes every answer and pushed message on, in order, until
- * either side hangs up. Patience is its user's. */
+ * It connects, logs in, sends commands, and passes every reply and pushed message to the
+ * callbacks in order, until either side closes the connection. Callers set their own timeouts. */
 #ifndef WEIR_REDIS_CONNECTION_H
 #define WEIR_REDIS_CONNECTION_H
 
@@ -15,24 +15,25 @@
 struct redis_connection;
 
 struct redis_connection_callbacks {
-    /* From the event loop; may free the talk. Errors to the login come as answers like any other, its
-     * success does not. */
+    /* Runs from the event loop; may free the connection. An AUTH error is passed on like any
+     * reply, a successful AUTH reply is not. */
     void (*received)(void *context, const redisReply *reply);
-    /* It is over: free it. */
+    /* The connection is closed: free it. */
     void (*lost)(void *context, const char *why);
     void *context;
 };
 
-/* Starts to connect. `password` NULL: no login; `username` NULL: the default user. NULL: it cannot even be tried.
- * Nothing is heard from inside. */
+/* Starts to connect. `password` NULL: no login; `username` NULL: the default user. Returns NULL
+ * if the attempt fails immediately. No callback runs from inside. */
 struct redis_connection *redis_connection_new(struct event_base *base, const struct address *address,
                                               const char *username, const char *password,
                                               const struct redis_connection_callbacks *callbacks);
 
-/* At any time, also before it is connected. False: no memory. */
+/* Sends a command; also allowed before the connection is established. Returns false if out of
+ * memory. */
 MUST_CHECK bool redis_connection_send(struct redis_connection *connection, int argc, const char *const *argv);
 
-/* Also from inside received() and lost(). NULL is allowed. */
+/* Also allowed from inside received() and lost(). NULL is allowed. */
 void redis_connection_free(struct redis_connection *connection);
 
 #endif

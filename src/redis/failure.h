@@ -1,11 +1,12 @@
-/* failure.h - why Redis gave no answer: words for the log, labels for the metrics, what the operator should do. */
+/* failure.h - the causes of Redis failures: log text, metric labels and remedies for the
+ * operator. */
 #ifndef WEIR_REDIS_FAILURE_H
 #define WEIR_REDIS_FAILURE_H
 
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 
-/* Causes of failure, for counters and log lines. */
+/* Each row: name, metric label, log text. */
 #define REDIS_FAILURES(X)                                                                                    \
     X(REDIS_FAILURE_CONNECT, "connect", "could not connect")                                                 \
     X(REDIS_FAILURE_CLOSED, "closed", "the connection was lost")                                             \
@@ -38,21 +39,23 @@ enum redis_failure {
 extern const char *const redis_failure_label[REDIS_FAILURE_COUNT];
 extern const char *const redis_failure_text[REDIS_FAILURE_COUNT];
 
-/* What the operator should do, by how the policy says where Redis is. */
+/* Returns the remedy for the operator. It depends on how `settings` locates Redis (address,
+ * sentinels or cluster). */
 struct redis_settings;
 const char *redis_failure_remedy(enum redis_failure failure, const struct redis_settings *settings);
 
-/* Is this error answer, or the one inside it that a script met, of the code ("NOSCRIPT", "OOM", ...)? */
+/* Returns true if the error reply has the code ("NOSCRIPT", "OOM", ...). An error that a script
+ * received and that its reply contains counts, too. */
 bool redis_error_is(const char *message, const char *code);
 
-/* Is this a replica's answer to ROLE? */
+/* Returns true if `role` is a replica's reply to ROLE. */
 bool redis_is_replica(const redisReply *role);
 
-/* A new connection may well lead to a better server: the data is loaded, the replica was promoted or the address moved,
- * the login was repaired. */
+/* Returns true if reconnecting may help: the data is loaded, the replica was promoted, the
+ * address moved, or the login was repaired. */
 bool redis_failure_may_pass(enum redis_failure failure);
 
-/* What an error answer to a call of the script means. */
+/* Maps an error reply to a script call to its cause. */
 enum redis_failure redis_failure_of(const char *message);
 
 #endif

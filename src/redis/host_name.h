@@ -1,7 +1,9 @@
-/* redis_host_name.h - where a name in redis.address is now. One thread looks it up, for all that connect.
+/* host_name.h - resolves the host name in redis.address. One thread resolves it for all
+ * connections.
  *
  *   main thread   redis_host_name_follow() --resolver--> the address, a version
- *   any thread    redis_host_name_version(), redis_host_name_now(); redis_host_name_want() when a connection fails */
+ *   any thread    redis_host_name_version(), redis_host_name_now();
+ *                 redis_host_name_want() if a connection fails */
 #ifndef WEIR_REDIS_HOST_NAME_H
 #define WEIR_REDIS_HOST_NAME_H
 
@@ -11,18 +13,19 @@
 
 struct redis_host_name;
 
-/* Looks the name up now, when its time to live is over, and when it is wanted. `policy` outlives it. NULL: redis.address is no name, or no
- * memory. One at a time. */
+/* Resolves the name now, when its TTL expires, and on redis_host_name_want(). `policy` must
+ * outlive it. Returns NULL if redis.address has no host name, or if out of memory. Only one may
+ * exist at a time. */
 struct redis_host_name *redis_host_name_follow(struct event_base *base, const struct policy *policy);
-/* The event loop has to turn once more before it is freed. NULL is allowed. */
+/* The event loop must run one more iteration before its base is freed. NULL is allowed. */
 void redis_host_name_free(struct redis_host_name *name);
 
-/* Grows with every change of the address. */
+/* Incremented with every change of the address. */
 unsigned redis_host_name_version(void);
-/* False: it is not known yet. */
+/* Sets `*address` to the current address. Returns false if it is not known yet. */
 bool redis_host_name_now(const struct redis_settings *settings, struct address *address);
-/* Nothing good is where the name was said to be: it is looked up again, at most once a second. `unreachable`: where it has several
- * addresses, the next one. */
+/* Requests a new lookup, at most once per second, if the current address does not work. If
+ * `unreachable` is set and the name has several addresses, the next one is chosen. */
 void redis_host_name_want(bool unreachable);
 
 #endif

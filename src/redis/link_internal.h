@@ -1,4 +1,5 @@
-/* link_internal.h - what link.c (the connection) and calls.c (what is asked of it) share. Nobody else includes it. */
+/* link_internal.h - shared by link.c (the connection), link_setup.c and calls.c (the calls)
+ * only. */
 #ifndef WEIR_REDIS_LINK_INTERNAL_H
 #define WEIR_REDIS_LINK_INTERNAL_H
 
@@ -28,75 +29,80 @@ struct redis_link {
 
     enum link_state state;
     redisAsyncContext *ac;                  /* NULL when DOWN; hiredis owns it */
-    struct event *read_event, *write_event; /* of ac's socket */
+    struct event *read_event, *write_event; /* on ac's socket */
     bool wants_write;                       /* hiredis has bytes to write */
     bool freeing;
-    enum redis_failure cause; /* of the last way down */
+    enum redis_failure cause; /* of the last failure */
     struct redis_guard guard;
     struct redis_slow_start slow_start; /* after a failure */
 
     struct sent_list waiting, spare;
-    unsigned pending;    /* length of waiting */
-    unsigned unanswered; /* all commands given to hiredis, set-up and PING among them */
+    unsigned pending;    /* number of calls in `waiting` */
+    unsigned unanswered; /* all commands without a reply, including set-up and PING */
     char sha[SHA_SIZE + 1];
-    bool loading_script; /* a SCRIPT LOAD is under way since NOSCRIPT */
+    bool loading_script; /* a SCRIPT LOAD after NOSCRIPT is in flight */
 
-    struct event *retry_timer;   /* DOWN: connect again; SUSPECT: the next PING */
-    struct event *connect_timer; /* CONNECTING: until READY */
-    struct event *watchdog;      /* armed while anything is unanswered, roughly */
-    uint64_t retry_us;           /* the next back-off */
-    uint64_t down_since_us;      /* 0: it has not failed, or counts as good again */
-    unsigned timeouts, unfit;    /* in a row */
-    uint64_t ping_us;            /* when the PING went out, 0: none */
+    struct event *retry_timer;   /* DOWN: reconnect; SUSPECT: next PING */
+    struct event *connect_timer; /* CONNECTING: limits the time until READY */
+    struct event *watchdog;      /* armed while replies are pending (approximately) */
+    uint64_t retry_us;           /* next back-off delay */
+    uint64_t down_since_us;      /* 0: has not failed, or has recovered */
+    unsigned timeouts, unfit;    /* consecutive */
+    uint64_t ping_us;            /* when the PING was sent; 0: none */
     uint64_t complained_us[REDIS_FAILURE_COUNT];
-    struct redis_outage *outage; /* of this Redis, common to the links of all workers; NULL: watch.quiet */
-    bool in_outage;              /* counted there as down */
-    struct event *settle_timer;  /* READY: until the link counts as good again */
-    uint64_t ready_us;           /* when it became READY last */
-    bool answered;               /* a call was answered in time since then */
-    bool relapsed;               /* it failed before it counted as good again */
-    bool refusing;       /* a call was answered with an error, and the log does not say yet that it is over */
-    uint64_t refused_us; /* when that was last told to `outage` */
-    bool moving;         /* it is being closed for another address: nothing to complain of */
+    /* outage record shared by all workers' links to this Redis; NULL: watch.quiet */
+    struct redis_outage *outage;
+    bool in_outage;             /* counted there as down */
+    struct event *settle_timer; /* READY: fires when the link may count as recovered */
+    uint64_t ready_us;          /* when it last became READY */
+    bool answered;              /* a call was answered in time since ready_us */
+    bool relapsed;              /* it failed before it counted as recovered */
+    /* a call was answered with an error, and the end of the errors is not logged yet */
+    bool refusing;
+    uint64_t refused_us; /* when `outage` was last told */
+    bool moving;         /* closed because of a new address: log nothing */
 };
 
 /* ---- link.c ---- */
 
-/* Gives the connection up. All pending calls are answered with `cause`, at once or, from inside one of
- * hiredis' reply callbacks, right after it returns. Never from its connect and disconnect callbacks. */
+/* Closes the connection. All pending calls fail with `cause`: at once, or, if called from inside
+ * one of hiredis' reply callbacks, right after it returns. Must not be called from hiredis'
+ * connect and disconnect callbacks. */
 void redis_link_close(struct redis_link *link, enum redis_failure cause, const char *detail);
 
-/* The set-up has been answered: calls may be asked. */
+/* Set-up is complete: calls are accepted. */
 void redis_link_ready(struct redis_link *link);
 
-/* At the top of every reply callback: the link that `ac` belongs to, with one command less unanswered. */
+/* Call first in every reply callback. Returns the link that `ac` belongs to and decrements
+ * `unanswered`. */
 struct redis_link *redis_link_answered(redisAsyncContext *ac, const redisReply *reply);
 
 /* A call was answered in time: the breaker may close. */
 void redis_link_note_good(struct redis_link *link);
 
-/* Redis said that it cannot serve for now (`failure`); enough of these in a row close the connection. */
+/* Redis answered that it cannot serve at present (`failure`). Several of these in a row close
+ * the connection. With sentinels, one READONLY or MASTERDOWN does. */
 void redis_link_note_unfit(struct redis_link *link, enum redis_failure failure, const char *message);
 
-/* Something is unanswered from now on. */
+/* Starts the watchdog: a command is now unanswered. */
 void redis_link_start_watchdog(struct redis_link *link);
 
 /* ---- link_setup.c ---- */
 
-/* Gives hiredis the commands of the set-up. False: no memory. */
+/* Queues the set-up commands in hiredis. Returns false if out of memory. */
 MUST_CHECK bool redis_link_set_up(struct redis_link *link);
 
 /* ---- calls.c ---- */
 
 void redis_calls_init(struct redis_link *link);
 
-/* When the call that has waited longest was written (clock_us); 0: none waits. */
+/* Returns when the longest-waiting call was written (clock_us); 0: none. */
 uint64_t redis_calls_oldest(const struct redis_link *link);
 
-/* A call was answered well after others were refused. */
+/* A call succeeded after others were answered with errors. */
 void redis_calls_accepted(struct redis_link *link);
 
-/* Once none waits. */
+/* Call only if no call is pending. */
 void redis_calls_free(struct redis_link *link);
 
 #endif

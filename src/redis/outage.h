@@ -1,8 +1,9 @@
-/* outage.h - outages of a Redis as the process sees it: one begins with the first connection that fails, and ends when none is
- * down any more. So an outage is one line in the log and its end another, however many workers meet it.
+/* outage.h - outages of a Redis, per process. An outage begins with the first connection that
+ * fails and ends when no connection is down. The log has one line for its begin and one for its
+ * end, whatever the number of workers.
  *
- * A link joins the record of its Redis when it is made, and reports changes of its own state. That is rare, so a lock guards all
- * records. For any thread. */
+ * A link joins the record of its Redis at creation and reports changes of its state. Reports are
+ * rare, so one lock guards all records. Thread-safe. */
 #ifndef WEIR_REDIS_OUTAGE_H
 #define WEIR_REDIS_OUTAGE_H
 
@@ -15,32 +16,38 @@ enum { OUTAGE_REMIND_US = 60000000 };
 
 struct redis_outage;
 
-/* The record of the Redis that `name` stands for; made for the first link that joins, freed when the last one leaves. */
+/* Returns the record of the Redis named `name`. It is created for the first link and freed when
+ * the last one leaves. */
 struct redis_outage *redis_outage_join(const char *name);
-/* `down`: as the link's last report says. True: all others are back, so with it the outage has ended; it lasted for `*us`. */
+/* Leaves the record. `down`: the link last reported that it is down. Returns true if all other
+ * links are up and the outage ends here; `*us` is its duration in microseconds. */
 bool redis_outage_leave(struct redis_outage *outage, bool down, uint64_t *us);
 
 enum outage_news {
     OUTAGE_KNOWN, /* nothing to log */
     OUTAGE_BEGINS,
-    OUTAGE_CHANGES, /* another cause */
-    OUTAGE_LASTS    /* for OUTAGE_REMIND_US more */
+    OUTAGE_CHANGES, /* a new cause */
+    OUTAGE_LASTS    /* it has lasted OUTAGE_REMIND_US longer */
 };
 
-/* A link cannot ask because of `cause`. `*down` is the link's own: counted already? `*us`: how long the outage has lasted. */
+/* Reports that a link is down because of `cause`. `*down` belongs to the link: whether it is
+ * already counted. `*us` is set to the duration of the outage so far. */
 enum outage_news redis_outage_down(struct redis_outage *outage, bool *down, enum redis_failure cause,
                                    uint64_t *us);
 
-/* A link can ask since `ready_us` (clock_us). True: with it, the outage has ended; it lasted for `*us`. */
+/* Reports that a link is up since `ready_us` (clock_us). Returns true if this ends the outage;
+ * `*us` is its duration. */
 bool redis_outage_up(struct redis_outage *outage, bool *down, uint64_t ready_us, uint64_t *us);
 
-/* A call was answered with an error that many may be: may this link log it? One of all links does so, every `every_us`. */
+/* Rate-limits the logging of error replies. Returns true if this link may log `cause`: one line
+ * per `every_us` over all links. */
 bool redis_outage_may_complain(struct redis_outage *outage, enum redis_failure cause, uint64_t every_us);
 
-/* A call was answered with such an error, at `us` (clock_us). */
+/* Reports a call answered with such an error at `us` (clock_us). */
 void redis_outage_refused(struct redis_outage *outage, uint64_t us);
-/* Calls are answered. True: no link had one refused for `calm_us`, and this was not known yet; they were refused for `*us`.
- * False: `*over` says whether another link has found that. */
+/* Reports that calls succeed. Returns true if no link has reported an error for `calm_us` and
+ * this was not reported before; the errors lasted `*us`. If false, `*over` tells whether another
+ * link has already reported the end. */
 bool redis_outage_accepted(struct redis_outage *outage, uint64_t calm_us, uint64_t *us, bool *over);
 
 #endif

@@ -1,10 +1,10 @@
-/* redis_client.h - Redis as those who ask it see it, wherever it is.
+/* redis_client.h - one interface to Redis for all topologies:
  *
  *   redis.address     one link
- *   redis.sentinel    one link, to where the watcher of the sentinels says
- *   redis.cluster     a link to each master, and a map that says which of them has a key
+ *   redis.sentinel    one link, to the master that the sentinels report
+ *   redis.cluster     one link per master, and a slot map
  *
- * Calls, their callbacks and what is reported upward are those of link.h. */
+ * Calls and callbacks are those of link.h. */
 #ifndef WEIR_REDIS_REDIS_CLIENT_H
 #define WEIR_REDIS_REDIS_CLIENT_H
 
@@ -12,37 +12,39 @@
 
 struct redis_client;
 
-/* As redis_link_new, at the place or places that `settings` names. */
+/* As redis_link_new(); `settings` names the server or servers. */
 struct redis_client *redis_client_new(struct event_base *base, const struct redis_settings *settings,
                                       struct slice script, const struct redis_link_watch *watch);
 
-/* May be asked; of a cluster, some node. All of it can. */
+/* is_ready: calls are accepted (cluster: by at least one node). is_whole: by all nodes. */
 bool redis_client_is_ready(const struct redis_client *store);
 bool redis_client_is_whole(const struct redis_client *store);
 
-/* As redis_link_has_room, of who has the slot; and the worst state of any part. */
+/* As redis_link_has_room() for the node that serves `slot`; the worst breaker state of all
+ * nodes. */
 bool redis_client_has_room(const struct redis_client *store, unsigned slot);
 enum redis_breaker redis_client_breaker(const struct redis_client *store);
-/* As redis_link_cause; of a cluster always DOWN. */
+/* As redis_link_cause(); always DOWN for a cluster. */
 enum redis_failure redis_client_cause(const struct redis_client *store);
 
-/* Calls of several keys must have them in one slot: always 0 but in a cluster. */
+/* Returns the key's slot; 0 if Redis is not a cluster. All keys of a call must be in one slot. */
 unsigned redis_client_slot(const struct redis_client *store, struct slice key);
 bool redis_client_has_slots(const struct redis_client *store);
 
-/* As redis_link_call, _flush, _read and _free. A call without keys goes to any node. */
+/* As redis_link_call(), _flush(), _read() and _free(). A call without keys goes to any node. */
 MUST_CHECK bool redis_client_call(struct redis_client *store, struct redis_call *call, int argc,
                                   const char **argv, const size_t *argv_sizes);
 void redis_client_flush(struct redis_client *store);
 void redis_client_read(struct redis_client *store);
 void redis_client_free(struct redis_client *store);
 
-/* The same for a call that concerns one part of Redis by itself, such as SCAN: the `part`th master, from 0. */
+/* Calls one node, for commands such as SCAN that concern a single node: master number `part`,
+ * from 0. */
 MUST_CHECK bool redis_client_call_part(struct redis_client *store, unsigned part, struct redis_call *call,
                                        int argc, const char **argv, const size_t *argv_sizes);
 unsigned redis_client_parts(const struct redis_client *store);
 
-/* The deadline of a call that was accepted passed without an answer: see redis_link_note_timeout. */
+/* Reports the timeout of an accepted call, see redis_link_note_timeout(). */
 void redis_client_note_timeout(struct redis_client *store, const struct redis_call *call);
 
 #endif

@@ -1,9 +1,9 @@
-/* redis_slow_start.h - the way back to a Redis that has failed: how many calls may be under way at once.
+/* slow_start.h - slow start after a Redis failure: limits the number of calls in flight.
  *
- *   begin -> 1 call; twice as many with every answer in time; from SLOW_START_END on, any number
+ *   begin -> 1 call; doubled with every reply in time; unlimited from SLOW_START_END on
  *
- * So a Redis that has just come back is not met by all that has gathered, and one that is sick still costs the decisions of one
- * call their wait and not those of hundreds. */
+ * A Redis that has just recovered does not receive all waiting calls at once. If it still does
+ * not answer, only one call waits for the timeout instead of hundreds. */
 #ifndef WEIR_REDIS_SLOW_START_H
 #define WEIR_REDIS_SLOW_START_H
 
@@ -12,7 +12,7 @@
 enum { SLOW_START_END = 64 };
 
 struct redis_slow_start {
-    unsigned room; /* 0: any number */
+    unsigned room; /* calls allowed in flight; 0: unlimited */
 };
 
 static inline void redis_slow_start_begin(struct redis_slow_start *slow_start)
@@ -30,7 +30,7 @@ static inline bool redis_slow_start_has_room(const struct redis_slow_start *slow
     return slow_start->room == 0 || under_way < slow_start->room;
 }
 
-/* An answer came in time. True: with it slow start has ended. */
+/* A reply came in time. Returns true if this ends slow start. */
 static inline bool redis_slow_start_advance(struct redis_slow_start *slow_start)
 {
     if (slow_start->room == 0)

@@ -1,4 +1,4 @@
-/* socket.h - a connection to Redis as a socket: by address alone, and with what keeps it honest. */
+/* socket.h - opens hiredis connections by address, and sets socket options. */
 #ifndef WEIR_REDIS_SOCKET_H
 #define WEIR_REDIS_SOCKET_H
 
@@ -6,14 +6,16 @@
 
 #include "net/address.h"
 
-/* Starts to connect. NULL, or its `err` is set: it cannot even be tried. */
+/* Starts to connect. Returns NULL or a context whose `err` is set if the attempt fails
+ * immediately. */
 redisAsyncContext *redis_socket_dial(const struct address *address);
 
-/* Small writes leave at once, and a peer that is gone is noticed: nothing on unix sockets. */
+/* Sets TCP_NODELAY and keepalive, so that dead peers are detected. Does nothing for Unix
+ * sockets. */
 void redis_socket_options(int fd, const struct address *address);
 
-/* The error with which a server has closed a connection that could not be written to any more, such as that it has too many.
- * False: there is none. */
+/* Copies the error reply that the server sent before it closed the connection, such as "max
+ * number of clients reached". Returns false if there is none. */
 bool redis_socket_last_words(int fd, char *words, size_t size);
 
 #endif

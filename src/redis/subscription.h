@@ -1,8 +1,8 @@
-/* subscription.h - hears what is published on one channel, on a connection of its own that is made anew
- * whenever it is lost.
+/* subscription.h - subscribes to one channel on its own connection, and reconnects if it is
+ * lost.
  *
- * For messages that may be late or lost: nothing waits for them. It reads with hiredis' reader and not with its
- * asynchronous context, whose handling of subscriptions asserts what a server says. */
+ * For messages that may be late or lost. It uses hiredis' reader instead of its asynchronous
+ * context, whose subscription code contains assertions that a server's reply can trip. */
 #ifndef WEIR_REDIS_SUBSCRIPTION_H
 #define WEIR_REDIS_SUBSCRIPTION_H
 
@@ -13,19 +13,20 @@
 struct redis_subscription;
 
 struct redis_subscription_callbacks {
-    /* From the event loop. `message` is NULL when the channel is heard from now on, at first or again:
+    /* Runs from the event loop. `message` is NULL whenever the subscription is (re)established:
      * messages may have been missed. */
     void (*received)(void *context, const char *message, size_t size);
     void *context;
 };
 
-/* Starts to connect; `settings` outlives it. NULL: no memory. */
+/* Starts to connect; `settings` must outlive it. Returns NULL if out of memory. */
 struct redis_subscription *redis_subscription_new(struct event_base *base,
                                                   const struct redis_settings *settings, const char *channel,
                                                   const struct redis_subscription_callbacks *listener);
-/* Has `before`, until now and without a gap, heard all that `now` hears? For one that takes its place. */
+/* Returns true if `before` is subscribed to the same channel of the same server without a gap.
+ * For replacing a subscription on reload. */
 bool redis_subscription_covers(const struct redis_subscription *before, const struct redis_subscription *now);
-/* Not from inside its own received(). */
+/* Must not be called from inside its own received(). */
 void redis_subscription_free(struct redis_subscription *subscription);
 
 #endif
