@@ -1,7 +1,8 @@
 #include "http/chars.h"
 
-/* In a target: RFC 3986 allows fewer characters. Browsers (the percent-encode sets of the WHATWG URL Standard) and HTTP
- * libraries send the others as well; nginx and HAProxy accept them. None of them can end a target. */
+/* Accepted in a target. RFC 3986 allows fewer characters, but browsers (the percent-encode sets of
+ * the WHATWG URL Standard) and HTTP libraries send the others too, and nginx and HAProxy accept
+ * them. None of them can end a target. */
 #define TARGET (CHAR_TEXT | CHAR_PATH | CHAR_SEGMENT | CHAR_QUERY)
 /* tchar: RFC 9110 section 5.6.2. */
 #define TCHAR (TARGET | CHAR_TOKEN)

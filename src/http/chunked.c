@@ -50,7 +50,7 @@ static enum state bad(const char **why, const char *words)
     return BAD;
 }
 
-/* `to` if `c` is `expected`, else the end. */
+/* Returns `to` if `c` is `expected`, else BAD. */
 static enum state expect(char c, char expected, enum state to, const char **why)
 {
     return c == expected
@@ -58,7 +58,7 @@ static enum state expect(char c, char expected, enum state to, const char **why)
                : bad(why, expected == '\n' ? "bare CR in the chunked coding" : "chunk data without CRLF");
 }
 
-/* What may follow a complete chunk-size, extension or value. */
+/* Returns the next state after a complete chunk-size, extension or value. */
 static enum state after_extension(char c, const char **why, const char *otherwise)
 {
     switch (c) {
@@ -74,8 +74,8 @@ static enum state size_step(struct chunked *c, char byte, const char **why)
 {
     if (!char_is(byte, CHAR_HEX))
         return c->digits ? after_extension(byte, why, "invalid chunk size") : bad(why, "invalid chunk size");
-    /* Before the multiplication: CVE-2013-2028, CVE-2021-40346. INT64_MAX is as much as a Content-Length may
-     * say. */
+    /* Checked before the multiplication (CVE-2013-2028, CVE-2021-40346). The maximum is INT64_MAX,
+     * as for Content-Length. */
     if (c->digits == SIZE_DIGITS_MAX || c->left > (uint64_t)INT64_MAX >> 4)
         return bad(why, "chunk size too large");
     c->digits++;
@@ -112,7 +112,7 @@ static enum state extension_step(enum state state, char c, const char **why)
     }
 }
 
-/* The same grammar as a head's field lines (RFC 9112 section 7.1.2); what they say is dropped. */
+/* Same grammar as the field lines of a head (RFC 9112 section 7.1.2). Trailers are dropped. */
 static enum state trailer_step(enum state state, char c, const char **why)
 {
     switch (state) {
@@ -125,7 +125,7 @@ static enum state trailer_step(enum state state, char c, const char **why)
     }
 }
 
-/* An extension or trailer byte more: within its limit? */
+/* Counts one extension or trailer byte. Returns whether it is within the limit. */
 static bool count(struct chunked *c)
 {
     if (c->state >= TRAILER_START)
@@ -140,7 +140,7 @@ static enum state after_size_line(struct chunked *c)
     return c->left ? DATA : TRAILER_START;
 }
 
-/* Any byte that is not chunk data. */
+/* Processes one byte that is not chunk data. */
 static enum state step(struct chunked *c, char byte, const char **why)
 {
     switch (c->state) {
@@ -159,7 +159,7 @@ static enum state step(struct chunked *c, char byte, const char **why)
                                      : extension_step(c->state, byte, why);
 }
 
-/* Moves what is there of the chunk's data to its place; returns how many bytes that was. */
+/* Moves the available chunk data to `to`. Returns the number of bytes moved. */
 static size_t data_move(struct chunked *c, char *to, const char *from, size_t there)
 {
     size_t n = c->left < there ? (size_t)c->left : there;

@@ -1,9 +1,9 @@
-/* field_names.c - which of the well-known fields and methods a token is. */
+/* field_names.c - recognition of known field names and methods. */
 #include "http/parse.h"
 
 enum { NAME_LONGEST = 22, NAMES_PER_LENGTH = 8 };
 
-/* The bit of a name's first letter, in either case. */
+/* The bit of a name's first letter, ignoring case. */
 #define FIRST(letter) (1u << ((letter)&31))
 
 struct known_name {
@@ -11,7 +11,8 @@ struct known_name {
     uint8_t id;
 };
 
-/* By length. `firsts` has the first letters of the names, so that most other names are told apart at once. */
+/* Indexed by length. `firsts` is a bit set of first letters; it rejects most other names at
+ * once. */
 static const struct {
     uint32_t firsts;
     struct known_name at[NAMES_PER_LENGTH];
@@ -107,7 +108,8 @@ static inline bool eight_equal(const char *token, const char *lower)
     return (a | UINT64_C(0x2020202020202020)) == b;
 }
 
-/* Bit 0x20 makes an upper-case letter lower and no other tchar a letter, a digit or "-". */
+/* Setting bit 0x20 maps an upper-case letter to lower case and maps no other tchar to a letter, a
+ * digit or "-". */
 static bool token_equals(const char *token, const char *lower, size_t n)
 {
     size_t i = 0;
@@ -126,7 +128,8 @@ static bool token_equals(const char *token, const char *lower, size_t n)
     return true;
 }
 
-/* Any X-Forwarded-* that is not among the names: -Port, -Prefix, -Server, -User and so on. */
+/* Returns whether the name is an X-Forwarded-* that is not in the table: -Port, -Prefix, -Server,
+ * -User and so on. */
 static bool is_forwarded_claim(struct slice name)
 {
     return name.n > 12 && eight_equal(name.p, "x-forwar") && eight_equal(name.p + 4, "rwarded-");

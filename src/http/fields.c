@@ -2,15 +2,16 @@
 #include "base/scan.h"
 #include "http/parse.h"
 
-/* Not to be forwarded whether Connection names them or not: the list of RFC 9110 section 7.6.1, Trailer (weir
- * drops trailers), and what concerns a proxy's own next hop (RFC 9110 sections 11.7.1 and 11.7.2). */
+/* Never forwarded, whether or not Connection names them: the list of RFC 9110 section 7.6.1,
+ * Trailer (weir drops trailers), and fields for the next hop only (RFC 9110 sections 11.7.1 and
+ * 11.7.2). */
 static const uint64_t hop_by_hop_by_nature =
     FIELD_BIT(FIELD_CONNECTION) | FIELD_BIT(FIELD_KEEP_ALIVE) | FIELD_BIT(FIELD_PROXY_AUTHENTICATE) |
     FIELD_BIT(FIELD_PROXY_AUTHORIZATION) | FIELD_BIT(FIELD_PROXY_CONNECTION) | FIELD_BIT(FIELD_TE) |
     FIELD_BIT(FIELD_TRAILER) | FIELD_BIT(FIELD_TRANSFER_ENCODING) | FIELD_BIT(FIELD_UPGRADE);
 
-/* What Connection cannot name away, since whoever could would change how the message is framed or whose it
- * is. */
+/* Connection cannot remove these fields. Otherwise a client could change the message's framing or
+ * the identity of its sender. */
 static const uint64_t end_to_end_always =
     FIELD_BIT(FIELD_CONTENT_LENGTH) | FIELD_BIT(FIELD_CONTENT_TYPE) | FIELD_BIT(FIELD_DATE) |
     FIELD_BIT(FIELD_EXPECT) | FIELD_BIT(FIELD_FORWARDED) | FIELD_BIT(FIELD_HOST) |
@@ -20,7 +21,7 @@ static const uint64_t end_to_end_always =
     FIELD_BIT(FIELD_X_FORWARDED_PROTO) | FIELD_BIT(FIELD_X_RATE_LIMIT) | FIELD_BIT(FIELD_X_RATELIMIT) |
     FIELD_BIT(FIELD_X_REQUEST_ID) | FIELD_BIT(FIELD_X_WEIR_CLIENT);
 
-/* Each option is compared with each field, so their number bounds the work. */
+/* Each option is compared with each field, so this bounds the work. */
 enum { CONNECTION_OPTIONS_MAX = 16 };
 
 static const char *refuse_line(struct refusal *refusal, const char *why)
@@ -29,7 +30,7 @@ static const char *refuse_line(struct refusal *refusal, const char *why)
     return NULL;
 }
 
-/* Why the name that begins at `start` ends badly at `p`. */
+/* Returns why the name that begins at `start` is invalid at `p`. */
 static const char *name_fault(const char *start, const char *p, const char *end)
 {
     if (p == end)
@@ -39,7 +40,8 @@ static const char *name_fault(const char *start, const char *p, const char *end)
     return *p == ':' ? "empty field name" : "invalid byte in a field name";
 }
 
-/* The token at `p`, up to its colon; NULL: refused. CHAR_PLAIN stays in `*names` where the name is plain. */
+/* Parses the name at `p` and returns its colon; NULL if refused. Clears CHAR_PLAIN in `*names` if
+ * the name is not plain. */
 static const char *name_parse(const char *p, const char *end, struct field *field, unsigned *names,
                               struct refusal *refusal)
 {
@@ -59,8 +61,8 @@ static const char *name_parse(const char *p, const char *end, struct field *fiel
     return p;
 }
 
-/* The rest of the line from the byte after the colon: OWS field-value OWS CRLF. The first byte of the next
- * line; NULL: refused. */
+/* Parses OWS field-value OWS CRLF after the colon. Returns the first byte of the next line; NULL if
+ * refused. */
 static const char *value_parse(const char *p, const char *end, struct field *field, struct refusal *refusal)
 {
     while (p < end && (*p == ' ' || *p == '\t'))
@@ -132,9 +134,9 @@ bool field_is_named_away(const struct field *field)
     return field->hop_by_hop && !(hop_by_hop_by_nature >> field->id & 1);
 }
 
-/* --- twins: two names of one variable -------------------------------------------------------------------- */
+/* --- twins: different names of one variable --------------------------------------------------- */
 
-/* A name's character as CGI, WSGI and their successors take it. */
+/* Returns the character as CGI, WSGI and similar interfaces see it. */
 static char folded(char c)
 {
     return !char_is(c, CHAR_PLAIN) ? '-' : c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
@@ -155,10 +157,10 @@ bool names_are_twins(struct slice a, struct slice b)
     return same_folded(a, b) && !slice_equal_nocase(a, b);
 }
 
-/* Known names are plain, so only a name with another character can be their twin. */
+/* Known names are plain, so only a name that is not plain can be a twin of one. */
 bool name_is_twin_of_known(struct slice name)
 {
-    char room[32]; /* of a longer name, the prefix decides: X-Forwarded-* */
+    char room[32]; /* for a longer name, the prefix is enough: X-Forwarded-* */
     size_t n = name.n < sizeof room ? name.n : sizeof room;
     for (size_t i = 0; i < n; i++)
         room[i] = folded(name.p[i]);
@@ -190,10 +192,10 @@ void fields_drop_named(struct fields *fields, struct slice name)
             field->hop_by_hop = true;
 }
 
-/* --- Connection ------------------------------------------------------------------------------------------- */
+/* --- Connection ------------------------------------------------------------------------------- */
 
-/* RFC 9110 section 7.6.1 says remove; it also says that no sender may name a field meant for all recipients.
- * The id tells most of those that matter; credentials are the rest. */
+/* RFC 9110 section 7.6.1 requires removal of the named fields. It also forbids naming a field
+ * intended for all recipients. Most such fields have an id; credentials are compared by name. */
 static bool may_be_named(const struct field *field)
 {
     return !(end_to_end_always >> field->id & 1) &&
@@ -208,7 +210,8 @@ static void mark_named(struct fields *fields, struct slice option)
             fields->at[i].hop_by_hop = true;
 }
 
-/* Nearly all Connection fields: one, with one option that says what HTTP/1.1 says by itself. */
+/* Returns whether the only Connection field is "keep-alive", which is the default in HTTP/1.1.
+ * Nearly all Connection fields are. */
 static bool says_keep_alive_alone(const struct fields *fields)
 {
     const struct field *field = fields_find(fields, FIELD_CONNECTION);

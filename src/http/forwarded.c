@@ -2,8 +2,9 @@
 
 #include "http/parse.h"
 
-/* Does each quoted string end, so that an element put behind is one? Quotes stand around whole values alone.
- * A backslash is refused: no address or host needs one, and readers differ in what it escapes. */
+/* Returns whether every quoted string is closed, so that an appended element stays separate. Quotes
+ * may enclose only whole values. A backslash is refused: no address or host needs one, and parsers
+ * differ in how they unescape it. */
 static bool ends_unquoted(struct slice value)
 {
     bool quoted = false;
@@ -29,8 +30,8 @@ static bool is_sound(const struct fields *fields)
     return true;
 }
 
-/* A host with a port, and an IPv6 address, are no tokens (RFC 7239 section 6). What authority_is_valid lets
- * through holds nothing that would have to be escaped. */
+/* A host with a port and an IPv6 address are not tokens and must be quoted (RFC 7239 section 6). A
+ * host accepted by authority_is_valid() contains nothing to escape. */
 static void pair_write(struct text *out, struct slice name, struct slice value)
 {
     text_put(out, name);

@@ -1,19 +1,20 @@
-/* forwarded.h - the Forwarded field (RFC 7239): whom a request came from, as proxies tell each other. */
+/* forwarded.h - the Forwarded field (RFC 7239), in which proxies pass on the client's address. */
 #ifndef WEIR_HTTP_FORWARDED_H
 #define WEIR_HTTP_FORWARDED_H
 
 #include "base/text.h"
 #include "http/head.h"
 
-/* What weir says of the request as it came. */
+/* weir's own element: the request as received. */
 struct forwarded_element {
-    struct slice peer_ip; /* without brackets or port; empty (a unix peer): "unknown" */
+    struct slice peer_ip; /* without brackets or port; empty (Unix socket): "unknown" */
     struct slice host;    /* may be empty */
     struct slice scheme;
 };
 
-/* One Forwarded line: what stands in those of `received` (NULL: believe none), then weir's own element. Where
- * one of them would swallow what is put behind it, none is kept. */
+/* Writes one Forwarded line: the values in `received`, then weir's own element. `received` may be
+ * NULL: its sender is not trusted. If one received value is malformed, so that an appended element
+ * could become part of it, all received values are dropped. */
 void forwarded_write(struct text *out, const struct fields *received,
                      const struct forwarded_element *element);
 

@@ -2,9 +2,9 @@
 
 #include "http/parse.h"
 
-/* Content-Length and Transfer-Encoding as RFC 9112 section 6.3 reads them, for both directions; FRAMING_NONE:
- * neither is there. Where section 6.3 offers a repair (equal Content-Lengths made one, Transfer-Encoding
- * wins), weir refuses. */
+/* Reads Content-Length and Transfer-Encoding (RFC 9112 section 6.3) for requests and responses.
+ * FRAMING_NONE: neither is present, or the length is 0. Section 6.3 allows repairs: merging equal
+ * Content-Lengths, or preferring Transfer-Encoding. weir refuses instead. */
 static bool fields_framing(const struct fields *fields, uint8_t minor, struct framing *framing,
                            struct refusal *refusal)
 {

@@ -1,14 +1,15 @@
-/* head.c - where a head ends, and what requests and responses have in common. */
+/* head.c - finding the end of a head, and code shared by requests and responses. */
 #include "base/scan.h"
 #include "http/parse.h"
 
-/* RFC 9112 section 2.2 lets a recipient take a bare LF for a line's end. weir does not: what one program
- * takes for a line's end and another does not is how requests are smuggled. */
+/* RFC 9112 section 2.2 permits a bare LF as a line end. weir refuses it: programs that disagree
+ * about line ends make request smuggling possible. */
 enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refusal *refusal)
 {
     struct scan_lines lines = scan_lines_of(bytes.p + *seen, bytes.p + bytes.n);
 
-    /* Both a method and "HTTP/" begin with a tchar: a TLS handshake is told apart at its first byte. */
+    /* A method and "HTTP/" both begin with a tchar. This refuses a TLS handshake at its first
+     * byte. */
     if (*seen == 0 && bytes.n && bytes.p[0] != '\r' && bytes.p[0] != '\n' &&
         !char_is(bytes.p[0], CHAR_TOKEN)) {
         refuse(refusal, 400, "not HTTP");
@@ -25,7 +26,7 @@ enum scan head_scan(struct slice bytes, size_t *seen, size_t *size, struct refus
             return SCAN_WHOLE;
         }
     }
-    /* A first CR may be half of an empty line that the caller will skip. */
+    /* A lone CR may be the first half of an empty line that the caller will skip. */
     *seen = bytes.n == 1 && lines.at[-1] == '\r' ? 0 : bytes.n;
     return SCAN_PARTIAL;
 }
@@ -57,6 +58,6 @@ const char *version_parse(const char *p, const char *end, uint8_t *minor, struct
         refuse(refusal, 505, "HTTP version other than 1.0 and 1.1");
         return NULL;
     }
-    *minor = p[7] != '0'; /* a higher minor version is read as the highest known: RFC 9110 section 2.5 */
+    *minor = p[7] != '0'; /* treat a higher minor as 1: RFC 9110 section 2.5 */
     return p + 8;
 }

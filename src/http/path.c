@@ -2,8 +2,8 @@
 
 #include "http/chars.h"
 
-/* Is the octet the same whether it is coded or not? RFC 3986 says so of unreserved characters; the space and non-ASCII
- * octets cannot come uncoded. */
+/* Returns whether the octet has the same meaning encoded or not. RFC 3986 defines this for
+ * unreserved characters; a space or a non-ASCII octet cannot appear unencoded. */
 static bool is_decoded(int octet)
 {
     return octet > 0x7f || octet == ' ' || octet == '.' || char_is((char)octet, CHAR_LABEL);
@@ -38,7 +38,8 @@ bool path_normalise(struct slice path, struct text *out)
     return !out->failed;
 }
 
-/* The length of the segment at `p`, and how many dots it consists of; 0: it is not dots alone. */
+/* Returns the length of the segment at `p`. `*dots` is its number of dots, or 0 if it contains
+ * anything else. Percent-encoded dots count. */
 static size_t segment_measure(const char *p, const char *end, size_t *dots)
 {
     const char *slash = memchr(p, '/', (size_t)(end - p));
@@ -69,7 +70,7 @@ bool path_has_dot_segments(struct slice path)
     return false;
 }
 
-/* Takes the last "/segment" off what was written from `start` on. */
+/* Removes the last "/segment" written since `start`. */
 static void segment_drop(struct text *out, size_t start)
 {
     while (out->n > start && out->p[--out->n] != '/')

@@ -1,7 +1,7 @@
-/* pattern.c - the policy's patterns of paths and hosts. */
+/* pattern.c - matching of paths and hosts against the policy's patterns. */
 #include "http/path.h"
 
-/* Takes "/segment" off the front. False: there is none. */
+/* Removes "/segment" from the front of the path. Returns false if there is none. */
 static bool next_segment(struct slice *path, struct slice *segment)
 {
     if (path->n == 0 || path->p[0] != '/')
@@ -15,7 +15,7 @@ static bool next_segment(struct slice *path, struct slice *segment)
     return true;
 }
 
-/* "*" matches any bytes; on a mismatch the last "*" takes one byte more. */
+/* "*" matches any bytes. On a mismatch, the last "*" is extended by one byte. */
 static bool segment_matches(struct slice pattern, struct slice s)
 {
     size_t i = 0, k = 0, star = SIZE_MAX, taken = 0;
@@ -37,7 +37,7 @@ static bool segment_matches(struct slice pattern, struct slice s)
     return k == pattern.n;
 }
 
-/* How many bytes the two have in common before the pattern's first "*". */
+/* Returns the length of the common prefix, up to the pattern's first "*". */
 static size_t same_start(struct slice pattern, struct slice path)
 {
     size_t n = 0;
@@ -50,13 +50,14 @@ bool path_matches(struct slice pattern, struct slice path)
 {
     struct slice wanted, segment;
     if (pattern.n == 0 || pattern.p[0] != '/')
-        return slice_equal(pattern, path); /* "*", of OPTIONS */
-    /* Most rules are told apart here; segments are looked at from the one on that holds the first "*". */
+        return slice_equal(pattern, path); /* "*", the target of OPTIONS */
+    /* Most patterns are accepted or rejected here. Segment matching starts at the segment that
+     * contains the first "*". */
     size_t same = same_start(pattern, path);
     if (same == pattern.n)
         return same == path.n;
     if (pattern.p[same] != '*')
-        /* The pattern for every path matches the "*" of OPTIONS as well. */
+        /* The pattern for all paths also matches "*", the target of OPTIONS. */
         return (same == path.n || (path.n && path.p[0] != '/')) &&
                slice_equal((struct slice){pattern.p + same, pattern.n - same}, SLICE("/**"));
     while (pattern.p[same] != '/')
@@ -72,8 +73,8 @@ bool path_matches(struct slice pattern, struct slice path)
     return path.n == 0;
 }
 
-/* `host` without its port, and without the dot that makes a name absolute (RFC 1034 section 3.1):
- * "example.com." is no other host. */
+/* Removes the port and the trailing dot of an absolute name (RFC 1034 section 3.1): "example.com."
+ * is the same host as "example.com". */
 static struct slice host_name(struct slice host)
 {
     const char *from = host.n && host.p[0] == '[' ? memchr(host.p, ']', host.n) : host.p;

@@ -8,7 +8,7 @@ static bool is_slash(int octet)
     return octet == '/' || octet == '\\';
 }
 
-/* Bad codes stay: a second decoding meets them where the first one made a "%". */
+/* Invalid codes are kept: the first decoding may produce a "%" that a second one decodes. */
 static void decode(struct slice in, struct text *out, bool slashes)
 {
     const char *end = in.p + in.n;
@@ -55,7 +55,7 @@ static void remove_parameters(struct slice in, struct text *out)
 
 static void resolve_dots(struct slice in, struct text *out)
 {
-    if (!path_remove_dot_segments(in, out)) /* no room: out->failed */
+    if (!path_remove_dot_segments(in, out)) /* no space: out->failed */
         return;
 }
 
@@ -72,7 +72,8 @@ static void cut_at_end(struct slice in, struct text *out)
     text_bytes(out, in.p, n);
 }
 
-/* All slashes at the front belong to it, as the WHATWG URL Standard has it ("special authority ignore slashes state"). */
+/* All leading slashes are part of the authority ("special authority ignore slashes state" of the
+ * WHATWG URL Standard). */
 static void remove_authority(struct slice in, struct text *out)
 {
     size_t n = 0;
@@ -94,7 +95,7 @@ static void remove_controls(struct slice in, struct text *out)
             text_char(out, in.p[i]);
 }
 
-/* Of a segment that is only dots and spaces the dot segment stays that it begins with. */
+/* If a segment is only dots and spaces, its leading dot segment is kept. */
 static void trim_segments(struct slice in, struct text *out)
 {
     for (size_t i = 0, n; i < in.n; i += n) {
@@ -109,8 +110,8 @@ static void trim_segments(struct slice in, struct text *out)
     }
 }
 
-/* The ASCII character that the `n` bytes of non-shortest UTF-8, or of a fullwidth form, stand for; `*n` is 0 where they do
- * not. */
+/* Decodes one overlong UTF-8 sequence or fullwidth form. Returns the ASCII character it represents
+ * and sets `*n` to its length in bytes; `*n` is 0 if there is none. */
 static char folded(const unsigned char *p, size_t left, size_t *n)
 {
     unsigned value = 0;
@@ -143,13 +144,13 @@ static void fold_characters(struct slice in, struct text *out)
     }
 }
 
-/* What a path holds decides which steps may change it. */
+/* The contents of a path. They determine which steps can change it. */
 enum {
     HAS_CODE = 1,
     HAS_BACKSLASH = 2,
     HAS_DOUBLE_SLASH = 4,
     HAS_SEMICOLON = 8,
-    HAS_DOT = 16, /* at the start of a segment; "%2e" counts as well, for HAS_CODE */
+    HAS_DOT = 16, /* at the start of a segment; "%2e" is covered by HAS_CODE */
     HAS_END = 32, /* "?", "#", NUL, CR, LF */
     HAS_CONTROL = 64,
     HAS_TAIL = 128, /* a dot or space at the end of a segment */
@@ -216,7 +217,7 @@ static bool is_known(const struct readings *readings, struct slice reading)
     return false;
 }
 
-/* Adds what each step makes of one reading. */
+/* Adds the result of each step on one reading. */
 static void expand(struct readings *readings, struct slice reading)
 {
     unsigned has = contents_of(reading);

@@ -1,20 +1,21 @@
-/* readings.h - how servers may read a path.
+/* readings.h - the different ways in which servers interpret a path.
  *
- * Servers, frameworks and applications read a path further than its normal form, each in another way and order:
+ * Servers, frameworks and applications transform a path further, in different orders:
  *
- *   - "%2F" and "%5C" decoded, or all other percent codes, or both; any of these more than once
- *   - "\" as "/"
- *   - repeated slashes as one
- *   - ";parameters" of a segment removed
- *   - dot segments resolved (RFC 3986 section 5.2.4)
- *   - the path ended by a decoded "?", "#", NUL, CR or LF
- *   - "//name" at the front as an authority (RFC 3986 section 4.2), as `new URL(target, base)` has it
- *   - control bytes removed (the WHATWG URL Standard removes tabs and newlines; "$" of regular expressions matches before a
- *     newline)
- *   - dots and spaces at the end of a segment removed (Windows)
- *   - overlong UTF-8 and fullwidth forms as the ASCII characters they stand for
+ *   - decode "%2F" and "%5C", or all other percent codes, or both, once or several times
+ *   - replace "\" with "/"
+ *   - merge repeated slashes
+ *   - remove the ";parameters" of a segment
+ *   - resolve dot segments (RFC 3986 section 5.2.4)
+ *   - end the path at a decoded "?", "#", NUL, CR or LF
+ *   - parse a leading "//name" as an authority (RFC 3986 section 4.2), as `new URL(target, base)`
+ *     does
+ *   - remove control bytes (the WHATWG URL Standard removes tabs and newlines; "$" in a regular
+ *     expression matches before a newline)
+ *   - remove dots and spaces at the end of a segment (Windows)
+ *   - replace overlong UTF-8 and fullwidth forms with the ASCII characters that they represent
  *
- * The readings of a path are what any sequence of these steps makes of its normal form. */
+ * The readings of a path are the results of all sequences of these steps on its normal form. */
 #ifndef WEIR_HTTP_READINGS_H
 #define WEIR_HTTP_READINGS_H
 
@@ -23,23 +24,25 @@
 enum {
     READINGS_MAX = 64,
     READINGS_PATH_MAX = 64 << 10,
-    READINGS_BASE = 32 << 10, /* bytes of all readings of one path: this, and three times the path's length */
+    READINGS_BASE = 32 << 10, /* bytes for all readings of one path: this plus 3 times its length */
     READINGS_ROOM = READINGS_BASE + 3 * READINGS_PATH_MAX
 };
 
 struct readings {
     unsigned count, next, expanded;
-    bool too_many; /* there are more than READINGS_MAX, or more bytes than there is room for */
+    bool too_many; /* more than READINGS_MAX readings, or no space left in `room` */
     struct slice at[READINGS_MAX];
     struct text room;
     char bytes[READINGS_ROOM];
 };
 
-/* Begins with `normal`, which path_normalise() wrote and which must stay where it is: at most READINGS_PATH_MAX bytes. */
+/* Starts with `normal`, the output of path_normalise(): at most READINGS_PATH_MAX bytes. The caller
+ * keeps it unchanged and in place while `readings` is in use. */
 void readings_begin(struct readings *readings, struct slice normal);
 
-/* The next reading; each comes once, the first is the normal form. False: there is none, or readings->too_many. The work
- * is bounded: READINGS_ROOM bytes go through each step at most once. */
+/* Sets `*reading` to the next distinct reading; the first is the normal form. Returns false after
+ * the last one, or if readings->too_many is set. The work is bounded: each step processes at most
+ * READINGS_ROOM bytes in total. */
 bool readings_next(struct readings *readings, struct slice *reading);
 
 #endif

@@ -1,9 +1,9 @@
-/* request_head.c - the head of a request: RFC 9112 sections 3, 5 and 9. */
+/* request_head.c - parsing of request heads: RFC 9112 sections 3, 5 and 9. */
 #include "base/scan.h"
 #include "http/parse.h"
 
-/* RFC 9112 section 3: method SP request-target SP HTTP-version CRLF, with single spaces. The first byte of
- * the next line, or NULL. */
+/* Parses method SP request-target SP HTTP-version CRLF, with single spaces (RFC 9112 section 3).
+ * Returns the first byte of the next line; NULL if refused. */
 static const char *request_line_parse(const char *p, const char *end, struct request_head *head,
                                       struct refusal *refusal)
 {
@@ -52,8 +52,8 @@ enum scan request_scan(struct slice bytes, size_t *seen, size_t *size, struct re
     enum scan scan = head_scan(bytes, seen, size, refusal);
     struct request_head line;
 
-    /* A whole head's first line is its parser's business. A first byte that was refused was so before the line
-     * was there. */
+    /* The parser checks the first line of a complete head. If the first byte was refused, keep that
+     * reason. */
     if (scan == SCAN_WHOLE || bytes.n == 0 || !(char_is(*bytes.p, CHAR_TOKEN) || *bytes.p == '\r'))
         return scan;
     const char *lf = memchr(bytes.p + before, '\n', bytes.n - before);
@@ -62,9 +62,9 @@ enum scan request_scan(struct slice bytes, size_t *seen, size_t *size, struct re
     return request_line_parse(bytes.p, lf + 1, &line, refusal) ? scan : SCAN_REFUSED;
 }
 
-/* RFC 9112 section 3.2: exactly one valid Host in HTTP/1.1; it agrees with an absolute target (section 3.2.2
- * would let the target win; two names for one request are refused). An empty one is for URIs without
- * authority, which neither http nor https has. */
+/* RFC 9112 section 3.2: HTTP/1.1 requires exactly one valid Host. It must equal the authority of an
+ * absolute target: section 3.2.2 would prefer the target, but weir refuses two different names. An
+ * empty Host is for URIs without an authority, which http and https do not have. */
 static bool host_check(struct request_head *head, struct refusal *refusal)
 {
     const struct field *host = fields_find(&head->fields, FIELD_HOST);
@@ -83,7 +83,7 @@ static bool host_check(struct request_head *head, struct refusal *refusal)
     return true;
 }
 
-/* Does the value name 100-continue, once or several times, and nothing else? */
+/* Returns whether the value lists only 100-continue, once or several times. */
 static bool names_continue_only(struct slice value)
 {
     struct slice expectation;
@@ -94,7 +94,8 @@ static bool names_continue_only(struct slice value)
     return true;
 }
 
-/* RFC 9110 section 10.1.1: only 100-continue is known, and HTTP/1.0 has no expectations. */
+/* RFC 9110 section 10.1.1: 100-continue is the only known expectation. Expect is ignored in
+ * HTTP/1.0. */
 static bool expect_check(struct request_head *head, struct refusal *refusal)
 {
     const struct field *expect = fields_find(&head->fields, FIELD_EXPECT);
@@ -112,7 +113,8 @@ static bool expect_check(struct request_head *head, struct refusal *refusal)
     return true;
 }
 
-/* RFC 9110 section 7.6.2: counts for OPTIONS (and TRACE, which goes no further), may be ignored for others. */
+/* RFC 9110 section 7.6.2: applies to OPTIONS and TRACE and may be ignored for other methods. weir
+ * does not forward TRACE. */
 static bool max_forwards_check(struct request_head *head, struct refusal *refusal)
 {
     head->max_forwards = -1;
@@ -128,14 +130,15 @@ static bool max_forwards_check(struct request_head *head, struct refusal *refusa
     return true;
 }
 
-/* The head at the front of `bytes`: head->whole. */
+/* Parses the head at the front of `bytes`; sets head->whole. */
 static bool request_parse(struct slice bytes, struct request_head *head, struct refusal *refusal)
 {
     const char *end = bytes.p + bytes.n, *p = request_line_parse(bytes.p, end, head, refusal);
     if (p == NULL)
         return false;
     head->method = method_of(head->method_text);
-    if (head->method == METHOD_CONNECT) /* weir is a gateway, not a tunnel: RFC 9110 section 9.3.6 */
+    /* weir is a gateway, not a tunnel: RFC 9110 section 9.3.6 */
+    if (head->method == METHOD_CONNECT)
         return refuse(refusal, 501, "CONNECT");
     if (!target_parse(head, refusal) ||
         (p = fields_parse(p, end, HEAD_FIELDS_MAX, &head->fields, refusal)) == NULL)
@@ -156,7 +159,7 @@ bool request_head_parse(struct slice whole, struct request_head *head, struct re
 enum scan request_head_read(struct slice bytes, size_t *seen, size_t *size, struct request_head *head,
                             struct refusal *refusal)
 {
-    struct refusal unread; /* the scan may see a part where the parser sees a fault */
+    struct refusal unread; /* discarded: the head may only be incomplete */
     *size = 0;
     if (*seen == 0 && request_parse(bytes, head, &unread)) {
         *size = *seen = head->whole.n;

@@ -1,9 +1,9 @@
-/* response_head.c - the head of a response: RFC 9112 sections 4, 5 and 9. */
+/* response_head.c - parsing of response heads: RFC 9112 sections 4, 5 and 9. */
 #include "http/parse.h"
 
-/* RFC 9112 section 4: HTTP-version SP status-code SP [ reason-phrase ] CRLF. The space before a reason that
- * is not there may be missing too: many servers leave it out, and nothing can be read into it. The first byte
- * of the next line, or NULL. */
+/* Parses HTTP-version SP status-code SP [ reason-phrase ] CRLF (RFC 9112 section 4). If there is no
+ * reason, the space before it may be missing: many servers omit it, and the line stays unambiguous.
+ * Returns the first byte of the next line; NULL if refused. */
 static const char *status_line_parse(const char *p, const char *end, struct response_head *head,
                                      struct refusal *refusal)
 {
@@ -30,7 +30,7 @@ static const char *status_line_parse(const char *p, const char *end, struct resp
     return p + 2;
 }
 
-/* The head at the front of `bytes`, and its size. */
+/* Parses the head at the front of `bytes`; sets `*size` to its length. */
 static bool response_parse(struct slice bytes, struct response_head *head, size_t *size,
                            struct refusal *refusal)
 {
@@ -47,14 +47,14 @@ bool response_head_parse(struct slice whole, struct response_head *head, struct 
     if (response_parse(whole, head, &size, refusal) &&
         (size == whole.n || refuse(refusal, 502, "bytes behind the head")))
         return true;
-    refusal->status = 502; /* the client is not to blame */
+    refusal->status = 502; /* not the client's fault */
     return false;
 }
 
 enum scan response_head_read(struct slice bytes, size_t *seen, size_t *size, struct response_head *head,
                              struct refusal *refusal)
 {
-    struct refusal unread; /* the scan may see a part where the parser sees a fault */
+    struct refusal unread; /* discarded: the head may only be incomplete */
     if (*seen == 0 && response_parse(bytes, head, size, &unread)) {
         *seen = *size;
         return SCAN_WHOLE;

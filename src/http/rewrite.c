@@ -7,7 +7,7 @@ static void crlf(struct text *out)
     text_literal(out, "\r\n");
 }
 
-/* Whole lines of what weir says itself: WRITE_FIELD(out, "Via", value). */
+/* Writes a complete field line: WRITE_FIELD(out, "Via", value). */
 #define WRITE_FIELD(out, name, value) line_write((out), name ": ", sizeof(name ": ") - 1, (value))
 
 static inline void line_write(struct text *out, const char *start, size_t n, struct slice value)
@@ -30,7 +30,7 @@ static void field_write(struct text *out, const struct field *field)
     crlf(out);
 }
 
-/* The whole line as it came, where that is how field_write would write it; else nothing. */
+/* Returns the line as received if it equals the output of field_write(), else an empty slice. */
 static struct slice line_as_it_came(const struct field *field)
 {
     const char *colon = field->name.p + field->name.n;
@@ -39,8 +39,8 @@ static struct slice line_as_it_came(const struct field *field)
     return (struct slice){field->name.p, field->name.n + 2 + field->value.n + 2};
 }
 
-/* All end-to-end fields but those whose id is in `dropped`, in their order (RFC 9110 section 5.3). Lines that
- * need no change are copied together with their neighbours. */
+/* Writes all end-to-end fields except those whose id is in `dropped`, in order (RFC 9110 section
+ * 5.3). Adjacent lines that need no change are copied together. */
 static void fields_write(struct text *out, const struct fields *fields, uint64_t dropped)
 {
     struct slice run = SLICE_NONE;
@@ -60,7 +60,7 @@ static void fields_write(struct text *out, const struct fields *fields, uint64_t
     text_put(out, run);
 }
 
-/* RFC 9110 section 7.6.3: after what stands in the Via fields already, with the version that was received. */
+/* RFC 9110 section 7.6.3: appended after the received Via fields, with the version received. */
 static void via_write(struct text *out, uint8_t minor)
 {
     if (minor)
@@ -69,14 +69,14 @@ static void via_write(struct text *out, uint8_t minor)
         text_literal(out, "Via: 1.0 weir\r\n");
 }
 
-/* The switch of protocols, which hop-by-hop fields carry: RFC 9110 section 7.8. */
+/* The hop-by-hop fields of a protocol switch: RFC 9110 section 7.8. */
 static void upgrade_write(struct text *out, struct slice protocol)
 {
     text_literal(out, "Connection: upgrade\r\n");
     WRITE_FIELD(out, "Upgrade", protocol);
 }
 
-/* One field with all the addresses that came, and the peer's behind them. */
+/* Writes one field with all received addresses, then the peer's address. */
 static void forwarded_for_write(struct text *out, const struct fields *fields, struct slice peer_ip)
 {
     bool some = false;
@@ -98,7 +98,8 @@ static void forwarded_for_write(struct text *out, const struct fields *fields, s
         crlf(out);
 }
 
-/* The value of a forwarding field: what a trusted peer says, once, else what weir knows. */
+/* Returns the value of a forwarding field: from a trusted peer if it sent exactly one, else
+ * `known`. */
 static struct slice believed(const struct request_head *head, enum field_id id,
                              const struct forward_facts *facts, struct slice known)
 {
@@ -125,8 +126,8 @@ static void forwarding_write(struct text *out, const struct request_head *head,
         WRITE_FIELD(out, "X-Weir-Client", facts->client);
 }
 
-/* As understood, never as it came. "Content-Length: 0" is said where the client said it: RFC 9110
- * section 8.6. */
+/* Writes the framing as parsed, not as received. "Content-Length: 0" is sent only if the client
+ * sent it (RFC 9110 section 8.6). */
 static void framing_write(struct text *out, const struct request_head *head, const struct framing *framing)
 {
     if (framing->kind == FRAMING_CHUNKED) {
@@ -136,12 +137,12 @@ static void framing_write(struct text *out, const struct request_head *head, con
         text_u64(out, framing->length);
         crlf(out);
     }
-    /* No 100-continue for content that does not come: RFC 9110 section 10.1.1. */
+    /* RFC 9110 section 10.1.1: no 100-continue in a request without content. */
     if (head->expects_continue && framing->kind != FRAMING_NONE)
         text_literal(out, "Expect: 100-continue\r\n");
 }
 
-/* RFC 9110 section 7.6.2: one less for the next one. */
+/* RFC 9110 section 7.6.2: decrement by 1. */
 static void max_forwards_write(struct text *out, int32_t max_forwards)
 {
     text_literal(out, "Max-Forwards: ");
@@ -158,7 +159,7 @@ void request_head_write(struct text *out, const struct request_head *head, const
                    FIELD_BIT(FIELD_X_WEIR_CLIENT) | FIELD_BIT(FIELD_NEVER_FORWARDED);
     if (!facts->peer_trusted)
         own |= FIELD_BIT(FIELD_PROXY_CLAIM);
-    /* A stranger's last element would pass for weir's. */
+    /* The last element received from an untrusted peer would be taken for weir's. */
     if (!facts->peer_trusted || facts->forwarded)
         own |= FIELD_BIT(FIELD_FORWARDED);
     if (head->max_forwards >= 0)
@@ -182,7 +183,8 @@ void request_head_write(struct text *out, const struct request_head *head, const
 
 static void status_line_write(struct text *out, const struct response_head *head)
 {
-    char start[] = "HTTP/1.1 200 "; /* the space also before no reason: RFC 9112 section 4 */
+    /* the space is required even without a reason: RFC 9112 section 4 */
+    char start[] = "HTTP/1.1 200 ";
     start[9] = (char)('0' + head->status / 100);
     start[10] = (char)('0' + head->status / 10 % 10);
     start[11] = (char)('0' + head->status % 10);
@@ -195,8 +197,8 @@ static bool status_has_length(unsigned status)
     return status >= 200 && status != 204;
 }
 
-/* Writes the protocols that a 426 asks for (RFC 9110 section 15.5.22) and the Connection field they need. HTTP/1.0 clients
- * cannot upgrade (section 7.8). */
+/* Writes the protocols that a 426 requires (RFC 9110 section 15.5.22) and the Connection field that
+ * goes with them. HTTP/1.0 clients cannot upgrade (section 7.8). */
 static void required_protocols_write(struct text *out, const struct response_head *head,
                                      const struct response_plan *plan)
 {

@@ -1,8 +1,8 @@
-/* status.c - the words and the date that go with an answer of weir's own. */
+/* status.c - reason phrases, and the date of weir's own responses. */
 #include "http/rewrite.h"
 
-/* RFC 9110 section 15; 103: RFC 8297; 207, 208, 423, 424, 507, 508: RFC 4918, RFC 5842; 226: RFC 3229; 425:
- * RFC 8470; 428, 429, 431, 511: RFC 6585; 451: RFC 7725. */
+/* Reason phrases of RFC 9110 section 15. Others: 103: RFC 8297; 207, 423, 424, 507: RFC 4918; 208,
+ * 508: RFC 5842; 226: RFC 3229; 425: RFC 8470; 428, 429, 431, 511: RFC 6585; 451: RFC 7725. */
 static const char *const reasons[600] = {
     [100] = "Continue",
     [101] = "Switching Protocols",
@@ -70,12 +70,12 @@ const char *reason_phrase(unsigned status)
 }
 
 struct civil {
-    unsigned year, month, day; /* month and day count from 1 */
+    unsigned year, month, day; /* month and day start at 1 */
 };
 
-/* Days since 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap day comes
- * last, in eras of 400 years = 146,097 days: H. Hinnant, chrono-Compatible Low-Level Date Algorithms. From
- * the year 0 on. */
+/* Converts days since 1970-01-01 to a Gregorian date, from the year 0 on. Years start in March, so
+ * that the leap day is the last day. An era is 400 years = 146,097 days. Source: H. Hinnant,
+ * chrono-Compatible Low-Level Date Algorithms. */
 static struct civil civil_of(uint64_t days)
 {
     days += 719468; /* 0000-03-01 */
@@ -99,7 +99,8 @@ static void digits_write(char *out, unsigned digits, unsigned value)
 
 void http_date_write(char out[29], int64_t seconds)
 {
-    const int64_t last = INT64_C(253402300799); /* 9999-12-31T23:59:59Z: the format has four digits */
+    /* 9999-12-31T23:59:59Z: the format has four-digit years */
+    const int64_t last = INT64_C(253402300799);
     uint64_t time = (uint64_t)(seconds < 0 ? 0 : seconds > last ? last : seconds);
     uint64_t days = time / 86400;
     unsigned second = (unsigned)(time % 86400);

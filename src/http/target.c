@@ -1,11 +1,11 @@
-/* target.c - the four forms of a request's target (RFC 9112 section 3.2) and the authority (RFC 3986
+/* target.c - the four forms of a request target (RFC 9112 section 3.2) and the authority (RFC 3986
  * section 3.2). */
 #include <arpa/inet.h>
 
 #include "http/parse.h"
 
-/* "[" IPv6address "]"; IPvFuture has no user, and a zone (RFC 6874) means nothing to another host. The bytes
- * after it, or NULL. */
+/* Parses "[" IPv6address "]". IPvFuture is not in use, and a zone (RFC 6874) is only meaningful on
+ * one host, so both are refused. Returns the byte after it, or NULL. */
 static const char *ip_literal_end(const char *p, const char *end)
 {
     char text[INET6_ADDRSTRLEN];
@@ -21,9 +21,9 @@ static const char *ip_literal_end(const char *p, const char *end)
     return close + 1;
 }
 
-/* The names of DNS, which have no empty labels. RFC 3986 allows a reg-name more: percent codes, with which a name would not
- * match the rules of its host, and sub-delims, of which "," and ";" end a host for those who read X-Forwarded-Host and
- * Forwarded. */
+/* Parses a DNS name, which has no empty labels. A reg-name of RFC 3986 may also contain percent
+ * codes and sub-delims; weir refuses both. A name with percent codes would not match the rules of
+ * its host. "," and ";" end a host in X-Forwarded-Host and Forwarded. */
 static const char *reg_name_end(const char *p, const char *end)
 {
     for (const char *label = p;; label = ++p) {
@@ -49,7 +49,7 @@ bool authority_is_valid(struct slice authority)
     return *p == ':' && slice_to_u64(slice_between(p + 1, end), 65535, &port);
 }
 
-/* A valid authority without its port where that is empty or `port`. */
+/* Removes the port of a valid authority if it is empty or equals `port`. */
 static struct slice without_port(struct slice authority, uint64_t port)
 {
     const char *end = authority.p + authority.n, *p = end;
@@ -69,8 +69,8 @@ bool authority_agrees(const struct request_head *head, struct slice host)
     return slice_equal_nocase(without_port(head->host, port), without_port(host, port));
 }
 
-/* At a slash of the path that begins at `start`: is a segment beside it empty, does the one after it begin with a dot, or
- * the one before it end with one? */
+/* `slash` is a slash of the path that begins at `start`. Returns whether an adjacent segment is
+ * empty, the next one begins with a dot, or the previous one ends with one. */
 static bool is_odd_slash(const char *start, const char *slash, const char *end)
 {
     return (slash + 1 < end && (slash[1] == '/' || slash[1] == '.')) || (slash > start && slash[-1] == '.');
@@ -85,7 +85,7 @@ static bool refuse_byte(struct refusal *refusal, char c)
     return refuse(refusal, 400, "control byte in the target");
 }
 
-/* path-abempty [ "?" query ] from `p` on; percent codes are path_normalise()'s business. */
+/* Parses path-abempty [ "?" query ] from `p` on. path_normalise() checks percent codes. */
 static bool path_and_query_parse(const char *p, const char *end, struct request_head *head,
                                  struct refusal *refusal)
 {
@@ -104,7 +104,7 @@ static bool path_and_query_parse(const char *p, const char *end, struct request_
     return q == end || refuse_byte(refusal, *q);
 }
 
-/* A path that stands for itself, and a query. */
+/* Sets a path that is already plain, and a query. */
 static bool path_set(struct request_head *head, struct slice path, struct slice query)
 {
     head->path = path;
@@ -113,7 +113,7 @@ static bool path_set(struct request_head *head, struct slice path, struct slice 
     return true;
 }
 
-/* The length of "http://" or "https://" at the front, 0 if neither is there. */
+/* Returns the length of a leading "http://" or "https://", or 0. */
 static size_t scheme_length(struct slice target)
 {
     static const struct slice schemes[] = {{"http://", 7}, {"https://", 8}};
@@ -160,6 +160,6 @@ bool target_parse(struct request_head *head, struct refusal *refusal)
     size_t scheme = scheme_length(target);
     if (scheme)
         return absolute_form_parse(head, scheme, refusal);
-    /* authority-form is CONNECT's alone: RFC 9112 section 3.2.3 */
+    /* authority-form is only for CONNECT: RFC 9112 section 3.2.3 */
     return refuse(refusal, 400, "invalid target");
 }
