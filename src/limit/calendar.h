@@ -1,15 +1,15 @@
-/* calendar.h - the window of the calendar that a moment lies in: what lua/calendar.lua says in Redis, for decisions
- * without it. The definition stands there. */
+/* calendar.h - the calendar window of a point in time, for decisions without Redis. Same
+ * definition as lua/calendar.lua, which is documented there. */
 #ifndef WEIR_LIMIT_CALENDAR_H
 #define WEIR_LIMIT_CALENDAR_H
 
 #include "policy/policy.h"
 
 struct window {
-    int64_t start_us, end_us; /* since 1970; it holds start and not end */
+    int64_t start_us, end_us; /* Unix time; start is inside, end is not */
 };
 
-/* Of a limit whose calendar is not CALENDAR_NONE. */
+/* For a limit whose calendar is not CALENDAR_NONE. */
 struct window calendar_window(const struct limit *limit, int64_t now_us);
 
 #endif

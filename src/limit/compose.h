@@ -1,5 +1,5 @@
-/* compose.h - the policy's limiters and the driver, pasted into one Redis script; and a single limiter as a
- * plain script. */
+/* compose.h - composes the policy's limiters and the driver into one Redis script, or a single
+ * limiter into a plain script. */
 #ifndef WEIR_LIMIT_COMPOSE_H
 #define WEIR_LIMIT_COMPOSE_H
 
@@ -8,36 +8,40 @@
 #include "base/text.h"
 #include "policy/policy.h"
 
-/* What the driver is told of a run of requests: so many times their number, plus the number of limits of each. */
+/* The header argument of a run: RUN_COUNTS times the number of requests, plus the number of
+ * limits of each. */
 enum { RUN_COUNTS = 10 };
 
-/* In the composed script, behind it stands the name of the file from which the next lines came. */
+/* Marks a line of the composed script; the name of the source file of the following lines comes
+ * after it. */
 #define COMPOSE_MARK "--@ "
 
-/* The whole Lua text for this policy: a preamble (every limiter used, the table of limits) and driver.lua of
- * `lua_dir`. malloc'ed, NUL-terminated; NULL when driver.lua cannot be read (an error was printed to
- * `report`). */
+/* Composes the script of a policy: a preamble (every limiter used, the table of limits) and
+ * driver.lua from `lua_dir`. Returns NUL-terminated text, to be freed by the caller. NULL if
+ * driver.lua cannot be read (error printed to `report`). */
 char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *report);
 
-/* The text of lua_dir/NAME.lua, malloc'ed; NULL: an error was printed to `report`. */
+/* Reads lua_dir/NAME.lua. Returns text to be freed by the caller; NULL: error printed to
+ * `report`. */
 char *compose_file(const char *name, const char *lua_dir, FILE *report);
 
-/* Is the limit in that script? Those that no rule uses are left out. */
+/* Returns true if the composed script contains the limit. Limits that no rule uses are left out. */
 bool compose_uses(const struct policy *policy, const struct limit *limit);
 
-/* Redis says "...user_script:LINE: MESSAGE"; the operator wants to read "FILE:LINE: MESSAGE". False: it names no
- * line of a limiter of that script. */
+/* Rewrites Redis' "...user_script:LINE: MESSAGE" as "FILE:LINE: MESSAGE". False: the message
+ * names no line of a limiter in the script. */
 bool compose_blame(const char *script, const char *message, struct text *out);
 
-/* A limiter is named by itself, or by the path of its file: with a slash, or its ending. */
+/* Returns true if a limiter is given as a file path (has a slash or the file ending), not by
+ * name. */
 bool compose_is_path(const char *script);
 
-/* `weir script NAME|FILE`: the limiter as a plain Redis script, on `out`. False: an error was printed to
- * `report`. */
+/* `weir script NAME|FILE`: writes the limiter as a plain Redis script to `out`. False: error
+ * printed to `report`. */
 bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *report);
 
-/* Has Redis compile the composed script (blocking; before the workers start only). 0: it compiles. 1: it does
- * not, and the Lua message was printed to `report`. -1: it could not be asked. */
+/* Compiles the composed script in Redis. Blocks; call only before the workers start. 0:
+ * compiles. 1: does not; the Lua error was printed to `report`. -1: Redis could not be queried. */
 int compose_check(const struct redis_settings *settings, const char *script, FILE *report);
 
 #endif

@@ -1,4 +1,4 @@
-/* contract.h - tries the policy's own limiter scripts in a private Redis, before they are let near traffic. */
+/* contract.h - tests the policy's own limiter scripts in a private Redis before they are used. */
 #ifndef WEIR_LIMIT_CONTRACT_H
 #define WEIR_LIMIT_CONTRACT_H
 
@@ -6,10 +6,10 @@
 
 #include "policy/policy.h"
 
-/* Has every limit with a script of its own go through lua/contract.lua, in a redis-server started for it that may
- * be killed. 0: all keep the contract. 1: one does not, and what it is was printed to `report` as
- * FILE:LINE:COLUMN. -1: there is no redis-server to be started. Blocks the caller, for some 0.3 s where all is
- * well and CONTRACT_ALL_US at most, and nobody else. */
+/* Runs every limit that has its own script through lua/contract.lua, in a redis-server started
+ * for it. 0: all pass. 1: one fails; reported to `report` as FILE:LINE:COLUMN. -1: no
+ * redis-server can be started. Blocks the caller for about 0.3 s on success, at most
+ * CONTRACT_ALL_US. */
 enum { CONTRACT_ALL_US = 15000000 };
 int contract_check(const struct policy *policy, const char *lua_dir, FILE *report);
 

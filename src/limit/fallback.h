@@ -1,8 +1,11 @@
-/* fallback.h - limits kept in this process while Redis is away (`on_failure: local`).
+/* fallback.h - limits counted in this process while Redis is down (`on_failure: local`).
  *
- * One table for all workers, so that a client gets this process' whole share whichever worker it meets:
- * striped locks, held for a few hundred nanoseconds, taken only while Redis is away. Buckets are counted by
- * GCRA, windows by a fixed window; bounded: when a stripe is full its oldest entry goes. */
+ * One table for all workers: a client gets this process's whole share, whichever worker handles it.
+ * Locks are striped and held for a few hundred nanoseconds. They are taken while Redis is down, and
+ * at any time for concurrency limits with on_failure: local.
+ *
+ * Buckets use GCRA, windows a fixed window. Bounded: when a stripe is full, its least recently
+ * used entry is evicted. */
 #ifndef WEIR_LIMIT_FALLBACK_H
 #define WEIR_LIMIT_FALLBACK_H
 
@@ -13,20 +16,21 @@ struct fallback;
 struct fallback *fallback_new(unsigned entries_max);
 void fallback_free(struct fallback *fallback);
 
-/* One limit of one request: its key, its cost, and where the answer goes (result->limit, quota and capacity
- * are set by the caller). */
+/* One limit of one request: its key, its cost, and its result. The caller sets the result's
+ * limit, quota and capacity. */
 struct fallback_request {
     struct slice key;
     int64_t cost;
     struct limit_result *result;
 };
 
-/* All or nothing, as in Redis: charges every limit or, when one rejects, none. `now_us`: wall clock. True:
- * admitted. Any thread. */
+/* Charges every limit or, if one rejects, none, as in Redis. `now_us`: wall clock. Returns true
+ * if admitted. Any thread. */
 bool fallback_decide(struct fallback *fallback, struct fallback_request *requests, unsigned count,
                      uint64_t now_us);
 
-/* Requests in flight, whoever admitted them: so many units of the key more, or fewer. Any thread. */
+/* Adds or subtracts units in flight of a key, whether Redis or the fallback admitted them. Any
+ * thread. */
 void fallback_enter(struct fallback *fallback, struct slice key, int64_t units);
 void fallback_leave(struct fallback *fallback, struct slice key, int64_t units);
 

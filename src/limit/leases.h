@@ -1,22 +1,27 @@
-/* leases.h - units that a worker has been granted for a busy key and spends by itself.
+/* leases.h - units that a worker has leased for a busy key and spends without asking Redis.
  *
- * Never above the limit. That of a window: its units are spent before the window ends. Of a bucket a unit that is charged
- * and not spent leaks away like all that is in it, else it could be spent when the bucket is full again, beside all that
- * the bucket then holds. So a lease keeps two levels, which leak together at the limit's rate:
+ * Leases never admit more than the limit. Units of a window are spent before the window ends. In a
+ * bucket, charged but unspent units leak away like the rest of its level. Otherwise they could be
+ * spent when the bucket is full again, in addition to its capacity. So a lease keeps two levels,
+ * which leak together at the limit's rate:
  *
- *   used    what is left of what this worker spent, as if the bucket held nothing else
+ *   used    what is left of the units that this worker spent, as if the bucket held nothing else
  *   free    what may still be spent; it leaks while `used` is 0
  *
- * Let X be the bucket's level in Redis. For any number of workers X - (all free) >= (the largest used) holds from charge to charge:
- * both sides grow by what is spent; what leaks from X leaks from the largest used, or where some used is 0 from its free. Hence
- * X >= (all free), whatever a lease holds is still in the bucket, and spending it later is no more than X allowed. All times
- * are rounded to the side of the limit: a charge counts from before Redis was asked.
+ * Let X be the bucket's level in Redis. For any number of workers, X - (sum of free) >= (largest
+ * used) holds from charge to charge:
+ * - Both sides grow by what is spent.
+ * - What leaks from X leaks from the largest used or, where a worker's used is 0, from its free.
  *
- * A key gets a place when it was asked for LEASE_LEAST times within a few moments, which a small array of counters knows: for the
- * many that are not busy that is all it costs.
+ * Hence X >= (sum of free): what a lease holds is still in the bucket, and spending it later is no
+ * more than X allowed. All times are rounded in favor of the limit: a charge counts from before the
+ * request to Redis.
  *
- * Bounded: a set of the table is full at four, then the key that was met longest ago goes, but none that holds units. One
- * worker's own; no lock. Pure: no clock, no Redis. */
+ * A key gets a slot in the table after LEASE_LEAST requests within a short time. A small array of
+ * counters detects this; for the many keys that are not busy it is the only cost.
+ *
+ * Bounded: a set of the table holds four keys. When it is full, the least recently used key is
+ * evicted, but never one that is in use. Used by one worker; no lock. Pure: no clock, no Redis. */
 #ifndef WEIR_LIMIT_LEASES_H
 #define WEIR_LIMIT_LEASES_H
 
@@ -26,44 +31,45 @@
 
 enum {
     LEASE_US = 100000,       /* how long units are kept after a charge */
-    LEASE_LEAST = 4,         /* requests that a lease must save; in so many a stretch a key is busy */
-    LEASE_AUTO_LIMIT = 1000, /* a limit from which on auto means a lease */
-    LEASE_AUTO_US = 100000,  /* and a key that was asked for */
-    LEASE_AUTO_LEAST = 40,   /* so many times in each of the last two stretches of so long */
-    LEASE_AUTO_PARTS = 20,   /* of what the limit holds it takes one at most, */
-    LEASE_AUTO_LAST = 10,    /* and none of the last of so many: there each answer is exact */
+    LEASE_LEAST = 4,         /* requests that a lease must save; a key with so many per interval is busy */
+    LEASE_AUTO_LIMIT = 1000, /* minimum limit for a lease with lease: auto */
+    LEASE_AUTO_US = 100000,  /* interval over which auto counts requests */
+    LEASE_AUTO_LEAST = 40,   /* minimum requests in each of the last two intervals */
+    LEASE_AUTO_PARTS = 20,   /* auto leases at most 1/20 of the limit, */
+    LEASE_AUTO_LAST = 10,    /* and nothing while less than 1/10 remains: there each reply is exact */
 };
 
 /* One key, with these numbers. */
 struct lease {
     uint64_t key[2];
-    const struct limit *limit; /* NULL: a free place */
+    const struct limit *limit; /* NULL: a free slot */
     struct limit_numbers numbers;
     uint64_t met_us, counted_from_us, auto_from_us;
-    unsigned met, met_before;          /* requests, in this stretch of RATE_US and in the one before */
-    unsigned auto_met, auto_before[2]; /* in this stretch of LEASE_AUTO_US and in the two before */
-    bool asked;                        /* for more units; not answered yet */
-    int64_t known_remaining;           /* what Redis said last */
+    unsigned met, met_before;          /* requests in this interval of RATE_US and in the one before */
+    unsigned auto_met, auto_before[2]; /* in this interval of LEASE_AUTO_US and in the two before */
+    bool asked;                        /* a request for more units is pending */
+    int64_t known_remaining;           /* the remaining units in Redis' last reply */
 
-    /* What others use: between two answers Redis' number falls by more than this worker was charged. */
-    uint64_t since_us; /* when the first was asked for; what it said; what this worker was charged since */
+    /* Usage by others: how far Redis' number falls between two replies beyond what this worker
+     * was charged. */
+    uint64_t since_us; /* time of the first reply's request; its number; what this worker was charged since */
     int64_t since_remaining, since_charged;
-    int64_t others;     /* units between the last two that were some time apart, */
-    uint64_t others_us; /* and that time */
+    int64_t others;     /* units between the last two replies that were at least RATE_US apart, */
+    uint64_t others_us; /* and the time between them */
 
-    uint64_t charged_us; /* monotonic, from before Redis was asked */
-    uint64_t at_us;      /* of the levels; in units times the period for a bucket, else in units */
+    uint64_t charged_us; /* monotonic, from before the request to Redis */
+    uint64_t at_us; /* of the levels; bucket levels are units times the period, window levels are units */
     int64_t free, used;
     uint64_t until_us;           /* of a window: not used from then on */
-    int64_t window_ends_us;      /* the same by the clock of Redis, which tells one window from the next */
-    int64_t remaining, reset_us; /* as Redis said when it charged */
-    int64_t units;               /* that were charged, and neither spent nor given back */
-    struct limit_op *charge;     /* limiter's: what is to be given back by */
+    int64_t window_ends_us;      /* the same by the Redis clock; identifies the window */
+    int64_t remaining, reset_us; /* from Redis' reply to the charge */
+    int64_t units;               /* charged, and neither spent nor given back */
+    struct limit_op *charge;     /* limiter's: used to give units back */
     struct limiter *limiter;     /* limiter's */
-    struct deadline deadline;    /* limiter's: armed while it holds units */
+    struct deadline deadline;    /* limiter's: armed while the lease holds units */
 };
 
-/* Is a lease of so much allowed at all? */
+/* Returns true if the policy allows a lease for a limit with these numbers. */
 static inline bool lease_may_be(const struct limit *limit, const struct limit_numbers *numbers)
 {
     return limit->lease_units > 0 || (limit->lease_units == LEASE_AUTO && numbers->limit >= LEASE_AUTO_LIMIT);
@@ -71,41 +77,42 @@ static inline bool lease_may_be(const struct limit *limit, const struct limit_nu
 
 struct leases;
 
-/* Ends the process when there is no memory: a worker's limiter is made at start or on reload. */
+/* Ends the process if out of memory: a worker's limiter is created at start or on reload. */
 struct leases *leases_new(void);
 void leases_free(struct leases *leases);
 
-/* The lease of a key that a request has just come for; counts the request. NULL: it is not busy, or all its places are
+/* Counts a request and returns the lease of its key. NULL: the key is not busy, or all slots are
  * in use. */
 struct lease *leases_meet(struct leases *leases, struct slice key, const struct limit *limit,
                           const struct limit_numbers *numbers, uint64_t now_us);
 
-/* How many units it should ask for beside what requests need now; 0: none. `sharers`: the workers that may do
- * the same. */
+/* Returns how many units to request in addition to what requests need now; 0: none. `sharers`:
+ * the number of workers that may do the same. */
 int64_t lease_wants(const struct lease *lease, unsigned sharers);
 
-/* What Redis said of the key, whether or not it was asked for units: granted to this worker, and left then. */
+/* Records a reply of Redis for the key, with or without units: units granted to this worker, and
+ * units remaining. */
 void lease_note(struct lease *lease, int64_t granted, int64_t remaining, uint64_t asked_us);
-/* What remains, as far as that is known: what Redis said and what is left of the lease, less what others will have used since if they
- * go on as before. */
+/* An estimate of the remaining units: Redis' number plus the rest of the lease, less what others
+ * use since then at their last rate. */
 int64_t lease_remaining(const struct lease *lease, uint64_t now_us);
 
 struct lease_charge {
-    int64_t units;               /* granted beside those that requests needed */
+    int64_t units;               /* granted in addition to those that requests needed */
     int64_t spent;               /* those that requests needed */
-    int64_t remaining, reset_us; /* as Redis said */
-    int64_t time_us;             /* by the clock of Redis */
-    uint64_t asked_us;           /* monotonic, before Redis was asked */
+    int64_t remaining, reset_us; /* from Redis' reply */
+    int64_t time_us;             /* by the Redis clock */
+    uint64_t asked_us;           /* monotonic, before the request to Redis */
 };
 void lease_take(struct lease *lease, const struct lease_charge *charge, uint64_t now_us);
 
-/* Spends one unit. False: there is none. */
+/* Spends one unit. False: none is left. */
 MUST_CHECK bool lease_spend(struct lease *lease, uint64_t now_us);
-/* What was spent last did not happen, and the bucket is given it back: nothing may leak on its account any more. */
+/* Undoes the last spent unit, which is refunded to the bucket: it no longer counts in `used`. */
 void lease_unspend(struct lease *lease);
-/* What is left if nothing is spent until then. */
+/* Returns the units left at then_us if none is spent until then. */
 int64_t lease_left(struct lease *lease, uint64_t then_us);
-/* It holds nothing any more. */
+/* Removes all units from the lease. */
 void lease_empty(struct lease *lease);
 
 #endif

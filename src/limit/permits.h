@@ -1,11 +1,15 @@
-/* permits.h - what the requests of one limiter hold of concurrency limits, until they have ended.
+/* permits.h - units of concurrency limits held by one limiter's requests until they end.
  *
- *   charged --permits_hold()--> held by an ask --permits_leave()--> owed --permits_send()--> given back
+ *   charged --permits_hold()--> held by a request --permits_leave()--> owed --permits_next()--> released
  *
- * A permit is one key's. Redis counts what this limiter, a holder with a random number of its own, has of it, for one lease; every
- * third of a lease the permit is renewed. Nothing is lost where Redis is away or an answer is: the permit is then unsure, and the next
- * call that can reach Redis says how many this limiter really holds, once nothing else of the permit is under way. What a weir that
- * died had ends with the lease. Permits are bounded by the requests under way. One worker's own. */
+ * A permit belongs to one key. Redis counts the units of this limiter (a holder with a random
+ * number) and keeps them for one lease. The permit is renewed every third of a lease.
+ *
+ * If Redis is down or a reply is lost, the permit becomes unsure. The next call that reaches Redis
+ * then states how many units this limiter holds, once no other call for the permit is in progress.
+ * The units of a weir that died expire with the lease.
+ *
+ * Permits are bounded by the number of requests in progress. Used by one worker. */
 #ifndef WEIR_LIMIT_PERMITS_H
 #define WEIR_LIMIT_PERMITS_H
 
@@ -16,45 +20,48 @@
 struct permit;
 struct permits;
 
-/* `lease_us`: of the limit of the policy whose lease is shortest. `fallback` counts what limits with on_failure: local have in flight
- * in this process, whoever admitted it. Ends the process when there is no memory. */
+/* Creates the table. `lease_us`: the policy's shortest lease. `fallback` counts units in flight
+ * of limits with on_failure: local, whether Redis or the fallback admitted them. Ends the
+ * process if out of memory. */
 struct permits *permits_new(struct deadlines *deadlines, uint64_t lease_us, struct fallback *fallback);
 void permits_free(struct permits *permits);
 
 /* This holder's number. */
 int64_t permits_holder(const struct permits *permits);
-/* How many there are: 0 when nothing is held, and Redis knows. */
+/* The number of permits; 0: no units are held, and Redis has been told so. */
 unsigned permits_count(const struct permits *permits);
 
-/* The permit of a key, for a call that is made: until permits_unuse(). NULL: no memory. */
+/* Takes a reference to the permit of a key, until permits_unuse(). NULL: no memory. */
 struct permit *permits_use(struct permits *permits, const struct limit *limit, struct limit_numbers numbers,
                            struct slice key);
 void permits_unuse(struct permits *permits, struct permit *permit);
-/* A call with it goes to Redis; it was answered, or it failed: then nobody knows what Redis has counted. */
+/* Call when a call with the permit was sent, was answered, or failed. After a failure the count
+ * in Redis is unknown. */
 void permits_sent(struct permit *permit);
 void permits_answered(struct permit *permit);
 void permits_failed(struct permits *permits, struct permit *permit);
 
-/* The ask's request has so many units from now on. `by_redis`: Redis has counted them, else the fallback. */
+/* The request holds `units` from now on. `by_redis`: counted by Redis, else by the fallback. */
 void permits_hold(struct permits *permits, struct decision_request *decision_request, struct permit *permit,
                   int64_t units, bool by_redis);
-/* The ask's request has ended: what it holds is given back, sooner or later. May be called when it holds nothing. */
+/* Releases all units that the request holds; Redis is told later. May be called when it holds
+ * none. */
 void permits_leave(struct decision_request *decision_request);
-/* Redis has counted units that nobody waits for any more. */
+/* Records units that Redis counts but no request holds; they are released. */
 void permits_owe(struct permits *permits, struct permit *permit, int64_t units);
 
-/* One call that is to be made. */
+/* A pending call. */
 struct permit_call {
-    struct permit *permit; /* used, as by permits_use() */
+    struct permit *permit; /* with a reference as by permits_use() */
     const struct limit *limit;
     struct limit_numbers numbers;
-    struct slice key; /* as long as the permit is used */
+    struct slice key; /* valid as long as the reference */
     int64_t cost;
-    bool renews; /* asked with MODE_RENEW */
+    bool renews; /* sent with MODE_RENEW */
 };
-/* The next call, for now. It goes to Redis before all calls that have not been sent yet. */
+/* Gets the next pending call. Send it before all calls that have not been sent yet. */
 MUST_CHECK bool permits_next(struct permits *permits, struct permit_call *call);
-/* After the last of them: what has to wait is looked at again the next time. */
+/* Call after the last one: calls that must wait are considered again next time. */
 void permits_rewind(struct permits *permits);
 
 #endif

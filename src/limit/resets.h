@@ -1,7 +1,8 @@
-/* resets.h - which clients were reset, or granted a quota, a moment ago: what a worker holds for them counts no longer.
+/* resets.h - clients that were recently reset or granted a quota: state that workers hold for
+ * them is no longer valid.
  *
- * Written by the main thread when it hears of one, read by workers; other clients' holdings stay what they are. The last
- * RESETS_MAX are known by name, and what is older than those is taken for everybody's. */
+ * Written by the main thread, read by workers; state of other clients stays valid. The last
+ * RESETS_MAX resets are kept by name. Older resets apply to all clients. */
 #ifndef WEIR_LIMIT_RESETS_H
 #define WEIR_LIMIT_RESETS_H
 
@@ -11,10 +12,11 @@
 
 enum { RESETS_MAX = 64 };
 
-/* `client` is identity_text(), or empty: any may have been. Any thread. */
+/* Records a reset. `client` is identity_text(); empty: any client. Any thread. */
 void resets_note(struct slice client);
 
-/* May what was asked of Redis then have been removed since? `key` is that of a limit, behind PREFIX and ":". Any thread. */
+/* Returns true if state requested from Redis at asked_us may have been removed since. `key` is a
+ * limit's key without PREFIX and ":". Any thread. */
 MUST_CHECK bool resets_concern(struct slice key, uint64_t asked_us);
 
 #endif
