@@ -15,14 +15,14 @@ static redisContext *dial(const struct address *address, struct timeval patience
     address_format(address, text);
     port = strrchr(text, ':');
     *port++ = 0;
-    if (text[0] == '[') { /* "[::1" without its last bracket */
+    if (text[0] == '[') { /* "[::1" without its closing bracket */
         port[-2] = 0;
         return redisConnectWithTimeout(text + 1, atoi(port), patience);
     }
     return redisConnectWithTimeout(text, atoi(port), patience);
 }
 
-/* Takes the reply. False: `why` was set. */
+/* Frees the reply. Returns false and sets `why` if it is an error. */
 static bool went_well(const redisContext *redis, redisReply *reply, char *why)
 {
     bool good = reply && reply->type != REDIS_REPLY_ERROR;
@@ -48,7 +48,7 @@ static bool select_database(redisContext *redis, const struct redis_settings *s,
     return s->database == 0 || went_well(redis, redisCommand(redis, "SELECT %u", s->database), why);
 }
 
-/* Connected and logged in, or NULL with `why`. */
+/* Returns a connection that is logged in, or NULL with `why`. */
 static redisContext *dial_as(const struct address *address, const char *username, const char *password,
                              struct timeval patience, char *why)
 {
@@ -63,7 +63,7 @@ static redisContext *dial_as(const struct address *address, const char *username
     return NULL;
 }
 
-/* --- Where the master is --------------------------------------------------------------------------------- */
+/* --- Sentinels -------------------------------------------------------------------------------- */
 
 static bool is_address(const redisReply *reply, struct address *address)
 {
@@ -100,7 +100,7 @@ static bool ask_sentinel(const struct redis_sentinel_settings *s, const struct r
     return found;
 }
 
-/* Perhaps a user who may not ask for the role: then it is taken at the sentinel's word. */
+/* If the user may not run ROLE, the sentinel's reply is trusted. */
 static bool is_replica(redisContext *redis)
 {
     redisReply *reply = redisCommand(redis, "ROLE");
@@ -112,7 +112,7 @@ static bool is_replica(redisContext *redis)
     return replica;
 }
 
-/* The first sentinel that leads to a master. */
+/* Connects to the master that the first working sentinel names. */
 static redisContext *dial_master(const struct redis_settings *s, struct timeval patience, char *why)
 {
     for (unsigned i = 0; i < s->sentinel.nodes.count; i++) {
@@ -129,7 +129,7 @@ static redisContext *dial_master(const struct redis_settings *s, struct timeval 
     return NULL;
 }
 
-/* --- Who has which slot --------------------------------------------------------------------------------- */
+/* --- Cluster ---------------------------------------------------------------------------------- */
 
 static bool ask_node(const struct redis_settings *s, const struct redis_node *node, struct timeval patience,
                      struct redis_cluster_map *map, char *why)
@@ -148,7 +148,7 @@ static bool ask_node(const struct redis_settings *s, const struct redis_node *no
     return good;
 }
 
-/* malloc'ed; NULL: `why`. */
+/* Returns the slot map (malloc'ed), or NULL with `why`. */
 static struct redis_cluster_map *ask_map(const struct redis_settings *s, struct timeval patience, char *why)
 {
     struct redis_cluster_map *map = malloc(sizeof *map);
@@ -161,7 +161,8 @@ static struct redis_cluster_map *ask_map(const struct redis_settings *s, struct 
     return NULL;
 }
 
-/* Connects to a node of the map, which is freed; `node` < 0: `absent` is why there is none. */
+/* Connects to a node of the map and frees the map. `node` < 0: there is none, and `absent` is
+ * the error text. */
 static redisContext *dial_node(const struct redis_settings *s, struct redis_cluster_map *map, int node,
                                const char *absent, struct timeval patience, char *why)
 {

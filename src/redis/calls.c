@@ -1,8 +1,8 @@
-/* calls.c - calls of the script on a redis_link, and what their answers mean.
+/* calls.c - script calls on a redis_link, and their replies.
  *
  *   redis_link_call()  -> waiting list, hiredis' output buffer      (no system call)
- *   redis_link_flush() -> one write for all of a loop iteration          (link.c)
- *   on_call()          <- the answers, in the order of the list; NULL for all when the link is torn down */
+ *   redis_link_flush() -> one write per loop iteration              (link.c)
+ *   on_call()          <- the replies, in list order; NULL for all if the link is closed */
 #include "redis/link_internal.h"
 
 #include <stdlib.h>
@@ -12,24 +12,25 @@
 #include "redis/command.h"
 
 enum {
-    PENDING_MAX = 8192,      /* calls; above it a call is refused */
-    SPARE_BYTES_MAX = 65536, /* a larger command buffer is not kept for reuse */
+    PENDING_MAX = 8192,      /* pending calls; more are refused */
+    SPARE_BYTES_MAX = 65536, /* larger command buffers are not reused */
 };
 
 static const uint64_t complain_every_us = 10000000;
 static const uint64_t refused_every_us =
-    100000; /* the record that all links share is not touched more often */
+    100000; /* interval of updates to the outage record, which all links share */
 
-/* A call that has no answer yet, with the command as it was written: NOSCRIPT needs its arguments again. */
+/* A call without a reply, with its command as written: a retry after NOSCRIPT needs the
+ * arguments. */
 struct sent {
     TAILQ_ENTRY(sent) entry;
     struct redis_call *call;
     uint64_t written_us;
     char *bytes;
     size_t size, cap;
-    size_t tail; /* where the arguments after the SHA begin */
-    int argc;    /* how many they are */
-    bool asking; /* the command stands behind ASKING */
+    size_t tail; /* offset of the arguments after the SHA */
+    int argc;    /* number of these arguments */
+    bool asking; /* ASKING precedes the command */
 };
 
 static bool is_up(const struct redis_link *link)
@@ -87,7 +88,7 @@ static void load_script_again(struct redis_link *link)
 
 static void on_call(redisAsyncContext *ac, void *r, void *arg);
 
-/* Where it is refused the call behind it is redirected, and so answered. */
+/* The reply is ignored: if ASKING fails, the call after it is redirected. */
 static void on_asking(redisAsyncContext *ac, void *r, void *arg)
 {
     (void)redis_link_answered(ac, r);
@@ -102,8 +103,8 @@ static bool report_asking(struct redis_link *link)
     return true;
 }
 
-/* Hands a command to hiredis and the call to the end of the waiting list. hiredis looks for the command's
- * name with strchr, so a NUL stands behind the command. */
+/* Passes a command to hiredis and appends the call to the waiting list. hiredis looks for the
+ * command's name with strchr(), so the command must be followed by a NUL. */
 static bool sent_go(struct redis_link *link, struct sent *sent, const char *command, size_t size)
 {
     if ((sent->asking && !report_asking(link)) ||
@@ -117,7 +118,8 @@ static bool sent_go(struct redis_link *link, struct sent *sent, const char *comm
     return true;
 }
 
-/* Redis has lost the script (a restart, SCRIPT FLUSH, a failover): the same arguments with the whole text. */
+/* Redis has lost the script (restart, SCRIPT FLUSH, failover): sends the same arguments with the
+ * whole script. */
 static bool retry_as_eval(struct redis_link *link, struct sent *sent)
 {
     size_t rest = sent->size - sent->tail, cap = 128 + link->script.n + rest;
@@ -153,7 +155,8 @@ static bool was_redirected(struct redis_link *link, struct sent *sent, const cha
     return true;
 }
 
-/* That calls are not refused any more is said once none was for a while. Only asked where this link had one refused. */
+/* Logs the end of error replies, once there were none for a while. Called only if this link has
+ * received one. */
 void redis_calls_accepted(struct redis_link *link)
 {
     uint64_t us;
@@ -165,7 +168,8 @@ void redis_calls_accepted(struct redis_link *link)
     link->refusing = !over;
 }
 
-/* An error answer to a call: the link stays, so this may come with every request; one line in a while. */
+/* Handles an error reply after which the link stays up. Every request may receive one, so the
+ * log line is rate-limited. */
 static void complain(struct redis_link *link, enum redis_failure cause, const char *message)
 {
     uint64_t now = clock_us();
@@ -201,7 +205,7 @@ static enum redis_failure judge(struct redis_link *link, const struct redis_call
         failure = REDIS_FAILURE_CLUSTER;
     if (redis_failure_may_pass(failure))
         redis_link_note_unfit(link, failure, reply->str);
-    else if (failure != REDIS_FAILURE_MOVING) /* whoever asked tries again */
+    else if (failure != REDIS_FAILURE_MOVING) /* the caller retries */
         complain(link, failure, reply->str);
     return failure;
 }

@@ -1,4 +1,4 @@
-/* cluster.c - see cluster.h. Reading the map is redis_cluster_map.c's. */
+/* cluster.c - see cluster.h. cluster_map.c reads the map. */
 #include "redis/cluster.h"
 
 #include <pthread.h>
@@ -16,23 +16,23 @@
 enum {
     CLUSTER_MAGIC = 0x434c5553,
     NODE_MAGIC = 0x4e4f4445,
-    REDIRECTS_MAX = 8, /* of one call */
+    REDIRECTS_MAX = 8, /* per call */
     PARKED_MAX = 1024, /* calls that wait for a link */
 };
 
-/* A server to which there is a link: a master of the map, or one that a redirection named. */
+/* A server with a link: a master of the map, or the target of a redirection. */
 struct node {
     uint32_t magic;
     struct redis_cluster *cluster;
     struct address address;
     struct redis_link *link;
-    bool listed;     /* the map has it */
-    unsigned parked; /* calls that wait for it */
+    bool listed;     /* it is in the map */
+    unsigned parked; /* calls that wait for its link */
     LIST_ENTRY(node) entry;
 };
 LIST_HEAD(node_list, node);
 
-/* A call that waits for its node's link, with what is to be sent. */
+/* A call that waits for its node's link, with its arguments. */
 struct parked {
     TAILQ_ENTRY(parked) entry;
     struct node *node;
@@ -53,25 +53,26 @@ struct redis_cluster {
     struct redis_cluster_map_reader *reader;
     struct node_list nodes;
     unsigned node_count, ready_count;
-    struct node *of_slot[REDIS_SLOTS]; /* NULL: nobody is known to have it */
-    unsigned covered;                  /* slots with a node */
+    struct node *of_slot[REDIS_SLOTS]; /* NULL: no known node serves the slot */
+    unsigned covered;                  /* assigned slots */
     bool whole;
     struct parked_list parked;
     unsigned parked_count;
-    struct event *deadline; /* of the first one parked: all wait for the same time */
-    struct event *resume;   /* sends what was passed on outside of the asker's turn */
+    struct event *deadline; /* deadline of the oldest parked call: all have the same timeout */
+    /* flushes calls that were passed on outside the caller's loop iteration */
+    struct event *resume;
 };
 
 static struct {
     pthread_mutex_t lock;
     struct redis_cluster_report report;
-    char masters[1024]; /* of the last map, as text */
-    struct address of;  /* the first node that its policy names */
+    char masters[1024]; /* masters of the last map */
+    struct address of;  /* first node in the settings: identifies the cluster */
     struct address nodes[REDIS_CLUSTER_MAP_NODES_MAX];
     atomic_ulong moved, asked;
 } seen = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* --- What is said --------------------------------------------------------------------------------------- */
+/* --- Reports of the process ------------------------------------------------------------------- */
 
 static void list_masters(const struct redis_cluster_map *map, struct text *out)
 {
@@ -83,7 +84,7 @@ static void list_masters(const struct redis_cluster_map *map, struct text *out)
     }
 }
 
-/* Once for each change of the masters, whichever thread reads it first. */
+/* Logs each change of the masters once, whichever thread reads it first. */
 static void announce(const struct redis_cluster *c, const struct redis_cluster_map *map)
 {
     char masters[sizeof seen.masters];
@@ -128,9 +129,10 @@ unsigned redis_cluster_nodes(const struct redis_settings *settings, unsigned num
     return count;
 }
 
-/* --- Whole or not ---------------------------------------------------------------------------------------- */
+/* --- State of the cluster --------------------------------------------------------------------- */
 
-/* After every change of the map and of a link: as long as something is missing the map is read again and again. */
+/* Runs after every change of the map or of a link. While a slot or a link is missing, the map is
+ * read five times per second. */
 static void look_over(struct redis_cluster *c)
 {
     const struct node *node;
@@ -154,7 +156,7 @@ bool redis_cluster_is_whole(const struct redis_cluster *c)
     return c->whole;
 }
 
-/* --- Parked calls ---------------------------------------------------------------------------------------- */
+/* --- Parked calls ----------------------------------------------------------------------------- */
 
 static void arm_deadline(struct redis_cluster *c, const struct parked *first)
 {
@@ -173,7 +175,7 @@ static void unpark(struct redis_cluster *c, struct parked *p)
     p->node->parked--;
 }
 
-/* Whoever is told asks nothing of the cluster from inside: what stands behind in the list stays there. */
+/* `done` must not call the cluster from inside: the caller iterates over the list. */
 static void parked_fail(struct redis_cluster *c, struct parked *p, enum redis_failure failure)
 {
     struct redis_call *call = p->call;
@@ -225,14 +227,14 @@ static void send_parked(struct redis_cluster *c, const struct node *node)
         if (p->node != node)
             continue;
         if (!redis_link_pass(node->link, p->call, p->argc, (struct slice){p->bytes, p->size}, p->asking))
-            return; /* not ready any more */
+            return; /* no longer ready */
         unpark(c, p);
         free(p);
     }
     event_active(c->resume, EV_TIMEOUT, 1);
 }
 
-/* --- Nodes ------------------------------------------------------------------------------------------------ */
+/* --- Nodes ------------------------------------------------------------------------------------ */
 
 static struct node *node_of(void *pointer)
 {
@@ -297,7 +299,8 @@ static struct node *node_make(struct redis_cluster *c, const struct address *add
     return node;
 }
 
-/* Calls of its link and parked ones are answered. Not from inside its callbacks. */
+/* Fails the node's parked and pending calls. Must not be called from inside its link's
+ * callbacks. */
 static void node_free(struct node *node)
 {
     struct redis_cluster *c = node->cluster;
@@ -315,7 +318,7 @@ static void node_free(struct node *node)
     free(node);
 }
 
-/* --- The map ------------------------------------------------------------------------------------------------ */
+/* --- Slot map --------------------------------------------------------------------------------- */
 
 static void assign(struct redis_cluster *c, unsigned slot, struct node *node)
 {
@@ -323,7 +326,8 @@ static void assign(struct redis_cluster *c, unsigned slot, struct node *node)
     c->of_slot[slot] = node;
 }
 
-/* Nodes that the map does not have go, unless a call is under way to them: a redirection may know better. */
+/* Frees nodes that are not in the map and have no calls. A redirection may name a node before
+ * the map does. */
 static void drop_unlisted(struct redis_cluster *c)
 {
     struct node *node, *next;
@@ -357,7 +361,7 @@ static void on_map(void *context, const struct redis_cluster_map *map)
     look_over(c);
 }
 
-/* --- Asking ------------------------------------------------------------------------------------------------- */
+/* --- Calls and redirections ------------------------------------------------------------------- */
 
 static bool pass(struct redis_cluster *c, struct node *node, struct redis_call *call, int argc,
                  struct slice arguments, bool asking)
@@ -379,7 +383,8 @@ static bool on_redirected(void *context, struct redis_call *call, const char *er
 
     if (redis_error_is(
             error,
-            "CLUSTERDOWN")) { /* it is cut off from the others, perhaps, and they have another master */
+            /* the node may be partitioned from the others, which may have elected another master */
+            "CLUSTERDOWN")) {
         redis_cluster_map_reader_want(c->reader);
         return false;
     }
@@ -459,7 +464,7 @@ bool redis_cluster_master(const struct redis_cluster *c, unsigned number, unsign
     return false;
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------------ */
+/* --- Create and free -------------------------------------------------------------------------- */
 
 struct redis_cluster *redis_cluster_new(struct event_base *base, const struct redis_settings *settings,
                                         struct slice script, const struct redis_link_watch *watch)

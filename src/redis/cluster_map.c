@@ -14,13 +14,13 @@
 enum {
     READER_MAGIC = 0x4d415052,
     KNOWN_MAX = 2 * REDIS_CLUSTER_MAP_NODES_MAX + 64,
-    ANSWER_US = 500000, /* to connect and answer */
+    ANSWER_US = 500000, /* timeout of connect and reply */
     HURRY_US = 200000,
     WANT_US = 1000000,
     IDLE_US = 30000000,
 };
 
-/* --- The answer ------------------------------------------------------------------------------------------- */
+/* --- Decoding CLUSTER SLOTS ------------------------------------------------------------------- */
 
 static struct slice text_of(const redisReply *reply)
 {
@@ -40,7 +40,8 @@ static bool read_node(const redisReply *reply, const struct address *answered, s
     return redis_node_read(text_of(reply->element[0]), text_slice(&port), answered, address);
 }
 
-/* The place of the address in the list, from 1; 0: no room. */
+/* Adds the address, unless present. Returns its position in the list from 1; 0: the list is
+ * full. */
 static unsigned add_address(struct address *list, unsigned *count, unsigned max,
                             const struct address *address)
 {
@@ -106,32 +107,32 @@ bool redis_cluster_map_read(const redisReply *reply, const struct address *answe
     return map->slot_count > 0;
 }
 
-/* --- Reading it ------------------------------------------------------------------------------------------- */
+/* --- Periodic reads --------------------------------------------------------------------------- */
 
 struct redis_cluster_map_reader {
     uint32_t magic;
     struct event_base *base;
     const struct redis_settings *settings;
     struct redis_cluster_map_callbacks user;
-    struct address known[KNOWN_MAX]; /* those of the policy first, then those of the last map */
+    struct address known[KNOWN_MAX]; /* nodes of the policy first, then those of the last map */
     unsigned known_count, next;
     struct address asked;
-    struct redis_connection *connection; /* a reading is under way */
-    struct event *timer;                 /* its end, or the next one */
-    uint64_t read_us;                    /* when the last one began */
+    struct redis_connection *connection; /* NULL: no query is in flight */
+    struct event *timer;                 /* timeout of the query, or start of the next one */
+    uint64_t read_us;                    /* when the last query began */
     bool wanted, hurry;
-    unsigned failed; /* nodes in a row */
+    unsigned failed; /* consecutive failed nodes */
     struct redis_cluster_map map;
 };
 
-static atomic_bool away; /* no node tells the map, and that was said: once for all threads */
+static atomic_bool away; /* no node returns the map, and this was logged (once for all threads) */
 
 static uint64_t pause_of(const struct redis_cluster_map_reader *r)
 {
     return r->hurry ? HURRY_US : r->wanted ? WANT_US : IDLE_US;
 }
 
-/* When the next reading begins, unless one is under way. */
+/* Arms the timer for the next query, unless one is in flight. */
 static void arm_next(struct redis_cluster_map_reader *r)
 {
     uint64_t now = clock_us(), at = r->read_us + pause_of(r), us = at > now ? at - now : 0;
@@ -241,7 +242,7 @@ void redis_cluster_map_reader_hurry(struct redis_cluster_map_reader *r, bool hur
     arm_next(r);
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------------ */
+/* --- Create and free -------------------------------------------------------------------------- */
 
 struct redis_cluster_map_reader *redis_cluster_map_reader_new(struct event_base *base,
                                                               const struct redis_settings *settings,
@@ -257,7 +258,8 @@ struct redis_cluster_map_reader *redis_cluster_map_reader_new(struct event_base 
     r->user = *user;
     for (unsigned i = 0; i < settings->cluster.count; i++)
         r->known[r->known_count++] = settings->cluster.node[i].address;
-    (void)!getrandom(&first, sizeof first, 0); /* not all threads of all weirs to the same one */
+    /* random start: spreads threads and weir processes over the nodes */
+    (void)!getrandom(&first, sizeof first, 0);
     r->next = first % r->known_count;
     r->hurry = true;
     r->timer = evtimer_new(base, on_timer, r);

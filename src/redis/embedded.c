@@ -1,11 +1,12 @@
 /* embedded.c - see embedded.h.
  *
- *   embedded_start() -> fork -> redis-server on DIRECTORY/redis.sock ... SIGCHLD -> back-off -> fork again
+ *   embedded_start() -> fork -> redis-server on DIRECTORY/redis.sock
+ *                               ... SIGCHLD -> back-off -> fork again
  *
- * The child is in a process group of its own, so that Ctrl-C at the terminal reaches weir alone, which needs
- * Redis until the last request is answered; and it gets SIGKILL when weir dies. A server is started anew
- * while worker threads run: between fork and exec only async-signal-safe functions are called, and everything
- * that the child needs is made before. */
+ * The child has its own process group, so Ctrl-C reaches only weir, which needs Redis until the
+ * last request has finished. The child receives SIGKILL when weir dies. A restart happens while
+ * worker threads run: between fork and exec, only async-signal-safe functions are called, and
+ * all data that the child needs is prepared before the fork. */
 #include "redis/embedded.h"
 
 #include <errno.h>
@@ -32,22 +33,22 @@
 enum {
     EMBEDDED_MAGIC = 0x454d4252,
     ARGUMENTS_MAX = 40,
-    SOCKET_NAME_ROOM = 16, /* for "/redis.sock" behind the directory */
+    SOCKET_NAME_ROOM = 16, /* bytes for "/redis.sock" after the directory */
     LOG_TAIL_MAX = 512,
-    LINES_MAX = 8192,       /* of the log's end, in which a line is looked for */
-    TRIAL_MEMORY = 1 << 30, /* address space; Redis takes some 100 MiB of it */
-    LEFT_S = 60,            /* a directory younger than this may still be being made */
+    LINES_MAX = 8192,       /* bytes at the end of the log that are searched */
+    TRIAL_MEMORY = 1 << 30, /* address space; Redis takes about 100 MiB of it */
+    LEFT_S = 60,            /* younger directories may still be in creation */
 };
 
 static const uint64_t start_timeout_us = 5000000, stop_timeout_us = 3000000;
 static const uint64_t again_min_us = 100000, again_max_us = 5000000;
-static const uint64_t settled_us = 10000000; /* having lived so long, it is started again at once */
+static const uint64_t settled_us = 10000000; /* after this uptime, the back-off is reset */
 
 struct embedded {
     uint32_t magic;
     pid_t pid; /* 0: not running */
     char *program;
-    int directory_fd; /* holds the lock on it; -1: none */
+    int directory_fd; /* holds the directory's lock; -1: none */
     char directory[sizeof((struct sockaddr_un *)0)->sun_path];
     char log_path[sizeof((struct sockaddr_un *)0)->sun_path + SOCKET_NAME_ROOM];
     char memory[32];
@@ -55,10 +56,10 @@ struct embedded {
     struct address address;
     struct event *child_event, *again_timer;
     uint64_t started_us, again_us;
-    bool trial; /* for trying scripts: holds nothing, says nothing, and may have to be killed */
+    bool trial; /* for testing scripts: stores no data, logs nothing, may have to be killed */
 };
 
-/* --- The program -------------------------------------------------------------------------------------- */
+/* --- Program ---------------------------------------------------------------------------------- */
 
 static char *program_in(struct slice directory, const char *name)
 {
@@ -83,7 +84,7 @@ static char *find_in(const char *directories, const char *name)
     }
 }
 
-/* malloc'ed; NULL: there is none. */
+/* Returns the path (malloc'ed), or NULL if there is none. */
 static char *find_program(void)
 {
     static const char *const names[] = {"redis-server", "valkey-server"};
@@ -108,10 +109,10 @@ static void report_no_program(void)
 
 static const char *const directory_files[] = {"redis.sock", "redis.log"};
 
-/* --- The directory ------------------------------------------------------------------------------------ */
+/* --- Directory -------------------------------------------------------------------------------- */
 
-/* A directory belongs to a weir for as long as that holds a lock on it. -1: somebody does, or it cannot be
- * opened. */
+/* A weir process owns a directory while it holds the directory's lock. Returns -1 if another
+ * process holds it or on error. */
 static int lock_directory(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -139,8 +140,8 @@ static void remove_if_left(const char *path)
     close(fd);
 }
 
-/* A weir that was killed could not tidy up: the next one does. Only what nobody holds, and not what may just
- * be being made. */
+/* Removes directories of killed weir processes: unlocked ones that are old enough not to be in
+ * creation. */
 static void sweep(struct slice parent)
 {
     char pattern[PATH_MAX];
@@ -171,7 +172,8 @@ static bool make_directory(struct embedded *e)
     static const char *const variables[] = {"RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR", "TMPDIR"};
 
     for (size_t i = 0; i < COUNT_OF(variables); i++) {
-        const char *value = getenv(variables[i]); /* systemd may name several, with colons */
+        /* systemd may list several, separated by colons */
+        const char *value = getenv(variables[i]);
         if (value && make_directory_in(e, (struct slice){value, strcspn(value, ":")}))
             return true;
     }
@@ -195,9 +197,10 @@ static void remove_directory(struct embedded *e)
         log_warn("embedded Redis: %s cannot be removed: %s", e->directory, strerror(errno));
 }
 
-/* --- The child ---------------------------------------------------------------------------------------- */
+/* --- Child process ---------------------------------------------------------------------------- */
 
-/* A quarter of the machine: with noeviction a full Redis refuses, it does not forget who was limited. */
+/* A quarter of the machine's memory. With noeviction, a full Redis rejects writes instead of
+ * evicting counters. */
 static void choose_memory(struct embedded *e)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -239,7 +242,7 @@ static void child_close_files(void)
 {
     if (close_range(3, ~0u, 0) == 0)
         return;
-    for (int fd = 3; fd < 4096; fd++) /* a kernel before 5.9 */
+    for (int fd = 3; fd < 4096; fd++) /* kernels before 5.9 */
         close(fd);
 }
 
@@ -259,7 +262,7 @@ static void child_run(const struct embedded *e, pid_t parent)
     int null = open("/dev/null", O_RDWR);
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) /* it died between fork and prctl: no signal will come */
+    if (getppid() != parent) /* weir died between fork and prctl: no signal will come */
         _exit(127);
     setpgid(0, 0);
     child_reset_signals();
@@ -273,7 +276,7 @@ static void child_run(const struct embedded *e, pid_t parent)
     _exit(127);
 }
 
-/* With all signals held back meanwhile: weir's handlers must not run in the child. */
+/* Blocks all signals during the fork: weir's handlers must not run in the child. */
 static bool spawn(struct embedded *e)
 {
     pid_t parent = getpid(), pid;
@@ -294,7 +297,7 @@ static bool spawn(struct embedded *e)
     return true;
 }
 
-/* --- Waiting, while weir starts or ends ---------------------------------------------------------------- */
+/* --- Blocking waits at start and stop --------------------------------------------------------- */
 
 static void nap(void)
 {
@@ -302,7 +305,7 @@ static void nap(void)
     nanosleep(&moment, NULL);
 }
 
-/* True when the child is gone; it is reaped. */
+/* Returns true if the child has exited; it is reaped. */
 static bool reap(struct embedded *e, int *status)
 {
     pid_t gone = e->pid ? waitpid(e->pid, status, WNOHANG) : -1;
@@ -328,7 +331,7 @@ static bool answers(const struct embedded *e)
     return fine;
 }
 
-/* The end of Redis' log, which says why it did not start. */
+/* Reads the end of Redis' log, which contains the reason of a failed start. */
 static void read_log_end(const struct embedded *e, char *tail, size_t room)
 {
     FILE *log = fopen(e->log_path, "re");
@@ -386,7 +389,7 @@ static void end_child(struct embedded *e)
     }
 }
 
-/* --- Watching ----------------------------------------------------------------------------------------- */
+/* --- Supervision ------------------------------------------------------------------------------ */
 
 static void arm_again(struct embedded *e)
 {
@@ -440,10 +443,10 @@ void embedded_watch(struct embedded *e, struct event_base *base)
     if (!e->again_timer || !e->child_event || event_add(e->child_event, NULL) != 0)
         log_error("embedded Redis: it cannot be watched; it will not be started again when it ends");
     else
-        event_active(e->child_event, EV_SIGNAL, 1); /* it may have ended before anybody watched */
+        event_active(e->child_event, EV_SIGNAL, 1); /* it may have exited before the watch began */
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------ */
+/* --- Start and stop --------------------------------------------------------------------------- */
 
 static bool make_address(struct embedded *e)
 {

@@ -44,7 +44,7 @@ static const char *const remedy[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_DOWN] = "see the message before",
 };
 
-/* The sentinels said where that is. */
+/* The address comes from sentinels. */
 static const char *const remedy_with_sentinels[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_CONNECT] =
         "check that Redis runs there: redis.sentinel.nodes say so of redis.sentinel.master",
@@ -56,7 +56,7 @@ static const char *const remedy_with_sentinels[REDIS_FAILURE_COUNT] = {
         "this is a node of a cluster: name its nodes in redis.cluster, in place of redis.sentinel",
 };
 
-/* The cluster's map did, which began with redis.cluster. */
+/* The address comes from the cluster's map, which is read from the nodes in redis.cluster. */
 static const char *const remedy_in_cluster[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_CONNECT] =
         "check that this node of redis.cluster runs and is reached by the address that it announces",
@@ -81,7 +81,8 @@ bool redis_error_is(const char *message, const char *code)
     size_t n = strlen(code);
     if (strncmp(message, code, n) == 0 && (message[n] == ' ' || message[n] == 0))
         return true;
-    /* Redis 6 wraps an error inside a script: "ERR Error running script (...): @user_script:1: -OOM ..." */
+    /* Redis 6 wraps an error inside a script: "ERR Error running script (...): @user_script:1:
+     * -OOM ..." */
     const char *inner = strstr(message, ": -");
     return inner && strncmp(inner + 3, code, n) == 0 && inner[n + 3] == ' ';
 }
@@ -109,14 +110,16 @@ enum redis_failure redis_failure_of(const char *message)
         {"CROSSSLOT", REDIS_FAILURE_CLUSTER},
         {"TRYAGAIN", REDIS_FAILURE_MOVING},
     };
-    /* Without a code of their own; some from within a script, in the words of Redis 6, 7 and Valkey. */
+    /* Errors without their own code, some from within a script, as worded by Redis 6, 7 and
+     * Valkey. */
     static const struct {
         const char *words;
         enum redis_failure failure;
     } sayings[] = {
         {"max number of clients reached", REDIS_FAILURE_CLIENTS},
         {"unauthenticated",
-         REDIS_FAILURE_AUTH}, /* "Protocol error: unauthenticated bulk length": a script is long */
+         /* "Protocol error: unauthenticated bulk length": the script is long */
+         REDIS_FAILURE_AUTH},
         {"ACL failure in script", REDIS_FAILURE_PERMISSION},
         {"can't run this command", REDIS_FAILURE_PERMISSION},
         {"can't access at least one of the keys", REDIS_FAILURE_PERMISSION},

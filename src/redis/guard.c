@@ -5,15 +5,15 @@
 #include <string.h>
 
 enum {
-    ELEMENTS_MAX = 65536, /* of an array: a decision's answer has some thousand at most */
-    KEPT_MAX = 1024,      /* of an array that needs no allocation */
+    ELEMENTS_MAX = 65536, /* per array; a decision's reply has a few thousand at most */
+    KEPT_MAX = 1024,      /* per array in the preallocated buffer */
     KEPT_SIGN = 0x6b657074
 };
 
-/* One answer, an array, without an allocation for each of its numbers. hiredis does not say whose object it
- * wants freed, hence the sign: `integer` of an array is 0 else. */
+/* Buffer for one array reply, without an allocation per number. hiredis passes no context to
+ * freeObject; KEPT_SIGN in `integer`, which is 0 in other arrays, identifies this buffer. */
 struct redis_kept {
-    redisReply array; /* first */
+    redisReply array; /* must be first: cast from redisReply */
     redisReply *pointers[KEPT_MAX];
     redisReply numbers[KEPT_MAX];
     bool taken;
@@ -38,7 +38,7 @@ static void *guard_string(const redisReadTask *task, char *bytes, size_t size)
     return nobody_asked(task) ? NULL : plain_of(task)->createString(task, bytes, size);
 }
 
-/* The kept array, where `task` is the answer itself and the array is free; else NULL. */
+/* Returns the buffer if `task` is a top-level array that fits and the buffer is free; else NULL. */
 static void *kept_array(const redisReadTask *task, size_t elements)
 {
     struct redis_kept *kept = ((struct redis_guard *)task->privdata)->kept;
@@ -135,7 +135,7 @@ void redis_guard(struct redis_guard *guard, redisReader *reader, const unsigned 
 void redis_guard_keep(struct redis_guard *guard)
 {
     if (!guard->kept)
-        guard->kept = calloc(1, sizeof *guard->kept); /* without it, answers are allocated */
+        guard->kept = calloc(1, sizeof *guard->kept); /* on failure, replies are allocated */
     else
         guard->kept->taken = false;
 }

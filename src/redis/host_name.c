@@ -12,23 +12,23 @@
 
 enum {
     NAME_MAGIC = 0x4e414d45,
-    LOOK_US = 200000,      /* how often it is seen whether somebody wants it */
-    WANTED_US = 1000000,   /* no sooner after the lookup before, when somebody does */
-    TROUBLED_US = 5000000, /* after one that brought nothing */
+    LOOK_US = 200000,      /* interval of checks for requested lookups */
+    WANTED_US = 1000000,   /* minimum time between lookups, if requested */
+    TROUBLED_US = 5000000, /* delay after a failed lookup */
 };
 
 struct redis_host_name {
     uint32_t magic;
     const struct policy *policy;
     struct resolver *resolver;
-    struct lookup *lookup; /* NULL: none is under way */
+    struct lookup *lookup; /* NULL: no lookup is in flight */
     struct event *timer;
     uint64_t asked_us, due_us;
-    bool unreachable; /* when it was asked */
-    bool troubled;    /* that was said */
+    bool unreachable; /* `unreachable` of the lookup in flight */
+    bool troubled;    /* the failure was logged */
 };
 
-/* What is known of the one that is followed. */
+/* The current address of the name. */
 static struct {
     pthread_mutex_t lock;
     char host[256];
@@ -38,7 +38,7 @@ static struct {
     atomic_bool wanted, unreachable;
 } now = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* --- Any thread ----------------------------------------------------------------------------------------- */
+/* --- Any thread ------------------------------------------------------------------------------- */
 
 unsigned redis_host_name_version(void)
 {
@@ -62,7 +62,7 @@ void redis_host_name_want(bool unreachable)
     atomic_store_explicit(&now.wanted, true, memory_order_relaxed);
 }
 
-/* --- The one that follows -------------------------------------------------------------------------------- */
+/* --- Main thread ------------------------------------------------------------------------------ */
 
 static void report_trouble(struct redis_host_name *name, const char *why)
 {
@@ -86,14 +86,14 @@ static void publish(struct redis_host_name *name, const struct address *address)
     atomic_fetch_add_explicit(&now.version, 1, memory_order_release);
 }
 
-/* IPv4 first, in order, since name servers answer in another one each time. */
+/* IPv4 first, then by value: name servers rotate the order. */
 static int compare_ips(const void *a, const void *b)
 {
     int families = ip_is_v4(b) - ip_is_v4(a);
     return families ? families : memcmp(a, b, sizeof(struct ip));
 }
 
-/* The one that it was, while it is among them and can be reached. */
+/* Keeps the current address while the reply contains it and it is reachable. */
 static void choose(const struct redis_host_name *name, const struct resolver_answer *answer,
                    struct address *chosen)
 {
@@ -140,7 +140,7 @@ static void ask(struct redis_host_name *name)
     name->unreachable = atomic_exchange_explicit(&now.unreachable, false, memory_order_relaxed);
     atomic_store_explicit(&now.wanted, false, memory_order_relaxed);
     name->lookup = resolver_ask(name->resolver, name->policy->redis.host, on_answer, name);
-    name->due_us = name->asked_us + TROUBLED_US; /* where there is no memory */
+    name->due_us = name->asked_us + TROUBLED_US; /* in case of no memory */
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -156,7 +156,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     event_timer_arm(name->timer, LOOK_US);
 }
 
-/* What is known of another name is of no use. */
+/* Clears the address if it belongs to another name. */
 static void begin(const struct redis_settings *redis)
 {
     pthread_mutex_lock(&now.lock);

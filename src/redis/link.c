@@ -1,9 +1,10 @@
-/* link.c - the connection's life: see link.h for the states. What is asked of it and answered is in calls.c.
+/* link.c - connection life cycle and circuit breaker; see link.h for the states. Calls and
+ * replies are in calls.c.
  *
- * There are two ways down and both pass link_lost(): hiredis found the connection dead (it frees its context
- * itself, after running every callback with a NULL reply), or weir gives it up (redis_link_close() frees it). From
- * that moment link->ac is NULL, so that nothing can be asked of a dying context; a reconnect timer is armed.
- */
+ * A connection goes down in one of two ways, and both pass link_lost(). Either hiredis finds the
+ * connection dead: it runs every callback with a NULL reply and frees its context itself. Or
+ * weir gives the connection up: redis_link_close() frees the context. From then on link->ac is
+ * NULL, so no command can be sent on a dying context, and a reconnect timer is armed. */
 #include "redis/link_internal.h"
 
 #include <errno.h>
@@ -19,14 +20,16 @@
 enum {
     LINK_MAGIC = 0x4c494e4b,
     ANSWER_BYTES_MAX = 1 << 20,
-    TIMEOUTS_TO_SUSPECT = 3, /* in a row */
-    UNFIT_TO_CLOSE = 3,      /* LOADING, READONLY, ... in a row: perhaps another server answers next time */
+    TIMEOUTS_TO_SUSPECT = 3, /* consecutive */
+    /* consecutive LOADING, READONLY, ...: reconnecting may reach a better server */
+    UNFIT_TO_CLOSE = 3,
 };
 
 static const uint64_t connect_us = 2000000; /* until READY */
 static const uint64_t retry_min_us = 50000, retry_max_us = 2000000;
 static const uint64_t timeout_min_us = 1000000;
-static const uint64_t settle_us = 1000000; /* READY for so long: a failure after that is another outage */
+/* READY for this long: a later failure is another outage */
+static const uint64_t settle_us = 1000000;
 
 static void link_connect(struct redis_link *link);
 static void link_ping(struct redis_link *link);
@@ -38,9 +41,9 @@ static struct redis_link *link_of(void *pointer)
     return link;
 }
 
-/* --- What is said ------------------------------------------------------------------------------------ */
+/* --- Log lines -------------------------------------------------------------------------------- */
 
-/* redis.on_failure as it is written in the policy; a limit may say otherwise. */
+/* redis.on_failure as written in the policy; limits may override it */
 static const char *const on_failure_label[] = {
     [ON_FAILURE_LOCAL] = "local", [ON_FAILURE_ALLOW] = "allow", [ON_FAILURE_DENY] = "deny"};
 
@@ -68,7 +71,7 @@ static void report_again(const struct redis_link *link, uint64_t us)
              (double)us / 1e6);
 }
 
-/* The link counts as good again. */
+/* The link has recovered. */
 static void settle(struct redis_link *link)
 {
     uint64_t us;
@@ -80,7 +83,8 @@ static void settle(struct redis_link *link)
         report_again(link, us);
 }
 
-/* A link that was down goes, as with a reload that mends the password: the others may all be back. */
+/* A link that is down is freed (for example, after a reload with a corrected password). This may
+ * end the outage if all other links are up. */
 static void leave_outage(struct redis_link *link)
 {
     uint64_t us;
@@ -89,7 +93,7 @@ static void leave_outage(struct redis_link *link)
         report_again(link, us);
 }
 
-/* It has been READY for a while. Where calls were refused or not answered since, it is not known to be good. */
+/* The link has been READY for settle_us. If calls failed or got no reply since, wait longer. */
 static void on_settle(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_link *link = link_of(arg);
@@ -102,7 +106,7 @@ static void on_settle(evutil_socket_t fd, short what, void *arg)
         settle(link);
 }
 
-/* --- Ways up and down -------------------------------------------------------------------------------- */
+/* --- State changes ---------------------------------------------------------------------------- */
 
 static void tell_not_ready(struct redis_link *link, enum redis_failure cause)
 {
@@ -112,7 +116,7 @@ static void tell_not_ready(struct redis_link *link, enum redis_failure cause)
         link->watch.not_ready(link->watch.context, cause);
 }
 
-/* Nothing more is asked of the context. The caller sees to it that it is freed: hiredis or redis_link_close(). */
+/* Detaches the context: no more commands are sent on it. hiredis or redis_link_close() frees it. */
 static void link_lost(struct redis_link *link, enum redis_failure cause, const char *detail)
 {
     bool was_ready = link->state == LINK_READY;
@@ -188,7 +192,8 @@ void redis_link_ready(struct redis_link *link)
         link->watch.ready(link->watch.context);
 }
 
-/* Where it answers a PING in time but no calls, the pauses between the tries grow as those of connecting do. */
+/* If PINGs are answered in time but calls are not, the delays between attempts back off as for
+ * reconnects. */
 static void link_suspect(struct redis_link *link)
 {
     link->state = LINK_SUSPECT;
@@ -220,7 +225,7 @@ static void on_connect_timeout(evutil_socket_t fd, short what, void *arg)
     redis_link_close(link, REDIS_FAILURE_CONNECT, "no answer to connect and log in");
 }
 
-/* --- The watchdog: a call without any answer for too long means that the connection is dead ----------- */
+/* --- Watchdog: closes the connection if a command has waited too long ------------------------- */
 
 static uint64_t patience(const struct redis_link *link)
 {
@@ -254,7 +259,7 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
         event_timer_arm(link->watchdog, patience(link) - age);
 }
 
-/* --- hiredis' event hooks: reading is always on; writing waits for redis_link_flush() ----------------- */
+/* --- hiredis' event hooks: reading is always on; writing waits for redis_link_flush() --------- */
 
 static void hook_add_read(void *data)
 {
@@ -309,7 +314,7 @@ void redis_link_read(struct redis_link *link)
         read_in(link);
 }
 
-/* Writes what hiredis holds; what the socket does not take is written when it can. */
+/* Writes hiredis' output buffer; the rest is written when the socket is writable. */
 static void write_out(struct redis_link *link)
 {
     link->wants_write = false;
@@ -328,13 +333,13 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 
 void redis_link_flush(struct redis_link *link)
 {
-    /* While the connect is under way the write event, which reports its end, does the writing. */
+    /* While connecting, the write event (which reports the connect's result) writes. */
     if (link->ac && link->wants_write && (link->ac->c.flags & REDIS_CONNECTED) &&
         !event_pending(link->write_event, EV_WRITE, NULL))
         write_out(link);
 }
 
-/* --- The breaker -------------------------------------------------------------------------------------- */
+/* --- Circuit breaker -------------------------------------------------------------------------- */
 
 void redis_link_note_good(struct redis_link *link)
 {
@@ -348,7 +353,7 @@ void redis_link_note_good(struct redis_link *link)
         link->retry_us = retry_min_us;
 }
 
-/* A master that was demoted stays a replica: where others know the new one, they are asked at once. */
+/* A demoted master stays a replica. With sentinels, which know the new master, close at once. */
 void redis_link_note_unfit(struct redis_link *link, enum redis_failure failure, const char *message)
 {
     bool moved = link->settings->sentinel.master &&
@@ -372,7 +377,7 @@ static void on_pong(redisAsyncContext *ac, void *r, void *arg)
     if (reply->type == REDIS_REPLY_ERROR)
         redis_link_close(link, redis_failure_of(reply->str), reply->str);
     else if (took > link->settings->timeout_us)
-        link_ping(link); /* it answers, but too late to be of use */
+        link_ping(link); /* a PONG, but too late */
     else
         redis_link_ready(link);
 }
@@ -396,7 +401,7 @@ void redis_link_note_timeout(struct redis_link *link)
         link_suspect(link);
 }
 
-/* --- Connecting --------------------------------------------------------------------------------------- */
+/* --- Connecting ------------------------------------------------------------------------------- */
 
 static void on_connected(const redisAsyncContext *ac, int status)
 {
@@ -421,7 +426,7 @@ static bool attach(struct redis_link *link, redisAsyncContext *ac)
     link->write_event = event_new(link->base, fd, EV_WRITE, on_writable, link);
     ac->data = ac->ev.data = link;
     ac->ev.addRead = hook_add_read;
-    ac->ev.delRead = hook_nothing; /* an answer or the end of the connection is always welcome */
+    ac->ev.delRead = hook_nothing; /* always read: replies and closes may arrive at any time */
     ac->ev.addWrite = hook_add_write;
     ac->ev.delWrite = hook_del_write;
     ac->ev.cleanup = hook_cleanup;
@@ -435,7 +440,7 @@ static bool attach(struct redis_link *link, redisAsyncContext *ac)
 
 static void link_connect(struct redis_link *link)
 {
-    if (link->address.length == 0) /* not told yet where to */
+    if (link->address.length == 0) /* no address yet */
         return;
     redisAsyncContext *ac = redis_socket_dial(&link->address);
 
@@ -446,7 +451,7 @@ static void link_connect(struct redis_link *link)
         char why[128];
         snprintf(why, sizeof why, "%s", ac ? ac->errstr : "no memory");
         if (ac)
-            redisAsyncFree(ac); /* without callbacks yet: nobody hears of it */
+            redisAsyncFree(ac); /* no callbacks are set yet */
         link_lost(link, REDIS_FAILURE_CONNECT, why);
         return;
     }
@@ -456,9 +461,10 @@ static void link_connect(struct redis_link *link)
         redis_link_close(link, REDIS_FAILURE_CONNECT, "no memory");
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------ */
+/* --- Create and free -------------------------------------------------------------------------- */
 
-/* What stays the same when the master or the address of a name changes; the node itself, in a cluster. */
+/* Returns a name that stays the same if the master or a host name's address changes; in a
+ * cluster, the node's address. */
 static const char *outage_name(const struct redis_link *link)
 {
     return link->settings->cluster.count || !link->settings->address_text ? link->address_text

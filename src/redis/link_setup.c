@@ -1,5 +1,5 @@
-/* link_setup.c - what a new connection to Redis is asked before calls are: log in, SELECT, SCRIPT LOAD, ROLE. All commands leave
- * together; the link is ready with the last answer. */
+/* link_setup.c - set-up commands of a new connection: AUTH, CLIENT SETNAME, SELECT, SCRIPT LOAD,
+ * ROLE. All are sent together; the link is ready with the last reply. */
 #include <stdio.h>
 
 #include "redis/link_internal.h"

@@ -13,12 +13,11 @@ struct redis_outage {
     char *name;
     unsigned links, down;
     bool open;
-    uint64_t since_us, ready_us; /* of the outage: its begin; when a link last became ready */
-    uint64_t said_us;            /* the last line */
-    uint32_t said;               /* causes that were logged, a bit each */
+    uint64_t since_us, ready_us; /* begin of the outage; when a link last became ready */
+    uint64_t said_us;            /* time of the last log line */
+    uint32_t said;               /* bit set of logged causes */
     uint64_t complained_us[REDIS_FAILURE_COUNT];
-    uint64_t refusing_us,
-        refused_us; /* since when calls are answered with errors, 0: they are not; the last one */
+    uint64_t refusing_us, refused_us; /* first and last error reply; refusing_us 0: calls succeed */
 };
 
 static LIST_HEAD(outages, redis_outage) outages = LIST_HEAD_INITIALIZER(outages);
@@ -41,7 +40,8 @@ struct redis_outage *redis_outage_join(const char *name)
     return outage;
 }
 
-/* None is down any more, and one is back. Under the lock. */
+/* Returns true and closes the outage if no link is down and at least one is back. Caller holds
+ * the lock. */
 static bool has_ended(struct redis_outage *outage, uint64_t *us)
 {
     if (!outage->open || outage->down || outage->ready_us == 0)
@@ -68,7 +68,7 @@ bool redis_outage_leave(struct redis_outage *outage, bool down, uint64_t *us)
     return ended;
 }
 
-/* Whether it is dead, frozen or cut off shows as one or the other, as chance has it. */
+/* A dead, frozen or unreachable server shows as one of three causes at random: they share a bit. */
 static uint32_t bit_of(enum redis_failure cause)
 {
     bool unreachable =
@@ -82,7 +82,7 @@ enum outage_news redis_outage_down(struct redis_outage *outage, bool *down, enum
     enum outage_news news = OUTAGE_KNOWN;
 
     pthread_mutex_lock(&lock);
-    uint64_t now = clock_us(); /* under the lock: never before what another thread has noted */
+    uint64_t now = clock_us(); /* under the lock: never earlier than another thread's report */
     outage->down += !*down;
     *down = true;
     if (!outage->open) {

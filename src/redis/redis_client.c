@@ -13,15 +13,16 @@ enum { LOOK_US = 200000 };
 struct redis_client {
     struct redis_link *link; /* NULL: a cluster */
     struct redis_cluster *cluster;
-    struct redis_sentinel *sentinel; /* NULL: the address is the policy's */
-    struct redis_link_watch watch;   /* of whoever asks */
+    struct redis_sentinel *sentinel; /* NULL: the policy contains the address */
+    struct redis_link_watch watch;   /* the caller's callbacks */
     const struct redis_settings *settings;
     struct event
-        *look; /* where redis.address is a name: for its address, while the link is not ready; else NULL */
-    unsigned name_version; /* of the address that the link has */
+        /* checks the host name's address while the link is not ready; NULL: not a host name */
+        *look;
+    unsigned name_version; /* version of the link's address */
 };
 
-/* --- A name's address ------------------------------------------------------------------------------------ */
+/* --- Host name -------------------------------------------------------------------------------- */
 
 static void take_address(struct redis_client *store)
 {
@@ -46,7 +47,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
     event_timer_arm(store->look, LOOK_US);
 }
 
-/* --- Sentinels follow the link's state, and the link their word ------------------------------------------ */
+/* --- Sentinels: queried when the link is down; the link connects to the reported master ------- */
 
 static void on_ready(void *context)
 {
@@ -76,7 +77,7 @@ static void on_found(void *context, const struct address *master)
     (void)redis_link_set_address(store->link, master);
 }
 
-/* --- Birth and end --------------------------------------------------------------------------------------- */
+/* --- Create and free -------------------------------------------------------------------------- */
 
 struct redis_client *redis_client_new(struct event_base *base, const struct redis_settings *settings,
                                       struct slice script, const struct redis_link_watch *watch)
@@ -106,14 +107,14 @@ void redis_client_free(struct redis_client *store)
     if (!store)
         return;
     redis_cluster_free(store->cluster);
-    redis_link_free(store->link); /* reports nothing */
+    redis_link_free(store->link); /* runs no watch callback */
     redis_sentinel_free(store->sentinel);
     if (store->look)
         event_free(store->look);
     free(store);
 }
 
-/* --- Asking ---------------------------------------------------------------------------------------------- */
+/* --- Calls ------------------------------------------------------------------------------------ */
 
 bool redis_client_is_ready(const struct redis_client *store)
 {

@@ -4,8 +4,7 @@
  *      ^             |                  |                    |   ^                |
  *      |             `--> found()       |        +switch-master  `----------------'
  *      |                                |                    `--> found()
- *      `---- next sentinel: connection lost, no answer in time, or the master is of no use
- */
+ *      `---- next sentinel: connection lost, timeout, or the master does not work */
 #include "redis/sentinel.h"
 
 #include <pthread.h>
@@ -22,9 +21,9 @@
 enum {
     SENTINEL_MAGIC = 0x53454e54,
     SENTINELS_MAX = 128,
-    ANSWER_US = 500000, /* to connect and answer, and to a PING */
+    ANSWER_US = 500000, /* timeout of connect and reply, and of a PING */
     PING_US = 1000000,
-    SEEK_US = 200000, /* from one sentinel to the next while the master is of no use */
+    SEEK_US = 200000, /* delay between sentinels while the master does not work */
     RETRY_MIN_US = 20000,
     RETRY_MAX_US = 1000000,
     COMPLAIN_US = 10000000,
@@ -39,31 +38,31 @@ struct redis_sentinel {
     struct redis_sentinel_callbacks callbacks;
     struct address known[SENTINELS_MAX]; /* those of the policy first */
     unsigned known_count, next;
-    struct address asked; /* the one that the talk is with */
-    struct address found; /* the master, by the last answer */
+    struct address asked; /* the sentinel of `connection` */
+    struct address found; /* the master, from the last reply */
     struct redis_connection *connection;
     enum step step;
     struct event *timer;
-    bool seeking;    /* the master known so far is of no use */
-    unsigned failed; /* sentinels in a row */
+    bool seeking;    /* the known master does not work */
+    unsigned failed; /* consecutive failed sentinels */
     uint64_t retry_us;
 };
 
 static void consult(struct redis_sentinel *s);
 
-/* --- What the process knows and says; each thread has a watcher of its own ------------------------------ */
+/* --- State of the process; each thread has its own struct redis_sentinel ---------------------- */
 
 static struct {
     pthread_mutex_t lock;
     char name[256], master[ADDRESS_TEXT_MAX];
     unsigned changes;
-    bool away; /* no sentinel answers, and that was said */
+    bool away; /* no sentinel answers, and this was logged */
     uint64_t complained_us;
-    struct address others[SENTINELS_MAX]; /* that sentinels of this master told of */
+    struct address others[SENTINELS_MAX]; /* other sentinels of this master */
     unsigned other_count;
 } received = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Says it once, whichever thread finds it first. */
+/* Logs a change of the master once, whichever thread finds it first. */
 static void announce(const struct redis_sentinel *s)
 {
     char text[ADDRESS_TEXT_MAX], before[ADDRESS_TEXT_MAX], by[ADDRESS_TEXT_MAX];
@@ -107,7 +106,7 @@ static void report_away(const struct redis_sentinel *s, const char *why)
                   s->settings->sentinel.master, s->known_count, address_format(&s->asked, text), why);
 }
 
-/* Something is wrong with what a sentinel says; one line in a while. */
+/* Logs an unusable reply of a sentinel, rate-limited. */
 static void complain(const struct redis_sentinel *s, const char *what, const char *detail)
 {
     uint64_t now = clock_us();
@@ -138,7 +137,7 @@ unsigned redis_sentinel_changes(void)
     return changes;
 }
 
-/* --- From one sentinel to the next --------------------------------------------------------------------- */
+/* --- Switching sentinels ---------------------------------------------------------------------- */
 
 static void hang_up(struct redis_sentinel *s)
 {
@@ -147,7 +146,7 @@ static void hang_up(struct redis_sentinel *s)
     s->step = STEP_IDLE;
 }
 
-/* This one was of no use. */
+/* The sentinel failed: tries the next one after a back-off. */
 static void pass_over(struct redis_sentinel *s, const char *why)
 {
     hang_up(s);
@@ -166,7 +165,7 @@ static bool ask_all(struct redis_sentinel *s)
            redis_connection_send(s->connection, 2, (const char *[]){"SUBSCRIBE", "+switch-master"});
 }
 
-/* --- What a sentinel says ------------------------------------------------------------------------------ */
+/* --- Replies ---------------------------------------------------------------------------------- */
 
 bool redis_sentinel_address(struct slice host, struct slice port, struct address *address)
 {
@@ -181,7 +180,7 @@ bool redis_sentinel_address(struct slice host, struct slice port, struct address
     text_put(&text, v6 ? SLICE("]:") : SLICE(":"));
     text_put(&text, port);
     return ip_parse(host, &ip) && !text.failed && address_parse(text_slice(&text), false, address, &why) &&
-           address->v4.sin_port != 0; /* at the same place in IPv6's */
+           address->v4.sin_port != 0; /* the port is at the same offset in IPv6 addresses */
 }
 
 static struct slice text_of(const redisReply *reply)
@@ -189,7 +188,7 @@ static struct slice text_of(const redisReply *reply)
     return reply->type == REDIS_REPLY_STRING ? (struct slice){reply->str, (size_t)reply->len} : SLICE_NONE;
 }
 
-/* A name could not be connected to without waiting for a name server. */
+/* Host names are rejected: connecting to one would need a blocking lookup. */
 static void hear_of_master(struct redis_sentinel *s, struct slice host, struct slice port)
 {
     struct address master;
@@ -232,7 +231,7 @@ static bool is_among(const struct address *known, unsigned count, const struct a
     return false;
 }
 
-/* The oldest behind the first `kept` goes when there is no room. */
+/* If the list is full, drops the oldest entry after the first `kept`. */
 static void add_address(struct address *known, unsigned *count, unsigned kept, const struct address *address)
 {
     if (is_among(known, *count, address))
@@ -250,7 +249,7 @@ static void learn(struct redis_sentinel *s, const struct address *address)
     pthread_mutex_unlock(&received.lock);
 }
 
-/* Also what other watchers of this process were told: those that the policy names may be gone. */
+/* Includes sentinels that other threads have found: those of the policy may be gone. */
 static void learn_first(struct redis_sentinel *s)
 {
     const struct redis_nodes *nodes = &s->settings->sentinel.nodes;
@@ -259,7 +258,8 @@ static void learn_first(struct redis_sentinel *s)
     for (unsigned i = 0; i < nodes->count; i++)
         add_address(s->known, &s->known_count, nodes->count, &nodes->node[i].address);
     pthread_mutex_lock(&received.lock);
-    if (strncmp(received.name, name, sizeof received.name - 1) != 0) { /* a reload to another master */
+    /* a reload has changed the master's name */
+    if (strncmp(received.name, name, sizeof received.name - 1) != 0) {
         snprintf(received.name, sizeof received.name, "%s", name);
         received.master[0] = 0;
         received.other_count = 0;
@@ -269,7 +269,7 @@ static void learn_first(struct redis_sentinel *s)
     pthread_mutex_unlock(&received.lock);
 }
 
-/* Each sentinel is a list of names and values, among them "ip" and "port". */
+/* Each sentinel is a list of names and values, including "ip" and "port". */
 static void take_others(struct redis_sentinel *s, const redisReply *reply)
 {
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
@@ -305,14 +305,14 @@ static void take_switch(struct redis_sentinel *s, struct slice message)
 
 static void take_pushed(struct redis_sentinel *s, const redisReply *reply)
 {
-    if (reply->type == REDIS_REPLY_ERROR) { /* it may not subscribe: asking now and then must do */
+    if (reply->type == REDIS_REPLY_ERROR) { /* the user may not subscribe: poll instead */
         complain(s, "takes no subscription to +switch-master: ", reply->str);
         hang_up(s);
         event_timer_arm(s->timer, PING_US);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
                slice_equal(text_of(reply->element[0]), SLICE("message")))
         take_switch(s, text_of(reply->element[2]));
-    else { /* subscribed, or a pong */
+    else { /* subscribe reply or PONG */
         s->step = STEP_LISTEN;
         event_timer_arm(s->timer, s->seeking ? SEEK_US : PING_US);
     }
@@ -324,7 +324,7 @@ static void on_heard(void *context, const redisReply *reply)
 
     MAGIC_CHECK(s, SENTINEL_MAGIC);
     switch (s->step) {
-    case STEP_IDLE: break; /* given up while more of its answers were there */
+    case STEP_IDLE: break; /* abandoned while more of its replies were buffered */
     case STEP_MASTER: take_master(s, reply); break;
     case STEP_OTHERS: take_others(s, reply); break;
     case STEP_SUBSCRIBE:
@@ -341,7 +341,7 @@ static void on_lost(void *context, const char *why)
     pass_over(s, why);
 }
 
-/* --- Asking -------------------------------------------------------------------------------------------- */
+/* --- Queries ---------------------------------------------------------------------------------- */
 
 static void consult(struct redis_sentinel *s)
 {
@@ -396,7 +396,7 @@ void redis_sentinel_verified(struct redis_sentinel *s)
     announce(s);
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------- */
+/* --- Create and free -------------------------------------------------------------------------- */
 
 struct redis_sentinel *redis_sentinel_new(struct event_base *base, const struct redis_settings *settings,
                                           const struct redis_sentinel_callbacks *callbacks)
@@ -411,7 +411,8 @@ struct redis_sentinel *redis_sentinel_new(struct event_base *base, const struct 
     s->retry_us = RETRY_MIN_US;
     s->seeking = true;
     learn_first(s);
-    (void)!getrandom(&first, sizeof first, 0); /* not all threads of all weirs to the same one */
+    /* random start: spreads threads and weir processes over the sentinels */
+    (void)!getrandom(&first, sizeof first, 0);
     s->next = (unsigned)(first % s->known_count);
     s->timer = evtimer_new(base, on_timer, s);
     event_timer_arm(s->timer, 0);

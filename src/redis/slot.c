@@ -4,8 +4,8 @@
 
 #include "redis/sentinel.h"
 
-/* CRC-16/XMODEM, a byte at a time without a table: polynomial x^16 + x^12 + x^5 + 1 (the cluster specification's
- * appendix). */
+/* CRC-16/XMODEM, bytewise without a table: polynomial x^16 + x^12 + x^5 + 1 (appendix of the
+ * Redis Cluster specification). */
 static unsigned crc16(struct slice s)
 {
     unsigned crc = 0;
@@ -39,7 +39,8 @@ bool redis_node_read(struct slice host, struct slice port, const struct address 
         address_is_unix(answered))
         return false;
     *address = *answered;
-    address->v4.sin_port = htons((uint16_t)number); /* at the same place in IPv6's */
+    /* the port is at the same offset in IPv6 addresses */
+    address->v4.sin_port = htons((uint16_t)number);
     return true;
 }
 

@@ -9,7 +9,8 @@
 
 static redisAsyncContext *dial(const struct address *address)
 {
-    char host[NI_MAXHOST]; /* a name would make redisAsyncConnect() block in getaddrinfo() */
+    /* numeric: a name would make redisAsyncConnect() block in getaddrinfo() */
+    char host[NI_MAXHOST];
     uint16_t port = ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
 
     if (address_is_unix(address))
@@ -26,7 +27,7 @@ redisAsyncContext *redis_socket_dial(const struct address *address)
 
     if (!ac || !ac->err || !descriptors_lack(errno) || !descriptors_give(DESCRIPTOR_FOR_REDIS, errno))
         return ac;
-    redisAsyncFree(ac); /* without callbacks yet */
+    redisAsyncFree(ac); /* no callbacks are set yet */
     return dial(address);
 }
 

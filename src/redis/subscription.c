@@ -14,9 +14,8 @@
 
 enum {
     SUBSCRIPTION_MAGIC = 0x53554253,
-    ANSWER_US = 2000000, /* until the channel is heard; until a PING is answered */
-    PING_US =
-        2000000, /* after which silence is doubted: nobody may have been reset, or the connection be dead */
+    ANSWER_US = 2000000, /* timeout of the subscription and of a PING */
+    PING_US = 2000000,   /* idle time before a PING: silence may mean a dead connection */
     RETRY_MIN_US = 100000,
     RETRY_MAX_US = 5000000,
 };
@@ -25,17 +24,18 @@ struct redis_subscription {
     uint32_t magic;
     struct event_base *base;
     const struct redis_settings *settings;
-    struct address address;          /* of the server; length 0: not known yet */
-    struct redis_sentinel *sentinel; /* NULL: the address is the policy's */
-    unsigned dialled;                /* nodes of a cluster: each of them hears what any of them is told */
+    struct address address;          /* the server; length 0: not known yet */
+    struct redis_sentinel *sentinel; /* NULL: the policy contains the address */
+    /* number of cluster nodes tried; every node receives all published messages */
+    unsigned dialled;
     char *channel;
     struct redis_subscription_callbacks listener;
-    struct redis_connection *connection; /* NULL: waits to connect again */
-    struct event *timer; /* to connect again, to ask whether it is there, or the end of patience */
+    struct redis_connection *connection; /* NULL: waits to reconnect */
+    struct event *timer;                 /* reconnect, next PING, or timeout */
     uint64_t retry_us;
     bool hears, pinged;
-    bool is_master; /* of the cluster, when last looked */
-    bool told;      /* that it may not subscribe */
+    bool is_master; /* it was a master of the cluster at the last check */
+    bool told;      /* the missing permission to SUBSCRIBE was logged */
 };
 
 static void hang_up(struct redis_subscription *s)
@@ -45,7 +45,7 @@ static void hang_up(struct redis_subscription *s)
     s->connection = NULL;
 }
 
-/* The workers' links say what is wrong with Redis; this connection is tried again in silence. */
+/* Failures are logged at debug level only: the workers' links report the outage. */
 static void fail(struct redis_subscription *s, const char *why)
 {
     log_debug("redis %s: no subscription to %s: %s", s->settings->address_text, s->channel, why);
@@ -55,7 +55,7 @@ static void fail(struct redis_subscription *s, const char *why)
     event_timer_back_off(s->timer, &s->retry_us, RETRY_MAX_US);
 }
 
-/* --- What Redis says ---------------------------------------------------------------------------------- */
+/* --- Replies and messages --------------------------------------------------------------------- */
 
 static void report_refused(struct redis_subscription *s, const char *message)
 {
@@ -90,7 +90,7 @@ static void on_heard(void *context, const redisReply *reply)
 
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
     if (s->hears)
-        note_alive(s); /* and be it that this user may not PING */
+        note_alive(s); /* any reply counts, even an error because the user may not PING */
     else if (reply->type == REDIS_REPLY_ERROR) {
         report_refused(s, reply->str);
         fail(s, reply->str);
@@ -113,9 +113,10 @@ static void on_lost(void *context, const char *why)
     fail(s, why);
 }
 
-/* --- Connecting --------------------------------------------------------------------------------------- */
+/* --- Connecting ------------------------------------------------------------------------------- */
 
-/* One after the other: those of the policy, then the masters of the map as the workers know it. */
+/* Cycles through the nodes of the policy, then through the masters of the map that the workers
+ * read. */
 static void choose_node(struct redis_subscription *s)
 {
     const struct redis_nodes *cluster = &s->settings->cluster;
@@ -186,7 +187,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         fail(s, "no answer");
 }
 
-/* The master may stay where it is: then the next try is soon enough. */
+/* If the master is unchanged, the retry timer is enough. */
 static void on_found(void *context, const struct address *master)
 {
     struct redis_subscription *s = context;
@@ -200,7 +201,7 @@ static void on_found(void *context, const struct address *master)
     dial(s);
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------ */
+/* --- Create and free -------------------------------------------------------------------------- */
 
 struct redis_subscription *redis_subscription_new(struct event_base *base,
                                                   const struct redis_settings *settings, const char *channel,
