@@ -21,7 +21,7 @@ void clock_cached_read(void)
 {
     clock_turn.us = clock_us();
     clock_turn.wall_us = clock_wall_us();
-    clock_turn.uses_left = clock_turn.begun ? CLOCK_CACHED_USES - 1 : 0; /* and this one */
+    clock_turn.uses_left = clock_turn.begun ? CLOCK_CACHED_USES - 1 : 0; /* this call is one use */
     if (!clock_turn.passed)
         return;
     if (clock_turn.long_at_us == 0)

@@ -1,5 +1,5 @@
-/* clock.h - two clocks, both in microseconds. Deadlines use the monotonic one; log lines and epochs the wall
- * clock. */
+/* clock.h - the monotonic and the wall clock, in microseconds. Deadlines use the monotonic clock;
+ * log lines and epochs use the wall clock. */
 #ifndef WEIR_BASE_CLOCK_H
 #define WEIR_BASE_CLOCK_H
 
@@ -14,46 +14,51 @@ static inline uint64_t clock_read_us(clockid_t id)
     return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
 }
 
-/* Never goes backwards; starts anywhere. */
+/* Monotonic time in microseconds, from an arbitrary start. */
 static inline uint64_t clock_us(void)
 {
     return clock_read_us(CLOCK_MONOTONIC);
 }
 
-/* Since 1970. */
+/* Wall-clock time in microseconds since 1970. */
 static inline uint64_t clock_wall_us(void)
 {
     return clock_read_us(CLOCK_REALTIME);
 }
 
-/* What a request needs the time for seldom needs it to the microsecond, and reading it ten times a request is
- * a fiftieth of what the request costs. A thread that turns an event loop calls clock_iteration_begin() before it
- * waits; from then on clock_cached_us() and clock_cached_wall_us() are as old as 32 uses of them, a tenth of a millisecond, and never from before
- * the wait. In any other thread they are exact. They never go backwards and never run ahead of clock_us(): from
- * clock_us() one of them may be taken away, but not the other way round. */
+/* Most timestamps on the request path can be approximate, and reading the clock ten times costs 2%
+ * of a request. An event-loop thread calls clock_iteration_begin() before it waits for events. From
+ * then on, clock_cached_us() and clock_cached_wall_us() return a cached time.
+ *
+ * - The cached time is refreshed every 32 uses (about 0.1 ms) and after each wait.
+ * - In threads that never call clock_iteration_begin(), the time is exact.
+ * - Cached times never go backwards and are never later than clock_us(). Subtract a cached time
+ *   from clock_us(), not the other way round. */
 void clock_iteration_begin(void);
 
-/* Has `passed` run when a turn of this thread's loop has lasted for so long since the clock was first read in it: noticed when it is
- * read again, and then perhaps several times. */
+/* Sets a limit on the duration of this thread's loop iterations. `passed` is called when a clock
+ * read finds that `us` microseconds have passed since the first read in the iteration. It may be
+ * called several times per iteration. */
 void clock_iteration_limit(uint64_t us, void (*passed)(void *context), void *context);
 
-/* The clock is read now: something was done that takes as long as many uses of it, such as a TLS handshake. */
+/* Refreshes the cached time. Call after slow work, such as a TLS handshake. */
 void clock_cached_read(void);
 
-/* Their own. */
+/* Private to clock.h and clock.c. */
 enum { CLOCK_CACHED_USES = 32 };
 struct clock_turn {
     uint64_t us, wall_us;
     unsigned uses_left;
     bool begun;
     bool is_long;
-    uint64_t limit_us, long_at_us; /* 0: it was not read yet in this turn */
-    void (*passed)(void *context); /* NULL: nobody minds */
+    uint64_t limit_us, long_at_us; /* long_at_us 0: not read yet in this iteration */
+    void (*passed)(void *context); /* NULL: no limit */
     void *context;
 };
 extern _Thread_local struct clock_turn clock_turn;
 
-/* Has the limit of clock_iteration_limit() passed in this iteration, as far as the clock was read? */
+/* Returns whether this iteration exceeded the limit of clock_iteration_limit() at the last clock
+ * read. */
 static inline bool clock_iteration_is_long(void)
 {
     return clock_turn.is_long;

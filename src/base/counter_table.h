@@ -1,9 +1,8 @@
-/* counter_table.h - rows of counters that outlive a reload: one row for each name (of a rule, of a limit) that there
- * ever was.
+/* counter_table.h - counters that outlive a reload: one row for each rule or limit name ever used.
  *
- * The main thread gives names their rows (counter_names_row) and makes room for them in every worker's table
- * before the worker hears of the policy that uses them. A worker adds to its own table; anyone may read it.
- */
+ * The main thread assigns rows to names (counter_names_row) and allocates them in every worker's
+ * table. Only then do the workers receive the policy that uses them. A worker adds to its own
+ * table; any thread may read it. */
 #ifndef WEIR_BASE_COUNTER_TABLE_H
 #define WEIR_BASE_COUNTER_TABLE_H
 
@@ -18,23 +17,23 @@ enum {
     COUNTER_TABLE_ROWS_MAX = COUNTER_TABLE_CHUNK_ROWS * COUNTER_TABLE_CHUNKS
 };
 
-/* One worker's counters. Chunks never move, so that readers need no lock. */
+/* One worker's counters. Chunks never move, so readers need no lock. */
 struct counter_table {
     _Atomic(counter_t *) chunk[COUNTER_TABLE_CHUNKS];
 };
 
-/* The names of the rows. Main thread only. */
+/* Row names. Main thread only. */
 struct counter_names {
     char *name[COUNTER_TABLE_ROWS_MAX];
     unsigned count;
 };
 
-/* The row of `name`, a new one if it has none. When all are taken, the last row, which then stands for
- * several. */
+/* Returns the row of `name`, adding one if needed. When the table is full, returns the last row,
+ * which several names then share. */
 unsigned counter_names_row(struct counter_names *names, const char *name);
 void counter_names_clear(struct counter_names *names);
 
-/* Makes room for `rows`. False: no memory. */
+/* Allocates rows 0 to `rows` - 1. Returns false if out of memory. */
 bool counter_table_grow(struct counter_table *counter_table, unsigned rows);
 void counter_table_clear(struct counter_table *counter_table);
 

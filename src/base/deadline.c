@@ -13,7 +13,7 @@ static void set_timer(struct deadlines *all, uint64_t at_us, uint64_t now_us)
     struct itimerspec at = {.it_value = {(time_t)(at_us / 1000000), (long)(at_us % 1000000 * 1000)}};
 
     if (at_us == 0)
-        at.it_value.tv_nsec = 1; /* 0 would stop it */
+        at.it_value.tv_nsec = 1; /* 0 would disarm the timer */
     if (all->fd >= 0 ? timerfd_settime(all->fd, TFD_TIMER_ABSTIME, &at, NULL) == 0
                      : event_add(all->timer, &tv) == 0)
         all->timer_at_us = at_us;
@@ -55,7 +55,7 @@ static void timer_fired(evutil_socket_t fd, short what, void *arg)
     uint64_t rung;
 
     if ((what & EV_READ) && read(fd, &rung, sizeof rung) < 0)
-        return; /* set anew meanwhile */
+        return; /* the timer was set again in the meantime */
     deadlines_pass(arg);
 }
 
@@ -101,7 +101,8 @@ void deadline_arm(struct deadline_queue *queue, struct deadline *deadline, uint6
     deadline_cancel(deadline);
     deadline->at_us = now_us + after_us;
     deadline->queue = queue;
-    /* Nearly always the last: lengths differ only after a reload or for a few special cases. */
+    /* Nearly always inserted last: lengths differ only after a reload and in a few special
+     * cases. */
     before = TAILQ_LAST(&queue->armed, deadline_list);
     while (before && before->at_us > deadline->at_us)
         before = TAILQ_PREV(before, deadline_list, link);

@@ -1,9 +1,9 @@
 /* deadline.h - thousands of deadlines on one timer.
  *
- * All deadlines of one queue have the same length as a rule, so a queue is a list in order of time: arming is
- * O(1), and no system or event-loop call is made for it. One timerfd wakes for the earliest
- * of all queues; it is only ever moved forward when armed for something earlier, so requests that finish in
- * time cost it nothing. libevent's own timers go by a clock that ticks every 4 ms (CLOCK_MONOTONIC_COARSE), and would be as late. */
+ * All deadlines of a queue usually have the same length, so a queue is a sorted list and arming is
+ * O(1), without a system call. One timerfd fires at the earliest deadline of all queues. It is only
+ * set again for an earlier deadline, so requests that finish in time cost nothing. libevent's own
+ * timers can be 4 ms late: they use CLOCK_MONOTONIC_COARSE. */
 #ifndef WEIR_BASE_DEADLINE_H
 #define WEIR_BASE_DEADLINE_H
 
@@ -24,32 +24,33 @@ struct deadline_queue {
     TAILQ_HEAD(deadline_list, deadline) armed; /* earliest first */
     struct deadlines *all;
     struct deadline_queue *next;
-    void (*passed)(
-        struct deadline *deadline); /* runs once, with the deadline disarmed; may arm and free anything */
+    /* Called once, after the deadline is disarmed. May arm and free any deadline. */
+    void (*passed)(struct deadline *deadline);
 };
 
 /* One worker's queues and its timer. */
 struct deadlines {
     struct event *timer;
-    int fd;               /* -1: there was no descriptor for it, and the timer is one of libevent's */
+    int fd;               /* -1: no descriptor was available; `timer` is a libevent timer */
     uint64_t timer_at_us; /* UINT64_MAX: not pending */
     struct deadline_queue *queues;
-    void (*before)(
-        void *context); /* NULL, or: runs when some are due and before they pass; may cancel and arm any */
+    /* NULL, or called when deadlines are due, before they pass. May cancel and arm any deadline. */
+    void (*before)(void *context);
     void *context;
 };
 
-/* -1 when there is no memory. */
+/* Returns -1 if out of memory. */
 int deadlines_init(struct deadlines *all, struct event_base *base);
 void deadlines_clear(struct deadlines *all);
 void deadline_queue_init(struct deadlines *all, struct deadline_queue *queue,
                          void (*passed)(struct deadline *));
 
-/* Arms, or moves, `deadline` to `after_us` from `now_us`. */
+/* Arms or moves `deadline` to `now_us` + `after_us`. */
 void deadline_arm(struct deadline_queue *queue, struct deadline *deadline, uint64_t now_us,
                   uint64_t after_us);
 
-/* Those that are due pass now: for a loop that was busy for a while. Not from inside a `passed`. */
+/* Runs all due deadlines now, for a loop that was busy for a while. Must not be called from
+ * `passed`. */
 void deadlines_pass(struct deadlines *all);
 
 static inline bool deadlines_are_due(const struct deadlines *all, uint64_t now_us)

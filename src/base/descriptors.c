@@ -13,23 +13,23 @@
 #include "base/log.h"
 
 enum {
-    LOOK_US = 100000,  /* between two tries to fill the reserve */
-    SPARE = 2,         /* that have to be free beside a full reserve until descriptors are no longer scarce */
-    CALM_US = 5000000, /* without another lack, until the log says that it is over */
+    LOOK_US = 100000,  /* interval between attempts to fill the reserve */
+    SPARE = 2,         /* descriptors that must be free beside a full reserve to end the shortage */
+    CALM_US = 5000000, /* time without another failure before the log reports the end */
 };
 
 static struct {
-    pthread_mutex_t lock; /* of fds, count */
+    pthread_mutex_t lock; /* protects fds, count */
     int fds[DESCRIPTORS_RESERVED];
     unsigned count, size;
     atomic_bool scarce;
-    atomic_int cause; /* errno of the last lack */
+    atomic_int cause; /* errno of the last failure */
     _Atomic uint64_t lack_us, shortages;
-    int wake_fd; /* eventfd: descriptors have become scarce */
+    int wake_fd; /* eventfd: signals that a shortage has begun */
     struct event *wake, *timer;
-    bool told;         /* the log says that they are scarce */
-    uint64_t since_us, /* when they became so */
-        over_us;       /* when they were last no longer so */
+    bool told;         /* the shortage was logged */
+    uint64_t since_us, /* start of the shortage */
+        over_us;       /* end of the last shortage */
 } reserve = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1};
 
 static int placeholder(void)
@@ -37,7 +37,7 @@ static int placeholder(void)
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Is it full? */
+/* Fills the reserve. Returns whether it is full. */
 static bool fill(void)
 {
     pthread_mutex_lock(&reserve.lock);
@@ -60,7 +60,7 @@ static bool some_are_free(void)
     return free;
 }
 
-/* ---- the log, on the main thread ---------------------------------------------------------------------- */
+/* ---- the log, on the main thread ------------------------------------------------------------- */
 
 static void report_scarce(void)
 {
@@ -80,7 +80,7 @@ static void report_scarce(void)
             (unsigned long long)limit.rlim_cur);
 }
 
-/* Where they are scarce again and again, that is one event. */
+/* Repeated shortages in quick succession are logged as one. */
 static void report_enough(void)
 {
     reserve.told = false;
@@ -108,7 +108,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
         event_timer_arm(reserve.timer, LOOK_US);
 }
 
-/* ---- for any thread ----------------------------------------------------------------------------------- */
+/* ---- functions for any thread ---------------------------------------------------------------- */
 
 bool descriptors_are_scarce(void)
 {
@@ -150,7 +150,7 @@ uint64_t descriptors_shortages(void)
     return atomic_load(&reserve.shortages);
 }
 
-/* ---- start and stop ----------------------------------------------------------------------------------- */
+/* ---- start and stop -------------------------------------------------------------------------- */
 
 bool descriptors_start(struct event_base *base)
 {

@@ -72,7 +72,7 @@ uint64_t hash_slice(const struct hash_key *key, struct slice s)
     return sip_end(v);
 }
 
-/* SipHash's own variant with a double-length output. */
+/* The 128-bit output variant of SipHash. */
 void hash_slice_128(const struct hash_key *key, struct slice s, uint64_t hash[2])
 {
     uint64_t v[4];

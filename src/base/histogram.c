@@ -1,6 +1,6 @@
 #include "base/histogram.h"
 
-/* 1-2-5 steps where decisions and local upstreams live, coarser above. */
+/* 1-2-5 steps in the range of decisions and local upstreams, coarser above. */
 const uint64_t histogram_bounds_us[HISTOGRAM_BUCKETS] = {
     50,    100,   200,    300,    500,    1000,    2000,    3000,    5000,     10000,
     20000, 50000, 100000, 200000, 500000, 1000000, 2000000, 5000000, 10000000, 30000000};

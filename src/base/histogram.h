@@ -1,14 +1,14 @@
 /* histogram.h - counters and histograms with one writer and any number of readers.
  *
- * The owning thread adds without a locked instruction; readers see whole values, perhaps a moment old. */
+ * The owning thread adds without a locked instruction. Readers see complete values, which may be
+ * slightly out of date. */
 #ifndef WEIR_BASE_HISTOGRAM_H
 #define WEIR_BASE_HISTOGRAM_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-typedef _Atomic uint64_t
-    counter_t; /* the one typedef: an atomic type cannot be named otherwise in an array */
+typedef _Atomic uint64_t counter_t; /* the only typedef: an array needs a name for an atomic type */
 
 static inline void counter_add(counter_t *counter, uint64_t amount)
 {
@@ -27,7 +27,7 @@ static inline uint64_t counter_read(const counter_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* Upper bounds in microseconds; one more bucket holds what is above the last. */
+/* Upper bounds in microseconds. One more bucket counts values above the last bound. */
 enum { HISTOGRAM_BUCKETS = 20 };
 extern const uint64_t histogram_bounds_us[HISTOGRAM_BUCKETS];
 

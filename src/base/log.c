@@ -1,12 +1,12 @@
-/* log.c - one ring per worker, one thread that writes. The file itself is in log_file.c.
+/* log.c - one ring per worker and one writer thread. The file itself is in log_file.c.
  *
  *   worker: log_write() -> its ring ---\
  *   worker: log_line()  -> its ring ----+--> writer thread -> writev(2) -> file
  *   main:   log_write() ---------------------------------------^ (direct, under the file's lock)
  *
- * A ring has one writer and one reader, so head and tail are plain atomics. The writer thread gathers for
- * WRITER_PAUSE_US after each round, and shorter the more there is: a busy weir is woken for 50 times a second, whatever the rate of
- * lines. */
+ * A ring has one writer and one reader, so head and tail are plain atomics. After each round, the
+ * writer thread pauses for WRITER_PAUSE_US, or less if a ring fills up. Under load it wakes about
+ * 50 times per second, regardless of the line rate. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -25,8 +25,8 @@
 enum { RING_SIZE = 1 << 20, WRITER_PAUSE_US = 20000, WRITER_PAUSE_MIN_US = 1000, SAY_DROPPED_US = 1000000 };
 
 struct ring {
-    _Atomic size_t head; /* written by the thread that owns the ring */
-    _Atomic size_t tail; /* written by the writer thread; head - tail bytes wait */
+    _Atomic size_t head; /* written by the owner of the ring */
+    _Atomic size_t tail; /* written by the writer thread; head - tail bytes are unread */
     _Atomic uint64_t dropped;
     char bytes[RING_SIZE];
 };
@@ -41,14 +41,15 @@ static _Thread_local bool own_wrote;
 
 static struct {
     pthread_t thread;
-    pthread_mutex_t lock; /* of asleep's wait */
+    pthread_mutex_t lock; /* protects the wait on `wake` */
     pthread_cond_t wake;
     _Atomic bool started, asleep, stop, reopen;
     uint64_t dropped_said, dropped_said_us;
     unsigned pause_us;
 } writer = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .pause_us = WRITER_PAUSE_US};
 
-/* What was said last, by whom: a place for each event, and where two share one, some are said twice. */
+/* Recent events and the threads that logged them. Events are hashed to slots; events that share a
+ * slot may be logged twice. */
 enum { EVENTS = 64 };
 
 static struct {
@@ -59,7 +60,7 @@ static struct {
     } said[EVENTS];
 } events = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static uint64_t fnv(uint64_t hash, struct slice bytes) /* 1a, of 64 bits */
+static uint64_t fnv(uint64_t hash, struct slice bytes) /* FNV-1a, 64 bits */
 {
     for (size_t i = 0; i < bytes.n; i++)
         hash = (hash ^ (unsigned char)bytes.p[i]) * 1099511628211u;
@@ -75,7 +76,7 @@ bool log_is_first(struct slice whom, const char *what)
     if (self == 0)
         self = ++threads;
     pthread_mutex_lock(&events.lock);
-    uint64_t now = clock_us(); /* under the lock: never before what another thread has noted */
+    uint64_t now = clock_us(); /* read under the lock: never earlier than another thread's entry */
     bool together = events.said[event % EVENTS].event == event &&
                     events.said[event % EVENTS].thread != self &&
                     now - events.said[event % EVENTS].at_us < LOG_TOGETHER_US;
@@ -98,7 +99,7 @@ void log_set_format(enum log_format format)
     event_format = format;
 }
 
-/* ---- the text of an event ---------------------------------------------------------------------------- */
+/* ---- formatting of events -------------------------------------------------------------------- */
 
 static void put_time(struct text *t)
 {
@@ -112,7 +113,7 @@ static void put_time(struct text *t)
     text_printf(t, ".%03uZ", (unsigned)(now / 1000 % 1000));
 }
 
-/* Control bytes become "?": one event is one line, whatever a client sent. */
+/* Control bytes become "?", so that an event is one line whatever a client sent. */
 static void put_text_event(struct text *t, enum log_level level, struct slice message)
 {
     static const char *const word[] = {" error ", " warn  ", " info  ", " debug "};
@@ -139,7 +140,7 @@ static void put_json_event(struct text *t, enum log_level level, struct slice me
     text_literal(t, "\"}");
 }
 
-/* Cuts a message that does not fit, not inside of a UTF-8 sequence, and ends it with "...". */
+/* Cuts a message that does not fit, never inside a UTF-8 sequence, and appends "...". */
 static struct slice shorten(struct slice message, char *room, size_t size)
 {
     size_t n = message.n - message.n / 4 < size - 3 ? message.n - message.n / 4 : size - 3;
@@ -164,13 +165,13 @@ size_t log_event(char line[static LOG_LINE_MAX], enum log_level level, struct sl
             put_text_event(&t, level, message);
         if (!t.failed)
             break;
-        message = shorten(message, room, sizeof room); /* escapes take up to six bytes for one */
+        message = shorten(message, room, sizeof room); /* an escape takes up to six bytes */
     }
     line[t.n++] = '\n';
     return t.n;
 }
 
-/* ---- a thread's side --------------------------------------------------------------------------------- */
+/* ---- logging threads ------------------------------------------------------------------------- */
 
 static void ring_put(struct ring *ring, struct slice line)
 {
@@ -224,7 +225,7 @@ void log_thread_begin(void)
             return;
         }
     }
-    free(ring); /* more threads than rings: this one writes straight to the file */
+    free(ring); /* more threads than rings: this one writes directly to the file */
 }
 
 void log_thread_end(void)
@@ -247,15 +248,15 @@ void log_thread_flush(void)
     if (!own_wrote)
         return;
     own_wrote = false;
-    atomic_thread_fence(
-        memory_order_seq_cst); /* the line is in the ring before we ask whether the writer sleeps */
+    /* Store the line before checking whether the writer sleeps. */
+    atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&writer.asleep))
         wake_writer();
 }
 
-/* ---- the writer thread ------------------------------------------------------------------------------- */
+/* ---- the writer thread ----------------------------------------------------------------------- */
 
-/* How many bytes there were. */
+/* Writes out a ring. Returns its number of bytes. */
 static size_t ring_drain(struct ring *ring)
 {
     size_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
@@ -269,7 +270,7 @@ static size_t ring_drain(struct ring *ring)
     return n;
 }
 
-/* How many bytes there were in the fullest ring. */
+/* Writes out all rings. Returns the number of bytes of the fullest one. */
 static size_t drain_all(void)
 {
     size_t most = 0;
@@ -294,7 +295,7 @@ static uint64_t rings_dropped(void)
     return sum;
 }
 
-/* Once a second at most, unless `now`. */
+/* Logs at most once per second, unless `now`. */
 static void report_dropped(bool now)
 {
     uint64_t dropped = rings_dropped(), us = clock_us();
@@ -307,7 +308,8 @@ static void report_dropped(bool now)
     writer.dropped_said = dropped;
 }
 
-/* So that the fullest ring, which had `most` bytes, is not full the next time. */
+/* Pauses so that no ring fills up. Halves the pause if the fullest ring (`most` bytes) is at least
+ * 1/4 full; doubles it below 1/16. */
 static void pause_for(size_t most)
 {
     if (most >= RING_SIZE / 4 && writer.pause_us > WRITER_PAUSE_MIN_US)
@@ -321,7 +323,8 @@ static void wait_for_lines(void)
 {
     pthread_mutex_lock(&writer.lock);
     atomic_store(&writer.asleep, true);
-    /* Looked at again after saying so: a line put before is seen here, a later one wakes us. */
+    /* Checked again after setting `asleep`: a line written before is seen here, a later one wakes
+     * the writer. */
     bool any = false;
     for (unsigned i = 0; i < LOG_THREADS_MAX && !any; i++) {
         struct ring *ring = atomic_load(&rings[i]);
@@ -368,7 +371,7 @@ int log_start(void)
     return 0;
 }
 
-/* Not before the end: log_dropped() reads them from any thread. */
+/* Called only at the end: any thread may read the rings through log_dropped(). */
 static void free_rings(void)
 {
     for (unsigned i = 0; i < LOG_THREADS_MAX; i++)

@@ -1,4 +1,4 @@
-/* log_file.c - the log's file, under one lock: opening, writing, and what is lost while it cannot be written. */
+/* log_file.c - the log file, under one lock: opening, writing, and counting of lost lines. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,13 +16,13 @@ static struct {
     pthread_mutex_t lock;
     int fd;
     char *path;            /* NULL: stderr */
-    int trouble;           /* the errno of the last write that failed; 0: the file can be written */
-    bool torn;             /* the last line written is not whole */
-    uint64_t lost_said;    /* of lost */
+    int trouble;           /* errno of the last failed write; 0: the last write succeeded */
+    bool torn;             /* the last line was written only in part */
+    uint64_t lost_said;    /* value of `lost` already logged */
     _Atomic uint64_t lost; /* lines that could not be written */
 } file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO};
 
-/* Removes what was written from the front of the two pieces. */
+/* Removes the `n` written bytes from the two pieces. */
 static void skip(struct iovec pieces[2], size_t n)
 {
     for (int i = 0; i < 2; i++) {
@@ -36,7 +36,8 @@ static void skip(struct iovec pieces[2], size_t n)
     }
 }
 
-/* Writes as much as the file takes; `pieces` are then what is left. True: nothing is. */
+/* Writes as much as the file accepts and removes it from `pieces`. Returns true if all was
+ * written. */
 static bool write_all(struct iovec pieces[2])
 {
     while (pieces[0].iov_len + pieces[1].iov_len) {
@@ -56,7 +57,8 @@ static bool write_one(const char *bytes, size_t n)
     return write_all(pieces);
 }
 
-/* Counts the lines that were not written. The first time, stderr is told: nobody finds it in the file. */
+/* Counts the lines that were not written. The first time, also reports to stderr, because the file
+ * cannot be written. */
 static void lose(const struct iovec pieces[2])
 {
     int why = errno;
@@ -78,7 +80,8 @@ static void lose(const struct iovec pieces[2])
             file.lost += ((const char *)pieces[i].iov_base)[k] == '\n';
 }
 
-/* Before the next line: how many are missing. False: the file still takes nothing. */
+/* Logs the number of lost lines before the next line. Returns false if the file still cannot be
+ * written. */
 static bool report_lost(void)
 {
     char line[LOG_LINE_MAX + 1] = "\n", message[256];
@@ -129,7 +132,7 @@ int log_open(const char *path)
     return 0;
 }
 
-/* The path may be changed by a reload meanwhile, so it is copied. */
+/* Copies the path, because a reload may change it. */
 static char *path_copy(void)
 {
     pthread_mutex_lock(&file.lock);

@@ -1,4 +1,4 @@
-/* macros.h - the few macros that every room uses. */
+/* macros.h - macros used in all directories. */
 #ifndef WEIR_BASE_MACROS_H
 #define WEIR_BASE_MACROS_H
 
@@ -8,7 +8,7 @@
 #define likely(x)         __builtin_expect(!!(x), 1)
 #define unlikely(x)       __builtin_expect(!!(x), 0)
 
-/* The struct of which `pointer` is the member named `member`. */
+/* Returns the struct that contains `pointer` as its member `member`. */
 #define CONTAINER_OF(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
 #endif

@@ -1,6 +1,8 @@
-/* magic.h - a number in each long-lived struct, checked wherever a void pointer becomes that struct again.
+/* magic.h - magic numbers in long-lived structs, checked when a void pointer is converted back to
+ * the struct.
  *
- * A use after free stops at its first touch, with file and line, instead of corrupting another connection. */
+ * A use after free aborts at the first access, with file and line, instead of corrupting another
+ * connection. */
 #ifndef WEIR_BASE_MAGIC_H
 #define WEIR_BASE_MAGIC_H
 
@@ -8,7 +10,7 @@
 
 #include "base/macros.h"
 
-/* Ends the process with a message. */
+/* Prints a message and ends the process. */
 _Noreturn void magic_broken(uint32_t found, uint32_t expected, const char *file, int line);
 
 static inline void magic_check(uint32_t found, uint32_t expected, const char *file, int line)

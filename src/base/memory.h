@@ -1,12 +1,14 @@
-/* memory.h - allocation for what happens at start and on reload, where running out of memory means giving up.
+/* memory.h - allocation at start and reload, where weir exits if out of memory.
  *
- * Nothing on a request's path uses these: there a failed allocation fails one request, never the process. */
+ * The request path does not use these functions: there a failed allocation fails one request, not
+ * the process. */
 #ifndef WEIR_BASE_MEMORY_H
 #define WEIR_BASE_MEMORY_H
 
 #include <stddef.h>
 
-/* As malloc, calloc, realloc and strdup, but end the process with a message when there is no memory. */
+/* Same as malloc, calloc, realloc and strdup, but end the process with a message if out of
+ * memory. */
 void *xmalloc(size_t size);
 void *xcalloc(size_t count, size_t size);
 void *xrealloc(void *old, size_t size);

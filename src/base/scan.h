@@ -1,7 +1,8 @@
-/* scan.h - where a run of bytes ends, many bytes at once: most of what a head costs is looking at its bytes.
+/* scan.h - search for the end of a run of bytes, many bytes at a time. Inspecting bytes is most of
+ * the cost of parsing a head.
  *
- * Each function reads [p, end) and nothing else. SSE2 belongs to every x86-64; without it, and for the last bytes, eight or one are
- * looked at at once. */
+ * Each function reads only [p, end). SSE2 is part of every x86-64. Without it, and for the last
+ * bytes, 8 bytes or 1 byte are processed at a time. */
 #ifndef WEIR_BASE_SCAN_H
 #define WEIR_BASE_SCAN_H
 
@@ -18,15 +19,15 @@ static inline __m128i scan_load(const char *p)
     return _mm_loadu_si128((const __m128i *)(const void *)p);
 }
 
-/* A bit for each byte that was marked, the first in the lowest. */
+/* Returns a bit for each marked byte; bit 0 is the first byte. */
 static inline unsigned scan_bits(__m128i marked)
 {
     return (unsigned)_mm_movemask_epi8(marked);
 }
 #endif
 
-/* The high bit of each of eight bytes that is a control byte, and maybe of some after the first such one (a
- * borrow). */
+/* Sets the high bit of each control byte. Bytes after the first control byte may be marked wrongly,
+ * because of a borrow. */
 static inline uint64_t scan_controls(uint64_t eight)
 {
     const uint64_t each = UINT64_C(0x0101010101010101);
@@ -34,7 +35,7 @@ static inline uint64_t scan_controls(uint64_t eight)
     return (((eight - each * 0x20) & ~eight) | ((not_del - each) & ~not_del)) & each * 0x80;
 }
 
-/* The first control byte (CTL of RFC 5234, HTAB among them); `end`: there is none. */
+/* Returns the first control byte (CTL of RFC 5234, including HTAB), or `end`. */
 static inline const char *scan_to_control(const char *p, const char *end)
 {
 #ifdef __SSE2__
@@ -58,7 +59,7 @@ static inline const char *scan_to_control(const char *p, const char *end)
     return p;
 }
 
-/* The first byte that is no VCHAR and no obs-text; `end`: there is none. */
+/* Returns the first byte that is neither VCHAR nor obs-text, or `end`. */
 static inline const char *scan_to_blank(const char *p, const char *end)
 {
 #ifdef __SSE2__
@@ -75,8 +76,8 @@ static inline const char *scan_to_blank(const char *p, const char *end)
     return p;
 }
 
-/* Lines' ends, one after the other: `at` is how far the bytes were looked at, a bit of `found` an LF before it that was
- * not told of. */
+/* Iterator over line ends. `at` is the first byte not scanned yet; each bit in `found` is an LF
+ * before `at` that was not returned yet. */
 struct scan_lines {
     const char *at, *end;
     unsigned found;
@@ -87,7 +88,7 @@ static inline struct scan_lines scan_lines_of(const char *p, const char *end)
     return (struct scan_lines){p, end, 0};
 }
 
-/* The next LF; NULL: there is none. */
+/* Returns the next LF, or NULL. */
 static inline const char *scan_next_line_end(struct scan_lines *lines)
 {
 #ifdef __SSE2__
@@ -107,13 +108,13 @@ static inline const char *scan_next_line_end(struct scan_lines *lines)
     return NULL;
 }
 
-/* Passes over letters and "-", of which nearly all names are made, as far as that is quick: the caller goes on from
- * there. */
+/* Skips letters and "-", the characters of nearly all field names. It may stop early; the caller
+ * continues from the returned byte. */
 static inline const char *scan_past_letters(const char *p, const char *end)
 {
 #ifdef __SSE2__
     for (; end - p >= SCAN_WIDTH; p += SCAN_WIDTH) {
-        /* Bit 0x20 makes a letter lower-case and nothing else a letter. */
+        /* Setting bit 0x20 lower-cases letters and maps no other byte to a letter. */
         __m128i bytes = scan_load(p), dash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('-')),
                 from_a = _mm_sub_epi8(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), _mm_set1_epi8('a')),
                 letter = _mm_cmpeq_epi8(_mm_min_epu8(from_a, _mm_set1_epi8('z' - 'a')), from_a);

@@ -2,8 +2,8 @@
 
 #include "base/scan.h"
 
-/* Eight bytes at once. With its high bit aside, a byte is a capital letter when adding what "A" lacks to 128
- * carries into that bit, and adding what lies above "Z" does not. */
+/* Lower-cases 8 bytes at once. A byte without its high bit is a capital letter if adding (0x80 -
+ * 'A') carries into the high bit and adding (0x7f - 'Z') does not. */
 static inline uint64_t lower_eight(const char *p)
 {
     const uint64_t each = UINT64_C(0x0101010101010101);
@@ -68,7 +68,7 @@ bool slice_next_element(struct slice *rest, struct slice *element)
 
 bool slice_to_u64(struct slice s, uint64_t max, uint64_t *value)
 {
-    enum { SAFE_DIGITS = 19 }; /* the next one may overflow */
+    enum { SAFE_DIGITS = 19 }; /* one more digit may overflow */
     uint64_t sum = 0;
     if (s.n == 0)
         return false;

@@ -1,4 +1,4 @@
-/* slice.h - a piece of somebody else's bytes: a pointer and a length, never owned, never NUL-terminated. */
+/* slice.h - a pointer and a length. The bytes are not owned and not NUL-terminated. */
 #ifndef WEIR_BASE_SLICE_H
 #define WEIR_BASE_SLICE_H
 
@@ -29,33 +29,33 @@ static inline bool slice_equal(struct slice a, struct slice b)
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
 }
 
-/* The ASCII letter in lower case; any other byte as it is. */
+/* Returns an ASCII letter in lower case, any other byte unchanged. */
 static inline char ascii_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
 
-/* Equal but for the case of ASCII letters, as field names and hosts compare (RFC 9110 section 5.1). */
+/* Compares, ignoring ASCII case, as for field names and hosts (RFC 9110 section 5.1). */
 bool slice_equal_nocase(struct slice a, struct slice b);
 
 bool slice_starts_with(struct slice whole, struct slice start);
 
-/* Without SP and HTAB at both ends: the OWS of RFC 9110 section 5.6.3, and nothing else. */
+/* Removes SP and HTAB from both ends (OWS of RFC 9110 section 5.6.3). */
 struct slice slice_trim_ows(struct slice s);
 
-/* Bytes below space, or DEL? */
+/* Returns whether `s` contains bytes below space, or DEL. */
 bool slice_has_control_bytes(struct slice s);
 
-/* The next element of a comma-separated list (RFC 9110 section 5.6.1), trimmed; empty elements are skipped.
- * Takes it off
- * `*rest`. False at the list's end. Quoted strings are not understood: for lists of tokens only. */
+/* Removes the next element from a comma-separated list (RFC 9110 section 5.6.1). The element is
+ * trimmed; empty elements are skipped. Returns false at the end of the list. For lists of tokens
+ * only: quoted strings are not parsed. */
 bool slice_next_element(struct slice *rest, struct slice *element);
 
-/* Without the byte order mark that some editors put before UTF-8 text. */
+/* Removes the byte order mark that some editors put before UTF-8 text. */
 struct slice slice_after_bom(struct slice text);
 
-/* All of `s` as decimal digits, no sign, at least one digit, at most `max`. False otherwise; `*value` is then
- * unchanged. */
+/* Parses all of `s` as decimal digits: no sign, at least one digit, at most `max`. On failure,
+ * returns false and leaves `*value` unchanged. */
 MUST_CHECK bool slice_to_u64(struct slice s, uint64_t max, uint64_t *value);
 
 #endif

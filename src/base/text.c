@@ -13,7 +13,7 @@ static const char two_digits[] = "0001020304050607080910111213141516171819202122
 
 #define E(exponent) ((uint64_t)1e##exponent)
 
-/* 1233 / 4096 is the logarithm of 2 to the base of 10, from below and close enough. */
+/* 1233 / 4096 approximates log10(2) from below. */
 static unsigned decimal_length(uint64_t value)
 {
     static const uint64_t power[] = {0,     E(1),  E(2),  E(3),  E(4),  E(5),  E(6),  E(7),  E(8),  E(9),
@@ -79,7 +79,8 @@ void text_hex(struct text *t, uint64_t value)
     text_bytes(t, digits + i, sizeof digits - i);
 }
 
-/* The eight digits of `value`, the first in the lowest byte: one nibble a byte, then all digits at once. */
+/* Returns the eight hexadecimal digits of `value`, the first in the lowest byte: spreads the
+ * nibbles to bytes, then converts all at once. */
 static uint64_t hex_digits(uint32_t value)
 {
     const uint64_t each = UINT64_C(0x0101010101010101);
@@ -101,8 +102,8 @@ void text_hex_fixed(struct text *t, uint64_t value, unsigned digits)
     text_bytes(t, bytes + 16 - digits, digits);
 }
 
-/* The length of the UTF-8 sequence at the start of `s`, 0 if there is none that is well-formed (RFC 3629
- * section 4). */
+/* Returns the length of the UTF-8 sequence at the start of `s`, or 0 if it is not well-formed (RFC
+ * 3629 section 4). */
 static size_t utf8_length(struct slice s)
 {
     const unsigned char *b = (const unsigned char *)s.p;
@@ -171,7 +172,7 @@ void text_printf(struct text *t, const char *format, ...)
     va_start(args, format);
     int n = vsnprintf(t->p + t->n, t->cap - t->n, format, args);
     va_end(args);
-    if (n >= 0 && text_has_room(t, (size_t)n + 1)) /* vsnprintf writes a NUL behind */
+    if (n >= 0 && text_has_room(t, (size_t)n + 1)) /* vsnprintf also writes a NUL */
         t->n += (size_t)n;
     else
         t->failed = true;

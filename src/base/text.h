@@ -1,7 +1,7 @@
-/* text.h - a bounded piece of text being written: what does not fit is noted, never written.
+/* text.h - a bounded text buffer. Text that does not fit is not written and sets `failed`.
  *
- * Used for message heads, log lines and keys: no allocation, no printf on the hot path. After writing, look
- * at `failed` once; the bytes are text.p[0 .. text.n). */
+ * Used for message heads, log lines and keys: no allocation, no printf on the hot path. Check
+ * `failed` once after writing. The bytes are text.p[0 .. text.n). */
 #ifndef WEIR_BASE_TEXT_H
 #define WEIR_BASE_TEXT_H
 
@@ -12,10 +12,10 @@
 #include "base/slice.h"
 
 struct text {
-    char *p;     /* the caller's bytes */
-    size_t n;    /* written so far */
-    size_t cap;  /* how many there are; once something did not fit: as many as were written */
-    bool failed; /* something did not fit; nothing was written since */
+    char *p;     /* memory of the caller */
+    size_t n;    /* bytes written so far */
+    size_t cap;  /* capacity in bytes; set to `n` once a write did not fit */
+    bool failed; /* a write did not fit; nothing was written since */
 };
 
 static inline struct text text_over(char *bytes, size_t cap)
@@ -28,7 +28,7 @@ static inline struct slice text_slice(const struct text *t)
     return (struct slice){t->p, t->n};
 }
 
-/* False: there is no room for `n` more bytes, and from now on there is none for anything. */
+/* Returns false if there is no room for `n` more bytes; all later writes then fail too. */
 static inline bool text_has_room(struct text *t, size_t n)
 {
     if (likely(n <= t->cap - t->n))
@@ -62,15 +62,15 @@ static inline void text_put(struct text *t, struct slice s)
 /* Decimal digits. */
 void text_u64(struct text *t, uint64_t value);
 void text_i64(struct text *t, int64_t value);
-/* Four numbers with dots between them: an IPv4 address. */
+/* Writes four numbers separated by dots: an IPv4 address. */
 void text_dotted(struct text *t, const unsigned char octets[4]);
-/* Lower-case hexadecimal digits, without leading zeros, or exactly `digits` (at most 16) of them. */
+/* Writes lower-case hexadecimal digits: without leading zeros, or exactly `digits` (at most 16). */
 void text_hex(struct text *t, uint64_t value);
 void text_hex_fixed(struct text *t, uint64_t value, unsigned digits);
-/* As the inside of a JSON string: quotes, backslashes and control bytes escaped; bytes that are not UTF-8
- * become U+FFFD. */
+/* Writes the content of a JSON string: quotes, backslashes and control bytes are escaped; bytes
+ * that are not UTF-8 become U+FFFD. */
 void text_json(struct text *t, struct slice s);
-/* As printf, for what is not on the hot path. */
+/* Same as printf. Not for the hot path. */
 void text_printf(struct text *t, const char *format, ...) PRINTF_LIKE(2, 3);
 
 #endif

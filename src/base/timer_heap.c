@@ -9,7 +9,7 @@
 
 static void on_timer(evutil_socket_t fd, short what, void *arg);
 
-/* ---- the heap: heap[1] is the earliest, heap[n] is before heap[2n] and heap[2n + 1] ------------------- */
+/* ---- the heap: heap[1] is the earliest, heap[n] is before heap[2n] and heap[2n + 1] ---------- */
 
 static bool is_before(const struct timer *a, const struct timer *b)
 {
@@ -55,7 +55,7 @@ static bool make_room(struct timer_heap *all)
     return true;
 }
 
-/* ---- the timer --------------------------------------------------------------------------------------- */
+/* ---- the timerfd ----------------------------------------------------------------------------- */
 
 static bool open_timer(struct timer_heap *all)
 {
@@ -68,7 +68,7 @@ static bool open_timer(struct timer_heap *all)
     return true;
 }
 
-/* It may ring too early, after the earliest alarm was cancelled, but never too late. */
+/* The timerfd may fire too early, after the earliest timer was cancelled, but never too late. */
 static void set_timer(struct timer_heap *all)
 {
     uint64_t at = all->count ? all->heap[1]->at_us : UINT64_MAX;
@@ -77,7 +77,7 @@ static void set_timer(struct timer_heap *all)
         return;
     struct itimerspec when = {.it_value = {(time_t)(at / 1000000), (long)(at % 1000000 * 1000)}};
     if (at == 0)
-        when.it_value.tv_nsec = 1; /* 0 would stop it */
+        when.it_value.tv_nsec = 1; /* 0 would disarm the timer */
     (void)timerfd_settime(all->fd, TFD_TIMER_ABSTIME, &when, NULL);
     all->timer_at_us = at;
 }
@@ -89,7 +89,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     (void)what;
 
     if (read(fd, &rung, sizeof rung) < 0)
-        return; /* set anew meanwhile */
+        return; /* the timer was set again in the meantime */
     all->timer_at_us = UINT64_MAX;
     now = clock_read_us(CLOCK_MONOTONIC);
     while (all->count && all->heap[1]->at_us <= now) {
@@ -100,7 +100,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     set_timer(all);
 }
 
-/* ---- alarms ------------------------------------------------------------------------------------------ */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
 void timer_heap_init(struct timer_heap *all, struct event_base *base, void (*passed)(struct timer *))
 {

@@ -1,8 +1,9 @@
-/* timer_heap.h - moments of any distance, to the microsecond, on one timer.
+/* timer_heap.h - timers of arbitrary length with microsecond precision, on one timerfd.
  *
- * For what deadline.h is not: these lengths all differ, and they matter to the microsecond. A heap in order of time and one timerfd
- * (which the loop's own timer, in milliseconds, does not round). Setting and cancelling take O(log n); the timer is set anew only
- * when the earliest changes. Nothing is opened before the first alarm is set. */
+ * Use deadline.h for many timers of the same length. Here, timers are kept in a heap. The timerfd
+ * avoids the rounding of libevent timers to milliseconds. Setting and cancelling take O(log n). The
+ * timerfd is only set again when the earliest timer changes, and is opened when the first timer is
+ * set. */
 #ifndef WEIR_BASE_TIMER_HEAP_H
 #define WEIR_BASE_TIMER_HEAP_H
 
@@ -12,31 +13,31 @@
 
 struct timer {
     uint64_t at_us;    /* monotonic */
-    uint64_t sequence; /* of those of one moment the one set first goes first */
-    unsigned position; /* in the heap, from 1; 0: not set */
+    uint64_t sequence; /* timers for the same time fire in the order in which they were set */
+    unsigned position; /* heap index, from 1; 0: not set */
 };
 
 struct timer_heap {
     struct event_base *base;
-    void (*passed)(
-        struct timer
-            *timer); /* runs once, not before at_us, with the alarm cancelled; may set and cancel any */
+    /* Called once, not before at_us, after the timer is cancelled. May set and cancel any timer. */
+    void (*passed)(struct timer *timer);
     struct timer **heap;
     unsigned count, size;
-    uint64_t sequence, timer_at_us; /* UINT64_MAX: the timer is not running */
+    uint64_t sequence, timer_at_us; /* timer_at_us UINT64_MAX: the timerfd is not armed */
     int fd;
     struct event event;
 };
 
-/* Nothing is allocated. */
+/* Allocates nothing. */
 void timer_heap_init(struct timer_heap *all, struct event_base *base, void (*passed)(struct timer *timer));
-/* Forgets all alarms. */
+/* Cancels all timers. */
 void timer_heap_clear(struct timer_heap *all);
 
-/* `alarm` is not set. False: no memory, or no descriptor for the timer. */
+/* `timer` must not be set already. Returns false if out of memory, or if no descriptor is available
+ * for the timerfd. */
 __attribute__((warn_unused_result)) bool timer_set(struct timer_heap *all, struct timer *timer,
                                                    uint64_t at_us);
-/* May be called when it is not set. */
+/* Does nothing if the timer is not set. */
 void timer_cancel(struct timer_heap *all, struct timer *timer);
 
 static inline bool timer_is_set(const struct timer *timer)
