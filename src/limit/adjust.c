@@ -1,4 +1,4 @@
-/* adjust.c - what becomes of a charge: given back, brought to what the answer says, or left as it is. */
+/* adjust.c - adjusts a charge: refunds it, brings it to the response's cost, or keeps it. */
 #include "base/clock.h"
 #include "base/magic.h"
 #include "limit/limiter_internal.h"
@@ -11,14 +11,15 @@ void op_write_charge(struct limit_op *op, redisReply *const *values, int64_t tim
         part->granted = values[0]->integer > 0 && !repeat;
         part->charged = part->cost && !repeat ? values[0]->integer : 0;
         part->counts_us = values[3]->integer;
-        part->charged_at_us =
-            (int64_t)((uint64_t)time_us + (uint64_t)values[4]->integer); /* whatever they are */
+        /* Unsigned addition: defined for any values. */
+        part->charged_at_us = (int64_t)((uint64_t)time_us + (uint64_t)values[4]->integer);
     }
 }
 
-/* May a charge be given back? The script of a window, or of a queue, finds it by its time and knows whether it still counts. Where the script
- * knows nothing of single charges, one that no longer counts would be taken from others': a bucket that may have been
- * full since has nothing of it left. */
+/* Returns true if a charge may be given back. The script of a window or a queue finds a charge
+ * by its time and checks whether it still counts. Other scripts store no single charges: giving
+ * back an expired charge would take away other requests' usage. A bucket that may have been full
+ * since then holds nothing of the charge. */
 static bool can_give_back(const struct limit_op *op, const struct op_limit *part, uint64_t now_us)
 {
     int64_t elapsed_us = (int64_t)(now_us - op->started_us); /* from before the charge */
@@ -28,7 +29,7 @@ static bool can_give_back(const struct limit_op *op, const struct op_limit *part
     return elapsed_us + (int64_t)op->limiter->policy->redis.timeout_us < part->counts_us;
 }
 
-/* Leaves in the op what there is to do, with the difference as the cost. */
+/* Keeps only the limits to adjust, with the difference as cost. */
 static void keep_differences(struct limit_op *op, const int64_t *totals)
 {
     uint64_t now_us = clock_us();
@@ -46,7 +47,7 @@ static void keep_differences(struct limit_op *op, const int64_t *totals)
     }
     op->count = left;
     for (unsigned i = 0; i < left && left > 1; i++)
-        op->limits[i].mode += MODE_SHADOW; /* each by itself */
+        op->limits[i].mode += MODE_SHADOW; /* each is adjusted independently */
 }
 
 void op_adjust(struct limit_op *op, const int64_t *totals)
@@ -64,7 +65,7 @@ void op_adjust(struct limit_op *op, const int64_t *totals)
     TAILQ_INSERT_TAIL(&l->gathered, op, entry);
 }
 
-/* Ends the charge: each op that was charged is settled by itself. */
+/* Ends the charge: each charged op is adjusted alone. */
 static void adjust_charge(struct decision_request *decision_request,
                           void (*adjust)(struct limit_op *op, const void *facts), const void *facts)
 {
@@ -96,7 +97,7 @@ static void refund(struct limit_op *op, const void *facts)
     (void)facts;
 
     for (unsigned i = 0; i < op->count; i++)
-        if (op->limits[i].repeat_key.n) /* the client's next try will be free */
+        if (op->limits[i].repeat_key.n) /* the client's next try with the same ID is free */
             totals[i] = op->limits[i].charged;
     op_unspend_lease(op);
     op_adjust(op, totals);
@@ -107,7 +108,7 @@ void limiter_refund(struct decision_request *decision_request)
     adjust_charge(decision_request, refund, NULL);
 }
 
-/* What a limit comes to now that the answer is known. One that would have rejected charges nothing. */
+/* A limit's total charge, given the response. A limit that would have rejected charges nothing. */
 static int64_t total_of(const struct op_limit *part, unsigned status, int64_t cost)
 {
     if (!part->granted)
@@ -148,7 +149,7 @@ bool limiter_is_quiet(const struct limiter *l)
 {
     if (limiter_redis_away(l))
         return true;
-    /* What is under way may be answered by "not this script" or "not this node", and so not be given back yet. */
+    /* A call in progress may get the reply "unknown script" or "wrong node" and be sent again. */
     return l->under_way == 0 && TAILQ_EMPTY(&l->gathered) && TAILQ_EMPTY(&l->beyond) &&
            TAILQ_EMPTY(&l->later) && TAILQ_EMPTY(&l->lease_ends.armed) &&
            (!l->permits || permits_count(l->permits) == 0);

@@ -1,8 +1,9 @@
-/* arguments.c - what a call says to the driver (see lua/driver.lua), and which of its requests it asks for as one.
+/* arguments.c - builds the arguments of a call of the driver (see lua/driver.lua), and groups
+ * ops into one request.
  *
- * Requests of one turn that are charged alike on the same key are a group: one request of the driver that costs as many
- * units as they are, and takes what is left where there are fewer. What each would have been answered by itself, in its
- * turn, follows from that one answer; see group_answer(). */
+ * Requests of one loop iteration that are charged alike on the same key form a group. A group is
+ * one request of the driver. It costs as many units as it has requests and, if fewer units are
+ * left, takes those. Each op's own reply follows from the group's reply; see group_answer(). */
 #include <assert.h>
 
 #include "base/memory.h"
@@ -46,9 +47,10 @@ static void append_number_argument(struct arguments *a, int64_t value)
     append_argument(a, a->numbers.p + start, a->numbers.n - start);
 }
 
-/* --- Keys --------------------------------------------------------------------------------------------- */
+/* --- Keys ------------------------------------------------------------------------------------- */
 
-/* A client's requests tend to follow one another: the key before, or the one that came after it. 0: neither. */
+/* A client's requests tend to follow one another: tries the last key, then the one after it. 0:
+ * neither matches. */
 static unsigned key_guess(struct arguments *a, struct slice key)
 {
     unsigned next = a->last_key < a->key_count ? a->last_key + 1 : 1;
@@ -58,7 +60,7 @@ static unsigned key_guess(struct arguments *a, struct slice key)
     return a->key_count && slice_equal(a->keys[next - 1], key) ? next : 0;
 }
 
-/* The place of a key among the distinct keys of the batch, from 1. */
+/* The 1-based index of a key among the distinct keys of the batch. */
 static unsigned key_index(struct arguments *a, struct slice key)
 {
     unsigned guess = key_guess(a, key);
@@ -75,10 +77,10 @@ static unsigned key_index(struct arguments *a, struct slice key)
     return a->last_key = a->key_count;
 }
 
-/* --- Groups ------------------------------------------------------------------------------------------- */
+/* --- Groups ----------------------------------------------------------------------------------- */
 
-/* May it be asked for as one unit of several? Not where its answer would say more than how many units there are, nor where that
- * could not be told from the answer for all. */
+/* A unit's reply must hold no more than its share of the granted units, and must follow from the
+ * group's reply. */
 bool op_is_unit(const struct limit_op *op)
 {
     const struct op_limit *part = &op->limits[0];
@@ -90,18 +92,18 @@ bool op_is_unit(const struct limit_op *op)
            part->limit->max_delay_us == 0;
 }
 
-/* With the numbers of another client under the same key it is another question. */
+/* False if the client's numbers differ, even for the same key. */
 static bool is_alike(const struct op_limit *a, const struct op_limit *b)
 {
     return a->limit == b->limit && a->numbers.limit == b->numbers.limit &&
            a->numbers.burst == b->numbers.burst;
 }
 
-/* Behind any other request of its key a group begins anew, so that each is charged in its turn. */
+/* A group ends at any other request of its key, so that requests are charged in order. */
 static void join_group(struct arguments *a, struct batch *batch, unsigned i)
 {
     struct limit_op *op = batch->ops[i];
-    uint8_t *open = &a->groups[op->limits[0].key_index]; /* from 1 */
+    uint8_t *open = &a->groups[op->limits[0].key_index]; /* 1-based */
     bool unit = op->decision_request && op_is_unit(op);
 
     if (unit && *open && is_alike(&batch->groups[*open - 1].first->limits[0], &op->limits[0])) {
@@ -138,7 +140,7 @@ redisReply *const *group_answer(struct group *group, redisReply *const *values, 
     return own->values;
 }
 
-/* --- The whole ---------------------------------------------------------------------------------------- */
+/* --- All arguments ---------------------------------------------------------------------------- */
 
 static void append_keys_arguments(struct arguments *a, struct batch *batch)
 {
@@ -159,7 +161,8 @@ static void append_keys_arguments(struct arguments *a, struct batch *batch)
         append_argument(a, a->keys[i].p, a->keys[i].n);
 }
 
-/* What the driver is asked of one limit; in a run of several, by how much the key's place rises with each. */
+/* The driver's arguments for one limit. `step`: in a run, the increment of the key index per
+ * request. */
 struct term {
     const struct limit *limit;
     int64_t key, step, cost, mode, amount, burst;
@@ -187,7 +190,8 @@ static void find_client_limits(const struct group *group, struct term *client_li
     }
 }
 
-/* Does a request go on with a run of `length`, whose terms are those of its first? */
+/* Returns true if a request continues a run of `length` requests; `run` holds the limits of the
+ * first. */
 static bool goes_on(const struct term *next, struct term *run, unsigned count, int64_t length)
 {
     for (unsigned i = 0; i < count; i++)
@@ -215,7 +219,7 @@ static void append_term_arguments(struct arguments *a, const struct term *t, boo
         append_number_argument(a, t->step);
 }
 
-/* As many groups from the `first` on as are a run. */
+/* Appends a run of groups that starts at `first`; returns its length. */
 static unsigned append_run_arguments(struct arguments *a, const struct batch *batch, unsigned first)
 {
     struct term run[LIMITS_PER_RULE_MAX], next[LIMITS_PER_RULE_MAX];
@@ -241,7 +245,7 @@ void arguments_make(struct arguments *a, struct batch *batch)
     a->count = 0;
     a->numbers.n = 0;
     append_keys_arguments(a, batch);
-    append_argument(a, "", 0); /* now: the clock of Redis */
+    append_argument(a, "", 0); /* now: use the Redis clock */
     for (unsigned i = 0; i < batch->group_count;)
         i += append_run_arguments(a, batch, i);
     assert(!a->numbers.failed);

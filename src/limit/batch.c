@@ -1,4 +1,5 @@
-/* batch.c - from the ops that a loop iteration has gathered to calls of the driver, and from their answers to decisions. */
+/* batch.c - sends the ops gathered in a loop iteration as calls of the driver, and makes
+ * decisions from the replies. */
 #include "limit/limiter_internal.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include "base/event_timer.h"
 #include "base/magic.h"
 
-/* --- Answers ------------------------------------------------------------------------------------------ */
+/* --- Answers ---------------------------------------------------------------------------------- */
 
 static bool are_numbers(redisReply *const *values, unsigned count)
 {
@@ -18,7 +19,7 @@ static bool are_numbers(redisReply *const *values, unsigned count)
     return true;
 }
 
-/* Finds the groups' parts of the reply as well. */
+/* Checks the reply's shape, and finds each group's part of it. */
 static bool answer_has_shape(const redisReply *reply, struct batch *batch)
 {
     size_t expected = 0;
@@ -38,8 +39,8 @@ static bool answer_has_shape(const redisReply *reply, struct batch *batch)
     return are_numbers(values, 1);
 }
 
-/* A script of one's own has failed: its limits are decided without Redis and, where that admits, the others are
- * asked for anew. False: the answer holds as it is. */
+/* If a limit's own script failed, decides such limits without Redis. If that admits, the other
+ * limits are requested again. False: no failure matters; the reply is used as it is. */
 static bool op_set_failures_aside(struct limit_op *op, redisReply *const *values)
 {
     struct limiter *l = op->limiter;
@@ -69,7 +70,7 @@ static bool op_set_failures_aside(struct limit_op *op, redisReply *const *values
     return true;
 }
 
-/* `time_us`: of the answer, by the clock of Redis. */
+/* `time_us`: time of the reply by the Redis clock. */
 static void op_answer(struct limit_op *op, redisReply *const *values, int64_t time_us, uint64_t now_us)
 {
     struct limiter *l = op->limiter;
@@ -107,8 +108,8 @@ static void op_answer(struct limit_op *op, redisReply *const *values, int64_t ti
         decision_request->decided(decision_request);
 }
 
-/* There were fewer units than its group has requests, and none for this one. It is asked for once more, so that it learns how
- * long it has to wait. */
+/* The group was granted fewer units than it has requests, and none is left for this op. It is
+ * sent once more, to get its wait. */
 static void op_ask_again(struct limit_op *op)
 {
     if (!op->decision_request) {
@@ -119,7 +120,8 @@ static void op_ask_again(struct limit_op *op)
     op_gather(op);
 }
 
-/* Before any op of the batch is answered, and another's. `reply`: NULL: there was none. */
+/* Call before any op of the batch gets its reply, because that may free it. `reply` NULL: there
+ * was none. */
 static void answer_leases(struct batch *batch, const redisReply *reply, int64_t time_us)
 {
     for (unsigned i = 0; i < batch->group_count; i++) {
@@ -144,13 +146,14 @@ static void batch_answer(struct batch *batch, const redisReply *reply)
         struct group *group = &batch->groups[batch->group_of[i]];
         redisReply *const *values = group_answer(group, reply->element + group->answer_at, &own);
         if (likely(values != NULL))
-            op_answer(op, values, time_us, now_us); /* the op is the charge's or free from here on */
+            op_answer(op, values, time_us, now_us); /* the op is now the charge's, reused or free */
         else
             op_ask_again(op);
     }
 }
 
-/* Settles every op of the batch. decided() may abandon others of them, or ask anew; the batch stays whole. */
+/* Completes every op of the batch. decided() may cancel other ops or make new requests; the
+ * batch stays valid. */
 static void batch_adjust(struct batch *batch, const redisReply *reply, enum redis_failure failure)
 {
     struct limiter *l = batch->limiter;
@@ -166,9 +169,10 @@ static void batch_adjust(struct batch *batch, const redisReply *reply, enum redi
     SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
 }
 
-/* Some of the keys are at one node of a cluster and some at another, and nothing was charged. A key by itself is
- * always found: so each op is asked for alone and, where it has several keys, each of its limits. Where that cannot be
- * done it is tried until the deadline. */
+/* The keys are spread over two nodes of a cluster (a slot is moving), and nothing was charged. A
+ * single key can always be found, so each op is sent alone. An op with several keys is then
+ * split into one sub-operation per limit. If that is not possible, the op is retried until its
+ * deadline. */
 static void op_try_again(struct limit_op *op)
 {
     struct limiter *l = op->limiter;
@@ -218,7 +222,7 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
         batch_adjust(batch, reply, failure);
 }
 
-/* --- Sending ------------------------------------------------------------------------------------------ */
+/* --- Sending ---------------------------------------------------------------------------------- */
 
 static struct batch *batch_take(struct limiter *l)
 {
@@ -233,7 +237,8 @@ static struct batch *batch_take(struct limiter *l)
     return batch;
 }
 
-/* Requests, each of them once: not what settles an earlier charge, nor who was rejected with others and is asked for alone. */
+/* Counts each request once: neither adjustments nor requests that are sent again after their
+ * group got too few units. */
 static unsigned request_count(const struct batch *batch)
 {
     unsigned count = 0;
@@ -259,7 +264,7 @@ static void batch_send(struct limiter *l, struct batch *batch)
                      redis_client_is_whole(l->redis) ? REDIS_FAILURE_BUSY : redis_client_cause(l->redis));
 }
 
-/* Moves ops of one slot that somebody still waits for from the list into a batch; drops the others. */
+/* Moves ops of one slot from the list into a batch. Drops ops that nothing waits for. */
 static void batch_fill(struct batch *batch, struct op_list *list)
 {
     struct limit_op *op, *next = TAILQ_FIRST(list);
@@ -292,7 +297,8 @@ static void fail_first(struct op_list *list)
     op_give_up(op, REDIS_FAILURE_BUSY);
 }
 
-/* In front of all that is gathered: what a permit says of itself leaves out what has not been sent. */
+/* Inserts permit calls before all gathered ops: the count that a permit states leaves out units
+ * that have not been sent yet. */
 static void gather_permit_calls(struct limiter *l)
 {
     struct limit_op *op = NULL;
@@ -308,14 +314,20 @@ static void gather_permit_calls(struct limiter *l)
     }
 }
 
-/* Under load, what is gathered waits for more, and leaves in one call: a call costs Redis, us and the kernel as much as some ten of
- * the decisions in it. Nothing waits for longer than gather_us while the loop turns; else for that answer, or for `again`, which goes by
- * libevent's clock of 4 ms: a precise timer would cost two calls of the kernel each time, for what a busy loop hardly needs.
+/* Decides whether gathered ops wait for more, to be sent in one call. A call costs Redis, weir
+ * and the kernel as much as about ten of the decisions in it.
  *
- * While a call is under way it waits for the answer, with which the loop turns: where Redis is near and not late with it, or where
- * so many come that the call will be worth it. While none is, and this turn has brought several, it waits for as long as each turn brings
- * more: the loop is told to turn without sleeping, so that nobody waits but for other requests to be read. Who comes
- * alone waits for nobody. Not in a cluster, where one node that is slow would hold up what goes to others. */
+ * Ops wait at most gather_us while the loop runs. If the loop sleeps, they wait for the pending
+ * reply or for `again`. `again` uses libevent's clock with a precision of 4 ms; a precise timer
+ * would cost two system calls each time.
+ *
+ * - If a call is in progress, ops wait for its reply, which wakes the loop. They wait only if Redis
+ *   is near and its reply is not late, or if many decisions arrive.
+ * - If no call is in progress and this loop iteration brought two or more ops, they wait as long as
+ *   each iteration brings more. The loop then runs without sleeping, so the only delay is reading
+ *   other requests.
+ * - A single op does not wait.
+ * - In a cluster no op waits: a slow node would delay the ops of the other nodes. */
 static bool may_gather(struct limiter *l)
 {
     unsigned came = l->gathered_count - l->gathered_before;
@@ -331,11 +343,11 @@ static bool may_gather(struct limiter *l)
     else if (!l->under_way || (!near && l->density < GATHER_WORTH))
         return false;
     else if (!near && !evtimer_pending(l->again, NULL))
-        event_timer_arm(l->again, l->gather_us); /* where nothing else turns the loop any more */
+        event_timer_arm(l->again, l->gather_us); /* wakes the loop if nothing else does */
     return true;
 }
 
-/* How many decisions come within gather_us, smoothed. */
+/* Updates l->density: decisions per gather_us, smoothed. */
 static void note_density(struct limiter *l)
 {
     uint64_t now = clock_cached_us(), since_us = now - l->sent_us;
@@ -345,8 +357,8 @@ static void note_density(struct limiter *l)
     l->sent_us = now;
 }
 
-/* A Redis that has just come back is asked with care. What a permit says of itself goes before all that was gathered after
- * it, and so is not kept back. */
+/* Slow start after reconnecting limits the load on Redis. Permit calls are exempt: the count
+ * that they state must arrive before the ops gathered later. */
 static bool must_wait(const struct limiter *l, const struct limit_op *op)
 {
     return unlikely(!redis_client_has_room(l->redis, op->slot)) && !(op->is_adjustment && op->permit_count);
@@ -375,7 +387,8 @@ static void send_list(struct limiter *l, struct op_list *list)
     }
 }
 
-/* A call has keys of one slot: the list is cut into short ones, each of which is looked through for each of its slots. */
+/* A call may have keys of one slot only. Distributes the list over shorter lists, which are then
+ * searched once per slot. */
 static void send_by_slot(struct limiter *l, struct op_list *list)
 {
     struct op_list some[SLOT_LISTS];
@@ -408,7 +421,8 @@ static void send_gathered(struct limiter *l)
         send_list(l, &turn);
 }
 
-/* By the link's ramp: a call is under way, with whose end the loop turns. In a cluster each call has its own link. */
+/* Slow start: a call is in progress, and its reply wakes the loop. In a cluster each node has
+ * its own connection. */
 static bool is_held_up(const struct limiter *l)
 {
     return !l->in_slots && unlikely(!redis_client_has_room(l->redis, 0));
@@ -426,7 +440,7 @@ void limiter_flush(struct limiter *l)
     if (!waits)
         send_gathered(l);
     redis_client_flush(l->redis);
-    /* What was waited for may have been lost with the link. */
+    /* The reply that ops wait for may have been lost with the connection. */
     if (!TAILQ_EMPTY(&l->gathered) && (!waits || !l->under_way))
         event_active(l->resume, EV_TIMEOUT, 1);
 }

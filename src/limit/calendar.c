@@ -14,7 +14,7 @@ static int64_t down_to(int64_t value, int64_t from, int64_t step)
 /* Months since year 0. */
 static int64_t month_of(int64_t day)
 {
-    int64_t months = (day + 719528) * 4800 / 146097 - 1; /* one too early at times, and never too late */
+    int64_t months = (day + 719528) * 4800 / 146097 - 1; /* sometimes one too small, never too large */
     while (civil_days((months + 1) / 12, (months + 1) % 12 + 1) <= day)
         months++;
     return months;
@@ -25,7 +25,7 @@ static int64_t month_start(int64_t months)
     return civil_days(months / 12, months % 12 + 1) * DAY_S;
 }
 
-/* The unit that a moment of the wall clock lies in, in s of that clock. */
+/* The calendar unit that contains a wall clock time. Both in seconds of that clock. */
 static struct window unit_of(enum calendar calendar, int64_t wall)
 {
     int64_t start, months = month_of(down_to(wall, 0, DAY_S) / DAY_S);
@@ -42,7 +42,7 @@ static struct window unit_of(enum calendar calendar, int64_t wall)
     }
 }
 
-/* When the wall clock first shows so much, or more. */
+/* The first time at which the wall clock shows `wall` or more. */
 static int64_t first_time(const struct zone *zone, int64_t wall)
 {
     int64_t change, ahead = zone_offset(zone, wall - DAY_S, &change);
@@ -63,7 +63,7 @@ struct window calendar_window(const struct limit *limit, int64_t now_us)
     int64_t from = first_time(limit->zone, unit.start_us + shift),
             to = first_time(limit->zone, unit.end_us + shift);
 
-    while (now >= to) { /* the clock was put back over a start */
+    while (now >= to) { /* the clock was set back across a start */
         unit = unit_of(limit->calendar, unit.end_us);
         from = to;
         to = first_time(limit->zone, unit.end_us + shift);

@@ -1,4 +1,4 @@
-/* compose.c - see compose.h. What is made looks like this:
+/* compose.c - see compose.h. The composed script:
  *
  *   local limiter = setmetatable({}, { __index = function(made, name)
  *     local run
@@ -11,22 +11,25 @@
  *     return run
  *   end })
  *   local limits = setmetatable({}, { __index = function(made, number)
- *     ...in the same way: elseif number == 1 then limit = { run = limiter["token_bucket"], period = 60000000
- * } end }) if #ARGV == 1 then local _ = limiter["token_bucket"] end
+ *     ...likewise: elseif number == 1 then limit = { run = limiter["token_bucket"], period = 60000000 }
+ *   end }) if #ARGV == 1 then local _ = limiter["token_bucket"] end
  *   --@ lua/driver.lua
  *   ...driver.lua...
  *
- * A limiter of one's own stands in guard(...), lua/guard.lua, so that its failure is that of its requests alone;
- * a limit by the calendar in calendar(...), lua/calendar.lua. Each of the two files, and each zone, is there where
- * a limit needs it.
+ * The operator's own limiters are wrapped in guard(...) (lua/guard.lua), so that an error fails
+ * only the limiter's requests. Limits by the calendar are wrapped in calendar(...)
+ * (lua/calendar.lua). Each of the two files, and each time zone, is included only if a limit needs
+ * it.
  *
- * With a single limit both tables are made at once: local limiter = { ["gcra"] = ... } local limits = { [1] = ... }.
- * Of driver.lua only those lines are there that some limit needs, see its head; the others are empty.
+ * With a single limit both tables are built at once: local limiter = { ["gcra"] = ... } local
+ * limits = { [1] = ... }. Lines of driver.lua that no limit needs are left empty, see its head.
  *
- * Redis runs all of it for every call: made when asked for, 60 limits cost a call no more than one (13 µs
- * instead of 26). A call without requests loads every limiter, for compose_check(). Limits are numbered as in
- * the policy; one that no rule uses is left out. The "--@" marks tell compose_check() from which file a line
- * came. */
+ * Redis runs the whole script for every call. Since table entries are built on first use, 60 limits
+ * cost a call no more than one (13 µs instead of 26). A call without requests loads every limiter,
+ * for compose_check().
+ *
+ * Limits are numbered as in the policy; limits that no rule uses are left out. From the "--@"
+ * marks compose_check() finds the source file of a line. */
 #include "limit/compose.h"
 
 #include <errno.h>
@@ -35,7 +38,7 @@
 #include "base/memory.h"
 #include "config/zone.h"
 
-/* --- Files -------------------------------------------------------------------------------------------- */
+/* --- Files ------------------------------------------------------------------------------------ */
 
 static char *read_all(FILE *file)
 {
@@ -85,9 +88,9 @@ static char *script_path(const char *script, const char *lua_dir)
     return path;
 }
 
-/* --- Lua text ----------------------------------------------------------------------------------------- */
+/* --- Lua text --------------------------------------------------------------------------------- */
 
-/* As a Lua string; decimal escapes hold for every byte in every version of Lua. */
+/* Writes a Lua string. Decimal escapes work for every byte in every version of Lua. */
 static void write_quoted(FILE *out, const char *text)
 {
     putc('"', out);
@@ -99,7 +102,7 @@ static void write_quoted(FILE *out, const char *text)
     putc('"', out);
 }
 
-/* The mark stays one line whatever the name. */
+/* Replaces control characters, so that the mark is one line for any name. */
 static void write_mark(FILE *out, const char *name)
 {
     fputs(COMPOSE_MARK, out);
@@ -108,9 +111,9 @@ static void write_mark(FILE *out, const char *name)
     putc('\n', out);
 }
 
-/* The file as an expression: its chunk, called once. The newline before `end` closes a comment on its last
- * line. A first line "#!..." is one for the shell. One of the operator's own has no way to Redis. The chunk is called
- * with `argument`. */
+/* Writes the file as an expression: its chunk, called once with `argument`. The newline before
+ * `end` closes a comment on the last line. A first line "#!..." is for the shell. The operator's
+ * own limiters have no access to Redis. */
 static void write_chunk(FILE *out, const char *name, const char *text, bool own, const char *argument)
 {
     fputs(own ? "(function(...) local redis, server, KEYS, ARGV " : "(function(...) ", out);
@@ -121,7 +124,7 @@ static void write_chunk(FILE *out, const char *name, const char *text, bool own,
     fprintf(out, "\nend)(%s)\n", argument);
 }
 
-/* --- The driver --------------------------------------------------------------------------------------- */
+/* --- The driver ------------------------------------------------------------------------------- */
 
 bool compose_uses(const struct policy *policy, const struct limit *limit)
 {
@@ -140,13 +143,13 @@ static bool is_pasted_before(const struct policy *policy, const struct limit *li
     return false;
 }
 
-/* What the limits of a policy need of the driver; see the head of lua/driver.lua. */
+/* The features of the driver that a policy's limits need; see the head of lua/driver.lua. */
 struct features {
     bool single; /* the policy uses one limit */
     bool several, options, dedup, own, numbers;
 };
 
-/* Does the limiter write limit, period and burst into its states, as the driver's text of them? */
+/* Returns true if the limiter's states include limit, period and burst, formatted by the driver. */
 static bool writes_numbers(const struct limit *limit)
 {
     return strcmp(limit->script, "gcra") == 0 || strcmp(limit->script, "leaky_bucket") == 0;
@@ -181,12 +184,12 @@ static bool has_feature(const struct features *f, struct slice name)
            (slice_equal(name, SLICE("numbers")) && f->numbers);
 }
 
-/* Without the lines from "--{ FEATURE" to "--}" of features that are not needed; empty lines in their place keep the
- * numbers of the others. */
+/* Leaves out the lines from "--{ FEATURE" to "--}" of unneeded features. Writes empty lines in
+ * their place, which keeps the line numbers. */
 static void write_needed_lines(FILE *out, const char *text, const struct features *f)
 {
     static const char begin[] = "--{ ";
-    unsigned left_out = 0; /* blocks around this line, from the outermost that is not needed on */
+    unsigned left_out = 0; /* nesting depth of blocks, counted from the outermost unneeded one */
 
     while (*text) {
         size_t n = strcspn(text, "\n");
@@ -204,7 +207,7 @@ static void write_needed_lines(FILE *out, const char *text, const struct feature
     }
 }
 
-/* A table whose entries are made when first asked for. */
+/* A table whose entries are built on first use. */
 static void begin_table(FILE *out, const char *table, const char *key, const char *entry)
 {
     fprintf(out, "local %s = setmetatable({}, { __index = function(made, %s)\n  local %s\n  if false then\n",
@@ -216,8 +219,9 @@ static void end_table(FILE *out, const char *key, const char *entry)
     fprintf(out, "  end\n  made[%s] = %s\n  return %s\nend })\n", key, entry, entry);
 }
 
-/* Changes `low` to `high` as a tree of comparisons: some six of them find one among eighty, and nothing is made
- * before. Each leaf: seconds ahead of UTC, from when, until when. */
+/* Writes the time zone changes `low` to `high` as a tree of comparisons: about six of them find
+ * one of eighty, and nothing is built in advance. Each leaf: offset from UTC in seconds, start,
+ * end. */
 static void write_changes(FILE *out, const struct zone *zone, unsigned low, unsigned high)
 {
     unsigned middle = (low + high) / 2;
@@ -265,7 +269,7 @@ static void write_zones(FILE *out, const struct policy *policy)
     end_table(out, "name", "ahead");
 }
 
-/* As an expression. */
+/* Writes a limiter as an expression. */
 static void write_limiter(FILE *out, const struct limit *limit, const char *lua_dir)
 {
     char *path = script_path(limit->script, lua_dir);
@@ -333,7 +337,7 @@ static void write_run(FILE *out, const struct limit *limit)
     }
 }
 
-/* As an expression. */
+/* Writes a limit as an expression. */
 static void write_limit(FILE *out, const struct limit *limit)
 {
     fputs("{ run = ", out);
@@ -360,7 +364,7 @@ static void write_limits(FILE *out, const struct policy *policy)
     end_table(out, "number", "limit");
 }
 
-/* Both tables with their one entry each. */
+/* Writes both tables with their single entries. */
 static void write_single_limit(FILE *out, const struct policy *policy, const char *lua_dir)
 {
     for (unsigned i = 0; i < policy->limit_count; i++) {
@@ -396,7 +400,8 @@ char *compose_file(const char *name, const char *lua_dir, FILE *report)
     return text;
 }
 
-/* `local NAME = ` and what lua/NAME.lua returns. False: it cannot be read, which was reported. */
+/* Writes `local NAME = ` and the value that lua/NAME.lua returns. False: the file cannot be
+ * read; error printed to `report`. */
 static bool write_helper(FILE *out, const char *name, const char *lua_dir, FILE *report)
 {
     char *path = script_path(name, lua_dir), *text = read_file(path, report);
@@ -455,7 +460,7 @@ char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *rep
     return script;
 }
 
-/* --- weir script -------------------------------------------------------------------------------------- */
+/* --- weir script ------------------------------------------------------------------------------ */
 
 static void write_usage(FILE *out, const char *name)
 {

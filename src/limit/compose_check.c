@@ -1,4 +1,5 @@
-/* compose_check.c - the composed script tried in Redis, whose Lua is the one that will run it; mistakes are told by file and line. */
+/* compose_check.c - compiles the composed script in Redis, whose Lua will run it; locates errors
+ * by file and line. */
 #include <stdlib.h>
 
 #include "limit/compose.h"
@@ -7,7 +8,7 @@
 
 enum { CHECK_US = 1000000 };
 
-/* Which file, and which line of it, is line `number` of the script? False: a line of the preamble. */
+/* Finds the source file and line of line `number` of the script. False: it is in the preamble. */
 static bool locate(const char *script, unsigned number, struct slice *file, unsigned *line)
 {
     bool found = false;
@@ -60,7 +61,8 @@ static bool is_about_script(const char *message)
     return strstr(message, "user_script") || strstr(message, "compiling script");
 }
 
-/* Compiles, and runs it for no request, so that a file that fails while it is loaded is found too. */
+/* Compiles the script and runs it without requests, to find files that fail while they are
+ * loaded. */
 static int ask_redis(redisContext *redis, const char *script, FILE *report)
 {
     redisReply *reply = redisCommand(redis, "EVAL %s 1 weir:check %s", script, "");

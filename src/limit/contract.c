@@ -1,7 +1,8 @@
-/* contract.c - see contract.h. One call a limit; the work is lua/contract.lua's.
+/* contract.c - see contract.h. One call per limit; lua/contract.lua does the tests.
  *
- * A limiter that never ends keeps its Redis from answering: then that Redis is killed, and another one runs the
- * same once more, with each question told to its log beforehand. The last line is the question. */
+ * A limiter that never ends blocks its Redis. That Redis is killed and the limit is run once
+ * more in another, which logs each test before it runs. The last log line is the test that does
+ * not end. */
 #include "limit/contract.h"
 
 #include <poll.h>
@@ -14,9 +15,10 @@
 #include "redis/embedded.h"
 
 enum {
-    /* Of Redis, for one limit: some 0.3 s are usual. Elapsed time would judge the machine. */
+    /* CPU time of Redis per limit; 0.3 s is usual. Elapsed time would depend on the machine's
+     * load. */
     CPU_MOST_US = 2000000,
-    TELL_US = 5000000, /* kept for the second run of a limiter that does not end */
+    TELL_US = 5000000, /* reserved for the second run of a limiter that never ends */
     DIAL_US = 4000000,
     LOOK_MS = 50,
     NUMBERS = 7,
@@ -30,10 +32,10 @@ struct trial {
     struct embedded *server;
     redisContext *redis;
     uint64_t until_us;
-    uint64_t worked_us, waited_us; /* for the answer that was awaited last: by Redis, and by us */
+    uint64_t worked_us, waited_us; /* for the last reply: CPU time of Redis, elapsed time */
 };
 
-/* --- The private Redis --------------------------------------------------------------------------------- */
+/* --- The private Redis ------------------------------------------------------------------------ */
 
 static void end_server(struct trial *t)
 {
@@ -57,7 +59,7 @@ static bool start_server(struct trial *t)
     return t->redis != NULL;
 }
 
-/* --- One limit ---------------------------------------------------------------------------------------- */
+/* --- One limit -------------------------------------------------------------------------------- */
 
 static char *option_argument(const struct script_option *own)
 {
@@ -74,8 +76,8 @@ static char *number_argument(int64_t number)
     return asprintf(&argument, "%lld", (long long)number) < 0 ? xstrdup("1") : argument;
 }
 
-/* False: Redis has worked on it for far too long, or there is no time left to see that: whoever cannot be seen to end is not let near
- * traffic. */
+/* False: Redis used too much CPU time, or the total time is over. A limiter that has not been
+ * seen to end is rejected. */
 static bool await_answer(struct trial *t)
 {
     struct pollfd answer = {.fd = t->redis->fd, .events = POLLIN};
@@ -85,7 +87,7 @@ static bool await_answer(struct trial *t)
     t->worked_us = 0;
     do {
         ready = poll(&answer, 1, LOOK_MS);
-        uint64_t now_us = embedded_cpu_us(t->server); /* 0: it has died */
+        uint64_t now_us = embedded_cpu_us(t->server); /* 0: Redis has died */
         t->worked_us = now_us > used_us ? now_us - used_us : t->worked_us;
         t->waited_us = clock_us() - since_us;
     } while (ready <= 0 && t->worked_us < CPU_MOST_US && since_us + t->waited_us < t->until_us);
@@ -105,7 +107,7 @@ static redisReply *answer_to(struct trial *t, int argc, const char **argv)
     return await_answer(t) && redisGetReply(t->redis, &reply) == REDIS_OK ? reply : NULL;
 }
 
-/* NULL: no answer in time, or the server has ended. */
+/* NULL: no reply in time, or the server has exited. */
 static redisReply *decision_request(struct trial *t, const struct limit *limit, const char *tell)
 {
     char *numbers[] = {number_argument(limit->limit), number_argument(limit->period_us),
@@ -141,7 +143,8 @@ static void end_report(const struct trial *t, const char *asked, const char *ret
     fputs("    see weir.yaml(5), LIMITER SCRIPTS\n", t->report);
 }
 
-/* As far as can be seen. Where another server cannot be started the question stays unknown. */
+/* Reports the test that does not end. If another server cannot be started, the test remains
+ * unknown. */
 static int report_endless(struct trial *t, const struct limit *limit)
 {
     double worked_s = (double)t->worked_us / 1e6, waited_s = (double)t->waited_us / 1e6;
@@ -174,7 +177,7 @@ static bool is_problem(const redisReply *reply)
     return shape;
 }
 
-/* As contract_check, of one limit. */
+/* contract_check() for one limit. */
 static int try_limit(struct trial *t, const struct limit *limit)
 {
     redisReply *reply = decision_request(t, limit, "");
@@ -197,7 +200,7 @@ static int try_limit(struct trial *t, const struct limit *limit)
     return result;
 }
 
-/* --- All ---------------------------------------------------------------------------------------------- */
+/* --- All -------------------------------------------------------------------------------------- */
 
 static bool same_options(const struct limit *a, const struct limit *b)
 {

@@ -1,10 +1,10 @@
-/* decision.c - see decision.h. The field names and the parameters of the IETF draft stand here and nowhere
- * else. */
+/* decision.c - see decision.h. Only this file has the names of the fields and the parameters of
+ * the IETF draft. */
 #include "limit/decision.h"
 
 #include "config/values.h"
 
-/* draft-ietf-httpapi-ratelimit-headers-11, which still moves. */
+/* draft-ietf-httpapi-ratelimit-headers-11; may still change. */
 #define IETF_POLICY_FIELD "RateLimit-Policy"
 #define IETF_STATE_FIELD  "RateLimit"
 #define IETF_QUOTA        ";q="
@@ -39,15 +39,16 @@ static int64_t at_most(int64_t value, int64_t ceiling)
     return value < ceiling ? value : ceiling;
 }
 
-/* --- The limit that the X- fields tell of ------------------------------------------------------------- */
+/* --- The limit shown in the X- fields --------------------------------------------------------- */
 
-/* Is less of a's capacity left than of b's? a.remaining / a.capacity < b.remaining / b.capacity. */
+/* Returns true if a has a smaller share of its capacity left than b: a.remaining / a.capacity <
+ * b.remaining / b.capacity. */
 static bool smaller_share(const struct limit_result *a, const struct limit_result *b)
 {
     return (__int128)a->remaining * b->capacity < (__int128)b->remaining * a->capacity;
 }
 
-/* Nobody knows when requests in flight will end: such a limit has no window and no reset. */
+/* The end of requests in flight is unknown: concurrency limits have no window and no reset. */
 static bool has_window(const struct limit_result *r)
 {
     return r->limit->kind != LIMIT_CONCURRENCY;
@@ -58,7 +59,8 @@ static bool is_shown(const struct limit_result *r)
     return !r->shadow && r->limit->headers;
 }
 
-/* NULL: none of the limits is shown. */
+/* Returns the limit to show: the one that rejected, else the one with the smallest share left.
+ * NULL: no limit may be shown. */
 static const struct limit_result *most_telling(const struct decision *d)
 {
     const struct limit_result *found = NULL;
@@ -71,14 +73,14 @@ static const struct limit_result *most_telling(const struct decision *d)
     return found;
 }
 
-/* --- Numbers and lines -------------------------------------------------------------------------------- */
+/* --- Numbers and lines ------------------------------------------------------------------------ */
 
-/* What is written, where to, and where its numbers are noted. */
+/* The output, the decision, and where to record the positions of its numbers. */
 struct writer {
     struct text *out;
     const struct decision *d;
     uint64_t wall_us;
-    struct marks *marks; /* NULL: they are not */
+    struct marks *marks; /* NULL: not recorded */
 };
 
 int64_t decision_number(const struct decision *d, enum decision_number number, unsigned result,
@@ -186,7 +188,7 @@ static void sf_parameter(struct text *out, struct slice key, int64_t value)
     text_i64(out, value < sf_integer_max ? value : sf_integer_max);
 }
 
-/* In how many seconds the whole capacity comes back. */
+/* Seconds until the whole capacity is available again. */
 static int64_t window_seconds(const struct limit_result *r)
 {
     __int128 parent = (__int128)r->capacity * r->limit->period_us;
@@ -237,7 +239,7 @@ static void ietf_line(struct writer *w, struct slice name,
     text_literal(w->out, "\r\n");
 }
 
-/* --- The fields of each verdict ----------------------------------------------------------------------- */
+/* --- Fields per verdict ----------------------------------------------------------------------- */
 
 static void limited_lines(struct writer *w, const struct limit_result *r, unsigned headers)
 {
@@ -316,7 +318,7 @@ void decision_fields_write(struct text *out, const struct decision *d, unsigned 
     decision_fields_write_marked(out, d, headers, wall_us, NULL);
 }
 
-/* --- The problem document ----------------------------------------------------------------------------- */
+/* --- The problem document --------------------------------------------------------------------- */
 
 static void detail_member(struct text *out, const struct decision *d, struct marks *marks)
 {
@@ -357,7 +359,7 @@ static void violated_member(struct text *out, const struct decision *d)
     text_char(out, ']');
 }
 
-/* As short as it can be: "title" says what "type" says, to people, to whom "detail" says more. */
+/* Kept short: no "title", since "type" and "detail" cover it. */
 void decision_problem_write_marked(struct text *out, const struct decision *d, unsigned status,
                                    struct marks *marks)
 {
@@ -378,10 +380,10 @@ void decision_problem_write(struct text *out, const struct decision *d, unsigned
     decision_problem_write_marked(out, d, status, NULL);
 }
 
-/* --- Whether two read alike --------------------------------------------------------------------------- */
+/* --- Comparing two rejections ----------------------------------------------------------------- */
 
-/* Everything that the lines above depend on but the numbers that are marked. The limit that rejected is the one
- * that the X- fields tell of, if it is shown; else which one that is depends on numbers. */
+/* Compares everything that the text depends on, except the recorded numbers. The rejecting limit
+ * must be shown: otherwise the numbers determine which limit the X- fields show. */
 bool decision_reads_like(const struct decision *d, const struct decision *other)
 {
     if (d->verdict != VERDICT_LIMITED || other->verdict != VERDICT_LIMITED || d->rejected_by < 0 ||

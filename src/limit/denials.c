@@ -10,12 +10,12 @@ enum { SETS = 1024, WAYS = 4 };
 
 struct denials {
     struct hash_key hash[2];
-    uint64_t last_until_us; /* of all that were remembered */
+    uint64_t last_until_us; /* of all remembered denials */
     struct denial table[SETS][WAYS];
 };
 
-/* Monotonic. What was asked of Redis earlier may have been denied before a client was reset; also an answer
- * that is still under way at that moment. */
+/* Monotonic. A denial requested earlier may predate the reset of its client; this includes
+ * replies still in transit at that time. */
 static _Atomic uint64_t forgotten_us;
 
 void denials_forget_all(void)
@@ -41,7 +41,7 @@ struct denial_key denials_key(const struct denials *d, struct slice keys, struct
     struct hash_key with_numbers = d->hash[0];
     uint64_t of_numbers[2], of_keys[2];
 
-    /* The hash of the numbers becomes part of the key under which the texts are hashed. */
+    /* The hash of the numbers becomes part of the hash key of the texts. */
     hash_slice_128(&d->hash[1], numbers, of_numbers);
     with_numbers.k0 ^= of_numbers[0];
     with_numbers.k1 ^= of_numbers[1];
@@ -69,7 +69,7 @@ const struct denial *denials_find(const struct denials *d, struct denial_key key
     return NULL;
 }
 
-/* All of a request's limits must admit it, so it waits for the one that takes longest. */
+/* The longest wait, since all limits of a request must admit it. */
 static uint64_t wait_us(const struct denial *denial)
 {
     int64_t longest = 0;

@@ -1,7 +1,9 @@
-/* failure_log.c - limiters of one's own that fail: which, how often, and a line in the log when that begins and ends.
+/* failure_log.c - counts failures of the operator's own limiter scripts, and logs when a script
+ * starts to fail and when it has recovered.
  *
- * What is said is the process' and not a worker's: one flag for each limit, by its row of counters. A script may
- * fail for some requests alone; so it counts as good again when it has not failed for a while. */
+ * The state is the process's, not a worker's: one time for each limit, by its row of counters. A
+ * script may fail for some requests only, so it counts as recovered after 60 s without a
+ * failure. */
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -10,7 +12,7 @@
 
 static const uint64_t good_after_us = 60000000;
 
-/* When the limit in this row failed last; 0: it is good. */
+/* Monotonic time of the last failure of the limit in this row; 0: recovered. */
 static _Atomic uint64_t failed_us[COUNTER_TABLE_ROWS_MAX];
 
 static bool is_own(const struct limit *limit)

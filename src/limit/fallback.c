@@ -2,11 +2,12 @@
  *
  *   fallback -> stripes, each: a mutex, a hash table of chains, and a list in order of use
  *
- * An entry holds no key, only a fingerprint of 128 bits (two SipHash values under independent random keys):
- * keys of any length take the same memory, and nobody who chooses ids can make two clients share an entry.
+ * An entry stores a 128-bit fingerprint in place of its key: two SipHash values under independent
+ * random keys. So keys of any length take the same memory, and clients that choose their ids cannot
+ * make two clients share an entry.
  *
- * A decision over several limits locks its stripes in ascending order, charges limit after limit, and takes
- * back what it charged when one of them rejects. */
+ * A decision over several limits locks its stripes in ascending order and charges one limit
+ * after the other. If one of them rejects, it takes back the charges. */
 #include "limit/fallback.h"
 
 #include <pthread.h>
@@ -18,15 +19,19 @@
 
 enum {
     STRIPES_MAX = 64,
-    STRIPE_ENTRIES_MIN = 2 * LIMITS_PER_RULE_MAX, /* a decision never evicts an entry of its own */
-    NOBODY = 0xffffffff,                          /* the end of a chain or list */
-    IN_FLIGHT = -1,                               /* as a state's scale */
-    WORKERS_APART_US = 100000                     /* between reading the clock and counting, at most */
+    STRIPE_ENTRIES_MIN = 2 * LIMITS_PER_RULE_MAX, /* a decision never evicts its own entries */
+    NOBODY = 0xffffffff,                          /* end of a chain or list */
+    IN_FLIGHT = -1,                               /* as `scale` of a state */
+    WORKERS_APART_US = 100000                     /* maximum time from reading the clock to charging */
 };
 
-/* What is remembered, with the numbers by which it was counted: an edited limit, or another plan, finds as many units used as
- * before. Bucket: the theoretical arrival time of GCRA is at_us + fraction / scale; what requests see of it is slack_us earlier, where a
- * smaller burst has cut it off, see lua/gcra.lua. Window: it began at at_us and `fraction` units were used. scale is the limit. */
+/* The usage of a limit, with the numbers under which it was counted, so that usage can be
+ * converted when the limit or the client's plan changes.
+ * - Bucket: the theoretical arrival time of GCRA is at_us + fraction / scale. Requests see it
+ *   slack_us earlier, if a smaller burst has cut it off; see lua/gcra.lua.
+ * - Window: it began at at_us, and `fraction` units were used.
+ *
+ * `scale` is the limit. */
 struct state {
     int64_t at_us;
     int64_t fraction, scale;
@@ -55,7 +60,7 @@ struct fallback {
     struct stripe *stripes;
 };
 
-/* --- The table ---------------------------------------------------------------------------------------- */
+/* --- The table -------------------------------------------------------------------------------- */
 
 static uint32_t power_of_two(uint32_t at_least)
 {
@@ -140,7 +145,7 @@ static void chain_remove(const struct fallback *f, struct stripe *s, uint32_t i)
     *at = s->entries[i].chain;
 }
 
-/* A free entry, or the one that nobody has asked for the longest time. */
+/* Returns a free entry, or evicts the least recently used one. */
 static uint32_t entry_claim(const struct fallback *f, struct stripe *s)
 {
     uint32_t i = s->oldest;
@@ -167,34 +172,36 @@ static struct state *state_of(const struct fallback *f, struct stripe *s, const 
     return &s->entries[i].state;
 }
 
-/* --- Counting: exact integers, 128 bits where a product may be large ---------------------------------- */
+/* --- Counting: exact integers, 128 bits where a product may be large -------------------------- */
 
 static int64_t divide_up(__int128 a, int64_t b)
 {
     return a <= 0 ? 0 : (int64_t)((a + b - 1) / b);
 }
 
-/* With best effort, what is left is granted where the cost is not. */
+/* With best effort, a request that costs more than is available is granted what is available. */
 static int64_t granted_cost(const struct limit *limit, int64_t cost, int64_t available)
 {
     return limit->best_effort && cost > available && available > 0 ? available : cost;
 }
 
-/* The capacity as a debt; bounded, so that a bucket which needs more than 36,000 years to fill has a time. */
+/* The capacity as a debt. Bounded, so that the arrival time is valid even for a bucket that
+ * takes over 36,000 years to fill. */
 static __int128 whole_bucket(const struct limit_result *r)
 {
     __int128 parent = (__int128)r->capacity * r->limit->period_us, most = (__int128)r->quota << 60;
     return parent < most ? parent : most;
 }
 
-/* How far the theoretical arrival time lies ahead, in units of 1/scale µs; what a smaller burst has cut off included. */
+/* How far the theoretical arrival time lies ahead, in units of 1/scale µs. Includes the part
+ * that a smaller burst has cut off. */
 static __int128 debt_of(const struct state *state, int64_t now)
 {
     __int128 debt = ((__int128)state->at_us - now) * state->scale + state->fraction;
     return !state->window && state->scale > 0 && debt > 0 ? debt : 0;
 }
 
-/* `all` of which requests see `debt`. */
+/* Stores the bucket: `all` is the whole debt, `debt` the part of it that requests see. */
 static void set_bucket(struct state *state, const struct limit_result *r, int64_t now, __int128 all,
                        __int128 debt)
 {
@@ -206,7 +213,8 @@ static void set_bucket(struct state *state, const struct limit_result *r, int64_
                             .slack_us = (int64_t)((all - debt) / r->quota)};
 }
 
-/* As many units by the numbers of now, rounded up: at most a whole bucket is seen of them. */
+/* Converts the usage to the current numbers, rounded up. Requests see at most a full bucket of
+ * it. */
 static void bucket_renumber(struct state *state, const struct limit_result *r, int64_t now)
 {
     __int128 all = debt_of(state, now), parent = whole_bucket(r), most = (__int128)r->quota << 60;
@@ -222,8 +230,8 @@ static void bucket_renumber(struct state *state, const struct limit_result *r, i
     set_bucket(state, r, now, all, all < parent ? all : parent);
 }
 
-/* Generic cell rate algorithm (ITU-T I.371): `debt` is how far the theoretical arrival time lies ahead, in
- * units of 1/quota µs, so that period/quota needs no rounding. */
+/* Generic cell rate algorithm (ITU-T I.371). `debt` is how far the theoretical arrival time lies
+ * ahead, in units of 1/quota µs, so that period/quota needs no rounding. */
 static void bucket_charge(struct state *state, const struct fallback_request *request, int64_t now)
 {
     struct limit_result *r = request->result;
@@ -233,7 +241,7 @@ static void bucket_charge(struct state *state, const struct fallback_request *re
 
     if (state->scale != r->quota || debt < 0)
         debt = 0;
-    if (debt > parent) /* a clock set back */
+    if (debt > parent) /* the clock was set back */
         debt = parent;
     int64_t cost = granted_cost(r->limit, request->cost, (int64_t)((parent - debt) / period));
     __int128 after = debt + (__int128)cost * period;
@@ -249,7 +257,7 @@ static void bucket_charge(struct state *state, const struct fallback_request *re
     r->reset_us = divide_up(debt, r->quota);
 }
 
-/* The window that holds `now`, if a new one is needed. */
+/* The window that contains `now`, if a new one is needed. */
 static struct window window_at(const struct limit *limit, int64_t now)
 {
     if (limit->calendar)
@@ -259,14 +267,14 @@ static struct window window_at(const struct limit *limit, int64_t now)
     return (struct window){start, start + limit->period_us};
 }
 
-/* A worker that has read the clock a little later may have begun the window before: it is the same window. */
+/* If another worker with a slightly later clock reading has begun the window, uses that window. */
 static int64_t not_before(const struct state *state, int64_t now)
 {
     bool before = state->window && now < state->at_us && state->at_us - now < WORKERS_APART_US;
     return before ? state->at_us : now;
 }
 
-/* What was used in a window that still runs by the numbers of then was used in the window of now. */
+/* Carries usage of a window that is still running over to the window by the current numbers. */
 static void window_renumber(struct state *state, const struct limit *limit, int64_t now)
 {
     int64_t period = limit->period_us;
@@ -316,7 +324,7 @@ static void window_charge(struct state *state, const struct fallback_request *re
     r->reset_us = admit || used ? window.end_us - now : 0;
 }
 
-/* Requests in flight: `fraction` units, marked by their scale. */
+/* Units of requests in flight are in `fraction`; the value of `scale` marks such a state. */
 static int64_t in_flight(const struct state *state)
 {
     return state->scale == IN_FLIGHT ? state->fraction : 0;
@@ -338,7 +346,8 @@ static void flight_charge(struct state *state, const struct fallback_request *re
     r->reset_us = 0;
 }
 
-/* Before anything is charged: also for a request that is rejected, the time from now on passes by the numbers of now. */
+/* Runs before any charge, so that time passes by the current numbers even if the request is
+ * rejected. */
 static void renumber(struct state *state, const struct limit_result *r, int64_t now)
 {
     if (r->limit->kind == LIMIT_WINDOW)
@@ -356,7 +365,7 @@ static void charge_by_kind(struct state *state, const struct fallback_request *r
     }
 }
 
-/* --- A decision --------------------------------------------------------------------------------------- */
+/* --- A decision ------------------------------------------------------------------------------- */
 
 struct place_in_table {
     uint64_t id[2];
@@ -367,7 +376,7 @@ struct place_in_table {
 static uint64_t place_all(const struct fallback *f, const struct fallback_request *requests, unsigned count,
                           struct place_in_table *places)
 {
-    uint64_t stripes = 0; /* a bit each: STRIPES_MAX is 64 */
+    uint64_t stripes = 0; /* one bit per stripe; STRIPES_MAX is 64 */
     for (unsigned i = 0; i < count; i++) {
         places[i].id[0] = hash_slice(&f->keys[0], requests[i].key);
         places[i].id[1] = hash_slice(&f->keys[1], requests[i].key);
@@ -377,7 +386,7 @@ static uint64_t place_all(const struct fallback *f, const struct fallback_reques
     return stripes;
 }
 
-/* Always in ascending order, so that two decisions cannot wait for each other. */
+/* Locks in ascending order to avoid deadlocks. */
 static void lock_all(struct fallback *f, uint64_t stripes)
 {
     for (; stripes; stripes &= stripes - 1)
@@ -400,7 +409,7 @@ static bool charge(struct fallback *f, const struct fallback_request *request,
     return request->result->verdict == VERDICT_ALLOWED;
 }
 
-/* Takes a charge back and tells how the limit stands without it. */
+/* Takes a charge back and sets the result to the limit's state without it. */
 static void uncharge(const struct fallback_request *request, struct place_in_table *position, int64_t now)
 {
     struct fallback_request look = {request->key, 0, request->result};

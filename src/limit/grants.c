@@ -7,22 +7,22 @@
 #include "base/hash.h"
 #include "config/values.h"
 
-/* Open addressing: a power of two of slots, at most half of them full. */
+/* Open addressing. The number of slots is a power of two; at most half of them are used. */
 struct grants {
     atomic_uint references;
     struct hash_key hash;
     size_t mask;
-    uint64_t last_us; /* no grant goes on after it */
+    uint64_t last_us; /* latest end of all grants */
     struct grant *slots;
     char *names;
 };
 
-/* The table in force and its number. Workers look at the number alone until it changes. */
+/* The current table and its version. Workers read only the version until it changes. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct grants *in_force;
 static _Atomic unsigned version;
 
-/* --- A table ------------------------------------------------------------------------------------------ */
+/* --- A table ---------------------------------------------------------------------------------- */
 
 static void drop(struct grants *grants)
 {
@@ -33,7 +33,7 @@ static void drop(struct grants *grants)
     free(grants);
 }
 
-/* The client's slot, or the free one where it would be. */
+/* Returns the client's slot, or the free slot for it. */
 static struct grant *slot_of(const struct grants *grants, struct slice client)
 {
     size_t slot = hash_slice(&grants->hash, client) & grants->mask;
@@ -81,7 +81,7 @@ struct grants *grants_new(const struct grant *all, unsigned count)
     return grants;
 }
 
-/* --- The one in force --------------------------------------------------------------------------------- */
+/* --- The current table ------------------------------------------------------------------------ */
 
 void grants_publish(struct grants *grants)
 {
@@ -133,7 +133,7 @@ bool grants_find(struct grants_hold *hold, const struct identity *identity, stru
     if (hold->grants->last_us <= now_us)
         return false;
     *grant = *slot_of(hold->grants, identity_text(identity));
-    return grant->until_us > now_us; /* a free slot's is 0 */
+    return grant->until_us > now_us; /* 0 in a free slot */
 }
 
 bool grant_quota_read(struct slice text, int64_t *quota)

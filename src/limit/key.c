@@ -2,13 +2,13 @@
 
 #include "base/hash.h"
 
-/* One value on which a limit is counted, before it is escaped: KIND, then up to two pieces. */
+/* One value of a key before escaping: KIND, then up to two pieces. */
 struct part {
-    struct slice kind; /* with its colon */
+    struct slice kind; /* including its colon */
     struct slice first, second;
 };
 
-/* --- Escaping ----------------------------------------------------------------------------------------- */
+/* --- Escaping --------------------------------------------------------------------------------- */
 
 static bool must_escape(unsigned char c)
 {
@@ -47,9 +47,9 @@ static void write_part(struct text *out, const struct part *part)
     escape(out, cut(part->second));
 }
 
-/* --- The values --------------------------------------------------------------------------------------- */
+/* --- The values ------------------------------------------------------------------------------- */
 
-/* As identity_of() writes an address, and so for clients without an id the same text. */
+/* Formats the address as identity_of() does: clients without an id get the same text. */
 static struct slice ip_value(const struct policy *policy, const struct identity *identity,
                              struct text *scratch)
 {
@@ -66,7 +66,8 @@ static struct slice ip_value(const struct policy *policy, const struct identity 
     return text_slice(scratch);
 }
 
-/* Lower case, without the port and a last dot: one host is counted once however it is spelt. */
+/* Lower case, without the port and a trailing dot, so that every spelling of a host is counted
+ * once. */
 static struct slice host_value(struct slice host, struct text *scratch)
 {
     const char *colon = host.n ? memrchr(host.p, ':', host.n) : NULL;
@@ -81,8 +82,8 @@ static struct slice host_value(struct slice host, struct text *scratch)
     return text_slice(scratch);
 }
 
-/* The one field of this name that the server will see. Where there are several nobody knows which of them it takes:
- * they count as none does, together. */
+/* Returns the only field of this name that is forwarded to the server. If there are several, it
+ * is unknown which one the server uses, so such requests count as requests without the field. */
 static const struct field *only_field(const struct fields *fields, struct slice name)
 {
     const struct field *field = fields ? fields_next_named(fields, name, NULL) : NULL;
@@ -122,14 +123,14 @@ static struct part part_of(const struct policy *policy, const struct limit_part 
     return part;
 }
 
-/* --- The key ------------------------------------------------------------------------------------------ */
+/* --- The key ---------------------------------------------------------------------------------- */
 
 size_t key_size_max(const struct policy *policy, const struct limit *limit)
 {
     const size_t longest_kind = sizeof ":{method:}", escaped = 3;
     size_t size = strlen(policy->redis.key_prefix) + sizeof ":l:" + strlen(limit->name);
 
-    for (unsigned i = 0; i < limit->per_count; i++) /* a field's name and its value, else one value */
+    for (unsigned i = 0; i < limit->per_count; i++) /* a field's name and value, or one value */
         size += longest_kind + escaped * KEY_VALUE_MAX * (limit->per[i].per == PER_HEADER ? 2 : 1);
     return size;
 }
@@ -181,7 +182,7 @@ void key_write_quota(struct text *out, const char *prefix, struct slice identity
     text_literal(out, "}:q");
 }
 
-/* --- Repeats ------------------------------------------------------------------------------------------ */
+/* --- Repeats ---------------------------------------------------------------------------------- */
 
 struct slice key_repeat_id(const struct limit *limit, const struct fields *fields)
 {
@@ -192,7 +193,7 @@ struct slice key_repeat_id(const struct limit *limit, const struct fields *field
     return field->value;
 }
 
-/* Another key for each value. */
+/* Derives a new hash key for each value. */
 static void mix(struct hash_key *key, struct slice value)
 {
     uint64_t hash[2];
@@ -202,14 +203,15 @@ static void mix(struct hash_key *key, struct slice value)
     key->k1 ^= hash[1];
 }
 
-/* 32 hex digits that stand for client, host, method and path, the same in every weir. SipHash under a known key: whoever finds two
- * paths that are alike, which takes some 2^64 tries, has free repeats of the one with the other, and no more of them. */
+/* Writes 32 hex digits that identify client, host, method and path, the same in every weir.
+ * SipHash under a known key: finding two paths with the same hash takes about 2^64 tries and
+ * gains only free repeats of one request with the other. */
 static void write_target_hash(struct text *out, const struct limit_facts *facts)
 {
     struct hash_key key = {0};
     uint64_t hash[2];
 
-    mix(&key, identity_text(facts->identity)); /* several clients may share a limit, and its key */
+    mix(&key, identity_text(facts->identity)); /* several clients may share a limit and its key */
     mix(&key, facts->host);
     mix(&key, facts->method);
     hash_slice_128(&key, facts->path, hash);

@@ -7,16 +7,16 @@
 enum {
     SETS = 256,
     WAYS = 4,
-    RATE_US = 20000,  /* a stretch: over so long requests are counted */
-    AHEAD_US = 50000, /* for how long units are taken */
+    RATE_US = 20000,  /* interval over which requests are counted */
+    AHEAD_US = 50000, /* units are taken for this time ahead */
     COUNTERS = 1024,
-    WARM = 16, /* stretches; longer than a lease lives */
+    WARM = 16, /* intervals; longer than a lease lives */
 };
 #define LEVEL_MAX (INT64_C(1) << 61)
 
-/* Of all keys that share it: at worst one more is looked at. */
+/* Shared by all keys with the same hash. A collision costs one more lookup. */
 struct counter {
-    uint32_t stretch, busy_stretch; /* the last in which it was met; in which it was busy */
+    uint32_t stretch, busy_stretch; /* last interval with a request; last busy interval */
     uint32_t met;
 };
 
@@ -38,7 +38,7 @@ void leases_free(struct leases *leases)
     free(leases);
 }
 
-/* --- Who is busy -------------------------------------------------------------------------------------- */
+/* --- Which keys are busy ---------------------------------------------------------------------- */
 
 static uint64_t stir(uint64_t sum, const char *p)
 {
@@ -48,7 +48,8 @@ static uint64_t stir(uint64_t sum, const char *p)
     return (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* Cheap, as everybody pays for it. Whoever makes keys meet here only makes weir look closer. */
+/* A cheap hash, since every request computes it. Collisions that a client forces only cost a
+ * lookup. */
 static unsigned counter_of(struct slice key)
 {
     const char *last = key.p + key.n - 8;
@@ -64,7 +65,7 @@ static unsigned counter_of(struct slice key)
 static bool is_warm(struct leases *leases, struct slice key, uint64_t now_us)
 {
     struct counter *counter = &leases->counters[counter_of(key)];
-    uint32_t stretch = WARM + (uint32_t)(now_us / RATE_US); /* a free counter's is long ago */
+    uint32_t stretch = WARM + (uint32_t)(now_us / RATE_US); /* a free counter's interval is long past */
 
     if (counter->stretch != stretch) {
         counter->stretch = stretch;
@@ -82,7 +83,8 @@ static bool is_of(const struct lease *lease, const uint64_t key[2], const struct
            lease->numbers.limit == numbers->limit && lease->numbers.burst == numbers->burst;
 }
 
-/* The same key by other numbers: a bucket leaks by those that came last, so what is held by others may be in it no more. */
+/* The same key with other numbers. A bucket leaks by the latest numbers, so units leased under
+ * the earlier ones may have leaked away. */
 static bool is_of_other_numbers(const struct lease *lease, const uint64_t key[2], const struct limit *limit)
 {
     return lease->free && lease->limit == limit && limit->kind == LIMIT_BUCKET && lease->key[0] == key[0] &&
@@ -94,8 +96,8 @@ static bool is_in_use(const struct lease *lease)
     return lease->asked || deadline_is_armed(&lease->deadline);
 }
 
-/* Its place in the set; where there is none, any other's that is not in use. NULL: all are. The counter has met those that came
- * before. */
+/* Returns the key's slot in the set, or reuses the least recently used slot that is not in use.
+ * NULL: all are in use. A new slot starts with the requests that the counter has counted. */
 static struct lease *find(struct lease *set, const uint64_t key[2], const struct limit *limit,
                           const struct limit_numbers *numbers, uint64_t now_us)
 {
@@ -166,7 +168,7 @@ struct lease *leases_meet(struct leases *leases, struct slice key, const struct 
     return is_warm(leases, key, now_us) ? look_closer(leases, key, limit, numbers, now_us) : NULL;
 }
 
-/* --- How much ----------------------------------------------------------------------------------------- */
+/* --- How many units --------------------------------------------------------------------------- */
 
 static bool is_bucket(const struct lease *lease)
 {
@@ -178,8 +180,9 @@ static int64_t least_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* By the policy. Where nobody said how many: few enough that others do not miss them, of a key that stays busy, and not where
- * little is left. */
+/* The maximum number of units: from the policy, or automatic. An automatic lease is small enough
+ * that others do not miss its units. It is given only to keys that stay busy, and not when few
+ * units remain. */
 static int64_t most_units(const struct lease *lease)
 {
     int64_t holds =
@@ -191,7 +194,7 @@ static int64_t most_units(const struct lease *lease)
     return lasts && lease->known_remaining >= holds / LEASE_AUTO_LAST ? holds / LEASE_AUTO_PARTS : 0;
 }
 
-/* Of one unit. */
+/* Level units per unit of the limit. */
 static int64_t scale(const struct lease *lease)
 {
     return is_bucket(lease) ? lease->limit->period_us : 1;
@@ -209,13 +212,14 @@ int64_t lease_wants(const struct lease *lease, unsigned sharers)
     if (is_bucket(lease))
         leaks = lease->numbers.limit * AHEAD_US / lease->limit->period_us;
     units = least_of(units, spent + leaks);
-    /* A bucket's leak away meanwhile. */
+    /* Part of a bucket's units leaks away before it is spent. */
     return (double)spent * (double)units / (double)(spent + leaks) >= LEASE_LEAST ? units : 0;
 }
 
-/* --- Levels ------------------------------------------------------------------------------------------- */
+/* --- Levels ----------------------------------------------------------------------------------- */
 
-/* What a bucket leaks in so long a time. More than a lease holds is as good as all. */
+/* The amount that a bucket leaks in this time. Capped at LEVEL_MAX, which is more than a lease
+ * holds. */
 static int64_t leak(const struct lease *lease, uint64_t us)
 {
     if (!is_bucket(lease))
@@ -236,7 +240,7 @@ static void leak_until(struct lease *lease, uint64_t now_us)
         lease->free = 0;
 }
 
-/* What was charged and spent at once is as old as the question, as is what was charged beside it. */
+/* The units spent at once and the leased units both count from the time of the request. */
 void lease_take(struct lease *lease, const struct lease_charge *charge, uint64_t now_us)
 {
     int64_t leaked = leak(lease, now_us - charge->asked_us), units = charge->units * scale(lease);
@@ -245,7 +249,7 @@ void lease_take(struct lease *lease, const struct lease_charge *charge, uint64_t
 
     leak_until(lease, now_us);
     if (!is_bucket(lease) && lease->window_ends_us != ends_us) {
-        lease->free = 0; /* of the window before */
+        lease->free = 0; /* of the previous window */
         lease->window_ends_us = ends_us;
         lease->until_us = charge->asked_us + (uint64_t)charge->reset_us;
     }

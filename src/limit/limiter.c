@@ -1,15 +1,18 @@
 /* limiter.c - see limiter.h.
  *
- *   limiter_decide() --> op, gathered --limiter_flush()--> batch, with the link --on_answer()--> decided()     (batch.c)
- *                         |                                  |
- *                         `----------- deadline -------------'--> on_failure of each limit --> decided()
+ *   limiter_decide() --> op, gathered --limiter_flush()--> batch, sent --on_answer()--> decided()
+ *                         |                                 |           (batch.c)
+ *                         `----------- deadline ------------'--> on_failure of each limit --> decided()
  *
- * Where the caller wants a charge, the op of an admitted request stays with its ask and goes into one more
- * batch, as a settlement that nobody waits for.
+ * If the caller wants a charge, the op of an admitted request stays with its decision request. A
+ * later adjustment sends it in another batch; nothing waits for that reply.
  *
- * An op belongs to the limiter from limiter_decide() until its batch is answered, whoever still waits for it:
- * the deadline, or limiter_abandon(), only cut ask and op apart, and the late answer finds op->ask == NULL.
- * An op holds the keys as text, so that the facts need not live on. Ops and batches are kept for reuse. */
+ * An op belongs to the limiter from limiter_decide() until its batch has a reply. The deadline and
+ * limiter_abandon() only separate the decision request from the op; a late reply finds
+ * op->decision_request == NULL.
+ *
+ * An op stores its keys as text, so the facts need not outlive limiter_decide(). Ops and batches
+ * are reused. */
 #include "limit/limiter_internal.h"
 
 #include <assert.h>
@@ -21,7 +24,7 @@
 #include "base/memory.h"
 #include "limit/key.h"
 
-/* --- Ops ---------------------------------------------------------------------------------------------- */
+/* --- Ops -------------------------------------------------------------------------------------- */
 
 static struct limit_op *op_allocate(struct limiter *l)
 {
@@ -96,7 +99,7 @@ static void fill_repeat(struct op_limit *part, struct text *keys, const struct l
     part->repeat_key = (struct slice){keys->p + start, keys->n - start};
 }
 
-/* The caller's terms: everything that a decision needs, copied out of the facts. */
+/* Copies everything that a decision needs out of the facts. */
 static void op_fill(struct limit_op *op, const struct limit_facts *facts,
                     const struct client_limits *client_limits)
 {
@@ -115,7 +118,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
         part->numbers = client_numbers(client_limits, part->limit);
         part->full_cost = facts->cost ? facts->cost : rule->cost ? rule->cost : part->limit->cost;
         part->cost =
-            part->limit->counted ? 0 : part->full_cost; /* 0: only a look, charged after the answer */
+            part->limit->counted ? 0 : part->full_cost; /* 0: checks only, the charge follows the response */
         part->shadow = !limit_enforces(part->limit, facts->identity);
         part->mode = part->limit->best_effort + (rule->limit_count > 1 && part->shadow ? MODE_SHADOW : 0);
         key_write(&keys, l->policy, part->limit, facts, &client);
@@ -133,7 +136,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
     op_meet_lease(op, facts);
 }
 
-/* --- Decisions ---------------------------------------------------------------------------------------- */
+/* --- Decisions -------------------------------------------------------------------------------- */
 
 void op_fail(struct limit_op *op, enum redis_failure cause)
 {
@@ -155,8 +158,8 @@ void op_give_up(struct limit_op *op, enum redis_failure cause)
     op_release(op);
 }
 
-/* What holds for a client: its address' place on a list, else what it was granted, else what the policy or the database
- * says of it. NULL: the limits as written. */
+/* The client's limits, in this order: its address is on the allow list, its grant, the database,
+ * the policy. NULL: the limits as written. */
 static const struct client_limits *client_limits_of(struct limiter *l, const struct limit_facts *facts,
                                                     struct client_limits *granted)
 {
@@ -225,7 +228,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
     bool ready = redis_client_is_ready(l->redis);
     op = ready ? op_take(l) : l->reserve;
     op = op ? op : l->reserve;
-    assert(op); /* the reserve is always there */
+    assert(op); /* limiter_new() allocated the reserve */
     op_fill(op, facts, client_limits);
     if (l->permits && !op_use_permits(op)) {
         op_release(op);
@@ -275,7 +278,7 @@ void limiter_abandon(struct decision_request *decision_request)
         split_abandon(op);
 }
 
-/* --- The deadline ------------------------------------------------------------------------------------- */
+/* --- The deadline ----------------------------------------------------------------------------- */
 
 static void on_deadline(struct deadline *deadline)
 {
@@ -296,14 +299,15 @@ static void on_deadline(struct deadline *deadline)
         redis_client_note_timeout(l->redis, &batch->call);
 }
 
-/* Before deadlines pass: an answer that is there is better than none, however long the loop was busy with other things. */
+/* Runs before timeouts are handled: a reply that has arrived is used, however long the loop was
+ * busy. */
 static void read_answers(void *context)
 {
     struct limiter *l = context;
     redis_client_read(l->redis);
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------ */
+/* --- Creation and destruction ----------------------------------------------------------------- */
 
 static void on_again(evutil_socket_t fd, short what, void *arg)
 {
@@ -315,7 +319,7 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 
 static void on_resume(evutil_socket_t fd, short what, void *arg)
 {
-    (void)fd, (void)what, (void)arg; /* the worker flushes after every turn */
+    (void)fd, (void)what, (void)arg; /* the worker flushes after every loop iteration */
 }
 
 static size_t longest_keys(const struct policy *policy)
@@ -334,7 +338,7 @@ static size_t longest_keys(const struct policy *policy)
     return longest;
 }
 
-/* 0: the policy counts no requests in flight. */
+/* 0: the policy has no concurrency limits. */
 static uint64_t shortest_lease(const struct policy *policy)
 {
     uint64_t shortest = 0;
@@ -417,7 +421,7 @@ void limiter_free(struct limiter *l)
 {
     if (!l)
         return;
-    drop_gathered(l); /* before the link: who is told may ask again */
+    drop_gathered(l); /* before the connection: decided() may make a new request */
     redis_client_free(l->redis);
     permits_free(l->permits);
     limiter_leases_free(l);

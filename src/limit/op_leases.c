@@ -1,10 +1,10 @@
-/* op_leases.c - decisions from units that were taken before, see leases.h: who may, from whose question units come, what
- * becomes of those that are left. */
+/* op_leases.c - decisions from leased units, see leases.h: which ops use leases, which calls
+ * request units, and how unspent units are given back. */
 #include "base/clock.h"
 #include "limit/limiter_internal.h"
 #include "limit/resets.h"
 
-/* The key without what all keys begin with. */
+/* The key without PREFIX and ":". */
 static struct slice tagged(const struct limiter *l, struct slice key)
 {
     return (struct slice){key.p + l->key_start, key.n - l->key_start};
@@ -24,13 +24,13 @@ void op_meet_lease(struct limit_op *op, const struct limit_facts *facts)
         op->lease_key = op->lease->key[1];
 }
 
-/* Its place may be another key's by now. */
+/* NULL if the slot was reused for another key. */
 static struct lease *lease_of(const struct limit_op *op)
 {
     return op->lease && op->lease->key[1] == op->lease_key ? op->lease : NULL;
 }
 
-/* Units of clients that were reset are gone. */
+/* Units of a client that was reset no longer exist. */
 static bool is_forgotten(const struct lease *lease)
 {
     const struct limit_op *charge = lease->charge;
@@ -57,7 +57,7 @@ static void end_lease(struct lease *lease)
         op_release(charge);
 }
 
-/* As if it had been charged by itself, when the lease was. */
+/* Records the charge as if the op had been charged alone, at the time of the lease's charge. */
 static void write_charge(struct limit_op *op, const struct lease *lease)
 {
     struct op_limit *part = &op->limits[0];
@@ -118,7 +118,7 @@ static struct limit_op *charge_like(const struct limit_op *op)
     return charge;
 }
 
-/* What has leaked is in the bucket again, and part of what Redis says remains. */
+/* Leaked units are available in the bucket again, and included in Redis' remaining number. */
 static void drop_leaked(struct lease *lease)
 {
     int64_t left = lease_left(lease, 0);
@@ -127,8 +127,8 @@ static void drop_leaked(struct lease *lease)
     lease->units = left;
 }
 
-/* What is left is given back as far as it would still count if Redis read it at the last moment at which an answer is
- * waited for. Of a window it is found by its time. */
+/* Gives unspent units back, as far as they still count if Redis handles the call up to
+ * redis.timeout later. Units of a window are identified by their time. */
 static void give_back(struct lease *lease)
 {
     struct limiter *l = lease->limiter;

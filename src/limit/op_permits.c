@@ -1,4 +1,4 @@
-/* op_permits.c - the ops of limits on requests in flight, and those of a queue that nobody waits in any more. */
+/* op_permits.c - ops of concurrency limits, and of canceled requests in a queue. */
 #include "limit/limiter_internal.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@ bool op_use_permits(struct limit_op *op)
         part->permit = NULL;
         if (part->limit->kind != LIMIT_CONCURRENCY)
             continue;
-        part->cost = part->full_cost = part->limit->cost; /* whatever a rule says of use in a period */
+        part->cost = part->full_cost = part->limit->cost; /* not the rule's cost */
         if (!(part->permit = permits_use(l->permits, part->limit, part->numbers, part->key)))
             return false;
         op->permits[op->permit_count++] = part->permit;
@@ -44,7 +44,7 @@ void op_permits_failed(struct limit_op *op)
         permits_failed(op->limiter->permits, op->permits[i]);
 }
 
-/* As the driver has it: a limit that rejects, and is not only tried, leaves none of them charged. */
+/* As in the driver: if a limit rejects and is not a shadow limit, no limit is charged. */
 static bool was_charged(const struct limit_op *op, redisReply *const *values)
 {
     for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT)
@@ -64,7 +64,7 @@ void op_permits_charged(struct limit_op *op, struct decision_request *decision_r
             continue;
         if (decision_request)
             permits_hold(op->limiter->permits, decision_request, part->permit, values[0]->integer, true);
-        else /* it came too late, or nobody waits any more */
+        else /* timed out or canceled */
             permits_owe(op->limiter->permits, part->permit, values[0]->integer);
     }
 }

@@ -12,27 +12,27 @@
 enum {
     PERMIT_MAGIC = 0x504c4143,
     SLOTS = 4096,
-    RENEWALS = 3,     /* in a lease: two may fail */
-    RETRY_US = 100000 /* after a call that failed */
+    RENEWALS = 3,     /* per lease: two may fail */
+    RETRY_US = 100000 /* after a failed call */
 };
 
-/* More than anybody holds: giving back so many leaves nothing. */
+/* More than any holder can have: releases everything. */
 static const int64_t all_units = INT64_C(1000000000000);
 
 struct permit {
     uint32_t magic;
     struct permits *permits;
     struct permit *chain;
-    TAILQ_ENTRY(permit) entry; /* of `waiting` or `later` */
+    TAILQ_ENTRY(permit) entry; /* in `waiting` or `later` */
     bool listed;
     const struct limit *limit;
     struct limit_numbers numbers;
-    int64_t held;   /* by requests; Redis has counted them */
-    int64_t owed;   /* given back by requests; no call says so yet */
-    unsigned users; /* asks that hold units of it, calls that were made or will be */
-    unsigned sent;  /* calls without an answer */
+    int64_t held;   /* by requests; counted by Redis */
+    int64_t owed;   /* released by requests; Redis has not been told */
+    unsigned users; /* requests that hold units, pending calls, calls in progress */
+    unsigned sent;  /* calls without a reply */
     bool unsure;
-    uint64_t unsure_us; /* since when */
+    uint64_t unsure_us; /* start of the unsure state */
     struct deadline renewal, retry;
     size_t key_size;
     char key[];
@@ -45,8 +45,8 @@ struct permits {
     uint64_t lease_us;
     struct fallback *fallback;
     struct deadline_queue renewals, retries;
-    struct permit_list waiting; /* something is to be said */
-    struct permit_list later;   /* looked at in this round, and not possible now */
+    struct permit_list waiting; /* a call is pending */
+    struct permit_list later;   /* considered in this round, not possible yet */
     unsigned count;
     struct permit *slots[SLOTS];
 };
@@ -62,7 +62,7 @@ struct permits *permits_new(struct deadlines *deadlines, uint64_t lease_us, stru
     p->hash = hash_key_random();
     while (number == 0)
         if (getrandom(&number, sizeof number, 0) == (ssize_t)sizeof number)
-            number >>= 16; /* exact in Lua's numbers */
+            number >>= 16; /* 48 bits: exact as a Lua number */
     p->holder = (int64_t)number;
     p->lease_us = lease_us;
     p->fallback = fallback;
@@ -83,7 +83,7 @@ unsigned permits_count(const struct permits *p)
     return p->count;
 }
 
-/* ---- the table --------------------------------------------------------------------------------------- */
+/* --- The table -------------------------------------------------------------------------------- */
 
 static struct permit **slot_of(struct permits *p, struct slice key)
 {
@@ -181,7 +181,7 @@ void permits_free(struct permits *p)
     free(p);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------- */
+/* --- Calls ------------------------------------------------------------------------------------ */
 
 void permits_sent(struct permit *permit)
 {
@@ -206,7 +206,7 @@ void permits_failed(struct permits *p, struct permit *permit)
         deadline_arm(&p->retries, &permit->retry, now, RETRY_US);
 }
 
-/* Whether Redis is there is seen when the call is to be made. */
+/* Redis may still be down; that is checked when the call is made. */
 static void retry_passed(struct deadline *deadline)
 {
     struct permit *permit = CONTAINER_OF(deadline, struct permit, retry);
@@ -214,8 +214,8 @@ static void retry_passed(struct deadline *deadline)
     enlist(permit->permits, permit);
 }
 
-/* Every third of a lease, as long as there is something to renew. A permit of which nothing is held, and of which Redis could not be
- * told for a whole lease, has ended there by itself. */
+/* Runs every third of a lease and renews a permit that is held. A permit without held units
+ * whose release could not reach Redis for a whole lease has expired there. */
 static void renewal_passed(struct deadline *deadline)
 {
     struct permit *permit = CONTAINER_OF(deadline, struct permit, renewal);
@@ -234,7 +234,8 @@ static void renewal_passed(struct deadline *deadline)
     }
 }
 
-/* While nothing of it is under way, a call may say how many are held; else only what has changed. */
+/* If no call for the permit is in progress, the call states the number of held units; else only
+ * the change. */
 static bool write_call(struct permit *permit, struct permit_call *call)
 {
     bool parent = permit->sent == 0;
@@ -251,7 +252,7 @@ static bool write_call(struct permit *permit, struct permit_call *call)
     else if (permit->owed > 0)
         call->cost = -permit->owed;
     else
-        call->renews = true; /* of what it has */
+        call->renews = true; /* the units it has */
     permit->owed = 0;
     permit->unsure = false;
     return true;
@@ -268,7 +269,7 @@ bool permits_next(struct permits *p, struct permit_call *call)
             permit->users++;
             return true;
         }
-        TAILQ_INSERT_TAIL(&p->later, permit, entry); /* still listed: it comes back with permits_rewind() */
+        TAILQ_INSERT_TAIL(&p->later, permit, entry); /* still listed; permits_rewind() returns it */
     }
     return false;
 }
@@ -278,7 +279,7 @@ void permits_rewind(struct permits *p)
     TAILQ_CONCAT(&p->waiting, &p->later, entry);
 }
 
-/* ---- requests ---------------------------------------------------------------------------------------- */
+/* --- Requests --------------------------------------------------------------------------------- */
 
 void permits_hold(struct permits *p, struct decision_request *decision_request, struct permit *permit,
                   int64_t units, bool by_redis)
@@ -289,7 +290,7 @@ void permits_hold(struct permits *p, struct decision_request *decision_request, 
     permit->users++;
     *held = (struct held){permit, units, by_redis};
     if (!by_redis)
-        return; /* the fallback has counted it */
+        return; /* counted by the fallback */
     permit->held += units;
     if (permit->limit->on_failure == ON_FAILURE_LOCAL)
         fallback_enter(p->fallback, key_of(permit), units);

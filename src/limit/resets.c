@@ -8,16 +8,16 @@
 #include "limit/key.h"
 
 struct reset {
-    uint64_t at_us; /* monotonic; 0: a free place */
+    uint64_t at_us; /* monotonic; 0: free */
     uint64_t tag[2];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hash_key hash;
 static struct reset known[RESETS_MAX];
-static unsigned count;           /* of all that there were; the next one's place */
-static uint64_t everybody_us;    /* of the last that is known of everybody */
-static _Atomic uint64_t last_us; /* of any; workers look at it alone until there is one */
+static unsigned count;           /* resets of single clients so far; index of the next slot */
+static uint64_t everybody_us;    /* last time that applies to all clients */
+static _Atomic uint64_t last_us; /* of any reset; workers read nothing else until there is one */
 
 static void tag_of_client(struct slice client, uint64_t tag[2])
 {
@@ -28,7 +28,7 @@ static void tag_of_client(struct slice client, uint64_t tag[2])
     hash_slice_128(&hash, text_slice(&text), tag);
 }
 
-/* Behind the oldest place: what was asked before it is in doubt. */
+/* Overwrites the oldest reset; from then on its time applies to all clients. */
 static void note_client(struct slice client, uint64_t now_us)
 {
     struct reset *reset = &known[count % RESETS_MAX];

@@ -1,15 +1,18 @@
-/* split.c - one request whose limits are kept in several slots of a cluster, where no call can charge them together.
+/* split.c - a request whose limits are in several slots of a cluster, where no single call can
+ * charge them.
  *
- *   whole (what the caller waits for)
- *     sub-operation, sub-operation, sub-operation: the limits of one slot each, in the order of the rule; an op of its own, asked for in turn
+ *   parent (the caller waits for it)
+ *     sub-operations, in the order of the rule: each has the limits of one slot; sent in turn
  *
- *   charged -> the next sub-operation -> ... -> all charged: admitted
- *   rejected, or on_failure rejects -> what earlier sub-operations were charged is given back: rejected
+ *   charged -> next sub-operation -> ... -> all charged: admitted
+ *   rejected, or on_failure rejects -> earlier charges are given back: rejected
  *
- * So a request is admitted only when every limit has charged it, and never above one of them. For as long as a later
- * sub-operation takes to reject, an earlier one holds what it will give back: others may be rejected for it meanwhile.
+ * A request is admitted only when every limit has charged it, so no limit is ever exceeded. Until a
+ * later sub-operation rejects, an earlier one holds units that it will give back. Other requests
+ * may be rejected for lack of these units.
  *
- * The decision grows in the asker's `decision`, sub-operation by sub-operation; limits that were never asked do not stand in it. */
+ * Each sub-operation adds its results to the caller's `decision`. Limits that were not requested
+ * do not appear in it. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -21,17 +24,17 @@ enum sub_op_state { SUB_OP_COMING, SUB_OP_ASKED, SUB_OP_CHARGED, SUB_OP_REJECTED
 struct sub_op {
     struct limit_op *op; /* COMING, ASKED, CHARGED; else NULL */
     enum sub_op_state state;
-    bool waits;                          /* CHARGED: by a queue in which its request is to be held */
-    unsigned first_result, result_count; /* CHARGED: in the decision */
+    bool waits;                          /* CHARGED: a queue delays the request */
+    unsigned first_result, result_count; /* CHARGED: its results in the decision */
 };
 
 struct split {
     unsigned count;
-    bool each; /* a sub-operation for each limit */
+    bool each; /* one sub-operation per limit */
     struct sub_op sub_ops[LIMITS_PER_RULE_MAX];
 };
 
-/* --- Legs ----------------------------------------------------------------------------------------------- */
+/* --- Sub-operations --------------------------------------------------------------------------- */
 
 bool op_find_slots(struct limit_op *op)
 {
@@ -49,7 +52,7 @@ static struct slice moved(struct slice key, const struct limit_op *from, struct 
     return key.n ? (struct slice){to->keys + (key.p - from->keys), key.n} : key;
 }
 
-/* What the sub-operation uses of permits is the sub-operation's. */
+/* Moves the limit and its permit from the parent to the sub-operation. */
 static void add_limit(struct limit_op *sub_op, struct limit_op *parent, const struct op_limit *limit)
 {
     struct op_limit *part = &sub_op->limits[sub_op->count++];
@@ -77,7 +80,7 @@ static struct limit_op *sub_op_make(struct limit_op *parent)
     return sub_op;
 }
 
-/* The sub-operation to which the limit belongs, or NULL. */
+/* The sub-operation that the limit belongs to, or NULL. */
 static struct limit_op *sub_op_of(const struct split *split, const struct op_limit *limit)
 {
     for (unsigned i = 0; i < split->count && !split->each; i++)
@@ -105,7 +108,7 @@ static bool make_sub_ops(struct limit_op *parent)
     return split->count > 0;
 }
 
-/* What the sub-operations made so far took over. */
+/* Moves the permits of the sub-operations back to the parent. */
 static void take_permits_back(struct limit_op *parent)
 {
     struct split *split = parent->split;
@@ -124,10 +127,10 @@ static struct sub_op *find(const struct limit_op *op)
     for (unsigned i = 0; i < split->count; i++)
         if (split->sub_ops[i].op == op)
             return &split->sub_ops[i];
-    abort(); /* a sub-operation points at its whole for as long as that has it */
+    abort(); /* op->parent is set only while the parent has the sub-operation */
 }
 
-/* The limiter may do with it what it likes. */
+/* Detaches the op from its parent; the caller owns it. */
 static struct limit_op *let_go(struct sub_op *sub_op, enum sub_op_state state)
 {
     struct limit_op *op = sub_op->op;
@@ -153,14 +156,14 @@ void split_drop(struct limit_op *op)
             continue;
         sub_op->op->abandoned = op->abandoned;
         if (asked)
-            (void)let_go(sub_op, SUB_OP_FAILED); /* its batch, or what gathers, has it */
+            (void)let_go(sub_op, SUB_OP_FAILED); /* its batch or a gathered list owns it */
         else
             op_release(let_go(sub_op, SUB_OP_FAILED));
     }
     free(split);
 }
 
-/* --- The decision, sub-operation by sub-operation --------------------------------------------------------------------------- */
+/* --- The decision ----------------------------------------------------------------------------- */
 
 static void append(struct decision *d, const struct decision *more)
 {
@@ -176,13 +179,13 @@ static void append(struct decision *d, const struct decision *more)
         d->verdict = more->verdict;
 }
 
-/* As long as no sub-operation says more. */
+/* The verdict until a sub-operation sets another. */
 static void begin_decision(struct decision *d)
 {
     *d = (struct decision){.verdict = VERDICT_FAILED_OPEN, .rejected_by = -1};
 }
 
-/* These limits follow their on_failure. */
+/* Decides the sub-operation's limits by on_failure. */
 static void decide_without_redis(struct limit_op *parent, struct limit_op *sub_op, enum redis_failure cause)
 {
     struct decision_request *decision_request = parent->decision_request;
@@ -193,9 +196,9 @@ static void decide_without_redis(struct limit_op *parent, struct limit_op *sub_o
     op_permits_locally(sub_op, decision_request);
 }
 
-/* --- The end -------------------------------------------------------------------------------------------- */
+/* --- The end ---------------------------------------------------------------------------------- */
 
-/* The numbers of a limit that gave the charge back are those without it. */
+/* Adds the refunded units to the limits' remaining units. */
 static void take_back(struct decision *d, const struct sub_op *sub_op)
 {
     for (unsigned i = 0; i < sub_op->result_count; i++) {
@@ -208,7 +211,7 @@ static void take_back(struct decision *d, const struct sub_op *sub_op)
     }
 }
 
-/* What was charged under a name stays: the client's next try under it is free. */
+/* Charges remembered for dedup stay: the client's next try with the same ID is free. */
 static void give_back(struct limit_op *sub_op)
 {
     int64_t totals[LIMITS_PER_RULE_MAX] = {0};
@@ -228,7 +231,7 @@ static bool is_by_redis(const struct split *split)
     return all;
 }
 
-/* Whoever waits hears of it. */
+/* Completes the decision and calls decided(). */
 static void conclude(struct limit_op *parent)
 {
     struct split *split = parent->split;
@@ -255,9 +258,9 @@ static void conclude(struct limit_op *parent)
     decision_request->decided(decision_request);
 }
 
-/* --- From sub-operation to sub-operation ------------------------------------------------------------------------------------ */
+/* --- Progress --------------------------------------------------------------------------------- */
 
-/* The next sub-operation leaves; where there is none the request is admitted. */
+/* Sends the next sub-operation. If there is none, the request is admitted. */
 static void go_on(struct limit_op *parent)
 {
     struct limiter *l = parent->limiter;
@@ -302,7 +305,7 @@ bool split_begin(struct limit_op *op, bool each)
     return true;
 }
 
-/* For each limit of the sub-operation. False: no memory, and there are none. */
+/* Makes one sub-operation per limit. False: no memory, and none was made. */
 static bool make_parts(const struct limit_op *op, struct limit_op **parts)
 {
     for (unsigned i = 0; i < op->count; i++)
@@ -326,7 +329,7 @@ bool split_apart(struct limit_op *op)
         return false;
     memmove(&split->sub_ops[at + count], &split->sub_ops[at + 1],
             (split->count - at - 1) * sizeof split->sub_ops[0]);
-    split->count += count - 1; /* no more than there are limits */
+    split->count += count - 1; /* at most the number of limits */
     for (unsigned i = 0; i < count; i++) {
         add_limit(parts[i], op, &op->limits[i]);
         parts[i]->limits[0].mode &= ~(unsigned)MODE_SHADOW;
@@ -339,7 +342,8 @@ bool split_apart(struct limit_op *op)
     return true;
 }
 
-/* Limits whose own script failed are decided without Redis, and the others of the sub-operation asked for anew. */
+/* Decides limits whose own script failed without Redis, and requests the others of the
+ * sub-operation again. */
 static bool set_failures_aside(struct limit_op *sub_op, redisReply *const *values)
 {
     unsigned failed = failures_sort(sub_op, values), rest = sub_op->count - failed;
@@ -404,7 +408,7 @@ void split_failed(struct limit_op *op, enum redis_failure cause)
         conclude(parent);
 }
 
-/* --- Where nobody waits any more ------------------------------------------------------------------------ */
+/* --- Timeout, cancel, adjustment -------------------------------------------------------------- */
 
 struct batch *split_batch(const struct limit_op *op)
 {
@@ -426,7 +430,7 @@ void split_timeout(struct limit_op *op)
             continue;
         decide_without_redis(op, sub_op->op, REDIS_FAILURE_TIMEOUT);
         if (sub_op->state == SUB_OP_ASKED)
-            (void)let_go(sub_op, SUB_OP_FAILED); /* the late answer finds nobody */
+            (void)let_go(sub_op, SUB_OP_FAILED); /* the late reply is dropped */
         else
             op_release(let_go(sub_op, SUB_OP_FAILED));
     }
@@ -449,7 +453,7 @@ void split_abandon(struct limit_op *op)
     for (unsigned i = 0; i < split->count; i++)
         if (split->sub_ops[i].state == SUB_OP_CHARGED && split->sub_ops[i].waits)
             leave_queues(let_go(&split->sub_ops[i], SUB_OP_FAILED));
-    op_release(op); /* and its sub-operations; what else was charged stays charged */
+    op_release(op); /* with its sub-operations; other charges stay */
 }
 
 void split_adjust(struct limit_op *op, void (*adjust)(struct limit_op *sub_op, const void *facts),

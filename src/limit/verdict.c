@@ -1,8 +1,9 @@
-/* verdict.c - from what is known to a decision: Redis' answer, no answer, the client's terms, a denial that still holds. */
+/* verdict.c - makes decisions from Redis' reply, without Redis, from the client's limits, from a
+ * remembered denial, and from a lease. */
 #include "base/clock.h"
 #include "limit/limiter_internal.h"
 
-/* --- Decisions ---------------------------------------------------------------------------------------- */
+/* --- Decisions -------------------------------------------------------------------------------- */
 
 static void count_limit(struct limiter *l, const struct limit *limit, enum verdict verdict)
 {
@@ -29,7 +30,7 @@ static enum verdict rejection_by(const struct limit_result *r)
     return r->shadow ? VERDICT_SHADOW : VERDICT_LIMITED;
 }
 
-/* How a limit that allows counts: a request that another limit rejects is not charged. */
+/* If another limit rejects the request, a limit that allows is counted as not charged. */
 static enum verdict counted_as(enum verdict of_limit, const struct decision *d)
 {
     return of_limit == VERDICT_ALLOWED && !decision_admits(d) ? VERDICT_NOT_CHARGED : of_limit;
@@ -41,7 +42,6 @@ void verdict_count(struct limiter *l, const struct decision *d)
         count_limit(l, d->results[i].limit, counted_as(d->results[i].verdict, d));
 }
 
-/* Counts the limits of a decided request. */
 static void count_results(struct limiter *l, const struct limit_op *op, const struct decision *d)
 {
     if (op->counts_later)
@@ -60,7 +60,7 @@ void verdict_set_aside(struct limit_op *op, const struct decision *d)
             count_limit(op->limiter, d->results[i].limit, d->results[i].verdict);
 }
 
-/* From the results to the verdict of the request; counts them. */
+/* Sets the request's verdict from the results of its limits, and counts them. */
 static void conclude(struct limiter *l, const struct limit_op *op, struct decision *d)
 {
     d->verdict = VERDICT_ALLOWED;
@@ -76,7 +76,7 @@ static void conclude(struct limiter *l, const struct limit_op *op, struct decisi
     count_results(l, op, d);
 }
 
-/* The request is held until the last of its queues lets it go. */
+/* The longest delay of its queues applies to the request. */
 static void set_delay(struct decision *d, redisReply *const *values)
 {
     for (unsigned i = 0; i < d->result_count && d->verdict == VERDICT_ALLOWED;
@@ -93,7 +93,8 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op, redisRepl
     for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
         struct limit_result *r = &d->results[i];
         *r = result_of(&op->limits[i]);
-        if (failure_is(&op->limits[i], values)) { /* nothing hangs on it, and nothing is known of it */
+        if (failure_is(&op->limits[i], values)) {
+            /* This failure has no effect, see failures_sort(). The reply has no numbers. */
             r->verdict = VERDICT_FAILED_OPEN;
             r->shadow = true;
             continue;
@@ -123,13 +124,13 @@ static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, s
     return true;
 }
 
-/* What answers are charged is not known here: such a limit lets through. */
+/* A limit charged after the response cannot be counted locally: it allows. */
 static bool is_local(const struct op_limit *part)
 {
     return part->limit->on_failure == ON_FAILURE_LOCAL && !part->limit->counted;
 }
 
-/* This weir's part of a limit that other weirs count as well while Redis is away; at least one unit. */
+/* This instance's share of a limit while Redis is down: 1/redis.instances, at least one unit. */
 static struct limit_result local_result_of(const struct limiter *l, const struct op_limit *part)
 {
     struct limit_result r = result_of(part);
@@ -142,7 +143,7 @@ static struct limit_result local_result_of(const struct limiter *l, const struct
     return r;
 }
 
-/* Shadow limits of a request that is admitted: each by itself, since none of them rejects. */
+/* Shadow limits of an admitted request: each is checked alone, as none rejects. */
 static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, struct decision *d)
 {
     for (unsigned i = 0; i < op->count; i++) {
@@ -162,7 +163,6 @@ static void ask_shadows_locally(struct limiter *l, const struct limit_op *op, st
     }
 }
 
-/* Redis does not answer: each limit follows its own on_failure. */
 void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
                            struct decision *d)
 {
@@ -195,7 +195,7 @@ void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum re
         d->verdict = VERDICT_FAILED_OPEN;
 }
 
-/* Where shadow limits alone prohibit a client, it is let through. */
+/* If only shadow limits prohibit a client, its request is allowed. */
 static void decide_by_shadows(const struct rule *rule, struct decision *d)
 {
     d->verdict = VERDICT_ALLOWED;
@@ -206,8 +206,8 @@ static void decide_by_shadows(const struct rule *rule, struct decision *d)
             .limit = rule->limits[i], .verdict = VERDICT_SHADOW, .shadow = true, .retry_after_us = -1};
 }
 
-/* Prohibited and unlimited clients: one limit stands for all in the answer's fields, the first that may be
- * there. */
+/* The response fields show one limit: the first enforced one that may be shown, else the first
+ * enforced one. */
 void verdict_by_client_limits(struct limiter *l, const struct limit_facts *facts, bool prohibited,
                               struct decision *d)
 {
@@ -246,7 +246,7 @@ void verdict_of_no_limits(struct decision *d)
     d->rejected_by = -1;
 }
 
-/* --- Local knowledge: denials that still hold --------------------------------------------------------- */
+/* --- Remembered denials ----------------------------------------------------------------------- */
 
 static struct denial_key denial_key_of(struct limit_op *op)
 {
@@ -257,7 +257,7 @@ static struct denial_key denial_key_of(struct limit_op *op)
         return op->denial_key;
     for (unsigned i = 0; i < op->count; i++) {
         numbers[n++] = op->limits[i].limit->index;
-        numbers[n++] = op->limits[i].shadow; /* for this client: others may share the key */
+        numbers[n++] = op->limits[i].shadow; /* for this client; other clients may share the key */
         numbers[n++] = op->limits[i].cost;
         numbers[n++] = op->limits[i].numbers.limit;
         numbers[n++] = op->limits[i].numbers.burst;
@@ -285,7 +285,7 @@ bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us
     for (unsigned i = 0; i < op->count; i++) {
         const struct denial_limit *then = &denial->limits[i];
         struct limit_result *r = &d->results[d->result_count];
-        if (then->remaining < 0) /* it was never asked */
+        if (then->remaining < 0) /* not checked by Redis */
             continue;
         d->result_count++;
         *r = result_of(&op->limits[i]);
@@ -311,7 +311,7 @@ void verdict_from_lease(struct limiter *l, const struct limit_op *op, const stru
     conclude(l, op, d);
 }
 
-/* Where limits are asked in turn those behind the one that rejected are not known. */
+/* NULL if Redis did not check the limit: limits checked in turn end with the one that rejects. */
 static const struct limit_result *result_for(const struct decision *d, unsigned i, const struct limit *limit)
 {
     if (i < d->result_count && d->results[i].limit == limit)
@@ -336,7 +336,7 @@ void verdict_remember(struct limiter *l, struct limit_op *op, const struct decis
             denial.limits[i] = (struct denial_limit){.remaining = -1};
             continue;
         }
-        bool ends_any_time = r->limit->kind == LIMIT_CONCURRENCY; /* it is not what is remembered */
+        bool ends_any_time = r->limit->kind == LIMIT_CONCURRENCY; /* not remembered */
         bool limited = r->verdict == VERDICT_LIMITED && !ends_any_time;
         denial.limits[i] =
             (struct denial_limit){limited, r->remaining, ends_any_time ? 0 : r->retry_after_us, r->reset_us};
