@@ -1,5 +1,5 @@
-/* quota_fetcher.c - the quota fetcher, who finds out quotas for all workers: what it is told, the policy it follows, its connections to
- * Redis and to the database. How one id is looked up: lookup.c. */
+/* fetcher.c - the quota fetcher, which looks up quotas for all workers: its messages, its
+ * policy, and its connections to Redis and the database. lookup.c looks up one id. */
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "quota/lookup.h"
 
-/* --- What the quota fetcher is told --------------------------------------------------------------------------- */
+/* --- Messages --------------------------------------------------------------------------------- */
 
 static void refuse(struct fetcher *fetcher, struct quota_request *request, const struct quota_entry *known)
 {
@@ -35,7 +35,7 @@ void fetcher_take(struct fetcher *fetcher, struct quota_request *request)
         return;
     }
     bool known = quota_cache_find(fetcher->quotas->table, id, now, &entry);
-    if (known && entry.fresh_us > now) { /* another worker was quicker */
+    if (known && entry.fresh_us > now) { /* another worker's request was faster */
         quota_post_back(fetcher->quotas, request, entry.outcome, &entry.row);
         return;
     }
@@ -56,10 +56,10 @@ void fetcher_forget(struct fetcher *fetcher, struct slice id)
 
     if (k)
         k->dropped = true;
-    quota_cache_remove(fetcher->quotas->table, id); /* once more: it may have been put there meanwhile */
+    quota_cache_remove(fetcher->quotas->table, id); /* again: it may have been stored in between */
 }
 
-/* --- Policies ----------------------------------------------------------------------------------------- */
+/* --- Policies --------------------------------------------------------------------------------- */
 
 static void on_redis_ready(void *context)
 {
@@ -67,8 +67,8 @@ static void on_redis_ready(void *context)
     struct lookup *k, *next;
 
     fetcher->redis_down = false;
-    if (!fetcher
-             ->redis) /* from inside redis_client_new: nobody waits yet but those that ask_waiting sees to */
+    /* NULL inside redis_client_new(): waiting lookups are handled by ask_waiting() */
+    if (!fetcher->redis)
         return;
     for (k = TAILQ_FIRST(&fetcher->all); k; k = next) {
         next = TAILQ_NEXT(k, of_all);
@@ -81,7 +81,7 @@ static void on_redis_not_ready(void *context, enum redis_failure cause)
 {
     struct fetcher *fetcher = context;
     (void)cause;
-    fetcher->redis_down = true; /* those that wait do so for redis.timeout at most */
+    fetcher->redis_down = true; /* waiting lookups wait at most redis.timeout */
 }
 
 static void connect_to_redis(struct fetcher *fetcher)
@@ -96,7 +96,7 @@ static void connect_to_redis(struct fetcher *fetcher)
 
 static void hang_up_redis(struct fetcher *fetcher)
 {
-    fetcher->changing = true; /* lookups wait for the next one */
+    fetcher->changing = true; /* lookups wait for the next client */
     redis_client_free(fetcher->redis);
     fetcher->changing = false;
     fetcher->redis = NULL;
@@ -129,7 +129,7 @@ static void connect_to_database(struct fetcher *fetcher)
     fetcher->postgres = postgres_link_new(fetcher->base, &fetcher->postgres_policy->quotas, &watch);
 }
 
-/* Another query's answers are worth nothing. */
+/* Clears the cache and drops the results of lookups in flight: the query has changed. */
 static void forget_all(struct fetcher *fetcher)
 {
     quota_cache_clear(fetcher->quotas->table);
@@ -137,7 +137,7 @@ static void forget_all(struct fetcher *fetcher)
         k->dropped = true;
 }
 
-/* Every lookup ends; Redis has no call any more. */
+/* Ends every lookup; no call is in flight in Redis. */
 static void end_all(struct fetcher *fetcher)
 {
     struct lookup *k, *next;
@@ -176,7 +176,7 @@ void fetcher_apply(struct fetcher *fetcher, struct policy *policy)
         connect_to_database(fetcher);
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------ */
+/* --- Create and free -------------------------------------------------------------------------- */
 
 struct fetcher *fetcher_new(struct quotas *quotas)
 {

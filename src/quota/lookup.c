@@ -1,16 +1,20 @@
-/* lookup.c - finds out the quota of one id for all who wait for it: what the quota fetcher (quota_fetcher.c) does.
+/* lookup.c - looks up the quota of one id for all requests that wait for it. Runs in the quota
+ * fetcher (fetcher.c).
  *
- *   fetcher_take() --> REDIS ----------- cached --------------------------------.
- *                      | the lock is ours      \ others ask: OTHERS, and again |
- *                      v                                                       v
- *                    QUEUED --> QUERY --------- the database's answer ---> settle(): quota requests go back
- *                      `----------`------------ it is down, or fails -----> give_up(): what is known past its time, or nothing
+ * fetcher_take() --> REDIS ----------- cached ----------------------------.
+ *                    | lock acquired      \ lock held: OTHERS, then again |
+ *                    v                                                    v
+ *                  QUEUED --> QUERY --------- database result ---> settle(): requests return
+ *                    `----------`----- down, or query failed ----> give_up(): expired entry or none
  *
- * Redis away: the database is asked all the same, and its answer is kept in this process alone. The database down: nobody
- * waits for it; one lookup at a time, whose quota requests have gone back already, tries the query again.
+ * - If Redis is down, the database is still queried, and the result is cached in this process
+ *   only.
+ * - If the database is down, no request waits for it. One lookup at a time, whose requests have
+ *   been returned, retries the query.
  *
- * The lock in Redis does two things: one weir asks while the others look again; and a reset, which removes it, sees to it
- * that an answer from before it is not kept afterwards. It ends by itself when a weir dies. */
+ * The lock in Redis has two purposes. One weir queries the database while the others poll. A
+ * reset removes the lock, so a result from before the reset is not stored afterwards. If a weir
+ * dies, its lock expires. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -21,10 +25,12 @@
 
 enum { LOOKUP_MAGIC = 0x51554f54, ARGUMENTS_MAX = 9, COMPLAIN_US = 60000000 };
 
-/* KEYS: the quota, its lock. A value is "TAG UNTIL ROW": of which query it came, in ms since 1970 until when it is believed. */
+/* KEYS: the quota, its lock. The value is "TAG UNTIL ROW": TAG identifies the query; UNTIL is
+ * the expiry of its freshness, in ms since 1970. */
 const char lookup_script[] =
     "local call, asked = redis.call, ARGV[1]\n"
-    "if asked == 'get' then\n" /* tag, token, ms of the lock (0: none) -> row, ms that it is believed for, is the lock ours */
+    /* tag, token, ms of the lock (0: none) -> row, ms of freshness left, lock acquired */
+    "if asked == 'get' then\n"
     "  local time, value = call('TIME'), call('GET', KEYS[1])\n"
     "  local now, tag, till, row = time[1] * 1000 + math.floor(time[2] / 1000)\n"
     "  if value then tag, till, row = value:match('^(%x+) (%d+) (.*)$') end\n"
@@ -34,7 +40,7 @@ const char lookup_script[] =
     "  return { row, till - now, locked and 1 or 0 }\n"
     "end\n"
     "if call('GET', KEYS[2]) ~= ARGV[3] then return 0 end\n"
-    "if asked == 'put' then\n" /* tag, token, ms that it is believed for, ms that it is kept for, row -> was it kept */
+    "if asked == 'put' then\n" /* tag, token, ms of freshness, ms until expiry, row -> stored */
     "  local time = call('TIME')\n"
     "  local till = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[4]\n"
     "  call('SET', KEYS[1], ARGV[2] .. ' ' .. string.format('%.0f', till) .. ' ' .. ARGV[6], 'PX', ARGV[5])\n"
@@ -44,7 +50,7 @@ const char lookup_script[] =
 
 static void go_to_database(struct lookup *k);
 
-/* --- A lookup's life ---------------------------------------------------------------------------------- */
+/* --- Create and free -------------------------------------------------------------------------- */
 
 static struct chain *chain_of(struct fetcher *fetcher, struct slice id)
 {
@@ -88,7 +94,7 @@ static void lookup_free(struct lookup *k)
     free(k);
 }
 
-/* Its quota requests have gone. It stays for as long as Redis has its call. */
+/* The quota requests have been returned. The lookup is freed once Redis has completed its call. */
 void lookup_end(struct lookup *k)
 {
     struct fetcher *fetcher = k->fetcher;
@@ -114,11 +120,12 @@ void lookup_send_back(struct lookup *k, enum quota_outcome outcome, const struct
     }
 }
 
-/* --- Asking Redis ------------------------------------------------------------------------------------- */
+/* --- Redis calls ------------------------------------------------------------------------------ */
 
 static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure);
 
-/* "get" and the like: TAG TOKEN and up to three more. False: Redis does not take it. */
+/* Calls the script: `word` ("get", ...), TAG, TOKEN and up to three more. Returns false if the
+ * call is refused. */
 static bool call_redis(struct lookup *k, enum asked asked, const char *word, unsigned count,
                        const struct slice *more)
 {
@@ -154,7 +161,7 @@ static struct slice decimal(struct text *digits, uint64_t value)
     return (struct slice){digits->p + start, digits->n - start};
 }
 
-/* Who does not mean to ask the database takes no lock from those who could. */
+/* A lookup that will not query the database must not take the lock. */
 static bool wants_lock(const struct fetcher *fetcher)
 {
     return !postgres_link_is_down(fetcher->postgres) || postgres_link_is_idle(fetcher->postgres);
@@ -179,7 +186,7 @@ void lookup_ask_redis(struct lookup *k)
     deadline_arm(&fetcher->redis_wait, &k->deadline, clock_us(), fetcher->policy->redis.timeout_us);
     if (redis_client_is_ready(fetcher->redis) ? !call_redis(k, ASKED_GET, "get", 1, &more)
                                               : fetcher->redis_down)
-        pass_redis(k); /* else it is being connected to: until it is ready, or the deadline */
+        pass_redis(k); /* else Redis is connecting: wait until it is ready, or for the deadline */
 }
 
 void lookup_on_redis_deadline(struct deadline *deadline)
@@ -201,7 +208,7 @@ void lookup_on_look_again(struct deadline *deadline)
     lookup_ask_redis(k);
 }
 
-/* The lock is given back; it would end by itself. */
+/* Releases the lock early; otherwise it expires. */
 static void free_lock(struct lookup *k)
 {
     if (k->locked)
@@ -222,9 +229,9 @@ static void keep_in_redis(struct lookup *k, const struct quota_row *row, uint64_
         k->locked = false;
 }
 
-/* --- What came of it ---------------------------------------------------------------------------------- */
+/* --- Results ---------------------------------------------------------------------------------- */
 
-/* Something is known: everybody hears of it. */
+/* Stores the entry and returns it to all requests. */
 static void settle(struct lookup *k, const struct quota_entry *entry)
 {
     if (!k->dropped)
@@ -232,7 +239,7 @@ static void settle(struct lookup *k, const struct quota_entry *entry)
     lookup_send_back(k, entry->outcome, &entry->row);
 }
 
-/* Nothing better can be had now. */
+/* No newer result is available: returns the expired entry, or none. */
 static void send_back_what_is_known(struct lookup *k, bool database_is_down)
 {
     uint64_t now = clock_us();
@@ -260,7 +267,7 @@ static void give_up(struct lookup *k, bool database_is_down)
     lookup_end(k);
 }
 
-/* --- Redis answers ------------------------------------------------------------------------------------ */
+/* --- Redis replies ---------------------------------------------------------------------------- */
 
 static bool get_has_shape(const redisReply *reply)
 {
@@ -269,7 +276,7 @@ static bool get_has_shape(const redisReply *reply)
            reply->element[2]->type == REDIS_REPLY_INTEGER;
 }
 
-/* What Redis holds, whether it is still believed or not. */
+/* Reads the cached row from the reply, fresh or expired. */
 static bool read_cached(const redisReply *reply, struct quota_entry *entry)
 {
     struct slice text = {reply->element[0]->str, (size_t)reply->element[0]->len};
@@ -305,7 +312,7 @@ static void take_get(struct lookup *k, const redisReply *reply)
         go_to_database(k);
     else if (clock_us() >= k->until_us)
         give_up(k, false);
-    else { /* another weir asks it */
+    else { /* another weir queries the database */
         k->stage = STAGE_OTHERS;
         deadline_arm(&fetcher->look_again, &k->deadline, clock_us(), LOOK_AGAIN_US);
     }
@@ -320,7 +327,8 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
     MAGIC_CHECK(k, LOOKUP_MAGIC);
     k->calling = false;
     if (k->asked == ASKED_PUT && reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 0)
-        quota_cache_remove(k->fetcher->quotas->table, lookup_id(k)); /* the lock was taken away: a reset */
+        /* the lock was removed: the client was reset */
+        quota_cache_remove(k->fetcher->quotas->table, lookup_id(k));
     if (k->stage == STAGE_OVER)
         lookup_free(k);
     else if (k->passed)
@@ -331,7 +339,7 @@ static void on_answer(struct redis_call *call, const redisReply *reply, enum red
         pass_redis(k);
 }
 
-/* --- The database ------------------------------------------------------------------------------------- */
+/* --- Database --------------------------------------------------------------------------------- */
 
 static void query(struct lookup *k)
 {
@@ -341,7 +349,7 @@ static void query(struct lookup *k)
     postgres_link_ask(k->fetcher->postgres, lookup_id(k));
 }
 
-/* Redis knows nothing that is still believed, or cannot be asked. */
+/* Redis has no fresh row, or cannot be used. */
 static void go_to_database(struct lookup *k)
 {
     struct fetcher *fetcher = k->fetcher;
@@ -350,11 +358,11 @@ static void go_to_database(struct lookup *k)
     if (!postgres_link_is_down(fetcher->postgres)) {
         k->stage = STAGE_QUEUED;
         TAILQ_INSERT_TAIL(&fetcher->queues[queue], k, entry);
-        event_active(fetcher->pace, EV_TIMEOUT,
-                     1); /* pump() ends lookups, and this may run in a walk over them */
+        /* deferred: pump() ends lookups, and the caller may iterate over them */
+        event_active(fetcher->pace, EV_TIMEOUT, 1);
     } else if (!postgres_link_is_idle(fetcher->postgres))
         give_up(k, true);
-    else { /* it stands again after the query had failed */
+    else { /* connected again after the query had failed */
         send_back_what_is_known(k, true);
         k->trying = true;
         query(k);
@@ -369,8 +377,8 @@ static struct lookup *queue_take(struct fetcher *fetcher, enum queue queue)
     return k;
 }
 
-/* Ids of which nothing is known, and which anybody may have made up, are asked for at this rate: a burst of a second's worth,
- * then evenly. False: not yet. */
+/* Rate limit for unknown ids, which anybody can make up: a burst of one second's worth, then
+ * evenly spaced. Returns false if it is not yet time. */
 static bool may_ask_first(struct fetcher *fetcher)
 {
     const uint64_t second = 1000000, each = second / FIRST_QUERIES_MAX;

@@ -1,4 +1,4 @@
-/* lookup.h - lookups, and the quota fetcher who does them, as lookup.c and quota_fetcher.c share them. Nobody else includes it. */
+/* lookup.h - lookups and the quota fetcher. Included by lookup.c and fetcher.c only. */
 #ifndef WEIR_QUOTA_LOOKUP_H
 #define WEIR_QUOTA_LOOKUP_H
 
@@ -13,21 +13,21 @@ struct lookup {
     uint32_t magic;
     struct fetcher *fetcher;
     enum stage stage;
-    LIST_ENTRY(lookup) chain;  /* not when OVER */
-    TAILQ_ENTRY(lookup) entry; /* of all, then of a queue: QUEUED */
+    LIST_ENTRY(lookup) chain;  /* not in stage OVER */
+    TAILQ_ENTRY(lookup) entry; /* queue entry in stage QUEUED */
     TAILQ_ENTRY(lookup) of_all;
     struct quota_tickets requests;
-    struct quota_entry before; /* what was known; usable_us 0: nothing */
+    struct quota_entry before; /* previous entry; usable_us 0: none */
     struct redis_call call;
     enum asked asked;
-    bool calling;      /* Redis has the call */
-    bool passed;       /* Redis took too long: its answer is not waited for */
-    bool locked;       /* the lock is ours */
-    bool dropped;      /* the client was reset: what was asked before is not kept */
-    bool trying;       /* the database was down: nobody waits */
-    unsigned tries;    /* queries */
-    unsigned address;  /* its place among the quota fetcher's */
-    uint64_t until_us; /* no query starts later */
+    bool calling;      /* the call is in flight in Redis */
+    bool passed;       /* Redis timed out: its reply is not waited for */
+    bool locked;       /* this lookup holds the lock in Redis */
+    bool dropped;      /* the client was reset: the result is not stored */
+    bool trying;       /* retries the query while the database is down; no request waits */
+    unsigned tries;    /* number of queries */
+    unsigned address;  /* index into of_address */
+    uint64_t until_us; /* no query starts after this time */
     struct deadline deadline;
     char token[TOKEN_SIZE];
     size_t id_size;
@@ -39,28 +39,29 @@ enum queue {
     QUEUE_KNOWN,
     QUEUE_FIRST,
     QUEUES
-}; /* who has a quota that is to be renewed goes before who may be anybody */
+}; /* renewals of known quotas precede unknown ids, which anybody can make up */
 
 struct fetcher {
     struct quotas *quotas;
     struct event_base *base;
     struct deadlines deadlines;
     struct deadline_queue redis_wait, look_again;
-    struct policy *policy; /* held; NULL: no quotas */
+    struct policy *policy; /* holds a reference; NULL: no quotas */
 
     struct redis_client *redis;
     bool redis_down, changing;
     struct postgres_link *postgres;
-    struct policy *postgres_policy; /* held: with what it was made */
+    struct policy *postgres_policy; /* holds a reference; policy of `postgres` */
 
     LIST_HEAD(chain, lookup) chains[CHAINS];
     struct hash_key hash_key;
     struct lookups all, queues[QUEUES];
     unsigned count;
     uint16_t of_address[ADDRESSES];
-    struct lookup *asking; /* QUERY */
+    struct lookup *asking; /* the lookup in stage QUERY */
     struct event *pace;
-    uint64_t paced_us; /* a first query may start when the clock has reached it; it runs after by a second */
+    /* earliest time of the next first query; runs up to 1 s behind the clock (burst) */
+    uint64_t paced_us;
     char token_start[17];
     uint64_t token_count, complained_us;
 };
@@ -75,25 +76,28 @@ static inline const struct quota_settings *fetcher_settings(const struct fetcher
     return &fetcher->policy->quotas;
 }
 
-/* What lookups ask Redis by. */
+/* The Lua script of lookups in Redis. */
 extern const char lookup_script[];
 
-/* The one that is under way for the id, or NULL. */
+/* Returns the lookup in flight for the id, or NULL. */
 struct lookup *lookup_find(struct fetcher *fetcher, struct slice id);
 
-/* A lookup that has not begun, for a client at `address` (its hash). NULL: no memory. */
+/* Creates a lookup that has not started. `address` is the hash of the client's address. Returns
+ * NULL if out of memory. */
 struct lookup *lookup_new(struct fetcher *fetcher, struct slice id, uint64_t address);
 
-/* Its first step; again when Redis is there at last. May end it. */
+/* Starts the lookup; called again when Redis becomes ready. May end the lookup. */
 void lookup_ask_redis(struct lookup *k);
 
-/* All who wait for it are told. */
+/* Returns all waiting requests to their workers with the result. */
 void lookup_send_back(struct lookup *k, enum quota_outcome outcome, const struct quota_row *row);
 
-/* After that; it is freed, or will be when Redis has given its call back. */
+/* Ends the lookup after its requests were returned. It is freed at once, or when Redis has
+ * completed its call. */
 void lookup_end(struct lookup *k);
 
-/* What happens to lookups: deadlines, the pace of queries, the database (struct postgres_watch). */
+/* Callbacks: deadlines, the query rate limit, and the database connection (struct
+ * postgres_watch). */
 void lookup_on_redis_deadline(struct deadline *deadline);
 void lookup_on_look_again(struct deadline *deadline);
 void lookups_on_pace(evutil_socket_t fd, short what, void *fetcher);

@@ -1,9 +1,13 @@
 /* postgres_link.c - see postgres_link.h for the states.
  *
- * libpq is used without its blocking calls: PQconnectStart with addresses in place of names, PQsetnonblocking, and PQgetResult only
- * where PQisBusy says that it has one. A slow query is ended by the server (statement_timeout), and a server that says nothing by
- * closing the connection: PQcancel would block. A row comes by itself (PQsetSingleRowMode), so that a query that names no id does
- * not bring a whole table into memory. */
+ * libpq is used without its blocking calls:
+ *
+ * - PQconnectStart() receives addresses instead of host names.
+ * - PQsetnonblocking() is set, and PQgetResult() is called only if PQisBusy() returns 0.
+ * - The server cancels a slow query (statement_timeout). If the server does not respond, weir
+ *   closes the connection: PQcancel() would block.
+ * - Rows are read one at a time (PQsetSingleRowMode), so a query that does not use the id does
+ *   not load a whole table into memory. */
 #include "quota/postgres_link.h"
 
 #include <stdlib.h>
@@ -23,7 +27,7 @@ enum {
     CONNECT_US = 5000000,
     RETRY_MIN_US = 200000,
     RETRY_MAX_US = 10000000,
-    GRACE_US = 250000, /* for the server's own word that a query took too long */
+    GRACE_US = 250000, /* extra time for the server to report its timeout */
     COMPLAIN_US = 60000000,
     ROWS_MAX = 1000,
     DETAIL_MAX = 300,
@@ -54,21 +58,21 @@ struct postgres_link {
     struct postgres_watch watch;
     enum state state;
     PGconn *connection;
-    struct event *io, *timer, *call; /* call: what is told from the loop */
+    struct event *io, *timer, *call; /* call: runs the watch callbacks from the loop */
     uint64_t retry_us;
 
-    enum cause told; /* the failure that was logged; CAUSE_NONE: it is well */
+    enum cause told; /* the logged failure; CAUSE_NONE: healthy */
     uint64_t down_since_us, complained_us;
     bool in_doubt; /* the query failed, and none has succeeded since */
 
-    /* of the query under way */
+    /* state of the query in flight */
     unsigned rows;
     struct quota_row row;
-    bool failed; /* an error was answered */
+    bool failed; /* the server returned an error */
     bool refused_id;
     char detail[DETAIL_MAX];
 
-    /* what is still to be told */
+    /* callbacks to run */
     bool tell_idle, tell_down, tell_done;
     enum postgres_result result;
 };
@@ -86,9 +90,9 @@ static void tell_soon(struct postgres_link *link)
     event_active(link->call, EV_TIMEOUT, 1);
 }
 
-/* --- What is said ------------------------------------------------------------------------------------- */
+/* --- Log lines -------------------------------------------------------------------------------- */
 
-/* The first line of libpq's words. */
+/* Stores the first line of a libpq message. */
 static void note_detail(struct postgres_link *link, const char *words)
 {
     size_t n = words ? strcspn(words, "\n") : 0;
@@ -120,7 +124,7 @@ static void report_up(struct postgres_link *link)
     link->in_doubt = false;
 }
 
-/* What is odd about one answer; it may come with every query, so a line in a while. */
+/* Logs a problem with one result. Every query may cause it, so the log line is rate-limited. */
 static void complain(struct postgres_link *link, const char *what, const char *then)
 {
     uint64_t now = clock_us();
@@ -131,14 +135,14 @@ static void complain(struct postgres_link *link, const char *what, const char *t
     log_warn("postgres %s: the query %s; %s", link->settings->position, what, then);
 }
 
-/* --- Ways up and down --------------------------------------------------------------------------------- */
+/* --- State changes ---------------------------------------------------------------------------- */
 
 static void hang_up(struct postgres_link *link)
 {
     event_del(link->io);
     event_del(link->timer);
     if (link->connection)
-        PQfinish(link->connection); /* closes a socket that does not block */
+        PQfinish(link->connection); /* closes a non-blocking socket */
     link->connection = NULL;
     link->state = LINK_DOWN;
 }
@@ -159,9 +163,8 @@ static void link_fail(struct postgres_link *link, enum cause cause)
         tell_done(link, cause == CAUSE_LOST ? POSTGRES_LOST : POSTGRES_FAILED);
     if (cause == CAUSE_LOST && stood && link->told == CAUSE_NONE) {
         log_debug("postgres %s: the connection was lost (%s)", link->settings->position, link->detail);
-        event_timer_arm(
-            link->timer,
-            0); /* the server has started anew, perhaps: it is down if it cannot be connected to */
+        /* the server may have restarted: the link is down only if reconnecting fails */
+        event_timer_arm(link->timer, 0);
         return;
     }
     link->in_doubt |= cause == CAUSE_TIMEOUT || cause == CAUSE_QUERY;
@@ -179,9 +182,10 @@ static void link_idle(struct postgres_link *link)
     tell_soon(link);
 }
 
-/* --- Answers ------------------------------------------------------------------------------------------ */
+/* --- Results ---------------------------------------------------------------------------------- */
 
-/* The parameter itself is at fault: text for a number, bytes that are no UTF-8. No row has such an id. */
+/* Returns true if the error is caused by the parameter: text for a number, or invalid UTF-8. No
+ * row has such an id. */
 static bool is_about_the_id(const char *state)
 {
     static const char *const codes[] = {"22P02", "22003", "22007", "22008", "22021", "22P05"};
@@ -191,7 +195,7 @@ static bool is_about_the_id(const char *state)
     return false;
 }
 
-/* By name, else by position: the quota first and the plan second. -1: there is none. */
+/* Finds the columns by name, else by position: quota first, plan second. -1: none. */
 static void find_columns(const PGresult *result, int *quota, int *plan)
 {
     int count = PQnfields(result);
@@ -247,13 +251,13 @@ static void take_error(struct postgres_link *link, const PGresult *result)
         note_detail(link, "statement_timeout");
 }
 
-/* False: the connection was given up. */
+/* Returns false if the connection was closed. */
 static bool take_result(struct postgres_link *link, const PGresult *result)
 {
     ExecStatusType status = PQresultStatus(result);
 
     if (link->state == LINK_PREPARING)
-        return true; /* a pooler may refuse to set it */
+        return true; /* a pooler may refuse SET */
     if (status == PGRES_SINGLE_TUPLE) {
         if (link->rows++ == 0)
             read_row(link, result);
@@ -263,7 +267,7 @@ static bool take_result(struct postgres_link *link, const PGresult *result)
     } else if (status != PGRES_TUPLES_OK) {
         note_detail(link, "it returns no rows");
         link->failed = true;
-        link_fail(link, CAUSE_QUERY); /* COPY and the like would go on */
+        link_fail(link, CAUSE_QUERY); /* COPY and similar results would continue */
         return false;
     }
     if (link->rows <= ROWS_MAX)
@@ -278,7 +282,7 @@ static bool was_too_slow(const struct postgres_link *link)
     return strcmp(link->detail, "statement_timeout") == 0;
 }
 
-/* The answer is whole. */
+/* The result is complete. */
 static void finish_query(struct postgres_link *link)
 {
     if (link->state == LINK_PREPARING) {
@@ -291,7 +295,7 @@ static void finish_query(struct postgres_link *link)
     }
     if (link->failed) {
         if (PQstatus(link->connection) == CONNECTION_BAD)
-            link_fail(link, CAUSE_LOST); /* the server said why it hangs up */
+            link_fail(link, CAUSE_LOST); /* the server sent the reason for closing */
         else
             link_fail(link, was_too_slow(link) ? CAUSE_TIMEOUT : CAUSE_QUERY);
         return;
@@ -320,7 +324,7 @@ static void read_results(struct postgres_link *link)
     }
 }
 
-/* --- The socket --------------------------------------------------------------------------------------- */
+/* --- Socket ----------------------------------------------------------------------------------- */
 
 static bool watch_socket(struct postgres_link *link, short what)
 {
@@ -341,7 +345,8 @@ static void flush(struct postgres_link *link)
     }
 }
 
-/* The server ends a query that takes too long, so that none goes on after weir has given it up. */
+/* Sets statement_timeout: the server cancels slow queries, so none continues after weir has
+ * given up. */
 static void prepare(struct postgres_link *link)
 {
     char set[64];
@@ -361,7 +366,7 @@ static void poll_connect(struct postgres_link *link)
 {
     bool good = true;
 
-    event_del(link->io); /* the socket may become another one */
+    event_del(link->io); /* libpq may replace the socket */
     switch (PQconnectPoll(link->connection)) {
     case PGRES_POLLING_READING: good = watch_socket(link, EV_READ); break;
     case PGRES_POLLING_WRITING: good = watch_socket(link, EV_WRITE); break;
@@ -417,7 +422,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 static void ignore_notice(void *context, const PGresult *notice)
 {
-    (void)context, (void)notice; /* else libpq writes it to stderr */
+    (void)context, (void)notice; /* libpq's default writes it to stderr */
 }
 
 static void link_connect(struct postgres_link *link)
@@ -428,7 +433,7 @@ static void link_connect(struct postgres_link *link)
     link->connection =
         PQconnectStartParams((const char *const *)s->keywords, (const char *const *)s->values, 0);
     if (!link->connection || PQstatus(link->connection) == CONNECTION_BAD ||
-        !watch_socket(link, EV_WRITE)) { /* as if PQconnectPoll had said so */
+        !watch_socket(link, EV_WRITE)) { /* as after PGRES_POLLING_WRITING */
         note_detail(link, link->connection ? PQerrorMessage(link->connection) : "no memory");
         link_fail(link, CAUSE_CONNECT);
         return;
@@ -437,7 +442,7 @@ static void link_connect(struct postgres_link *link)
     event_timer_arm(link->timer, CONNECT_US);
 }
 
-/* --- For the owner ------------------------------------------------------------------------------------ */
+/* --- Public functions ------------------------------------------------------------------------- */
 
 static void on_call(evutil_socket_t fd, short what, void *arg)
 {
@@ -518,7 +523,7 @@ void postgres_link_free(struct postgres_link *link)
     free(link);
 }
 
-#else /* a policy with quotas is refused, so nobody asks */
+#else /* without libpq, policies with quotas are rejected: these functions are not called */
 
 bool postgres_is_there(void)
 {

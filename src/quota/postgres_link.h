@@ -1,12 +1,14 @@
-/* postgres_link.h - one connection to PostgreSQL that asks one query, for one id at a time, and never blocks.
+/* postgres_link.h - one non-blocking PostgreSQL connection that runs one query for one id at a
+ * time.
  *
  *   DOWN --timer--> CONNECTING --SET statement_timeout--> IDLE <--> BUSY
  *    ^                  |                                            |
  *    `------------------+------------- link_fail(cause) -------------'
  *
- * Whatever goes wrong ends the connection, and after a while it is made anew; a connection that was merely lost is made
- * anew at once. It counts as down from a failure on until it stands again, or, where it was the query that failed, until
- * one has succeeded: whoever asks meanwhile need not wait for it. */
+ * Every failure closes the connection, and weir reconnects with back-off. If the connection was
+ * merely lost, weir reconnects at once. The link counts as down from a failure until it is
+ * connected again. If the query failed, it counts as down until a query succeeds. While it is
+ * down, callers need not wait for it. */
 #ifndef WEIR_QUOTA_POSTGRES_LINK_H
 #define WEIR_QUOTA_POSTGRES_LINK_H
 
@@ -15,37 +17,38 @@
 #include "policy/policy.h"
 #include "quota/quota_row.h"
 
-/* Was weir built with libpq? */
+/* Returns true if weir was built with libpq. */
 bool postgres_is_there(void);
 
 struct postgres_link;
 
 enum postgres_result {
-    POSTGRES_ROW,    /* or the knowledge that there is none */
-    POSTGRES_LOST,   /* the connection was lost under the query: it may be asked again */
-    POSTGRES_FAILED, /* the query was refused, or took too long */
+    POSTGRES_ROW,    /* the query completed; there may be no row */
+    POSTGRES_LOST,   /* the connection was lost during the query: retry */
+    POSTGRES_FAILED, /* the query was rejected or timed out */
 };
 
-/* All run from the event loop, never from inside a call of the link. */
+/* All run from the event loop, never from inside a function of the link. */
 struct postgres_watch {
-    void (*idle)(void *context); /* a query may be asked */
+    void (*idle)(void *context); /* a query can be started */
     void (*down)(void *context);
-    /* The answer to the query: once for each that was asked, but for those under way in postgres_link_free. */
+    /* The query's result. Runs once per query, except for queries in flight at
+     * postgres_link_free(). */
     void (*done)(void *context, enum postgres_result result, const struct quota_row *row);
     void *context;
 };
 
-/* Starts to connect; `settings` outlives the link. Ends the process when there is no memory; NULL where weir was built
- * without libpq. One log line a change of state. */
+/* Starts to connect; `settings` must outlive the link. Exits the process if out of memory.
+ * Returns NULL if weir was built without libpq. Logs one line per change of state. */
 struct postgres_link *postgres_link_new(struct event_base *base, const struct quota_settings *settings,
                                         const struct postgres_watch *watch);
-/* Not from inside its callbacks. */
+/* Must not be called from inside its callbacks. */
 void postgres_link_free(struct postgres_link *link);
 
 bool postgres_link_is_idle(const struct postgres_link *link);
 bool postgres_link_is_down(const struct postgres_link *link);
 
-/* Where it is idle. The id is copied. */
+/* Starts the query for `id`, which is copied. The link must be idle. */
 void postgres_link_ask(struct postgres_link *link, struct slice id);
 
 #endif

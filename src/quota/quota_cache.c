@@ -11,8 +11,8 @@
 enum { STRIPES = 64 };
 
 struct item {
-    TAILQ_ENTRY(item) by_use; /* of its kind, latest last */
-    struct item *next;        /* in its chain */
+    TAILQ_ENTRY(item) by_use; /* per kind, most recently used last */
+    struct item *next;        /* in the hash chain */
     uint64_t hash;
     struct quota_entry entry;
     size_t id_size;
@@ -32,7 +32,7 @@ struct stripe {
 struct quota_cache {
     struct hash_key hash_key;
     size_t chain_mask;
-    unsigned max[KINDS]; /* in a stripe */
+    unsigned max[KINDS]; /* per stripe */
     _Atomic uint64_t aged_us;
     struct stripe stripes[STRIPES];
 };
@@ -80,7 +80,7 @@ static struct stripe *stripe_of(struct quota_cache *table, uint64_t hash)
     return &table->stripes[hash >> 32 & (STRIPES - 1)];
 }
 
-/* Where the pointer to the item is, or would be. */
+/* Returns the position of the pointer to the item, or where it would be inserted. */
 static struct item **position_of(const struct quota_cache *table, struct stripe *stripe, uint64_t hash,
                                  struct slice id)
 {

@@ -17,10 +17,10 @@ struct quota_client {
 
 static struct slice id_of(const struct identity *identity)
 {
-    return (struct slice){identity->text + 3, identity->size - 3}; /* behind "id:" */
+    return (struct slice){identity->text + 3, identity->size - 3}; /* without "id:" */
 }
 
-/* --- What is known ------------------------------------------------------------------------------------ */
+/* --- Cache ------------------------------------------------------------------------------------ */
 
 bool quota_client_find(struct quota_client *quota_client, const struct identity *identity,
                        enum quota_outcome *outcome, struct quota_row *row)
@@ -54,9 +54,9 @@ struct client_limits quota_client_limits(const struct policy *policy, const stru
                                   .each = row->quota > 0 ? row->quota : 0};
 }
 
-/* --- Asking ------------------------------------------------------------------------------------------- */
+/* --- Requests --------------------------------------------------------------------------------- */
 
-/* Cuts the quota request and whoever waits for it apart; both ends. */
+/* Detaches the quota request from its wait, and cancels the deadline. */
 static void cut(struct quota_wait *wait)
 {
     deadline_cancel(&wait->deadline);
@@ -65,7 +65,7 @@ static void cut(struct quota_wait *wait)
     wait->request = NULL;
 }
 
-/* The quota fetcher is late; what is known of the id, even past its time, is better than nothing. */
+/* The quota fetcher is late: uses the cached entry, even if it is expired. */
 static void on_deadline(struct deadline *deadline)
 {
     struct quota_wait *wait = CONTAINER_OF(deadline, struct quota_wait, deadline);
@@ -89,7 +89,7 @@ static void wake(int fd)
         ;
 }
 
-/* The clients of one address, as limits count them. */
+/* Returns a hash of the client's address (IPv6: of its prefix, as limits group it). */
 static uint64_t address_of(const struct quotas *quotas, const struct policy *policy,
                            const struct identity *identity)
 {
@@ -133,7 +133,7 @@ void quota_client_abandon(struct quota_wait *wait)
         cut(wait);
 }
 
-/* --- The post ----------------------------------------------------------------------------------------- */
+/* --- Completed requests ----------------------------------------------------------------------- */
 
 void quota_post_back(struct quotas *q, struct quota_request *request, enum quota_outcome outcome,
                      const struct quota_row *row)
@@ -185,7 +185,7 @@ static void on_post(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------ */
+/* --- Create and free -------------------------------------------------------------------------- */
 
 struct quota_client *quota_client_new(struct quotas *quotas, struct event_base *base,
                                       struct deadlines *deadlines)

@@ -11,7 +11,7 @@ static struct slice trimmed(struct slice s)
     return s;
 }
 
-/* ".", ".0", ".00": what numeric columns put behind a whole number. */
+/* Removes ".", ".0", ".00", which numeric columns append to whole numbers. */
 static struct slice without_fraction(struct slice s)
 {
     size_t n = s.n;

@@ -1,4 +1,4 @@
-/* quotas.c - the process' quotas: the quota fetcher's thread, and what it is told. See quotas.h. */
+/* quotas.c - the process' quotas: the fetcher thread and its inbox. See quotas.h. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void wake(const struct quotas *q)
         ;
 }
 
-/* --- The quota fetcher's thread ------------------------------------------------------------------------------- */
+/* --- Fetcher thread --------------------------------------------------------------------------- */
 
 struct inbox {
     struct quota_tickets asked;
@@ -97,7 +97,7 @@ bool quotas_start(struct quotas *q)
     if (q->running || !q->table)
         return true;
     q->fetcher = fetcher_new(q);
-    sigfillset(&all); /* signals are the main thread's */
+    sigfillset(&all); /* only the main thread handles signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failure = pthread_create(&q->thread, NULL, run, q);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -123,7 +123,7 @@ void quotas_stop(struct quotas *q)
     q->fetcher = NULL;
 }
 
-/* --- What it is told ---------------------------------------------------------------------------------- */
+/* --- Messages to the fetcher ------------------------------------------------------------------ */
 
 static void hand_over(struct quotas *q, struct policy *policy)
 {
@@ -150,7 +150,8 @@ void quotas_doubt(struct quotas *q)
         quota_cache_age(q->table, clock_us());
 }
 
-/* A lookup that is under way must not keep what it learns. */
+/* Tells the fetcher to drop the result of a lookup in flight. If the inbox is full, all entries
+ * are aged. */
 static void notify_fetcher(struct quotas *q, struct slice id)
 {
     struct forget *forget = malloc(sizeof *forget + id.n);
@@ -190,7 +191,7 @@ struct quota_cache *quotas_cache(const struct quotas *q)
     return q->table;
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------ */
+/* --- Create and free -------------------------------------------------------------------------- */
 
 struct quotas *quotas_new(void)
 {

@@ -1,16 +1,16 @@
-/* quotas.h - limits per client that stand in a database: what is known of an id, and waiting until it is.
+/* quotas.h - per-client limits from a database: the cache, and waiting for lookups.
  *
- *   worker   quota_client_find() --known--> go on
- *               | not known
+ *   worker   quota_client_find() --cached--> go on
+ *               | not cached
  *            quota_client_ask() --quota request--> quota fetcher: a thread of its own
- *                                           1 Redis: cached by any weir?           one lookup for all quota requests of an id
- *                                           2 the lock in Redis: who asks?         others look again
+ *                                           1 Redis: cached by any weir?      (one lookup per id)
+ *                                           2 the lock in Redis: held by another weir? wait, retry
  *                                           3 PostgreSQL, one query at a time
- *                                           4 kept in Redis and in the process' table
- *            settled() <--quota request, by post--'
+ *                                           4 stored in Redis and in the process' cache
+ *            settled() <--quota request, via the worker's queue--'
  *
- * Workers never touch the database: whatever libpq does, at worst a request waits for quotas.timeout, by a deadline of
- * its own worker. */
+ * Workers never use the database. If libpq is slow, a request waits at most quotas.timeout,
+ * which is a deadline in its own worker. */
 #ifndef WEIR_QUOTA_QUOTAS_H
 #define WEIR_QUOTA_QUOTAS_H
 
@@ -26,67 +26,72 @@ struct quota_request;
 enum quota_query_result { QUERY_FOUND, QUERY_ABSENT, QUERY_FAILED, QUERY_RESULTS };
 extern const char *const quota_query_label[QUERY_RESULTS];
 
-/* Written by the quota fetcher alone; read by anyone. */
+/* Written by the quota fetcher only; read by any thread. */
 struct quota_stats {
     counter_t queries[QUERY_RESULTS];
-    counter_t redis_hits; /* ids that Redis knew */
-    counter_t refused;    /* quota requests that found too many waiting */
-    counter_t expired;    /* lookups that ended with an answer past its time */
+    counter_t redis_hits; /* ids found in Redis */
+    counter_t refused;    /* quota requests refused because too many were waiting */
+    counter_t expired;    /* lookups that ended with an entry past fresh_us */
     _Atomic bool database_up;
 };
 
-/* --- The process: main thread ------------------------------------------------------------------------- */
+/* --- Process: main thread --------------------------------------------------------------------- */
 
-/* Ends the process when there is no memory. */
+/* Exits the process if out of memory. */
 struct quotas *quotas_new(void);
 
-/* What `policy` says holds from now on (it is held). The same connection and query keep what is cached. */
+/* Applies the policy and holds a reference. The cache is kept if connection and query are
+ * unchanged. */
 void quotas_apply(struct quotas *quotas, struct policy *policy);
 
-/* Starts the thread where a policy with quotas was applied; with all signals blocked. */
+/* Starts the fetcher thread if a policy with quotas was applied. The thread blocks all signals. */
 MUST_CHECK bool quotas_start(struct quotas *quotas);
 
-/* When all workers have ended, before their desks are freed. */
+/* Call after all workers have ended and before their quota clients are freed. */
 void quotas_stop(struct quotas *quotas);
 void quotas_free(struct quotas *quotas);
 
-/* From any thread: the client was reset, here or elsewhere. `identity` as X-Weir-Client has it. */
+/* Thread-safe. The client was reset, by this or another weir: drops its entry. `identity` has
+ * the format of X-Weir-Client. */
 void quotas_forget(struct quotas *quotas, struct slice identity);
-/* Such messages may have been missed: everything is asked of Redis anew. */
+/* Reset messages may have been missed: all entries are checked with Redis again. */
 void quotas_doubt(struct quotas *quotas);
 
 /* NULL: no policy has had quotas. */
 const struct quota_stats *quotas_stats(const struct quotas *quotas);
 struct quota_cache *quotas_cache(const struct quotas *quotas);
 
-/* --- A worker ----------------------------------------------------------------------------------------- */
+/* --- Worker ----------------------------------------------------------------------------------- */
 
-/* Waiting for one id. Part of the caller's object. */
+/* The wait for one id. Embedded in the caller's object. */
 struct quota_wait {
-    /* Runs once, never from inside quota_client_ask; may end the caller's object. `outcome` and `row` are set. */
+    /* Runs once, never from inside quota_client_ask(); may free the caller's object. `outcome`
+     * and `row` are set. */
     void (*settled)(struct quota_wait *wait);
     enum quota_outcome outcome;
     struct quota_row row;
-    struct quota_request *request; /* NULL: nothing is under way */
+    struct quota_request *request; /* NULL: no request in flight */
     struct deadline deadline;
 };
 
-/* -1 as errno where there is none. NULL: no memory, or no descriptor. */
+/* Returns NULL if out of memory or out of file descriptors. */
 struct quota_client *quota_client_new(struct quotas *quotas, struct event_base *base,
                                       struct deadlines *deadlines);
 void quota_client_free(struct quota_client *quota_client);
 
-/* False: it must be asked for. The id is an identity's from a header. */
+/* Looks the id up in the cache. Returns false if it must be requested. `identity` comes from a
+ * header. */
 MUST_CHECK bool quota_client_find(struct quota_client *quota_client, const struct identity *identity,
                                   enum quota_outcome *outcome, struct quota_row *row);
 
-/* False: too many wait already; settled() will not run. It runs after quotas.timeout at the latest, unless
- * quota_client_abandon is called before. */
+/* Requests the id's quota. Returns false if too many requests wait; settled() will not run.
+ * Otherwise it runs within quotas.timeout, unless quota_client_abandon() is called first. */
 MUST_CHECK bool quota_client_ask(struct quota_client *quota_client, const struct policy *policy,
                                  const struct identity *identity, struct quota_wait *wait);
 void quota_client_abandon(struct quota_wait *wait);
 
-/* What the row means under this policy. A plan that it does not have is none. */
+/* Returns the limits that the row stands for under this policy. A plan that the policy does not
+ * have is ignored. */
 struct client_limits quota_client_limits(const struct policy *policy, const struct quota_row *row);
 
 #endif

@@ -381,10 +381,8 @@ static bool on_redirected(void *context, struct redis_call *call, const char *er
     unsigned slot;
     bool asking;
 
-    if (redis_error_is(
-            error,
-            /* the node may be partitioned from the others, which may have elected another master */
-            "CLUSTERDOWN")) {
+    /* the node may be partitioned from the others, which may have elected another master */
+    if (redis_error_is(error, "CLUSTERDOWN")) {
         redis_cluster_map_reader_want(c->reader);
         return false;
     }

@@ -10,7 +10,7 @@
 
 enum {
     CONNECTION_MAGIC = 0x54414c4b,
-    UNREAD_MAX = 8 << 20, /* bytes of an unfinished answer: the map of a very large cluster */
+    UNREAD_MAX = 8 << 20, /* bytes of an incomplete reply: fits the map of a very large cluster */
 };
 
 struct redis_connection {
@@ -20,14 +20,14 @@ struct redis_connection {
     redisReader *reader;
     struct redis_guard guard;
     struct redis_connection_callbacks callbacks;
-    bool logging_in; /* the next answer is AUTH's */
-    bool hearing;    /* inside one of the hearer's functions */
-    bool over;       /* freed from there */
-    bool starting;   /* a connect that fails at once is told by what redis_connection_new returns */
+    bool logging_in; /* the next reply belongs to AUTH */
+    bool hearing;    /* inside a callback */
+    bool over;       /* freed from inside a callback */
+    bool starting;   /* inside redis_connection_new(), which reports an immediate failure itself */
     bool failed;
 };
 
-/* --- Hearing ------------------------------------------------------------------------------------------ */
+/* --- Receiving -------------------------------------------------------------------------------- */
 
 static void connection_end(struct redis_connection *connection)
 {
@@ -111,7 +111,7 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
         connection_end(connection);
 }
 
-/* --- Saying ------------------------------------------------------------------------------------------- */
+/* --- Sending ---------------------------------------------------------------------------------- */
 
 bool redis_connection_send(struct redis_connection *connection, int argc, const char *const *argv)
 {
@@ -134,11 +134,11 @@ static bool log_in(struct redis_connection *connection, const char *username, co
                     : redis_connection_send(connection, 2, (const char *[]){"AUTH", password});
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------ */
+/* --- Create and free -------------------------------------------------------------------------- */
 
 static bool dial(struct redis_connection *connection, struct event_base *base)
 {
-    static const unsigned always = 1; /* messages come unasked */
+    static const unsigned always = 1; /* nonzero: pushed messages are unsolicited */
     struct address *to = &connection->address;
 
     if (to->length == 0 || !(connection->stream = bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE)) ||
