@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A range as numbers; of IPv4 the last 32 bits alone. */
+/* A range as numbers; IPv4 uses the low 32 bits only. */
 struct span {
     uint64_t high, low;
     uint64_t last_high, last_low;
     enum listed as;
 };
 
-enum { DEPTH_MAX = 129 + 1 }; /* ranges of one address that are one inside another, and what is outside all */
+enum { DEPTH_MAX = 129 + 1 }; /* nested ranges of one address, plus one */
 
-/* A table being written, with the ranges that are open at the point that was reached. */
+/* A table under construction, with the stack of ranges that contain the current address. */
 struct sweep {
     struct listed_from *out;
     unsigned count;
@@ -28,7 +28,7 @@ static uint64_t number_of(const unsigned char *bytes)
     return be64toh(number);
 }
 
-/* All ones behind the first `bits` of 64. */
+/* Mask of the bits after the first `bits` of 64. */
 static uint64_t behind(unsigned bits)
 {
     return bits >= 64 ? 0 : UINT64_MAX >> bits;
@@ -54,7 +54,8 @@ static struct span span_of(const struct listed_range *range)
     return span;
 }
 
-/* IPv4 before IPv6; by the first address, the wider range before those inside it, and blocking before allowing. */
+/* Orders IPv4 before IPv6, then by first address, wider before narrower ranges, blocked before
+ * allowed. */
 static int in_order(const void *a, const void *b)
 {
     const struct listed_range *left = a, *right = b;
@@ -69,7 +70,7 @@ static int in_order(const void *a, const void *b)
     return (left->as != LISTED_BLOCKED) - (right->as != LISTED_BLOCKED);
 }
 
-/* From this address on. */
+/* Starts an interval at this address. */
 static void mark(struct sweep *sweep, uint64_t high, uint64_t low, enum listed as)
 {
     struct listed_from *last = sweep->count ? &sweep->out[sweep->count - 1] : NULL;
@@ -82,7 +83,8 @@ static void mark(struct sweep *sweep, uint64_t high, uint64_t low, enum listed a
         sweep->out[sweep->count++] = (struct listed_from){high, low, as};
 }
 
-/* Behind it comes what is around it; behind the last address of all, nothing. */
+/* Closes the innermost range: the enclosing range continues, except after the last address of
+ * all. */
 static void close_last(struct sweep *sweep)
 {
     const struct span *span = &sweep->open[--sweep->depth];
@@ -104,7 +106,7 @@ static void sweep_all(struct sweep *sweep, const struct listed_range *ranges, si
         if (i && in_order(&ranges[i - 1], &ranges[i]) <= 0 &&
             ranges[i - 1].range.bits == ranges[i].range.bits &&
             memcmp(&ranges[i - 1].range.ip, &ranges[i].range.ip, sizeof ranges[i].range.ip) == 0)
-            continue; /* the same range again: the first of them counts */
+            continue; /* duplicate range: the first wins */
         struct span span = span_of(&ranges[i]);
         while (sweep->depth && ends_before(&sweep->open[sweep->depth - 1], &span))
             close_last(sweep);
@@ -115,7 +117,7 @@ static void sweep_all(struct sweep *sweep, const struct listed_range *ranges, si
         close_last(sweep);
 }
 
-/* A range makes two marks at most. */
+/* Each range adds at most two intervals. */
 static bool make_one(const struct listed_range *ranges, size_t count, struct listed_from **from,
                      unsigned *marks)
 {
@@ -126,7 +128,7 @@ static bool make_one(const struct listed_range *ranges, size_t count, struct lis
     sweep_all(&sweep, ranges, count);
     *from = realloc(sweep.out, (sweep.count + 1) * sizeof *sweep.out);
     if (!*from)
-        *from = sweep.out; /* it is only larger than need be */
+        *from = sweep.out; /* keep the larger allocation */
     *marks = sweep.count;
     return true;
 }
@@ -158,8 +160,9 @@ enum listed address_table_find(const struct address_table *table, const struct i
 {
     bool v4 = ip_is_v4(ip);
     const struct listed_from *all = v4 ? table->v4 : table->v6;
-    unsigned low = 0, high = v4 ? table->v4_count
-                                : table->v6_count; /* the first mark behind the address is in between */
+    unsigned low = 0,
+             /* the first interval after the address is in [low, high] */
+        high = v4 ? table->v4_count : table->v6_count;
     uint64_t key_high = v4 ? 0 : number_of(ip->bytes), key_low = number_of(ip->bytes + 8);
 
     if (high == 0)

@@ -1,4 +1,5 @@
-/* address_lists.h - which addresses are never limited, and which are turned away: `addresses:` of a policy. */
+/* address_lists.h - allowlist (never limited) and blocklist of IP addresses: `addresses` in a
+ * policy. */
 #ifndef WEIR_POLICY_ADDRESS_LISTS_H
 #define WEIR_POLICY_ADDRESS_LISTS_H
 
@@ -6,17 +7,17 @@
 
 enum listed { LISTED_NOT, LISTED_ALLOWED, LISTED_BLOCKED };
 
-/* One line of a list. */
+/* One entry of a list. */
 struct listed_range {
     struct ip_range range;
     enum listed as;
 };
 
-/* Where one answer ends and the next begins: sorted, so that a look is a bisection. IPv4 has its own table, since ranges
- * of IPv6 that happen to hold the mapped addresses do not mean them (as in ip_range_holds). */
+/* Start of an interval of addresses with the same result. Intervals are sorted for binary search.
+ * IPv4 has its own table: IPv6 ranges never match IPv4-mapped addresses (as in ip_range_holds). */
 struct listed_from {
-    uint64_t high, low; /* the first address, as a number; of IPv4, low alone */
-    enum listed as;     /* until the next one */
+    uint64_t high, low; /* first address as a number; IPv4 uses `low` only */
+    enum listed as;     /* up to the next entry */
 };
 
 struct address_table {
@@ -24,8 +25,8 @@ struct address_table {
     unsigned v4_count, v6_count;
 };
 
-/* Of ranges one inside another the longer prefix counts; of equal ones, blocking. `ranges` are sorted on the way. The
- * table's arrays are malloc'ed; false: no memory. */
+/* Builds the table; sorts `ranges`. The longest prefix wins; blocking wins between equal ranges.
+ * The caller frees the table with address_table_clear(). Returns false if out of memory. */
 MUST_CHECK bool address_table_make(struct address_table *table, struct listed_range *ranges, size_t count);
 void address_table_clear(struct address_table *table);
 

@@ -1,7 +1,7 @@
-/* arena.h - memory that is freed all at once: a policy's, or what reading one needs.
+/* arena.h - memory that is freed all at once, for a policy or for the time of reading one.
  *
- * Each piece is an allocation of its own, so that the address sanitizer sees an overrun. Not for the hot
- * path; ends the process when there is no memory (base/memory.h). */
+ * Each allocation is separate, so that AddressSanitizer detects overruns. Not for the hot path.
+ * Exits the process if out of memory (base/memory.h). */
 #ifndef WEIR_POLICY_ARENA_H
 #define WEIR_POLICY_ARENA_H
 
@@ -13,12 +13,12 @@ struct arena {
     struct arena_block *blocks; /* NULL: empty */
 };
 
-/* `count` times `size` bytes, zeroed; lives until arena_free. Counts come from a file of bounded size: the
- * product cannot overflow. */
+/* Allocates `count` times `size` zeroed bytes until arena_free(). The product must not overflow;
+ * counts come from a file of bounded size. */
 void *arena_zeroed(struct arena *arena, size_t count, size_t size);
-/* A copy with a NUL behind it. */
+/* Copies `text` and appends a NUL. */
 char *arena_text(struct arena *arena, struct slice text);
-/* Frees every piece; the pool is empty again. */
+/* Frees all allocations; the arena is then empty and reusable. */
 void arena_free(struct arena *arena);
 
 #endif

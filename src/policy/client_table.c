@@ -1,4 +1,4 @@
-/* client_table.c - the table behind policy_client(). */
+/* client_table.c - implements policy_client(). */
 #include "policy/client_table.h"
 
 #include "base/hash.h"
@@ -6,14 +6,14 @@
 
 enum { KEY_ID, KEY_RANGE, KEY_UNIX };
 
-/* What a client is looked up by: an id's bytes, or an address with its prefix length. */
+/* Lookup key: the bytes of an id, or an address prefix and its length. */
 struct key {
     unsigned kind;
     struct slice bytes;
 };
 
 struct entry {
-    struct entry *next; /* in its chain */
+    struct entry *next; /* in the same hash chain */
     struct key key;
     const struct client *client;
 };
@@ -23,9 +23,9 @@ struct clients {
     struct hash_key hash_key;
     struct client *all;
     unsigned count;
-    struct entry **chains; /* a power of two of them */
+    struct entry **chains; /* the number of chains is a power of two */
     size_t mask;
-    unsigned bits[129]; /* the prefix lengths that occur, longest first */
+    unsigned bits[129]; /* prefix lengths in use, longest first */
     unsigned bits_count;
     const struct client *unix_peers;
 };
@@ -82,7 +82,8 @@ static const struct client *find(const struct clients *clients, const struct key
     return NULL;
 }
 
-/* The client added last under a key whose bytes are the pool's; or the one that has it already. */
+/* Indexes the client added last by `key`, whose bytes are in the arena. Returns an earlier client,
+ * or NULL. */
 static const struct client *enter(struct clients *clients, struct key key)
 {
     const struct client *earlier = find(clients, &key);
@@ -134,7 +135,7 @@ static const struct client *find_ip(const struct clients *clients, const struct 
 
     for (unsigned i = 0; i < clients->bits_count; i++) {
         if (clients->bits[i] < 96 && ip_is_v4(ip))
-            break; /* as in ip_range_holds: ranges of IPv6 alone are left */
+            break; /* only IPv6 ranges are left (as in ip_range_holds) */
         struct ip masked = ip_masked(ip, clients->bits[i]);
         struct key key = range_key(&masked, clients->bits[i], room);
         const struct client *client = find(clients, &key);
@@ -152,7 +153,7 @@ const struct client_limits *policy_client(const struct policy *policy, const str
     if (clients->count == 0)
         return NULL;
     if (identity->from_header) {
-        struct slice id = {identity->text + 3, identity->size - 3}; /* behind "id:" */
+        struct slice id = {identity->text + 3, identity->size - 3}; /* after "id:" */
         client = find(clients, &(struct key){KEY_ID, id});
     } else {
         client = identity->has_ip ? find_ip(clients, &identity->ip) : clients->unix_peers;
@@ -169,8 +170,9 @@ struct limit_numbers client_numbers(const struct client_limits *client_limits, c
     return (struct limit_numbers){limit->limit, limit->burst};
 }
 
-/* FNV-1a, with the last mixing steps of MurmurHash3: without a key, since weirs must agree. A client that can
- * choose its id can choose one that is not held to the limit, as long as that is being tried. */
+/* FNV-1a with the final mix of MurmurHash3. Unkeyed, because all instances must agree. A client
+ * that chooses its own id can thus find one for which a partially enforced limit is not
+ * enforced. */
 static uint64_t choice(struct slice client, struct slice limit)
 {
     uint64_t h = 0xcbf29ce484222325;

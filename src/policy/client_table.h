@@ -1,4 +1,4 @@
-/* client_table.h - the clients that the policy names, and how they are found. */
+/* client_table.h - clients named in the policy, and their lookup. */
 #ifndef WEIR_POLICY_CLIENT_TABLE_H
 #define WEIR_POLICY_CLIENT_TABLE_H
 
@@ -12,23 +12,24 @@ enum { QUOTA_NOT_WRITTEN = -2 };
 struct client {
     struct client_limits client_limits;
     const struct policy *policy;
-    int64_t quota;             /* as written; -1 unlimited */
+    int64_t quota;             /* as written; -1: unlimited; QUOTA_NOT_WRITTEN: not set */
     const struct node *limits; /* while loading */
 };
 
-/* The table behind policy_client: ids by hash, addresses and ranges by hash of (prefix, bits), one look for
- * each prefix length that occurs, longest first. */
+/* Creates the table used by policy_client(), for at most `count` clients. Ids are looked up by
+ * hash. Addresses are looked up by hash of (prefix, length), once per prefix length in use, longest
+ * first. */
 struct clients *clients_new(struct arena *arena, unsigned count);
-struct client *clients_add(struct clients *clients); /* zeroed; at most `count` times */
+struct client *clients_add(struct clients *clients); /* returns a zeroed client */
 unsigned clients_count(const struct clients *clients);
 const struct client *clients_at(const struct clients *clients, unsigned index);
-/* Enters the client added last. The earlier one that has the same name, or NULL. */
+/* Indexes the client added last. Returns an earlier client with the same key, or NULL. */
 const struct client *clients_enter_id(struct clients *clients, struct slice id);
 const struct client *clients_enter_range(struct clients *clients, const struct ip_range *range);
 const struct client *clients_enter_unix(struct clients *clients);
 
-/* Does a client's quota stand in its place? It does in every limit that is counted per client, but for requests in
- * flight: a quota says how many in a period. */
+/* Returns true if a client's quota replaces the numbers of this limit. True for every limit per
+ * client except concurrency limits, since a quota is a number of requests per period. */
 static inline bool limit_is_per_client(const struct limit *limit)
 {
     return limit->per[0].per == PER_CLIENT && limit->kind != LIMIT_CONCURRENCY;

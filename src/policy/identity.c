@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 
-/* --- the address, through trusted proxies --- */
+/* --- address behind trusted proxies --- */
 
 static bool is_trusted(const struct identity_settings *settings, const struct ip *ip)
 {
@@ -18,7 +18,7 @@ bool identity_trusts(const struct identity_settings *settings, const struct addr
     return ip_of_address(peer, &ip) ? is_trusted(settings, &ip) : settings->trust_unix;
 }
 
-/* An element of X-Forwarded-For as proxies write it: an address, "ip:port", "[v6]" or "[v6]:port". */
+/* Parses an element of X-Forwarded-For: an address, "ip:port", "[v6]" or "[v6]:port". */
 static bool element_ip(struct slice element, struct ip *ip)
 {
     const char *end = element.p + element.n, *close;
@@ -35,8 +35,8 @@ static bool element_ip(struct slice element, struct ip *ip)
     return ip_parse(one_colon ? (struct slice){element.p, (size_t)(colon - element.p)} : element, ip);
 }
 
-/* Takes the last element off a comma-separated list. Empty ones stand for nothing (RFC 9110
- * section 5.6.1.2) and are passed over. */
+/* Removes the last element of a comma-separated list. Skips empty elements (RFC 9110 section
+ * 5.6.1.2). */
 static bool last_element(struct slice *rest, struct slice *element)
 {
     while (rest->n) {
@@ -50,8 +50,9 @@ static bool last_element(struct slice *rest, struct slice *element)
     return false;
 }
 
-/* Each trusted hop vouches for the element to its left. Stops at the first address that is not a proxy's, or
- * at the last good one before an element that is none. */
+/* Walks from right to left, since each trusted proxy vouches for the element to its left. Stops
+ * after the first address that is not a trusted proxy, and before the first element that is not an
+ * address. Returns true if the walk may continue in the previous field line. */
 static bool walk_list(const struct identity_settings *settings, struct slice list, struct identity *identity)
 {
     struct slice element;
@@ -68,7 +69,8 @@ static bool walk_list(const struct identity_settings *settings, struct slice lis
     return true;
 }
 
-/* Several field lines are one list in their order (RFC 9110 section 5.3): the last line is walked first. */
+/* Multiple field lines form one list in their order (RFC 9110 section 5.3): starts with the last
+ * line. */
 static void walk_forwarded_for(const struct identity_settings *settings, const struct fields *fields,
                                struct identity *identity)
 {
@@ -142,14 +144,14 @@ static enum found find_id(const struct identity_from *from, const struct fields 
     return FOUND_ID;
 }
 
-/* An id of which only the database may know whether it is a client's is given, and not passed over. */
+/* Returns true for ids of unknown clients, which are skipped unless a database may know them. */
 static bool is_passed_over(const struct policy *policy, const struct identity *identity)
 {
     return policy->identity.known_clients_only && !policy->quotas.connection &&
            !policy_client(policy, identity);
 }
 
-/* The first of the sources from `first` on that gives a value. */
+/* Uses the first source from index `first` on that has a value. */
 static bool take_source(const struct policy *policy, const struct fields *fields, unsigned first,
                         struct identity *identity, const char **why)
 {

@@ -1,8 +1,8 @@
-/* method_override.c - X-HTTP-Method-Override and its like: a second method, which many frameworks obey. */
+/* method_override.c - X-HTTP-Method-Override and similar headers, which many frameworks obey. */
 #include "http/parse.h"
 #include "policy/policy.h"
 
-enum { METHOD_LONGEST = 32 }; /* of a rule's methods */
+enum { METHOD_LONGEST = 32 }; /* longest method in a rule */
 
 static bool counts_by_method(const struct rule *rule)
 {
@@ -13,8 +13,8 @@ static bool counts_by_method(const struct rule *rule)
     return false;
 }
 
-/* Frameworks take the method in capitals, whatever the field has; some trim more than blanks, so what is no token
- * does not agree. */
+/* Frameworks convert the override to upper case. Some trim more than whitespace, so an override
+ * that is not a token never agrees. */
 static bool override_agrees(const struct policy *policy, const struct rule *rule,
                             const struct request_head *head, struct slice path, struct slice host,
                             struct slice override)

@@ -1,9 +1,9 @@
-/* policy.h - one policy file, read and checked: immutable, shared by all threads, freed with its last
- * reference.
+/* policy.h - data model of one policy file after reading and validation.
  *
- *   YAML --tree.c--> nodes with line and column --options.c--> struct policy --check.c--> errors, warnings
+ *   YAML --tree.c--> nodes with positions --options.c--> struct policy --check.c--> warnings
  *
- * All durations are microseconds, all sizes bytes. Pointers inside belong to the policy. */
+ * A policy is immutable, shared by all threads and freed with its last reference. Durations are in
+ * microseconds, sizes in bytes. The policy owns the memory that its pointers refer to. */
 #ifndef WEIR_POLICY_POLICY_H
 #define WEIR_POLICY_POLICY_H
 
@@ -16,33 +16,33 @@
 #include "net/resolver.h"
 #include "policy/address_lists.h"
 
-enum { SHARE_WHOLE = 10000 }; /* shares are in hundredths of a per cent */
+enum { SHARE_WHOLE = 10000 }; /* unit of shares: 0.01% */
 
 enum {
-    LIMITS_MAX = 256,        /* in a policy */
-    LIMITS_PER_RULE_MAX = 8, /* on one request */
-    LIMIT_OPTIONS_MAX = 8,   /* a script's own options */
-    LIMIT_PER_MAX = 4,       /* parts of `per` */
+    LIMITS_MAX = 256,        /* per policy */
+    LIMITS_PER_RULE_MAX = 8, /* per request */
+    LIMIT_OPTIONS_MAX = 8,   /* built-in options passed to a script */
+    LIMIT_PER_MAX = 4,       /* dimensions in `per` */
     RULES_MAX = 1024,
-    RULE_NAME_MAX = 256, /* bytes; of a path pattern as well */
-    CLIENT_ID_MAX = 256, /* bytes of an id from a header */
+    RULE_NAME_MAX = 256, /* bytes; also the limit for path patterns */
+    CLIENT_ID_MAX = 256, /* bytes; client id from a header */
     LIMIT_COST_MAX = 1000000,
-    COST_LEARNT_MAX = 1000000000, /* from an answer */
+    COST_LEARNT_MAX = 1000000000, /* cost reported by a response */
 };
 
-struct certificate_files { /* as written */
+struct certificate_files { /* paths as written */
     char *certificate, *key;
 };
 
 struct listen_settings {
     struct address address;
-    bool proxy_protocol; /* connections begin with a header that names the client (net/proxy_header.h) */
+    bool proxy_protocol; /* expect a PROXY protocol header (net/proxy_header.h) */
     struct certificate_files *certificates;
     unsigned certificate_count; /* 0: no TLS */
-    struct tls_server *tls;     /* what was read from them; NULL: no TLS. Held */
+    struct tls_server *tls;     /* holds a reference; NULL: no TLS */
 };
 
-struct position { /* in the policy file; counts from 1 */
+struct position { /* in the policy file; counted from 1 */
     unsigned line, column;
 };
 
@@ -57,12 +57,12 @@ struct redis_nodes {
 };
 
 struct redis_sentinel_settings {
-    char *master; /* what they call it; NULL: no sentinels */
+    char *master; /* master name; NULL: no sentinels */
     struct redis_nodes nodes;
-    char *username, *password; /* for the sentinels themselves; NULL: none */
+    char *username, *password; /* of the sentinels; NULL: none */
 };
 
-/* What redis.address says beside the host, if it is a URL. */
+/* Parts of redis.address besides host and port, if it is a URL. */
 struct redis_url {
     bool given, has_database;
     char *username, *password; /* NULL: none */
@@ -71,48 +71,48 @@ struct redis_url {
 
 struct redis_settings {
     struct redis_url url;
-    struct address address; /* length 0 when embedded, a name, or found otherwise */
-    char *address_text;     /* as written, or what stands for it in messages */
-    char *host;             /* where `address` is a name; NULL: it is none */
+    struct address address; /* length 0: embedded, host name, sentinel or cluster */
+    char *address_text;     /* as written, or its substitute in messages */
+    char *host;             /* host name to resolve; NULL: not a host name */
     uint16_t port;
     bool embedded;
     struct redis_sentinel_settings sentinel;
-    struct redis_nodes cluster; /* some of its nodes; none: no cluster */
+    struct redis_nodes cluster; /* seed nodes; count 0: no cluster */
     char *username, *password;  /* NULL: none */
     char *password_file;        /* as written; NULL: none */
     unsigned database;
     char *key_prefix;
     uint64_t timeout_us;
     enum on_failure on_failure;
-    unsigned
-        instances; /* weirs that share the limits: what each may admit without Redis is divided by them */
+    /* weir instances that share the limits; divides the local limits while Redis is down */
+    unsigned instances;
 };
 
 struct upstream_server {
-    struct address address; /* length 0: a name, whose addresses change */
+    struct address address; /* length 0: a host name, resolved at run time */
     char *text;             /* as written */
-    char *host;             /* of it: a name or an IP address; NULL: a unix socket */
+    char *host;             /* host name or IP address from `text`; NULL: unix socket */
     uint16_t port;
     struct position position;
 };
 
 struct upstream_tls {
     bool on, verify;
-    char *ca, *server_name, *certificate, *key; /* as written; NULL: not */
-    struct tls_client *client;                  /* what was read from them. Owned */
-    char *certificate_path;                     /* of `certificate`; only where expires_s is set */
-    int64_t expires_s; /* when the certificate does, in seconds since 1970; 0: none */
+    char *ca, *server_name, *certificate, *key; /* as written; NULL: not set */
+    struct tls_client *client;                  /* TLS context from these files; owned */
+    char *certificate_path;                     /* path of `certificate`; set only with expires_s */
+    int64_t expires_s;                          /* certificate expiry, Unix time; 0: none */
 };
 
 struct upstream_health {
-    char *path; /* NULL: no checks */
-    char *host; /* the Host field; NULL: the server's own */
+    char *path; /* NULL: no health checks */
+    char *host; /* Host header; NULL: the server's address */
     uint64_t interval_us, timeout_us;
-    unsigned healthy, unhealthy; /* checks in a row that change a server's state */
-    uint64_t *statuses;          /* of good answers, for statuses_hold() */
+    unsigned healthy, unhealthy; /* consecutive results that change a server's state */
+    uint64_t *statuses;          /* successful statuses, for statuses_hold() */
 };
 
-/* Why a request may be sent to another server: bits of upstreams.NAME.retry.on. */
+/* Failures after which a request may be retried: bits of upstreams.NAME.retry.on. */
 enum retry_on {
     RETRY_ON_CONNECT = 1,
     RETRY_ON_RESET = 2,
@@ -124,22 +124,21 @@ enum retry_on {
 
 struct upstream_retry {
     unsigned on;         /* enum retry_on */
-    unsigned tries;      /* servers that a request may be sent to, the first one included */
-    int64_t budget;      /* retries as a share of requests, of SHARE_WHOLE */
-    unsigned budget_min; /* retries within RETRY_WINDOW_US that are allowed besides, by a worker */
+    unsigned tries;      /* maximum attempts per request, including the first */
+    int64_t budget;      /* retries as a share of requests, in 1/SHARE_WHOLE */
+    unsigned budget_min; /* additional retries per worker and RETRY_WINDOW_US */
 };
 
 enum { RETRY_WINDOW_US = 10 * 1000000 };
 
-/* When failures eject a server. */
+/* Outlier ejection. */
 struct upstream_eject {
-    unsigned failures;    /* in a row; 0: never */
-    int64_t failure_rate; /* share of the requests within window_us, of SHARE_WHOLE; 0: never */
-    unsigned
-        requests; /* of a worker to the server within window_us, below which failure_rate does not apply */
+    unsigned failures;    /* consecutive failures; 0: never */
+    int64_t failure_rate; /* share of requests within window_us, in 1/SHARE_WHOLE; 0: never */
+    unsigned requests;    /* minimum per worker and server within window_us for failure_rate */
     uint64_t window_us, time_us;
-    int64_t at_most;    /* share of the servers, of SHARE_WHOLE */
-    uint64_t *statuses; /* that count as failures, for statuses_hold() */
+    int64_t at_most;    /* maximum share of ejected servers, in 1/SHARE_WHOLE */
+    uint64_t *statuses; /* statuses that count as failures, for statuses_hold() */
 };
 
 struct upstream {
@@ -148,7 +147,7 @@ struct upstream {
     struct upstream_server *servers;
     unsigned server_count; /* at least 1 */
     uint64_t connect_timeout_us, response_timeout_us;
-    bool forwarded; /* requests carry Forwarded (RFC 7239) */
+    bool forwarded; /* send Forwarded (RFC 7239) */
     struct upstream_tls tls;
     struct upstream_health health;
     struct upstream_retry retry;
@@ -160,12 +159,12 @@ enum identity_source { IDENTITY_IP, IDENTITY_HEADER };
 struct identity_from {
     enum identity_source source;
     char *header;        /* IDENTITY_HEADER: the field's name */
-    enum field_id field; /* FIELD_X_CLIENT_ID where it is that, for a quick look; else FIELD_OTHER */
+    enum field_id field; /* FIELD_X_CLIENT_ID (fast lookup) or FIELD_OTHER */
 };
 
 enum { IDENTITY_FROM_MAX = 4 };
 
-/* Whose identity headers are believed. */
+/* Peers whose identity headers are accepted. */
 enum headers_from { HEADERS_FROM_TRUSTED, HEADERS_FROM_ANYONE };
 
 struct identity_settings {
@@ -173,11 +172,11 @@ struct identity_settings {
     unsigned from_count;
     struct ip_range *trusted;
     unsigned trusted_count;
-    bool trust_unix; /* "unix:" among trusted_proxies */
+    bool trust_unix; /* trusted_proxies contains "unix:" */
     enum headers_from headers_from;
-    bool headers_from_anyone; /* as it is: headers_from is anyone, or nobody is trusted */
+    bool headers_from_anyone; /* headers_from is anyone, or trusted_proxies is empty */
     unsigned ipv6_prefix;
-    bool known_clients_only; /* an id must be among the clients, else the next source counts */
+    bool known_clients_only; /* ids of unknown clients are skipped; the next source applies */
 };
 
 enum limit_per { PER_CLIENT, PER_IP, PER_ROUTE, PER_METHOD, PER_HOST, PER_ALL, PER_HEADER };
@@ -191,71 +190,70 @@ enum limit_kind {
     LIMIT_BUCKET, /* token_bucket, gcra, leaky_bucket */
     LIMIT_WINDOW,
     LIMIT_CUSTOM,
-    LIMIT_CONCURRENCY /* of requests in flight: what is taken is given back when the request has ended */
+    LIMIT_CONCURRENCY /* requests in flight; units are returned when the request ends */
 };
 
 enum { LEASE_AUTO = -1, LEASE_MOST = 100000 };
 
-/* Windows of the calendar; by the wall clock of limit->zone. A week starts on Monday (ISO 8601). */
+/* Calendar windows, in local time of limit->zone. Weeks start on Monday (ISO 8601). */
 enum calendar { CALENDAR_NONE, CALENDAR_DAY, CALENDAR_WEEK, CALENDAR_MONTH, CALENDAR_YEAR };
 
 enum script_option_kind { OPTION_NUMBER, OPTION_DURATION, OPTION_BOOL, OPTION_TEXT };
 
-/* What a limiter of one's own is given beside the limit's numbers. */
+/* Option of a custom limiter script. */
 struct script_option {
-    char *name; /* for the reader of the policy; NULL: none */
+    char *name; /* name in the policy, not passed to the script; NULL: none */
     enum script_option_kind kind;
-    int64_t number; /* exact in Lua; a duration is µs; of a bool 0 or 1 */
+    int64_t number; /* exact as a Lua double; durations in µs, booleans 0 or 1 */
     char *text;
 };
 
 struct zone;
 
-/* Requests that repeat an earlier one. */
+/* Deduplication of repeated requests. */
 struct dedup_settings {
-    char *header;    /* the field whose value makes a repeat free; NULL: none */
-    int64_t repeats; /* how many of a request are free before the next one is charged */
+    char *header;    /* header that identifies repeats; NULL: off */
+    int64_t repeats; /* uncharged repeats per request before the next charge */
 };
 
 struct limit {
-    unsigned index; /* in policy->limits; the driver script's number less 1 */
-    unsigned row;   /* of its counters; set by who runs the policy, before workers have it */
+    unsigned index; /* in policy->limits; the driver script counts from index + 1 */
+    unsigned row;   /* counter row; set before workers receive the policy */
     char *name, *label;
-    char *script;      /* a name of lua/ or a path */
-    char *script_text; /* the file's text */
+    char *script;      /* name of a script in lua/, or a path */
+    char *script_text; /* source text */
     enum limit_kind kind;
     int64_t limit, burst;
     int64_t period_us;
     bool has_offset; /* align: clock */
     int64_t offset_us;
-    enum calendar calendar; /* then period_us is the longest that a window lasts */
-    char *time_zone;        /* as written; NULL where calendar is CALENDAR_NONE, as is zone */
+    enum calendar calendar; /* if set, period_us is the longest possible window */
+    char *time_zone;        /* as written; NULL, like zone, with CALENDAR_NONE */
     const struct zone *zone;
-    struct script_option *own_options; /* of a LIMIT_CUSTOM; passed behind the others */
+    struct script_option *own_options; /* LIMIT_CUSTOM; passed after `options` */
     unsigned own_option_count;
-    struct position script_position; /* of what `script:` says */
-    int64_t
-        options[LIMIT_OPTIONS_MAX]; /* passed to the script in this order, e.g. rolling_window's buckets */
+    struct position script_position; /* of the `script` value */
+    /* passed to the script in this order, e.g. buckets of rolling_window */
+    int64_t options[LIMIT_OPTIONS_MAX];
     unsigned option_count;
-    int64_t max_delay_us; /* leaky_bucket: hold a request so long rather than reject it; 0: never */
-    int64_t lease_us;     /* LIMIT_CONCURRENCY: its period */
-    int64_t
-        cost; /* of a request whose rule says nothing of it; of a LIMIT_CONCURRENCY whatever the rule says */
-    int64_t lease_units; /* that a worker may take at once for a busy key; LEASE_AUTO; 0: none */
+    int64_t max_delay_us; /* leaky_bucket: maximum delay instead of rejection; 0: never delay */
+    int64_t lease_us;     /* LIMIT_CONCURRENCY: lifetime of an unreturned unit */
+    int64_t cost;         /* default cost per request; LIMIT_CONCURRENCY ignores the rule's cost */
+    int64_t lease_units;  /* units per lease of a busy key; LEASE_AUTO; 0: no leases */
     bool best_effort;
-    bool headers; /* it stands in the answer's fields */
-    /* The statuses of answers that are charged, a bit for each; NULL: every request is, before it is forwarded. */
+    bool headers; /* report in the response headers */
+    /* Bit set of charged response statuses. NULL: each request is charged before forwarding. */
     uint64_t *counted;
     struct dedup_settings dedup;
-    bool shadow;     /* counts and reports, rejects nobody */
-    int64_t enforce; /* the share of clients that it rejects, of SHARE_WHOLE; 0 for a shadow limit */
+    bool shadow;     /* count and report only, never reject */
+    int64_t enforce; /* share of clients enforced, in 1/SHARE_WHOLE; 0: shadow limit */
     struct limit_part per[LIMIT_PER_MAX];
-    unsigned per_count; /* at least 1; client before the others where it is one of them */
+    unsigned per_count; /* at least 1; PER_CLIENT, if present, comes first */
     enum on_failure on_failure;
     struct position position;
 };
 
-/* The numbers of one limit for one kind of client. */
+/* Effective numbers of one limit for one client. */
 struct limit_numbers {
     int64_t limit, burst;
 };
@@ -266,22 +264,21 @@ enum quota_kind {
     QUOTA_UNLIMITED   /* quota: unlimited, or -1 */
 };
 
-/* Numbers that several clients share. */
+/* Limits shared by several clients. */
 struct plan {
     char *name;
     struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
     struct position position;
 };
 
-/* What the policy, or the database, says of one client. In the policy its plan and a quota of n are already worked into
- * `numbers`. */
+/* Limits of one client, from the policy or the quota database. For clients of the policy, `numbers`
+ * already includes the plan and a numeric quota. */
 struct client_limits {
     char *name; /* as written: "client-1", "ip:10.0.0.0/8"; NULL: from the database */
     enum quota_kind quota;
     const struct plan *plan;             /* or NULL */
     const struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
-    int64_t
-        each; /* from the database: in place of limit and burst of every limit counted per client; 0: none */
+    int64_t each; /* database quota; replaces limit and burst of every per-client limit; 0: none */
     struct position position;
 };
 
@@ -289,17 +286,17 @@ enum unknown_client { UNKNOWN_CLIENT_DEFAULT, UNKNOWN_CLIENT_DENY };
 
 /* Quotas from a database. */
 struct quota_settings {
-    char *connection, *query;  /* as written; NULL: there are none */
-    char **keywords, **values; /* the connection taken apart, ended by NULL, with addresses for names */
+    char *connection, *query;  /* as written; NULL: no database */
+    char **keywords, **values; /* parsed `connection`, NULL-terminated, host names resolved */
     unsigned parameter_count;
-    char *position;    /* "127.0.0.1:5432/weir" */
-    bool has_password; /* in the connection */
-    uint32_t tag;      /* of the query */
+    char *position;    /* "127.0.0.1:5432/weir", for log lines */
+    bool has_password; /* `connection` contains a password */
+    uint32_t tag;      /* hash of the query */
     uint64_t timeout_us, cache_us;
     enum unknown_client unknown_client;
 };
 
-/* What is put in where a body's text is interrupted. */
+/* Placeholder in a rejection body. */
 enum body_word { BODY_END, BODY_LIMIT, BODY_RETRY_AFTER, BODY_CLIENT };
 
 struct body_piece {
@@ -312,19 +309,19 @@ enum { BODY_WORDS_MAX = 8 };
 struct rejection_settings {
     unsigned status;
     char *body_file; /* as written; NULL: none */
-    char *body;      /* its text; NULL: problem+json */
+    char *body;      /* content of body_file; NULL: problem+json */
     size_t body_size;
-    struct body_piece *pieces; /* the same, cut at its words; the last one ends with BODY_END */
+    struct body_piece *pieces; /* `body` split at its placeholders; the last piece has BODY_END */
     unsigned piece_count;
     char *content_type;
-    int64_t jitter; /* of the wait, of SHARE_WHOLE; the policy's alone */
+    int64_t jitter; /* share of the wait, in 1/SHARE_WHOLE; policy level only */
 };
 
 enum dot_segments { DOT_SEGMENTS_REJECT, DOT_SEGMENTS_NORMALIZE };
 enum ambiguous_paths { AMBIGUOUS_REJECT, AMBIGUOUS_ALLOW };
 enum trailing_slash { TRAILING_SLASH_IGNORE, TRAILING_SLASH_EXACT };
 
-/* How paths are read and matched. */
+/* Path normalization and matching. */
 struct path_settings {
     enum dot_segments dot_segments;
     enum ambiguous_paths ambiguous;
@@ -334,25 +331,26 @@ struct path_settings {
 
 struct rule {
     unsigned index;
-    unsigned row; /* of its counters, as in a limit */
-    char *name; /* its name:, else its path, else "*" (made unique by "#2" and so on): the metrics' label and
-                   PER_ROUTE's value */
+    unsigned row; /* counter row, as in struct limit */
+    /* `name`, else the path, else "*"; duplicates get "#2" and so on. Metrics label and value of
+     * PER_ROUTE */
+    char *name;
     struct slice path, host; /* patterns as written; n == 0: any */
-    struct slice pattern;    /* of the path, as it is matched: see rule_choice.c */
+    struct slice pattern;    /* path pattern prepared by rule_set_pattern() */
     bool any_method;
     struct slice *methods;
     unsigned method_count;
     const struct limit **limits;
     unsigned limit_count; /* 0: unlimited */
-    bool unlimited;       /* limits: none */
-    int64_t cost;         /* 0: each limit's own */
-    char *cost_request;   /* the request's field that says the cost, from trusted peers; NULL: none */
-    int64_t cost_max;     /* the most that it may say */
-    char *cost_response;  /* the answer's field that says the cost; NULL: none */
-    bool learns;          /* some of what is charged is known only when the answer's head is there */
+    bool unlimited;       /* `limits: none` */
+    int64_t cost;         /* 0: cost of each limit */
+    char *cost_request;   /* request header with the cost, trusted peers only; NULL: none */
+    int64_t cost_max;     /* larger values of cost_request are reduced to this */
+    char *cost_response;  /* response header with the cost; NULL: none */
+    bool learns;          /* some charges depend on the response head */
     const struct upstream *upstream;
-    bool has_rejection;                  /* one of its own; else the policy's */
-    struct rejection_settings rejection; /* whole in either case */
+    bool has_rejection;                  /* false: the policy's rejection applies */
+    struct rejection_settings rejection; /* complete in both cases */
     struct position position;
 };
 
@@ -363,25 +361,25 @@ enum {
     HEADERS_X_RATELIMIT_EPOCH = 8 /* X-RateLimit-Reset as Unix time */
 };
 
-/* A client that shuts down its sending side: has it left, or does it wait for its answer? */
+/* Treatment of a client that shuts down its sending side: end the request, or send the response. */
 enum half_close { HALF_CLOSE_END, HALF_CLOSE_ALLOW };
 
 struct timeouts {
     uint64_t request_header_us, request_body_us, shutdown_us;
-    uint64_t keepalive_us;  /* between two requests */
-    uint64_t tunnel_us;     /* without a byte in either direction */
-    uint64_t send_us;       /* between two pieces of an answer that the client takes */
-    uint64_t idle_us;       /* in place of these three where they are not written; 0: not written */
-    uint64_t body_min_rate; /* bytes a second; 0: none */
-    uint64_t exchange_us;   /* a request and its whole answer; 0: any time */
-    uint64_t linger_us;     /* content that is read and dropped after an answer; 0: none */
+    uint64_t keepalive_us;  /* idle time between two requests */
+    uint64_t tunnel_us;     /* idle time in both directions */
+    uint64_t send_us;       /* between two successful writes of a response */
+    uint64_t idle_us;       /* default for the three above; 0: not set */
+    uint64_t body_min_rate; /* bytes per second; 0: no minimum */
+    uint64_t exchange_us;   /* total request duration without tunnels; 0: no limit */
+    uint64_t linger_us;     /* time to discard request content after the response; 0: none */
 };
 
 struct size_limits {
     uint64_t request_header, request_body, response_header; /* request_body 0: no limit */
     unsigned connections;                                   /* 0: no limit */
-    unsigned connections_per_ip;     /* 0: no limit; trusted proxies and unix sockets are not counted */
-    bool connections_per_ip_derived; /* not written: a quarter of connections */
+    unsigned connections_per_ip;     /* 0: no limit; excludes trusted proxies and unix sockets */
+    bool connections_per_ip_derived; /* not set: connections / 4, rounded up to 1 */
 };
 
 enum access_format { ACCESS_OFF, ACCESS_JSON, ACCESS_COMBINED };
@@ -389,11 +387,11 @@ enum access_format { ACCESS_OFF, ACCESS_JSON, ACCESS_COMBINED };
 struct log_settings {
     int level; /* enum log_level */
     enum access_format access;
-    enum log_format format; /* of events */
+    enum log_format format; /* of event lines */
     char *file;             /* "stderr" or a path */
 };
 
-/* Files of addresses, one or a range a line. */
+/* Files with one address or range per line. */
 struct address_files {
     char **names; /* as written */
     unsigned count;
@@ -402,7 +400,7 @@ struct address_files {
 
 struct admin_settings {
     struct address address; /* length 0: no admin listener */
-    char **hosts; /* names that a request's Host may have, beside addresses and localhost; in lower case */
+    char **hosts;           /* allowed Host names besides IP addresses and localhost; lower case */
     unsigned host_count;
 };
 
@@ -411,23 +409,23 @@ struct address_settings {
     struct address_table table;
 };
 
-/* The request headers that decide something, see policy_sort_headers(). read_headers_collect() has to know every
- * option that names one. */
+/* Request headers that the policy evaluates, see policy_sort_headers(). read_headers_collect() must
+ * handle every option that names a request header. */
 struct read_headers {
-    struct slice *names; /* each once */
+    struct slice *names; /* unique */
     unsigned count;
-    bool some_odd;    /* a name holds a character other than letters, digits and "-" */
-    bool some_claims; /* a name is one that is not forwarded from strangers, FIELD_PROXY_CLAIM, or at all */
+    bool some_odd;    /* a name has a character other than letters, digits, "-" */
+    bool some_claims; /* a name is a FIELD_PROXY_CLAIM or FIELD_NEVER_FORWARDED */
 };
 
-struct clients; /* the table behind policy_client() */
+struct clients; /* table used by policy_client() */
 struct arena;
 
 struct policy {
     atomic_uint references;
     char *file;
-    char *driver;     /* the composed script, malloc'ed; set by who runs the policy, before workers have it */
-    unsigned workers; /* "auto" is already a number */
+    char *driver;     /* composed Lua script, malloc'ed; set before workers receive the policy */
+    unsigned workers; /* "auto" is already resolved */
     struct listen_settings *listen;
     unsigned listen_count;
     struct admin_settings admin;
@@ -438,7 +436,7 @@ struct policy {
     struct identity_settings identity;
     struct read_headers read_headers;
     struct address_settings addresses;
-    bool shadow; /* of limits that do not say */
+    bool shadow; /* default for limits */
     struct limit *limits;
     unsigned limit_count;
     struct plan *plans;
@@ -446,124 +444,129 @@ struct policy {
     struct clients *clients;
     struct quota_settings quotas;
     struct path_settings paths;
-    bool rules_have_paths, rules_have_hosts; /* some rule has one */
-    struct rule
-        *rules; /* the last one is the built-in: matches all, no limits, first upstream; name "(none)" */
+    bool rules_have_paths, rules_have_hosts; /* true if any rule has one */
+    struct rule *rules; /* the last is built in: matches all, no limits, first upstream, "(none)" */
     unsigned rule_count;
     unsigned headers; /* HEADERS_* */
     struct rejection_settings rejection;
     enum half_close half_close;
     struct timeouts timeouts;
-    const char
-        *keep_alive; /* lines of the answers behind which a connection is kept: Connection and Keep-Alive */
+    const char *keep_alive; /* Connection and Keep-Alive lines for persistent connections */
     struct size_limits size_limits;
     struct log_settings log;
     struct arena *arena; /* holds all of the above */
 };
 
-/* Reads and checks `file`. Limiter scripts are looked for in `lua_dir` by name. Every mistake and warning is
- * printed to `report` as "FILE:LINE:COLUMN: ..." (warnings with "warning: " after the place; mistakes at most
- * 20, then a count). NULL when there was a mistake. Blocks: reads files and resolves Redis' name; those of upstreams' servers are left to the resolver. The caller owns
- * one reference. */
+/* Reads and validates `file`. Limiter scripts are searched by name in `lua_dir`. Prints errors and
+ * warnings to `report` as "FILE:LINE:COLUMN: ...", warnings with "warning: " after the position.
+ * Prints at most 20 errors, then a count. Returns NULL if there is any error.
+ *
+ * Blocks: reads files and resolves the host names of sentinels, cluster nodes and database servers.
+ * The resolver looks up redis.address and upstream servers at run time. The caller owns one
+ * reference. */
 struct policy *policy_load(const char *file, const char *lua_dir, FILE *report);
 
-/* Does the file ask for log.format: json? Also true where the file has mistakes, which are then logged in JSON. False for
- * anything but a regular file. Reads the file. */
+/* Returns true if the file sets log.format to json, even if the file has errors; the errors are
+ * then logged as JSON. Returns false unless it is a regular file. Blocks: reads the file. */
 bool policy_wants_json_log(const char *file);
 
 struct policy *policy_hold(struct policy *policy);
 void policy_drop(struct policy *policy);
 
-/* A reload leaves the sockets: `next` gets the listeners of `now`, in their order, with the certificates that it
- * has itself for those that it names as well. `written` are those of `now` as the file had them. */
+/* Keeps the listening sockets across a reload: replaces the listeners of `next` with those of
+ * `now`, in their order. Listeners configured in both get the certificates of `next`. `written`
+ * holds the listeners of `now` as configured in the file. */
 void policy_keep_listeners(struct policy *next, const struct policy *now,
                            const struct listen_settings *written);
 
-/* Are they the same in everything that takes a restart? */
+/* Returns true if all settings that require a restart are equal. */
 bool listen_settings_same(const struct listen_settings *one, const struct listen_settings *other);
 
-/* Is it one of weir's own limiters? `out` is given the names of them all: "token_bucket, leaky_bucket, ...". */
+/* Returns true if `name` is a built-in limiter. Lists all names in `out`: "token_bucket,
+ * leaky_bucket, ...". */
 struct script_names {
     char text[256];
 };
 bool script_names(struct slice name, struct script_names *out);
 
-/* The effective policy, defaults filled in, as YAML with a fixed order of keys (passwords as "***"): `weir
- * check` prints it. */
+/* Prints the effective policy with all defaults as YAML, for `weir check`. The key order is fixed;
+ * passwords are printed as "***". */
 void policy_print(const struct policy *policy, FILE *out);
 
-/* Is the server written as a name, which has to be looked up? And how many servers of all upstreams are? */
+/* Returns true if the server is configured by host name. */
 static inline bool server_is_name(const struct upstream_server *server)
 {
     return server->address.length == 0;
 }
+/* Returns the number of such servers in all upstreams. */
 unsigned policy_name_count(const struct policy *policy);
 
-/* The rule that decides; never NULL. `path` is in normal form, in lower case if paths.ignore_case is set; `host` as it
- * came. Linear in the rules. */
+/* Returns the first matching rule; never NULL. `path` is in normal form, and in lower case if
+ * paths.ignore_case is set. `host` is as received. Linear in the number of rules. */
 const struct rule *policy_match(const struct policy *policy, struct slice method, struct slice path,
                                 struct slice host);
 
-/* Does `rule`, which policy_match() found for the request, also hold under each method that a field such as
- * X-HTTP-Method-Override names? False: the server may take the request for one of another rule, or, with a limit
- * per method, for one that is counted apart. `path` as for policy_match(). */
+/* Returns true if `rule`, the result of policy_match(), also applies to each method named by a
+ * header such as X-HTTP-Method-Override. Otherwise the server may execute a request of another
+ * rule, or of a method that a limit counts separately. `path` as for policy_match(). */
 bool policy_overrides_agree(const struct policy *policy, const struct rule *rule,
                             const struct request_head *head, struct slice path, struct slice host);
-/* The Host of requests without one (HTTP/1.0): the server's address, as from a client that asked it directly. */
+
+/* Returns the Host for requests without one (HTTP/1.0): the address of the first server. */
 static inline struct slice upstream_host(const struct upstream *upstream)
 {
     const struct upstream_server *server = &upstream->servers[0];
     return address_is_unix(&server->address) ? SLICE("localhost") : slice_of(server->text);
 }
 
-/* Where nothing is limited nothing is asked of Redis, and weir does not connect to it. */
+/* Without limits, weir does not connect to Redis. */
 static inline bool policy_needs_redis(const struct policy *policy)
 {
     return policy->limit_count > 0;
 }
 
-/* What this request costs, by the field that the rule names; 0: what the rule and the limits say. False: the
- * request is to be refused with 400 and `*why`. */
+/* Reads the request's cost from the header cost_request into `*cost`; 0: the cost of the rule or
+ * limits applies. Returns false if the request must be rejected with 400 and the reason `*why`. */
 MUST_CHECK bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct fields *fields,
                              int64_t *cost, const char **why);
-/* What the answer says that the request has cost; -1: nothing that can be used. */
+/* Returns the cost in the response header cost_response; -1: missing or invalid. */
 int64_t rule_cost_learnt(const struct rule *rule, const struct fields *fields);
 
 enum { STATUS_MIN = 100, STATUS_MAX = 599 };
 
-/* Is the status among them? NULL: all are. */
+/* Returns true if the set contains `status`. NULL contains all. */
 static inline bool statuses_hold(const uint64_t *statuses, unsigned status)
 {
     return !statuses ||
            (status >= STATUS_MIN && status <= STATUS_MAX && (statuses[status / 64] >> status % 64 & 1));
 }
 
-/* Is an answer with this status charged? */
+/* Returns true if the limit charges responses with this status. */
 static inline bool limit_counts(const struct limit *limit, unsigned status)
 {
     return statuses_hold(limit->counted, status);
 }
 
-/* What the policy says of a client, or NULL. An id is looked up by name; an address by itself, then by the
- * longest range. */
+/* Returns the client's limits in the policy, or NULL. Ids are looked up by name, addresses by the
+ * longest matching prefix. */
 struct identity;
 const struct client_limits *policy_client(const struct policy *policy, const struct identity *identity);
 
-/* The limit as it holds under these terms, or, where they are NULL, for everybody. */
+/* Returns the limit's effective numbers for these client limits; NULL: for all other clients. */
 struct limit_numbers client_numbers(const struct client_limits *client_limits, const struct limit *limit);
 
-/* The period as it is written in a policy: "1m", "month". */
+/* Writes the period as in a policy: "1m", "month". */
 struct text;
 void limit_period_write(struct text *out, const struct limit *limit);
 
-/* May the limit reject this client? For others it is a shadow limit. The choice is the same in every weir,
- * and who is chosen for a small share is among those of a larger one. */
+/* Returns true if the limit is enforced for this client; for others it is a shadow limit. All
+ * instances choose the same clients, and a larger share includes the clients of a smaller one. */
 bool limit_enforces(const struct limit *limit, const struct identity *identity);
 
-/* Does `a` match everything that `b` matches? Sure where it says so; there may be more. */
+/* Returns true only if `a` matches every request that `b` matches; may miss some cases. */
 bool rule_covers(const struct rule *a, const struct rule *b);
 
-/* Fills in `pattern`; `room` is of path.n bytes and stays the rule's. */
+/* Sets rule->pattern. `room` has path.n bytes and must live as long as the rule. */
 void rule_set_pattern(struct rule *rule, const struct path_settings *paths, char *room);
 
 #endif

@@ -2,8 +2,7 @@
 
 #include "http/path.h"
 
-/* Those of the IANA HTTP Method Registry but for CONNECT's and TRACE's likes, which enum method has: RFC 9110 section 16.1,
- * and QUERY. */
+/* Methods of the IANA HTTP Method Registry (RFC 9110 section 16.1), and QUERY. */
 static const char *const registered[] = {
     "GET",
     "HEAD",
@@ -52,8 +51,8 @@ static bool differs_in_case_alone(struct slice method, struct slice known)
     return slice_equal_nocase(method, known) && !slice_equal(method, known);
 }
 
-/* Does a server that turns methods into capitals, as Werkzeug does, read it as one that is registered, or that a rule
- * names? */
+/* Returns true if the method becomes a registered one, or one of a rule, in upper case. Some
+ * servers, such as Werkzeug, convert methods to upper case. */
 static bool method_is_disguised(const struct policy *policy, struct slice method)
 {
     for (size_t i = 0; i < COUNT_OF(registered); i++)
@@ -66,7 +65,7 @@ static bool method_is_disguised(const struct policy *policy, struct slice method
     return false;
 }
 
-/* As policy_match() takes it. */
+/* Returns the path in the form that policy_match() expects. */
 static struct slice path_for_match(const struct policy *policy, struct slice path, struct route_room *room)
 {
     if (!policy->paths.ignore_case || path.n > sizeof room->lower)
@@ -102,15 +101,15 @@ static const char *normal_form(const struct policy *policy, struct slice path, s
     return NULL;
 }
 
-/* The host that the server is asked for: a request without one is forwarded with the upstream's. */
+/* Returns the Host that weir forwards: requests without one get that of the upstream. */
 static struct slice forwarded_host(const struct policy *policy, const struct request_head *head,
                                    const struct rule *rule)
 {
     return head->host.n || !policy->rules_have_hosts ? head->host : upstream_host(rule->upstream);
 }
 
-/* Does a server that reads the path so, and obeys a method that a header names or does not, serve a request of this
- * rule? */
+/* Returns true if this reading of the path selects `rule`, with and without method override
+ * headers. */
 static bool selects(const struct policy *policy, const struct request_head *head, struct slice path,
                     struct slice host, const struct rule *rule, struct route_room *room)
 {
@@ -120,7 +119,8 @@ static bool selects(const struct policy *policy, const struct request_head *head
            policy_overrides_agree(policy, rule, head, matched, host);
 }
 
-/* Takes an authority off a reading that begins with "//", and from that its userinfo (RFC 3986 sections 3.2 and 4.2). */
+/* Splits a reading that begins with "//" into authority without userinfo, and path (RFC 3986
+ * sections 3.2 and 4.2). */
 static bool take_authority(struct slice *reading, struct slice *authority)
 {
     const char *p = reading->p, *end = p + reading->n, *start;
@@ -137,7 +137,8 @@ static bool take_authority(struct slice *reading, struct slice *authority)
     return true;
 }
 
-/* Does a reading select the rule? A server that reads an authority at its front may take that for the host. */
+/* Returns true if a reading selects the rule. A server may use an authority in the reading as the
+ * host. */
 static bool reading_selects(const struct policy *policy, const struct request_head *head,
                             struct slice reading, const struct rule *rule, struct route_room *room)
 {
@@ -148,7 +149,7 @@ static bool reading_selects(const struct policy *policy, const struct request_he
             selects(policy, head, reading, authority, rule, room));
 }
 
-/* Why the path is ambiguous; NULL: all readings select the rule of the normal form. */
+/* Returns why the path is ambiguous; NULL: all readings select the rule of the normal form. */
 static const char *ambiguity_of(const struct policy *policy, const struct request_head *head,
                                 struct slice normal, const struct rule *rule, struct route_room *room)
 {
@@ -165,7 +166,7 @@ static const char *ambiguity_of(const struct policy *policy, const struct reques
                                    : NULL;
 }
 
-/* Requests that need more than one match. */
+/* Slow path: requests that need more than one match. */
 static __attribute__((noinline)) const char *route_unusual(const struct policy *policy,
                                                            const struct request_head *head,
                                                            struct route_room *room, struct route *route)

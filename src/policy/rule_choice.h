@@ -1,4 +1,5 @@
-/* rule_choice.h - the rule of a request, and the path to forward: one that servers read as weir does. */
+/* rule_choice.h - selects the rule of a request and the path to forward, unambiguous for the
+ * server. */
 #ifndef WEIR_POLICY_RULE_CHOICE_H
 #define WEIR_POLICY_RULE_CHOICE_H
 
@@ -6,7 +7,7 @@
 #include "http/readings.h"
 #include "policy/policy.h"
 
-/* Room for one request at a time. */
+/* Buffers for one request at a time. */
 struct route_room {
     char forward[READINGS_PATH_MAX], normal[READINGS_PATH_MAX], lower[READINGS_PATH_MAX];
     struct readings readings;
@@ -14,17 +15,19 @@ struct route_room {
 
 struct route {
     const struct rule *rule;
-    struct slice path; /* to forward in place of the target's; empty: as it came */
+    struct slice path; /* replaces the target's path when forwarding; empty: unchanged */
 };
 
-/* Chooses the rule of a request. NULL: done; `route->path` lies in `room`. Otherwise the request must be refused with 400, and
- * the result says why (static text):
- *   - its method differs from a known one in case alone (RFC 9110 section 9.1), or a header names the method of another rule
- *   - its path has a bad percent code, or dot segments while paths.dot_segments is "reject"
- *   - its path is ambiguous: one of its readings (http/readings.h) selects another rule than its normal form does, or
- *     there are too many
- *   - it has no Host, and the one that it is forwarded with selects another rule
- * A path that is plain is matched and nothing else. */
+/* Selects the rule of a request. Returns NULL on success; `route->path` then points into `room`.
+ * Otherwise the request must be rejected with 400 and the returned reason (static text):
+ *   - the method differs from a known one only in case (RFC 9110 section 9.1)
+ *   - a method override header selects another rule
+ *   - the path has an invalid percent code, or dot segments while paths.dot_segments is "reject"
+ *   - the path is too long after removal of its dot segments
+ *   - the path is ambiguous: one of its readings (http/readings.h) selects another rule than its
+ *     normal form, or there are too many readings
+ *   - there is no Host, and the Host of the upstream selects another rule
+ * Plain paths take the fast path: a single match without these checks of the path. */
 MUST_CHECK const char *policy_route(const struct policy *policy, const struct request_head *head,
                                     struct route_room *room, struct route *route);
 

@@ -1,4 +1,4 @@
-/* rule_match.c - the rule that decides. */
+/* rule_match.c - matches requests to rules, and computes request costs. */
 #include "http/path.h"
 #include "policy/policy.h"
 
@@ -55,7 +55,7 @@ static bool has_star(struct slice pattern)
     return memchr(pattern.p, '*', pattern.n) != NULL;
 }
 
-/* A pattern for /v1 and all below it covers "/v1" and every pattern that starts with "/v1/". */
+/* A pattern for /v1 and its subtree covers "/v1" and every pattern that starts with "/v1/". */
 static bool covers_tree(struct slice a, struct slice b)
 {
     if (a.n < 3 || memcmp(a.p + a.n - 3, "/**", 3) != 0)
@@ -75,7 +75,7 @@ static bool covers_host(struct slice a, struct slice b)
 {
     if (a.n == 0 || slice_equal_nocase(a, b))
         return true;
-    /* "*.a.example" is a name below "*.example" as far as host_matches goes. */
+    /* host_matches() treats "*.a.example" as a name below "*.example". */
     return b.n > 0 && host_matches(a, b);
 }
 
@@ -84,7 +84,7 @@ bool rule_covers(const struct rule *a, const struct rule *b)
     return covers_methods(a, b) && covers_path(a->pattern, b->pattern) && covers_host(a->host, b->host);
 }
 
-/* --- what it costs --- */
+/* --- cost --- */
 
 bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct fields *fields, int64_t *cost,
                   const char **why)
