@@ -1,19 +1,24 @@
 -- Concurrency: requests in flight.
 --
--- Definition  At most `limit` units are held at once. A request takes `cost` units when it is admitted; whoever admitted it, a holder,
---             gives them back when it has ended. What a holder has is counted for one lease, `period`, from the last time that it
---             charged, gave back or renewed; then it counts as gone, and so do its units.
--- Guarantee   Never more than `limit` units in flight, as long as every holder that has some renews within a lease.
--- Source      C. Gray, D. Cheriton, "Leases: an efficient fault-tolerant mechanism for distributed file cache consistency", SOSP 1989.
+-- Definition  At most `limit` units are held at once. A holder takes `cost` units when it admits a
+--             request and gives them back when the request has ended. The units of a holder count
+--             for one lease, `period`, after its last charge, refund or renewal. Then they expire.
+-- Guarantee   Never more than `limit` units in flight, as long as every holder of units renews
+--             within a lease.
+-- Source      C. Gray, D. Cheriton, "Leases: an efficient fault-tolerant mechanism for distributed
+--             file cache consistency", SOSP 1989.
 --
--- Units: µs. `burst` is the holder: a number from 1, up to 2^53. Every one of weir's workers is one and has a random number.
+-- Units: µs. `burst` is the holder's id, a number from 1 to 2^53. Each worker of weir is a holder
+-- with a random id.
 --
--- mode 3, which no other limiter is asked with, renews a lease. cost 0: of what the holder has. cost 1 or more: it has exactly so
--- many, whatever is counted, and whatever the limit. Giving back takes from this holder alone.
+-- mode 3, which only this limiter supports, renews a lease. With cost 0 it keeps the holder's
+-- units. With cost 1 or more it sets the holder's units to cost, regardless of count and limit. A
+-- refund subtracts from this holder only.
 --
--- Nobody knows when a request will end: retry_after is a second. reset is the end of the last lease.
+-- The end of a request cannot be predicted, so retry_after is one second. reset is the end of the
+-- last lease.
 --
--- State: "HOLDER:UNITS:UNTIL", with a comma between several.
+-- State: "HOLDER:UNITS:UNTIL", separated by commas.
 
 local HOLDERS_MAX = 256
 

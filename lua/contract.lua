@@ -1,11 +1,14 @@
--- Does a limiter keep the contract? For `weir check`, which runs this in a private Redis before the limiter is let near traffic.
+-- Tests whether a limiter follows the contract. `weir check` runs this in a private Redis before
+-- the limiter is used for traffic.
 --
--- The limiter is asked along random schedules: with the policy's numbers and others, numbers that change under way, costs of every sign,
--- every mode, a clock that stands, goes, leaps and goes back, states of its own and states that are none. See docs/limiters.md.
+-- The limiter is called along random schedules. They cover the policy's numbers and others, numbers
+-- that change in between, costs of every sign, every mode, a clock that stands, advances, jumps and
+-- goes back, its own states and invalid ones. See docs/limiters.md.
 --
--- ARGV   its name in messages, its text, limit, period, burst, offset or "", "tell" or "", then its options: "n" and a number, "t" and a text,
---        "b" and 1 or 0. With "tell", what it is about to be asked goes to Redis' log: of a limiter that never ends, the last line tells.
--- Reply  nothing, or { what is wrong, what was asked, what it returned }
+-- ARGV   its name in messages, its text, limit, period, burst, offset or "", "tell" or "", then its
+--        options: "n" and a number, "t" and a text, "b" and 1 or 0. With "tell", each call is
+--        logged to Redis before it is made. If a limiter never ends, the last line shows the call.
+-- Reply  nothing, or { the violation, the call, the returned values }
 
 local name, text, tell = ARGV[1], ARGV[2], ARGV[7] == "tell"
 local policy = { limit = tonumber(ARGV[3]), period = tonumber(ARGV[4]), burst = tonumber(ARGV[5]), offset = tonumber(ARGV[6]) }
@@ -22,7 +25,7 @@ for i = 8, #ARGV do
   else options[option_count] = value end
 end
 
--- What it may not touch. A trap that the limiter catches is remembered.
+-- Forbidden globals. A violation is recorded even if the limiter catches the error.
 
 local touched
 local function trap(what)
@@ -50,7 +53,7 @@ local function instance()
                trap("load"), trap("loadstring"), trap("collectgarbage"), trap("gcinfo"), calm_math)
 end
 
--- Words for the operator; also of a value that fails when it is asked for its text.
+-- Text of messages. text_of() returns a text even if the value's __tostring fails.
 
 local function text_of(value)
   local fine, text_or_not = pcall(tostring, value)
@@ -88,7 +91,7 @@ local function fault(what, q, r)
   error({ what, q and asked(q) or "", r and returned(r) or "" }, 0)
 end
 
--- One question, and what every answer to it must be.
+-- One call, and the checks of every result.
 
 local function run(limiter, q)
   touched = nil
@@ -158,7 +161,7 @@ local function but(q, changes)
   return copy
 end
 
--- What holds between answers.
+-- Checks that compare several results.
 
 local function check_pure(q, r)
   local again = run(instance(), q)
@@ -185,7 +188,8 @@ local function check_look(limiter, q)
   end
 end
 
--- `expires`: of the state that was asked with; `same`: it was left by the numbers of now, which alone it can be judged by.
+-- expires: expiry of the state in the call. same: the state was written with the current numbers;
+-- otherwise retry_after cannot be checked.
 local function check_retry(limiter, q, r, expires, same)
   if r[1] ~= 0 then return end
   local later
@@ -249,7 +253,7 @@ local function schedule(limiter)
     local cost = some_cost(n.limit)
     local q = { state = state, now = now, limit = n.limit, period = n.period, burst = n.burst, offset = n.offset, cost = cost,
                 mode = cost > 0 and below(10) > 6 and 1 + below(2) or cost < 0 and below(2) == 0 and now - below(n.period) or 0,
-                edited = state ~= nil and left_by ~= n }           -- then it may return the same usage in other numbers
+                edited = state ~= nil and left_by ~= n }     -- may rewrite the state
     local r = ask(limiter, q)
     check_pure(q, r)
     if not back then
@@ -258,14 +262,14 @@ local function schedule(limiter)
     end
     if r[5] ~= nil then
       state, expires = stored(r[5]), now + (r[8] or r[4])
-      if cost >= 0 or not q.edited then left_by = n end     -- what is given back may leave the state in its numbers
+      if cost >= 0 or not q.edited then left_by = n end   -- a refund may keep its numbers
       left_at = now
       if expires == now then state = nil end
     end
   end
 end
 
--- What somebody else has left under the key, such as the limiter that had the limit's name before.
+-- States of other origin, such as a limiter that had the limit's name before.
 local function foreign_states(limiter)
   local states = { "", "x", "-1", "0", "1", "17:3", "1:2:3", "1790000000000000", "1790000000000000:5", "9007199254740993", "{}", "nil", "\0", "\0\0\0\0\0" }
   for i = 1, 40 do
@@ -281,7 +285,7 @@ local function foreign_states(limiter)
   end
 end
 
--- A state that holds as much after ten periods as after five does not grow any more.
+-- A state that is as large after ten periods as after five does not grow without end.
 local function growth(limiter)
   local now, state, expires, early, late = 1790000000000000, nil, 0, 0, 0
   for step = 1, 500 do

@@ -1,49 +1,72 @@
 -- The driver: one call for the limits of one request, or of several requests, on keys of one slot.
 --
--- It stands below a generated preamble that defines `limits`, an array of { run, period, offset, options, exact, repeats }: `run` is the function
--- of a limiter file, `options` an array or nil, `repeats` how many repeats of a request are free. The clock is read once, every state once, and every charge is written.
--- A request is charged on all its limits or on none, and the requests of a call see one another's charges in order.
+-- The generated preamble above defines `limits`, an array of tables:
+--   run      the function of a limiter file
+--   period   in µs
+--   offset   in µs, or nil
+--   options  an array, or nil
+--   exact    whether the state must expire exactly at its reset
+--   repeats  how many repeats of a request are free
+-- The clock and each state are read once, and every charge is written. A request is charged on all
+-- its limits or on none. The requests of a call see each other's charges, in order.
 --
 -- KEYS   the distinct state keys
--- ARGV   now in µs, or "" for the clock of Redis; then runs of requests that differ in their keys alone: ten times how many requests, plus how
---        many limits each has (1 to 8); and for each of these
---        limit (index into `limits`), key (index into KEYS), cost, mode, limit, burst and, in a run of several, how much higher the index of
---        the key is with each next request. Where a request has several limits, 4 is
---        added to the mode of one that is only tried: its rejection rejects nothing but itself. 8 times
---        the index of a key is added where that key remembers the answer to a charge: while it does, so many repeats are free. A negative
---        cost rejects nothing, and its mode is the time of the charge that it gives back, or 0
--- Reply  for each request, for each of its limits: granted, remaining, retry_after, reset, delay. A limit that rejects has granted 0. In
---        a rejected request the other limits say what they would have granted, and their numbers without the charge. A repeat has the
---        first answer's numbers, the reset from now on, and retry_after 1. At the end: now, the time of all that was charged
+-- ARGV   now in µs, or "" for the clock of Redis; then runs of requests that differ only in their
+--        keys. A run starts with ten times its number of requests, plus the number of limits of
+--        each request (1 to 8). For each of these limits follow:
+--          limit  index into `limits`
+--          key    index into KEYS
+--          cost   a negative cost is a refund; it never rejects
+--          mode   0 all or nothing, 1 best effort, 2 into debt, 3 renew (concurrency); see below
+--          limit  the number of units
+--          burst
+--          step   only in a run of several requests: what to add to the index of the key for each
+--                 next request
+--        The mode of a refund is the time of its charge, or 0. In the mode of other costs:
+--          + 4      if a request has several limits: the limit is only tried (shadow, enforce). Its
+--                   rejection does not reject the request
+--          + 8 * i  KEYS[i] stores the answer to a charge. While it does, repeats are free, up to
+--                   `repeats`
+-- Reply  for each request, for each of its limits: granted, remaining, retry_after, reset, delay;
+--        at the end now, the time of all charges. A limit that rejects has granted 0. In a rejected
+--        request the other limits report what they would have granted, and their numbers without
+--        the charge. A repeat has the first answer's numbers, its reset counted from now, and
+--        retry_after 1.
 --
--- A limiter that fails fails the call; none of weir's does; those of the operator's own stand in guard.lua, and fail their request.
+-- An error in a limiter fails the call. weir's own limiters raise none. guard.lua wraps custom
+-- limiters, so that an error fails only their requests.
 --
--- How long a key lives. A state is needed until now + reset. One of an own limiter (`exact`), and a remembered answer, live for just so long: that they
--- end has a meaning there. Any other lives to the end of its SLOT of time at least, and up to one more, so that not all end at once.
--- A limiter that can tell from a state alone until when it was needed says so, as its seventh value: while a new
--- state ends in the same slot, its key lives long enough as it is, and to write without an expiry costs Redis half. One whose state is needed
--- for longer than its reset says for how long, as its eighth.
+-- Expiry of keys. A state is needed until now + reset, or until now + the limiter's eighth result.
+-- A state of a custom limiter (`exact`) and a stored answer expire exactly then, since their expiry
+-- is meaningful. Any other state lives to the end of its SLOT of 4.2 s, plus up to one more SLOT,
+-- so that keys do not expire all at once. Some limiters can derive from the old state until when it
+-- was needed, and return that time as their seventh result. If a new state ends in the same SLOT,
+-- the key's expiry is still sufficient. A write without an expiry costs Redis half.
 --
--- A state in other numbers. A limiter that meets a state that was written by other numbers than those of now (an edited policy, another
--- plan) returns the same usage in the numbers of now, also where it rejects or only looks. That is written at once, whatever becomes of the
--- request: it charges nothing, and from then on time passes for the client by the new numbers.
+-- States with other numbers. The numbers (limit, period, burst) change with an edited policy or
+-- another plan. A limiter that reads a state with other numbers returns the same usage in the
+-- current numbers, even if it rejects or only checks. The driver writes that state at once, whether
+-- or not the request is admitted. It charges nothing, and from then on time passes by the new
+-- numbers.
 
--- What no limit of the policy uses is left out of its script: the lines from "--{ FEATURE" to "--}". With all of them this is a whole
--- script as well.
---   clock     the caller may bring a clock of its own (weir never does)
---   own       limiters of the operator's own: their states may be numbers
+-- weir leaves out the parts that no limit of the policy uses: the lines from "--{ FEATURE" to
+-- "--}". The file with all features is a complete script as well.
+--   clock     the caller may pass its own clock (weir never does)
+--   own       custom limiters: their states may be numbers
 --   options   limits with options
 --   dedup     limits with dedup
 --   several   rules with more than one limit
---   numbers   limiters that write limit, period and burst into their states: numbers[1] has them as
---             text, "LIMIT:PERIOD:BURST", since it costs much to format a number
+--   numbers   limiters that write limit, period and burst into their states: numbers[1] is the text
+--             "LIMIT:PERIOD:BURST", since formatting numbers is expensive
 --
--- Redis runs all of this for every call. Hence `text + 0`, a number at half the price of tonumber(text); `number .. ""`, a text at
--- half the price of Redis' own conversion; and no function or table before it is needed.
+-- Redis runs all of this for every call. So `text + 0` converts to a number at half the price of
+-- tonumber(text), and `number .. ""` to a text at half the price of Redis' own conversion.
+-- Functions and tables are created only when needed.
 local call = redis.call
 local SLOT = 4194304
 
--- With a clock of the caller's own, limiters know by themselves what is over; expiry must only not come too soon.
+-- If the caller passes its own clock, limiters detect expired states themselves. Keys must only
+-- not expire too early.
 local now, margin
 --{ clock
 if ARGV[1] ~= "" then now, margin = ARGV[1] + 0, 3600000 end
@@ -53,16 +76,18 @@ if not now then
   now, margin = time[1] * 1000000 + time[2], 0
 end
 
-local states = call("MGET", unpack(KEYS))                   -- also for one: MGET takes a key of another type for none
+-- MGET even for one key: it returns nil for a key of another type.
+local states = call("MGET", unpack(KEYS))
 
 --{ own
 local function text_of(number)
-  local text = ("%d"):format(number)                        -- twice as fast, and right where Redis is one of 64 bits and it is whole
+  -- "%d" is twice as fast, and correct for whole numbers on 64-bit Redis.
+  local text = ("%d"):format(number)
   return text + 0 == number and text or ("%.17g"):format(number)
 end
 --}
 
--- Writes a state in place of `old`, which was needed until `needed` (nil: nobody knows).
+-- Writes a state in place of `old`, which was needed until `needed` (nil: unknown).
 local function write(key, state, reset, exact, old, needed)
   local ends = now + reset
   if reset <= 0 then return call("DEL", key) end
@@ -70,7 +95,8 @@ local function write(key, state, reset, exact, old, needed)
     if #state == #old then return call("SETRANGE", key, "0", state) end
     return call("SET", key, state, "KEEPTTL")
   end
-  if not exact then reset = reset + SLOT + 1000 - ends % SLOT + now % 65536 * 64 end            -- Redis cuts its clock to ms
+  -- + 1000, since Redis truncates its clock to ms.
+  if not exact then reset = reset + SLOT + 1000 - ends % SLOT + now % 65536 * 64 end
   local ms = (reset + -reset % 1000) / 1000 + margin
 --{ own
   if type(state) == "number" then state = text_of(state) end
@@ -78,7 +104,7 @@ local function write(key, state, reset, exact, old, needed)
   call("SET", key, state, "PX", ms < 1e13 and ms .. "" or "10000000000000")
 end
 
-if #ARGV == 8 and not KEYS[2] then                                          -- one limit of one request
+if #ARGV == 8 and not KEYS[2] then        -- one limit of one request
   local limit = limits[ARGV[3] + 0]
   local run, period, offset, state = limit.run, limit.period, limit.offset, states[1] or nil
   local amount, burst, cost, mode = ARGV[7], ARGV[8], ARGV[5], ARGV[6]
@@ -103,7 +129,7 @@ if #ARGV == 8 and not KEYS[2] then                                          -- o
     lasts = lasts or reset
     local ends = now + lasts
     if needed and margin == 0 and lasts > 0 and #new_state == #state and needed - needed % 4194304 == ends - ends % 4194304 then
-      call("SETRANGE", KEYS[1], "0", new_state)                                 -- as write() would, without the call
+      call("SETRANGE", KEYS[1], "0", new_state)                -- as in write(), without the call
     else
       write(KEYS[1], new_state, lasts, limit.exact, state, needed)
     end
@@ -114,8 +140,10 @@ end
 local ARGV, KEYS, limits, unpack, states = ARGV, KEYS, limits, unpack, states
 
 --{ dedup
--- What an earlier charge was answered, and what is to be remembered of it from now on; nothing where that cannot be read, is over, or has no free
--- repeat left. A remembered answer: "GRANTED:REMAINING:ENDS:REPEATS", until when, and how many repeats are still free.
+-- Returns the stored answer to an earlier charge and the text to store in its place. Returns
+-- nothing if it is unreadable, has expired or has no free repeat left. Format:
+-- "GRANTED:REMAINING:ENDS:REPEATS", with the time of its expiry and the number of repeats that are
+-- still free.
 local function answered(text)
   local granted, remaining, ends, repeats = (text or ""):match("^(%d+):(%d+):(%d+):(%d+)$")
   if granted and ends + 0 > now and repeats + 0 > 0 then
@@ -129,14 +157,14 @@ end
 --}
 
 local at, last = 2, #ARGV
-local reply, filled = nil, 0                                -- as long as the reply, mostly: it need not grow
+local reply, filled = nil, 0              -- preallocated, so that it seldom grows
 if KEYS[4] then
   reply = { ("0"):rep(5 * #KEYS + 1):byte(1, -1) }
 else
   reply = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 end
 
--- Requests of one limit: each is written as it is charged.
+-- Requests with one limit: each is written when it is charged.
 local function run_of_one(requests)
   local index, key, cost, mode, amount, burst, step = unpack(ARGV, at + 1, at + (requests > 1 and 7 or 6))
   local limit = limits[index + 0]
@@ -182,7 +210,7 @@ local function run_of_one(requests)
       lasts = lasts or reset
       local ends = now + lasts
       if needed and margin == 0 and lasts > 0 and #new_state == #state and needed - needed % 4194304 == ends - ends % 4194304 then
-        call("SETRANGE", KEYS[key], "0", new_state)                             -- as write() would, without the call
+        call("SETRANGE", KEYS[key], "0", new_state)            -- as in write(), without the call
       else
         write(KEYS[key], new_state, lasts, limit.exact, state, needed)
       end
@@ -199,7 +227,7 @@ local function run_of_one(requests)
 end
 
 --{ several
--- The state under a key, by now.
+-- Returns the current state of a key.
 local function state_of(key)
   local state = states[key] or nil
 --{ own
@@ -223,10 +251,11 @@ local function ask(limit, state, amount, burst, cost, mode)
   return limit.run(state, now, amount, limit.period, burst, cost, mode, limit.offset)
 end
 
--- Requests of several limits: each is written when none of its limits has rejected it. What it has changed until then, in order:
+-- Requests with several limits: a request is written if none of its limits rejects it. Until then
+-- these arrays hold its changes, in order.
 local changed, keys, olds, news, resets, exacts, neededs = 0, nil, nil, nil, nil, nil, nil
 
--- Writes a state that is the same usage in other numbers.
+-- Writes a state with the same usage in the current numbers.
 local function renumber(key, state, lasts, exact, needed)
   write(KEYS[key], state, lasts, exact, states[key], needed)
   states[key] = lasts > 0 and state
@@ -243,7 +272,8 @@ local function write_changes()
   for i = 1, changed do write(KEYS[keys[i]], news[i], resets[i], exacts[i], olds[i], neededs[i]) end
 end
 
--- Asks one limit of one request, and fills in its part of the reply. True: it rejects the request.
+-- Runs one limit of one request and fills in its part of the reply. Returns true if it rejects the
+-- request.
 local function decide(index, key, cost, mode, amount, burst)
   local tried, limit = mode > 3, limits[index]
 --{ dedup
@@ -286,7 +316,7 @@ local function decide(index, key, cost, mode, amount, burst)
   end
 end
 
--- A request was rejected: nothing is charged, and the other limits say what they would have granted.
+-- Undoes the charges of a rejected request. The other limits report what they would have granted.
 local function put_back(count, wanted)
   for i = changed, 1, -1 do states[keys[i]] = olds[i] end
   local slot = filled - 5 * count
@@ -308,7 +338,7 @@ local function run_of_several(requests, count)
     local index, key, cost, mode, amount, burst, step = unpack(ARGV, at + 1 + (i - 1) * width, at + i * width)
     wanted[i] = { index + 0, key + 0, cost + 0, mode + 0, amount + 0, burst + 0, (step or 0) + 0 }
   end
-  if not keys then                                          -- of the size that most need: a table that grows is made anew each time
+  if not keys then           -- of the usual size, since growing a table allocates it again
     keys, olds, news, resets, exacts, neededs =
       { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }
   end
@@ -342,5 +372,5 @@ while at <= last do
   at = at + 1 + count * (requests > 1 and 7 or 6)
 end
 
-reply[filled + 1], reply[filled + 2] = now, nil             -- where Redis stops reading
+reply[filled + 1], reply[filled + 2] = now, nil             -- nil: Redis stops reading here
 return reply

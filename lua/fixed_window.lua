@@ -1,18 +1,23 @@
 -- Fixed window.
 --
--- Definition  At most `limit` units per window of `period`. With an offset, windows lie on the clock: they start at offset + k * period.
---             Without one, a window starts at the first request after the last window has ended.
--- Guarantee   Never more than the limit in one window; hence never more than twice the limit in any stretch of one period, and that
---             only across a window's edge.
--- Source      The oldest of all; e.g. the INCR page of the Redis manual, "Pattern: rate limiter".
+-- Definition  At most `limit` units are admitted per window of `period`. With an offset, windows
+--             are aligned to the clock: they start at offset + k * period. Without one, a window
+--             starts at the first request after the last window has ended.
+-- Guarantee   Never more than the limit in one window. Hence never more than twice the limit in any
+--             interval of one period, and only across the boundary of two windows.
+-- Source      Common practice; e.g. the Redis documentation of INCR, "Pattern: Rate limiter".
 --
--- Units: µs. What was charged in an earlier window gives nothing back.
+-- Units: µs. A charge of an earlier window is not refunded.
 --
--- State: "SINCE:USED:END", of all versions. SINCE lies in the window that USED was counted in: its
--- start, or, on the clock, the time of the last charge. END is when the window ends by the numbers
--- of then. When the period has changed, what was used in a window that has not ended by the old one
--- is used in the window of now by the new one; the first request that meets the new numbers leaves
--- the state in them, also one that is rejected.
+-- State: "SINCE:USED:END", in all versions
+--   SINCE  a time in the window in which USED was counted: its start or, with an offset, the time
+--          of the last charge
+--   USED   units admitted
+--   END    the end of the window by the numbers of that charge
+--
+-- If the period has changed, usage of a window that has not ended by the old period counts as usage
+-- of the current window by the new period. The first request with the new numbers rewrites the
+-- state in them, even if it is rejected.
 
 return function(state, now, limit, period, burst, cost, mode, offset)
   local since, used, start, adapted, needed = now, 0, nil, false, nil
@@ -62,7 +67,8 @@ return function(state, now, limit, period, burst, cost, mode, offset)
   if remaining < 0 then remaining = 0 end
   local reset = used > 0 and ends or 0
   if not changed and not adapted then return granted, remaining, retry_after, reset end
-  if cost < 0 and needed ~= start + period then             -- of a charge by other numbers: those of the state hold
+  -- A refund of a charge with other numbers leaves the state in its own numbers.
+  if cost < 0 and needed ~= start + period then
     local lasts = used > 0 and now < needed and needed - now or 0
     return granted, remaining, retry_after, lasts, ("%s:%.0f:%s"):format(s, used, e), nil, needed
   end

@@ -1,25 +1,34 @@
--- Generic cell rate algorithm (virtual scheduling).
+-- Generic cell rate algorithm (GCRA), virtual scheduling.
 --
--- Definition  Units are due every period/limit µs. The theoretical arrival time (TAT) is when the next one is due; each unit moves it
---             on by period/limit from itself or from now, whichever is later. A request is admitted if that leaves it no more than
---             burst * period / limit ahead of now.
--- Guarantee   In any stretch of t µs at most burst + t * limit / period units are admitted: the token bucket's, from one integer.
--- Source      ITU-T Recommendation I.371, annex A; ATM Forum, Traffic Management Specification 4.1, section 4.4.2.
+-- Definition  The emission interval T is period/limit µs. The theoretical arrival time (TAT) is the
+--             time at which the next unit is due. Each admitted unit sets TAT to max(TAT, now) + T.
+--             A request is admitted if its new TAT is at most burst * T after now.
+-- Guarantee   At most burst + t * limit / period units are admitted in any interval of t µs. This
+--             is the guarantee of the token bucket, from a single integer.
+-- Source      ITU-T Recommendation I.371, annex A. ATM Forum, Traffic Management Specification 4.1,
+--             section 4.4.2.
 --
--- Units: µs. The emission interval is not rounded: TAT is at + part/limit µs, and part is 0 wherever limit divides period.
+-- Units: µs. The emission interval is not rounded: TAT is at + part/limit µs. part is 0 if limit
+-- divides period.
 --
--- State: "AT:PART:02:LIMIT:PERIOD:BURST", the TAT, the version of this form, and the numbers by
--- which it is counted. When the numbers have changed, as many units are used as before, at most a
--- whole burst and what was owed beyond one; the first request that meets the new numbers leaves the
--- state in them, also one that is rejected. What a smaller burst cuts off is not forgotten:
--- ":SLACK:0" behind the numbers says by how many µs AT, which keeps counting all units, is later
--- than what requests see, so that they are there again for a larger one (clients of several plans
--- may share a key). Earlier versions wrote "AT" or "AT:PART", which counts by the numbers of now,
--- and read no further than that.
+-- State: "AT:PART:02:LIMIT:PERIOD:BURST", then ":SLACK:0" if SLACK is not 0
+--   AT, PART              the TAT, plus SLACK
+--   02                    the version of this format
+--   LIMIT, PERIOD, BURST  the numbers by which AT is counted
+--   SLACK                 µs by which AT is later than the TAT that decides. A smaller burst hides
+--                         the usage beyond it. AT keeps counting all units, so that a larger burst
+--                         restores them (clients of several plans may share a key).
+--
+-- If the numbers have changed, as many units are used as before, at most a whole burst plus the
+-- debt beyond a burst. The first request with the new numbers rewrites the state in them, even if
+-- it is rejected.
+--
+-- Earlier versions wrote "AT" or "AT:PART", counted by the current numbers, and ignore the rest.
 
-local numbers = ...                                                    -- those of now as text, where the driver has them: numbers[1]
+local numbers = ...            -- numbers[1]: the current numbers as text, if the driver passes them
 
--- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
+-- Returns quotient and remainder of a * b / c, exact for c < 2^45 even if a * b exceeds 2^53 (the
+-- bound of exact integers in doubles).
 local function muldiv(a, b, c)
   local product = a * b
   if product < 9007199254740992 then
@@ -29,7 +38,7 @@ local function muldiv(a, b, c)
   local rest = b % c
   local whole, quotient, remainder, unit = a * ((b - rest) / c), 0, 0, 1
   while unit * 128 <= a do unit = unit * 128 end
-  repeat                                     -- long multiplication and division, one base-128 digit of a at a time
+  repeat               -- long multiplication and division, one base-128 digit of a at a time
     local tail = a % unit
     local sum = remainder * 128 + (a - tail) / unit * rest
     remainder = sum % c
@@ -39,12 +48,13 @@ local function muldiv(a, b, c)
   return whole + quotient, remainder
 end
 
--- A state that is not one of the numbers of now with a whole TAT: its AT; how far that, as requests see it, is ahead of now; its part; how much
--- later AT is; and whether it was counted by other numbers. For it alone all of this is made.
+-- Reads a state with other numbers, a fraction of a µs or slack. Returns AT (rounded up), how far
+-- the TAT is ahead of now, part, slack, and whether the numbers have changed; nothing if it is
+-- unreadable. The helpers are local to this function, so that the common case does not create them.
 local function read_other(state, now, limit, period, burst)
   local LONGEST = 4503599627370496
 
-  -- at, part, and where they are known limit, period, burst, slack. Nothing where it cannot be read.
+  -- Returns at, part and, if known, limit, period, burst, slack. Returns nothing if unreadable.
   local function read(state)
     local at, part, numbers = tonumber(state), 0, nil
     if not at then
@@ -60,7 +70,8 @@ local function read_other(state, now, limit, period, burst)
     return at, part, limit, period, burst, tonumber((more:match("^:(%d+):0"))) or 0
   end
 
-  -- How long as many units take by the new numbers as these µs are by the old ones: µs and part, rounded up.
+  -- Converts a duration by the old numbers to the duration of as many units by the new ones.
+  -- Returns µs and part, rounded up.
   local function renumber(us, part, limit, period, new_limit, new_period)
     if limit == new_limit and period == new_period then return us, part end
     local units, rest = muldiv(us, limit, period)
@@ -72,9 +83,11 @@ local function read_other(state, now, limit, period, burst)
     return us + (part - part % new_limit) / new_limit, part % new_limit
   end
 
-  -- The level in new numbers: what requests see of it, and how much later AT is. In µs.
+  -- Converts the level to the new numbers. Returns the whole level (µs, part) and how many µs of it
+  -- are slack.
   local function adapt(ahead, part, slack, old_limit, old_period, old_burst, limit, period, burst)
-    local owed = ahead + (part > 0 and 1 or 0) - slack - muldiv(old_burst, old_period, old_limit)      -- beyond a whole burst
+    -- The debt: the level beyond a whole burst.
+    local owed = ahead + (part > 0 and 1 or 0) - slack - muldiv(old_burst, old_period, old_limit)
     owed = owed > 0 and renumber(owed, 0, old_limit, old_period, limit, period) + 1 or 0
     ahead, part = renumber(ahead, part, old_limit, old_period, limit, period)
     if owed > LONGEST then owed = LONGEST end
@@ -103,8 +116,8 @@ return function(state, now, limit, period, burst, cost, mode)
   if limit < 1 then return cost < 0 and cost or 0, 0, cost < 0 and 0 or -1, 0 end
   local tail = ":0:02:" .. (numbers and numbers[1] or ("%.0f:%.0f:%.0f"):format(limit, period, burst))
 
-  -- How far TAT, as requests see it, is ahead of now, never below zero; how much more is remembered; and how many units of the burst that
-  -- is, rounded up.
+  -- ahead: µs from now to the TAT, at least 0, with part. slack: see SLACK. used: units of the
+  -- burst that are used, rounded up.
   local ahead, part, slack, used, changed, needed = 0, 0, 0, 0, false, nil
   if state then
     if state:sub(17) == tail then
@@ -157,7 +170,8 @@ return function(state, now, limit, period, burst, cost, mode)
     end
     ahead, part, changed = ahead + us, part + rest, true
     if part >= limit then ahead, part = ahead + 1, part - limit end
-    if ahead > 4503599627370496 then ahead = 4503599627370496 end      -- a debt of more than 2^52 µs, 142 years, is as good as one of that
+    -- The maximum debt is 2^52 µs (142 years).
+    if ahead > 4503599627370496 then ahead = 4503599627370496 end
     left = left - granted
   elseif cost < 0 and (used > 0 or slack > 0) then
     local us, rest = muldiv(-cost, period, limit)
@@ -177,7 +191,7 @@ return function(state, now, limit, period, burst, cost, mode)
   local at = now + ahead + slack
   if at > 9007199254740991 then at = 9007199254740991 end
   if part == 0 and slack == 0 then
-    local text = ("%d"):format(at)                                     -- twice as fast, and right where Redis is one of 64 bits
+    local text = ("%d"):format(at)           -- twice as fast as "%.0f", and correct on 64-bit Redis
     if #text ~= 16 then text = ("%.0f"):format(at) end
     return granted, remaining, retry_after, reset, text .. tail, nil, needed
   end

@@ -1,7 +1,9 @@
--- Around a limiter of your own: what goes wrong in it is the matter of the requests that it is asked for, and of nobody else in the call.
+-- Wraps a custom limiter, so that its failure affects only the requests that use it, not others in
+-- the same call.
 --
--- A failure is a rejection with retry_after -2, and what went wrong in place of the delay. So the driver charges nothing for such a request,
--- and weir lets on_failure decide it. A limiter fails that raises an error, or returns what the contract does not allow.
+-- A limiter fails if it raises an error or returns values that the contract does not allow. A
+-- failure is reported as a rejection with retry_after -2 and the error message in place of the
+-- delay. So the driver charges nothing for the request, and weir applies on_failure.
 
 local error, pcall, tostring, type, floor = error, pcall, tostring, type, math.floor
 
@@ -18,7 +20,7 @@ local function fault(granted, remaining, retry_after, reset, state, delay, cost)
   if delay ~= nil and (not whole(delay, 0) or delay > DELAY_MAX) then return "delay", delay end
 end
 
--- Also of a value that fails when it is asked for its text.
+-- Returns a value as text, even if its __tostring fails.
 local function words(value)
   local fine, text = pcall(tostring, value)
   return fine and type(text) == "string" and text:sub(1, 300) or "a " .. type(value) .. " that has no text"
@@ -26,11 +28,11 @@ end
 
 local function failed(why) return 0, 0, -2, 0, nil, words(why) end
 
--- `made`: did its file load, and `run` is what it returned? Else `run` is the error.
+-- made: whether the file loaded. run: the file's result or, if it did not load, the error.
 return function(made, run)
   if not made or type(run) ~= "function" then
     local why = made and "its file returned no function" or run
-    if #ARGV == 1 then error(words(why), 0) end                      -- a check, which wants to hear of it
+    if #ARGV == 1 then error(words(why), 0) end   -- a call without requests: compose_check()
     return function() return failed(why) end
   end
   return function(state, now, limit, period, burst, cost, ...)

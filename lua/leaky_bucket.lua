@@ -1,37 +1,50 @@
 -- Leaky bucket, as a meter or as a queue.
 --
--- Definition  A bucket of `burst` units leaks `limit` units per `period`, evenly. A request pours in `cost` units; one that would make
---             it overflow is rejected.
---             As a meter (max_delay 0 or absent) what fits passes at once.
---             As a queue (max_delay in µs) a request passes when all that was in the bucket before it has leaked out, and one
---             that would wait longer than max_delay is rejected: requests leave no closer than the rate.
---             Who leaves the queue frees its place. Those behind it have been told when to go and keep their times; the place
---             goes to the next request that fits into it, which may then go before others that came earlier.
--- Guarantee   As a meter, in any stretch of t µs at most burst + t * limit / period units are admitted. As a queue, after a request
---             of n units has been let go the next one is let go no sooner than n * period / limit µs later, to the µs.
--- Source      J. S. Turner, "New directions in communications (or which way to the information age?)", IEEE Communications
---             Magazine 24(10), 1986 (the meter); A. S. Tanenbaum, "Computer Networks", traffic shaping (the queue).
+-- Definition  A bucket of `burst` units leaks `limit` units per `period`, evenly. A request adds
+--             `cost` units. A request that would make the bucket overflow is rejected.
+--             As a meter (max_delay 0 or absent), a request that fits passes at once.
+--             As a queue (max_delay in µs), a request passes when the bucket's earlier content has
+--             leaked out. If that takes longer than max_delay, the request is rejected. So requests
+--             leave no closer together than the rate allows.
+--             A request that leaves the queue frees its slot. Requests behind it keep their
+--             assigned times. The slot goes to the next request that fits into it, which may then
+--             overtake requests that came earlier.
+-- Guarantee   As a meter, at most burst + t * limit / period units are admitted in any interval of
+--             t µs. As a queue, the request after one of n units is forwarded no sooner than
+--             n * period / limit µs later, to the µs.
+-- Source      J. S. Turner, "New directions in communications (or which way to the information
+--             age?)", IEEE Communications Magazine 24(10), 1986 (the meter). A. S. Tanenbaum,
+--             "Computer Networks", traffic shaping (the queue).
 --
--- Units: µs. Nothing is rounded but a delay, up to the next µs: the bucket is empty at the instant at + part/limit µs, and part is 0
--- wherever limit divides period. Free places begin and end at whole µs.
+-- Units: µs. Only a delay is rounded, up to the next µs. The bucket is empty at the instant
+-- at + part/limit µs. part is 0 if limit divides period. Free slots begin and end at whole µs.
 --
--- Giving back: the mode of a negative cost is the time at which the units were to go, the `now` of their charge plus its delay. As a
--- queue nothing is given back without it, since what is taken from the end of the queue may be another's place.
+-- Refunds: the mode of a negative cost is the time at which the units were to leave, the `now` of
+-- their charge plus its delay. A queue refunds nothing without that time, since units taken from
+-- the end of the queue may belong to another request.
 --
--- State: "AT:PART:02:LIMIT:PERIOD:BURST", the time at which the bucket will be empty, the version
--- of this form, and the numbers by which it is counted; behind them ":SLACK:0" where the level is
--- less than AT says, and as a queue free places, earliest first: ":FROM:TO:FROM:TO". When the
--- numbers have changed, as many units are in the bucket as before, at most a whole burst and what
--- was owed beyond one; the first request that meets the new numbers leaves the state in them, also
--- one that is rejected. AT is SLACK µs later than the level: of a meter it keeps counting what a
--- smaller burst cuts off, so that it is there again for a larger one (as in gcra); of a queue it
--- never comes earlier, since those who wait have been told when to go. Earlier versions wrote "AT"
--- or "AT:PART", with free places behind it, which counts by the numbers of now, and take what they
--- do not know for free places that are over. gcra reads these states, and this those of gcra.
+-- State: "AT:PART:02:LIMIT:PERIOD:BURST", then ":SLACK:0" if SLACK is not 0, then free slots
+--   AT, PART              the time at which the bucket is empty
+--   02                    the version of this format
+--   LIMIT, PERIOD, BURST  the numbers by which AT is counted
+--   SLACK                 µs by which AT is later than the end of the level. As a meter, AT keeps
+--                         counting the usage that a smaller burst hides, so that a larger burst
+--                         restores it (as in gcra). As a queue, a change of the numbers never moves
+--                         AT earlier, since waiting requests keep their assigned times.
+--   free slots            as a queue, earliest first: ":FROM:TO:FROM:TO"
+--
+-- If the numbers have changed, the bucket holds as many units as before, at most a whole burst plus
+-- the debt beyond a burst. The first request with the new numbers rewrites the state in them, even
+-- if it is rejected.
+--
+-- Earlier versions wrote "AT" or "AT:PART" with free slots behind it, counted by the current
+-- numbers. They read unknown fields as expired free slots. gcra and leaky_bucket read each other's
+-- states.
 
-local FREE_MAX = 32                          -- numbers, two for each free place; beyond it the earliest is given up
+local FREE_MAX = 32  -- length of the list, two numbers per free slot; then the earliest is dropped
 
--- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
+-- Returns quotient and remainder of a * b / c, exact for c < 2^45 even if a * b exceeds 2^53 (the
+-- bound of exact integers in doubles).
 local function muldiv(a, b, c)
   local product = a * b
   if product < 9007199254740992 then
@@ -41,7 +54,7 @@ local function muldiv(a, b, c)
   local rest = b % c
   local whole, quotient, remainder, unit = a * ((b - rest) / c), 0, 0, 1
   while unit * 128 <= a do unit = unit * 128 end
-  repeat                                     -- long multiplication and division, one base-128 digit of a at a time
+  repeat               -- long multiplication and division, one base-128 digit of a at a time
     local tail = a % unit
     local sum = remainder * 128 + (a - tail) / unit * rest
     remainder = sum % c
@@ -51,16 +64,17 @@ local function muldiv(a, b, c)
   return whole + quotient, remainder
 end
 
-local numbers = ...                                                    -- those of now as text, where the driver has them: numbers[1]
-local AT_MAX, LONGEST = 9007199254740991, 4503599627370496             -- a debt of more than 2^52 µs, 142 years, is as good as one of that
-local tail, tail_limit, tail_period, tail_burst                        -- of a state by these numbers, behind AT
+local numbers = ...            -- numbers[1]: the current numbers as text, if the driver passes them
+local AT_MAX, LONGEST = 9007199254740991, 4503599627370496     -- maximum debt: 2^52 µs (142 years)
+local tail, tail_limit, tail_period, tail_burst      -- a state with these numbers, from behind AT
 
 local function make_tail(limit, period, burst)
   tail_limit, tail_period, tail_burst = limit, period, burst
   tail = ":0:02:" .. (numbers and numbers[1] or ("%.0f:%.0f:%.0f"):format(limit, period, burst))
 end
 
--- at, part; where they are known limit, period, burst, slack; and the free places as text. Nothing where it cannot be read.
+-- Returns at, part; limit, period, burst and slack if known; and the free slots as text. Returns
+-- nothing if unreadable.
 local function read(state)
   local at, part, more = tonumber(state), 0, ""
   if not at then
@@ -77,7 +91,8 @@ local function read(state)
   return at, part, limit, period, burst, slack and slack + 0 or 0, behind or places
 end
 
--- How long as many units take by the new numbers as these µs are by the old ones: µs and part, rounded up.
+-- Converts a duration by the old numbers to the duration of as many units by the new ones.
+-- Returns µs and part, rounded up.
 local function renumber(us, part, limit, period, new_limit, new_period)
   if limit == new_limit and period == new_period then return us, part end
   local units, rest = muldiv(us, limit, period)
@@ -89,9 +104,11 @@ local function renumber(us, part, limit, period, new_limit, new_period)
   return us + (part - part % new_limit) / new_limit, part % new_limit
 end
 
--- The level in new numbers: what requests see of it, and how much later AT is. In µs.
+-- Converts the level to the new numbers. Returns the whole level (µs, part) and how many µs of it
+-- are slack.
 local function adapt(ahead, part, slack, old_limit, old_period, old_burst, limit, period, burst)
-  local owed = ahead + (part > 0 and 1 or 0) - slack - muldiv(old_burst, old_period, old_limit)      -- beyond a whole burst
+  -- The debt: the level beyond a whole burst.
+  local owed = ahead + (part > 0 and 1 or 0) - slack - muldiv(old_burst, old_period, old_limit)
   owed = owed > 0 and renumber(owed, 0, old_limit, old_period, limit, period) + 1 or 0
   ahead, part = renumber(ahead, part, old_limit, old_period, limit, period)
   if owed > LONGEST then owed = LONGEST end
@@ -101,14 +118,15 @@ local function adapt(ahead, part, slack, old_limit, old_period, old_burst, limit
   return ahead, part, slack > 0 and slack or 0
 end
 
--- How many units go into a free place of so many µs.
+-- Returns how many units fit into a free slot of `us` µs.
 local function units_in(us, limit, period, burst)
   local units, rest = muldiv(us + 1, limit, period)
   if rest == 0 then units = units - 1 end
   return units < burst and units or burst
 end
 
--- The most units that one free place takes; which place that is, and the first that takes `cost`.
+-- Returns the maximum number of units that fit into one free slot, that slot, and the first slot
+-- into which `cost` units fit.
 local function look_around(free, now, limit, period, burst, max_delay, cost)
   local most, largest, first = 0, nil, nil
   for i = 1, #free, 2 do
@@ -119,8 +137,9 @@ local function look_around(free, now, limit, period, burst, max_delay, cost)
   return most, largest, first
 end
 
--- Enters a place, earliest first, as one with those that it touches. Places that touch may lie 2 µs apart, since each begins and ends
--- at a whole µs: that is the slack, but where a place may be that short itself, or nothing is rounded.
+-- Inserts a free slot in order of time and merges it with adjacent slots. Adjacent slots may lie up
+-- to 2 µs apart, since each begins and ends at a whole µs. `slack` is that tolerance. It is smaller
+-- if a slot itself may be that short, and 0 if nothing is rounded.
 local function enter(free, from, to, slack)
   local i = 1
   while free[i] and free[i] < from do i = i + 2 end
@@ -140,7 +159,8 @@ local function enter(free, from, to, slack)
   if #free > FREE_MAX then table.remove(free, 1); table.remove(free, 1) end
 end
 
--- Free places that are not over, for as long as the bucket is not empty at `at`; nil: there are none.
+-- Returns the free slots that have not expired and end by `at`, when the bucket is empty; nil if
+-- none.
 local function read_places(places, now, at)
   local free = {}
   for from, to in places:gmatch(":(%d+):(%d+)") do
@@ -153,7 +173,8 @@ local function read_places(places, now, at)
   return free[1] and free or nil
 end
 
--- The same for a queue: who waits has been told when to go, so AT never comes earlier. `slack`: how much earlier the level ends.
+-- adapt() for a queue: waiting requests keep their assigned times, so AT never moves earlier.
+-- `slack`: how much earlier the level ends.
 local function adapt_queue(drain, part, slack, ...)
   local level, rest, cut = adapt(drain > slack and drain - slack or 0, drain > slack and part or 0, 0, ...)
   local told, ends = part > 0 and drain + 1 or drain, rest > 0 and level + 1 or level
@@ -161,7 +182,7 @@ local function adapt_queue(drain, part, slack, ...)
   return level, rest, cut
 end
 
--- Units, rounded up.
+-- Returns how many units leak in `us` µs and part, rounded up.
 local function units_of(us, part, limit, period)
   if us < 0 then return 0 end
   local units, rest = muldiv(us, limit, period)
@@ -173,8 +194,9 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
   if not max_delay or max_delay <= 0 then max_delay = nil end
   if limit ~= tail_limit or burst ~= tail_burst or period ~= tail_period then make_tail(limit, period, burst) end
 
-  -- How long the bucket takes to leak empty; what is in it, in units, rounded up; how long a request that comes now would wait. As a
-  -- meter, `drain` ends with the level, and AT is `slack` later; as a queue it ends at AT, and the level `slack` earlier.
+  -- drain: µs until the bucket is empty, with part. level: units in the bucket, rounded up. wait
+  -- (below): delay of a request that arrives now. As a meter, `drain` ends with the level, and AT
+  -- is `slack` later. As a queue, `drain` ends at AT, and the level ends `slack` earlier.
   local drain, part, slack, level, free, changed, needed = 0, 0, 0, 0, nil, false, nil
   if state then
     local at, l, p, b, places
@@ -238,7 +260,8 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
   elseif cost > 0 and place then
     local us = muldiv(granted, period, limit)
     wait, changed = free[place] - now, true
-    free[place] = free[place] + (us > 0 and us or 1)                   -- rounded down, or the last of several would not fit any more
+    -- Rounded down. Otherwise the last of several requests would no longer fit.
+    free[place] = free[place] + (us > 0 and us or 1)
     if free[place] >= free[place + 1] then table.remove(free, place); table.remove(free, place) end
   elseif cost > 0 then
     local us, rest = muldiv(granted, period, limit)
@@ -259,7 +282,7 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
     local slack = period % limit == 0 and 0 or period >= 4 * limit and 2 or period >= 2 * limit and 1 or 0
     if from < to and from <= now + drain then
       changed, free = true, free or {}
-      if to + slack >= now + drain then                                -- the end of the queue, and what is free before it
+      if to + slack >= now + drain then      -- the end of the queue, and free slots before it
         drain, part = from - now, 0
         while free[1] and free[#free] + slack >= now + drain do
           local begins = free[#free - 1] - now

@@ -1,26 +1,34 @@
 -- Rolling window of buckets.
 --
--- Definition  Admitted units are counted in buckets. A bucket opens with the first unit that no open bucket takes, is open for
---             period / buckets µs, and counts until one `period` after its newest unit. A request is admitted if what
---             counts and its cost together do not exceed the limit.
--- Guarantee   Never more than the limit in any stretch [t, t + period), wherever it starts. The price of the grain is that a unit
---             counts up to period / buckets longer than it must: as if the period were up to 1 + 1 / buckets times as long.
--- Source      The sliding window log, with its entries merged; compare the circular buffers of time buckets of stream processors.
+-- Definition  Admitted units are counted in buckets. A bucket opens with the first unit that no
+--             open bucket accepts. It is open for period / buckets µs and counts until one `period`
+--             after its newest unit. A request is admitted if the units of the counting buckets and
+--             its cost together do not exceed the limit.
+-- Guarantee   Never more than the limit in any interval [t, t + period), wherever it starts. A unit
+--             counts up to period / buckets longer than necessary, as if the period were up to
+--             1 + 1 / buckets times as long.
+-- Source      The sliding window log, with merged entries. Compare the circular buffers of time
+--             buckets in stream processors.
 --
--- Units: µs. Giving back takes from the bucket of the charge, and nothing where that is more than a period ago; where its time is not
--- known, from the newest units first. Where the clock goes back, time stands still until it has caught up with the newest unit.
+-- Units: µs. A refund subtracts from the bucket of its charge, and has no effect after one period.
+-- If the time of the charge is unknown, it subtracts from the newest units first. If the clock goes
+-- back, time stands still until the clock has caught up with the newest unit.
 --
--- State: five bytes, then twelve bytes per bucket, oldest first, then seven bytes; numbers are big-endian. A bucket is the time of its
--- newest unit (seven bytes) and how many units had been admitted with it, counted from long ago (five bytes, modulo 2^40). The
--- first five bytes are that count before the first bucket, the last seven the time at which the newest bucket opened. There are at
--- most buckets + 2 of them, and only those that have run out are read through. In front stands one with the period as its time and no units,
--- which has run out for whoever does not know it, such as earlier versions: so it shows when the period has changed. What counts follows from
--- the times alone; but a request that meets the new period leaves the state in it, so that its key lives for as long as that says.
+-- State: binary, big-endian
+--   5 bytes   the count before the first bucket
+--   12 bytes  per bucket, oldest first: the time of its newest unit (7 bytes) and the running count
+--             of admitted units up to it (5 bytes, modulo 2^40)
+--   7 bytes   the time at which the newest bucket opened
+-- There are at most buckets + 2 buckets, and only expired buckets are scanned. The first bucket is
+-- a marker: its time is the period, and it has no units. It shows when the period has changed.
+-- Earlier versions, which do not know the marker, read it as an expired bucket. The count follows
+-- from the times alone. A request with a new period rewrites the state so that the expiry of its
+-- key fits.
 
-local WRAP = 1099511627776                                                                    -- 2^40
+local WRAP = 1099511627776     -- 2^40
 local EMPTY, NEVER = "\0\0\0\0\0", "\0\0\0\0\0\0\0"
 
-local mark, mark_period                                     -- of states by this period: seven bytes
+local mark, mark_period        -- the period as seven bytes, and the period it was made from
 
 local function make_mark(period)
   local rest, bytes = period, {}
@@ -31,7 +39,8 @@ local function make_mark(period)
   mark, mark_period = string.char(unpack(bytes)), period
 end
 
--- The state with its mark in front: an entry that has run out, with the count that stands before the first.
+-- Returns the state with the period's entry in front: an expired entry with the count before the
+-- first.
 local function marked(state)
   return state:sub(1, 5) .. mark .. state
 end
@@ -46,7 +55,7 @@ local function count_at(state, i)
   return (((a * 256 + b) * 256 + c) * 256 + d) * 256 + e
 end
 
--- Twelve bytes; with no count, the seven of the time alone.
+-- Encodes a bucket (12 bytes) or, without a count, only the time (7 bytes).
 local function entry(time, count)
   local a = time % 256; time = (time - a) / 256
   local b = time % 256; time = (time - b) / 256
@@ -62,8 +71,9 @@ local function entry(time, count)
   return string.char(time, f, e, d, c, b, a, count, j, i, h, g)
 end
 
--- Gives back up to `units` of what was charged at `time` (0: of the newest); how many it were, the state that is left, and the time of
--- its newest bucket. Where nothing is left, only how many.
+-- Refunds up to `units` of the charge at `time` (0: of the newest units). Returns the number of
+-- refunded units, the new state and the time of its newest bucket. If no units are left, it returns
+-- only the number.
 local function give_back(state, first, newest, base, time, units)
   local since, i = state:sub(-7), newest
   if time == 0 then
@@ -71,7 +81,7 @@ local function give_back(state, first, newest, base, time, units)
     if left <= 0 then return units + left end
     i = first
     while (count_at(state, i) - base) % WRAP < left do i = i + 1 end
-    -- When an older bucket opened is forgotten: it takes no more.
+    -- The opening time of an older bucket is not stored, so it accepts no more units.
     return units, state:sub(12 * first - 11, 12 * i - 7) .. entry(time_at(state, i), (base + left) % WRAP)
                   .. (i == newest and since or NEVER), time_at(state, i)
   end
@@ -130,7 +140,7 @@ return function(state, now, limit, period, burst, cost, mode, offset, buckets)
     granted = 1
   end
 
-  if granted == 0 or cost == 0 then                                   -- nothing changes
+  if granted == 0 or cost == 0 then           -- nothing changes
     local retry_after = 0
     if granted == 0 then
       local least = (cost == 0 or mode == 1) and 1 or cost

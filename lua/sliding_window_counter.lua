@@ -1,26 +1,37 @@
 -- Sliding window counter.
 --
--- Definition  Units are counted in windows of `period`. What counts at a time `elapsed` into a window is
+-- Definition  Units are counted in windows of `period`. At a time `elapsed` into a window, the
+--             weighted count is
 --                 current + previous * (period - elapsed) / period
---             as if the units of the window before had come evenly; a request is admitted if that and its cost do not exceed the
---             limit. With an offset, windows lie on the clock; without one the first starts at the first request.
--- Guarantee   The weighted count never exceeds the limit. If the window before was in truth not even, a stretch of one period can hold
---             more than the limit, by less than the limit's worth.
--- Source      J. Desgats, "How we built rate limiting capable of scaling to millions of domains", Cloudflare, 2017.
+--             as if the units of the previous window had arrived evenly. A request is admitted if
+--             the weighted count and its cost together do not exceed the limit. With an offset,
+--             windows are aligned to the clock. Without one, the first window starts at the first
+--             request.
+-- Guarantee   The weighted count never exceeds the limit. If the units of the previous window were
+--             not even, an interval of one period can hold more than the limit, but less than twice
+--             it.
+-- Source      J. Desgats, "How we built rate limiting capable of scaling to millions of domains",
+--             Cloudflare, 2017.
 --
--- Units: µs. The weight is not rounded: counts and limit being integers, current + cost + weight <= limit holds exactly when it
--- holds for the weight's next integer above. Giving back takes from the window of the charge; where that is not known, from the newest
--- units first.
+-- Units: µs. The weight is exact: counts and limit are integers, so current + cost + weight <=
+-- limit holds exactly if it holds for the weight rounded up. A refund subtracts from the window of
+-- its charge. If the time of the charge is unknown, it subtracts from the newest units first.
 --
--- State: "SINCE:CURRENT:PREVIOUS". SINCE lies in the current window: its start, or, on the clock,
--- the time of the last charge. Zeros in front of the numbers tell the period, to a part in 390: z
--- zeros before SINCE, y before CURRENT, x before PREVIOUS stand for 2^((z + 23 * y + 529 * x - 1) /
--- 270) µs. (Earlier versions write none, and read no more than the numbers; neither could a fourth
--- number be there for them.) When the period has changed, what counts by the old one was used in
--- the window of now by the new one; the first request that meets the new numbers leaves the state
--- in them, also one that is rejected.
+-- State: "SINCE:CURRENT:PREVIOUS"
+--   SINCE     a time in the current window: its start or, with an offset, the time of the last
+--             charge
+--   CURRENT   units of the current window
+--   PREVIOUS  units of the previous window
+-- Leading zeros encode the period, to one part in 390: z zeros before SINCE, y before CURRENT and x
+-- before PREVIOUS stand for 2^((z + 23 * y + 529 * x - 1) / 270) µs. Earlier versions write no
+-- zeros and read only the three numbers, so that a fourth number is not possible.
+--
+-- If the period has changed, the weighted count by the old period counts as usage of the current
+-- window by the new period. The first request with the new numbers rewrites the state in them, even
+-- if it is rejected.
 
--- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
+-- Returns quotient and remainder of a * b / c, exact for c < 2^45 even if a * b exceeds 2^53 (the
+-- bound of exact integers in doubles).
 local function muldiv(a, b, c)
   local product = a * b
   if product < 9007199254740992 then
@@ -30,7 +41,7 @@ local function muldiv(a, b, c)
   local rest = b % c
   local whole, quotient, remainder, unit = a * ((b - rest) / c), 0, 0, 1
   while unit * 128 <= a do unit = unit * 128 end
-  repeat                                     -- long multiplication and division, one base-128 digit of a at a time
+  repeat               -- long multiplication and division, one base-128 digit of a at a time
     local tail = a % unit
     local sum = remainder * 128 + (a - tail) / unit * rest
     remainder = sum % c
@@ -40,7 +51,7 @@ local function muldiv(a, b, c)
   return whole + quotient, remainder
 end
 
-local zeros, zeros_period                                              -- what stands for this period, as a number
+local zeros, zeros_period      -- the code of this period: z + 23 * y + 529 * x
 local FORMAT
 
 local function make_zeros(period)
@@ -53,12 +64,14 @@ end
 
 local function zeros_of(digits) return (digits:find("[^0]") or #digits) - 1 end
 
--- The earliest time into a window at which `previous` units of the one before weigh no more than `room`, 0 <= room < previous.
+-- Returns the earliest time into a window at which `previous` units of the window before weigh at
+-- most `room`, 0 <= room < previous.
 local function fades(previous, room, period)
   return period - (muldiv(room, period, previous))
 end
 
--- What counts at a time `elapsed` into a window of an earlier period, of which its `code` is known: rather more than less.
+-- Returns the weighted count at a time `elapsed` into a window of an earlier period, which is given
+-- by its `code`. Rounded up.
 local function counting(elapsed, current, previous, code)
   local period = math.ceil(2 ^ (code / 270))
   if elapsed >= 2 * period then return 0 end
@@ -94,7 +107,7 @@ return function(state, now, limit, period, burst, cost, mode, offset)
   if not start then start = offset and now - (now - offset) % period or now end
 
   local elapsed, weight = now - start, previous
-  if elapsed > 0 and previous > 0 then                      -- else the clock went back: nothing has faded
+  if elapsed > 0 and previous > 0 then   -- if the clock went back, the whole previous window counts
     local units, rest = muldiv(previous, period - elapsed, period)
     weight = rest > 0 and units + 1 or units
   end

@@ -1,27 +1,36 @@
 -- Sliding window log.
 --
--- Definition  The time of every admitted unit is remembered for one `period`; a request is admitted if the units of the last period
---             (now - period, now] and its cost together do not exceed the limit.
--- Guarantee   Never more than the limit in any stretch [t, t + period), wherever it starts.
--- Source      The definition of a rate limit itself; commonly built on a Redis sorted set that is trimmed and counted.
+-- Definition  The time of every admitted unit is stored for one `period`. A request is admitted if
+--             the units of the last period (now - period, now] and its cost together do not exceed
+--             the limit.
+-- Guarantee   Never more than the limit in any interval [t, t + period), wherever it starts.
+-- Source      The definition of a rate limit itself. Commonly built on a Redis sorted set that is
+--             trimmed and counted.
 --
--- Units: µs. Giving back takes the units that were charged at that time; where it is not known, the newest first. Where the clock goes
--- back, time stands still until it has caught up with the newest entry; what was charged meanwhile is not given back.
+-- Units: µs. A refund subtracts the units charged at its time. If that time is unknown, it
+-- subtracts the newest units first. If the clock goes back, time stands still until the clock has
+-- caught up with the newest entry. Charges made in between are not refunded.
 --
--- State: five bytes, then twelve bytes per entry, oldest first; numbers are big-endian. An entry is a time (seven bytes) and how many
--- units had been admitted with it, counted from long ago (five bytes, modulo 2^40); the first five bytes are that count before the
--- first entry. So the units between two entries are one subtraction, a request of any cost takes one entry, requests of one µs
--- share an entry and lose nothing, and whatever is looked for is found by bisection. What is given back of entries before the newest
--- is a second log of the same form, by the time of the charge, with its number of entries behind it (twelve bytes): so the entries
--- behind are not counted anew, and an entry and what was given back of it are over at the same time. In front stands an entry with the period
--- as its time and no units, which is over for whoever does not know it, such as earlier versions: so it shows when the period has changed.
--- What counts follows from the times alone; but a request that meets the new period leaves the state in it, so that its key lives for as
--- long as that says.
+-- State: binary, big-endian
+--   5 bytes   the count before the first entry
+--   12 bytes  per entry, oldest first: a time (7 bytes) and the running count of admitted units up
+--             to it (5 bytes, modulo 2^40)
+--   refunds   if entries before the newest have refunds: a second log of the same form, by the time
+--             of the charge, and its number of entries (12 bytes)
+-- So the number of units between two entries is one subtraction, and searches are bisections. A
+-- request of any cost takes one entry, and requests of the same µs share an entry without loss.
+-- With the second log, a refund does not rewrite later entries. An entry and its refund expire
+-- together.
+--
+-- The first entry is a marker: its time is the period, and it has no units. It shows when the
+-- period has changed. Earlier versions, which do not know the marker, read it as an expired entry.
+-- The count follows from the times alone. A request with a new period rewrites the state so that
+-- the expiry of its key fits.
 
-local WRAP = 1099511627776                                                                    -- 2^40
+local WRAP = 1099511627776     -- 2^40
 local EMPTY = "\0\0\0\0\0"
 
-local mark, mark_period                                     -- of states by this period: seven bytes
+local mark, mark_period        -- the period as seven bytes, and the period it was made from
 
 local function make_mark(period)
   local rest, bytes = period, {}
@@ -32,7 +41,8 @@ local function make_mark(period)
   mark, mark_period = string.char(unpack(bytes)), period
 end
 
--- The state with its mark in front: an entry that has run out, with the count that stands before the first.
+-- Returns the state with the period's entry in front: an expired entry with the count before the
+-- first.
 local function marked(state)
   return state:sub(1, 5) .. mark .. state
 end
@@ -61,7 +71,7 @@ local function entry(time, count)
   return string.char(time, f, e, d, c, b, a, count, j, i, h, g)
 end
 
--- The first entry later than `time`; the last one is known to be.
+-- Returns the first entry later than `time`. The last entry must be later.
 local function later(state, entries, time)
   local low, high = 1, entries
   while low < high do
@@ -71,7 +81,7 @@ local function later(state, entries, time)
   return low
 end
 
--- How many units of the entries up to `time` were given back.
+-- Returns the number of refunded units of the entries up to `time`.
 local function returned_until(back, time)
   if not back or time_at(back.log, back.first) > time then return 0 end
   local i = back.entries
@@ -79,13 +89,14 @@ local function returned_until(back, time)
   return (count_at(back.log, i) - back.base) % WRAP
 end
 
--- How many units that still count had been admitted by entry i.
+-- Returns the number of units up to entry i that still count.
 local function counting(state, i, base, back)
   local units = (count_at(state, i) - base) % WRAP
   return back and units - returned_until(back, time_at(state, i)) or units
 end
 
--- The first entry from `low` on by which so many `units` had been admitted that still count; the last one is known to be.
+-- Returns the first entry from `low` on up to which at least `units` units count. The last entry
+-- must qualify.
 local function reaches(state, low, entries, base, back, units)
   local high = entries
   while low < high do
@@ -95,7 +106,7 @@ local function reaches(state, low, entries, base, back, units)
   return low
 end
 
--- The second log as it is kept, without what is over and what is later than `time`.
+-- Encodes the second log without its expired entries and those later than `time`.
 local function kept(back, time)
   if not back or time_at(back.log, back.first) > time then return "" end
   local i = back.entries
@@ -103,7 +114,7 @@ local function kept(back, time)
   return back.log:sub(12 * back.first - 11, 12 * i + 5) .. entry(0, i - back.first + 1)
 end
 
--- The second log with `units` more at `time`.
+-- Encodes the second log with `units` more at `time`.
 local function returning(back, time, units)
   if not back then return EMPTY .. entry(time, units) .. entry(0, 1) end
   local log, i = back.log, back.entries + 1
@@ -117,7 +128,8 @@ local function returning(back, time, units)
   return table.concat(parts)
 end
 
--- The second log, from where it lies in the state to its end; nothing where all of it is over.
+-- Reads the second log, which starts at byte `from` of the state. Returns nil if all of it has
+-- expired.
 local function read_returned(state, from, entries, gone)
   local back = { log = state:sub(from, -13), entries = entries, first = 1 }
   if time_at(back.log, entries) <= gone then return nil end
@@ -131,7 +143,7 @@ return function(state, now, limit, period, burst, cost, mode)
   if period ~= mark_period then make_mark(period) end
   local first, entries, last, base, used, gone, back = 1, 0, 0, 0, 0
   local size = state and #state or 0
-  if size % 12 == 10 and size > 34 then                               -- what was given back lies behind
+  if size % 12 == 10 and size > 34 then       -- with a second log at its end
     back = count_at(state:sub(-5), 0)
     size = size - 17 - 12 * back
     if back == 0 or size < 17 then size, back = 0, nil end
@@ -171,7 +183,7 @@ return function(state, now, limit, period, burst, cost, mode)
     if i < entries then
       return cost, left, 0, last + period - now, marked(state:sub(12 * first - 11, size) .. returning(back, mode, units))
     end
-    i = reaches(state, first, entries, base, back, used)              -- all newer than what is left goes
+    i = reaches(state, first, entries, base, back, used)      -- newer entries are removed
     local time = time_at(state, i)
     return cost, left, 0, time + period - now,
            marked(state:sub(12 * first - 11, 12 * i - 7) .. entry(time, (base + used + returned_until(back, time)) % WRAP) .. kept(back, time))
@@ -188,7 +200,7 @@ return function(state, now, limit, period, burst, cost, mode)
     granted = 1
   end
 
-  if granted == 0 or cost == 0 then                                   -- nothing changes
+  if granted == 0 or cost == 0 then           -- nothing changes
     local retry_after = 0
     if granted == 0 then
       local least = (cost == 0 or mode == 1) and 1 or cost
@@ -202,7 +214,8 @@ return function(state, now, limit, period, burst, cost, mode)
   used = used + granted
   local head, time = EMPTY, now
   if entries > 0 then
-    if last >= now then time, entries = last, entries - 1 end         -- the same µs, or the clock went back
+    -- The same µs, or the clock went back.
+    if last >= now then time, entries = last, entries - 1 end
     head = state:sub(12 * first - 11, 12 * entries + 5)
   end
   local count = used + (back and back.units or 0)

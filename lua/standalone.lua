@@ -1,13 +1,13 @@
--- One limiter as a plain Redis script, for redis-cli --eval or any client. It stands below lines that define `exact`, whether its state must end
--- with its reset, and `limiter`.
+-- One limiter as a plain Redis script, for redis-cli --eval or any client. The lines above define
+-- `limiter` and `exact` (whether the state must expire exactly at its reset).
 --
--- KEYS   [1] the state; a deduplication id's answer is kept under KEYS[1] ":d:" ID
--- ARGV   limit, period (µs), burst (default: limit), cost (1), mode (0), deduplication id or "", offset (µs) or "", now (µs) or "" for
---        the clock of Redis, then the limiter's own options
+-- KEYS   [1] the state. The answer for a deduplication id is stored under KEYS[1] ":d:" ID
+-- ARGV   limit, period (µs), burst (default: limit), cost (1), mode (0), deduplication id or "",
+--        offset (µs) or "", now (µs) or "" for the clock of Redis, then the limiter's own options
 -- Reply  { granted, remaining, retry_after, reset [, delay] }
 --
--- A charge with a deduplication id that was granted before, and whose window lasts, is free and gets the same answer again, with the reset
--- counted from now.
+-- If a charge with a deduplication id was granted, a repeat before its reset is free. It gets the
+-- same answer, with the reset counted from the repeat.
 
 local function number(i, default)
   local text = ARGV[i]
@@ -20,7 +20,8 @@ if not KEYS[1] or not limit or not period or period < 1 then
   return redis.error_reply("ERR expected KEYS: state; ARGV: limit, period (1 or more), burst, cost, mode, id, offset, now, options")
 end
 local burst, cost, mode, offset, now = number(3, limit), number(4, 1), number(5, 0), number(7), number(8)
-local margin = 3600000     -- ms; see driver.lua: with the caller's clock, expiry by Redis' clock must only not come too soon
+-- ms. If the caller passes its own clock, keys must not expire too early by the clock of Redis.
+local margin = 3600000
 if not now then
   local time = redis.call("TIME")
   now, margin = time[1] * 1000000 + time[2], 0
@@ -50,7 +51,8 @@ if new_state then
   lasts = lasts or reset
   local ms = math.min(math.ceil(lasts / 1000), 1e13) + margin
   if lasts > 0 then
-    -- As driver.lua, for which the same key may live too; 1 more, since Redis cuts its clock to ms.
+    -- The expiry of driver.lua, which may use the same key, plus 1 ms since Redis truncates its
+    -- clock to ms.
     redis.call("SET", KEYS[1], new_state, "PX", exact and ms or ms + 1 + math.ceil((4194304 - (now + lasts) % 4194304) / 1000))
   else
     redis.call("DEL", KEYS[1])

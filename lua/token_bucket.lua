@@ -1,37 +1,45 @@
 -- Token bucket.
 --
--- Definition  A bucket holds up to `burst` tokens, full at first; `limit` tokens arrive per `period`, evenly; what does not fit
---             is lost. A request takes `cost` tokens or is rejected.
--- Guarantee   In any stretch of t µs at most burst + t * limit / period units are admitted.
--- Source      J. S. Turner, "New directions in communications (or which way to the information age?)", IEEE Communications
---             Magazine 24(10), 1986; RFC 2697, section 3, for the bucket that is filled continuously.
+-- Definition  A bucket holds up to `burst` tokens and is full at first. `limit` tokens arrive per
+--             `period`, evenly. Tokens that do not fit are lost. A request takes `cost` tokens; if
+--             there are too few, it is rejected.
+-- Guarantee   At most burst + t * limit / period units are admitted in any interval of t µs.
+-- Source      J. S. Turner, "New directions in communications (or which way to the information
+--             age?)", IEEE Communications Magazine 24(10), 1986. RFC 2697, section 3, for the
+--             continuously filled bucket.
 --
--- Units: µs, whole tokens. Nothing is rounded, so nothing drifts: the state says how many whole tokens were missing, and at which
--- instant, which is always one at which a token arrived (or the first was taken). Such an instant is since + part/limit µs, as
--- limit tokens take period µs; where limit divides period, part is always 0.
+-- Units: µs and whole tokens. Nothing is rounded, so there is no drift. The state is the number of
+-- missing whole tokens at one instant. That instant is always one at which a token arrived (or the
+-- first was taken): since + part/limit µs, as limit tokens take period µs. part is 0 if limit
+-- divides period.
 --
--- State: "MISSING:SINCE:PART:MORE"; MISSING is negative where the bucket is in debt (mode 2). MORE
--- is one row of digits: when the bucket would be full (16), limit (13), period (14) and burst (13)
--- by which it is counted, and behind them CUT, if it is not 0. When the numbers have changed, as
--- many tokens are missing as before, at most a whole burst and what was owed beyond one, and as
--- much of the next token has arrived; the first request that meets the new numbers leaves the state
--- in them, also one that is rejected. CUT is how many missing tokens a smaller burst has cut off:
--- they are missing again for a larger one, as clients of several plans may share a key. Earlier
--- versions wrote the first 16 digits alone, without the numbers, and take more digits for a time
--- long past the end of any key.
+-- State: "MISSING:SINCE:PART:MORE"
+--   MISSING  missing tokens; negative if the bucket is in debt (mode 2)
+--   SINCE    the instant, with PART
+--   MORE     one row of digits: the time at which the bucket is full (16), limit (13), period (14),
+--            burst (13), and CUT if it is not 0
+--   CUT      missing tokens hidden by a smaller burst. They are missing again for a larger burst,
+--            as clients of several plans may share a key.
+--
+-- If limit, period or burst have changed, as many tokens are missing as before, at most a whole
+-- burst plus the debt beyond a burst. The same fraction of the next token has arrived. The first
+-- request with the new numbers rewrites the state in them, even if it is rejected.
+--
+-- Earlier versions wrote only the first 16 digits of MORE, without the numbers. They read a longer
+-- row as a time long after the expiry of any key.
 
--- "%d" is twice as fast, and right where numbers of C are wide enough.
+-- "%d" is twice as fast, and correct if C integers are wide enough.
 local WIDE = ("%d"):format(9007199254740991) == "9007199254740991"
 local FORMAT = WIDE and "%d:%d:%d:%016d" or "%.0f:%.0f:%.0f:%016.0f"
 local NUMBERS = WIDE and "%013d%014d%013d" or "%013.0f%014.0f%013.0f"
-local tail, tail_limit, tail_period, tail_burst                        -- of a state by these numbers
+local tail, tail_limit, tail_period, tail_burst      -- the end of a state with these numbers
 
 local function make_tail(limit, period, burst)
   tail_limit, tail_period, tail_burst = limit, period, burst
   tail = NUMBERS:format(limit, period, burst)
 end
 
--- limit, period, burst and CUT of a state, or nothing.
+-- Returns limit, period, burst and CUT of a state, or nothing.
 local function numbers_of(more)
   local limit, period, burst, cut = more:match("^" .. ("%d"):rep(16) .. "(" .. ("%d"):rep(13) .. ")(" .. ("%d"):rep(14) .. ")(" .. ("%d"):rep(13)
                                                .. ")(%d*)$")
@@ -39,7 +47,8 @@ local function numbers_of(more)
   return limit + 0, period + 0, burst + 0, cut ~= "" and cut + 0 or 0
 end
 
--- a * b / c: quotient and remainder, exact for c < 2^45 even where a * b is not (doubles hold integers below 2^53).
+-- Returns quotient and remainder of a * b / c, exact for c < 2^45 even if a * b exceeds 2^53 (the
+-- bound of exact integers in doubles).
 local function muldiv(a, b, c)
   local product = a * b
   if product < 9007199254740992 then
@@ -49,7 +58,7 @@ local function muldiv(a, b, c)
   local rest = b % c
   local whole, quotient, remainder, unit = a * ((b - rest) / c), 0, 0, 1
   while unit * 128 <= a do unit = unit * 128 end
-  repeat                                     -- long multiplication and division, one base-128 digit of a at a time
+  repeat               -- long multiplication and division, one base-128 digit of a at a time
     local tail = a % unit
     local sum = remainder * 128 + (a - tail) / unit * rest
     remainder = sum % c
@@ -59,7 +68,7 @@ local function muldiv(a, b, c)
   return whole + quotient, remainder
 end
 
--- What is missing, but no more than comes back in 2^52 µs, 142 years: a greater debt is as good as one of that.
+-- Bounds missing tokens to those that arrive in 2^52 µs (142 years), the maximum debt.
 local function bounded(missing, limit, period, burst)
   local most = muldiv(4503599627370496, limit, period)
   if most > 4503599627370496 then most = 4503599627370496 end
@@ -67,16 +76,17 @@ local function bounded(missing, limit, period, burst)
   return missing < most and missing or most
 end
 
--- µs from `since` until so many more tokens have arrived, rounded up.
+-- Returns the µs from `since` until `tokens` more have arrived, rounded up.
 local function arrival(tokens, limit, period, part)
   local us, rest = muldiv(tokens, period, limit)
   return us + (rest + part + -(rest + part) % limit) / limit
 end
 
--- As much of the next token as has arrived by the old numbers, in the new ones: when it would have begun, rounded up.
+-- Converts `since` to the new numbers, so that the same fraction of the next token has arrived.
+-- Rounded up. Returns since and part.
 local function move_since(now, since, part, limit, period, new_limit, new_period)
   if now <= since then return part > 0 and since + 1 or since, 0 end
-  local elapsed = muldiv((now - since) * limit - part, new_period, period)              -- in 1/new_limit µs
+  local elapsed = muldiv((now - since) * limit - part, new_period, period)     -- in 1/new_limit µs
   local over = elapsed % new_limit
   since = now - (elapsed - over) / new_limit
   if over > 0 then return since - 1, new_limit - over end
