@@ -19,16 +19,16 @@ struct admin {
     const struct admin_view *view;
     struct clients_api *clients;
     bool stopping;
-    struct evconnlistener *listener; /* evhttp's */
+    struct evconnlistener *listener; /* owned by evhttp */
     struct event *pause;
 };
 
 enum {
     METHODS = EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
-              EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE | EVHTTP_REQ_PATCH /* each resource says which it has */
+              EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE | EVHTTP_REQ_PATCH /* each resource checks its methods */
 };
 
-/* Every resource asks this first. False: answered. */
+/* Every resource calls this first. False: a response was sent. */
 static bool may_ask(const struct admin *admin, struct evhttp_request *request)
 {
     return origin_is_ours(&admin->view->policy->admin, request);
@@ -48,7 +48,7 @@ static unsigned count_of(const struct admin *admin, bool (*ready)(const struct w
     return n;
 }
 
-/* Some limit in use needs Redis: without it requests would be refused. */
+/* Returns true if a limit in use rejects requests when Redis is down. */
 static bool denies_without_redis(const struct policy *policy)
 {
     for (unsigned r = 0; r < policy->rule_count; r++)
@@ -58,7 +58,7 @@ static bool denies_without_redis(const struct policy *policy)
     return false;
 }
 
-/* Why no traffic should come here now; NULL: it should. */
+/* Returns why weir should get no traffic now; NULL: it should. */
 static const char *not_ready(const struct admin *admin)
 {
     if (admin->stopping)
@@ -128,9 +128,9 @@ static void others(struct evhttp_request *request, void *arg)
                     "/api/v1/clients/CLIENT");
 }
 
-/* --- Out of descriptors ------------------------------------------------------------------------------ */
+/* --- Out of file descriptors ------------------------------------------------------------------ */
 
-/* A process has one; what the listener hands to its callbacks is evhttp's own. */
+/* One per process. A global, because evhttp owns the argument of the listener's callbacks. */
 static struct admin *accepting;
 
 static void pause_for_a_while(struct admin *admin)
@@ -139,7 +139,8 @@ static void pause_for_a_while(struct admin *admin)
     evtimer_add(admin->pause, &a_while);
 }
 
-/* The listener tries again at once with a descriptor of the reserve; without one it rests instead of trying without end. */
+/* With a reserve descriptor the listener retries at once. Without one it pauses, to avoid a busy
+ * loop. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
     int error = EVUTIL_SOCKET_ERROR();
@@ -216,7 +217,7 @@ void admin_free(struct admin *admin)
 {
     if (!admin)
         return;
-    clients_api_free(admin->clients); /* before the requests that it answers */
+    clients_api_free(admin->clients); /* before evhttp frees the pending requests */
     if (admin->pause)
         event_free(admin->pause);
     if (admin->http)

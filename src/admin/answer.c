@@ -12,7 +12,7 @@ void answer(struct evhttp_request *request, int status, const char *type, struct
     evhttp_add_header(fields, "Cache-Control", "no-store");
     evhttp_add_header(fields, "X-Content-Type-Options", "nosniff");
     if (evhttp_request_get_command(request) == EVHTTP_REQ_HEAD) {
-        char length[24]; /* evhttp would send the content */
+        char length[24]; /* evhttp would send the content as well */
         snprintf(length, sizeof length, "%zu", body ? evbuffer_get_length(body) : 0);
         evhttp_add_header(fields, "Content-Length", length);
         body = NULL;

@@ -1,4 +1,5 @@
-/* answer.h - how the admin listener answers. Every function takes the request over where it answers. */
+/* answer.h - responses of the admin listener. A function that sends a response takes ownership
+ * of the request. */
 #ifndef WEIR_ADMIN_ANSWER_H
 #define WEIR_ADMIN_ANSWER_H
 
@@ -7,20 +8,22 @@
 
 #include "base/slice.h"
 
-/* `body` stays the caller's, for its content to be taken out; a HEAD is told its length alone. NULL: no memory, and none is sent. */
+/* Sends a response with the content of `body`, which is moved out of the buffer; the caller
+ * still owns the buffer. A HEAD request gets only the length. `body` NULL (no memory): sends no
+ * content. */
 void answer(struct evhttp_request *request, int status, const char *type, struct evbuffer *body);
 
-/* One line of plain text. */
+/* Sends one line of plain text. */
 void answer_line(struct evhttp_request *request, int status, const char *line);
 
-/* application/problem+json (RFC 9457); Retry-After with a 503. */
+/* Sends application/problem+json (RFC 9457), with Retry-After if the status is 503. */
 void answer_problem(struct evhttp_request *request, int status, const char *title, const char *detail);
 
-/* Is the request's method one of `methods` (EVHTTP_REQ_*)? Otherwise it was answered with 405; `allow` names
- * them for the Allow field. */
+/* Returns true if the request's method is one of `methods` (EVHTTP_REQ_*). Otherwise sends 405
+ * with `allow` as the Allow field. */
 MUST_CHECK bool answer_methods(struct evhttp_request *request, unsigned methods, const char *allow);
 
-/* Most resources are only read. */
+/* For resources that support only GET and HEAD. */
 #define answer_reads(request) answer_methods((request), EVHTTP_REQ_GET | EVHTTP_REQ_HEAD, "GET, HEAD")
 
 /* Appends a JSON string. */

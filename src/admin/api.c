@@ -11,7 +11,7 @@
 
 static const char clients_path[] = "/api/v1/clients/";
 
-/* --- /api/v1/status ----------------------------------------------------------------------------------- */
+/* --- /api/v1/status --------------------------------------------------------------------------- */
 
 static uint64_t sum_of(const struct admin_view *view, size_t offset)
 {
@@ -67,7 +67,8 @@ static void write_redis(struct evbuffer *out, const struct admin_view *view)
                         breaker[REDIS_BREAKER_OPEN]);
 }
 
-/* A worker learns of a server that is down when it needs it: where one knows, it is so. */
+/* A worker detects a failed server only when it uses it, so the server is reported down if any
+ * worker says so. */
 static void write_member(struct evbuffer *out, const struct endpoint *endpoint, bool is_checked)
 {
     unsigned ejected = atomic_load_explicit(&endpoint->ejected, memory_order_relaxed);
@@ -88,7 +89,7 @@ static void write_member(struct evbuffer *out, const struct endpoint *endpoint, 
     evbuffer_add_printf(out, "}");
 }
 
-/* The members of one server as it is written: of a name, none or several. */
+/* Writes the endpoints of one configured server; a host name may have none or several. */
 static bool write_server(struct evbuffer *out, const struct upstream *upstream,
                          const struct upstream_server *server, struct endpoint *const *endpoints,
                          unsigned count, bool first)
@@ -148,9 +149,9 @@ static void answer_status(const struct admin_view *view, bool stopping, struct e
     evbuffer_free(body);
 }
 
-/* --- /api/v1/policy ----------------------------------------------------------------------------------- */
+/* --- /api/v1/policy --------------------------------------------------------------------------- */
 
-/* As `weir check` prints it; application/yaml is RFC 9512's. */
+/* The policy as printed by `weir check`, as application/yaml (RFC 9512). */
 static void answer_policy(const struct admin_view *view, struct evhttp_request *request)
 {
     struct evbuffer *body = evbuffer_new();
@@ -171,7 +172,7 @@ static void answer_policy(const struct admin_view *view, struct evhttp_request *
         evbuffer_free(body);
 }
 
-/* --- All of them -------------------------------------------------------------------------------------- */
+/* --- Dispatch --------------------------------------------------------------------------------- */
 
 void api_answer(const struct admin_view *view, bool stopping, struct clients_api *api,
                 struct evhttp_request *request)

@@ -7,7 +7,7 @@
 #include "admin/clients_api.h"
 #include "admin/metrics.h"
 
-/* Answers any request below /api/. */
+/* Handles any request under /api/. */
 void api_answer(const struct admin_view *view, bool stopping, struct clients_api *api,
                 struct evhttp_request *request);
 

@@ -1,10 +1,10 @@
 /* clients_api.c - see clients_api.h.
  *
- *   clients_answer() -> asking --pump: a call for each step of its client query--> answer
+ *   clients_answer() -> pending query --pump: one call per step of its client query--> response
  *
- * All steps are taken in on_pump(), never from inside a callback of the link: so an asking ends in one place,
- * and the link is flushed where that is allowed. An asking whose time is up is answered at once; it stays
- * until the link has given back its call. */
+ * All steps run in on_pump(), never inside a callback of the connection. So a pending query ends
+ * in one place, and the connection is flushed where that is allowed. A pending query that times
+ * out is answered at once; it is freed when its call has returned. */
 #include "admin/clients_api.h"
 
 #include <stdlib.h>
@@ -25,12 +25,12 @@ enum { PENDING_QUERY_MAGIC = 0x41534b47, SCAN_US = 2000000 };
 struct pending_query {
     uint32_t magic;
     struct clients_api *api;
-    struct evhttp_request *request; /* NULL: answered */
+    struct evhttp_request *request; /* NULL: response sent */
     enum client_query_kind kind;
     struct identity identity;
     struct query *query;
     struct redis_call call;
-    bool under_way; /* the link has the call */
+    bool under_way; /* the connection has the call */
     struct event *deadline;
     TAILQ_ENTRY(pending_query) entry;
 };
@@ -40,13 +40,13 @@ struct clients_api {
     struct policy *policy;
     char *script;
     struct redis_client *store; /* NULL until the first request */
-    bool down;                  /* Redis is known to be away */
+    bool down;                  /* Redis is known to be down */
     struct event *pump;
     TAILQ_HEAD(askings, pending_query) askings;
     unsigned count;
 };
 
-/* --- The end of an asking ----------------------------------------------------------------------------- */
+/* --- End of a pending query ------------------------------------------------------------------- */
 
 static void pending_query_free(struct pending_query *pending_query)
 {
@@ -59,7 +59,7 @@ static void pending_query_free(struct pending_query *pending_query)
     free(pending_query);
 }
 
-/* Whoever asked knows now; the asking goes as soon as nobody else points at it. */
+/* The response was sent; frees the query unless its call is still in progress. */
 static void pending_query_end(struct pending_query *pending_query)
 {
     pending_query->request = NULL;
@@ -74,7 +74,7 @@ static void pending_query_fail(struct pending_query *pending_query, const char *
     pending_query_end(pending_query);
 }
 
-/* --- What is answered --------------------------------------------------------------------------------- */
+/* --- Responses -------------------------------------------------------------------------------- */
 
 static void json_seconds(struct evbuffer *out, const char *name, int64_t us)
 {
@@ -118,7 +118,7 @@ static void write_row(struct evbuffer *out, const struct limit_status *row)
     json_text(out, "key", row->key.p);
     evbuffer_add_printf(out, ",\"quota\":%lld,\"capacity\":%lld,\"remaining\":%lld", (long long)row->quota,
                         (long long)row->capacity, (long long)row->remaining);
-    if (row->limit->kind == LIMIT_CONCURRENCY) { /* its period is a lease, and no client's business */
+    if (row->limit->kind == LIMIT_CONCURRENCY) { /* its period is a lease, which clients do not see */
         json_text(out, "period_seconds", NULL);
         json_text(out, "resets_in_seconds", NULL);
     } else {
@@ -135,7 +135,7 @@ static void write_row(struct evbuffer *out, const struct limit_status *row)
     evbuffer_add_printf(out, ",\"enforced\":%s}", json_bool(row->enforced));
 }
 
-/* What the client is granted now; of the quota -1 is unlimited. */
+/* Writes the client's active grant; quota -1: unlimited. */
 static void write_grant(struct evbuffer *out, const struct pending_query *pending_query)
 {
     int64_t quota, us;
@@ -160,7 +160,7 @@ static bool was_granted(const struct pending_query *pending_query)
     return client_query_granted(pending_query->query, &quota, &us);
 }
 
-/* "database": null where it is not asked for this client, else what it said. */
+/* Writes "database": the database's reply, or null if it is not queried for this client. */
 static void write_row_of_database(struct evbuffer *out, const struct pending_query *pending_query)
 {
     struct quota_row row;
@@ -207,7 +207,7 @@ static void pending_query_succeed(struct pending_query *pending_query)
 {
     struct evbuffer *body;
 
-    if (pending_query->kind == CLIENT_QUERY_RESET) { /* here at once; the other weirs hear of it */
+    if (pending_query->kind == CLIENT_QUERY_RESET) { /* others are notified */
         denials_forget_all();
         resets_note(identity_text(&pending_query->identity));
     }
@@ -241,7 +241,7 @@ static void pending_query_succeed(struct pending_query *pending_query)
     pending_query_end(pending_query);
 }
 
-/* --- Its steps ---------------------------------------------------------------------------------------- */
+/* --- Steps of a query ------------------------------------------------------------------------- */
 
 static void pump_soon(struct clients_api *api)
 {
@@ -283,7 +283,7 @@ static void pending_query_step(struct pending_query *pending_query)
         return;
     }
     if (!redis_client_is_ready(api->store))
-        return; /* until it is, or the deadline */
+        return; /* waits until it is ready, or for the timeout */
     pending_query->call = (struct redis_call){.done = on_answer};
     bool one_part =
         redis_client_has_slots(api->store) && slice_equal((struct slice){argv[0], sizes[0]}, SLICE("0"));
@@ -291,7 +291,7 @@ static void pending_query_step(struct pending_query *pending_query)
                                           &pending_query->call, argc, argv, sizes)
                  : redis_client_call(api->store, &pending_query->call, argc, argv, sizes))
         pending_query->under_way = true;
-    else if (redis_client_is_whole(api->store)) /* else until the node is there, or the deadline */
+    else if (redis_client_is_whole(api->store)) /* else waits for the node, or for the timeout */
         pending_query_fail(pending_query, "Redis is busy");
 }
 
@@ -320,7 +320,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
         pending_query_fail(pending_query, "Redis did not answer in time");
 }
 
-/* --- The link ----------------------------------------------------------------------------------------- */
+/* --- The connection --------------------------------------------------------------------------- */
 
 static void on_ready(void *context)
 {
@@ -353,7 +353,7 @@ static void close_link(struct clients_api *api)
 {
     struct pending_query *pending_query, *next;
 
-    redis_client_free(api->store); /* gives back every call */
+    redis_client_free(api->store); /* completes every pending call */
     for (pending_query = TAILQ_FIRST(&api->askings); pending_query; pending_query = next) {
         next = TAILQ_NEXT(pending_query, entry);
         pending_query_fail(pending_query, "the policy is being changed, or weir stops: try again");
@@ -364,7 +364,7 @@ static void close_link(struct clients_api *api)
     api->down = false;
 }
 
-/* --- Requests ----------------------------------------------------------------------------------------- */
+/* --- Requests --------------------------------------------------------------------------------- */
 
 static int hex(char c)
 {
@@ -374,7 +374,8 @@ static int hex(char c)
                                   : -1;
 }
 
-/* False: not percent-encoded as RFC 3986 section 2.1 has it, or longer than any client's name. */
+/* Decodes percent-encoding (RFC 3986 section 2.1). False: invalid, or longer than any client
+ * name. */
 static bool decode(struct slice encoded, struct text *out)
 {
     for (size_t i = 0; i < encoded.n; i++) {
@@ -390,7 +391,7 @@ static bool decode(struct slice encoded, struct text *out)
     return !out->failed;
 }
 
-/* False: answered. */
+/* False: a response was sent. */
 static bool read_client(const struct clients_api *api, struct evhttp_request *request, struct slice id,
                         struct identity *identity)
 {
@@ -404,7 +405,7 @@ static bool read_client(const struct clients_api *api, struct evhttp_request *re
     return false;
 }
 
-/* What is asked for, and the quota and the time of a grant. */
+/* The requested action, and a grant's quota and duration. */
 struct order {
     enum client_query_kind kind;
     int64_t quota, us;
@@ -434,7 +435,7 @@ static struct pending_query *pending_query_new(struct clients_api *api, const st
     return NULL;
 }
 
-/* False: answered. */
+/* False: a response was sent. */
 static bool read_grant(struct evhttp_request *request, struct order *order)
 {
     struct evbuffer *body = evhttp_request_get_input_buffer(request);
@@ -448,7 +449,7 @@ static bool read_grant(struct evhttp_request *request, struct order *order)
     return false;
 }
 
-/* False: answered. */
+/* False: a response was sent. */
 static bool read_order(struct evhttp_request *request, struct order *order)
 {
     enum evhttp_cmd_type command = evhttp_request_get_command(request);
@@ -479,7 +480,7 @@ void clients_answer(struct clients_api *api, struct evhttp_request *request, str
     pump_soon(api);
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------ */
+/* --- Creation and destruction ----------------------------------------------------------------- */
 
 struct clients_api *clients_api_new(struct event_base *base, struct policy *policy)
 {

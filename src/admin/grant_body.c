@@ -7,7 +7,7 @@
 
 enum { WORD_MAX = 64 }; /* bytes of a key or a value */
 
-/* A string without its quotes, or a number or a bare word as it stands. */
+/* A string without quotes, or a number or bare word as written. */
 struct word {
     char bytes[WORD_MAX];
     size_t n;
@@ -34,7 +34,7 @@ static bool take(struct slice *rest, char c)
     return true;
 }
 
-/* Nothing that is meant here needs an escape. */
+/* Rejects escapes: no valid key or value needs them. */
 static bool take_string(struct slice *rest, struct word *word)
 {
     if (!take(rest, '"'))
@@ -92,7 +92,7 @@ static bool read_time(const struct word *word, int64_t *us, char *why)
            say(why, "for: a duration from \"1s\" to \"30d\" was expected, as in \"1h\"");
 }
 
-/* What stands between the braces. */
+/* Reads the members between the braces. */
 static bool read_members(struct slice *rest, int64_t *quota, int64_t *us, char *why)
 {
     struct word key, value;

@@ -8,13 +8,13 @@
 #include "redis/cluster.h"
 #include "redis/sentinel.h"
 
-/* Where to write, and what. */
+/* The output and the data source. */
 struct source {
     struct evbuffer *out;
     const struct admin_view *view;
 };
 
-/* Sums one counter of every worker's stats. */
+/* Sums one counter over all workers. */
 #define SUM(source, endpoint)                                                                                \
     ({                                                                                                       \
         uint64_t sum_ = 0;                                                                                   \
@@ -47,7 +47,7 @@ static void single(const struct source *s, const char *name, const char *type, c
     sample(s, name, "", value);
 }
 
-/* A label's value: backslash, quote and newline escaped. */
+/* Appends a label value; escapes backslash, quote and newline. */
 static void label_value(struct text *t, const char *value)
 {
     for (; *value; value++) {
@@ -57,8 +57,8 @@ static void label_value(struct text *t, const char *value)
     }
 }
 
-/* name{KEY="VALUE",decision="DECISION"} SUM for every decision that occurred, so that a large policy stays
- * readable. */
+/* Appends name{KEY="VALUE",decision="DECISION"} SUM. Decisions that have not occurred are left
+ * out, to keep the output of a large policy readable. */
 static void decision_sample(const struct source *s, const char *name, const char *key, const char *value,
                             enum verdict verdict, uint64_t sum)
 {
@@ -101,7 +101,7 @@ static void requests_by_rule(const struct source *s)
 
     head(s, name, "counter", "Requests by the rule that matched and what was decided.");
     for (unsigned r = 0; r < s->view->rules->count; r++)
-        for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++) /* the last one is of limits alone */
+        for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++) /* VERDICT_NOT_CHARGED applies to limits only */
             decision_sample(s, name, "rule", s->view->rules->name[r], v, sum_of_row(s, rules_of, r, v));
 }
 
@@ -280,7 +280,7 @@ static void upstream_server(const struct source *s, const struct upstream *upstr
         sample(s, "weir_upstream_server_up", bytes, up);
 }
 
-/* A name that is not resolved has no sample. */
+/* A host name that has not been resolved has no sample. */
 static void upstream_servers(const struct source *s)
 {
     const struct policy *policy = s->view->policy;
@@ -332,7 +332,7 @@ static void leases(const struct source *s)
     static const char name[] = "weir_lease_units_total";
     uint64_t used = SUM_LIMITER(s, lease_used), returned = SUM_LIMITER(s, lease_returned),
              lost = SUM_LIMITER(s, lease_lost), taken = SUM_LIMITER(s, lease_taken),
-             ended = used + returned + lost; /* read first: all of them were taken before */
+             ended = used + returned + lost; /* read before `taken`, so that it is never larger */
 
     head(s, name, "counter",
          "Units that workers took for busy clients before they were asked for: used: a request was admitted "
@@ -346,7 +346,7 @@ static void leases(const struct source *s)
            taken > ended ? taken - ended : 0);
 }
 
-/* Of a cluster, each master. Nothing where INFO may not be asked. */
+/* In a cluster, one sample per master. No sample if INFO is not permitted. */
 static void redis_memory(const struct source *s)
 {
     const struct redis_memory_part *parts;
@@ -373,7 +373,7 @@ static void redis_memory(const struct source *s)
     }
 }
 
-/* Where the policy needs none they would only look like trouble. */
+/* Left out if the policy needs no Redis, to avoid false alarms. */
 static void redis_connections(const struct source *s)
 {
     uint64_t ready = 0;
@@ -418,7 +418,7 @@ static void redis(const struct source *s)
     worker_connections(s);
 }
 
-/* Where a policy has, or had, quotas. */
+/* Appended if the policy has, or had, quotas. */
 static void quotas(const struct source *s)
 {
     const struct quota_stats *stats = quotas_stats(s->view->quotas);

@@ -1,4 +1,4 @@
-/* metrics.h - what all workers counted, as Prometheus text (exposition format 0.0.4). */
+/* metrics.h - the counters of all workers as Prometheus text (exposition format 0.0.4). */
 #ifndef WEIR_ADMIN_METRICS_H
 #define WEIR_ADMIN_METRICS_H
 
@@ -8,11 +8,11 @@
 #include "proxy/endpoint_set.h"
 #include "proxy/worker.h"
 
-/* What the admin listener shows. Owned and kept current by the main thread, on whose loop the listener runs.
- */
+/* The data that the admin listener shows. Owned and updated by the main thread, whose loop runs
+ * the listener. */
 struct admin_view {
-    struct policy *policy;             /* in force */
-    struct endpoint_set *endpoint_set; /* the upstreams' servers under it */
+    struct policy *policy;             /* current policy */
+    struct endpoint_set *endpoint_set; /* its upstream servers */
     uint64_t started_us;               /* monotonic */
     uint64_t started_wall_us, policy_loaded_wall_us;
     uint64_t reloads_good, reloads_failed;
@@ -22,12 +22,12 @@ struct admin_view {
     unsigned worker_count;
 };
 
-/* Appends what the process uses of the machine, in the names that Prometheus' own clients use. */
+/* Appends the process's resource usage, with the names of Prometheus' own client libraries. */
 void metrics_write_process(struct evbuffer *out, const struct admin_view *view);
-/* Appends when the policy was loaded, how reloads went, and when its certificates expire. */
+/* Appends the policy's load time, reload counts, and certificate expiry times. */
 void metrics_write_policy(struct evbuffer *out, const struct admin_view *view);
 
-/* Appends the sums over all workers to `out`; they go on counting meanwhile. */
+/* Appends the sums over all workers, which keep counting meanwhile. */
 void metrics_write(struct evbuffer *out, const struct admin_view *view);
 
 #endif

@@ -1,4 +1,4 @@
-/* metrics_process.c - the metrics of the process and of its policy. */
+/* metrics_process.c - metrics of the process and of its policy. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void single(struct evbuffer *out, const char *name, const char *type, con
     evbuffer_add_printf(out, "%s %.15g\n", name, value);
 }
 
-/* ---- the process -------------------------------------------------------------------------------------- */
+/* --- The process ------------------------------------------------------------------------------ */
 
 static void write_cpu(struct evbuffer *out)
 {
@@ -34,7 +34,7 @@ static void write_cpu(struct evbuffer *out)
                    (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
 }
 
-/* Nothing is written where the file cannot be read: a number that is wrong would be worse. */
+/* Writes nothing if the file cannot be read, since a wrong number would be worse. */
 static void write_memory(struct evbuffer *out)
 {
     unsigned long pages, resident;
@@ -54,7 +54,7 @@ static void write_memory(struct evbuffer *out)
     fclose(file);
 }
 
-/* Without the one that is opened to count. 0: it cannot be said. */
+/* Returns the number of open descriptors, without the one used for counting. 0: unknown. */
 static unsigned open_descriptors(void)
 {
     struct stat st;
@@ -95,14 +95,14 @@ void metrics_write_process(struct evbuffer *out, const struct admin_view *view)
            (double)view->started_wall_us / 1e6);
 }
 
-/* ---- the policy --------------------------------------------------------------------------------------- */
+/* --- The policy ------------------------------------------------------------------------------- */
 
 struct expiry {
     const char *path;
     int64_t until_s;
 };
 
-/* A file that several listeners name is one sample. */
+/* A file that several listeners use gets one sample. */
 static void write_expiry(struct evbuffer *out, struct expiry *written, unsigned *count, unsigned most,
                          struct expiry expiry)
 {

@@ -10,7 +10,7 @@
 
 enum { HOST_MAX = 255 };
 
-/* Is it an address as inet_pton(3) reads it? */
+/* Returns true if the text is an address as parsed by inet_pton(3). */
 static bool is_address(int family, struct slice text)
 {
     char bytes[INET6_ADDRSTRLEN + 1];
@@ -31,7 +31,8 @@ static bool is_port(struct slice text)
     return text.n <= 5;
 }
 
-/* Takes ":PORT" off the end; RFC 3986 section 3.2.3 allows an empty port. False: what stands behind the colon is none. */
+/* Removes ":PORT" from the end; the port may be empty (RFC 3986 section 3.2.3). False: invalid
+ * port. */
 static bool take_port(struct slice *host)
 {
     const char *colon = memrchr(host->p, ':', host->n);
@@ -60,7 +61,7 @@ bool origin_host_is_ours(const struct admin_settings *settings, struct slice hos
         return false;
     if (is_address(AF_INET, host))
         return true;
-    host.n -= host.n > 1 && host.p[host.n - 1] == '.'; /* the root of DNS: it is the same name */
+    host.n -= host.n > 1 && host.p[host.n - 1] == '.'; /* a trailing dot (DNS root) names the same host */
     bool ours = slice_equal_nocase(host, SLICE("localhost"));
     for (unsigned i = 0; i < settings->host_count && !ours; i++)
         ours = slice_equal_nocase(host, slice_of(settings->hosts[i]));
@@ -88,8 +89,8 @@ static bool is_version_1_0(const struct evhttp_request *request)
     return request->major == 1 && request->minor == 0;
 }
 
-/* RFC 9112 section 3.2: one Host, or none with HTTP/1.0, of which no browser is capable; and the host of a target in
- * absolute form, which stands for Host's. False: answered. */
+/* RFC 9112 section 3.2: exactly one Host field; HTTP/1.0, which no browser sends, may omit it.
+ * The host of a target in absolute form is checked as well. False: a response was sent. */
 static bool host_is_ours(const struct admin_settings *settings, struct evhttp_request *request,
                          const char **host)
 {
@@ -114,7 +115,7 @@ static bool host_is_ours(const struct admin_settings *settings, struct evhttp_re
     return true;
 }
 
-/* Fetch Metadata: "none" is a request of the person, such as an address typed in. */
+/* Fetch Metadata: "none" is a user action such as an address typed in. */
 static bool is_same_site(const char *site)
 {
     return strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;

@@ -1,8 +1,9 @@
-/* origin.h - whom the admin listener answers: not pages of other sites that an operator's browser shows.
+/* origin.h - protects the admin listener against requests from other sites' pages in an
+ * operator's browser.
  *
- * A page may have a browser send requests to 127.0.0.1. With DNS rebinding, where the page's own name is resolved to
- * 127.0.0.1, the browser takes them for requests to the page's site, and Origin and Sec-Fetch-Site say nothing. What is
- * left is Host, which then has that name. */
+ * A page can make a browser send requests to 127.0.0.1. With DNS rebinding, the page's own host
+ * name resolves to 127.0.0.1. The browser then treats such requests as same-origin, so Origin
+ * and Sec-Fetch-Site do not help. Host does: it contains the page's host name. */
 #ifndef WEIR_ADMIN_ORIGIN_H
 #define WEIR_ADMIN_ORIGIN_H
 
@@ -10,11 +11,12 @@
 
 #include "policy/policy.h"
 
-/* Is it an IP address, localhost or one of settings->hosts? `host` is the value of a Host field: with or without a port, an
- * IPv6 address in brackets; letters in any case, and a name may end in a dot. */
+/* Returns true if `host` is an IP address, localhost or one of settings->hosts. `host` is the
+ * value of a Host field: optional port, IPv6 address in brackets. Case and a trailing dot are
+ * ignored. */
 MUST_CHECK bool origin_host_is_ours(const struct admin_settings *settings, struct slice host);
 
-/* May the request be answered? Otherwise it was answered with 400 or 403. */
+/* Returns true if the request may be handled. Otherwise sends 400 or 403. */
 MUST_CHECK bool origin_is_ours(const struct admin_settings *settings, struct evhttp_request *request);
 
 #endif

@@ -25,13 +25,13 @@ static void warn_untried(FILE *report)
           report);
 }
 
-/* In a private Redis first, so that what never ends keeps nobody waiting; then compiled by the one that will run
- * it, where that answers. */
+/* The private Redis comes first, so that a script that never ends does not block the configured
+ * one. */
 bool cli_check_scripts(const struct policy *policy, const char *composed, const char *lua_dir, FILE *report)
 {
     int result;
 
-    if (!has_custom_scripts(policy)) /* weir's own limiters are tested */
+    if (!has_custom_scripts(policy)) /* weir's own limiters have tests */
         return true;
     if ((result = contract_check(policy, lua_dir, report)) < 0)
         warn_untried(report);
@@ -41,7 +41,7 @@ bool cli_check_scripts(const struct policy *policy, const char *composed, const 
            compose_check(&policy->redis, composed, report) != 1;
 }
 
-/* Opening it would make it, perhaps as another user than the one who is to write it. */
+/* Does not open the file: that would create it, possibly owned by the wrong user. */
 static void warn_of_log(const struct policy *policy, FILE *report)
 {
     const char *file = policy->log.file;

@@ -1,4 +1,5 @@
-/* check_names.c - part of `weir check`: do the names of upstreams' servers, and of Redis, resolve? */
+/* check_names.c - part of `weir check`: checks that the host names of upstream servers and of
+ * Redis resolve. */
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -6,10 +7,10 @@
 #include "net/resolver.h"
 #include "policy/policy.h"
 
-/* One server that is written as a name, while it is looked up. */
+/* One host name during its lookup. */
 struct asked {
     const struct policy *policy;
-    const struct upstream *upstream; /* NULL: it is Redis */
+    const struct upstream *upstream; /* NULL: Redis */
     const struct upstream_server *server;
     unsigned *left;
     FILE *report;

@@ -1,4 +1,4 @@
-/* check_redis.c - part of `weir check`: would Redis lose what is counted? */
+/* check_redis.c - part of `weir check`: checks whether Redis could lose usage counts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 enum { TIMEOUT_US = 500000 };
 
-/* The value of a line "NAME:VALUE" of INFO; empty where there is none. */
+/* Returns the value of a line "NAME:VALUE" of INFO; empty: no such line. */
 static struct slice info_value(const char *info, const char *name)
 {
     size_t n = strlen(name);
@@ -21,10 +21,10 @@ static struct slice info_value(const char *info, const char *name)
     return SLICE("");
 }
 
-/* Of a cluster, one of its masters. */
+/* A Redis server; in a cluster, one of the masters. */
 struct place_of_redis {
     const struct policy *policy;
-    char text[256]; /* what messages call it */
+    char text[256]; /* its name in messages */
 };
 
 static void check_memory(redisContext *redis, const struct place_of_redis *position, FILE *report)
@@ -43,7 +43,7 @@ static void check_memory(redisContext *redis, const struct place_of_redis *posit
     freeReplyObject(reply);
 }
 
-/* Is there a time at which a snapshot is written? Where CONFIG is not allowed, nobody knows: yes. */
+/* Returns false if no snapshots are configured. If CONFIG is not permitted, returns true. */
 static bool saves_snapshots(redisContext *redis)
 {
     redisReply *reply = redisCommand(redis, "CONFIG GET save");

@@ -13,19 +13,19 @@
 
 enum { CONNECT_US = 2000000, LOOK_US = 10000000, RESET_US = 60000000, CELL_MAX = 600 };
 
-/* One client query from the command line. */
+/* A client query from the command line. */
 struct asking {
     struct policy *policy;
     struct identity identity;
     struct query *query;
     redisContext *redis;
-    int where; /* of a cluster, the slot that the connection is for; below 0, the part */
+    int where; /* cluster: the slot that the connection is for; negative: -1 - shard */
     char sha[41];
 };
 
-/* --- Asking Redis ------------------------------------------------------------------------------------- */
+/* --- Redis ------------------------------------------------------------------------------------ */
 
-/* The warnings of a policy are `weir check`'s to say. */
+/* Discards the policy's warnings; `weir check` prints them. */
 static struct policy *load(const char *file, const char *lua_dir)
 {
     char *text = NULL;
@@ -45,7 +45,7 @@ static struct policy *load(const char *file, const char *lua_dir)
     return policy;
 }
 
-/* With what to do about it, where `why` is an answer of Redis that is known. */
+/* Prints the error and, if it is a known reply of Redis, its remedy. */
 static bool complain(const struct asking *asking, const char *why)
 {
     const struct redis_settings *settings = &asking->policy->redis;
@@ -75,7 +75,8 @@ static bool dial(struct asking *asking)
     return asking->redis || complain(asking, why);
 }
 
-/* A cluster has to be asked where the keys are, or by its parts. */
+/* In a cluster, selects the node of the keys or the shard; closes the connection if it is for
+ * another one. */
 static void go_where(struct asking *asking, const char **argv, const size_t *sizes)
 {
     struct slice keys = {argv[0], sizes[0]};
@@ -91,7 +92,7 @@ static void go_where(struct asking *asking, const char **argv, const size_t *siz
     asking->where = where;
 }
 
-/* Into how many parts the keys go. False: a complaint was printed. */
+/* Finds the number of shards of the keys. False: an error was printed. */
 static bool count_parts(struct asking *asking)
 {
     char why[REDIS_WHY_MAX];
@@ -122,7 +123,7 @@ static bool load_script(struct asking *asking)
     return good;
 }
 
-/* EVALSHA SHA and these arguments. */
+/* Sends EVALSHA SHA with these arguments. */
 static redisReply *ask(struct asking *asking, int argc, const char **argv, const size_t *sizes)
 {
     const char **words = xcalloc((size_t)argc + 2, sizeof *words);
@@ -159,14 +160,14 @@ static bool ask_all(struct asking *asking)
     return good;
 }
 
-/* --- What is shown ------------------------------------------------------------------------------------ */
+/* --- Output ----------------------------------------------------------------------------------- */
 
 enum { COLUMNS = 5 };
 struct table_row {
     char cell[COLUMNS][CELL_MAX];
 };
 
-/* "12.3 s" up to two minutes, then in hours, minutes and seconds. */
+/* "12.3 s" up to two minutes, then hours, minutes and seconds. */
 static void write_wait(struct text *out, int64_t us)
 {
     int64_t s = us / 1000000 + (us % 1000000 != 0);
@@ -181,7 +182,7 @@ static void write_wait(struct text *out, int64_t us)
         text_printf(out, "%" PRId64 "h %02" PRId64 "m", s / 3600, s % 3600 / 60);
 }
 
-/* The parts of `per`; where there is a key, the values in place of all but the first. */
+/* Writes the parts of `per`. If a key is given, writes the values of all parts but the first. */
 static void write_per(struct text *out, const struct limit_status *row)
 {
     static const char *const names[] = {"client", "ip", "route", "method", "host", "all", "header"};
@@ -199,7 +200,7 @@ static void write_per(struct text *out, const struct limit_status *row)
         text_printf(out, ", each %s", limit->per[i].header ? limit->per[i].header : names[limit->per[i].per]);
 }
 
-/* The cells are zero before: what is written is a string. */
+/* The cells are zeroed before, so the text is NUL-terminated. */
 static void fill_row(struct table_row *cells, const struct limit_status *row)
 {
     struct text out[COLUMNS];
@@ -210,7 +211,7 @@ static void fill_row(struct table_row *cells, const struct limit_status *row)
     text_put(&out[0], row->enforced ? SLICE("") : SLICE(" (shadow)"));
     write_per(&out[1], row);
     bool in_flight =
-        row->limit->kind == LIMIT_CONCURRENCY; /* whose period is a lease, and no client's business */
+        row->limit->kind == LIMIT_CONCURRENCY; /* its period is a lease, which clients do not see */
     text_i64(&out[2], row->quota);
     text_literal(&out[2], " in ");
     if (in_flight)
@@ -255,7 +256,8 @@ static void print_standing(const struct query *query)
     free(rows);
 }
 
-/* An id that nobody vouches for may be counted by its address. */
+/* Returns true if neither the policy nor the database has the id, and
+ * identity.known_clients_only then counts the client by its address. */
 static bool is_unknown_id(const struct asking *asking)
 {
     struct quota_row row;
@@ -266,7 +268,7 @@ static bool is_unknown_id(const struct asking *asking)
            !(client_query_row(asking->query, &row, &us) && row.present);
 }
 
-/* What the database said of an id that the policy does not name. */
+/* Prints the database's quota for an id that the policy does not name. */
 static void print_row(const struct asking *asking)
 {
     char bytes[64];
@@ -401,9 +403,9 @@ static int report_granted(const struct asking *asking)
     return 0;
 }
 
-/* --- The commands ------------------------------------------------------------------------------------- */
+/* --- Commands --------------------------------------------------------------------------------- */
 
-/* What is asked for, of whom, and the quota and the time of a grant. */
+/* The command, the client, and a grant's quota and duration. */
 struct order {
     enum client_query_kind kind;
     const char *client;
@@ -418,7 +420,8 @@ static struct query *begin(const struct asking *asking, const struct order *orde
                             order->kind == CLIENT_QUERY_LOOK ? LOOK_US : RESET_US);
 }
 
-/* An address without "ip:", or an id where nobody has one, is probably not who was meant. */
+/* Warns of a probable mistake: an address without "ip:", or an id although the policy reads no
+ * ids. */
 static void doubt(const struct asking *asking, const char *client)
 {
     const struct identity_settings *identity = &asking->policy->identity;
