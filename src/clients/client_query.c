@@ -1,4 +1,4 @@
-/* client_query.c - a client query's life, and what it asks. What the answers mean: client_query_answers.c. */
+/* client_query.c - life cycle and calls of a client query. query_replies.c decodes the replies. */
 #include "clients/client_query_internal.h"
 
 #include <assert.h>
@@ -11,7 +11,8 @@
 #include "limit/key.h"
 #include "quota/quotas.h"
 
-/* Before the driver's text: what else client queries ask. A user who may not publish may still reset. */
+/* Commands of client queries, placed before the driver's text. PUBLISH may fail: a user without
+ * that permission may still reset. */
 static const char preamble[] = "if ARGV[1] == 'scan' then\n"
                                "  return redis.call('SCAN', ARGV[2], 'MATCH', ARGV[3], 'COUNT', '1000')\n"
                                "elseif ARGV[1] == 'forget' then\n"
@@ -25,7 +26,7 @@ static const char preamble[] = "if ARGV[1] == 'scan' then\n"
                                "  return { row, till - time[1] * 1000 - math.floor(time[2] / 1000) }\n"
                                "end\n";
 
-/* What holds for the client: what it was granted, else what the policy says of it. */
+/* Returns the client's limits: a grant's, else the policy's, else the database row's. */
 static const struct client_limits *client_limits_of(const struct query *q)
 {
     const struct client_limits *client_limits =
@@ -33,9 +34,10 @@ static const struct client_limits *client_limits_of(const struct query *q)
     return !client_limits && q->row_cached && q->row.present ? &q->row_terms : client_limits;
 }
 
-/* --- Keys --------------------------------------------------------------------------------------------- */
+/* --- Keys ------------------------------------------------------------------------------------- */
 
-/* The key of a limit that is counted on nothing else; with "" for a name, what all keys begin with. */
+/* Writes the key of a limit whose only `per` key is the client. An empty name gives the prefix
+ * of all keys of the client. */
 static bool write_key(const struct query *q, const char *name, struct slice *key)
 {
     struct limit limit = {.name = (char *)name, .per = {{.per = PER_CLIENT}}, .per_count = 1};
@@ -53,7 +55,7 @@ static bool write_key(const struct query *q, const char *name, struct slice *key
     return true;
 }
 
-/* In a pattern of SCAN these bytes have a meaning. */
+/* Escapes the special characters of SCAN patterns. */
 static bool write_pattern(struct query *q, struct slice start)
 {
     struct text pattern = text_over(q->pattern, sizeof q->pattern);
@@ -83,7 +85,7 @@ struct limit_status *client_query_add_row(struct query *q, const struct limit *l
     return row;
 }
 
-/* Limits that no rule uses stand in no script; they may be reset all the same. */
+/* Limits that no rule uses are in no script and not shown, but they are reset. */
 static bool add_known_keys(struct query *q)
 {
     struct slice key;
@@ -102,7 +104,8 @@ static bool add_known_keys(struct query *q)
 
 static bool must_scan(const struct query *q)
 {
-    if (q->kind == CLIENT_QUERY_RESET) /* also for keys of limits that the policy no longer has */
+    /* also finds keys of limits that were removed from the policy */
+    if (q->kind == CLIENT_QUERY_RESET)
         return true;
     for (unsigned i = 0; i < q->policy->limit_count; i++)
         if (is_list(&q->policy->limits[i]) && counts_client(&q->policy->limits[i], q->identity) &&
@@ -111,7 +114,7 @@ static bool must_scan(const struct query *q)
     return false;
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------ */
+/* --- Create and free -------------------------------------------------------------------------- */
 
 char *client_query_script(const struct policy *policy)
 {
@@ -125,7 +128,7 @@ char *client_query_channel(const struct policy *policy)
     return asprintf(&channel, "%s:resets", policy->redis.key_prefix) < 0 ? NULL : channel;
 }
 
-/* The terms alone decide for those who are prohibited or unlimited: no limit counts them. */
+/* Returns false if the client is prohibited or unlimited: no limit counts it. */
 static bool is_counted(const struct query *q)
 {
     const struct client_limits *client_limits = client_limits_of(q);
@@ -227,7 +230,7 @@ void client_query_free(struct query *q)
     free(q);
 }
 
-/* --- Asking ------------------------------------------------------------------------------------------- */
+/* --- Calls ------------------------------------------------------------------------------------ */
 
 static void append_argument(struct query *q, struct slice s)
 {
@@ -296,8 +299,9 @@ static void append_quota_arguments(struct query *q)
     append_argument(q, (struct slice){q->numbers.p + start, q->numbers.n - start});
 }
 
-/* All at once, and each key once: of a key that goes twice, what was admitted in between is admitted twice. What the database
- * said goes as well, and the lock of whoever asks it now: what it said before is not kept. */
+/* Deletes all keys in one call, each key once. If a key were deleted twice, requests admitted in
+ * between would not be counted. The cached database row is deleted, too, and its lock, so the
+ * result of a query in flight is not stored. */
 static void append_last_reset_arguments(struct query *q)
 {
     bool quota = q->policy->quotas.connection && q->identity->from_header;
@@ -316,18 +320,18 @@ static void append_last_reset_arguments(struct query *q)
     append_argument(q, identity_text(q->identity));
 }
 
-/* The driver's protocol, see lua/driver.lua: each key by itself, as a request that costs nothing. */
+/* The driver's protocol (lua/driver.lua): each key is one request of cost 0. */
 static void append_look_arguments(struct query *q)
 {
     append_rows_arguments(q);
-    append_argument(q, SLICE("")); /* now: the clock of Redis */
+    append_argument(q, SLICE("")); /* now: use Redis' clock */
     for (unsigned i = 0; i < q->row_count; i++) {
         const struct limit *limit = q->rows[i].limit;
         append_number_argument(q, RUN_COUNTS + 1);
         append_number_argument(q, limit->index + 1);
         append_number_argument(q, i + 1);
-        append_number_argument(q, 0); /* the cost */
-        append_number_argument(q, 0); /* the mode */
+        append_number_argument(q, 0); /* cost */
+        append_number_argument(q, 0); /* mode */
         append_number_argument(q, q->rows[i].quota);
         append_number_argument(q, client_numbers(client_limits_of(q), limit).burst);
     }
@@ -363,7 +367,7 @@ bool client_query_next(struct query *q, int *argc, const char ***argv, const siz
     return true;
 }
 
-/* --- Afterwards --------------------------------------------------------------------------------------- */
+/* --- Results ---------------------------------------------------------------------------------- */
 
 bool client_query_complete(const struct query *q)
 {

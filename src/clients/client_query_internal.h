@@ -1,4 +1,4 @@
-/* client_query_internal.h - what client_query.c and client_query_answers.c share. Nobody else includes it. */
+/* client_query_internal.h - shared by client_query.c and query_replies.c only. */
 #ifndef WEIR_CLIENTS_CLIENT_QUERY_INTERNAL_H
 #define WEIR_CLIENTS_CLIENT_QUERY_INTERNAL_H
 
@@ -7,7 +7,7 @@
 #include "limit/key.h"
 
 enum {
-    ARGUMENTS_PER_LOOK = 7, /* how many limits, then the driver's six for it */
+    ARGUMENTS_PER_LOOK = 7, /* the number of limits, then the driver's six arguments */
     ANSWERS_PER_LOOK = 5,
     ARGUMENTS_MAX = 2 + CLIENT_QUERY_ROWS_MAX * (1 + ARGUMENTS_PER_LOOK),
     NUMBER_SIZE = 20,
@@ -22,35 +22,37 @@ struct query {
     enum client_query_kind kind;
     enum step step;
     uint64_t until_us;
-    bool full;      /* the last answer to SCAN named more keys than there was room for */
-    bool cut, told; /* keys may have been passed over; all weirs were told */
+    bool full;      /* the last SCAN reply contained more keys than fit */
+    bool cut, told; /* cut: keys may have been skipped; told: all weir processes were notified */
     uint64_t removed;
     char cursor[24];
-    unsigned parts, part;                   /* of Redis; the one that is looked through */
-    char *channel, *grants_key, *key_start; /* the last: "PREFIX:{IDENTITY}:l:" */
-    int64_t quota, us; /* to be granted; then, and after a look, what is granted and for how long */
+    unsigned parts, part;                   /* number of nodes; the node being scanned */
+    char *channel, *grants_key, *key_start; /* key_start: "PREFIX:{IDENTITY}:l:" */
+    /* GRANT: quota and duration to grant; LOOK: the grant in effect and its remaining time */
+    int64_t quota, us;
     bool granted;
     struct client_limits grant_client_limits;
-    struct quota_row row; /* of the database, as it is cached */
-    int64_t row_us;       /* for how long it is believed */
+    struct quota_row row; /* the database's row, as cached */
+    int64_t row_us;       /* time until it expires */
     bool row_cached;
     struct client_limits row_terms;
-    char quota_key[KEY_QUOTA_MAX + 8]; /* with that of its lock behind it */
+    char quota_key[KEY_QUOTA_MAX + 8]; /* followed by the suffix of the lock's key */
     size_t quota_key_size;
     char pattern[PATTERN_SIZE];
     size_t pattern_size;
     struct limit_status rows[CLIENT_QUERY_ROWS_MAX];
     unsigned row_count;
-    struct slice found[CLIENT_QUERY_FOUND_MAX]; /* malloc'ed; not yet among the rows */
+    struct slice found[CLIENT_QUERY_FOUND_MAX]; /* malloc'ed; not yet in rows */
     unsigned found_count;
     int argc;
     const char *argv[ARGUMENTS_MAX];
     size_t sizes[ARGUMENTS_MAX];
-    struct text numbers; /* the digits that arguments point into */
+    struct text numbers; /* digits that arguments point to */
     char digits[ARGUMENTS_MAX * NUMBER_SIZE];
 };
 
-/* Is the limit counted on this client, whatever else it is counted on? */
+/* Returns true if the first `per` key of the limit is this client, or the IP address of a client
+ * that is identified by it. */
 static inline bool counts_client(const struct limit *limit, const struct identity *identity)
 {
     enum limit_per first = limit->per[0].per;
@@ -62,10 +64,12 @@ static inline bool is_list(const struct limit *limit)
     return limit->per_count > 1;
 }
 
-/* Once it is known which terms hold for the client: what is there to look at, or to remove? False: no memory. */
+/* Starts after the client's limits are known: collects the keys to show or delete. Returns false
+ * if out of memory. */
 bool client_query_begin(struct query *q);
 
-/* A state key that is to be looked at, which the row takes over; `rest` as in struct standing. There is room. */
+/* Adds a row for a state key and takes ownership of `key`; `rest` as in struct limit_status. The
+ * caller checks that there is room. */
 struct limit_status *client_query_add_row(struct query *q, const struct limit *limit, struct slice key,
                                           struct slice rest);
 

@@ -2,8 +2,9 @@
 
 #include <stdlib.h>
 
-/* A user who may not read grants may look at clients all the same. Whoever writes first clears away what is over: so the hash stays small without anybody's attention. A version is a
- * time, since the key may come and go. */
+/* - A user who may not read grants may still run LOOK.
+ * - Each new grant deletes expired ones, so the hash stays small.
+ * - A version is a time, because the key may expire and be created again. */
 const char grant_preamble[] =
     "if ARGV[1] == 'granted' or ARGV[1] == 'grants' or ARGV[1] == 'grant' then\n"
     "  local call, key, time = redis.call, KEYS[1], redis.call('TIME')\n"

@@ -1,9 +1,11 @@
-/* grant_calls.h - the grants in Redis: what the scripts that deal with them say, and what their answers mean.
+/* grant_calls.h - grants in Redis: the script calls and the decoding of replies.
  *
- *   PREFIX:grants   a hash: a client as identity_text() -> "QUOTA:UNTIL", UNTIL in µs by Redis' clock; "version" -> a
- *                   text that is another one after each change. The key expires with its last grant.
+ *   PREFIX:grants   a hash: client as identity_text() -> "QUOTA:UNTIL", UNTIL in µs, Redis' clock;
+ *                   "version" -> a text that differs after each change.
+ *                   The key expires with its last grant.
  *
- * Each call has this one key, and goes wherever that key is in a cluster; messages reach every weir all the same. */
+ * Each call uses only this key, so in a cluster it goes to the key's node. Messages reach every
+ * weir process on any node. */
 #ifndef WEIR_CLIENTS_GRANT_CALLS_H
 #define WEIR_CLIENTS_GRANT_CALLS_H
 
@@ -11,20 +13,22 @@
 
 #include "limit/grants.h"
 
-/* Stands before whatever else a script does. ARGV:
+/* Precedes the rest of a script. ARGV:
+ *
  *   granted CLIENT                       -> { now, "QUOTA:UNTIL" or "" }
- *   grants VERSION                       -> { now, version } where that is it still, else { now, version, client,
- *                                           "QUOTA:UNTIL", ... }
- *   grant CLIENT QUOTA US CHANNEL MAX    -> { 1, told }, or { 0, 0 } where MAX others go on; QUOTA "none" takes back */
+ *   grants VERSION                       -> { now, version } if VERSION is current, else
+ *                                           { now, version, client, "QUOTA:UNTIL", ... }
+ *   grant CLIENT QUOTA US CHANNEL MAX    -> { 1, told }, or { 0, 0 } if MAX others are in effect;
+ *                                           QUOTA "none" revokes */
 extern const char grant_preamble[];
 
-/* What is published on PREFIX:resets begins with it where it is no reset; then the client. */
+/* Prefix of grant messages on PREFIX:resets; the client follows. Messages without it are resets. */
 #define GRANT_MESSAGE "grant "
 
-/* "PREFIX:grants": NUL-terminated, malloc'ed; NULL: no memory. */
+/* Returns "PREFIX:grants": NUL-terminated, malloc'ed; NULL: out of memory. */
 char *grant_key(const struct policy *policy);
 
-/* Reads "QUOTA:UNTIL". False: it is none that could have been written. */
+/* Parses "QUOTA:UNTIL". Returns false if the value is invalid. */
 MUST_CHECK bool grant_parse(const redisReply *value, int64_t *quota, int64_t *until_us);
 
 #endif

@@ -17,13 +17,13 @@ struct grant_reader {
     struct policy *policy;
     struct redis_client *store;
     struct event *timer;
-    struct redis_memory *memory; /* asks over the same connection */
+    struct redis_memory *memory; /* uses the same connection */
     char *key, *script;
-    char version[VERSION_SIZE]; /* of the table in force */
+    char version[VERSION_SIZE]; /* of the current table */
     struct redis_call call;
-    bool under_way, again; /* a call; and another one behind it */
-    bool told;             /* that they cannot be read */
-    bool connected;        /* anew, since the timer has looked */
+    bool under_way, again; /* a call is in flight; another one must follow */
+    bool told;             /* the failure to read grants was logged */
+    bool connected;        /* reconnected since the last timer run */
 };
 
 static void decision_request(struct grant_reader *reader)
@@ -36,7 +36,7 @@ static void decision_request(struct grant_reader *reader)
         return;
     }
     if (!redis_client_is_ready(reader->store))
-        return; /* on_ready */
+        return; /* retried by on_ready() */
     for (unsigned i = 0; i < COUNT_OF(argv); i++)
         sizes[i] = strlen(argv[i]);
     reader->again = false;
@@ -44,7 +44,7 @@ static void decision_request(struct grant_reader *reader)
     redis_client_flush(reader->store);
 }
 
-/* --- What Redis says ---------------------------------------------------------------------------------- */
+/* --- Replies ---------------------------------------------------------------------------------- */
 
 static unsigned read_all(const redisReply *reply, struct grant *all)
 {
@@ -62,14 +62,14 @@ static unsigned read_all(const redisReply *reply, struct grant *all)
     return count;
 }
 
-/* Denials were given under other terms. */
+/* Replaces the table. Cached denials are dropped: they were decided with the old grants. */
 static void take(struct grant_reader *reader, const redisReply *reply)
 {
     const redisReply *version = reply->element[1];
     struct grant *all = malloc(GRANTS_MAX * sizeof *all);
 
     if (!all)
-        return; /* another time */
+        return; /* retried later */
     unsigned count = read_all(reply, all);
     struct grants *grants = count ? grants_new(all, count) : NULL;
     free(all);
@@ -87,7 +87,7 @@ static bool has_shape(const redisReply *reply)
            reply->element[1]->type == REDIS_REPLY_STRING && reply->element[1]->len < VERSION_SIZE;
 }
 
-/* Once a change of state. That Redis is away is the workers' to say. */
+/* Logs each change of state once. The workers' links report outages of Redis. */
 static void report_state(struct grant_reader *reader, enum redis_failure failure, bool good)
 {
     bool refused = failure == REDIS_FAILURE_SCRIPT || failure == REDIS_FAILURE_PERMISSION;
@@ -120,7 +120,7 @@ static void on_ready(void *context)
 {
     struct grant_reader *reader = context;
     reader->connected = true;
-    if (reader->store) /* else not from inside redis_client_new */
+    if (reader->store) /* NULL inside redis_client_new() */
         event_active(reader->timer, EV_TIMEOUT, 1);
 }
 
@@ -144,7 +144,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     reader->connected = false;
 }
 
-/* --- Birth and end ------------------------------------------------------------------------------------ */
+/* --- Create and free -------------------------------------------------------------------------- */
 
 void grant_reader_look(struct grant_reader *reader)
 {
@@ -162,7 +162,7 @@ struct grant_reader *grant_reader_new(struct event_base *base, struct policy *po
     MAGIC_SET(reader, READER_MAGIC);
     reader->policy = policy_hold(policy);
     reader->call = (struct redis_call){.done = on_answer};
-    reader->version[0] = '?'; /* unlike any, also none */
+    reader->version[0] = '?'; /* differs from every version, including "" */
     reader->key = grant_key(policy);
     reader->timer = evtimer_new(base, on_timer, reader);
     if (!reader->key || !reader->timer ||
@@ -182,7 +182,7 @@ void grant_reader_free(struct grant_reader *reader)
     if (!reader)
         return;
     if (reader->store)
-        redis_client_free(reader->store); /* gives the calls back */
+        redis_client_free(reader->store); /* ends pending calls */
     redis_memory_free(reader->memory);
     if (reader->timer)
         event_free(reader->timer);

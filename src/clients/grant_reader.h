@@ -1,7 +1,8 @@
-/* grant_reader.h - keeps grants.h current with Redis, on the main thread's loop.
+/* grant_reader.h - synchronises the table in grants.h with Redis, on the main thread's loop.
  *
- * It asks when told of a change, when messages may have been missed, and every GRANTS_EVERY_US all the same; an
- * unchanged hash is answered in one word. While Redis is away what was known goes on until it ends by itself. */
+ * It reads the hash after a change message, when messages may have been missed, and every
+ * GRANTS_EVERY_US. If the hash is unchanged, the reply contains only the time and the
+ * version. While Redis is down, known grants remain until they expire. */
 #ifndef WEIR_CLIENTS_GRANT_READER_H
 #define WEIR_CLIENTS_GRANT_READER_H
 
@@ -13,11 +14,11 @@ enum { GRANTS_EVERY_US = 5000000 };
 
 struct grant_reader;
 
-/* Starts to connect, and holds the policy. NULL: no memory. */
+/* Starts to connect and holds a reference to the policy. Returns NULL if out of memory. */
 struct grant_reader *grant_reader_new(struct event_base *base, struct policy *policy);
 void grant_reader_free(struct grant_reader *reader);
 
-/* Something was granted or taken back, or may have been. */
+/* Grants have changed or may have changed: reads them. */
 void grant_reader_look(struct grant_reader *reader);
 
 #endif

@@ -1,4 +1,5 @@
-/* client_query_identity.c - which client an operator means, and in words what holds for it. */
+/* query_identity.c - parses the client that an operator names, and describes its limits in
+ * words. */
 #include "base/text.h"
 #include "clients/client_query.h"
 
@@ -21,7 +22,7 @@ static bool read_id(struct slice id, struct identity *identity, const char **why
     return true;
 }
 
-/* An address, or its group as identity_of() writes it. */
+/* Parses an IP address, or its group as identity_of() writes it. */
 static bool read_ip(const struct policy *policy, struct slice address, struct identity *identity)
 {
     unsigned prefix = policy->identity.ipv6_prefix;

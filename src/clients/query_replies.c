@@ -1,4 +1,4 @@
-/* client_query_answers.c - what Redis answers to a client query, and what is asked next therefore. */
+/* query_replies.c - decodes Redis' replies to a client query and chooses the next step. */
 #include "clients/client_query_internal.h"
 
 #include <stdlib.h>
@@ -19,8 +19,8 @@ static bool is_found(const struct query *q, struct slice key)
     return false;
 }
 
-/* The limit counted per several things whose key this is, with the part behind its name; NULL for others,
- * such as those that remember repeats. */
+/* Returns the limit with several `per` keys that `key` belongs to, and the part after its name.
+ * NULL for other keys, such as those of `dedup`. */
 static const struct limit *limit_of_key(const struct query *q, struct slice key, struct slice *rest)
 {
     size_t start = strlen(q->key_start);
@@ -40,7 +40,8 @@ static const struct limit *limit_of_key(const struct query *q, struct slice key,
     return NULL;
 }
 
-/* SCAN may name a key twice, and a key may go before it is looked at. A look has rows of its own for the keys that are known. */
+/* Stores a key found by SCAN, unless it is a duplicate. The key may expire before it is read. A
+ * LOOK has its own rows for the known keys. */
 static void note_key(struct query *q, struct slice key)
 {
     struct slice rest;
@@ -71,7 +72,7 @@ static int by_limit_and_key(const void *a, const void *b)
     return strcmp(left->key.p, right->key.p);
 }
 
-/* What SCAN found becomes rows. */
+/* Turns the found keys into rows. */
 static void adjust_found(struct query *q)
 {
     for (unsigned i = 0; i < q->found_count; i++) {
@@ -82,7 +83,8 @@ static void adjust_found(struct query *q)
     q->found_count = 0;
 }
 
-/* Limits that are counted per several things, of which this client has none yet, are whole. */
+/* Adds rows for limits with several `per` keys of which this client has no key yet: their full
+ * capacity is available. */
 static void add_untouched(struct query *q)
 {
     unsigned looked_at = q->row_count;
@@ -101,7 +103,7 @@ static void add_untouched(struct query *q)
     qsort(q->rows, q->row_count, sizeof q->rows[0], by_limit_and_key);
 }
 
-/* After a piece of the key space: on, unless it is all or the time is up. */
+/* After a SCAN step: continues, unless all keys were read or the time is up. */
 static void after_scan(struct query *q)
 {
     bool again = q->full && q->kind == CLIENT_QUERY_RESET;
@@ -119,7 +121,7 @@ static void after_scan(struct query *q)
     if (all && q->kind == CLIENT_QUERY_LOOK)
         adjust_found(q);
     if (q->step == STEP_LAST && q->kind == CLIENT_QUERY_LOOK && q->row_count == 0) {
-        q->step = STEP_OVER; /* nothing to look at */
+        q->step = STEP_OVER; /* no keys to read */
         add_untouched(q);
     }
 }
@@ -137,7 +139,8 @@ static bool take_scan(struct query *q, const redisReply *reply)
             note_key(q, (struct slice){keys->element[i]->str, (size_t)keys->element[i]->len});
     if (q->full && q->kind == CLIENT_QUERY_LOOK)
         q->cut = true;
-    if (!q->full || q->kind == CLIENT_QUERY_LOOK) /* else the same piece again, once these keys are gone */
+    /* else repeat this step after these keys are deleted */
+    if (!q->full || q->kind == CLIENT_QUERY_LOOK)
         memcpy(q->cursor, reply->element[0]->str, (size_t)reply->element[0]->len + 1);
     if (q->kind == CLIENT_QUERY_RESET && q->full)
         q->step = STEP_DROP;
@@ -198,7 +201,7 @@ static bool take_quota(struct query *q, const redisReply *reply)
     return client_query_begin(q);
 }
 
-/* In place of a delay stands why a script of one's own has failed, see lua/guard.lua. */
+/* If a custom script has failed, the error text replaces the delay (lua/guard.lua). */
 static bool is_failure(const struct query *q, const redisReply *reply, size_t i)
 {
     size_t row = i / ANSWERS_PER_LOOK;
@@ -213,7 +216,7 @@ static bool take_look(struct query *q, const redisReply *reply)
     for (size_t i = 0; i < reply->elements; i++)
         if (reply->element[i]->type != REDIS_REPLY_INTEGER && !is_failure(q, reply, i))
             return false;
-    for (unsigned i = 0; i < q->row_count; i++) { /* behind them stands the time */
+    for (unsigned i = 0; i < q->row_count; i++) { /* the time follows the rows */
         redisReply *const *values = &reply->element[i * ANSWERS_PER_LOOK];
         struct limit_status *row = &q->rows[i];
         row->failed = values[4]->type != REDIS_REPLY_INTEGER;

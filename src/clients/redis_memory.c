@@ -12,12 +12,12 @@ struct redis_memory {
     uint32_t magic;
     struct redis_client *store;
     struct redis_call call;
-    struct event *next; /* asks the next part: not from inside a callback of the store */
+    struct event *next; /* queries the next node, outside the store's callbacks */
     bool under_way, refused;
-    unsigned part;    /* that is asked, or will be */
-    uint64_t last_us; /* when the first part was asked last */
-    char node
-        [ADDRESS_TEXT_MAX]; /* that is asked; empty unless in a cluster: the master may be elsewhere next time */
+    unsigned part;    /* node of the current or next query */
+    uint64_t last_us; /* when the first node was last queried */
+    /* address of the node; empty unless a cluster, because the master may change */
+    char node[ADDRESS_TEXT_MAX];
 };
 
 const char redis_memory_script[] = "if ARGV[1] == 'memory' then\n"
@@ -32,7 +32,7 @@ static struct {
     unsigned count;
 } known;
 
-/* The place of a node, new or known; NULL: there are too many. */
+/* Returns the entry of a node, new or existing; NULL: the list is full. */
 static struct redis_memory_part *part_of(const char *node)
 {
     for (unsigned i = 0; i < known.count; i++)
@@ -145,7 +145,7 @@ struct redis_memory *redis_memory_new(struct event_base *base, struct redis_clie
     }
     MAGIC_SET(m, MEMORY_MAGIC);
     m->store = store;
-    known.count = 0; /* perhaps of another Redis */
+    known.count = 0; /* may belong to another Redis */
     return m;
 }
 
