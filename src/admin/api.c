@@ -68,7 +68,7 @@ static void write_redis(struct evbuffer *out, const struct admin_view *view)
 }
 
 /* A worker detects a failed server only when it uses it, so the server is reported down if any
- * worker says so. */
+ * worker has ejected it. */
 static void write_member(struct evbuffer *out, const struct endpoint *endpoint, bool is_checked)
 {
     unsigned ejected = atomic_load_explicit(&endpoint->ejected, memory_order_relaxed);

@@ -179,7 +179,7 @@ static int64_t divide_up(__int128 a, int64_t b)
     return a <= 0 ? 0 : (int64_t)((a + b - 1) / b);
 }
 
-/* With best effort, a request that costs more than is available is granted what is available. */
+/* With best effort, a request that costs more than the available units is granted these. */
 static int64_t granted_cost(const struct limit *limit, int64_t cost, int64_t available)
 {
     return limit->best_effort && cost > available && available > 0 ? available : cost;

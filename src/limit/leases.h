@@ -35,7 +35,7 @@ enum {
     LEASE_AUTO_LIMIT = 1000, /* minimum limit for a lease with lease: auto */
     LEASE_AUTO_US = 100000,  /* interval over which auto counts requests */
     LEASE_AUTO_LEAST = 40,   /* minimum requests in each of the last two intervals */
-    LEASE_AUTO_PARTS = 20,   /* auto leases at most 1/20 of the limit, */
+    LEASE_AUTO_PARTS = 20,   /* auto leases at most 1/20 of the capacity, */
     LEASE_AUTO_LAST = 10,    /* and nothing while less than 1/10 remains: there each reply is exact */
 };
 
@@ -50,9 +50,9 @@ struct lease {
     bool asked;                        /* a request for more units is pending */
     int64_t known_remaining;           /* the remaining units in Redis' last reply */
 
-    /* Usage by others: how far Redis' number falls between two replies beyond what this worker
-     * was charged. */
-    uint64_t since_us; /* time of the first reply's request; its number; what this worker was charged since */
+    /* Usage by others: the decrease of Redis' number between two replies, minus this worker's
+     * charges. */
+    uint64_t since_us; /* time of the first reply's request; its number; this worker's charges since */
     int64_t since_remaining, since_charged;
     int64_t others;     /* units between the last two replies that were at least RATE_US apart, */
     uint64_t others_us; /* and the time between them */

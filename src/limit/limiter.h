@@ -98,8 +98,8 @@ bool limiter_has_grant(struct limiter *limiter, const struct identity *identity)
 MUST_CHECK enum decided limiter_decide(struct limiter *limiter, const struct limit_facts *facts,
                                        struct decision_request *decision_request);
 
-/* Cancels a decision request; decided() will not be called. What Redis has charged stays
- * charged, with two exceptions that are given back:
+/* Cancels a decision request; decided() will not be called. Charges in Redis stay,
+ * except that these are given back:
  * - the request's position in a queue, if Redis delayed the request;
  * - its units of concurrency limits. */
 void limiter_abandon(struct decision_request *decision_request);

@@ -51,7 +51,7 @@ struct op_limit {
     unsigned mode;     /* of the driver: MODE_* */
     bool shadow;       /* never rejects */
     bool granted;
-    int64_t charged;         /* what Redis granted */
+    int64_t charged;         /* units granted by Redis */
     int64_t counts_us;       /* µs after the charge until the limit is full again, without further charges */
     int64_t charged_at_us;   /* Redis clock plus delay; identifies the charge when it is given back */
     struct permit *permit;   /* of a concurrency limit, else NULL */
@@ -227,7 +227,7 @@ void verdict_remember(struct limiter *l, struct limit_op *op, const struct decis
 
 /* op_permits.c */
 
-/* Call after op_fill(). False: no memory; op_release() drops what was taken. */
+/* Call after op_fill(). False: no memory; op_release() drops the permits already taken. */
 MUST_CHECK bool op_use_permits(struct limit_op *op);
 void op_drop_permits(struct limit_op *op);
 /* Call when the op was sent; when it has a reply; when its outcome is unknown. */
@@ -279,7 +279,7 @@ void op_give_up(struct limit_op *op, enum redis_failure cause);
 
 /* adjust.c */
 
-/* Records in the op what Redis charged, for a later adjustment. */
+/* Records Redis' charges in the op, for a later adjustment. */
 void op_write_charge(struct limit_op *op, redisReply *const *values, int64_t time_us);
 /* Brings the charges to `totals` (one per limit). Takes ownership of the op. */
 void op_adjust(struct limit_op *op, const int64_t *totals);

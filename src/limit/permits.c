@@ -28,7 +28,7 @@ struct permit {
     const struct limit *limit;
     struct limit_numbers numbers;
     int64_t held;   /* by requests; counted by Redis */
-    int64_t owed;   /* released by requests; Redis has not been told */
+    int64_t owed;   /* released by requests; not yet sent to Redis */
     unsigned users; /* requests that hold units, pending calls, calls in progress */
     unsigned sent;  /* calls without a reply */
     bool unsure;

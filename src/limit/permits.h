@@ -28,7 +28,7 @@ void permits_free(struct permits *permits);
 
 /* This holder's number. */
 int64_t permits_holder(const struct permits *permits);
-/* The number of permits; 0: no units are held, and Redis has been told so. */
+/* The number of permits; 0: no units are held, and Redis has the same count. */
 unsigned permits_count(const struct permits *permits);
 
 /* Takes a reference to the permit of a key, until permits_unuse(). NULL: no memory. */
@@ -44,8 +44,8 @@ void permits_failed(struct permits *permits, struct permit *permit);
 /* The request holds `units` from now on. `by_redis`: counted by Redis, else by the fallback. */
 void permits_hold(struct permits *permits, struct decision_request *decision_request, struct permit *permit,
                   int64_t units, bool by_redis);
-/* Releases all units that the request holds; Redis is told later. May be called when it holds
- * none. */
+/* Releases all units that the request holds; they are sent to Redis later. May be called when
+ * it holds none. */
 void permits_leave(struct decision_request *decision_request);
 /* Records units that Redis counts but no request holds; they are released. */
 void permits_owe(struct permits *permits, struct permit *permit, int64_t units);
