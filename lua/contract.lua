@@ -1,9 +1,11 @@
 -- Tests whether a limiter follows the contract. `weir check` runs this in a private Redis before
 -- the limiter is used for traffic.
 --
--- The limiter is called along random schedules. They cover the policy's numbers and others, numbers
--- that change in between, costs of every sign, every mode, a clock that stands, advances, jumps and
--- goes back, its own states and invalid ones. See docs/limiters.md.
+-- The limiter is called along random schedules (see docs/limiters.md). They cover:
+--   - the policy's numbers and others, and numbers that change in between
+--   - costs of every sign, and every mode
+--   - a clock that stands, advances, jumps and goes back
+--   - its own states and invalid ones
 --
 -- ARGV   its name in messages, its text, limit, period, burst, offset or "", "tell" or "", then its
 --        options: "n" and a number, "t" and a text, "b" and 1 or 0. With "tell", each call is
