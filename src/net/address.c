@@ -32,7 +32,7 @@ void address_of_ip(const struct ip *ip, uint16_t port, struct address *address)
     }
 }
 
-/* Only while starting: getaddrinfo blocks. */
+/* Used only at start: getaddrinfo() blocks. */
 static bool resolve_name(struct slice host, uint16_t port, struct address *address, const char **why)
 {
     char name[HOST_NAME_BYTES_MAX + 1];
@@ -55,7 +55,7 @@ static bool resolve_name(struct slice host, uint16_t port, struct address *addre
     return true;
 }
 
-/* What is no address is often one of these. */
+/* Returns an error message for common mistakes in an address. */
 static const char *what_is_expected(struct slice text)
 {
     size_t digits = 0;
@@ -72,7 +72,7 @@ static const char *what_is_expected(struct slice text)
     return "expected host:port, [ipv6]:port or unix:/path";
 }
 
-/* Splits "host:port" and "[v6]:port"; `host` is without brackets. */
+/* Splits "host:port" or "[v6]:port". `host` excludes the brackets. */
 static bool split_port(struct slice text, struct slice *host, uint16_t *port, bool *bracketed,
                        const char **why)
 {
@@ -98,7 +98,7 @@ static bool split_port(struct slice text, struct slice *host, uint16_t *port, bo
 bool host_name_is_valid(struct slice host)
 {
     size_t label = 0;
-    bool number = true; /* the last label so far */
+    bool number = true; /* whether the last label so far is a number */
 
     for (size_t i = 0; i < host.n; i++) {
         char c = host.p[i];
@@ -125,7 +125,7 @@ bool address_split(struct slice text, struct address *address, struct slice *hos
     if (!split_port(text, host, port, &bracketed, why))
         return false;
     if (ip_parse(*host, &ip)) {
-        /* An IPv4-mapped literal in brackets is dialled as IPv4, which is what it means. */
+        /* An IPv4-mapped literal in brackets is converted to IPv4. */
         address_of_ip(&ip, *port, address);
         return bracketed == (memchr(host->p, ':', host->n) != NULL);
     }
@@ -247,7 +247,8 @@ void ip_format(const struct ip *ip, struct text *out)
         text_put(out, slice_of(copy));
         return;
     }
-    text_dotted(out, ip->bytes + 12); /* inet_ntop is a printf, and this is done for every request */
+    /* faster than inet_ntop, which uses printf; called for every request */
+    text_dotted(out, ip->bytes + 12);
 }
 
 struct ip ip_masked(const struct ip *ip, unsigned bits)
@@ -285,7 +286,7 @@ bool ip_range_holds(const struct ip_range *range, const struct ip *ip)
 {
     unsigned whole = range->bits / 8, rest = range->bits % 8;
     if (range->bits < 96 && ip_is_v4(ip))
-        return false; /* ::/0 is all of IPv6: IPv4 inside it is IPv4 */
+        return false; /* ::/0 does not match IPv4-mapped addresses: those are IPv4 */
     return memcmp(range->ip.bytes, ip->bytes, whole) == 0 &&
            (rest == 0 || ((range->ip.bytes[whole] ^ ip->bytes[whole]) & (0xff00 >> rest) & 0xff) == 0);
 }

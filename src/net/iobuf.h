@@ -1,10 +1,10 @@
-/* iobuf.h - the bounded buffers of the proxied path, from a pool per worker.
+/* iobuf.h - bounded buffers of the proxied path, from a pool per worker.
  *
- *   bytes[0 .. start): gone    bytes[start .. end): held    bytes[end .. cap): free
+ *   bytes[0 .. start): consumed    bytes[start .. end): held    bytes[end .. cap): free
  *
- * Two sizes only: IOBUF_SMALL holds an ordinary head, IOBUF_LARGE the largest head allowed or one read of
- * content. An idle connection owns none; what a connection may own is fixed (see proxy/), so memory is
- * bounded by construction. */
+ * There are two sizes. IOBUF_SMALL holds an ordinary head; IOBUF_LARGE holds the largest head
+ * allowed or one read of content. An idle connection owns no buffer. The number of buffers per
+ * connection is fixed (see proxy/), so memory is bounded. */
 #ifndef WEIR_NET_IOBUF_H
 #define WEIR_NET_IOBUF_H
 
@@ -19,11 +19,11 @@
 #include "net/pipe.h"
 
 enum {
-    IOBUF_READ_MAX = 64 * 1024,  /* the most that one read takes */
-    IOBUF_ADDED_MAX = 16 * 1024, /* what weir may add to a head */
+    IOBUF_READ_MAX = 64 * 1024,  /* maximum size of one read, in bytes */
+    IOBUF_ADDED_MAX = 16 * 1024, /* maximum bytes that weir adds to a head */
     IOBUF_SMALL = 4 * 1024,
     IOBUF_LARGE = IOBUF_READ_MAX + IOBUF_ADDED_MAX,
-    IOBUF_KEPT_MAX = 256, /* free buffers of a size that a pool keeps; beyond that they go back to malloc */
+    IOBUF_KEPT_MAX = 256, /* maximum free buffers per size in a pool; more are freed */
 };
 
 struct iobuf {
@@ -38,9 +38,10 @@ struct iobuf_pool {
     struct pipe_pool pipes;
 };
 
-/* An empty buffer with at least `size` (at most IOBUF_LARGE) free bytes; NULL when there is no memory. */
+/* Returns an empty buffer with at least `size` (at most IOBUF_LARGE) bytes; NULL if out of
+ * memory. */
 MUST_CHECK struct iobuf *iobuf_get(struct iobuf_pool *pool, size_t size);
-/* Gives `*buffer` back and nulls it; NULL is allowed. */
+/* Returns `*buffer` to the pool and sets it to NULL. `*buffer` may be NULL. */
 void iobuf_put(struct iobuf_pool *pool, struct iobuf **buffer);
 void iobuf_pool_clear(struct iobuf_pool *pool);
 
@@ -59,7 +60,7 @@ static inline struct slice iobuf_slice(const struct iobuf *b)
     return (struct slice){b->bytes + b->start, b->end - b->start};
 }
 
-/* The first `n` held bytes are done with. */
+/* Consumes the first `n` held bytes. */
 static inline void iobuf_take(struct iobuf *b, size_t n)
 {
     assert(n <= b->end - b->start);
@@ -68,7 +69,7 @@ static inline void iobuf_take(struct iobuf *b, size_t n)
         b->start = b->end = 0;
 }
 
-/* Moves what is held to the front, so that all free bytes are behind it. */
+/* Moves the held bytes to the front, so that all free bytes follow them. */
 static inline void iobuf_compact(struct iobuf *b)
 {
     if (b->start == 0)
@@ -78,7 +79,7 @@ static inline void iobuf_compact(struct iobuf *b)
     b->start = 0;
 }
 
-/* Copies `bytes` behind what is held. The caller made sure that there is room. */
+/* Appends `bytes`. The caller has checked that they fit. */
 static inline void iobuf_append(struct iobuf *b, struct slice bytes)
 {
     assert(bytes.n <= iobuf_room(b));

@@ -7,27 +7,28 @@
 
 enum { STRIPES = 64 };
 
-/* Open addressing with linear probing, twice as many slots as entries. */
+/* Open addressing with linear probing; twice as many slots as entries. */
 struct stripe {
     _Alignas(64) pthread_mutex_t lock;
     unsigned entries;
     struct ip_count {
         struct ip ip;
-        unsigned count; /* 0: free */
+        unsigned count; /* 0: the slot is free */
     } * slots;
 };
 
-/* An address belongs to one stripe, so its count is exact; workers that accept at the same time seldom meet at the same lock. */
+/* An address belongs to one stripe, so its count is exact. Workers that accept at the same time
+ * rarely contend for the same lock. */
 struct ip_counts {
     struct stripe stripes[STRIPES];
     struct hash_key key;
     unsigned ipv6_prefix;
-    unsigned entries_max, mask; /* of a stripe */
+    unsigned entries_max, mask; /* per stripe */
     struct ip_count slots[];
 };
 
-/* The hash is keyed, so entries are spread at random: a stripe has room for its mean and ten standard deviations (of a Poisson
- * distribution). */
+/* Returns the number of entries per stripe. The hash is keyed, so entries are distributed randomly:
+ * a stripe has room for the mean plus 10 standard deviations of a Poisson distribution. */
 static unsigned stripe_entries(unsigned entries_max)
 {
     unsigned mean = entries_max / STRIPES + 1, root = 1;
@@ -91,7 +92,7 @@ static unsigned home(const struct ip_counts *c, const struct ip *ip)
     return (unsigned)hash_of(c, ip) & c->mask;
 }
 
-/* The address' slot, or the free one where it would go. */
+/* Returns the slot of the address, or the free slot to insert it into. */
 static unsigned find(const struct ip_counts *c, const struct stripe *s, const struct ip *ip)
 {
     unsigned i = home(c, ip);
@@ -100,7 +101,7 @@ static unsigned find(const struct ip_counts *c, const struct stripe *s, const st
     return i;
 }
 
-/* Frees slot `i` and moves up what had to step aside for it, so that probing never meets a false gap. */
+/* Frees slot `i`, then moves back displaced entries, so that no gap interrupts probing. */
 static void erase(const struct ip_counts *c, struct stripe *s, unsigned i)
 {
     s->entries--;

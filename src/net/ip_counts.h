@@ -1,5 +1,5 @@
-/* ip_counts.h - how many connections an address has, over all workers (size_limits.connections_per_ip).
- * Touched on accept and close only. */
+/* ip_counts.h - number of connections per client address, over all workers
+ * (size_limits.connections_per_ip). Updated on accept and close only. */
 #ifndef WEIR_NET_IP_COUNTS_H
 #define WEIR_NET_IP_COUNTS_H
 
@@ -7,13 +7,13 @@
 
 struct ip_counts;
 
-/* Addresses are grouped by `ipv6_prefix` as clients are. Room for `entries_max` groups at a time and some more; NULL when
- * there is no memory. */
+/* Creates a table for at least `entries_max` groups of addresses. `ipv6_prefix` groups IPv6
+ * addresses, as for clients. Returns NULL if out of memory. */
 struct ip_counts *ip_counts_new(unsigned entries_max, unsigned ipv6_prefix);
 void ip_counts_free(struct ip_counts *counts);
 
-/* Counts one more connection of `peer` unless it has `max` already (0: any number), or the table is full. Unix sockets are
- * not counted. Any thread. */
+/* Counts a new connection of `peer`. Returns false if the group already has `max` connections (0:
+ * unlimited) or the table is full. Unix sockets are not counted. Any thread. */
 MUST_CHECK bool ip_counts_enter(struct ip_counts *counts, const struct address *peer, unsigned max);
 void ip_counts_leave(struct ip_counts *counts, const struct address *peer);
 

@@ -12,7 +12,7 @@ static bool set_on(int fd, int level, int option)
     return setsockopt(fd, level, option, &on, sizeof on) == 0;
 }
 
-/* A socket file is stale when nobody accepts on it; only then may it go. */
+/* A socket file is stale if no process accepts connections on it. Only a stale file is removed. */
 static bool remove_stale_file(const struct address *address)
 {
     struct stat st;
@@ -60,8 +60,8 @@ failed:;
     return -1;
 }
 
-/* SO_REUSEPORT would let a second weir of the same user share a taken port in silence. A plain bind first
- * tells. */
+/* With SO_REUSEPORT, a second weir of the same user would silently share the port. A plain bind
+ * first detects this. */
 static bool port_is_free(const struct address *address, const char **why)
 {
     if (address_is_unix(address))
@@ -90,8 +90,8 @@ bool listener_open(struct address *address, unsigned count, int *fds, const char
         fds[opened] = shared ? fcntl(fds[0], F_DUPFD_CLOEXEC, 0) : open_one(address, why);
         if (fds[opened] < 0)
             break;
-        socklen_t length =
-            sizeof address->local; /* the largest member: a port 0 becomes what the kernel chose */
+        /* the largest member; replaces port 0 with the port that the kernel chose */
+        socklen_t length = sizeof address->local;
         if (opened == 0 && !address_is_unix(address) && getsockname(fds[0], &address->any, &length) == 0)
             address->length = length;
     }
@@ -114,5 +114,6 @@ void socket_set_options(int fd, const struct address *peer)
 {
     if (!address_is_unix(peer))
         (void)set_on(fd, IPPROTO_TCP,
-                     TCP_NODELAY); /* heads and pieces of content leave as they are written */
+                     /* Send heads and pieces of content immediately. */
+                     TCP_NODELAY);
 }

@@ -1,5 +1,5 @@
-/* listener.h - listening sockets. Every worker has its own on the same address (SO_REUSEPORT), so that the
- * kernel spreads connections. */
+/* listener.h - listening sockets. Each worker has its own socket on the same address
+ * (SO_REUSEPORT), so that the kernel distributes connections. */
 #ifndef WEIR_NET_LISTENER_H
 #define WEIR_NET_LISTENER_H
 
@@ -7,15 +7,16 @@
 
 enum { LISTENER_BACKLOG = 4096 };
 
-/* Opens `count` non-blocking listening sockets for `address` into `fds`: all of them or none. With port 0 the
- * kernel chooses, and `address` is updated. A unix socket is opened once and shared (dup): a stale file is
- * replaced, a live one is refused. False: `*why` says which call failed, errno why. */
+/* Opens `count` non-blocking listening sockets for `address` into `fds`: all or none. If the port
+ * is 0, the kernel chooses one and `address` is updated. A Unix socket is opened once and shared
+ * with dup(): a stale file is replaced, one in use is refused. On failure, returns false and sets
+ * errno and `*why`, the name of the failed call. */
 MUST_CHECK bool listener_open(struct address *address, unsigned count, int *fds, const char **why);
 
-/* Removes the file of a unix socket; nothing for others. */
+/* Removes the file of a Unix socket. Does nothing for other addresses. */
 void listener_unlink(const struct address *address);
 
-/* Options for an accepted or a connecting TCP socket: TCP_NODELAY. Nothing for unix sockets. */
+/* Sets TCP_NODELAY on an accepted or connecting TCP socket. Does nothing for Unix sockets. */
 void socket_set_options(int fd, const struct address *peer);
 
 #endif

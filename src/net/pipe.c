@@ -21,7 +21,7 @@ static struct pipe *pipe_open(void)
     pipe->read_fd = fds[0];
     pipe->write_fd = fds[1];
     (void)fcntl(pipe->write_fd, F_SETPIPE_SZ,
-                PIPE_BYTES); /* else it has 64 KiB, which is slower and does as well */
+                PIPE_BYTES); /* if it fails, the pipe keeps 64 KiB: slower, but sufficient */
     return pipe;
 }
 

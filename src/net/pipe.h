@@ -1,8 +1,8 @@
-/* pipe.h - pipes that carry content from one socket to another inside the kernel (splice(2)), from a pool per
+/* pipe.h - pipes that move content between sockets inside the kernel (splice(2)), from a pool per
  * worker.
  *
- * A pipe belongs to a stream only while it holds bytes for it. One that is given back empty is kept for the
- * next; what another still holds is dropped with it. */
+ * A stream owns a pipe only while the pipe holds bytes for it. An empty pipe is kept in the pool
+ * for reuse; a pipe that still holds bytes is closed. */
 #ifndef WEIR_NET_PIPE_H
 #define WEIR_NET_PIPE_H
 
@@ -12,9 +12,10 @@
 #include "base/macros.h"
 
 enum {
-    PIPE_BYTES = 256 * 1024, /* asked for; the kernel may give less (/proc/sys/fs/pipe-user-pages-soft) */
-    PIPES_MAX = 128,         /* of a worker; whoever gets none copies */
-    PIPES_KEPT_MAX = 32      /* free ones; beyond that they are closed */
+    /* Requested size in bytes. The kernel may give less (/proc/sys/fs/pipe-user-pages-soft). */
+    PIPE_BYTES = 256 * 1024,
+    PIPES_MAX = 128,    /* maximum per worker; beyond it, content is copied */
+    PIPES_KEPT_MAX = 32 /* maximum free pipes in a pool; more are closed */
 };
 
 struct pipe {
@@ -28,15 +29,17 @@ struct pipe_pool {
     unsigned kept, open;
 };
 
-/* An empty pipe; NULL: there are too many, or no memory or descriptors. */
+/* Returns an empty pipe; NULL if there are PIPES_MAX, or no memory or descriptors. */
 MUST_CHECK struct pipe *pipe_get(struct pipe_pool *pool);
-/* Gives `*pipe` back and nulls it; NULL is allowed. */
+/* Returns `*pipe` to the pool and sets it to NULL. `*pipe` may be NULL. */
 void pipe_put(struct pipe_pool *pool, struct pipe **pipe);
 void pipe_pool_clear(struct pipe_pool *pool);
 
-/* Moves what the socket has, up to `most` bytes, into the pipe, which is empty. As read(2), without EINTR. */
+/* Moves up to `most` bytes from the socket into the pipe, which must be empty. Returns as read(2),
+ * but never fails with EINTR. */
 ssize_t pipe_fill(struct pipe *pipe, int socket, size_t most);
-/* Moves what the socket takes out of the pipe. As write(2), but 0 when nothing can be written now. */
+/* Moves bytes from the pipe to the socket. Returns as write(2), but 0 if the socket accepts nothing
+ * now. */
 ssize_t pipe_drain(struct pipe *pipe, int socket);
 
 #endif

@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-/* ---- a batch ----------------------------------------------------------------------------------------- */
+/* ---- a batch --------------------------------------------------------------------------------- */
 
-/* An error or the peer's reset is told to whoever waits: its read or write fails. */
+/* An error or a reset is reported as every wanted event: the next read or write then fails. */
 static void deliver(struct watch *watch, uint32_t reported)
 {
     if (reported & (EPOLLERR | EPOLLHUP))
@@ -32,7 +32,8 @@ static void serve_reported(struct poller *poller)
     }
 }
 
-/* No more than were woken before the round: a callback that wakes its own socket again does not keep others waiting. */
+/* Serves at most as many watches as were woken before the round, so that a callback that wakes its
+ * own socket does not starve others. */
 static void serve_woken(struct poller *poller)
 {
     struct watch *watch;
@@ -54,15 +55,16 @@ static void fetch(struct poller *poller)
     poller->count = count > 0 ? (unsigned)count : 0;
 }
 
-/* The kernel tells the base of sockets that are ready, but not of what is known here already. */
+/* Activates the event if work is left. The kernel reports ready sockets to the base, but not those
+ * already fetched or woken. */
 static void come_again(struct poller *poller)
 {
     if (poller->next < poller->count || !TAILQ_EMPTY(&poller->woken))
         event_active(&poller->event, EV_READ, 0);
 }
 
-/* In rounds: a batch of reported sockets, then as many woken ones at most. A round that is stopped goes on where it stopped, so that
- * neither kind keeps the other one waiting. */
+/* Serves rounds: a batch of reported sockets, then at most as many woken ones. A stopped round is
+ * resumed later, so neither kind starves the other. */
 static void on_ready(evutil_socket_t fd, short what, void *arg)
 {
     struct poller *poller = arg;
@@ -110,7 +112,7 @@ void poller_stop(struct poller *poller)
     poller->stopped = true;
 }
 
-/* ---- one socket -------------------------------------------------------------------------------------- */
+/* ---- one socket ------------------------------------------------------------------------------ */
 
 void watch_begin(struct watch *watch, struct poller *poller, int fd)
 {
@@ -169,8 +171,8 @@ void watch_cancel_wake(struct watch *watch)
     watch->poller->woken_count--;
 }
 
-/* A batch may hold it still. The socket leaves the epoll instance by name: closing it would not be enough while a child process that
- * was just forked has a copy. */
+/* The current batch may still contain the watch. The socket is removed from the epoll instance
+ * explicitly: closing it is not enough while a forked child process has a copy. */
 void watch_end(struct watch *watch)
 {
     struct poller *poller = watch->poller;

@@ -3,9 +3,10 @@
 #include <stddef.h>
 #include <string.h>
 
-/* ---- version 1: a line ------------------------------------------------------------------------------- */
+/* ---- version 1: a line ----------------------------------------------------------------------- */
 
-/* The bytes up to the next space, which is taken as well; the last word ends with the line. */
+/* Removes the next word and the space after it from the line. The last word ends at the end of the
+ * line. */
 static bool next_word(struct slice *line, struct slice *word)
 {
     if (line->n == 0)
@@ -22,7 +23,7 @@ static bool next_word(struct slice *line, struct slice *word)
     return word->n > 0 && !(space && line->n == 0);
 }
 
-/* Decimal without leading zeros. */
+/* Parses a decimal port without leading zeros. */
 static bool read_port(struct slice word, in_port_t *port)
 {
     unsigned value = 0;
@@ -60,7 +61,8 @@ static void set_v6(struct address *address, const void *ip, in_port_t port)
     memcpy(&address->v6.sin6_addr, ip, 16);
 }
 
-/* "TCP4 SOURCE DESTINATION SOURCE-PORT DESTINATION-PORT", or "UNKNOWN" and whatever follows it. */
+/* Parses "TCP4 SOURCE DESTINATION SOURCE-PORT DESTINATION-PORT" (or TCP6), or "UNKNOWN" followed by
+ * anything. */
 static bool read_v1(struct slice line, struct address *source)
 {
     struct slice family, word[4];
@@ -109,10 +111,10 @@ static enum proxy_header_scan scan_v1(struct slice bytes, struct proxy_header *h
     return PROXY_HEADER_WHOLE;
 }
 
-/* ---- version 2: binary ------------------------------------------------------------------------------- */
+/* ---- version 2: binary ----------------------------------------------------------------------- */
 
 enum {
-    V2_FIXED = 16, /* signature, version and command, family and transport, length of the rest */
+    V2_FIXED = 16, /* signature, version and command, family and transport, remaining length */
     V2_LOCAL = 0x20,
     V2_PROXY = 0x21,
     V2_UNSPEC = 0x00,
@@ -143,8 +145,8 @@ static uint32_t crc32c_add(uint32_t crc, unsigned byte)
     return crc;
 }
 
-/* RFC 4960 appendix B, over the whole header with the four bytes at `at` taken as zeros. Bit by bit: it is
- * rare, and a header is short. */
+/* Checks the CRC32c (RFC 4960 appendix B) of the whole header, with the four bytes at `at` taken as
+ * zeros. Computed bit by bit: checksums are rare and headers short. */
 static bool crc_is_right(struct slice header, size_t at)
 {
     uint32_t crc = 0xffffffff;
@@ -154,7 +156,8 @@ static bool crc_is_right(struct slice header, size_t at)
     return (crc ^ 0xffffffff) == ((uint32_t)pair_at(header, at) << 16 | pair_at(header, at + 2));
 }
 
-/* From `at` to the header's end there are whole TLVs; a checksum among them is right, and is there once. */
+/* Returns whether the bytes from `at` to the end are complete TLVs. A checksum must be correct and
+ * may appear once. */
 static bool tlvs_are_good(struct slice header, size_t at)
 {
     size_t crc_at = 0;
@@ -176,7 +179,7 @@ static bool tlvs_are_good(struct slice header, size_t at)
     return !crc_at || crc_is_right(header, crc_at);
 }
 
-/* Source and destination are 108 bytes each, a path with zeros behind it. */
+/* Source and destination are 108 bytes each: a path, padded with zeros. */
 static void set_unix(struct address *address, const char *path)
 {
     *address = (struct address){.length = sizeof address->local};
@@ -184,7 +187,8 @@ static void set_unix(struct address *address, const char *path)
     memcpy(address->local.sun_path, path, sizeof address->local.sun_path - 1);
 }
 
-/* The size of the addresses of a family and transport; -1: none that a stream can have. */
+/* Returns the size of the addresses of a family and transport; -1 if it is not valid for a
+ * stream. */
 static int addresses_size(unsigned family)
 {
     switch (family) {
@@ -204,12 +208,11 @@ static bool read_v2(struct slice header, struct address *source)
     in_port_t port;
 
     *source = (struct address){.length = 0};
-    if (byte_at(header, 12) ==
-        V2_LOCAL) /* of the proxy itself: the rest is to be ignored, whatever it says */
+    if (byte_at(header, 12) == V2_LOCAL) /* the proxy's own connection: the rest must be ignored */
         return true;
     if (size < 0 || header.n - V2_FIXED < (size_t)size)
         return false;
-    if (family == V2_UNSPEC) /* the family is not known, so neither is where TLVs begin */
+    if (family == V2_UNSPEC) /* family unknown, so the start of the TLVs is unknown too */
         return true;
     if (family == V2_TCP4) {
         memcpy(&port, address + 8, sizeof port);

@@ -1,10 +1,11 @@
-/* resolver.c - evdns with its edges covered. As of libevent 2.1.12:
+/* resolver.c - name resolution with evdns, and workarounds for libevent 2.1.12:
  *
- *   - a request waits for ever where no name server can be sent to: every lookup has a deadline here;
- *   - the calls that tell a TTL do not look into /etc/hosts: that is done here;
- *   - a server that failed is asked for google.com until it answers: it takes 255 failures in a row here to be one;
- *   - SERVFAIL counts as silence: both are RESOLVED_FAILED;
- *   - there is no TCP, so that an answer that does not fit a datagram (some 28 addresses) is no answer. */
+ *   - A request never ends if no name server can be reached. Every lookup has a deadline here.
+ *   - The functions that return a TTL ignore /etc/hosts. It is read here.
+ *   - A failed server is probed with google.com until it answers. Here, a server counts as failed
+ *     only after 255 failures in a row.
+ *   - SERVFAIL looks like a timeout. Both are RESOLVED_FAILED.
+ *   - There is no TCP. A reply that does not fit a datagram (about 28 addresses) fails. */
 #include "net/resolver.h"
 
 #include <errno.h>
@@ -18,19 +19,19 @@
 #include "base/event_timer.h"
 #include "base/log.h"
 
-enum { HOSTS_TTL_US = 10 * 1000000 }; /* /etc/hosts is looked into again after that */
+enum { HOSTS_TTL_US = 10 * 1000000 }; /* interval after which callers read /etc/hosts again */
 
 static const char resolv_conf[] = "/etc/resolv.conf", hosts_file[] = "/etc/hosts";
 
-/* What evdns has in hand. It calls back in any case, and perhaps only after the lookup has ended. */
+/* A request in evdns. Its callback always runs, perhaps after the lookup has ended. */
 struct query {
-    struct lookup *lookup; /* NULL: ended */
+    struct lookup *lookup; /* NULL: the lookup has ended */
     struct evdns_request *request;
 };
 
 struct lookup {
     struct resolver *resolver;
-    struct query *query[FAMILY_COUNT]; /* NULL: answered, or not asked */
+    struct query *query[FAMILY_COUNT]; /* NULL: answered or not sent */
     struct event deadline;
     struct resolver_answer answer;
     void (*answered)(void *context, const struct resolver_answer *answer);
@@ -46,7 +47,7 @@ struct resolver {
     TAILQ_HEAD(lookups, lookup) lookups;
 };
 
-/* ---- /etc/hosts -------------------------------------------------------------------------------------- */
+/* ---- /etc/hosts ------------------------------------------------------------------------------ */
 
 static void add_ip(struct resolver_answer *answer, const struct ip *ip)
 {
@@ -58,7 +59,7 @@ static void add_ip(struct resolver_answer *answer, const struct ip *ip)
     answer->family[ip_is_v4(ip) ? FAMILY_V4 : FAMILY_V6] = RESOLVED;
 }
 
-/* "ADDRESS NAME NAME...  # comment" */
+/* Parses "ADDRESS NAME NAME... # comment". */
 static void look_into_line(char *line, struct slice name, bool ipv6, struct resolver_answer *answer)
 {
     char *rest = line, *word;
@@ -91,9 +92,10 @@ static bool is_in_hosts(const char *name, bool ipv6, struct resolver_answer *ans
     return answer->count > 0;
 }
 
-/* ---- addresses that lead nowhere --------------------------------------------------------------------- */
+/* ---- addresses without a route --------------------------------------------------------------- */
 
-/* Connecting a datagram socket sends nothing and fails where there is no route: AAAA on a host without IPv6. */
+/* Connecting a datagram socket sends nothing. It fails if there is no route, as for an IPv6 address
+ * on a host without IPv6. */
 static bool has_route(const struct ip *ip)
 {
     enum { DISCARD = 9 };
@@ -121,7 +123,7 @@ static void leave_out_unreachable(struct resolver_answer *answer)
     }
 }
 
-/* ---- lookups ----------------------------------------------------------------------------------------- */
+/* ---- lookups --------------------------------------------------------------------------------- */
 
 static void lookup_free(struct lookup *lookup)
 {
@@ -153,7 +155,7 @@ static void finish(struct lookup *lookup)
     answered(context, &answer);
 }
 
-/* Found in a file, not even asked, or not answered in time. */
+/* Runs if the name was found in /etc/hosts, if no query could be sent, or on timeout. */
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
 {
     struct lookup *lookup = arg;
@@ -168,7 +170,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 static void take_reply(struct resolver_answer *answer, unsigned family, int result, int count, int ttl,
                        const unsigned char *addresses)
 {
-    uint64_t ttl_us = ttl > 0 ? (uint64_t)ttl * 1000000 : 1; /* 0: nothing was said so far */
+    /* in answer->ttl_us, 0 means unknown */
+    uint64_t ttl_us = ttl > 0 ? (uint64_t)ttl * 1000000 : 1;
 
     if (result == DNS_ERR_NONE && count > 0) {
         for (int i = 0; i < count; i++) {
@@ -256,9 +259,9 @@ struct lookup *resolver_ask(struct resolver *resolver, const char *name,
     return lookup;
 }
 
-/* ---- the resolver ------------------------------------------------------------------------------------ */
+/* ---- the resolver ---------------------------------------------------------------------------- */
 
-/* What evdns has to say of a server is said by whoever misses an answer. */
+/* Messages of evdns are logged at debug level only; callers report failed lookups. */
 static void on_log(int is_warning, const char *message)
 {
     (void)is_warning;
@@ -276,7 +279,7 @@ static void set_up(struct resolver *resolver, const struct resolver_settings *se
     if (settings->nameserver_count == 0)
         from_file |= DNS_OPTION_NAMESERVERS;
     (void)evdns_base_resolv_conf_parse(resolver->dns, from_file, resolv_conf);
-    /* Three tries, of which the last ends with the lookup. */
+    /* Three attempts; the last one ends with the lookup. */
     snprintf(a_try, sizeof a_try, "%.3f", (double)settings->timeout_us / 1e6 / 3);
     (void)evdns_base_set_option(resolver->dns, "timeout", a_try);
     (void)evdns_base_set_option(resolver->dns, "attempts", "3");

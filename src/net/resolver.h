@@ -1,7 +1,7 @@
-/* resolver.h - names to addresses without blocking: /etc/hosts, then DNS (libevent's evdns, by UDP).
+/* resolver.h - non-blocking name resolution: /etc/hosts, then DNS over UDP (libevent's evdns).
  *
- * A and AAAA are asked for side by side. Each lookup ends within the timeout, whatever becomes of the name servers.
- * One thread uses a resolver: the one whose event loop it runs on. */
+ * A and AAAA are queried in parallel. Each lookup ends within the timeout. A resolver is used only
+ * by the thread of its event loop. */
 #ifndef WEIR_NET_RESOLVER_H
 #define WEIR_NET_RESOLVER_H
 
@@ -9,47 +9,53 @@
 
 #include "net/address.h"
 
-enum { NAMESERVERS_MAX = 8, RESOLVED_MAX = 64 /* addresses of a name; more are left out */ };
+enum { NAMESERVERS_MAX = 8, RESOLVED_MAX = 64 /* addresses per name; more are dropped */ };
 
 struct resolver_settings {
     struct address nameservers[NAMESERVERS_MAX];
-    unsigned
-        nameserver_count; /* 0: those of /etc/resolv.conf, whose search list and options hold in any case */
-    uint64_t timeout_us;  /* for a lookup, with its repetitions */
-    uint64_t min_ttl_us, max_ttl_us; /* for who looks names up again; the resolver itself remembers nothing */
-    bool ipv6;                       /* ask for AAAA */
+    /* 0: use the name servers of /etc/resolv.conf. Its search list and options always apply. */
+    unsigned nameserver_count;
+    uint64_t timeout_us; /* for one lookup, including retries */
+    /* for callers that resolve again; the resolver caches nothing */
+    uint64_t min_ttl_us, max_ttl_us;
+    bool ipv6; /* query AAAA */
 };
 
 enum resolved {
-    RESOLVED, /* to addresses */
-    RESOLVED_NOTHING /* there is no such name, or it has no such address */,
-    RESOLVED_FAILED /* nobody answered, or nobody who knew */
+    RESOLVED, /* the name has addresses */
+    /* The name does not exist or has no address of this family. */
+    RESOLVED_NOTHING,
+    /* No usable reply: timeout or server failure. */
+    RESOLVED_FAILED
 };
 
 enum { FAMILY_V4, FAMILY_V6, FAMILY_COUNT };
 
 struct resolver_answer {
     enum resolved family[FAMILY_COUNT];
-    struct ip ips
-        [RESOLVED_MAX]; /* of both, in any order; those that this host has no route to are left out where it has one to others */
+    /* Addresses of both families, in any order. If some are reachable, those without a route are
+     * left out. */
+    struct ip ips[RESOLVED_MAX];
     unsigned count;
-    uint64_t ttl_us; /* 0: none was said */
-    const char *why; /* static text where a family failed or has nothing */
+    uint64_t ttl_us; /* 0: unknown */
+    const char *why; /* static text, if a family failed or has no address */
 };
 
 struct resolver;
 struct lookup;
 
-/* NULL: no memory. */
+/* Returns NULL if out of memory. */
 struct resolver *resolver_new(struct event_base *base, const struct resolver_settings *settings);
-/* Its lookups end without a word. The event loop has to turn once more before it is freed (evdns tidies up there). */
+/* Frees the resolver without calling back its lookups. Run the event loop once more before freeing
+ * the event base, because evdns cleans up there. */
 void resolver_free(struct resolver *resolver); /* NULL is allowed */
 
-/* `answered` is called once, never from inside this call. NULL: no memory. */
+/* Starts a lookup. `answered` is called exactly once, never during this call, unless the lookup is
+ * cancelled. Returns NULL if out of memory. */
 struct lookup *resolver_ask(struct resolver *resolver, const char *name,
                             void (*answered)(void *context, const struct resolver_answer *answer),
                             void *context);
-/* Nobody wants to know any more. */
+/* Cancels the lookup: `answered` is not called. */
 void lookup_cancel(struct lookup *lookup);
 
 #endif

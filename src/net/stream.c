@@ -90,7 +90,8 @@ bool stream_has_input(const struct stream *s)
     return iobuf_held(s->in) || stream_has_unread(s);
 }
 
-/* The kernel reports a reset by one failed call. If a write got it, reading then ends as after a FIN. */
+/* The kernel reports a reset by one failed call. If a write received it, the next read returns end
+ * of input, as after a FIN. */
 static bool end_is_reset(const struct stream *s)
 {
     if (s->reset)
@@ -104,8 +105,9 @@ ssize_t stream_read(struct stream *s, char *bytes, size_t size)
 
     if (s->layer)
         return s->layer->read(s, bytes, size);
+    /* faster than read(2), which goes through the file layer */
     do
-        n = recv(s->fd, bytes, size, 0); /* read(2) goes through the file layer first */
+        n = recv(s->fd, bytes, size, 0);
     while (n < 0 && errno == EINTR);
     s->drained = n < 0 || (size_t)n < size;
     if (n == 0 && end_is_reset(s))
@@ -117,7 +119,7 @@ ssize_t stream_read(struct stream *s, char *bytes, size_t size)
     return n;
 }
 
-/* Makes `in` a buffer of at least `size` bytes, with what it holds. */
+/* Replaces `in` by a buffer of at least `size` bytes and copies its content. */
 static bool in_grow(struct stream *s, struct iobuf_pool *pool, size_t size)
 {
     struct iobuf *larger;
@@ -141,7 +143,8 @@ ssize_t stream_read_in(struct stream *s, struct iobuf_pool *pool, size_t room)
     }
     if (iobuf_room(s->in) < s->in->start)
         iobuf_compact(s->in);
-    /* Never more than one read's worth is held, so that what weir adds to it still fits an IOBUF_LARGE. */
+    /* Hold at most one read of data, so that it fits an IOBUF_LARGE together with what weir
+     * adds. */
     size_t size = iobuf_held(s->in) < IOBUF_READ_MAX ? IOBUF_READ_MAX - iobuf_held(s->in) : 0;
     size = iobuf_room(s->in) < size ? iobuf_room(s->in) : size;
     if (size == 0) {
@@ -178,7 +181,7 @@ void stream_take(struct stream *s, struct iobuf_pool *pool, size_t n)
         iobuf_put(pool, &s->in);
 }
 
-/* What was not written of `pieces` goes behind what waits already. */
+/* Appends the unwritten rest of `pieces` to `out`. */
 static bool keep_rest(struct stream *s, struct iobuf_pool *pool, const struct iovec *pieces, int count,
                       size_t written)
 {
@@ -205,7 +208,8 @@ static bool keep_rest(struct stream *s, struct iobuf_pool *pool, const struct io
 
 enum { GATHERED_MAX = 2048 };
 
-/* A head and a short content: one copy costs less than what the kernel does to look up several pieces. */
+/* For a head and a short content, one copy costs less than the kernel's handling of several
+ * pieces. */
 static struct iovec gather(char *bytes, const struct iovec *pieces, int count)
 {
     size_t n = 0;
@@ -216,7 +220,7 @@ static struct iovec gather(char *bytes, const struct iovec *pieces, int count)
     return (struct iovec){bytes, n};
 }
 
-/* As writev, but 0 when nothing can be written now. */
+/* Same as writev(2), but returns 0 if the socket accepts nothing now. */
 static ssize_t write_some(struct stream *s, const struct iovec *pieces, int count)
 {
     ssize_t n;
@@ -237,7 +241,7 @@ static ssize_t write_some(struct stream *s, const struct iovec *pieces, int coun
     return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : n;
 }
 
-/* Writes what the pipe holds. False: the peer is gone. */
+/* Writes the content of the pipe. Returns false if the peer is gone. */
 static bool write_pipe(struct stream *s, struct pipe *pipe)
 {
     if (pipe_drain(pipe, s->fd) >= 0)

@@ -1,11 +1,11 @@
-/* stream.h - one non-blocking socket with its watch and its two bounded buffers.
+/* stream.h - a non-blocking socket with its watch and two bounded buffers.
  *
- *   peer --> [socket] --stream_read--> caller     in:  received and not consumed yet
- *   peer <-- [socket] <--stream_send-- caller     out: accepted by stream_send and not written yet; one IOBUF_LARGE at most
- *   peer <-- [socket] <-stream_splice- socket     pipe: the same of stream_splice; never both
+ *   peer --> [socket] --stream_read--> caller     in:   received, not consumed yet
+ *   peer <-- [socket] <--stream_send-- caller     out:  accepted, not written yet; one IOBUF_LARGE
+ *   peer <-- [socket] <-stream_splice- socket     pipe: same for stream_splice; never used with out
  *
- * Events are level-triggered and stay added while they are wanted. All bytes of both sides of the proxy pass
- * here, so that another kind of stream (TLS) comes in at one place: a layer between the stream and its socket. */
+ * Events are level-triggered and stay registered while they are wanted. Both sides of the proxy use
+ * streams. TLS is added in one place, as a layer between a stream and its socket. */
 #ifndef WEIR_NET_STREAM_H
 #define WEIR_NET_STREAM_H
 
@@ -16,104 +16,115 @@
 
 struct stream;
 
-/* What stands between a stream and its socket. A plain stream has none, which costs it one branch. A layer has
- * the events call it and passes them on, so that they stay level-triggered for the stream's owner even where
- * bytes wait in the layer, or where reading has to wait for writing. */
+/* A layer between a stream and its socket. A plain stream has none; checking for it costs one
+ * branch. The layer receives the socket's events and forwards them. It keeps them level-triggered
+ * for the owner, even if bytes wait in the layer or reading must wait for writing. */
 struct stream_layer {
-    ssize_t (*read)(struct stream *s, char *bytes, size_t size);               /* as stream_read */
-    ssize_t (*write)(struct stream *s, const struct iovec *pieces, int count); /* 0: nothing now; -1: failed.
-                     What was offered and not taken is offered again, with the same bytes in front */
-    void (*wait)(struct stream *s);                 /* s->reading or s->writing has changed */
-    bool (*holds)(const struct stream *s);          /* input that was received and not read */
-    bool (*end)(struct stream *s);                  /* as stream_end */
-    void (*close)(struct stream *s, bool politely); /* before the socket closes */
+    /* same as stream_read */
+    ssize_t (*read)(struct stream *s, char *bytes, size_t size);
+    /* Returns 0 if the socket accepts nothing now, -1 on failure. Bytes that were not accepted
+     * are offered again, at the front. */
+    ssize_t (*write)(struct stream *s, const struct iovec *pieces, int count);
+    /* called when s->reading or s->writing changed */
+    void (*wait)(struct stream *s);
+    bool (*holds)(const struct stream *s);          /* whether the layer holds unread input */
+    bool (*end)(struct stream *s);                  /* same as stream_end */
+    void (*close)(struct stream *s, bool politely); /* called before the socket is closed */
 };
 
 struct stream {
-    int fd;                /* -1: closed */
-    bool reading, writing; /* it is wanted; without a layer: the watch waits for it */
-    bool eof;              /* the peer has sent its last byte */
-    bool drained; /* the last read took all that was there; without a layer, and as far as is known */
-    bool reset; /* a write failed with ECONNRESET, which the kernel reports once: the end of input is a cut */
-    bool cut;   /* close without a word: what was sent must not look whole */
+    int fd; /* -1: closed */
+    /* Events that the owner wants. Without a layer, the watch waits for them. */
+    bool reading, writing;
+    bool eof; /* the peer has closed its sending side */
+    /* The last read took all available data. A hint; meaningless if the stream has a layer. */
+    bool drained;
+    /* A write failed with ECONNRESET. The kernel reports a reset once, so a later end of input
+     * is a truncation. */
+    bool reset;
+    bool cut; /* close abruptly: the data sent must not look complete */
     struct iobuf *in, *out;
     struct pipe *pipe;
     const struct stream_layer *layer; /* NULL: none */
-    void *session;                    /* the layer's own */
+    void *session;                    /* private to the layer */
     struct watch watch;
 };
 
-/* Takes over `fd`. Nothing is wanted yet. The callbacks get `context`. */
+/* Takes ownership of `fd`. No events are wanted yet. `context` is passed to the callbacks. */
 void stream_open(struct stream *s, struct poller *poller, int fd, event_callback_fn on_readable,
                  event_callback_fn on_writable, void *context);
-/* Ends the watch, closes the socket, gives the buffers back. May be called twice. */
+/* Ends the watch, closes the socket and returns the buffers. May be called twice. */
 void stream_close(struct stream *s, struct iobuf_pool *pool);
 
-/* Start or stop waiting for input / for room to write. */
+/* Start or stop waiting for input or for room to write. */
 void stream_want_read(struct stream *s, bool want);
 void stream_want_write(struct stream *s, bool want);
-/* Stops waiting for input, until stream_want_read(). `tell_end`: on_readable runs with EV_CLOSED once the peer's end or its reset is in the
- * kernel, behind input that was not read. */
+/* Stops waiting for input, until stream_want_read(). If `tell_end` is set, on_readable runs with
+ * EV_CLOSED when the peer's FIN or reset arrives, even behind unread input. */
 void stream_pause(struct stream *s, bool tell_end);
-/* Has on_readable run in this or the next loop iteration, whatever the socket says: for input that is already in
- * `in`. */
+/* Calls on_readable in this loop iteration or the next, even if the socket has no data. Used for
+ * input that is already in `in`. */
 void stream_wake(struct stream *s);
 
-/* Nothing more is sent: the peer sees the end of what was. False: the peer is gone. `out` is empty. */
+/* Closes the sending side: the peer sees the end of the data. `out` must be empty. Returns false if
+ * the peer is gone. */
 MUST_CHECK bool stream_end(struct stream *s);
 
-/* Is there input that the kernel no longer has? */
+/* Returns whether there is unconsumed input outside the kernel, in `in` or in the layer. */
 static inline bool stream_holds_input(const struct stream *s)
 {
     return iobuf_held(s->in) || (s->layer && s->layer->holds(s));
 }
 
-/* Is there output that the socket has not taken yet? */
+/* Returns whether there is output that the socket has not accepted yet. */
 static inline bool stream_holds_output(const struct stream *s)
 {
     return s->out || s->pipe;
 }
 
-/* Has the peer sent something that was not read: is it in the layer, or in the kernel? */
+/* Returns whether there is unread input, in the layer or in the kernel. */
 bool stream_has_unread(const struct stream *s);
-/* The same, or is something here that was read and not consumed? */
+/* Same as stream_has_unread(), or `in` holds unconsumed input. */
 bool stream_has_input(const struct stream *s);
 
 enum { STREAM_AGAIN = -1, STREAM_FAILED = -2 };
 
-/* Reads once. Bytes read; 0: the peer's end (`eof` is set); STREAM_AGAIN; STREAM_FAILED with errno. */
+/* Reads once. Returns the number of bytes; 0 at the end of input (sets `eof`); STREAM_AGAIN; or
+ * STREAM_FAILED with errno. */
 ssize_t stream_read(struct stream *s, char *bytes, size_t size);
 
-/* Reads once behind what `in` holds, which is made at least `room` large when it is not there. As
- * stream_read; STREAM_FAILED with ENOBUFS when `in` is full or there is no memory. */
+/* Reads once and appends to `in`. If `in` has no buffer, gets one of at least `room` bytes. Returns
+ * as stream_read(); STREAM_FAILED with ENOBUFS if `in` is full or there is no memory. */
 ssize_t stream_read_in(struct stream *s, struct iobuf_pool *pool, size_t room);
 
-/* Keeps `bytes` for later, in `in`. False: no room or no memory. */
+/* Stores `bytes` in `in` for later. Returns false if there is no room or no memory. */
 MUST_CHECK bool stream_keep(struct stream *s, struct iobuf_pool *pool, struct slice bytes);
-/* `n` bytes of `in` are consumed. */
+/* Consumes `n` bytes of `in`. */
 void stream_take(struct stream *s, struct iobuf_pool *pool, size_t n);
 
 enum sent { SENT_ALL, SENT_PART, SENT_FAILED };
 
-/* Writes now what the socket takes and keeps the rest in `out`, wanting to write. SENT_FAILED: the peer is
- * gone or the rest does not fit; then the stream is of no more use. */
+/* Writes what the socket accepts, stores the rest in `out` and waits for writing. SENT_FAILED: the
+ * peer is gone or the rest does not fit; the stream cannot be used further. */
 enum sent stream_send(struct stream *s, struct iobuf_pool *pool, struct iovec *pieces, int count);
-/* Writes more of `out`. SENT_ALL: it is empty and its buffer given back. */
+/* Writes more of `out`. SENT_ALL: `out` is empty and its buffer returned to the pool. */
 enum sent stream_flush(struct stream *s, struct iobuf_pool *pool);
 
-/* Neither stream has a layer: content may pass without being looked at. */
+/* Returns whether neither stream has a layer, so that content can be spliced. */
 static inline bool stream_can_splice(const struct stream *from, const struct stream *to)
 {
     return !from->layer && !to->layer;
 }
 
-/* Reads once, up to `most` bytes, and writes to `to` what it takes, without the bytes leaving the kernel; the
- * rest waits in to->pipe, wanting to write. `to` holds no output. Returns as stream_read, and STREAM_FAILED with
- * ENOBUFS or EINVAL where nothing was read since it cannot be done in this way; `*sent` is set with bytes read. */
+/* Reads once, up to `most` bytes, and writes to `to` what it accepts, without copying to user
+ * space. The rest waits in to->pipe, and `to` waits for writing. `to` must hold no output.
+ *
+ * Returns as stream_read(). STREAM_FAILED with ENOBUFS or EINVAL: splicing is not possible and
+ * nothing was read. `*sent` is set if bytes were read. */
 ssize_t stream_splice(struct stream *from, struct stream *to, struct iobuf_pool *pool, size_t most,
                       enum sent *sent);
 
-/* Forgets the output that waits: the peer is gone. */
+/* Discards the waiting output, because the peer is gone. */
 void stream_drop_output(struct stream *s, struct iobuf_pool *pool);
 
 static inline struct iovec iovec_of(struct slice s)

@@ -1,5 +1,9 @@
-/* tls.h - TLS between a stream and its socket, on either side (OpenSSL 3). TLS 1.2 and newer, ephemeral keys and
- * AEADs only, ALPN http/1.1, tickets, no renegotiation. */
+/* tls.h - TLS between a stream and its socket, as client or server (OpenSSL 3).
+ *
+ * - TLS 1.2 and newer, only ephemeral keys and AEADs
+ * - ALPN http/1.1
+ * - session tickets
+ * - no renegotiation */
 #ifndef WEIR_NET_TLS_H
 #define WEIR_NET_TLS_H
 
@@ -9,80 +13,90 @@ enum { TLS_WHY_MAX = 200 };
 
 enum tls_fault { TLS_GOOD, TLS_BAD_CERTIFICATE, TLS_BAD_KEY, TLS_BAD_CA };
 
-/* When the certificates of a PEM file are valid: from the latest notBefore to the earliest notAfter, in seconds since 1970. */
+/* Validity of the certificates of a PEM file: from the latest notBefore to the earliest notAfter,
+ * in seconds since 1970. */
 struct tls_dates {
     int64_t from_s, until_s;
 };
 
-/* Reads them from a file of certificates, which blocks. False: it holds none, or cannot be read. */
+/* Reads the dates from a file of certificates. Blocks. Returns false if the file cannot be read or
+ * contains no certificate. */
 MUST_CHECK bool tls_read_dates(const char *path, struct tls_dates *dates);
 
-/* ---- the side of the server --------------------------------------------------------------------------- */
+/* ---- server side ----------------------------------------------------------------------------- */
 
-/* The certificates of one listener. Counted references; shared by threads. */
+/* Certificates of a listener. Reference-counted; shared by threads. */
 struct tls_server;
 
-/* Was weir built with OpenSSL? Else nothing below works. */
+/* Returns whether weir was built with OpenSSL. If not, the functions below fail. */
 bool tls_is_there(void);
 
-/* NULL: no memory. */
+/* Returns NULL if out of memory. */
 struct tls_server *tls_server_new(void);
 struct tls_server *tls_server_hold(struct tls_server *server); /* NULL is allowed, also below */
 void tls_server_drop(struct tls_server *server);
 
-/* One more certificate (with its chain) and key, both PEM files. The first is for clients that name no host, or
- * one that no certificate is for; of several for a host the first is taken. Otherwise: which file is at fault,
- * and in `why` how. Before threads share the server. */
+/* Adds a certificate (with its chain) and a key, both PEM files. The first certificate is the
+ * default, for clients that send no server name or an unknown one. If several match a name, the
+ * first is used. On failure, returns which file is invalid and sets `why`. Call before threads
+ * share the server. */
 MUST_CHECK enum tls_fault tls_server_add(struct tls_server *server, const char *certificate, const char *key,
                                          char why[static TLS_WHY_MAX]);
 
-/* The path, as it was given, and the dates of certificate number `index`. False: there are not so many. */
+/* Returns the path, as given, and the dates of certificate number `index`. Returns false if there
+ * is none. */
 bool tls_server_certificate(const struct tls_server *server, unsigned index, const char **path,
                             struct tls_dates *dates);
 
-/* From here on the stream speaks TLS; nothing is wanted of it now. False: no memory. */
+/* Starts TLS on the stream as server. No events are wanted yet. Returns false if out of memory. */
 MUST_CHECK bool tls_accept(struct stream *stream, struct tls_server *server);
 
-/* ---- the side of the client --------------------------------------------------------------------------- */
+/* ---- client side ----------------------------------------------------------------------------- */
 
 struct tls_client_settings {
-    const char *ca;                /* a PEM file of authorities; NULL: those that the system trusts */
-    const char *certificate, *key; /* PEM files of the client's own; NULL: none */
-    bool verify;                   /* the server's certificate: its chain, its dates, its name */
+    /* PEM file of certificate authorities; NULL: those of the system */
+    const char *ca;
+    const char *certificate, *key; /* PEM files of the client certificate; NULL: none */
+    bool verify;                   /* verify the server's certificate: chain, dates and name */
 };
 
-/* What connections to servers are made with: the authorities, the client's own certificate. Shared by threads. */
+/* Settings of TLS connections to servers: certificate authorities and client certificate. Shared by
+ * threads. */
 struct tls_client;
 
-/* Reads the files. Otherwise than TLS_GOOD: which is at fault, and in `why` how. */
+/* Reads the files. If the result is not TLS_GOOD, it tells which file is invalid; `why` tells the
+ * reason. */
 MUST_CHECK enum tls_fault tls_client_new(const struct tls_client_settings *settings,
                                          struct tls_client **client, char why[static TLS_WHY_MAX]);
-void tls_client_free(struct tls_client *client); /* NULL is allowed. Streams that use it may go on */
+/* NULL is allowed. Streams that use the client may continue. */
+void tls_client_free(struct tls_client *client);
 
-/* What one thread keeps of the sessions with one server, to come back with fewer computations. Zeroed at first;
- * outlives the streams that it was given to. */
+/* One thread's session with one server, for resumption. Zero-initialized; must outlive the streams
+ * that use it. */
 struct tls_resumption {
-    void *session; /* the last that the server offered to resume */
+    void *session; /* last session that the server offered */
 };
 void tls_resumption_clear(struct tls_resumption *resumption);
 
-/* From here on the stream speaks TLS with a server that has to be `host` (a name, which is told to the server, or
- * an IP address; it has to last as long as the stream); reading is wanted. False: no memory. */
+/* Starts TLS on the stream as client; waits for reading. The server's certificate must be valid for
+ * `host`, a name (sent as SNI) or an IP address. `host` must outlive the stream. Returns false if
+ * out of memory. */
 MUST_CHECK bool tls_connect(struct stream *stream, struct tls_client *client, const char *host,
                             struct tls_resumption *resumption);
 
-/* After TLS_FAILED: what went wrong, for the log. */
+/* Writes the reason of TLS_FAILED, for the log. */
 void tls_connect_failure(const struct stream *stream, char why[static TLS_WHY_MAX]);
 
-/* ---- both ---------------------------------------------------------------------------------------------- */
+/* ---- both sides ------------------------------------------------------------------------------ */
 
-/* Why a stream that speaks TLS has failed, where the peer or OpenSSL said so; else NULL, also for a stream without TLS.
- * Static text. */
+/* Returns why a TLS stream failed (static text), if the peer or OpenSSL gave a reason. NULL
+ * otherwise, and for a stream without TLS. */
 const char *tls_fault_of(const struct stream *stream);
 
 enum tls_handshake { TLS_AGAIN, TLS_DONE, TLS_FAILED };
 
-/* Goes on with the handshake, each time on_readable is called, until it is done. A client calls it at once as well. */
+/* Continues the handshake. Call each time on_readable is called, until the handshake is done. A
+ * client also calls it at the start. */
 enum tls_handshake tls_handshake(struct stream *stream);
 
 #endif

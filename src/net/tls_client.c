@@ -1,4 +1,4 @@
-/* tls_client.c - the side of the client: who is trusted, and what is wrong with a server's certificate. */
+/* tls_client.c - TLS client: trusted authorities, and checks of the server's certificate. */
 #include "config.h"
 
 #ifdef HAVE_OPENSSL
@@ -16,8 +16,9 @@
 #include "net/tls_internal.h"
 
 enum {
-    NAMES_SAID_MAX = 3,     /* of a certificate */
-    RESUMED_MAX_S = 60 * 60 /* a certificate is looked at again at least so often */
+    NAMES_SAID_MAX = 3, /* maximum number of a certificate's names in a message */
+    /* maximum age of a resumed session, so that the certificate is checked again */
+    RESUMED_MAX_S = 60 * 60
 };
 
 struct tls_client {
@@ -25,9 +26,10 @@ struct tls_client {
     bool verify;
 };
 
-/* ---- who is trusted ---------------------------------------------------------------------------------- */
+/* ---- trusted authorities --------------------------------------------------------------------- */
 
-/* Every file of a directory, read now: OpenSSL itself would read them when a certificate has to be checked. */
+/* Loads all files of a directory now. OpenSSL itself would read them while verifying a
+ * certificate. */
 static bool trust_directory(SSL_CTX *ctx, const char *path)
 {
     char file[4096];
@@ -44,7 +46,8 @@ static bool trust_directory(SSL_CTX *ctx, const char *path)
     return any;
 }
 
-/* The system's authorities as one file, where the distributions have it; else as a directory of files. */
+/* Loads the system's authorities from one file, where distributions have it; else from a directory.
+ * If SSL_CERT_DIR is set, only directories are used. */
 static bool trust_system(SSL_CTX *ctx)
 {
     const char *files[] = {getenv(X509_get_default_cert_file_env()),
@@ -78,21 +81,22 @@ static enum tls_fault load_trust(SSL_CTX *ctx, const char *ca, char why[static T
         tls_describe_error(why, "certificate");
         return TLS_BAD_CA;
     }
-    if (ca) /* whoever stands in that file is trusted, be it an authority in between or the server itself */
+    /* certificates in that file are trusted, including intermediates and server certificates */
+    if (ca)
         X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(ctx), X509_V_FLAG_PARTIAL_CHAIN);
     return TLS_GOOD;
 }
 
-/* ---- what is wrong with a certificate ---------------------------------------------------------------- */
+/* ---- errors in a certificate ----------------------------------------------------------------- */
 
-/* Names come from a stranger: visible ASCII of them, and not much. */
+/* Writes an untrusted name: visible ASCII only, with limited length. */
 static void put_shown(struct text *out, const unsigned char *bytes, int n)
 {
     for (int i = 0; i < n && i < 64; i++)
         text_char(out, bytes[i] > ' ' && bytes[i] <= '~' ? (char)bytes[i] : '?');
 }
 
-/* "a.test, b.test and others" */
+/* Writes "a.test, b.test and others". */
 static void put_names(struct text *out, X509 *certificate)
 {
     GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
@@ -168,7 +172,8 @@ static void put_verdict(struct text *out, int error, X509 *certificate, const ch
     }
 }
 
-/* The first fault ends the handshake. Its words are made now, while the certificate is there. */
+/* The first error ends the handshake. The message is written now, while the certificate is
+ * available. */
 static int on_verified(int good, X509_STORE_CTX *store)
 {
     SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
@@ -198,7 +203,7 @@ void tls_connect_failure(const struct stream *s, char why[static TLS_WHY_MAX])
         snprintf(why, TLS_WHY_MAX, "no TLS handshake with it: %s", reason);
 }
 
-/* ---- sessions that are resumed ----------------------------------------------------------------------- */
+/* ---- session resumption ---------------------------------------------------------------------- */
 
 void tls_resumption_clear(struct tls_resumption *resumption)
 {
@@ -206,7 +211,8 @@ void tls_resumption_clear(struct tls_resumption *resumption)
     resumption->session = NULL;
 }
 
-/* The server offers to resume this session: with TLS 1.3 at any time after the handshake. */
+/* Called when the server offers a session to resume; with TLS 1.3, at any time after the
+ * handshake. */
 static int on_new_session(SSL *ssl, SSL_SESSION *session)
 {
     struct tls_session *t = SSL_get_app_data(ssl);
@@ -215,7 +221,7 @@ static int on_new_session(SSL *ssl, SSL_SESSION *session)
         return 0;
     tls_resumption_clear(t->resumption);
     t->resumption->session = session;
-    return 1; /* it is ours now */
+    return 1; /* takes ownership of the session */
 }
 
 static void resume(SSL *ssl, struct tls_resumption *resumption)
@@ -228,7 +234,7 @@ static void resume(SSL *ssl, struct tls_resumption *resumption)
         (void)SSL_set_session(ssl, session);
 }
 
-/* ---- clients and their connections ------------------------------------------------------------------- */
+/* ---- clients and their connections ----------------------------------------------------------- */
 
 static enum tls_fault load(struct tls_client *client, const struct tls_client_settings *settings,
                            char why[static TLS_WHY_MAX])
@@ -275,7 +281,7 @@ void tls_client_free(struct tls_client *client)
     free(client);
 }
 
-/* RFC 6066 section 3: an address is not told as a server's name. */
+/* RFC 6066 section 3: an IP address is not sent as server name. */
 static bool expect_host(SSL *ssl, const char *host, bool verify)
 {
     struct ip ip;

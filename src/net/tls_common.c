@@ -1,4 +1,4 @@
-/* tls_common.c - what both sides of TLS set and read alike. */
+/* tls_common.c - settings shared by TLS client and server. */
 #include "config.h"
 
 #ifdef HAVE_OPENSSL
@@ -28,15 +28,16 @@ SSL_CTX *tls_context_new(const SSL_METHOD *method)
         return NULL;
     }
     SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-    /* What is offered again lies elsewhere by then; an idle connection keeps no buffers; a peer that sends
-     * nothing but handshake messages does not keep the worker in SSL_read. */
+    /* Data offered again may have moved; idle connections keep no buffers. AUTO_RETRY is off:
+     * SSL_read returns after a handshake message, so a peer that sends only such messages does not
+     * block the worker. */
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                               SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_clear_mode(ctx, SSL_MODE_AUTO_RETRY);
     return ctx;
 }
 
-/* A key that needs a passphrase is refused: nobody is there to be asked. */
+/* Refuses a key with a passphrase: there is no user to ask. */
 static int no_passphrase(char *buffer, int size, int writing, void *arg)
 {
     bool *asked = arg;
@@ -62,7 +63,7 @@ void tls_describe_error(char why[static TLS_WHY_MAX], const char *wanted)
 bool tls_can_be_read(const char *path, char why[static TLS_WHY_MAX])
 {
     FILE *file = fopen(path, "re");
-    int c = file ? fgetc(file) : EOF; /* a directory opens */
+    int c = file ? fgetc(file) : EOF; /* fopen succeeds on a directory */
     bool good = file && !ferror(file);
 
     (void)c;
@@ -83,7 +84,7 @@ static bool seconds_of(const ASN1_TIME *time, int64_t *seconds)
     return true;
 }
 
-/* False: the file has no more certificates. */
+/* Reads the dates of one certificate. Returns false if there are no more. */
 static bool read_one(FILE *file, struct tls_dates *dates)
 {
     X509 *certificate = PEM_read_X509(file, NULL, no_passphrase, &(bool){false});

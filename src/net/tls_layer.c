@@ -1,4 +1,4 @@
-/* tls_layer.c - the layer between a stream and its socket, the same for both sides of TLS. */
+/* tls_layer.c - the layer between a stream and its socket, for TLS client and server. */
 #include "config.h"
 
 #ifdef HAVE_OPENSSL
@@ -13,14 +13,14 @@
 
 enum { RECORD_MAX = 16 * 1024 }; /* RFC 8446 section 5.1 */
 
-/* Something can be read without anything more from the socket. */
+/* Returns whether data can be read without further input from the socket. */
 static bool holds_input(const struct tls_session *t)
 {
     return t->ended || t->failed || SSL_pending(t->ssl) > 0;
 }
 
-/* Waits for what the owner wants, or for what OpenSSL wants first. What OpenSSL holds is as good as readable: no
- * event of the socket would tell of it. */
+/* Waits for the events that the owner wants or that OpenSSL needs first. Input held by OpenSSL
+ * wakes the stream, because the socket would not report it. */
 static void wait_for(struct stream *s)
 {
     struct tls_session *t = s->session;
@@ -32,7 +32,8 @@ static void wait_for(struct stream *s)
         watch_wake(&s->watch);
 }
 
-/* What a call of OpenSSL that gave nothing waits for, if anything. */
+/* Handles an OpenSSL call without progress. Returns the SSL_ERROR_ code that it waits for or failed
+ * with. */
 static int result_of(struct tls_session *t, int result)
 {
     int error = SSL_get_error(t->ssl, result);
@@ -54,7 +55,7 @@ static ssize_t failed(void)
     return STREAM_FAILED;
 }
 
-/* Nothing was read. */
+/* Handles an SSL_read() that returned no data. */
 static ssize_t read_nothing(struct stream *s, struct tls_session *t, int result)
 {
     int error = result_of(t, result);
@@ -70,7 +71,7 @@ static ssize_t read_nothing(struct stream *s, struct tls_session *t, int result)
     return STREAM_AGAIN;
 }
 
-/* Records one after the other, as long as they were full or are here already. */
+/* Reads record by record, as long as records are full or already buffered. */
 static ssize_t layer_read(struct stream *s, char *bytes, size_t size)
 {
     struct tls_session *t = s->session;
@@ -95,11 +96,11 @@ static ssize_t layer_read(struct stream *s, char *bytes, size_t size)
     return (ssize_t)got;
 }
 
-/* Where writing is among the pieces. */
+/* Position in the pieces while writing. */
 struct cursor {
     const struct iovec *pieces;
     int count;
-    size_t offset; /* into the first */
+    size_t offset; /* into the first piece */
 };
 
 static void cursor_skip(struct cursor *c, size_t n)
@@ -113,8 +114,8 @@ static void cursor_skip(struct cursor *c, size_t n)
     c->offset += n;
 }
 
-/* The next record's content: a large piece where it lies, small ones gathered, so that a head, a chunk line and
- * a first piece are not a record each. */
+/* Returns the content of the next record. Large pieces are used in place; small ones are gathered,
+ * so that a head, a chunk line and a first piece share a record. */
 static struct slice next_record(struct cursor c, char *gathered)
 {
     cursor_skip(&c, 0);
@@ -134,8 +135,8 @@ static struct slice next_record(struct cursor c, char *gathered)
     return (struct slice){gathered, filled};
 }
 
-/* The socket took nothing, or failed. After a failed socket write OpenSSL still reads the records that the kernel has
- * received: a server that answers early and closes has sent its answer before the reset. */
+/* Handles a write that made no progress or failed. After a failed write, OpenSSL can still read the
+ * received records: a server may respond early and then close with a reset. */
 static void wrote_nothing(struct tls_session *t, int result)
 {
     int error = SSL_get_error(t->ssl, result);
@@ -147,7 +148,8 @@ static void wrote_nothing(struct tls_session *t, int result)
         (void)result_of(t, result);
 }
 
-/* A record that OpenSSL has begun must be offered again: its bytes are then the first of the stream's `out`. */
+/* A record that OpenSSL has started must be offered again. Its bytes are then the first in the
+ * stream's `out`. */
 static ssize_t layer_write(struct stream *s, const struct iovec *pieces, int count)
 {
     static _Thread_local char gathered[RECORD_MAX];
@@ -176,7 +178,7 @@ static bool layer_holds(const struct stream *s)
     return holds_input(s->session);
 }
 
-/* RFC 8446 section 6.1: close_notify, then the socket's own end. */
+/* RFC 8446 section 6.1: sends close_notify, then shuts down the sending side of the socket. */
 static bool layer_end(struct stream *s)
 {
     struct tls_session *t = s->session;
@@ -212,9 +214,10 @@ static void layer_close(struct stream *s, bool politely)
 static const struct stream_layer layer = {layer_read,  layer_write, wait_for,
                                           layer_holds, layer_end,   layer_close};
 
-/* ---- events ------------------------------------------------------------------------------------------ */
+/* ---- events ---------------------------------------------------------------------------------- */
 
-/* The owner may close the stream in any of its callbacks; its memory lasts until the loop iteration ends. */
+/* Calls one of the owner's callbacks, which may close the stream. The stream's memory is valid
+ * until the loop iteration ends. Returns false if the stream was closed. */
 static bool tell(struct stream *s, struct tls_session *t, event_callback_fn callback, short what)
 {
     callback(s->fd, what, t->context);

@@ -1,4 +1,5 @@
-/* tls_none.c - builds without OpenSSL: tls_is_there() says so, and the policy refuses every `tls`. */
+/* tls_none.c - stubs for builds without OpenSSL. tls_is_there() returns false and the policy
+ * refuses any `tls` option. */
 #include "config.h"
 #include "net/tls.h"
 

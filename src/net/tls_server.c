@@ -1,4 +1,4 @@
-/* tls_server.c - the side of the server: certificates by host. */
+/* tls_server.c - TLS server: choice of the certificate by host. */
 #include "config.h"
 
 #ifdef HAVE_OPENSSL
@@ -15,12 +15,13 @@
 struct tls_server {
     atomic_uint references;
     unsigned count;
-    SSL_CTX **contexts; /* one for each certificate */
+    SSL_CTX **contexts; /* one per certificate */
     struct certificate {
         char *path;
         struct tls_dates dates;
-    } * certificates; /* the same */
-    char *name;       /* a host of the first one, for clients that name none of ours; NULL: it has none */
+    } * certificates; /* one per certificate */
+    /* A host name of the first certificate, for clients that send no known name; NULL: none. */
+    char *name;
 };
 
 struct tls_server *tls_server_new(void)
@@ -63,8 +64,8 @@ static int key_type(const SSL_CTX *ctx)
     return EVP_PKEY_base_id(SSL_CTX_get0_privatekey(ctx));
 }
 
-/* The certificates for the host with keys of other kinds (RSA beside ECDSA) are offered as well: OpenSSL takes the one
- * that the client can check. */
+/* Also offers certificates for the host with other key types (RSA beside ECDSA). OpenSSL selects
+ * one that the client supports. */
 static void offer_others(const struct tls_server *server, unsigned chosen, const char *host, SSL *ssl)
 {
     for (unsigned i = 0; host && i < server->count; i++) {
@@ -73,14 +74,15 @@ static void offer_others(const struct tls_server *server, unsigned chosen, const
         if (key_type(other) == key_type(server->contexts[chosen]) || !is_for(other, host))
             continue;
         SSL_CTX_get0_chain_certs(other, &chain);
-        /* Without override: of several with keys of one kind the first stays. */
+        /* Without override: the first certificate of each key type is kept. */
         (void)SSL_use_cert_and_key(ssl, SSL_CTX_get0_certificate(other), SSL_CTX_get0_privatekey(other),
                                    chain, 0);
     }
     ERR_clear_error();
 }
 
-/* RFC 6066 section 3: the first certificate that is for the host; the first of all for whoever names none of ours. */
+/* RFC 6066 section 3: chooses the first certificate that matches the server name; the first of all
+ * if none matches or no name was sent. */
 static int choose_certificate(SSL *ssl, int *alert, void *arg)
 {
     const struct tls_server *server = arg;
@@ -97,7 +99,7 @@ static int choose_certificate(SSL *ssl, int *alert, void *arg)
     return SSL_TLSEXT_ERR_NOACK;
 }
 
-/* A host of the certificate, without a wildcard; NULL: there is none. */
+/* Returns a host name of the certificate that has no wildcard; NULL if none. */
 static char *host_of(const SSL_CTX *ctx)
 {
     GENERAL_NAMES *names = X509_get_ext_d2i(SSL_CTX_get0_certificate(ctx), NID_subject_alt_name, NULL, NULL);
@@ -116,7 +118,7 @@ static char *host_of(const SSL_CTX *ctx)
     return host;
 }
 
-/* RFC 7301 section 3.2: a client that speaks other protocols only is told so. */
+/* RFC 7301 section 3.2: sends a fatal alert to a client that supports only other protocols. */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *size,
                            const unsigned char *offered, unsigned offered_size, void *arg)
 {
@@ -143,14 +145,15 @@ static SSL_CTX *context_new(struct tls_server *server)
         return NULL;
     }
     SSL_CTX_set_options(ctx, SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
-    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF); /* tickets: workers share no table of sessions */
+    /* use tickets: workers share no session table */
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
     SSL_CTX_set_tlsext_servername_callback(ctx, choose_certificate);
     SSL_CTX_set_tlsext_servername_arg(ctx, server);
     return ctx;
 }
 
-/* For one more certificate. False: no memory. */
+/* Makes room for one more certificate. Returns false if out of memory. */
 static bool make_room(struct tls_server *server)
 {
     SSL_CTX **contexts = realloc(server->contexts, (server->count + 1) * sizeof *contexts);
