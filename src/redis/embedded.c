@@ -56,7 +56,7 @@ struct embedded {
     struct address address;
     struct event *child_event, *again_timer;
     uint64_t started_us, again_us;
-    bool trial; /* for testing scripts: stores no data, logs nothing, may have to be killed */
+    bool trial; /* tests scripts: bounded memory, start and stop not logged, killed on stop */
 };
 
 /* --- Program ---------------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ struct embedded *embedded_start(void);
 
 /* Starts a server for testing scripts that may be broken. Its memory is bounded, and
  * embedded_stop() kills it at once. Returns NULL if there is no binary (not logged) or if it did
- * not start. */
+ * not start (logged). */
 struct embedded *embedded_start_trial(void);
 
 /* Copies the text that follows `mark` in the last line of the server's log that contains it.
