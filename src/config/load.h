@@ -1,4 +1,4 @@
-/* load.h - what the readers of a policy's parts share while one is read; for src/policy/ alone. */
+/* load.h - state and helpers shared by the section readers; internal to src/config/. */
 #ifndef WEIR_CONFIG_LOAD_H
 #define WEIR_CONFIG_LOAD_H
 
@@ -8,46 +8,49 @@
 struct loading {
     struct policy *policy;
     struct arena *arena;  /* the policy's */
-    struct arena scratch; /* gone when the policy is read */
+    struct arena scratch; /* freed after loading */
     struct report *report;
     const struct node *root;
     const char *lua_dir;
 };
 
-/* "PLACE: path.of.key: ..." about a node's value; the second about its key, with the path of its map. */
+/* Report "POSITION: path.of.key: ...": an error at a node's value, an error at its key (with the
+ * path of its map), or a warning at its value. */
 void mistake(struct loading *l, const struct node *node, const char *format, ...) PRINTF_LIKE(3, 4);
 void mistake_of_key(struct loading *l, const struct node *node, const char *format, ...) PRINTF_LIKE(3, 4);
 void warning(struct loading *l, const struct node *node, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* Is it a map, a list, a scalar? Otherwise a mistake is reported: "expected WHAT". A map or list that says
- * nothing (its key stands alone) passes as an empty one. */
+/* Return true if the node is a map, list or scalar; otherwise report "expected WHAT". A key without
+ * a value is accepted as an empty map or list. */
 bool expect_map(struct loading *l, const struct node *node, const char *what);
 bool expect_list(struct loading *l, const struct node *node, const char *what);
 bool expect_scalar(struct loading *l, const struct node *node, const char *what);
 
-/* A list's items; a scalar stands for a list of itself. */
+/* Iterate over a list's items; a scalar or map counts as a list of one item, a null scalar as
+ * empty. */
 const struct node *list_first(const struct node *node);
 const struct node *list_next(const struct node *node, const struct node *item);
 unsigned list_count(const struct node *node);
 
-/* The node's text in the policy's pool. */
+/* Copies the node's text into the policy's arena. */
 char *keep_text(struct loading *l, const struct node *node);
-/* `low` to `high` bytes long? Otherwise a mistake is reported. */
+/* Returns true if the text is `low` to `high` bytes long; otherwise reports an error. */
 bool text_fits(struct loading *l, const struct node *node, size_t low, size_t high);
-/* Letters, digits, "-" and "_", at most NAME_MAX_BYTES: the names of limits and upstreams. */
+/* Checks a name, such as that of a limit or upstream: 1 to NAME_MAX_BYTES letters, digits, "-" and
+ * "_". Otherwise reports an error. */
 enum { NAME_MAX_BYTES = 64 };
 bool name_is_good(struct loading *l, const struct node *node);
 
-/* The path of a file that the policy names: relative ones are the policy's neighbours. In the scratch pool.
- */
+/* Returns a path relative to the policy file's directory, in the scratch arena. */
 char *neighbour_path(struct loading *l, struct slice path);
-/* The whole of a file of at most `max` bytes, NUL-terminated, in `pool`. False: `*why` says what is wrong. */
+/* Reads a whole file of at most `max` bytes into `arena`, NUL-terminated. Returns false on error,
+ * with `*why` set. Blocks. */
 bool file_read(struct arena *arena, const char *path, size_t max, struct slice *bytes, const char **why);
-/* The same for the file that `node` names; what is wrong is reported there. */
+/* As file_read(), for a file named by `node`; reports errors there. */
 bool named_file_read(struct loading *l, const struct node *node, struct arena *arena, const char *path,
                      size_t max, struct slice *bytes);
 
-/* policy_load from memory. */
+/* As policy_load(), from memory. */
 struct policy *policy_load_text(const char *file, struct slice bytes, const char *lua_dir, FILE *report);
 
 #endif

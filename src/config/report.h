@@ -1,5 +1,4 @@
-/* report.h - what is wrong with a policy file, collected while it is read and printed at the end, in the
- * file's order. */
+/* report.h - collects errors and warnings while a policy is read, and prints them in file order. */
 #ifndef WEIR_CONFIG_REPORT_H
 #define WEIR_CONFIG_REPORT_H
 
@@ -7,16 +6,15 @@
 #include "policy/policy.h"
 
 enum {
-    REPORT_SHOWN_MAX = 20, /* mistakes that are printed */
-    REPORT_KEPT_MAX =
-        10000, /* mistakes and warnings that are kept for sorting; what comes later is counted */
+    REPORT_SHOWN_MAX = 20,   /* maximum errors printed */
+    REPORT_KEPT_MAX = 10000, /* maximum errors and warnings stored; later ones are only counted */
 };
 
 struct report_line {
-    const char *file; /* NULL: the policy's */
+    const char *file; /* NULL: the policy file */
     struct position position;
     bool warning;
-    unsigned number; /* in the order of reporting */
+    unsigned number; /* order of reporting */
     char *text;
 };
 
@@ -32,16 +30,16 @@ void report_line_add(struct report *report, bool warning, struct position positi
 void report_mistake(struct report *report, struct position position, const char *format, ...)
     PRINTF_LIKE(3, 4);
 
-/* Of another file that the policy names; `file` lives as long as the report. */
+/* Reports an error in another file. `file` must live as long as the report. */
 void report_mistake_in(struct report *report, const char *file, struct position position, const char *format,
                        ...) PRINTF_LIKE(4, 5);
 
-/* Prints everything as "FILE:LINE:COLUMN: ..." and frees what the report holds. */
+/* Prints errors and warnings as "FILE:LINE:COLUMN: ..." and frees the contents. */
 void report_finish(struct report *report, FILE *out);
-/* Frees what the report holds and prints nothing. */
+/* Frees the contents without printing. */
 void report_forget(struct report *report);
 
-/* Somebody's text in a message: quoted, cut when long, control bytes made visible. */
+/* Untrusted text for a message: quoted, truncated if long, control bytes escaped. */
 struct quote {
     char text[160];
 };

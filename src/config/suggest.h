@@ -1,22 +1,22 @@
-/* suggest.h - "did you mean": the word that was probably meant. */
+/* suggest.h - "did you mean" suggestions for misspelled words. */
 #ifndef WEIR_CONFIG_SUGGEST_H
 #define WEIR_CONFIG_SUGGEST_H
 
 #include "base/slice.h"
 
-/* The best of the words seen so far. */
+/* Best candidate so far. */
 struct suggestion {
-    struct slice word; /* what was written */
-    struct slice best; /* n == 0: nothing is close */
+    struct slice word; /* as written */
+    struct slice best; /* n == 0: no close candidate */
     unsigned distance;
 };
 
 struct suggestion suggestion_for(struct slice word);
-/* Takes `candidate` when it is close to the word and closer than the best so far; it must outlive the
- * suggestion. */
+/* Stores `candidate` if it is close to the word and closer than the best so far. It must outlive
+ * the suggestion. */
 void suggestion_consider(struct suggestion *suggestion, struct slice candidate);
 
-/* `; did you mean "burst"?`, or nothing. */
+/* `; did you mean "burst"?`, or an empty text. */
 struct suggestion_text {
     char text[96];
 };

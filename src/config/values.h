@@ -1,4 +1,4 @@
-/* values.h - durations and sizes as people write them. */
+/* values.h - parses and formats durations, sizes, numbers and shares. */
 #ifndef WEIR_CONFIG_VALUES_H
 #define WEIR_CONFIG_VALUES_H
 
@@ -6,23 +6,24 @@
 
 enum value_result { VALUE_GOOD, VALUE_NO_NUMBER, VALUE_NO_UNIT, VALUE_TOO_LARGE };
 
-/* "500us", "25ms", "1s", "1m", "1h", "1d"; "0" needs no unit. */
+/* Reads "500us", "25ms", "1s", "1m", "1h" or "1d"; "0" needs no unit. */
 MUST_CHECK enum value_result duration_read(struct slice text, int64_t *us);
-/* In the largest unit that divides it: 60000000 is "1m". */
+/* Writes the duration in the largest unit that divides it: 60000000 is "1m". */
 void duration_write(struct text *out, int64_t us);
-/* What was probably meant by a text that is none: "60 sec" is "60s". Nothing where that is not known. */
+/* Suggests a correction for an invalid duration: "60s" for "60 sec". Writes nothing if there is
+ * none. */
 void duration_meant(struct slice text, struct text *out);
 
-/* "512", "8k", "1m" (of 1024), "1g". */
+/* Reads "512", "8k", "1m" or "1g" (powers of 1024). */
 MUST_CHECK enum value_result size_read(struct slice text, int64_t *bytes);
 void size_write(struct text *out, int64_t bytes);
-/* "1MB" is "1m". */
+/* Suggests a correction for an invalid size: "1m" for "1MB". */
 void size_meant(struct slice text, struct text *out);
 
-/* Decimal digits, with "-" before them if need be. */
+/* Reads decimal digits with an optional "-". */
 MUST_CHECK enum value_result number_read(struct slice text, int64_t *number);
 
-/* "10%", "0.5%", in hundredths of a per cent: two places at most. */
+/* Reads "10%" or "0.5%" in units of 0.01%; at most two decimal places. */
 MUST_CHECK enum value_result share_read(struct slice text, int64_t *share);
 void share_write(struct text *out, int64_t share);
 
