@@ -113,7 +113,6 @@ void listener_unlink(const struct address *address)
 void socket_set_options(int fd, const struct address *peer)
 {
     if (!address_is_unix(peer))
-        (void)set_on(fd, IPPROTO_TCP,
-                     /* Send heads and pieces of content immediately. */
-                     TCP_NODELAY);
+        /* Send heads and pieces of content immediately. */
+        (void)set_on(fd, IPPROTO_TCP, TCP_NODELAY);
 }

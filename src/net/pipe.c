@@ -20,8 +20,8 @@ static struct pipe *pipe_open(void)
     }
     pipe->read_fd = fds[0];
     pipe->write_fd = fds[1];
-    (void)fcntl(pipe->write_fd, F_SETPIPE_SZ,
-                PIPE_BYTES); /* if it fails, the pipe keeps 64 KiB: slower, but sufficient */
+    /* If this fails, the pipe keeps 64 KiB: slower, but sufficient. */
+    (void)fcntl(pipe->write_fd, F_SETPIPE_SZ, PIPE_BYTES);
     return pipe;
 }
 

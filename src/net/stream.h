@@ -104,8 +104,8 @@ void stream_take(struct stream *s, struct iobuf_pool *pool, size_t n);
 
 enum sent { SENT_ALL, SENT_PART, SENT_FAILED };
 
-/* Writes what the socket accepts, stores the rest in `out` and waits for writing. SENT_FAILED: the
- * peer is gone or the rest does not fit; the stream cannot be used further. */
+/* Writes as much as the socket accepts, stores the rest in `out` and waits for writing.
+ * SENT_FAILED: the peer is gone or the rest does not fit; the stream cannot be used further. */
 enum sent stream_send(struct stream *s, struct iobuf_pool *pool, struct iovec *pieces, int count);
 /* Writes more of `out`. SENT_ALL: `out` is empty and its buffer returned to the pool. */
 enum sent stream_flush(struct stream *s, struct iobuf_pool *pool);
@@ -116,8 +116,8 @@ static inline bool stream_can_splice(const struct stream *from, const struct str
     return !from->layer && !to->layer;
 }
 
-/* Reads once, up to `most` bytes, and writes to `to` what it accepts, without copying to user
- * space. The rest waits in to->pipe, and `to` waits for writing. `to` must hold no output.
+/* Reads once, up to `most` bytes, and writes them to `to`, without copying to user space. Bytes
+ * that `to` does not accept stay in to->pipe, and `to` waits for writing. `to` must hold no output.
  *
  * Returns as stream_read(). STREAM_FAILED with ENOBUFS or EINVAL: splicing is not possible and
  * nothing was read. `*sent` is set if bytes were read. */

@@ -64,8 +64,8 @@ struct tls_client_settings {
  * threads. */
 struct tls_client;
 
-/* Reads the files. If the result is not TLS_GOOD, it tells which file is invalid; `why` tells the
- * reason. */
+/* Reads the files. If the result is not TLS_GOOD, it identifies the invalid file and
+ * `why` gives the reason. */
 MUST_CHECK enum tls_fault tls_client_new(const struct tls_client_settings *settings,
                                          struct tls_client **client, char why[static TLS_WHY_MAX]);
 /* NULL is allowed. Streams that use the client may continue. */
