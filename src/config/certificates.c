@@ -1,4 +1,4 @@
-/* certificates.c - certificates that are not valid now, or soon will not be. */
+/* certificates.c - warns about certificates that are not valid now or expire soon. */
 #include <time.h>
 
 #include "base/clock.h"

@@ -1,11 +1,11 @@
-/* check.c - what no single option shows: contradictions between sections, and what is probably a mistake. */
+/* check.c - checks across options: contradictions (errors) and probable mistakes (warnings). */
 #include "config/parts.h"
 
-/* Months are bounded by their counters' expiry as usual; beyond them a counter outlives deployments and only
- * an eviction or a reset would end a client's wait. */
+/* Warning threshold: 31 days. With a longer period, counters outlive deployments, and only an
+ * eviction or a reset ends a client's wait. Shorter periods end when their counters expire. */
 static const int64_t period_long_us = INT64_C(31) * 86400 * 1000000;
 
-/* So many charges are 120 KB for each client, read and written with each of them (docs/limiters.md). */
+/* 10000 charges take 120 KB per client, read and written with each charge (docs/limiters.md). */
 enum { LOG_LARGE = 10000 };
 
 const struct node *node_at(const struct loading *l, const char *section, const char *key)
@@ -30,7 +30,7 @@ static void check_redis(struct loading *l)
                 "the embedded Redis is private and has no password; remove it");
 }
 
-/* A header that anybody may send would make anybody any client. */
+/* If any peer could send a PROXY protocol header, any peer could impersonate any client. */
 static void check_proxy_protocol(struct loading *l)
 {
     const struct policy *policy = l->policy;
@@ -80,7 +80,7 @@ static bool is_used(const struct policy *policy, const struct limit *limit)
     return false;
 }
 
-/* Of the requests that are charged to it. */
+/* Returns the lowest cost of requests charged to the limit. */
 static int64_t lowest_cost(const struct policy *policy, const struct limit *limit)
 {
     int64_t lowest = LIMIT_COST_MAX;

@@ -1,7 +1,7 @@
-/* check_costs.c - clients who can never meet what a rule costs, since their own limit holds less. */
+/* check_costs.c - warns about clients whose own limit is below the cost of a request. */
 #include "config/parts.h"
 
-/* The most that a request costs in each limit, as far as the policy says it once and for all. */
+/* Returns the highest fixed cost of a request per limit. */
 static int64_t *highest_costs(struct loading *l)
 {
     const struct policy *policy = l->policy;

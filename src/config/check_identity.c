@@ -1,16 +1,16 @@
-/* check_identity.c - warnings about who a client is, and about limits that clients choose themselves. */
+/* check_identity.c - warnings about client identity, and about limits that clients can evade. */
 #include "config/parts.h"
 #include "config/values.h"
 
 enum { MADE_UP_MAX = 160 }; /* bytes */
 
-/* A source behind ip is never looked at. */
+/* Sources after `ip` are never used. */
 static bool has_ids(const struct identity_settings *identity)
 {
     return identity->from_count && identity->from[0].source == IDENTITY_HEADER;
 }
 
-/* 0.0.0.0/0 or ::/0. */
+/* Returns true for 0.0.0.0/0 or ::/0. */
 static bool is_everyone(const struct ip_range *range)
 {
     return range->bits == 0 || (range->bits == 96 && ip_is_v4(&range->ip));
@@ -55,7 +55,7 @@ static void warn_of_sources(struct loading *l)
                 "clients knows none: every id is passed over");
 }
 
-/* Addresses are not looked up. */
+/* Addresses are not looked up in the database. */
 static void warn_of_quotas(struct loading *l)
 {
     if (quotas_are_there(l->policy) && !has_ids(&l->policy->identity))
@@ -65,7 +65,7 @@ static void warn_of_quotas(struct loading *l)
 
 /* --- clients --- */
 
-/* Of many that are alike the first is told. */
+/* Reports only the first of several similar entries. */
 static void warn_of_ids(struct loading *l)
 {
     const struct node *clients = node_find(l->root, "clients");
@@ -91,8 +91,9 @@ static void warn_of_ids(struct loading *l)
         warning(l, id, "nobody is this client: it is an id, and identity.from names no header before ip");
 }
 
-/* A client with an id is looked up by that alone. Where only known ids count, whoever has written one has chosen
- * what it meets. Of many entries that are alike the first is told. */
+/* Requests with an id are looked up by id only, so entries for addresses do not apply to them. No
+ * warning with known_clients_only, since then only configured ids take precedence. Reports only the
+ * first of several similar entries. */
 static void warn_of_addresses(struct loading *l)
 {
     static const char *const remedies[] = {
@@ -117,7 +118,7 @@ static void warn_of_addresses(struct loading *l)
     }
 }
 
-/* --- limits that clients choose --- */
+/* --- limits that clients can evade --- */
 
 static bool ids_are_unverified(const struct policy *policy)
 {
@@ -128,7 +129,7 @@ static bool ids_are_unverified(const struct policy *policy)
            !database;
 }
 
-/* What of a limit's `per` anybody can make up, as words; "": nothing. */
+/* Describes the values that any client can invent for this part of `per`; "": none. */
 static const char *made_up(const struct policy *policy, const struct rule *rule,
                            const struct limit_part *part, char words[static MADE_UP_MAX])
 {
@@ -157,7 +158,7 @@ static const char *made_up_part(const struct policy *policy, const struct rule *
     return "";
 }
 
-/* Does it bound what a client gets, whatever that makes up, over time and for every request? */
+/* Returns true if the limit is an enforced rate limit on every request of every client. */
 static bool counts_every_request(const struct limit *limit)
 {
     return limit->kind != LIMIT_CONCURRENCY && !limit->counted && limit->enforce == SHARE_WHOLE;

@@ -1,10 +1,10 @@
-/* check_paths.c - rules that requests can get past, or never reach, by the way they are written. */
+/* check_paths.c - warns about rules that requests bypass or never match due to their spelling. */
 #include "config/parts.h"
 #include "http/path.h"
 #include "http/readings.h"
 
-/* A reading of the pattern, taken for a path, that the pattern does not match; empty: there is none. Any other rule that
- * matches it makes every request for this one ambiguous. */
+/* Returns a reading of the pattern, taken as a path, that the pattern does not match; empty: none.
+ * If another rule matches that reading, all requests for this rule are ambiguous. */
 static struct slice other_reading(struct readings *readings, struct slice pattern)
 {
     struct slice reading;

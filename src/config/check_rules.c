@@ -1,9 +1,8 @@
-/* check_rules.c - warnings about rules: paths that match nothing, rules that no request reaches, requests that
- * no limit is for. */
+/* check_rules.c - warns about unmatchable paths, unreachable rules and unlimited requests. */
 #include "config/parts.h"
 
-/* A segment that other routers take for "any": {id} (OpenAPI), :id (Express), <id> (Flask), .* (regular expressions).
- * Empty: none. */
+/* Returns a segment in another router's wildcard syntax; empty: none. Recognizes {id} (OpenAPI),
+ * :id (Express), <id> (Flask) and .* (regular expressions). */
 static struct slice foreign_segment(struct slice path)
 {
     for (size_t i = 1, end; i < path.n; i = end + 1) {
@@ -28,7 +27,7 @@ static void warn_of_path(struct loading *l, const struct node *rule)
                 QUOTE(segment));
 }
 
-/* The rule before `rule` that matches everything that it matches; NULL: there is none. */
+/* Returns an earlier rule that matches everything that `rule` matches; NULL: none. */
 static const struct rule *rule_before(const struct policy *policy, const struct rule *rule)
 {
     for (unsigned i = 0; i < rule->index; i++)
@@ -37,7 +36,7 @@ static const struct rule *rule_before(const struct policy *policy, const struct 
     return NULL;
 }
 
-/* What is not limited says so. */
+/* Rules without limits should say so explicitly. */
 static void warn_of_unlimited(struct loading *l, const struct node *node, const struct rule *rule)
 {
     const struct node *limits = node_find(node, "limits");
@@ -58,7 +57,7 @@ static bool matches_everything(const struct rule *rule)
            (rule->path.n == 0 || slice_equal(rule->path, SLICE("/**")));
 }
 
-/* Without any limit `weir check` says that. */
+/* For a policy without limits, `weir check` reports that instead. */
 static void warn_of_unmatched(struct loading *l, const struct node *rules)
 {
     const struct policy *policy = l->policy;

@@ -7,7 +7,7 @@ struct path_text {
     char text[400];
 };
 
-/* "limits.per-client: ", or nothing for the root. */
+/* Returns "limits.per-client: ", or "" for the root. */
 static const char *path_before(const struct node *node, struct path_text *path)
 {
     struct text t = text_over(path->text, sizeof path->text - 3);
@@ -87,7 +87,7 @@ const struct node *list_first(const struct node *node)
 
 const struct node *list_next(const struct node *node, const struct node *item)
 {
-    return node->kind == NODE_LIST ? item->next : NULL; /* a scalar's next is its neighbour, not its item */
+    return node->kind == NODE_LIST ? item->next : NULL; /* a scalar's `next` is a sibling */
 }
 
 unsigned list_count(const struct node *node)

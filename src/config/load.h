@@ -26,8 +26,7 @@ bool expect_map(struct loading *l, const struct node *node, const char *what);
 bool expect_list(struct loading *l, const struct node *node, const char *what);
 bool expect_scalar(struct loading *l, const struct node *node, const char *what);
 
-/* Iterate over a list's items; a scalar or map counts as a list of one item, a null scalar as
- * empty. */
+/* Iterate over a list's items; a scalar or map counts as one item, a null scalar as none. */
 const struct node *list_first(const struct node *node);
 const struct node *list_next(const struct node *node, const struct node *item);
 unsigned list_count(const struct node *node);

@@ -437,7 +437,7 @@ const char *option_key(const struct option *option)
     return dot ? dot + 1 : option->path;
 }
 
-/* Is it directly in the section? "" is the top. */
+/* Returns true if the option is directly in the section; "" is the top level. */
 static bool option_is_in(const struct option *option, const char *section)
 {
     size_t n = strlen(section);
@@ -475,7 +475,7 @@ static void refuse_other_keys(struct loading *l, const char *section, const stru
     }
 }
 
-/* The default as a node, so that it is read as what is written is. */
+/* Returns the default as a node, so that it is read like a written value. */
 static const struct node *default_node(struct loading *l, const struct option *option)
 {
     struct slice text = slice_of(option->fallback);
@@ -488,7 +488,7 @@ static const struct node *default_node(struct loading *l, const struct option *o
     return node;
 }
 
-/* `key:` alone says "none" where none is the default, and nothing elsewhere. */
+/* `key:` without a value means none, and is allowed only if the option has no other default. */
 static bool may_be_null(const struct option *option)
 {
     const char *fallback = option->fallback;
@@ -496,7 +496,7 @@ static bool may_be_null(const struct option *option)
     return option->type->takes_null && !has_default;
 }
 
-/* What does not apply is not missed. */
+/* Options that do not apply are not required. */
 static bool is_required(const struct option *option, const void *base)
 {
     return option->flags & OPTION_REQUIRED && (!option->applies || option->applies(base));

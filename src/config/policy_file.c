@@ -1,4 +1,4 @@
-/* policy_file.c - a policy's life: loaded, held, dropped, printed. */
+/* policy_file.c - loads, prints and reference-counts policies. */
 #include "policy/policy.h"
 
 #include <limits.h>
@@ -29,7 +29,7 @@ struct policy *policy_hold(struct policy *policy)
 
 void policy_drop(struct policy *policy)
 {
-    /* Whoever frees sees what the others did before they let go. */
+    /* acq_rel: the thread that frees sees all earlier accesses of the others. */
     if (!policy || atomic_fetch_sub_explicit(&policy->references, 1, memory_order_acq_rel) > 1)
         return;
     for (unsigned i = 0; i < policy->listen_count; i++)
@@ -45,11 +45,11 @@ void policy_drop(struct policy *policy)
 
 enum { NOT_WRITTEN = UINT_MAX };
 
-/* As in nginx (keepalive_timeout, send_timeout), and as is usual for HAProxy's timeout tunnel. */
+/* Defaults of nginx (keepalive_timeout, send_timeout); usual value of HAProxy's timeout tunnel. */
 static const uint64_t KEEPALIVE_US = 75 * 1000000ull, SEND_US = 60 * 1000000ull,
                       TUNNEL_US = 3600 * 1000000ull;
 
-/* Defaults that depend on other options: before reading, what cannot be written; afterwards, the default in its place. */
+/* Derived defaults: sets a value that cannot be written; derived_finish() replaces it. */
 static void derived_begin(struct policy *policy)
 {
     policy->size_limits.connections_per_ip = NOT_WRITTEN;
@@ -60,7 +60,8 @@ static uint64_t first_written(uint64_t own_us, uint64_t idle_us, uint64_t defaul
     return own_us ? own_us : idle_us ? idle_us : default_us;
 }
 
-/* Clients are told a second less than the connection is kept, so that a request that is sent at the last moment finds it open. */
+/* Announces a timeout 1 s below the real one, so that a request sent at the last moment finds the
+ * connection open. */
 static const char *keep_alive_lines(struct policy *policy)
 {
     char bytes[96];
@@ -145,7 +146,7 @@ bool policy_wants_json_log(const char *file)
     struct stat st;
     const char *why;
 
-    if (stat(file, &st) != 0 || !S_ISREG(st.st_mode)) /* a pipe can be read once only */
+    if (stat(file, &st) != 0 || !S_ISREG(st.st_mode)) /* a pipe can be read only once */
         return false;
     if (file_read(&arena, file, POLICY_FILE_MAX, &bytes, &why))
         node = node_find(tree_read(&arena, bytes, &report), "log");
@@ -163,7 +164,7 @@ bool listen_settings_same(const struct listen_settings *one, const struct listen
            one->proxy_protocol == other->proxy_protocol && !one->tls == !other->tls;
 }
 
-/* The listener of `policy` that is the same; at its own index where several are (on port 0). */
+/* Returns the equal listener of `policy`, or NULL. Prefers `index`: several may use port 0. */
 static const struct listen_settings *same_listener(const struct policy *policy,
                                                    const struct listen_settings *written, unsigned index)
 {
@@ -183,7 +184,7 @@ void policy_keep_listeners(struct policy *next, const struct policy *now,
     for (unsigned i = 0; i < now->listen_count; i++) {
         const struct listen_settings *same = same_listener(next, &written[i], i);
         kept[i] = now->listen[i];
-        kept[i].certificates = NULL; /* these are of another pool */
+        kept[i].certificates = NULL; /* owned by another arena */
         kept[i].certificate_count = 0;
         kept[i].tls = tls_server_hold(same ? same->tls : now->listen[i].tls);
     }

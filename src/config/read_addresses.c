@@ -1,23 +1,23 @@
-/* read_addresses.c - addresses: files of addresses that are never limited, or turned away. */
+/* read_addresses.c - section addresses: files of allowed (never limited) and blocked addresses. */
 #include <stdlib.h>
 
 #include "config/parts.h"
 #include "config/types.h"
 
-/* The lines of all files, as they are read. */
+/* Entries of all files. */
 struct gathered {
     struct listed_range *ranges;
     size_t count, room;
 };
 
-/* --- The files ---------------------------------------------------------------------------------------- */
+/* --- files --- */
 
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Without its comment and the spaces around it. */
+/* Removes the comment and surrounding whitespace. */
 static struct slice trimmed(struct slice line)
 {
     const char *comment = memchr(line.p, '#', line.n);
@@ -31,7 +31,7 @@ static struct slice trimmed(struct slice line)
     return line;
 }
 
-/* False: there is no room for more. */
+/* Returns false if the list is full. */
 static bool gather(struct gathered *all, const struct listed_range *range)
 {
     if (all->count == LISTED_MAX)
@@ -48,7 +48,7 @@ static bool gather(struct gathered *all, const struct listed_range *range)
     return true;
 }
 
-/* `text` with a comment and spaces; `file` as it is named in mistakes. False: enough was read. */
+/* Reads a line; `file` is its name in errors. Returns false if reading must stop. */
 static bool read_line(struct loading *l, const char *file, unsigned number, struct slice text, enum listed as,
                       struct gathered *all)
 {
@@ -75,7 +75,7 @@ static void read_file(struct loading *l, const struct node *item, enum listed as
 {
     char *path = neighbour_path(l, item->text);
     const char *why, *file = arena_text(&l->report->arena, slice_of(path));
-    struct arena arena = {NULL}; /* not for as long as the rest */
+    struct arena arena = {NULL}; /* freed earlier than the scratch arena */
     struct slice bytes;
 
     if (!file_read(&arena, path, ADDRESS_FILE_MAX, &bytes, &why)) {
@@ -97,7 +97,7 @@ static void read_file(struct loading *l, const struct node *item, enum listed as
     arena_free(&arena);
 }
 
-/* --- The option --------------------------------------------------------------------------------------- */
+/* --- option --- */
 
 static void read_list(struct loading *l, const struct option *option, const struct node *node, void *field)
 {

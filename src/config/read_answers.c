@@ -1,8 +1,8 @@
-/* read_answers.c - headers and rejection: what weir says to clients. */
+/* read_answers.c - options headers and rejection. */
 #include "config/parts.h"
 #include "config/types.h"
 
-/* x-ratelimit-epoch is x-ratelimit with another reset, and stands before it so that it is printed alone. */
+/* x-ratelimit-epoch includes the bit of x-ratelimit and precedes it, so that only it is printed. */
 static const struct family {
     const char *name;
     unsigned bits;
@@ -57,7 +57,7 @@ static void print_headers(const struct printer *printer, const struct option *op
 
 const struct option_type type_headers = {"list of words", read_headers, print_headers, false};
 
-/* --- a rejection's body --- */
+/* --- rejection body --- */
 
 static const struct {
     struct slice text;
@@ -68,7 +68,7 @@ static const struct {
     {SLICE("{client}"), BODY_CLIENT},
 };
 
-/* The first word in the text, at `*at`; BODY_END: there is none. Other braces are the text's own. */
+/* Finds the first placeholder in the text, at `*at`; BODY_END: none. Other braces are text. */
 static enum body_word next_word(struct slice text, size_t *at, size_t *size)
 {
     const char *brace = text.p, *end = text.p + text.n;

@@ -1,4 +1,4 @@
-/* read_clients.c - plans and clients: what is different for some, and for one of them. */
+/* read_clients.c - sections plans and clients: limits of client groups and single clients. */
 #include "config/parts.h"
 #include "config/types.h"
 
@@ -51,8 +51,7 @@ static struct limit_numbers numbers_by_plan(const struct plan *plan, const struc
     return plan && plan->numbers ? plan->numbers[limit->index] : numbers_as_written(limit);
 }
 
-/* The limit as it holds for a client of whom the plan and the quota are known: what is its own counts first.
- */
+/* Returns the client's numbers for the limit: from its quota, its plan, or the limit itself. */
 static struct limit_numbers numbers_by_quota(const struct client *client, const struct limit *limit)
 {
     if (client->quota > 0 && limit_is_per_client(limit))
@@ -79,7 +78,7 @@ bool client_has_limits(const void *field)
     return false;
 }
 
-/* `section`: of the table, for the keys. `numbers` is what holds where a key is not written. */
+/* Reads limit and burst as in the table's `section`. `numbers` holds the defaults. */
 static void read_numbers(struct loading *l, const char *section, const struct node *node,
                          const struct limit *limit, struct limit_numbers *numbers)
 {
@@ -99,7 +98,7 @@ static void read_numbers(struct loading *l, const char *section, const struct no
     limit_check_numbers(l, node, limit, numbers);
 }
 
-/* A map of limits by name; `numbers` has a place for each limit of the policy. */
+/* Reads a map of limits by name into `numbers`, which is indexed by limit. */
 static void read_all_numbers(struct loading *l, const char *section, const struct node *map,
                              struct limit_numbers *numbers)
 {
@@ -109,8 +108,8 @@ static void read_all_numbers(struct loading *l, const char *section, const struc
             limit_unknown(l, child, child->key, true);
         else if (!child->broken && expect_map(l, child, "a map with limit and burst"))
             read_numbers(l, section, child, limit, &numbers[limit->index]);
-        if (limit &&
-            !limit_is_per_client(limit)) /* one bucket, that fills for some clients faster than for others */
+        /* a shared counter with different numbers per client */
+        if (limit && !limit_is_per_client(limit))
             l->policy->limits[limit->index].lease_units = 0;
     }
 }
@@ -155,9 +154,9 @@ static void work_out_numbers(struct loading *l, struct client *client, const str
     bool any = client->limits && client->limits->count;
     struct limit_numbers *numbers;
 
+    /* shared if the client has no numbers of its own */
     if (client->client_limits.plan)
-        client->client_limits.numbers =
-            client->client_limits.plan->numbers; /* shared, where nothing is the client's own */
+        client->client_limits.numbers = client->client_limits.plan->numbers;
     if (!any && client->quota <= 0)
         return;
     if (any && (client->quota == 0 || client->quota == -1))
@@ -245,7 +244,7 @@ static void print_plans(const struct printer *printer, const struct option *opti
 }
 
 const struct option_type type_plans = {"map by name", read_plans, print_plans, true};
-/* print_plans prints it, since a plan does not know its policy. */
+/* Printed by print_plans(), since a plan has no pointer to its policy. */
 const struct option_type type_plan_limits = {"map by name", read_plan_limits, NULL, true};
 
 bool client_has_plan(const void *field)

@@ -1,8 +1,8 @@
-/* read_identity.c - identity: where an identity comes from and whose word is taken. */
+/* read_identity.c - section identity: sources of client identity, and trusted peers. */
 #include "config/parts.h"
 #include "config/types.h"
 
-/* One of `ip` and `header:NAME`. */
+/* Reads `ip` or `header:NAME`. */
 static bool read_source(struct loading *l, const struct node *item, struct identity_from *from)
 {
     struct slice text = item->text;

@@ -1,11 +1,11 @@
-/* read_limits.c - limits: how much in which time, counted per what, by which script. */
+/* read_limits.c - section limits. */
 #include <errno.h>
 #include <unistd.h>
 
 #include "config/parts.h"
 #include "config/types.h"
 
-#define LEASE_DEFAULT_US INT64_C(10000000) /* of concurrency */
+#define LEASE_DEFAULT_US INT64_C(10000000) /* default lease of concurrency limits, µs */
 
 static const struct script_kind {
     const char *name;
@@ -134,7 +134,7 @@ static void unknown_script(struct loading *l, const struct node *node)
             QUOTE(node->text), names.text, DID_YOU_MEAN(&meant));
 }
 
-/* Of weir's own. */
+/* Returns true if a built-in script is readable; otherwise reports an error. */
 static bool is_installed(struct loading *l, const struct node *node, const char *path)
 {
     if (access(path, R_OK) == 0)
@@ -145,7 +145,7 @@ static bool is_installed(struct loading *l, const struct node *node, const char 
     return false;
 }
 
-/* The file that holds the script, or NULL: reported. */
+/* Returns the path of the script; NULL after reporting an error. */
 static const char *script_path(struct loading *l, const struct node *node, struct limit *limit)
 {
     struct slice text = node->text;
@@ -166,7 +166,7 @@ static const char *script_path(struct loading *l, const struct node *node, struc
     return NULL;
 }
 
-/* The text that an earlier limit has read from the same file. */
+/* Returns the text that an earlier limit has read from the same file, or NULL. */
 static char *text_known(const struct policy *policy, const struct limit *limit)
 {
     for (const struct limit *known = policy->limits; known < limit; known++)
@@ -261,7 +261,7 @@ static bool part_fits(struct loading *l, const struct node *item, const struct l
     return true;
 }
 
-/* client first: whatever holds for a client's terms looks at per[0] alone. */
+/* PER_CLIENT goes first, because limit_is_per_client() checks only per[0]. */
 static void insert_part(struct limit *limit, struct limit_part part)
 {
     unsigned at = part.per == PER_CLIENT ? 0 : limit->per_count;
@@ -306,7 +306,7 @@ const struct option_type type_per = {"word or list", read_per, print_per, false}
 
 /* --- label, align --- */
 
-/* It goes into quoted strings of the answer's fields (RFC 9651 section 3.3.3). */
+/* The label is sent in quoted strings of response headers (RFC 9651 section 3.3.3). */
 static void read_label(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
     if (ascii_fits(l, option, node, "\"\\", "printable ASCII without quotes and backslashes"))
@@ -350,7 +350,7 @@ static void add_statuses(uint64_t *counted, unsigned first, unsigned last)
         counted[first / 64] |= (uint64_t)1 << first % 64;
 }
 
-/* 401, or 5xx for a whole class. */
+/* Reads a status such as 401, or a class such as 5xx. */
 static bool read_status(struct loading *l, const struct node *item, uint64_t *counted)
 {
     struct slice text = item->text;
@@ -420,7 +420,7 @@ const struct option_type type_statuses = {"list of statuses", read_statuses, pri
 
 /* --- lease --- */
 
-/* The script is read before it. */
+/* limit->script is set, since it is read earlier. */
 static void read_lease(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
     static const char expected[] = "auto, off or how many units a worker may take at once, 1 to 100000";
@@ -459,7 +459,7 @@ static void print_lease(const struct printer *printer, const struct option *opti
 
 const struct option_type type_lease = {"auto, off or number", read_lease, print_lease, false};
 
-/* Why units of this limit cannot be charged before they are used; NULL: they can. */
+/* Returns why units of this limit cannot be leased, that is, charged before use; NULL: they can. */
 static const char *no_lease(const struct limit *limit)
 {
     if (limit->kind == LIMIT_CUSTOM)
@@ -499,7 +499,7 @@ static void read_dedup(struct loading *l, const struct option *option, const str
 
     if (node->null)
         return;
-    if (node->kind == NODE_SCALAR) { /* the header alone */
+    if (node->kind == NODE_SCALAR) { /* only the header name */
         dedup->repeats = DEDUP_REPEATS_DEFAULT;
         type_text.read(l, option, node, &dedup->header);
     } else if (expect_map(l, node, "a header's name or a map such as { header: Idempotency-Key }"))
@@ -603,7 +603,7 @@ static void check_cost(struct loading *l, const struct node *node, const struct 
                 (long long)limit->cost, (long long)limit_capacity(limit, &numbers));
 }
 
-/* What depends on more than one option of the limit. */
+/* Sets and checks everything that depends on several options of the limit. */
 static void finish_limit(struct loading *l, const struct node *node, struct limit *limit)
 {
     if (!limit->label)
@@ -622,7 +622,7 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
     else
         limit->options[0] = 0;
     if (!limit->script)
-        return; /* reported; what else there is depends on it */
+        return; /* reported; the other checks depend on it */
     finish_lease(l, node, limit);
     if (limit_has_max_delay(limit) && limit->max_delay_us) {
         limit->option_count = 1;

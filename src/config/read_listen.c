@@ -1,4 +1,4 @@
-/* read_listen.c - workers, listen, admin. */
+/* read_listen.c - options workers, listen and admin. */
 #include <sched.h>
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 #include "config/types.h"
 #include "net/tls.h"
 
-/* The processors that this process may run on. */
+/* Returns the number of processors available to this process. */
 static unsigned processors(void)
 {
     cpu_set_t set;
@@ -64,7 +64,7 @@ const struct option_type type_address = {"address", read_address, print_whole_ad
 
 /* --- admin --- */
 
-/* A name as a browser writes it into Host: letters, digits, "-", "." and "_", without a port. */
+/* Accepts a Host name as browsers send it: letters, digits, "-", "." and "_", without a port. */
 static bool host_name_is_good(struct loading *l, const struct node *node)
 {
     bool good = node->text.n >= 1 && node->text.n <= HOST_NAME_BYTES_MAX && node->text.p[0] != '.';
@@ -123,7 +123,7 @@ static void print_admin_hosts(const struct printer *printer, const struct option
 
 const struct option_type type_admin_hosts = {"list of host names", read_admin_hosts, print_admin_hosts, true};
 
-/* "host:port", or a map with `address`. */
+/* Reads "host:port", or a map with `address`. */
 static void read_admin(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
     struct admin_settings *admin = field;
@@ -136,7 +136,7 @@ static void read_admin(struct loading *l, const struct option *option, const str
         read_address(l, option, node, &admin->address);
 }
 
-/* As a map only where there is more than an address. */
+/* Prints a map only if there is more than an address. */
 static void print_admin(const struct printer *printer, const struct option *option, const void *field)
 {
     const struct admin_settings *admin = field;
@@ -186,7 +186,7 @@ static void read_certificate(struct loading *l, const struct node *node, struct 
         load_certificate(l, node, listen->tls, files);
 }
 
-/* A map, or a list of them. */
+/* Reads a map, or a list of maps. */
 static void read_listen_tls(struct loading *l, const struct option *option, const struct node *node,
                             void *field)
 {
@@ -236,7 +236,7 @@ static void print_listen_tls(const struct printer *printer, const struct option 
 
 const struct option_type type_listen_tls = {"map, or list of maps", read_listen_tls, print_listen_tls, true};
 
-/* "host:port", or a map with `address`. */
+/* Reads "host:port", or a map with `address`. */
 static void read_listener(struct loading *l, const struct option *option, const struct node *item,
                           struct listen_settings *listen)
 {
@@ -283,7 +283,7 @@ static void read_listen(struct loading *l, const struct option *option, const st
     }
 }
 
-/* As a map only where there is more than an address. */
+/* Prints a map only if there is more than an address. */
 static void print_listener(FILE *out, const struct listen_settings *listen)
 {
     if (!listen->proxy_protocol && !listen->certificate_count) {

@@ -1,14 +1,14 @@
-/* read_options.c - options: what a limiter of one's own is given beside the limit's numbers. */
+/* read_options.c - limits.NAME.options: options of custom limiter scripts. */
 #include "config/parts.h"
 #include "config/types.h"
 #include "config/values.h"
 
-/* What Lua's doubles hold exactly. */
+/* Largest integer that Lua doubles hold exactly. */
 #define EXACT_MAX (INT64_C(1) << 53)
 
 static const char expected[] = "a whole number, a duration such as 25ms, true, false, or a text";
 
-/* Does it look as if a number was meant? */
+/* Returns true if the text looks like a number. */
 static bool starts_as_number(struct slice text)
 {
     return text.n && (strchr("+-.", text.p[0]) || (text.p[0] >= '0' && text.p[0] <= '9'));

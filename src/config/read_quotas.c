@@ -1,7 +1,7 @@
-/* read_quotas.c - quotas: limits per client that stand in a database.
+/* read_quotas.c - section quotas: limits per client from a database.
  *
- * The connection string is taken apart here, and the names in it are resolved: libpq would do so by itself and wait for the answer
- * in the middle of an event loop. */
+ * The connection string is parsed here and its host names are resolved, because libpq would resolve
+ * them itself and block the event loop. */
 #include <netdb.h>
 #include <stdlib.h>
 
@@ -45,7 +45,7 @@ const struct option_type type_quotas = {"section", read_quotas, print_quotas, tr
 
 /* --- the query --- */
 
-/* FNV-1a: what is cached in Redis tells by it which query it came from. */
+/* FNV-1a hash of the query; identifies the query of an entry cached in Redis. */
 static uint32_t tag_of(struct slice query)
 {
     uint32_t h = 0x811c9dc5;
@@ -97,14 +97,14 @@ const struct option_type type_quota_query = {"text", read_query, print_query, fa
 
 enum { PARAMETERS_MAX = 96, LIST_SIZE = 2048, ADDRESSES_MAX = 16 };
 
-/* The three lists of a connection string that go together: element i of each is one server. */
+/* The parallel lists of a connection string: element i of each belongs to one server. */
 struct servers {
     char host[LIST_SIZE], address[LIST_SIZE], port[LIST_SIZE];
     unsigned count;
     bool full;
 };
 
-/* One element of a comma-separated list: what strsep leaves, but for NULL. */
+/* Returns the next element of a comma-separated list, like strsep(), but "" instead of NULL. */
 static char *next_of(char **list)
 {
     static char none[1] = "";
@@ -130,7 +130,7 @@ static void servers_add(struct servers *s, const char *host, const char *address
     s->count++;
 }
 
-/* A name may have several addresses: each is a server to try. False: reported. */
+/* Adds a server for each address of a host name. Returns false after reporting an error. Blocks. */
 static bool resolve(struct loading *l, const struct node *node, struct servers *s, const char *host,
                     const char *port)
 {
@@ -139,7 +139,7 @@ static bool resolve(struct loading *l, const struct node *node, struct servers *
     unsigned before = s->count;
 
     if (failure == EAI_NONAME ||
-        failure == EAI_ADDRFAMILY) { /* a machine with loopback alone has no "configured" address */
+        failure == EAI_ADDRFAMILY) { /* AI_ADDRCONFIG fails if only loopback is configured */
         hints.ai_flags = 0;
         failure = getaddrinfo(host, NULL, &hints, &found);
     }
@@ -164,7 +164,7 @@ static bool is_a_path(const char *host)
     return host[0] == 0 || host[0] == '/' || host[0] == '@';
 }
 
-/* libpq looks at them when it connects. */
+/* libpq checks ports only when it connects. */
 static bool ports_are_good(struct loading *l, const struct node *node, const char *ports)
 {
     for (const char *p = ports; *p; p += strspn(p, ",")) {
@@ -181,7 +181,7 @@ static bool ports_are_good(struct loading *l, const struct node *node, const cha
     return true;
 }
 
-/* `hosts` and `ports` as written. False: reported. */
+/* `hosts` and `ports` are as written. Returns false after reporting an error. */
 static bool find_servers(struct loading *l, const struct node *node, struct servers *s, const char *hosts,
                          const char *ports)
 {
@@ -223,8 +223,9 @@ static bool is_about_servers(const char *keyword)
     return strcmp(keyword, "host") == 0 || strcmp(keyword, "hostaddr") == 0 || strcmp(keyword, "port") == 0;
 }
 
-/* What weir wants where the connection string does not say: Kerberos would be asked while others wait, a connection that a
- * firewall has forgotten should be found out, and ids are UTF-8. */
+/* Returns weir's default for a connection parameter, or NULL. The defaults disable Kerberos, which
+ * would block, detect connections dropped by a firewall, and set the client encoding to UTF-8 for
+ * ids. */
 static const char *wanted(const char *keyword)
 {
     static const char *const all[][2] = {{"gssencmode", "disable"},
@@ -256,7 +257,7 @@ static void keep_parameters(struct loading *l, struct quota_settings *quotas, co
     parameter(l, quotas, "port", s->port);
 }
 
-/* "127.0.0.1:5432/weir", for log lines. */
+/* Returns "127.0.0.1:5432/weir", for log lines. */
 static char *position_text(struct loading *l, const char *host, const char *port, const char *database)
 {
     char text[512];
@@ -288,8 +289,8 @@ static void use_connection(struct loading *l, const struct node *node, struct qu
     quotas->has_password = value_of(all, "password") != NULL;
 }
 
-/* libpq quotes what it does not understand, which may be a password: all from the first such word to the end of the last is
- * hidden. Keywords are shown, misspelt as they may be. */
+/* Hides the text that libpq quotes in an error, from the first quoted word to the end of the last,
+ * since it may contain a password. Misspelled keywords are shown. */
 static void hide_quoted(char *why)
 {
     static const char keyword[] = "invalid connection option \"";
@@ -323,7 +324,7 @@ static void read_parameters(struct loading *l, const struct node *node, struct q
     PQfreemem(why);
 }
 
-/* As "keyword='value' ...", without the secret. */
+/* Prints "keyword='value' ...", without the password. */
 static void print_parameters(FILE *out, const struct quota_settings *quotas)
 {
     PQconninfoOption *all = PQconninfoParse(quotas->connection, NULL);

@@ -1,4 +1,4 @@
-/* read_redis.c - where it is kept what clients have used: one server, or sentinels that know where it is. */
+/* read_redis.c - section redis: the server, sentinels or cluster that stores usage counts. */
 #include <sys/stat.h>
 
 #include "config/parts.h"
@@ -6,9 +6,9 @@
 
 enum { PASSWORD_FILE_MAX = 1024 };
 
-/* --- The server --- */
+/* --- one server --- */
 
-/* A name is kept as it is: its addresses are the resolver's business. */
+/* Stores a host name unresolved; the resolver looks it up at run time. */
 static bool read_name(struct loading *l, const struct node *node, struct redis_settings *redis)
 {
     struct slice host;
@@ -55,14 +55,14 @@ bool redis_has_address(const void *policy)
     return !redis_has_sentinel(policy) && !redis_has_cluster(policy);
 }
 
-/* --- Sentinels --- */
+/* --- sentinels --- */
 
 bool redis_has_sentinel(const void *policy)
 {
     return ((const struct policy *)policy)->redis.sentinel.master != NULL;
 }
 
-/* In place of redis.address, which is read before. */
+/* Used instead of redis.address, which is read earlier. */
 static void read_sentinel(struct loading *l, const struct option *option, const struct node *node,
                           void *field)
 {
@@ -124,14 +124,14 @@ static void print_redis_nodes(const struct printer *printer, const struct option
 
 const struct option_type type_redis_nodes = {"list of addresses", read_redis_nodes, print_redis_nodes, false};
 
-/* --- A cluster --- */
+/* --- cluster --- */
 
 bool redis_has_cluster(const void *policy)
 {
     return ((const struct policy *)policy)->redis.cluster.count > 0;
 }
 
-/* In place of redis.address and redis.sentinel, which are read before. */
+/* Used instead of redis.address and redis.sentinel, which are read earlier. */
 static void read_cluster(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
     struct redis_settings *redis = field;
@@ -157,14 +157,14 @@ static void print_cluster(const struct printer *printer, const struct option *op
 
 const struct option_type type_cluster = {"list of addresses", read_cluster, print_cluster, false};
 
-/* --- The password --- */
+/* --- password --- */
 
 bool redis_has_password(const void *policy)
 {
     return !((const struct policy *)policy)->redis.password_file;
 }
 
-/* What an editor or `echo` puts behind it is not the password's. */
+/* Removes a trailing newline, as added by editors and `echo`. */
 static struct slice without_newline(struct slice bytes)
 {
     if (bytes.n && bytes.p[bytes.n - 1] == '\n')
@@ -217,10 +217,10 @@ static void print_password_file(const struct printer *printer, const struct opti
 
 const struct option_type type_password_file = {"path", read_password_file, print_password_file, true};
 
-/* --- Its keys --- */
+/* --- keys --- */
 
-/* Braces would move the hash tag of Redis Cluster, blanks and quotes would have to be escaped in every tool.
- */
+/* Rejects braces, which would change the hash tag of Redis Cluster, and characters such as blanks
+ * and quotes, which need escaping in tools. */
 static void read_key_prefix(struct loading *l, const struct option *option, const struct node *node,
                             void *field)
 {

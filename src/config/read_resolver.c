@@ -1,4 +1,4 @@
-/* read_resolver.c - whom names are asked of. */
+/* read_resolver.c - resolver.nameservers. */
 #include "config/parts.h"
 #include "config/types.h"
 
@@ -11,7 +11,7 @@ static bool read_nameserver(const struct node *item, struct address *address)
 
     if (!ip_parse(item->text, &ip))
         return address_parse(item->text, false, address, &why) && !address_is_unix(address) &&
-               address->v4.sin_port != 0; /* at the same place in IPv6's */
+               address->v4.sin_port != 0; /* sin6_port has the same offset */
     address_of_ip(&ip, DNS_PORT, address);
     return true;
 }

@@ -1,4 +1,4 @@
-/* read_retry.c - upstreams.NAME.retry.on: the failures after which a request is sent to another server. */
+/* read_retry.c - upstreams.NAME.retry.on: failures after which weir retries on another server. */
 #include "base/macros.h"
 #include "config/parts.h"
 #include "config/types.h"

@@ -1,4 +1,4 @@
-/* read_rules.c - rules: which request meets which limits. */
+/* read_rules.c - section rules: the limits of each request. */
 #include "config/parts.h"
 #include "config/types.h"
 #include "http/path.h"
@@ -53,7 +53,7 @@ static void print_slice(const struct printer *printer, const struct option *opti
     fputc('\n', printer->out);
 }
 
-/* "**" counts as "all below" at the end only (http/path.h); elsewhere it would be a "*" that surprises. */
+/* "**" matches a subtree only as the last segment (http/path.h); elsewhere it acts like "*". */
 static const char *path_fault(struct slice path)
 {
     const char *stars = memmem(path.p, path.n, "**", 2);
@@ -75,7 +75,7 @@ static const char *path_fault(struct slice path)
     return NULL;
 }
 
-/* A pattern that no normal form equals would silently match nothing. */
+/* Rejects a pattern that is not in normal form, since it would silently match nothing. */
 static bool path_is_normal(struct loading *l, const struct node *node)
 {
     char room[RULE_NAME_MAX];
@@ -116,7 +116,7 @@ static bool host_is_good(struct slice host)
     for (size_t i = 0; i < name.n; i++)
         if (!host_byte(name.p[i]))
             return false;
-    /* A colon is of an IPv6 literal; a port would be a part that is never looked at. */
+    /* A colon is allowed only in an IPv6 literal; ports are not matched. */
     return name.n > 0 && (name.p[0] == '[' || !memchr(name.p, ':', name.n)) &&
            (name.p[0] != '[' || name.p[name.n - 1] == ']');
 }
@@ -135,7 +135,7 @@ static void read_host(struct loading *l, const struct option *option, const stru
 
 const struct option_type type_host_pattern = {"host", read_host, print_slice, false};
 
-/* Methods are case-sensitive (RFC 9110 section 9.1); all that are registered are in capitals. */
+/* Methods are case-sensitive (RFC 9110 section 9.1); all registered methods are in upper case. */
 static bool read_method(struct loading *l, const struct node *item, struct slice *method)
 {
     if (item->broken || !expect_scalar(l, item, "a method such as POST"))
@@ -241,7 +241,7 @@ static bool cost_header_is_good(struct loading *l, const struct node *map, const
     return good && name;
 }
 
-/* rules[].cost, where it is a map; `rule` is the struct around the field. */
+/* Reads rules[].cost as a map. */
 static void read_cost_map(struct loading *l, const struct node *node, struct rule *rule)
 {
     options_read(l, node, "rules[].cost", rule);
@@ -317,14 +317,14 @@ const struct option_type type_rule_upstream = {"name", read_rule_upstream, print
 static bool name_is_taken(const struct rule *rules, unsigned count, const char *name)
 {
     if (strcmp(name, "(none)") == 0)
-        return true; /* the built-in rule's */
+        return true; /* name of the built-in rule */
     for (unsigned i = 0; i < count; i++)
         if (strcmp(rules[i].name, name) == 0)
             return true;
     return false;
 }
 
-/* The earlier rules that have this name, with or without a number behind it. */
+/* Counts earlier rules with this name, with or without a number after it. */
 static unsigned namesakes(const struct rule *rules, unsigned count, const char *name)
 {
     size_t n = strlen(name);
@@ -334,8 +334,7 @@ static unsigned namesakes(const struct rule *rules, unsigned count, const char *
     return found;
 }
 
-/* `name` and "#" and the number, in at most RULE_NAME_MAX bytes: the name is cut for it, between characters.
- */
+/* Writes `name`, "#" and the number. Truncates the name, between characters, to RULE_NAME_MAX. */
 static void number_name(char out[static RULE_NAME_MAX + 1], const char *name, unsigned number)
 {
     char suffix[16];
@@ -346,7 +345,7 @@ static void number_name(char out[static RULE_NAME_MAX + 1], const char *name, un
     snprintf(out, RULE_NAME_MAX + 1, "%.*s%s", (int)n, name, suffix);
 }
 
-/* Its name:, else its path, else "*"; where an earlier rule has that, with "#2" and so on. */
+/* Names a rule: its `name`, else its path, else "*". Appends "#2" and so on to duplicates. */
 static void name_rule(struct loading *l, struct rule *rule)
 {
     const struct rule *earlier = l->policy->rules;
@@ -374,7 +373,7 @@ static void check_rule_cost(struct loading *l, const struct node *node, const st
     }
 }
 
-/* What is not written of its rejection is the policy's. */
+/* Takes missing options of the rule's rejection from the policy. */
 static void finish_rejection(struct loading *l, const struct node *node, struct rule *rule)
 {
     struct rejection_settings own = rule->rejection;
@@ -413,7 +412,7 @@ static void read_rule(struct loading *l, const struct node *item, struct rule *r
     finish_rejection(l, item, rule);
 }
 
-/* What holds where no rule matches. */
+/* Adds the rule for requests that no other rule matches. */
 static void add_built_in(struct policy *policy)
 {
     struct rule *rule = &policy->rules[policy->rule_count];

@@ -1,4 +1,4 @@
-/* read_upstreams.c - whom weir itself connects to: the APIs. */
+/* read_upstreams.c - section upstreams: the servers that weir forwards requests to. */
 #include "config/parts.h"
 #include "config/types.h"
 #include "http/parse.h"
@@ -6,7 +6,8 @@
 
 static bool has_port_0(const struct address *address)
 {
-    return !address_is_unix(address) && address->v4.sin_port == 0; /* at the same place in IPv6's */
+    /* sin6_port has the same offset */
+    return !address_is_unix(address) && address->v4.sin_port == 0;
 }
 
 bool destination_read(struct loading *l, const struct node *node, struct address *address)
@@ -18,15 +19,15 @@ bool destination_read(struct loading *l, const struct node *node, struct address
         why = "nobody listens on port 0";
         good = false;
     }
-    if (!good &&
-        memchr(node->text.p, '@', node->text.n)) /* perhaps with a password, which nobody should read */
+    /* may contain a password: do not print it */
+    if (!good && memchr(node->text.p, '@', node->text.n))
         mistake(l, node, "holds an @; expected host:port alone: user and password have options of their own");
     else if (!good)
         mistake(l, node, "%s cannot be connected to: %s", QUOTE(node->text), why);
     return good;
 }
 
-/* A name is kept as it is: its addresses are the resolver's business. */
+/* Stores a host name unresolved; the resolver looks it up at run time. */
 static bool read_server(struct loading *l, const struct node *item, struct upstream_server *server)
 {
     struct slice host;
@@ -162,7 +163,7 @@ static void print_upstream_tls(const struct printer *printer, const struct optio
 const struct option_type type_upstream_tls = {"true, false or map", read_upstream_tls, print_upstream_tls,
                                               true};
 
-/* A certificate is for a name or an address, and a unix socket has neither. */
+/* Certificates are for names or addresses, and a unix socket has neither. */
 static void check_server_names(struct loading *l, const struct node *node, const struct upstream *upstream)
 {
     for (unsigned i = 0; i < upstream->server_count; i++)
@@ -201,7 +202,7 @@ static void print_health(const struct printer *printer, const struct option *opt
 
 const struct option_type type_health = {"map", read_health, print_health, true};
 
-/* It goes into a request's first line as it is. */
+/* The path is sent unchanged in the request line. */
 static void read_health_path(struct loading *l, const struct option *option, const struct node *node,
                              void *field)
 {
@@ -225,7 +226,7 @@ static void print_health_path(const struct printer *printer, const struct option
 
 const struct option_type type_health_path = {"path", read_health_path, print_health_path, false};
 
-/* --- all of them --- */
+/* --- upstreams --- */
 
 static void read_upstream(struct loading *l, const struct node *node, struct upstream *upstream)
 {

@@ -1,4 +1,4 @@
-/* read_windows.c - a limit's period, and which windows of time it is counted in: of the clock, of the calendar. */
+/* read_windows.c - period, align, offset and time_zone of a limit: its time windows. */
 #include "config/parts.h"
 #include "config/types.h"
 #include "config/values.h"
@@ -6,8 +6,9 @@
 
 #define DAY_US INT64_C(86400000000)
 
-/* The longest that one lasts, as clients are told; and what an offset must stay below, so that it falls into every
- * one. An hour that the clocks are put back is left aside. */
+/* Maximum length of each calendar window, as reported to clients, and the exclusive bound of
+ * `offset`, so that it falls into every window. Ignores the extra hour at the end of daylight
+ * saving time. */
 static const struct calendar_unit {
     const char *name;
     int64_t longest_us, shortest_us;
@@ -59,7 +60,7 @@ const struct option_type type_period = {"duration, or week, month or year", read
 
 /* --- time_zone --- */
 
-/* Limits in the same zone share what was read of it. */
+/* Returns the zone already read by an earlier limit, or NULL. */
 static const struct zone *zone_known(const struct policy *policy, struct slice name)
 {
     for (unsigned i = 0; i < policy->limit_count; i++)
@@ -101,7 +102,7 @@ bool limit_has_time_zone(const void *limit)
     return ((const struct limit *)limit)->calendar != CALENDAR_NONE;
 }
 
-/* --- together --- */
+/* --- combinations --- */
 
 static void check_calendar(struct loading *l, const struct node *node, struct limit *limit)
 {

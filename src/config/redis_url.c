@@ -1,11 +1,11 @@
-/* redis_url.c - redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], as Redis' own tools and clients take it
- * (https://www.iana.org/assignments/uri-schemes/prov/redis). */
+/* redis_url.c - parses redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], as accepted by Redis
+ * clients (https://www.iana.org/assignments/uri-schemes/prov/redis). */
 #include "config/parts.h"
 #include "http/chars.h"
 
 enum { REDIS_PORT_TEXT_MAX = 6, DATABASE_MAX = 65535 };
 
-/* A scheme has no case (RFC 3986 section 3.1). */
+/* URL schemes are case-insensitive (RFC 3986 section 3.1). */
 static bool starts_with_nocase(struct slice text, struct slice start)
 {
     return text.n >= start.n && slice_equal_nocase((struct slice){text.p, start.n}, start);
@@ -16,7 +16,7 @@ bool redis_url_is_one(struct slice text)
     return starts_with_nocase(text, SLICE("redis://")) || starts_with_nocase(text, SLICE("rediss://"));
 }
 
-/* The bytes before the first `c`, which are taken off `rest` together with it. False: there is no `c`. */
+/* Splits `rest` at the first `c`: `before` gets the bytes before it. Returns false without `c`. */
 static bool split(struct slice *rest, char c, struct slice *before)
 {
     const char *at = rest->n ? memchr(rest->p, c, rest->n) : NULL;
@@ -28,7 +28,7 @@ static bool split(struct slice *rest, char c, struct slice *before)
     return true;
 }
 
-/* Percent-decoded (RFC 3986 section 2.1); NULL: a bad code or a control byte. */
+/* Decodes percent codes (RFC 3986 section 2.1). NULL: invalid code or control byte. */
 static char *decoded(struct arena *arena, struct slice text)
 {
     char *out = arena_zeroed(arena, text.n + 1, 1);
@@ -48,7 +48,7 @@ static char *decoded(struct arena *arena, struct slice text)
     return out;
 }
 
-/* USER, :PASSWORD or USER:PASSWORD. Messages name no part of it. */
+/* Reads USER, :PASSWORD or USER:PASSWORD. Errors do not print any part of it. */
 static bool read_user(struct loading *l, const struct node *node, struct slice user, struct redis_url *url)
 {
     struct slice password = user;
@@ -65,7 +65,7 @@ static bool read_user(struct loading *l, const struct node *node, struct slice u
     return false;
 }
 
-/* "host", "host:port", "[ipv6]:port": with the port in any case. */
+/* Returns "host", "host:port" or "[ipv6]:port" with the default port added if missing. */
 static struct slice with_port(struct loading *l, struct slice position)
 {
     struct slice behind = position;
@@ -122,7 +122,7 @@ bool redis_url_read(struct loading *l, const struct node *node, struct redis_url
     return true;
 }
 
-/* One value, and one place where it stands. */
+/* Reports a value that is set both in the URL and by its own option. */
 static bool is_written_twice(struct loading *l, const char *key, bool in_url)
 {
     const struct node *node = in_url ? node_at(l, "redis", key) : NULL;

@@ -58,7 +58,7 @@ void report_mistake_in(struct report *report, const char *file, struct position 
     va_end(args);
 }
 
-/* The policy first, then the files that it names, in the order in which they were read. */
+/* Orders the policy file first, then the other files in the order of reading. */
 static int by_position(const void *left, const void *right)
 {
     const struct report_line *a = left, *b = right;
@@ -103,7 +103,7 @@ const char *quote_into(struct quote *quote, struct slice text)
     struct text out = text_over(quote->text, sizeof quote->text - 8);
 
     while (cut < text.n && cut > 0 && ((unsigned char)text.p[cut] & 0xc0) == 0x80)
-        cut--; /* not in the middle of a UTF-8 sequence */
+        cut--; /* do not cut a UTF-8 sequence */
     text_char(&out, '"');
     for (size_t i = 0; i < cut && !out.failed; i++) {
         unsigned char c = (unsigned char)text.p[i];

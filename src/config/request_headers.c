@@ -1,10 +1,11 @@
-/* request_headers.c - the request headers that a policy reads: which of them are believed and forwarded. */
+/* request_headers.c - request headers that the policy evaluates, accepts and forwards. */
 #include "config/parts.h"
 #include "config/types.h"
 #include "http/chars.h"
 #include "policy/identity.h"
 
-/* identity.from, limits[].per, limits[].dedup and rules[].cost.request_header. */
+/* Maximum number of names in identity.from, limits.NAME.per, limits.NAME.dedup and
+ * rules[].cost.request_header. */
 static unsigned headers_max(const struct policy *policy)
 {
     return IDENTITY_FROM_MAX + policy->limit_count * (LIMIT_PER_MAX + 1) + policy->rule_count;
@@ -24,7 +25,7 @@ static bool is_claim(struct slice name)
     return id == FIELD_PROXY_CLAIM || id == FIELD_NEVER_FORWARDED;
 }
 
-/* A twin of a header that is read already, or of one that weir knows, could not be dropped. */
+/* Rejects a twin of another evaluated header or of one that weir knows: it could not be dropped. */
 static void refuse_twins(struct loading *l, const struct node *node, struct slice name)
 {
     const struct read_headers *headers = &l->policy->read_headers;
@@ -87,7 +88,8 @@ void read_headers_collect(struct loading *l)
             add(l, policy->rules[i].cost_request, node_find(node_find(rule, "cost"), "request_header"));
 }
 
-/* Fields that a proxy claims are not forwarded from strangers, unless the policy reads them. */
+/* Keeps headers that would not be forwarded from untrusted peers, or at all, if the policy
+ * evaluates them. */
 static void keep_claims(const struct read_headers *headers, struct fields *fields)
 {
     for (struct field *field = fields->at; field < fields->at + fields->count; field++)

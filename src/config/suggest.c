@@ -14,7 +14,8 @@ static unsigned least(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours (Damerau 1964, in the restricted form). */
+/* Returns the restricted Damerau edit distance (Damerau 1964): insertions, deletions, replacements
+ * and transpositions of adjacent characters. */
 static unsigned distance(struct slice a, struct slice b)
 {
     unsigned rows[3][WORD_MAX + 1];

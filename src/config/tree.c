@@ -11,7 +11,7 @@ struct reading {
     struct report *report;
     struct slice bytes;
     unsigned nodes;
-    bool stopped; /* a mistake after which nothing more can be read */
+    bool stopped; /* a fatal error was reported */
 };
 
 static struct position position_of(yaml_mark_t mark)
@@ -19,7 +19,7 @@ static struct position position_of(yaml_mark_t mark)
     return (struct position){(unsigned)mark.line + 1, (unsigned)mark.column + 1};
 }
 
-/* libyaml gives no mark for bytes that are not UTF-8, only their offset. */
+/* libyaml reports only the offset of invalid UTF-8, without line and column. */
 static struct position position_of_offset(struct slice bytes, size_t offset)
 {
     struct position position = {1, 1};
@@ -31,7 +31,7 @@ static struct position position_of_offset(struct slice bytes, size_t offset)
     return position;
 }
 
-/* Is the line indented with a tab? libyaml's words for that help nobody. */
+/* Returns true if the line is indented with a tab; libyaml's message does not explain that. */
 static bool has_tab_indent(struct slice bytes, size_t line)
 {
     const char *p = bytes.p, *end = bytes.p + bytes.n;
@@ -42,7 +42,7 @@ static bool has_tab_indent(struct slice bytes, size_t line)
     return p < end && *p == '\t';
 }
 
-/* What usually lies behind libyaml's words. */
+/* Returns the usual cause of a libyaml error. */
 static const char *yaml_remedy(const char *problem)
 {
     if (strstr(problem, "did not find expected ','"))
@@ -85,7 +85,7 @@ static void report_syntax(struct reading *r)
         report_mistake(r->report, position, "not valid YAML: %s%s", problem, yaml_remedy(problem));
 }
 
-/* False, with an empty event, when there is no next one: a syntax error was reported, or reading stopped. */
+/* Returns false, with an empty event, after a syntax error was reported or reading stopped. */
 static bool next_event(struct reading *r, yaml_event_t *event)
 {
     if (!r->stopped && yaml_parser_parse(&r->parser, event))
@@ -122,7 +122,7 @@ static bool name_byte(char c)
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* The value of the `${NAME}` that `text` starts with; `*taken` is its length. */
+/* Returns the value of the `${NAME}` at the start of `text`, whose length is stored in `*taken`. */
 static const char *environment(struct reading *r, struct position position, struct slice text, size_t *taken)
 {
     char name[128];
@@ -146,7 +146,7 @@ static const char *environment(struct reading *r, struct position position, stru
     return value;
 }
 
-/* `text` with the environment's values put in. False: reported. */
+/* Replaces environment variables in `text`. Returns false after reporting an error. */
 static bool substitute(struct reading *r, struct position position, struct slice text, struct slice *result)
 {
     char *room = xmalloc(TREE_SCALAR_MAX);
@@ -177,7 +177,7 @@ static bool substitute(struct reading *r, struct position position, struct slice
     return good;
 }
 
-/* Size and NUL of a scalar, whether key or value. */
+/* Checks a key or value for its size and for NUL bytes. */
 static bool scalar_fits(struct reading *r, const yaml_event_t *event)
 {
     struct position position = position_of(event->start_mark);
@@ -204,7 +204,7 @@ static bool says_null(const yaml_event_t *event)
            (text.n == 0 || slice_equal(text, SLICE("~")) || slice_equal(text, SLICE("null")));
 }
 
-/* What a scalar says, key or value. False: reported. */
+/* Stores the text of a key or value in `*value`. Returns false after reporting an error. */
 static bool scalar_value(struct reading *r, const yaml_event_t *event, struct slice *value)
 {
     struct slice text = scalar_text(event);
@@ -247,7 +247,7 @@ static void read_list(struct reading *r, struct node *list, unsigned depth)
     yaml_event_delete(&event);
 }
 
-/* One key with its value; `event` is the key's and is deleted. */
+/* Reads a key and its value. `event` is the key's; deletes it. */
 static void read_pair(struct reading *r, struct node *map, yaml_event_t *event, unsigned depth)
 {
     struct position key_place = position_of(event->start_mark);
@@ -296,7 +296,7 @@ static void report_duplicate(struct reading *r, const struct node *again, const 
                    first->key_place.line);
 }
 
-/* Reports keys that come twice, once the map has its place in the tree: `broken` marks the second. */
+/* Reports duplicate keys and marks the second as broken. The map must already be in the tree. */
 static void find_duplicates(struct reading *r, const struct node *map)
 {
     if (map->count < 2)
@@ -342,7 +342,7 @@ static bool too_deep(struct reading *r, struct position position, unsigned depth
     return true;
 }
 
-/* The node that begins with `event`, which is deleted. */
+/* Reads the node that begins with `event`, and deletes the event. */
 static struct node *read_node(struct reading *r, yaml_event_t *event, unsigned depth)
 {
     struct position position = position_of(event->start_mark);

@@ -5,7 +5,7 @@
 
 enum { PRINTED_MAX = 48 }; /* bytes of a number with its unit */
 
-/* --- numbers, with a unit or none --- */
+/* --- numbers, with or without unit --- */
 
 struct amount {
     const char *what;
@@ -249,7 +249,7 @@ const struct option_type type_section = {"section", read_section, print_section,
 
 /* --- printing --- */
 
-/* Words that YAML or this file's readers take for something else than themselves. */
+/* Returns false for words that YAML or these readers do not read as plain text. */
 static bool is_plain_word(struct slice text)
 {
     static const char *const safe = "/_.:@%+-";
@@ -263,7 +263,7 @@ static bool is_plain_word(struct slice text)
     return good;
 }
 
-/* A "${" must not be taken for the environment's when the output is read again. */
+/* Escapes "${", so that the output can be read again without variable substitution. */
 void print_quoted(FILE *out, struct slice text)
 {
     while (text.n) {
@@ -273,7 +273,7 @@ void print_quoted(FILE *out, struct slice text)
         if (dollar == text.p)
             fputc('$', out);
         while (n > 256 || (n < text.n && n > 1 && ((unsigned char)text.p[n] & 0xc0) == 0x80))
-            n = n > 256 ? 256 : n - 1; /* a piece that fits and ends with a character */
+            n = n > 256 ? 256 : n - 1; /* a piece that fits and ends between characters */
         struct text piece = text_over(room, sizeof room);
         text_json(&piece, (struct slice){text.p, n});
         fwrite(room, 1, piece.n, out);

@@ -19,13 +19,12 @@ extern const struct option_type type_secret;   /* as type_text, printed as "***"
 
 /* Types for single sections. The comments give the file and the C type of the field, which may be
  * the enclosing struct; the keyword struct is omitted. */
-extern const struct option_type type_workers;    /* read_listen.c: unsigned */
-extern const struct option_type type_listen;     /* read_listen.c: policy */
-extern const struct option_type type_listen_tls; /* read_listen.c: listen_settings */
-extern const struct option_type type_address;    /* read_listen.c: address */
-extern const struct option_type type_admin;      /* read_listen.c: admin_settings */
-/* read_listen.c: char ** in admin_settings */
-extern const struct option_type type_admin_hosts;
+extern const struct option_type type_workers;          /* read_listen.c: unsigned */
+extern const struct option_type type_listen;           /* read_listen.c: policy */
+extern const struct option_type type_listen_tls;       /* read_listen.c: listen_settings */
+extern const struct option_type type_address;          /* read_listen.c: address */
+extern const struct option_type type_admin;            /* read_listen.c: admin_settings */
+extern const struct option_type type_admin_hosts;      /* read_listen.c: char ** */
 extern const struct option_type type_redis_address;    /* read_redis.c: redis_settings */
 extern const struct option_type type_sentinel;         /* read_redis.c: policy */
 extern const struct option_type type_redis_nodes;      /* read_redis.c: redis_nodes */

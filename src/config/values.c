@@ -49,7 +49,7 @@ static void write_units(struct text *out, const struct unit *unit, int64_t value
     text_put(out, slice_of(unit->name));
 }
 
-/* Units as people write them elsewhere, in any case. */
+/* Common spellings of units, matched in any case. */
 struct other_unit {
     const char *word, *name;
 };

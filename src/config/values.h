@@ -10,8 +10,7 @@ enum value_result { VALUE_GOOD, VALUE_NO_NUMBER, VALUE_NO_UNIT, VALUE_TOO_LARGE 
 MUST_CHECK enum value_result duration_read(struct slice text, int64_t *us);
 /* Writes the duration in the largest unit that divides it: 60000000 is "1m". */
 void duration_write(struct text *out, int64_t us);
-/* Suggests a correction for an invalid duration: "60s" for "60 sec". Writes nothing if there is
- * none. */
+/* Suggests a correction for an invalid duration: "60s" for "60 sec". Otherwise writes nothing. */
 void duration_meant(struct slice text, struct text *out);
 
 /* Reads "512", "8k", "1m" or "1g" (powers of 1024). */

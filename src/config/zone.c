@@ -1,6 +1,8 @@
-/* zone.c - see zone.h. A TZif file holds the changes of the past and, for what comes after the last of them, a
- * rule such as "CET-1CEST,M3.5.0,M10.5.0/3" (POSIX TZ). How far the former reach differs between systems; here
- * both become one list. */
+/* zone.c - reads TZif files (RFC 9636).
+ *
+ * A file contains a list of changes, and a rule for the time after the last of them, such as
+ * "CET-1CEST,M3.5.0,M10.5.0/3" (POSIX TZ). The last listed change differs between systems, so both
+ * are combined into one list. */
 #include "config/zone.h"
 
 #include <stdlib.h>
@@ -21,14 +23,14 @@ enum {
 static const char not_tzif[] = "its file is no time zone of version 2 or newer";
 static const char too_many[] = "its changes are too many, or out of order";
 
-/* --- The list ----------------------------------------------------------------------------------------- */
+/* --- list --- */
 
 static int64_t year_start(int year)
 {
     return civil_days(year, 1) * DAY;
 }
 
-/* What changes nothing is left out. False: no room, or not in order of time. */
+/* Adds a change unless it has no effect. Returns false if the list is full or not in time order. */
 static bool add_change(struct zone *zone, int64_t at, int64_t offset)
 {
     int64_t before = zone->count ? zone->changes[zone->count - 1].offset : zone->first;
@@ -39,7 +41,8 @@ static bool add_change(struct zone *zone, int64_t at, int64_t offset)
         zone->first = offset;
         return true;
     }
-    if (zone->count && zone->changes[zone->count - 1].at == at) { /* as where it is summer all year long */
+    /* for example with daylight saving time all year */
+    if (zone->count && zone->changes[zone->count - 1].at == at) {
         zone->count--;
         return add_change(zone, at, offset);
     }
@@ -53,7 +56,8 @@ static bool add_change(struct zone *zone, int64_t at, int64_t offset)
 
 int64_t zone_offset(const struct zone *zone, int64_t at, int64_t *until)
 {
-    unsigned low = 0, high = zone->count; /* changes before `low` are past, from `high` on to come */
+    /* changes before `low` are past, those from `high` are future */
+    unsigned low = 0, high = zone->count;
 
     while (low < high) {
         unsigned middle = (low + high) / 2;
@@ -66,12 +70,12 @@ int64_t zone_offset(const struct zone *zone, int64_t at, int64_t *until)
     return low ? zone->changes[low - 1].offset : zone->first;
 }
 
-/* --- The rule for what comes after --------------------------------------------------------------------- */
+/* --- rule after the last listed change --- */
 
 struct day_rule {
     char kind; /* M: month, week, weekday; J: day 1 to 365 without 29 February; 0: day 0 to 365 */
     int month, week, day;
-    int64_t time; /* s after midnight of the wall clock before the change */
+    int64_t time; /* seconds after midnight, local time before the change */
 };
 
 struct rule_text {
@@ -97,7 +101,7 @@ static int take_number(struct rule_text *t, int low, int high)
     return value;
 }
 
-/* [+-]hh[:mm[:ss]] in s. */
+/* Reads [+-]hh[:mm[:ss]] and returns seconds. */
 static int64_t take_time(struct rule_text *t)
 {
     bool negative = *t->p == '-';
@@ -147,7 +151,7 @@ static struct day_rule take_day_rule(struct rule_text *t)
     return rule;
 }
 
-/* When it falls in that year, in s of the wall clock. */
+/* Returns the time of the rule in that year, in seconds of local time. */
 static int64_t wall_time(const struct day_rule *rule, int year)
 {
     int64_t first = civil_days(year, 1), day = first + rule->day;
@@ -181,7 +185,7 @@ static bool add_years(struct zone *zone, int64_t after, int64_t standard, int64_
     return true;
 }
 
-/* `after`: the last change that is known otherwise. An empty rule says nothing. */
+/* Adds the rule's changes later than `after`, the last listed change. An empty rule adds none. */
 static bool add_rule(struct zone *zone, int64_t after, const char *rule, const char **why)
 {
     struct rule_text t = {rule, false};
@@ -202,7 +206,7 @@ static bool add_rule(struct zone *zone, int64_t after, const char *rule, const c
     return !t.bad && !*t.p && add_years(zone, after, standard, summer, &begins, &ends);
 }
 
-/* --- The file ----------------------------------------------------------------------------------------- */
+/* --- file --- */
 
 struct header {
     uint32_t utc, standard, leaps, times, types, letters;
@@ -233,7 +237,7 @@ static bool take_header(struct slice *bytes, struct header *h)
            h->letters < ZONE_FILE_MAX && h->utc < 256 && h->standard < 256;
 }
 
-/* Bytes of the block behind a header, with times of `width` bytes. */
+/* Returns the bytes of the block after a header, with times of `width` bytes. */
 static size_t block_size(const struct header *h, size_t width)
 {
     return h->times * (width + 1) + h->types * (size_t)6 + h->letters + h->leaps * (width + 4) + h->standard +
@@ -249,7 +253,7 @@ static bool skip_bytes(struct slice *bytes, size_t n)
     return true;
 }
 
-/* The changes that the file lists; `*last` is the time of the last. */
+/* Adds the changes listed in the file; `*last` is the time of the last. */
 static bool add_listed(struct zone *zone, const char *block, const struct header *h, int64_t *last,
                        const char **why)
 {
@@ -257,7 +261,7 @@ static bool add_listed(struct zone *zone, const char *block, const struct header
 
     *last = INT64_MIN;
     *why = not_tzif;
-    zone->first = (int32_t)big32(types); /* type 0 holds before the first change */
+    zone->first = (int32_t)big32(types); /* type 0 applies before the first change */
     for (uint32_t i = 0; i < h->times; i++) {
         int64_t at = big64(block + i * (size_t)8);
         unsigned type = (unsigned char)block[h->times * (size_t)8 + i];
@@ -296,7 +300,7 @@ static bool read_tzif(struct arena *scratch, struct zone *zone, struct slice byt
            add_rule(zone, last, arena_text(scratch, rule), why);
 }
 
-/* A name as the database has them, and no path out of it. */
+/* Accepts a zone name that cannot lead out of the database directory. */
 static bool is_name(struct slice name)
 {
     if (name.n == 0 || name.n > ZONE_NAME_MAX || name.p[0] == '/' || name.p[name.n - 1] == '/')

@@ -1,5 +1,4 @@
-/* zone.h - reads a time zone from the system database as a list of offset changes in fixed
- * years. */
+/* zone.h - reads a time zone from the system database as a list of offset changes. */
 #ifndef WEIR_CONFIG_ZONE_H
 #define WEIR_CONFIG_ZONE_H
 
