@@ -54,8 +54,7 @@ static struct span span_of(const struct listed_range *range)
     return span;
 }
 
-/* Orders IPv4 before IPv6, then by first address, wider before narrower ranges, blocked before
- * allowed. */
+/* Orders IPv4 before IPv6, then by first address, wider before narrower, blocked before allowed. */
 static int in_order(const void *a, const void *b)
 {
     const struct listed_range *left = a, *right = b;
@@ -83,8 +82,7 @@ static void mark(struct sweep *sweep, uint64_t high, uint64_t low, enum listed a
         sweep->out[sweep->count++] = (struct listed_from){high, low, as};
 }
 
-/* Closes the innermost range: the enclosing range continues, except after the last address of
- * all. */
+/* Closes the innermost range: the enclosing range continues, unless no address is left. */
 static void close_last(struct sweep *sweep)
 {
     const struct span *span = &sweep->open[--sweep->depth];

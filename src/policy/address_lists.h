@@ -1,5 +1,4 @@
-/* address_lists.h - allowlist (never limited) and blocklist of IP addresses: `addresses` in a
- * policy. */
+/* address_lists.h - allowlist (never limited) and blocklist of IP addresses: `addresses`. */
 #ifndef WEIR_POLICY_ADDRESS_LISTS_H
 #define WEIR_POLICY_ADDRESS_LISTS_H
 

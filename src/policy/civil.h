@@ -4,8 +4,7 @@
 
 #include <stdint.h>
 
-/* Returns the days from 1970-01-01 to the first day of a month (1 to 12; 13: January of the next
- * year). */
+/* Returns the days from 1970-01-01 to the first day of a month (1 to 12; 13: next January). */
 static inline int64_t civil_days(int64_t year, int64_t month)
 {
     /* Count years from March, so that 29 February is the last day of a year. */

@@ -82,8 +82,8 @@ static const struct client *find(const struct clients *clients, const struct key
     return NULL;
 }
 
-/* Indexes the client added last by `key`, whose bytes are in the arena. Returns an earlier client,
- * or NULL. */
+/* Indexes the client added last by `key`, whose bytes are in the arena. Returns an earlier one or
+ * NULL. */
 static const struct client *enter(struct clients *clients, struct key key)
 {
     const struct client *earlier = find(clients, &key);

@@ -17,8 +17,7 @@ struct client {
 };
 
 /* Creates the table used by policy_client(), for at most `count` clients. Ids are looked up by
- * hash. Addresses are looked up by hash of (prefix, length), once per prefix length in use, longest
- * first. */
+ * hash. Addresses are looked up by hash of (prefix, length), longest prefix length first. */
 struct clients *clients_new(struct arena *arena, unsigned count);
 struct client *clients_add(struct clients *clients); /* returns a zeroed client */
 unsigned clients_count(const struct clients *clients);

@@ -35,8 +35,7 @@ static bool element_ip(struct slice element, struct ip *ip)
     return ip_parse(one_colon ? (struct slice){element.p, (size_t)(colon - element.p)} : element, ip);
 }
 
-/* Removes the last element of a comma-separated list. Skips empty elements (RFC 9110 section
- * 5.6.1.2). */
+/* Removes the last element of a comma-separated list; skips empty ones (RFC 9110 section 5.6.1). */
 static bool last_element(struct slice *rest, struct slice *element)
 {
     while (rest->n) {
@@ -69,8 +68,7 @@ static bool walk_list(const struct identity_settings *settings, struct slice lis
     return true;
 }
 
-/* Multiple field lines form one list in their order (RFC 9110 section 5.3): starts with the last
- * line. */
+/* Multiple field lines form one list in their order (RFC 9110 section 5.3); walks it backwards. */
 static void walk_forwarded_for(const struct identity_settings *settings, const struct fields *fields,
                                struct identity *identity)
 {

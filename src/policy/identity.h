@@ -1,5 +1,4 @@
-/* identity.h - client identity: from a request header, or the client address behind trusted
- * proxies. */
+/* identity.h - client identity from a request header or the client address. */
 #ifndef WEIR_POLICY_IDENTITY_H
 #define WEIR_POLICY_IDENTITY_H
 
@@ -49,8 +48,7 @@ struct identity_peer {
 MUST_CHECK bool identity_of(const struct policy *policy, const struct identity_peer *peer,
                             const struct fields *fields, struct identity *identity, const char **why);
 
-/* Sets `text` from `ip`: IPv6 addresses are masked to identity.ipv6_prefix. Without `ip`:
- * "ip:unix". */
+/* Sets `text` from `ip`: IPv6 is masked to identity.ipv6_prefix. Without `ip`: "ip:unix". */
 void identity_write_address(const struct identity_settings *settings, struct identity *identity);
 
 /* Continues with the sources after an unknown id. Results as for identity_of(). */

@@ -84,7 +84,7 @@ struct redis_settings {
     char *key_prefix;
     uint64_t timeout_us;
     enum on_failure on_failure;
-    /* weir instances that share the limits; divides the local limits while Redis is down */
+    /* weir instances sharing the limits; divides leases, and local limits while Redis is down */
     unsigned instances;
 };
 
@@ -365,6 +365,7 @@ enum {
 enum half_close { HALF_CLOSE_END, HALF_CLOSE_ALLOW };
 
 struct timeouts {
+    /* receiving the complete head; between two reads of the body; requests in flight on shutdown */
     uint64_t request_header_us, request_body_us, shutdown_us;
     uint64_t keepalive_us;  /* idle time between two requests */
     uint64_t tunnel_us;     /* idle time in both directions */
@@ -462,15 +463,17 @@ struct policy {
  * Prints at most 20 errors, then a count. Returns NULL if there is any error.
  *
  * Blocks: reads files and resolves the host names of sentinels, cluster nodes and database servers.
- * The resolver looks up redis.address and upstream servers at run time. The caller owns one
- * reference. */
+ * The resolver looks up redis.address and upstream servers at run time. The caller
+ * owns a reference. */
 struct policy *policy_load(const char *file, const char *lua_dir, FILE *report);
 
 /* Returns true if the file sets log.format to json, even if the file has errors; the errors are
  * then logged as JSON. Returns false unless it is a regular file. Blocks: reads the file. */
 bool policy_wants_json_log(const char *file);
 
+/* Adds a reference; returns `policy`. */
 struct policy *policy_hold(struct policy *policy);
+/* Drops a reference and frees the policy with the last one. `policy` may be NULL. */
 void policy_drop(struct policy *policy);
 
 /* Keeps the listening sockets across a reload: replaces the listeners of `next` with those of
@@ -482,8 +485,7 @@ void policy_keep_listeners(struct policy *next, const struct policy *now,
 /* Returns true if all settings that require a restart are equal. */
 bool listen_settings_same(const struct listen_settings *one, const struct listen_settings *other);
 
-/* Returns true if `name` is a built-in limiter. Lists all names in `out`: "token_bucket,
- * leaky_bucket, ...". */
+/* Returns true if `name` is a built-in limiter. Writes all names to `out`. */
 struct script_names {
     char text[256];
 };

@@ -108,8 +108,7 @@ static struct slice forwarded_host(const struct policy *policy, const struct req
     return head->host.n || !policy->rules_have_hosts ? head->host : upstream_host(rule->upstream);
 }
 
-/* Returns true if this reading of the path selects `rule`, with and without method override
- * headers. */
+/* Returns true if this reading of the path selects `rule`, with and without method override. */
 static bool selects(const struct policy *policy, const struct request_head *head, struct slice path,
                     struct slice host, const struct rule *rule, struct route_room *room)
 {
@@ -137,8 +136,7 @@ static bool take_authority(struct slice *reading, struct slice *authority)
     return true;
 }
 
-/* Returns true if a reading selects the rule. A server may use an authority in the reading as the
- * host. */
+/* Returns true if a reading selects the rule. A server may use its authority as the host. */
 static bool reading_selects(const struct policy *policy, const struct request_head *head,
                             struct slice reading, const struct rule *rule, struct route_room *room)
 {

@@ -1,5 +1,4 @@
-/* rule_choice.h - selects the rule of a request and the path to forward, unambiguous for the
- * server. */
+/* rule_choice.h - selects the rule of a request and an unambiguous path to forward. */
 #ifndef WEIR_POLICY_RULE_CHOICE_H
 #define WEIR_POLICY_RULE_CHOICE_H
 
