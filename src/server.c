@@ -1,8 +1,9 @@
-/* server.c - the running process: start-up, signals, the end. Reload is in server_policy.c.
+/* server.c - start-up, signals and shutdown of the process. Reload is in server_policy.c.
  *
- * Start is all or nothing: policy, scripts, Redis settings, every socket and every worker stand before the
- * first connection is taken. The main thread then owns signals, the admin listener, the subscription to
- * resets and the embedded Redis; the workers own everything else. */
+ * weir loads the policy, checks the scripts and the Redis settings, opens all sockets and creates all
+ * workers before it accepts a connection. If any of these fails, it does not start. After that, the
+ * main thread owns signals, the admin listener, the subscription to resets and the embedded Redis.
+ * The workers own everything else. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -42,7 +43,7 @@ void tell_systemd(const char *state)
 
 /* ---- libevent ---------------------------------------------------------------------------------------- */
 
-/* Else it writes them to stderr, in a form of its own. */
+/* Redirects libevent's messages to the log. By default, libevent prints them to stderr. */
 static void on_libevent_message(int severity, const char *message)
 {
     log_at(severity == EVENT_LOG_ERR    ? LEVEL_ERROR
@@ -86,8 +87,8 @@ static bool open_listeners(struct weir *weir)
     return good;
 }
 
-/* A client may need a connection to a server beside its own. Raises the limit as far as the kernel allows without being asked;
- * where that is not enough, fewer clients are accepted, so that each of them can be served. */
+/* Raises the soft descriptor limit to the hard limit. Each client may need a second descriptor, for
+ * its upstream connection. If the limit is too low for that, weir accepts fewer clients. */
 static void raise_descriptor_limit(struct weir *weir)
 {
     const struct policy *policy = weir->first;
@@ -125,7 +126,8 @@ static void report_listening(const struct weir *weir)
 
 /* ---- workers ----------------------------------------------------------------------------------------- */
 
-/* From a worker's thread, as all that follow: on_change looks. */
+/* Wakes the main thread, which runs on_change(). Runs in a worker's thread, as do the next three
+ * functions. */
 static void worker_reloaded(void *context)
 {
     const struct weir *weir = context;
@@ -205,7 +207,7 @@ static bool make_workers(struct weir *weir)
                                            weir->listen_fds + (size_t)weir->made * policy->listen_count);
         if (!worker) {
             log_error("cannot make worker %u: %s", weir->made, strerror(errno));
-            weir->made++; /* its sockets are closed */
+            weir->made++; /* worker_new() has closed its sockets */
             return false;
         }
         weir->workers[weir->made] = worker;
@@ -214,7 +216,7 @@ static bool make_workers(struct weir *weir)
     return true;
 }
 
-/* Signals are the main thread's: a thread starts with all of them blocked. */
+/* Starts the threads with all signals blocked, so that only the main thread receives them. */
 static bool start_workers(struct weir *weir)
 {
     sigset_t all, before;
@@ -238,7 +240,8 @@ static bool start_workers(struct weir *weir)
 
 /* ---- signals ----------------------------------------------------------------------------------------- */
 
-/* Before the listeners close: from then on the path may be a successor's. */
+/* Removes unix sockets before the listeners close. Afterwards the path may belong to the next weir
+ * process. */
 static void unlink_sockets(struct weir *weir)
 {
     for (unsigned a = 0; a < weir->opened && !weir->unlinked; a++)
@@ -252,7 +255,7 @@ static void stop(struct weir *weir)
 {
     unlink_sockets(weir);
     for (unsigned i = 0; i < weir->made; i++)
-        if (weir->workers[i]) /* else it could not be made */
+        if (weir->workers[i]) /* NULL: worker_new() failed */
             worker_stop(weir->workers[i]);
 }
 
@@ -286,9 +289,9 @@ static void on_reload_signal(evutil_socket_t signal, short what, void *arg)
 static bool watch_signals(struct weir *weir)
 {
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a log file as large as it may be is a log that cannot be written, no more */
-    signal(SIGUSR1,
-           SIG_IGN); /* libevent puts this back at the end: they come too late then, and do no harm */
+    signal(SIGXFSZ, SIG_IGN); /* at the file size limit, writes to the log fail with EFBIG instead */
+    /* libevent restores these two dispositions at the end; late signals are then ignored. */
+    signal(SIGUSR1, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     weir->signals[0] = evsignal_new(weir->base, SIGTERM, on_stop_signal, weir);
     weir->signals[1] = evsignal_new(weir->base, SIGINT, on_stop_signal, weir);
@@ -304,7 +307,7 @@ static bool watch_signals(struct weir *weir)
     return weir->change && event_add(weir->change, NULL) == 0;
 }
 
-/* ---- from start to end ------------------------------------------------------------------------------- */
+/* ---- start and shutdown ------------------------------------------------------------------------------ */
 
 static bool start_redis(struct weir *weir, FILE *report)
 {
@@ -345,7 +348,8 @@ static bool start_admin(struct weir *weir)
     return weir->admin != NULL;
 }
 
-/* Everything but the policy. What the operator has to correct is printed to `report`, all else logged. */
+/* Starts everything except the log file and the threads. Prints configuration errors to `report` and
+ * logs other errors. */
 static bool start_all(struct weir *weir, FILE *report)
 {
     raise_descriptor_limit(weir);
@@ -357,8 +361,8 @@ static bool start_all(struct weir *weir, FILE *report)
            make_quotas(weir) && make_workers(weir) && start_admin(weir);
 }
 
-/* Until everything has started, events are written to stderr, where the person or service manager that starts
- * weir reads them; then to log.file. */
+/* Loads the policy and starts. Log lines go to stderr until everything except the threads has
+ * started, then to log.file. */
 static bool start(struct weir *weir)
 {
     struct report_lines report;
@@ -418,7 +422,7 @@ static void end(struct weir *weir)
     if (weir->change_fd >= 0)
         close(weir->change_fd);
     if (weir->base)
-        (void)event_base_loop(weir->base, EVLOOP_NONBLOCK); /* lookups that were given up are freed there */
+        (void)event_base_loop(weir->base, EVLOOP_NONBLOCK); /* frees cancelled DNS lookups */
     if (weir->base)
         event_base_free(weir->base);
     fallback_free(weir->shared.fallback);

@@ -1,5 +1,10 @@
-/* server_internal.h - the running process as its files see it: server.c (start, signals, end), server_policy.c (reading a policy,
- * reload) and server_resets.c (the subscription to resets). Nobody else includes it. */
+/* server_internal.h - state of the process, shared by:
+ *
+ * - server.c: start-up, signals, shutdown;
+ * - server_policy.c: reading a policy, reload;
+ * - server_resets.c: the subscription to resets and grants.
+ *
+ * No other file includes it. */
 #ifndef WEIR_SERVER_INTERNAL_H
 #define WEIR_SERVER_INTERNAL_H
 
@@ -12,82 +17,90 @@
 #include "proxy/worker.h"
 #include "quota/quotas.h"
 
-/* The running process. */
+/* All state of the process, owned by the main thread. */
 struct weir {
     const char *file, *lua_dir;
     struct event_base *base;
-    struct policy
-        *first; /* that weir started with: its workers, sockets and embedded Redis stay until the end */
-    struct policy *policy;             /* in force */
-    struct endpoint_set *endpoint_set; /* of the policy in force */
+    /* The policy at start. Its workers, sockets and embedded Redis are used until the process ends. */
+    struct policy *first;
+    struct policy *policy;             /* the active policy */
+    struct endpoint_set *endpoint_set; /* of the active policy */
     struct embedded *embedded;
-    struct hearing *resets,
-        *resets_before; /* of clients, by any weir; and grants. Until the first is heard, the one before */
+    /* Subscriptions to resets and grants, which any weir instance publishes. After a reload, the
+     * previous one is kept until the new one is established. */
+    struct hearing *resets, *resets_before;
     struct grant_reader *grants;
-    struct redis_host_name *redis_host_name; /* NULL: redis.address is none */
+    struct redis_host_name
+        *redis_host_name; /* NULL if no limit needs Redis or redis.address is no host name */
     struct admin *admin;
     struct admin_view view;
     struct counter_names rules, limits;
     struct worker_shared shared;
     struct quotas *quotas;
     struct worker **workers;
-    unsigned made, started; /* of first->workers */
+    unsigned made, started; /* counts of workers, at most first->workers */
     _Atomic unsigned serving, ended;
-    struct listen_settings
-        *written; /* first->listen as the file says it: port 0 is not yet what the kernel chose */
-    struct address written_admin;
-    int *listen_fds; /* [worker][address], until the worker takes them */
-    unsigned opened; /* addresses that are open */
+    /* first->listen as in the file: port 0 is not replaced with the port that the kernel chose. */
+    struct listen_settings *written;
+    struct address written_admin; /* likewise for admin.listen */
+    int *listen_fds;              /* [worker][address]; each worker takes ownership of its own */
+    unsigned opened;              /* number of open listen addresses */
     uint64_t started_wall_us;
-    unsigned connections_max; /* clients for which there are descriptors; 0: any number */
+    unsigned connections_max; /* client connections that the descriptor limit allows; 0: no bound */
     int admin_fd;
-    int change_fd; /* eventfd: a worker serves, has taken a policy, or has ended */
+    int change_fd; /* eventfd: a worker accepts connections, has a new policy, or has ended */
     struct event *signals[4], *change;
     bool ready, stopping, unlinked;
-    bool reloading; /* workers have yet to take the policy in force */
+    bool reloading; /* some workers do not use the active policy yet */
 };
 
 /* ---- server.c ---- */
 
-/* One line a state, as sd_notify(3) has it. */
+/* Sends a state to systemd in the format of sd_notify(3), one assignment per line. No effect in
+ * builds without libsystemd. */
 void tell_systemd(const char *state);
 
 /* ---- server_policy.c ---- */
 
-/* Lines that a function prints to a stream and that belong into the log. Where there is no memory, the stream is stderr. */
+/* Collects the lines that a function prints, for the log. If out of memory, the stream is stderr. */
 struct report_lines {
     FILE *stream;
     char *text;
     size_t size;
 };
 void report_begin(struct report_lines *report);
-/* Logs each line: as a warning, or, where `failed` and the line is none, as an error. */
+/* Logs each line and frees the report. If `failed`, lines without "warning: " are errors; all other
+ * lines are warnings. */
 void report_log(struct report_lines *report, bool failed);
-/* weir does not start: writes the lines to stderr as they are, or `as_events` of the log. */
+/* Reports why weir does not start and frees the report. Writes the lines to stderr unchanged, or to
+ * the log if `as_events`. */
 void report_end(struct report_lines *report, bool as_events);
 
-/* Reads, checks and composes weir->file. Mistakes and warnings are printed to `report`. NULL: there was a mistake. */
+/* Reads and checks weir->file and composes its Redis script. Prints errors and warnings to `report`.
+ * Returns NULL if there was an error. */
 struct policy *read_policy(struct weir *weir, FILE *report);
-/* Opens log.file. False: printed to `report`. */
+/* Opens log.file. On failure, prints the reason to `report` and returns false. */
 bool open_log(const struct policy *policy, FILE *report);
-/* From now on events are written by the policy's log.level and log.format. */
+/* Applies the policy's log.level and log.format. */
 void apply_log_settings(const struct policy *policy);
-/* Sets the address of the embedded Redis, where the policy wants it. False: printed to `report`. */
+/* If the policy uses the embedded Redis, sets its address in `next`. On failure, prints the reason
+ * to `report` and returns false. */
 bool adjust_redis(const struct weir *weir, struct policy *next, FILE *report);
-/* Every rule and limit gets the row of counters that belongs to its name, whatever policy it stands in. False: no memory. */
+/* Assigns counter rows to rules and limits by name, so that counts continue across reloads.
+ * Returns false if out of memory. */
 bool assign_rows(struct weir *weir, struct policy *policy);
-/* A endpoint set for the policy that is to be in force. NULL: no memory. */
+/* Returns an endpoint set for the policy that will become active, or NULL if out of memory. */
 struct endpoint_set *make_endpoint_set(struct weir *weir, struct policy *policy);
 void drop_endpoint_set(struct endpoint_set *endpoint_set);
-/* Reads weir->file again and puts it in force; where it has mistakes, the policy in force stays. Blocks the main thread. */
+/* Reloads weir->file. If it has errors, the active policy is kept. Blocks the main thread. */
 void reload(struct weir *weir);
-/* Logs that the policy is in force, once all workers have taken it. */
+/* After a reload, logs that the new policy is active when all workers use it. */
 void report_reloaded(struct weir *weir);
 
 /* ---- server_resets.c ---- */
 
-/* Subscribes to resets and grants by the policy in force. Without a subscription a denial is remembered for its second at most, and
- * grants are read now and then. */
+/* Subscribes to resets and grants with the active policy's Redis settings. Without a subscription,
+ * cached denials expire after DENIAL_US and grants are read every GRANTS_EVERY_US. */
 void listen_for_resets(struct weir *weir);
 void stop_listening_for_resets(struct weir *weir);
 

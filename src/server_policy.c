@@ -1,4 +1,4 @@
-/* server_policy.c - the policy of the running process: reading it, and putting another one in force. */
+/* server_policy.c - reads the policy and activates a new one on reload. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 #include "redis/embedded.h"
 #include "server_internal.h"
 
-/* ---- what a reading has to say ----------------------------------------------------------------------- */
+/* ---- errors and warnings of a policy ----------------------------------------------------------------- */
 
 void report_begin(struct report_lines *report)
 {
@@ -82,12 +82,12 @@ bool assign_rows(struct weir *weir, struct policy *policy)
     return true;
 }
 
-/* The addresses of upstreams have changed. */
+/* Upstream addresses have changed: wakes the workers. */
 static void on_endpoints_changed(void *context)
 {
     struct weir *weir = context;
     for (unsigned i = 0; i < weir->made; i++)
-        if (weir->workers[i]) /* else it could not be made */
+        if (weir->workers[i]) /* NULL: worker_new() failed */
             worker_wake(weir->workers[i]);
 }
 
@@ -104,7 +104,8 @@ void drop_endpoint_set(struct endpoint_set *endpoint_set)
     endpoint_set_drop(endpoint_set);
 }
 
-/* A worker goes on with the policy before until its connection to Redis for the new one stands, for a second at most. */
+/* A worker uses the previous policy until its Redis connection for the new one is ready, for at most
+ * 1 s. */
 void report_reloaded(struct weir *weir)
 {
     if (!weir->reloading)
@@ -133,7 +134,7 @@ static void warn_of_restart(const struct weir *weir, const struct policy *next)
         log_warn("reload: size_limits.connections_per_ip takes effect when weir starts again");
 }
 
-/* An embedded Redis is there from the start or not at all. */
+/* The embedded Redis is started only with the process. */
 bool adjust_redis(const struct weir *weir, struct policy *next, FILE *report)
 {
     if (!next->redis.embedded)
@@ -146,7 +147,7 @@ bool adjust_redis(const struct weir *weir, struct policy *next, FILE *report)
     return true;
 }
 
-/* A new policy, ready for the workers, or NULL. */
+/* Returns a policy that is ready for the workers, or NULL on errors. */
 static struct policy *next_policy(struct weir *weir, FILE *report)
 {
     struct policy *next = read_policy(weir, report);
@@ -162,7 +163,8 @@ static struct policy *next_policy(struct weir *weir, FILE *report)
     return NULL;
 }
 
-/* The workers go on with the policy before until they have looked. Takes both over. */
+/* Activates the policy. Takes ownership of `next` and `endpoint_set`. The workers switch
+ * asynchronously. */
 static void put_in_force(struct weir *weir, struct policy *next, struct endpoint_set *endpoint_set)
 {
     warn_of_restart(weir, next);
@@ -183,7 +185,8 @@ static void put_in_force(struct weir *weir, struct policy *next, struct endpoint
     report_reloaded(weir);
 }
 
-/* Where there are no others: files are read. They come back to the reserve by themselves. */
+/* If descriptors are scarce, frees some from the reserve for the files that a reload reads. Closed
+ * descriptors refill the reserve. */
 static void lend_descriptors(void)
 {
     enum { FOR_FILES = 4 };

@@ -1,4 +1,4 @@
-/* server_resets.c - what the main thread hears from Redis: resets and grants that any weir has made. */
+/* server_resets.c - subscribes to the resets and grants that any weir instance publishes in Redis. */
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -14,7 +14,7 @@
 
 struct hearing {
     struct weir *weir;
-    struct policy *policy; /* held */
+    struct policy *policy; /* a reference */
     struct redis_subscription *subscription;
 };
 
@@ -27,14 +27,15 @@ static void hearing_end(struct hearing *hearing)
     free(hearing);
 }
 
-/* Whichever client it was: all denials are asked of Redis anew, once. */
+/* Handles a reset or a grant. A reset of any client invalidates all cached denials; each is requested
+ * from Redis once more. */
 static void on_message(struct weir *weir, struct slice message)
 {
     const struct slice granted = SLICE(GRANT_MESSAGE);
     bool grant = slice_starts_with(message, granted);
 
     log_debug("%s%.*s", grant ? "" : "reset of ", (int)message.n, message.p);
-    if (grant) { /* ends denials as well, but only once it is known */
+    if (grant) { /* a grant invalidates denials too, but only when it has been read */
         resets_note((struct slice){message.p + granted.n, message.n - granted.n});
         grant_reader_look(weir->grants);
         return;
@@ -44,7 +45,8 @@ static void on_message(struct weir *weir, struct slice message)
     quotas_forget(weir->quotas, message);
 }
 
-/* Messages may have been missed; not where a reload has only made the subscription anew, and the one before has heard them. */
+/* The subscription is established. Messages may have been missed, unless the subscription from before
+ * a reload covers the gap. */
 static void on_heard(struct hearing *hearing)
 {
     struct weir *weir = hearing->weir;
@@ -73,7 +75,7 @@ static void on_reset(void *context, const char *message, size_t size)
         on_heard(hearing);
 }
 
-/* NULL: no memory. */
+/* Subscribes. Returns NULL if no subscription could be created. */
 static struct hearing *hear(struct weir *weir)
 {
     struct hearing *hearing = calloc(1, sizeof *hearing);
@@ -98,7 +100,7 @@ static struct hearing *hear(struct weir *weir)
 
 void listen_for_resets(struct weir *weir)
 {
-    if (weir->resets) { /* else the one before it goes on */
+    if (weir->resets) { /* if the newest subscription failed, keeps the one before it */
         hearing_end(weir->resets_before);
         weir->resets_before = weir->resets;
     }
