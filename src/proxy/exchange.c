@@ -1,24 +1,36 @@
-/* exchange.c - the life of one request, from its head to its access line.
+/* exchange.c - the life of one request, from its header to its access log line.
  *
- *   exchange_begin
- *     ROUTE    identity, path, rule, sizes -----------------------.
- *     LIMIT    the client's quota, where a database says it (quota_wait.c),
- *              decide(): at once, or when Redis answers ----------+--> REPLY  weir's own answer
- *     HOLD     until a queue lets it go (hold.c) -----------------+
- *     CONNECT  a pooled link, a new one, or the next server ------+           (400 413 429 502 503 504 ...)
- *     RELAY    two halves side by side: --------------------------+              |
- *                request   client -> upstream, until it ended     |              |
- *                response  upstream -> client (response_relay.c)        |              |
- *       |      a failure before the answer's first byte ----------'              |
- *       |      a failure after it: the client's message is cut                   |
- *     TUNNEL   after 101 to an asked upgrade (tunnel.c)                          |
- *       v                                                                        v
- *     exchange_finish()  release the link, count, write the access line, hand the connection back: KEEP | LINGER | CLOSE
- *                        (this and the ways to it: exchange_end.c)
+ *   exchange_begin()
+ *     ROUTE    client identity, path, rule, size limits --------------.
+ *     LIMIT    client quota from a database (quota_wait.c), then      |
+ *              decide(): at once, or when Redis replies --------------+--> REPLY  weir's response:
+ *     HOLD     wait in a queue (hold.c) ------------------------------+      |    204 400 403 405 408
+ *     CONNECT  a pooled connection, a new one, or the next server ----+      |    413 429 502 503 504
+ *     RELAY    both directions at the same time:                      |      |
+ *                request   client -> upstream                         |      |
+ *                response  upstream -> client (response_relay.c)      |      |
+ *       |      failure before the first byte of the response ---------'      |
+ *       |      failure after it: the client's message is cut off             |
+ *     TUNNEL   after 101 to a requested upgrade (tunnel.c)                   |
+ *       v                                                                    v
+ *     exchange_finish()  releases the upstream connection, updates the counters, writes the access
+ *                        log line, returns the client connection: KEEP, LINGER or CLOSE
+ *                        (all exits: exchange_end.c)
  *
- * Phases only go to the right and down. Every phase has a deadline: LIMIT quotas.timeout and then redis.timeout (the limiter's), HOLD
- * max_delay, CONNECT connect_timeout, RELAY and REPLY what exchange_watch() says, TUNNEL timeouts.tunnel. exchange_finish() is the only end. After a
- * call that may end the exchange nothing of it is touched. */
+ * Phases only go right and down, with two exceptions:
+ *   - a retry goes from RELAY back to CONNECT (retry.c);
+ *   - when a quota arrives in LIMIT, the request is routed again.
+ *
+ * Every phase that waits has a deadline:
+ *   LIMIT          quotas.timeout, then redis.timeout (enforced by the limiter)
+ *   HOLD           max_delay
+ *   CONNECT        connect_timeout
+ *   RELAY, REPLY   set by exchange_watch()
+ *   TUNNEL         timeouts.tunnel
+ * timeouts.exchange limits the whole exchange, except a tunnel.
+ *
+ * exchange_finish() is the only end of an exchange. After a call that may end the exchange, the
+ * caller must not access it. */
 #include "proxy/exchange_internal.h"
 
 #include <assert.h>
@@ -53,7 +65,7 @@ struct relay_io exchange_io(struct exchange *x)
     return (struct relay_io){&x->worker->buffers, x->worker->receive};
 }
 
-/* ---- birth ------------------------------------------------------------------------------------------- */
+/* ---- creation ------------------------------------------------------------------------------- */
 
 static struct exchange *exchange_new(struct client *client)
 {
@@ -104,7 +116,8 @@ static bool is_plain_id(struct slice id)
     return id.n > 0 && id.n <= REQUEST_ID_MAX;
 }
 
-/* An id that the client sent is passed on when it is short and plain; else weir makes one. */
+/* Passes the client's X-Request-Id on if it is 1 to REQUEST_ID_MAX visible ASCII characters.
+ * Otherwise generates an id. */
 static void set_request_id(struct exchange *x, const struct request_head *head)
 {
     const struct field *given = head ? fields_find(&head->fields, FIELD_X_REQUEST_ID) : NULL;
@@ -150,9 +163,8 @@ void exchange_refuse(struct client *client, enum cause cause, uint16_t status, c
     }
     x->minor = 1;
     x->end_unknown = true;
-    x->keep_alive =
-        true; /* for all we know the client goes on sending: the connection closes with a linger */
-    x->request.ended = true; /* nobody knows where it ends: the connection closes */
+    x->keep_alive = true;    /* the client may still be sending: close with a lingering close */
+    x->request.ended = true; /* its real end is unknown: the connection closes */
     x->cause = cause;
     x->why = why;
     set_request_id(x, NULL);
@@ -163,9 +175,9 @@ void exchange_refuse(struct client *client, enum cause cause, uint16_t status, c
     exchange_reply(x, status, why);
 }
 
-/* ---- ROUTE and LIMIT --------------------------------------------------------------------------------- */
+/* ---- ROUTE and LIMIT ------------------------------------------------------------------------ */
 
-/* The request as it goes upstream, kept in x->head. */
+/* Writes the request header for the upstream to x->head. False: no memory, or it is too long. */
 static bool write_request_head(struct exchange *x, const struct request_head *head,
                                const struct framing *framing, const struct identity *identity)
 {
@@ -199,9 +211,9 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
     return true;
 }
 
-/* Requests that go no further. TRACE is refused: its answer would show the sender fields that others have added (RFC 9110
- * section 9.3.8). With Max-Forwards 0 weir is the recipient of OPTIONS (RFC 9110 section 7.6.2). False: it is none of
- * these. */
+/* Responds to requests that weir never forwards. Returns false for all other requests. TRACE is
+ * refused: the response would show the sender the fields that proxies have added (RFC 9110
+ * section 9.3.8). With Max-Forwards: 0, weir is the recipient of OPTIONS (section 7.6.2). */
 static bool ends_here(struct exchange *x, const struct request_head *head)
 {
     if (head->method == METHOD_TRACE)
@@ -226,7 +238,7 @@ static void set_client_ip(struct exchange *x, const struct identity *identity)
     x->has_client_ip = identity->has_ip;
 }
 
-/* The decision's inputs are slices of the head, so this happens while the head's bytes are there. */
+/* The inputs of the decision are slices of the header, so this runs while its bytes are valid. */
 static void route(struct exchange *x, struct request_head *head, const struct framing *framing)
 {
     struct identity identity;
@@ -272,7 +284,7 @@ void exchange_quota_arrived(struct exchange *x, struct request_head *head, const
     route(x, head, framing);
 }
 
-/* What the database says of the client, where it is asked; then what the limits say. */
+/* Looks up the client's quota if the policy and the rule need it, then requests the decision. */
 static void limit(struct exchange *x, const struct request_head *head, const struct framing *framing,
                   struct identity *identity)
 {
@@ -338,8 +350,10 @@ static void decided(struct decision_request *decision_request)
         act_on_decision(x);
 }
 
-/* Thousands of decisions may come at once: in one reply of Redis, or at their deadlines. To forward or answer them all would take an
- * iteration of 40 ms, with other decisions late by as much. A few are acted on in an iteration however long it has lasted. */
+/* Thousands of decisions may arrive at once: in one Redis reply, or when their deadlines expire.
+ * Processing them all would take a loop iteration of 40 ms and delay other decisions by as much.
+ * Each iteration processes at least ACTS_AT_ONCE of them, however long it has lasted, unless some
+ * already wait in worker->decided. */
 static bool must_wait(struct worker *w)
 {
     if (w->decided_turn != w->turn) {
@@ -402,10 +416,11 @@ void exchange_release(struct exchange *x)
     forward(x, RETRY_NONE, CAUSE_NONE);
 }
 
-/* ---- CONNECT ----------------------------------------------------------------------------------------- */
+/* ---- CONNECT -------------------------------------------------------------------------------- */
 
-/* Takes a connection for the first try, or for another one (`why`). `otherwise` is the failure if there is none;
- * CAUSE_NONE: what upstream_take() says. */
+/* Takes an upstream connection for the first try, or for a retry (`why`). If there is none, the
+ * exchange fails with `otherwise`, or with the cause from upstream_take() if that is
+ * CAUSE_NONE. */
 static void forward(struct exchange *x, enum retry_cause why, enum cause otherwise)
 {
     enum cause cause;
@@ -455,8 +470,9 @@ bool exchange_try_again(struct exchange *x, enum retry_cause why, enum cause oth
     return true;
 }
 
-/* A kept connection that the server had closed before it received the request says nothing about the server: the request
- * is sent again on a fresh one. Otherwise the server has failed, and another one comes first. */
+/* If the server closed an idle pooled connection before it received the request, the server has
+ * not failed: the request is sent again on a new connection. Otherwise the server has failed,
+ * and weir tries another server first. */
 void exchange_link_died(struct exchange *x)
 {
     enum cause cause = CAUSE_UPSTREAM_CLOSED;
@@ -470,15 +486,15 @@ void exchange_link_died(struct exchange *x)
     exchange_fail(x, cause, tls_fault_of(&x->link->stream));
 }
 
-/* ---- RELAY: the request's half ----------------------------------------------------------------------- */
+/* ---- RELAY: request direction --------------------------------------------------------------- */
 
-/* The client waits for a 100 before it sends its content: until then it is the server that is awaited. */
 bool exchange_awaits_continue(const struct exchange *x)
 {
     return x->expects_continue && !x->continued && !x->request.ended && x->request.bytes == 0;
 }
 
-/* What is awaited decides which deadline runs; it begins anew when something moved there. */
+/* Runs the deadline in queue `wanted` (NULL: none). Restarts it if data moved or the queue
+ * changed. */
 static void run_deadline(struct deadline_queue *wanted, struct deadline *deadline, uint64_t after_us,
                          bool moved)
 {
@@ -488,7 +504,6 @@ static void run_deadline(struct deadline_queue *wanted, struct deadline *deadlin
         deadline_arm(wanted, deadline, clock_cached_us(), after_us);
 }
 
-/* The only place where the deadlines of RELAY and REPLY are set: called when an event was dealt with and the exchange goes on. */
 void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
 {
     struct worker *w = x->worker;
@@ -530,7 +545,8 @@ static void relay_request(struct exchange *x)
     request_moved(x, moved, why);
 }
 
-/* Slower than body_min_rate over the whole content; time in which the server took nothing is left out. */
+/* The average rate of the content is below body_min_rate. The time in which the server did not
+ * read does not count. */
 static bool content_is_too_slow(const struct exchange *x, uint64_t now)
 {
     uint64_t rate = x->policy->timeouts.body_min_rate, elapsed = now - x->content_since_us - x->blocked_us;
@@ -538,8 +554,9 @@ static bool content_is_too_slow(const struct exchange *x, uint64_t now)
            x->request.bytes < rate * (elapsed / 1000000);
 }
 
-/* The server takes no more of the request. It may have answered before it closed: reading tells. Meanwhile the client's content
- * is dropped: a client that sends all of it before it reads would see no answer otherwise. */
+/* Sending the request to the server failed. weir still reads from the server, which may have
+ * responded before it closed. Meanwhile weir discards the client's content: a client that sends
+ * all of its content before it reads would otherwise never see the response. */
 static void link_broke(struct exchange *x)
 {
     if (exchange_is_answered(x)) {
@@ -555,7 +572,8 @@ static void link_broke(struct exchange *x)
     exchange_watch(x, false, true);
 }
 
-/* Nothing more is read from the client for now. If its FIN means that it has left, it is noticed behind what waits in the kernel. */
+/* Pauses reading from the client. If a FIN counts as a closed connection, weir still detects it
+ * behind unread data. */
 static void pause_client(struct exchange *x)
 {
     stream_pause(&x->client->stream, x->policy->half_close == HALF_CLOSE_END && !exchange_is_answered(x));
@@ -594,7 +612,7 @@ static void request_moved(struct exchange *x, enum relay moved, const char *why)
     }
 }
 
-/* Content that the server does not take. */
+/* Discards request content that the server does not read. */
 static void drop_content(struct exchange *x)
 {
     struct relay_io io = exchange_io(x);
@@ -604,30 +622,31 @@ static void drop_content(struct exchange *x)
     case RELAY_CLOSED: exchange_fail(x, CAUSE_CLIENT_GONE, NULL); break;
     case RELAY_SOURCE:
     case RELAY_ENDED: break;
-    default: /* nobody knows where the next request begins */
+    default: /* the start of the next request is unknown */
         x->end_unknown = x->close = true;
         stream_want_read(&x->client->stream, false);
     }
 }
 
-/* A held client has sent its last byte, and its content is not all here. */
+/* In HOLD, the client has closed its sending side before all of its content arrived. */
 static bool will_not_be_whole(const struct exchange *x)
 {
     return x->phase == PHASE_HOLD && !x->request.ended && x->request.kind == FRAMING_LENGTH &&
            iobuf_held(x->client->stream.in) < x->request.left;
 }
 
-/* The client has sent its last byte. Like nginx, weir takes this for its end, unless half_close is `allow` (RFC 9112 section 9.6:
- * a client may close its sending side and still wait for the answer): a client that has timed out would hold its places in
- * limits on concurrency, and the server would work for nobody. */
+/* The client has closed its sending side. Like nginx, weir treats this as a closed connection.
+ * Otherwise a client that has timed out would keep its slots in concurrency limits, and the server
+ * would produce a response that no client reads. With half_close `allow`, weir keeps the request:
+ * a client may close its sending side and wait for the response (RFC 9112 section 9.6). */
 static bool has_left(const struct exchange *x)
 {
     return x->policy->half_close == HALF_CLOSE_END || will_not_be_whole(x);
 }
 
-/* The client sent something while it is not its content's turn: the next request, or its content before the
- * decision. A little is kept, then reading stops; more than that waits in the kernel. Reading tells that the
- * client has gone. */
+/* Reads data that cannot be forwarded now: the next request, or content before the decision.
+ * weir buffers a small amount and then stops reading; the rest stays in the kernel. Reading
+ * detects that the client has closed the connection. */
 static void read_ahead(struct exchange *x)
 {
     struct stream *s = &x->client->stream;
@@ -663,7 +682,7 @@ void exchange_client_readable(struct exchange *x)
 void exchange_client_left(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    if (exchange_is_answered(x)) /* it need not stay for its content, which may be all here */
+    if (exchange_is_answered(x)) /* all of its content may have arrived: keep the exchange */
         stream_pause(&x->client->stream, false);
     else
         exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
@@ -692,7 +711,7 @@ void exchange_link_writable(struct exchange *x)
         exchange_watch(x, false, true);
 }
 
-/* ---- RELAY: what happens on either side; the response's half is in response_relay.c ------------------------- */
+/* ---- RELAY: socket events (response direction: response_relay.c) ---------------------------- */
 
 void exchange_tunnel_ended(struct exchange *x)
 {
@@ -710,7 +729,7 @@ void exchange_link_readable(struct exchange *x)
     if (exchange_is_answered(x))
         response_after(x);
     else if (stream_holds_output(&x->client->stream))
-        stream_want_read(&x->link->stream, false); /* one piece at a time; exchange_client_writable goes on */
+        stream_want_read(&x->link->stream, false); /* resumed by exchange_client_writable() */
     else if (x->answer_started)
         response_relay(x);
     else
@@ -743,7 +762,7 @@ void exchange_client_writable(struct exchange *x)
     }
 }
 
-/* ---- deadlines --------------------------------------------------------------------------------------- */
+/* ---- deadlines ------------------------------------------------------------------------------ */
 
 void exchange_client_timed_out(struct exchange *x, enum cause cause)
 {
@@ -754,8 +773,8 @@ void exchange_client_timed_out(struct exchange *x, enum cause cause)
 void exchange_link_timed_out(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    /* Where the machine is busy the deadline may be seen before an answer that has come in time. A part of a head that
-     * was read is none. */
+    /* On a busy machine, weir may process the deadline before a response that arrived in time.
+     * A partial header that was already read does not count. */
     if (!stream_holds_output(&x->link->stream) && !stream_holds_output(&x->client->stream) &&
         stream_has_unread(&x->link->stream)) {
         exchange_watch(x, false, true);
@@ -767,8 +786,8 @@ void exchange_link_timed_out(struct exchange *x)
         exchange_fail(x, CAUSE_RESPONSE_TIMEOUT, NULL);
 }
 
-/* Whoever is awaited is told. The limits answer within redis.timeout: until then what they charge could not be
- * given back. */
+/* In LIMIT, weir waits for the decision (at most redis.timeout): the charge cannot be refunded
+ * before. In other phases, the failure cause depends on the peer that weir waits for. */
 void exchange_overdue(struct deadline *whole)
 {
     struct exchange *x = CONTAINER_OF(whole, struct exchange, whole);

@@ -1,8 +1,8 @@
-/* exchange_end.c - the ways out of an exchange, all of which lead to exchange_finish().
+/* exchange_end.c - the exits of an exchange. All of them lead to exchange_finish().
  *
- *   exchange_fail()   something went wrong: weir's own answer where nothing of one has gone yet, else the message is cut
- *   exchange_reply()  weir's own answer: a rejection, a failure, or what it says as the last hop
- *   exchange_cut()    at once, whatever the phase */
+ *   exchange_fail()   a failure: weir's own response, or a cut-off message if a response has started
+ *   exchange_reply()  weir's own response: a rejection, a failure, or an OPTIONS addressed to weir
+ *   exchange_cut()    ends the exchange immediately, in any phase */
 #include "proxy/exchange_internal.h"
 
 #include <stdio.h>
@@ -15,8 +15,7 @@
 #include "proxy/reply.h"
 
 enum {
-    DRAIN_KEEP_MAX =
-        IOBUF_READ_MAX /* a rest of content this small is read so that the connection can be kept */
+    DRAIN_KEEP_MAX = IOBUF_READ_MAX /* at most this much content is read to keep the connection */
 };
 
 static void drop_link(struct exchange *x)
@@ -26,9 +25,8 @@ static void drop_link(struct exchange *x)
     x->link = NULL;
 }
 
-/* What happened, and to whom. Every request has its line in the access log; here a fault of the upstream or
- * of weir is said at most once a second for each cause and worker, with how often it happened since, and a
- * client's own fault only to those who debug. */
+/* Failures of the upstream or of weir: at most one line per second, cause and worker, with the
+ * number of suppressed lines. Client errors: at level debug only. */
 void exchange_log(const struct exchange *x, enum cause cause, const char *why)
 {
     struct log_throttle *log_throttle = &x->worker->log_throttle[cause];
@@ -63,8 +61,9 @@ bool exchange_end_if_done(struct exchange *x)
     return true;
 }
 
-/* The answer is whole, so what fails is the rest of the request: it goes no further, and the client still gets the answer.
- * False: the client does not get it. */
+/* The response is complete, so the failure affects only the rest of the request: weir stops
+ * forwarding it, and the client still gets the response. False: the client cannot get the
+ * response. */
 static bool fail_after_answer(struct exchange *x, enum cause cause, const char *why)
 {
     bool delivered = !stream_holds_output(&x->client->stream);
@@ -78,7 +77,7 @@ static bool fail_after_answer(struct exchange *x, enum cause cause, const char *
         x->why = why;
         exchange_log(x, cause, why);
     }
-    x->close |= x->cause != CAUSE_NONE; /* nobody knows where the next request begins */
+    x->close |= x->cause != CAUSE_NONE; /* the start of the next request is unknown */
     drop_link(x);
     if (delivered && cause == CAUSE_CLIENT_GONE)
         exchange_finish(x, CLIENT_CLOSE);
@@ -89,7 +88,6 @@ static bool fail_after_answer(struct exchange *x, enum cause cause, const char *
     return true;
 }
 
-/* Before any byte of an answer: weir's own answer. After it: the client's message must not look whole. */
 void exchange_fail(struct exchange *x, enum cause cause, const char *why)
 {
     if (exchange_is_answered(x) && fail_after_answer(x, cause, why))
@@ -108,8 +106,8 @@ void exchange_fail(struct exchange *x, enum cause cause, const char *why)
         exchange_reply(x, cause_status[cause], why);
 }
 
-/* What is left of the request's content is small and its end is known, so it can be read and the connection
- * kept. */
+/* The rest of the request's content is small and its end is known, so weir can read it and keep
+ * the connection. */
 static bool rest_is_small(const struct exchange *x)
 {
     return x->request.ended ||
@@ -122,7 +120,7 @@ void exchange_reply(struct exchange *x, uint16_t status, const char *why)
 
     x->phase = PHASE_REPLY;
     x->status = status;
-    /* After a fault of the client's own nobody knows what follows on this connection. */
+    /* After a client error, the next bytes on the connection cannot be interpreted. */
     bool client_fault = x->cause != CAUSE_NONE && status < 500;
     x->close = !x->keep_alive || x->end_unknown || w->stopping || client_gives_way(x->client) ||
                client_fault || !rest_is_small(x);
@@ -156,8 +154,8 @@ static void count(const struct exchange *x, uint64_t duration_us)
     histogram_add(&s->request_duration, duration_us);
 }
 
-/* A client that asked for the close and has sent its whole request has nothing on its way that a reset could
- * answer. */
+/* A client that requested the close and has sent its whole request has no data in flight, so no
+ * reset can follow: no lingering close is needed. */
 enum client_after exchange_after_answer(const struct exchange *x)
 {
     if (!x->close)
@@ -165,7 +163,8 @@ enum client_after exchange_after_answer(const struct exchange *x)
     return x->keep_alive || !x->request.ended ? CLIENT_LINGER_ON : CLIENT_CLOSE;
 }
 
-/* What the server never received costs nothing, unless the client itself gave up; where it was held it has freed its place. */
+/* Refunds the charge if nothing was sent to the server and the client did not give up, or if the
+ * request left a queue early, which frees its slot. Otherwise keeps the charge. */
 static void adjust(struct exchange *x)
 {
     limiter_leave(&x->decision_request);
@@ -175,7 +174,7 @@ static void adjust(struct exchange *x)
         limiter_keep_charge(&x->decision_request);
 }
 
-/* The only end. */
+/* The only end of an exchange. */
 void exchange_finish(struct exchange *x, enum client_after after)
 {
     struct worker *w = x->worker;
@@ -198,8 +197,8 @@ void exchange_finish(struct exchange *x, enum client_after after)
     iobuf_put(&w->buffers, &x->log);
     x->phase = PHASE_DONE;
     x->generation->exchanges--;
-    /* Content that ends with the connection looks whole after an ordinary close (RFC 9112 section 8): a reset
-     * does not. */
+    /* Content that ends with the connection looks complete after an ordinary close (RFC 9112
+     * section 8); after a reset it does not. */
     if (x->cause != CAUSE_NONE && x->answer_started &&
         !(x->response.ended && !stream_holds_output(&client->stream)) && x->response.kind != FRAMING_LENGTH &&
         !x->response.chunked_out)
