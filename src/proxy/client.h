@@ -1,12 +1,13 @@
-/* client.h - a client's connection, from accept to close: reads heads, holds one exchange at a time, keeps alive.
+/* client.h - a client connection from accept to close.
+ * It reads request heads, runs one exchange at a time and supports keep-alive.
  *
- *   PREFACE -> HANDSHAKE -> HEAD              where the listener speaks the PROXY protocol, or TLS
+ *   PROXY_HEADER -> HANDSHAKE -> HEAD         if the listener uses the PROXY protocol, or TLS
  *   HEAD -> EXCHANGE -+-> IDLE -> HEAD        the next request (pipelined bytes wait in stream.in)
- *     \        \      +-> DRAIN -> IDLE       an early answer: what is left of the content is read and dropped
- *      \        \     `-> LINGER -> CLOSED    the last answer was sent; read until the client has seen it
+ *     \        \      +-> DRAIN -> IDLE       early response: the rest of the request body is dropped
+ *      \        \     `-> LINGER -> CLOSED    the last response was sent; read until the client closes
  *       `--------`---------------> CLOSED
  *
- * A connection that was just accepted is `silent` until its first byte. */
+ * A newly accepted connection is `silent` until its first byte arrives. */
 #ifndef WEIR_PROXY_CLIENT_H
 #define WEIR_PROXY_CLIENT_H
 
@@ -33,57 +34,60 @@ struct client {
     struct exchange *exchange; /* in CLIENT_EXCHANGE */
     struct stream stream;
     struct deadline deadline;
-    TAILQ_ENTRY(client) link; /* the list of its state, or list of closed objects */
-    struct message_body
-        *draining;      /* DRAIN: the rest of a request's content; else NULL: most connections are idle */
-    uint32_t scanned;   /* of stream.in, by request_head_read */
-    uint32_t opened_ms; /* since when it is open; monotonic, and wraps around */
-    uint32_t since_ms;  /* since when it is idle or lingering; the same */
-    uint64_t dropped;   /* bytes dropped in DRAIN or LINGER */
-    uint16_t listener;  /* its index in the policy */
-    bool unread;        /* stream.in holds bytes that no head was looked for in */
-    bool silent;        /* it has not sent a byte */
-    bool counted;       /* among the connections of its peer's address */
-    struct peer peer;   /* the socket's, or whom the PROXY header names */
-    bool peer_unknown;  /* the PROXY header names nobody, and the proxy does not speak for itself */
+    TAILQ_ENTRY(client) link;      /* the list of its state, or worker->closed */
+    struct message_body *draining; /* DRAIN: the unread request body; else NULL */
+    uint32_t scanned;              /* bytes of stream.in that request_head_read has scanned */
+    uint32_t opened_ms;            /* time of accept; monotonic, wraps around */
+    uint32_t since_ms;             /* time when it became idle or lingering; the same clock */
+    uint64_t dropped;              /* bytes dropped in DRAIN or LINGER */
+    uint16_t listener;             /* index in the policy */
+    bool unread;                   /* stream.in holds bytes that were not parsed yet */
+    bool silent;                   /* no byte was received yet */
+    bool counted;                  /* counted in the connections of its peer's address */
+    struct peer peer;              /* address of the socket, or from the PROXY header */
+    bool peer_unknown;             /* the PROXY header has no source address and is not LOCAL */
 };
 
-/* Takes over `fd`, from the policy's listener of this index; `counted`: among the connections of `peer`.
- * False: no memory; the fd is closed. */
+/* Opens a connection on `fd`, which it takes over. `listener` is the index in the policy.
+ * `counted`: the connection is counted for the address of `peer`. Returns false, with `fd` closed,
+ * if there is no memory. */
 bool client_open(struct worker *worker, int fd, const struct address *peer, unsigned listener, bool counted);
 
-/* How a finished exchange leaves the connection. */
+/* What happens to the connection after an exchange. */
 enum client_after {
-    CLIENT_KEEP,      /* read the next request, after draining `request` when it has not ended */
-    CLIENT_LINGER_ON, /* the last answer was sent whole; close once the client has it */
-    CLIENT_CLOSE, /* close at once: nothing more can come, the message must not look whole, or the client is
-                     gone */
-    CLIENT_RESET  /* the same, with a reset */
+    CLIENT_KEEP,      /* read the next request, after draining an incomplete `request` */
+    CLIENT_LINGER_ON, /* the last response was sent; close after the client has received it */
+    CLIENT_CLOSE,     /* close at once: client gone, or the response must not look complete */
+    CLIENT_RESET      /* close at once with a TCP reset */
 };
 
-/* The exchange has ended and no longer exists for the client. `request` tells how much of its content was
- * read. */
+/* Detaches the finished exchange. `request` states how much of the request body was read. */
 void client_exchange_ended(struct client *client, enum client_after after,
                            const struct message_body *request);
 
 void client_close(struct client *client);
 
-/* Stopping: idle connections close now, others after their answer. */
+/* Begins a graceful stop: closes idle connections now, others after their response. */
 void clients_stop(struct worker *worker);
-/* Time is up: everything closes. */
+/* Closes all connections: timeouts.shutdown has passed. */
 void clients_cut(struct worker *worker);
-/* Others wait for a place, and this connection has had its turn: its next answer is to be its last. */
+/* Returns whether the next response must be the last: all slots are taken, other connections
+ * wait, and this one has been open for at least 1 s. */
 bool client_gives_way(const struct client *client);
-/* The connection to close to make room: one that has not sent a byte, else the one that has been idle for longest, else
- * the one that has lingered for longest, else, `for_a_place`, the one whose head has been incomplete for longest. A connection that
- * came, or was served, a moment ago is not closed. NULL: there is none. */
+/* Returns the connection to close to make room, or NULL. The order is:
+ * - the oldest one that has not sent a byte;
+ * - the one that has been idle longest;
+ * - the one that has lingered longest;
+ * - if `for_a_place`, the one whose head has been incomplete longest.
+ * New and recently served connections are not closed (see client_lists.c). */
 struct client *client_to_evict(const struct worker *worker, bool for_a_place);
-/* Is any connection open? */
+/* Returns whether any connection is open. */
 bool clients_any(const struct worker *worker);
-/* Closes it to make room. */
+/* Closes the connection to make room, and counts the eviction. */
 void client_evict(struct client *client);
 
-/* Frees what was closed in this turn; and at the very end the pooled structs. */
+/* Recycles the structs of connections closed in this loop iteration. clients_free also frees the
+ * recycled structs, at shutdown. */
 void clients_free_closed(struct worker *worker);
 void clients_free(struct worker *worker);
 

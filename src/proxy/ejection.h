@@ -1,12 +1,12 @@
-/* ejection.h - why a worker stops sending requests to a server for a while. */
+/* ejection.h - the reasons for which a worker ejects a server. */
 #ifndef WEIR_PROXY_EJECTION_H
 #define WEIR_PROXY_EJECTION_H
 
 /* name, label in metrics */
 #define EJECTIONS(X)                                                                                         \
-    X(EJECTION_CONNECT, "connect")   /* a connection, or the TLS handshake, failed */                        \
-    X(EJECTION_FAILURES, "failures") /* so many requests in a row failed */                                  \
-    X(EJECTION_RATE, "failure_rate") /* such a share of its recent requests failed */
+    X(EJECTION_CONNECT, "connect")   /* a connection or the TLS handshake failed */                          \
+    X(EJECTION_FAILURES, "failures") /* eject.failures consecutive requests failed */                        \
+    X(EJECTION_RATE, "failure_rate") /* eject.failure_rate of the recent requests failed */
 
 enum ejection {
 #define X(name, label) name,

@@ -1,12 +1,12 @@
-/* endpoint_set.h - the addresses that the requests of one policy can go to, and what all threads know of them.
+/* endpoint_set.h - the server addresses (endpoints) of one policy's upstreams, shared by all threads.
  *
- *   main thread   names --resolver--> members --checks--> failing        workers   members --> their pools of links
- *                                        `--------- ejected, by each worker, for whoever asks ----'
+ *   main thread   names --resolver--> endpoints --checks--> failing    workers   endpoints --> their pools
+ *                                         `-- ejected: count of workers that ejected the endpoint --'
  *
- * A server that is written as an address is one member for good. One that is written as a name has a member for each
- * address that it has at the moment: addresses come and go without a restart, and while DNS is away the last ones
- * stay. The main thread changes the table and checks the members' health; workers take a copy when its version has
- * changed. */
+ * A server written as an address is one permanent endpoint. A server written as a host name has one
+ * endpoint per current address. Addresses change without a restart; if DNS fails, the last ones stay.
+ * The main thread changes the table and runs the health checks. Workers copy the table when its
+ * version has changed. */
 #ifndef WEIR_PROXY_ENDPOINT_SET_H
 #define WEIR_PROXY_ENDPOINT_SET_H
 
@@ -14,22 +14,22 @@
 
 #include "policy/policy.h"
 
-enum { ENDPOINTS_MAX = 64 }; /* of an upstream; addresses beyond are left out */
+enum { ENDPOINTS_MAX = 64 }; /* per upstream; further addresses are left out */
 
-/* One address of an upstream. Counted references. */
+/* One address of an upstream. Reference-counted. */
 struct endpoint {
     atomic_uint references;
-    const struct upstream_server *settings; /* of the endpoint set's policy */
+    const struct upstream_server *settings; /* belongs to the endpoint set's policy */
     struct address address;
-    char *text;          /* for logs: as written, and the address where that was a name */
-    atomic_bool failing; /* its health checks say so: no requests go there */
-    atomic_uint ejected; /* workers that leave it alone (upstream.h) */
-    unsigned streak;     /* checks in a row that spoke against `failing`; main thread */
+    char *text;          /* for logs: as written, plus the address if that was a host name */
+    atomic_bool failing; /* its health checks fail: it gets no requests */
+    atomic_uint ejected; /* number of workers that ejected it (upstream.h) */
+    unsigned streak;     /* consecutive checks that contradict `failing`; main thread */
 };
 
 void endpoint_drop(struct endpoint *endpoint);
 
-/* Requests may go there for all that its health checks know. */
+/* Returns whether the health checks allow requests to the endpoint. */
 static inline bool endpoint_is_healthy(const struct endpoint *endpoint)
 {
     return !atomic_load_explicit(&endpoint->failing, memory_order_relaxed);
@@ -39,31 +39,32 @@ struct endpoint_set;
 
 /* --- the main thread --- */
 
-/* Whom to tell that a endpoint set has changed: in the main thread, never from inside endpoint_set_new(). */
+/* Callback for changes of an endpoint set. Called in the main thread, never inside
+ * endpoint_set_new(). */
 struct endpoint_set_listener {
     void (*changed)(void *context);
     void *context;
 };
 
-/* Begins to look names up and to check members. What `before` (or NULL) knows of the same servers is taken over.
- * Holds the policy. NULL: no memory. */
+/* Creates an endpoint set and starts name lookups and health checks. Holds the policy. Copies
+ * the addresses and health of the same servers from `before` (may be NULL). NULL: no memory. */
 struct endpoint_set *endpoint_set_new(struct event_base *base, struct policy *policy,
                                       const struct endpoint_set *before,
                                       const struct endpoint_set_listener *listener);
-/* No more lookups and checks; who holds the endpoint set may go on with what it says. Once. */
+/* Stops lookups and checks. Holders may still read the last state. Call once. */
 void endpoint_set_close(struct endpoint_set *endpoint_set);
 
 /* --- any thread --- */
 
 struct endpoint_set *endpoint_set_hold(struct endpoint_set *endpoint_set);
-void endpoint_set_drop(struct endpoint_set *endpoint_set); /* NULL is allowed; closed before the last one */
+void endpoint_set_drop(struct endpoint_set *endpoint_set); /* NULL allowed; close it first */
 
 struct policy *endpoint_set_policy(const struct endpoint_set *endpoint_set);
-/* Another number after each change of members. */
+/* Returns a number that changes with each change of endpoints. */
 unsigned endpoint_set_version(const struct endpoint_set *endpoint_set);
-/* Every name has been answered once, for good or ill. */
+/* Returns whether every name lookup has ended at least once, with or without an address. */
 bool endpoint_set_is_resolved(const struct endpoint_set *endpoint_set);
-/* The members of an upstream, each of them held for the caller; how many. */
+/* Stores the endpoints of an upstream, each held for the caller, and returns their number. */
 unsigned endpoint_set_list(struct endpoint_set *endpoint_set, unsigned upstream,
                            struct endpoint *endpoints[static ENDPOINTS_MAX]);
 

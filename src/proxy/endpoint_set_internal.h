@@ -1,4 +1,5 @@
-/* endpoint_set_internal.h - the endpoint set as its files see it: endpoint_set.c, endpoint_names.c, health.c. Nobody else includes it. */
+/* endpoint_set_internal.h - shared by endpoint_set.c, endpoint_names.c and health.c. Not
+ * included elsewhere. */
 #ifndef WEIR_PROXY_ENDPOINT_SET_INTERNAL_H
 #define WEIR_PROXY_ENDPOINT_SET_INTERNAL_H
 
@@ -10,18 +11,18 @@
 #include "net/poller.h"
 #include "proxy/endpoint_set.h"
 
-/* A server that is written as a name. */
+/* A server written as a host name. */
 struct name {
     struct endpoint_set *endpoint_set;
     const struct upstream *upstream;
     const struct upstream_server *server;
-    struct ip ips[RESOLVED_MAX]; /* the last good answer */
+    struct ip ips[RESOLVED_MAX]; /* the addresses of the last successful lookup */
     unsigned count;
-    struct lookup *lookup; /* under way, or NULL */
+    struct lookup *lookup; /* the running lookup, or NULL */
     struct event again;
     uint64_t retry_us;
-    bool answered; /* at least once, for good or ill */
-    bool troubled; /* the last lookup brought nothing, which was said */
+    bool answered; /* at least once, with or without an address */
+    bool troubled; /* the last lookup failed, and that was logged */
 };
 
 struct check;
@@ -31,36 +32,36 @@ struct endpoint_set {
     struct policy *policy; /* held */
     atomic_uint version;
     atomic_bool settled;
-    pthread_mutex_t lock; /* of `table`, for moments */
+    pthread_mutex_t lock; /* protects `table`; held briefly */
     struct row {
         struct endpoint *endpoints[ENDPOINTS_MAX];
         unsigned count;
-    } * table; /* by upstream */
+    } * table; /* by upstream index */
 
-    /* The main thread's. */
+    /* Used by the main thread only. */
     struct event_base *base; /* NULL: closed */
-    struct poller poller;    /* of health checks */
+    struct poller poller;    /* for health checks */
     struct endpoint_set_listener listener;
     struct resolver *resolver; /* NULL: no names */
     struct name *names;
     unsigned name_count;
     TAILQ_HEAD(checks, check) checks;
     struct iobuf_pool buffers;
-    bool ready; /* it is made: changes are told */
+    bool ready; /* creation is complete: changes call the listener */
 };
 
-/* endpoint_set.c: makes the upstream's members what its servers and their names say now. What `before` knows of a new one
- * is taken over. */
+/* endpoint_set.c: rebuilds the upstream's endpoints from its servers and current addresses.
+ * Copies the health of new endpoints from `before`. */
 void endpoint_set_rebuild(struct endpoint_set *endpoint_set, const struct upstream *upstream,
                           const struct endpoint_set *before);
 
-/* endpoint_names.c. False: no memory. */
+/* endpoint_names.c: starts the lookups. False: no memory. */
 bool names_begin(struct endpoint_set *endpoint_set, const struct endpoint_set *before);
 void names_end(struct endpoint_set *endpoint_set);
-/* The addresses of a name at the moment. */
+/* Returns the lookup state of a server written as a host name. */
 const struct name *name_of(const struct endpoint_set *endpoint_set, const struct upstream_server *server);
 
-/* health.c: checks for exactly the members that there are. */
+/* health.c: starts and stops checks to match the upstream's current endpoints. */
 void health_follow(struct endpoint_set *endpoint_set, const struct upstream *upstream);
 void health_end(struct endpoint_set *endpoint_set);
 

@@ -1,7 +1,9 @@
-/* generation.h - what a worker made of one policy: its limiter with a link to Redis, its upstream pools.
+/* generation.h - a worker's state for one policy: the limiter with its Redis connection, and the
+ * upstream pools.
  *
- * A reload gives every worker a new generation. Exchanges end with the one they began with; when the last
- * has, and its last decision is answered or given up, the old generation goes. */
+ * A reload gives every worker a new generation. An exchange keeps the generation it began with. The
+ * old generation is freed when its last exchange has ended and its last decision is answered or given
+ * up. */
 #ifndef WEIR_PROXY_GENERATION_H
 #define WEIR_PROXY_GENERATION_H
 
@@ -11,34 +13,36 @@
 struct generation {
     struct worker *worker;
     struct endpoint_set *endpoint_set; /* held */
-    unsigned endpoint_set_version;     /* that the pools are made after */
-    struct policy *policy;             /* the endpoint set's; held */
+    unsigned endpoint_set_version;     /* version of the endpoint set that the pools reflect */
+    struct policy *policy;             /* of the endpoint set; held */
     struct limiter *limiter;
     struct rejections *rejections;
     struct pool *pools;           /* by upstream index */
-    unsigned exchanges;           /* under way */
+    unsigned exchanges;           /* number in progress */
     TAILQ_ENTRY(generation) link; /* worker's retired */
 };
 
-/* Holds `endpoint set` and its policy. NULL: no memory. */
+/* Creates a generation. Holds `endpoint_set` and its policy. NULL: no memory. */
 struct generation *generation_new(struct worker *worker, struct endpoint_set *endpoint_set);
 
-/* Makes `next` the one that new exchanges get, at once; the one before retires. */
+/* Switches new exchanges to `next` at once and retires the current generation. */
 void generation_install(struct worker *worker, struct generation *next);
 
-/* As generation_install, but as soon as `next` is connected to Redis and its names are resolved, so that a reload does
- * not send decisions to on_failure; after GENERATION_WAIT_US in any case. One that was coming before is dropped. */
+/* As generation_install, but waits until `next` is connected to Redis and its names are
+ * resolved. This way a reload does not send decisions to on_failure. It waits at most
+ * GENERATION_WAIT_US. Replaces a generation that was announced earlier and still waits. */
 enum { GENERATION_WAIT_US = 1000000 };
 void generation_announce(struct worker *worker, struct generation *next);
-/* All that requests have to give back has been, as far as Redis can be told. */
+/* Returns whether all pending Redis operations have ended, such as the release of slots of
+ * requests in flight. */
 bool generations_quiet(const struct worker *worker);
 void generations_init(struct worker *worker);
 
-/* Once per loop iteration, after all callbacks: sends what the limiters have gathered, frees retired generations
- * that nobody uses. */
+/* Called once per loop iteration, after all callbacks. Sends the limiters' batched commands,
+ * installs an announced generation that is ready, and frees unused retired generations. */
 void generations_flush(struct worker *worker);
 
-/* At the end: all of them, whoever uses them. */
+/* Frees all generations, at shutdown. */
 void generations_free(struct worker *worker);
 
 #endif

@@ -1,8 +1,10 @@
-/* handoff.h - which worker serves an accepted connection, and the way from the worker that accepted it to that one.
+/* handoff.h - chooses the worker for an accepted connection and passes the connection to it.
  *
- * The kernel chooses a worker's listening socket by a hash (SO_REUSEPORT): with 64 workers and 640 connections the busiest one has 1.8
- * times the mean. So a worker that has more connections than another one, picked at random, gives that one what it accepts. Where
- * its share of size_limits.connections is taken, it looks for a place at all others. All of it is per connection, never per request. */
+ * The kernel chooses a worker's listening socket by a hash (SO_REUSEPORT). With 64 workers and 640
+ * connections, the busiest worker has 1.8 times the mean. Each worker therefore compares itself with
+ * one worker picked at random, and passes new connections to it if that one has fewer. If its own
+ * share of size_limits.connections is taken, it looks for a free slot at all other workers. All of
+ * this happens per connection, never per request. */
 #ifndef WEIR_PROXY_HANDOFF_H
 #define WEIR_PROXY_HANDOFF_H
 
@@ -14,11 +16,11 @@ struct worker;
 
 enum { HANDOFFS_MAX = 64 };
 
-/* A worker's places, and connections on their way to it. */
+/* A worker's connection slots, and the connections that other workers pass to it. */
 struct handoff {
-    _Atomic unsigned places; /* taken: connections that are open, on their way, or about to be accepted */
-    _Atomic bool takes;      /* it serves and does not stop */
-    pthread_mutex_t lock;    /* of what follows */
+    _Atomic unsigned places; /* taken slots: connections open, being passed, or about to be accepted */
+    _Atomic bool takes;      /* it serves and is not stopping */
+    pthread_mutex_t lock;    /* protects the members below */
     bool closed;
     unsigned count;
     struct handed {
@@ -29,26 +31,26 @@ struct handoff {
 };
 
 void handoff_init(struct handoff *handoff);
-/* Closes what nobody took. */
+/* Closes the connections that were not received. */
 void handoff_clear(struct handoff *handoff);
 
-/* From the worker's own thread: others may give it connections; no longer. */
+/* Start and stop receiving connections of other workers. Called in the worker's own thread. */
 void handoff_open(struct worker *worker);
 void handoff_close(struct worker *worker);
 
-/* Takes a place for the next connection that `worker` accepts, there or at another worker, which is returned. NULL: all places of all workers
- * are taken. */
+/* Takes a slot for the next connection that `worker` accepts. Returns the worker that has the
+ * slot: `worker` or another one. NULL: all slots of all workers are taken. */
 struct worker *place_take(struct worker *worker);
-/* Takes one at `worker` itself, where one is free. */
+/* Takes a slot at `worker` itself. False: none is free. */
 bool place_take_here(struct worker *worker);
-/* Takes one for a connection in whose favour another one of this worker closes right now. */
+/* Takes a slot for a connection that replaces one of this worker, which closes right after. */
 void place_take_over(struct worker *worker);
 void place_free(struct worker *worker);
 
-/* Gives an accepted connection to a worker at which a place was taken for it. False: it takes no more; the place and `fd` stay
- * the caller's. */
+/* Passes an accepted connection to worker `to`, where the caller has taken a slot. False: `to`
+ * accepts no more connections, and the caller keeps the slot and `fd`. */
 MUST_CHECK bool handoff_give(struct worker *to, const struct handed *connection);
-/* From the worker's own thread: the next one that was given to it. False: none. */
+/* Receives the next connection passed to this worker. Called in its own thread. False: none. */
 bool handoff_receive(struct worker *worker, struct handed *connection);
 
 #endif

@@ -1,5 +1,5 @@
-/* proxy_header_reader.h - takes the PROXY protocol's header off the start of a connection, and not a byte more: what
- * follows belongs to whoever reads the stream next. */
+/* proxy_header_reader.h - reads the PROXY protocol header from the start of a connection. It
+ * consumes no byte after the header. */
 #ifndef WEIR_PROXY_PROXY_HEADER_READER_H
 #define WEIR_PROXY_PROXY_HEADER_READER_H
 
@@ -7,10 +7,10 @@
 #include "net/stream.h"
 
 enum proxy_header_result {
-    RECEIVE_PARTIAL, /* goes on when the stream is readable; `in` holds what came */
-    RECEIVE_WHOLE,   /* `in` is empty again */
-    RECEIVE_BAD,     /* no header, a malformed one, or its end did not come */
-    RECEIVE_CLOSED   /* closed or failed before its first byte */
+    RECEIVE_PARTIAL, /* incomplete: call again when readable; `in` holds the bytes received */
+    RECEIVE_WHOLE,   /* complete; `in` is empty again */
+    RECEIVE_BAD,     /* no header, a malformed one, or a truncated one */
+    RECEIVE_CLOSED   /* closed or failed before the first byte */
 };
 
 enum proxy_header_result proxy_header_receive(struct stream *stream, struct iobuf_pool *pool,

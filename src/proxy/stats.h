@@ -1,5 +1,5 @@
-/* stats.h - what one worker counts. The worker alone writes; the admin listener reads (relaxed), perhaps a
- * moment old. */
+/* stats.h - the counters of one worker. Only the worker writes them. The admin listener reads
+ * them with relaxed atomics, so values may be slightly old. */
 #ifndef WEIR_PROXY_STATS_H
 #define WEIR_PROXY_STATS_H
 
@@ -12,27 +12,27 @@
 struct worker_stats {
     counter_t connections_accepted;
     counter_t connections_open;
-    counter_t connections_lingering; /* answered; what their clients still send is dropped */
-    counter_t connections_evicted;   /* silent, idle or lingering ones closed to make room */
+    counter_t connections_lingering; /* response sent; further input is dropped */
+    counter_t connections_evicted;   /* closed to make room: silent, idle, lingering or slow head */
     counter_t connections_refused;   /* closed at once: a limit of size_limits */
-    counter_t proxy_headers_refused; /* from a peer that is not trusted, malformed, or not there in time */
+    counter_t proxy_headers_refused; /* peer not trusted, header malformed or late */
     counter_t tls_handshakes_failed;
     counter_t requests_active;
-    counter_t requests_held; /* of these: by a queue, until it is their turn */
+    counter_t requests_held; /* subset of requests_active: held in a queue */
     counter_t upstream_connections_opened;
     counter_t upstream_connections_open;
-    counter_t upstream_reused; /* requests sent on a connection that had served before */
+    counter_t upstream_reused; /* requests sent on a reused connection */
     counter_t upstream_retries[RETRY_CAUSE_COUNT];
     counter_t upstream_retries_over_budget;
     counter_t upstream_ejections[EJECTION_COUNT];
-    counter_t bytes_to_clients, bytes_from_clients; /* content, without heads */
+    counter_t bytes_to_clients, bytes_from_clients; /* message bodies, without heads */
     counter_t quota_hits, quota_refused;
     counter_t errors[CAUSE_COUNT];
-    counter_t responses[6];            /* by class of status; [0]: ended without an answer */
+    counter_t responses[6];            /* by status class; [0]: ended without a response */
     struct counter_table by_rule;      /* rule->row, verdict */
-    struct histogram upstream_latency; /* request sent to response head */
-    struct histogram held;             /* by a queue, of requests that were */
-    struct histogram request_duration; /* request head read to answer written */
+    struct histogram upstream_latency; /* from request sent to response head */
+    struct histogram held;             /* time in a queue, of held requests only */
+    struct histogram request_duration; /* from request head read to response written */
 };
 
 #endif

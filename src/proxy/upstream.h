@@ -1,15 +1,15 @@
-/* upstream.h - a worker's connections to the servers of one upstream: chosen by least outstanding requests,
- * kept alive, pooled.
+/* upstream.h - a worker's connections (links) to the servers of one upstream. weir picks the server
+ * with the fewest outstanding requests and pools idle keep-alive connections.
  *
- *   CONNECTING -> BUSY <-> POOLED -> CLOSED   the server closed it, sent what nobody asked for, or it was
- * idle for long PROBING --------^                         a server that was ejected accepts connections again
+ *   CONNECTING -> BUSY <-> POOLED -> CLOSED   closed by the server, unexpected data, or idle timeout
+ *   PROBING -----------------^                an ejected server accepts connections again
  *
- * A link belongs to one exchange (CONNECTING, BUSY), to its server (PROBING) or to the pool (POOLED).
+ * A link belongs to an exchange (CONNECTING, BUSY), to its server (PROBING) or to the pool (POOLED).
  *
- * A server that refuses a connection is ejected: no request goes there while another server is left. It is probed
- * with a bare connection (and the TLS handshake), after 1 s and then ever more rarely, until one succeeds. A server to
- * which too many requests fail is ejected for a time (ejection.c). Which servers there are, and which of them pass their
- * health checks, is the endpoint set's to say. */
+ * A server that refuses a connection is ejected: it gets no requests while another server is left.
+ * weir probes it with a bare connection (and the TLS handshake) after 1 s, then with doubled
+ * intervals up to 32 s, until a probe succeeds. A server that fails too many requests is ejected for
+ * a time (ejection.c). The endpoint set defines the servers and their health check results. */
 #ifndef WEIR_PROXY_UPSTREAM_H
 #define WEIR_PROXY_UPSTREAM_H
 
@@ -25,64 +25,67 @@ struct link {
     uint32_t magic;
     enum link_state state;
     bool reused;          /* it has served a request before */
-    bool noted, failed;   /* the outcome of its request is counted; as a failure */
-    uint64_t pooled_turn; /* the worker's loop iteration in which it was pooled last */
-    uint64_t empty_turn;  /* in which it was found, while pooled, to hold nothing */
+    bool noted, failed;   /* the request's outcome is counted; as a failure */
+    uint64_t pooled_turn; /* loop iteration in which it was last pooled */
+    uint64_t empty_turn;  /* loop iteration in which it was last found without input while pooled */
     struct worker *worker;
     struct server *server;
     struct exchange *exchange; /* CONNECTING, BUSY */
     struct stream stream;
     struct deadline deadline;
-    size_t scanned;         /* of stream.in, by response_head_read */
-    bool unread;            /* stream.in holds bytes that no head was looked for in */
-    TAILQ_ENTRY(link) link; /* the server's pool, or the list of closed objects */
+    size_t scanned;         /* bytes of stream.in that response_head_read has scanned */
+    bool unread;            /* stream.in holds bytes that were not parsed yet */
+    TAILQ_ENTRY(link) link; /* in the server's pool, or in the worker's closed_links */
 };
 
-/* What has been tried for one exchange: servers are not asked twice. */
+/* Servers tried for one exchange. No server is tried twice. */
 struct upstream_tries {
-    uint64_t servers; /* bit by slot */
-    bool counted;     /* the request, for the budget of retries */
+    uint64_t servers; /* bit mask by slot */
+    bool counted;     /* the request is counted for the retry budget */
 };
 
-/* A link for `exchange`: pooled (BUSY) unless `fresh`, or new (CONNECTING: upstream_connected() or
- * upstream_connect_failed() of the exchange follows, never from inside this call; BUSY when it connected at
- * once). NULL: there is no server, none is left to try, or none could be dialled;
- * `*cause` says which. */
+/* Returns a link for `exchange`: a pooled one (BUSY) unless `fresh`, or a new one. A new link is
+ * CONNECTING, or BUSY if it connected at once. If it is CONNECTING, exchange_connected() or
+ * exchange_connect_failed() follows, never from inside this call. On failure returns NULL and sets
+ * `*cause`: no server, none left to try, no connection, or no memory or descriptors. */
 struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstream_tries *tries,
                            enum cause *cause);
 
-/* The exchange is done with the link: `reusable` when both messages ended cleanly and the server will read
- * another request. */
+/* Ends the exchange's use of the link. `reusable`: both messages ended cleanly and the server
+ * will read another request. */
 void upstream_release(struct link *link, bool reusable);
 
-/* Words for the log and for X: the server's address as written. */
+/* Returns the server's address for logs: as written, with the resolved address for a host name.
+ * */
 const char *link_server_text(const struct link *link);
 
-/* The server answered with this status. Statuses of upstreams.NAME.eject.status count as failures. */
+/* Records the status of a response. Statuses of upstreams.NAME.eject.status count as failures.
+ * */
 void upstream_note_answer(struct link *link, uint16_t status);
-/* The server took a request and gave no good answer. Too many of these eject it: see upstreams.NAME.eject. */
+/* Records a failed request. Too many failures eject the server: see upstreams.NAME.eject. */
 void upstream_note_failure(struct link *link, const char *why);
 
-/* The connection has ended: had the server closed it before it received the request? Then it has not failed. */
+/* Returns whether the server closed a reused connection before it received the request. This is
+ * not a failure of the server. */
 bool upstream_closed_idle(const struct link *link);
 
-/* May another server be asked in place of the one of `link`, by upstreams.NAME.retry.budget? Counts the retry and marks
- * the server as tried. */
+/* Returns whether upstreams.NAME.retry.budget allows a retry on another server than that of
+ * `link`. If so, counts the retry and marks that server as tried. */
 bool upstream_retry_may(const struct link *link, struct upstream_tries *tries);
 
-/* Every upstream has a server that is not known to be down. */
+/* Returns whether every upstream has a server that is not known to be down. */
 bool upstreams_ready(const struct generation *generation);
-/* Takes over what has changed in the endpoint set, if anything has: once a loop iteration. */
+/* Applies changes of the endpoint set to the pools. Called once per loop iteration. */
 void servers_refresh(struct generation *generation);
 
-/* The deadlines of all links of a worker. */
+/* Initialises the link deadlines of a worker. */
 void upstreams_init(struct worker *worker);
-/* Frees the links that were closed in this turn. */
+/* Frees the links closed in this loop iteration. */
 void upstreams_free_closed(struct worker *worker);
 
-/* The pools of one generation. -1: no memory. */
+/* Creates the pools of a generation. Returns -1 if there is no memory. */
 int upstream_init(struct generation *generation);
-/* Closes the pooled links and ends all probes; links in use stay. */
+/* Closes the pooled links and ends all probes; links in use remain. */
 void upstream_retire(struct generation *generation);
 void upstream_free(struct generation *generation);
 

@@ -1,4 +1,5 @@
-/* upstream_internal.h - what upstream.c (links) and servers.c (whom they go to) share. Nobody else includes it. */
+/* upstream_internal.h - shared by upstream.c (links), servers.c (choice of servers) and
+ * ejection.c. Not included elsewhere. */
 #ifndef WEIR_PROXY_UPSTREAM_INTERNAL_H
 #define WEIR_PROXY_UPSTREAM_INTERNAL_H
 
@@ -6,43 +7,43 @@
 #include "net/tls.h"
 #include "proxy/upstream.h"
 
-/* Whether a server gets requests; those that are further down come last if there is no other. */
+/* Whether a server gets requests. If all are ejected, the lowest value is used first. */
 enum ejected {
     EJECTED_NOT,
-    EJECTED_FAILING, /* too many requests failed; for a time, and then until it accepts a connection */
-    EJECTED_DOWN     /* it did not accept a connection; until it does */
+    EJECTED_FAILING, /* too many requests failed; for eject.time, then until a probe succeeds */
+    EJECTED_DOWN     /* it refused a connection; until it accepts one */
 };
 
-/* What server.outcomes and pool.retries count. */
+/* Events counted in server.outcomes and pool.retries. */
 enum outcome { OUTCOME_REQUEST, OUTCOME_FAILURE };
 enum retries { RETRIES_REQUEST, RETRIES_RETRY };
 
-/* A worker's view of one member of the endpoint set. It is up, or ejected: it gets requests only when all its fellows are
- * ejected too, and is probed by connecting to it until that succeeds. When its member has gone from the endpoint set it
- * leaves its pool, and is freed with its last link. */
+/* A worker's view of one endpoint of the endpoint set. An ejected server gets requests only if
+ * all servers of its pool are ejected. It is probed by connecting until that succeeds. If its
+ * endpoint leaves the endpoint set, the server leaves its pool. It is freed with its last link. */
 struct server {
     struct endpoint *endpoint; /* held */
     struct pool *pool;
-    unsigned slot;        /* in the pool, while not gone */
-    unsigned outstanding; /* links CONNECTING, PROBING or BUSY */
+    unsigned slot;        /* index in the pool, while not gone */
+    unsigned outstanding; /* number of links CONNECTING, PROBING or BUSY */
     unsigned pooled_count;
-    uint64_t taken_turn; /* the worker's loop iteration in which a link was taken from the pool last */
-    unsigned looked_for; /* links taken in that turn that had been pooled before it */
-    unsigned needed;     /* the same of the turn before in which one was taken */
+    uint64_t taken_turn; /* last loop iteration in which a pooled link was requested */
+    unsigned looked_for; /* links taken in that iteration that were pooled before it */
+    unsigned needed;     /* the same count for the previous such iteration */
     bool gone;
     struct recent outcomes; /* of requests, enum outcome */
-    unsigned failures;      /* in a row */
+    unsigned failures;      /* consecutive failures */
     enum ejected ejected;
-    unsigned relapses;    /* ejections for failures, each soon after the return from the one before */
-    uint64_t returned_us; /* from the last one */
-    bool said; /* that it was ejected; a server that comes and goes is not logged more than once a second */
+    unsigned relapses;    /* ejections for failures, each soon after the return from the last one */
+    uint64_t returned_us; /* time of the return from the last ejection */
+    bool said;            /* the ejection was logged; at most one line per second per server */
     uint64_t said_us;
-    uint64_t ejected_us;   /* for how long, last time */
-    struct deadline probe; /* armed while ejected and not being probed */
-    struct link *probing;  /* the probe under way, or NULL */
+    uint64_t ejected_us;   /* duration of the last ejection */
+    struct deadline probe; /* armed while ejected and no probe is running */
+    struct link *probing;  /* the running probe, or NULL */
     struct tls_resumption resumption;
-    TAILQ_HEAD(pooled, link) pooled; /* last used first */
-    TAILQ_ENTRY(server) link;        /* gone: the pool's leaving, or the worker's list of closed objects */
+    TAILQ_HEAD(pooled, link) pooled; /* most recently used first */
+    TAILQ_ENTRY(server) link;        /* if gone: pool->leaving or worker->unused_servers */
 };
 
 /* A worker's view of one upstream. */
@@ -50,26 +51,28 @@ struct pool {
     const struct upstream *settings;
     struct generation *generation;
     struct server *servers[ENDPOINTS_MAX]; /* by slot; NULL: free */
-    unsigned slots;                        /* no server is at or behind this one */
+    unsigned slots;                        /* all used slots are below this number */
     unsigned count;
-    unsigned next;         /* where to start looking: equal servers take turns */
+    unsigned next;         /* start of the search: equal servers are used in round-robin order */
     struct recent retries; /* within RETRY_WINDOW_US, enum retries */
     TAILQ_HEAD(leaving, server) leaving;
 };
 
-/* ejection.c: it did not accept a connection. Probes it after a second, and then more rarely, until it does. */
+/* ejection.c: ejects a server that did not accept a connection. The first probe follows after 1
+ * s, the next ones at doubled intervals. */
 void server_eject(struct server *server, const char *why);
-/* It accepts connections again. */
+/* Ends the ejection: the server accepts connections or answers again. `what` is for the log. */
 void server_admit(struct server *server, const char *what);
-/* It is freed: it no longer counts as ejected. */
+/* Removes the server from the count of ejected ones, for instance before it is freed. */
 void server_forget_ejection(struct server *server);
-/* A link of it has closed: frees it where it is gone and that was the last one. */
+/* Schedules the server to be freed if it has left its pool and its last link has closed. */
 void server_free_if_unused(struct server *server);
 void servers_free_unused(struct worker *worker);
 
-/* Is there a server at all that may be asked? */
+/* Returns whether any server is healthy by its health checks. */
 bool servers_any(const struct pool *pool);
-/* The server with the least outstanding requests; one that is ejected only when all are. NULL: all were tried. */
+/* Returns the server with the fewest outstanding requests. Ejected servers are used only if all
+ * are ejected. NULL: all were tried. */
 struct server *servers_choose(struct pool *pool, const struct upstream_tries *tries);
 
 void link_close(struct link *link);

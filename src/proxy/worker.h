@@ -1,8 +1,8 @@
-/* worker.h - one thread with everything it needs: event loop, listeners, clients, upstream pool, limiter. It
- * shares nothing that it writes with other workers on the path of a request.
+/* worker.h - one thread with its own event loop, listeners, clients, upstream pools and limiter.
+ * On the request path a worker writes nothing that it shares with other workers.
  *
- *   loop iteration:  event_base_loop(ONCE) -> limiter_flush() -> free what was closed -> log_thread_flush()
- */
+ *   loop iteration:  event_base_loop(ONCE) -> limiter_flush() -> free closed -> log_thread_flush()
+ * */
 #ifndef WEIR_PROXY_WORKER_H
 #define WEIR_PROXY_WORKER_H
 
@@ -13,58 +13,62 @@
 struct worker;
 struct endpoint_set;
 
-/* What all workers of a process have in common. Outlives them. */
+/* Shared by all workers of a process. Outlives them. */
 struct worker_shared {
     struct fallback *fallback;
     struct quotas *quotas;
-    unsigned workers;    /* how many there are */
-    struct worker **all; /* set before any of them starts */
-    unsigned
-        connections_max; /* clients for which there are descriptors, where size_limits.connections is more; 0: any */
-    struct ip_counts *ip_counts; /* connections by address; NULL when size_limits.connections_per_ip is 0 */
-    /* Called from a worker's thread: it accepts connections; it judges by another endpoint set's policy; it has left its loop. */
+    unsigned workers;            /* number of workers */
+    struct worker **all;         /* set before the first worker starts */
+    unsigned connections_max;    /* cap on size_limits.connections by descriptors; 0: none */
+    struct ip_counts *ip_counts; /* connections by address; NULL if connections_per_ip is 0 */
+    /* Called in a worker's thread when it accepts connections, after it switched to another
+     * endpoint set's policy, and after it left its loop. */
     void (*serving)(void *context);
     void (*reloaded)(void *context);
     void (*ended)(void *context);
     void *context;
 };
 
-/* Makes a worker for `endpoint set` (which is held) and its policy, with its own listening sockets `listen_fds[0 ..
- * policy->listen_count)`, which it takes over, also on failure. NULL: errno says why. */
+/* Creates a worker for `endpoint_set`, which is held, and its policy. Takes over the listening
+ * sockets `listen_fds[0 .. policy->listen_count)`, also on failure. Returns NULL with errno on
+ * failure. */
 struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *endpoint_set, unsigned number,
                           const int *listen_fds);
 
-/* Runs the worker in a thread of its own. -1 with errno. */
+/* Starts the worker's thread. Returns -1 with errno on failure. */
 MUST_CHECK int worker_start(struct worker *worker);
 
-/* From any thread: take no new connections, close idle ones, finish what is under way within
- * timeouts.shutdown, then end. */
+/* Begins a graceful stop: no new connections, idle ones close, requests in progress finish
+ * within timeouts.shutdown. Callable from any thread. */
 void worker_stop(struct worker *worker);
 
-/* From the main thread: requests that begin from now on are judged by the endpoint set's policy and go to its members; it
- * is held. The policy's rows were made room for (worker_make_rows). Listeners stay as they are. */
+/* Switches new requests to the endpoint set, which is held, and its policy. Listeners do not
+ * change. Call worker_make_rows for the policy first. Main thread only. */
 void worker_reload(struct worker *worker, struct endpoint_set *endpoint_set);
-/* From any thread: are requests that begin now judged by this endpoint set's policy? Not at once after worker_reload(). */
+/* Returns whether new requests use this endpoint set's policy. The switch follows
+ * worker_reload() with a delay. Callable from any thread. */
 bool worker_judges_by(const struct worker *worker, const struct endpoint_set *endpoint_set);
-/* From any thread: look at the endpoint set again. */
+/* Wakes the worker so that it re-reads the endpoint set. Callable from any thread. */
 void worker_wake(struct worker *worker);
 
-/* From the main thread: room for so many rows of rules and of limits. False: no memory. */
+/* Grows the counter tables to this number of rules and limits. False: no memory. Main thread
+ * only. */
 MUST_CHECK bool worker_make_rows(struct worker *worker, unsigned rules, unsigned limits);
 
-/* Waits for the thread's end. */
+/* Waits until the thread has ended. */
 void worker_join(struct worker *worker);
 
-/* After worker_join, or when it was never started. */
+/* Frees the worker, after worker_join or if it was never started. */
 void worker_free(struct worker *worker);
 
-/* For the admin listener, from any thread, at any time between worker_new and worker_free. */
+/* For the admin listener. Callable from any thread between worker_new and worker_free. */
 const struct worker_stats *worker_stats(const struct worker *worker);
 const struct limiter_stats *worker_limiter_stats(const struct worker *worker);
-/* All of Redis can be asked; nothing of it can: of a cluster a part may be away. */
+/* ready: all of Redis is reachable. away: none of it is. Both are false if part of a cluster is
+ * unreachable. */
 bool worker_redis_ready(const struct worker *worker);
 bool worker_redis_away(const struct worker *worker);
 enum redis_breaker worker_redis_breaker(const struct worker *worker);
-/* Some server of every upstream is believed to be up. */
+/* Returns whether every upstream has a server that is not known to be down. */
 bool worker_upstreams_ready(const struct worker *worker);
 #endif
