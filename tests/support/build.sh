@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# build.sh - what ./quickstart, ./run-tests and bench/run share: fetch what is missing, and build.
+# build.sh - package installation and builds, shared by ./quickstart, ./run-tests and bench/run.
 #
-# Sourced with the working directory at the top of the source tree. Builds stand in build/NAME, outside the sources.
+# Source it from the top of the source tree. Builds are in build/NAME, outside the sources.
 
 say() { printf '%s\n' "$*"; }
 die() {
@@ -9,7 +9,8 @@ die() {
     exit 1
 }
 
-# Is the Debian package $1, or what it would bring, there? Asks for the thing itself, so that it works on any system.
+# Returns whether the contents of the Debian package $1 are installed. Looks for its files or
+# commands, so that it works on other systems too.
 have() {
     case $1 in
     libc6-dev) [[ -e /usr/include/stdio.h ]] ;;
@@ -45,7 +46,7 @@ as_root() {
     fi
 }
 
-# Keeps the packages that are being installed from starting services: weir starts a Redis of its own.
+# Prevents packages from starting services when they are installed: weir starts its own Redis.
 readonly policy_rc=/usr/sbin/policy-rc.d
 hold_services() {
     [[ ! -e $policy_rc ]] || return 1
@@ -63,10 +64,12 @@ apt_install() {
     [[ $ok == yes ]]
 }
 
-# Can apt install the packages with the package lists that it has? A new machine has none.
+# Returns whether apt can install the packages with its current package lists. A new machine has
+# none.
 is_known() { apt-get -qq install --simulate --no-install-recommends "$@" >/dev/null 2>&1 </dev/null; }
 
-# Installs the packages. What apt prints is shown only if it fails with current package lists.
+# Installs the packages. If this fails, updates the package lists and retries. Prints the output of
+# apt only if the retry fails too.
 install_packages() {
     local output
     if is_known "$@" && output=$(apt_install "$@" 2>&1); then
@@ -79,7 +82,7 @@ install_packages() {
     die "apt-get could not install: $*"
 }
 
-# Installs those of the Debian packages named that are missing. Where apt is not there, names them and stops.
+# Installs missing Debian packages. If the system has no apt, prints their names and exits.
 need() {
     local package missing=()
     for package in "$@"; do
@@ -96,8 +99,8 @@ need_for_building() {
     need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev libpq-dev
 }
 
-# build NAME TARGETS [CONFIGURE-OPTION...]: configures build/NAME where that has not happened yet, and makes the targets.
-# Every step says whether it failed by itself, since bash forgets "set -e" behind || and if.
+# build NAME TARGETS [CONFIGURE-OPTION...]: makes the targets in build/NAME. Configures it first if it is new or its options have changed. Every step checks its own status, because bash
+# ignores "set -e" in functions called with || or if.
 build() {
     local where=build/$1 targets=$2
     shift 2
@@ -117,12 +120,14 @@ build() {
     make -s -C "$where" -j"$(nproc)" $targets
 }
 
-# The build for use, and for measuring: link-time optimisation saves 6 % of the instructions per request, and weir builds as fast with it.
+# The optimised build, also for benchmarks. Link-time optimisation saves 6 % of the instructions per
+# request and does not lengthen the build.
 build_release() { # TARGETS
     build release "$1" --enable-lto
 }
 
-# The one build with AddressSanitizer, UndefinedBehaviorSanitizer and what libFuzzer needs, for tests and fuzzing.
+# The build with AddressSanitizer, UndefinedBehaviorSanitizer and libFuzzer instrumentation, for
+# tests and fuzzing.
 build_with_sanitizers() { # TARGETS
     CC=clang build asan "$1" --enable-sanitizers --enable-fuzzing --enable-werror
 }

@@ -1,7 +1,8 @@
-/* calendar - what weir makes of a policy's calendar, for tests/lua/calendar.py.
+/* calendar - prints how weir evaluates a policy's calendar, for tests/lua/calendar.py.
  *
  *   calendar POLICY LUA_DIR              prints the composed script
- *   calendar POLICY LUA_DIR LIMIT T...   prints the window of each time (us since 1970) as on_failure: local has it */
+ *   calendar POLICY LUA_DIR LIMIT T...   prints the window of each time T (us since 1970) with
+ *                                        on_failure: local */
 #include <stdlib.h>
 
 #include "limit/calendar.h"

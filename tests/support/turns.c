@@ -1,5 +1,6 @@
-/* turns.c - for LD_PRELOAD: notes of each turn of a thread's event loop when it was, how long it computed, and how long the kernel let it wait for
- * a core though it was ready to run (schedstat's run delay, which is the machine's). See tests/integration/turns.py. */
+/* turns.c - LD_PRELOAD library that records every iteration of a thread's event loop: its start and
+ * end, its CPU time and its run delay. The run delay (schedstat) is the time for which the thread
+ * was runnable but had no CPU; it depends on the machine. See tests/integration/turns.py. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -9,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* As turns.py reads it. */
+/* The record format; turns.py reads it. */
 struct turn {
     uint64_t woken_us, end_us; /* wall clock */
-    uint32_t cpu_us, delay_us; /* of the turn */
-    uint32_t wake_us;          /* run delay before it, when it was to wake */
+    uint32_t cpu_us, delay_us; /* of the iteration */
+    uint32_t wake_us;          /* run delay before the iteration, on wake-up */
     uint32_t events;
 };
 
@@ -22,7 +23,7 @@ static _Thread_local int schedstat = -1;
 static _Thread_local struct turn turn;
 static _Thread_local uint64_t cpu_us, delay_us;
 static _Thread_local int loop_fd =
-    -1; /* the epoll instance of the event loop; pollers have others, within an iteration */
+    -1; /* the event loop's epoll instance; pollers call others within an iteration */
 
 static uint64_t clock_of(clockid_t id)
 {
@@ -39,7 +40,7 @@ static uint64_t run_delay(void)
     if (n <= 0)
         return 0;
     text[n] = 0;
-    (void)strtoull(text, &end, 10); /* the time on a core */
+    (void)strtoull(text, &end, 10); /* skips the CPU time */
     return strtoull(end, NULL, 10) / 1000;
 }
 

@@ -1,15 +1,20 @@
-/* upstream.c - a small honest API to stand behind weir: the demo of ./quickstart and the origin of the
+/* upstream.c - a small HTTP API behind weir: the demo of ./quickstart and the origin server of the
  * integration tests.
  *
  *   upstream [--listen 127.0.0.1:0 | --listen unix:/path]      prints "listening on ADDRESS" once it accepts
  *
  *   GET /            a greeting as JSON
- *   /echo            the request as it arrived: method, target, fields in order, length and CRC-32 of its
- * content /status/NNN      an answer with that status /bytes/N         N bytes with Content-Length /chunked/N
- * the same, chunked /slow?ms=N       answers after N milliseconds    /close       closes the connection after
- * the answer /stats           connections accepted and requests served so far
+ *   /echo            the request as received: method, target, fields in order, length and CRC-32 of
+ *                    its body
+ *   /status/NNN      a response with this status
+ *   /bytes/N         N bytes with Content-Length
+ *   /chunked/N       the same, chunked
+ *   /slow?ms=N       responds after N milliseconds
+ *   /close           closes the connection after the response
+ *   /stats           connections accepted and requests served so far
  *
- * It ends on SIGTERM or SIGINT, and with the process that started it. Byte i of a body is "a" + i mod 26. */
+ * It ends on SIGTERM or SIGINT, and with the process that started it. Byte i of a body is
+ * "a" + i mod 26. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -34,7 +39,7 @@
 
 #include "base/macros.h"
 
-enum { PATTERN_SIZE = 26 * 2520 }; /* about 64 KiB; a whole number of alphabets, so that pieces join up */
+enum { PATTERN_SIZE = 26 * 2520 }; /* about 64 KiB; a multiple of 26, so that pieces join up */
 
 static char pattern[PATTERN_SIZE];
 static struct event_base *base;
@@ -46,7 +51,7 @@ static void pattern_init(void)
         pattern[i] = (char)('a' + i % 26);
 }
 
-/* CRC-32 as zlib computes it. */
+/* CRC-32, compatible with zlib. */
 static uint32_t crc32_of(const unsigned char *bytes, size_t size, uint32_t crc)
 {
     static uint32_t table[256];
@@ -76,7 +81,8 @@ static uint32_t crc32_of_buffer(struct evbuffer *buffer)
     return crc;
 }
 
-/* `text` as a JSON string; bytes from 128 up stand for themselves as Latin-1, so that nothing is lost. */
+/* Writes `text` as a JSON string. Bytes from 128 up are encoded as Latin-1 characters, so that no
+ * byte is lost. */
 static void json_string(struct evbuffer *out, const char *text)
 {
     evbuffer_add(out, "\"", 1);
@@ -126,8 +132,8 @@ static bool has_content(struct evhttp_request *request, int status)
            status != 304;
 }
 
-/* Answers with `body`, which is freed, or with its length alone where there is no content: after HEAD, and in
- * 304. */
+/* Responds with `body` and frees it. For HEAD and 304, sends only the length;
+ * for 204, neither. */
 static void answer(struct evhttp_request *request, int status, struct evbuffer *body)
 {
     set_field(request, "Content-Type", "application/json");
@@ -174,7 +180,7 @@ static void answer_stats(struct evhttp_request *request)
     answer(request, HTTP_OK, body);
 }
 
-/* A long body, sent a piece at a time as the client takes it. Freed at its end or with the connection. */
+/* A long body, sent in pieces as the client reads it. Freed at its end or with the connection. */
 struct stream {
     struct evhttp_request *request;
     unsigned long long left;
@@ -187,7 +193,8 @@ static void end_abandoned(evutil_socket_t fd, short what, void *request)
     evhttp_send_reply_end(request);
 }
 
-/* The client has gone. evhttp leaves an unfinished request to us, but only once this call has returned. */
+/* The client has disconnected. evhttp passes ownership of the unfinished request, but only after
+ * this callback has returned. */
 static void stream_abandon(struct evhttp_connection *connection, void *context)
 {
     struct stream *stream = context;
@@ -230,7 +237,7 @@ static void answer_bytes(struct evhttp_request *request, unsigned long long size
     stream_next(evhttp_request_get_connection(request), stream);
 }
 
-/* An answer that waits for its time. */
+/* A delayed response. */
 struct pause {
     struct evhttp_request *request;
     struct event *timer;
@@ -244,8 +251,7 @@ static void pause_over(evutil_socket_t fd, short what, void *context)
     (void)what;
     event_free(pause->timer);
     free(pause);
-    answer_text(request, HTTP_OK,
-                "{\"message\":\"at last\"}\n"); /* only frees it where the client has gone */
+    answer_text(request, HTTP_OK, "{\"message\":\"at last\"}\n"); /* if the client is gone, only frees it */
 }
 
 static void answer_slowly(struct evhttp_request *request, long ms)
@@ -257,7 +263,7 @@ static void answer_slowly(struct evhttp_request *request, long ms)
     evtimer_add(pause->timer, &after);
 }
 
-/* The number behind `prefix` in `path`, or false. */
+/* Reads the number after `prefix` in `path`. Returns false if there is none. */
 static bool number_after(const char *path, const char *prefix, unsigned long long *number)
 {
     size_t size = strlen(prefix);
@@ -294,7 +300,7 @@ static void on_request(struct evhttp_request *request, void *context)
     }
 }
 
-/* evhttp calls this for each connection that it accepts. */
+/* Called by evhttp for each accepted connection. */
 static struct bufferevent *on_connection(struct event_base *event_base, void *context)
 {
     (void)context;
@@ -302,7 +308,7 @@ static struct bufferevent *on_connection(struct event_base *event_base, void *co
     return bufferevent_socket_new(event_base, -1, BEV_OPT_CLOSE_ON_FREE);
 }
 
-/* "127.0.0.1:80", "[::1]:0" or "unix:/path". (evutil_parse_sockaddr_port alone refuses port 0.) */
+/* Parses "127.0.0.1:80", "[::1]:0" or "unix:/path". (evutil_parse_sockaddr_port rejects port 0.) */
 static bool parse_address(const char *text, struct sockaddr_storage *at, int *size)
 {
     const char *colon = strrchr(text, ':');
@@ -342,7 +348,7 @@ static struct evconnlistener *listener_new(const char *address)
     }
     struct evconnlistener *listener = evconnlistener_new_bind(
         base, NULL, NULL, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE, 1024, (struct sockaddr *)&at, size);
-    if (listener && at.ss_family != AF_UNIX) /* accepted sockets inherit it */
+    if (listener && at.ss_family != AF_UNIX) /* accepted sockets inherit the option */
         setsockopt(evconnlistener_get_fd(listener), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     return listener;
 }
