@@ -18,7 +18,7 @@ static void secure(struct client *c);
 static void refuse_handshake(struct client *c);
 static void read_head(struct client *c);
 
-/* ---- open and close ---------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static const struct listen_settings *settings_of(const struct client *c)
 {
@@ -73,7 +73,7 @@ void client_close(struct client *c)
     worker_client_closed(w, c->counted ? address_of_peer(&c->peer, &peer) : NULL);
 }
 
-/* ---- TLS --------------------------------------------------------------------------------------------- */
+/* ---- TLS ------------------------------------------------------------------------------------- */
 
 static void handshake(struct client *c)
 {
@@ -84,14 +84,14 @@ static void handshake(struct client *c)
     }
 }
 
-/* Not a line each in the log: anybody can bring them about. */
+/* Not logged one by one: anybody can cause failed handshakes. */
 static void refuse_handshake(struct client *c)
 {
     counter_add(&c->worker->stats.tls_handshakes_failed, 1);
     client_close(c);
 }
 
-/* It is known who connects: on with the handshake, or at once with requests. */
+/* Starts the TLS handshake, or request reading on a listener without TLS. */
 static void secure(struct client *c)
 {
     struct tls_server *tls = settings_of(c)->tls;
@@ -103,7 +103,7 @@ static void secure(struct client *c)
         stream_want_read(&c->stream, true);
 }
 
-/* ---- whom a proxy names ------------------------------------------------------------------------------- */
+/* ---- PROXY protocol header ------------------------------------------------------------------- */
 
 static void refuse_proxy_header(struct client *c)
 {
@@ -111,7 +111,7 @@ static void refuse_proxy_header(struct client *c)
     client_close(c);
 }
 
-/* The head's deadline goes on: it is one for the header and the first request's head. */
+/* The deadline of the request head continues: it covers the PROXY header and the first head. */
 static void read_proxy_header(struct client *c)
 {
     struct proxy_header header;
@@ -132,7 +132,7 @@ static void read_proxy_header(struct client *c)
         client_close(c);
 }
 
-/* ---- between requests -------------------------------------------------------------------------------- */
+/* ---- between requests ------------------------------------------------------------------------ */
 
 void client_await_request(struct client *c)
 {
@@ -147,8 +147,7 @@ void client_await_request(struct client *c)
     c->since_ms = client_now_ms();
     stream_want_read(&c->stream, !c->stream.eof);
     deadline_arm(&w->queue.idle, &c->deadline, clock_cached_us(), w->policy->timeouts.keepalive_us);
-    if (iobuf_held(c->stream.in)) { /* a pipelined request: through the loop, so that nobody is starved and
-                                       nothing recurses */
+    if (iobuf_held(c->stream.in)) { /* continue from the event loop: no recursion, no starved peers */
         c->unread = true;
         stream_wake(&c->stream);
     }
@@ -173,15 +172,15 @@ void client_exchange_ended(struct client *c, enum client_after after, const stru
         linger_drain(c, request);
 }
 
-/* ---- heads ------------------------------------------------------------------------------------------- */
+/* ---- heads ----------------------------------------------------------------------------------- */
 
-/* A request's bytes, wherever they lie. */
+/* Received bytes of a request, in either buffer. */
 struct head_bytes {
     struct slice all;
     bool kept; /* in stream.in, else in worker->receive */
 };
 
-/* False: nothing new, or the connection is closed. */
+/* Reads bytes of a head. False: nothing new, or the connection is closed. */
 static bool receive(struct client *c, struct head_bytes *got)
 {
     struct worker *w = c->worker;
@@ -190,7 +189,7 @@ static bool receive(struct client *c, struct head_bytes *got)
     got->kept = c->stream.in != NULL;
     if (c->unread) {
         c->unread = false;
-        assert(c->stream.in); /* whoever sets `unread` has seen bytes there */
+        assert(c->stream.in); /* `unread` is set only if the buffer has bytes */
         got->all = iobuf_slice(c->stream.in);
         return true;
     }
@@ -201,7 +200,7 @@ static bool receive(struct client *c, struct head_bytes *got)
     if (n == STREAM_AGAIN)
         return false;
     if (n <= 0) {
-        client_close(c); /* between requests, or with half a head: nobody waits for an answer */
+        client_close(c); /* no complete request, so no response is due */
         return false;
     }
     got->all = got->kept ? iobuf_slice(c->stream.in) : (struct slice){w->receive, (size_t)n};
@@ -216,7 +215,7 @@ static void take(struct client *c, struct head_bytes *got, size_t n)
     got->all.n -= n;
 }
 
-/* Part of a head is kept until the rest comes. */
+/* Keeps an incomplete head until the rest arrives. */
 static void keep_part(struct client *c, const struct head_bytes *got)
 {
     struct worker *w = c->worker;
@@ -234,7 +233,7 @@ static void keep_part(struct client *c, const struct head_bytes *got)
         iobuf_append(c->stream.in, got->all);
 }
 
-/* `bytes`: what came of the head. */
+/* Rejects a request. `bytes`: the received part of its head. */
 static void refuse(struct client *c, struct slice bytes, enum cause cause, uint16_t status, const char *why)
 {
     struct request_line line = request_line_peek(bytes);
@@ -250,7 +249,7 @@ static void refuse_head(struct client *c, struct slice bytes, const struct refus
     refuse(c, bytes, cause, refusal->status, refusal->why);
 }
 
-/* RFC 9112 section 3: a target too long is 414, anything else too long in a head 431. */
+/* RFC 9112 section 3: a target that is too long gets 414, any other oversized head 431. */
 static void refuse_size(struct client *c, struct slice bytes)
 {
     size_t max = c->worker->policy->size_limits.request_header;
@@ -259,7 +258,7 @@ static void refuse_size(struct client *c, struct slice bytes)
     refuse(c, bytes, cause, cause_status[cause], "see size_limits.request_header");
 }
 
-/* A whole head: read where it lies, used at once, then gone. */
+/* Uses a complete head in place, without copying it. */
 static void use_head(struct client *c, struct head_bytes *got, struct request_head *head)
 {
     struct worker *w = c->worker;
@@ -272,8 +271,7 @@ static void use_head(struct client *c, struct head_bytes *got, struct request_he
         refuse_head(c, got->all, &refusal);
         return;
     }
-    if (got->kept) /* the bytes stay where they are until somebody reads into the buffer again: not before the
-                      head was used */
+    if (got->kept) /* the bytes stay valid until the next read into the buffer, which is after use */
         c->stream.in->start += (uint32_t)size;
     else if (!stream_keep(&c->stream, &w->buffers, rest)) {
         client_close(c);
@@ -312,7 +310,7 @@ static void read_head(struct client *c)
         use_head(c, &got, head);
 }
 
-/* ---- events and deadlines ---------------------------------------------------------------------------- */
+/* ---- events and deadlines -------------------------------------------------------------------- */
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
@@ -366,10 +364,11 @@ static void head_passed(struct deadline *deadline)
     else if (iobuf_held(c->stream.in))
         refuse(c, iobuf_slice(c->stream.in), CAUSE_HEAD_TIMEOUT, cause_status[CAUSE_HEAD_TIMEOUT], NULL);
     else
-        client_close(c); /* it connected and sent nothing */
+        client_close(c); /* no bytes were received */
 }
 
-/* Where the machine is busy a deadline may be seen before what has come in time is read. */
+/* Returns whether input has arrived in time, and rearms the deadline. On a busy machine the
+ * deadline may fire before timely input is read. */
 static bool in_time(struct client *c, struct deadline_queue *queue, uint64_t after_us)
 {
     if (!stream_has_input(&c->stream))

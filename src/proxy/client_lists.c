@@ -1,4 +1,4 @@
-/* client_lists.c - a worker's client connections: which list each is in, whom to close to make room, and the end of all. */
+/* client_lists.c - a worker's client connections: state lists, eviction and shutdown. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -6,12 +6,11 @@
 #include "proxy/exchange.h"
 
 enum {
-    IDLE_MIN_MS =
-        200, /* before that a connection is not closed to make room: its next request may be on its way */
-    LINGER_MIN_MS = 1000, /* the same of one whose answer may be on its way */
-    HEAD_MIN_MS = 1000,   /* and of one that has begun a request */
-    TURN_MS = 1000,       /* so long a connection is served while others wait for a place */
-    EVICTION_LOOKS = 8    /* connections that are asked, to make room, whether a request waits in them */
+    IDLE_MIN_MS = 200,    /* minimum idle time before eviction: the next request may be in transit */
+    LINGER_MIN_MS = 1000, /* the same for lingering: the response may be in transit */
+    HEAD_MIN_MS = 1000,   /* the same for incomplete heads */
+    TURN_MS = 1000,       /* time that a connection is served while others wait for a slot */
+    EVICTION_LOOKS = 8    /* maximum number of connections checked for input per eviction */
 };
 
 uint32_t client_now_ms(void)
@@ -86,7 +85,7 @@ void client_speaks(struct client *c)
     client_list_insert(c);
 }
 
-/* A request that is there already is served: only connections with nothing to read close. */
+/* Keeps connections with unread input, so that a request that has arrived is served. */
 static void close_unless_asking(struct client *c)
 {
     if (!stream_has_input(&c->stream))
@@ -130,8 +129,9 @@ void clients_cut(struct worker *w)
         client_close(c);
 }
 
-/* The first of the list, if it has been in it for so long. One whose request has come, to weir or to the kernel, is silent or idle in
- * name only. Those are served in this turn or the next, so a few are looked at and not all. */
+/* Returns the first connection of the list that has no unread input, if it has been listed for
+ * `since_ms`. Connections with unread input are served in this loop iteration or the next. Only a
+ * few of them are skipped, to bound the search. */
 static struct client *oldest_of(const struct client_list *list, uint32_t since_ms)
 {
     struct client *c = TAILQ_FIRST(list);
@@ -141,7 +141,7 @@ static struct client *oldest_of(const struct client_list *list, uint32_t since_m
     return c && client_now_ms() - c->since_ms >= since_ms ? c : NULL;
 }
 
-/* Its head has taken a second, and nothing more of it is here. */
+/* Returns the oldest incomplete head if it has taken HEAD_MIN_MS and has no unread input. */
 static struct client *slowest_head(const struct worker *w)
 {
     struct client *c = TAILQ_FIRST(&w->heads);
@@ -149,8 +149,9 @@ static struct client *slowest_head(const struct worker *w)
     return c && client_now_ms() - c->since_ms >= HEAD_MIN_MS && !stream_has_unread(&c->stream) ? c : NULL;
 }
 
-/* Whoever opens connections and says nothing must not keep those out who ask, nor have those closed who were served: where more than a
- * quarter of the places are silent, one of them is old enough soon. */
+/* Silent connections must not keep active clients out, nor evict served connections. If more
+ * than a quarter of the slots are silent, only silent connections are evicted: one of them is old
+ * enough soon. */
 struct client *client_to_evict(const struct worker *w, bool for_a_place)
 {
     struct client *c = oldest_of(&w->silent, IDLE_MIN_MS), *lingers = TAILQ_FIRST(&w->lingering);

@@ -1,12 +1,12 @@
-/* ejection.c - which servers a worker leaves alone for a while.
+/* ejection.c - ejects failing servers for a while (outlier detection).
  *
  *                 no connection                       a probe (a bare connection) succeeds
  *   gets requests ------------------> EJECTED_DOWN -------------------------------------------> gets requests
  *                 too many requests fail                eject.time has passed, and a probe succeeds
  *                 ------------------> EJECTED_FAILING -----------------------------------------^
  *
- * Failures eject a server only while others are left (eject.at_most): if all servers fail, requests fail as well,
- * and no server gets the load of the others. */
+ * Failed requests eject a server only while others are left (eject.at_most). If all servers fail,
+ * requests fail as well, and no server gets the load of the others. */
 #include "proxy/ejection.h"
 
 #include <stdio.h>
@@ -17,24 +17,23 @@
 #include "proxy/upstream_internal.h"
 
 enum {
-    DOWN_MIN_US =
-        1000000, /* from a failed connection to the first probe, doubled with every one that fails */
+    DOWN_MIN_US = 1000000, /* from a failed connection to the first probe; doubled per failed probe */
     DOWN_MAX_US = 32 * 1000000,
-    RELAPSE_TIMES = 10, /* eject.time: a server that fails within so many of them after its return relapses */
-    RELAPSES_MAX = 5    /* each doubles the time */
+    RELAPSE_TIMES = 10, /* in units of eject.time: a failure this soon after the return is a relapse */
+    RELAPSES_MAX = 5    /* each relapse doubles the time */
 };
 
 #define X(name, label) [name] = label,
 const char *const ejection_label[EJECTION_COUNT] = {EJECTIONS(X)};
 #undef X
 
-/* One line a change of state, not a request, and for a server that comes and goes not more than one a second. */
+/* Logs an ejection: one line per change of state, at most one per second per server. */
 static void report_ejected(struct server *server, const char *why, const char *until)
 {
     uint64_t now = clock_us();
 
     struct slice whom = {(const char *)&server->endpoint,
-                         sizeof server->endpoint}; /* the workers' common one */
+                         sizeof server->endpoint}; /* the endpoint, common to all workers */
 
     server->said = now - server->said_us > 1000000 && log_is_first(whom, "ejected");
     if (!server->said)
@@ -44,7 +43,7 @@ static void report_ejected(struct server *server, const char *why, const char *u
              why, until);
 }
 
-/* Takes it out, for `after_us` at least. */
+/* Ejects the server for at least `after_us`. */
 static void take_out(struct server *server, enum ejected ejected, uint64_t after_us)
 {
     const struct generation *g = server->pool->generation;
@@ -67,7 +66,7 @@ void server_eject(struct server *server, const char *why)
     uint64_t after_us = DOWN_MIN_US;
 
     if (server->ejected != EJECTED_NOT && (deadline_is_armed(&server->probe) || server->probing))
-        return; /* one probe at a time: what becomes of it decides */
+        return; /* one probe at a time: its result decides */
     if (server->ejected == EJECTED_DOWN)
         after_us = server->ejected_us * 2 < DOWN_MAX_US ? server->ejected_us * 2 : DOWN_MAX_US;
     else {
@@ -100,9 +99,9 @@ void server_admit(struct server *server, const char *what)
            server->pool->settings->name, server->endpoint->text, failing ? "gets requests" : what);
 }
 
-/* ---- failures ---------------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
-/* Is another server left, and are not too many ejected already? */
+/* Returns whether another server is left and eject.at_most is not reached. */
 static bool may_be_ejected(const struct server *server)
 {
     const struct pool *pool = server->pool;
@@ -121,7 +120,8 @@ static bool may_be_ejected(const struct server *server)
     return others > 0 && ejected < most;
 }
 
-/* For eject.time, and twice as long each time when it fails again soon after its return. */
+/* Returns the ejection time: eject.time, doubled each time the server fails again soon after its
+ * return. */
 static uint64_t time_out_us(struct server *server)
 {
     uint64_t time_us = server->pool->settings->eject.time_us;
@@ -150,7 +150,7 @@ static void eject_failing(struct server *server, enum ejection reason, const cha
     take_out(server, EJECTED_FAILING, time_us);
 }
 
-/* Does its record say that it is to be left alone? */
+/* Ejects the server if its recent outcomes exceed eject.failures or eject.failure_rate. */
 static void judge(struct server *server, const char *why, uint64_t now)
 {
     const struct upstream_eject *settings = &server->pool->settings->eject;

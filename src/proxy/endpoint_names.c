@@ -1,5 +1,5 @@
-/* endpoint_names.c - the names among a endpoint set's servers: looked up when their time to live is over, told to the endpoint set when
- * their addresses have changed. What a name had last stays until there is a better answer. */
+/* endpoint_names.c - resolves an endpoint set's host names when their TTL expires, and rebuilds
+ * the endpoints when addresses change. The last addresses stay until a lookup succeeds. */
 #include <stdlib.h>
 
 #include "base/event_timer.h"
@@ -7,7 +7,7 @@
 #include "proxy/endpoint_set_internal.h"
 
 enum {
-    RETRY_MIN_US = 1000000, /* after a lookup that brought nothing; doubled each time */
+    RETRY_MIN_US = 1000000, /* after a failed lookup; doubled each time */
     RETRY_MAX_US = 30 * 1000000
 };
 
@@ -26,7 +26,7 @@ static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* --- saying what has changed: one line a change, not a lookup --- */
+/* --- logging: one line per change, not per lookup --- */
 
 static void report_addresses(const struct name *name)
 {
@@ -62,7 +62,8 @@ static int compare_ips(const void *a, const void *b)
     return memcmp(a, b, sizeof(struct ip));
 }
 
-/* In order, since name servers answer in another one each time. Where A was answered and AAAA was not, or the reverse, what was known of the other stays. */
+/* Sorts the addresses, because name servers rotate them. If only one of A and AAAA was answered,
+ * the known addresses of the other family stay. */
 static unsigned merge(const struct name *name, const struct resolver_answer *answer,
                       struct ip ips[static RESOLVED_MAX])
 {
@@ -106,7 +107,8 @@ static void adjust(struct endpoint_set *endpoint_set)
         endpoint_set->listener.changed(endpoint_set->listener.context);
 }
 
-/* A name that is not there any more keeps its addresses as well: if they are dead, they are found to be. */
+/* A name that no longer exists keeps its addresses as well. If they are dead, connections and
+ * health checks fail. */
 static void answered(void *context, const struct resolver_answer *answer)
 {
     struct name *name = context;
@@ -139,9 +141,9 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
     look_up(arg);
 }
 
-/* --- all of them --- */
+/* --- start and stop --- */
 
-/* The same name, whatever upstream it stands in. */
+/* Copies the addresses of the same host name, in whatever upstream it is used. */
 static void take_over(struct name *name, const struct endpoint_set *before)
 {
     for (unsigned i = 0; before && i < before->name_count; i++) {

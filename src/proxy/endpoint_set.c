@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "proxy/endpoint_set_internal.h"
 
-/* ---- members ----------------------------------------------------------------------------------------- */
+/* ---- endpoints ------------------------------------------------------------------------------- */
 
 static struct endpoint *endpoint_hold(struct endpoint *endpoint)
 {
@@ -19,7 +19,8 @@ void endpoint_drop(struct endpoint *endpoint)
     free(endpoint);
 }
 
-/* "api.internal:80", which is 10.0.0.7 now: "api.internal:80 (10.0.0.7:80)". */
+/* Returns the text for logs: "api.internal:80 (10.0.0.7:80)" for a host name. The caller frees
+ * it. */
 static char *text_for(const struct upstream_server *server, const struct address *address)
 {
     char at[ADDRESS_TEXT_MAX], room[HOST_NAME_BYTES_MAX + ADDRESS_TEXT_MAX + 16];
@@ -51,9 +52,9 @@ static bool same_address(const struct address *a, const struct address *b)
     return a->length == b->length && memcmp(&a->any, &b->any, a->length) == 0;
 }
 
-/* ---- the table --------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
-/* What an upstream's servers are now, as far as there is room. */
+/* The current addresses of an upstream's servers, up to ENDPOINTS_MAX. */
 struct wanted {
     struct {
         const struct upstream_server *server;
@@ -62,7 +63,7 @@ struct wanted {
     unsigned count, left_out;
 };
 
-/* One address is one server, however often it is written, unless it goes by several names. */
+/* Adds an address. Duplicates are dropped, except under a different host name. */
 static void want(struct wanted *wanted, const struct upstream_server *server, const struct address *address)
 {
     for (unsigned i = 0; i < wanted->count; i++)
@@ -102,7 +103,8 @@ static struct endpoint *find(const struct row *row, const struct upstream_server
     return NULL;
 }
 
-/* A reload does not make a server healthy. */
+/* Copies the health of the same endpoint from `before`: a reload does not make a server healthy.
+ * */
 static void take_over(struct endpoint *endpoint, const struct upstream *upstream,
                       const struct endpoint_set *before)
 {
@@ -121,7 +123,7 @@ static void take_over(struct endpoint *endpoint, const struct upstream *upstream
     }
 }
 
-/* The row as it is wanted, of members that are there already and new ones. True: it differs. */
+/* Builds the wanted row from existing and new endpoints. True: it differs from `row`. */
 static bool make_row(struct row *next, const struct row *row, const struct wanted *wanted,
                      const struct upstream *upstream, const struct endpoint_set *before)
 {
@@ -172,7 +174,7 @@ void endpoint_set_rebuild(struct endpoint_set *endpoint_set, const struct upstre
         endpoint_set->listener.changed(endpoint_set->listener.context);
 }
 
-/* ---- a endpoint set's life --------------------------------------------------------------------------------- */
+/* ---- creation and destruction ---------------------------------------------------------------- */
 
 struct endpoint_set *endpoint_set_hold(struct endpoint_set *endpoint_set)
 {

@@ -4,7 +4,7 @@
 
 #include "proxy/worker_internal.h"
 
-enum { DIFFERENCE_MIN = 4 }; /* connections that a worker has more than another before it gives one away */
+enum { DIFFERENCE_MIN = 4 }; /* minimum difference of connections before one is passed on */
 
 void handoff_init(struct handoff *handoff)
 {
@@ -31,7 +31,7 @@ void handoff_close(struct worker *w)
     pthread_mutex_unlock(&w->handoff.lock);
 }
 
-/* ---- places ------------------------------------------------------------------------------------------ */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 static unsigned places_of(const struct worker *w)
 {
@@ -71,8 +71,9 @@ static bool take_at(struct worker *other, const struct worker *w)
     return false;
 }
 
-/* Of two workers, the one that accepted and any other, the one with fewer connections: nearly as even as the fewest of all
- * (Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 1996), and one counter is read, not all. */
+/* Chooses the worker with fewer connections of two: the accepting one and a random one. This is
+ * nearly as even as choosing the least loaded of all (Mitzenmacher, "The Power of Two Choices in
+ * Randomized Load Balancing", 1996), and reads one counter instead of all. */
 struct worker *place_take(struct worker *w)
 {
     struct worker **all = w->shared->all;
@@ -95,7 +96,7 @@ struct worker *place_take(struct worker *w)
     return NULL;
 }
 
-/* ---- on the way -------------------------------------------------------------------------------------- */
+/* ---- passing --------------------------------------------------------------------------------- */
 
 bool handoff_give(struct worker *to, const struct handed *connection)
 {
@@ -111,7 +112,7 @@ bool handoff_give(struct worker *to, const struct handed *connection)
     return taken;
 }
 
-/* The last one first: they came within one iteration of the loop. */
+/* Returns the last one first. Order does not matter: all arrived within one loop iteration. */
 bool handoff_receive(struct worker *w, struct handed *connection)
 {
     struct handoff *handoff = &w->handoff;

@@ -1,8 +1,10 @@
-/* health.c - active checks: the main thread asks every member of an upstream with `health` time and again.
+/* health.c - active health checks. If an upstream has `health`, the main thread checks every
+ * endpoint periodically.
  *
- *   wait -> connect -> (TLS) -> GET -> head of the answer -> judge -> wait
+ *   wait -> connect -> (TLS) -> GET -> response head -> judge -> wait
  *
- * One connection a check, closed when the head is there. A check that takes longer than health.timeout has failed. */
+ * Each check uses a connection of its own, closed after the response head. A check that takes
+ * longer than health.timeout has failed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,26 +23,26 @@
 #include "proxy/endpoint_set_internal.h"
 
 enum {
-    ANSWER_MAX = 16 * 1024, /* of an answer, its interim ones included */
+    ANSWER_MAX = 16 * 1024, /* size of a response head, interim responses included */
     REQUEST_MAX = 2048,
-    APART_US = 20000 /* the first checks of a endpoint set do not all begin at once */
+    APART_US = 20000 /* interval between the starts of the first checks */
 };
 
 struct check {
     struct endpoint_set *endpoint_set;
     const struct upstream *upstream;
     struct endpoint *endpoint; /* held */
-    struct event timer;        /* waiting: until it begins; else: until it has failed */
+    struct event timer;        /* waiting: start of the check; else: its timeout */
     uint64_t began_us;
     enum { CHECK_WAITS, CHECK_CONNECTS, CHECK_SHAKES_HANDS, CHECK_READS } state;
     struct stream stream;
     struct tls_resumption resumption;
-    char *answer; /* ANSWER_MAX bytes while it runs */
+    char *answer; /* ANSWER_MAX bytes while a check runs */
     size_t size, scanned;
     TAILQ_ENTRY(check) link;
 };
 
-/* ---- what came of it --------------------------------------------------------------------------------- */
+/* ---- result ---------------------------------------------------------------------------------- */
 
 static void hang_up(struct check *check)
 {
@@ -64,10 +66,10 @@ static void change(struct check *check, bool failing, const char *why)
     else
         log_info("upstream %s: server %s passes its health checks again", upstream->name, endpoint->text);
     check->endpoint_set->listener.changed(
-        check->endpoint_set->listener.context); /* /readyz, by way of the workers */
+        check->endpoint_set->listener.context); /* updates /readyz, through the workers */
 }
 
-/* `why` says what is wrong; NULL: nothing. */
+/* Ends a check. `why`: the failure, or NULL on success. */
 static void judge(struct check *check, const char *why)
 {
     struct endpoint *endpoint = check->endpoint;
@@ -84,7 +86,7 @@ static void judge(struct check *check, const char *why)
     event_timer_arm(&check->timer, took < health->interval_us ? health->interval_us - took : 0);
 }
 
-/* ---- the answer -------------------------------------------------------------------------------------- */
+/* ---- response -------------------------------------------------------------------------------- */
 
 static void judge_head(struct check *check, const struct response_head *head)
 {
@@ -102,10 +104,10 @@ static void judge_head(struct check *check, const struct response_head *head)
     }
 }
 
-/* Looks for the head of the final answer in what has come so far. */
+/* Looks for the head of the final response in the received bytes. */
 static void look_at_answer(struct check *check)
 {
-    static struct response_head head; /* the main thread's */
+    static struct response_head head; /* used by the main thread only */
     struct refusal refusal;
     size_t size;
 
@@ -143,7 +145,7 @@ static void read_answer(struct check *check)
     look_at_answer(check);
 }
 
-/* ---- the request ------------------------------------------------------------------------------------- */
+/* ---- request --------------------------------------------------------------------------------- */
 
 static void decision_request(struct check *check)
 {
@@ -240,14 +242,15 @@ static int open_socket(int family)
     return fd;
 }
 
-/* On a unix socket connecting ends at once; the event tells of that as well. */
+/* Starts a check. Connecting to a unix socket completes at once; the write event follows as
+ * well. */
 static void begin(struct check *check)
 {
     const struct address *to = &check->endpoint->address;
     int fd = open_socket(to->any.sa_family);
 
     check->began_us = clock_us();
-    if (fd < 0 && descriptors_lack(errno)) { /* nothing was learnt of the server */
+    if (fd < 0 && descriptors_lack(errno)) { /* the failure is local, not the server's */
         log_debug("upstream %s: server %s: health check: no descriptor", check->upstream->name,
                   check->endpoint->text);
         event_timer_arm(&check->timer, check->upstream->health.interval_us);
@@ -279,7 +282,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         judge(check, "no answer within health.timeout");
 }
 
-/* ---- who is checked ---------------------------------------------------------------------------------- */
+/* ---- list of checks -------------------------------------------------------------------------- */
 
 static void check_free(struct check *check)
 {

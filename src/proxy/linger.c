@@ -1,16 +1,17 @@
-/* linger.c - reads and drops what a client still sends after its answer.
+/* linger.c - lingering close: reads and drops input that a client still sends after its response.
  *
- * Many clients send the whole request before they read. If weir closed its socket meanwhile, the kernel would answer
- * further content with a reset, and the client would see EPIPE or ECONNRESET and no answer (RFC 9112 section 9.6). So
- * content is read for as long as it keeps coming, within these bounds:
+ * Many clients send the whole request before they read. If weir closed its socket meanwhile, the
+ * kernel would answer further content with a reset. The client would see EPIPE or ECONNRESET and no
+ * response (RFC 9112 section 9.6). weir therefore reads the content while it keeps arriving, within
+ * these bounds:
  *
- *   in all          timeouts.linger
- *   without a byte  LINGER_PAUSE_US
- *   rate            LINGER_RATE_MIN on average, after LINGER_PAUSE_US
- *   connections     a quarter of the worker's; the one that has lingered for longest closes first
+ *   total time    timeouts.linger
+ *   pause         LINGER_PAUSE_US without a byte
+ *   rate          LINGER_RATE_MIN on average, after LINGER_PAUSE_US
+ *   connections   a quarter of the worker's; the one that has lingered longest closes first
  *
- * A lingering connection owns no buffer. Nothing that is dropped is ever read as a request: in CLIENT_DRAIN the message's
- * framing tells where the next one begins, in CLIENT_LINGER there is none. */
+ * A lingering connection owns no buffer. Dropped input is never parsed as a request: in
+ * CLIENT_DRAIN the message framing marks the start of the next request, in CLIENT_LINGER there is none. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -18,9 +19,9 @@
 
 enum {
     LINGER_PAUSE_US = 5 * 1000000,
-    LINGER_RATE_MIN = 1000,           /* bytes a second */
-    LINGER_STOPPING_US = 2 * 1000000, /* what is left of the time when weir stops */
-    LINGERING_MAX = 1024              /* where size_limits.connections is 0 */
+    LINGER_RATE_MIN = 1000,           /* bytes per second */
+    LINGER_STOPPING_US = 2 * 1000000, /* remaining time when weir stops */
+    LINGERING_MAX = 1024              /* if size_limits.connections is 0 */
 };
 
 static void drain(struct client *c, bool readable);
@@ -31,7 +32,7 @@ static unsigned lingering_max(const struct worker *w)
     return places == 0 ? LINGERING_MAX : places < 4 ? 1 : places / 4;
 }
 
-/* Room for one more. */
+/* Closes the oldest lingering connection if the limit is reached. */
 static void make_room(struct worker *w)
 {
     if (counter_read(&w->stats.connections_lingering) >= lingering_max(w))
@@ -77,7 +78,8 @@ void linger_drain(struct client *c, const struct message_body *request)
     drain(c, false);
 }
 
-/* `n` bytes were dropped: false when the connection has lingered for too long, or they come too slowly. */
+/* Counts `n` dropped bytes. False: the connection has lingered too long, or input is too slow.
+ * */
 static bool goes_on(struct client *c, uint64_t n)
 {
     uint64_t elapsed_us = (uint64_t)(client_now_ms() - c->since_ms) * 1000;
@@ -99,7 +101,7 @@ static void read_and_drop(struct client *c)
         client_close(c);
 }
 
-/* Reads what is left of a request's content: its framing tells where the next request begins. */
+/* Reads and drops the rest of a request body. Its framing marks the next request. */
 static void drain(struct client *c, bool readable)
 {
     struct relay_io io = {&c->worker->buffers, c->worker->receive};
@@ -129,7 +131,7 @@ void linger_stop(struct worker *w)
         arm(c);
 }
 
-/* On a busy machine a deadline may be seen before what has come in time is read. */
+/* On a busy machine the deadline may fire before timely input is read. */
 static void linger_passed(struct deadline *deadline)
 {
     struct client *c = CONTAINER_OF(deadline, struct client, deadline);

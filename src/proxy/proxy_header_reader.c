@@ -12,7 +12,7 @@ static ssize_t receive(int fd, void *bytes, size_t size, int flags)
     return n;
 }
 
-/* The kernel has these bytes: they were looked at before. */
+/* Consumes bytes that were peeked before. */
 static bool take(struct stream *s, size_t n)
 {
     if (receive(s->fd, s->in->bytes + s->in->end, n, 0) != (ssize_t)n)
@@ -21,7 +21,7 @@ static bool take(struct stream *s, size_t n)
     return true;
 }
 
-/* Nothing new: the connection waits, or has ended. */
+/* Handles a read without new bytes: none yet, or the connection has ended. */
 static enum proxy_header_result nothing_came(struct stream *s, struct iobuf_pool *pool, bool again)
 {
     bool began = iobuf_held(s->in) > 0;
@@ -36,7 +36,7 @@ enum proxy_header_result proxy_header_receive(struct stream *s, struct iobuf_poo
 {
     if (!s->in && !(s->in = iobuf_get(pool, PROXY_HEADER_MAX)))
         return RECEIVE_CLOSED;
-    /* Looked at first, since only the header says how much is its own. */
+    /* Peeks first: only the header contains its own length. */
     size_t held = iobuf_held(s->in);
     ssize_t n = receive(s->fd, s->in->bytes + held, iobuf_room(s->in), MSG_PEEK);
     if (n <= 0)

@@ -1,11 +1,12 @@
-/* servers.c - whom a worker's links go to: the members of the endpoint set, as far as they are up; the budget for retries. */
+/* servers.c - a worker's view of the endpoint set: choice of a server, retry budget, arrival and
+ * removal of servers. */
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "config/values.h"
 #include "proxy/upstream_internal.h"
 
-/* ---- choosing ---------------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 bool upstreams_ready(const struct generation *g)
 {
@@ -33,7 +34,7 @@ struct server *servers_choose(struct pool *pool, const struct upstream_tries *tr
 {
     struct server *best = NULL;
 
-    bool first = tries->servers == 0; /* further tries of a request do not change whose turn it is */
+    bool first = tries->servers == 0; /* retries do not advance the round-robin start */
 
     pool->next = pool->slots ? (pool->next + first) % pool->slots : 0;
     for (unsigned i = 0; i < pool->slots; i++) {
@@ -48,7 +49,8 @@ struct server *servers_choose(struct pool *pool, const struct upstream_tries *tr
     return best;
 }
 
-/* Is there a server that gets requests and was not tried? */
+/* Returns whether an untried server is available: neither ejected nor failing its health checks.
+ * */
 static bool servers_another(const struct pool *pool, const struct upstream_tries *tries)
 {
     for (unsigned i = 0; i < pool->slots; i++) {
@@ -82,7 +84,7 @@ bool upstream_retry_may(const struct link *link, struct upstream_tries *tries)
     return true;
 }
 
-/* ---- coming and going -------------------------------------------------------------------------------- */
+/* ---- coming and going ------------------------------------------------------------------------ */
 
 static void server_free(struct server *server)
 {
@@ -93,7 +95,7 @@ static void server_free(struct server *server)
     free(server);
 }
 
-/* Takes over `member`. */
+/* Adds a server for `endpoint`, which it takes over. */
 static void server_arrives(struct pool *pool, struct endpoint *endpoint)
 {
     struct server *server = calloc(1, sizeof *server);
@@ -126,7 +128,7 @@ static void hang_up(struct server *server)
         link_close(link);
 }
 
-/* Exchanges with it go on to their end. */
+/* Removes a server from its pool. Its exchanges continue to their end. */
 static void server_leaves(struct server *server)
 {
     struct pool *pool = server->pool;
@@ -199,7 +201,7 @@ void servers_refresh(struct generation *g)
         pool_refresh(&g->pools[i], g->endpoint_set);
 }
 
-/* ---- the pools of a generation ----------------------------------------------------------------------- */
+/* ---- the pools of a generation --------------------------------------------------------------- */
 
 int upstream_init(struct generation *g)
 {
@@ -231,7 +233,7 @@ void upstream_free(struct generation *g)
     if (!g->pools)
         return;
     upstream_retire(g);
-    upstreams_free_closed(g->worker); /* they point at these pools */
+    upstreams_free_closed(g->worker); /* closed links point at these pools */
     for (unsigned i = 0; i < g->policy->upstream_count; i++) {
         struct pool *pool = &g->pools[i];
         for (struct server *server; (server = TAILQ_FIRST(&pool->leaving));) {

@@ -16,8 +16,8 @@
 
 enum {
     LINK_MAGIC = 0x4c494e4b,
-    POOLED_IDLE_US = 60 * 1000000, /* how long an idle link is kept */
-    LOOKED_AT_ONCE = 64            /* the most pooled links that are looked at in one system call */
+    POOLED_IDLE_US = 60 * 1000000, /* idle timeout of a pooled link */
+    LOOKED_AT_ONCE = 64            /* maximum number of pooled links checked per poll(2) */
 };
 
 const char *link_server_text(const struct link *link)
@@ -25,7 +25,7 @@ const char *link_server_text(const struct link *link)
     return link->server->endpoint->text;
 }
 
-/* ---- a link's life ----------------------------------------------------------------------------------- */
+/* ---- a link's life --------------------------------------------------------------------------- */
 
 void link_close(struct link *link)
 {
@@ -59,7 +59,7 @@ static void link_connected(struct link *link)
     stream_want_read(&link->stream, true);
 }
 
-/* Whoever the link was for: a request goes to another server, a probe is made again later. */
+/* Handles a failed connection. A request goes to another server; a probe is repeated later. */
 static void connect_failed(struct link *link, enum cause cause, const char *why)
 {
     struct exchange *x = link->exchange;
@@ -71,7 +71,7 @@ static void connect_failed(struct link *link, enum cause cause, const char *why)
         exchange_connect_failed(x, cause);
 }
 
-/* The connection is a good one for the next request. */
+/* Ends the ejection, and pools the connection for the next request. */
 static void probe_succeeded(struct link *link)
 {
     server_admit(link->server, "accepts connections");
@@ -132,11 +132,11 @@ static void link_finish_connect(struct link *link)
         link_is_up(link);
 }
 
-/* Does the link hold, or its socket, what nobody asked for? What TLS has to say to itself (RFC 8446 section 4.6.1: quota requests, new keys)
- * is not that. */
+/* Returns whether an idle link or its socket holds unexpected data or has ended. TLS session
+ * tickets and key updates (RFC 8446 section 4.6) are not unexpected. */
 static bool is_stale(struct link *link)
 {
-    enum { RECORDS_MAX = 8 }; /* more than a server has any reason to send at once */
+    enum { RECORDS_MAX = 8 }; /* more records than a server sends at once */
     char byte;
 
     for (unsigned i = 0; i < RECORDS_MAX; i++) {
@@ -161,7 +161,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     else if (link->state == LINK_CONNECTING || link->state == LINK_PROBING)
         shake_hands(link);
     else if (link->state == LINK_POOLED && (!link->stream.layer || is_stale(link)))
-        link_close(link); /* the server closed it, or said what nobody asked for: it is of no use */
+        link_close(link); /* closed by the server, or unexpected data */
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)
@@ -194,8 +194,8 @@ static void pooled_for_long(struct deadline *deadline)
     link_close(CONTAINER_OF(deadline, struct link, deadline));
 }
 
-/* A link to `server` that is connecting or, on a unix socket, connected; without an exchange, a probe. NULL
- * with errno. */
+/* Connects to `server`. The link is connecting or, on a unix socket, connected. Without an
+ * exchange it is a probe. NULL with errno on failure. */
 static struct link *dial(struct worker *w, struct server *server, struct exchange *x)
 {
     const struct address *to = &server->endpoint->address;
@@ -241,7 +241,7 @@ static void probe(struct deadline *deadline)
     struct server *server = CONTAINER_OF(deadline, struct server, probe);
     struct link *link = dial(server->pool->generation->worker, server, NULL);
 
-    if (!link && descriptors_lack(errno)) { /* nothing was learnt of the server */
+    if (!link && descriptors_lack(errno)) { /* the failure is local, not the server's */
         descriptors_note_lack(errno);
         deadline_arm(&server->pool->generation->worker->queue.probe, &server->probe, clock_us(),
                      server->ejected_us);
@@ -251,7 +251,8 @@ static void probe(struct deadline *deadline)
         probe_succeeded(link);
 }
 
-/* Closes kept pipes and up to a few of the links that have been idle longest, of every server. False: there were none. */
+/* Closes pooled pipes, and up to OF_A_SERVER of the longest-idle links of every server. False:
+ * there were none. */
 static bool close_some_pooled(struct worker *w)
 {
     enum { OF_A_SERVER = 4 };
@@ -271,8 +272,9 @@ static bool close_some_pooled(struct worker *w)
     return any;
 }
 
-/* Closes those of the links on top of the pool that hold what nobody asked for, or whose server has closed them. As many are looked at
- * in one system call as the last turn needed or, where that was too few, as this one has needed so far. */
+/* Checks the most recently used pooled links with one poll(2), and closes those with unexpected
+ * data or closed by the server. It checks as many links as the last loop iteration needed or, if
+ * more, as many as this one has needed so far. */
 static void look_at_pooled(struct server *server, uint64_t turn)
 {
     struct pollfd polls[LOOKED_AT_ONCE];
@@ -292,7 +294,7 @@ static void look_at_pooled(struct server *server, uint64_t turn)
             links[i]->empty_turn = turn;
 }
 
-/* How many links had to be looked at in the last turn in which one was taken. */
+/* Updates the number of links that the previous loop iteration needed. */
 static void count_needed(struct server *server, uint64_t turn)
 {
     if (server->taken_turn != turn) {
@@ -302,8 +304,9 @@ static void count_needed(struct server *server, uint64_t turn)
     }
 }
 
-/* NULL: there is none. Bytes behind the last answer would be this request's answer, and the loop may not have told of them yet: what is
- * taken was found empty in this turn. */
+/* Takes a pooled link; NULL: none. Bytes after the last response would be read as this request's
+ * response, and their event may still be pending. So only a link that was found empty in this loop
+ * iteration is taken. */
 static struct link *take_pooled(struct server *server, struct exchange *x)
 {
     uint64_t turn = x->worker->turn;
@@ -327,7 +330,8 @@ static struct link *take_pooled(struct server *server, struct exchange *x)
     return link;
 }
 
-/* There was no descriptor: takes what this worker can do without, else one of the process' reserve. NULL with errno. */
+/* Retries after a lack of descriptors: frees pooled links and pipes, else uses the process's
+ * reserve. NULL with errno on failure. */
 static struct link *dial_again(struct worker *w, struct server *server, struct exchange *x)
 {
     int error = errno;
@@ -380,8 +384,9 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
     return NULL;
 }
 
-/* A new link is only made when none is idle, and the link used last is used first. So the pool holds as many links as were
- * busy at once within POOLED_IDLE_US; no more can be busy than there are client connections. */
+/* A new link is made only if none is idle, and the most recently used link is taken first. So
+ * the pool holds as many links as were busy at once within POOLED_IDLE_US. No more can be busy than
+ * there are client connections. */
 void upstream_release(struct link *link, bool reusable)
 {
     struct server *server = link->server;
@@ -407,8 +412,8 @@ void upstream_release(struct link *link, bool reusable)
     deadline_arm(&w->queue.pooled, &link->deadline, clock_cached_us(), POOLED_IDLE_US);
 }
 
-/* A server that closes before it has received the request answers it with RST, or has not acknowledged it yet. One that
- * has read it, and closes, sends FIN behind its acknowledgement. */
+/* A server that closes before it receives the request answers with RST, or has not acknowledged
+ * it. A server that has read the request and then closes sends FIN after its acknowledgement. */
 bool upstream_closed_idle(const struct link *link)
 {
     struct tcp_info info;
@@ -421,7 +426,7 @@ bool upstream_closed_idle(const struct link *link)
     return info.tcpi_state != TCP_CLOSE_WAIT || info.tcpi_unacked > 0;
 }
 
-/* ---- a worker's links -------------------------------------------------------------------------------- */
+/* ---- a worker's links ------------------------------------------------------------------------ */
 
 void upstreams_init(struct worker *w)
 {

@@ -19,12 +19,13 @@
 #include "proxy/worker_internal.h"
 
 enum {
-    ACCEPTS_PER_TURN = 64,    /* so that a flood of connections does not starve those that are served */
-    ACCEPT_PAUSE_US = 100000, /* out of descriptors or connections: how long not to accept */
-    EVICTED_AT_ONCE = 8,      /* idle clients, when there are no descriptors */
-    TURN_US = 2000,           /* what is to be done by then waits for the next turn */
-    /* Sockets per epoll_wait. More of upstream connections than of clients: what was begun ends before more is begun, so that the
-     * requests in flight, and with them the upstream connections in use, stay few however many clients ask at once. */
+    ACCEPTS_PER_TURN = 64,    /* so that a connection flood does not starve open connections */
+    ACCEPT_PAUSE_US = 100000, /* pause in accepting when descriptors or slots are exhausted */
+    EVICTED_AT_ONCE = 8,      /* clients evicted per shortage of descriptors */
+    TURN_US = 2000,           /* time limit of a loop iteration; the rest waits for the next */
+    /* Sockets per epoll_wait. The limit is higher for upstream connections than for clients:
+     * requests in progress complete before new ones start. This keeps the requests in flight, and
+     * the upstream connections in use, few with any number of clients. */
     CLIENTS_PER_BATCH = 128,
     LINKS_PER_BATCH = 256
 };
@@ -32,13 +33,13 @@ enum {
 /* One listening socket of this worker. */
 struct listener {
     struct worker *worker;
-    unsigned index; /* in the policy: a reload keeps the listeners and their order */
+    unsigned index; /* index in the policy: a reload keeps the listeners and their order */
     int fd;
     struct event event, resume;
     bool paused;
 };
 
-/* ---- accepting --------------------------------------------------------------------------------------- */
+/* ---- accepting ------------------------------------------------------------------------------- */
 
 static void listener_pause(struct listener *l)
 {
@@ -56,7 +57,7 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
     event_add(&l->event, NULL);
 }
 
-/* Idle clients make room, which the reserve of descriptors takes first. */
+/* Evicts clients to free descriptors, which refill the reserve first, and pauses accepting. */
 static void wait_for_descriptors(struct listener *l)
 {
     struct client *leaves;
@@ -66,7 +67,7 @@ static void wait_for_descriptors(struct listener *l)
     listener_pause(l);
 }
 
-/* The kernel has no descriptor or memory for us: waiting helps, accepting in a loop does not. */
+/* The kernel has no descriptor or memory. weir waits, because retrying at once fails again. */
 static void accept_failed(struct listener *l, int error)
 {
     static _Thread_local uint64_t said_us;
@@ -81,8 +82,9 @@ static void accept_failed(struct listener *l, int error)
     wait_for_descriptors(l);
 }
 
-/* Each worker has its share of size_limits.connections. Where it is taken, a connection goes to a worker with a free place (handoff.h);
- * where there is none, the worker makes room within its own share, by closing an idle connection. */
+/* Each worker has a share of size_limits.connections. If it is taken, a connection goes to a
+ * worker with a free slot (handoff.h). If there is none, the worker evicts one of its own
+ * connections. */
 unsigned worker_share_of(const struct worker *w, unsigned number)
 {
     unsigned max = w->policy->size_limits.connections, workers = w->shared->workers;
@@ -104,7 +106,7 @@ static bool is_full(const struct worker *w)
     return max && atomic_load_explicit(&w->handoff.places, memory_order_relaxed) >= max;
 }
 
-/* An operator whose proxy is not among the trusted ones has to learn of it. */
+/* Warns at most once per 10 s: the peer may be a proxy that is missing in trusted_proxies. */
 static void report_refused(const struct address *peer, unsigned max)
 {
     static _Thread_local uint64_t said_us;
@@ -120,7 +122,8 @@ static void report_refused(const struct address *peer, unsigned max)
         address_format(peer, text), max);
 }
 
-/* The default is a quarter of the connections that there can be: of fewer, where there are not enough descriptors. */
+/* The default is a quarter of size_limits.connections, or of the connections for which there are
+ * descriptors if that is less. */
 static unsigned connections_per_ip_max(const struct worker *w)
 {
     const struct size_limits *sizes = &w->policy->size_limits;
@@ -144,8 +147,8 @@ bool worker_count_peer(struct worker *w, const struct address *peer, bool *count
     return false;
 }
 
-/* May the peer connect here? Where a proxy is to name its client, it must be trusted to; the client is counted
- * when it is known. */
+/* Returns whether the peer may connect. On a PROXY protocol listener the peer must be trusted;
+ * its client is counted after the header is read. */
 static bool may_connect(struct listener *l, const struct address *peer, bool *counted)
 {
     struct worker *w = l->worker;
@@ -159,7 +162,8 @@ static bool may_connect(struct listener *l, const struct address *peer, bool *co
     return false;
 }
 
-/* A place was taken for it, or is taken over from `leaves`, who makes room: not for somebody who is turned away. */
+/* Opens an accepted connection. Its slot was taken before, or is freed by evicting `leaves`. A
+ * refused connection evicts nobody. */
 static void admit(struct listener *l, int fd, const struct address *peer, struct client *leaves)
 {
     struct worker *w = l->worker;
@@ -183,7 +187,7 @@ static void admit(struct listener *l, int fd, const struct address *peer, struct
     }
 }
 
-/* Places have become free, and somebody waits for them: no pause is worth more than that. */
+/* Resumes accepting before the pause ends: slots are free and connections wait. */
 static void listeners_resume(struct worker *w)
 {
     w->crowded = false;
@@ -196,7 +200,8 @@ static void listeners_resume(struct worker *w)
     }
 }
 
-/* To another worker, at which a place was taken. Where that one takes no more, it is served here, if there is a place. */
+/* Passes a connection to worker `to`, where a slot was taken. If `to` accepts no more, the
+ * connection is served here if a slot is free. */
 static void hand_over(struct listener *l, struct worker *to, int fd, const struct address *peer)
 {
     struct handed connection = {fd, l->index, *peer};
@@ -212,7 +217,7 @@ static void hand_over(struct listener *l, struct worker *to, int fd, const struc
     }
 }
 
-/* False: there is none, or it may not be accepted now. */
+/* Accepts one connection. False: none waits, or none may be accepted now. */
 static bool accept_one(struct listener *l)
 {
     struct worker *w = l->worker, *to = place_take(w);
@@ -221,7 +226,7 @@ static bool accept_one(struct listener *l)
 
     if (!to && !leaves) {
         w->crowded = true;
-        listener_pause(l); /* it waits in the kernel */
+        listener_pause(l); /* the connection waits in the kernel */
         return false;
     }
     int client = accept4(l->fd, &peer.any, &peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC), error = errno;
@@ -236,18 +241,19 @@ static bool accept_one(struct listener *l)
     if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
         accept_failed(l, error);
     else if (error != EAGAIN && error != EWOULDBLOCK)
-        return true; /* that connection has died already: the next one */
+        return true; /* that connection has failed: try the next one */
     return false;
 }
 
-/* Accepts what waits, at most `most`. Nobody is closed to make room before somebody is there to take it. */
+/* Accepts at most `most` waiting connections. Nothing is evicted before a new connection was
+ * accepted. */
 static void accept_waiting(struct listener *l, unsigned most)
 {
     while (most-- && accept_one(l))
         ;
 }
 
-/* What other workers have accepted for this one. */
+/* Opens the connections that other workers passed to this one. */
 static void receive_handed(struct worker *w)
 {
     struct handed connection;
@@ -272,7 +278,7 @@ void worker_client_closed(struct worker *w, const struct address *peer)
         ip_counts_leave(w->shared->ip_counts, peer);
 }
 
-/* Connections that wait in the queue of a SO_REUSEPORT listener are reset when it closes: they are taken
+/* Closing a SO_REUSEPORT listener resets the connections in its queue, so they are accepted
  * first. */
 static void listeners_close(struct worker *w)
 {
@@ -288,7 +294,7 @@ static void listeners_close(struct worker *w)
     }
 }
 
-/* ---- what exchanges borrow --------------------------------------------------------------------------- */
+/* ---- services for exchanges ------------------------------------------------------------------ */
 
 struct slice worker_date(struct worker *w)
 {
@@ -300,7 +306,7 @@ struct slice worker_date(struct worker *w)
     return (struct slice){w->date, sizeof w->date};
 }
 
-/* xoshiro256** (Blackman and Vigna, 2018), for what need not be secret. */
+/* xoshiro256** (Blackman and Vigna, 2018). Not for secrets. */
 uint64_t worker_random(struct worker *w)
 {
     uint64_t *s = w->random, x = s[1] * 5, t = s[1] << 17;
@@ -312,8 +318,9 @@ uint64_t worker_random(struct worker *w)
     return result;
 }
 
-/* No worker makes an id twice: the finaliser of splitmix64 (Steele, Lea and Flood, 2014) gives each count another number. It can be
- * undone: without the key in its middle two ids would tell how many requests lie between them. */
+/* Ids never repeat within a worker: the finaliser of splitmix64 (Steele, Lea and Flood, 2014) is
+ * a bijection. It is invertible. Without the key in its middle, two ids would reveal the number of
+ * requests between them. */
 size_t worker_request_id(struct worker *w, char *id)
 {
     uint64_t x = w->id_count++;
@@ -335,7 +342,7 @@ static void request_ids_init(struct worker *w)
     w->id_key = worker_random(w);
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static bool all_done(const struct worker *w)
 {
@@ -350,8 +357,9 @@ static void publish(struct worker *w)
     atomic_store_explicit(&w->upstreams_ready, upstreams_ready(w->now), memory_order_relaxed);
 }
 
-/* With thousands of sockets ready an iteration would take tens of milliseconds: decisions would leave for Redis, and be given up at
- * their deadlines, as much too late. What was not done is first in the next iteration: libevent's queue and the pollers' batches stay. */
+/* Ends a long loop iteration. With thousands of ready sockets an iteration would take tens of
+ * milliseconds. Decisions would be sent to Redis, and time out, that much late. Unprocessed events
+ * come first in the next iteration: libevent's queue and the pollers' batches are kept. */
 static void iteration_is_long(void *arg)
 {
     struct worker *w = arg;
@@ -377,7 +385,7 @@ static void turn(struct worker *w)
 
 static void first_wait_passed(struct deadline *deadline)
 {
-    (void)deadline; /* it is enough that the loop turns */
+    (void)deadline; /* the timer only wakes the loop */
 }
 
 static bool is_ready(const struct worker *w)
@@ -386,8 +394,8 @@ static bool is_ready(const struct worker *w)
            endpoint_set_is_resolved(w->now->endpoint_set);
 }
 
-/* The first requests should find Redis connected and the upstreams' names resolved: connections wait in the kernel
- * until they are, a second at most. */
+/* Waits until Redis is connected and upstream names are resolved, for at most 1 s. Meanwhile
+ * connections wait in the kernel. */
 static void await_readiness(struct worker *w)
 {
     deadline_arm(&w->first_queue, &w->first_wait, clock_us(), GENERATION_WAIT_US);
@@ -405,7 +413,7 @@ static void serve(struct worker *w)
     w->shared->serving(w->shared->context);
 }
 
-/* What the last requests held of limits on requests in flight. */
+/* Waits until limits on requests in flight have released the last requests, for at most 1 s. */
 static void give_back(struct worker *w)
 {
     deadline_arm(&w->first_queue, &w->first_wait, clock_us(), GENERATION_WAIT_US);
@@ -479,7 +487,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
         begin_to_stop(w);
 }
 
-/* ---- birth and death --------------------------------------------------------------------------------- */
+/* ---- creation and destruction ---------------------------------------------------------------- */
 
 static bool listeners_init(struct worker *w, const int *fds)
 {
