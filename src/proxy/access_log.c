@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-enum { TEXT_MAX = 1024 }; /* of the target, Referer and User-Agent each: longer ones are cut */
+enum { TEXT_MAX = 1024 }; /* bytes of each value (target, Referer, User-Agent, ...); longer ones are cut */
 
 static struct slice cut(struct slice s)
 {
@@ -35,7 +35,8 @@ static void member_u64(struct text *t, const char *name, uint64_t value)
     text_u64(t, value);
 }
 
-/* Quotes, backslashes and everything unprintable as \xHH, as Apache does: a client cannot forge a line. */
+/* Writes quotes, backslashes and unprintable bytes as \xHH, like Apache, so a client cannot
+ * forge a line. */
 static void quoted(struct text *t, struct slice s)
 {
     for (size_t i = 0; i < s.n; i++) {
@@ -66,8 +67,8 @@ static void peer_text(const struct exchange *x, struct text *t)
         text_literal(t, "unix:");
 }
 
-/* The current second in both notations: made once a second, since strftime costs as much as the rest of the
- * line. */
+/* The current second in both formats. Formatted once per second: strftime() costs as much as
+ * the rest of the line. */
 struct second {
     int64_t at;
     size_t iso_size, clf_size;
@@ -89,7 +90,7 @@ static const struct second *second_of(uint64_t wall_us)
     return &now;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------------- */
+/* ---- JSON ----------------------------------------------------------------------------------- */
 
 static void json_time(struct text *t, uint64_t wall_us)
 {
@@ -125,7 +126,7 @@ static void json_begin(struct text *t, const struct exchange *x, const struct re
         endpoint(t, "referer", field_value(head, FIELD_REFERER));
 }
 
-/* The limits that would have rejected. */
+/* Lists the limits in shadow mode that would have rejected the request. */
 static void shadow_member(struct text *t, const struct decision *d)
 {
     bool any = false;
@@ -178,7 +179,7 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
     text_literal(t, "}\n");
 }
 
-/* ---- combined ---------------------------------------------------------------------------------------- */
+/* ---- combined ------------------------------------------------------------------------------- */
 
 static void combined_begin(struct text *t, const struct exchange *x, const struct request_line *line,
                            const struct request_head *head, uint32_t *split)
@@ -203,7 +204,7 @@ static void combined_begin(struct text *t, const struct exchange *x, const struc
     quoted_or_dash(t, field_value(head, FIELD_USER_AGENT));
 }
 
-/* The user of the common log format: one word. */
+/* Writes the user of the common log format as one word. */
 static void combined_user(struct text *t, struct slice identity)
 {
     for (size_t i = 0; i < identity.n; i++)
@@ -217,8 +218,8 @@ static void combined_user(struct text *t, struct slice identity)
 
 static void combined_end(struct text *t, const struct exchange *x, struct slice begun)
 {
-    /* `PEER - [TIME] "REQUEST"` was written before the client's id was known, which stands before the
-     * bracket. */
+    /* `PEER - [TIME] "REQUEST"` was written before the client's id was known. The id goes
+     * before the bracket. */
     const char *bracket = memchr(begun.p, '[', begun.n);
     size_t before = (size_t)(bracket - begun.p);
 
@@ -234,9 +235,9 @@ static void combined_end(struct text *t, const struct exchange *x, struct slice 
     text_char(t, '\n');
 }
 
-/* ---- both -------------------------------------------------------------------------------------------- */
+/* ---- both ----------------------------------------------------------------------------------- */
 
-/* `head` is NULL if it was refused. */
+/* `head` is NULL if the header was refused. */
 static void begin(struct exchange *x, const struct request_line *line, const struct request_head *head)
 {
     struct worker *w = x->worker;

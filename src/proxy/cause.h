@@ -1,12 +1,13 @@
-/* cause.h - everything that can end a request other than a finished answer: one table for statuses, metrics
- * and words. */
+/* cause.h - failure causes of requests: one table of statuses, metric labels and texts. Causes
+ * before CAUSE_UPSTREAM_CONNECT are the client's; the others are failures of the upstream or of
+ * weir. */
 #ifndef WEIR_PROXY_CAUSE_H
 #define WEIR_PROXY_CAUSE_H
 
 #include <stdint.h>
 
-/* name, status answered where nothing of an answer was sent yet (0: none can be), label in metrics and logs,
- * what it means */
+/* name; status sent if no response has started (0: no response is possible); label in metrics
+ * and logs; text */
 #define CAUSES(X)                                                                                            \
     X(CAUSE_NONE, 0, "none", "")                                                                             \
     X(CAUSE_BAD_REQUEST, 400, "bad_request", "the request is malformed")                                     \

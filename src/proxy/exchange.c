@@ -4,8 +4,8 @@
  *     ROUTE    client identity, path, rule, size limits --------------.
  *     LIMIT    client quota from a database (quota_wait.c), then      |
  *              decide(): at once, or when Redis replies --------------+--> REPLY  weir's response:
- *     HOLD     wait in a queue (hold.c) ------------------------------+      |    204 400 403 405 408
- *     CONNECT  a pooled connection, a new one, or the next server ----+      |    413 429 502 503 504
+ *     HOLD     wait in a queue (hold.c) ------------------------------+      |    204 400 403 405
+ *     CONNECT  a pooled connection, a new one, or the next server ----+      |    408 413 429 5xx
  *     RELAY    both directions at the same time:                      |      |
  *                request   client -> upstream                         |      |
  *                response  upstream -> client (response_relay.c)      |      |

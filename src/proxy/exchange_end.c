@@ -1,6 +1,6 @@
 /* exchange_end.c - the exits of an exchange. All of them lead to exchange_finish().
  *
- *   exchange_fail()   a failure: weir's own response, or a cut-off message if a response has started
+ *   exchange_fail()   a failure: weir's response, or a cut-off message if a response has started
  *   exchange_reply()  weir's own response: a rejection, a failure, or an OPTIONS addressed to weir
  *   exchange_cut()    ends the exchange immediately, in any phase */
 #include "proxy/exchange_internal.h"

@@ -24,7 +24,7 @@ bool hold_begin(struct exchange *x, uint64_t delay_us)
 {
     x->held_since_us = clock_us();
     if (!timer_set(&x->worker->holds, &x->hold,
-                   x->held_since_us + delay_us + 1)) /* the clock cuts off parts of a µs */
+                   x->held_since_us + delay_us + 1)) /* +1: the clock rounds down to whole µs */
         return false;
     x->phase = PHASE_HOLD;
     counter_add(&x->worker->stats.requests_held, 1);

@@ -1,7 +1,7 @@
-/* hold.h - requests that a queue holds until it is their turn: HOLD in the picture of exchange.c.
+/* hold.h - requests that wait in a queue: phase HOLD in exchange.c.
  *
- * The script has said when a request goes, in µs from its decision; that moment is counted from when its answer was here, which is
- * later, so that nobody goes too early. Held requests are bounded by the connections. */
+ * The limiter script returns a delay in µs from its decision. weir counts it from the arrival of the decision, which is
+ * later, so no request leaves early. Each connection holds at most one request. */
 #ifndef WEIR_PROXY_HOLD_H
 #define WEIR_PROXY_HOLD_H
 
@@ -10,10 +10,10 @@
 void holds_init(struct worker *worker);
 void holds_clear(struct worker *worker);
 
-/* exchange_release() will run after so long. False: no memory. */
+/* Enters HOLD; exchange_release() runs after `delay_us` microseconds. False: no memory. */
 MUST_CHECK bool hold_begin(struct exchange *x, uint64_t delay_us);
 
-/* It is no longer held; called before its time it has left the queue. May be called when it is not held. */
+/* Ends HOLD. Before the delay has passed, sets x->left_queue. No effect in other phases. */
 void hold_end(struct exchange *x);
 
 #endif

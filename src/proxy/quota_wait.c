@@ -14,7 +14,7 @@ static void settled(struct quota_wait *wait)
 
     x->head = NULL;
     x->quota_told = true;
-    /* It was parsed before; what was good then is good now. */
+    /* The header was parsed before, so parsing it again succeeds. */
     if (request_head_parse(iobuf_slice(kept), &w->request, &refusal) &&
         request_framing(&w->request, &framing, &refusal))
         exchange_quota_arrived(x, &w->request, &framing);
@@ -37,7 +37,7 @@ static enum quota_known decision_request(struct exchange *x, const struct reques
         return QUOTA_PENDING;
     iobuf_put(&w->buffers, &x->head);
     counter_add(&x->worker->stats.quota_refused, 1);
-    x->quota.outcome = QUOTA_UNKNOWN; /* too many wait already */
+    x->quota.outcome = QUOTA_UNKNOWN; /* too many lookups are pending */
     x->quota_told = true;
     return QUOTA_KNOWN;
 }
@@ -47,9 +47,10 @@ void quota_wait_cancel(struct exchange *x)
     quota_client_abandon(&x->quota);
 }
 
-/* --- What is known ------------------------------------------------------------------------------------ */
+/* --- Lookup ------------------------------------------------------------------------------------------- */
 
-/* False: it must be asked for. Of the sources before the one that was asked for last none has a row. */
+/* Finds the outcome in the last reply or the cache. False: it must be requested from the
+ * database. Sources before the one requested last have no row. */
 static bool outcome_of(struct exchange *x, const struct identity *identity, enum quota_outcome *outcome,
                        struct quota_row *row)
 {
@@ -64,14 +65,16 @@ static bool outcome_of(struct exchange *x, const struct identity *identity, enum
     return true;
 }
 
-/* An id without a row is nobody's where clients are known; one that could not be looked up may be refused. */
+/* With `deny`: refuses an id whose lookup failed. Also refuses an id without a row, except with
+ * known_clients_only, where the next identity source applies. */
 static bool is_denied(const struct policy *policy, enum quota_outcome outcome)
 {
     return policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY &&
            (outcome == QUOTA_UNKNOWN || !policy->identity.known_clients_only);
 }
 
-/* An operator has named the client, whatever the database says. Where an id has to be known the database alone knows it. */
+/* An operator's grant admits a client without a row, except with known_clients_only, where only
+ * the database counts. */
 static bool is_granted(const struct exchange *x, const struct identity *identity)
 {
     return !x->policy->identity.known_clients_only && limiter_has_grant(x->generation->limiter, identity);

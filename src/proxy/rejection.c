@@ -14,7 +14,7 @@ struct rejection {
     bool close;
     size_t size, content;
     struct marks marks;
-    int64_t numbers[MARKS_MAX]; /* that stand at the marks */
+    int64_t numbers[MARKS_MAX]; /* the values at the marks */
     char bytes[REJECTION_MAX];
 };
 
@@ -45,7 +45,7 @@ static struct rejection **position_of(const struct exchange *x)
     return index < x->generation->rejections->count ? &x->generation->rejections->of_rule[index] : NULL;
 }
 
-/* What the marked text is to be instead. False: it would not have the same size. */
+/* Overwrites a marked number. False: the new number has a different size. */
 static bool put_digits(char *at, unsigned size, int64_t value)
 {
     char digits[24];
@@ -89,7 +89,7 @@ struct slice rejection_patch(struct exchange *x, size_t *content)
         !decision_reads_like(&x->decision_request.decision, &r->decision))
         return SLICE_NONE;
     if (!patch(r, x, clock_cached_wall_us())) {
-        free(r); /* it is half the one and half the other */
+        free(r); /* it is partly overwritten */
         *position = NULL;
         return SLICE_NONE;
     }
@@ -133,5 +133,5 @@ void rejection_keep(struct exchange *x, struct slice head, struct slice document
         return;
     }
     for (unsigned i = 0; i < r->marks.count; i++)
-        r->numbers[i] = INT64_MIN; /* the first patch writes them all */
+        r->numbers[i] = INT64_MIN; /* the first patch writes all of them */
 }

@@ -1,6 +1,7 @@
-/* rejection.h - the last rejection of each rule, kept as it was sent: the next one differs in few bytes, which are written over it.
+/* rejection.h - caches the last rejection of each rule. The next rejection differs in few bytes, so weir overwrites
+ * only those.
  *
- * Writing a 429 anew costs 1,900 instructions, a quarter of what a flood of rejections costs weir. */
+ * Writing a new 429 costs 1,900 instructions, a quarter of the total cost of a rejection. */
 #ifndef WEIR_PROXY_REJECTION_H
 #define WEIR_PROXY_REJECTION_H
 
@@ -8,18 +9,21 @@
 
 struct rejections;
 
-/* What stands in a rejection besides the numbers of its decision. */
+/* Marked values in a rejection other than the numbers of its decision. */
 enum { MARK_DATE = NUMBER_COUNT, MARK_REQUEST_ID };
 
-/* The rejections of a policy's rules; they belong to one generation and point to its policy. NULL: no memory. */
+/* Creates the cache for a policy's rules. It belongs to one generation and points to its
+ * policy. NULL: no memory. */
 struct rejections *rejections_new(unsigned rules);
 void rejections_free(struct rejections *all);
 
-/* The answer to `x`, a rejection with its default document, made from the last one of its rule. Empty: there is none that reads alike.
- * `*content`: the document's size. Valid until the next call of either function. */
+/* Makes the response to `x`, a rejection with the default document, from the last rejection of
+ * its rule. Empty: none is cached with the same form. Sets `*content` to the document's size in
+ * bytes. The slice is valid until the next call of either function. */
 struct slice rejection_patch(struct exchange *x, size_t *content);
 
-/* Keeps an answer that was written with marks, in two pieces. */
+/* Caches a response (header and document) with the positions of its variable values. Without
+ * memory, or if the response does not fit, nothing is cached. */
 void rejection_keep(struct exchange *x, struct slice head, struct slice document, const struct marks *of_head,
                     const struct marks *of_document);
 

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-enum { SPLICES_AT_ONCE = 4 /* then others have their turn */ };
+enum { SPLICES_AT_ONCE = 4 /* per call, so that other connections are served */ };
 
 void message_body_begin(struct message_body *message_body, const struct framing *framing, bool chunked_out,
                         uint64_t max)
@@ -16,16 +16,17 @@ void message_body_begin(struct message_body *message_body, const struct framing 
         chunked_begin(&message_body->chunked);
 }
 
-/* A piece of coded bytes, where it is, and what was understood of it. */
+/* A piece of encoded bytes and the result of decoding it. */
 struct piece {
     char *bytes;
-    size_t size;    /* coded bytes there */
-    size_t taken;   /* of them, by this message */
-    size_t content; /* decoded, at bytes[0] */
-    bool kept;      /* it lies in from.in */
+    size_t size;    /* encoded bytes */
+    size_t taken;   /* encoded bytes that belong to this message */
+    size_t content; /* decoded bytes, at bytes[0] */
+    bool kept;      /* the piece is in from.in */
 };
 
-/* Finds the next coded bytes. RELAY_ENDED means "there are some" here. */
+/* Finds the next encoded bytes. RELAY_ENDED: found, or `from` ended where the content ends with
+ * it. */
 static enum relay fetch(struct message_body *message_body, struct stream *from, bool readable,
                         const struct relay_io *io, struct piece *piece)
 {
@@ -37,7 +38,7 @@ static enum relay fetch(struct message_body *message_body, struct stream *from, 
     *piece = (struct piece){.bytes = io->receive};
     if (!readable)
         return RELAY_SOURCE;
-    /* Never beyond a known length, so that nothing of the next message has to be copied aside. */
+    /* Never reads past a known length, so that no bytes of the next message need to be copied. */
     size_t want = message_body->kind == FRAMING_LENGTH && message_body->left < IOBUF_READ_MAX
                       ? (size_t)message_body->left
                       : IOBUF_READ_MAX;
@@ -53,8 +54,8 @@ static enum relay fetch(struct message_body *message_body, struct stream *from, 
     return n == STREAM_AGAIN ? RELAY_SOURCE : RELAY_CLOSED;
 }
 
-/* Understands a piece: how much of it belongs to this message, and what of that is content. RELAY_ENDED: it
- * may go on. */
+/* Decodes a piece: finds its bytes of this message and, of those, its content. RELAY_ENDED:
+ * success. */
 static enum relay decode(struct message_body *message_body, struct piece *piece, const char **why)
 {
     enum chunked_result result;
@@ -79,7 +80,7 @@ static enum relay decode(struct message_body *message_body, struct piece *piece,
     return message_body->max && message_body->bytes > message_body->max ? RELAY_TOO_LARGE : RELAY_ENDED;
 }
 
-/* What follows the message in the same read is the next one's. */
+/* Keeps bytes of the next message that came in the same read. False: no memory. */
 static bool keep_rest(struct stream *from, const struct piece *piece, const struct relay_io *io)
 {
     if (piece->kept)
@@ -122,7 +123,8 @@ static enum relay send_piece(struct message_body *message_body, struct stream *t
     return sent == SENT_PART ? RELAY_SINK : RELAY_SOURCE;
 }
 
-/* Decodes a piece (which may be empty), sends it behind `head`, keeps what belongs to the next message. */
+/* Decodes a piece (it may be empty), sends it after `head`, keeps the bytes of the next
+ * message. */
 static enum relay pass_on(struct message_body *message_body, struct stream *from, struct stream *to,
                           struct slice head, struct piece *piece, const struct relay_io *io, const char **why)
 {
@@ -130,7 +132,7 @@ static enum relay pass_on(struct message_body *message_body, struct stream *from
     if (result != RELAY_ENDED)
         return result;
     result = send_piece(message_body, to, piece, head, io);
-    /* Also when `to` failed: what was decoded is not there any more, and what follows is the next message. */
+    /* Also if `to` failed: the piece is consumed, and the bytes after it are the next message. */
     if (!keep_rest(from, piece, io))
         return RELAY_NO_MEMORY;
     return result;
@@ -146,7 +148,8 @@ enum relay relay_begin(struct message_body *message_body, struct stream *from, s
     return pass_on(message_body, from, to, head, &piece, io, why);
 }
 
-/* Content that is neither looked at nor changed, and enough of it to be worth a pipe. */
+/* True if weir does not need to decode or re-encode the content and there is enough for
+ * splice(2). */
 static bool may_splice(const struct message_body *message_body, const struct stream *from,
                        const struct stream *to)
 {
@@ -159,7 +162,8 @@ static bool may_splice(const struct message_body *message_body, const struct str
            !message_body->max;
 }
 
-/* As relay_move, for some pieces. False: it has to be done in the ordinary way. */
+/* Like relay_move(), for up to SPLICES_AT_ONCE pieces. False: read and send must be used
+ * instead. */
 static bool splice_pieces(struct message_body *message_body, struct stream *from, struct stream *to,
                           const struct relay_io *io, enum relay *result)
 {
@@ -172,8 +176,8 @@ static bool splice_pieces(struct message_body *message_body, struct stream *from
         ssize_t n = stream_splice(from, to, io->buffers, most, &sent);
         if (n == STREAM_FAILED && (errno == ENOBUFS || errno == EINVAL))
             return false;
-        /* splice(2) does not get over an urgent byte (RFC 9293 section 3.8.5), before which the socket stays
-         * readable for ever: recv(2) leaves it out. */
+        /* splice(2) stops at a TCP urgent byte (RFC 9293 section 3.8.5), and the socket stays
+         * readable. recv(2) skips that byte. */
         if (n == STREAM_AGAIN && i == 0)
             return false;
         if (n == 0 && message_body->kind == FRAMING_UNTIL_CLOSE)

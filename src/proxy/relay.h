@@ -1,12 +1,15 @@
-/* relay.h - moves a message's content from one stream to another, strictly framed, with back-pressure.
+/* relay.h - moves message content from one stream to another, with strict framing and back-pressure.
  *
- *   from.in or socket -> [receive buffer: decode in place] -> socket or to.out
+ *   from.in or socket -> receive buffer (decoded in place) -> socket or to.out
+ *   from socket       -> pipe (splice)                     -> to socket
  *
- *   from socket ----> pipe ----> to socket      content of known length and unknown kind, from SPLICE_MIN on
+ * The pipe carries content that weir does not decode or re-encode:
+ *   - content of a known length, while at least SPLICE_MIN bytes are left;
+ *   - content that ends with the connection, after its first SPLICE_MIN bytes.
  *
- * One piece at a time: nothing is read while `to` still holds bytes that were not written. So a connection
- * owns at most one IOBUF_LARGE in each direction, whatever the content's size. Chunked content is decoded and
- * written with weir's own chunk lines: framing is never passed through. */
+ * Content moves one piece at a time: weir reads nothing while `to` has unsent bytes. So a connection
+ * uses at most one IOBUF_LARGE per direction, for content of any size. Chunked content is decoded and
+ * written with new chunk lines: framing is never passed through. */
 #ifndef WEIR_PROXY_RELAY_H
 #define WEIR_PROXY_RELAY_H
 
@@ -17,14 +20,14 @@
 
 enum { SPLICE_MIN = 128 * 1024 };
 
-/* One direction of an exchange. */
+/* State of one message body: the request's or the response's. */
 struct message_body {
-    enum framing_kind kind; /* how the content comes in */
-    bool chunked_out;       /* how it goes out */
-    bool ended;             /* all of it was read (and accepted by the other stream) */
+    enum framing_kind kind; /* framing of the received message */
+    bool chunked_out;       /* send it chunked */
+    bool ended;             /* all content was read and accepted by the other stream */
     uint64_t left;          /* FRAMING_LENGTH: bytes not read yet */
-    uint64_t max;           /* content that is allowed; 0: any amount */
-    uint64_t bytes;         /* content read so far */
+    uint64_t max;           /* maximum content length in bytes; 0: no limit */
+    uint64_t bytes;         /* content bytes read so far */
     struct chunked chunked;
 };
 
@@ -32,39 +35,39 @@ void message_body_begin(struct message_body *message_body, const struct framing 
                         uint64_t max);
 
 enum relay {
-    RELAY_SOURCE,    /* goes on when `from` is readable */
-    RELAY_SINK,      /* goes on when `to` has written what it holds */
-    RELAY_ENDED,     /* all content was accepted by `to` (which may still hold some of it) */
-    RELAY_CLOSED,    /* `from` ended or failed before the content did */
-    RELAY_BAD,       /* the framing is broken: *why */
-    RELAY_TOO_LARGE, /* more content than half->max; what is over was not passed on */
+    RELAY_SOURCE,    /* continue when `from` is readable */
+    RELAY_SINK,      /* continue when `to` has sent its buffered bytes */
+    RELAY_ENDED,     /* `to` has accepted all content and may still buffer some of it */
+    RELAY_CLOSED,    /* `from` ended or failed before the end of the content */
+    RELAY_BAD,       /* the framing is invalid: *why */
+    RELAY_TOO_LARGE, /* more than message_body->max bytes; the piece that exceeds it was not sent */
     RELAY_GONE,      /* `to` failed */
     RELAY_NO_MEMORY
 };
 
-/* What a worker lends for the duration of one call. */
+/* Buffers of the worker, used during one call. */
 struct relay_io {
     struct iobuf_pool *buffers;
     char *receive; /* IOBUF_READ_MAX bytes */
 };
 
-/* Coded bytes that were read into `means->receive` behind a head. */
+/* Encoded bytes in relay_io.receive that follow a header. */
 struct unread {
     char *bytes;
     size_t size;
 };
 
-/* The first piece, together with the head before it, in one write: `head` is weir's text, the content is
- * `behind`, or what `from.in` holds. Reads nothing. As relay_move. */
+/* Sends `head` and the first piece of content in one write. The content is `unread`, or else
+ * the bytes in `from.in`; nothing is read from the socket. Otherwise like relay_move(). */
 enum relay relay_begin(struct message_body *message_body, struct stream *from, struct stream *to,
                        struct slice head, struct unread unread, const struct relay_io *io, const char **why);
 
-/* Moves one piece: from `from.in`, or when that is empty and `readable`, from one read. Requires that `to`
- * holds nothing. */
+/* Moves one piece of content from `from.in`. If that is empty and `readable` is set, reads once
+ * from the socket, or splices several pieces. `to` must have no unsent bytes. */
 enum relay relay_move(struct message_body *message_body, struct stream *from, struct stream *to,
                       bool readable, const struct relay_io *io, const char **why);
 
-/* As relay_move, but drops the content. RELAY_SOURCE, ENDED, CLOSED, BAD or NO_MEMORY. */
+/* Like relay_move(), but discards the content. Never returns RELAY_SINK or RELAY_GONE. */
 enum relay relay_drop(struct message_body *message_body, struct stream *from, bool readable,
                       const struct relay_io *io, const char **why);
 

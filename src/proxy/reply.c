@@ -5,8 +5,8 @@
 #include "proxy/rejection.h"
 
 enum {
-    REPLY_BODY_MAX =
-        16 * 1024, /* of a document, or of what is put into a policy's own body: BODY_WORDS_MAX escaped ids */
+    /* bytes of a problem document, or of the values inserted into a configured body */
+    REPLY_BODY_MAX = 16 * 1024, /* room for BODY_WORDS_MAX escaped ids */
     BODY_PIECES_MAX = 2 * BODY_WORDS_MAX + 1
 };
 
@@ -15,7 +15,8 @@ static bool is_rejection(const struct exchange *x)
     return x->cause == CAUSE_NONE && x->decision_request.decision.verdict != VERDICT_FAILED_CLOSED;
 }
 
-/* A 405, or the answer to an OPTIONS that Max-Forwards has ended here; a rejection's status is another. */
+/* The response lists the allowed methods: a 405, or the 204 to OPTIONS with Max-Forwards: 0. A
+ * rejection never has status 204. */
 static bool tells_methods(const struct exchange *x)
 {
     return x->cause == CAUSE_METHOD_NOT_ALLOWED || (x->cause == CAUSE_NONE && x->status == 204);
@@ -41,7 +42,7 @@ static void error_document(struct text *out, const struct exchange *x, const cha
     text_literal(out, "\"}\n");
 }
 
-/* ---- a body of the policy's own ---------------------------------------------------------------------- */
+/* ---- configured body ------------------------------------------------------------------------ */
 
 enum escape { ESCAPE_NONE, ESCAPE_JSON, ESCAPE_XML };
 
@@ -50,7 +51,7 @@ static bool ends_with(struct slice s, struct slice end)
     return s.n >= end.n && slice_equal_nocase((struct slice){s.p + s.n - end.n, end.n}, end);
 }
 
-/* application/json and anything +json; HTML and XML. */
+/* JSON: types that end in /json or +json. XML: /html, /xml, +xml. Others: no escaping. */
 static enum escape escape_of(const char *content_type)
 {
     struct slice type = {content_type, strcspn(content_type, "; \t")};
@@ -100,7 +101,7 @@ static void write_word(struct text *out, const struct exchange *x, enum body_wor
         text_put(out, escape == ESCAPE_JSON ? SLICE("null") : SLICE("never"));
 }
 
-/* The pieces of the policy's text, with what is put in between them written to `scratch`. */
+/* Collects the pieces of the configured body; the inserted values are written to `scratch`. */
 static int own_body(const struct exchange *x, struct text *scratch, struct iovec *pieces)
 {
     const struct rejection_settings *own = &x->rule->rejection;
@@ -117,9 +118,10 @@ static int own_body(const struct exchange *x, struct text *scratch, struct iovec
     return count;
 }
 
-/* ---- the answer -------------------------------------------------------------------------------------- */
+/* ---- response ------------------------------------------------------------------------------- */
 
-/* The body's pieces, at most BODY_PIECES_MAX, and its type. */
+/* Writes the body as at most BODY_PIECES_MAX pieces and sets its type. Returns the number of
+ * pieces. */
 static int document(const struct exchange *x, const char *why, struct text *scratch, struct slice *type,
                     struct iovec *pieces, struct marks *marks)
 {
@@ -144,7 +146,7 @@ static void status_line(struct text *out, unsigned status)
     text_literal(out, "\r\n");
 }
 
-/* RFC 9110 section 8.6: a 204 has neither content nor its length. */
+/* Not for a 204, which has neither content nor Content-Length (RFC 9110 section 8.6). */
 static void content_fields(struct text *out, struct slice type, size_t content)
 {
     text_literal(out, "Content-Type: ");
@@ -154,7 +156,8 @@ static void content_fields(struct text *out, struct slice type, size_t content)
     text_literal(out, "\r\n");
 }
 
-/* What differs between rejections by one rule is marked, or compared in rejection_patch(). */
+/* Values that differ between rejections of one rule are marked, or compared in
+ * rejection_patch(). */
 static void write_head(struct text *out, struct exchange *x, struct slice type, size_t content,
                        struct marks *marks)
 {
@@ -168,7 +171,7 @@ static void write_head(struct text *out, struct exchange *x, struct slice type, 
     text_literal(out, "\r\n");
     if (x->status != 204)
         content_fields(out, type, content);
-    if (tells_methods(x)) /* RFC 9110 sections 9.3.7 and 15.5.6; others are passed on all the same */
+    if (tells_methods(x)) /* RFC 9110 sections 9.3.7, 15.5.6; weir forwards other methods too */
         text_literal(out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
     text_literal(out, "X-Request-Id: ");
     at = out->n;
@@ -184,7 +187,8 @@ static void write_head(struct text *out, struct exchange *x, struct slice type, 
     text_literal(out, "\r\n");
 }
 
-/* The default document of a rule that rejects, with all its content: the next one by the same rule differs in few bytes. */
+/* A rejection with the default document and content: the next one of the same rule differs in
+ * few bytes. */
 static bool may_be_patched(const struct exchange *x)
 {
     return is_rejection(x) && x->rule && !x->rule->rejection.body && x->method != METHOD_HEAD;
@@ -206,7 +210,7 @@ static enum sent write_and_send(struct exchange *x, const char *why)
     for (int i = 1; i <= count; i++)
         content += pieces[i].iov_len;
     write_head(&head, x, type, content, &of_head);
-    if (x->method == METHOD_HEAD) /* RFC 9110 section 9.3.2: the fields of a GET, without its content */
+    if (x->method == METHOD_HEAD) /* the fields of a GET, without content (RFC 9110 section 9.3.2) */
         count = 0, content = 0;
     pieces[0] = iovec_of(text_slice(&head));
     x->reply_bytes = content;

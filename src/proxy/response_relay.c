@@ -1,8 +1,8 @@
-/* response_relay.c - the response's half of an exchange: heads of the upstream's answers, interim and final, then content.
+/* response_relay.c - the response direction of an exchange: interim and final headers, then content.
  *
- *   bytes -> receive_head -> whole_head -+-> 1xx  interim_head: passed on, and the next head
- *                                        +-> 101  switch_protocols: a tunnel
- *                                        `-> else final_head: written anew with the rate-limit fields, then the content
+ *   receive_head -> whole_head -+-> 1xx  interim_head: forwarded, then the next header
+ *                               +-> 101  switch_protocols: starts a tunnel
+ *                               `-> else final_head: rewritten with rate-limit fields, then content
  */
 #include <assert.h>
 #include <errno.h>
@@ -13,19 +13,19 @@
 #include "proxy/tunnel.h"
 
 enum {
-    INTERIM_MAX = 16,         /* 1xx answers to one request; more is a flood */
-    HEAD_ADDED_MAX = 4 * 1024 /* what weir adds to a head on its way to the client */
+    INTERIM_MAX = 16,         /* 1xx responses per request */
+    HEAD_ADDED_MAX = 4 * 1024 /* bytes of fields that weir adds to a response header */
 };
 
 static void response_moved(struct exchange *x, enum relay moved, const char *why);
 
-/* The bytes of a response's head, wherever they lie. */
+/* Received bytes of a response header. */
 struct head_bytes {
     struct slice all;
     bool kept; /* in link->stream.in, else in worker->receive */
 };
 
-/* Reads once. False: the exchange waits or has ended. */
+/* Reads once from the server. False: no bytes yet, or the exchange has ended. */
 static bool receive_head(struct exchange *x, struct head_bytes *got)
 {
     struct stream *s = &x->link->stream;
@@ -34,8 +34,8 @@ static bool receive_head(struct exchange *x, struct head_bytes *got)
     got->kept = s->in != NULL;
     if (x->link->unread) {
         x->link->unread = false;
-        s->drained = false; /* what was read then is no word on what has come since */
-        assert(s->in);      /* whoever sets `unread` has put bytes there */
+        s->drained = false; /* more may have arrived since that read */
+        assert(s->in);      /* `unread` implies bytes in s->in */
         got->all = iobuf_slice(s->in);
         return true;
     }
@@ -57,7 +57,8 @@ static bool receive_head(struct exchange *x, struct head_bytes *got)
     return true;
 }
 
-/* Reads a head; keeps a part of one for later. True: `*size` bytes of got->all are one, and good. */
+/* Parses a header. True: the first `*size` bytes of got->all are a valid header. False: it is
+ * incomplete and kept for later, or the exchange has ended. */
 static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size, struct response_head *head)
 {
     struct stream *s = &x->link->stream;
@@ -80,7 +81,8 @@ static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size,
     return false;
 }
 
-/* Content and framing as they go to this client, and whether the connection outlives the answer. */
+/* Determines the framing and the added fields for this client, and whether its connection is
+ * kept. */
 static struct response_plan plan_response(struct exchange *x, const struct response_head *head,
                                           const struct framing *framing, struct text *fields)
 {
@@ -88,7 +90,8 @@ static struct response_plan plan_response(struct exchange *x, const struct respo
     bool unknown_end = framing->kind == FRAMING_UNTIL_CLOSE || framing->kind == FRAMING_CHUNKED;
     bool limited = x->rule->limit_count > 0;
 
-    /* Whether the client will still send its content after a final answer instead of a 100 nobody can know. */
+    /* A client that gets a final response instead of 100 may or may not send its content:
+     * close. */
     x->close = !x->keep_alive || x->end_unknown || x->worker->stopping || client_gives_way(x->client) ||
                (old_client && unknown_end) || exchange_awaits_continue(x);
     if (limited)
@@ -105,7 +108,8 @@ static struct response_plan plan_response(struct exchange *x, const struct respo
                                                     : (struct slice){x->request_id, x->id_size}};
 }
 
-/* Takes the head's bytes off; what is behind them is the content's first piece. */
+/* Removes the header's bytes. Returns the unread bytes after it, which are the first piece of
+ * content. */
 static struct unread take_head(struct exchange *x, const struct head_bytes *got, size_t size)
 {
     x->link->scanned = 0;
@@ -151,10 +155,10 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
     struct unread unread = take_head(x, got, size);
     struct relay_io io = exchange_io(x);
     const char *why = NULL;
-    /* Bytes beyond the message stay in link->stream.in, and a link that holds some is not used again. */
+    /* Bytes after the message stay in link->stream.in; such a connection is not reused. */
     enum relay moved =
         relay_begin(&x->response, &x->link->stream, &x->client->stream, text_slice(&out), unread, &io, &why);
-    if (moved == RELAY_BAD) { /* nothing was sent: it can still be a 502 */
+    if (moved == RELAY_BAD) { /* nothing was sent: weir can still respond with 502 */
         x->answer_started = false;
         x->status = 0;
         x->response = (struct message_body){0};
@@ -172,8 +176,9 @@ static bool was_offered(const struct exchange *x, struct slice protocol)
     return false;
 }
 
-/* RFC 9110 section 7.8: a 101 has one Upgrade field, named by Connection, with at least one protocol, and every
- * protocol in it is one that the request offered. NULL: it has; else what is wrong. */
+/* Checks a 101 (RFC 9110 section 7.8). It needs exactly one Upgrade field, which Connection
+ * names. The field lists at least one protocol, and the request offered all of them. Returns
+ * NULL if valid, else an error text. */
 static const char *switch_fault(const struct exchange *x, const struct fields *fields)
 {
     const struct field *upgrade = fields_find(fields, FIELD_UPGRADE);
@@ -192,7 +197,7 @@ static const char *switch_fault(const struct exchange *x, const struct fields *f
     return any ? NULL : "a 101 with an empty Upgrade field";
 }
 
-/* RFC 9110 section 7.8: only to a protocol that was asked for, and only now is anything tunnelled. */
+/* Forwards a 101 to an offered protocol and starts the tunnel (RFC 9110 section 7.8). */
 static void switch_protocols(struct exchange *x, const struct head_bytes *got, size_t size,
                              struct response_head *head)
 {
@@ -215,7 +220,7 @@ static void switch_protocols(struct exchange *x, const struct head_bytes *got, s
     x->close = true;
     x->answer_started = true;
     x->phase = PHASE_TUNNEL;
-    deadline_cancel(&x->whole); /* a tunnel lasts as long as it is used */
+    deadline_cancel(&x->whole); /* a tunnel has only an idle timeout */
     iobuf_put(&w->buffers, &x->head);
     struct iovec piece = iovec_of(text_slice(&out));
     if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED)
@@ -235,7 +240,7 @@ static bool interim_head(struct exchange *x, const struct head_bytes *got, size_
         exchange_fail(x, CAUSE_UPSTREAM_BAD, "too many interim answers");
         return false;
     }
-    if (x->minor > 0) { /* RFC 9110 section 15.2: never to an HTTP/1.0 client */
+    if (x->minor > 0) { /* never sent to an HTTP/1.0 client (RFC 9110 section 15.2) */
         interim_head_write(&out, head);
         struct iovec piece = iovec_of(text_slice(&out));
         if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED) {
@@ -271,8 +276,7 @@ void response_read_head(struct exchange *x)
         }
         if (!interim_head(x, &got, size, head) || !iobuf_held(x->link->stream.in))
             return;
-        if (stream_holds_output(
-                &x->client->stream)) { /* one piece at a time: exchange_client_writable goes on */
+        if (stream_holds_output(&x->client->stream)) { /* resumed by exchange_client_writable() */
             x->link->unread = true;
             stream_want_read(&x->link->stream, false);
             return;
@@ -299,9 +303,10 @@ void response_relay(struct exchange *x)
     response_moved(x, moved, why);
 }
 
-/* The server has answered before it has the whole request, which goes on for as long as it reads. Its end alone does not tell that it
- * has stopped: it may have closed its sending side only. Such a link is not used again. A client that still waits for a 100 sends
- * nothing more. */
+/* If the server responded before it received the whole request, weir continues to send the
+ * request while the server reads it. An end of stream from the server does not stop this: the
+ * server may have closed only its sending side. The upstream connection is not reused. A client
+ * that still waits for 100 sends nothing more. */
 static bool request_goes_on(struct exchange *x)
 {
     struct stream *server = &x->link->stream;

@@ -7,9 +7,9 @@ const char *const retry_label[RETRY_CAUSE_COUNT] = {RETRY_CAUSES(X)};
 #undef X
 
 static const struct retry_rule {
-    unsigned option; /* of upstreams.NAME.retry.on; 0: not an option */
-    bool sent;       /* some of the request has been sent: it must be harmless to send it again */
-    bool answered;   /* by an answer that weir holds back; else not a byte of one has come */
+    unsigned option; /* bit of upstreams.NAME.retry.on; 0: not an option */
+    bool sent;       /* part of the request may have been sent: repeating it must be safe */
+    bool answered;   /* weir holds a response header; else no byte of a response has arrived */
     bool budget;     /* goes to another server, within retry.tries and retry.budget */
 } rules[RETRY_CAUSE_COUNT] = {
     [RETRY_IDLE_CLOSED] = {.sent = true},
@@ -21,8 +21,9 @@ static const struct retry_rule {
     [RETRY_504] = {.option = RETRY_ON_504, .sent = true, .answered = true, .budget = true},
 };
 
-/* RFC 9110 section 9.2.2: an idempotent method. All of the request is still here: its head, and no content has been
- * read. The client has received nothing, interim answers included. */
+/* Sending the request again is safe: the method is idempotent (RFC 9110 section 9.2.2), and
+ * weir still has the whole request (its header is kept and no content was read). No response,
+ * final or interim, has been relayed. */
 static bool is_harmless(const struct exchange *x)
 {
     bool whole =
@@ -40,7 +41,7 @@ bool retry_may(struct exchange *x, enum retry_cause cause)
         return false;
     if (rule->sent && (!is_harmless(x) || (!rule->answered && iobuf_held(x->link->stream.in))))
         return false;
-    if (cause == RETRY_IDLE_CLOSED) { /* once: RFC 9112 section 9.3.1 */
+    if (cause == RETRY_IDLE_CLOSED) { /* once (RFC 9112 section 9.3.1) */
         bool first = x->link->reused && !x->sent_again;
         x->sent_again |= first;
         return first;

@@ -1,9 +1,11 @@
-/* retry.h - whether a request is sent again, and to whom: one table and one function.
+/* retry.h - decides whether a request is sent again: one table and one function.
  *
- * A request whose connection could not be made was not sent: any request may go to the next server. A request that was
- * sent goes to another server only if that does no harm (RFC 9110 section 9.2.2) and nothing of an answer has gone to
- * the client, and not more often than the upstream's budget allows, so that retries do not multiply the load on
- * servers that fail because of it. */
+ * If no connection could be made, nothing was sent: any request may go to the next server. A request that was sent goes
+ * to another server only if all of these are true:
+ *   - repeating it is safe (RFC 9110 section 9.2.2);
+ *   - the client has received no part of a response;
+ *   - the upstream's retry limits (retry.tries, retry.budget) allow it.
+ * The limits keep retries from multiplying the load on overloaded servers. */
 #ifndef WEIR_PROXY_RETRY_H
 #define WEIR_PROXY_RETRY_H
 
@@ -15,10 +17,10 @@ struct exchange;
 /* name, label in metrics */
 #define RETRY_CAUSES(X)                                                                                      \
     X(RETRY_NONE, "none")               /* the first try */                                                  \
-    X(RETRY_IDLE_CLOSED, "idle_closed") /* a kept connection was closed by the server; on a fresh one */     \
+    X(RETRY_IDLE_CLOSED, "idle_closed") /* server closed a reused connection; on a new one */                \
     X(RETRY_CONNECT, "connect")         /* no connection, or no TLS handshake */                             \
-    X(RETRY_RESET, "reset")             /* the connection ended before a byte of the answer */               \
-    X(RETRY_TIMEOUT, "timeout")         /* no byte of the answer within response_timeout */                  \
+    X(RETRY_RESET, "reset")             /* connection ended before any byte of the response */               \
+    X(RETRY_TIMEOUT, "timeout")         /* no byte of the response within response_timeout */                \
     X(RETRY_502, "502")                                                                                      \
     X(RETRY_503, "503")                                                                                      \
     X(RETRY_504, "504")
@@ -32,11 +34,12 @@ enum retry_cause {
 
 extern const char *const retry_label[RETRY_CAUSE_COUNT];
 
-/* May the request be sent again, after the failure that `cause` names? Takes the retry from the upstream's budget
- * and marks the server as tried. */
+/* Returns whether the request may be sent again after failure `cause`. If a budget applies and
+ * the retry is allowed, charges it to the upstream's retry budget and marks the server as
+ * tried. */
 bool retry_may(struct exchange *x, enum retry_cause cause);
 
-/* The cause that stands for an answer's status. RETRY_NONE: no retry. */
+/* Maps a response status to its retry cause. RETRY_NONE: no retry. */
 static inline enum retry_cause retry_cause_of_status(uint16_t status)
 {
     if (status < 502)

@@ -7,8 +7,9 @@ static bool begins_with(struct slice protocol, struct slice start)
     return protocol.n >= start.n && slice_equal_nocase((struct slice){protocol.p, start.n}, start);
 }
 
-/* Requests in a tunnel could not be limited: HTTP/2 in clear (h2c), HTTP of any other version, and TLS (RFC 2817), which
- * carries HTTP. If one of several protocols is such a one, none is offered. */
+/* True if a listed protocol carries HTTP: cleartext HTTP/2 (h2c), any other HTTP version, or
+ * TLS (RFC 2817). weir could not limit requests in such a tunnel, so it then offers none of the
+ * listed protocols. */
 static bool offers_http(struct slice value)
 {
     struct slice protocol;
@@ -36,7 +37,7 @@ static void arm_idle(struct exchange *x)
     deadline_arm(&x->worker->queue.tunnel, &x->client->deadline, clock_us(), x->policy->timeouts.tunnel_us);
 }
 
-/* What comes next after a move; true: the tunnel goes on. */
+/* Handles the result of a move. True: the tunnel continues. */
 static bool moved_on(struct exchange *x, enum relay moved, struct stream *from, struct stream *to)
 {
     arm_idle(x);
@@ -45,7 +46,7 @@ static bool moved_on(struct exchange *x, enum relay moved, struct stream *from, 
     case RELAY_SINK: stream_want_read(from, false); return true;
     case RELAY_ENDED:
         stream_want_read(from, false);
-        if (!stream_holds_output(to) && !stream_end(to)) /* else when it has been written */
+        if (!stream_holds_output(to) && !stream_end(to)) /* else after the flush */
             return false;
         return !(x->request.ended && x->response.ended && !stream_holds_output(&x->client->stream) &&
                  !stream_holds_output(&x->link->stream));
@@ -68,7 +69,7 @@ static void move(struct exchange *x, struct message_body *message_body, struct s
         exchange_tunnel_ended(x);
 }
 
-/* `to` has room again. */
+/* `to` is writable again. */
 static void flushed(struct exchange *x, struct message_body *message_body, struct stream *from,
                     struct stream *to)
 {
@@ -104,7 +105,7 @@ void tunnel_begin(struct exchange *x, struct unread unread)
         exchange_tunnel_ended(x);
         return;
     }
-    /* Through the loop: either move may end the exchange. */
+    /* Moves the data through the event loop, because either move may end the exchange. */
     stream_want_read(client, true);
     stream_want_read(server, !stream_holds_output(client));
     if (iobuf_held(client->in))
