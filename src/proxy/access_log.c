@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-enum { TEXT_MAX = 1024 }; /* bytes of each value (target, Referer, User-Agent, ...); longer ones are cut */
+enum { TEXT_MAX = 1024 }; /* bytes per request value; longer ones are cut */
 
 static struct slice cut(struct slice s)
 {

@@ -29,7 +29,7 @@ struct exchange {
     struct generation *generation; /* configuration at its start, used until its end */
     struct policy *policy;         /* the generation's policy */
     const struct rule *rule;       /* NULL: refused before a rule matched */
-    struct slice path;             /* path to forward, valid while the header is; empty: as received */
+    struct slice path;             /* path to forward, valid with the header; empty: as received */
     struct exchange *next_free;
 
     /* the request: members needed after its header is forwarded */
@@ -100,9 +100,9 @@ void exchange_begin(struct client *client, struct request_head *head, const stru
  * iteration. */
 void exchanges_init(struct worker *worker);
 
-/* Responds to a request whose header was refused or timed out, and closes the connection. `why` is the
- * detail of the cause (static text, or NULL). `line` is for the access log; it may point into
- * client->stream.in, which is emptied. May end the exchange. */
+/* Responds to a request whose header was refused or timed out, and closes the connection. `why`
+ * is the detail of the cause (static text, or NULL). `line` is for the access log; it may point
+ * into client->stream.in, which is emptied. May end the exchange. */
 void exchange_refuse(struct client *client, enum cause cause, uint16_t status, const char *why,
                      const struct request_line *line);
 

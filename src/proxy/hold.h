@@ -1,7 +1,8 @@
 /* hold.h - requests that wait in a queue: phase HOLD in exchange.c.
  *
- * The limiter script returns a delay in µs from its decision. weir counts it from the arrival of the decision, which is
- * later, so no request leaves early. Each connection holds at most one request. */
+ * The limiter script returns a delay in µs from its decision. weir counts it from the arrival of
+ * the decision, which is later, so no request leaves early. Each connection holds at most one
+ * request. */
 #ifndef WEIR_PROXY_HOLD_H
 #define WEIR_PROXY_HOLD_H
 

@@ -2,7 +2,7 @@
 
 #include "proxy/exchange_internal.h"
 
-/* --- Waiting ------------------------------------------------------------------------------------------ */
+/* --- Waiting --------------------------------------------------------------------------------- */
 
 static void settled(struct quota_wait *wait)
 {
@@ -47,7 +47,7 @@ void quota_wait_cancel(struct exchange *x)
     quota_client_abandon(&x->quota);
 }
 
-/* --- Lookup ------------------------------------------------------------------------------------------- */
+/* --- Lookup ---------------------------------------------------------------------------------- */
 
 /* Finds the outcome in the last reply or the cache. False: it must be requested from the
  * database. Sources before the one requested last have no row. */

@@ -1,8 +1,9 @@
-/* quota_wait.h - looks up the client's quota from a database, at the start of LIMIT, if the policy has quotas.
+/* quota_wait.h - looks up the client's quota from a database, at the start of LIMIT, if the policy
+ * has quotas.
  *
- * If the quota is not in the cache, weir requests it and keeps the request's header until the reply arrives. Then the
- * request is routed again like a new one: with identity.known_clients_only, the reply determines which identity source
- * applies. */
+ * If the quota is not in the cache, weir requests it and keeps the request's header until the
+ * reply arrives. Then the request is routed again like a new one: with
+ * identity.known_clients_only, the reply determines which identity source applies. */
 #ifndef WEIR_PROXY_QUOTA_WAIT_H
 #define WEIR_PROXY_QUOTA_WAIT_H
 
@@ -10,7 +11,7 @@
 
 enum quota_known {
     QUOTA_KNOWN,         /* `identity` and `client_limits` are final */
-    QUOTA_PENDING,       /* exchange_quota_arrived() runs later, unless quota_wait_cancel() is called */
+    QUOTA_PENDING,       /* exchange_quota_arrived() runs unless quota_wait_cancel() is called */
     QUOTA_CLIENT_DENIED, /* denied by quotas.unknown_client: deny */
     QUOTA_IDENTITY_BAD,  /* the identity source after an unknown id is malformed: `*why` */
     QUOTA_NO_MEMORY

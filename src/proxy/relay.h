@@ -1,4 +1,5 @@
-/* relay.h - moves message content from one stream to another, with strict framing and back-pressure.
+/* relay.h - moves message content from one stream to another, with strict framing and
+ * back-pressure.
  *
  *   from.in or socket -> receive buffer (decoded in place) -> socket or to.out
  *   from socket       -> pipe (splice)                     -> to socket
@@ -7,9 +8,9 @@
  *   - content of a known length, while at least SPLICE_MIN bytes are left;
  *   - content that ends with the connection, after its first SPLICE_MIN bytes.
  *
- * Content moves one piece at a time: weir reads nothing while `to` has unsent bytes. So a connection
- * uses at most one IOBUF_LARGE per direction, for content of any size. Chunked content is decoded and
- * written with new chunk lines: framing is never passed through. */
+ * Content moves one piece at a time: weir reads nothing while `to` has unsent bytes. So a
+ * connection uses at most one IOBUF_LARGE per direction, for content of any size. Chunked
+ * content is decoded and written with new chunk lines: framing is never passed through. */
 #ifndef WEIR_PROXY_RELAY_H
 #define WEIR_PROXY_RELAY_H
 

@@ -210,7 +210,7 @@ static enum sent write_and_send(struct exchange *x, const char *why)
     for (int i = 1; i <= count; i++)
         content += pieces[i].iov_len;
     write_head(&head, x, type, content, &of_head);
-    if (x->method == METHOD_HEAD) /* the fields of a GET, without content (RFC 9110 section 9.3.2) */
+    if (x->method == METHOD_HEAD) /* fields of a GET, no content (RFC 9110 section 9.3.2) */
         count = 0, content = 0;
     pieces[0] = iovec_of(text_slice(&head));
     x->reply_bytes = content;

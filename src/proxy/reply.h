@@ -5,8 +5,8 @@
 
 #include "proxy/exchange.h"
 
-/* Sends a response with x->status to the client, with the decision's rate-limit fields and Retry-After.
- * x->close determines the Connection field. `why`: detail of the cause, or NULL. */
+/* Sends a response with x->status to the client, with the decision's rate-limit fields and
+ * Retry-After. x->close determines the Connection field. `why`: detail of the cause, or NULL. */
 enum sent reply_send(struct exchange *x, const char *why);
 
 #endif

@@ -1,9 +1,10 @@
-/* response_relay.c - the response direction of an exchange: interim and final headers, then content.
+/* response_relay.c - the response direction of an exchange: interim and final headers, then
+ * content.
  *
  *   receive_head -> whole_head -+-> 1xx  interim_head: forwarded, then the next header
  *                               +-> 101  switch_protocols: starts a tunnel
- *                               `-> else final_head: rewritten with rate-limit fields, then content
- */
+ *                               `-> else final_head: rewritten, then the content
+ * weir adds the rate-limit fields to a final header. */
 #include <assert.h>
 #include <errno.h>
 

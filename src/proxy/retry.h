@@ -1,7 +1,7 @@
 /* retry.h - decides whether a request is sent again: one table and one function.
  *
- * If no connection could be made, nothing was sent: any request may go to the next server. A request that was sent goes
- * to another server only if all of these are true:
+ * If no connection could be made, nothing was sent: any request may go to the next server. A
+ * request that was sent goes to another server only if all of these are true:
  *   - repeating it is safe (RFC 9110 section 9.2.2);
  *   - the client has received no part of a response;
  *   - the upstream's retry limits (retry.tries, retry.budget) allow it.

@@ -1,5 +1,5 @@
-/* tunnel.h - a connection after 101 Switching Protocols (RFC 9110 section 7.8): uninterpreted bytes in
- * both directions.
+/* tunnel.h - a connection after 101 Switching Protocols (RFC 9110 section 7.8): uninterpreted bytes
+ * in both directions.
  *
  *   client --exchange.request---> upstream
  *   client <--exchange.response-- upstream
@@ -8,8 +8,8 @@
  *   - when both directions have ended,
  *   - when one side fails, or
  *   - when no data has moved for timeouts.tunnel.
- * Back-pressure is that of relay.h: one piece per direction. The limits apply only to the request that
- * opens the tunnel. */
+ * Back-pressure is that of relay.h: one piece per direction. The limits apply only to the
+ * request that opens the tunnel. */
 #ifndef WEIR_PROXY_TUNNEL_H
 #define WEIR_PROXY_TUNNEL_H
 
