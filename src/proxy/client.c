@@ -22,7 +22,7 @@ static void read_head(struct client *c);
 
 static const struct listen_settings *settings_of(const struct client *c)
 {
-    return &c->worker->policy->listen[c->listener]; /* a reload keeps the listeners and their order */
+    return &c->worker->policy->listen[c->listener]; /* reloads keep listeners in order */
 }
 
 bool client_open(struct worker *w, int fd, const struct address *peer, unsigned listener, bool counted)
@@ -147,7 +147,7 @@ void client_await_request(struct client *c)
     c->since_ms = client_now_ms();
     stream_want_read(&c->stream, !c->stream.eof);
     deadline_arm(&w->queue.idle, &c->deadline, clock_cached_us(), w->policy->timeouts.keepalive_us);
-    if (iobuf_held(c->stream.in)) { /* continue from the event loop: no recursion, no starved peers */
+    if (iobuf_held(c->stream.in)) { /* through the event loop: no recursion or starvation */
         c->unread = true;
         stream_wake(&c->stream);
     }
@@ -271,7 +271,7 @@ static void use_head(struct client *c, struct head_bytes *got, struct request_he
         refuse_head(c, got->all, &refusal);
         return;
     }
-    if (got->kept) /* the bytes stay valid until the next read into the buffer, which is after use */
+    if (got->kept) /* the bytes stay valid until the next read, which is after use */
         c->stream.in->start += (uint32_t)size;
     else if (!stream_keep(&c->stream, &w->buffers, rest)) {
         client_close(c);

@@ -3,8 +3,8 @@
  *
  *   PROXY_HEADER -> HANDSHAKE -> HEAD         if the listener uses the PROXY protocol, or TLS
  *   HEAD -> EXCHANGE -+-> IDLE -> HEAD        the next request (pipelined bytes wait in stream.in)
- *     \        \      +-> DRAIN -> IDLE       early response: the rest of the request body is dropped
- *      \        \     `-> LINGER -> CLOSED    the last response was sent; read until the client closes
+ *     \        \      +-> DRAIN -> IDLE       early response: drop the rest of the request body
+ *      \        \     `-> LINGER -> CLOSED    last response sent; read until the client closes
  *       `--------`---------------> CLOSED
  *
  * A newly accepted connection is `silent` until its first byte arrives. */

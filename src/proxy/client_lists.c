@@ -6,7 +6,7 @@
 #include "proxy/exchange.h"
 
 enum {
-    IDLE_MIN_MS = 200,    /* minimum idle time before eviction: the next request may be in transit */
+    IDLE_MIN_MS = 200,    /* minimum idle time before eviction: a request may be in transit */
     LINGER_MIN_MS = 1000, /* the same for lingering: the response may be in transit */
     HEAD_MIN_MS = 1000,   /* the same for incomplete heads */
     TURN_MS = 1000,       /* time that a connection is served while others wait for a slot */

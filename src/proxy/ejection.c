@@ -17,9 +17,9 @@
 #include "proxy/upstream_internal.h"
 
 enum {
-    DOWN_MIN_US = 1000000, /* from a failed connection to the first probe; doubled per failed probe */
+    DOWN_MIN_US = 1000000, /* from a failed connection to the first probe; doubled per failure */
     DOWN_MAX_US = 32 * 1000000,
-    RELAPSE_TIMES = 10, /* in units of eject.time: a failure this soon after the return is a relapse */
+    RELAPSE_TIMES = 10, /* times eject.time: a failure this soon after the return is a relapse */
     RELAPSES_MAX = 5    /* each relapse doubles the time */
 };
 
@@ -150,7 +150,7 @@ static void eject_failing(struct server *server, enum ejection reason, const cha
     take_out(server, EJECTED_FAILING, time_us);
 }
 
-/* Ejects the server if its recent outcomes exceed eject.failures or eject.failure_rate. */
+/* Ejects the server if its recent outcomes reach eject.failures or eject.failure_rate. */
 static void judge(struct server *server, const char *why, uint64_t now)
 {
     const struct upstream_eject *settings = &server->pool->settings->eject;

@@ -55,7 +55,7 @@ static void report_resolved(struct name *name)
     name->troubled = false;
 }
 
-/* --- answers --- */
+/* --- DNS answers --- */
 
 static int compare_ips(const void *a, const void *b)
 {

@@ -19,8 +19,7 @@ void endpoint_drop(struct endpoint *endpoint)
     free(endpoint);
 }
 
-/* Returns the text for logs: "api.internal:80 (10.0.0.7:80)" for a host name. The caller frees
- * it. */
+/* Returns a log text owned by the caller: "api.internal:80 (10.0.0.7:80)" for a host name. */
 static char *text_for(const struct upstream_server *server, const struct address *address)
 {
     char at[ADDRESS_TEXT_MAX], room[HOST_NAME_BYTES_MAX + ADDRESS_TEXT_MAX + 16];
@@ -103,8 +102,7 @@ static struct endpoint *find(const struct row *row, const struct upstream_server
     return NULL;
 }
 
-/* Copies the health of the same endpoint from `before`: a reload does not make a server healthy.
- * */
+/* Copies the health of the same endpoint from `before`: a reload does not reset it. */
 static void take_over(struct endpoint *endpoint, const struct upstream *upstream,
                       const struct endpoint_set *before)
 {

@@ -1,12 +1,12 @@
-/* endpoint_set.h - the server addresses (endpoints) of one policy's upstreams, shared by all threads.
+/* endpoint_set.h - the server addresses (endpoints) of one policy's upstreams, for all threads.
  *
- *   main thread   names --resolver--> endpoints --checks--> failing    workers   endpoints --> their pools
- *                                         `-- ejected: count of workers that ejected the endpoint --'
+ *   main thread   names --resolver--> endpoints --checks--> failing   workers  endpoints -> pools
+ *                                         `-- ejected: number of workers that eject it --'
  *
- * A server written as an address is one permanent endpoint. A server written as a host name has one
- * endpoint per current address. Addresses change without a restart; if DNS fails, the last ones stay.
- * The main thread changes the table and runs the health checks. Workers copy the table when its
- * version has changed. */
+ * A server written as an address is one permanent endpoint. A server written as a host name has
+ * one endpoint per current address. Addresses change without a restart. If DNS fails, the last
+ * ones stay. The main thread changes the table and runs the health checks. Workers copy the table
+ * when its version has changed. */
 #ifndef WEIR_PROXY_ENDPOINT_SET_H
 #define WEIR_PROXY_ENDPOINT_SET_H
 

@@ -2,8 +2,8 @@
  * upstream pools.
  *
  * A reload gives every worker a new generation. An exchange keeps the generation it began with. The
- * old generation is freed when its last exchange has ended and its last decision is answered or given
- * up. */
+ * old generation is freed after its last exchange has ended and its last decision was answered or
+ * given up. */
 #ifndef WEIR_PROXY_GENERATION_H
 #define WEIR_PROXY_GENERATION_H
 

@@ -4,7 +4,7 @@
 
 #include "proxy/worker_internal.h"
 
-enum { DIFFERENCE_MIN = 4 }; /* minimum difference of connections before one is passed on */
+enum { DIFFERENCE_MIN = 4 }; /* minimum difference to pass one on; plus 1/8 of its own */
 
 void handoff_init(struct handoff *handoff)
 {

@@ -1,10 +1,10 @@
 /* handoff.h - chooses the worker for an accepted connection and passes the connection to it.
  *
  * The kernel chooses a worker's listening socket by a hash (SO_REUSEPORT). With 64 workers and 640
- * connections, the busiest worker has 1.8 times the mean. Each worker therefore compares itself with
- * one worker picked at random, and passes new connections to it if that one has fewer. If its own
- * share of size_limits.connections is taken, it looks for a free slot at all other workers. All of
- * this happens per connection, never per request. */
+ * connections, the busiest worker has 1.8 times the mean. Each worker therefore compares itself
+ * with one worker picked at random, and passes a new connection to it if that one has clearly fewer
+ * connections. If its own share of size_limits.connections is taken, it looks for a free slot at
+ * all other workers. All of this happens per connection, never per request. */
 #ifndef WEIR_PROXY_HANDOFF_H
 #define WEIR_PROXY_HANDOFF_H
 
@@ -18,7 +18,7 @@ enum { HANDOFFS_MAX = 64 };
 
 /* A worker's connection slots, and the connections that other workers pass to it. */
 struct handoff {
-    _Atomic unsigned places; /* taken slots: connections open, being passed, or about to be accepted */
+    _Atomic unsigned places; /* taken: connections open, being passed, or about to be accepted */
     _Atomic bool takes;      /* it serves and is not stopping */
     pthread_mutex_t lock;    /* protects the members below */
     bool closed;

@@ -11,7 +11,8 @@
  *   connections   a quarter of the worker's; the one that has lingered longest closes first
  *
  * A lingering connection owns no buffer. Dropped input is never parsed as a request: in
- * CLIENT_DRAIN the message framing marks the start of the next request, in CLIENT_LINGER there is none. */
+ * CLIENT_DRAIN the message framing marks the start of the next request, in CLIENT_LINGER there is
+ * none. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -78,8 +79,7 @@ void linger_drain(struct client *c, const struct message_body *request)
     drain(c, false);
 }
 
-/* Counts `n` dropped bytes. False: the connection has lingered too long, or input is too slow.
- * */
+/* Counts `n` dropped bytes. False: it has lingered too long, or the input is too slow. */
 static bool goes_on(struct client *c, uint64_t n)
 {
     uint64_t elapsed_us = (uint64_t)(client_now_ms() - c->since_ms) * 1000;

@@ -49,8 +49,7 @@ struct server *servers_choose(struct pool *pool, const struct upstream_tries *tr
     return best;
 }
 
-/* Returns whether an untried server is available: neither ejected nor failing its health checks.
- * */
+/* Returns whether an untried server is neither ejected nor failing its health checks. */
 static bool servers_another(const struct pool *pool, const struct upstream_tries *tries)
 {
     for (unsigned i = 0; i < pool->slots; i++) {
@@ -84,7 +83,7 @@ bool upstream_retry_may(const struct link *link, struct upstream_tries *tries)
     return true;
 }
 
-/* ---- coming and going ------------------------------------------------------------------------ */
+/* ---- arrival and removal --------------------------------------------------------------------- */
 
 static void server_free(struct server *server)
 {

@@ -25,7 +25,7 @@ const char *link_server_text(const struct link *link)
     return link->server->endpoint->text;
 }
 
-/* ---- a link's life --------------------------------------------------------------------------- */
+/* ---- link lifecycle -------------------------------------------------------------------------- */
 
 void link_close(struct link *link)
 {

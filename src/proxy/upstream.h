@@ -1,15 +1,15 @@
 /* upstream.h - a worker's connections (links) to the servers of one upstream. weir picks the server
  * with the fewest outstanding requests and pools idle keep-alive connections.
  *
- *   CONNECTING -> BUSY <-> POOLED -> CLOSED   closed by the server, unexpected data, or idle timeout
+ *   CONNECTING -> BUSY <-> POOLED -> CLOSED   closed by server, unexpected data, or idle timeout
  *   PROBING -----------------^                an ejected server accepts connections again
  *
- * A link belongs to an exchange (CONNECTING, BUSY), to its server (PROBING) or to the pool (POOLED).
+ * A link belongs to an exchange (CONNECTING, BUSY), its server (PROBING) or the pool (POOLED).
  *
  * A server that refuses a connection is ejected: it gets no requests while another server is left.
  * weir probes it with a bare connection (and the TLS handshake) after 1 s, then with doubled
- * intervals up to 32 s, until a probe succeeds. A server that fails too many requests is ejected for
- * a time (ejection.c). The endpoint set defines the servers and their health check results. */
+ * intervals up to 32 s, until a probe succeeds. A server that fails too many requests is ejected
+ * for a time (ejection.c). The endpoint set defines the servers and their health check results. */
 #ifndef WEIR_PROXY_UPSTREAM_H
 #define WEIR_PROXY_UPSTREAM_H
 
@@ -55,18 +55,16 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
  * will read another request. */
 void upstream_release(struct link *link, bool reusable);
 
-/* Returns the server's address for logs: as written, with the resolved address for a host name.
- * */
+/* Returns the server's address for logs: as written, with the resolved address for a host name. */
 const char *link_server_text(const struct link *link);
 
-/* Records the status of a response. Statuses of upstreams.NAME.eject.status count as failures.
- * */
+/* Records the status of a response. Statuses of upstreams.NAME.eject.status count as failures. */
 void upstream_note_answer(struct link *link, uint16_t status);
-/* Records a failed request. Too many failures eject the server: see upstreams.NAME.eject. */
+/* Records a failed request. Too many of them eject the server: see upstreams.NAME.eject. */
 void upstream_note_failure(struct link *link, const char *why);
 
-/* Returns whether the server closed a reused connection before it received the request. This is
- * not a failure of the server. */
+/* Returns whether the server closed a reused connection before it received the request. That is
+ * no failure of the server. */
 bool upstream_closed_idle(const struct link *link);
 
 /* Returns whether upstreams.NAME.retry.budget allows a retry on another server than that of

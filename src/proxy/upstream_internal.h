@@ -58,8 +58,8 @@ struct pool {
     TAILQ_HEAD(leaving, server) leaving;
 };
 
-/* ejection.c: ejects a server that did not accept a connection. The first probe follows after 1
- * s, the next ones at doubled intervals. */
+/* ejection.c: ejects a server that did not accept a connection. Its first probe follows after 1
+ * s, then at doubled intervals up to 32 s. */
 void server_eject(struct server *server, const char *why);
 /* Ends the ejection: the server accepts connections or answers again. `what` is for the log. */
 void server_admit(struct server *server, const char *what);

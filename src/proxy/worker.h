@@ -1,8 +1,8 @@
 /* worker.h - one thread with its own event loop, listeners, clients, upstream pools and limiter.
  * On the request path a worker writes nothing that it shares with other workers.
  *
- *   loop iteration:  event_base_loop(ONCE) -> limiter_flush() -> free closed -> log_thread_flush()
- * */
+ *   loop iteration:  event_base_loop(ONCE) -> generations_flush() -> servers_refresh()
+ *                    -> free closed objects -> log_thread_flush() */
 #ifndef WEIR_PROXY_WORKER_H
 #define WEIR_PROXY_WORKER_H
 

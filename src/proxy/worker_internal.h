@@ -48,7 +48,7 @@ struct worker {
 
     unsigned silent_count;                         /* of `silent` */
     TAILQ_HEAD(client_list, client) clients, idle, /* in a request; idle: longest first */
-        silent,                                    /* accepted, nothing received yet: oldest first */
+        silent,                                    /* nothing received yet: oldest first */
         heads,     /* part of a head, PROXY header or handshake was received: oldest first */
         lingering; /* response sent, rest of the input is dropped: longest first */
     TAILQ_HEAD(closed, client) closed; /* closed in this loop iteration */
@@ -56,7 +56,7 @@ struct worker {
     TAILQ_HEAD(unused_servers, server) unused_servers;
     struct exchange *free_exchanges;
     TAILQ_HEAD(decided_list, exchange) decided; /* decided by the limits, not processed yet */
-    uint64_t decided_turn;                      /* the loop iteration of the last decision */
+    uint64_t decided_turn;                      /* iteration of the last decision */
     unsigned decided_count;                     /* number of decisions in that iteration */
     struct event act;                           /* active while `decided` is not empty */
     struct client *free_clients;
