@@ -2,9 +2,9 @@
  *
  * The kernel chooses a worker's listening socket by a hash (SO_REUSEPORT). With 64 workers and 640
  * connections, the busiest worker has 1.8 times the mean. Each worker therefore compares itself
- * with one worker picked at random, and passes a new connection to it if that one has clearly fewer
- * connections. If its own share of size_limits.connections is taken, it looks for a free slot at
- * all other workers. All of this happens per connection, never per request. */
+ * with one worker picked at random, and passes a new connection on if that one has clearly fewer.
+ * If its own share of size_limits.connections is taken, it looks for a free slot at all other
+ * workers. All of this happens per connection, never per request. */
 #ifndef WEIR_PROXY_HANDOFF_H
 #define WEIR_PROXY_HANDOFF_H
 

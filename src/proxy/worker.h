@@ -30,8 +30,8 @@ struct worker_shared {
 };
 
 /* Creates a worker for `endpoint_set`, which is held, and its policy. Takes over the listening
- * sockets `listen_fds[0 .. policy->listen_count)`, also on failure. Returns NULL with errno on
- * failure. */
+ * sockets `listen_fds[0 .. policy->listen_count)`. Returns NULL with errno on failure, with the
+ * sockets closed unless the first allocation failed. */
 struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *endpoint_set, unsigned number,
                           const int *listen_fds);
 
