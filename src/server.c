@@ -1,9 +1,9 @@
 /* server.c - start-up, signals and shutdown of the process. Reload is in server_policy.c.
  *
- * weir loads the policy, checks the scripts and the Redis settings, opens all sockets and creates all
- * workers before it accepts a connection. If any of these fails, it does not start. After that, the
- * main thread owns signals, the admin listener, the subscription to resets and the embedded Redis.
- * The workers own everything else. */
+ * weir loads the policy, checks the scripts and the Redis settings, opens all sockets and creates
+ * all workers before it accepts a connection. If any of these fails, it does not start. After
+ * that, the main thread owns signals, the admin listener, the subscription to resets and the
+ * embedded Redis. The workers own everything else. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -348,8 +348,8 @@ static bool start_admin(struct weir *weir)
     return weir->admin != NULL;
 }
 
-/* Starts everything except the log file and the threads. Prints configuration errors to `report` and
- * logs other errors. */
+/* Starts everything except the log file and the threads. Prints configuration errors to `report`
+ * and logs other errors. */
 static bool start_all(struct weir *weir, FILE *report)
 {
     raise_descriptor_limit(weir);

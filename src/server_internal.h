@@ -76,8 +76,8 @@ void report_log(struct report_lines *report, bool failed);
  * the log if `as_events`. */
 void report_end(struct report_lines *report, bool as_events);
 
-/* Reads and checks weir->file and composes its Redis script. Prints errors and warnings to `report`.
- * Returns NULL if there was an error. */
+/* Reads and checks weir->file and composes its Redis script. Prints errors and warnings to
+ * `report`. Returns NULL if there was an error. */
 struct policy *read_policy(struct weir *weir, FILE *report);
 /* Opens log.file. On failure, prints the reason to `report` and returns false. */
 bool open_log(const struct policy *policy, FILE *report);

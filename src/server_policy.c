@@ -104,8 +104,8 @@ void drop_endpoint_set(struct endpoint_set *endpoint_set)
     endpoint_set_drop(endpoint_set);
 }
 
-/* A worker uses the previous policy until its Redis connection for the new one is ready, for at most
- * 1 s. */
+/* A worker uses the previous policy until its Redis connection for the new one is ready, for at
+ * most 1 s. */
 void report_reloaded(struct weir *weir)
 {
     if (!weir->reloading)

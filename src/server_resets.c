@@ -27,8 +27,8 @@ static void hearing_end(struct hearing *hearing)
     free(hearing);
 }
 
-/* Handles a reset or a grant. A reset of any client invalidates all cached denials; each is requested
- * from Redis once more. */
+/* Handles a reset or a grant. A reset of any client invalidates all cached denials; each is
+ * requested from Redis once more. */
 static void on_message(struct weir *weir, struct slice message)
 {
     const struct slice granted = SLICE(GRANT_MESSAGE);
@@ -45,8 +45,8 @@ static void on_message(struct weir *weir, struct slice message)
     quotas_forget(weir->quotas, message);
 }
 
-/* The subscription is established. Messages may have been missed, unless the subscription from before
- * a reload covers the gap. */
+/* The subscription is established. Messages may have been missed, unless the subscription from
+ * before a reload covers the gap. */
 static void on_heard(struct hearing *hearing)
 {
     struct weir *weir = hearing->weir;

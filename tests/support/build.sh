@@ -99,7 +99,8 @@ need_for_building() {
     need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev libpq-dev
 }
 
-# build NAME TARGETS [CONFIGURE-OPTION...]: makes the targets in build/NAME. Configures it first if it is new or its options have changed. Every step checks its own status, because bash
+# build NAME TARGETS [CONFIGURE-OPTION...]: makes the targets in build/NAME. Configures the directory
+# first if it is new or its options have changed. Every step checks its own status, because bash
 # ignores "set -e" in functions called with || or if.
 build() {
     local where=build/$1 targets=$2

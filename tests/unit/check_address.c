@@ -1,4 +1,4 @@
-/* Addresses and ranges as they are written and as they are printed. */
+/* check_address.c - parsing and formatting of addresses and ranges. */
 #include <check.h>
 
 #include "net/address.h"
@@ -105,11 +105,11 @@ START_TEST(names_are_looked_up_where_that_may_block)
 
     ck_assert(!address_parse(SLICE("localhost:80"), false, &address, &why));
     if (!address_parse(SLICE("localhost:80"), true, &address, &why))
-        return; /* a machine that does not know itself */
+        return; /* this machine cannot resolve its own name */
     struct ip ip;
     ck_assert(ip_of_address(&address, &ip));
     ck_assert(ip_is_v4(&ip) ? ip.bytes[12] == 127 : ip.bytes[15] == 1);
-    ck_assert_uint_eq(ntohs(address.v4.sin_port), 80); /* at the same place in IPv6's */
+    ck_assert_uint_eq(ntohs(address.v4.sin_port), 80); /* same offset as in sockaddr_in6 */
 }
 END_TEST
 
@@ -180,7 +180,7 @@ START_TEST(ranges_hold_what_shares_their_prefix)
     ck_assert(!holds("10.0.0.0/8", "11.0.0.0"));
     ck_assert(holds("10.1.2.0/23", "10.1.3.255"));
     ck_assert(!holds("10.1.2.0/23", "10.1.4.0"));
-    ck_assert(holds("10.0.0.0/8", "::ffff:10.1.1.1")); /* IPv4 inside IPv6 is IPv4 */
+    ck_assert(holds("10.0.0.0/8", "::ffff:10.1.1.1")); /* IPv4-mapped IPv6 addresses are IPv4 */
     ck_assert(!holds("0.0.0.0/0", "2001:db8::1"));
     ck_assert(holds("::/0", "2001:db8::1"));
     ck_assert(!holds("::/0", "10.1.1.1"));

@@ -1,4 +1,4 @@
-/* check_address_lists.c - the table of listed addresses against a search through all ranges. */
+/* check_address_lists.c - the lookup table of address lists, compared with a linear search. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -31,7 +31,7 @@ static struct listed_range range_of(const char *text, enum listed as)
     return range;
 }
 
-/* The longest prefix, and blocking before allowing. */
+/* The longest prefix wins; on a tie, block wins over allow. */
 static enum listed search(const struct ip *ip, unsigned count)
 {
     const struct listed_range *best = NULL;
@@ -44,7 +44,7 @@ static enum listed search(const struct ip *ip, unsigned count)
     return best ? best->as : LISTED_NOT;
 }
 
-/* Few bits vary, at the ends and in the middle, so that ranges meet, and lie one inside another. */
+/* Few bits vary, at the ends and in the middle, so that ranges are adjacent or nested. */
 static struct ip random_ip(void)
 {
     struct ip ip = {{0}};
@@ -64,7 +64,7 @@ static void check_at(const struct address_table *table, struct ip ip, unsigned c
     ck_assert_int_eq(address_table_find(table, &ip), search(&ip, count));
 }
 
-/* The addresses at the ends of a range, and those beside it. */
+/* The first and last address of a range, and their neighbours. */
 static void check_ends(const struct address_table *table, const struct ip_range *range, unsigned count)
 {
     struct ip last = range->ip, ip;

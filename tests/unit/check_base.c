@@ -1,4 +1,4 @@
-/* The ground floor: slices, bounded text, deadlines, addresses' counts, buffers. */
+/* check_base.c - src/base: slices, bounded text, hashes, the clock, timers, counters and the log. */
 #include <check.h>
 #include <pthread.h>
 #include <signal.h>
@@ -55,7 +55,7 @@ START_TEST(lists_skip_empty_elements_and_trim)
 }
 END_TEST
 
-/* Against a list of all events. */
+/* Compares with a list of all events. */
 START_TEST(recent_counts_what_is_in_the_window)
 {
     enum { EVENTS = 20000, WINDOW = 1000 };
@@ -140,7 +140,7 @@ START_TEST(siphash_depends_on_every_byte_and_the_key)
 }
 END_TEST
 
-/* The eight-bytes-at-once ways agree with the plain ones at every length. */
+/* The variants that process 8 bytes at a time agree with the simple ones at every length. */
 START_TEST(names_compare_without_case_at_every_length_and_place)
 {
     const char upper[] = "ABCXYZ@[`{-_0189ACEG~", lower[] = "abcxyz@[`{-_0189aceg~";
@@ -199,7 +199,7 @@ START_TEST(numbers_are_written_as_printf_writes_them)
     text_u64(&small, 100);
     ck_assert(small.failed);
     ck_assert_uint_eq(small.n, 0);
-    text_char(&small, '1'); /* it would fit, but not belong there */
+    text_char(&small, '1'); /* fits, but an earlier append failed */
     ck_assert_uint_eq(small.n, 0);
 }
 END_TEST
@@ -224,12 +224,12 @@ END_TEST
 START_TEST(the_clock_of_a_turn_never_runs_ahead)
 {
     uint64_t before = clock_us();
-    ck_assert_uint_ge(clock_cached_us(), before); /* exact where no loop has begun to turn */
+    ck_assert_uint_ge(clock_cached_us(), before); /* exact if no event loop is running */
     clock_cached_read();
     before = clock_us() + 1;
     while (clock_us() < before)
         ;
-    ck_assert_uint_ge(clock_cached_us(), before); /* also after one that a TLS handshake asked for */
+    ck_assert_uint_ge(clock_cached_us(), before); /* also after a TLS handshake has refreshed it */
     clock_iteration_begin();
     for (unsigned i = 0; i < 100; i++) {
         uint64_t turn = clock_cached_us();
@@ -239,7 +239,7 @@ START_TEST(the_clock_of_a_turn_never_runs_ahead)
     }
     before = clock_us();
     clock_iteration_begin();
-    ck_assert_uint_ge(clock_cached_us(), before); /* never from before the wait */
+    ck_assert_uint_ge(clock_cached_us(), before); /* never older than the wait */
 }
 END_TEST
 
@@ -265,7 +265,7 @@ START_TEST(a_turn_that_is_long_is_noticed_when_the_clock_is_read_again)
     ck_assert_uint_ge(clock_cached_us(), begun + 2000);
     clock_iteration_begin();
     (void)clock_cached_us();
-    ck_assert_uint_eq(long_turns, 1); /* another turn */
+    ck_assert_uint_eq(long_turns, 1); /* another iteration */
     clock_iteration_limit(0, NULL, NULL);
 }
 END_TEST
@@ -305,7 +305,7 @@ START_TEST(deadlines_of_a_queue_pass_in_order_of_time_whatever_the_order_of_armi
     deadline_arm(&a, &many[0], now, 3000);
     deadline_arm(&a, &many[1], now, 1000); /* earlier than the one before it in the same queue */
     deadline_arm(&a, &many[2], now, 9000);
-    deadline_arm(&b, &many[4], now, 4000); /* another queue: it passes too, in whatever order */
+    deadline_arm(&b, &many[4], now, 4000); /* another queue: expires too, in any order */
     deadline_arm(&a, &many[3], now, 2000);
     deadline_cancel(&many[3]);
     deadline_arm(&a, &many[0], now, 5000); /* moved */
@@ -346,7 +346,7 @@ START_TEST(deadlines_that_are_due_pass_without_the_timer_and_may_be_cancelled_be
     deadlines_pass(&all);
     ck_assert_str_eq(passed, "b02");
     ck_assert(!deadlines_are_due(&all, now + 99999999) && deadlines_are_due(&all, now + 100000000));
-    event_base_loop(base, EVLOOP_NONBLOCK); /* the timer was set anew */
+    event_base_loop(base, EVLOOP_NONBLOCK); /* the timer was rearmed */
     deadlines_pass(&all);
     ck_assert_str_eq(passed, "b02"); /* nothing was due */
     deadlines_clear(&all);
@@ -430,7 +430,7 @@ START_TEST(connections_of_an_address_are_counted_exactly)
             a = peer((n * 7 + round) % 1000);
             ip_counts_leave(counts, &a);
             ip_counts_leave(counts, &a);
-            ip_counts_leave(counts, &a); /* once too often does no harm */
+            ip_counts_leave(counts, &a); /* an extra leave has no effect */
         }
     }
     ip_counts_free(counts);
@@ -550,7 +550,8 @@ END_TEST
 
 enum { LINE_BYTES = 700, LINES_AT_ONCE = 80, ROUNDS = 50 };
 
-/* Opens the log's file as a socket that keeps the bounds of each write(2), and returns the other end. */
+/* Replaces the log file with a socket that preserves the boundaries of each write(2). Returns the
+ * other end. */
 static int log_to_a_socket(void)
 {
     char path[] = "/tmp/weir-check-log-XXXXXX";
@@ -559,14 +560,14 @@ static int log_to_a_socket(void)
     ck_assert_int_ge(placeholder, 0);
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
     file = dup(placeholder);
-    close(file); /* the number that log_open is given next */
+    close(file); /* log_open() gets this descriptor next */
     ck_assert_int_eq(log_open(path), 0);
     ck_assert_int_eq(dup2(pair[1], file), file);
     close(pair[1]), close(placeholder), unlink(path);
     return pair[0];
 }
 
-/* Takes so many bytes of whole lines. */
+/* Reads this many bytes of whole lines. */
 static void take_lines(int fd, size_t size)
 {
     static char bytes[LINES_AT_ONCE * LINE_BYTES + 1];
@@ -579,8 +580,8 @@ static void take_lines(int fd, size_t size)
     }
 }
 
-/* Between the two parts another thread's line could be written. The ring is a megabyte, so some three lines of these
- * wrap around. */
+/* Another thread's line must not be written between the two parts of a wrapped line. The ring is
+ * 1 MiB, so about three of these lines wrap around. */
 START_TEST(a_line_that_wraps_around_is_written_in_one_piece)
 {
     char line[LINE_BYTES];
@@ -629,7 +630,7 @@ START_TEST(an_event_in_json_is_one_valid_object)
     ck_assert_ptr_nonnull(rest);
     ck_assert_str_eq(rest + sizeof start - 1,
                      "a \\\"quoted\\\" \\\\ path\\n\\u0001\\u007f \xef\xbf\xbd\xc3\xa9\"}\n");
-    /* Too long, also where each byte becomes six: cut, and whole all the same. */
+    /* Long lines, also with six bytes per escaped byte, are truncated but remain well-formed. */
     memset(huge, 1, sizeof huge - 1);
     huge[sizeof huge - 1] = 0;
     log_one_event(path, "%s", huge, line);

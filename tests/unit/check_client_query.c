@@ -1,4 +1,5 @@
-/* check_client_query.c - what a client query asks, and what it makes of every answer, without a Redis. */
+/* check_client_query.c - the commands of client queries and the handling of each reply, without
+ * Redis. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -76,7 +77,7 @@ static void expect_end(void)
     ck_assert(!client_query_next(query, &argc, &argv, &sizes));
 }
 
-/* What a look is told of grants first. */
+/* The grants reply that precedes each inspection. */
 static const char nothing_granted[] = "*2\r\n:1000\r\n$0\r\n\r\n", *granted = nothing_granted;
 
 static void begin(const char *client, enum client_query_kind kind, uint64_t timeout_us)
@@ -169,7 +170,7 @@ START_TEST(a_grant_is_looked_at_first)
     ck_assert(client_query_granted(query, &quota, &us) && quota == 9 && us == 500);
     ck_assert_int_eq(client_query_client(query)->each, 9);
     expect_next();
-    expect_argument(1, "scan"); /* who is prohibited without the grant is counted */
+    expect_argument(1, "scan"); /* a client without quota is counted while it has a grant */
     client_query_free(query);
     static const char *const none[] = {"*2\r\n:1500\r\n$6\r\n9:1500\r\n", "*2\r\n:1\r\n$1\r\n9\r\n",
                                        "*2\r\n:1\r\n$7\r\n9:1500x\r\n", "*2\r\n:1\r\n:9\r\n"};
@@ -216,7 +217,7 @@ START_TEST(a_grant_is_one_call)
 }
 END_TEST
 
-/* An answer to SCAN with so many keys of client a, a piece at a time as Redis has them. */
+/* A SCAN reply with this many keys of client a, in pages as Redis sends them. */
 static char *scan_answer(const char *cursor, unsigned count)
 {
     char *wire;
@@ -241,7 +242,7 @@ START_TEST(a_reset_removes_more_than_it_can_hold_and_then_tells)
     expect_argument(argc - 1, "forget");
     ck_assert(give("*2\r\n:256\r\n:0\r\n"));
     expect_next();
-    expect_argument(1, "scan"); /* the same piece again */
+    expect_argument(1, "scan"); /* the same page again */
     expect_argument(2, "0");
     wire = scan_answer("0", 1);
     ck_assert(give(wire));
@@ -260,7 +261,7 @@ START_TEST(a_reset_removes_more_than_it_can_hold_and_then_tells)
 }
 END_TEST
 
-/* Else its client could be admitted up to the limit in between, and once more afterwards. */
+/* Otherwise the client could use the limit once before this and once more afterwards. */
 START_TEST(a_reset_removes_each_key_once)
 {
     begin("a", CLIENT_QUERY_RESET, 1000000);

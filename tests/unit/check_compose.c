@@ -1,5 +1,5 @@
-/* check_compose.c - the composed script and the plain ones: Redis compiles them, numbering is the policy's,
- * mistakes are reported with file and line. */
+/* check_compose.c - the composed and the standalone scripts: Redis compiles them, limits have the
+ * policy's numbers, and errors contain file and line. */
 #include <check.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -46,7 +46,7 @@ static void write_file(const char *name, const char *text)
     fclose(file);
 }
 
-/* Limit 2 is used by nobody; limits 1 and 3 share a script. */
+/* No rule uses limit 2; limits 1 and 3 share a script. */
 static void set_up(void)
 {
     rig_make_directory(directory);
@@ -106,7 +106,7 @@ START_TEST(what_no_limit_needs_is_left_out_of_the_driver)
     limits[0].kind = _i == 4 ? LIMIT_CUSTOM : LIMIT_BUCKET;
     limits[0].script = (char *)(_i == 5 ? "gcra" : "one");
     script = compose_driver(&policy, _i == 4 ? lua_dir() : directory, report);
-    if (_i == 4) { /* which needs guard.lua as well */
+    if (_i == 4) { /* also requires guard.lua */
         ck_assert_ptr_nonnull(strstr(script, "local function text_of"));
         ck_assert_ptr_null(strstr(script, "local function answered"));
         free(script);

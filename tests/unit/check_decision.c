@@ -1,4 +1,4 @@
-/* check_decision.c - what a client reads: each family of fields for each verdict, letter by letter. */
+/* check_decision.c - the exact response fields of each header family for each verdict. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -160,7 +160,7 @@ static size_t write_marked(struct text *out, const struct decision *d, unsigned 
     return out->n;
 }
 
-/* Of two rejections that read alike the one becomes the other by its numbers alone. */
+/* Two rejections of the same form differ only in their numbers. */
 START_TEST(numbers_written_over_a_rejection_make_another_one)
 {
     static const unsigned families[] = {all_families, HEADERS_X_RATELIMIT_EPOCH | HEADERS_IETF, 0};
@@ -307,7 +307,7 @@ START_TEST(limits_that_are_not_to_be_shown_are_not)
     ck_assert_str_eq(fields(&d, HEADERS_X_RATELIMIT | HEADERS_IETF), bucket_alone);
     d.results[0].shadow = true;
     ck_assert_str_eq(fields(&d, all_families), "");
-    d = two_limits(); /* a hidden limit that rejects still says when to come again */
+    d = two_limits(); /* a hidden limit that rejects still sends Retry-After */
     d.results[1].limit = &hidden;
     d.results[1].verdict = d.verdict = VERDICT_LIMITED;
     d.results[1].retry_after_us = 5000000;

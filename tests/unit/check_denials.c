@@ -1,4 +1,4 @@
-/* check_denials.c - a denial is found for as long as it holds, and not after what it was asked before. */
+/* check_denials.c - cached denials are found until they expire or are invalidated. */
 #include <check.h>
 
 #include "base/clock.h"
@@ -58,7 +58,7 @@ START_TEST(what_was_asked_before_a_reset_is_forgotten)
     denials_forget_all();
     uint64_t after = clock_us() + 1;
     ck_assert_ptr_null(denials_find(denials, key_of("a"), after));
-    remember("under way", before, 3600000000); /* its answer came after the reset */
+    remember("under way", before, 3600000000); /* the reply arrived after the reset */
     ck_assert_ptr_null(denials_find(denials, key_of("under way"), after));
     remember("a", after, 3600000000);
     ck_assert_ptr_nonnull(denials_find(denials, key_of("a"), after + 1));

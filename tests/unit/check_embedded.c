@@ -1,5 +1,5 @@
-/* check_embedded.c - the private Redis: it answers, it forgets nothing of its directory, it comes back when
- * killed, and it dies with the process that started it. */
+/* check_embedded.c - the embedded Redis: it replies, removes its directory, is restarted when
+ * killed, and ends with the process that started it. */
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
@@ -29,7 +29,7 @@ static void set_up(void)
     ck_assert_int_eq(log_open("/dev/null"), 0);
 }
 
-/* Nothing may be left in the directory. */
+/* The directory must be empty. */
 static void tear_down(void)
 {
     ck_assert_msg(rmdir(home) == 0, "%s: %s", home, strerror(errno));
@@ -75,7 +75,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what, (void)arg;
 }
 
-/* What a killed weir leaves behind, an hour old. */
+/* A one-hour-old directory of a killed weir. */
 static void leave_behind(char directory[128], const char *name)
 {
     static const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
@@ -141,7 +141,7 @@ START_TEST(it_dies_with_its_parent)
     pid_t child, server;
     uint64_t since = clock_us();
 
-    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* the server becomes ours, to be reaped */
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* the test becomes the server's reaper */
     ck_assert_int_eq(pipe(channel), 0);
     child = fork();
     if (child == 0) {
@@ -162,7 +162,7 @@ START_TEST(it_dies_with_its_parent)
         nanosleep(&moment, NULL);
     }
     ck_assert_int_eq(kill(server, 0), -1);
-    char command[128]; /* a killed process tidies nothing: the test does */
+    char command[128]; /* a killed process cleans up nothing, so the test does */
     snprintf(command, sizeof command, "rm -rf %s/weir-redis-*", home);
     ck_assert_int_eq(system(command), 0);
     close(channel[0]);
@@ -176,7 +176,7 @@ START_TEST(a_missing_program_is_named)
     close(mkstemp(path));
     ck_assert_int_eq(log_open(path), 0);
     setenv("PATH", "/nowhere", 1);
-    if (access("/usr/bin/redis-server", X_OK) == 0) { /* then it is found all the same */
+    if (access("/usr/bin/redis-server", X_OK) == 0) { /* found without PATH */
         struct embedded *e = embedded_start();
         ck_assert_ptr_nonnull(e);
         embedded_stop(e);

@@ -1,5 +1,5 @@
-/* check_fallback.c - the limits of this process alone: against a model that counts in exact fractions, all or
- * nothing, bounded, and from many threads at once. */
+/* check_fallback.c - the local limits of one process: compared with an exact model, all-or-nothing
+ * charges, bounded memory, concurrent threads. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ START_TEST(a_bucket_is_exact)
         ck_assert_int_eq(r.remaining, (int64_t)(model.tokens / limit.period_us));
         if (!expected && cost > limit.burst)
             ck_assert_int_eq(r.retry_after_us, -1);
-        if (!expected && cost <= limit.burst) { /* exact: at that moment, and not a µs before */
+        if (!expected && cost <= limit.burst) { /* exact to the µs */
             struct model early = model, later = model;
             ck_assert_int_gt(r.retry_after_us, 0);
             ck_assert(!model_decide(&early, &limit, cost, now + (uint64_t)r.retry_after_us - 1));
@@ -105,10 +105,11 @@ START_TEST(a_bucket_survives_other_numbers_and_a_clock_set_back)
     ck_assert_int_eq(r.reset_us, 1000000);
     ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us, &r));
     ck_assert_int_eq(r.retry_after_us, 100000);
-    ck_assert(decide(f, &raised, SLICE("key"), 10, begin_us, &r)); /* the 10 that were used are missing */
+    ck_assert(decide(f, &raised, SLICE("key"), 10, begin_us, &r)); /* minus the 10 used */
     ck_assert(!decide(f, &raised, SLICE("key"), 1, begin_us, &r));
     ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us - 3600000000, &r));
-    ck_assert_int_le(r.retry_after_us, 1000000); /* an hour back, yet never longer than a whole bucket */
+    ck_assert_int_le(r.retry_after_us,
+                     1000000); /* the clock is an hour back: at most the time to fill the bucket */
     fallback_free(f);
 }
 END_TEST
@@ -190,8 +191,9 @@ END_TEST
 
 /* --- Several limits, many keys ------------------------------------------------------------------------- */
 
-/* As tests/lua/edits.lua has it for Redis: n units used are n units less in the edited limit, at most a whole burst. */
-/* Two workers read the clock, and the one that read it later counts first. */
+/* As tests/lua/edits.lua for Redis: n used units remain used in the edited limit, at most its
+ * burst. */
+/* Two workers read the clock; the one with the later time is counted first. */
 START_TEST(a_window_is_not_forgotten_by_an_earlier_clock)
 {
     struct limit first = limit_of(LIMIT_WINDOW, 1, 1, 60000000), aligned = first;
@@ -278,7 +280,7 @@ START_TEST(all_or_nothing)
         ck_assert_int_eq(fallback_decide(f, asks, 3, begin_us), i < 2);
     }
     ck_assert_int_eq(r[0].verdict, VERDICT_ALLOWED);
-    ck_assert_int_eq(r[0].remaining, 8); /* as it stands, uncharged */
+    ck_assert_int_eq(r[0].remaining, 8); /* the current value, not charged */
     ck_assert_int_eq(r[1].verdict, VERDICT_LIMITED);
     ck_assert_int_eq(r[2].remaining, 8);
     ck_assert(r[0].local);
@@ -307,7 +309,7 @@ START_TEST(memory_is_bounded_and_the_oldest_goes)
     char key[600];
     unsigned kept = 0;
 
-    memset(key, 'k', sizeof key); /* longer than anything that could be stored whole */
+    memset(key, 'k', sizeof key); /* too long to be stored whole */
     for (unsigned i = 0; i < 100000; i++) {
         memcpy(key + 500, &i, sizeof i);
         ck_assert(decide(f, &limit, (struct slice){key, sizeof key}, 1, begin_us, &r));
@@ -327,10 +329,11 @@ START_TEST(requests_in_flight_are_counted_until_they_have_ended)
     struct fallback *f = fallback_new(1000);
     struct limit_result r;
 
-    fallback_enter(f, SLICE("key"), 2); /* by Redis, before it went away */
+    fallback_enter(f, SLICE("key"), 2); /* admitted by Redis before the outage */
     ck_assert(decide(f, &limit, SLICE("key"), 1, begin_us, &r));
     ck_assert_int_eq(r.remaining, 0);
-    ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us + 100000000, &r)); /* time alone ends nothing */
+    ck_assert(
+        !decide(f, &limit, SLICE("key"), 1, begin_us + 100000000, &r)); /* entries do not expire by time */
     ck_assert_int_eq(r.retry_after_us, 1000000);
     fallback_leave(f, SLICE("key"), 1);
     ck_assert(!decide(f, &limit, SLICE("key"), 2, begin_us, &r));
@@ -356,7 +359,7 @@ struct thread {
 static const struct limit shared_limit = {
     .name = (char *)"shared", .kind = LIMIT_BUCKET, .limit = 500, .burst = 500, .period_us = 86400000000};
 
-/* Two limits of keys drawn at random, in either order: a wrong order of locks would stop here for ever. */
+/* Two limits with random keys, in either order: a lock-order bug would deadlock here. */
 static void *hammer(void *arg)
 {
     struct thread *t = arg;

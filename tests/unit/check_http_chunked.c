@@ -1,5 +1,5 @@
-/* The chunked coding: pieces of any size, in place, and what lies behind the message. What is refused stands
- * in the corpus. */
+/* check_http_chunked.c - the chunked coding: pieces of any size, decoding in place, bytes after the
+ * message. Refused messages are in the corpus (tests/http). */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,7 @@ static const char coded[] = "5\r\nhello\r\n"
                             "000;end\r\nChecksum: 1\r\nEmpty:\r\n\r\n";
 static const char content[] = "hello0123456789abcdef\r\n";
 
-/* Decodes `coded` in pieces of the sizes that `next_size` gives; returns how much content there was in `out`.
- */
+/* Decodes `coded` in pieces of the sizes from `next_size`. Returns the number of bytes in `out`. */
 static size_t decode_in_pieces(size_t (*next_size)(void), char *out)
 {
     struct chunked c;
@@ -26,7 +25,7 @@ static size_t decode_in_pieces(size_t (*next_size)(void), char *out)
         size_t rest = sizeof coded - 1 - at, size = next_size(), n;
         char *piece;
         size = size < rest ? size : rest;
-        piece = malloc(size); /* of its own, so that AddressSanitizer sees each byte too many */
+        piece = malloc(size); /* a separate buffer, so that AddressSanitizer detects overreads */
         memcpy(piece, coded + at, size);
         at += size;
         size_t taken = size;
@@ -102,14 +101,14 @@ START_TEST(content_before_a_fault_is_given)
     ck_assert_mem_eq(bytes, "abcde", 5);
     ck_assert_str_eq(why, "chunk data without CRLF");
 
-    size = 1; /* and a fault stays one */
+    size = 1; /* errors are permanent */
     ck_assert_int_eq(chunked_decode(&c, bytes, &size, &n, &why), CHUNKED_BAD);
     ck_assert_uint_eq(size, 0);
     ck_assert_uint_eq(n, 0);
 }
 END_TEST
 
-/* A whole message whose element of `filler` bytes is the only long thing. */
+/* A complete message in which one element has `filler` bytes. */
 static enum chunked_result decode_with_filler(const char *before, size_t filler, const char *after)
 {
     static char bytes[64 * 1024];

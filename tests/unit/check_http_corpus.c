@@ -1,8 +1,8 @@
-/* The corpus of tests/http: each NAME.req (a request) or NAME.res (a response to a GET), byte for byte as it
- * would come, is read whole, cut in two at every byte, and byte by byte. What weir understood must be
- * NAME.out each time, and what weir would forward must read back as what it understood.
+/* check_http_corpus.c - the corpus of tests/http. Each NAME.req (a request) or NAME.res (a
+ * response to a GET) is parsed whole, split in two at every byte, and byte by byte. Each time, the
+ * result must equal NAME.out, and the forwarded message must parse to the same result.
  *
- *   check_http_corpus FILE...   prints what is understood, as an .out file */
+ *   check_http_corpus FILE...   prints the result in the .out format */
 #include <check.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -15,13 +15,13 @@
 
 enum { MESSAGE_MAX = 64 * 1024, REPORT_MAX = 192 * 1024 };
 
-/* A reader as the proxy is one: bytes come in pieces, the head is scanned as it grows, then content is
- * decoded piece by piece. */
+/* Reads like the proxy: bytes arrive in pieces, the head is scanned as it grows, then the body is
+ * decoded in pieces. */
 struct reader {
     bool response;
     char bytes[MESSAGE_MAX];
     size_t filled, start, seen, head_size;
-    bool done; /* refused, or the message's end was reached */
+    bool done; /* refused or complete */
     struct request_head request;
     struct response_head answer;
     struct framing framing;
@@ -55,7 +55,7 @@ static enum scan head_read(struct reader *r, struct slice bytes)
     return framed ? SCAN_WHOLE : SCAN_REFUSED;
 }
 
-/* How many of the `n` bytes at `p` belong to the message. */
+/* Returns how many of the `n` bytes at `p` belong to the message. */
 static size_t content_read(struct reader *r, const char *p, size_t n)
 {
     static char piece[MESSAGE_MAX];
@@ -152,7 +152,7 @@ static void request_report(struct text *out, const struct request_head *head)
     text_printf(out, "host: %.*s\n", SLICE_ARG(head->host));
 }
 
-/* What was understood, in words. */
+/* Writes the parse result as text. */
 static void report(struct text *out, const struct reader *r)
 {
     if (r->refusal.status) {
@@ -183,13 +183,13 @@ static bool same_slices(struct slice a, struct slice b, const char *what)
     return slice_equal(a, b);
 }
 
-/* What we forward reads back as what we understood. */
+/* Checks that the forwarded message parses to the same result. */
 static void assert_reads_back(const struct reader *r)
 {
     static char bytes[REPORT_MAX];
     struct text out = text_over(bytes, sizeof bytes);
     if (r->request.fields.count > HEAD_FIELDS_MAX - 8)
-        return; /* with weir's own fields they are too many for weir itself */
+        return; /* with weir's own fields, the number exceeds its limit */
     forward(&out, r);
     ck_assert(!out.failed);
     reader_begin(&again, r->response);
@@ -212,7 +212,7 @@ static void assert_reads_back(const struct reader *r)
               (r->request.expects_continue && r->framing.kind != FRAMING_NONE));
 }
 
-/* SIZE_MAX: it cannot be read, or not whole. */
+/* Returns SIZE_MAX if the file cannot be read whole. */
 static size_t file_read(const char *path, char *bytes, size_t cap)
 {
     FILE *file = fopen(path, "rb");
@@ -277,7 +277,7 @@ static void corpus_check(const char *suffix, unsigned at_least)
             cases++;
         }
     closedir(files);
-    ck_assert_uint_ge(cases, at_least); /* a corpus that was not found proves nothing */
+    ck_assert_uint_ge(cases, at_least); /* fails if the corpus was not found */
 }
 
 START_TEST(requests)

@@ -1,5 +1,5 @@
-/* Heads: character classes, where a head ends, names, fields, Connection. What is refused and why stands in
- * the corpus. */
+/* check_http_head.c - heads: character classes, the end of a head, names, fields, Connection.
+ * Refused heads are in the corpus (tests/http). */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,7 +225,7 @@ START_TEST(every_x_forwarded_name_is_a_claim)
 }
 END_TEST
 
-/* Is the field that was sent as `name` not forwarded? */
+/* Returns whether a field sent as `name` is not forwarded. */
 static bool is_dropped(const char *name)
 {
     const struct field *field = fields_next_named(&request.fields, slice_of(name), NULL);
@@ -289,7 +289,7 @@ START_TEST(fields_are_found_by_id_and_by_name)
 }
 END_TEST
 
-/* Does each scan of `n` letters with `c` among them end where it has to? */
+/* Returns whether each scan of `n` letters that contain `c` stops at the right byte. */
 static bool scans_end_well(const char *bytes, size_t n, size_t position, unsigned c)
 {
     const char *end = bytes + n, *there = bytes + position, *found = c < 0x20 || c == 0x7f ? there : end;
@@ -301,7 +301,7 @@ static bool scans_end_well(const char *bytes, size_t n, size_t position, unsigne
            scan_past_letters(bytes, end) <= (in_name ? end : there);
 }
 
-/* Each byte at each place of runs of each length, which end where the memory does. */
+/* Each byte at each position of runs of each length; the run ends at the end of its memory. */
 START_TEST(runs_end_where_they_do_byte_by_byte)
 {
     for (size_t n = 1; n <= 40; n++) {
@@ -324,7 +324,7 @@ START_TEST(runs_end_where_they_do_byte_by_byte)
 }
 END_TEST
 
-/* Values are looked at eight bytes at a time: each control byte must be found at each place. */
+/* Values are scanned 8 bytes at a time: each control byte must be found at each position. */
 START_TEST(control_bytes_are_found_at_every_place)
 {
     for (unsigned position = 0; position < 24; position++)
@@ -465,8 +465,7 @@ START_TEST(content_of_responses_depends_on_the_request)
 }
 END_TEST
 
-/* Were the parser to read past the head, AddressSanitizer would see it here: the bytes end where the memory
- * does. */
+/* The bytes end at the end of their memory, so that AddressSanitizer detects overreads. */
 START_TEST(nothing_is_read_past_the_end)
 {
     static const char text[] = "GET /a?b HTTP/1.1\r\nHost: a\r\nConnection: x\r\nX: abcdefgh\r\n\r\n";
@@ -474,12 +473,12 @@ START_TEST(nothing_is_read_past_the_end)
         char *bytes = malloc(n + 4);
         memcpy(bytes, text, n);
         size_t seen = 0, size;
-        char *exact = memcpy(malloc(n + 1) /* 0 bytes are some as well */ + 1, bytes, n);
+        char *exact = memcpy(malloc(n + 1) /* also valid for n == 0 */ + 1, bytes, n);
         (void)!request_head_parse((struct slice){exact, n}, &request, &refusal);
         (void)!response_head_parse((struct slice){exact, n}, &response, &refusal);
         (void)request_head_read((struct slice){exact, n}, &seen, &size, &request, &refusal);
         free(exact - 1);
-        memcpy(bytes + n, "\r\n\r\n", 4); /* cut anywhere, and ended as a head */
+        memcpy(bytes + n, "\r\n\r\n", 4); /* cut anywhere, then ended like a head */
         (void)!request_head_parse((struct slice){bytes, n + 4}, &request, &refusal);
         (void)!response_head_parse((struct slice){bytes, n + 4}, &response, &refusal);
         free(bytes);

@@ -1,4 +1,4 @@
-/* Normal forms and readings of paths, and the patterns that match them and hosts. */
+/* check_http_path.c - normal forms and readings of paths; path and host patterns. */
 #include <check.h>
 
 #include "http/path.h"
@@ -13,7 +13,7 @@ static const struct {
     {"*", "*"},
     {"/*", "/*"},
     {"//a///b//", "//a///b//"},
-    {"/a/../b/.", "/a/../b/."}, /* dot segments are another function's business */
+    {"/a/../b/.", "/a/../b/."}, /* dot segments are handled elsewhere */
     {"/%6cogin", "/login"},
     {"/%4C%4f%2d%2E%5F%7E%39", "/LO-._~9"},
     {"/caf%c3%A9", "/caf\xc3\xa9"},
@@ -30,7 +30,7 @@ static const struct {
     {"/%zz", NULL},
     {"/%4g", NULL},
     {"/%+1", NULL},
-    {"/%u002f", NULL}, /* as IIS has it */
+    {"/%u002f", NULL}, /* IIS syntax */
     {"/a%00", NULL},
 };
 
@@ -54,7 +54,7 @@ END_TEST
 START_TEST(dot_segments_are_removed_as_rfc_3986_has_it)
 {
     static const struct {
-        const char *path, *without; /* NULL: it has none */
+        const char *path, *without; /* NULL: no dot segments */
     } cases[] = {
         {"/a/b", NULL},
         {"/", NULL},
@@ -155,7 +155,7 @@ START_TEST(paths_are_read_as_servers_read_them)
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_msg(reads_as(cases[i].path, cases[i].reading), "%s as %s", cases[i].path, cases[i].reading);
-    ck_assert(!reads_as("/a+b", "/a b")); /* of forms and queries alone */
+    ck_assert(!reads_as("/a+b", "/a b")); /* only in forms and queries */
     ck_assert(!reads_as("/Login", "/login"));
 }
 END_TEST
@@ -177,7 +177,7 @@ START_TEST(each_reading_comes_once_and_the_normal_form_first)
 }
 END_TEST
 
-/* A path cannot make weir work for long. */
+/* The work per path is bounded. */
 START_TEST(readings_are_bounded)
 {
     static char path[READINGS_PATH_MAX];
@@ -215,7 +215,7 @@ START_TEST(a_path_that_does_not_fit_is_refused)
     ck_assert(!path_normalise(SLICE("/a%2f"), &out));
     out = text_over(bytes, 0);
     ck_assert(!path_normalise(SLICE("*"), &out));
-    out = text_over(bytes, 8); /* behind what stands there already */
+    out = text_over(bytes, 8); /* after existing text */
     text_literal(&out, "xyz/");
     ck_assert(path_remove_dot_segments(SLICE("/../a"), &out));
     ck_assert(slice_equal(text_slice(&out), SLICE("xyz//a")));

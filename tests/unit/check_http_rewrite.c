@@ -1,5 +1,5 @@
-/* What goes out: whom to believe, plans, limits of room, dates. What is dropped and kept otherwise stands in
- * the corpus. */
+/* check_http_rewrite.c - forwarded heads: trusted peers, rewrite plans, size limits, dates. Other
+ * dropped and kept fields are in the corpus (tests/http). */
 #include <check.h>
 #include <stdio.h>
 #include <time.h>
@@ -89,7 +89,7 @@ START_TEST(a_peer_without_address_appends_nothing)
 }
 END_TEST
 
-/* The Forwarded line of a request with these field lines. */
+/* Returns the Forwarded line of a request with these field lines. */
 static const char *forwarded(const char *lines, const struct forward_facts *facts)
 {
     static char line[1024];
@@ -120,7 +120,7 @@ START_TEST(forwarded_is_said_once_and_never_by_a_forger)
             &facts),
         "for=203.0.113.9, for=\"[2001:db8::1]:80\"; proto=https , for=_x, "
         "for=192.0.2.7;host=weir.test;proto=https");
-    /* What would swallow weir's own element. */
+    /* Values that would swallow the element that weir appends. */
     static const char *const open[] = {"Forwarded: for=\"203.0.113.9\r\n",
                                        "Forwarded: for=\"a\\\"\r\n",
                                        "Forwarded: for=\"a\\\\\"\r\n",

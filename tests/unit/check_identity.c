@@ -1,4 +1,5 @@
-/* Who is asking: headers, addresses through trusted proxies, and that the two never meet. */
+/* check_identity.c - client identity from headers and from addresses behind trusted proxies. The
+ * two kinds never collide. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -26,7 +27,7 @@ static void drop(void)
     policy = NULL;
 }
 
-/* "Name: value" lines as the parser gives them. */
+/* Parses "Name: value" lines into fields. */
 static struct fields fields_of(const char *const *lines)
 {
     struct fields fields = {.count = 0};
@@ -47,7 +48,7 @@ static struct fields fields_of(const char *const *lines)
 
 static struct identity identity;
 static const char *why;
-static bool peer_unknown; /* the PROXY protocol names nobody */
+static bool peer_unknown; /* the PROXY protocol header has no address */
 
 static bool identify(const char *peer, const char *const *lines)
 {
@@ -181,12 +182,12 @@ START_TEST(a_header_gives_an_id)
     ck_assert(identity.has_ip); /* for limits per ip */
     is("203.0.113.7:1", LINES("X-Key: k", "X-Client-Id: c"), "id:c");
     is("203.0.113.7:1", LINES("X-Key: k"), "id:k");
-    is("203.0.113.7:1", LINES("X-Client-Id:", "X-Key: k"), "id:k"); /* an empty one is none */
+    is("203.0.113.7:1", LINES("X-Client-Id:", "X-Key: k"), "id:k"); /* an empty id counts as absent */
     is("203.0.113.7:1", LINES("X-Client-Id:"), "ip:203.0.113.7");
     is("203.0.113.7:1", NULL, "ip:203.0.113.7");
     ck_assert(!identity.from_header);
     load("from: 'header:X-Client-Id'");
-    is("203.0.113.7:1", NULL, "ip:203.0.113.7"); /* the address when none does */
+    is("203.0.113.7:1", NULL, "ip:203.0.113.7"); /* the address if there is no id */
     load("from: [ ip, 'header:X-Client-Id' ], trusted_proxies: 10.0.0.0/8");
     is("203.0.113.7:1", LINES("X-Client-Id: c"), "ip:203.0.113.7");
     drop();

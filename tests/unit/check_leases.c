@@ -1,4 +1,5 @@
-/* check_leases.c - whatever workers take, spend, give back and when: never more than the definition of the limit allows. */
+/* check_leases.c - leases: workers take, spend and return units in any order, and admissions never
+ * exceed the definition of the limit. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -16,7 +17,7 @@ static int64_t random_from(int64_t low, int64_t high)
     return low + (int64_t)((random_state >> 33) % (uint64_t)(high - low + 1));
 }
 
-/* A call on its way to Redis and back, or what is given back. */
+/* A call in flight to Redis, or a refund. */
 struct call {
     bool on_its_way, executed;
     uint64_t asked_us, at_us, back_us;
@@ -29,11 +30,11 @@ struct worker {
     struct call decision_request;
     struct call refund; /* `extra` units, charged at `reset_us` */
     int64_t charged_at_us;
-    unsigned busy; /* of a hundred ticks, how many bring a request */
+    unsigned busy; /* percentage of ticks with a request */
 };
 
-/* What Redis knows, and what really happened. Of a bucket: units times the period that have not leaked; of a
- * window: units. */
+/* The state in Redis and the actual usage. Bucket: units not yet leaked, times the period; window:
+ * units. */
 static struct {
     struct limit limit;
     struct limit_numbers numbers;
@@ -65,7 +66,7 @@ static int64_t capacity(void)
     return redis.limit.kind == LIMIT_BUCKET ? redis.numbers.burst : redis.numbers.limit;
 }
 
-/* The definition: a bucket without any lease would have had room for it. */
+/* The definition of the limit: a bucket without leases would also have admitted it. */
 static void spend(int64_t units, uint64_t now_us)
 {
     pass_time(&redis.spent, &redis.spent_at_us, &redis.spent_window_us, now_us);
@@ -147,7 +148,7 @@ static void give_back(struct worker *w, uint64_t now_us)
     lease_empty(w->lease);
 }
 
-/* The one that was spent just now did not happen. */
+/* Undoes the last admission. */
 static void unspend(struct worker *w)
 {
     lease_unspend(w->lease);
@@ -216,12 +217,12 @@ END_TEST
 
 /* --- Who takes how many --------------------------------------------------------------------------------- */
 
-/* Two whole stretches, and the first request of the next. */
+/* Two whole intervals, and the first request of the next. */
 enum { BUSY_US = 2 * LEASE_AUTO_US };
 
 static struct leases *leases;
 
-/* `requests` in each stretch of 20 ms from `from_us` to `to_us`. NULL: not busy. */
+/* Makes `requests` in each interval of 20 ms from `from_us` to `to_us`. Returns NULL if not busy. */
 static struct lease *busy_for(const struct limit *limit, int64_t numbers_limit, unsigned requests,
                               uint64_t from_us, uint64_t to_us)
 {
@@ -252,8 +253,8 @@ START_TEST(a_lease_is_no_larger_than_it_is_of_use_and_leaves_others_enough)
 
     ck_assert_int_eq(wants(&limit, 5000, 3, 0, 5000, 1), 0);     /* not busy */
     ck_assert_int_eq(wants(&limit, 5000, 8, 0, 5000, 1), 20);    /* for 50 ms */
-    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 5000, 1), 100); /* as many as may be */
-    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 80, 2), 20);    /* of what remains each a part */
+    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 5000, 1), 100); /* the maximum */
+    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 80, 2), 20);    /* a share of the remaining units */
     ck_assert_int_eq(wants(&limit, 5000, 800, 0, 80, 100), 0);   /* not worth it */
     ck_assert_int_eq(wants(&limit, 5000, 3, 900000, 5000, 1), 0);
     limit.lease_units = 10;
@@ -261,7 +262,7 @@ START_TEST(a_lease_is_no_larger_than_it_is_of_use_and_leaves_others_enough)
     limit.kind = LIMIT_BUCKET;
     ck_assert_int_eq(wants(&limit, 999, 800, 0, 999, 1), 10);
     limit.period_us = 1000000;
-    ck_assert_int_eq(wants(&limit, 1000000, 800, 0, 999999, 1), 0); /* gone before they are of use */
+    ck_assert_int_eq(wants(&limit, 1000000, 800, 0, 999999, 1), 0); /* expired before use */
 }
 END_TEST
 
@@ -310,7 +311,7 @@ START_TEST(remaining_falls_as_others_have_used_before)
     leases = leases_new();
     lease = busy_for(&limit, 1000, 8, 1000000, 1000000);
     lease_note(lease, 5, 900, 1000000);
-    lease_note(lease, 5, 890, 1001000); /* too soon to tell */
+    lease_note(lease, 5, 890, 1001000); /* too early for an estimate */
     lease_take(lease, &(struct lease_charge){10, 5, 880, 50000000, 1000, 1002000}, 1002000);
     ck_assert_int_eq(lease_remaining(lease, 1012000), 890);
     lease_note(lease, 15, 835, 1050000); /* 65 less, of which 20 were this worker's: 45 in 50 ms */
@@ -319,8 +320,8 @@ START_TEST(remaining_falls_as_others_have_used_before)
     ck_assert_int_eq(lease_remaining(lease, 1060000), 846);
     ck_assert(lease_spend(lease, 1060000));
     ck_assert_int_eq(lease_remaining(lease, 1060000), 845);
-    ck_assert_int_eq(lease_remaining(lease, 3000000), 19); /* what it holds is there in any case */
-    lease_note(lease, 5, 830, 1100000);                    /* nobody else any more */
+    ck_assert_int_eq(lease_remaining(lease, 3000000), 19); /* at least the units that it holds */
+    lease_note(lease, 5, 830, 1100000);                    /* no other consumers left */
     ck_assert_int_eq(lease_remaining(lease, 1110000), 854);
     leases_free(leases);
 }
@@ -355,7 +356,7 @@ START_TEST(nothing_leaks_on_account_of_what_was_given_back)
     struct lease *lease;
 
     leases = leases_new();
-    lease = busy_for(&limit, 1000, 8, 1000000, 1000000); /* one leaks in a millisecond */
+    lease = busy_for(&limit, 1000, 8, 1000000, 1000000); /* leaks one unit per ms */
     lease_take(lease, &(struct lease_charge){10, 5, 900, 15000, 1, 1000000}, 1000000);
     lease_unspend(lease);
     ck_assert_int_eq(lease_left(lease, 1004000), 10);

@@ -1,5 +1,5 @@
-/* check_limiter.c - decisions of a whole loop iteration in real Redis: exact under load and concurrency, on time
- * whatever Redis does, and for each failure what on_failure says. */
+/* check_limiter.c - batches of decisions with a real Redis: exact under load and concurrency,
+ * within the timeout on every fault, and on_failure applied on each failure. */
 #include <check.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static uint64_t random_state;
 static uint64_t denials_hold_until;
 static bool wants_charge;
 static struct decision_request charge;
-static const char *timeout; /* redis.timeout: patient where counts must be exact on a loaded machine */
+static const char *timeout; /* redis.timeout; long in tests that need exact counts on a loaded machine */
 
 static const char *lua_dir(void)
 {
@@ -131,7 +131,7 @@ static struct identity identity_named(const char *name)
 
 /* --- Driving ------------------------------------------------------------------------------------------ */
 
-/* As after a turn, and after one that brought nothing more. */
+/* Flushes as after a loop iteration, and after one without new requests. */
 static void flush_all(void *context)
 {
     (void)context;
@@ -220,7 +220,7 @@ static enum decided ask_from(unsigned i, unsigned limiter, const char *rule, con
     return decided;
 }
 
-/* Asks and waits; returns the decision. */
+/* Requests a decision and waits for it. */
 static const struct decision *decide(const char *rule, const char *client)
 {
     (void)!ask_from(0, 0, rule, client);
@@ -395,7 +395,7 @@ START_TEST(decisions_gather_while_a_call_is_under_way)
     calls = &stats[0].redis_calls;
     (void)!ask_from(0, 0, "two", "a");
     flush_all(NULL);
-    ck_assert_uint_eq(counter_read(calls), 1); /* nobody is waited for where nothing is under way */
+    ck_assert_uint_eq(counter_read(calls), 1); /* no delay if no call is in flight */
     uint64_t before = clock_us();
     for (unsigned i = 1; i < 10; i++)
         (void)!ask_from(i, 0, "two", i % 2 ? "a" : "b");
@@ -410,7 +410,7 @@ START_TEST(decisions_gather_while_a_call_is_under_way)
     for (unsigned i = 11; i < 60; i++)
         (void)!ask_from(i, 0, "two", "b");
     flush_all(NULL);
-    ck_assert_uint_eq(counter_read(calls), 4); /* enough of them do not wait */
+    ck_assert_uint_eq(counter_read(calls), 4); /* a large batch is not delayed */
     turn_until(all_decided);
     ck_assert_uint_eq(count_verdict(60, VERDICT_ALLOWED) + count_verdict(60, VERDICT_LIMITED), 60);
     ck_assert_uint_eq(count_verdict(60, VERDICT_ALLOWED), 7 + 20); /* a: 7 asked; b: 20 of 53 */
@@ -427,7 +427,7 @@ START_TEST(decisions_gather_for_as_long_as_turns_bring_more)
     calls = &stats[0].redis_calls;
     (void)!ask_from(0, 0, "two", "a");
     limiter_flush(limiters[0]);
-    ck_assert_uint_eq(counter_read(calls), 1); /* alone: waits for nobody */
+    ck_assert_uint_eq(counter_read(calls), 1); /* a single request is not delayed */
     turn_until(all_decided);
     uint64_t before = clock_us();
     for (unsigned turns = 0; turns < 3; turns++) {
@@ -447,7 +447,8 @@ START_TEST(decisions_gather_for_as_long_as_turns_bring_more)
 }
 END_TEST
 
-/* What one turn asks, and what each must be told: what remains, or that it is rejected (-1). */
+/* The requests of one loop iteration, and the expected result of each: remaining units, or -1 if
+ * rejected. */
 static void assert_turn(const char *const (*asked)[2], const int64_t *remaining, unsigned count)
 {
     decided_count = expected_count = 0;
@@ -480,7 +481,7 @@ START_TEST(requests_of_a_turn_are_told_what_each_would_have_been_told)
 }
 END_TEST
 
-/* Of thirty there is room for twenty; for the others one more call tells how long each has to wait. */
+/* Of 30 requests, 20 are admitted; one more call returns the wait times of the others. */
 START_TEST(the_first_of_a_turn_are_admitted_and_the_others_know_their_wait)
 {
     timeout = "5s";
@@ -571,7 +572,7 @@ START_TEST(several_limits_are_all_or_nothing)
 }
 END_TEST
 
-/* Four limiters on one Redis, turns of random size: exactly the limit is admitted. */
+/* Four limiters on one Redis, batches of random size: exactly the limit is admitted. */
 START_TEST(exact_under_concurrency)
 {
     unsigned asked = 0;
@@ -623,14 +624,15 @@ START_TEST(permits_are_held_until_they_are_left)
                           requests[i].decision_request.decision.verdict == VERDICT_ALLOWED);
     for (unsigned i = 0; i < 4; i++)
         limiter_leave(&requests[i].decision_request);
-    limiter_leave(&requests[0].decision_request); /* it has nothing any more */
+    limiter_leave(&requests[0].decision_request); /* nothing left to give back */
     turn_until(all_quiet);
     assert_nothing_in_flight();
     stop_real();
 }
 END_TEST
 
-/* Redis hangs, dies and comes back while requests come and go: in the end it counts what is held, and nothing else. */
+/* Redis hangs, dies and returns under load: in the end its concurrency count equals the held
+ * slots. */
 START_TEST(permits_survive_whatever_redis_does)
 {
     start_real(2);
@@ -670,7 +672,7 @@ START_TEST(who_goes_before_the_answer_leaves_the_queue)
         limiter_abandon(&requests[i].decision_request);
         expected_count--;
     }
-    int64_t delay_us = INT64_MAX; /* the places are given back when the answers have come */
+    int64_t delay_us = INT64_MAX; /* slots are released when the replies arrive */
     for (unsigned i = 0; i < 1000 && delay_us > 10000000; i++) {
         event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
         flush_all(NULL);
@@ -704,7 +706,7 @@ START_TEST(a_flushed_script_cache_is_not_noticed)
 }
 END_TEST
 
-/* Whatever Redis does, each ask is decided once and within the timeout (and what a loaded machine adds). */
+/* On every Redis fault, each request is decided once, within the timeout plus the machine's delay. */
 static unsigned ask_both(unsigned asked)
 {
     char client[16]; /* another each time: a remembered denial would need no Redis */
@@ -748,7 +750,7 @@ START_TEST(killed_stopped_and_restarted_in_traffic)
 }
 END_TEST
 
-/* Who asks one request after the other, while Redis hangs: each is asked of it all the same, and soon nobody waits any more. */
+/* Sequential requests while Redis hangs: each is still sent, and soon none waits. */
 START_TEST(a_call_that_is_late_holds_nobody_back)
 {
     timeout = "100ms";
@@ -766,7 +768,8 @@ START_TEST(a_call_that_is_late_holds_nobody_back)
 }
 END_TEST
 
-/* After a failure one call is under way at first; what is beyond it waits, and is charged only if somebody still does. */
+/* After a failure, one call is in flight at first. Further requests wait, and are charged only if
+ * they are still waiting when they are sent. */
 START_TEST(a_redis_that_returns_is_asked_with_care)
 {
     enum { ASKED = 640, CALLS = ASKED / 64 };
@@ -800,15 +803,15 @@ START_TEST(a_redis_that_returns_is_asked_with_care)
 }
 END_TEST
 
-/* Is the remembered denial over? */
+/* Returns whether the cached denial has expired. */
 static bool denial_is_over(void *context)
 {
     (void)context;
     return !denials_hold_until || clock_us() >= denials_hold_until;
 }
 
-/* One unit in 900 ms: the second ask is denied by Redis, the next by memory, until the very moment that Redis
- * would admit again. */
+/* One unit per 900 ms: Redis denies the second request, the cache denies the next ones, until the
+ * moment at which Redis would admit again. */
 START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
 {
     timeout = "5s";
@@ -822,7 +825,7 @@ START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
     ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 2);
     ck_assert_int_le(requests[0].decision_request.decision.results[0].retry_after_us, 900000);
-    ck_assert_int_eq(decide("brief", "b")->verdict, VERDICT_ALLOWED); /* nobody else pays for it */
+    ck_assert_int_eq(decide("brief", "b")->verdict, VERDICT_ALLOWED); /* other clients are not affected */
     turn_until(denial_is_over);
     ck_assert_int_eq(ask_from(0, 0, "brief", "a"), DECIDED_LATER);
     turn_until(all_decided);
@@ -832,8 +835,8 @@ START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
 }
 END_TEST
 
-/* Whatever Retry-After says, Redis is asked again within a second: it may have been emptied, or the client
- * reset. */
+/* For any Retry-After, a request goes to Redis again within 1 s: the data may have been flushed, or
+ * the client reset. */
 START_TEST(a_denial_is_forgotten_after_a_second)
 {
     timeout = "5s";
@@ -879,7 +882,7 @@ START_TEST(redis_out_of_memory_is_local)
 }
 END_TEST
 
-/* --- Faults: what on_failure says --------------------------------------------------------------------- */
+/* --- Faults and on_failure ----------------------------------------------------------------------------- */
 
 static const struct limit_result *result_named(const struct decision *d, const char *name)
 {
@@ -889,7 +892,7 @@ static const struct limit_result *result_named(const struct decision *d, const c
     return NULL;
 }
 
-/* Admitted, and a receipt is held. */
+/* Admits a request and keeps its charge. */
 static struct decision_request *charge_units(const char *rule, const char *client)
 {
     wants_charge = true;
@@ -931,7 +934,7 @@ static bool second_is_quiet(void *context)
     return limiter_is_quiet(limiters[1]);
 }
 
-/* As after a reload: the limiter of the policy before goes when it is quiet. */
+/* As after a reload: the previous policy's limiter is freed when it is idle. */
 START_TEST(what_is_given_back_last_is_not_lost_with_its_limiter)
 {
     timeout = "5s";
@@ -955,10 +958,10 @@ END_TEST
 
 START_TEST(a_charge_that_no_longer_counts_is_not_given_back)
 {
-    timeout = "1s"; /* longer than the bucket takes to be full again: nobody could be sure */
+    timeout = "1s"; /* longer than the bucket's refill time: the result would be uncertain */
     start_real(1);
     limiter_refund(charge_units("quick", "a"));
-    (void)decide("one", "x"); /* behind it, if anything was sent */
+    (void)decide("one", "x"); /* ordered after it, if it was sent */
     ck_assert_uint_eq(counter_read(&stats[0].redis_requests), 2);
     stop_real();
 }
@@ -981,7 +984,7 @@ START_TEST(a_refund_of_an_earlier_charge_leaves_later_ones)
         ck_assert_int_eq(decide(rules[i], "a")->verdict, VERDICT_ALLOWED);
         const struct decision *d = decide(rules[i], "a");
         ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
-        /* It waits for the second one's time, not for the first one's. */
+        /* The wait is that of the second limit, not of the first. */
         ck_assert_int_ge(d->results[0].retry_after_us,
                          d->results[0].limit->period_us - (int64_t)(clock_us() - second_us));
     }
@@ -1020,13 +1023,13 @@ START_TEST(a_shadow_limit_counts_and_rejects_nobody)
         ck_assert_int_eq(d->results[0].verdict, i <= 3 ? VERDICT_ALLOWED : VERDICT_SHADOW);
         ck_assert_int_eq(d->results[0].remaining, i <= 3 ? 3 - i : 0);
         ck_assert_int_eq(d->results[0].retry_after_us > 0, i > 3);
-        ck_assert_int_eq(d->results[1].remaining, 10 - i); /* is charged all the same */
+        ck_assert_int_eq(d->results[1].remaining, 10 - i); /* still charged */
     }
     const struct decision *d = decide("tried", "a");
     ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
     ck_assert_int_eq(d->rejected_by, 1);
     ck_assert_int_eq(d->results[0].verdict, VERDICT_SHADOW);
-    d = decide("tried", "a"); /* remembered */
+    d = decide("tried", "a"); /* from the cache */
     ck_assert_int_eq(d->rejected_by, 1);
     ck_assert_int_eq(d->results[0].verdict, VERDICT_SHADOW);
     ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
@@ -1058,7 +1061,7 @@ START_TEST(a_prohibited_client_passes_where_all_is_tried)
 }
 END_TEST
 
-/* They share the key, so that a denial of one must not be remembered for the other. */
+/* They share the key: a denial of one must not be cached for the other. */
 START_TEST(a_part_of_the_clients_is_held_to_a_limit)
 {
     unsigned held = 0;
@@ -1215,7 +1218,8 @@ START_TEST(an_abandoned_ask_is_never_decided)
 }
 END_TEST
 
-/* decided() abandons its neighbour and asks anew, as a connection with pipelined requests does. */
+/* decided() cancels another request and sends a new one, as a connection with pipelined requests
+ * does. */
 static void abandon_and_ask(struct decision_request *decision_request)
 {
     unsigned i = (unsigned)((struct test_ask *)decision_request - requests);

@@ -1,4 +1,4 @@
-/* A policy file in, a policy or its mistakes out. */
+/* check_policy.c - loading of policy files: the resulting policy, or its errors. */
 #include <check.h>
 #include <dirent.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static const char *lua_dir(void)
     return whole;
 }
 
-/* What the last load said. */
+/* Output of the last load. */
 static char said[1 << 16];
 
 static struct policy *load(struct slice yaml)
@@ -47,7 +47,7 @@ static struct policy *load_good(const char *yaml)
     return policy;
 }
 
-/* The same, where there may be warnings. */
+/* Same, with warnings allowed. */
 static struct policy *load_warned(const char *yaml)
 {
     struct policy *policy = load(slice_of(yaml));
@@ -76,7 +76,7 @@ static char *printed(const struct policy *policy)
 #define UPSTREAMS                                                                                            \
     "upstreams: { api: { servers: [ 127.0.0.1:3000, 'unix:/run/api.sock' ] }, other: { servers: "            \
     "127.0.0.1:4 } }\n"
-/* Clients have ids, and nobody else makes them up. */
+/* Clients have ids; the header is accepted from any peer. */
 #define IDS "identity: { from: 'header:X', headers_from: anyone }\n"
 
 /* The policy of the manual, in every form that is supported. */
@@ -134,7 +134,7 @@ static const char sample[] =
     "size_limits: { request_body: 1m, connections: 0 }\n"
     "log: { level: warn, access: off, file: /var/log/weir.log }\n";
 
-/* --- what is read --- */
+/* --- parsing --- */
 
 START_TEST(a_policy_is_read)
 {
@@ -229,7 +229,7 @@ START_TEST(a_whole_policy_is_tried_but_for_limits_that_say_otherwise)
 }
 END_TEST
 
-/* Other weirs, and other versions, choose the same clients. */
+/* Other weir instances and versions select the same clients. */
 START_TEST(the_share_of_clients_is_a_choice_that_stays)
 {
     static const char chosen[] = "...............................x...x......................x.x...";
@@ -460,9 +460,9 @@ START_TEST(files_are_the_policys_neighbours)
 }
 END_TEST
 
-/* --- what is printed --- */
+/* --- output --- */
 
-/* A path that is longer than what is escaped at a time, of characters of two bytes. */
+/* A path of two-byte characters that is longer than the escape buffer. */
 static char *long_log_file(void)
 {
     char *yaml = NULL;
@@ -722,7 +722,7 @@ START_TEST(long_names_are_cut_for_their_number)
 }
 END_TEST
 
-/* The second of two rules: is there a warning that no request reaches it? */
+/* Returns whether there is a warning that the second of two rules is unreachable. */
 static bool is_unreachable(const char *first, const char *second)
 {
     char yaml[1024];
@@ -754,7 +754,7 @@ START_TEST(rules_that_no_request_reaches_are_told)
 }
 END_TEST
 
-/* --- mistakes --- */
+/* --- errors --- */
 
 static char *file_text(const char *path)
 {
@@ -767,7 +767,7 @@ static char *file_text(const char *path)
     return copy;
 }
 
-/* tests/conf-bad/x.yaml says exactly what is in x.err; where it does not, `wrong` is told. */
+/* tests/conf-bad/x.yaml must produce exactly x.err; differences are written to `wrong`. */
 static void says_what_is_expected(const char *name, FILE *wrong)
 {
     char expected_name[256];
@@ -852,7 +852,7 @@ START_TEST(a_missing_limiter_is_told)
 }
 END_TEST
 
-/* `head`, then `item` so many times, each with its number, then `tail`. */
+/* Writes `head`, then `item` this many times, each with its number, then `tail`. */
 static char *many(const char *head, const char *item, unsigned count, const char *tail)
 {
     char *yaml = NULL;

@@ -1,5 +1,4 @@
-/* The sample policy and the manual against the table of options: nothing missing, nothing that is not there.
- */
+/* check_policy_docs.c - the sample policy and the manual contain exactly the options of the table. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -32,7 +31,7 @@ static bool is_written_off(const char *line)
            (*end == ':' || word[0] == '"' || word[0] == '-');
 }
 
-/* The sample with its "#option:" lines taken in. */
+/* The sample with its "#option:" lines uncommented. */
 static char *with_all_options(const char *sample)
 {
     char *copy = strdup(sample), *out = copy;
@@ -50,7 +49,8 @@ static char *with_all_options(const char *sample)
     return copy;
 }
 
-/* Is the option somewhere in the tree? `path` is what is left of its path; NAME, ID and [] stand for any. */
+/* Returns whether the tree contains the option. `path` is the rest of its path; NAME, ID and []
+ * match any name. */
 static const struct node *find(const struct node *node, const char *path)
 {
     size_t n = strcspn(path, ".");
@@ -72,14 +72,14 @@ static const struct node *find(const struct node *node, const char *path)
     return NULL;
 }
 
-/* Those of single scripts and rules stand in examples, which show another value. */
+/* Options of single scripts and rules are in examples, which use other values. */
 static bool is_a_default(const struct option *option)
 {
     return option->fallback && option->fallback[0] && !(option->flags & OPTION_DERIVED) && !option->applies &&
            !strstr(option->path, "[]");
 }
 
-/* An option that the sample has in a comment stands there with its default. */
+/* An option in a comment of the sample has its default value. */
 static void is_the_default(const struct option *option, const struct node *node, const char *sample)
 {
     char line[256];
@@ -115,7 +115,7 @@ START_TEST(the_sample_explains_every_option)
 }
 END_TEST
 
-/* The sample's certificates lie beside the file that it is taken for; its script lies beside the sample. */
+/* The certificates are in the directory of the loaded file; the script is in that of the sample. */
 static char *with_its_script(const char *yaml)
 {
     static const char written[] = "./lockout.lua";
@@ -147,7 +147,7 @@ static void loads_without_a_word(const char *sample)
     policy_drop(policy);
 }
 
-/* Redis is in one place, and has one password: the lines that say something else are taken out. */
+/* There is one Redis address and one password: lines with alternatives are removed. */
 static void keep_one_redis(char *yaml, const char *kept)
 {
     static const char *const lines[] = {
@@ -160,7 +160,7 @@ static void keep_one_redis(char *yaml, const char *kept)
     }
 }
 
-/* A copy of `yaml` with its first `from` replaced. */
+/* Returns a copy of `yaml` with the first `from` replaced. */
 static char *with(const char *yaml, const char *from, const char *to)
 {
     const char *position = strstr(yaml, from);
@@ -172,7 +172,7 @@ static char *with(const char *yaml, const char *from, const char *to)
     return copy;
 }
 
-/* Some options make sense together only with others than the defaults: quotas and clients are for ids. */
+/* Some options require non-default values of others: quotas and clients require ids. */
 static char *with_ids(const char *sample)
 {
     char *first = with(sample, "  from: [ ip ]\n", "  from: [ \"header:X-Client-Id\", ip ]\n");

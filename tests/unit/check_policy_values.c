@@ -1,4 +1,4 @@
-/* Durations, sizes, numbers, "did you mean", and quotes in messages. */
+/* check_policy_values.c - durations, sizes, numbers, suggestions, and quoting in messages. */
 #include <check.h>
 
 #include "config/report.h"
@@ -127,7 +127,7 @@ START_TEST(quotes_are_short_and_visible)
     ck_assert_uint_eq(strlen(quote), 65);
     ck_assert_str_eq(quote + 58, "xxx...\"");
     memset(word, 1, sizeof word);
-    quote = QUOTE(((struct slice){word, sizeof word})); /* what grows is cut earlier */
+    quote = QUOTE(((struct slice){word, sizeof word})); /* escaped text is cut earlier */
     ck_assert_str_eq(quote + strlen(quote) - 8, "\\x01...\"");
     for (size_t i = 0; i < 300; i += 2)
         memcpy(word + i, "\xc3\xa9", 2);

@@ -1,4 +1,5 @@
-/* Every warning about a policy ends when its remedy is applied, and no policy that has applied it is warned about. */
+/* check_policy_warnings.c - each warning disappears if its remedy is applied, and is never printed
+ * for a policy that has applied it. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -7,7 +8,7 @@
 
 static char said[1 << 14];
 
-/* What is said about the policy, which is good. */
+/* Returns the warnings about a valid policy. */
 static const char *said_about(const char *yaml)
 {
     const char *lua_dir = getenv("WEIR_LUA_DIR");

@@ -1,4 +1,5 @@
-/* check_poller.c - many sockets, one batch at a time: each is reported once for what it received, in turn, and none after its end. */
+/* check_poller.c - many sockets in batches: each is reported once per received data, in turn, and
+ * never after its end. */
 #include <check.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@ static struct peer {
     unsigned reads, writes, wakes, ends; /* wakes: callbacks that found nothing to read */
 } peers[SOCKETS];
 static unsigned served;
-static void (*also)(struct peer *peer); /* what the callback does besides reading */
+static void (*also)(struct peer *peer); /* extra action of the callback */
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
@@ -107,7 +108,7 @@ START_TEST(every_socket_has_its_turn_before_one_has_its_second)
     while (served < 2 * SOCKETS)
         turn();
     turn();
-    ck_assert_uint_eq(served, 2 * SOCKETS); /* and none was called for nothing */
+    ck_assert_uint_eq(served, 2 * SOCKETS); /* no callback without an event */
 }
 END_TEST
 
@@ -213,7 +214,8 @@ static void stop_and_wake(struct peer *peer)
     watch_wake(&peer->watch);
 }
 
-/* Half of the sockets have input without end in weir, as a long pipeline of requests has; an iteration has time for one socket. */
+/* Half of the sockets have endless buffered input, such as a long pipeline of requests. Each
+ * iteration has time for one socket. */
 START_TEST(sockets_that_wake_themselves_and_sockets_that_receive_take_turns)
 {
     for (unsigned i = 0; i < SOCKETS / 2; i++)
@@ -232,7 +234,7 @@ START_TEST(what_is_not_wanted_is_not_reported_and_waits)
 {
     watch_want(&peers[0].watch, false, false);
     ck_assert_int_eq(write(peers[0].far, "x", 1), 1);
-    shutdown(peers[0].far, SHUT_RDWR); /* EPOLLHUP, which epoll reports whatever was asked for */
+    shutdown(peers[0].far, SHUT_RDWR); /* EPOLLHUP, which epoll always reports */
     turn();
     ck_assert_uint_eq(served, 0);
     watch_want(&peers[0].watch, true, true);
@@ -242,7 +244,7 @@ START_TEST(what_is_not_wanted_is_not_reported_and_waits)
 }
 END_TEST
 
-/* Two of them in one base: a poller whose sockets never come to an end leaves the other its turn. */
+/* Two pollers in one base: one with endless input does not starve the other. */
 START_TEST(the_end_of_a_peer_is_reported_behind_input_that_is_not_read)
 {
     for (unsigned i = 0; i < 2; i++) {

@@ -1,4 +1,4 @@
-/* The PROXY protocol's header: what is understood, what is refused, and at which byte. */
+/* check_proxy_header.c - PROXY protocol headers: accepted, and refused at the expected byte. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #define SIGNATURE "\r\n\r\n\0\r\nQUIT\n"
 #define V4        "\xcb\x00\x71\x07\xc0\x00\x02\x01\x12\x67\x01\xbb" /* 203.0.113.7:4711 to 192.0.2.1:443 */
 
-/* In memory that ends with the bytes, so that sanitizers see what is read behind them. */
+/* In memory that ends with the bytes, so that sanitizers detect overreads. */
 static enum proxy_header_scan scan(struct slice bytes, struct proxy_header *header)
 {
     char *copy = malloc(bytes.n ? bytes.n : 1);
@@ -21,7 +21,8 @@ static enum proxy_header_scan scan(struct slice bytes, struct proxy_header *head
     return result;
 }
 
-/* Whole, with every byte cut off, and with bytes behind it. `source` is "(none)" where it names nobody. */
+/* Parses it whole, cut at every byte, and with bytes after it. `source` is "(none)" if the header
+ * has no address. */
 static void good(struct slice bytes, const char *source)
 {
     char text[ADDRESS_TEXT_MAX], behind[PROXY_HEADER_MAX + 8] = {0};
@@ -39,7 +40,7 @@ static void good(struct slice bytes, const char *source)
     ck_assert_uint_eq(header.size, bytes.n);
 }
 
-/* Refused when it is there, if not before. */
+/* Refused when complete, or earlier. */
 static void bad(struct slice bytes)
 {
     struct proxy_header header;
@@ -129,11 +130,11 @@ START_TEST(version_2_is_strict)
 {
     bad(SLICE(SIGNATURE "\x11"));                /* version 1 in binary */
     bad(SLICE(SIGNATURE "\x22"));                /* no such command */
-    bad(SLICE(SIGNATURE "\x21\x12\x00\x0c" V4)); /* datagrams do not come over a stream */
+    bad(SLICE(SIGNATURE "\x21\x12\x00\x0c" V4)); /* datagram over a stream */
     bad(SLICE(SIGNATURE "\x21\x41\x00\x0c" V4)); /* no such family */
     bad(SLICE(SIGNATURE "\x21\x11\x00\x0b" V4)); /* too short for its addresses */
     bad(SLICE(SIGNATURE "\x21\x21\x00\x0c" V4));
-    bad(SLICE(SIGNATURE "\x21\x11\x0f\xf1")); /* longer than 4 KiB: refused before it is there */
+    bad(SLICE(SIGNATURE "\x21\x11\x0f\xf1")); /* over 4 KiB: refused before it arrives */
     bad(SLICE(SIGNATURE "\x20\x00\xff\xff"));
     bad(SLICE("\r\n\r\n\0\r\nQUIT\r"));
 }
@@ -155,9 +156,9 @@ START_TEST(extensions_are_whole_and_a_checksum_is_right)
     bad(SLICE(SIGNATURE "\x21\x11\x00\x19" V4 "\x04\x00\x03"
                         "abd"
                         "\x03\x00\x04\x82\x6b\x80\x2a"));
-    bad(SLICE(SIGNATURE "\x21\x11\x00\x0e" V4 "\x04\x00")); /* no whole head */
+    bad(SLICE(SIGNATURE "\x21\x11\x00\x0e" V4 "\x04\x00")); /* truncated TLV header */
     bad(SLICE(SIGNATURE "\x21\x11\x00\x11" V4 "\x04\x00\x03"
-                        "ab")); /* longer than what is left */
+                        "ab")); /* longer than the rest */
     bad(SLICE(SIGNATURE "\x21\x11\x00\x12" V4 "\x03\x00\x03"
                         "abc")); /* a checksum of three bytes */
 }

@@ -1,4 +1,4 @@
-/* What a row of the database means, and the table of those that are known. */
+/* check_quotas.c - parsing of database rows, and the quota cache. */
 #include <check.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -70,7 +70,7 @@ START_TEST(a_row_is_kept_as_text)
 }
 END_TEST
 
-/* Another program's value, or one of a version to come. */
+/* A value of another program, or of a future version. */
 START_TEST(what_is_no_row_is_refused)
 {
     const char *const bad[] = {"", "many", "-2", "3gold", "absent gold", " 3"};
@@ -101,7 +101,7 @@ static void put(struct quota_cache *table, const char *id, enum quota_outcome ou
     quota_cache_put(table, slice_of(id), &entry);
 }
 
-/* -9: not there. */
+/* -9: absent. */
 static int64_t quota_of(struct quota_cache *table, const char *id, uint64_t now_us)
 {
     struct quota_entry entry;
@@ -134,7 +134,7 @@ START_TEST(an_entry_is_found_until_its_use_ends)
 }
 END_TEST
 
-/* What was got before is to be asked for anew, and serves where that fails. */
+/* Older entries are requested again, and still used if that fails. */
 START_TEST(aged_entries_are_not_fresh)
 {
     struct quota_cache *table = quota_cache_new(100, 100);
@@ -173,7 +173,7 @@ START_TEST(made_up_ids_push_out_one_another_alone)
 }
 END_TEST
 
-/* Of those that have a row the one that was not asked for longest goes. */
+/* Of the entries with a row, the least recently used is evicted. */
 START_TEST(what_is_used_stays)
 {
     struct quota_cache *table = quota_cache_new(64 * 8, 64);

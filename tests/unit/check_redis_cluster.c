@@ -1,5 +1,5 @@
-/* check_redis_cluster.c - what is read of a cluster: slots of keys, redirections, the map. The rest is tested with real nodes
- * (tests/integration/test_cluster.py). */
+/* check_redis_cluster.c - cluster replies: slots of keys, redirections, the slot map. Tests with
+ * real nodes are in tests/integration/test_cluster.py. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -92,7 +92,7 @@ START_TEST(what_is_no_redirection)
 }
 END_TEST
 
-/* `bytes` in the protocol of Redis. */
+/* Parses `bytes` as RESP. */
 static bool read_map(const char *bytes, struct redis_cluster_map *map, const char **why)
 {
     struct address here = at("10.0.0.1:7000");

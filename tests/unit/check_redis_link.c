@@ -1,5 +1,5 @@
-/* check_redis_link.c - the link against a real Redis and against one that misbehaves: every call accepted is
- * done exactly once, and the state follows. */
+/* check_redis_link.c - the link with a real Redis and with a faulty one: each accepted call
+ * completes exactly once, and the state is correct. */
 #include <check.h>
 #include <event2/thread.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 enum { CALLS_MAX = 10000 };
 
-/* Answers its arguments, with the sum of ARGV last. */
+/* Returns its arguments, then the sum of ARGV. */
 static const char echo_script[] =
     "local sum = 0 for _, v in ipairs(ARGV) do sum = sum + (tonumber(v) or 0) end "
     "return { KEYS[1] or '', ARGV[1] or '', sum }";
@@ -176,7 +176,7 @@ static void start_fake(void)
     turn_until(is_ready);
 }
 
-/* Ends a test with the scripted server: the link must go first, since both live in one loop. */
+/* Ends a test with the scripted server. The link is freed first, since both share a loop. */
 static void stop_fake(void)
 {
     redis_link_free(test_link);
@@ -187,7 +187,7 @@ static void stop_fake(void)
 
 /* --- A real Redis ------------------------------------------------------------------------------------- */
 
-/* Workers lose the same Redis again and again, at the same time. */
+/* Several workers repeatedly lose the same Redis at the same time. */
 static void *lose_and_find(void *wrong)
 {
     struct redis_outage *outage = redis_outage_join("one");
@@ -431,7 +431,7 @@ static const struct {
 START_TEST(error_answers_have_causes_and_do_not_flood_the_log)
 {
     start_fake();
-    settings.timeout_us = 5000000; /* where it is late, NOSCRIPT is as good as no answer */
+    settings.timeout_us = 5000000; /* a late NOSCRIPT counts as no reply */
     fake.answer = errors[_i].answer;
     for (unsigned i = 0; i < 200; i++)
         ck_assert(ask(i));
@@ -580,7 +580,7 @@ static void suspect_it(void)
     ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_OPEN);
 }
 
-/* How many calls may be under way at once now. */
+/* Returns the number of calls that may be in flight now. */
 static unsigned room(void)
 {
     unsigned taken = 0;
@@ -632,8 +632,7 @@ START_TEST(a_relapse_is_seen_at_once_and_not_told_again)
         ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_OPEN);
         ck_assert(!ask(1));
     }
-    ck_assert_uint_eq(log_lines("no answer within"),
-                      1); /* the suspicion: the relapses belong to the same outage */
+    ck_assert_uint_eq(log_lines("no answer within"), 1); /* repeated failures belong to the same outage */
     ck_assert_uint_eq(log_lines("answers again"), 0);
     turn_until(is_half_open);
     while (is_half_open(NULL)) {
@@ -741,7 +740,7 @@ static void all_is_well(void)
     turn_until(is_ready);
 }
 
-/* Faults in any order: every call accepted is done once, and the link is ready again when the server is. */
+/* Faults in any order: each accepted call completes once, and the link recovers with the server. */
 START_TEST(faults_in_any_order)
 {
     unsigned asked = 0;

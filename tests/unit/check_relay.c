@@ -1,4 +1,5 @@
-/* check_relay.c - content between two streams: framing in, framing out, back-pressure, what belongs to the next message. */
+/* check_relay.c - relays bodies between two streams: framing on both sides, back-pressure, bytes of
+ * the next message. */
 #include <check.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -194,13 +195,13 @@ START_TEST(nothing_is_read_while_the_sink_is_full)
     ck_assert_uint_le(iobuf_held(to.out), IOBUF_READ_MAX);
     ck_assert(to.writing);
     uint64_t got = 0;
-    while (to.out) { /* the reader takes it all, and it goes on */
+    while (to.out) { /* the reader drains it and the transfer continues */
         static char taken[65536];
         ssize_t n = read(sink, taken, sizeof taken);
         got += n > 0 ? (uint64_t)n : 0;
         ck_assert_int_ne(stream_flush(&to, &pool), SENT_FAILED);
     }
-    ck_assert_uint_le(got, message_body.bytes); /* the rest is in the socket of the reader */
+    ck_assert_uint_le(got, message_body.bytes); /* the rest is in the reader's socket */
     ck_assert_int_eq(move(&message_body) == RELAY_SOURCE || to.out != NULL, true);
     ck_assert_uint_le(message_body.bytes, sent);
 }
@@ -217,7 +218,7 @@ START_TEST(dropped_content_leaves_the_next_message)
 }
 END_TEST
 
-/* Else the content would be read once more: as a request, on a connection that is kept. */
+/* Otherwise the body would be parsed as a request on a persistent connection. */
 START_TEST(content_that_the_sink_did_not_take_is_gone_all_the_same)
 {
     struct message_body message_body = message_body_of(FRAMING_LENGTH, 4, false, 0);
@@ -307,7 +308,7 @@ static void drink(size_t step)
         received += (size_t)n;
 }
 
-/* Moves until the half says something else than to wait, with far ends that take their time. */
+/* Relays until the result is not "wait", with slow peers. */
 static enum relay pump(struct message_body *message_body, size_t size, size_t step)
 {
     enum relay moved = RELAY_SOURCE;
@@ -434,7 +435,7 @@ START_TEST(a_sink_that_goes_takes_its_pipe_along)
     ck_assert_int_eq(stream_flush(&to, &pool), SENT_FAILED);
     stream_drop_output(&to, &pool);
     ck_assert(!stream_holds_output(&to));
-    ck_assert_uint_eq(pool.pipes.open, pool.pipes.kept); /* what it held is gone with it */
+    ck_assert_uint_eq(pool.pipes.open, pool.pipes.kept); /* its buffered bytes are discarded */
 }
 END_TEST
 

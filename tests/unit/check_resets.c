@@ -1,4 +1,4 @@
-/* check_resets.c - what was asked for a client before it was reset counts no longer, and what was asked for others does. */
+/* check_resets.c - a reset invalidates earlier requests of this client, and no others. */
 #include <check.h>
 
 #include "base/clock.h"
@@ -8,7 +8,7 @@
 #define A SLICE("{id:a}:l:each")
 #define B SLICE("{id:b}:l:each:{route:/v1}")
 
-/* The clock has moved on since. */
+/* Waits until the clock has advanced. */
 static uint64_t later(void)
 {
     uint64_t now_us = clock_us();
@@ -51,7 +51,7 @@ START_TEST(without_a_name_it_is_everybodys)
     resets_note(SLICE_NONE);
     ck_assert(resets_concern(A, before_us));
     ck_assert(!resets_concern(A, later()));
-    ck_assert(resets_concern(SLICE_NONE, before_us)); /* whose it is is not known */
+    ck_assert(resets_concern(SLICE_NONE, before_us)); /* unknown client */
 }
 END_TEST
 

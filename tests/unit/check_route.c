@@ -1,4 +1,4 @@
-/* A request's rule: which one decides, what is refused since servers could read it in another way, what is forwarded. */
+/* check_route.c - rule selection: the matching rule, refused ambiguous paths, the forwarded path. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static struct request_head *head_of(const char *method, const char *target, cons
     return &head;
 }
 
-/* The name of the rule; or why the request is refused, in parentheses. `forwarded` may be NULL. */
+/* Returns the rule's name, or the reason of a refusal in parentheses. `forwarded` may be NULL. */
 static const char *routed(const struct policy *policy, const char *method, const char *target,
                           const char *host, struct slice *forwarded)
 {
@@ -118,7 +118,7 @@ START_TEST(readings_that_select_another_rule_are_refused)
         {"/%4", "400"},
         {"/%u002flogin", "400"},
         {"/login%00", "400"},
-        {"/v1/a/../../healthz", "400"}, /* dot segments, whatever the rules say */
+        {"/v1/a/../../healthz", "400"}, /* dot segments are refused under any rules */
         {"/v1/./a", "400"},
         {"/v1/%2e%2e/v1/a", "400"},
         {"/v1/a/.%2E", "400"},
@@ -198,7 +198,7 @@ START_TEST(slashes_and_case_are_matched_as_the_policy_says)
 }
 END_TEST
 
-/* Where no rule has a path, no reading selects another. */
+/* If no rule has a path, no reading selects another rule. */
 START_TEST(paths_that_no_rule_asks_for_pass)
 {
     struct policy *policy = load(UPSTREAMS "rules: [ { match: { methods: [ GET ] } }, { name: rest } ]\n");
@@ -229,7 +229,7 @@ START_TEST(methods_in_another_case_are_refused)
 }
 END_TEST
 
-/* It is forwarded with the server's. */
+/* It is forwarded with the server's address as Host. */
 START_TEST(a_request_without_host_meets_the_rule_of_the_host_it_gets)
 {
     struct policy *policy =
@@ -243,7 +243,7 @@ START_TEST(a_request_without_host_meets_the_rule_of_the_host_it_gets)
 }
 END_TEST
 
-/* "//name" at the front of a target is a host for some servers. */
+/* Some servers read a leading "//name" of a target as a host. */
 START_TEST(an_authority_in_a_path_is_a_host)
 {
     static const struct expected cases[] = {

@@ -1,7 +1,8 @@
-/* Random paths, in random encodings, under random rules: policy_route() compared with a slow and simple model of
- * http/readings.h. A request is forwarded if and only if all readings select the rule of its normal form.
+/* check_route_model.c - compares policy_route() with a simple model of http/readings.h, for random
+ * paths, encodings and rules. A request is forwarded if and only if all readings select the rule
+ * of its normal form.
  *
- *   STEPS=1000000 SEED=7 check_route_model   so many paths, from this seed; by default 20000 from 1 */
+ *   STEPS=1000000 SEED=7 check_route_model   number of paths (default 20000) and seed (default 1) */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,7 +105,7 @@ static void put(struct string *s, unsigned c)
     s->p[s->n++] = (unsigned char)c;
 }
 
-/* Two hexadecimal digits behind a "%" at `i`, or -1. */
+/* Returns the value of two hexadecimal digits after a "%" at `i`, or -1. */
 static int code(const struct string *s, size_t i)
 {
     char digits[3] = {0}, *end;
@@ -147,7 +148,7 @@ static bool is_all(const struct string *s, size_t i, const char *what)
     return s->n - i == strlen(what) && starts(s, i, what);
 }
 
-/* RFC 3986 section 5.2.4, to the letter. True: there were dot segments. */
+/* RFC 3986 section 5.2.4, literally. Returns whether there were dot segments. */
 static bool model_remove_dots(const struct string *in, struct string *out)
 {
     bool found = false;
@@ -175,7 +176,7 @@ static bool model_remove_dots(const struct string *in, struct string *out)
     return found;
 }
 
-/* Coded dots of dot segments as dots. */
+/* Decodes the percent-encoded dots of dot segments. */
 static void show_dots(const struct string *in, struct string *out)
 {
     out->n = 0;
@@ -195,7 +196,7 @@ static void show_dots(const struct string *in, struct string *out)
     }
 }
 
-/* The ASCII character that non-shortest UTF-8 or a fullwidth form at `i` is read as, decoded as any UTF-8 is; 0: none. */
+/* Returns the ASCII character of non-shortest UTF-8 or a fullwidth form at `i`, or 0. */
 static unsigned folded(const struct string *s, size_t i, size_t *size)
 {
     unsigned first = s->p[i], value;
@@ -345,7 +346,7 @@ static bool model_matches(const char *pattern, size_t m, const char *path, size_
     return glob(pattern + 1, a - 1, path + 1, b - 1) && model_matches(pattern + a, m - a, path + b, n - b);
 }
 
-/* As it is matched: small letters, no slash at the end. */
+/* The form for matching: lower case, no trailing slash. */
 static size_t prepared(const struct model_options *options, const void *text, size_t n, char *out)
 {
     const char *p = text;
@@ -362,7 +363,7 @@ static unsigned model_rule(const struct model_rules *rules, const struct model_o
 
     for (unsigned i = 0; i < rules->count; i++) {
         size_t size = 0;
-        for (const char *p = rules->pattern[i]; *p; p += 1 + (*p == '\\')) /* as YAML has it */
+        for (const char *p = rules->pattern[i]; *p; p += 1 + (*p == '\\')) /* skips YAML escapes */
             pattern[size++] = *p;
         size_t m = prepared(options, pattern, size, left);
         if (model_matches(left, m, right, n))
@@ -371,7 +372,7 @@ static unsigned model_rule(const struct model_rules *rules, const struct model_o
     return rules->count;
 }
 
-/* Do all readings select `rule`, and are there few enough? */
+/* Returns whether all readings select `rule` and their number is within the bound. */
 static bool model_agrees(const struct model_rules *rules, const struct model_options *options,
                          const struct string *normal, unsigned rule)
 {

@@ -1,4 +1,5 @@
-/* Time zones' files as they may be: cut, spoilt, absent. What they say when whole is tested against Python's, by tests/lua/calendar.py. */
+/* check_zone.c - truncated, corrupt and missing time zone files. tests/lua/calendar.py compares
+ * valid files with Python. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static void tear_down(void)
 
 static bool read_as_mine(const char *bytes, size_t size, struct zone *zone, const char **why)
 {
-    unlink(path); /* to write over a file takes a disk's time */
+    unlink(path); /* overwriting a file is slow on disk */
     FILE *file = fopen(path, "we");
     struct arena mine = {NULL}, scratch = {NULL};
 
@@ -51,7 +52,7 @@ START_TEST(a_file_that_is_cut_is_refused)
     const char *why;
 
     ck_assert(read_as_mine(berlin.p, berlin.n, &zone, &why));
-    ck_assert_uint_eq(zone.count, 80); /* twice a year for forty */
+    ck_assert_uint_eq(zone.count, 80); /* twice a year for 40 years */
     for (size_t n = 0; n < berlin.n; n++) {
         why = NULL;
         ck_assert_msg(!read_as_mine(berlin.p, n, &zone, &why) && why, "cut to %zu bytes", n);
@@ -59,7 +60,7 @@ START_TEST(a_file_that_is_cut_is_refused)
 }
 END_TEST
 
-/* Whatever it says is taken or refused, and in order. */
+/* Any contents are accepted or refused; changes are in order. */
 START_TEST(a_file_that_is_spoilt_does_no_harm)
 {
     char *copy = malloc(berlin.n);
@@ -84,8 +85,7 @@ static void rule_is(const char *rule, bool good, unsigned changes)
     const char *why = "";
     size_t n = 0;
 
-    for (int block = 0; block < 2;
-         block++) { /* of the old kind, and of the new one: no changes, one type, UTC+1 */
+    for (int block = 0; block < 2; block++) { /* version 1 and 2 data: no changes, one type, UTC+1 */
         memcpy(bytes + n, "TZif2", 5);
         bytes[n + 39] = 1; /* types */
         bytes[n + 43] = 4; /* letters */
@@ -106,8 +106,8 @@ START_TEST(rules_of_what_comes_after)
     rule_is("<+0330>-3:30", true, 0);
     rule_is("CET-1CEST,M3.5.0,M10.5.0/3", true, 80);
     rule_is("CET-1CEST-2,J60/2:00:00,J300", true, 80);
-    rule_is("A1B2,0/0,J365/25", false, 0);    /* a year's summer begins before the one before has ended */
-    rule_is("XXX3EDT4,0/0,J365/23", true, 0); /* summer all year long: it never changes */
+    rule_is("A1B2,0/0,J365/25", false, 0);    /* summer begins before the previous one has ended */
+    rule_is("XXX3EDT4,0/0,J365/23", true, 0); /* summer all year: no changes */
     rule_is("EET-2EEST,M3.4.4/50,M10.4.4/50", true, 80);
     rule_is("CET-1CEST", false, 0);
     rule_is("CET", false, 0);

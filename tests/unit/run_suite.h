@@ -1,4 +1,4 @@
-/* run_suite.h - what every unit test's main() ends with. */
+/* run_suite.h - runs a test suite; called at the end of each unit test's main(). */
 #ifndef WEIR_TESTS_RUN_SUITE_H
 #define WEIR_TESTS_RUN_SUITE_H
 
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Runs it and frees it; CK_VERBOSITY says how much is told. The program's exit status. */
+/* Runs the suite and frees it. CK_VERBOSITY sets the verbosity. Returns the exit status. */
 static inline int run_suite(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);
@@ -18,8 +18,8 @@ static inline int run_suite(Suite *suite)
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Runs these test cases of it, each in a process of its own, all at once: for tests that wait most of the time. Frees it. The
- * program's exit status. */
+/* Runs these test cases of the suite in parallel, each in its own process, and frees the suite. For
+ * tests that mostly wait. Returns the exit status. */
 static inline int run_side_by_side(Suite *suite, const char *const *cases, unsigned count)
 {
     SRunner *runner = srunner_create(suite);
