@@ -366,19 +366,18 @@ START_TEST(one_turn_is_one_call)
 }
 END_TEST
 
-/* The loop was busy with something else, or the machine with others. */
+/* The loop or the machine was busy. */
 START_TEST(an_answer_that_is_there_is_taken_also_after_the_deadline)
 {
     start_real(1);
     ck_assert_int_eq(ask_from(0, 0, "closed", "a"), DECIDED_LATER);
     flush_all(NULL);
-    real_redis_do(
-        &real, "PING"); /* the second is answered after the call, whatever the order in which Redis looks */
+    real_redis_do(&real, "PING"); /* the second reply follows the call, in any order of reads by Redis */
     real_redis_do(&real, "PING");
     while (clock_us() < requests[0].asked_us + 51000)
         usleep(1000);
     ck_assert_uint_eq(decided_count, 0);
-    flush_all(NULL); /* the loop has not turned: nothing was read, and no timer has rung */
+    flush_all(NULL); /* no loop iteration yet: nothing read, no timer expired */
     ck_assert_uint_eq(requests[0].decided, 1);
     ck_assert_int_eq(requests[0].decision_request.decision.verdict, VERDICT_ALLOWED);
     ck_assert(!requests[0].decision_request.decision.results[0].local);
@@ -440,7 +439,7 @@ START_TEST(decisions_gather_for_as_long_as_turns_bring_more)
     limiter_flush(limiters[0]);
     ck_assert_uint_ge(counter_read(calls), 2);
     turn_until(all_decided);
-    (void)!ask_from(7, 0, "two", "a"); /* who is left alone by a turn without a sleep is sent by the next */
+    (void)!ask_from(7, 0, "two", "a"); /* an iteration without a wait leaves it to the next one */
     (void)!ask_from(8, 0, "two", "a");
     rig_turn_until(base, flush_once, all_decided, NULL);
     stop_real();
@@ -562,12 +561,12 @@ START_TEST(several_limits_are_all_or_nothing)
     for (unsigned i = 0; i < 100; i++) {
         char client[16];
         snprintf(client, sizeof client, "b%u", i / 10);
-        (void)!ask_from(i, 0, "two", client); /* everyone has 30 left */
+        (void)!ask_from(i, 0, "two", client); /* each client has 30 left */
     }
     turn_until(all_decided);
     ck_assert_uint_eq(count_verdict(100, VERDICT_ALLOWED), 30);
     const struct decision *d = decide("one", "b9");
-    ck_assert_int_eq(d->results[0].remaining, 19); /* rejected by everyone: nothing was charged */
+    ck_assert_int_eq(d->results[0].remaining, 19); /* rejected requests charge nothing */
     stop_real();
 }
 END_TEST
@@ -641,7 +640,7 @@ START_TEST(permits_survive_whatever_redis_does)
             (void)!ask_from(i, i, "flight", "a");
         turn_until(all_decided);
         kill(real.pid, SIGSTOP);
-        for (unsigned i = 2; i < 6; i++) /* they are decided without Redis, which admits one of them later */
+        for (unsigned i = 2; i < 6; i++) /* decided without Redis, which admits one of them later */
             (void)!ask_from(i, i % 2, "flight", "a");
         turn_until(all_decided);
         limiter_leave(&requests[0].decision_request);
