@@ -21,6 +21,7 @@ static const char usage[] =
     "none\n"
     "       weir script NAME|FILE         print a limiter as a plain Redis script\n"
     "       weir --version | --help\n"
+    "-c FILE may be written --config FILE.\n"
     "See weir(8) and weir.yaml(5).\n";
 
 static int bad_usage(const char *why, const char *what)

@@ -236,7 +236,8 @@ static void connections(const struct source *s)
     single(s, "weir_connections_refused_total", "counter",
            "Client connections closed at once by a limit of size_limits.", SUM(s, connections_refused));
     single(s, "weir_connections_evicted_total", "counter",
-           "Silent, idle or lingering client connections closed to make room for new ones.",
+           "Client connections closed to make room for new ones: silent, idle or lingering ones, "
+           "or ones with an incomplete request head.",
            SUM(s, connections_evicted));
     single(s, "weir_proxy_header_errors_total", "counter",
            "Connections closed for the PROXY protocol's sake: no trusted proxy, or no good header in time.",

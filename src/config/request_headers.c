@@ -19,10 +19,14 @@ static bool is_there(const struct read_headers *headers, struct slice name)
     return false;
 }
 
-static bool is_claim(struct slice name)
+/* Rejects a header that frameworks take the path or the environment from: weir removes it. */
+static void refuse_never_forwarded(struct loading *l, const struct node *node, struct slice name)
 {
-    enum field_id id = field_id_of(name);
-    return id == FIELD_PROXY_CLAIM || id == FIELD_NEVER_FORWARDED;
+    if (field_id_of(name) == FIELD_NEVER_FORWARDED)
+        mistake(l, node,
+                "%s is never forwarded, since frameworks take the path or the environment from it; "
+                "choose another name",
+                QUOTE(name));
 }
 
 /* Rejects a twin of another evaluated header or of one that weir knows: it could not be dropped. */
@@ -53,11 +57,12 @@ static void add(struct loading *l, const char *name, const struct node *node)
 
     if (!name || !slice_is_token(text) || is_there(headers, text))
         return;
+    refuse_never_forwarded(l, node, text);
     refuse_twins(l, node, text);
     headers->names[headers->count++] = text;
-    headers->some_claims |= is_claim(text);
+    headers->has_proxy_claims |= field_id_of(text) == FIELD_PROXY_CLAIM;
     for (size_t i = 0; i < text.n; i++)
-        headers->some_odd |= !char_is(text.p[i], CHAR_PLAIN);
+        headers->has_odd_names |= !char_is(text.p[i], CHAR_PLAIN);
 }
 
 static const struct node *first_of(const struct node *map, const char *section)
@@ -88,13 +93,11 @@ void read_headers_collect(struct loading *l)
             add(l, policy->rules[i].cost_request, node_find(node_find(rule, "cost"), "request_header"));
 }
 
-/* Keeps headers that would not be forwarded from untrusted peers, or at all, if the policy
- * evaluates them. */
+/* Keeps headers that would not be forwarded from untrusted peers, if the policy evaluates them. */
 static void keep_claims(const struct read_headers *headers, struct fields *fields)
 {
     for (struct field *field = fields->at; field < fields->at + fields->count; field++)
-        if ((field->id == FIELD_PROXY_CLAIM || field->id == FIELD_NEVER_FORWARDED) &&
-            is_there(headers, field->name))
+        if (field->id == FIELD_PROXY_CLAIM && is_there(headers, field->name))
             field->id = FIELD_OTHER;
 }
 
@@ -109,9 +112,9 @@ void policy_sort_headers(const struct policy *policy, bool headers_believed, str
 {
     const struct read_headers *headers = &policy->read_headers;
 
-    if (headers->some_claims)
+    if (headers->has_proxy_claims)
         keep_claims(headers, fields);
-    if (headers->count && (fields->odd_names || headers->some_odd))
+    if (headers->count && (fields->odd_names || headers->has_odd_names))
         fields_drop_twins(fields, headers->names, headers->count);
     if (!headers_believed)
         drop_identity(&policy->identity, fields);

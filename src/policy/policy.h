@@ -415,8 +415,8 @@ struct address_settings {
 struct read_headers {
     struct slice *names; /* unique */
     unsigned count;
-    bool some_odd;    /* a name has a character other than letters, digits, "-" */
-    bool some_claims; /* a name is a FIELD_PROXY_CLAIM or FIELD_NEVER_FORWARDED */
+    bool has_odd_names;    /* a name has a character other than letters, digits, "-" */
+    bool has_proxy_claims; /* a name is a FIELD_PROXY_CLAIM */
 };
 
 struct clients; /* table used by policy_client() */
