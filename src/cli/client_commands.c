@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/values.h"
 #include "cli/cli.h"
 #include "clients/client_query.h"
-#include "config/values.h"
 #include "limit/compose.h"
 #include "redis/blocking.h"
 #include "redis/failure.h"

@@ -1,13 +1,13 @@
 /* options.h - table of all options of a policy file.
  *
- * Used by the reader, by the output of `weir check`, and by the test that compares it with
+ * The rows are in options_*.c. Used by the reader, by the output of `weir check`, and by the test that compares it with
  * conf/weir.yaml and weir.yaml(5). An option's path is its name in the manual: "redis.timeout",
  * "limits.NAME.period", "rules[].match.path". Within a section, options are read and printed in
  * table order; limits precede the rules that name them. */
 #ifndef WEIR_CONFIG_OPTIONS_H
 #define WEIR_CONFIG_OPTIONS_H
 
-#include "config/load.h"
+#include "yaml/load.h"
 
 struct option;
 
@@ -46,8 +46,21 @@ struct option {
     const char *help;
 };
 
-extern const struct option options[];
-extern const size_t option_count;
+/* Rows of some top-level sections; each group is a file options_*.c. */
+struct option_group {
+    const struct option *rows;
+    size_t count;
+};
+
+extern const struct option_group options_server, options_upstreams, options_identity, options_limits,
+    options_rules, options_process;
+/* All groups in table order; NULL-terminated. */
+extern const struct option_group *const option_groups[];
+
+/* Iterates over all rows in table order. `break` ends only the current group. */
+#define EACH_OPTION(row)                                                                                     \
+    for (const struct option_group *const *group_ = option_groups; *group_; group_++)                        \
+        for (const struct option *row = (*group_)->rows; row < (*group_)->rows + (*group_)->count; row++)
 
 /* Returns the last part of the path: the key in the file. */
 const char *option_key(const struct option *option);

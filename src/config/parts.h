@@ -2,8 +2,8 @@
 #ifndef WEIR_CONFIG_PARTS_H
 #define WEIR_CONFIG_PARTS_H
 
-#include "config/load.h"
 #include "policy/client_table.h"
+#include "yaml/load.h"
 
 enum {
     LISTEN_MAX = 64,
@@ -48,10 +48,13 @@ bool limit_has_best_effort(const void *limit);
 bool limit_has_enforce(const void *limit);
 bool limit_has_time_zone(const void *limit);
 bool limit_has_own_options(const void *limit);
+bool limit_is_in_flight(const void *limit); /* a concurrency limit */
+/* Returns true if the limit uses this built-in limiter. */
+bool limit_script_is(const struct limit *limit, const char *name);
+/* Sets the lease after the section is read; reports limiters that allow none. */
+void limit_finish_lease(struct loading *l, const struct node *node, struct limit *limit);
 /* Reports contradictions between period, align, offset and time_zone, and sets derived fields. */
 void limit_finish_windows(struct loading *l, const struct node *node, struct limit *limit);
-/* Returns the maximum cost of a single request. */
-int64_t limit_capacity(const struct limit *limit, const struct limit_numbers *numbers);
 /* Reports numbers that Lua doubles cannot hold exactly. */
 void limit_check_numbers(struct loading *l, const struct node *node, const struct limit *limit,
                          const struct limit_numbers *numbers);
@@ -121,14 +124,5 @@ bool redis_has_password(const void *policy);
 
 /* Sets policy->read_headers, and reports names that servers may not distinguish. */
 void read_headers_collect(struct loading *l);
-
-/* check.c: checks across sections. Prints warnings only if there are no errors. */
-void policy_check(struct loading *l);
-void warn_of_costs(struct loading *l);
-void warn_of_paths(struct loading *l);
-void warn_of_identity(struct loading *l); /* check_identity.c */
-void warn_of_rules(struct loading *l);    /* check_rules.c */
-/* Returns the node of `section`.`key` in the file, or NULL. */
-const struct node *node_at(const struct loading *l, const char *section, const char *key);
 
 #endif

@@ -1,47 +1,15 @@
-/* policy_file.c - loads, prints and reference-counts policies. */
-#include "policy/policy.h"
+/* policy_file.c - loads and prints policies. */
+#include "config/policy_file.h"
 
 #include <limits.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/memory.h"
+#include "base/file.h"
 #include "config/parts.h"
 #include "config/types.h"
-#include "net/tls.h"
+#include "lint/lint.h"
 
 enum { POLICY_FILE_MAX = 16 << 20 }; /* bytes */
-
-static struct policy *policy_new(const char *file)
-{
-    struct policy *policy = xcalloc(1, sizeof *policy);
-    policy->arena = xcalloc(1, sizeof *policy->arena);
-    policy->file = arena_text(policy->arena, slice_of(file));
-    atomic_init(&policy->references, 1);
-    return policy;
-}
-
-struct policy *policy_hold(struct policy *policy)
-{
-    atomic_fetch_add_explicit(&policy->references, 1, memory_order_relaxed);
-    return policy;
-}
-
-void policy_drop(struct policy *policy)
-{
-    /* acq_rel: the thread that frees sees all earlier accesses of the others. */
-    if (!policy || atomic_fetch_sub_explicit(&policy->references, 1, memory_order_acq_rel) > 1)
-        return;
-    for (unsigned i = 0; i < policy->listen_count; i++)
-        tls_server_drop(policy->listen[i].tls);
-    for (unsigned i = 0; i < policy->upstream_count; i++)
-        tls_client_free(policy->upstreams[i].tls.client);
-    address_table_clear(&policy->addresses.table);
-    arena_free(policy->arena);
-    free(policy->arena);
-    free(policy->driver);
-    free(policy);
-}
 
 enum { NOT_WRITTEN = UINT_MAX };
 
@@ -157,55 +125,8 @@ bool policy_wants_json_log(const char *file)
     return json;
 }
 
-bool listen_settings_same(const struct listen_settings *one, const struct listen_settings *other)
-{
-    char text[2][ADDRESS_TEXT_MAX];
-    return strcmp(address_format(&one->address, text[0]), address_format(&other->address, text[1])) == 0 &&
-           one->proxy_protocol == other->proxy_protocol && !one->tls == !other->tls;
-}
-
-/* Returns the equal listener of `policy`, or NULL. Prefers `index`: several may use port 0. */
-static const struct listen_settings *same_listener(const struct policy *policy,
-                                                   const struct listen_settings *written, unsigned index)
-{
-    if (index < policy->listen_count && listen_settings_same(&policy->listen[index], written))
-        return &policy->listen[index];
-    for (unsigned i = 0; i < policy->listen_count; i++)
-        if (listen_settings_same(&policy->listen[i], written))
-            return &policy->listen[i];
-    return NULL;
-}
-
-void policy_keep_listeners(struct policy *next, const struct policy *now,
-                           const struct listen_settings *written)
-{
-    struct listen_settings *kept = arena_zeroed(next->arena, now->listen_count, sizeof *kept);
-
-    for (unsigned i = 0; i < now->listen_count; i++) {
-        const struct listen_settings *same = same_listener(next, &written[i], i);
-        kept[i] = now->listen[i];
-        kept[i].certificates = NULL; /* owned by another arena */
-        kept[i].certificate_count = 0;
-        kept[i].tls = tls_server_hold(same ? same->tls : now->listen[i].tls);
-    }
-    for (unsigned i = 0; i < next->listen_count; i++)
-        tls_server_drop(next->listen[i].tls);
-    next->listen = kept;
-    next->listen_count = now->listen_count;
-}
-
 void policy_print(const struct policy *policy, FILE *out)
 {
     struct printer printer = {out, 0, false};
     options_print(&printer, "", policy);
-}
-
-unsigned policy_name_count(const struct policy *policy)
-{
-    unsigned count = 0;
-
-    for (unsigned u = 0; u < policy->upstream_count; u++)
-        for (unsigned s = 0; s < policy->upstreams[u].server_count; s++)
-            count += server_is_name(&policy->upstreams[u].servers[s]);
-    return count;
 }

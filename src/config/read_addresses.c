@@ -1,6 +1,7 @@
 /* read_addresses.c - section addresses: files of allowed (never limited) and blocked addresses. */
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "config/parts.h"
 #include "config/types.h"
 

@@ -1,7 +1,7 @@
 /* read_options.c - limits.NAME.options: options of custom limiter scripts. */
+#include "base/values.h"
 #include "config/parts.h"
 #include "config/types.h"
-#include "config/values.h"
 
 /* Largest integer that Lua doubles hold exactly. */
 #define EXACT_MAX (INT64_C(1) << 53)

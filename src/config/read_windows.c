@@ -1,8 +1,8 @@
 /* read_windows.c - period, align, offset and time_zone of a limit: its time windows. */
+#include "base/values.h"
 #include "config/parts.h"
 #include "config/types.h"
-#include "config/values.h"
-#include "config/zone.h"
+#include "policy/zone.h"
 
 #define DAY_US INT64_C(86400000000)
 

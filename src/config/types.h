@@ -42,18 +42,18 @@ extern const struct option_type type_identity_from;    /* read_identity.c: ident
 extern const struct option_type type_address_files;    /* read_addresses.c: address_files */
 extern const struct option_type type_trusted;          /* read_identity.c: identity_settings */
 extern const struct option_type type_limits;           /* read_limits.c: policy */
-extern const struct option_type type_script;           /* read_limits.c: limit */
-extern const struct option_type type_per;              /* read_limits.c: limit */
+extern const struct option_type type_script;           /* read_script.c: limit */
+extern const struct option_type type_per;              /* read_per.c: limit */
 extern const struct option_type type_label;            /* read_limits.c: char * */
 extern const struct option_type type_align;            /* read_limits.c: bool */
 extern const struct option_type type_period;           /* read_windows.c: limit */
 extern const struct option_type type_time_zone;        /* read_windows.c: limit */
-extern const struct option_type type_lease;            /* read_limits.c: limit */
-extern const struct option_type type_dedup;            /* read_limits.c: dedup_settings */
+extern const struct option_type type_lease;            /* read_lease.c: limit */
+extern const struct option_type type_dedup;            /* read_dedup.c: dedup_settings */
 extern const struct option_type type_own_options;      /* read_options.c: limit */
 extern const struct option_type type_plans;            /* read_clients.c: policy */
 extern const struct option_type type_plan_limits;      /* read_clients.c: plan */
-extern const struct option_type type_statuses;         /* read_limits.c: uint64_t * */
+extern const struct option_type type_statuses;         /* read_statuses.c: uint64_t * */
 extern const struct option_type type_clients;          /* read_clients.c: policy */
 extern const struct option_type type_plan;             /* read_clients.c: client */
 extern const struct option_type type_quota;            /* read_clients.c: client */

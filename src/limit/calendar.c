@@ -1,7 +1,7 @@
 #include "limit/calendar.h"
 
-#include "config/zone.h"
 #include "policy/civil.h"
+#include "policy/zone.h"
 
 enum { DAY_S = 86400, WEEK_S = 7 * DAY_S, MONDAY_S = -3 * DAY_S /* 1970 began on a Thursday */ };
 

@@ -36,7 +36,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "config/zone.h"
+#include "policy/zone.h"
 
 /* --- Files ------------------------------------------------------------------------------------ */
 

@@ -2,7 +2,7 @@
  * the IETF draft. */
 #include "limit/decision.h"
 
-#include "config/values.h"
+#include "base/values.h"
 
 /* draft-ietf-httpapi-ratelimit-headers-11; may still change. */
 #define IETF_POLICY_FIELD "RateLimit-Policy"

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "config/values.h"
+#include "base/values.h"
 
 /* Open addressing. The number of slots is a power of two; at most half of them are used. */
 struct grants {

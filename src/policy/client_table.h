@@ -2,7 +2,7 @@
 #ifndef WEIR_POLICY_CLIENT_TABLE_H
 #define WEIR_POLICY_CLIENT_TABLE_H
 
-#include "policy/arena.h"
+#include "base/arena.h"
 #include "policy/policy.h"
 
 struct node;

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "config/values.h"
+#include "base/values.h"
 #include "proxy/upstream_internal.h"
 
 enum {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "config/values.h"
+#include "base/values.h"
 #include "proxy/upstream_internal.h"
 
 /* ---- choosing -------------------------------------------------------------------------------- */

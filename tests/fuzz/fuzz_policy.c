@@ -2,7 +2,7 @@
  * reads as the same one. */
 #include <netdb.h>
 
-#include "config/load.h"
+#include "config/policy_file.h"
 #include "fuzz.h"
 
 /* In place of the C library's: names are not looked up while fuzzing. */

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "config/load.h"
-#include "config/values.h"
+#include "base/values.h"
+#include "config/policy_file.h"
 #include "fuzz.h"
 #include "limit/compose.h"
 #include "limit/limiter_internal.h"

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 #include "clients/client_query.h"
-#include "config/parts.h"
+#include "config/policy_file.h"
+#include "policy/client_table.h"
 #include "run_suite.h"
 
 static const char yaml[] = "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\n"

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
-#include "config/load.h"
+#include "config/policy_file.h"
 #include "net/tls.h"
 #include "policy/identity.h"
 #include "quota/postgres_link.h"

@@ -1,10 +1,10 @@
 /* check_policy_values.c - durations, sizes, numbers, suggestions, and quoting in messages. */
 #include <check.h>
 
-#include "config/report.h"
-#include "config/suggest.h"
-#include "config/values.h"
+#include "base/values.h"
 #include "run_suite.h"
+#include "yaml/report.h"
+#include "yaml/suggest.h"
 
 static const struct {
     const char *text;

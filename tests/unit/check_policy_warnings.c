@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "config/load.h"
+#include "config/policy_file.h"
 #include "run_suite.h"
 
 static char said[1 << 14];

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "config/load.h"
+#include "config/policy_file.h"
 #include "http/head.h"
 #include "policy/rule_choice.h"
 #include "run_suite.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "config/load.h"
-#include "config/zone.h"
+#include "base/file.h"
+#include "policy/zone.h"
 #include "run_suite.h"
 
 static char directory[] = "/tmp/weir-zones-XXXXXX";

@@ -2,8 +2,8 @@
  *
  * Each allocation is separate, so that AddressSanitizer detects overruns. Not for the hot path.
  * Exits the process if out of memory (base/memory.h). */
-#ifndef WEIR_POLICY_ARENA_H
-#define WEIR_POLICY_ARENA_H
+#ifndef WEIR_BASE_ARENA_H
+#define WEIR_BASE_ARENA_H
 
 #include "base/slice.h"
 

@@ -1,4 +1,4 @@
-#include "config/report.h"
+#include "yaml/report.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* values.h - parses and formats durations, sizes, numbers and shares. */
-#ifndef WEIR_CONFIG_VALUES_H
-#define WEIR_CONFIG_VALUES_H
+#ifndef WEIR_BASE_VALUES_H
+#define WEIR_BASE_VALUES_H
 
 #include "base/text.h"
 

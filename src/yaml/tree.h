@@ -3,10 +3,10 @@
  * Supports a subset of YAML: one document of maps, lists and scalars. Aliases, anchors, tags and
  * duplicate keys are errors. `${NAME}` is replaced by the environment variable, `$${` by "${".
  * Depth, size and node count are bounded. After an error, the tree contains the readable part. */
-#ifndef WEIR_CONFIG_TREE_H
-#define WEIR_CONFIG_TREE_H
+#ifndef WEIR_YAML_TREE_H
+#define WEIR_YAML_TREE_H
 
-#include "config/report.h"
+#include "yaml/report.h"
 
 enum {
     TREE_DEPTH_MAX = 16,

@@ -1,4 +1,4 @@
-#include "policy/arena.h"
+#include "base/arena.h"
 
 #include <stdlib.h>
 

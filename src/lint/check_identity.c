@@ -1,6 +1,6 @@
 /* check_identity.c - warnings about client identity, and about limits that clients can evade. */
-#include "config/parts.h"
-#include "config/values.h"
+#include "base/values.h"
+#include "lint/lint.h"
 
 enum { MADE_UP_MAX = 160 }; /* bytes */
 
@@ -50,7 +50,7 @@ static void warn_of_sources(struct loading *l)
                 "name the "
                 "proxies' addresses");
     if (identity->known_clients_only && clients_count(l->policy->clients) == 0 &&
-        !quotas_are_there(l->policy))
+        !quotas_are_set(&l->policy->quotas))
         warning(l, node_at(l, "identity", "known_clients_only"),
                 "clients knows none: every id is passed over");
 }
@@ -58,7 +58,7 @@ static void warn_of_sources(struct loading *l)
 /* Addresses are not looked up in the database. */
 static void warn_of_quotas(struct loading *l)
 {
-    if (quotas_are_there(l->policy) && !has_ids(&l->policy->identity))
+    if (quotas_are_set(&l->policy->quotas) && !has_ids(&l->policy->identity))
         warning(l, node_find(l->root, "quotas"),
                 "nobody is looked up: quotas are for ids, and identity.from names no header before ip");
 }
@@ -122,7 +122,7 @@ static void warn_of_addresses(struct loading *l)
 
 static bool ids_are_unverified(const struct policy *policy)
 {
-    bool database = quotas_are_there(policy) && policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY;
+    bool database = quotas_are_set(&policy->quotas) && policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY;
 
     return policy->identity.headers_from_anyone && has_ids(&policy->identity) &&
            policy->identity.from[0].source != IDENTITY_IP && !policy->identity.known_clients_only &&

@@ -1,9 +1,12 @@
 /* report.h - collects errors and warnings while a policy is read, and prints them in file order. */
-#ifndef WEIR_CONFIG_REPORT_H
-#define WEIR_CONFIG_REPORT_H
+#ifndef WEIR_YAML_REPORT_H
+#define WEIR_YAML_REPORT_H
 
-#include "policy/arena.h"
-#include "policy/policy.h"
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/position.h"
+#include "base/text.h"
 
 enum {
     REPORT_SHOWN_MAX = 20,   /* maximum errors printed */

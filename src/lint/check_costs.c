@@ -1,5 +1,5 @@
 /* check_costs.c - warns about clients whose own limit is below the cost of a request. */
-#include "config/parts.h"
+#include "lint/lint.h"
 
 /* Returns the highest fixed cost of a request per limit. */
 static int64_t *highest_costs(struct loading *l)

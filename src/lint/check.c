@@ -1,5 +1,5 @@
 /* check.c - checks across options: contradictions (errors) and probable mistakes (warnings). */
-#include "config/parts.h"
+#include "lint/lint.h"
 
 /* Warning threshold: 31 days. With a longer period, counters outlive deployments, and only an
  * eviction or a reset ends a client's wait. Shorter periods end when their counters expire. */
@@ -7,12 +7,6 @@ static const int64_t period_long_us = INT64_C(31) * 86400 * 1000000;
 
 /* 10000 charges take 120 KB per client, read and written with each charge (docs/limiters.md). */
 enum { LOG_LARGE = 10000 };
-
-const struct node *node_at(const struct loading *l, const char *section, const char *key)
-{
-    const struct node *map = node_find(l->root, section);
-    return map ? node_find(map, key) : NULL;
-}
 
 static void check_redis(struct loading *l)
 {

@@ -1,7 +1,7 @@
 /* check_paths.c - warns about rules that requests bypass or never match due to their spelling. */
-#include "config/parts.h"
 #include "http/path.h"
 #include "http/readings.h"
+#include "lint/lint.h"
 
 /* Returns a reading of the pattern, taken as a path, that the pattern does not match; empty: none.
  * If another rule matches that reading, all requests for this rule are ambiguous. */

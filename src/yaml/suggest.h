@@ -1,6 +1,6 @@
 /* suggest.h - "did you mean" suggestions for misspelled words. */
-#ifndef WEIR_CONFIG_SUGGEST_H
-#define WEIR_CONFIG_SUGGEST_H
+#ifndef WEIR_YAML_SUGGEST_H
+#define WEIR_YAML_SUGGEST_H
 
 #include "base/slice.h"
 

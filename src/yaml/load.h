@@ -1,9 +1,11 @@
-/* load.h - state and helpers shared by the section readers; internal to src/config/. */
-#ifndef WEIR_CONFIG_LOAD_H
-#define WEIR_CONFIG_LOAD_H
+/* load.h - what the readers and checks of a policy file share: state, messages, node access. */
+#ifndef WEIR_YAML_LOAD_H
+#define WEIR_YAML_LOAD_H
 
-#include "config/suggest.h"
-#include "config/tree.h"
+#include "yaml/suggest.h"
+#include "yaml/tree.h"
+
+struct policy;
 
 struct loading {
     struct policy *policy;
@@ -42,14 +44,11 @@ bool name_is_good(struct loading *l, const struct node *node);
 
 /* Returns a path relative to the policy file's directory, in the scratch arena. */
 char *neighbour_path(struct loading *l, struct slice path);
-/* Reads a whole file of at most `max` bytes into `arena`, NUL-terminated. Returns false on error,
- * with `*why` set. Blocks. */
-bool file_read(struct arena *arena, const char *path, size_t max, struct slice *bytes, const char **why);
 /* As file_read(), for a file named by `node`; reports errors there. */
 bool named_file_read(struct loading *l, const struct node *node, struct arena *arena, const char *path,
                      size_t max, struct slice *bytes);
 
-/* As policy_load(), from memory. */
-struct policy *policy_load_text(const char *file, struct slice bytes, const char *lua_dir, FILE *report);
+/* Returns the node of `section`.`key` in the file, or NULL. */
+const struct node *node_at(const struct loading *l, const char *section, const char *key);
 
 #endif

@@ -1,4 +1,4 @@
-#include "config/suggest.h"
+#include "yaml/suggest.h"
 
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
 /* zone.h - reads a time zone from the system database as a list of offset changes. */
-#ifndef WEIR_CONFIG_ZONE_H
-#define WEIR_CONFIG_ZONE_H
+#ifndef WEIR_POLICY_ZONE_H
+#define WEIR_POLICY_ZONE_H
 
+#include "base/arena.h"
 #include "base/slice.h"
-#include "policy/arena.h"
 
 /* The years are fixed, so that all instances of one weir version generate the same script. Before
  * and after them, the offset is constant. */

@@ -1,5 +1,5 @@
 /* check_rules.c - warns about unmatchable paths, unreachable rules and unlimited requests. */
-#include "config/parts.h"
+#include "lint/lint.h"
 
 /* Returns a segment in another router's wildcard syntax; empty: none. Recognizes {id} (OpenAPI),
  * :id (Express), <id> (Flask) and .* (regular expressions). */

@@ -3,12 +3,13 @@
  * A file contains a list of changes, and a rule for the time after the last of them, such as
  * "CET-1CEST,M3.5.0,M10.5.0/3" (POSIX TZ). The last listed change differs between systems, so both
  * are combined into one list. */
-#include "config/zone.h"
+#include "policy/zone.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/text.h"
-#include "config/load.h"
 #include "policy/civil.h"
 
 enum {

@@ -1,4 +1,4 @@
-#include "config/tree.h"
+#include "yaml/tree.h"
 
 #include <stdlib.h>
 #include <yaml.h>

@@ -1,4 +1,4 @@
-#include "config/values.h"
+#include "base/values.h"
 
 #include <strings.h>
 

@@ -1,7 +1,8 @@
-#include "config/load.h"
+#include "yaml/load.h"
 
-#include <errno.h>
 #include <stdarg.h>
+
+#include "base/file.h"
 
 struct path_text {
     char text[400];
@@ -132,37 +133,6 @@ char *neighbour_path(struct loading *l, struct slice path)
     return whole;
 }
 
-static bool read_stream(struct arena *arena, FILE *stream, size_t max, struct slice *bytes)
-{
-    size_t room = 4096, size = 0;
-    char *buffer = arena_zeroed(arena, room + 1, 1);
-
-    for (;;) {
-        size += fread(buffer + size, 1, room - size, stream);
-        if (size < room || size > max)
-            break;
-        char *larger = arena_zeroed(arena, room * 2 + 1, 1);
-        memcpy(larger, buffer, size);
-        buffer = larger;
-        room *= 2;
-    }
-    if (!ferror(stream) && size > max)
-        errno = EFBIG;
-    *bytes = (struct slice){buffer, size};
-    return !ferror(stream) && size <= max;
-}
-
-bool file_read(struct arena *arena, const char *path, size_t max, struct slice *bytes, const char **why)
-{
-    FILE *stream = fopen(path, "re");
-    bool good = stream && read_stream(arena, stream, max, bytes);
-    if (!good)
-        *why = strerror(errno);
-    if (stream)
-        fclose(stream);
-    return good;
-}
-
 bool named_file_read(struct loading *l, const struct node *node, struct arena *arena, const char *path,
                      size_t max, struct slice *bytes)
 {
@@ -172,4 +142,10 @@ bool named_file_read(struct loading *l, const struct node *node, struct arena *a
         return true;
     mistake(l, node, "%s cannot be read: %s", path, why);
     return false;
+}
+
+const struct node *node_at(const struct loading *l, const char *section, const char *key)
+{
+    const struct node *map = node_find(l->root, section);
+    return map ? node_find(map, key) : NULL;
 }

@@ -1,0 +1,17 @@
+/* lint.h - checks of a policy across its sections: contradictions and probable mistakes. */
+#ifndef WEIR_LINT_LINT_H
+#define WEIR_LINT_LINT_H
+
+#include "policy/client_table.h"
+#include "yaml/load.h"
+
+/* Reports contradictions as errors. If there are no errors at all, warns of probable mistakes. */
+void policy_check(struct loading *l);
+
+/* The warnings by subject; the file of each is check_SUBJECT.c. */
+void warn_of_costs(struct loading *l);
+void warn_of_paths(struct loading *l);
+void warn_of_identity(struct loading *l);
+void warn_of_rules(struct loading *l);
+
+#endif

@@ -1,0 +1,19 @@
+/* bounds.h - bounds and units of a policy. */
+#ifndef WEIR_POLICY_BOUNDS_H
+#define WEIR_POLICY_BOUNDS_H
+
+enum { SHARE_WHOLE = 10000 }; /* unit of shares: 0.01% */
+
+enum {
+    LIMITS_MAX = 256,        /* per policy */
+    LIMITS_PER_RULE_MAX = 8, /* per request */
+    LIMIT_OPTIONS_MAX = 8,   /* built-in options passed to a script */
+    LIMIT_PER_MAX = 4,       /* dimensions in `per` */
+    RULES_MAX = 1024,
+    RULE_NAME_MAX = 256, /* bytes; also the limit for path patterns */
+    CLIENT_ID_MAX = 256, /* bytes; client id from a header */
+    LIMIT_COST_MAX = 1000000,
+    COST_LEARNT_MAX = 1000000000, /* cost reported by a response */
+};
+
+#endif

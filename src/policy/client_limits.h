@@ -1,0 +1,75 @@
+/* client_limits.h - sections plans, clients and quotas: limits of groups and of single clients. */
+#ifndef WEIR_POLICY_CLIENT_LIMITS_H
+#define WEIR_POLICY_CLIENT_LIMITS_H
+
+#include "policy/limit.h"
+
+/* Effective numbers of one limit for one client. */
+struct limit_numbers {
+    int64_t limit, burst;
+};
+
+/* Returns the maximum cost of a single request. */
+static inline int64_t limit_capacity(const struct limit *limit, const struct limit_numbers *numbers)
+{
+    return limit->kind == LIMIT_BUCKET ? numbers->burst : numbers->limit;
+}
+
+enum quota_kind {
+    QUOTA_AS_WRITTEN,
+    QUOTA_PROHIBITED, /* quota: 0 */
+    QUOTA_UNLIMITED   /* quota: unlimited, or -1 */
+};
+
+/* Limits shared by several clients. */
+struct plan {
+    char *name;
+    struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
+    struct position position;
+};
+
+/* Limits of one client, from the policy or the quota database. For clients of the policy, `numbers`
+ * already includes the plan and a numeric quota. */
+struct client_limits {
+    char *name; /* as written: "client-1", "ip:10.0.0.0/8"; NULL: from the database */
+    enum quota_kind quota;
+    const struct plan *plan;             /* or NULL */
+    const struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
+    int64_t each; /* database quota; replaces limit and burst of every per-client limit; 0: none */
+    struct position position;
+};
+
+enum unknown_client { UNKNOWN_CLIENT_DEFAULT, UNKNOWN_CLIENT_DENY };
+
+/* Quotas from a database. */
+struct quota_settings {
+    char *connection, *query;  /* as written; NULL: no database */
+    char **keywords, **values; /* parsed `connection`, NULL-terminated, host names resolved */
+    unsigned parameter_count;
+    char *position;    /* "127.0.0.1:5432/weir", for log lines */
+    bool has_password; /* `connection` contains a password */
+    uint32_t tag;      /* hash of the query */
+    uint64_t timeout_us, cache_us;
+    enum unknown_client unknown_client;
+};
+
+/* Returns true if quotas come from a database. */
+static inline bool quotas_are_set(const struct quota_settings *quotas)
+{
+    return quotas->connection != NULL;
+}
+
+/* Returns the client's limits in the policy, or NULL. Ids are looked up by name, addresses by the
+ * longest matching prefix. */
+struct identity;
+struct policy;
+const struct client_limits *policy_client(const struct policy *policy, const struct identity *identity);
+
+/* Returns the limit's effective numbers for these client limits; NULL: for all other clients. */
+struct limit_numbers client_numbers(const struct client_limits *client_limits, const struct limit *limit);
+
+/* Returns true if the limit is enforced for this client; for others it is a shadow limit. All
+ * instances choose the same clients, and a larger share includes the clients of a smaller one. */
+bool limit_enforces(const struct limit *limit, const struct identity *identity);
+
+#endif

@@ -1,0 +1,109 @@
+/* limit.h - one entry of the section limits. */
+#ifndef WEIR_POLICY_LIMIT_H
+#define WEIR_POLICY_LIMIT_H
+
+#include "base/position.h"
+#include "base/text.h"
+#include "policy/bounds.h"
+#include "policy/redis_settings.h"
+
+enum limit_per { PER_CLIENT, PER_IP, PER_ROUTE, PER_METHOD, PER_HOST, PER_ALL, PER_HEADER };
+
+struct limit_part {
+    enum limit_per per;
+    char *header; /* PER_HEADER: the field's name */
+};
+
+enum limit_kind {
+    LIMIT_BUCKET, /* token_bucket, gcra, leaky_bucket */
+    LIMIT_WINDOW,
+    LIMIT_CUSTOM,
+    LIMIT_CONCURRENCY /* requests in flight; units are returned when the request ends */
+};
+
+enum { LEASE_AUTO = -1, LEASE_MOST = 100000 };
+
+/* Calendar windows, in local time of limit->zone. Weeks start on Monday (ISO 8601). */
+enum calendar { CALENDAR_NONE, CALENDAR_DAY, CALENDAR_WEEK, CALENDAR_MONTH, CALENDAR_YEAR };
+
+enum script_option_kind { OPTION_NUMBER, OPTION_DURATION, OPTION_BOOL, OPTION_TEXT };
+
+/* Option of a custom limiter script. */
+struct script_option {
+    char *name; /* name in the policy, not passed to the script; NULL: none */
+    enum script_option_kind kind;
+    int64_t number; /* exact as a Lua double; durations in µs, booleans 0 or 1 */
+    char *text;
+};
+
+struct zone;
+
+/* Deduplication of repeated requests. */
+struct dedup_settings {
+    char *header;    /* header that identifies repeats; NULL: off */
+    int64_t repeats; /* uncharged repeats per request before the next charge */
+};
+
+struct limit {
+    unsigned index; /* in policy->limits; the driver script counts from index + 1 */
+    unsigned row;   /* counter row; set before workers receive the policy */
+    char *name, *label;
+    char *script;      /* name of a script in lua/, or a path */
+    char *script_text; /* source text */
+    enum limit_kind kind;
+    int64_t limit, burst;
+    int64_t period_us;
+    bool has_offset; /* align: clock */
+    int64_t offset_us;
+    enum calendar calendar; /* if set, period_us is the longest possible window */
+    char *time_zone;        /* as written; NULL, like zone, with CALENDAR_NONE */
+    const struct zone *zone;
+    struct script_option *own_options; /* LIMIT_CUSTOM; passed after `options` */
+    unsigned own_option_count;
+    struct position script_position; /* of the `script` value */
+    /* passed to the script in this order, e.g. buckets of rolling_window */
+    int64_t options[LIMIT_OPTIONS_MAX];
+    unsigned option_count;
+    int64_t max_delay_us; /* leaky_bucket: maximum delay instead of rejection; 0: never delay */
+    int64_t lease_us;     /* LIMIT_CONCURRENCY: lifetime of an unreturned unit */
+    int64_t cost;         /* default cost per request; LIMIT_CONCURRENCY ignores the rule's cost */
+    int64_t lease_units;  /* units per lease of a busy key; LEASE_AUTO; 0: no leases */
+    bool best_effort;
+    bool headers; /* report in the response headers */
+    /* Bit set of charged response statuses. NULL: each request is charged before forwarding. */
+    uint64_t *counted;
+    struct dedup_settings dedup;
+    bool shadow;     /* count and report only, never reject */
+    int64_t enforce; /* share of clients enforced, in 1/SHARE_WHOLE; 0: shadow limit */
+    struct limit_part per[LIMIT_PER_MAX];
+    unsigned per_count; /* at least 1; PER_CLIENT, if present, comes first */
+    enum on_failure on_failure;
+    struct position position;
+};
+
+/* Returns true if `name` is a built-in limiter. Writes all names to `out`. */
+struct script_names {
+    char text[256];
+};
+bool script_names(struct slice name, struct script_names *out);
+
+enum { STATUS_MIN = 100, STATUS_MAX = 599 };
+
+/* Returns true if the set contains `status`. NULL contains all. */
+static inline bool statuses_hold(const uint64_t *statuses, unsigned status)
+{
+    return !statuses ||
+           (status >= STATUS_MIN && status <= STATUS_MAX && (statuses[status / 64] >> status % 64 & 1));
+}
+
+/* Returns true if the limit charges responses with this status. */
+static inline bool limit_counts(const struct limit *limit, unsigned status)
+{
+    return statuses_hold(limit->counted, status);
+}
+
+/* Writes the period as in a policy: "1m", "month". */
+struct text;
+void limit_period_write(struct text *out, const struct limit *limit);
+
+#endif

@@ -1,0 +1,80 @@
+/* rule.h - one entry of the section rules, and the rejections of its requests. */
+#ifndef WEIR_POLICY_RULE_H
+#define WEIR_POLICY_RULE_H
+
+#include "http/head.h"
+#include "policy/limit.h"
+#include "policy/upstream_settings.h"
+
+/* Placeholder in a rejection body. */
+enum body_word { BODY_END, BODY_LIMIT, BODY_RETRY_AFTER, BODY_CLIENT };
+
+struct body_piece {
+    struct slice text;
+    enum body_word then;
+};
+
+enum { BODY_WORDS_MAX = 8 };
+
+struct rejection_settings {
+    unsigned status;
+    char *body_file; /* as written; NULL: none */
+    char *body;      /* content of body_file; NULL: problem+json */
+    size_t body_size;
+    struct body_piece *pieces; /* `body` split at its placeholders; the last piece has BODY_END */
+    unsigned piece_count;
+    char *content_type;
+    int64_t jitter; /* share of the wait, in 1/SHARE_WHOLE; policy level only */
+};
+
+enum dot_segments { DOT_SEGMENTS_REJECT, DOT_SEGMENTS_NORMALIZE };
+enum ambiguous_paths { AMBIGUOUS_REJECT, AMBIGUOUS_ALLOW };
+enum trailing_slash { TRAILING_SLASH_IGNORE, TRAILING_SLASH_EXACT };
+
+/* Path normalization and matching. */
+struct path_settings {
+    enum dot_segments dot_segments;
+    enum ambiguous_paths ambiguous;
+    enum trailing_slash trailing_slash;
+    bool ignore_case;
+};
+
+struct rule {
+    unsigned index;
+    unsigned row; /* counter row, as in struct limit */
+    /* `name`, else the path, else "*"; duplicates get "#2" and so on. Metrics label and value of
+     * PER_ROUTE */
+    char *name;
+    struct slice path, host; /* patterns as written; n == 0: any */
+    struct slice pattern;    /* path pattern prepared by rule_set_pattern() */
+    bool any_method;
+    struct slice *methods;
+    unsigned method_count;
+    const struct limit **limits;
+    unsigned limit_count; /* 0: unlimited */
+    bool unlimited;       /* `limits: none` */
+    int64_t cost;         /* 0: cost of each limit */
+    char *cost_request;   /* request header with the cost, trusted peers only; NULL: none */
+    int64_t cost_max;     /* larger values of cost_request are reduced to this */
+    char *cost_response;  /* response header with the cost; NULL: none */
+    bool learns;          /* some charges depend on the response head */
+    const struct upstream *upstream;
+    bool has_rejection;                  /* false: the policy's rejection applies */
+    struct rejection_settings rejection; /* complete in both cases */
+    struct position position;
+};
+
+/* Reads the request's cost from the header cost_request into `*cost`; 0: the cost of the rule or
+ * limits applies. Returns false if the request must be rejected with 400 and the reason `*why`. */
+MUST_CHECK bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct fields *fields,
+                             int64_t *cost, const char **why);
+/* Returns the cost in the response header cost_response; -1: missing or invalid. */
+int64_t rule_cost_learnt(const struct rule *rule, const struct fields *fields);
+
+/* Returns true only if `a` matches every request that `b` matches; may miss some cases. */
+bool rule_covers(const struct rule *a, const struct rule *b);
+
+/* Sets rule->pattern. `room` has path.n bytes and must live as long as the rule. */
+void rule_set_pattern(struct rule *rule, const struct path_settings *paths, char *room);
+
+#endif
