@@ -77,14 +77,7 @@ static bool open_listeners(struct weir *weir)
                       strerror(errno));
     }
     free(fds);
-    weir->written_admin = policy->admin.address;
-    if (good && policy->admin.address.length &&
-        !listener_open(&policy->admin.address, 1, &weir->admin_fd, &why)) {
-        log_error("cannot listen on %s (admin): %s: %s", address_format(&policy->admin.address, text), why,
-                  strerror(errno));
-        return false;
-    }
-    return good;
+    return good && open_admin(weir);
 }
 
 /* Raises the soft descriptor limit to the hard limit. Each client may need a second descriptor, for
@@ -120,8 +113,7 @@ static void report_listening(const struct weir *weir)
 
     for (unsigned a = 0; a < weir->first->listen_count; a++)
         log_info("listening on %s", address_format(&weir->first->listen[a].address, text));
-    if (weir->first->admin.address.length)
-        log_info("admin on %s", address_format(&weir->first->admin.address, text));
+    report_admin(weir);
 }
 
 /* ---- workers ----------------------------------------------------------------------------------------- */
@@ -246,8 +238,8 @@ static void unlink_sockets(struct weir *weir)
 {
     for (unsigned a = 0; a < weir->opened && !weir->unlinked; a++)
         listener_unlink(&weir->first->listen[a].address);
-    if (!weir->unlinked && (weir->admin || weir->admin_fd >= 0))
-        listener_unlink(&weir->first->admin.address);
+    if (!weir->unlinked)
+        unlink_admin(weir);
     weir->unlinked = true;
 }
 
@@ -329,25 +321,6 @@ static bool make_quotas(struct weir *weir)
     return weir->quotas != NULL;
 }
 
-static bool start_admin(struct weir *weir)
-{
-    if (!weir->first->admin.address.length)
-        return true;
-    weir->view = (struct admin_view){.policy = weir->policy,
-                                     .endpoint_set = weir->endpoint_set,
-                                     .started_us = clock_us(),
-                                     .started_wall_us = weir->started_wall_us,
-                                     .policy_loaded_wall_us = weir->started_wall_us,
-                                     .rules = &weir->rules,
-                                     .limits = &weir->limits,
-                                     .quotas = weir->quotas,
-                                     .workers = weir->workers,
-                                     .worker_count = weir->made};
-    weir->admin = admin_new(weir->base, weir->admin_fd, &weir->view);
-    weir->admin_fd = -1;
-    return weir->admin != NULL;
-}
-
 /* Starts everything except the log file and the threads. Prints configuration errors to `report`
  * and logs other errors. */
 static bool start_all(struct weir *weir, FILE *report)
@@ -397,14 +370,13 @@ static void close_unused_listeners(struct weir *weir)
     for (unsigned a = 0; a < weir->opened; a++)
         for (unsigned w = weir->made; w < first->workers; w++)
             close(weir->listen_fds[w * first->listen_count + a]);
-    if (weir->admin_fd >= 0)
-        close(weir->admin_fd);
 }
 
 static void end(struct weir *weir)
 {
     close_unused_listeners(weir);
     admin_free(weir->admin);
+    close_admin(weir);
     stop_listening_for_resets(weir);
     quotas_stop(weir->quotas);
     for (unsigned i = 0; i < weir->made; i++)
@@ -438,11 +410,8 @@ static void end(struct weir *weir)
 
 int server_run(const char *policy_file, const char *lua_dir)
 {
-    struct weir weir = {.file = policy_file,
-                        .lua_dir = lua_dir,
-                        .admin_fd = -1,
-                        .change_fd = -1,
-                        .started_wall_us = clock_wall_us()};
+    struct weir weir = {
+        .file = policy_file, .lua_dir = lua_dir, .change_fd = -1, .started_wall_us = clock_wall_us()};
     bool good = start(&weir);
 
     if (good)

@@ -1,6 +1,7 @@
 /* server_internal.h - state of the process, shared by:
  *
  * - server.c: start-up, signals, shutdown;
+ * - server_admin.c: the sockets of the admin listeners;
  * - server_policy.c: reading a policy, reload;
  * - server_resets.c: the subscription to resets and grants.
  *
@@ -42,13 +43,14 @@ struct weir {
     _Atomic unsigned serving, ended;
     /* first->listen as in the file: port 0 is not replaced with the port that the kernel chose. */
     struct listen_settings *written;
-    struct address written_admin; /* likewise for admin.listen */
-    int *listen_fds;              /* [worker][address]; each worker takes ownership of its own */
-    unsigned opened;              /* number of open listen addresses */
+    struct address *written_admin; /* likewise for admin */
+    int *listen_fds;               /* [worker][address]; each worker takes ownership of its own */
+    unsigned opened;               /* number of open listen addresses */
     uint64_t started_wall_us;
     unsigned connections_max; /* client connections that the descriptor limit allows; 0: no bound */
-    int admin_fd;
-    int change_fd; /* eventfd: a worker accepts connections, has a new policy, or has ended */
+    int *admin_fds;           /* by admin listener; -1 once `admin` owns it */
+    unsigned admin_opened;    /* number of open admin listeners */
+    int change_fd;            /* eventfd: a worker accepts connections, has a new policy, or has ended */
     struct event *signals[4], *change;
     bool ready, stopping, unlinked;
     bool reloading; /* some workers do not use the active policy yet */
@@ -59,6 +61,19 @@ struct weir {
 /* Sends a state to systemd in the format of sd_notify(3), one assignment per line. No effect in
  * builds without libsystemd. */
 void tell_systemd(const char *state);
+
+/* ---- server_admin.c ---- */
+
+/* Opens the sockets of the admin listeners. Logs the reason and returns false on failure. */
+bool open_admin(struct weir *weir);
+/* Starts the admin listeners. Returns false if out of memory. */
+bool start_admin(struct weir *weir);
+/* Logs the addresses. */
+void report_admin(const struct weir *weir);
+/* Removes the files of Unix sockets. */
+void unlink_admin(const struct weir *weir);
+/* Closes the sockets that no listener uses, and frees the tables. */
+void close_admin(struct weir *weir);
 
 /* ---- server_policy.c ---- */
 

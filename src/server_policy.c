@@ -128,7 +128,7 @@ static void warn_of_restart(const struct weir *weir, const struct policy *next)
         log_warn("reload: a changed listen takes effect when weir starts again");
     if (next->workers != first->workers)
         log_warn("reload: a changed workers takes effect when weir starts again");
-    if (!address_same(&next->admin.address, &weir->written_admin))
+    if (!policy_same_admin(next, weir->policy, weir->written_admin))
         log_warn("reload: a changed admin takes effect when weir starts again");
     if (next->size_limits.connections_per_ip && !weir->shared.ip_counts)
         log_warn("reload: size_limits.connections_per_ip takes effect when weir starts again");
@@ -169,6 +169,7 @@ static void put_in_force(struct weir *weir, struct policy *next, struct endpoint
 {
     warn_of_restart(weir, next);
     policy_keep_listeners(next, weir->policy, weir->written);
+    policy_keep_admin(next, weir->policy, weir->written_admin);
     apply_log_settings(next);
     quotas_apply(weir->quotas, next);
     if (!quotas_start(weir->quotas))

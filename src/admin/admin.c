@@ -1,42 +1,26 @@
 #include "admin/admin.h"
 
 #include <event2/buffer.h>
-#include <event2/event.h>
 #include <event2/http.h>
-#include <event2/listener.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "admin/access.h"
 #include "admin/answer.h"
 #include "admin/api.h"
-#include "admin/origin.h"
-#include "base/descriptors.h"
-
-enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 4096, ADMIN_TIMEOUT_S = 10 };
+#include "admin/bound.h"
 
 struct admin {
-    struct evhttp *http;
     const struct admin_view *view;
     struct clients_api *clients;
     bool stopping;
-    struct evconnlistener *listener; /* owned by evhttp */
-    struct event *pause;
+    unsigned bound_count;
+    struct admin_bound *bound[]; /* by admin listener */
 };
 
-enum {
-    METHODS = EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
-              EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE | EVHTTP_REQ_PATCH /* each resource checks its methods */
-};
-
-/* Every resource calls this first. False: a response was sent. */
-static bool may_ask(const struct admin *admin, struct evhttp_request *request)
+static void healthz(struct admin *admin, struct evhttp_request *request)
 {
-    return origin_is_ours(&admin->view->policy->admin, request);
-}
-
-static void healthz(struct evhttp_request *request, void *arg)
-{
-    if (may_ask(arg, request) && answer_reads(request))
+    (void)admin;
+    if (answer_reads(request))
         answer_line(request, 200, "ok");
 }
 
@@ -76,12 +60,11 @@ static bool asks_with_care(const struct worker *worker)
     return worker_redis_breaker(worker) == REDIS_BREAKER_HALF_OPEN;
 }
 
-static void readyz(struct evhttp_request *request, void *arg)
+static void readyz(struct admin *admin, struct evhttp_request *request)
 {
-    const struct admin *admin = arg;
     const char *reason = not_ready(admin);
 
-    if (!may_ask(admin, request) || !answer_reads(request))
+    if (!answer_reads(request))
         return;
     if (reason)
         answer_line(request, 503, reason);
@@ -97,11 +80,9 @@ static void readyz(struct evhttp_request *request, void *arg)
         answer_line(request, 200, "ready");
 }
 
-static void metrics(struct evhttp_request *request, void *arg)
+static void metrics(struct admin *admin, struct evhttp_request *request)
 {
-    const struct admin *admin = arg;
-
-    if (!may_ask(admin, request) || !answer_reads(request))
+    if (!answer_reads(request))
         return;
     struct evbuffer *body = evbuffer_new();
     if (!body) {
@@ -113,90 +94,72 @@ static void metrics(struct evhttp_request *request, void *arg)
     evbuffer_free(body);
 }
 
-static void others(struct evhttp_request *request, void *arg)
+static void api(struct admin *admin, struct evhttp_request *request)
 {
-    const struct admin *admin = arg;
-    const char *path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
-
-    if (!may_ask(admin, request))
-        return;
-    if (path && strncmp(path, "/api/", 5) == 0)
-        api_answer(admin->view, admin->stopping, admin->clients, request);
-    else
-        answer_line(request, 404,
-                    "not found; there are /healthz, /readyz, /metrics, /api/v1/status, /api/v1/policy and "
-                    "/api/v1/clients/CLIENT");
+    api_answer(admin->view, admin->stopping, admin->clients, request);
 }
 
-/* --- Out of file descriptors ------------------------------------------------------------------ */
-
-/* One per process. A global, because evhttp owns the argument of the listener's callbacks. */
-static struct admin *accepting;
-
-static void pause_for_a_while(struct admin *admin)
+static void not_found(struct admin *admin, struct evhttp_request *request)
 {
-    static const struct timeval a_while = {0, 100000};
-    evtimer_add(admin->pause, &a_while);
+    (void)admin;
+    answer_line(request, 404,
+                "not found; there are /healthz, /readyz, /metrics, /api/v1/status, /api/v1/policy and "
+                "/api/v1/clients/CLIENT");
 }
 
-/* With a reserve descriptor the listener retries at once. Without one it pauses, to avoid a busy
- * loop. */
-static void on_accept_error(struct evconnlistener *listener, void *arg)
-{
-    int error = EVUTIL_SOCKET_ERROR();
-    (void)arg;
+/* The first match is used. A path that ends with "/" matches all that start with it. */
+static const struct resource {
+    const char *path;
+    unsigned access; /* ACCESS_* */
+    void (*answer)(struct admin *admin, struct evhttp_request *request);
+} resources[] = {
+    {"/healthz", ACCESS_PUBLIC | ACCESS_READ_ONLY, healthz},
+    {"/readyz", ACCESS_PUBLIC | ACCESS_READ_ONLY, readyz},
+    {"/metrics", ACCESS_READ_ONLY, metrics},
+    {"/api/", 0, api},
+};
 
-    if (descriptors_lack(error) && descriptors_give(DESCRIPTOR_FOR_MAIN, error))
-        return;
-    evconnlistener_disable(listener);
-    pause_for_a_while(accepting);
+static const struct resource *resource_at(struct evhttp_request *request)
+{
+    static const struct resource none = {"", 0, not_found};
+    const char *text = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
+    struct slice path = slice_of(text ? text : "");
+
+    for (size_t i = 0; i < COUNT_OF(resources); i++) {
+        struct slice name = slice_of(resources[i].path);
+        bool all = name.p[name.n - 1] == '/';
+        if (all ? slice_starts_with(path, name) : slice_equal(path, name))
+            return &resources[i];
+    }
+    return &none;
 }
 
-static void on_pause_over(evutil_socket_t fd, short what, void *arg)
+static void on_request(void *context, unsigned index, struct evhttp_request *request)
 {
-    struct admin *admin = arg;
-    (void)fd, (void)what;
+    struct admin *admin = context;
+    const struct resource *resource = resource_at(request);
 
-    evconnlistener_enable(admin->listener);
+    if (access_is_allowed(&admin->view->policy->admin[index], resource->access, request))
+        resource->answer(admin, request);
 }
 
-static bool start_to_accept(struct admin *admin, struct event_base *base, int fd)
+struct admin *admin_new(struct event_base *base, int *fds, const struct admin_view *view)
 {
-    struct evhttp_bound_socket *bound = evhttp_accept_socket_with_handle(admin->http, fd);
+    unsigned count = view->policy->admin_count;
+    struct admin *admin = calloc(1, sizeof *admin + count * sizeof *admin->bound);
 
-    if (!bound)
-        return false;
-    admin->listener = evhttp_bound_socket_get_listener(bound);
-    admin->pause = evtimer_new(base, on_pause_over, admin);
-    accepting = admin;
-    if (admin->pause)
-        evconnlistener_set_error_cb(admin->listener, on_accept_error);
-    return true;
-}
-
-struct admin *admin_new(struct event_base *base, int fd, const struct admin_view *view)
-{
-    struct admin *admin = calloc(1, sizeof *admin);
-
-    if (!admin || !(admin->http = evhttp_new(base)) ||
-        !(admin->clients = clients_api_new(base, view->policy))) {
-        admin_free(admin);
-        close(fd);
+    if (!admin || !(admin->clients = clients_api_new(base, view->policy))) {
+        free(admin);
         return NULL;
     }
     admin->view = view;
-    evhttp_set_allowed_methods(admin->http, METHODS);
-    evhttp_set_max_headers_size(admin->http, ADMIN_HEAD_MAX);
-    evhttp_set_max_body_size(admin->http, ADMIN_BODY_MAX);
-    evhttp_set_timeout(admin->http, ADMIN_TIMEOUT_S);
-    evhttp_set_cb(admin->http, "/healthz", healthz, admin);
-    evhttp_set_cb(admin->http, "/readyz", readyz, admin);
-    evhttp_set_cb(admin->http, "/metrics", metrics, admin);
-    evhttp_set_gencb(admin->http, others, admin);
-    if (!start_to_accept(admin, base, fd)) {
-        close(fd);
-        admin_free(admin);
-        return NULL;
+    for (; admin->bound_count < count; admin->bound_count++) {
+        unsigned i = admin->bound_count;
+        if (!(admin->bound[i] = admin_bound_new(base, fds[i], i, on_request, admin))) {
+            admin_free(admin);
+            return NULL;
+        }
+        fds[i] = -1;
     }
     return admin;
 }
@@ -218,9 +181,7 @@ void admin_free(struct admin *admin)
     if (!admin)
         return;
     clients_api_free(admin->clients); /* before evhttp frees the pending requests */
-    if (admin->pause)
-        event_free(admin->pause);
-    if (admin->http)
-        evhttp_free(admin->http);
+    for (unsigned i = 0; i < admin->bound_count; i++)
+        admin_bound_free(admin->bound[i]);
     free(admin);
 }

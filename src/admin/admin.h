@@ -1,6 +1,5 @@
-/* admin.h - the admin listener: /healthz, /readyz, /metrics and /api/v1. Runs on the main
- * thread's loop and uses evhttp: it is for operators on a loopback address, not for proxied
- * traffic. */
+/* admin.h - the admin listeners: /healthz, /readyz, /metrics and /api/v1. They run on the main
+ * thread's loop and use evhttp: they are for operators and monitoring, not for proxied traffic. */
 #ifndef WEIR_ADMIN_ADMIN_H
 #define WEIR_ADMIN_ADMIN_H
 
@@ -10,9 +9,10 @@
 
 struct admin;
 
-/* Serves `view` on the listening socket `fd`; takes ownership of `fd`. The workers must outlive
- * it. NULL: no memory. */
-struct admin *admin_new(struct event_base *base, int fd, const struct admin_view *view);
+/* Serves `view` on the listening sockets `fds`, one per admin listener of view->policy. Takes
+ * ownership of them and sets them to -1. The workers must outlive it. NULL: no memory; sockets that
+ * are not -1 are still the caller's. */
+struct admin *admin_new(struct event_base *base, int *fds, const struct admin_view *view);
 /* weir is stopping: /readyz fails from now on. */
 void admin_stopping(struct admin *admin);
 /* Call after a reload, with the new policy in view->policy. */

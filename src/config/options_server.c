@@ -5,7 +5,7 @@ static const char *const on_failure_names[] = {
     [ON_FAILURE_LOCAL] = "local", [ON_FAILURE_ALLOW] = "allow", [ON_FAILURE_DENY] = "deny", NULL};
 
 #define LISTEN(m)      offsetof(struct listen_settings, m)
-#define ADMIN(m)       offsetof(struct admin_settings, m)
+#define ADMIN(m)       offsetof(struct admin_listener, m)
 #define CERTIFICATE(m) offsetof(struct certificate_files, m)
 
 /* clang-format off: path, type, offset, default, low, high, flags, names, applies, help */
@@ -31,12 +31,18 @@ static const struct option rows[] = {
      "header "
      "(version 1 or 2)"},
 
-    {"admin", &type_admin, OF(admin), "", 0, 0, RESTART, NULL, NULL,
-     "where health, readiness and metrics are served: an address, or a map; nowhere unless given"},
-    {"admin.address", &type_address, ADMIN(address), NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
+    {"admin", &type_admin, 0, "", 0, ADMIN_LISTENERS_MAX, RESTART, NULL, NULL,
+     "where health, metrics and the API are served: an address, a map, or a list; nowhere unless given"},
+    {"admin[].address", &type_address, ADMIN(address), NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
      "host:port, [ipv6]:port or unix:/path"},
-    {"admin.hosts", &type_admin_hosts, ADMIN(hosts), "[]", 0, ADMIN_HOSTS_MAX, 0, NULL, NULL,
-     "host names by which the admin listener may be asked, beside IP addresses and localhost"},
+    {"admin[].read_only", &type_bool, ADMIN(read_only), "false", 0, 0, 0, NULL, NULL,
+     "serve /healthz, /readyz and /metrics only"},
+    {"admin[].token_file", &type_token_file, 0, "", 1, 4096, 0, NULL, NULL,
+     "a file with the token that requests must send, except to /healthz and /readyz"},
+    {"admin[].hosts", &type_admin_hosts, 0, "[]", 0, ADMIN_HOSTS_MAX, 0, NULL, NULL,
+     "host names by which the listener may be addressed, beside IP addresses and localhost"},
+    {"admin[].mode", &type_admin_mode, ADMIN(mode), "0600", 0, 0, RESTART, NULL, admin_is_unix,
+     "permissions of a unix socket, in octal"},
 
     {"redis", &type_section, 0, "", 0, 0, 0, NULL, NULL, "where it is kept what clients have used"},
     {"redis.address", &type_redis_address, OF(redis), "127.0.0.1:6379", 0, 0, 0, NULL, redis_has_address,

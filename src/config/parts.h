@@ -8,7 +8,10 @@
 enum {
     LISTEN_MAX = 64,
     CERTIFICATES_MAX = 64, /* per listener */
-    ADMIN_HOSTS_MAX = 64,
+    ADMIN_LISTENERS_MAX = 16,
+    ADMIN_HOSTS_MAX = 64, /* per listener */
+    TOKEN_MIN = 16,       /* bytes of an admin token */
+    TOKEN_MAX = 512,
     UPSTREAMS_MAX = 256,
     SERVERS_MAX = 64,
     REDIS_NODES_MAX = 64,
@@ -79,6 +82,10 @@ bool upstream_has_health(const void *upstream); /* for option->applies */
 /* Sets headers_from_anyone after the section is read. */
 void identity_finish(struct policy *policy);
 
+/* --- admin --- */
+
+bool admin_is_unix(const void *listener); /* for option->applies */
+
 /* --- addresses --- */
 
 /* Reads the files named in the section into policy->addresses.table. */
@@ -116,6 +123,11 @@ bool redis_url_read(struct loading *l, const struct node *node, struct redis_url
                     struct slice *position);
 /* Applies the parts of the URL after the section is read. */
 void redis_url_finish(struct loading *l);
+
+/* Removes a trailing newline, as added by editors and `echo`. */
+struct slice without_newline(struct slice bytes);
+/* Warns if every user of the machine may read or write the file with a secret that `node` names. */
+void warn_of_file_mode(struct loading *l, const struct node *node, const char *path);
 
 bool redis_has_address(const void *policy); /* for option->applies */
 bool redis_has_sentinel(const void *policy);

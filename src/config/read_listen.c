@@ -1,4 +1,4 @@
-/* read_listen.c - options workers, listen and admin. */
+/* read_listen.c - options workers and listen. */
 #include <sched.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ static void print_workers(const struct printer *printer, const struct option *op
 
 const struct option_type type_workers = {"number", read_workers, print_workers, false};
 
-static void print_address(FILE *out, const struct address *address)
+void print_address(FILE *out, const struct address *address)
 {
     char text[ADDRESS_TEXT_MAX];
     print_scalar(out, slice_of(address_format(address, text)));
@@ -61,100 +61,6 @@ static void print_whole_address(const struct printer *printer, const struct opti
 }
 
 const struct option_type type_address = {"address", read_address, print_whole_address, true};
-
-/* --- admin --- */
-
-/* Accepts a Host name as browsers send it: letters, digits, "-", "." and "_", without a port. */
-static bool host_name_is_good(struct loading *l, const struct node *node)
-{
-    bool good = node->text.n >= 1 && node->text.n <= HOST_NAME_BYTES_MAX && node->text.p[0] != '.';
-
-    for (size_t i = 0; i < node->text.n; i++) {
-        char c = node->text.p[i];
-        good &= (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
-                c == '.' || c == '_';
-    }
-    if (!good)
-        mistake(l, node, "%s is no host name; expected e.g. weir.internal, without a port",
-                QUOTE(node->text));
-    return good;
-}
-
-static void read_admin_hosts(struct loading *l, const struct option *option, const struct node *node,
-                             void *field)
-{
-    struct admin_settings *admin = CONTAINER_OF((char ***)field, struct admin_settings, hosts);
-    unsigned count = list_count(node);
-
-    if (node->kind == NODE_MAP || count > (unsigned)option->high) {
-        mistake(l, node, "expected a list of at most %d host names", (int)option->high);
-        return;
-    }
-    admin->hosts = arena_zeroed(l->arena, count, sizeof *admin->hosts);
-    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
-        if (item->broken || !expect_scalar(l, item, "a host name") || !host_name_is_good(l, item))
-            continue;
-        char *name = keep_text(l, item);
-        size_t n = item->text.n - (item->text.p[item->text.n - 1] == '.');
-        for (size_t i = 0; i < n; i++)
-            name[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] + 32 : name[i]);
-        name[n] = 0;
-        admin->hosts[admin->host_count++] = name;
-    }
-}
-
-static void print_hosts(FILE *out, const struct admin_settings *admin)
-{
-    fputs("[ ", out);
-    for (unsigned i = 0; i < admin->host_count; i++) {
-        fputs(i ? ", " : "", out);
-        print_scalar(out, slice_of(admin->hosts[i]));
-    }
-    fputs(" ]", out);
-}
-
-static void print_admin_hosts(const struct printer *printer, const struct option *option, const void *field)
-{
-    (void)option;
-    fputc(' ', printer->out);
-    print_hosts(printer->out, CONTAINER_OF((char **const *)field, const struct admin_settings, hosts));
-    fputc('\n', printer->out);
-}
-
-const struct option_type type_admin_hosts = {"list of host names", read_admin_hosts, print_admin_hosts, true};
-
-/* Reads "host:port", or a map with `address`. */
-static void read_admin(struct loading *l, const struct option *option, const struct node *node, void *field)
-{
-    struct admin_settings *admin = field;
-
-    if (node->null)
-        return;
-    if (node->kind == NODE_MAP)
-        options_read(l, node, "admin", admin);
-    else if (expect_scalar(l, node, "an address, or a map with address and hosts"))
-        read_address(l, option, node, &admin->address);
-}
-
-/* Prints a map only if there is more than an address. */
-static void print_admin(const struct printer *printer, const struct option *option, const void *field)
-{
-    const struct admin_settings *admin = field;
-
-    (void)option;
-    if (admin->address.length && admin->host_count) {
-        fputs(" { address: ", printer->out);
-        print_address(printer->out, &admin->address);
-        fputs(", hosts: ", printer->out);
-        print_hosts(printer->out, admin);
-        fputs(" }\n", printer->out);
-    } else if (admin->address.length)
-        print_whole_address(printer, option, &admin->address);
-    else
-        fputs(" null\n", printer->out);
-}
-
-const struct option_type type_admin = {"address, or map", read_admin, print_admin, true};
 
 /* --- listen --- */
 

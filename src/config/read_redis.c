@@ -164,8 +164,7 @@ bool redis_has_password(const void *policy)
     return !((const struct policy *)policy)->redis.password_file;
 }
 
-/* Removes a trailing newline, as added by editors and `echo`. */
-static struct slice without_newline(struct slice bytes)
+struct slice without_newline(struct slice bytes)
 {
     if (bytes.n && bytes.p[bytes.n - 1] == '\n')
         bytes.n--;
@@ -174,7 +173,7 @@ static struct slice without_newline(struct slice bytes)
     return bytes;
 }
 
-static void warn_of_mode(struct loading *l, const struct node *node, const char *path)
+void warn_of_file_mode(struct loading *l, const struct node *node, const char *path)
 {
     struct stat status;
 
@@ -204,7 +203,7 @@ static void read_password_file(struct loading *l, const struct option *option, c
                 bytes.n ? "several lines or control bytes" : "nothing");
         return;
     }
-    warn_of_mode(l, node, path);
+    warn_of_file_mode(l, node, path);
     redis->password = arena_text(l->arena, bytes);
     redis->password_file = keep_text(l, node);
 }

@@ -4,6 +4,7 @@
 
 #include "config/options.h"
 #include "http/parse.h"
+#include "net/address.h"
 
 /* types.c; the comments give the C type of the field. */
 extern const struct option_type type_section;  /* enclosing struct; its options are in the table */
@@ -23,8 +24,10 @@ extern const struct option_type type_workers;          /* read_listen.c: unsigne
 extern const struct option_type type_listen;           /* read_listen.c: policy */
 extern const struct option_type type_listen_tls;       /* read_listen.c: listen_settings */
 extern const struct option_type type_address;          /* read_listen.c: address */
-extern const struct option_type type_admin;            /* read_listen.c: admin_settings */
-extern const struct option_type type_admin_hosts;      /* read_listen.c: char ** */
+extern const struct option_type type_admin;            /* read_admin.c: policy */
+extern const struct option_type type_admin_hosts;      /* read_admin.c: admin_listener */
+extern const struct option_type type_admin_mode;       /* read_admin.c: unsigned */
+extern const struct option_type type_token_file;       /* read_admin.c: admin_listener */
 extern const struct option_type type_redis_address;    /* read_redis.c: redis_settings */
 extern const struct option_type type_sentinel;         /* read_redis.c: policy */
 extern const struct option_type type_redis_nodes;      /* read_redis.c: redis_nodes */
@@ -71,6 +74,8 @@ extern const struct option_type type_rule_upstream;    /* read_rules.c: rule */
 extern const struct option_type type_headers;          /* read_answers.c: unsigned */
 extern const struct option_type type_body_file;        /* read_answers.c: rejection_settings */
 
+/* Prints an address as a YAML scalar. */
+void print_address(FILE *out, const struct address *address);
 /* Prints a YAML scalar, quoted only if necessary. */
 void print_scalar(FILE *out, struct slice text);
 /* Prints an escaped text for use between double quotes. */

@@ -135,6 +135,7 @@ void policy_check(struct loading *l)
     check_resolver(l);
     if (l->report->mistakes)
         return;
+    warn_of_admin(l);
     warn_of_identity(l);
     warn_of_upstreams(l);
     warn_of_limits(l);

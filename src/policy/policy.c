@@ -75,6 +75,59 @@ void policy_keep_listeners(struct policy *next, const struct policy *now,
     next->listen_count = now->listen_count;
 }
 
+static bool admin_same(const struct admin_listener *next, const struct admin_listener *now,
+                       const struct address *written)
+{
+    return address_same(&next->address, written) && (!address_is_unix(written) || next->mode == now->mode);
+}
+
+/* Returns the listener of `policy` for the socket `now`, or NULL. Prefers `index`: several may use
+ * port 0. */
+static const struct admin_listener *same_admin(const struct policy *policy, const struct admin_listener *now,
+                                               const struct address *written, unsigned index)
+{
+    if (index < policy->admin_count && admin_same(&policy->admin[index], now, written))
+        return &policy->admin[index];
+    for (unsigned i = 0; i < policy->admin_count; i++)
+        if (admin_same(&policy->admin[i], now, written))
+            return &policy->admin[i];
+    return NULL;
+}
+
+bool policy_same_admin(const struct policy *next, const struct policy *now, const struct address *written)
+{
+    bool same = next->admin_count == now->admin_count;
+    for (unsigned i = 0; i < now->admin_count && same; i++)
+        same = same_admin(next, &now->admin[i], &written[i], i) != NULL;
+    return same;
+}
+
+/* Copies the settings into the arena of another policy. */
+static struct admin_listener admin_copy(struct arena *arena, const struct admin_listener *from)
+{
+    struct admin_listener copy = *from;
+
+    copy.token = from->token ? arena_text(arena, slice_of(from->token)) : NULL;
+    copy.token_file = from->token_file ? arena_text(arena, slice_of(from->token_file)) : NULL;
+    copy.hosts = arena_zeroed(arena, from->host_count, sizeof *copy.hosts);
+    for (unsigned i = 0; i < from->host_count; i++)
+        copy.hosts[i] = arena_text(arena, slice_of(from->hosts[i]));
+    return copy;
+}
+
+void policy_keep_admin(struct policy *next, const struct policy *now, const struct address *written)
+{
+    struct admin_listener *kept = arena_zeroed(next->arena, now->admin_count, sizeof *kept);
+
+    for (unsigned i = 0; i < now->admin_count; i++) {
+        const struct admin_listener *same = same_admin(next, &now->admin[i], &written[i], i);
+        kept[i] = same ? *same : admin_copy(next->arena, &now->admin[i]);
+        kept[i].address = now->admin[i].address;
+    }
+    next->admin = kept;
+    next->admin_count = now->admin_count;
+}
+
 unsigned policy_name_count(const struct policy *policy)
 {
     unsigned count = 0;

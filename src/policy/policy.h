@@ -100,10 +100,14 @@ struct address_files {
     const struct node *nodes; /* while loading */
 };
 
-struct admin_settings {
-    struct address address; /* length 0: no admin listener */
-    char **hosts;           /* allowed Host names besides IP addresses and localhost; lower case */
+struct admin_listener {
+    struct address address;
+    bool read_only;   /* serves /healthz, /readyz and /metrics only */
+    char *token;      /* secret; NULL: requests need none */
+    char *token_file; /* as written; NULL: none */
+    char **hosts;     /* allowed Host names besides IP addresses and localhost; lower case */
     unsigned host_count;
+    unsigned mode; /* permissions of a Unix socket */
 };
 
 struct address_settings {
@@ -130,7 +134,8 @@ struct policy {
     unsigned workers; /* "auto" is already resolved */
     struct listen_settings *listen;
     unsigned listen_count;
-    struct admin_settings admin;
+    struct admin_listener *admin;
+    unsigned admin_count; /* 0: no admin listener */
     struct redis_settings redis;
     struct upstream *upstreams;
     unsigned upstream_count;
@@ -178,6 +183,13 @@ struct policy *policy_new(const char *file);
 struct policy *policy_hold(struct policy *policy);
 /* Drops a reference and frees the policy with the last one. `policy` may be NULL. */
 void policy_drop(struct policy *policy);
+
+/* Keeps the admin sockets across a reload: replaces the admin listeners of `next` with those of
+ * `now`, in their order. Listeners configured in both get the settings of `next`. `written` holds
+ * the addresses of `now` as configured in the file. */
+void policy_keep_admin(struct policy *next, const struct policy *now, const struct address *written);
+/* Returns whether the addresses and modes of the admin listeners are those of `now`. */
+bool policy_same_admin(const struct policy *next, const struct policy *now, const struct address *written);
 
 /* Keeps the listening sockets across a reload: replaces the listeners of `next` with those of
  * `now`, in their order. Listeners configured in both get the certificates of `next`. `written`

@@ -146,7 +146,7 @@ START_TEST(a_policy_is_read)
     ck_assert_uint_eq(policy->workers, 3);
     ck_assert_uint_eq(policy->listen_count, 3);
     ck_assert_str_eq(address_format(&policy->listen[1].address, text), "[::1]:8080");
-    ck_assert_str_eq(address_format(&policy->admin.address, text), "127.0.0.1:9180");
+    ck_assert_str_eq(address_format(&policy->admin[0].address, text), "127.0.0.1:9180");
     ck_assert_str_eq(address_format(&policy->redis.address, text), "127.0.0.1:6379");
     ck_assert_str_eq(policy->redis.key_prefix, "production:shop");
     ck_assert_uint_eq(policy->redis.timeout_us, 20000);
@@ -302,7 +302,7 @@ START_TEST(what_is_not_written_has_its_default)
 
     ck_assert_uint_ge(policy->workers, 1);
     ck_assert_str_eq(address_format(&policy->listen[0].address, text), "0.0.0.0:8080");
-    ck_assert_uint_eq(policy->admin.address.length, 0);
+    ck_assert_uint_eq(policy->admin_count, 0);
     ck_assert_str_eq(policy->redis.address_text, "127.0.0.1:6379");
     ck_assert_int_eq(policy->redis.on_failure, ON_FAILURE_LOCAL);
     ck_assert_ptr_null(policy->redis.password);

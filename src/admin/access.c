@@ -1,4 +1,4 @@
-#include "admin/origin.h"
+#include "admin/access.h"
 
 #include <arpa/inet.h>
 #include <event2/http_struct.h>
@@ -46,7 +46,7 @@ static bool take_port(struct slice *host)
     return true;
 }
 
-bool origin_host_is_ours(const struct admin_settings *settings, struct slice host)
+bool access_host_is_ours(const struct admin_listener *settings, struct slice host)
 {
     if (host.n == 0 || host.n > HOST_MAX)
         return false;
@@ -91,7 +91,7 @@ static bool is_version_1_0(const struct evhttp_request *request)
 
 /* RFC 9112 section 3.2: exactly one Host field; HTTP/1.0, which no browser sends, may omit it.
  * The host of a target in absolute form is checked as well. False: a response was sent. */
-static bool host_is_ours(const struct admin_settings *settings, struct evhttp_request *request,
+static bool host_is_ours(const struct admin_listener *settings, struct evhttp_request *request,
                          const char **host)
 {
     const char *target = evhttp_uri_get_host(evhttp_request_get_evhttp_uri(request));
@@ -108,9 +108,9 @@ static bool host_is_ours(const struct admin_settings *settings, struct evhttp_re
         answer_problem(request, 400, "Bad Request", "expected one Host field");
         return false;
     }
-    if (target && !origin_host_is_ours(settings, slice_of(target)))
+    if (target && !access_host_is_ours(settings, slice_of(target)))
         return refuse_host(request, target);
-    if (*host && !origin_host_is_ours(settings, slice_of(*host)))
+    if (*host && !access_host_is_ours(settings, slice_of(*host)))
         return refuse_host(request, *host);
     return true;
 }
@@ -128,7 +128,7 @@ static bool is_same_origin(const char *origin, const char *host)
     return authority && host && slice_equal_nocase(slice_of(authority + 3), slice_of(host));
 }
 
-bool origin_is_ours(const struct admin_settings *settings, struct evhttp_request *request)
+static bool is_of_our_pages(const struct admin_listener *settings, struct evhttp_request *request)
 {
     const struct evkeyval *field;
     const char *host;
@@ -139,5 +139,60 @@ bool origin_is_ours(const struct admin_settings *settings, struct evhttp_request
         if ((evutil_ascii_strcasecmp(field->key, "Sec-Fetch-Site") == 0 && !is_same_site(field->value)) ||
             (evutil_ascii_strcasecmp(field->key, "Origin") == 0 && !is_same_origin(field->value, host)))
             return refuse(request, "a page of another site may neither read nor change anything here");
+    return true;
+}
+
+/* --- The token -------------------------------------------------------------------------------- */
+
+/* Takes the same time for every `given` of the same length, wherever it differs. */
+static bool tokens_equal(const char *token, struct slice given)
+{
+    size_t n = strlen(token);
+    volatile unsigned char differ = n != given.n;
+
+    for (size_t i = 0; i < given.n; i++)
+        differ |= (unsigned char)(token[i % n] ^ given.p[i]);
+    return !differ;
+}
+
+/* RFC 6750 section 2.1: "Authorization: Bearer TOKEN", exactly once. */
+static bool has_token(const char *token, struct evhttp_request *request)
+{
+    static const char scheme[] = "Bearer ";
+    const struct evkeyval *field;
+    struct slice given = SLICE_NONE;
+    unsigned count = 0;
+
+    TAILQ_FOREACH (field, evhttp_request_get_input_headers(request), next)
+        if (evutil_ascii_strcasecmp(field->key, "Authorization") == 0) {
+            given = slice_of(field->value);
+            count++;
+        }
+    if (count != 1 || given.n < sizeof scheme - 1 ||
+        !slice_equal_nocase((struct slice){given.p, sizeof scheme - 1}, SLICE("Bearer ")))
+        return false;
+    for (given.p += sizeof scheme - 1, given.n -= sizeof scheme - 1; given.n && *given.p == ' ';)
+        given.p++, given.n--;
+    return tokens_equal(token, given);
+}
+
+static bool refuse_unauthorized(struct evhttp_request *request)
+{
+    evhttp_add_header(evhttp_request_get_output_headers(request), "WWW-Authenticate",
+                      "Bearer realm=\"weir admin\"");
+    answer_problem(request, 401, "Unauthorized",
+                   "expected \"Authorization: Bearer TOKEN\" with the token of admin.token_file");
+    return false;
+}
+
+bool access_is_allowed(const struct admin_listener *settings, unsigned resource,
+                       struct evhttp_request *request)
+{
+    if (!is_of_our_pages(settings, request))
+        return false;
+    if (settings->read_only && !(resource & ACCESS_READ_ONLY))
+        return refuse(request, "this listener is read_only: it serves /healthz, /readyz and /metrics");
+    if (settings->token && !(resource & ACCESS_PUBLIC) && !has_token(settings->token, request))
+        return refuse_unauthorized(request);
     return true;
 }

@@ -1,0 +1,113 @@
+#include "admin/bound.h"
+
+#include <event2/listener.h>
+#include <stdlib.h>
+
+#include "base/descriptors.h"
+
+enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 4096, ADMIN_TIMEOUT_S = 10 };
+
+enum {
+    METHODS = EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
+              EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE | EVHTTP_REQ_PATCH /* each resource checks its methods */
+};
+
+struct admin_bound {
+    struct evhttp *http;
+    struct evconnlistener *listener; /* owned by evhttp */
+    struct event *pause;
+    void (*handle)(void *context, unsigned index, struct evhttp_request *request);
+    void *context;
+    unsigned index;
+    struct admin_bound *next;
+};
+
+/* All of the process. A global, because evhttp owns the argument of a listener's callbacks. Main
+ * thread only. */
+static struct admin_bound *all;
+
+static void on_request(struct evhttp_request *request, void *arg)
+{
+    struct admin_bound *bound = arg;
+    bound->handle(bound->context, bound->index, request);
+}
+
+/* --- Out of file descriptors ------------------------------------------------------------------ */
+
+/* With a reserve descriptor the listener retries at once. Without one it pauses, to avoid a busy
+ * loop. */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+    static const struct timeval a_while = {0, 100000};
+    int error = EVUTIL_SOCKET_ERROR();
+    (void)arg;
+
+    if (descriptors_lack(error) && descriptors_give(DESCRIPTOR_FOR_MAIN, error))
+        return;
+    evconnlistener_disable(listener);
+    for (const struct admin_bound *bound = all; bound; bound = bound->next)
+        if (bound->listener == listener)
+            evtimer_add(bound->pause, &a_while);
+}
+
+static void on_pause_over(evutil_socket_t fd, short what, void *arg)
+{
+    const struct admin_bound *bound = arg;
+    (void)fd, (void)what;
+
+    evconnlistener_enable(bound->listener);
+}
+
+/* --- Creation and destruction ----------------------------------------------------------------- */
+
+static bool start_to_accept(struct admin_bound *bound, int fd)
+{
+    struct evhttp_bound_socket *socket = evhttp_accept_socket_with_handle(bound->http, fd);
+
+    if (!socket)
+        return false;
+    bound->listener = evhttp_bound_socket_get_listener(socket);
+    evconnlistener_set_error_cb(bound->listener, on_accept_error);
+    bound->next = all;
+    all = bound;
+    return true;
+}
+
+struct admin_bound *
+admin_bound_new(struct event_base *base, int fd, unsigned index,
+                void (*handle)(void *context, unsigned index, struct evhttp_request *request), void *context)
+{
+    struct admin_bound *bound = calloc(1, sizeof *bound);
+
+    if (!bound)
+        return NULL;
+    bound->handle = handle;
+    bound->context = context;
+    bound->index = index;
+    bound->http = evhttp_new(base);
+    bound->pause = evtimer_new(base, on_pause_over, bound);
+    if (!bound->http || !bound->pause || !start_to_accept(bound, fd)) {
+        admin_bound_free(bound);
+        return NULL;
+    }
+    evhttp_set_allowed_methods(bound->http, METHODS);
+    evhttp_set_max_headers_size(bound->http, ADMIN_HEAD_MAX);
+    evhttp_set_max_body_size(bound->http, ADMIN_BODY_MAX);
+    evhttp_set_timeout(bound->http, ADMIN_TIMEOUT_S);
+    evhttp_set_gencb(bound->http, on_request, bound);
+    return bound;
+}
+
+void admin_bound_free(struct admin_bound *bound)
+{
+    for (struct admin_bound **at = &all; *at; at = &(*at)->next)
+        if (*at == bound) {
+            *at = bound->next;
+            break;
+        }
+    if (bound->pause)
+        event_free(bound->pause);
+    if (bound->http)
+        evhttp_free(bound->http);
+    free(bound);
+}

@@ -1,0 +1,243 @@
+/* read_admin.c - option admin: the listeners for operators and monitoring. */
+#include "config/parts.h"
+#include "config/types.h"
+#include "net/address.h"
+
+enum { TOKEN_FILE_MAX = 4096, MODE_MAX = 0777 };
+
+/* --- hosts --- */
+
+/* Accepts a Host name as browsers send it: letters, digits, "-", "." and "_", without a port. */
+static bool host_name_is_good(struct loading *l, const struct node *node)
+{
+    bool good = node->text.n >= 1 && node->text.n <= HOST_NAME_BYTES_MAX && node->text.p[0] != '.';
+
+    for (size_t i = 0; i < node->text.n; i++) {
+        char c = node->text.p[i];
+        good &= (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+                c == '.' || c == '_';
+    }
+    if (!good)
+        mistake(l, node, "%s is no host name; expected e.g. weir.internal, without a port",
+                QUOTE(node->text));
+    return good;
+}
+
+static void read_admin_hosts(struct loading *l, const struct option *option, const struct node *node,
+                             void *field)
+{
+    struct admin_listener *listener = field;
+    unsigned count = list_count(node);
+
+    if (node->kind == NODE_MAP || count > (unsigned)option->high) {
+        mistake(l, node, "expected a list of at most %d host names", (int)option->high);
+        return;
+    }
+    listener->hosts = arena_zeroed(l->arena, count, sizeof *listener->hosts);
+    for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
+        if (item->broken || !expect_scalar(l, item, "a host name") || !host_name_is_good(l, item))
+            continue;
+        char *name = keep_text(l, item);
+        size_t n = item->text.n - (item->text.p[item->text.n - 1] == '.');
+        for (size_t i = 0; i < n; i++)
+            name[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] + 32 : name[i]);
+        name[n] = 0;
+        listener->hosts[listener->host_count++] = name;
+    }
+}
+
+static void print_hosts(FILE *out, const struct admin_listener *listener)
+{
+    fputs("[ ", out);
+    for (unsigned i = 0; i < listener->host_count; i++) {
+        fputs(i ? ", " : "", out);
+        print_scalar(out, slice_of(listener->hosts[i]));
+    }
+    fputs(" ]", out);
+}
+
+static void print_admin_hosts(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    fputc(' ', printer->out);
+    print_hosts(printer->out, field);
+    fputc('\n', printer->out);
+}
+
+const struct option_type type_admin_hosts = {"list of host names", read_admin_hosts, print_admin_hosts, true};
+
+/* --- token_file --- */
+
+/* RFC 6750 section 2.1: b64token. */
+static bool is_token(struct slice text)
+{
+    size_t n = text.n;
+
+    while (n && text.p[n - 1] == '=')
+        n--;
+    for (size_t i = 0; i < n; i++) {
+        char c = text.p[i];
+        if (!((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+              (c && strchr("-._~+/", c))))
+            return false;
+    }
+    return n > 0;
+}
+
+static void read_token_file(struct loading *l, const struct option *option, const struct node *node,
+                            void *field)
+{
+    struct admin_listener *listener = field;
+    struct slice token;
+    const char *path = file_path(l, option, node);
+
+    if (!path || !named_file_read(l, node, &l->scratch, path, TOKEN_FILE_MAX, &token))
+        return;
+    token = without_newline(slice_after_bom(token));
+    if (token.n < TOKEN_MIN || token.n > TOKEN_MAX || !is_token(token)) {
+        mistake(l, node,
+                "%s holds no token: expected one line of %d to %d letters, digits or -._~+/; make one with "
+                "\"openssl rand -hex 32\"",
+                path, TOKEN_MIN, TOKEN_MAX);
+        return;
+    }
+    warn_of_file_mode(l, node, path);
+    listener->token = arena_text(l->arena, token);
+    listener->token_file = keep_text(l, node);
+}
+
+static void print_token_file(const struct printer *printer, const struct option *option, const void *field)
+{
+    type_text.print(printer, option, &((const struct admin_listener *)field)->token_file);
+}
+
+const struct option_type type_token_file = {"path", read_token_file, print_token_file, true};
+
+/* --- mode --- */
+
+bool admin_is_unix(const void *listener)
+{
+    return address_is_unix(&((const struct admin_listener *)listener)->address);
+}
+
+static void read_admin_mode(struct loading *l, const struct option *option, const struct node *node,
+                            void *field)
+{
+    unsigned mode = 0;
+    (void)option;
+
+    if (!expect_scalar(l, node, "permissions in octal, such as 0660"))
+        return;
+    bool good = node->text.n >= 3 && node->text.n <= 4;
+    for (size_t i = 0; i < node->text.n && good; i++) {
+        good = node->text.p[i] >= '0' && node->text.p[i] <= '7';
+        mode = mode * 8 + (unsigned)(node->text.p[i] - '0');
+    }
+    if (good && mode <= MODE_MAX)
+        *(unsigned *)field = mode;
+    else
+        mistake(l, node, "%s is no permission in octal; expected 0600 to 0777, such as 0660",
+                QUOTE(node->text));
+}
+
+static void print_admin_mode(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    fprintf(printer->out, " %04o\n", *(const unsigned *)field);
+}
+
+const struct option_type type_admin_mode = {"octal number", read_admin_mode, print_admin_mode, false};
+
+/* --- admin --- */
+
+/* Reads "host:port", or a map with `address`. */
+static void read_admin_listener(struct loading *l, const struct option *option, const struct node *item,
+                                struct admin_listener *listener)
+{
+    listener->mode = 0600;
+    if (item->broken)
+        return;
+    if (item->kind == NODE_MAP)
+        options_read(l, item, "admin[]", listener);
+    else if (expect_scalar(l, item, "an address, or a map with one"))
+        type_address.read(l, option, item, &listener->address);
+    if (item->kind == NODE_MAP && node_find(item, "mode") && listener->address.length &&
+        !admin_is_unix(listener))
+        mistake(l, node_find(item, "mode"), "is for unix sockets; remove it");
+}
+
+static void refuse_second(struct loading *l, const struct node *item, const struct admin_listener *admin,
+                          unsigned count)
+{
+    const struct address *last = &admin[count].address;
+    char text[ADDRESS_TEXT_MAX];
+
+    for (unsigned i = 0; i < count && last->length; i++)
+        if (address_same(&admin[i].address, last) && (address_is_unix(last) || last->v4.sin_port != 0)) {
+            mistake(l, item, "%s is listened on twice", address_format(last, text));
+            return;
+        }
+}
+
+static void read_admin(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    struct policy *policy = field;
+    unsigned count = node->kind == NODE_MAP ? 1 : list_count(node);
+    const struct node *item = node->kind == NODE_MAP ? node : list_first(node);
+
+    if (count > (unsigned)option->high) {
+        mistake(l, node, "has %u addresses; expected at most %d", count, (int)option->high);
+        return;
+    }
+    policy->admin = arena_zeroed(l->arena, count, sizeof *policy->admin);
+    for (; item; item = list_next(node, item)) {
+        read_admin_listener(l, option, item, &policy->admin[policy->admin_count]);
+        refuse_second(l, item, policy->admin, policy->admin_count);
+        policy->admin_count++;
+    }
+}
+
+/* Prints a map only if there is more than an address. */
+static void print_listener(FILE *out, const struct admin_listener *listener)
+{
+    bool has_mode = admin_is_unix(listener) && listener->mode != 0600;
+
+    if (!listener->read_only && !listener->token_file && !listener->host_count && !has_mode) {
+        print_address(out, &listener->address);
+        return;
+    }
+    fputs("{ address: ", out);
+    print_address(out, &listener->address);
+    if (listener->read_only)
+        fputs(", read_only: true", out);
+    if (listener->token_file) {
+        fputs(", token_file: ", out);
+        print_scalar(out, slice_of(listener->token_file));
+    }
+    if (listener->host_count) {
+        fputs(", hosts: ", out);
+        print_hosts(out, listener);
+    }
+    if (has_mode)
+        fprintf(out, ", mode: %04o", listener->mode);
+    fputs(" }", out);
+}
+
+static void print_admin(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct policy *policy = field;
+
+    (void)option;
+    if (!policy->admin_count) {
+        fputs(" null\n", printer->out);
+        return;
+    }
+    fputs(" [ ", printer->out);
+    for (unsigned i = 0; i < policy->admin_count; i++) {
+        fputs(i ? ", " : "", printer->out);
+        print_listener(printer->out, &policy->admin[i]);
+    }
+    fputs(" ]\n", printer->out);
+}
+
+const struct option_type type_admin = {"list of addresses", read_admin, print_admin, true};

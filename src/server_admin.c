@@ -1,0 +1,85 @@
+/* server_admin.c - the sockets of the admin listeners, and what they show. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "net/listener.h"
+#include "server_internal.h"
+
+/* A Unix socket gets its permissions from the umask at bind(2), so it is never open to others for a
+ * moment. Only the main thread runs yet. */
+static bool open_listener(struct admin_listener *listener, int *fd, const char **why)
+{
+    bool is_unix = address_is_unix(&listener->address);
+    mode_t before = is_unix ? umask(0777 & ~(mode_t)listener->mode) : 0;
+    bool good = listener_open(&listener->address, 1, fd, why);
+
+    if (is_unix)
+        umask(before);
+    return good;
+}
+
+bool open_admin(struct weir *weir)
+{
+    struct policy *policy = weir->first;
+    char text[ADDRESS_TEXT_MAX];
+    const char *why;
+
+    weir->written_admin = xcalloc(policy->admin_count, sizeof *weir->written_admin);
+    weir->admin_fds = xcalloc(policy->admin_count, sizeof *weir->admin_fds);
+    for (unsigned i = 0; i < policy->admin_count; i++) {
+        weir->written_admin[i] = policy->admin[i].address;
+        if (!open_listener(&policy->admin[i], &weir->admin_fds[i], &why)) {
+            log_error("cannot listen on %s (admin): %s: %s", address_format(&policy->admin[i].address, text),
+                      why, strerror(errno));
+            return false;
+        }
+        weir->admin_opened++;
+    }
+    return true;
+}
+
+bool start_admin(struct weir *weir)
+{
+    if (!weir->first->admin_count)
+        return true;
+    weir->view = (struct admin_view){.policy = weir->policy,
+                                     .endpoint_set = weir->endpoint_set,
+                                     .started_us = clock_us(),
+                                     .started_wall_us = weir->started_wall_us,
+                                     .policy_loaded_wall_us = weir->started_wall_us,
+                                     .rules = &weir->rules,
+                                     .limits = &weir->limits,
+                                     .quotas = weir->quotas,
+                                     .workers = weir->workers,
+                                     .worker_count = weir->made};
+    weir->admin = admin_new(weir->base, weir->admin_fds, &weir->view);
+    return weir->admin != NULL;
+}
+
+void report_admin(const struct weir *weir)
+{
+    char text[ADDRESS_TEXT_MAX];
+
+    for (unsigned i = 0; i < weir->first->admin_count; i++)
+        log_info("admin on %s", address_format(&weir->first->admin[i].address, text));
+}
+
+void unlink_admin(const struct weir *weir)
+{
+    for (unsigned i = 0; i < weir->admin_opened; i++)
+        listener_unlink(&weir->first->admin[i].address);
+}
+
+void close_admin(struct weir *weir)
+{
+    for (unsigned i = 0; i < weir->admin_opened; i++)
+        if (weir->admin_fds[i] >= 0)
+            close(weir->admin_fds[i]);
+    free(weir->admin_fds);
+    free(weir->written_admin);
+}
