@@ -41,7 +41,7 @@ return function(state, now, limit, period, burst, cost, mode, offset)
     end
   end
   if not start then start = offset and now - (now - offset) % period or now end
-  if needed and used > 0 and needed ~= start + period then adapted = true end
+  if needed and used > 0 and (needed ~= start + period or since ~= s + 0) then adapted = true end
 
   local left, granted, retry_after, changed = limit - used, 0, 0, true
   if cost < 0 then

@@ -100,15 +100,78 @@ local fixed = {
   most = function(m, _, now) return m.ends - now end,
 }
 
--- What counts is asked of the limiter itself, by the numbers before an edit: without edits model.lua checks it.
-local weighted = {
-  new = function(m) m.n = 0 end,
-  leak = function(m, now, d, c) m.n = 1e6 - select(2, c.look(now, { limit = 1e6, period = d.period, burst = 1e6, offset = d.offset })) end,
-  used = function(m) return m.n end,
-  charge = function() end,
-  edit = function() end,
+-- Two windows: units that count (c, p) and, after a limit was lowered, units that do not (hc, hp). `debt`: a charge into debt still counts.
+local weighted
+weighted = {
+  new = function(m) m.c, m.p, m.hc, m.hp, m.start, m.debt = 0, 0, 0, 0, 0, false end,
+  leak = function(m, now, d)
+    if now - m.start >= 2 * d.period then m.c, m.p, m.hc, m.hp = 0, 0, 0, 0
+    elseif now - m.start >= d.period then m.c, m.p, m.hc, m.hp, m.start = 0, m.c, 0, m.hc, m.start + d.period end
+    if m.c + m.p + m.hc + m.hp == 0 then
+      m.start, m.debt = d.offset and now - (now - d.offset) % d.period or now, false
+    end
+  end,
+  left = function(m, now, d) return (d.period - (now - m.start)) / d.period end,
+  used = function(m, now) return m.c + m.p * weighted.left(m, now, m.d) end,
+  charge = function(m, now, units, mode)
+    if units < 0 then
+      local newer = min(m.c, -units)
+      m.c, m.p = m.c - newer, max(0, m.p + units + newer)
+    else
+      m.c = m.c + units
+    end
+    weighted.wrote(m, now, mode == 2)
+  end,
+  -- The state is rewritten: a debt ends when no more counts than the limit admits.
+  wrote = function(m, now, debt)
+    m.debt = (m.debt or debt) and max(weighted.used(m, now), m.c, m.p) > m.d.limit + 1e-9
+    m.counted, m.charged = m.c + m.p, m.c + m.p + m.hc + m.hp
+  end,
+  edit = function(m, now, old, c)
+    local d = m.d
+    if m.c + m.p + m.hc + m.hp == 0 then return weighted.leak(m, now, d) end
+    if d.period ~= old.period then
+      -- The converted counts are the limiter's own, and compared with the definition. With an offset it knows the time of the last charge,
+      -- not the start of its window: at most as much counts as did then.
+      local left, units = weighted.left(m, now, old), m.c + m.p + m.hc + m.hp
+      local counting, all = m.c + m.p * left, m.c + m.hc + (m.p + m.hp) * left
+      local most, most_of_all = d.offset and m.counted or counting, d.offset and m.charged or all
+      local state = select(5, c.look(now, { limit = old.limit, period = d.period, burst = old.limit, offset = d.offset }))
+      local s, current = (state or "0:0:0"):match("^(%d+):(%d+)")
+      m.c, m.hc, m.p, m.hp = tonumber(current:sub(-13)), #current > 39 and tonumber(current:sub(-26, -14)) or 0, 0, 0
+      check("sliding_window_counter", m.c >= (m.debt and counting or min(counting, old.limit)) - 1e-6 and m.c <= most + 0.003 * units + 1,
+            "%.6f count, and %d after the edit", counting, m.c)
+      check("sliding_window_counter", m.c + m.hc >= all - 1e-6 and m.c + m.hc <= most_of_all + 0.003 * units + 1,
+            "%.6f with hidden ones, and %d after the edit", all, m.c + m.hc)
+      m.start = d.offset and now - (now - d.offset) % d.period or s + 0
+      check("sliding_window_counter", m.start <= now and m.start > now - d.period, "a window that starts at %.0f", m.start - now)
+    end
+    -- Of each window as many units as the limit, or as make the weighted count the limit. Of a debt all that counted.
+    local hides = m.hc + m.hp > 0
+    if hides and d.limit ~= old.limit or not m.debt and (m.c > d.limit or not hides and m.p > d.limit) then
+      local c, p = min(m.c + m.hc, d.limit), m.p + m.hp
+      p = min(p, max(d.limit, floor((d.limit - c) / weighted.left(m, now, d) + 1e-9)))
+      if m.debt then c, p = max(c, m.c), max(p, m.p) end
+      m.hc, m.hp, m.c, m.p = m.c + m.hc - c, m.p + m.hp - p, c, p
+    elseif d.period == old.period then
+      return
+    end
+    weighted.wrote(m, now)
+  end,
   capacity = function(d) return d.limit end,
-  most = function(m) return 2 * m.d.period end,
+  -- Until the previous window has faded enough; if the current one is too full, in the next window. Without a debt, never longer than for a
+  -- client that has used the whole limit in this window.
+  most = function(m, cost, now)
+    local d, most = m.d, nil
+    if m.c + cost <= d.limit then
+      most = m.start + d.period - (d.limit - m.c - cost) * d.period / m.p
+    else
+      most = m.start + d.period + max(0, d.period - (d.limit - cost) * d.period / m.c)
+    end
+    if not m.debt then most = min(most, m.start + d.period + cost * d.period / d.limit) end
+    return most - now
+  end,
+  exact = true,
 }
 
 -- Every unit's time, for as long as the numbers say that it counts; what a key was not to be kept for is gone.
@@ -155,22 +218,22 @@ local function schedule(name, length)
     elseif leap == 7 then now = now + below(ceil(m.d.period / 3)) end
     if random(4) == 1 then m.d, promised = definition(name, m.d), nil end
     local d, cost, mode = m.d, one_of { 1, 1, 1, 2, 3, m.d.burst }, one_of { 0, 0, 0, 1 }
-    if name:find("bucket") or name == "gcra" then
+    if name:find("bucket") or name == "gcra" or name == "sliding_window_counter" then
       if random(12) == 1 then mode = 2 elseif random(12) == 1 then cost, mode = -1, 0 end
     end
     model.leak(m, now, seen, c)
     if d ~= seen then
       if d.limit ~= seen.limit or d.period ~= seen.period or d.burst ~= seen.burst then
         -- Each time that a level is told in other numbers it is rounded up: by 2 µs, and by the part of a token that has arrived of what is cut off.
-        drift = drift + 4 * seen.limit / seen.period + 4 * d.limit / d.period + (name == "token_bucket" and 1 or 0)
-        model.edit(m, now, seen)
+        drift = model.exact and 0 or drift + 4 * seen.limit / seen.period + 4 * d.limit / d.period + (name == "token_bucket" and 1 or 0)
+        model.edit(m, now, seen, c)
       end
       seen = d
     end
     -- Whenever nothing is missing any more of what is seen, so is the part of a token that has arrived of what is cut off.
     if name == "token_bucket" and m.level == 0 and m.all > 0 then drift = drift + 1 end
     if now >= c.ends then drift = 0 end
-    local used, capacity = model.used(m), model.capacity(d)
+    local used, capacity = model.used(m, now), model.capacity(d)
     local granted, _, retry_after = c.ask(now, d, cost, mode)
     if mode ~= 2 and granted > 0 then
       if not check(name, used + granted <= capacity + 1e-6, "granted %d of %d with %.6f used", granted, capacity, used) then return end
@@ -188,7 +251,7 @@ local function schedule(name, length)
     elseif granted == 0 then
       check(name, (mode == 1 and 1 or cost) > capacity, "never, for %d of %d", cost, capacity)
     end
-    if granted ~= 0 then model.charge(m, now, granted) end
+    if granted ~= 0 then model.charge(m, now, granted, mode) end
     history[#history] = history[#history] .. (" (used %.6f, then %.6f, drift %.6f)"):format(used, model.used(m, now), drift)
   end
 end
@@ -257,7 +320,7 @@ local function used_up_and_loosened(name)
   check(name, c.ask(START, numbers(1000, DAY), 1000) == 1000, "used up")
   local granted, _, retry_after = c.ask(START + 10 * SECOND, numbers(1000, HOUR), 1)
   local is_bucket = models[name] == bucket
-  check(name, granted == 0 and retry_after <= (is_bucket and 3.6 * SECOND or name == "sliding_window_counter" and 2 * HOUR or HOUR),
+  check(name, granted == 0 and retry_after <= (is_bucket and 3.6 * SECOND or name == "sliding_window_counter" and HOUR + 3.6 * SECOND or HOUR),
         "1000/d used up, loosened to 1000/h: Retry-After %.0f s", retry_after / SECOND)
   local next_granted, wait = granted, retry_after
   if next_granted == 0 then next_granted = c.ask(START + 10 * SECOND + wait, numbers(1000, HOUR), 1) end
@@ -297,6 +360,20 @@ local function a_shorter_period_keeps_fresh_use()
   end
 end
 
+local function limit_lowered()
+  local c, name = client(luadir .. "/sliding_window_counter.lua"), "sliding_window_counter"
+  history = {}
+  check(name, c.ask(START, numbers(1000, HOUR), 1000) == 1000, "used up")
+  local granted, _, retry_after = c.ask(START + SECOND, numbers(10, HOUR), 1)
+  check(name, granted == 0 and retry_after == 3959 * SECOND, "1000/h used up, lowered to 10/h: locked out for %.0f s", retry_after / SECOND)
+  local raised = c.ask(START + 2 * SECOND, numbers(1000, HOUR), 1000, 1)
+  check(name, raised == 0, "and raised to 1000 again: %d at once", raised)
+  c = client(luadir .. "/sliding_window_counter.lua")
+  c.ask(START, numbers(100, HOUR), 150, 2)
+  granted, _, retry_after = c.ask(START, numbers(50, HOUR), 1)
+  check(name, granted == 0 and retry_after == HOUR + HOUR * 101 / 150, "150 charged, into debt: locked out for %.0f s by a lower limit", retry_after / SECOND)
+end
+
 math.randomseed(seed)
 for _, name in ipairs(#only > 0 and only or names) do
   local left = steps
@@ -313,6 +390,7 @@ for _, name in ipairs(#only > 0 and only or names) do
   end
   if models[name] == bucket then burst_lowered(name) end
   if name == "token_bucket" then part_of_a_token() end
+  if name == "sliding_window_counter" then limit_lowered() end
 end
 if #only == 0 then a_shorter_period_keeps_fresh_use() end
 print(("seed %d"):format(seed))

@@ -120,12 +120,35 @@ local function read_recorded()
   check(lines > 100, "%d recorded states", lines)
 end
 
+-- Units that a lowered limit hides have no place in the first form: there they count, until two periods have passed.
+local function hidden_units()
+  local old, new = load_limiter(here .. "/format-1", "sliding_window_counter"), load_limiter(luadir, "sliding_window_counter")
+  local high, low, k = { limit = 100, period = 1000000, burst = 100 }, { limit = 10, period = 1000000, burst = 10 }, key()
+  history = {}
+  ask(k, new, START, high, 100, 0)
+  ask(k, new, START, low, 1, 0)
+  for later = 0, 1900000, 100000 do
+    local _, granted = ask(k, old, START + later, low, 1, 0)
+    check(granted == 0, "hidden units: %d admitted after %d", granted, later)
+    check(select(2, ask(k, new, START + later, low, 0, 0)) == (later > 1000000 and 1 or 0), "hidden units: counted after %d", later)
+  end
+  for _, change in ipairs { { 5, 2 }, { -1, 0 } } do
+    k = key()
+    ask(k, new, START, high, 100, 0)
+    ask(k, new, START, low, 1, 0)
+    ask(k, old, START, low, change[1], change[2])
+    check(select(2, ask(k, new, START, low, 1, 0)) == 0, "hidden units: charged by the earlier version")
+    check(select(2, ask(k, new, START + 1100000, low, 1, 0)) == 1, "hidden units: for one period and what the limit needs")
+  end
+end
+
 math.randomseed(seed)
 if record then record_states() os.exit(0) end
 for _, name in ipairs(names) do
   for _ = 1, max(50, steps / 60) do take_turns(name) end
 end
 read_recorded()
+hidden_units()
 print(("seed %d"):format(seed))
 print(("%d passed, %d failed"):format(passed, failed))
 os.exit(failed == 0 and 0 or 1)
