@@ -19,27 +19,11 @@
 #include "cli/cli.h"
 #include "config.h"
 #include "net/ip_counts.h"
-#include "net/listener.h"
 #include "redis/embedded.h"
 #include "server.h"
 #include "server_internal.h"
 
-#ifdef HAVE_SYSTEMD
-#include <systemd/sd-daemon.h>
-#endif
-
 enum { EXIT_GOOD = 0, EXIT_BAD_INPUT = 1, FALLBACK_ENTRIES_MAX = 262144, IP_COUNTS_MAX = 65536 };
-
-/* ---- systemd ----------------------------------------------------------------------------------------- */
-
-void tell_systemd(const char *state)
-{
-#ifdef HAVE_SYSTEMD
-    (void)sd_notify(0, state);
-#else
-    (void)state;
-#endif
-}
 
 /* ---- libevent ---------------------------------------------------------------------------------------- */
 
@@ -52,33 +36,7 @@ static void on_libevent_message(int severity, const char *message)
            "libevent: %s", message);
 }
 
-/* ---- sockets ----------------------------------------------------------------------------------------- */
-
-static bool open_listeners(struct weir *weir)
-{
-    struct policy *policy = weir->first;
-    unsigned workers = policy->workers, addresses = policy->listen_count;
-    char text[ADDRESS_TEXT_MAX];
-    const char *why;
-
-    weir->written = xcalloc(addresses, sizeof *weir->written);
-    memcpy(weir->written, policy->listen, addresses * sizeof *weir->written);
-    weir->listen_fds = xcalloc((size_t)workers * addresses, sizeof *weir->listen_fds);
-    int *fds = xcalloc(workers, sizeof *fds);
-    bool good = true;
-    for (unsigned a = 0; a < addresses && good; a++) {
-        good = listener_open(&policy->listen[a].address, workers, fds, &why);
-        for (unsigned w = 0; w < workers && good; w++)
-            weir->listen_fds[w * addresses + a] = fds[w];
-        if (good)
-            weir->opened++;
-        else
-            log_error("cannot listen on %s: %s: %s", address_format(&policy->listen[a].address, text), why,
-                      strerror(errno));
-    }
-    free(fds);
-    return good && open_admin(weir);
-}
+/* ---- descriptors -------------------------------------------------------------------------------------- */
 
 /* Raises the soft descriptor limit to the hard limit. Each client may need a second descriptor, for
  * its upstream connection. If the limit is too low for that, weir accepts fewer clients. */
@@ -105,15 +63,6 @@ static void raise_descriptor_limit(struct weir *weir)
                  "allowed: at most "
                  "%u clients are accepted at a time; raise LimitNOFILE (ulimit -n)",
                  wanted, wanted * 2ull + of_weir, (unsigned long long)limit.rlim_cur, most);
-}
-
-static void report_listening(const struct weir *weir)
-{
-    char text[ADDRESS_TEXT_MAX];
-
-    for (unsigned a = 0; a < weir->first->listen_count; a++)
-        log_info("listening on %s", address_format(&weir->first->listen[a].address, text));
-    report_admin(weir);
 }
 
 /* ---- workers ----------------------------------------------------------------------------------------- */
@@ -159,7 +108,7 @@ static void on_change(evutil_socket_t fd, short what, void *arg)
         weir->ready = true;
         report_listening(weir);
         log_info("ready");
-        tell_systemd("READY=1");
+        systemd_ready(weir);
     }
     report_reloaded(weir);
     if (atomic_load(&weir->ended) == weir->started)
@@ -172,6 +121,7 @@ static void share(struct weir *weir)
 
     weir->shared = (struct worker_shared){.workers = weir->first->workers,
                                           .connections_max = weir->connections_max,
+                                          .inherited = weir->inherited,
                                           .fallback = fallback_new(FALLBACK_ENTRIES_MAX),
                                           .quotas = weir->quotas,
                                           .serving = worker_serving,
@@ -232,38 +182,59 @@ static bool start_workers(struct weir *weir)
 
 /* ---- signals ----------------------------------------------------------------------------------------- */
 
-/* Removes unix sockets before the listeners close. Afterwards the path may belong to the next weir
- * process. */
-static void unlink_sockets(struct weir *weir)
-{
-    for (unsigned a = 0; a < weir->opened && !weir->unlinked; a++)
-        listener_unlink(&weir->first->listen[a].address);
-    if (!weir->unlinked)
-        unlink_admin(weir);
-    weir->unlinked = true;
-}
-
 static void stop(struct weir *weir)
 {
-    unlink_sockets(weir);
+    unlink_sockets(weir); /* before the listeners close: then the path may belong to the next weir */
     for (unsigned i = 0; i < weir->made; i++)
         if (weir->workers[i]) /* NULL: worker_new() failed */
             worker_stop(weir->workers[i]);
 }
 
+static void on_drain_over(evutil_socket_t fd, short what, void *arg)
+{
+    struct weir *weir = arg;
+    (void)fd, (void)what;
+
+    log_info("finishing requests in progress, at most %.15g s",
+             (double)weir->policy->timeouts.shutdown_us / 1e6);
+    stop(weir);
+}
+
+/* For timeouts.drain, load balancers read from /readyz that they must send no more traffic, and
+ * each response announces the end of its connection. New connections are still accepted. */
+static bool drain(struct weir *weir)
+{
+    uint64_t us = weir->policy->timeouts.drain_us;
+    struct timeval time = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+
+    if (us == 0 || !weir->ready)
+        return false;
+    weir->drain = evtimer_new(weir->base, on_drain_over, weir);
+    if (!weir->drain || evtimer_add(weir->drain, &time) != 0)
+        return false;
+    for (unsigned i = 0; i < weir->made; i++)
+        worker_drain(weir->workers[i]);
+    log_info("SIGTERM: draining for %.15g s: /readyz is 503, connections are still accepted",
+             (double)us / 1e6);
+    return true;
+}
+
+/* SIGINT, or a second signal, ends without draining. */
 static void on_stop_signal(evutil_socket_t signal, short what, void *arg)
 {
     struct weir *weir = arg;
     (void)what;
 
-    if (weir->stopping)
+    if (weir->stopping) {
+        if (weir->drain)
+            event_active(weir->drain, EV_TIMEOUT, 1);
         return;
+    }
     weir->stopping = true;
-    log_info("%s: finishing what is under way, at most %llu s", signal == SIGTERM ? "SIGTERM" : "SIGINT",
-             (unsigned long long)(weir->policy->timeouts.shutdown_us / 1000000));
-    tell_systemd("STOPPING=1");
+    systemd_stopping(weir);
     admin_stopping(weir->admin);
-    stop(weir);
+    if (signal != SIGTERM || !drain(weir))
+        on_drain_over(-1, 0, weir);
 }
 
 static void on_reopen_signal(evutil_socket_t signal, short what, void *arg)
@@ -331,7 +302,7 @@ static bool start_all(struct weir *weir, FILE *report)
         return false;
     }
     return assign_rows(weir, weir->first) && open_listeners(weir) && start_redis(weir, report) &&
-           make_quotas(weir) && make_workers(weir) && start_admin(weir);
+           make_quotas(weir) && make_workers(weir) && start_admin(weir) && watchdog_start(weir);
 }
 
 /* Loads the policy and starts. Log lines go to stderr until everything except the threads has
@@ -362,16 +333,6 @@ static bool start(struct weir *weir)
     return good && start_workers(weir);
 }
 
-static void close_unused_listeners(struct weir *weir)
-{
-    const struct policy *first = weir->first;
-
-    unlink_sockets(weir);
-    for (unsigned a = 0; a < weir->opened; a++)
-        for (unsigned w = weir->made; w < first->workers; w++)
-            close(weir->listen_fds[w * first->listen_count + a]);
-}
-
 static void end(struct weir *weir)
 {
     close_unused_listeners(weir);
@@ -388,6 +349,9 @@ static void end(struct weir *weir)
     for (unsigned i = 0; i < COUNT_OF(weir->signals); i++)
         if (weir->signals[i])
             event_free(weir->signals[i]);
+    if (weir->drain)
+        event_free(weir->drain);
+    watchdog_stop(weir);
     descriptors_stop();
     if (weir->change)
         event_free(weir->change);
@@ -405,6 +369,7 @@ static void end(struct weir *weir)
     counter_names_clear(&weir->limits);
     free(weir->workers);
     free(weir->written);
+    free(weir->inherited);
     free(weir->listen_fds);
 }
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "net/inherited.h"
 #include "net/listener.h"
 #include "server_internal.h"
 
@@ -23,7 +24,18 @@ static bool open_listener(struct admin_listener *listener, int *fd, const char *
     return good;
 }
 
-bool open_admin(struct weir *weir)
+static bool find_or_open(struct weir *weir, struct inherited *inherited, unsigned i, const char **why)
+{
+    struct admin_listener *listener = &weir->first->admin[i];
+    char name[32];
+
+    snprintf(name, sizeof name, "admin-%u", i + 1);
+    weir->admin_fds[i] = inherited_take(inherited, name, &listener->address);
+    weir->admin_inherited[i] = weir->admin_fds[i] >= 0;
+    return weir->admin_inherited[i] || open_listener(listener, &weir->admin_fds[i], why);
+}
+
+bool open_admin(struct weir *weir, struct inherited *inherited)
 {
     struct policy *policy = weir->first;
     char text[ADDRESS_TEXT_MAX];
@@ -31,9 +43,10 @@ bool open_admin(struct weir *weir)
 
     weir->written_admin = xcalloc(policy->admin_count, sizeof *weir->written_admin);
     weir->admin_fds = xcalloc(policy->admin_count, sizeof *weir->admin_fds);
+    weir->admin_inherited = xcalloc(policy->admin_count, sizeof *weir->admin_inherited);
     for (unsigned i = 0; i < policy->admin_count; i++) {
         weir->written_admin[i] = policy->admin[i].address;
-        if (!open_listener(&policy->admin[i], &weir->admin_fds[i], &why)) {
+        if (!find_or_open(weir, inherited, i, &why)) {
             log_error("cannot listen on %s (admin): %s: %s", address_format(&policy->admin[i].address, text),
                       why, strerror(errno));
             return false;
@@ -61,18 +74,23 @@ bool start_admin(struct weir *weir)
     return weir->admin != NULL;
 }
 
-void report_admin(const struct weir *weir)
+unsigned report_admin(const struct weir *weir)
 {
     char text[ADDRESS_TEXT_MAX];
+    unsigned inherited = 0;
 
-    for (unsigned i = 0; i < weir->first->admin_count; i++)
+    for (unsigned i = 0; i < weir->first->admin_count; i++) {
         log_info("admin on %s", address_format(&weir->first->admin[i].address, text));
+        inherited += weir->admin_inherited[i];
+    }
+    return inherited;
 }
 
 void unlink_admin(const struct weir *weir)
 {
     for (unsigned i = 0; i < weir->admin_opened; i++)
-        listener_unlink(&weir->first->admin[i].address);
+        if (!weir->admin_inherited[i])
+            listener_unlink(&weir->first->admin[i].address);
 }
 
 void close_admin(struct weir *weir)
@@ -80,6 +98,7 @@ void close_admin(struct weir *weir)
     for (unsigned i = 0; i < weir->admin_opened; i++)
         if (weir->admin_fds[i] >= 0)
             close(weir->admin_fds[i]);
+    free(weir->admin_inherited);
     free(weir->admin_fds);
     free(weir->written_admin);
 }

@@ -3,7 +3,9 @@
  * - server.c: start-up, signals, shutdown;
  * - server_admin.c: the sockets of the admin listeners;
  * - server_policy.c: reading a policy, reload;
- * - server_resets.c: the subscription to resets and grants.
+ * - server_resets.c: the subscription to resets and grants;
+ * - server_sockets.c: listening sockets;
+ * - server_systemd.c: notifications and the watchdog of systemd.
  *
  * No other file includes it. */
 #ifndef WEIR_SERVER_INTERNAL_H
@@ -45,32 +47,58 @@ struct weir {
     struct listen_settings *written;
     struct address *written_admin; /* likewise for admin */
     int *listen_fds;               /* [worker][address]; each worker takes ownership of its own */
+    bool *inherited;               /* [address] the socket is systemd's (socket activation) */
     unsigned opened;               /* number of open listen addresses */
     uint64_t started_wall_us;
     unsigned connections_max; /* client connections that the descriptor limit allows; 0: no bound */
     int *admin_fds;           /* by admin listener; -1 once `admin` owns it */
+    bool *admin_inherited;    /* likewise: the socket is systemd's */
     unsigned admin_opened;    /* number of open admin listeners */
     int change_fd;            /* eventfd: a worker accepts connections, has a new policy, or has ended */
-    struct event *signals[4], *change;
+    struct event *signals[4], *change, *drain; /* drain: ends timeouts.drain */
+    struct watchdog *watchdog;                 /* NULL: systemd has set none */
     bool ready, stopping, unlinked;
     bool reloading; /* some workers do not use the active policy yet */
 };
 
-/* ---- server.c ---- */
+/* ---- server_sockets.c ---- */
 
-/* Sends a state to systemd in the format of sd_notify(3), one assignment per line. No effect in
- * builds without libsystemd. */
-void tell_systemd(const char *state);
+/* Opens the listening sockets of weir->first, or takes those that systemd passes. Sets the
+ * addresses in the policy to those that the sockets are bound to. Logs errors. Takes over every
+ * socket that systemd passes. */
+MUST_CHECK bool open_listeners(struct weir *weir);
+void report_listening(const struct weir *weir);
+/* Removes the files of unix sockets, once, except those of systemd. */
+void unlink_sockets(struct weir *weir);
+/* Closes the sockets that no worker and no admin listener has taken over. */
+void close_unused_listeners(struct weir *weir);
+
+/* ---- server_systemd.c: no effect in builds without libsystemd or without systemd ---- */
+
+/* Reports that the policy is in force and connections are accepted. */
+void systemd_ready(const struct weir *weir);
+/* Bracket the blocking part of a reload. */
+void systemd_reloading(const struct weir *weir);
+void systemd_reload_read(const struct weir *weir);
+void systemd_reload_failed(const struct weir *weir);
+/* Reports that weir stops, with an upper bound of the time for that. */
+void systemd_stopping(const struct weir *weir);
+/* Starts pinging the watchdog if systemd has set one. False: no memory. Call after the workers
+ * were created. */
+MUST_CHECK bool watchdog_start(struct weir *weir);
+void watchdog_stop(struct weir *weir);
 
 /* ---- server_admin.c ---- */
 
-/* Opens the sockets of the admin listeners. Logs the reason and returns false on failure. */
-bool open_admin(struct weir *weir);
+/* Opens the sockets of the admin listeners, or takes those that systemd passes. Logs the reason and
+ * returns false on failure. */
+struct inherited;
+bool open_admin(struct weir *weir, struct inherited *inherited);
 /* Starts the admin listeners. Returns false if out of memory. */
 bool start_admin(struct weir *weir);
-/* Logs the addresses. */
-void report_admin(const struct weir *weir);
-/* Removes the files of Unix sockets. */
+/* Logs the addresses. Returns the number of sockets from systemd. */
+unsigned report_admin(const struct weir *weir);
+/* Removes the files of Unix sockets, except those of systemd. */
 void unlink_admin(const struct weir *weir);
 /* Closes the sockets that no listener uses, and frees the tables. */
 void close_admin(struct weir *weir);

@@ -115,6 +115,7 @@ void report_reloaded(struct weir *weir)
             return;
     weir->reloading = false;
     log_info("reload: %s is in force", weir->file);
+    systemd_ready(weir);
 }
 
 static void warn_of_restart(const struct weir *weir, const struct policy *next)
@@ -203,7 +204,7 @@ void reload(struct weir *weir)
 
     if (weir->stopping)
         return;
-    tell_systemd("RELOADING=1");
+    systemd_reloading(weir);
     lend_descriptors();
     report_begin(&report);
     struct policy *next = next_policy(weir, report.stream);
@@ -218,6 +219,7 @@ void reload(struct weir *weir)
         log_error("reload: %s %s; the policy in force stays", weir->file,
                   next ? "cannot be used, there is no memory" : "has mistakes or cannot be read");
         policy_drop(next);
+        systemd_reload_failed(weir);
     }
-    tell_systemd("READY=1");
+    systemd_reload_read(weir);
 }

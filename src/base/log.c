@@ -43,7 +43,9 @@ static struct {
     pthread_t thread;
     pthread_mutex_t lock; /* protects the wait on `wake` */
     pthread_cond_t wake;
-    _Atomic bool started, asleep, stop, reopen;
+    _Atomic bool started, asleep, stop, reopen, check, writes;
+    _Atomic uint64_t rounds;
+    uint64_t rounds_seen; /* by log_writer_is_alive() */
     uint64_t dropped_said, dropped_said_us;
     unsigned pause_us;
 } writer = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .pause_us = WRITER_PAUSE_US};
@@ -330,7 +332,7 @@ static void wait_for_lines(void)
         struct ring *ring = atomic_load(&rings[i]);
         any = ring && atomic_load(&ring->head) != atomic_load(&ring->tail);
     }
-    if (!any && !atomic_load(&writer.stop) && !atomic_load(&writer.reopen))
+    if (!any && !atomic_load(&writer.stop) && !atomic_load(&writer.reopen) && !atomic_load(&writer.check))
         pthread_cond_wait(&writer.wake, &writer.lock);
     atomic_store(&writer.asleep, false);
     pthread_mutex_unlock(&writer.lock);
@@ -340,10 +342,14 @@ static void *writer_main(void *unused)
 {
     (void)unused;
     while (!atomic_load(&writer.stop)) {
+        atomic_store(&writer.check, false);
+        atomic_fetch_add(&writer.rounds, 1);
+        atomic_store(&writer.writes, true);
         if (atomic_exchange(&writer.reopen, false))
             log_file_reopen();
         size_t most = drain_all();
         report_dropped(most == 0);
+        atomic_store(&writer.writes, false);
         if (most)
             pause_for(most);
         else
@@ -358,6 +364,18 @@ void log_reopen(void)
 {
     atomic_store(&writer.reopen, true);
     wake_writer();
+}
+
+bool log_writer_is_alive(void)
+{
+    uint64_t rounds = atomic_load(&writer.rounds);
+    bool alive = !atomic_load(&writer.started) || rounds != writer.rounds_seen || atomic_load(&writer.writes);
+
+    writer.rounds_seen = rounds;
+    atomic_store(&writer.check, true);
+    if (atomic_load(&writer.asleep))
+        wake_writer();
+    return alive;
 }
 
 int log_start(void)

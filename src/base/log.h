@@ -56,6 +56,11 @@ MUST_CHECK int log_open(const char *file);
  * thread does the work. */
 void log_reopen(void);
 
+/* Returns whether the writer thread has worked since the last call, and wakes it for the next. A
+ * thread that waits for a slow disk is alive: its lines are dropped, and requests go on. True if
+ * there is no writer thread. */
+bool log_writer_is_alive(void);
+
 /* Starts the writer thread, once. log_stop() writes the remaining lines. */
 MUST_CHECK int log_start(void);
 void log_stop(void);

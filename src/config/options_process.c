@@ -38,6 +38,8 @@ static const struct option rows[] = {
      "from a request's head to the last byte of its answer; tunnels excepted; 0: any time"},
     {"timeouts.linger", &type_duration, OF(timeouts.linger_us), "30s", 0, HOURS(1), 0, NULL, NULL,
      "how long content that comes after an answer is read and dropped, so that the client sees the answer"},
+    {"timeouts.drain", &type_duration, OF(timeouts.drain_us), "0s", 0, HOURS(1), 0, NULL, NULL,
+     "accepting connections after SIGTERM, while /readyz is 503"},
     {"timeouts.shutdown", &type_duration, OF(timeouts.shutdown_us), "30s", 0, HOURS(24), 0, NULL, NULL,
      "for requests under way when weir is told to stop"},
 

@@ -68,6 +68,7 @@ enum half_close { HALF_CLOSE_END, HALF_CLOSE_ALLOW };
 struct timeouts {
     /* receiving the complete head; between two reads of the body; requests in flight on shutdown */
     uint64_t request_header_us, request_body_us, shutdown_us;
+    uint64_t drain_us;      /* accepting connections after SIGTERM; 0: not */
     uint64_t keepalive_us;  /* idle time between two requests */
     uint64_t tunnel_us;     /* idle time in both directions */
     uint64_t send_us;       /* between two successful writes of a response */

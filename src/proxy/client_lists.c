@@ -174,7 +174,8 @@ bool clients_any(const struct worker *w)
 
 bool client_gives_way(const struct client *c)
 {
-    return unlikely(c->worker->crowded) && client_now_ms() - c->opened_ms >= TURN_MS;
+    return unlikely(c->worker->draining) ||
+           (unlikely(c->worker->crowded) && client_now_ms() - c->opened_ms >= TURN_MS);
 }
 
 void client_evict(struct client *c)

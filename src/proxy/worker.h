@@ -19,6 +19,7 @@ struct worker_shared {
     struct quotas *quotas;
     unsigned workers;            /* number of workers */
     struct worker **all;         /* set before the first worker starts */
+    const bool *inherited;       /* [listener] its socket outlives the process */
     unsigned connections_max;    /* cap on size_limits.connections by descriptors; 0: none */
     struct ip_counts *ip_counts; /* connections by address; NULL if connections_per_ip is 0 */
     /* Called in a worker's thread when it accepts connections, after it switched to another
@@ -30,14 +31,17 @@ struct worker_shared {
 };
 
 /* Creates a worker for `endpoint_set`, which is held, and its policy. Takes over the listening
- * sockets `listen_fds[0 .. policy->listen_count)`. Returns NULL with errno on failure, with the
- * sockets closed unless the first allocation failed. */
+ * sockets `listen_fds[0 .. policy->listen_count)`; -1: other workers accept for this listener.
+ * Returns NULL with errno on failure, with the sockets closed unless the first allocation failed. */
 struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *endpoint_set, unsigned number,
                           const int *listen_fds);
 
 /* Starts the worker's thread. Returns -1 with errno on failure. */
 MUST_CHECK int worker_start(struct worker *worker);
 
+/* From now on, each response announces the end of its connection. After worker_stop(), clients that
+ * have sent no request get LAST_REQUESTS_US for it. Callable from any thread. */
+void worker_drain(struct worker *worker);
 /* Begins a graceful stop: no new connections, idle ones close, requests in progress finish
  * within timeouts.shutdown. Callable from any thread. */
 void worker_stop(struct worker *worker);
@@ -60,6 +64,9 @@ void worker_join(struct worker *worker);
 
 /* Frees the worker, after worker_join or if it was never started. */
 void worker_free(struct worker *worker);
+
+/* Returns the number of completed loop iterations. Callable from any thread. */
+uint64_t worker_iterations(const struct worker *worker);
 
 /* For the admin listener. Callable from any thread between worker_new and worker_free. */
 const struct worker_stats *worker_stats(const struct worker *worker);

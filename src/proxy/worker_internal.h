@@ -39,12 +39,14 @@ struct worker {
     struct poller client_poller, link_poller; /* for client connections; for upstream connections */
     pthread_t thread;
     bool stopping; /* set in the worker's own thread */
+    bool draining; /* responses announce the end of their connection; likewise */
     uint64_t turn; /* number of the loop iteration */
 
     struct listener *listeners;
     unsigned listener_count;
     struct handoff handoff;
     bool crowded; /* every slot is taken, and connections wait in the kernel */
+    bool listeners_closed;
 
     unsigned silent_count;                         /* of `silent` */
     TAILQ_HEAD(client_list, client) clients, idle, /* in a request; idle: longest first */
@@ -93,11 +95,12 @@ struct worker {
 
     int wake_fd; /* eventfd: written after `stop`, `reload`, an endpoint set change or a handoff */
     struct event wake;
-    _Atomic bool stop;
+    _Atomic bool drain, stop;
+    _Atomic uint64_t iterations;                    /* `turn`, for other threads */
     _Atomic(struct endpoint_set *) reload;          /* held; the worker takes it over */
     _Atomic(const struct endpoint_set *) judged_by; /* the endpoint set of `now` */
-    struct deadline shutdown, coming_deadline, first_wait;
-    struct deadline_queue shutdown_queue, coming_queue, first_queue;
+    struct deadline shutdown, last_requests, coming_deadline, first_wait;
+    struct deadline_queue shutdown_queue, last_requests_queue, coming_queue, first_queue;
 };
 
 enum { WORKER_MAGIC = 0x574f524b };

@@ -235,16 +235,34 @@ def read_reply(stream):
     return [read_reply(stream) for _ in range(int(rest))]
 
 
+# Passes descriptors as systemd does (sd_listen_fds(3)): from 3 on, for the process that LISTEN_PID names.
+ACTIVATE = """
+import fcntl, os, sys
+end = sys.argv.index("--")
+high = [fcntl.fcntl(int(fd), fcntl.F_DUPFD, 100) for fd in sys.argv[1:end]]
+for number, fd in enumerate(high):
+    os.dup2(fd, 3 + number)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(high)))
+os.closerange(3 + len(high), 256)
+os.execv(sys.argv[end + 1], sys.argv[end + 1:])
+"""
+
+
 class Weir(Process):
     """weir, ready. address: its first listener; addresses: all; admin: its admin listener."""
 
-    def __init__(self, rig, name, policy, wait=True, environment=None):
+    def __init__(self, rig, name, policy, wait=True, environment=None, sockets=()):
         self.policy_file = os.path.join(rig.directory, f"{name}.yaml")
         with open(self.policy_file, "w", encoding="utf-8") as out:
             out.write(policy if isinstance(policy, str) else json.dumps(policy, indent=1))
         self.policy, self.reloads = policy, 0
         self.expected_errors, self.expected_exit = [], 0
-        super().__init__(rig, name, [weir_program, "-c", self.policy_file], env={**os.environ, **(environment or {})})
+        environment = {**os.environ, **(environment or {})}
+        if sockets:
+            environment["LISTEN_FDNAMES"] = ":".join(fd_name for fd_name, _ in sockets)
+        descriptors = [s.fileno() for _, s in sockets]
+        activate = [sys.executable, "-S", "-c", ACTIVATE, *map(str, descriptors), "--"] if sockets else []
+        super().__init__(rig, name, [*activate, weir_program, "-c", self.policy_file], env=environment, pass_fds=descriptors)
         if wait:
             self.announced(r"^\S+ info +(ready)")
             self.addresses = [address_of(t) for t in self.announced(r"listening on (\S+)$")]
@@ -368,11 +386,12 @@ class Rig:
             policy["rules"] = [{"limits": list(keys["limits"])}]
         return policy
 
-    def weir(self, text=None, wait=True, environment=None, **keys):
+    def weir(self, text=None, wait=True, environment=None, sockets=(), **keys):
         """weir with a policy of these keys, or of this text. Waits until it is ready and, where it uses the test's Redis and that
-        runs, connected. wait="listening": does not wait for Redis. wait=False: not at all."""
+        runs, connected. wait="listening": does not wait for Redis. wait=False: not at all. sockets: (name, listening socket)
+        pairs that it is passed as systemd passes them."""
         policy = text or self.policy(**keys)
-        weir = Weir(self, f"weir-{len(self.processes)}", policy, wait, environment)
+        weir = Weir(self, f"weir-{len(self.processes)}", policy, wait, environment, sockets)
         if wait is True and not text and self.the_redis and self.the_redis.process and \
                 policy["redis"].get("address") == self.the_redis.text:
             weir.wait_for_redis()

@@ -28,6 +28,7 @@ have() {
     python3-flask) /usr/bin/python3 -c 'import flask, werkzeug' ;;
     nginx-light) command -v nginx || [[ -x /usr/sbin/nginx ]] ;;
     haproxy) command -v haproxy || [[ -x /usr/sbin/haproxy ]] ;;
+    systemd) command -v systemd-socket-activate ;;
     redis-tools) command -v redis-cli ;;
     xz-utils) command -v xz ;;
     tzdata) [[ -e /usr/share/zoneinfo/Europe/Berlin ]] ;;

@@ -1,0 +1,325 @@
+#include "proxy/acceptor.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/descriptors.h"
+#include "base/log.h"
+#include "net/ip_counts.h"
+#include "net/listener.h"
+#include "policy/identity.h"
+#include "proxy/client.h"
+#include "proxy/worker_internal.h"
+
+enum {
+    ACCEPTS_PER_TURN = 64,    /* so that a connection flood does not starve open connections */
+    ACCEPT_PAUSE_US = 100000, /* pause in accepting when descriptors or slots are exhausted */
+    EVICTED_AT_ONCE = 8       /* clients evicted per shortage of descriptors */
+};
+
+/* One listening socket of this worker. */
+struct listener {
+    struct worker *worker;
+    unsigned index; /* index in the policy: a reload keeps the listeners and their order */
+    int fd;
+    struct event event, resume;
+    bool paused;
+};
+
+static void listener_pause(struct listener *l)
+{
+    struct timeval pause = {.tv_usec = ACCEPT_PAUSE_US};
+    l->paused = true;
+    event_del(&l->event);
+    event_add(&l->resume, &pause);
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *arg)
+{
+    struct listener *l = arg;
+    (void)fd, (void)what;
+    l->paused = false;
+    event_add(&l->event, NULL);
+}
+
+/* Evicts clients to free descriptors, which refill the reserve first, and pauses accepting. */
+static void wait_for_descriptors(struct listener *l)
+{
+    struct client *leaves;
+
+    for (unsigned n = 0; n < EVICTED_AT_ONCE && (leaves = client_to_evict(l->worker, false)); n++)
+        client_evict(leaves);
+    listener_pause(l);
+}
+
+/* The kernel has no descriptor or memory. weir waits, because retrying at once fails again. */
+static void accept_failed(struct listener *l, int error)
+{
+    static _Thread_local uint64_t said_us;
+    uint64_t now = clock_us();
+
+    if (descriptors_lack(error))
+        descriptors_note_lack(error);
+    else if (now - said_us > 10000000) {
+        said_us = now;
+        log_error("cannot accept connections: %s; trying again every 100 ms", strerror(error));
+    }
+    wait_for_descriptors(l);
+}
+
+/* Each worker has a share of size_limits.connections. If it is taken, a connection goes to a
+ * worker with a free slot (handoff.h). If there is none, the worker evicts one of its own
+ * connections. */
+unsigned worker_share_of(const struct worker *w, unsigned number)
+{
+    unsigned max = w->policy->size_limits.connections, workers = w->shared->workers;
+
+    if (w->shared->connections_max && max > w->shared->connections_max)
+        max = w->shared->connections_max;
+    unsigned share = max / workers + (number < max % workers);
+    return max && !share ? 1 : share;
+}
+
+unsigned worker_connections_max(const struct worker *w)
+{
+    return worker_share_of(w, w->number);
+}
+
+static bool is_full(const struct worker *w)
+{
+    unsigned max = worker_connections_max(w);
+    return max && atomic_load_explicit(&w->handoff.places, memory_order_relaxed) >= max;
+}
+
+/* Warns at most once per 10 s: the peer may be a proxy that is missing in trusted_proxies. */
+static void report_refused(const struct address *peer, unsigned max)
+{
+    static _Thread_local uint64_t said_us;
+    uint64_t now = clock_us();
+    char text[ADDRESS_TEXT_MAX];
+
+    if (said_us && now - said_us < 10000000)
+        return;
+    said_us = now;
+    log_warn(
+        "connection of %s refused: its address has %u already (size_limits.connections_per_ip; a proxy's "
+        "address belongs to identity.trusted_proxies, which are not counted)",
+        address_format(peer, text), max);
+}
+
+/* The default is a quarter of size_limits.connections, or of the connections for which there are
+ * descriptors if that is less. */
+static unsigned connections_per_ip_max(const struct worker *w)
+{
+    const struct size_limits *sizes = &w->policy->size_limits;
+    unsigned places = w->shared->connections_max;
+
+    if (!sizes->connections_per_ip_derived || places == 0 || places >= sizes->connections)
+        return sizes->connections_per_ip;
+    return places < 4 ? 1 : places / 4;
+}
+
+bool worker_count_peer(struct worker *w, const struct address *peer, bool *counted)
+{
+    unsigned max = connections_per_ip_max(w);
+
+    *counted = w->shared->ip_counts && !identity_trusts(&w->policy->identity, peer);
+    if (!*counted || ip_counts_enter(w->shared->ip_counts, peer, max))
+        return true;
+    *counted = false;
+    counter_add(&w->stats.connections_refused, 1);
+    report_refused(peer, max);
+    return false;
+}
+
+/* Returns whether the peer may connect. On a PROXY protocol listener the peer must be trusted;
+ * its client is counted after the header is read. */
+static bool may_connect(struct listener *l, const struct address *peer, bool *counted)
+{
+    struct worker *w = l->worker;
+
+    *counted = false;
+    if (!w->policy->listen[l->index].proxy_protocol)
+        return worker_count_peer(w, peer, counted);
+    if (identity_trusts(&w->policy->identity, peer))
+        return true;
+    counter_add(&w->stats.proxy_headers_refused, 1);
+    return false;
+}
+
+/* Opens an accepted connection. Its slot was taken before, or is freed by evicting `leaves`. A
+ * refused connection evicts nobody. */
+static void admit(struct listener *l, int fd, const struct address *peer, struct client *leaves)
+{
+    struct worker *w = l->worker;
+    bool counted;
+
+    counter_add(&w->stats.connections_accepted, 1);
+    if (!may_connect(l, peer, &counted)) {
+        close(fd);
+        if (!leaves)
+            place_free(w);
+        return;
+    }
+    if (leaves) {
+        place_take_over(w);
+        client_evict(leaves);
+    }
+    socket_set_options(fd, peer);
+    if (!client_open(w, fd, peer, l->index, counted)) {
+        counter_add(&w->stats.connections_refused, 1);
+        worker_client_closed(w, counted ? peer : NULL);
+    }
+}
+
+void listeners_resume(struct worker *w)
+{
+    if (is_full(w))
+        return;
+    w->crowded = false;
+    for (unsigned i = 0; i < w->listener_count; i++) {
+        struct listener *l = &w->listeners[i];
+        if (!l->paused || l->fd < 0)
+            continue;
+        event_del(&l->resume);
+        on_resume(-1, 0, l);
+    }
+}
+
+/* Passes a connection to worker `to`, where a slot was taken. If `to` accepts no more, the
+ * connection is served here if a slot is free. */
+static void hand_over(struct listener *l, struct worker *to, int fd, const struct address *peer)
+{
+    struct handed connection = {fd, l->index, *peer};
+
+    if (handoff_give(to, &connection))
+        return;
+    place_free(to);
+    if (place_take_here(l->worker))
+        admit(l, fd, peer, NULL);
+    else {
+        close(fd);
+        counter_add(&l->worker->stats.connections_refused, 1);
+    }
+}
+
+/* Accepts one connection. False: none waits, or none may be accepted now. */
+static bool accept_one(struct listener *l)
+{
+    struct worker *w = l->worker, *to = place_take(w);
+    struct client *leaves = to ? NULL : client_to_evict(w, true);
+    struct address peer = {.length = sizeof peer.local};
+
+    if (!to && !leaves) {
+        w->crowded = true;
+        listener_pause(l); /* the connection waits in the kernel */
+        return false;
+    }
+    int client = accept4(l->fd, &peer.any, &peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC), error = errno;
+    if (client >= 0 && to && to != w)
+        hand_over(l, to, client, &peer);
+    else if (client >= 0)
+        admit(l, client, &peer, leaves);
+    if (client >= 0)
+        return true;
+    if (to)
+        place_free(to);
+    if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
+        accept_failed(l, error);
+    else if (error != EAGAIN && error != EWOULDBLOCK)
+        return true; /* that connection has failed: try the next one */
+    return false;
+}
+
+/* Accepts at most `most` waiting connections. Nothing is evicted before a new connection was
+ * accepted. */
+static void accept_waiting(struct listener *l, unsigned most)
+{
+    while (most-- && accept_one(l))
+        ;
+}
+
+void listeners_receive(struct worker *w)
+{
+    struct handed connection;
+
+    while (handoff_receive(w, &connection))
+        admit(&w->listeners[connection.listener], connection.fd, &connection.peer, NULL);
+}
+
+static void on_accept(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    if (unlikely(descriptors_are_scarce()))
+        wait_for_descriptors(arg);
+    else
+        accept_waiting(arg, ACCEPTS_PER_TURN);
+}
+
+void worker_client_closed(struct worker *w, const struct address *peer)
+{
+    place_free(w);
+    if (w->shared->ip_counts && peer)
+        ip_counts_leave(w->shared->ip_counts, peer);
+}
+
+/* Closing a SO_REUSEPORT listener resets the connections in its queue, so they are accepted first.
+ * The queue of an inherited socket is left to the next process. */
+void listeners_close(struct worker *w)
+{
+    w->listeners_closed = true;
+    handoff_close(w);
+    listeners_receive(w);
+    for (unsigned i = 0; i < w->listener_count; i++) {
+        struct listener *l = &w->listeners[i];
+        if (l->fd < 0)
+            continue;
+        if (!w->shared->inherited[i])
+            accept_waiting(l, LISTENER_BACKLOG);
+        event_del(&l->event);
+        event_del(&l->resume);
+        close(l->fd);
+        l->fd = -1;
+    }
+}
+
+/* ---- start and end --------------------------------------------------------------------------- */
+
+bool listeners_init(struct worker *w, const int *fds)
+{
+    unsigned count = w->policy->listen_count;
+
+    if (!(w->listeners = calloc(count ? count : 1, sizeof *w->listeners)))
+        return false;
+    w->listener_count = count;
+    for (unsigned i = 0; i < count; i++) {
+        struct listener *l = &w->listeners[i];
+        l->worker = w;
+        l->index = i;
+        l->fd = fds[i];
+        event_assign(&l->event, w->base, l->fd, EV_READ | EV_PERSIST, on_accept, l);
+        evtimer_assign(&l->resume, w->base, on_resume, l);
+    }
+    return true;
+}
+
+void listeners_start(struct worker *w)
+{
+    for (unsigned i = 0; i < w->listener_count; i++)
+        if (w->listeners[i].fd >= 0)
+            event_add(&w->listeners[i].event, NULL);
+    handoff_open(w);
+}
+
+void listeners_free(struct worker *w)
+{
+    for (unsigned i = 0; w->listeners && i < w->listener_count; i++)
+        if (w->listeners[i].fd >= 0) {
+            event_del(&w->listeners[i].event);
+            event_del(&w->listeners[i].resume);
+            close(w->listeners[i].fd);
+        }
+    free(w->listeners);
+}

@@ -1,0 +1,254 @@
+"""What systemd sees and gives: notifications, the watchdog, sockets that outlive weir, draining."""
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+from rig import eventually, free_port, text_of, weir_program
+from test_shutdown import accepts
+from test_tls import Secure, pair
+from wire import Connection, Cut, connect, get, request_bytes
+
+HOUR = {"script": "gcra", "limit": 1_000_000, "period": "1h"}
+
+
+class Notifications:
+    """The socket that NOTIFY_SOCKET names, and the states received there so far."""
+
+    def __init__(self, rig):
+        self.path = os.path.join(rig.directory, "notify")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        self.socket.settimeout(20)
+        rig.close_with(self.socket.close)
+
+    def next(self):
+        """The next state, as a dictionary."""
+        return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().splitlines())
+
+    def until(self, name, value="1"):
+        while True:
+            state = self.next()
+            if state.get(name) == value:
+                return state
+
+
+def listening(address=("127.0.0.1", 0), family=socket.AF_INET):
+    s = socket.socket(family)
+    if family != socket.AF_UNIX:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(address)
+    s.listen(1024)
+    return s
+
+
+def test_ready_reload_and_stop_are_notified(rig):
+    notifications = Notifications(rig)
+    weir = rig.weir(environment={"NOTIFY_SOCKET": notifications.path}, limits={"each": HOUR})
+    weir.expect_errors("reload", "rules")
+    assert weir.policy_file in notifications.until("READY")["STATUS"]
+    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    weir.reload()
+    reloading = notifications.until("RELOADING")
+    assert before <= int(reloading["MONOTONIC_USEC"]) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    assert "failed" not in notifications.until("READY")["STATUS"]
+    with open(weir.policy_file, "w", encoding="utf-8") as out:
+        out.write("rules: nonsense\n")
+    weir.signal(signal.SIGHUP)
+    notifications.until("RELOADING")
+    assert "reload failed" in notifications.until("READY")["STATUS"]
+    weir.signal(signal.SIGTERM)
+    assert int(notifications.until("STOPPING")["EXTEND_TIMEOUT_USEC"]) > 30_000_000
+    assert weir.wait() == 0
+
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
+
+
+class Stopped:
+    """One thread of a process, stopped as by a debugger."""
+
+    def __init__(self, thread):
+        self.thread, self.libc = thread, ctypes.CDLL(None, use_errno=True)
+        assert self.ptrace(PTRACE_SEIZE) == 0, os.strerror(ctypes.get_errno())
+
+    def ptrace(self, request):
+        return self.libc.ptrace(ctypes.c_long(request), ctypes.c_long(self.thread), ctypes.c_void_p(), ctypes.c_void_p())
+
+    def __enter__(self):
+        assert self.ptrace(PTRACE_INTERRUPT) == 0
+        os.waitpid(self.thread, WALL)
+        return self
+
+    def __exit__(self, *_):
+        assert self.ptrace(PTRACE_DETACH) == 0
+
+
+def test_the_watchdog_is_pinged_only_while_every_thread_works(rig):
+    notifications = Notifications(rig)
+    weir = rig.weir(environment={"NOTIFY_SOCKET": notifications.path, "WATCHDOG_USEC": "400000"})
+    weir.expect_errors("has not completed a loop iteration", "log writer has not responded")
+    for _ in range(3):
+        notifications.until("WATCHDOG")
+    writer, *workers = sorted(map(int, os.listdir(f"/proc/{weir.pid}/task")))[1:]
+    assert len(workers) == 2
+    for thread, word, count in (workers[0], "worker 0 has not", 1), (workers[1], "worker 1 has not", 1), (writer, "log writer has not", 1):
+        with Stopped(thread):
+            weir.announced(word, count)
+            notifications.socket.setblocking(False)
+            while True:  # what was sent before
+                try:
+                    notifications.next()
+                except BlockingIOError:
+                    break
+            time.sleep(0.5)  # more than the watchdog's interval: no ping may come
+            try:
+                raise AssertionError(f"{word}: pinged nevertheless: {notifications.next()}")
+            except BlockingIOError:
+                pass
+            notifications.socket.settimeout(20)
+        notifications.until("WATCHDOG")
+    weir.reload()  # may take longer than the interval
+    notifications.until("RELOADING")
+    assert int(notifications.until("WATCHDOG")["WATCHDOG_USEC"]) > 100_000_000
+    notifications.until("WATCHDOG_USEC", "400000")
+
+
+def test_sockets_are_found_by_address_and_by_name(rig):
+    one, secure, admin, local = listening(), listening(), listening(), os.path.join(rig.directory, "weir.sock")
+    sockets = [("weir.socket", listening(local, socket.AF_UNIX)), ("admin-1", admin), ("listen-2", secure), ("weir.socket", one)]
+    weir = rig.weir(workers=7, sockets=sockets, limits={"each": HOUR}, admin="127.0.0.1:1", listen=[
+        text_of(one.getsockname()), {"address": "127.0.0.1:2", "tls": pair("one")}, text_of(local), "127.0.0.1:0"])
+    weir.announced("4 of these sockets are from systemd")
+    assert weir.addresses[:3] == [one.getsockname(), secure.getsockname(), local] and weir.admin == admin.getsockname()
+    connections = [Connection(address) for address in weir.addresses[:1] + weir.addresses[2:] for _ in range(20)]
+    connections += [Secure(weir.addresses[1]) for _ in range(3)]
+    for connection in connections:
+        assert connection.request().status == 200
+    used = [weir.metric("weir_worker_connections", worker=str(number)) for number in range(7)]
+    assert sum(used) == len(connections) and max(used) <= 24, used
+    weir.signal(signal.SIGTERM)
+    assert weir.wait() == 0
+    connect(local).close()  # its file is systemd's
+    connect(one.getsockname()).close()
+
+
+def test_a_socket_for_all_addresses_serves_ipv4(rig):
+    both = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    weir = rig.weir(sockets=[("weir.socket", both)], listen=[f"0.0.0.0:{both.getsockname()[1]}"], log={"access": "json"})
+    assert get(("127.0.0.1", weir.address[1])).status == 200
+    weir.announced('"peer":"127.0.0.1"')
+
+
+def test_a_socket_that_the_policy_does_not_name_is_an_error(rig):
+    one = listening()
+    weir = rig.weir(wait=False, sockets=[("weir.socket", one)])
+    weir.expected_exit = 1
+    weir.expect_errors("neither in listen nor admin")
+    assert weir.wait() == 1 and text_of(one.getsockname()) in weir.output()
+
+
+def test_systemd_socket_activate(rig):
+    """systemd's own tool, which starts weir with the first connection."""
+    port = free_port()
+    weir = rig.weir(listen=[f"127.0.0.1:{port}"])  # writes the policy
+    weir.finish()
+    tool = subprocess.Popen(["systemd-socket-activate", "-l", f"127.0.0.1:{port}", "--setenv=WEIR_LUA_DIR", weir_program, "-c",
+                             weir.policy_file], stderr=subprocess.PIPE)
+    try:
+        eventually(lambda: b"Listening on" in tool.stderr.readline())
+        assert get(("127.0.0.1", port)).status == 200
+    finally:
+        tool.terminate()
+        output = tool.stderr.read()
+        tool.stderr.close()
+    assert tool.wait(20) == 0 and b"1 of these sockets is from systemd" in output, output
+
+
+def test_connections_wait_while_weir_restarts(rig):
+    one = listening()
+    sockets, listen = [("weir.socket", one)], [text_of(one.getsockname())]
+    weir = rig.weir(sockets=sockets, listen=listen)
+    weir.signal(signal.SIGTERM)
+    assert weir.wait() == 0
+    waiting = [Connection(one.getsockname()).send(request_bytes()) for _ in range(20)]
+    rig.weir(sockets=sockets, listen=listen)
+    assert [connection.response().status for connection in waiting] == [200] * 20
+
+
+def test_draining(rig):
+    weir = rig.weir(workers=1, timeouts={"drain": "1h"})
+    assert get(weir.admin, "/readyz", host="127.0.0.1").status == 200
+    idle = Connection(weir.address)
+    assert idle.request()["Connection"] != "close"
+    weir.signal(signal.SIGTERM)
+    weir.announced("draining for 3600 s")
+    assert get(weir.admin, "/readyz", host="127.0.0.1").status == 503
+    for connection in idle, Connection(weir.address):
+        response = connection.request()
+        assert response.status == 200 and response["Connection"] == "close"
+        assert connection.is_closed()
+        connection.close()
+    late = Connection(weir.address)
+    eventually(lambda: weir.metric("weir_connections") == 1)
+    weir.signal(signal.SIGTERM)  # a second signal ends the drain
+    weir.announced("finishing requests in progress")
+    assert late.request().status == 200
+    late.close()
+    eventually(lambda: not accepts(weir.address), what="a closed listener")
+    assert weir.wait() == 0
+
+
+def test_restarts_under_load_fail_no_request(rig):
+    """Each client sends request after request. All restarts go by SIGTERM and a new process with the same socket."""
+    one = listening()
+    more = {"sockets": [("weir.socket", one)], "listen": [text_of(one.getsockname())], "timeouts": {"drain": "300ms"},
+            "limits": {"each": HOUR}}
+    statuses, failures, stop = [], [], threading.Event()
+
+    def client():
+        connection = None
+        while not stop.is_set():
+            try:
+                connection = connection or Connection(one.getsockname())
+                response = connection.request()
+                statuses.append(response.status)
+                if response["Connection"] == "close":
+                    connection.close()
+                    connection = None
+            except (Cut, OSError) as failure:
+                failures.append(failure)
+                connection = None
+
+    weir = rig.weir(**more)
+    threads = [threading.Thread(target=client) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        seen = len(statuses)
+        eventually(lambda: len(statuses) >= seen + 100, what="requests go on")
+        weir.signal(signal.SIGTERM)
+        assert weir.wait() == 0
+        weir = rig.weir(**more)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failures and set(statuses) == {200}, (failures, set(statuses))
+    assert len(re.findall(r"SIGTERM: draining", "".join(p.output() for p in rig.processes if p.name.startswith("weir")))) == 3
+
+
+def test_files_in_the_credentials_directory(rig):
+    """LoadCredential= in the unit; the policy names the files by the variable that systemd sets."""
+    directory = os.path.join(rig.directory, "credentials")
+    os.mkdir(directory)
+    for file in pair("one").values():
+        shutil.copy(file, directory)
+    names = {option: "${CREDENTIALS_DIRECTORY}/" + os.path.basename(path) for option, path in pair("one").items()}
+    weir = rig.weir(listen=[{"address": "127.0.0.1:0", "tls": names}], environment={"CREDENTIALS_DIRECTORY": directory})
+    assert Secure(weir.address).request().status == 200
