@@ -1,5 +1,6 @@
 /* main.c - the command line. */
 #include <getopt.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +61,7 @@ int main(int argc, char **argv)
                                             {0}};
     const char *file = WEIR_CONF_FILE, *lua_dir = getenv("WEIR_LUA_DIR");
 
+    signal(SIGPIPE, SIG_IGN); /* writing to a closed connection fails with EPIPE instead */
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, "c:Vh", options, NULL)) != -1;)
         switch (c) {

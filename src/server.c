@@ -251,7 +251,6 @@ static void on_reload_signal(evutil_socket_t signal, short what, void *arg)
 
 static bool watch_signals(struct weir *weir)
 {
-    signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* at the file size limit, writes to the log fail with EFBIG instead */
     /* libevent restores these two dispositions at the end; late signals are then ignored. */
     signal(SIGUSR1, SIG_IGN);

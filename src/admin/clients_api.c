@@ -248,7 +248,7 @@ static void pump_soon(struct clients_api *api)
     event_active(api->pump, EV_TIMEOUT, 1);
 }
 
-static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+static void on_answer(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure)
 {
     struct pending_query *pending_query = CONTAINER_OF(call, struct pending_query, call);
     char detail[128];

@@ -27,45 +27,41 @@ struct place_of_redis {
     char text[256]; /* its name in messages */
 };
 
-static void check_memory(redisContext *redis, const struct place_of_redis *position, FILE *report)
+static void check_memory(struct redis_blocking *redis, const struct place_of_redis *position, FILE *report)
 {
-    redisReply *reply = redisCommand(redis, "INFO memory");
+    const struct redis_reply *reply = redis_ask(redis, 2, (const char *[]){"INFO", "memory"}, NULL);
 
-    if (reply && reply->type == REDIS_REPLY_STRING) {
-        struct slice most = info_value(reply->str, "maxmemory"),
-                     way = info_value(reply->str, "maxmemory_policy");
+    if (reply && reply->type == RESP_STRING) {
+        struct slice most = info_value(reply->text.p, "maxmemory"),
+                     way = info_value(reply->text.p, "maxmemory_policy");
         if (way.n && !slice_equal(way, SLICE("noeviction")) && !slice_equal(most, SLICE("0")))
             fprintf(report,
                     "%s: warning: redis %s: maxmemory-policy is %.*s: a key that it evicts is a client with "
                     "a fresh limit; set noeviction there\n",
                     position->policy->file, position->text, SLICE_ARG(way));
     }
-    freeReplyObject(reply);
 }
 
 /* Returns false if no snapshots are configured. If CONFIG is not permitted, returns true. */
-static bool saves_snapshots(redisContext *redis)
+static bool saves_snapshots(struct redis_blocking *redis)
 {
-    redisReply *reply = redisCommand(redis, "CONFIG GET save");
-    bool never = reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-                 reply->element[1]->type == REDIS_REPLY_STRING && reply->element[1]->len == 0;
+    const struct redis_reply *reply = redis_ask(redis, 3, (const char *[]){"CONFIG", "GET", "save"}, NULL);
 
-    freeReplyObject(reply);
-    return !never;
+    return !reply || !redis_reply_is(reply, "ss") || reply->elements[1].text.n;
 }
 
-static void check_persistence(redisContext *redis, const struct place_of_redis *position, FILE *report)
+static void check_persistence(struct redis_blocking *redis, const struct place_of_redis *position,
+                              FILE *report)
 {
-    redisReply *reply = redisCommand(redis, "INFO persistence");
+    const struct redis_reply *reply = redis_ask(redis, 2, (const char *[]){"INFO", "persistence"}, NULL);
 
-    if (reply && reply->type == REDIS_REPLY_STRING &&
-        slice_equal(info_value(reply->str, "aof_enabled"), SLICE("0")) && !saves_snapshots(redis))
+    if (reply && reply->type == RESP_STRING &&
+        slice_equal(info_value(reply->text.p, "aof_enabled"), SLICE("0")) && !saves_snapshots(redis))
         fprintf(
             report,
             "%s: warning: redis %s: keeps nothing on disk: after a restart every client has a fresh limit; "
             "set appendonly yes there\n",
             position->policy->file, position->text);
-    freeReplyObject(reply);
 }
 
 void cli_check_redis(const struct policy *policy, FILE *report)
@@ -84,16 +80,15 @@ void cli_check_redis(const struct policy *policy, FILE *report)
         return;
     }
     for (unsigned part = 0, parts = 1; part < parts; part++) {
-        redisContext *redis = redis_dial_part(settings, part, &parts, TIMEOUT_US, why);
+        struct redis_blocking *redis = redis_dial_part(settings, part, &parts, TIMEOUT_US, why);
         struct place_of_redis position = {.policy = policy};
         if (!redis)
             return;
         snprintf(position.text, sizeof position.text, "%s", settings->address_text);
-        if (settings->cluster.count && redis->tcp.host)
-            snprintf(position.text, sizeof position.text, "%s:%d", redis->tcp.host, redis->tcp.port);
+        if (settings->cluster.count)
+            address_format(redis_blocking_address(redis), position.text);
         check_memory(redis, &position, report);
-        if (!redis->err)
-            check_persistence(redis, &position, report);
-        redisFree(redis);
+        check_persistence(redis, &position, report);
+        redis_hang_up(redis);
     }
 }

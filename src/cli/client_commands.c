@@ -18,7 +18,7 @@ struct asking {
     struct policy *policy;
     struct identity identity;
     struct query *query;
-    redisContext *redis;
+    struct redis_blocking *redis;
     int where; /* cluster: the slot that the connection is for; negative: -1 - shard */
     char sha[41];
 };
@@ -86,7 +86,7 @@ static void go_where(struct asking *asking, const char **argv, const size_t *siz
         where = slice_equal(keys, SLICE("0")) ? -1 - (int)client_query_shard(asking->query)
                                               : (int)redis_slot_of((struct slice){argv[1], sizes[1]});
     if (asking->redis && where != asking->where) {
-        redisFree(asking->redis);
+        redis_hang_up(asking->redis);
         asking->redis = NULL;
     }
     asking->where = where;
@@ -97,13 +97,13 @@ static bool count_parts(struct asking *asking)
 {
     char why[REDIS_WHY_MAX];
     unsigned parts = 1;
-    redisContext *redis;
+    struct redis_blocking *redis;
 
     if (!asking->policy->redis.cluster.count)
         return true;
     if (!(redis = redis_dial_part(&asking->policy->redis, 0, &parts, CONNECT_US, why)))
         return complain(asking, why);
-    redisFree(redis);
+    redis_hang_up(redis);
     client_query_set_shards(asking->query, parts);
     return true;
 }
@@ -111,20 +111,21 @@ static bool count_parts(struct asking *asking)
 static bool load_script(struct asking *asking)
 {
     char *script = client_query_script(asking->policy);
-    redisReply *reply = script ? redisCommand(asking->redis, "SCRIPT LOAD %s", script) : NULL;
-    bool good = reply && reply->type == REDIS_REPLY_STRING && reply->len == sizeof asking->sha - 1;
+    const char *argv[] = {"SCRIPT", "LOAD", script};
+    const struct redis_reply *reply = script ? redis_ask(asking->redis, COUNT_OF(argv), argv, NULL) : NULL;
+    bool good = reply && reply->type == RESP_STRING && reply->text.n == sizeof asking->sha - 1;
 
     if (good)
-        memcpy(asking->sha, reply->str, sizeof asking->sha);
+        memcpy(asking->sha, reply->text.p, sizeof asking->sha);
     else
-        complain(asking, reply && reply->type == REDIS_REPLY_ERROR ? reply->str : asking->redis->errstr);
-    freeReplyObject(reply);
+        complain(asking,
+                 reply && reply->type == RESP_ERROR ? reply->text.p : redis_blocking_error(asking->redis));
     free(script);
     return good;
 }
 
 /* Sends EVALSHA SHA with these arguments. */
-static redisReply *ask(struct asking *asking, int argc, const char **argv, const size_t *sizes)
+static const struct redis_reply *ask(struct asking *asking, int argc, const char **argv, const size_t *sizes)
 {
     const char **words = xcalloc((size_t)argc + 2, sizeof *words);
     size_t *lengths = xcalloc((size_t)argc + 2, sizeof *lengths);
@@ -133,7 +134,7 @@ static redisReply *ask(struct asking *asking, int argc, const char **argv, const
     words[1] = asking->sha, lengths[1] = strlen(asking->sha);
     memcpy(words + 2, argv, (size_t)argc * sizeof *words);
     memcpy(lengths + 2, sizes, (size_t)argc * sizeof *lengths);
-    redisReply *reply = redisCommandArgv(asking->redis, argc + 2, words, lengths);
+    const struct redis_reply *reply = redis_ask(asking->redis, argc + 2, words, lengths);
     free(words);
     free(lengths);
     return reply;
@@ -150,12 +151,11 @@ static bool ask_all(struct asking *asking)
         go_where(asking, argv, sizes);
         if (!asking->redis && !(dial(asking) && load_script(asking)))
             return false;
-        redisReply *reply = ask(asking, argc, argv, sizes);
-        if (!reply || reply->type == REDIS_REPLY_ERROR)
-            good = complain(asking, reply ? reply->str : asking->redis->errstr);
+        const struct redis_reply *reply = ask(asking, argc, argv, sizes);
+        if (!reply || reply->type == RESP_ERROR)
+            good = complain(asking, reply ? reply->text.p : redis_blocking_error(asking->redis));
         else if (!client_query_take(asking->query, reply))
             good = complain(asking, "an answer of the wrong shape");
-        freeReplyObject(reply);
     }
     return good;
 }
@@ -463,8 +463,7 @@ static int run(const char *file, const char *lua_dir, const struct order *order)
     int status = asking.policy ? ask_about(&asking, order) : 1;
 
     client_query_free(asking.query);
-    if (asking.redis)
-        redisFree(asking.redis);
+    redis_hang_up(asking.redis);
     policy_drop(asking.policy);
     return status;
 }

@@ -11,11 +11,9 @@
 #ifndef WEIR_CLIENTS_CLIENT_QUERY_H
 #define WEIR_CLIENTS_CLIENT_QUERY_H
 
-#include <hiredis/hiredis.h>
-
-#include "quota/quota_row.h"
-
 #include "limit/grants.h"
+#include "quota/quota_row.h"
+#include "redis/reply.h"
 
 enum client_query_kind { CLIENT_QUERY_LOOK, CLIENT_QUERY_RESET, CLIENT_QUERY_GRANT };
 
@@ -71,7 +69,7 @@ void client_query_set_shards(struct query *query, unsigned parts);
 /* Returns the node (from 0) for the next call. Only SCAN uses it; for all other calls it is 0. */
 unsigned client_query_shard(const struct query *query);
 /* Takes the call's reply. Returns false if the reply is malformed; the query then ends. */
-MUST_CHECK bool client_query_take(struct query *query, const redisReply *reply);
+MUST_CHECK bool client_query_take(struct query *query, const struct redis_reply *reply);
 
 /* Results, after the last call: */
 bool client_query_complete(const struct query *query); /* every key was examined */

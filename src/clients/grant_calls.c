@@ -47,14 +47,14 @@ char *grant_key(const struct policy *policy)
     return asprintf(&key, "%s:grants", policy->redis.key_prefix) < 0 ? NULL : key;
 }
 
-bool grant_parse(const redisReply *value, int64_t *quota, int64_t *until_us)
+bool grant_parse(const struct redis_reply *value, int64_t *quota, int64_t *until_us)
 {
     long long numbers[2];
     int taken = 0;
 
-    if (value->type != REDIS_REPLY_STRING || value->len > 40 ||
-        sscanf(value->str, "%lld:%lld%n", &numbers[0], &numbers[1], &taken) != 2 ||
-        (size_t)taken != (size_t)value->len || numbers[0] < GRANT_UNLIMITED || numbers[0] > GRANT_QUOTA_MAX ||
+    if (value->type != RESP_STRING || value->text.n > 40 ||
+        sscanf(value->text.p, "%lld:%lld%n", &numbers[0], &numbers[1], &taken) != 2 ||
+        (size_t)taken != value->text.n || numbers[0] < GRANT_UNLIMITED || numbers[0] > GRANT_QUOTA_MAX ||
         numbers[1] < 0 || numbers[1] > INT64_C(9007199254740992))
         return false;
     *quota = numbers[0];

@@ -9,9 +9,8 @@
 #ifndef WEIR_CLIENTS_GRANT_CALLS_H
 #define WEIR_CLIENTS_GRANT_CALLS_H
 
-#include <hiredis/hiredis.h>
-
 #include "limit/grants.h"
+#include "redis/reply.h"
 
 /* Precedes the rest of a script. ARGV:
  *
@@ -29,6 +28,6 @@ extern const char grant_preamble[];
 char *grant_key(const struct policy *policy);
 
 /* Parses "QUOTA:UNTIL". Returns false if the value is invalid. */
-MUST_CHECK bool grant_parse(const redisReply *value, int64_t *quota, int64_t *until_us);
+MUST_CHECK bool grant_parse(const struct redis_reply *value, int64_t *quota, int64_t *until_us);
 
 #endif

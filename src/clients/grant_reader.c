@@ -46,26 +46,25 @@ static void decision_request(struct grant_reader *reader)
 
 /* --- Replies ---------------------------------------------------------------------------------- */
 
-static unsigned read_all(const redisReply *reply, struct grant *all)
+static unsigned read_all(const struct redis_reply *reply, struct grant *all)
 {
-    int64_t now = reply->element[0]->integer, quota, until;
+    int64_t now = reply->elements[0].integer, quota, until;
     uint64_t now_us = clock_us();
     unsigned count = 0;
 
-    for (size_t i = 2; i + 1 < reply->elements && count < GRANTS_MAX; i += 2) {
-        const redisReply *name = reply->element[i];
-        if (name->type == REDIS_REPLY_STRING && name->len > 0 && name->len < IDENTITY_TEXT_MAX &&
-            grant_parse(reply->element[i + 1], &quota, &until) && until > now)
-            all[count++] =
-                (struct grant){{name->str, (size_t)name->len}, quota, now_us + (uint64_t)(until - now)};
+    for (size_t i = 2; i + 1 < reply->count && count < GRANTS_MAX; i += 2) {
+        const struct redis_reply *name = &reply->elements[i];
+        if (name->type == RESP_STRING && name->text.n > 0 && name->text.n < IDENTITY_TEXT_MAX &&
+            grant_parse(&reply->elements[i + 1], &quota, &until) && until > now)
+            all[count++] = (struct grant){name->text, quota, now_us + (uint64_t)(until - now)};
     }
     return count;
 }
 
 /* Replaces the table. Cached denials are dropped: they were decided with the old grants. */
-static void take(struct grant_reader *reader, const redisReply *reply)
+static void take(struct grant_reader *reader, const struct redis_reply *reply)
 {
-    const redisReply *version = reply->element[1];
+    struct slice version = reply->elements[1].text;
     struct grant *all = malloc(GRANTS_MAX * sizeof *all);
 
     if (!all)
@@ -77,14 +76,14 @@ static void take(struct grant_reader *reader, const redisReply *reply)
         return;
     grants_publish(grants);
     denials_forget_all();
-    memcpy(reader->version, version->str, (size_t)version->len + 1);
+    memcpy(reader->version, version.p, version.n + 1);
 }
 
-static bool has_shape(const redisReply *reply)
+static bool has_shape(const struct redis_reply *reply)
 {
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2 &&
-           reply->element[0]->type == REDIS_REPLY_INTEGER && reply->element[0]->integer >= 0 &&
-           reply->element[1]->type == REDIS_REPLY_STRING && reply->element[1]->len < VERSION_SIZE;
+    return reply->type == RESP_ARRAY && reply->count >= 2 && reply->elements[0].type == RESP_INTEGER &&
+           reply->elements[0].integer >= 0 && reply->elements[1].type == RESP_STRING &&
+           reply->elements[1].text.n < VERSION_SIZE;
 }
 
 /* Logs each change of state once. The workers' links report outages of Redis. */
@@ -103,14 +102,14 @@ static void report_state(struct grant_reader *reader, enum redis_failure failure
     reader->told = good ? false : reader->told || refused;
 }
 
-static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+static void on_answer(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure)
 {
     struct grant_reader *reader = CONTAINER_OF(call, struct grant_reader, call);
 
     MAGIC_CHECK(reader, READER_MAGIC);
     reader->under_way = false;
     report_state(reader, failure, reply != NULL);
-    if (reply && has_shape(reply) && strcmp(reply->element[1]->str, reader->version) != 0)
+    if (reply && has_shape(reply) && strcmp(reply->elements[1].text.p, reader->version) != 0)
         take(reader, reply);
     if (reader->again)
         event_active(reader->timer, EV_TIMEOUT, 1);

@@ -126,22 +126,20 @@ static void after_scan(struct query *q)
     }
 }
 
-static bool take_scan(struct query *q, const redisReply *reply)
+static bool take_scan(struct query *q, const struct redis_reply *reply)
 {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING || reply->element[1]->type != REDIS_REPLY_ARRAY ||
-        (size_t)reply->element[0]->len >= sizeof q->cursor)
+    if (!redis_reply_is(reply, "sa") || reply->elements[0].text.n >= sizeof q->cursor)
         return false;
-    const redisReply *keys = reply->element[1];
+    const struct redis_reply *keys = &reply->elements[1];
     q->full = false;
-    for (size_t i = 0; i < keys->elements; i++)
-        if (keys->element[i]->type == REDIS_REPLY_STRING)
-            note_key(q, (struct slice){keys->element[i]->str, (size_t)keys->element[i]->len});
+    for (size_t i = 0; i < keys->count; i++)
+        if (keys->elements[i].type == RESP_STRING)
+            note_key(q, keys->elements[i].text);
     if (q->full && q->kind == CLIENT_QUERY_LOOK)
         q->cut = true;
     /* else repeat this step after these keys are deleted */
     if (!q->full || q->kind == CLIENT_QUERY_LOOK)
-        memcpy(q->cursor, reply->element[0]->str, (size_t)reply->element[0]->len + 1);
+        memcpy(q->cursor, reply->elements[0].text.p, reply->elements[0].text.n + 1);
     if (q->kind == CLIENT_QUERY_RESET && q->full)
         q->step = STEP_DROP;
     else
@@ -149,13 +147,12 @@ static bool take_scan(struct query *q, const redisReply *reply)
     return true;
 }
 
-static bool take_forget(struct query *q, const redisReply *reply)
+static bool take_forget(struct query *q, const struct redis_reply *reply)
 {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_INTEGER || reply->element[1]->type != REDIS_REPLY_INTEGER)
+    if (!redis_reply_is(reply, "ii"))
         return false;
-    q->removed += (uint64_t)reply->element[0]->integer;
-    q->told = reply->element[1]->integer == 1;
+    q->removed += (uint64_t)reply->elements[0].integer;
+    q->told = reply->elements[1].integer == 1;
     if (q->step == STEP_DROP) {
         client_query_drop_found(q);
         after_scan(q);
@@ -164,23 +161,22 @@ static bool take_forget(struct query *q, const redisReply *reply)
     return true;
 }
 
-static bool take_grant(struct query *q, const redisReply *reply)
+static bool take_grant(struct query *q, const struct redis_reply *reply)
 {
     int64_t until_us;
 
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_INTEGER)
+    if (!redis_reply_is(reply, "i*"))
         return false;
     if (q->kind == CLIENT_QUERY_GRANT) {
         q->step = STEP_OVER;
-        q->granted = reply->element[0]->integer == 1;
-        q->told = reply->element[1]->integer == 1;
+        q->granted = reply->elements[0].integer == 1;
+        q->told = reply->elements[1].integer == 1;
         return true;
     }
     q->granted =
-        grant_parse(reply->element[1], &q->quota, &until_us) && until_us > reply->element[0]->integer;
+        grant_parse(&reply->elements[1], &q->quota, &until_us) && until_us > reply->elements[0].integer;
     if (q->granted) {
-        q->us = until_us - reply->element[0]->integer;
+        q->us = until_us - reply->elements[0].integer;
         q->grant_client_limits = grant_client_limits(q->quota);
     }
     if (!client_query_asks_database(q))
@@ -189,48 +185,47 @@ static bool take_grant(struct query *q, const redisReply *reply)
     return true;
 }
 
-static bool take_quota(struct query *q, const redisReply *reply)
+static bool take_quota(struct query *q, const struct redis_reply *reply)
 {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING || reply->element[1]->type != REDIS_REPLY_INTEGER)
+    if (!redis_reply_is(reply, "si"))
         return false;
-    struct slice row = {reply->element[0]->str, (size_t)reply->element[0]->len};
+    struct slice row = reply->elements[0].text;
     q->row_cached = row.n && quota_row_parse(row, &q->row);
-    q->row_us = reply->element[1]->integer * 1000;
+    q->row_us = reply->elements[1].integer * 1000;
     q->row_terms = quota_client_limits(q->policy, &q->row);
     return client_query_begin(q);
 }
 
 /* If a custom script has failed, the error text replaces the delay (lua/guard.lua). */
-static bool is_failure(const struct query *q, const redisReply *reply, size_t i)
+static bool is_failure(const struct query *q, const struct redis_reply *reply, size_t i)
 {
     size_t row = i / ANSWERS_PER_LOOK;
     return i % ANSWERS_PER_LOOK == 4 && row < q->row_count && q->rows[row].limit->kind == LIMIT_CUSTOM &&
-           reply->element[i]->type == REDIS_REPLY_STRING;
+           reply->elements[i].type == RESP_STRING;
 }
 
-static bool take_look(struct query *q, const redisReply *reply)
+static bool take_look(struct query *q, const struct redis_reply *reply)
 {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != q->row_count * ANSWERS_PER_LOOK + 1)
+    if (reply->type != RESP_ARRAY || reply->count != q->row_count * ANSWERS_PER_LOOK + 1)
         return false;
-    for (size_t i = 0; i < reply->elements; i++)
-        if (reply->element[i]->type != REDIS_REPLY_INTEGER && !is_failure(q, reply, i))
+    for (size_t i = 0; i < reply->count; i++)
+        if (reply->elements[i].type != RESP_INTEGER && !is_failure(q, reply, i))
             return false;
     for (unsigned i = 0; i < q->row_count; i++) { /* the time follows the rows */
-        redisReply *const *values = &reply->element[i * ANSWERS_PER_LOOK];
+        const struct redis_reply *values = &reply->elements[i * ANSWERS_PER_LOOK];
         struct limit_status *row = &q->rows[i];
-        row->failed = values[4]->type != REDIS_REPLY_INTEGER;
-        row->admits = values[0]->integer > 0;
-        row->remaining = values[1]->integer > 0 ? values[1]->integer : 0;
-        row->retry_after_us = row->admits ? 0 : values[2]->integer;
-        row->reset_us = values[3]->integer > 0 ? values[3]->integer : 0;
+        row->failed = values[4].type != RESP_INTEGER;
+        row->admits = values[0].integer > 0;
+        row->remaining = values[1].integer > 0 ? values[1].integer : 0;
+        row->retry_after_us = row->admits ? 0 : values[2].integer;
+        row->reset_us = values[3].integer > 0 ? values[3].integer : 0;
     }
     q->step = STEP_OVER;
     add_untouched(q);
     return true;
 }
 
-bool client_query_take(struct query *q, const redisReply *reply)
+bool client_query_take(struct query *q, const struct redis_reply *reply)
 {
     bool good = q->step == STEP_GRANT                                  ? take_grant(q, reply)
                 : q->step == STEP_QUOTA                                ? take_quota(q, reply)

@@ -41,34 +41,28 @@ static struct redis_memory_part *part_of(const char *node)
     return known.count < REDIS_MEMORY_PARTS_MAX ? &known.parts[known.count++] : NULL;
 }
 
-static void take(const struct redis_memory *m, const redisReply *reply)
+static void take(const struct redis_memory *m, const struct redis_reply *reply)
 {
     struct redis_memory_part *part = part_of(m->node);
 
     if (!part)
         return;
-    *part = (struct redis_memory_part){.used = (uint64_t)reply->element[0]->integer,
-                                       .max = (uint64_t)reply->element[1]->integer,
+    *part = (struct redis_memory_part){.used = (uint64_t)reply->elements[0].integer,
+                                       .max = (uint64_t)reply->elements[1].integer,
                                        .at_us = clock_us()};
     memcpy(part->node, m->node, sizeof part->node);
 }
 
-static bool has_shape(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-           reply->element[0]->type == REDIS_REPLY_INTEGER && reply->element[1]->type == REDIS_REPLY_INTEGER;
-}
-
-static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+static void on_answer(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure)
 {
     struct redis_memory *m = CONTAINER_OF(call, struct redis_memory, call);
     (void)failure;
 
     MAGIC_CHECK(m, MEMORY_MAGIC);
     m->under_way = false;
-    if (!reply || !has_shape(reply))
+    if (!reply || !redis_reply_is(reply, "ii"))
         return;
-    if (reply->element[0]->integer < 0 || reply->element[1]->integer < 0) {
+    if (reply->elements[0].integer < 0 || reply->elements[1].integer < 0) {
         m->refused = true;
         return;
     }

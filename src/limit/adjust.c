@@ -3,16 +3,16 @@
 #include "base/magic.h"
 #include "limit/limiter_internal.h"
 
-void op_write_charge(struct limit_op *op, redisReply *const *values, int64_t time_us)
+void op_write_charge(struct limit_op *op, const struct limit_reply *replies, int64_t time_us)
 {
-    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
+    for (unsigned i = 0; i < op->count; i++, replies++) {
         struct op_limit *part = &op->limits[i];
-        bool repeat = part->repeat_key.n && values[2]->integer == 1;
-        part->granted = values[0]->integer > 0 && !repeat;
-        part->charged = part->cost && !repeat ? values[0]->integer : 0;
-        part->counts_us = values[3]->integer;
+        bool repeat = part->repeat_key.n && replies->retry_after_us == LIMIT_REPLY_REPEATS;
+        part->granted = replies->granted > 0 && !repeat;
+        part->charged = part->cost && !repeat ? replies->granted : 0;
+        part->counts_us = replies->reset_us;
         /* Unsigned addition: defined for any values. */
-        part->charged_at_us = (int64_t)((uint64_t)time_us + (uint64_t)values[4]->integer);
+        part->charged_at_us = (int64_t)((uint64_t)time_us + (uint64_t)replies->delay_us);
     }
 }
 
@@ -81,13 +81,12 @@ static void adjust_charge(struct decision_request *decision_request,
         adjust(op, facts);
 }
 
-void op_leave_queue(struct limit_op *op, redisReply *const *values)
+void op_leave_queue(struct limit_op *op, const struct limit_reply *replies)
 {
     int64_t totals[LIMITS_PER_RULE_MAX];
 
-    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT)
-        totals[i] =
-            values[4]->type == REDIS_REPLY_INTEGER && values[4]->integer > 0 ? 0 : op->limits[i].charged;
+    for (unsigned i = 0; i < op->count; i++, replies++)
+        totals[i] = replies->delay_us > 0 ? 0 : op->limits[i].charged;
     op_adjust(op, totals);
 }
 

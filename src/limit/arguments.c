@@ -5,6 +5,7 @@
  * one request of the driver. It costs as many units as it has requests and, if fewer units are
  * left, takes those. Each op's own reply follows from the group's reply; see group_answer(). */
 #include <assert.h>
+#include <stdlib.h>
 
 #include "base/memory.h"
 #include "limit/compose.h"
@@ -121,23 +122,19 @@ static void join_group(struct arguments *a, struct batch *batch, unsigned i)
         a->groups[op->limits[j].key_index] = 0;
 }
 
-redisReply *const *group_answer(struct group *group, redisReply *const *values, struct own_answer *own)
+const struct limit_reply *group_answer(struct group *group, const struct limit_reply *replies,
+                                       struct limit_reply *own)
 {
-    int64_t granted = values[0]->integer, position = group->answered++;
+    int64_t granted = replies->granted, position = group->answered++;
 
     if (group->size + group->extra == 1 || granted <= 0)
-        return values;
+        return replies;
     if (position >= granted)
         return NULL;
-    for (unsigned i = 0; i < ANSWERS_PER_LIMIT; i++)
-        own->values[i] = values[i];
-    for (unsigned i = 0; i < 2; i++) {
-        own->numbers[i] = *values[i];
-        own->values[i] = &own->numbers[i];
-    }
-    own->numbers[0].integer = 1;
-    own->numbers[1].integer += granted - 1 - position;
-    return own->values;
+    *own = *replies;
+    own->granted = 1;
+    own->remaining += granted - 1 - position;
+    return own;
 }
 
 /* --- All arguments ---------------------------------------------------------------------------- */

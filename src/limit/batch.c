@@ -10,41 +10,34 @@
 
 /* --- Answers ---------------------------------------------------------------------------------- */
 
-static bool are_numbers(redisReply *const *values, unsigned count)
+/* Reads the replies of all groups, and the time of the Redis clock behind them. Returns false if
+ * `reply` is malformed. */
+static bool read_replies(const struct redis_reply *reply, struct batch *batch, int64_t *time_us)
 {
-    for (unsigned i = 0; i < count; i++)
-        if (values[i]->type != REDIS_REPLY_INTEGER || values[i]->integer > ANSWER_LARGEST ||
-            values[i]->integer < -ANSWER_LARGEST)
-            return false;
-    return true;
-}
-
-/* Checks the reply's shape, and finds each group's part of it. */
-static bool answer_has_shape(const redisReply *reply, struct batch *batch)
-{
-    size_t expected = 0;
+    struct limit_reply *to = batch->limiter->replies;
+    unsigned count = 0;
 
     for (unsigned i = 0; i < batch->group_count; i++) {
-        batch->groups[i].answer_at = expected;
-        expected += batch->groups[i].count * ANSWERS_PER_LIMIT;
+        batch->groups[i].first_reply = count;
+        count += batch->groups[i].count;
     }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != expected + 1) /* the last is the time */
+    if (reply->type != RESP_ARRAY || reply->count != (size_t)count * LIMIT_REPLY_NUMBERS + 1)
         return false;
-    redisReply *const *values = reply->element;
+    const struct redis_reply *from = reply->elements;
     for (unsigned i = 0; i < batch->group_count; i++)
-        for (unsigned j = 0; j < batch->groups[i].count; j++, values += ANSWERS_PER_LIMIT)
-            if (!failure_is(&batch->groups[i].first->limits[j], values) &&
-                !are_numbers(values, ANSWERS_PER_LIMIT))
+        for (unsigned j = 0; j < batch->groups[i].count; j++, from += LIMIT_REPLY_NUMBERS)
+            if (!limit_reply_read(from, batch->groups[i].first->limits[j].limit, to++))
                 return false;
-    return are_numbers(values, 1);
+    *time_us = from->integer;
+    return limit_reply_is_number(from);
 }
 
 /* If a limit's own script failed, decides such limits without Redis. If that admits, the other
  * limits are requested again. False: no failure matters; the reply is used as it is. */
-static bool op_set_failures_aside(struct limit_op *op, redisReply *const *values)
+static bool op_set_failures_aside(struct limit_op *op, const struct limit_reply *replies)
 {
     struct limiter *l = op->limiter;
-    unsigned failed = failures_sort(op, values), rest = op->count - failed;
+    unsigned failed = failures_sort(op, replies), rest = op->count - failed;
 
     if (failed == 0)
         return false;
@@ -71,35 +64,36 @@ static bool op_set_failures_aside(struct limit_op *op, redisReply *const *values
 }
 
 /* `time_us`: time of the reply by the Redis clock. */
-static void op_answer(struct limit_op *op, redisReply *const *values, int64_t time_us, uint64_t now_us)
+static void op_answer(struct limit_op *op, const struct limit_reply *replies, int64_t time_us,
+                      uint64_t now_us)
 {
     struct limiter *l = op->limiter;
     struct decision_request *decision_request;
     bool kept = false;
 
     op_permits_answered(op);
-    failures_note(op, values, now_us);
+    failures_note(op, replies, now_us);
     if (unlikely(op->parent)) {
-        split_answer(op, values, time_us);
+        split_answer(op, replies, time_us);
         return;
     }
-    if (op->decision_request && op_set_failures_aside(op, values))
+    if (op->decision_request && op_set_failures_aside(op, replies))
         return;
     decision_request = op_cut(op);
-    op_permits_charged(op, decision_request, values);
+    op_permits_charged(op, decision_request, replies);
     if (!op->is_adjustment)
         histogram_add(&l->stats->redis_latency, now_us - op->started_us);
     if (decision_request) {
-        verdict_from_answer(l, op, values, &decision_request->decision);
+        verdict_from_answer(l, op, replies, &decision_request->decision);
         verdict_remember(l, op, &decision_request->decision);
         kept = decision_request->wants_charge && decision_request->decision.verdict == VERDICT_ALLOWED;
         if (kept) {
-            op_write_charge(op, values, time_us);
+            op_write_charge(op, replies, time_us);
             decision_request->charge = op;
         }
-    } else if (op_would_have_waited(op, values)) {
-        op_write_charge(op, values, time_us);
-        op_leave_queue(op, values);
+    } else if (op_would_have_waited(op, replies)) {
+        op_write_charge(op, replies, time_us);
+        op_leave_queue(op, replies);
         return;
     }
     if (!kept)
@@ -120,49 +114,48 @@ static void op_ask_again(struct limit_op *op)
     op_gather(op);
 }
 
-/* Call before any op of the batch gets its reply, because that may free it. `reply` NULL: there
+/* Call before any op of the batch gets its reply, because that may free it. `replies` NULL: there
  * was none. */
-static void answer_leases(struct batch *batch, const redisReply *reply, int64_t time_us)
+static void answer_leases(struct batch *batch, const struct limit_reply *replies, int64_t time_us)
 {
     for (unsigned i = 0; i < batch->group_count; i++) {
         struct group *group = &batch->groups[i];
-        redisReply *const *values = reply ? reply->element + group->answer_at : NULL;
-        if (reply && group->first->lease && !group->first->is_adjustment)
-            op_note_remaining(group->first, values, batch->sent_us);
+        const struct limit_reply *own = replies ? replies + group->first_reply : NULL;
+        if (own && group->first->lease && !group->first->is_adjustment)
+            op_note_remaining(group->first, own, batch->sent_us);
         if (group->lease)
-            lease_answered(group, values, time_us, batch->sent_us);
-    }
-}
-
-static void batch_answer(struct batch *batch, const redisReply *reply)
-{
-    int64_t time_us = reply->element[reply->elements - 1]->integer;
-    uint64_t now_us = clock_us();
-    struct own_answer own;
-
-    answer_leases(batch, reply, time_us);
-    for (unsigned i = 0; i < batch->count; i++) {
-        struct limit_op *op = batch->ops[i];
-        struct group *group = &batch->groups[batch->group_of[i]];
-        redisReply *const *values = group_answer(group, reply->element + group->answer_at, &own);
-        if (likely(values != NULL))
-            op_answer(op, values, time_us, now_us); /* the op is now the charge's, reused or free */
-        else
-            op_ask_again(op);
+            lease_answered(group, own, time_us, batch->sent_us);
     }
 }
 
 /* Completes every op of the batch. decided() may cancel other ops or make new requests; the
  * batch stays valid. */
-static void batch_adjust(struct batch *batch, const redisReply *reply, enum redis_failure failure)
+static void batch_answer(struct batch *batch, int64_t time_us)
+{
+    struct limiter *l = batch->limiter;
+    uint64_t now_us = clock_us();
+    struct limit_reply own;
+
+    answer_leases(batch, l->replies, time_us);
+    for (unsigned i = 0; i < batch->count; i++) {
+        struct limit_op *op = batch->ops[i];
+        struct group *group = &batch->groups[batch->group_of[i]];
+        const struct limit_reply *replies = group_answer(group, l->replies + group->first_reply, &own);
+        if (likely(replies != NULL))
+            op_answer(op, replies, time_us, now_us); /* the op is now the charge's, reused or free */
+        else
+            op_ask_again(op);
+    }
+    SLIST_INSERT_HEAD(&l->spare_batches, batch, spare);
+}
+
+/* The same for a batch without a reply. */
+static void batch_fail(struct batch *batch, enum redis_failure failure)
 {
     struct limiter *l = batch->limiter;
 
-    if (reply)
-        batch_answer(batch, reply);
-    else
-        answer_leases(batch, NULL, 0);
-    for (unsigned i = 0; i < batch->count && !reply; i++) {
+    answer_leases(batch, NULL, 0);
+    for (unsigned i = 0; i < batch->count; i++) {
         op_permits_failed(batch->ops[i]);
         op_give_up(batch->ops[i], failure);
     }
@@ -205,21 +198,21 @@ static void batch_try_again(struct batch *batch)
         evtimer_add(l->again, &soon);
 }
 
-static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+static void on_answer(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure)
 {
     struct batch *batch = CONTAINER_OF(call, struct batch, call);
-
     struct limiter *l = batch->limiter;
+    int64_t time_us;
 
     MAGIC_CHECK(l, LIMITER_MAGIC);
     l->under_way--;
     l->round_trip_us = (l->round_trip_us * 7 + (clock_cached_us() - batch->sent_us)) / 8;
-    if (reply && !answer_has_shape(reply, batch))
-        reply = NULL, failure = REDIS_FAILURE_REPLY;
-    if (unlikely(failure == REDIS_FAILURE_MOVING))
+    if (reply && read_replies(reply, batch, &time_us))
+        batch_answer(batch, time_us);
+    else if (unlikely(failure == REDIS_FAILURE_MOVING))
         batch_try_again(batch);
     else
-        batch_adjust(batch, reply, failure);
+        batch_fail(batch, reply ? REDIS_FAILURE_REPLY : failure);
 }
 
 /* --- Sending ---------------------------------------------------------------------------------- */
@@ -260,8 +253,8 @@ static void batch_send(struct limiter *l, struct batch *batch)
         counter_add(&l->stats->redis_calls, 1);
         counter_add(&l->stats->redis_requests, request_count(batch));
     } else
-        batch_adjust(batch, NULL,
-                     redis_client_is_whole(l->redis) ? REDIS_FAILURE_BUSY : redis_client_cause(l->redis));
+        batch_fail(batch,
+                   redis_client_is_whole(l->redis) ? REDIS_FAILURE_BUSY : redis_client_cause(l->redis));
 }
 
 /* Moves ops of one slot from the list into a batch. Drops ops that nothing waits for. */

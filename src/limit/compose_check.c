@@ -63,28 +63,26 @@ static bool is_about_script(const char *message)
 
 /* Compiles the script and runs it without requests, to find files that fail while they are
  * loaded. */
-static int ask_redis(redisContext *redis, const char *script, FILE *report)
+static int ask_redis(struct redis_blocking *redis, const char *script, FILE *report)
 {
-    redisReply *reply = redisCommand(redis, "EVAL %s 1 weir:check %s", script, "");
-    int result = -1;
+    const char *argv[] = {"EVAL", script, "1", "weir:check", ""};
+    const struct redis_reply *reply = redis_ask(redis, COUNT_OF(argv), argv, NULL);
 
-    if (reply && reply->type != REDIS_REPLY_ERROR)
-        result = 0;
-    else if (reply && is_about_script(reply->str)) {
-        report_lua_error(script, reply->str, report);
-        result = 1;
-    }
-    freeReplyObject(reply);
-    return result;
+    if (reply && reply->type != RESP_ERROR)
+        return 0;
+    if (!reply || !is_about_script(reply->text.p))
+        return -1;
+    report_lua_error(script, reply->text.p, report);
+    return 1;
 }
 
 int compose_check(const struct redis_settings *settings, const char *script, FILE *report)
 {
     char why[REDIS_WHY_MAX];
-    redisContext *redis = redis_dial_slot(settings, redis_slot_of(SLICE("weir:check")), CHECK_US, why);
+    struct redis_blocking *redis =
+        redis_dial_slot(settings, redis_slot_of(SLICE("weir:check")), CHECK_US, why);
     int result = redis ? ask_redis(redis, script, report) : -1;
 
-    if (redis)
-        redisFree(redis);
+    redis_hang_up(redis);
     return result;
 }

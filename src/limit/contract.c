@@ -5,7 +5,6 @@
  * not end. */
 #include "limit/contract.h"
 
-#include <poll.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -20,7 +19,7 @@ enum {
     CPU_MOST_US = 2000000,
     TELL_US = 5000000, /* reserved for the second run of a limiter that never ends */
     DIAL_US = 4000000,
-    LOOK_MS = 50,
+    LOOK_US = 50000,
     NUMBERS = 7,
     QUESTION_MAX = 1100
 };
@@ -30,7 +29,7 @@ struct trial {
     const char *contract; /* lua/contract.lua */
     FILE *report;
     struct embedded *server;
-    redisContext *redis;
+    struct redis_blocking *redis;
     uint64_t until_us;
     uint64_t worked_us, waited_us; /* for the last reply: CPU time of Redis, elapsed time */
 };
@@ -39,8 +38,7 @@ struct trial {
 
 static void end_server(struct trial *t)
 {
-    if (t->redis)
-        redisFree(t->redis);
+    redis_hang_up(t->redis);
     embedded_stop(t->server);
     t->redis = NULL;
     t->server = NULL;
@@ -80,35 +78,28 @@ static char *number_argument(int64_t number)
  * seen to end is rejected. */
 static bool await_answer(struct trial *t)
 {
-    struct pollfd answer = {.fd = t->redis->fd, .events = POLLIN};
     uint64_t used_us = embedded_cpu_us(t->server), since_us = clock_us();
-    int ready;
+    enum redis_awaited awaited;
 
     t->worked_us = 0;
     do {
-        ready = poll(&answer, 1, LOOK_MS);
+        awaited = redis_await(t->redis, LOOK_US);
         uint64_t now_us = embedded_cpu_us(t->server); /* 0: Redis has died */
         t->worked_us = now_us > used_us ? now_us - used_us : t->worked_us;
         t->waited_us = clock_us() - since_us;
-    } while (ready <= 0 && t->worked_us < CPU_MOST_US && since_us + t->waited_us < t->until_us);
-    return ready > 0;
+    } while (awaited == REDIS_AWAITED_NOTHING && t->worked_us < CPU_MOST_US &&
+             since_us + t->waited_us < t->until_us);
+    return awaited == REDIS_AWAITED_REPLY;
 }
 
-static redisReply *answer_to(struct trial *t, int argc, const char **argv)
+static const struct redis_reply *answer_to(struct trial *t, int argc, const char **argv)
 {
-    void *reply = NULL;
-    int done = 0;
-
-    if (redisAppendCommandArgv(t->redis, argc, argv, NULL) != REDIS_OK)
-        return NULL;
-    while (!done)
-        if (redisBufferWrite(t->redis, &done) != REDIS_OK)
-            return NULL;
-    return await_answer(t) && redisGetReply(t->redis, &reply) == REDIS_OK ? reply : NULL;
+    return redis_ask_only(t->redis, argc, argv, NULL) && await_answer(t) ? redis_awaited_reply(t->redis)
+                                                                         : NULL;
 }
 
 /* NULL: no reply in time, or the server has exited. */
-static redisReply *decision_request(struct trial *t, const struct limit *limit, const char *tell)
+static const struct redis_reply *run_contract(struct trial *t, const struct limit *limit, const char *tell)
 {
     char *numbers[] = {number_argument(limit->limit), number_argument(limit->period_us),
                        number_argument(limit->burst),
@@ -120,7 +111,7 @@ static redisReply *decision_request(struct trial *t, const struct limit *limit, 
 
     for (unsigned i = 0; i < limit->own_option_count; i++)
         argv[argc++] = option_argument(&limit->own_options[i]);
-    redisReply *reply = answer_to(t, argc, argv);
+    const struct redis_reply *reply = answer_to(t, argc, argv);
     while (argc > first)
         free((char *)(uintptr_t)argv[--argc]);
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
@@ -153,10 +144,9 @@ static int report_endless(struct trial *t, const struct limit *limit)
     end_server(t);
     if (start_server(t)) {
         t->until_us += TELL_US;
-        redisReply *reply = decision_request(t, limit, "tell");
+        const struct redis_reply *reply = run_contract(t, limit, "tell");
         if (!reply)
             (void)embedded_last_line(t->server, "weir contract: ", question, sizeof question);
-        freeReplyObject(reply);
     }
     begin_report(t, limit);
     fprintf(
@@ -169,34 +159,30 @@ static int report_endless(struct trial *t, const struct limit *limit)
     return 1;
 }
 
-static bool is_problem(const redisReply *reply)
+static bool is_problem(const struct redis_reply *reply)
 {
-    bool shape = reply->type == REDIS_REPLY_ARRAY && reply->elements == 3;
-    for (size_t i = 0; shape && i < 3; i++)
-        shape = reply->element[i]->type == REDIS_REPLY_STRING;
-    return shape;
+    return redis_reply_is(reply, "sss");
 }
 
 /* contract_check() for one limit. */
 static int try_limit(struct trial *t, const struct limit *limit)
 {
-    redisReply *reply = decision_request(t, limit, "");
+    const struct redis_reply *reply = run_contract(t, limit, "");
     int result = 1;
 
     if (!reply)
         return report_endless(t, limit);
-    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 0)
+    if (redis_reply_is(reply, ""))
         result = 0;
     else {
         begin_report(t, limit);
         if (is_problem(reply)) {
-            fprintf(t->report, "%s\n", reply->element[0]->str);
-            end_report(t, reply->element[1]->str, reply->element[2]->str);
+            fprintf(t->report, "%s\n", reply->elements[0].text.p);
+            end_report(t, reply->elements[1].text.p, reply->elements[2].text.p);
         } else
             fprintf(t->report, "%s\n",
-                    reply->type == REDIS_REPLY_ERROR ? reply->str : "no answer of the right shape");
+                    reply->type == RESP_ERROR ? reply->text.p : "no answer of the right shape");
     }
-    freeReplyObject(reply);
     return result;
 }
 

@@ -20,14 +20,6 @@ static bool is_own(const struct limit *limit)
     return limit->kind == LIMIT_CUSTOM;
 }
 
-bool failure_is(const struct op_limit *part, redisReply *const *values)
-{
-    return is_own(part->limit) && values[0]->type == REDIS_REPLY_INTEGER && values[0]->integer == 0 &&
-           values[1]->type == REDIS_REPLY_INTEGER && values[2]->type == REDIS_REPLY_INTEGER &&
-           values[2]->integer == SCRIPT_FAILED && values[3]->type == REDIS_REPLY_INTEGER &&
-           values[4]->type == REDIS_REPLY_STRING;
-}
-
 static void count(const struct limit_op *op, const struct limit *limit, unsigned column)
 {
     counter_add(counter_table_row(&op->limiter->stats->by_limit, limit->row) + column, 1);
@@ -64,14 +56,14 @@ static void note_good(const struct limit *limit, uint64_t now_us)
         log_info("limit %s: its script has not failed for %d s", limit->name, (int)(good_after_us / 1000000));
 }
 
-void failures_note(const struct limit_op *op, redisReply *const *values, uint64_t now_us)
+void failures_note(const struct limit_op *op, const struct limit_reply *replies, uint64_t now_us)
 {
-    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
+    for (unsigned i = 0; i < op->count; i++, replies++) {
         const struct op_limit *part = &op->limits[i];
         if (!is_own(part->limit))
             continue;
-        if (failure_is(part, values))
-            note_failed(op, part->limit, values[4]->str, now_us);
+        if (replies->failure)
+            note_failed(op, part->limit, replies->failure, now_us);
         else
             note_good(part->limit, now_us);
     }
@@ -84,7 +76,7 @@ void failures_note_late(const struct limit_op *op)
             count(op, op->limits[i].limit, SCRIPT_LATE_COLUMN);
 }
 
-unsigned failures_sort(struct limit_op *op, redisReply *const *values)
+unsigned failures_sort(struct limit_op *op, const struct limit_reply *replies)
 {
     struct op_limit sorted[LIMITS_PER_RULE_MAX];
     unsigned failed = 0, rest = 0;
@@ -92,9 +84,8 @@ unsigned failures_sort(struct limit_op *op, redisReply *const *values)
 
     for (unsigned i = 0; i < op->count; i++) {
         const struct op_limit *part = &op->limits[i];
-        redisReply *const *own = values + i * ANSWERS_PER_LIMIT;
-        if (!failure_is(part, own)) {
-            rejects = rejects || (own[0]->integer == 0 && !part->shadow);
+        if (!replies[i].failure) {
+            rejects = rejects || (replies[i].granted == 0 && !part->shadow);
             continue;
         }
         op->part = true;
@@ -104,7 +95,7 @@ unsigned failures_sort(struct limit_op *op, redisReply *const *values)
     if (!matters || rejects)
         return 0;
     for (unsigned i = 0; i < op->count; i++)
-        if (!failure_is(&op->limits[i], values + i * ANSWERS_PER_LIMIT))
+        if (!replies[i].failure)
             sorted[failed + rest++] = op->limits[i];
     memcpy(op->limits, sorted, op->count * sizeof sorted[0]);
     return failed;

@@ -11,12 +11,9 @@
 #include "limit/denials.h"
 #include "limit/grants.h"
 #include "limit/leases.h"
+#include "limit/limit_reply.h"
 #include "limit/limiter.h"
 #include "limit/permits.h"
-
-/* Larger values are invalid replies. Limiters return numbers below 2^53 (exact in Lua), and
- * debts end at 2^52 µs. The margin keeps sums of a few values in range. */
-#define ANSWER_LARGEST (INT64_C(1) << 61)
 
 enum {
     LIMITER_MAGIC = 0x4c4d5452,
@@ -25,7 +22,6 @@ enum {
     BATCH_KEYS_MAX = BATCH_REQUESTS_MAX * LIMITS_PER_RULE_MAX,
     KEY_SLOTS = 2 * BATCH_KEYS_MAX,
     ARGUMENTS_PER_LIMIT = 7,
-    ANSWERS_PER_LIMIT = 5,
     MODE_PLAIN = 0,
     MODE_BEST_EFFORT = 1,
     MODE_DEBT = 2,
@@ -101,7 +97,7 @@ struct group {
     const struct limit_op *first; /* valid until one of the batch's ops has its reply */
     unsigned count;               /* limits per op */
     unsigned size, answered;      /* ops; ops that have their reply */
-    size_t answer_at;             /* index in the reply */
+    unsigned first_reply;         /* index in the batch's replies */
     int64_t extra;                /* units requested beyond those that the ops need */
     struct lease *lease;          /* the lease that gets the extra units, or NULL */
 };
@@ -166,7 +162,8 @@ struct limiter {
     struct grants_hold grants;
     struct limit_op *reserve; /* for decisions without Redis, or when no op can be allocated */
     struct arguments arguments;
-    struct limiter_stats *stats; /* of the worker, over all its limiters */
+    struct limit_reply replies[BATCH_KEYS_MAX]; /* of the batch that is being answered */
+    struct limiter_stats *stats;                /* of the worker, over all its limiters */
 };
 
 static inline unsigned op_key_count(const struct limit_op *op)
@@ -187,20 +184,15 @@ bool op_is_unit(const struct limit_op *op);
 /* Forms the batch's groups and builds the call's arguments. */
 void arguments_make(struct arguments *a, struct batch *batch);
 
-/* Storage for the reply that group_answer() makes. */
-struct own_answer {
-    redisReply numbers[2];
-    redisReply *values[ANSWERS_PER_LIMIT];
-};
-
-/* Returns the reply that the group's next op would have received on its own, in order. `values`:
- * the group's reply. NULL: the op is rejected, and its wait is not known. */
-redisReply *const *group_answer(struct group *group, redisReply *const *values, struct own_answer *own);
+/* Returns the reply that the group's next op would have received on its own, in order. `replies`:
+ * the group's. `own`: storage for it. NULL: the op is rejected, and its wait is not known. */
+const struct limit_reply *group_answer(struct group *group, const struct limit_reply *replies,
+                                       struct limit_reply *own);
 
 /* verdict.c. Each sets the whole decision *d and counts it by limit, unless op->counts_later. */
 
-/* `values`: the op's part of the driver's reply. */
-void verdict_from_answer(struct limiter *l, const struct limit_op *op, redisReply *const *values,
+/* `replies`: of the op's limits. */
+void verdict_from_answer(struct limiter *l, const struct limit_op *op, const struct limit_reply *replies,
                          struct decision *d);
 /* Each limit follows its own on_failure; `cause` is counted. */
 void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
@@ -236,14 +228,14 @@ void op_permits_answered(struct limit_op *op);
 void op_permits_failed(struct limit_op *op);
 /* Gives the request the units that Redis charged. decision_request NULL: they are given back. */
 void op_permits_charged(struct limit_op *op, struct decision_request *decision_request,
-                        redisReply *const *values);
+                        const struct limit_reply *replies);
 /* The same for units charged without Redis. */
 void op_permits_locally(struct limit_op *op, struct decision_request *decision_request);
 /* Fills a free op with the next pending permit call. False: none is pending; the op is
  * unchanged. */
 MUST_CHECK bool op_fill_permit_call(struct limit_op *op);
 /* Returns true if the op was canceled and a queue charged it with a delay. */
-bool op_would_have_waited(const struct limit_op *op, redisReply *const *values);
+bool op_would_have_waited(const struct limit_op *op, const struct limit_reply *replies);
 
 /* op_leases.c */
 
@@ -256,9 +248,10 @@ MUST_CHECK bool op_spend_lease(struct limit_op *op, struct decision_request *dec
 /* Returns the number of units to request beyond the op's own. *asked: the lease for them, or
  * NULL. */
 int64_t op_ask_lease(const struct limit_op *op, struct lease **asked);
-/* Call for a group with a lease, before its ops get their replies. `values` NULL: no reply. */
-void lease_answered(struct group *group, redisReply *const *values, int64_t time_us, uint64_t asked_us);
-void op_note_remaining(const struct limit_op *op, redisReply *const *values, uint64_t asked_us);
+/* Call for a group with a lease, before its ops get their replies. `replies` NULL: no reply. */
+void lease_answered(struct group *group, const struct limit_reply *replies, int64_t time_us,
+                    uint64_t asked_us);
+void op_note_remaining(const struct limit_op *op, const struct limit_reply *replies, uint64_t asked_us);
 /* Call when the op's unit is refunded. */
 void op_unspend_lease(struct limit_op *op);
 
@@ -280,12 +273,12 @@ void op_give_up(struct limit_op *op, enum redis_failure cause);
 /* adjust.c */
 
 /* Records Redis' charges in the op, for a later adjustment. */
-void op_write_charge(struct limit_op *op, redisReply *const *values, int64_t time_us);
+void op_write_charge(struct limit_op *op, const struct limit_reply *replies, int64_t time_us);
 /* Brings the charges to `totals` (one per limit). Takes ownership of the op. */
 void op_adjust(struct limit_op *op, const int64_t *totals);
 /* For a canceled request: frees its positions in queues. Other charges stay. Takes ownership of
  * the op. */
-void op_leave_queue(struct limit_op *op, redisReply *const *values);
+void op_leave_queue(struct limit_op *op, const struct limit_reply *replies);
 
 /* split.c: a request whose limits are in several slots of a cluster */
 
@@ -298,7 +291,7 @@ MUST_CHECK bool split_begin(struct limit_op *op, bool each);
  * limit. False: no memory. */
 MUST_CHECK bool split_apart(struct limit_op *sub_op);
 /* Handles a sub-operation's reply or failure; takes ownership of it. */
-void split_answer(struct limit_op *sub_op, redisReply *const *values, int64_t time_us);
+void split_answer(struct limit_op *sub_op, const struct limit_reply *replies, int64_t time_us);
 void split_failed(struct limit_op *sub_op, enum redis_failure cause);
 /* The batch of the sub-operation in progress; NULL: none. */
 struct batch *split_batch(const struct limit_op *op);
@@ -314,16 +307,12 @@ void split_drop(struct limit_op *op);
 
 /* failure_log.c: the operator's own limiter scripts that fail, see lua/guard.lua */
 
-enum { SCRIPT_FAILED = -2 }; /* in place of retry_after; the error message is in place of the delay */
-
-/* Returns true if `values` is the reply of a limit whose own script failed. */
-bool failure_is(const struct op_limit *part, redisReply *const *values);
 /* Counts failures. Logs the first one, and the end of a failure period. */
-void failures_note(const struct limit_op *op, redisReply *const *values, uint64_t now_us);
+void failures_note(const struct limit_op *op, const struct limit_reply *replies, uint64_t now_us);
 /* Counts own-script limits whose request timed out. */
 void failures_note_late(const struct limit_op *op);
 /* Moves failed limits to the front and returns their number. Returns 0 if the failures do not
  * matter: the failed limits are shadow limits, or another limit rejects. */
-unsigned failures_sort(struct limit_op *op, redisReply *const *values);
+unsigned failures_sort(struct limit_op *op, const struct limit_reply *replies);
 
 #endif

@@ -149,11 +149,12 @@ static void give_back(struct lease *lease)
     end_lease(lease);
 }
 
-void lease_answered(struct group *group, redisReply *const *values, int64_t time_us, uint64_t asked_us)
+void lease_answered(struct group *group, const struct limit_reply *replies, int64_t time_us,
+                    uint64_t asked_us)
 {
     struct lease *lease = group->lease;
     const struct limit_op *op = group->first;
-    int64_t units = values ? values[0]->integer - (int64_t)group->size : 0;
+    int64_t units = replies ? replies->granted - (int64_t)group->size : 0;
 
     lease->asked = false;
     if (units <= 0 || units > group->extra)
@@ -163,7 +164,7 @@ void lease_answered(struct group *group, redisReply *const *values, int64_t time
         lose(lease);
     lease_take(
         lease,
-        &(struct lease_charge){units, group->size, values[1]->integer, values[3]->integer, time_us, asked_us},
+        &(struct lease_charge){units, group->size, replies->remaining, replies->reset_us, time_us, asked_us},
         clock_us());
     counter_add(&lease->limiter->stats->lease_taken, (uint64_t)units);
     drop_leaked(lease);
@@ -176,12 +177,12 @@ void lease_answered(struct group *group, redisReply *const *values, int64_t time
         give_back(lease);
 }
 
-void op_note_remaining(const struct limit_op *op, redisReply *const *values, uint64_t asked_us)
+void op_note_remaining(const struct limit_op *op, const struct limit_reply *replies, uint64_t asked_us)
 {
     struct lease *lease = lease_of(op);
 
     if (lease)
-        lease_note(lease, values[0]->integer, values[1]->integer, asked_us);
+        lease_note(lease, replies->granted, replies->remaining, asked_us);
 }
 
 static void on_lease_ends(struct deadline *deadline)

@@ -45,27 +45,27 @@ void op_permits_failed(struct limit_op *op)
 }
 
 /* As in the driver: if a limit rejects and is not a shadow limit, no limit is charged. */
-static bool was_charged(const struct limit_op *op, redisReply *const *values)
+static bool was_charged(const struct limit_op *op, const struct limit_reply *replies)
 {
-    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT)
-        if (values[0]->integer == 0 && !(op->limits[i].mode & MODE_SHADOW))
+    for (unsigned i = 0; i < op->count; i++, replies++)
+        if (replies->granted == 0 && !(op->limits[i].mode & MODE_SHADOW))
             return false;
     return true;
 }
 
 void op_permits_charged(struct limit_op *op, struct decision_request *decision_request,
-                        redisReply *const *values)
+                        const struct limit_reply *replies)
 {
-    if (op->permit_count == 0 || op->is_adjustment || !was_charged(op, values))
+    if (op->permit_count == 0 || op->is_adjustment || !was_charged(op, replies))
         return;
-    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
+    for (unsigned i = 0; i < op->count; i++, replies++) {
         struct op_limit *part = &op->limits[i];
-        if (!part->permit || values[0]->integer <= 0)
+        if (!part->permit || replies->granted <= 0)
             continue;
         if (decision_request)
-            permits_hold(op->limiter->permits, decision_request, part->permit, values[0]->integer, true);
+            permits_hold(op->limiter->permits, decision_request, part->permit, replies->granted, true);
         else /* timed out or canceled */
-            permits_owe(op->limiter->permits, part->permit, values[0]->integer);
+            permits_owe(op->limiter->permits, part->permit, replies->granted);
     }
 }
 
@@ -107,13 +107,13 @@ bool op_fill_permit_call(struct limit_op *op)
     return true;
 }
 
-bool op_would_have_waited(const struct limit_op *op, redisReply *const *values)
+bool op_would_have_waited(const struct limit_op *op, const struct limit_reply *replies)
 {
     bool waits = false;
 
-    if (!op->abandoned || op->is_adjustment || !was_charged(op, values))
+    if (!op->abandoned || op->is_adjustment || !was_charged(op, replies))
         return false;
-    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT)
-        waits |= values[4]->type == REDIS_REPLY_INTEGER && values[4]->integer > 0;
+    for (unsigned i = 0; i < op->count; i++, replies++)
+        waits |= replies->delay_us > 0;
     return waits;
 }

@@ -344,9 +344,9 @@ bool split_apart(struct limit_op *op)
 
 /* Decides limits whose own script failed without Redis, and requests the others of the
  * sub-operation again. */
-static bool set_failures_aside(struct limit_op *sub_op, redisReply *const *values)
+static bool set_failures_aside(struct limit_op *sub_op, const struct limit_reply *replies)
 {
-    unsigned failed = failures_sort(sub_op, values), rest = sub_op->count - failed;
+    unsigned failed = failures_sort(sub_op, replies), rest = sub_op->count - failed;
     struct limit_op *parent = sub_op->parent;
 
     if (failed == 0)
@@ -370,18 +370,18 @@ static bool set_failures_aside(struct limit_op *sub_op, redisReply *const *value
     return true;
 }
 
-void split_answer(struct limit_op *op, redisReply *const *values, int64_t time_us)
+void split_answer(struct limit_op *op, const struct limit_reply *replies, int64_t time_us)
 {
     struct limit_op *parent = op->parent;
     struct sub_op *sub_op = find(op);
     struct decision d = {.delay_us = 0};
 
     MAGIC_CHECK(parent, OP_MAGIC);
-    if (set_failures_aside(op, values))
+    if (set_failures_aside(op, replies))
         return;
-    op_permits_charged(op, parent->decision_request, values);
-    op_write_charge(op, values, time_us);
-    verdict_from_answer(op->limiter, op, values, &d);
+    op_permits_charged(op, parent->decision_request, replies);
+    op_write_charge(op, replies, time_us);
+    verdict_from_answer(op->limiter, op, replies, &d);
     sub_op->first_result = parent->decision_request->decision.result_count;
     append(&parent->decision_request->decision, &d);
     sub_op->result_count = parent->decision_request->decision.result_count - sub_op->first_result;

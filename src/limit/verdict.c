@@ -77,35 +77,34 @@ static void conclude(struct limiter *l, const struct limit_op *op, struct decisi
 }
 
 /* The longest delay of its queues applies to the request. */
-static void set_delay(struct decision *d, redisReply *const *values)
+static void set_delay(struct decision *d, const struct limit_reply *replies)
 {
-    for (unsigned i = 0; i < d->result_count && d->verdict == VERDICT_ALLOWED;
-         i++, values += ANSWERS_PER_LIMIT)
+    for (unsigned i = 0; i < d->result_count && d->verdict == VERDICT_ALLOWED; i++, replies++)
         if (d->results[i].verdict == VERDICT_ALLOWED && !d->results[i].shadow &&
-            values[4]->integer > d->delay_us)
-            d->delay_us = values[4]->integer;
+            replies->delay_us > d->delay_us)
+            d->delay_us = replies->delay_us;
 }
 
-void verdict_from_answer(struct limiter *l, const struct limit_op *op, redisReply *const *values,
+void verdict_from_answer(struct limiter *l, const struct limit_op *op, const struct limit_reply *replies,
                          struct decision *d)
 {
     d->result_count = op->count;
-    for (unsigned i = 0; i < op->count; i++, values += ANSWERS_PER_LIMIT) {
+    for (unsigned i = 0; i < op->count; i++, replies++) {
         struct limit_result *r = &d->results[i];
         *r = result_of(&op->limits[i]);
-        if (failure_is(&op->limits[i], values)) {
+        if (replies->failure) {
             /* This failure has no effect, see failures_sort(). The reply has no numbers. */
             r->verdict = VERDICT_FAILED_OPEN;
             r->shadow = true;
             continue;
         }
-        r->verdict = values[0]->integer > 0 ? VERDICT_ALLOWED : rejection_by(r);
-        r->remaining = values[1]->integer > 0 ? values[1]->integer : 0;
-        r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : values[2]->integer;
-        r->reset_us = values[3]->integer > 0 ? values[3]->integer : 0;
+        r->verdict = replies->granted > 0 ? VERDICT_ALLOWED : rejection_by(r);
+        r->remaining = replies->remaining > 0 ? replies->remaining : 0;
+        r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : replies->retry_after_us;
+        r->reset_us = replies->reset_us > 0 ? replies->reset_us : 0;
     }
     conclude(l, op, d);
-    set_delay(d, values - op->count * ANSWERS_PER_LIMIT);
+    set_delay(d, replies - op->count);
 }
 
 static bool refuse_if_any_denies(struct limiter *l, const struct limit_op *op, struct decision *d)

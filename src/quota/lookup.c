@@ -122,7 +122,7 @@ void lookup_send_back(struct lookup *k, enum quota_outcome outcome, const struct
 
 /* --- Redis calls ------------------------------------------------------------------------------ */
 
-static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure);
+static void on_answer(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure);
 
 /* Calls the script: `word` ("get", ...), TAG, TOKEN and up to three more. Returns false if the
  * call is refused. */
@@ -269,18 +269,11 @@ static void give_up(struct lookup *k, bool database_is_down)
 
 /* --- Redis replies ---------------------------------------------------------------------------- */
 
-static bool get_has_shape(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
-           reply->element[0]->type == REDIS_REPLY_STRING && reply->element[1]->type == REDIS_REPLY_INTEGER &&
-           reply->element[2]->type == REDIS_REPLY_INTEGER;
-}
-
 /* Reads the cached row from the reply, fresh or expired. */
-static bool read_cached(const redisReply *reply, struct quota_entry *entry)
+static bool read_cached(const struct redis_reply *reply, struct quota_entry *entry)
 {
-    struct slice text = {reply->element[0]->str, (size_t)reply->element[0]->len};
-    int64_t left_us = reply->element[1]->integer * 1000;
+    struct slice text = reply->elements[0].text;
+    int64_t left_us = reply->elements[1].integer * 1000;
     uint64_t now = clock_us();
 
     *entry = (struct quota_entry){.got_us = now};
@@ -293,12 +286,12 @@ static bool read_cached(const redisReply *reply, struct quota_entry *entry)
     return true;
 }
 
-static void take_get(struct lookup *k, const redisReply *reply)
+static void take_get(struct lookup *k, const struct redis_reply *reply)
 {
     struct fetcher *fetcher = k->fetcher;
     struct quota_entry cached;
 
-    k->locked = reply->element[2]->integer == 1;
+    k->locked = reply->elements[2].integer == 1;
     deadline_cancel(&k->deadline);
     if (read_cached(reply, &cached) && cached.fresh_us) {
         counter_add(&fetcher->quotas->stats.redis_hits, 1);
@@ -318,21 +311,21 @@ static void take_get(struct lookup *k, const redisReply *reply)
     }
 }
 
-static void on_answer(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+static void on_answer(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure)
 {
     struct lookup *k = CONTAINER_OF(call, struct lookup, call);
-    bool good = reply && k->asked == ASKED_GET && get_has_shape(reply);
+    bool good = reply && k->asked == ASKED_GET && redis_reply_is(reply, "sii");
     (void)failure;
 
     MAGIC_CHECK(k, LOOKUP_MAGIC);
     k->calling = false;
-    if (k->asked == ASKED_PUT && reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 0)
+    if (k->asked == ASKED_PUT && reply && reply->type == RESP_INTEGER && reply->integer == 0)
         /* the lock was removed: the client was reset */
         quota_cache_remove(k->fetcher->quotas->table, lookup_id(k));
     if (k->stage == STAGE_OVER)
         lookup_free(k);
     else if (k->passed)
-        k->locked |= good && reply->element[2]->integer == 1;
+        k->locked |= good && reply->elements[2].integer == 1;
     else if (good)
         take_get(k, reply);
     else if (!k->fetcher->changing)

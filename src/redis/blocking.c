@@ -1,161 +1,257 @@
+/* blocking.c - a redis_connection with an event loop of its own, which runs while a caller waits. */
 #include "redis/blocking.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/event_timer.h"
 #include "redis/cluster_map.h"
+#include "redis/connection.h"
+#include "redis/failure.h"
 #include "redis/sentinel.h"
 
-static redisContext *dial(const struct address *address, struct timeval patience)
-{
-    char text[ADDRESS_TEXT_MAX], *port;
+struct redis_blocking {
+    struct event_base *base;
+    struct event *timer;
+    struct redis_connection *connection;
+    struct address address;
+    uint64_t timeout_us;
+    struct redis_reply reply;
+    bool answered, ended, timed_out;
+    char error[REDIS_WHY_MAX];
+};
 
-    if (address_is_unix(address))
-        return redisConnectUnixWithTimeout(address->local.sun_path, patience);
-    address_format(address, text);
-    port = strrchr(text, ':');
-    *port++ = 0;
-    if (text[0] == '[') { /* "[::1" without its closing bracket */
-        port[-2] = 0;
-        return redisConnectWithTimeout(text + 1, atoi(port), patience);
-    }
-    return redisConnectWithTimeout(text, atoi(port), patience);
+static void on_received(void *context, struct redis_reply *reply)
+{
+    struct redis_blocking *redis = context;
+
+    redis_reply_clear(&redis->reply);
+    redis_reply_move(&redis->reply, reply);
+    redis->answered = true;
 }
 
-/* Frees the reply. Returns false and sets `why` if it is an error. */
-static bool went_well(const redisContext *redis, redisReply *reply, char *why)
+static void on_lost(void *context, const char *why)
 {
-    bool good = reply && reply->type != REDIS_REPLY_ERROR;
+    struct redis_blocking *redis = context;
 
-    if (!good)
-        snprintf(why, REDIS_WHY_MAX, "%s", reply ? reply->str : redis->errstr);
-    freeReplyObject(reply);
-    return good;
+    redis->ended = true;
+    snprintf(redis->error, sizeof redis->error, "%s", why);
 }
 
-static bool log_in(redisContext *redis, const char *username, const char *password, char *why)
+static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-    if (!password)
+    struct redis_blocking *redis = arg;
+    (void)fd, (void)what;
+    redis->timed_out = true;
+}
+
+void redis_hang_up(struct redis_blocking *redis)
+{
+    if (!redis)
+        return;
+    redis_connection_free(redis->connection);
+    redis_reply_clear(&redis->reply);
+    if (redis->timer)
+        event_free(redis->timer);
+    if (redis->base)
+        event_base_free(redis->base);
+    free(redis);
+}
+
+const char *redis_blocking_error(const struct redis_blocking *redis)
+{
+    return redis->error;
+}
+
+const struct address *redis_blocking_address(const struct redis_blocking *redis)
+{
+    return &redis->address;
+}
+
+/* --- Commands --------------------------------------------------------------------------------- */
+
+bool redis_ask_only(struct redis_blocking *redis, int argc, const char *const *argv, const size_t *sizes)
+{
+    redis->answered = false;
+    if (!redis->ended && redis_connection_send(redis->connection, argc, argv, sizes))
         return true;
-    return went_well(redis,
-                     username ? redisCommand(redis, "AUTH %s %s", username, password)
-                              : redisCommand(redis, "AUTH %s", password),
-                     why);
+    if (!redis->ended)
+        on_lost(redis, "no memory");
+    return false;
 }
 
-static bool select_database(redisContext *redis, const struct redis_settings *s, char *why)
+enum redis_awaited redis_await(struct redis_blocking *redis, uint64_t us)
 {
-    return s->database == 0 || went_well(redis, redisCommand(redis, "SELECT %u", s->database), why);
+    redis->timed_out = false;
+    event_timer_arm(redis->timer, us);
+    while (!redis->answered && !redis->ended && !redis->timed_out)
+        if (event_base_loop(redis->base, EVLOOP_ONCE) != 0)
+            on_lost(redis, "the event loop failed");
+    event_del(redis->timer);
+    return redis->answered ? REDIS_AWAITED_REPLY : redis->ended ? REDIS_AWAITED_END : REDIS_AWAITED_NOTHING;
+}
+
+const struct redis_reply *redis_awaited_reply(const struct redis_blocking *redis)
+{
+    return &redis->reply;
+}
+
+const struct redis_reply *redis_ask(struct redis_blocking *redis, int argc, const char *const *argv,
+                                    const size_t *sizes)
+{
+    if (!redis_ask_only(redis, argc, argv, sizes))
+        return NULL;
+    enum redis_awaited awaited = redis_await(redis, redis->timeout_us);
+    if (awaited == REDIS_AWAITED_NOTHING) /* a late reply would be taken for that of the next command */
+        on_lost(redis, "no answer in time");
+    return awaited == REDIS_AWAITED_REPLY ? &redis->reply : NULL;
+}
+
+/* --- Connecting ------------------------------------------------------------------------------- */
+
+static bool begin(struct redis_blocking *redis)
+{
+    const struct redis_connection_callbacks callbacks = {on_received, on_lost, redis};
+
+    if (!(redis->base = event_base_new()) || !(redis->timer = evtimer_new(redis->base, on_timer, redis)))
+        return false;
+    redis->connection = redis_connection_new(redis->base, &redis->address, NULL, NULL, &callbacks);
+    return redis->connection != NULL;
+}
+
+/* Returns false and sets `why` if the command fails. */
+static bool went_well(struct redis_blocking *redis, int argc, const char *const *argv, char *why)
+{
+    const struct redis_reply *reply = redis_ask(redis, argc, argv, NULL);
+
+    if (!reply || reply->type == RESP_ERROR)
+        snprintf(why, REDIS_WHY_MAX, "%s", reply ? reply->text.p : redis->error);
+    return reply && reply->type != RESP_ERROR;
+}
+
+/* Without a password, any reply shows that the server is there, even most errors. */
+static bool log_in(struct redis_blocking *redis, const char *username, const char *password, char *why)
+{
+    if (username && password)
+        return went_well(redis, 3, (const char *[]){"AUTH", username, password}, why);
+    if (password)
+        return went_well(redis, 2, (const char *[]){"AUTH", password}, why);
+    if (went_well(redis, 1, (const char *[]){"PING"}, why))
+        return true;
+    enum redis_failure failure = redis_failure_of(why);
+    return !redis->ended && failure != REDIS_FAILURE_CLIENTS && failure != REDIS_FAILURE_PROTECTED;
+}
+
+static bool select_database(struct redis_blocking *redis, const struct redis_settings *s, char *why)
+{
+    char number[24];
+
+    if (s->database == 0)
+        return true;
+    snprintf(number, sizeof number, "%u", s->database);
+    return went_well(redis, 2, (const char *[]){"SELECT", number}, why);
 }
 
 /* Returns a connection that is logged in, or NULL with `why`. */
-static redisContext *dial_as(const struct address *address, const char *username, const char *password,
-                             struct timeval patience, char *why)
+static struct redis_blocking *dial_as(const struct address *address, const char *username,
+                                      const char *password, uint64_t timeout_us, char *why)
 {
-    redisContext *redis = address->length ? dial(address, patience) : NULL;
+    struct redis_blocking *redis = calloc(1, sizeof *redis);
 
-    snprintf(why, REDIS_WHY_MAX, "%s", redis ? redis->errstr : "no address, or no memory");
-    if (redis && !redis->err && redisSetTimeout(redis, patience) == REDIS_OK &&
-        log_in(redis, username, password, why))
+    snprintf(why, REDIS_WHY_MAX, "no address, or no memory");
+    if (!redis || !address->length) {
+        free(redis);
+        return NULL;
+    }
+    redis->address = *address;
+    redis->timeout_us = timeout_us;
+    errno = 0;
+    if (!begin(redis))
+        snprintf(why, REDIS_WHY_MAX, "%s", strerror(errno ? errno : ENOMEM));
+    else if (log_in(redis, username, password, why))
         return redis;
-    if (redis)
-        redisFree(redis);
+    redis_hang_up(redis);
     return NULL;
 }
 
 /* --- Sentinels -------------------------------------------------------------------------------- */
 
-static bool is_address(const redisReply *reply, struct address *address)
+static const char *trouble_of(const struct redis_blocking *sentinel, const struct redis_reply *reply)
 {
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-           reply->element[0]->type == REDIS_REPLY_STRING && reply->element[1]->type == REDIS_REPLY_STRING &&
-           redis_sentinel_address((struct slice){reply->element[0]->str, (size_t)reply->element[0]->len},
-                                  (struct slice){reply->element[1]->str, (size_t)reply->element[1]->len},
-                                  address);
-}
-
-static const char *trouble_of(const redisContext *sentinel, const redisReply *reply)
-{
-    return !reply                             ? sentinel->errstr
-           : reply->type == REDIS_REPLY_ERROR ? reply->str
-           : reply->type == REDIS_REPLY_NIL   ? "it knows no master of this name"
-                                              : "it names the master by what is no address";
+    return !reply                      ? sentinel->error
+           : reply->type == RESP_ERROR ? reply->text.p
+           : reply->type == RESP_NIL   ? "it knows no master of this name"
+                                       : "it names the master by what is no address";
 }
 
 static bool ask_sentinel(const struct redis_sentinel_settings *s, const struct redis_node *node,
-                         struct timeval patience, struct address *master, char *why)
+                         uint64_t timeout_us, struct address *master, char *why)
 {
+    const char *argv[] = {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s->master};
     char trouble[REDIS_WHY_MAX];
-    redisContext *sentinel = dial_as(&node->address, s->username, s->password, patience, trouble);
-    redisReply *reply =
-        sentinel ? redisCommand(sentinel, "SENTINEL GET-MASTER-ADDR-BY-NAME %s", s->master) : NULL;
-    bool found = reply && is_address(reply, master);
+    struct redis_blocking *sentinel = dial_as(&node->address, s->username, s->password, timeout_us, trouble);
+    const struct redis_reply *reply = sentinel ? redis_ask(sentinel, COUNT_OF(argv), argv, NULL) : NULL;
+    bool found = reply && redis_reply_is(reply, "ss") &&
+                 redis_sentinel_address(reply->elements[0].text, reply->elements[1].text, master);
 
     if (!found)
         snprintf(why, REDIS_WHY_MAX, "sentinel %.64s: %.80s", node->text,
                  sentinel ? trouble_of(sentinel, reply) : trouble);
-    freeReplyObject(reply);
-    if (sentinel)
-        redisFree(sentinel);
+    redis_hang_up(sentinel);
     return found;
 }
 
 /* If the user may not run ROLE, the sentinel's reply is trusted. */
-static bool is_replica(redisContext *redis)
+static bool is_replica(struct redis_blocking *redis)
 {
-    redisReply *reply = redisCommand(redis, "ROLE");
-    bool replica = reply && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
-                   reply->element[0]->type == REDIS_REPLY_STRING &&
-                   strcmp(reply->element[0]->str, "slave") == 0;
-
-    freeReplyObject(reply);
-    return replica;
+    const struct redis_reply *reply = redis_ask(redis, 1, (const char *[]){"ROLE"}, NULL);
+    return reply && redis_is_replica(reply);
 }
 
 /* Connects to the master that the first working sentinel names. */
-static redisContext *dial_master(const struct redis_settings *s, struct timeval patience, char *why)
+static struct redis_blocking *dial_master(const struct redis_settings *s, uint64_t timeout_us, char *why)
 {
     for (unsigned i = 0; i < s->sentinel.nodes.count; i++) {
         struct address master;
-        redisContext *redis;
-        if (!ask_sentinel(&s->sentinel, &s->sentinel.nodes.node[i], patience, &master, why) ||
-            !(redis = dial_as(&master, s->username, s->password, patience, why)))
+        struct redis_blocking *redis;
+        if (!ask_sentinel(&s->sentinel, &s->sentinel.nodes.node[i], timeout_us, &master, why) ||
+            !(redis = dial_as(&master, s->username, s->password, timeout_us, why)))
             continue;
         if (!is_replica(redis))
             return redis;
         snprintf(why, REDIS_WHY_MAX, "sentinel %s names a replica", s->sentinel.nodes.node[i].text);
-        redisFree(redis);
+        redis_hang_up(redis);
     }
     return NULL;
 }
 
 /* --- Cluster ---------------------------------------------------------------------------------- */
 
-static bool ask_node(const struct redis_settings *s, const struct redis_node *node, struct timeval patience,
+static bool ask_node(const struct redis_settings *s, const struct redis_node *node, uint64_t timeout_us,
                      struct redis_cluster_map *map, char *why)
 {
     char trouble[REDIS_WHY_MAX];
-    redisContext *redis = dial_as(&node->address, s->username, s->password, patience, trouble);
-    redisReply *reply = redis ? redisCommand(redis, "CLUSTER SLOTS") : NULL;
-    const char *what = redis ? redis->errstr : trouble;
+    struct redis_blocking *redis = dial_as(&node->address, s->username, s->password, timeout_us, trouble);
+    const struct redis_reply *reply =
+        redis ? redis_ask(redis, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL) : NULL;
+    const char *what = redis ? redis->error : trouble;
     bool good = reply && redis_cluster_map_read(reply, &node->address, map, &what);
 
     if (!good)
         snprintf(why, REDIS_WHY_MAX, "node %.64s: %.80s", node->text, what);
-    freeReplyObject(reply);
-    if (redis)
-        redisFree(redis);
+    redis_hang_up(redis);
     return good;
 }
 
 /* Returns the slot map (malloc'ed), or NULL with `why`. */
-static struct redis_cluster_map *ask_map(const struct redis_settings *s, struct timeval patience, char *why)
+static struct redis_cluster_map *ask_map(const struct redis_settings *s, uint64_t timeout_us, char *why)
 {
     struct redis_cluster_map *map = malloc(sizeof *map);
 
     snprintf(why, REDIS_WHY_MAX, "no memory");
     for (unsigned i = 0; map && i < s->cluster.count; i++)
-        if (ask_node(s, &s->cluster.node[i], patience, map, why))
+        if (ask_node(s, &s->cluster.node[i], timeout_us, map, why))
             return map;
     free(map);
     return NULL;
@@ -163,67 +259,61 @@ static struct redis_cluster_map *ask_map(const struct redis_settings *s, struct 
 
 /* Connects to a node of the map and frees the map. `node` < 0: there is none, and `absent` is
  * the error text. */
-static redisContext *dial_node(const struct redis_settings *s, struct redis_cluster_map *map, int node,
-                               const char *absent, struct timeval patience, char *why)
+static struct redis_blocking *dial_node(const struct redis_settings *s, struct redis_cluster_map *map,
+                                        int node, const char *absent, uint64_t timeout_us, char *why)
 {
-    redisContext *redis = NULL;
+    struct redis_blocking *redis = NULL;
 
     if (node >= 0)
-        redis = dial_as(&map->nodes[node], s->username, s->password, patience, why);
+        redis = dial_as(&map->nodes[node], s->username, s->password, timeout_us, why);
     else
         snprintf(why, REDIS_WHY_MAX, "%s", absent);
     free(map);
     return redis;
 }
 
-redisContext *redis_dial_slot(const struct redis_settings *s, unsigned slot, uint64_t timeout_us,
-                              char why[static REDIS_WHY_MAX])
+struct redis_blocking *redis_dial_slot(const struct redis_settings *s, unsigned slot, uint64_t timeout_us,
+                                       char why[static REDIS_WHY_MAX])
 {
-    struct timeval patience = timeval_of_us(timeout_us);
     struct redis_cluster_map *map;
 
     if (!s->cluster.count)
         return redis_dial(s, timeout_us, why);
-    if (!(map = ask_map(s, patience, why)))
+    if (!(map = ask_map(s, timeout_us, why)))
         return NULL;
-    return dial_node(s, map, map->of_slot[slot] - 1, "no node has the slot", patience, why);
+    return dial_node(s, map, map->of_slot[slot] - 1, "no node has the slot", timeout_us, why);
 }
 
-redisContext *redis_dial_part(const struct redis_settings *s, unsigned part, unsigned *parts,
-                              uint64_t timeout_us, char why[static REDIS_WHY_MAX])
+struct redis_blocking *redis_dial_part(const struct redis_settings *s, unsigned part, unsigned *parts,
+                                       uint64_t timeout_us, char why[static REDIS_WHY_MAX])
 {
-    struct timeval patience = timeval_of_us(timeout_us);
     struct redis_cluster_map *map;
 
     *parts = 1;
     if (!s->cluster.count)
         return redis_dial(s, timeout_us, why);
-    if (!(map = ask_map(s, patience, why)))
+    if (!(map = ask_map(s, timeout_us, why)))
         return NULL;
     *parts = map->node_count;
     return dial_node(s, map, part < map->node_count ? (int)part : -1,
-                     "the cluster has changed meanwhile; try again", patience, why);
+                     "the cluster has changed meanwhile; try again", timeout_us, why);
 }
 
-redisContext *redis_dial(const struct redis_settings *settings, uint64_t timeout_us,
-                         char why[static REDIS_WHY_MAX])
+struct redis_blocking *redis_dial(const struct redis_settings *s, uint64_t timeout_us,
+                                  char why[static REDIS_WHY_MAX])
 {
-    struct timeval patience = timeval_of_us(timeout_us);
-    struct address address = settings->address;
+    struct address address = s->address;
     const char *unknown;
-    redisContext *redis;
+    struct redis_blocking *redis;
 
-    if (settings->host && !address_parse(slice_of(settings->address_text), true, &address, &unknown)) {
+    if (s->host && !address_parse(slice_of(s->address_text), true, &address, &unknown)) {
         snprintf(why, REDIS_WHY_MAX, "%s", unknown);
         return NULL;
     }
-    redis = settings->sentinel.master
-                ? dial_master(settings, patience, why)
-                : dial_as(&address, settings->username, settings->password, patience, why);
-
-    if (redis && select_database(redis, settings, why))
+    redis = s->sentinel.master ? dial_master(s, timeout_us, why)
+                               : dial_as(&address, s->username, s->password, timeout_us, why);
+    if (redis && select_database(redis, s, why))
         return redis;
-    if (redis)
-        redisFree(redis);
+    redis_hang_up(redis);
     return NULL;
 }

@@ -1,7 +1,7 @@
 /* calls.c - script calls on a redis_link, and their replies.
  *
  *   redis_link_call()  -> waiting list, hiredis' output buffer      (no system call)
- *   redis_link_flush() -> one write per loop iteration              (link.c)
+ *   redis_link_flush() -> one write per loop iteration              (link_io.c)
  *   on_call()          <- the replies, in list order; NULL for all if the link is closed */
 #include "redis/link_internal.h"
 
@@ -95,7 +95,7 @@ static void on_asking(redisAsyncContext *ac, void *r, void *arg)
     (void)arg;
 }
 
-static bool report_asking(struct redis_link *link)
+static bool send_asking(struct redis_link *link)
 {
     if (redisAsyncCommand(link->ac, on_asking, NULL, "ASKING") != REDIS_OK)
         return false;
@@ -107,8 +107,11 @@ static bool report_asking(struct redis_link *link)
  * command's name with strchr(), so the command must be followed by a NUL. */
 static bool sent_go(struct redis_link *link, struct sent *sent, const char *command, size_t size)
 {
-    if ((sent->asking && !report_asking(link)) ||
-        redisAsyncFormattedCommand(link->ac, on_call, sent, command, size) != REDIS_OK)
+    link->holds_writes = true;
+    bool taken = (!sent->asking || send_asking(link)) &&
+                 redisAsyncFormattedCommand(link->ac, on_call, sent, command, size) == REDIS_OK;
+    link->holds_writes = false;
+    if (!taken)
         return false;
     sent->written_us = clock_us();
     TAILQ_INSERT_TAIL(&link->waiting, sent, entry);
@@ -189,39 +192,39 @@ static void complain(struct redis_link *link, enum redis_failure cause, const ch
 }
 
 static enum redis_failure judge(struct redis_link *link, const struct redis_call *call,
-                                const redisReply *reply)
+                                const struct redis_reply *reply)
 {
     bool late = clock_us() - call->sent_us > link->settings->timeout_us;
 
-    if (reply->type != REDIS_REPLY_ERROR) {
+    if (reply->type != RESP_ERROR) {
         if (!late)
             redis_link_note_good(link);
         return REDIS_OK_ANSWER;
     }
-    if (late && redis_error_is(reply->str, "NOSCRIPT"))
+    if (late && redis_error_is(reply->text.p, "NOSCRIPT"))
         return REDIS_FAILURE_TIMEOUT;
-    enum redis_failure failure = redis_failure_of(reply->str);
+    enum redis_failure failure = redis_failure_of(reply->text.p);
     if (failure == REDIS_FAILURE_MOVING && !link->settings->cluster.count)
         failure = REDIS_FAILURE_CLUSTER;
     if (redis_failure_may_pass(failure))
-        redis_link_note_unfit(link, failure, reply->str);
+        redis_link_note_unfit(link, failure, reply->text.p);
     else if (failure != REDIS_FAILURE_MOVING) /* the caller retries */
-        complain(link, failure, reply->str);
+        complain(link, failure, reply->text.p);
     return failure;
 }
 
 static void on_call(redisAsyncContext *ac, void *r, void *arg)
 {
     struct redis_link *link = redis_link_answered(ac, r);
-    const redisReply *reply = r;
+    const struct redis_reply *reply = r;
     struct sent *sent = arg;
 
     TAILQ_REMOVE(&link->waiting, sent, entry);
     link->pending--;
-    if (reply && reply->type == REDIS_REPLY_ERROR && redis_error_is(reply->str, "NOSCRIPT") &&
+    if (reply && reply->type == RESP_ERROR && redis_error_is(reply->text.p, "NOSCRIPT") &&
         retry_as_eval(link, sent))
         return;
-    if (reply && reply->type == REDIS_REPLY_ERROR && was_redirected(link, sent, reply->str))
+    if (reply && reply->type == RESP_ERROR && was_redirected(link, sent, reply->text.p))
         return;
     enum redis_failure failure = reply ? judge(link, sent->call, reply) : link->cause;
     struct redis_call *call = sent->call;

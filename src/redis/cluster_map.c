@@ -22,22 +22,17 @@ enum {
 
 /* --- Decoding CLUSTER SLOTS ------------------------------------------------------------------- */
 
-static struct slice text_of(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_STRING ? (struct slice){reply->str, (size_t)reply->len} : SLICE_NONE;
-}
-
 /* [ host or nil, port, id, ... ] */
-static bool read_node(const redisReply *reply, const struct address *answered, struct address *address)
+static bool read_node(const struct redis_reply *reply, const struct address *answered,
+                      struct address *address)
 {
     char digits[24];
     struct text port = text_over(digits, sizeof digits);
 
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 ||
-        reply->element[1]->type != REDIS_REPLY_INTEGER)
+    if (reply->type != RESP_ARRAY || reply->count < 2 || reply->elements[1].type != RESP_INTEGER)
         return false;
-    text_i64(&port, reply->element[1]->integer);
-    return redis_node_read(text_of(reply->element[0]), text_slice(&port), answered, address);
+    text_i64(&port, reply->elements[1].integer);
+    return redis_node_read(reply->elements[0].text, text_slice(&port), answered, address);
 }
 
 /* Adds the address, unless present. Returns its position in the list from 1; 0: the list is
@@ -54,17 +49,17 @@ static unsigned add_address(struct address *list, unsigned *count, unsigned max,
     return *count;
 }
 
-static bool is_range(const redisReply *range)
+static bool is_range(const struct redis_reply *range)
 {
-    return range->type == REDIS_REPLY_ARRAY && range->elements >= 3 &&
-           range->element[0]->type == REDIS_REPLY_INTEGER && range->element[1]->type == REDIS_REPLY_INTEGER &&
-           range->element[0]->integer >= 0 && range->element[0]->integer <= range->element[1]->integer &&
-           range->element[1]->integer < REDIS_SLOTS;
+    return range->type == RESP_ARRAY && range->count >= 3 && range->elements[0].type == RESP_INTEGER &&
+           range->elements[1].type == RESP_INTEGER && range->elements[0].integer >= 0 &&
+           range->elements[0].integer <= range->elements[1].integer &&
+           range->elements[1].integer < REDIS_SLOTS;
 }
 
 /* [ first, last, master, replica... ] */
-static bool read_range(const redisReply *range, const struct address *answered, struct redis_cluster_map *map,
-                       const char **why)
+static bool read_range(const struct redis_reply *range, const struct address *answered,
+                       struct redis_cluster_map *map, const char **why)
 {
     struct address address;
     unsigned node;
@@ -74,34 +69,34 @@ static bool read_range(const redisReply *range, const struct address *answered, 
         return false;
     *why = "it names a node by what is no address; let it announce addresses "
            "(cluster-preferred-endpoint-type ip)";
-    if (!read_node(range->element[2], answered, &address))
+    if (!read_node(&range->elements[2], answered, &address))
         return false;
     *why = "more masters than weir can have";
     if (!(node = add_address(map->nodes, &map->node_count, REDIS_CLUSTER_MAP_NODES_MAX, &address)))
         return false;
-    for (long long slot = range->element[0]->integer; slot <= range->element[1]->integer; slot++) {
+    for (int64_t slot = range->elements[0].integer; slot <= range->elements[1].integer; slot++) {
         map->slot_count += map->of_slot[slot] == 0;
         map->of_slot[slot] = (uint16_t)node;
     }
-    for (size_t i = 3; i < range->elements; i++)
-        if (read_node(range->element[i], answered, &address))
+    for (size_t i = 3; i < range->count; i++)
+        if (read_node(&range->elements[i], answered, &address))
             (void)add_address(map->replicas, &map->replica_count, REDIS_CLUSTER_MAP_NODES_MAX, &address);
     return true;
 }
 
-bool redis_cluster_map_read(const redisReply *reply, const struct address *answered,
+bool redis_cluster_map_read(const struct redis_reply *reply, const struct address *answered,
                             struct redis_cluster_map *map, const char **why)
 {
     memset(map, 0, sizeof *map);
     *why = "an answer of the wrong shape";
-    if (reply->type == REDIS_REPLY_ERROR)
-        *why = strstr(reply->str, "cluster support disabled")
+    if (reply->type == RESP_ERROR)
+        *why = strstr(reply->text.p, "cluster support disabled")
                    ? "it is no node of a cluster; use redis.address"
                    : "it gives an error";
-    if (reply->type != REDIS_REPLY_ARRAY)
+    if (reply->type != RESP_ARRAY)
         return false;
-    for (size_t i = 0; i < reply->elements; i++)
-        if (!read_range(reply->element[i], answered, map, why))
+    for (size_t i = 0; i < reply->count; i++)
+        if (!read_range(&reply->elements[i], answered, map, why))
             return false;
     *why = "no slot is assigned";
     return map->slot_count > 0;
@@ -172,7 +167,7 @@ static void learn(struct redis_cluster_map_reader *r)
         (void)add_address(r->known, &r->known_count, KNOWN_MAX, &r->map.replicas[i]);
 }
 
-static void on_heard(void *context, const redisReply *reply)
+static void on_received(void *context, struct redis_reply *reply)
 {
     struct redis_cluster_map_reader *r = context;
     char text[ADDRESS_TEXT_MAX];
@@ -204,13 +199,14 @@ static void on_lost(void *context, const char *why)
 static void begin(struct redis_cluster_map_reader *r)
 {
     static const struct timeval patience = {ANSWER_US / 1000000, ANSWER_US % 1000000};
-    const struct redis_connection_callbacks callbacks = {on_heard, on_lost, r};
+    const struct redis_connection_callbacks callbacks = {on_received, on_lost, r};
 
     r->read_us = clock_us();
     r->asked = r->known[r->next++ % r->known_count];
     r->connection =
         redis_connection_new(r->base, &r->asked, r->settings->username, r->settings->password, &callbacks);
-    if (!r->connection || !redis_connection_send(r->connection, 2, (const char *[]){"CLUSTER", "SLOTS"}))
+    if (!r->connection ||
+        !redis_connection_send(r->connection, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL))
         fail(r, "it cannot be connected to");
     else
         evtimer_add(r->timer, &patience);

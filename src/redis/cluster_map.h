@@ -4,9 +4,9 @@
 #define WEIR_REDIS_CLUSTER_MAP_H
 
 #include <event2/event.h>
-#include <hiredis/hiredis.h>
 
 #include "policy/policy.h"
+#include "redis/reply.h"
 #include "redis/slot.h"
 
 enum { REDIS_CLUSTER_MAP_NODES_MAX = 256 };
@@ -23,7 +23,7 @@ struct redis_cluster_map {
 
 /* Decodes a CLUSTER SLOTS reply of the node at `answered`. Returns false on error and sets
  * `*why` (static text). */
-MUST_CHECK bool redis_cluster_map_read(const redisReply *reply, const struct address *answered,
+MUST_CHECK bool redis_cluster_map_read(const struct redis_reply *reply, const struct address *answered,
                                        struct redis_cluster_map *map, const char **why);
 
 /* Reads the map at the start, every 30 s, and on request. One query at a time, each to the next

@@ -1,11 +1,12 @@
 #include "redis/connection.h"
 
+#include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <stdlib.h>
 
 #include "base/magic.h"
-#include "redis/guard.h"
+#include "redis/reply_reader.h"
 #include "redis/socket.h"
 
 enum {
@@ -18,13 +19,13 @@ struct redis_connection {
     struct address address;
     struct bufferevent *stream;
     redisReader *reader;
-    struct redis_guard guard;
+    struct redis_reply_reader replies;
     struct redis_connection_callbacks callbacks;
     bool logging_in; /* the next reply belongs to AUTH */
     bool hearing;    /* inside a callback */
     bool over;       /* freed from inside a callback */
     bool starting;   /* inside redis_connection_new(), which reports an immediate failure itself */
-    bool failed;
+    int failed;      /* errno of that failure; 0: none */
 };
 
 /* --- Receiving -------------------------------------------------------------------------------- */
@@ -47,12 +48,12 @@ static void lose(struct redis_connection *connection, const char *why)
     connection->hearing = false;
 }
 
-static void pass_on(struct redis_connection *connection, const redisReply *reply)
+static void pass_on(struct redis_connection *connection, struct redis_reply *reply)
 {
     bool login = connection->logging_in;
 
     connection->logging_in = false;
-    if (login && reply->type != REDIS_REPLY_ERROR)
+    if (login && reply->type != RESP_ERROR)
         return;
     connection->hearing = true;
     connection->callbacks.received(connection->callbacks.context, reply);
@@ -84,7 +85,7 @@ static void on_read(struct bufferevent *stream, void *arg)
             break;
         if (good)
             pass_on(connection, reply);
-        freeReplyObject(reply);
+        redis_reply_free(reply);
     }
     if (!good && !connection->over)
         lose(connection, "an answer of the wrong shape");
@@ -95,6 +96,7 @@ static void on_read(struct bufferevent *stream, void *arg)
 static void on_event(struct bufferevent *stream, short what, void *arg)
 {
     struct redis_connection *connection = arg;
+    char last_words[128];
 
     MAGIC_CHECK(connection, CONNECTION_MAGIC);
     if (what & BEV_EVENT_CONNECTED) {
@@ -102,21 +104,26 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
         return;
     }
     if (connection->starting) {
-        connection->failed = true;
+        connection->failed = EVUTIL_SOCKET_ERROR();
+        connection->failed = connection->failed ? connection->failed : ECONNREFUSED;
         return;
     }
-    lose(connection,
-         what & BEV_EVENT_EOF ? "it hung up" : evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR()));
+    const char *why =
+        what & BEV_EVENT_EOF ? "it hung up" : evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR());
+    if (redis_socket_last_words(bufferevent_getfd(stream), last_words, sizeof last_words))
+        why = last_words;
+    lose(connection, why);
     if (connection->over)
         connection_end(connection);
 }
 
 /* --- Sending ---------------------------------------------------------------------------------- */
 
-bool redis_connection_send(struct redis_connection *connection, int argc, const char *const *argv)
+bool redis_connection_send(struct redis_connection *connection, int argc, const char *const *argv,
+                           const size_t *sizes)
 {
     char *command;
-    int size = redisFormatCommandArgv(&command, argc, (const char **)argv, NULL);
+    int size = redisFormatCommandArgv(&command, argc, (const char **)(uintptr_t)argv, sizes);
 
     if (size < 0)
         return false;
@@ -130,8 +137,8 @@ static bool log_in(struct redis_connection *connection, const char *username, co
     if (!password)
         return true;
     connection->logging_in = true;
-    return username ? redis_connection_send(connection, 3, (const char *[]){"AUTH", username, password})
-                    : redis_connection_send(connection, 2, (const char *[]){"AUTH", password});
+    return username ? redis_connection_send(connection, 3, (const char *[]){"AUTH", username, password}, NULL)
+                    : redis_connection_send(connection, 2, (const char *[]){"AUTH", password}, NULL);
 }
 
 /* --- Create and free -------------------------------------------------------------------------- */
@@ -144,7 +151,7 @@ static bool dial(struct redis_connection *connection, struct event_base *base)
     if (to->length == 0 || !(connection->stream = bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE)) ||
         !(connection->reader = redisReaderCreate()))
         return false;
-    redis_guard(&connection->guard, connection->reader, &always);
+    redis_reply_reader_install(&connection->replies, connection->reader, &always);
     bufferevent_setcb(connection->stream, on_read, NULL, on_event, connection);
     return bufferevent_enable(connection->stream, EV_READ | EV_WRITE) == 0 &&
            bufferevent_socket_connect(connection->stream, &to->any, (int)to->length) == 0;
@@ -166,7 +173,9 @@ struct redis_connection *redis_connection_new(struct event_base *base, const str
     connection->starting = false;
     if (good)
         return connection;
+    int failed = connection->failed;
     connection_end(connection);
+    errno = failed;
     return NULL;
 }
 

@@ -7,31 +7,33 @@
 #define WEIR_REDIS_CONNECTION_H
 
 #include <event2/event.h>
-#include <hiredis/hiredis.h>
 
 #include "base/macros.h"
 #include "net/address.h"
+#include "redis/reply.h"
 
 struct redis_connection;
 
 struct redis_connection_callbacks {
     /* Runs from the event loop; may free the connection. An AUTH error is passed on like any
-     * reply, a successful AUTH reply is not. */
-    void (*received)(void *context, const redisReply *reply);
+     * reply, a successful AUTH reply is not. The reply is freed afterwards, except for what
+     * redis_reply_move() has taken. */
+    void (*received)(void *context, struct redis_reply *reply);
     /* The connection is closed: free it. */
     void (*lost)(void *context, const char *why);
     void *context;
 };
 
 /* Starts to connect. `password` NULL: no login; `username` NULL: the default user. Returns NULL
- * if the attempt fails immediately. No callback runs from inside. */
+ * with errno (0: no memory) if the attempt fails immediately. No callback runs from inside. */
 struct redis_connection *redis_connection_new(struct event_base *base, const struct address *address,
                                               const char *username, const char *password,
                                               const struct redis_connection_callbacks *callbacks);
 
-/* Sends a command; also allowed before the connection is established. Returns false if out of
- * memory. */
-MUST_CHECK bool redis_connection_send(struct redis_connection *connection, int argc, const char *const *argv);
+/* Sends a command; also allowed before the connection is established. `sizes` NULL: the arguments
+ * end with a NUL. Returns false if out of memory. */
+MUST_CHECK bool redis_connection_send(struct redis_connection *connection, int argc, const char *const *argv,
+                                      const size_t *sizes);
 
 /* Also allowed from inside received() and lost(). NULL is allowed. */
 void redis_connection_free(struct redis_connection *connection);

@@ -11,15 +11,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
-#include <hiredis/hiredis.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,15 +24,16 @@
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/memory.h"
+#include "redis/blocking.h"
+#include "redis/embedded_files.h"
 
 enum {
     EMBEDDED_MAGIC = 0x454d4252,
     ARGUMENTS_MAX = 40,
-    SOCKET_NAME_ROOM = 16, /* bytes for "/redis.sock" after the directory */
     LOG_TAIL_MAX = 512,
     LINES_MAX = 8192,       /* bytes at the end of the log that are searched */
     TRIAL_MEMORY = 1 << 30, /* address space; Redis takes about 100 MiB of it */
-    LEFT_S = 60,            /* younger directories may still be in creation */
+    ANSWER_US = 200000,
 };
 
 static const uint64_t start_timeout_us = 5000000, stop_timeout_us = 3000000;
@@ -48,9 +44,8 @@ struct embedded {
     uint32_t magic;
     pid_t pid; /* 0: not running */
     char *program;
-    int directory_fd; /* holds the directory's lock; -1: none */
-    char directory[sizeof((struct sockaddr_un *)0)->sun_path];
-    char log_path[sizeof((struct sockaddr_un *)0)->sun_path + SOCKET_NAME_ROOM];
+    struct embedded_directory directory;
+    char log_path[sizeof((struct sockaddr_un *)0)->sun_path + EMBEDDED_NAME_ROOM];
     char memory[32];
     const char *arguments[ARGUMENTS_MAX];
     struct address address;
@@ -58,144 +53,6 @@ struct embedded {
     uint64_t started_us, again_us;
     bool trial; /* tests scripts: bounded memory, start and stop not logged, killed on stop */
 };
-
-/* --- Program ---------------------------------------------------------------------------------- */
-
-static char *program_in(struct slice directory, const char *name)
-{
-    char *path = NULL;
-
-    if (directory.n == 0 || asprintf(&path, "%.*s/%s", SLICE_ARG(directory), name) < 0)
-        return NULL;
-    if (access(path, X_OK) == 0)
-        return path;
-    free(path);
-    return NULL;
-}
-
-static char *find_in(const char *directories, const char *name)
-{
-    for (;;) {
-        size_t n = strcspn(directories, ":");
-        char *path = program_in((struct slice){directories, n}, name);
-        if (path || directories[n] == 0)
-            return path;
-        directories += n + 1;
-    }
-}
-
-/* Returns the path (malloc'ed), or NULL if there is none. */
-static char *find_program(void)
-{
-    static const char *const names[] = {"redis-server", "valkey-server"};
-    const char *path = getenv("PATH");
-
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        char *found = path ? find_in(path, names[i]) : NULL;
-        if (!found)
-            found = find_in("/usr/bin:/usr/local/bin:/usr/sbin:/usr/local/sbin", names[i]);
-        if (found)
-            return found;
-    }
-    return NULL;
-}
-
-static void report_no_program(void)
-{
-    log_error(
-        "redis.address is embedded, but there is neither redis-server nor valkey-server; install the Debian "
-        "package redis-server (apt-get install redis-server), or set redis.address to a Redis that runs");
-}
-
-static const char *const directory_files[] = {"redis.sock", "redis.log"};
-
-/* --- Directory -------------------------------------------------------------------------------- */
-
-/* A weir process owns a directory while it holds the directory's lock. Returns -1 if another
- * process holds it or on error. */
-static int lock_directory(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
-static void remove_if_left(const char *path)
-{
-    char name[PATH_MAX];
-    struct stat st;
-    int fd;
-
-    if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
-        time(NULL) - st.st_mtime < LEFT_S || (fd = lock_directory(path)) < 0)
-        return;
-    for (size_t i = 0; i < COUNT_OF(directory_files); i++)
-        if ((size_t)snprintf(name, sizeof name, "%s/%s", path, directory_files[i]) < sizeof name)
-            unlink(name);
-    rmdir(path);
-    close(fd);
-}
-
-/* Removes directories of killed weir processes: unlocked ones that are old enough not to be in
- * creation. */
-static void sweep(struct slice parent)
-{
-    char pattern[PATH_MAX];
-    glob_t found;
-
-    if ((size_t)snprintf(pattern, sizeof pattern, "%.*s/weir-redis-??????", SLICE_ARG(parent)) >=
-            sizeof pattern ||
-        glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
-        return;
-    for (size_t i = 0; i < found.gl_pathc; i++)
-        remove_if_left(found.gl_pathv[i]);
-    globfree(&found);
-}
-
-static bool make_directory_in(struct embedded *e, struct slice parent)
-{
-    if (parent.n == 0 || parent.p[0] != '/')
-        return false;
-    int n = snprintf(e->directory, sizeof e->directory, "%.*s/weir-redis-XXXXXX", SLICE_ARG(parent));
-    if (n < 0 || (size_t)n + SOCKET_NAME_ROOM >= sizeof e->directory)
-        return false;
-    sweep((struct slice){e->directory, parent.n});
-    return mkdtemp(e->directory) != NULL && (e->directory_fd = lock_directory(e->directory)) >= 0;
-}
-
-static bool make_directory(struct embedded *e)
-{
-    static const char *const variables[] = {"RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR", "TMPDIR"};
-
-    for (size_t i = 0; i < COUNT_OF(variables); i++) {
-        /* systemd may list several, separated by colons */
-        const char *value = getenv(variables[i]);
-        if (value && make_directory_in(e, (struct slice){value, strcspn(value, ":")}))
-            return true;
-    }
-    if (make_directory_in(e, SLICE("/tmp")))
-        return true;
-    e->directory[0] = 0;
-    log_error("redis.address is embedded, but no directory for its socket can be made in /tmp: %s",
-              strerror(errno));
-    return false;
-}
-
-static void remove_directory(struct embedded *e)
-{
-    if (!e->directory[0])
-        return;
-    unlink(e->address.local.sun_path);
-    unlink(e->log_path);
-    if (e->directory_fd >= 0)
-        close(e->directory_fd);
-    if (rmdir(e->directory) != 0)
-        log_warn("embedded Redis: %s cannot be removed: %s", e->directory, strerror(errno));
-}
 
 /* --- Child process ---------------------------------------------------------------------------- */
 
@@ -228,7 +85,7 @@ static void make_arguments(struct embedded *e)
                                      "--daemonize",
                                      "no",
                                      "--dir",
-                                     e->directory,
+                                     e->directory.path,
                                      "--logfile",
                                      e->log_path,
                                      "--loglevel",
@@ -317,17 +174,13 @@ static bool reap(struct embedded *e, int *status)
 
 static bool answers(const struct embedded *e)
 {
-    static const struct timeval patience = {0, 200000};
-    redisContext *redis = redisConnectUnixWithTimeout(e->address.local.sun_path, patience);
-    redisReply *reply = NULL;
-    bool fine;
+    struct redis_settings settings = {.address = e->address};
+    char why[REDIS_WHY_MAX];
+    struct redis_blocking *redis = redis_dial(&settings, ANSWER_US, why);
+    const struct redis_reply *reply = redis ? redis_ask(redis, 1, (const char *[]){"PING"}, NULL) : NULL;
+    bool fine = reply && reply->type == RESP_STATUS;
 
-    if (redis && !redis->err && redisSetTimeout(redis, patience) == REDIS_OK)
-        reply = redisCommand(redis, "PING");
-    fine = reply && reply->type == REDIS_REPLY_STATUS;
-    freeReplyObject(reply);
-    if (redis)
-        redisFree(redis);
+    redis_hang_up(redis);
     return fine;
 }
 
@@ -450,11 +303,11 @@ void embedded_watch(struct embedded *e, struct event_base *base)
 
 static bool make_address(struct embedded *e)
 {
-    char text[sizeof e->directory + SOCKET_NAME_ROOM];
+    char text[sizeof e->directory.path + EMBEDDED_NAME_ROOM];
     const char *why;
 
-    snprintf(e->log_path, sizeof e->log_path, "%s/redis.log", e->directory);
-    snprintf(text, sizeof text, "unix:%s/redis.sock", e->directory);
+    snprintf(e->log_path, sizeof e->log_path, "%s/" EMBEDDED_LOG, e->directory.path);
+    snprintf(text, sizeof text, "unix:%s/" EMBEDDED_SOCKET, e->directory.path);
     if (address_parse(slice_of(text), false, &e->address, &why))
         return true;
     log_error("embedded Redis: %s: %s", text, why);
@@ -464,21 +317,21 @@ static bool make_address(struct embedded *e)
 static struct embedded *start(bool trial)
 {
     struct embedded *e = xcalloc(1, sizeof *e);
-    e->directory_fd = -1;
+    e->directory.fd = -1;
     e->trial = trial;
 
     MAGIC_SET(e, EMBEDDED_MAGIC);
     e->again_us = again_min_us;
     choose_memory(e);
-    e->program = find_program();
+    e->program = embedded_find_program();
     if (!e->program && !trial)
-        report_no_program();
-    if (e->program && make_directory(e) && make_address(e)) {
+        embedded_report_no_program();
+    if (e->program && embedded_make_directory(&e->directory) && make_address(e)) {
         make_arguments(e);
         if (spawn(e) && wait_until_it_answers(e)) {
             if (!trial)
                 log_info("embedded Redis: %s runs as process %d in %s", e->program, (int)e->pid,
-                         e->directory);
+                         e->directory.path);
             return e;
         }
     }
@@ -533,7 +386,7 @@ void embedded_stop(struct embedded *e)
     if (e->again_timer)
         event_free(e->again_timer);
     end_child(e);
-    remove_directory(e);
+    embedded_remove_directory(&e->directory);
     free(e->program);
     MAGIC_WIPE(e);
     free(e);

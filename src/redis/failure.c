@@ -135,10 +135,10 @@ enum redis_failure redis_failure_of(const char *message)
     return REDIS_FAILURE_SCRIPT;
 }
 
-bool redis_is_replica(const redisReply *role)
+bool redis_is_replica(const struct redis_reply *role)
 {
-    return role->type == REDIS_REPLY_ARRAY && role->elements > 0 &&
-           role->element[0]->type == REDIS_REPLY_STRING && strcmp(role->element[0]->str, "slave") == 0;
+    return role->type == RESP_ARRAY && role->count > 0 && role->elements[0].type == RESP_STRING &&
+           slice_equal(role->elements[0].text, SLICE("slave"));
 }
 
 bool redis_failure_may_pass(enum redis_failure failure)

@@ -3,8 +3,9 @@
 #ifndef WEIR_REDIS_FAILURE_H
 #define WEIR_REDIS_FAILURE_H
 
-#include <hiredis/hiredis.h>
 #include <stdbool.h>
+
+#include "redis/reply.h"
 
 /* Each row: name, metric label, log text. */
 #define REDIS_FAILURES(X)                                                                                    \
@@ -49,7 +50,7 @@ const char *redis_failure_remedy(enum redis_failure failure, const struct redis_
 bool redis_error_is(const char *message, const char *code);
 
 /* Returns true if `role` is a replica's reply to ROLE. */
-bool redis_is_replica(const redisReply *role);
+bool redis_is_replica(const struct redis_reply *role);
 
 /* Returns true if reconnecting may help: the data is loaded, the replica was promoted, the
  * address moved, or the login was repaired. */

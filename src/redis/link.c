@@ -1,5 +1,5 @@
 /* link.c - connection life cycle and circuit breaker; see link.h for the states. Calls and
- * replies are in calls.c.
+ * replies are in calls.c, the connection's events in link_io.c, log lines in link_outage.c.
  *
  * A connection goes down in one of two ways, and both pass link_lost(). Either hiredis finds the
  * connection dead: it runs every callback with a NULL reply and frees its context itself. Or
@@ -13,13 +13,10 @@
 #include "base/clock.h"
 #include "base/event_timer.h"
 #include "base/log.h"
-#include "base/magic.h"
 #include "base/memory.h"
 #include "redis/socket.h"
 
 enum {
-    LINK_MAGIC = 0x4c494e4b,
-    ANSWER_BYTES_MAX = 1 << 20,
     TIMEOUTS_TO_SUSPECT = 3, /* consecutive */
     /* consecutive LOADING, READONLY, ...: reconnecting may reach a better server */
     UNFIT_TO_CLOSE = 3,
@@ -28,83 +25,9 @@ enum {
 static const uint64_t connect_us = 2000000; /* until READY */
 static const uint64_t retry_min_us = 50000, retry_max_us = 2000000;
 static const uint64_t timeout_min_us = 1000000;
-/* READY for this long: a later failure is another outage */
-static const uint64_t settle_us = 1000000;
 
 static void link_connect(struct redis_link *link);
 static void link_ping(struct redis_link *link);
-
-static struct redis_link *link_of(void *pointer)
-{
-    struct redis_link *link = pointer;
-    MAGIC_CHECK(link, LINK_MAGIC);
-    return link;
-}
-
-/* --- Log lines -------------------------------------------------------------------------------- */
-
-/* redis.on_failure as written in the policy; limits may override it */
-static const char *const on_failure_label[] = {
-    [ON_FAILURE_LOCAL] = "local", [ON_FAILURE_ALLOW] = "allow", [ON_FAILURE_DENY] = "deny"};
-
-static void report_down(struct redis_link *link, enum redis_failure cause, const char *detail)
-{
-    uint64_t us = 0;
-    enum outage_news news =
-        link->outage ? redis_outage_down(link->outage, &link->in_outage, cause, &us) : OUTAGE_KNOWN;
-    char lasts[64] = "";
-
-    if (news == OUTAGE_CHANGES || news == OUTAGE_LASTS)
-        snprintf(lasts, sizeof lasts, "still away after %.1f s: ", (double)us / 1e6);
-    log_at(news == OUTAGE_BEGINS  ? LEVEL_ERROR
-           : news == OUTAGE_KNOWN ? LEVEL_DEBUG
-                                  : LEVEL_WARN,
-           "redis %s: %s%s%s%s%s; limits follow on_failure (%s) until it answers; %s", link->address_text,
-           lasts, redis_failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
-           detail && *detail ? ")" : "", on_failure_label[link->settings->on_failure],
-           redis_failure_remedy(cause, link->settings));
-}
-
-static void report_again(const struct redis_link *link, uint64_t us)
-{
-    log_info("redis %s: answers again after %.1f s; limits are counted in Redis", link->address_text,
-             (double)us / 1e6);
-}
-
-/* The link has recovered. */
-static void settle(struct redis_link *link)
-{
-    uint64_t us;
-
-    event_del(link->settle_timer);
-    link->relapsed = false;
-    link->down_since_us = 0;
-    if (link->outage && redis_outage_up(link->outage, &link->in_outage, link->ready_us, &us))
-        report_again(link, us);
-}
-
-/* A link that is down is freed (for example, after a reload with a corrected password). This may
- * end the outage if all other links are up. */
-static void leave_outage(struct redis_link *link)
-{
-    uint64_t us;
-
-    if (link->outage && redis_outage_leave(link->outage, link->in_outage, &us))
-        report_again(link, us);
-}
-
-/* The link has been READY for settle_us. If calls failed or got no reply since, wait longer. */
-static void on_settle(evutil_socket_t fd, short what, void *arg)
-{
-    struct redis_link *link = link_of(arg);
-    bool doubtful = link->timeouts || link->unfit || (link->pending && !link->answered);
-    (void)fd, (void)what;
-
-    if (doubtful)
-        event_timer_arm(link->settle_timer, settle_us);
-    else
-        settle(link);
-}
 
 /* --- State changes ---------------------------------------------------------------------------- */
 
@@ -129,12 +52,12 @@ static void link_lost(struct redis_link *link, enum redis_failure cause, const c
     link->ac = NULL;
     link->ping_us = 0;
     event_del(link->connect_timer);
-    event_del(link->settle_timer);
+    event_del(link->recovery_timer);
     event_del(link->watchdog);
     if (link->freeing)
         return;
     if (!link->moving)
-        report_down(link, cause, detail);
+        redis_link_report_down(link, cause, detail);
     event_timer_back_off(link->retry_timer, &link->retry_us, retry_max_us);
     if (was_ready || link->down_since_us == 0)
         tell_not_ready(link, cause);
@@ -158,7 +81,7 @@ static void lost_by_hiredis(struct redis_link *link, const redisAsyncContext *ac
 
     if (link->state == LINK_CONNECTING && redis_socket_last_words(ac->c.fd, last_words, sizeof last_words))
         cause = redis_failure_of(last_words), detail = last_words;
-    else if (link->guard.extra_answer)
+    else if (link->reader.unsolicited)
         cause = REDIS_FAILURE_REPLY, detail = "an answer that nobody asked for";
     else if (ac->err == REDIS_ERR_PROTOCOL || ac->err == REDIS_ERR_OOM)
         cause = REDIS_FAILURE_REPLY;
@@ -167,9 +90,9 @@ static void lost_by_hiredis(struct redis_link *link, const redisAsyncContext *ac
     link_lost(link, cause, detail);
 }
 
-struct redis_link *redis_link_answered(redisAsyncContext *ac, const redisReply *reply)
+struct redis_link *redis_link_answered(redisAsyncContext *ac, const struct redis_reply *reply)
 {
-    struct redis_link *link = link_of(ac->data);
+    struct redis_link *link = redis_link_of(ac->data);
     link->unanswered--;
     if (!reply && link->ac == ac)
         lost_by_hiredis(link, ac);
@@ -186,7 +109,7 @@ void redis_link_ready(struct redis_link *link)
     link->ready_us = clock_us();
     if (link->down_since_us)
         redis_slow_start_begin(&link->slow_start);
-    event_timer_arm(link->settle_timer, settle_us);
+    redis_link_watch_recovery(link);
     log_debug("redis %s: connected", link->address_text);
     if (link->watch.ready)
         link->watch.ready(link->watch.context);
@@ -198,9 +121,9 @@ static void link_suspect(struct redis_link *link)
 {
     link->state = LINK_SUSPECT;
     link->relapsed |= link->down_since_us != 0;
-    event_del(link->settle_timer);
+    event_del(link->recovery_timer);
     link->cause = REDIS_FAILURE_TIMEOUT;
-    report_down(link, REDIS_FAILURE_TIMEOUT, "several in a row");
+    redis_link_report_down(link, REDIS_FAILURE_TIMEOUT, "several in a row");
     tell_not_ready(link, REDIS_FAILURE_TIMEOUT);
     if (link->relapsed)
         event_timer_back_off(link->retry_timer, &link->retry_us, retry_max_us);
@@ -210,7 +133,7 @@ static void link_suspect(struct redis_link *link)
 
 static void on_retry(evutil_socket_t fd, short what, void *arg)
 {
-    struct redis_link *link = link_of(arg);
+    struct redis_link *link = redis_link_of(arg);
     (void)fd, (void)what;
     if (link->state == LINK_SUSPECT)
         link_ping(link);
@@ -220,7 +143,7 @@ static void on_retry(evutil_socket_t fd, short what, void *arg)
 
 static void on_connect_timeout(evutil_socket_t fd, short what, void *arg)
 {
-    struct redis_link *link = link_of(arg);
+    struct redis_link *link = redis_link_of(arg);
     (void)fd, (void)what;
     redis_link_close(link, REDIS_FAILURE_CONNECT, "no answer to connect and log in");
 }
@@ -247,7 +170,7 @@ void redis_link_start_watchdog(struct redis_link *link)
 
 static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 {
-    struct redis_link *link = link_of(arg);
+    struct redis_link *link = redis_link_of(arg);
     uint64_t oldest = oldest_unanswered(link), age = clock_us() - oldest;
     (void)fd, (void)what;
 
@@ -259,86 +182,6 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
         event_timer_arm(link->watchdog, patience(link) - age);
 }
 
-/* --- hiredis' event hooks: reading is always on; writing waits for redis_link_flush() --------- */
-
-static void hook_add_read(void *data)
-{
-    struct redis_link *link = link_of(data);
-    if (link->read_event && !event_pending(link->read_event, EV_READ, NULL))
-        event_add(link->read_event, NULL);
-}
-
-static void hook_nothing(void *data)
-{
-    (void)data;
-}
-
-static void hook_add_write(void *data)
-{
-    link_of(data)->wants_write = true;
-}
-
-static void hook_del_write(void *data)
-{
-    link_of(data)->wants_write = false;
-}
-
-static void hook_cleanup(void *data)
-{
-    struct redis_link *link = link_of(data);
-    if (link->read_event)
-        event_free(link->read_event);
-    if (link->write_event)
-        event_free(link->write_event);
-    link->read_event = link->write_event = NULL;
-}
-
-static void read_in(struct redis_link *link)
-{
-    redisAsyncHandleRead(link->ac);
-    if (link->ac && link->ac->c.reader->len - link->ac->c.reader->pos > ANSWER_BYTES_MAX)
-        redis_link_close(link, REDIS_FAILURE_REPLY, "an answer of more than a megabyte");
-}
-
-static void on_readable(evutil_socket_t fd, short what, void *arg)
-{
-    struct redis_link *link = link_of(arg);
-    (void)fd, (void)what;
-    if (link->ac)
-        read_in(link);
-}
-
-void redis_link_read(struct redis_link *link)
-{
-    if (link->pending && link->state == LINK_READY)
-        read_in(link);
-}
-
-/* Writes hiredis' output buffer; the rest is written when the socket is writable. */
-static void write_out(struct redis_link *link)
-{
-    link->wants_write = false;
-    redisAsyncHandleWrite(link->ac);
-    if (link->ac && (link->wants_write || !(link->ac->c.flags & REDIS_CONNECTED)))
-        event_add(link->write_event, NULL);
-}
-
-static void on_writable(evutil_socket_t fd, short what, void *arg)
-{
-    struct redis_link *link = link_of(arg);
-    (void)fd, (void)what;
-    if (link->ac)
-        write_out(link);
-}
-
-void redis_link_flush(struct redis_link *link)
-{
-    /* While connecting, the write event (which reports the connect's result) writes. */
-    if (link->ac && link->wants_write && (link->ac->c.flags & REDIS_CONNECTED) &&
-        !event_pending(link->write_event, EV_WRITE, NULL))
-        write_out(link);
-}
-
 /* --- Circuit breaker -------------------------------------------------------------------------- */
 
 void redis_link_note_good(struct redis_link *link)
@@ -347,8 +190,8 @@ void redis_link_note_good(struct redis_link *link)
     link->answered = true;
     if (unlikely(link->refusing))
         redis_calls_accepted(link);
-    if (redis_slow_start_advance(&link->slow_start) && evtimer_pending(link->settle_timer, NULL))
-        settle(link);
+    if (redis_slow_start_advance(&link->slow_start) && evtimer_pending(link->recovery_timer, NULL))
+        redis_link_recovered(link);
     if (!redis_slow_start_is_on(&link->slow_start))
         link->retry_us = retry_min_us;
 }
@@ -367,15 +210,15 @@ void redis_link_note_unfit(struct redis_link *link, enum redis_failure failure, 
 static void on_pong(redisAsyncContext *ac, void *r, void *arg)
 {
     struct redis_link *link = redis_link_answered(ac, r);
-    const redisReply *reply = r;
+    const struct redis_reply *reply = r;
     (void)arg;
 
     if (!reply || link->state != LINK_SUSPECT)
         return;
     uint64_t took = clock_us() - link->ping_us;
     link->ping_us = 0;
-    if (reply->type == REDIS_REPLY_ERROR)
-        redis_link_close(link, redis_failure_of(reply->str), reply->str);
+    if (reply->type == RESP_ERROR)
+        redis_link_close(link, redis_failure_of(reply->text.p), reply->text.p);
     else if (took > link->settings->timeout_us)
         link_ping(link); /* a PONG, but too late */
     else
@@ -405,37 +248,17 @@ void redis_link_note_timeout(struct redis_link *link)
 
 static void on_connected(const redisAsyncContext *ac, int status)
 {
-    struct redis_link *link = link_of(ac->data);
+    struct redis_link *link = redis_link_of(ac->data);
     if (status != REDIS_OK && link->ac == ac)
         link_lost(link, REDIS_FAILURE_CONNECT, ac->c.errstr);
 }
 
 static void on_disconnected(const redisAsyncContext *ac, int status)
 {
-    struct redis_link *link = link_of(ac->data);
+    struct redis_link *link = redis_link_of(ac->data);
     (void)status;
     if (link->ac == ac)
         lost_by_hiredis(link, ac);
-}
-
-static bool attach(struct redis_link *link, redisAsyncContext *ac)
-{
-    int fd = (int)ac->c.fd;
-
-    link->read_event = event_new(link->base, fd, EV_READ | EV_PERSIST, on_readable, link);
-    link->write_event = event_new(link->base, fd, EV_WRITE, on_writable, link);
-    ac->data = ac->ev.data = link;
-    ac->ev.addRead = hook_add_read;
-    ac->ev.delRead = hook_nothing; /* always read: replies and closes may arrive at any time */
-    ac->ev.addWrite = hook_add_write;
-    ac->ev.delWrite = hook_del_write;
-    ac->ev.cleanup = hook_cleanup;
-    redis_guard(&link->guard, ac->c.reader, &link->unanswered);
-    redis_guard_keep(&link->guard);
-    redis_socket_options(fd, &link->address);
-    redisAsyncSetConnectCallback(ac, on_connected);
-    redisAsyncSetDisconnectCallback(ac, on_disconnected);
-    return link->read_event && link->write_event && event_add(link->write_event, NULL) == 0;
 }
 
 static void link_connect(struct redis_link *link)
@@ -456,8 +279,10 @@ static void link_connect(struct redis_link *link)
         return;
     }
     link->ac = ac;
+    redisAsyncSetConnectCallback(ac, on_connected);
+    redisAsyncSetDisconnectCallback(ac, on_disconnected);
     event_timer_arm(link->connect_timer, connect_us);
-    if (!attach(link, ac) || !redis_link_set_up(link))
+    if (!redis_link_attach(link) || !redis_link_set_up(link))
         redis_link_close(link, REDIS_FAILURE_CONNECT, "no memory");
 }
 
@@ -477,7 +302,7 @@ struct redis_link *redis_link_new(struct event_base *base, const struct redis_se
 {
     struct redis_link *link = xcalloc(1, sizeof *link);
 
-    MAGIC_SET(link, LINK_MAGIC);
+    MAGIC_SET(link, REDIS_LINK_MAGIC);
     link->base = base;
     link->settings = settings;
     link->script = script;
@@ -489,7 +314,7 @@ struct redis_link *redis_link_new(struct event_base *base, const struct redis_se
     link->retry_timer = evtimer_new(base, on_retry, link);
     link->connect_timer = evtimer_new(base, on_connect_timeout, link);
     link->watchdog = evtimer_new(base, on_watchdog, link);
-    link->settle_timer = evtimer_new(base, on_settle, link);
+    link->recovery_timer = evtimer_new(base, redis_link_on_recovery_timer, link);
     link->address = *address;
     address_format(&link->address, link->address_text);
     if (!link->watch.quiet)
@@ -555,10 +380,10 @@ void redis_link_free(struct redis_link *link)
     event_free(link->retry_timer);
     event_free(link->connect_timer);
     event_free(link->watchdog);
-    event_free(link->settle_timer);
-    leave_outage(link);
+    event_free(link->recovery_timer);
+    redis_link_leave_outage(link);
     redis_calls_free(link);
-    redis_guard_free(&link->guard);
+    redis_reply_reader_free(&link->reader);
     MAGIC_WIPE(link);
     free(link);
 }

@@ -14,11 +14,11 @@
 #define WEIR_REDIS_LINK_H
 
 #include <event2/event.h>
-#include <hiredis/hiredis.h>
 
 #include "base/slice.h"
 #include "policy/policy.h"
 #include "redis/failure.h"
+#include "redis/reply.h"
 
 struct redis_link;
 
@@ -27,7 +27,7 @@ struct redis_link;
  * redis_link_call(). It also runs for a reply after the deadline; callers must track whether
  * they still wait. */
 struct redis_call {
-    void (*done)(struct redis_call *call, const redisReply *reply,
+    void (*done)(struct redis_call *call, const struct redis_reply *reply,
                  enum redis_failure failure); /* reply NULL: see failure */
     uint64_t sent_us;
     struct redis_link *link; /* the link that holds the call; NULL: none yet */

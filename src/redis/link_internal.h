@@ -1,5 +1,4 @@
-/* link_internal.h - shared by link.c (the connection), link_setup.c and calls.c (the calls)
- * only. */
+/* link_internal.h - shared by link.c, link_io.c, link_outage.c, link_setup.c and calls.c only. */
 #ifndef WEIR_REDIS_LINK_INTERNAL_H
 #define WEIR_REDIS_LINK_INTERNAL_H
 
@@ -8,11 +7,12 @@
 #include <hiredis/async.h>
 #include <sys/queue.h>
 
-#include "redis/guard.h"
+#include "base/magic.h"
 #include "redis/outage.h"
+#include "redis/reply_reader.h"
 #include "redis/slow_start.h"
 
-enum { SHA_SIZE = 40 };
+enum { SHA_SIZE = 40, REDIS_LINK_MAGIC = 0x4c494e4b };
 
 enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_READY, LINK_SUSPECT };
 
@@ -28,12 +28,13 @@ struct redis_link {
     char address_text[ADDRESS_TEXT_MAX];
 
     enum link_state state;
-    redisAsyncContext *ac;                  /* NULL when DOWN; hiredis owns it */
-    struct event *read_event, *write_event; /* on ac's socket */
-    bool wants_write;                       /* hiredis has bytes to write */
+    redisAsyncContext *ac;                      /* NULL when DOWN; hiredis owns it */
+    void (*write_when_possible)(void *adapter); /* addWrite of hiredis' libevent adapter */
+    bool holds_writes;                          /* commands given to hiredis wait for the flush */
+    bool has_held;                              /* there are such commands */
     bool freeing;
     enum redis_failure cause; /* of the last failure */
-    struct redis_guard guard;
+    struct redis_reply_reader reader;
     struct redis_slow_start slow_start; /* after a failure */
 
     struct sent_list waiting, spare;
@@ -52,16 +53,23 @@ struct redis_link {
     uint64_t complained_us[REDIS_FAILURE_COUNT];
     /* outage record shared by all workers' links to this Redis; NULL: watch.quiet */
     struct redis_outage *outage;
-    bool in_outage;             /* counted there as down */
-    struct event *settle_timer; /* READY: fires when the link may count as recovered */
-    uint64_t ready_us;          /* when it last became READY */
-    bool answered;              /* a call was answered in time since ready_us */
-    bool relapsed;              /* it failed before it counted as recovered */
+    bool in_outage;               /* counted there as down */
+    struct event *recovery_timer; /* READY: fires when the link may count as recovered */
+    uint64_t ready_us;            /* when it last became READY */
+    bool answered;                /* a call was answered in time since ready_us */
+    bool relapsed;                /* it failed before it counted as recovered */
     /* a call was answered with an error, and the end of the errors is not logged yet */
     bool refusing;
     uint64_t refused_us; /* when `outage` was last told */
     bool moving;         /* closed because of a new address: log nothing */
 };
+
+static inline struct redis_link *redis_link_of(void *pointer)
+{
+    struct redis_link *link = pointer;
+    MAGIC_CHECK(link, REDIS_LINK_MAGIC);
+    return link;
+}
 
 /* ---- link.c ---- */
 
@@ -75,7 +83,7 @@ void redis_link_ready(struct redis_link *link);
 
 /* Call first in every reply callback. Returns the link that `ac` belongs to and decrements
  * `unanswered`. */
-struct redis_link *redis_link_answered(redisAsyncContext *ac, const redisReply *reply);
+struct redis_link *redis_link_answered(redisAsyncContext *ac, const struct redis_reply *reply);
 
 /* A call was answered in time: the breaker may close. */
 void redis_link_note_good(struct redis_link *link);
@@ -86,6 +94,24 @@ void redis_link_note_unfit(struct redis_link *link, enum redis_failure failure, 
 
 /* Starts the watchdog: a command is now unanswered. */
 void redis_link_start_watchdog(struct redis_link *link);
+
+/* ---- link_io.c ---- */
+
+/* Attaches link->ac to the event loop. Returns false if out of memory. */
+MUST_CHECK bool redis_link_attach(struct redis_link *link);
+
+/* ---- link_outage.c ---- */
+
+/* Logs that the link is down. `detail` may be NULL. */
+void redis_link_report_down(struct redis_link *link, enum redis_failure cause, const char *detail);
+/* The link is READY: it counts as recovered if it works for a second. */
+void redis_link_watch_recovery(struct redis_link *link);
+void redis_link_on_recovery_timer(evutil_socket_t fd, short what, void *arg);
+/* The link has recovered; logs the end of the outage. */
+void redis_link_recovered(struct redis_link *link);
+/* A link that is down is freed (for example, after a reload with a corrected password). This may
+ * end the outage if all other links are up. */
+void redis_link_leave_outage(struct redis_link *link);
 
 /* ---- link_setup.c ---- */
 

@@ -23,17 +23,17 @@ static void setup_error(struct redis_link *link, enum setup step, const char *me
 static void on_setup(redisAsyncContext *ac, void *r, void *arg)
 {
     struct redis_link *link = redis_link_answered(ac, r);
-    const redisReply *reply = r;
+    const struct redis_reply *reply = r;
     enum setup step = (enum setup)(intptr_t)arg;
 
     if (!reply || link->ac != ac)
         return;
-    if (reply->type == REDIS_REPLY_ERROR)
-        setup_error(link, step, reply->str);
-    else if (step == SETUP_SCRIPT && (reply->type != REDIS_REPLY_STRING || reply->len != SHA_SIZE))
+    if (reply->type == RESP_ERROR)
+        setup_error(link, step, reply->text.p);
+    else if (step == SETUP_SCRIPT && (reply->type != RESP_STRING || reply->text.n != SHA_SIZE))
         redis_link_close(link, REDIS_FAILURE_REPLY, "SCRIPT LOAD did not answer with a SHA");
     else if (step == SETUP_SCRIPT)
-        memcpy(link->sha, reply->str, SHA_SIZE);
+        memcpy(link->sha, reply->text.p, SHA_SIZE);
     else if (step == SETUP_ROLE && redis_is_replica(reply))
         redis_link_close(link, REDIS_FAILURE_READONLY, "its role is replica");
     if (step == SETUP_ROLE && link->ac)

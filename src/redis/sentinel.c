@@ -160,9 +160,9 @@ static bool ask_all(struct redis_sentinel *s)
     const char *name = s->settings->sentinel.master;
 
     return redis_connection_send(s->connection, 3,
-                                 (const char *[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", name}) &&
-           redis_connection_send(s->connection, 3, (const char *[]){"SENTINEL", "SENTINELS", name}) &&
-           redis_connection_send(s->connection, 2, (const char *[]){"SUBSCRIBE", "+switch-master"});
+                                 (const char *[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", name}, NULL) &&
+           redis_connection_send(s->connection, 3, (const char *[]){"SENTINEL", "SENTINELS", name}, NULL) &&
+           redis_connection_send(s->connection, 2, (const char *[]){"SUBSCRIBE", "+switch-master"}, NULL);
 }
 
 /* --- Replies ---------------------------------------------------------------------------------- */
@@ -181,11 +181,6 @@ bool redis_sentinel_address(struct slice host, struct slice port, struct address
     text_put(&text, port);
     return ip_parse(host, &ip) && !text.failed && address_parse(text_slice(&text), false, address, &why) &&
            address->v4.sin_port != 0; /* the port is at the same offset in IPv6 addresses */
-}
-
-static struct slice text_of(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_STRING ? (struct slice){reply->str, (size_t)reply->len} : SLICE_NONE;
 }
 
 /* Host names are rejected: connecting to one would need a blocking lookup. */
@@ -208,16 +203,16 @@ static void hear_of_master(struct redis_sentinel *s, struct slice host, struct s
     s->callbacks.found(s->callbacks.context, &master);
 }
 
-static void take_master(struct redis_sentinel *s, const redisReply *reply)
+static void take_master(struct redis_sentinel *s, const struct redis_reply *reply)
 {
-    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2) {
+    if (reply->type == RESP_ARRAY && reply->count == 2) {
         s->step = STEP_OTHERS;
-        hear_of_master(s, text_of(reply->element[0]), text_of(reply->element[1]));
-    } else if (reply->type == REDIS_REPLY_NIL) {
+        hear_of_master(s, reply->elements[0].text, reply->elements[1].text);
+    } else if (reply->type == RESP_NIL) {
         complain(s, "knows no master of this name: ", "check redis.sentinel.master");
         pass_over(s, "it knows no such master");
     } else {
-        const char *error = reply->type == REDIS_REPLY_ERROR ? reply->str : "an answer of the wrong shape";
+        const char *error = reply->type == RESP_ERROR ? reply->text.p : "an answer of the wrong shape";
         complain(s, "does not say where the master is: ", error);
         pass_over(s, error);
     }
@@ -270,17 +265,17 @@ static void learn_first(struct redis_sentinel *s)
 }
 
 /* Each sentinel is a list of names and values, including "ip" and "port". */
-static void take_others(struct redis_sentinel *s, const redisReply *reply)
+static void take_others(struct redis_sentinel *s, const struct redis_reply *reply)
 {
-    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
-        const redisReply *one = reply->element[i];
+    for (size_t i = 0; reply->type == RESP_ARRAY && i < reply->count; i++) {
+        const struct redis_reply *one = &reply->elements[i];
         struct slice host = SLICE_NONE, port = SLICE_NONE;
         struct address address;
-        for (size_t k = 0; one->type == REDIS_REPLY_ARRAY && k + 1 < one->elements; k += 2) {
-            if (slice_equal(text_of(one->element[k]), SLICE("ip")))
-                host = text_of(one->element[k + 1]);
-            if (slice_equal(text_of(one->element[k]), SLICE("port")))
-                port = text_of(one->element[k + 1]);
+        for (size_t k = 0; one->type == RESP_ARRAY && k + 1 < one->count; k += 2) {
+            if (slice_equal(one->elements[k].text, SLICE("ip")))
+                host = one->elements[k + 1].text;
+            if (slice_equal(one->elements[k].text, SLICE("port")))
+                port = one->elements[k + 1].text;
         }
         if (redis_sentinel_address(host, port, &address))
             learn(s, &address);
@@ -303,22 +298,22 @@ static void take_switch(struct redis_sentinel *s, struct slice message)
         hear_of_master(s, words[3], words[4]);
 }
 
-static void take_pushed(struct redis_sentinel *s, const redisReply *reply)
+static void take_pushed(struct redis_sentinel *s, const struct redis_reply *reply)
 {
-    if (reply->type == REDIS_REPLY_ERROR) { /* the user may not subscribe: poll instead */
-        complain(s, "takes no subscription to +switch-master: ", reply->str);
+    if (reply->type == RESP_ERROR) { /* the user may not subscribe: poll instead */
+        complain(s, "takes no subscription to +switch-master: ", reply->text.p);
         hang_up(s);
         event_timer_arm(s->timer, PING_US);
-    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
-               slice_equal(text_of(reply->element[0]), SLICE("message")))
-        take_switch(s, text_of(reply->element[2]));
+    } else if (reply->type == RESP_ARRAY && reply->count == 3 &&
+               slice_equal(reply->elements[0].text, SLICE("message")))
+        take_switch(s, reply->elements[2].text);
     else { /* subscribe reply or PONG */
         s->step = STEP_LISTEN;
         event_timer_arm(s->timer, s->seeking ? SEEK_US : PING_US);
     }
 }
 
-static void on_heard(void *context, const redisReply *reply)
+static void on_received(void *context, struct redis_reply *reply)
 {
     struct redis_sentinel *s = context;
 
@@ -345,7 +340,7 @@ static void on_lost(void *context, const char *why)
 
 static void consult(struct redis_sentinel *s)
 {
-    const struct redis_connection_callbacks callbacks = {on_heard, on_lost, s};
+    const struct redis_connection_callbacks callbacks = {on_received, on_lost, s};
     const struct redis_sentinel_settings *settings = &s->settings->sentinel;
 
     hang_up(s);
@@ -369,7 +364,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(s, SENTINEL_MAGIC);
     if (s->step == STEP_IDLE || (s->step == STEP_LISTEN && s->seeking))
         consult(s);
-    else if (s->step == STEP_LISTEN && redis_connection_send(s->connection, 1, (const char *[]){"PING"})) {
+    else if (s->step == STEP_LISTEN &&
+             redis_connection_send(s->connection, 1, (const char *[]){"PING"}, NULL)) {
         s->step = STEP_PINGED;
         event_timer_arm(s->timer, ANSWER_US);
     } else

@@ -84,25 +84,24 @@ static void subscribed(struct redis_subscription *s)
     s->listener.received(s->listener.context, NULL, 0);
 }
 
-static void on_heard(void *context, const redisReply *reply)
+static void on_received(void *context, struct redis_reply *reply)
 {
     struct redis_subscription *s = context;
 
     MAGIC_CHECK(s, SUBSCRIPTION_MAGIC);
     if (s->hears)
         note_alive(s); /* any reply counts, even an error because the user may not PING */
-    else if (reply->type == REDIS_REPLY_ERROR) {
-        report_refused(s, reply->str);
-        fail(s, reply->str);
+    else if (reply->type == RESP_ERROR) {
+        report_refused(s, reply->text.p);
+        fail(s, reply->text.p);
         return;
     }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-        reply->element[0]->type != REDIS_REPLY_STRING)
+    if (reply->type != RESP_ARRAY || reply->count != 3 || reply->elements[0].type != RESP_STRING)
         return;
-    if (strcmp(reply->element[0]->str, "subscribe") == 0)
+    if (strcmp(reply->elements[0].text.p, "subscribe") == 0)
         subscribed(s);
-    else if (strcmp(reply->element[0]->str, "message") == 0 && reply->element[2]->type == REDIS_REPLY_STRING)
-        s->listener.received(s->listener.context, reply->element[2]->str, (size_t)reply->element[2]->len);
+    else if (strcmp(reply->elements[0].text.p, "message") == 0 && reply->elements[2].type == RESP_STRING)
+        s->listener.received(s->listener.context, reply->elements[2].text.p, reply->elements[2].text.n);
 }
 
 static void on_lost(void *context, const char *why)
@@ -138,8 +137,9 @@ static void dial(struct redis_subscription *s)
         (void)redis_host_name_now(s->settings, &s->address);
     event_timer_arm(s->timer, ANSWER_US);
     s->connection = redis_connection_new(s->base, &s->address, s->settings->username, s->settings->password,
-                                         &(struct redis_connection_callbacks){on_heard, on_lost, s});
-    if (!s->connection || !redis_connection_send(s->connection, 2, (const char *[]){"SUBSCRIBE", s->channel}))
+                                         &(struct redis_connection_callbacks){on_received, on_lost, s});
+    if (!s->connection ||
+        !redis_connection_send(s->connection, 2, (const char *[]){"SUBSCRIBE", s->channel}, NULL))
         fail(s, "it cannot be connected to");
 }
 
@@ -169,7 +169,7 @@ static void ping(struct redis_subscription *s)
     }
     s->pinged = true;
     event_timer_arm(s->timer, ANSWER_US);
-    if (!redis_connection_send(s->connection, 1, (const char *[]){"PING"}))
+    if (!redis_connection_send(s->connection, 1, (const char *[]){"PING"}, NULL))
         fail(s, "no memory");
 }
 

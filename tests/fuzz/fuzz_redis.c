@@ -15,7 +15,7 @@
 #include "fuzz.h"
 #include "limit/compose.h"
 #include "limit/limiter_internal.h"
-#include "redis/guard.h"
+#include "redis/reply_reader.h"
 
 enum { TURNS_MAX = 10000 };
 
@@ -159,24 +159,23 @@ static void set_up(void)
 static bool reads_as_answer(size_t count, bool *admits)
 {
     redisReader *reader = redisReaderCreate();
-    struct redis_guard guard = {0}; /* hiredis alone makes room for as many elements as are announced */
+    struct redis_reply_reader replies = {
+        0}; /* hiredis alone makes room for as many elements as are announced */
     unsigned unanswered = 1;
     void *found = NULL;
-    redis_guard(&guard, reader, &unanswered);
+    redis_reply_reader_install(&replies, reader, &unanswered);
     redisReaderFeed(reader, answer.bytes, answer.size);
     bool good = redisReaderGetReply(reader, &found) == REDIS_OK && found;
-    const redisReply *reply = found;
+    const struct redis_reply *reply = found;
 
-    good = good && reply->type == REDIS_REPLY_ARRAY && reply->elements == count;
+    good = good && reply->type == RESP_ARRAY && reply->count == count;
     *admits = true;
     for (size_t i = 0; good && i < count; i++) {
-        good = reply->element[i]->type == REDIS_REPLY_INTEGER &&
-               reply->element[i]->integer <= ANSWER_LARGEST && reply->element[i]->integer >= -ANSWER_LARGEST;
-        if (good && i % ANSWERS_PER_LIMIT == 0 && i + 1 < count) /* the last is the time */
-            *admits &= reply->element[i]->integer > 0;
+        good = limit_reply_is_number(&reply->elements[i]);
+        if (good && i % LIMIT_REPLY_NUMBERS == 0 && i + 1 < count) /* the last is the time */
+            *admits &= reply->elements[i].integer > 0;
     }
-    if (found)
-        freeReplyObject(found);
+    redis_reply_free(found);
     redisReaderFree(reader);
     return good;
 }
@@ -248,7 +247,7 @@ static void decide(struct limiter *limiter, struct decision_request *decision_re
     PROPERTY(decided_count == 1);
     if (answer.to == 's')
         return;
-    if (!reads_as_answer(rule->limit_count * ANSWERS_PER_LIMIT + 1, &admits))
+    if (!reads_as_answer(rule->limit_count * LIMIT_REPLY_NUMBERS + 1, &admits))
         PROPERTY(decision_request->decision.verdict == VERDICT_FAILED_CLOSED);
     else
         PROPERTY(decision_request->decision.verdict == (admits ? VERDICT_ALLOWED : VERDICT_LIMITED));

@@ -6,6 +6,7 @@
 #include "clients/client_query.h"
 #include "config/policy_file.h"
 #include "policy/client_table.h"
+#include "redis/reply_reader.h"
 #include "run_suite.h"
 
 static const char yaml[] = "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\n"
@@ -42,22 +43,20 @@ static void tear_down(void)
     policy_drop(policy);
 }
 
-static redisReply *parse(const char *wire)
+static bool give(const char *wire)
 {
+    static const unsigned unanswered = 1;
+    struct redis_reply_reader replies = {.unsolicited = false};
     redisReader *reader = redisReaderCreate();
     void *reply = NULL;
+
+    redis_reply_reader_install(&replies, reader, &unanswered);
     ck_assert_int_eq(redisReaderFeed(reader, wire, strlen(wire)), REDIS_OK);
     ck_assert_int_eq(redisReaderGetReply(reader, &reply), REDIS_OK);
     redisReaderFree(reader);
     ck_assert_ptr_nonnull(reply);
-    return reply;
-}
-
-static bool give(const char *wire)
-{
-    redisReply *reply = parse(wire);
     bool taken = client_query_take(query, reply);
-    freeReplyObject(reply);
+    redis_reply_free(reply);
     return taken;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "redis/cluster_map.h"
+#include "redis/reply_reader.h"
 #include "redis/sentinel.h"
 #include "redis/slot.h"
 #include "run_suite.h"
@@ -96,14 +97,17 @@ END_TEST
 static bool read_map(const char *bytes, struct redis_cluster_map *map, const char **why)
 {
     struct address here = at("10.0.0.1:7000");
+    static const unsigned unanswered = 1;
+    struct redis_reply_reader replies = {.unsolicited = false};
     redisReader *reader = redisReaderCreate();
     void *reply = NULL;
 
+    redis_reply_reader_install(&replies, reader, &unanswered);
     ck_assert_int_eq(redisReaderFeed(reader, bytes, strlen(bytes)), REDIS_OK);
     ck_assert_int_eq(redisReaderGetReply(reader, &reply), REDIS_OK);
     ck_assert_ptr_nonnull(reply);
     bool good = redis_cluster_map_read(reply, &here, map, why);
-    freeReplyObject(reply);
+    redis_reply_free(reply);
     redisReaderFree(reader);
     return good;
 }

@@ -52,7 +52,7 @@ static void on_not_ready(void *context, enum redis_failure cause)
     last_cause = cause;
 }
 
-static void on_done(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+static void on_done(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure)
 {
     struct test_call *c = (struct test_call *)call;
 
@@ -60,13 +60,13 @@ static void on_done(struct redis_call *call, const redisReply *reply, enum redis
     c->done++;
     c->failure = failure;
     ck_assert(!reply == (failure != REDIS_OK_ANSWER));
-    if (!reply || reply->type != REDIS_REPLY_ARRAY)
+    if (!reply || reply->type != RESP_ARRAY)
         return;
     c->good++;
-    if (reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_STRING) {
-        snprintf(c->first, sizeof c->first, "%.*s|%.*s", (int)reply->element[0]->len, reply->element[0]->str,
-                 (int)reply->element[1]->len, reply->element[1]->str);
-        c->sum = reply->element[2]->integer;
+    if (redis_reply_is(reply, "ssi")) {
+        snprintf(c->first, sizeof c->first, "%.*s|%.*s", SLICE_ARG(reply->elements[0].text),
+                 SLICE_ARG(reply->elements[1].text));
+        c->sum = reply->elements[2].integer;
     }
 }
 
@@ -683,7 +683,8 @@ START_TEST(a_new_address_is_followed)
 END_TEST
 
 static void *freed_from_done;
-static void ask_again_when_done(struct redis_call *call, const redisReply *reply, enum redis_failure failure)
+static void ask_again_when_done(struct redis_call *call, const struct redis_reply *reply,
+                                enum redis_failure failure)
 {
     on_done(call, reply, failure);
     if (freed_from_done && done_count < 50)

@@ -1,0 +1,56 @@
+/* link_io.c - a link's connection in the event loop: hiredis' libevent adapter, except for the
+ * moment at which calls are written.
+ *
+ * The adapter would write a command as soon as the socket is writable. Calls are held instead until
+ * redis_link_flush(), so that all calls of a loop iteration leave in one write. */
+#include <hiredis/adapters/libevent.h>
+
+#include "redis/link_internal.h"
+#include "redis/socket.h"
+
+enum { REPLY_BYTES_MAX = 1 << 20 };
+
+/* hiredis has bytes to write. */
+static void hold_or_write(void *adapter)
+{
+    struct redis_link *link = redis_link_of(((redisLibeventEvents *)adapter)->context->data);
+
+    if (link->holds_writes)
+        link->has_held = true;
+    else
+        link->write_when_possible(adapter);
+}
+
+bool redis_link_attach(struct redis_link *link)
+{
+    redisAsyncContext *ac = link->ac;
+
+    ac->data = link;
+    link->has_held = false;
+    redis_reply_reader_install(&link->reader, ac->c.reader, &link->unanswered);
+    redis_reply_reader_keep(&link->reader);
+    redis_socket_options(ac->c.fd, &link->address);
+    if (redisLibeventAttach(ac, link->base) != REDIS_OK)
+        return false;
+    link->write_when_possible = ac->ev.addWrite;
+    ac->ev.addWrite = hold_or_write;
+    return true;
+}
+
+void redis_link_flush(struct redis_link *link)
+{
+    if (!link->ac)
+        return;
+    if (link->ac->c.reader->len - link->ac->c.reader->pos > REPLY_BYTES_MAX)
+        redis_link_close(link, REDIS_FAILURE_REPLY, "an answer of more than a megabyte");
+    else if (link->has_held) {
+        link->has_held = false;
+        redisAsyncHandleWrite(link->ac); /* the adapter writes what the socket does not take */
+    }
+}
+
+void redis_link_read(struct redis_link *link)
+{
+    if (link->pending && link->state == LINK_READY)
+        redisAsyncHandleRead(link->ac);
+}

@@ -1,0 +1,73 @@
+/* link_outage.c - log lines about a link that is down, and when it counts as recovered. */
+#include "base/clock.h"
+#include "base/event_timer.h"
+#include "base/log.h"
+#include "redis/link_internal.h"
+
+/* READY for this long: a later failure is another outage */
+static const uint64_t recovery_us = 1000000;
+
+/* redis.on_failure as written in the policy; limits may override it */
+static const char *const on_failure_label[] = {
+    [ON_FAILURE_LOCAL] = "local", [ON_FAILURE_ALLOW] = "allow", [ON_FAILURE_DENY] = "deny"};
+
+void redis_link_report_down(struct redis_link *link, enum redis_failure cause, const char *detail)
+{
+    uint64_t us = 0;
+    enum outage_news news =
+        link->outage ? redis_outage_down(link->outage, &link->in_outage, cause, &us) : OUTAGE_KNOWN;
+    char lasts[64] = "";
+
+    if (news == OUTAGE_CHANGES || news == OUTAGE_LASTS)
+        snprintf(lasts, sizeof lasts, "still away after %.1f s: ", (double)us / 1e6);
+    log_at(news == OUTAGE_BEGINS  ? LEVEL_ERROR
+           : news == OUTAGE_KNOWN ? LEVEL_DEBUG
+                                  : LEVEL_WARN,
+           "redis %s: %s%s%s%s%s; limits follow on_failure (%s) until it answers; %s", link->address_text,
+           lasts, redis_failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
+           detail && *detail ? ")" : "", on_failure_label[link->settings->on_failure],
+           redis_failure_remedy(cause, link->settings));
+}
+
+static void report_up(const struct redis_link *link, uint64_t us)
+{
+    log_info("redis %s: answers again after %.1f s; limits are counted in Redis", link->address_text,
+             (double)us / 1e6);
+}
+
+void redis_link_recovered(struct redis_link *link)
+{
+    uint64_t us;
+
+    event_del(link->recovery_timer);
+    link->relapsed = false;
+    link->down_since_us = 0;
+    if (link->outage && redis_outage_up(link->outage, &link->in_outage, link->ready_us, &us))
+        report_up(link, us);
+}
+
+void redis_link_leave_outage(struct redis_link *link)
+{
+    uint64_t us;
+
+    if (link->outage && redis_outage_leave(link->outage, link->in_outage, &us))
+        report_up(link, us);
+}
+
+void redis_link_watch_recovery(struct redis_link *link)
+{
+    event_timer_arm(link->recovery_timer, recovery_us);
+}
+
+/* If calls failed or got no reply since the link became READY, waits longer. */
+void redis_link_on_recovery_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct redis_link *link = redis_link_of(arg);
+    bool doubtful = link->timeouts || link->unfit || (link->pending && !link->answered);
+    (void)fd, (void)what;
+
+    if (doubtful)
+        redis_link_watch_recovery(link);
+    else
+        redis_link_recovered(link);
+}
