@@ -250,7 +250,7 @@ def test_a_successors_socket_file_is_left_alone(rig):
         connection.send(request_bytes("/"))
         eventually(lambda: first.metric("weir_requests_active") == 1)
         first.signal(signal.SIGTERM)
-        first.announced("finishing what is under way")
+        first.announced("finishing requests in progress")
         eventually(lambda: not os.path.exists(path), what="the first weir to give up its path")
         second = rig.weir(workers=1, listen=["unix:" + path], upstreams=upstreams)
         gate.set()
