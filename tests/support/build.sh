@@ -20,6 +20,7 @@ have() {
     libsystemd-dev) pkg-config --exists libsystemd ;;
     libssl-dev) pkg-config --exists openssl ;;
     libpq-dev) pkg-config --exists libpq ;;
+    libnghttp2-dev) pkg-config --exists libnghttp2 ;;
     postgresql) [[ -n $(find /usr/lib/postgresql -name initdb -print -quit) ]] ;;
     libclang-rt-*-dev) [[ -n $(find "$(clang -print-resource-dir)" -name '*asan*.a' -print -quit) ]] ;;
     check) pkg-config --exists check ;;
@@ -97,7 +98,7 @@ need() {
 }
 
 need_for_building() {
-    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev libpq-dev
+    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev libpq-dev libnghttp2-dev
 }
 
 # build NAME TARGETS [CONFIGURE-OPTION...]: makes the targets in build/NAME. Configures the directory

@@ -1,0 +1,340 @@
+/* sent.c - responses. Content goes from the caller's memory to the output buffer, at the moment when
+ * nghttp2 asks for it. */
+#include "http2/session_internal.h"
+
+enum {
+    FRAME_MIN = 1024,    /* room in the output buffer for which a DATA frame is begun */
+    SMALL_FRAME_MAX = 64 /* smaller frames, because of a small window, count for LIMIT_SMALL_WINDOWS */
+};
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+/* Returns the room in the output buffer; 0 also if there is no memory for one. */
+static size_t out_room(struct http2_session *s)
+{
+    if (!*s->out && !(*s->out = iobuf_get(s->pool, IOBUF_LARGE)))
+        return 0;
+    if (iobuf_room(*s->out) < NGHTTP2_INITIAL_WINDOW_SIZE / 2)
+        iobuf_compact(*s->out);
+    return iobuf_room(*s->out);
+}
+
+static ssize_t on_send(nghttp2_session *ng, const uint8_t *bytes, size_t n, int flags, void *user_data)
+{
+    struct http2_session *s = http2_session_of(user_data);
+    size_t room = out_room(s);
+    (void)ng, (void)flags;
+
+    if (room == 0)
+        return NGHTTP2_ERR_WOULDBLOCK;
+    if (n > room)
+        n = room;
+    iobuf_append(*s->out, (struct slice){(const char *)bytes, n});
+    return (ssize_t)n;
+}
+
+/* Produces output; the events that this causes stay queued. */
+static void produce(struct http2_session *s)
+{
+    if (s->sending)
+        return;
+    s->sending = true;
+    int error = nghttp2_session_send(s->ng);
+    s->sending = false;
+    if (error != 0)
+        http2_session_fail(s, HTTP2_NO_MEMORY, nghttp2_strerror(error));
+}
+
+/* ---- content --------------------------------------------------------------------------------- */
+
+static void wait_for_room(struct http2_stream *stream)
+{
+    stream->wants_room = true;
+    if (stream->queued == STREAM_QUIET) {
+        stream->queued = STREAM_NO_ROOM;
+        TAILQ_INSERT_TAIL(&stream->session->no_room, stream, event_link);
+    }
+}
+
+/* nghttp2 asks for at most `most` bytes, as much as the windows permit. */
+static ssize_t on_wanted(nghttp2_session *ng, int32_t id, uint8_t *unused, size_t most, uint32_t *flags,
+                         nghttp2_data_source *source, void *user_data)
+{
+    struct http2_session *s = http2_session_of(user_data);
+    struct http2_stream *stream = source->ptr;
+    size_t n = stream->piece.n, room;
+    (void)ng, (void)id, (void)unused;
+
+    MAGIC_CHECK(stream, HTTP2_STREAM_MAGIC);
+    if (n == 0 && !stream->piece_ends) {
+        stream->deferred = true;
+        if (stream->wants_room)
+            http2_stream_due(stream);
+        return NGHTTP2_ERR_DEFERRED;
+    }
+    room = out_room(s);
+    if (room < HTTP2_FRAME_HEADER + (n < FRAME_MIN ? n : FRAME_MIN)) {
+        stream->deferred = true;
+        wait_for_room(stream);
+        return NGHTTP2_ERR_DEFERRED;
+    }
+    if (n > room - HTTP2_FRAME_HEADER)
+        n = room - HTTP2_FRAME_HEADER;
+    if (n > most) {
+        n = most;
+        if (n < SMALL_FRAME_MAX)
+            http2_charge(s, LIMIT_SMALL_WINDOWS);
+    }
+    *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+    if (n == stream->piece.n && stream->piece_ends)
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+    return (ssize_t)n;
+}
+
+/* Writes the DATA frame that on_wanted() has announced: there is room for it. */
+static int on_send_data(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t *header, size_t n,
+                        nghttp2_data_source *source, void *user_data)
+{
+    struct http2_session *s = http2_session_of(user_data);
+    struct http2_stream *stream = source->ptr;
+    (void)ng, (void)frame;
+
+    iobuf_append(*s->out, (struct slice){(const char *)header, HTTP2_FRAME_HEADER});
+    iobuf_append(*s->out, (struct slice){stream->piece.p, n});
+    stream->piece.p += n;
+    stream->piece.n -= n;
+    return 0;
+}
+
+size_t http2_send_content(struct http2_stream *stream, struct slice bytes, bool end)
+{
+    struct http2_session *s = stream->session;
+
+    MAGIC_CHECK(stream, HTTP2_STREAM_MAGIC);
+    if (stream->closed || stream->response_ended)
+        return bytes.n; /* `closed` follows */
+    stream->piece = bytes;
+    stream->piece_ends = end;
+    stream->wants_room = false;
+    if (stream->deferred) {
+        stream->deferred = false;
+        (void)nghttp2_session_resume_data(s->ng, stream->id);
+    }
+    produce(s);
+    s->work = true;
+    size_t taken = bytes.n - stream->piece.n;
+    if (stream->piece.n && !stream->closed) {
+        stream->piece_ends = false; /* until the rest is offered again */
+        stream->wants_room = true;
+    }
+    stream->end_given = end && taken == bytes.n;
+    stream->piece = SLICE_NONE;
+    return stream->closed ? bytes.n : taken;
+}
+
+bool http2_response_ended(const struct http2_stream *stream)
+{
+    return stream->response_ended;
+}
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+static nghttp2_nv pair_of(struct slice name, struct slice value)
+{
+    return (nghttp2_nv){(uint8_t *)(uintptr_t)name.p, (uint8_t *)(uintptr_t)value.p, name.n, value.n,
+                        NGHTTP2_NV_FLAG_NONE};
+}
+
+/* Writes :status and the fields to scratch->pairs. Returns their number, or 0: too many. */
+static size_t write_pairs(struct http2_scratch *scratch, unsigned status, const struct http2_field *fields,
+                          unsigned count)
+{
+    if (count >= HTTP2_SENT_FIELDS_MAX)
+        return 0;
+    scratch->status[0] = (char)('0' + status / 100 % 10);
+    scratch->status[1] = (char)('0' + status / 10 % 10);
+    scratch->status[2] = (char)('0' + status % 10);
+    scratch->pairs[0] = pair_of(SLICE(":status"), (struct slice){scratch->status, 3});
+    for (unsigned i = 0; i < count; i++)
+        scratch->pairs[i + 1] = pair_of(fields[i].name, fields[i].value);
+    return count + 1;
+}
+
+bool http2_send_interim(struct http2_stream *stream, unsigned status, const struct http2_field *fields,
+                        unsigned count)
+{
+    struct http2_session *s = stream->session;
+    size_t n = write_pairs(s->scratch, status, fields, count);
+
+    s->work = true;
+    return stream->closed || (n && nghttp2_submit_headers(s->ng, NGHTTP2_FLAG_NONE, stream->id, NULL,
+                                                          s->scratch->pairs, n, NULL) == 0);
+}
+
+bool http2_send_head(struct http2_stream *stream, unsigned status, const struct http2_field *fields,
+                     unsigned count, bool end)
+{
+    struct http2_session *s = stream->session;
+    nghttp2_data_provider content = {.source.ptr = stream, .read_callback = on_wanted};
+    size_t n = write_pairs(s->scratch, status, fields, count);
+
+    s->work = true;
+    stream->end_given = end;
+    return stream->closed || (n && nghttp2_submit_response(s->ng, stream->id, s->scratch->pairs, n,
+                                                           end ? NULL : &content) == 0);
+}
+
+/* ---- resets and the end ---------------------------------------------------------------------- */
+
+static void reset(struct http2_stream *stream, uint32_t code)
+{
+    struct http2_session *s = stream->session;
+
+    if (stream->own_reset || stream->closed)
+        return;
+    stream->own_reset = s->work = true;
+    if (nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, stream->id, code) != 0)
+        http2_session_fail(s, HTTP2_NO_MEMORY, NULL);
+}
+
+void http2_reset(struct http2_stream *stream)
+{
+    reset(stream, NGHTTP2_INTERNAL_ERROR);
+}
+
+void http2_consume(struct http2_stream *stream, size_t size)
+{
+    struct http2_session *s = stream->session;
+
+    if (size > stream->unconsumed)
+        size = stream->unconsumed;
+    if (size == 0)
+        return;
+    stream->unconsumed -= (uint32_t)size;
+    s->work = true;
+    if (nghttp2_session_consume(s->ng, stream->id, size) != 0)
+        http2_session_fail(s, HTTP2_NO_MEMORY, NULL);
+}
+
+void http2_stream_detach(struct http2_stream *stream)
+{
+    stream->detached = true;
+    stream->user = NULL;
+    http2_consume(stream, stream->unconsumed);
+    if (stream->response_ended && !stream->request_ended)
+        reset(stream, NGHTTP2_NO_ERROR);
+    else if (!stream->end_given)
+        reset(stream, NGHTTP2_INTERNAL_ERROR);
+}
+
+/* Names what the client has caused by the code of a RST_STREAM. */
+static enum http2_cause cause_of_reset(uint32_t code)
+{
+    return code == NGHTTP2_REFUSED_STREAM      ? HTTP2_TOO_MANY_STREAMS
+           : code == NGHTTP2_ENHANCE_YOUR_CALM ? HTTP2_HEADER_LIST
+                                               : HTTP2_MALFORMED;
+}
+
+/* A reset of weir that the client has provoked costs as much as one of the client (CVE-2025-8671). */
+static void reset_sent(struct http2_session *s, const struct http2_stream *stream, uint32_t code)
+{
+    const char *why = s->why;
+
+    s->why = NULL;
+    if (stream && stream->own_reset)
+        return;
+    http2_fault(s, cause_of_reset(code), why);
+    http2_charge(s, LIMIT_RESETS);
+}
+
+static void response_ended(struct http2_stream *stream)
+{
+    stream->response_ended = true;
+    if (stream->detached && !stream->request_ended)
+        reset(stream, NGHTTP2_NO_ERROR);
+}
+
+static int on_frame_sent(nghttp2_session *ng, const nghttp2_frame *frame, void *user_data)
+{
+    struct http2_session *s = http2_session_of(user_data);
+    struct http2_stream *stream = NULL;
+
+    if (frame->hd.stream_id)
+        stream = nghttp2_session_get_stream_user_data(ng, frame->hd.stream_id);
+    switch (frame->hd.type) {
+    case NGHTTP2_DATA:
+    case NGHTTP2_HEADERS:
+        frame_limits_sent(&s->limits);
+        if (stream && frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+            response_ended(stream);
+        break;
+    case NGHTTP2_RST_STREAM: reset_sent(s, stream, frame->rst_stream.error_code); break;
+    case NGHTTP2_GOAWAY:
+        if (frame->goaway.error_code != NGHTTP2_NO_ERROR && !s->failed) {
+            s->failed = true;
+            s->cause = HTTP2_PROTOCOL_ERROR;
+            http2_fault(s, HTTP2_PROTOCOL_ERROR, nghttp2_http2_strerror(frame->goaway.error_code));
+        }
+        break;
+    default: break;
+    }
+    return 0;
+}
+
+void http2_sent_callbacks(nghttp2_session_callbacks *callbacks)
+{
+    nghttp2_session_callbacks_set_send_callback(callbacks, on_send);
+    nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+void http2_stream_due(struct http2_stream *stream)
+{
+    struct http2_session *s = stream->session;
+
+    s->work = true;
+    if (stream->queued == STREAM_HAS_EVENT)
+        return;
+    if (stream->queued == STREAM_NO_ROOM)
+        TAILQ_REMOVE(&s->no_room, stream, event_link);
+    stream->queued = STREAM_HAS_EVENT;
+    TAILQ_INSERT_TAIL(&s->events_due, stream, event_link);
+}
+
+static void report(struct http2_stream *stream)
+{
+    struct http2_session *s = stream->session;
+
+    TAILQ_REMOVE(&s->events_due, stream, event_link);
+    stream->queued = STREAM_QUIET;
+    if (stream->closed) {
+        if (!stream->detached)
+            s->events->closed(stream, stream->complete);
+        http2_stream_free(stream);
+    } else if (stream->wants_room && !stream->detached) {
+        stream->wants_room = false;
+        s->events->writable(stream);
+    }
+}
+
+void http2_session_send(struct http2_session *s)
+{
+    struct http2_stream *stream, *next;
+
+    MAGIC_CHECK(s, HTTP2_SESSION_MAGIC);
+    s->work = false;
+    produce(s);
+    if (iobuf_held(*s->out) < IOBUF_READ_MAX / 2) /* there is room for further content */
+        for (stream = TAILQ_FIRST(&s->no_room); stream; stream = next) {
+            next = TAILQ_NEXT(stream, event_link);
+            http2_stream_due(stream);
+        }
+    while ((stream = TAILQ_FIRST(&s->events_due)))
+        report(stream);
+    produce(s);
+    s->work = !TAILQ_EMPTY(&s->events_due);
+    if (*s->out && iobuf_held(*s->out) == 0)
+        iobuf_put(s->pool, s->out);
+}

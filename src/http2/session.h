@@ -1,0 +1,156 @@
+/* session.h - HTTP/2 sessions of clients (RFC 9113, RFC 7541): bytes in, events out.
+ *
+ * This directory owns the framing, HPACK, flow control and stream states of a client's connection,
+ * on libnghttp2. It checks requests and rewrites their heads, and it bounds what a client can make
+ * weir do. It has no sockets, events or timers, and knows nothing of rules and limits.
+ *
+ *   session.h         the interface; read this first
+ *   session.c         begin and end, GOAWAY, input frame by frame
+ *   received.c        frames received: requests, content, errors
+ *   sent.c            responses and their content
+ *   frame_limits.h    bounds on floods of frames
+ *   request_text.h    the rewriting of a request's fields as an HTTP/1.1 head
+ *   kept_head.c       a head that is incomplete between reads
+ *
+ *   input --http2_session_receive()--> events: request, refused, content, content_end, writable,
+ *                                              closed
+ *   http2_send_head(), http2_send_content() --> output buffer --> the caller's socket
+ *
+ * Memory: the session stores no content. Content that is sent stays with the caller until the peer's
+ * windows and the output buffer have room. Content that is received is passed on at once; the caller
+ * reports with http2_consume() what it no longer stores, so it stores at most `initial_window` per
+ * stream and HTTP2_CONNECTION_WINDOWS times as much per connection. */
+#ifndef WEIR_HTTP2_SESSION_H
+#define WEIR_HTTP2_SESSION_H
+
+#include "http2/frame_limits.h"
+#include "http2/settings.h"
+#include "net/iobuf.h"
+
+#include "http/framing.h"
+
+struct http2_session;
+struct http2_stream;
+
+enum {
+    HTTP2_CONNECTION_WINDOWS = 16,
+    HTTP2_CONTINUATIONS_MAX = 8, /* CONTINUATION frames of one header section */
+    HTTP2_PREFACE_SIZE = 24
+};
+
+/* The client's connection preface (RFC 9113 section 3.4): HTTP2_PREFACE_SIZE bytes. */
+extern const char http2_preface[];
+
+/* Why weir ended a session, or reset or refused a stream. The first LIMIT_COUNT are the limits of
+ * frame_limits.h. */
+enum http2_cause {
+    HTTP2_CONTINUATIONS = LIMIT_COUNT, /* CVE-2024-27316: more than HTTP2_CONTINUATIONS_MAX */
+    HTTP2_HEADER_LIST,                 /* a header list of more than twice max_header_list (HPACK bomb) */
+    HTTP2_MALFORMED,                   /* a malformed request: stream error (RFC 9113 section 8.1.1) */
+    HTTP2_TOO_MANY_STREAMS,            /* above max_concurrent_streams: REFUSED_STREAM */
+    HTTP2_PROTOCOL_ERROR,              /* a connection error (RFC 9113 section 5.4.1) */
+    HTTP2_NO_MEMORY,
+    HTTP2_CAUSE_COUNT,
+    HTTP2_NO_CAUSE = HTTP2_CAUSE_COUNT
+};
+
+/* Names for metrics and logs, e.g. "resets". */
+extern const char *const http2_cause_name[HTTP2_CAUSE_COUNT];
+
+/* Buffers for one header section; a worker's sessions share them. */
+struct http2_scratch;
+struct http2_scratch *http2_scratch_new(void); /* NULL: no memory */
+void http2_scratch_free(struct http2_scratch *scratch);
+
+/* What the caller is told. None of these may free the session. All slices are valid only during the
+ * call. */
+struct http2_events {
+    /* A valid request. FRAMING_CHUNKED: content of unknown length follows, not in chunks. If the
+     * framing is FRAMING_NONE, the request is complete. */
+    void (*request)(struct http2_stream *stream, struct request_head *head, const struct framing *framing);
+    /* A request to be answered with refusal->status. `text`: its head as HTTP/1.1, may be cut. */
+    void (*refused)(struct http2_stream *stream, const struct refusal *refusal, struct slice text);
+    /* A piece of a request's content, or its end. */
+    void (*content)(struct http2_stream *stream, struct slice bytes);
+    void (*content_end)(struct http2_stream *stream);
+    /* http2_send_content() had not taken everything and may be called again. */
+    void (*writable)(struct http2_stream *stream);
+    /* The stream is closed; it is freed after the call. `complete`: the request and the response
+     * were complete. Not called after http2_stream_detach(). */
+    void (*closed)(struct http2_stream *stream, bool complete);
+    /* weir has reset a stream, refused one or ended the session because of the client. `why` is a
+     * static text, or NULL. */
+    void (*fault)(void *context, enum http2_cause cause, const char *why);
+};
+
+/* Begins a server's session; the client's preface is part of the input. Output is appended to
+ * `*out`, which is taken from `pool` when it is needed; its owner removes what was sent and may
+ * return an empty buffer to the pool. Returns NULL if there is no memory. */
+MUST_CHECK struct http2_session *http2_session_new(const struct http2_settings *settings,
+                                                   const struct http2_events *events, void *context,
+                                                   struct http2_scratch *scratch, struct iobuf_pool *pool,
+                                                   struct iobuf **out, uint64_t now_us);
+
+/* Frees the session and its streams, without events. NULL is allowed. */
+void http2_session_free(struct http2_session *session);
+
+/* Processes input. Do not call it while `*out` holds output that the socket did not accept: a client
+ * that does not read must not make weir produce more. */
+void http2_session_receive(struct http2_session *session, struct slice bytes, uint64_t now_us);
+
+/* Produces pending output and reports the streams that have become writable or closed. Call it after
+ * http2_session_receive(), after `*out` was sent, and before waiting for events if
+ * http2_session_has_work(). */
+void http2_session_send(struct http2_session *session);
+bool http2_session_has_work(const struct http2_session *session);
+
+/* Returns whether the session has ended: send `*out`, then close the connection. */
+bool http2_session_is_over(const struct http2_session *session);
+
+/* Ends the session gracefully (RFC 9113 section 6.8). The first call sends GOAWAY for no stream in
+ * particular and a PING; when the PING returns, or with the second call, GOAWAY names the last
+ * stream that weir processes. Further streams are then ignored. */
+void http2_session_shut_down(struct http2_session *session);
+
+/* Returns the number of streams that are not closed. */
+unsigned http2_session_streams(const struct http2_session *session);
+/* Returns whether a header section is incomplete. */
+bool http2_session_in_head(const struct http2_session *session);
+
+void *http2_session_context(const struct http2_session *session);
+struct http2_session *http2_stream_session(const struct http2_stream *stream);
+uint32_t http2_stream_id(const struct http2_stream *stream);
+/* The caller's pointer, NULL at first. */
+void *http2_stream_user(const struct http2_stream *stream);
+void http2_stream_set_user(struct http2_stream *stream, void *user);
+
+struct http2_field {
+    struct slice name; /* in any case */
+    struct slice value;
+};
+
+/* Sends an interim response (1xx except 101). Returns false if there is no memory. */
+MUST_CHECK bool http2_send_interim(struct http2_stream *stream, unsigned status,
+                                   const struct http2_field *fields, unsigned count);
+/* Sends the head of the response. `end`: it has no content. The fields are copied; none is
+ * connection-specific. Returns false if there is no memory. */
+MUST_CHECK bool http2_send_head(struct http2_stream *stream, unsigned status,
+                                const struct http2_field *fields, unsigned count, bool end);
+/* Sends content as far as windows and output buffer permit, and returns the bytes taken. If they
+ * are fewer than bytes.n, `writable` follows. `end`: the content ends with these bytes, and nothing
+ * more is to be sent if all are taken. */
+size_t http2_send_content(struct http2_stream *stream, struct slice bytes, bool end);
+/* Returns whether the response is complete in the output buffer or sent. */
+bool http2_response_ended(const struct http2_stream *stream);
+
+/* Reports that `size` bytes of received content are not stored any more. */
+void http2_consume(struct http2_stream *stream, size_t size);
+
+/* Resets the stream (RFC 9113 section 5.4.2): the response must not look complete. `closed`
+ * follows. */
+void http2_reset(struct http2_stream *stream);
+/* The caller needs no more of the stream: no further events; content that still arrives is dropped.
+ * If the response is complete and the request is not, the client is asked to stop (section 8.1). */
+void http2_stream_detach(struct http2_stream *stream);
+
+#endif

@@ -1,0 +1,126 @@
+/* session_internal.h - shared by the files that implement a session. */
+#ifndef WEIR_HTTP2_SESSION_INTERNAL_H
+#define WEIR_HTTP2_SESSION_INTERNAL_H
+
+#include <nghttp2/nghttp2.h>
+#include <sys/queue.h>
+
+#include "base/magic.h"
+#include "http2/request_text.h"
+#include "http2/session.h"
+
+enum { HTTP2_SESSION_MAGIC = 0x48325345, HTTP2_STREAM_MAGIC = 0x48325354, HTTP2_FRAME_HEADER = 9 };
+enum { HTTP2_SENT_FIELDS_MAX = RESPONSE_FIELDS_MAX + 64 /* fields that weir adds */ };
+
+struct http2_scratch {
+    const struct http2_session *used_by; /* whose head is in the buffers; NULL: none */
+    char head[REQUEST_TEXT_MAX], side[REQUEST_TEXT_MAX];
+    struct request_head request;
+    nghttp2_nv pairs[HTTP2_SENT_FIELDS_MAX];
+    char status[3];
+};
+
+struct http2_stream {
+    uint32_t magic;
+    int32_t id;
+    struct http2_session *session;
+    void *user;
+    TAILQ_ENTRY(http2_stream) link;       /* session->streams */
+    TAILQ_ENTRY(http2_stream) event_link; /* session->events_due or session->no_room */
+    enum { STREAM_QUIET, STREAM_HAS_EVENT, STREAM_NO_ROOM } queued;
+    struct slice piece;  /* during http2_send_content(): the content not taken yet */
+    uint32_t unconsumed; /* bytes of content received and not reported by http2_consume() */
+    bool piece_ends;     /* the content ends behind `piece` */
+    bool deferred;       /* nghttp2 waits for http2_send_content() */
+    bool wants_room;     /* http2_send_content() had not taken everything */
+    bool end_given;      /* all of the response was handed over */
+    bool response_ended; /* ... and is in the output buffer or sent */
+    bool request_ended;
+    bool detached;  /* the caller needs no more events */
+    bool own_reset; /* weir resets it for reasons of its own */
+    bool closed, complete;
+};
+
+TAILQ_HEAD(http2_stream_list, http2_stream);
+
+struct http2_session {
+    uint32_t magic;
+    nghttp2_session *ng;
+    const struct http2_events *events;
+    void *context;
+    struct http2_scratch *scratch;
+    struct iobuf_pool *pool;
+    struct iobuf **out;
+    struct http2_stream_list streams, events_due, no_room;
+    struct frame_limits limits;
+    uint32_t max_header_list;
+    uint64_t now_us;
+
+    /* the frame being received */
+    uint8_t header[HTTP2_FRAME_HEADER];
+    uint8_t header_size;  /* bytes of `header` received */
+    uint8_t preface_left; /* bytes of the preface to come */
+    uint8_t continuations;
+    uint32_t payload_left;
+
+    /* the head being received (kept_head.c) */
+    struct http2_stream *head_of; /* NULL: none */
+    struct request_text text;
+    char *kept; /* its bytes between reads */
+
+    /* what the last part of the input has brought */
+    struct http2_stream *requested;
+    struct http2_stream *content_of;
+    struct slice content;
+    struct http2_stream *ended;
+
+    const char *why;        /* of the next reset by weir; static text, or NULL */
+    enum http2_cause cause; /* why weir has ended the session */
+    bool failed;            /* no more input is processed */
+    bool sending;           /* in nghttp2_session_send() */
+    bool work;              /* output or events are pending */
+    enum { SHUTDOWN_NONE, SHUTDOWN_NOTICED, SHUTDOWN_DONE } shutdown;
+    int32_t last_stream; /* SHUTDOWN_DONE: weir processes no stream after it */
+    unsigned stream_count;
+};
+
+static inline struct http2_session *http2_session_of(void *user_data)
+{
+    struct http2_session *session = user_data;
+    MAGIC_CHECK(session, HTTP2_SESSION_MAGIC);
+    return session;
+}
+
+/* Sets the callbacks for received and sent frames. */
+void http2_received_callbacks(nghttp2_session_callbacks *callbacks);
+void http2_sent_callbacks(nghttp2_session_callbacks *callbacks);
+
+/* Reports a fault to the caller. `why`: static text, or NULL. */
+void http2_fault(struct http2_session *session, enum http2_cause cause, const char *why);
+/* Reports a fault and sends GOAWAY with ENHANCE_YOUR_CALM. No more input is processed. */
+void http2_session_fail(struct http2_session *session, enum http2_cause cause, const char *why);
+
+/* Takes a token of the limit; without one, the session fails. */
+void http2_charge(struct http2_session *session, enum frame_limit limit);
+
+/* A PING acknowledgement was received. */
+void http2_ping_returned(struct http2_session *session, const uint8_t *opaque);
+
+/* Queues an event of the stream: it is closed, or writable. */
+void http2_stream_due(struct http2_stream *stream);
+/* Frees a stream that is in no list of nghttp2 any more. */
+void http2_stream_free(struct http2_stream *stream);
+
+/* Reports what the last part of the input has brought. */
+void http2_report_received(struct http2_session *session);
+
+/* Starts the head of a request (kept_head.c). */
+void http2_head_begin(struct http2_session *session, struct http2_stream *stream);
+/* Makes session->text usable again after http2_head_keep(). */
+void http2_head_resume(struct http2_session *session);
+/* Keeps an incomplete head until more input arrives. Returns false if there is no memory. */
+bool http2_head_keep(struct http2_session *session);
+/* Ends the head of a request, if there is one. */
+void http2_head_drop(struct http2_session *session);
+
+#endif

@@ -1,0 +1,1026 @@
+/* HTTP/2 sessions of clients: events, flow control, bounds. The client sends raw frames; what the
+ * session sends is read by nghttp2's own client where its meaning matters. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "http2_peer.h"
+#include "run_suite.h"
+
+enum { REPLY_MAX = 1024 * 1024 };
+
+static struct http2_session *session;
+static struct http2_scratch *scratch;
+static struct iobuf_pool pool;
+static struct iobuf *out;
+static struct peer peer;
+static uint64_t now_us;
+
+/* what the session has reported */
+static char events[64 * 1024];
+static enum http2_cause last_fault;
+static struct http2_stream *last_stream;
+
+/* what the session is to do */
+static bool hold_content; /* do not consume */
+static size_t reply_size; /* content of responses; 0: none */
+static bool no_reply;
+
+/* frames that the session has sent, by type; and content bytes */
+static unsigned sent[256], end_streams;
+static size_t content_sent;
+static uint32_t last_code, last_goaway_stream;
+
+static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void note(const char *format, ...)
+{
+    size_t n = strlen(events);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(events + n, sizeof events - n, format, arguments);
+    va_end(arguments);
+}
+
+struct reply {
+    size_t left;
+};
+
+static char zeros[REPLY_MAX];
+
+static void send_reply(struct http2_stream *stream, struct reply *reply)
+{
+    reply->left -= http2_send_content(stream, (struct slice){zeros, reply->left}, true);
+}
+
+static void answer(struct http2_stream *stream)
+{
+    struct http2_field fields[] = {{SLICE("Content-Type"), SLICE("text/plain")}};
+    struct reply *reply = calloc(1, sizeof *reply);
+
+    http2_stream_set_user(stream, reply);
+    reply->left = reply_size;
+    ck_assert(http2_send_head(stream, 200, fields, 1, reply_size == 0));
+    if (reply_size)
+        send_reply(stream, reply);
+}
+
+static void on_request(struct http2_stream *stream, struct request_head *head, const struct framing *framing)
+{
+    static const char *const kinds[] = {"none", "length", "unknown"};
+    note("request %u %.*s %.*s %s;", http2_stream_id(stream), SLICE_ARG(head->method_text),
+         SLICE_ARG(head->path), kinds[framing->kind]);
+    last_stream = stream;
+    if (!no_reply && framing->kind == FRAMING_NONE)
+        answer(stream);
+}
+
+static void on_refused(struct http2_stream *stream, const struct refusal *refusal, struct slice text)
+{
+    (void)text;
+    note("refused %u %u;", http2_stream_id(stream), refusal->status);
+    ck_assert(http2_send_head(stream, refusal->status, NULL, 0, true));
+    http2_stream_detach(stream);
+}
+
+static void on_content(struct http2_stream *stream, struct slice bytes)
+{
+    note("content %u %zu;", http2_stream_id(stream), bytes.n);
+    if (!hold_content)
+        http2_consume(stream, bytes.n);
+}
+
+static void on_content_end(struct http2_stream *stream)
+{
+    note("end %u;", http2_stream_id(stream));
+    if (!no_reply)
+        answer(stream);
+}
+
+static void on_writable(struct http2_stream *stream)
+{
+    send_reply(stream, http2_stream_user(stream));
+}
+
+static void on_closed(struct http2_stream *stream, bool complete)
+{
+    note("closed %u %s;", http2_stream_id(stream), complete ? "complete" : "cut");
+    free(http2_stream_user(stream));
+}
+
+static void on_fault(void *context, enum http2_cause cause, const char *why)
+{
+    (void)context, (void)why;
+    note("fault %s;", http2_cause_name[cause]);
+    last_fault = cause;
+}
+
+static const struct http2_events table = {.request = on_request,
+                                          .refused = on_refused,
+                                          .content = on_content,
+                                          .content_end = on_content_end,
+                                          .writable = on_writable,
+                                          .closed = on_closed,
+                                          .fault = on_fault};
+
+static struct http2_settings settings;
+
+static void start(void)
+{
+    settings = (struct http2_settings){100, 65536, 32768, 100};
+    scratch = http2_scratch_new();
+    now_us = 1000000;
+    events[0] = '\0';
+    last_fault = HTTP2_NO_CAUSE;
+    hold_content = no_reply = false;
+    reply_size = 5;
+    memset(sent, 0, sizeof sent);
+    end_streams = 0;
+    content_sent = 0;
+    peer_begin(&peer);
+    session = NULL;
+}
+
+static void begin(void)
+{
+    session = http2_session_new(&settings, &table, NULL, scratch, &pool, &out, now_us);
+    ck_assert_ptr_nonnull(session);
+}
+
+static void stop(void)
+{
+    http2_session_free(session);
+    http2_scratch_free(scratch);
+    iobuf_put(&pool, &out);
+    iobuf_pool_clear(&pool);
+    peer_end(&peer);
+}
+
+/* Counts the frames in the output and empties it, as a socket would. */
+static bool read_output(void)
+{
+    static uint8_t frame[IOBUF_LARGE + 16384];
+    static size_t held;
+    if (!iobuf_held(out))
+        return false;
+    struct slice bytes = iobuf_slice(out);
+    memcpy(frame + held, bytes.p, bytes.n);
+    held += bytes.n;
+    iobuf_take(out, bytes.n);
+    iobuf_put(&pool, &out);
+    size_t at = 0;
+    while (held - at >= 9) {
+        const uint8_t *p = frame + at;
+        size_t n = (size_t)p[0] << 16 | (size_t)p[1] << 8 | p[2];
+        if (held - at < 9 + n)
+            break;
+        sent[p[3]]++;
+        if (p[3] == NGHTTP2_DATA)
+            content_sent += n;
+        if (p[3] <= NGHTTP2_HEADERS && p[4] & END_STREAM)
+            end_streams++;
+        if (p[3] == NGHTTP2_RST_STREAM)
+            last_code = (uint32_t)p[11] << 8 | p[12];
+        if (p[3] == NGHTTP2_GOAWAY) {
+            last_goaway_stream = (uint32_t)p[9] << 24 | (uint32_t)p[10] << 16 | (uint32_t)p[11] << 8 | p[12];
+            last_code = (uint32_t)p[15] << 8 | p[16];
+        }
+        at += 9 + n;
+    }
+    memmove(frame, frame + at, held -= at);
+    return true;
+}
+
+static void run_output(void)
+{
+    do
+        http2_session_send(session);
+    while (read_output());
+}
+
+/* Gives the session all frames of the peer, `step` bytes at a time. */
+static void deliver_in_steps(size_t step)
+{
+    if (!session)
+        begin();
+    for (size_t at = 0; at < peer.n; at += step) {
+        size_t n = peer.n - at < step ? peer.n - at : step;
+        http2_session_receive(session, (struct slice){peer.bytes + at, n}, now_us);
+        run_output();
+    }
+    peer.n = 0;
+}
+
+static void deliver(void)
+{
+    deliver_in_steps(16384);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+START_TEST(requests_are_reported_and_answered)
+{
+    static const size_t steps[] = {16384, 1, 7, 10, 33};
+    peer_headers(&peer, END_STREAM, 1, PEER_GET);
+    peer_headers(&peer, 0, 3, PEER_POST "|content-length=5");
+    peer_frame(&peer, NGHTTP2_DATA, END_STREAM, 3, "hello", 5);
+    peer_headers(&peer, 0, 5, PEER_POST);
+    peer_frame(&peer, NGHTTP2_DATA, 0, 5, "hello", 5);
+    peer_headers(&peer, END_STREAM, 5, "x-checksum=1");
+    deliver_in_steps(steps[_i]);
+    ck_assert_int_eq(http2_session_streams(session), 0);
+    ck_assert_uint_eq(content_sent, 15);
+    ck_assert_uint_eq(end_streams, 3);
+    ck_assert_ptr_null(out);
+    if (_i == 0)
+        ck_assert_str_eq(events, "request 1 GET / none;request 3 POST / length;content 3 5;end 3;"
+                                 "request 5 POST / unknown;content 5 5;end 5;"
+                                 "closed 1 complete;closed 3 complete;closed 5 complete;");
+}
+END_TEST
+
+START_TEST(a_request_can_be_refused_with_a_status)
+{
+    peer_headers(&peer, END_STREAM, 1, ":method=GET|:scheme=https|:authority=a..b|:path=/");
+    peer_headers(&peer, 0, 3, ":method=CONNECT|:authority=a.test:443");
+    peer_headers(&peer, END_STREAM, 5, PEER_GET);
+    deliver();
+    ck_assert_str_eq(events, "refused 1 400;refused 3 501;request 5 GET / none;closed 5 complete;");
+    ck_assert_uint_eq(sent[NGHTTP2_RST_STREAM], 1); /* NO_ERROR: CONNECT would send content */
+    ck_assert_uint_eq(last_code, NGHTTP2_NO_ERROR);
+    ck_assert_int_eq(http2_session_streams(session), 0);
+}
+END_TEST
+
+/* ---- errors by section of RFC 9113 ----------------------------------------------------------- */
+
+#define F(type, flags, stream, payload)                                                                      \
+    {                                                                                                        \
+        NGHTTP2_##type, flags, stream, payload, sizeof payload - 1                                           \
+    }
+#define FIELDS(flags, stream, fields)                                                                        \
+    {                                                                                                        \
+        -1, flags, stream, fields, 0                                                                         \
+    }
+#define GET1  FIELDS(END_STREAM, 1, PEER_GET)
+#define POST1 FIELDS(0, 1, PEER_POST)
+
+enum outcome { ACCEPTED = 1, STREAM_ERROR, CONNECTION_ERROR };
+
+static const struct {
+    const char *name;
+    struct {
+        int type;
+        unsigned flags, stream;
+        const char *payload;
+        size_t n;
+    } frames[3];
+    enum outcome outcome;
+    unsigned code;
+} cases[] = {
+    {"4.1 unknown frame type", {{0x77, 0xff, 0, "abc", 3}, GET1}, ACCEPTED, 0},
+    {"4.1 unknown flags", {FIELDS(END_STREAM | 0x80 | 0x40, 1, PEER_GET)}, ACCEPTED, 0},
+    {"4.1 reserved bit of the stream id", {FIELDS(END_STREAM, 0x80000001, PEER_GET)}, ACCEPTED, 0},
+    {"4.3 invalid header block",
+     {F(HEADERS, END_STREAM | END_HEADERS, 1, "\xff\xff\xff\xff\xff\xff\xff")},
+     CONNECTION_ERROR,
+     NGHTTP2_COMPRESSION_ERROR},
+    {"4.3 index of no entry",
+     {F(HEADERS, END_STREAM | END_HEADERS, 1, "\xc0")},
+     CONNECTION_ERROR,
+     NGHTTP2_COMPRESSION_ERROR},
+    {"4.3 table size above the setting",
+     {F(HEADERS, END_STREAM | END_HEADERS, 1, "\x3f\xe2\x7f\x82")},
+     CONNECTION_ERROR,
+     NGHTTP2_COMPRESSION_ERROR},
+    {"4.3 truncated block",
+     {F(HEADERS, END_STREAM | END_HEADERS, 1, "\x82\x41\x0a")},
+     CONNECTION_ERROR,
+     NGHTTP2_COMPRESSION_ERROR},
+    {"4.3 other frame inside a block",
+     {F(HEADERS, END_STREAM, 1, "\x82"), F(PING, 0, 0, "12345678")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"4.3 other stream inside a block",
+     {F(HEADERS, END_STREAM, 1, "\x82"), F(CONTINUATION, END_HEADERS, 3, "\x87")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"5.1 DATA on an idle stream", {F(DATA, 0, 1, "abc")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"5.1 WINDOW_UPDATE on an idle stream",
+     {F(WINDOW_UPDATE, 0, 1, "\0\0\0\1")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"5.1 RST_STREAM on an idle stream",
+     {F(RST_STREAM, 0, 1, "\0\0\0\1")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"5.1 DATA after END_STREAM",
+     {FIELDS(END_STREAM, 1, PEER_GET), F(DATA, 0, 1, "abc")},
+     ACCEPTED,
+     0}, /* closed: ignored */
+    {"5.1 HEADERS after END_STREAM",
+     {GET1, FIELDS(END_STREAM, 1, PEER_GET)},
+     ACCEPTED, /* dropped, and counted as LIMIT_RESETS */
+     0},
+    {"5.1.1 even stream id", {FIELDS(END_STREAM, 2, PEER_GET)}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"5.1.1 stream 0", {FIELDS(END_STREAM, 0, PEER_GET)}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"5.1.1 lower stream id",
+     {FIELDS(END_STREAM, 5, PEER_GET), FIELDS(END_STREAM, 3, PEER_GET)},
+     ACCEPTED, /* the same */
+     0},
+    {"6.1 DATA on stream 0", {F(DATA, 0, 0, "abc")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"6.1 padding as long as the frame",
+     {POST1, F(DATA, PADDED, 1,
+               "\x04"
+               "abc")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"6.1 padding",
+     {POST1, F(DATA, PADDED | END_STREAM, 1,
+               "\x02"
+               "abc")},
+     ACCEPTED,
+     0},
+    {"6.2 padding as long as the frame",
+     {F(HEADERS, PADDED | END_HEADERS, 1, "\x03\x82")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"6.3 PRIORITY of 4 bytes", {F(PRIORITY, 0, 1, "1234")}, CONNECTION_ERROR, NGHTTP2_FRAME_SIZE_ERROR},
+    {"6.3 PRIORITY on stream 0", {F(PRIORITY, 0, 0, "\0\0\0\1\1"), GET1}, ACCEPTED, 0}, /* RFC 9218 */
+    {"6.3 PRIORITY on an idle stream", {F(PRIORITY, 0, 7, "\0\0\0\1\1"), GET1}, ACCEPTED, 0},
+    {"6.4 RST_STREAM of 3 bytes",
+     {POST1, F(RST_STREAM, 0, 1, "123")},
+     CONNECTION_ERROR,
+     NGHTTP2_FRAME_SIZE_ERROR},
+    {"6.4 RST_STREAM on stream 0", {F(RST_STREAM, 0, 0, "1234")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"6.5 SETTINGS on a stream", {F(SETTINGS, 0, 1, "")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"6.5 SETTINGS of 5 bytes", {F(SETTINGS, 0, 0, "12345")}, CONNECTION_ERROR, NGHTTP2_FRAME_SIZE_ERROR},
+    {"6.5 acknowledgement with a payload",
+     {F(SETTINGS, ACK, 0, "\0\1\0\0\0\0")},
+     CONNECTION_ERROR,
+     NGHTTP2_FRAME_SIZE_ERROR},
+    {"6.5 unknown setting", {F(SETTINGS, 0, 0, "\x7f\1\0\0\0\1"), GET1}, ACCEPTED, 0},
+    {"6.5.2 ENABLE_PUSH of 2", {F(SETTINGS, 0, 0, "\0\2\0\0\0\2")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"6.5.2 INITIAL_WINDOW_SIZE of 2^31",
+     {F(SETTINGS, 0, 0, "\0\4\x80\0\0\0")},
+     CONNECTION_ERROR,
+     NGHTTP2_FLOW_CONTROL_ERROR},
+    {"6.5.2 MAX_FRAME_SIZE below 2^14",
+     {F(SETTINGS, 0, 0, "\0\5\0\0\x3f\xff")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"6.5.2 MAX_FRAME_SIZE of 2^24",
+     {F(SETTINGS, 0, 0, "\0\5\1\0\0\0")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"6.6 PUSH_PROMISE of a client",
+     {POST1, F(PUSH_PROMISE, END_HEADERS, 1, "\0\0\0\2\x82")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"6.7 PING on a stream", {F(PING, 0, 1, "12345678")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"6.7 PING of 7 bytes", {F(PING, 0, 0, "1234567")}, CONNECTION_ERROR, NGHTTP2_FRAME_SIZE_ERROR},
+    {"6.7 PING", {F(PING, 0, 0, "12345678"), GET1}, ACCEPTED, 0},
+    {"6.8 GOAWAY on a stream", {F(GOAWAY, 0, 1, "12345678")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"6.9 WINDOW_UPDATE of 0 on a stream",
+     {POST1, F(WINDOW_UPDATE, 0, 1, "\0\0\0\0")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"6.9 WINDOW_UPDATE of 0",
+     {F(WINDOW_UPDATE, 0, 0, "\0\0\0\0")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"6.9 WINDOW_UPDATE of 3 bytes",
+     {F(WINDOW_UPDATE, 0, 0, "123")},
+     CONNECTION_ERROR,
+     NGHTTP2_FRAME_SIZE_ERROR},
+    {"6.9.1 window above 2^31-1",
+     {F(WINDOW_UPDATE, 0, 0, "\x7f\xff\xff\xff")},
+     CONNECTION_ERROR,
+     NGHTTP2_FLOW_CONTROL_ERROR},
+    {"6.9.1 stream window above 2^31-1",
+     {POST1, F(WINDOW_UPDATE, 0, 1, "\x7f\xff\xff\xff")},
+     STREAM_ERROR,
+     NGHTTP2_FLOW_CONTROL_ERROR},
+    {"6.10 CONTINUATION without HEADERS",
+     {F(CONTINUATION, END_HEADERS, 1, "\x82")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"6.10 CONTINUATION after END_HEADERS",
+     {POST1, F(CONTINUATION, END_HEADERS, 1, "\x82")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.1 content of another length",
+     {FIELDS(0, 1, PEER_POST "|content-length=4"), F(DATA, END_STREAM, 1, "abc")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.1 more content than the length",
+     {FIELDS(0, 1, PEER_POST "|content-length=2"), F(DATA, 0, 1, "abc")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.1 length without content",
+     {FIELDS(END_STREAM, 1, PEER_POST "|content-length=2")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.1 trailers end before the length",
+     {FIELDS(0, 1, PEER_POST "|content-length=2"), FIELDS(END_STREAM, 1, "a=b")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.1 trailers", {POST1, FIELDS(END_STREAM, 1, "a=b")}, ACCEPTED, 0},
+    {"8.1 trailers without END_STREAM", {POST1, FIELDS(0, 1, "a=b")}, STREAM_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"8.1 pseudo-field in trailers",
+     {POST1, FIELDS(END_STREAM, 1, ":path=/")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.2.1 upper-case letter",
+     {FIELDS(END_STREAM, 1, PEER_GET "|aBc=d")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.2.1 LF in a value",
+     {FIELDS(END_STREAM, 1, PEER_GET "|a=b\nc")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.2.1 CR in a value",
+     {FIELDS(END_STREAM, 1, PEER_GET "|a=b\rc")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.2.1 colon in a name",
+     {FIELDS(END_STREAM, 1, PEER_GET "|a:b=c")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.2.1 space at the start of a value",
+     {FIELDS(END_STREAM, 1, PEER_GET "|a= b")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.2.1 upper-case letter in trailers",
+     {POST1, FIELDS(END_STREAM, 1, "aBc=d")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.2.2 transfer-encoding",
+     {FIELDS(0, 1, PEER_POST "|transfer-encoding=chunked")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.2.2 connection",
+     {FIELDS(END_STREAM, 1, PEER_GET "|connection=x")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.2.2 te", {FIELDS(END_STREAM, 1, PEER_GET "|te=gzip")}, STREAM_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"8.2.2 transfer-encoding in trailers",
+     {POST1, FIELDS(END_STREAM, 1, "transfer-encoding=chunked")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.3 response pseudo-field",
+     {FIELDS(END_STREAM, 1, PEER_GET "|:status=200")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.3 pseudo-field behind a field",
+     {FIELDS(END_STREAM, 1, "a=b|" PEER_GET)},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.3.1 no :path",
+     {FIELDS(END_STREAM, 1, ":method=GET|:scheme=https|:authority=a.test")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.3.1 two :path", {FIELDS(END_STREAM, 1, PEER_GET "|:path=/")}, STREAM_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"8.3.1 empty :path",
+     {FIELDS(END_STREAM, 1, ":method=GET|:scheme=https|:authority=a.test|:path=")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.3.1 Host differs",
+     {FIELDS(END_STREAM, 1, PEER_GET "|host=b.test")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"8.5 CONNECT with :path",
+     {FIELDS(END_STREAM, 1, ":method=CONNECT|:authority=a.test:1|:path=/")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+    {"RFC 8441 extended CONNECT",
+     {FIELDS(0, 1, ":method=CONNECT|:protocol=websocket|:scheme=https|:authority=a.test|:path=/")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
+};
+
+/* Each case is delivered whole and byte by byte. After a stream error the connection goes on. */
+START_TEST(frames_are_judged_as_rfc_9113_says)
+{
+    unsigned i = (unsigned)_i / 2;
+    bool whole = _i % 2 == 0;
+
+    for (unsigned f = 0; f < COUNT_OF(cases[i].frames) && cases[i].frames[f].payload; f++) {
+        if (cases[i].frames[f].type == -1)
+            peer_headers(&peer, cases[i].frames[f].flags, cases[i].frames[f].stream,
+                         cases[i].frames[f].payload);
+        else
+            peer_frame(&peer, (unsigned)cases[i].frames[f].type, cases[i].frames[f].flags,
+                       cases[i].frames[f].stream, cases[i].frames[f].payload, cases[i].frames[f].n);
+    }
+    deliver_in_steps(whole ? 16384 : 1);
+    ck_assert_msg(sent[NGHTTP2_GOAWAY] == (cases[i].outcome == CONNECTION_ERROR), "%s: %s", cases[i].name,
+                  events);
+    ck_assert_msg((sent[NGHTTP2_RST_STREAM] > 0) == (cases[i].outcome == STREAM_ERROR), "%s: %s",
+                  cases[i].name, events);
+    if (cases[i].outcome != ACCEPTED)
+        ck_assert_msg(last_code == cases[i].code, "%s: code %u", cases[i].name, last_code);
+    ck_assert_msg(http2_session_is_over(session) == (cases[i].outcome == CONNECTION_ERROR), "%s",
+                  cases[i].name);
+    if (cases[i].outcome == CONNECTION_ERROR) {
+        ck_assert_msg(last_fault == HTTP2_PROTOCOL_ERROR, "%s", cases[i].name);
+        return;
+    }
+    ck_assert_msg(strstr(events, "request ") != NULL || cases[i].outcome == STREAM_ERROR, "%s: %s",
+                  cases[i].name, events);
+    unsigned before = end_streams;
+    peer_headers(&peer, END_STREAM, 9, PEER_GET);
+    deliver();
+    ck_assert_msg(end_streams == before + 1, "%s: the connection does not go on: %s", cases[i].name, events);
+}
+END_TEST
+
+START_TEST(another_protocol_is_refused)
+{
+    static const char *const others[] = {"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+                                         "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+                                         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 and more bytes"};
+    peer.n = 0;
+    peer_put(&peer, others[_i], strlen(others[_i]));
+    deliver();
+    ck_assert(http2_session_is_over(session));
+    ck_assert_int_eq(last_fault, HTTP2_PROTOCOL_ERROR);
+}
+END_TEST
+
+START_TEST(the_preface_requires_settings)
+{
+    peer.n = 0;
+    peer_put(&peer, http2_preface, HTTP2_PREFACE_SIZE);
+    peer_headers(&peer, END_STREAM, 1, PEER_GET);
+    deliver();
+    ck_assert(http2_session_is_over(session));
+    ck_assert_str_eq(events, "fault protocol_error;");
+}
+END_TEST
+
+/* ---- bounds ---------------------------------------------------------------------------------- */
+
+/* Delivers `each` repeatedly, until the session fails; returns how often. */
+static unsigned flood(void (*each)(unsigned i), unsigned most)
+{
+    unsigned i;
+    for (i = 0; i < most && (last_fault == HTTP2_NO_CAUSE || last_fault == HTTP2_MALFORMED); i++) {
+        each(i);
+        deliver();
+    }
+    return i;
+}
+
+static void rapid_reset(unsigned i)
+{
+    peer_headers(&peer, END_STREAM, 2 * i + 1, PEER_GET);
+    peer_u32_frame(&peer, NGHTTP2_RST_STREAM, 2 * i + 1, NGHTTP2_CANCEL);
+}
+
+static void provoked_reset(unsigned i) /* CVE-2025-8671 */
+{
+    peer_headers(&peer, 0, 2 * i + 1, PEER_POST);
+    peer_u32_frame(&peer, NGHTTP2_WINDOW_UPDATE, 2 * i + 1, 0x7fffffff);
+}
+
+static void settings_frame(unsigned i)
+{
+    peer_setting(&peer, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, i);
+}
+
+static void ping(unsigned i)
+{
+    (void)i;
+    peer_frame(&peer, NGHTTP2_PING, 0, 0, "12345678", 8);
+}
+
+static void priority(unsigned i)
+{
+    peer_frame(&peer, NGHTTP2_PRIORITY, 0, 2 * i + 1, "\0\0\0\0\1", 5);
+}
+
+static void priority_update(unsigned i)
+{
+    (void)i;
+    peer_frame(&peer, 0x10, 0, 0, "\0\0\0\1u=1", 7);
+}
+
+static void window_update(unsigned i)
+{
+    (void)i;
+    peer_u32_frame(&peer, NGHTTP2_WINDOW_UPDATE, 0, 1);
+}
+
+static void empty_data(unsigned i)
+{
+    if (i == 0)
+        peer_headers(&peer, 0, 1, PEER_POST);
+    peer_frame(&peer, NGHTTP2_DATA, 0, 1, NULL, 0);
+}
+
+static void padding_alone(unsigned i)
+{
+    if (i == 0)
+        peer_headers(&peer, 0, 1, PEER_POST);
+    peer_frame(&peer, NGHTTP2_DATA, PADDED, 1, "\3\0\0\0", 4);
+}
+
+static void unknown_frame(unsigned i)
+{
+    (void)i;
+    peer_frame(&peer, 0x77, 0, 0, NULL, 0);
+}
+
+static void continuation(unsigned i)
+{
+    if (i == 0)
+        peer_frame(&peer, NGHTTP2_HEADERS, END_STREAM, 1, "\x82", 1);
+    peer_frame(&peer, NGHTTP2_CONTINUATION, 0, 1, NULL, 0);
+}
+
+static const struct {
+    void (*each)(unsigned i);
+    unsigned at; /* the frame that is too many */
+    int cause;
+} floods[] = {
+    {rapid_reset, 201, LIMIT_RESETS},
+    {provoked_reset, 201, LIMIT_RESETS},
+    {settings_frame, 49, LIMIT_SETTINGS}, /* two came with the preface */
+    {ping, 101, LIMIT_PINGS},
+    {priority, 1001, LIMIT_PRIORITIES},
+    {priority_update, 1001, LIMIT_PRIORITIES},
+    {window_update, 1001, LIMIT_WINDOW_UPDATES},
+    {empty_data, 101, LIMIT_EMPTY_FRAMES},
+    {padding_alone, 101, LIMIT_EMPTY_FRAMES},
+    {unknown_frame, 101, LIMIT_OTHER_FRAMES},
+    {continuation, 9, HTTP2_CONTINUATIONS},
+};
+
+START_TEST(floods_end_the_session_and_name_their_cause)
+{
+    no_reply = true;
+    unsigned at = flood(floods[_i].each, 5000);
+    ck_assert_int_eq((int)last_fault, floods[_i].cause);
+    ck_assert_uint_eq(at, floods[_i].at);
+    ck_assert_uint_eq(sent[NGHTTP2_GOAWAY], 1);
+    ck_assert_uint_eq(last_code, NGHTTP2_ENHANCE_YOUR_CALM);
+    ck_assert(http2_session_is_over(session));
+    size_t before = strlen(events);
+    peer_headers(&peer, END_STREAM, 100001, PEER_GET); /* nothing more is processed */
+    deliver();
+    ck_assert_uint_eq(strlen(events), before);
+}
+END_TEST
+
+/* The same frames at a slower rate are accepted. */
+START_TEST(resets_at_the_permitted_rate_are_accepted)
+{
+    no_reply = true;
+    for (unsigned i = 0; i < 1000; i++) {
+        rapid_reset(i);
+        now_us += 10000;
+        deliver();
+    }
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+    ck_assert_uint_eq(http2_session_streams(session), 0);
+}
+END_TEST
+
+/* Before the client has acknowledged the settings, it cannot know the limit. */
+START_TEST(streams_above_the_limit_are_refused_and_count)
+{
+    no_reply = true;
+    peer.n -= 9; /* no acknowledgement */
+    for (unsigned i = 0; i < 300; i++)
+        peer_headers(&peer, END_STREAM, 2 * i + 1, PEER_GET);
+    deliver();
+    ck_assert_int_eq(last_fault, HTTP2_TOO_MANY_STREAMS);
+    ck_assert_uint_eq(sent[NGHTTP2_RST_STREAM], 200);
+    ck_assert_uint_eq(last_code, NGHTTP2_REFUSED_STREAM);
+    ck_assert_uint_eq(http2_session_streams(session), 100);
+    peer_headers(&peer, END_STREAM, 601, PEER_GET);
+    deliver();
+    ck_assert_int_eq(last_fault, (enum http2_cause)LIMIT_RESETS);
+}
+END_TEST
+
+START_TEST(streams_above_an_acknowledged_limit_end_the_session)
+{
+    no_reply = true;
+    for (unsigned i = 0; i < 101; i++)
+        peer_headers(&peer, END_STREAM, 2 * i + 1, PEER_GET);
+    deliver();
+    ck_assert_int_eq(last_fault, HTTP2_PROTOCOL_ERROR);
+    ck_assert_uint_eq(http2_session_streams(session), 100);
+}
+END_TEST
+
+START_TEST(a_header_list_above_the_limit_gets_431)
+{
+    char fields[8000];
+    settings.max_header_list = 4096;
+    snprintf(fields, sizeof fields, PEER_GET "|a=%05000d", 0);
+    peer_headers(&peer, END_STREAM, 1, fields);
+    peer_headers(&peer, END_STREAM, 3, PEER_GET);
+    deliver();
+    ck_assert_str_eq(events, "refused 1 431;request 3 GET / none;closed 3 complete;");
+}
+END_TEST
+
+/* An entry of 2,900 bytes in the dynamic table, then 10,000 references of one byte. */
+START_TEST(an_hpack_bomb_ends_its_stream)
+{
+    static uint8_t block[16000];
+    char fields[8000];
+    snprintf(fields, sizeof fields, PEER_GET "|a=%02900d", 0);
+    peer_headers(&peer, END_STREAM, 1, fields);
+    size_t n = peer_encode(&peer, PEER_GET, block, sizeof block);
+    memset(block + n, 0x80 | 62, 10000);
+    peer_frame(&peer, NGHTTP2_HEADERS, END_STREAM | END_HEADERS, 3, block, n + 10000);
+    peer_headers(&peer, END_STREAM, 5, PEER_GET);
+    deliver();
+    ck_assert_msg(last_code == NGHTTP2_ENHANCE_YOUR_CALM, "%s", events);
+    ck_assert_uint_eq(sent[NGHTTP2_GOAWAY], 0);
+    ck_assert_int_eq(last_fault, HTTP2_HEADER_LIST);
+    ck_assert_ptr_nonnull(strstr(events, "request 5"));
+}
+END_TEST
+
+START_TEST(large_trailers_end_their_stream)
+{
+    char fields[8000];
+    settings.max_header_list = 2048;
+    snprintf(fields, sizeof fields, "a=%05000d", 0);
+    peer_headers(&peer, 0, 1, PEER_POST);
+    peer_headers(&peer, END_STREAM, 1, fields);
+    deliver();
+    ck_assert_int_eq(last_fault, HTTP2_HEADER_LIST);
+    ck_assert_uint_eq(sent[NGHTTP2_RST_STREAM], 1);
+}
+END_TEST
+
+/* ---- flow control ---------------------------------------------------------------------------- */
+
+START_TEST(a_client_cannot_send_more_than_its_window)
+{
+    static char content[16384];
+    hold_content = true;
+    peer_headers(&peer, 0, 1, PEER_POST);
+    for (unsigned i = 0; i < 4; i++)
+        peer_frame(&peer, NGHTTP2_DATA, 0, 1, content, sizeof content);
+    deliver();
+    ck_assert_uint_eq(sent[NGHTTP2_WINDOW_UPDATE], 1); /* the connection's, at the start */
+    http2_consume(last_stream, 40000);
+    run_output();
+    ck_assert_uint_eq(sent[NGHTTP2_WINDOW_UPDATE], 2); /* more than half of the stream's */
+    peer_frame(&peer, NGHTTP2_DATA, 0, 1, content, sizeof content);
+    deliver();
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+    for (unsigned i = 0; i < 3; i++)
+        peer_frame(&peer, NGHTTP2_DATA, 0, 1, content, sizeof content);
+    deliver();
+    ck_assert(last_fault != HTTP2_NO_CAUSE);
+    ck_assert_uint_eq(last_code, NGHTTP2_FLOW_CONTROL_ERROR);
+}
+END_TEST
+
+/* All streams together may leave HTTP2_CONNECTION_WINDOWS windows unconsumed. A stream that ends
+ * returns what it had not consumed. */
+START_TEST(content_of_all_streams_is_bounded)
+{
+    static char content[16384];
+    hold_content = no_reply = true;
+    for (unsigned stream = 1; stream <= 31; stream += 2) {
+        peer_headers(&peer, 0, stream, PEER_POST);
+        for (unsigned i = 0; i < 4; i++)
+            peer_frame(&peer, NGHTTP2_DATA, 0, stream, content, sizeof content);
+        deliver();
+    }
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+    peer_headers(&peer, 0, 33, PEER_POST);
+    deliver();
+    for (unsigned stream = 1; stream <= 31; stream += 2)
+        peer_u32_frame(&peer, NGHTTP2_RST_STREAM, stream, NGHTTP2_CANCEL);
+    deliver();
+    for (unsigned i = 0; i < 4; i++)
+        peer_frame(&peer, NGHTTP2_DATA, 0, 33, content, sizeof content);
+    deliver();
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+    peer_headers(&peer, 0, 35, PEER_POST);
+    for (unsigned i = 0; i < 4; i++)
+        peer_frame(&peer, NGHTTP2_DATA, 0, 35, content, sizeof content);
+    deliver();
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+}
+END_TEST
+
+START_TEST(content_waits_for_the_window_of_the_client)
+{
+    reply_size = 200000;
+    peer_headers(&peer, END_STREAM, 1, PEER_GET);
+    deliver();
+    ck_assert_uint_eq(content_sent, 65535);
+    peer_u32_frame(&peer, NGHTTP2_WINDOW_UPDATE, 1, 1000000);
+    deliver();
+    ck_assert_uint_eq(content_sent, 65535);
+    peer_u32_frame(&peer, NGHTTP2_WINDOW_UPDATE, 0, 10000);
+    deliver();
+    ck_assert_uint_eq(content_sent, 75535);
+    peer_u32_frame(&peer, NGHTTP2_WINDOW_UPDATE, 0, 1000000);
+    deliver();
+    ck_assert_uint_eq(content_sent, 200000);
+    ck_assert_uint_eq(end_streams, 1);
+    ck_assert_uint_eq(http2_session_streams(session), 0);
+}
+END_TEST
+
+/* Output that the socket does not take stays below one buffer. */
+START_TEST(output_is_bounded)
+{
+    reply_size = REPLY_MAX;
+    peer_setting(&peer, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0x7fffffff);
+    peer_u32_frame(&peer, NGHTTP2_WINDOW_UPDATE, 0, 0x7fffffff - 65535);
+    for (unsigned stream = 1; stream <= 9; stream += 2)
+        peer_headers(&peer, END_STREAM, stream, PEER_GET);
+    begin();
+    http2_session_receive(session, (struct slice){peer.bytes, peer.n}, now_us);
+    peer.n = 0;
+    for (unsigned i = 0; i < 10; i++)
+        http2_session_send(session);
+    ck_assert_uint_gt(iobuf_held(out), IOBUF_LARGE / 2);
+    for (unsigned i = 0; i < 1000 && http2_session_streams(session); i++) {
+        read_output();
+        http2_session_send(session);
+    }
+    read_output();
+    ck_assert_uint_eq(content_sent, 5 * REPLY_MAX);
+    ck_assert_uint_eq(end_streams, 5);
+}
+END_TEST
+
+/* A client that opens its window byte by byte makes weir send a frame per byte. */
+START_TEST(windows_of_one_byte_end_the_session)
+{
+    unsigned i;
+    reply_size = 100000;
+    peer_setting(&peer, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 1);
+    peer_headers(&peer, END_STREAM, 1, PEER_GET);
+    deliver();
+    ck_assert_uint_eq(content_sent, 1);
+    for (i = 0; i < 5000 && last_fault == HTTP2_NO_CAUSE; i++) {
+        peer_u32_frame(&peer, NGHTTP2_WINDOW_UPDATE, 1, 1);
+        deliver();
+    }
+    ck_assert_int_eq(last_fault, (enum http2_cause)LIMIT_SMALL_WINDOWS);
+    ck_assert_uint_le(i, 1001);
+}
+END_TEST
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+START_TEST(a_reset_of_the_client_is_reported)
+{
+    no_reply = true;
+    peer_headers(&peer, 0, 1, PEER_POST);
+    peer_u32_frame(&peer, NGHTTP2_RST_STREAM, 1, NGHTTP2_CANCEL);
+    deliver();
+    ck_assert_str_eq(events, "request 1 POST / unknown;closed 1 cut;");
+}
+END_TEST
+
+START_TEST(a_reset_of_weir_costs_the_client_nothing)
+{
+    no_reply = true;
+    for (unsigned i = 0; i < 500; i++) {
+        peer_headers(&peer, 0, 2 * i + 1, PEER_POST);
+        deliver();
+        http2_reset(last_stream);
+        run_output();
+    }
+    ck_assert_uint_eq(sent[NGHTTP2_RST_STREAM], 500);
+    ck_assert_uint_eq(last_code, NGHTTP2_INTERNAL_ERROR);
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+}
+END_TEST
+
+/* RFC 9113 section 8.1: after an early response the client is asked to stop. */
+START_TEST(an_early_response_ends_the_request)
+{
+    no_reply = true;
+    peer_headers(&peer, 0, 1, PEER_POST);
+    deliver();
+    ck_assert(http2_send_head(last_stream, 429, NULL, 0, true));
+    http2_stream_detach(last_stream);
+    run_output();
+    ck_assert_uint_eq(end_streams, 1);
+    ck_assert_uint_eq(sent[NGHTTP2_RST_STREAM], 1);
+    ck_assert_uint_eq(last_code, NGHTTP2_NO_ERROR);
+    peer_frame(&peer, NGHTTP2_DATA, 0, 1, "abc", 3); /* was on its way */
+    deliver();
+    ck_assert_str_eq(events, "request 1 POST / unknown;");
+}
+END_TEST
+
+START_TEST(interim_responses_come_first)
+{
+    no_reply = true;
+    peer_headers(&peer, END_STREAM, 1, PEER_GET);
+    deliver();
+    ck_assert(http2_send_interim(last_stream, 103, NULL, 0));
+    ck_assert(http2_send_head(last_stream, 204, NULL, 0, true));
+    run_output();
+    ck_assert_uint_eq(sent[NGHTTP2_HEADERS], 2);
+    ck_assert_uint_eq(end_streams, 1);
+}
+END_TEST
+
+/* RFC 9113 section 6.8: no stream on its way is lost. */
+START_TEST(goaway_is_sent_twice)
+{
+    no_reply = true;
+    peer_headers(&peer, END_STREAM, 1, PEER_GET);
+    deliver();
+    http2_session_shut_down(session);
+    run_output();
+    ck_assert_uint_eq(sent[NGHTTP2_GOAWAY], 1);
+    ck_assert_uint_eq(last_goaway_stream, 0x7fffffff);
+    peer_headers(&peer, END_STREAM, 3, PEER_GET); /* was on its way */
+    peer_frame(&peer, NGHTTP2_PING, ACK, 0, "shutdown", 8);
+    peer_headers(&peer, END_STREAM, 5, PEER_GET);
+    deliver();
+    ck_assert_uint_eq(sent[NGHTTP2_GOAWAY], 2);
+    ck_assert_uint_eq(last_goaway_stream, 3);
+    ck_assert_str_eq(events, "request 1 GET / none;request 3 GET / none;");
+    ck_assert(!http2_session_is_over(session));
+    answer(last_stream);
+    run_output();
+    peer_u32_frame(&peer, NGHTTP2_RST_STREAM, 1, NGHTTP2_CANCEL);
+    deliver();
+    ck_assert(http2_session_is_over(session));
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+}
+END_TEST
+
+START_TEST(an_incomplete_head_is_kept)
+{
+    uint8_t block[1000];
+    size_t n = peer_encode(&peer, PEER_GET "|cookie=a=1|cookie=b=2|accept=x", block, sizeof block);
+    struct http2_session *first;
+    peer_frame(&peer, NGHTTP2_HEADERS, END_STREAM, 1, block, n / 2);
+    deliver();
+    ck_assert(http2_session_in_head(session));
+    /* another session of the worker uses the buffers meanwhile */
+    first = session;
+    session = NULL;
+    struct iobuf *first_out = out;
+    out = NULL;
+    struct peer *saved = malloc(sizeof *saved);
+    *saved = peer;
+    peer_begin(&peer);
+    peer_headers(&peer, END_STREAM, 1, ":method=PUT|:scheme=http|:authority=b.test|:path=/long/path/of/b");
+    begin();
+    deliver();
+    http2_session_free(session);
+    peer_end(&peer);
+    iobuf_put(&pool, &out);
+    peer = *saved;
+    free(saved);
+    session = first;
+    out = first_out;
+    peer_frame(&peer, NGHTTP2_CONTINUATION, END_HEADERS, 1, block + n / 2, n - n / 2);
+    deliver();
+    ck_assert(!http2_session_in_head(session));
+    ck_assert_ptr_nonnull(strstr(events, "request 1 GET / none;"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("http2 session");
+    TCase *all = tcase_create("session");
+    tcase_add_checked_fixture(all, start, stop);
+    tcase_add_loop_test(all, requests_are_reported_and_answered, 0, 5);
+    tcase_add_test(all, a_request_can_be_refused_with_a_status);
+    tcase_add_loop_test(all, frames_are_judged_as_rfc_9113_says, 0, 2 * COUNT_OF(cases));
+    tcase_add_loop_test(all, another_protocol_is_refused, 0, 3);
+    tcase_add_test(all, the_preface_requires_settings);
+    tcase_add_loop_test(all, floods_end_the_session_and_name_their_cause, 0, COUNT_OF(floods));
+    tcase_add_test(all, resets_at_the_permitted_rate_are_accepted);
+    tcase_add_test(all, streams_above_the_limit_are_refused_and_count);
+    tcase_add_test(all, streams_above_an_acknowledged_limit_end_the_session);
+    tcase_add_test(all, a_header_list_above_the_limit_gets_431);
+    tcase_add_test(all, an_hpack_bomb_ends_its_stream);
+    tcase_add_test(all, large_trailers_end_their_stream);
+    tcase_add_test(all, a_client_cannot_send_more_than_its_window);
+    tcase_add_test(all, content_of_all_streams_is_bounded);
+    tcase_add_test(all, content_waits_for_the_window_of_the_client);
+    tcase_add_test(all, output_is_bounded);
+    tcase_add_test(all, windows_of_one_byte_end_the_session);
+    tcase_add_test(all, a_reset_of_the_client_is_reported);
+    tcase_add_test(all, a_reset_of_weir_costs_the_client_nothing);
+    tcase_add_test(all, an_early_response_ends_the_request);
+    tcase_add_test(all, interim_responses_come_first);
+    tcase_add_test(all, goaway_is_sent_twice);
+    tcase_add_test(all, an_incomplete_head_is_kept);
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}
