@@ -1,25 +1,11 @@
 #include "http/rewrite.h"
 
+#include "http/field_line.h"
 #include "http/forwarded.h"
 
 static void crlf(struct text *out)
 {
     text_literal(out, "\r\n");
-}
-
-/* Writes a complete field line: WRITE_FIELD(out, "Via", value). */
-#define WRITE_FIELD(out, name, value) line_write((out), name ": ", sizeof(name ": ") - 1, (value))
-
-static inline void line_write(struct text *out, const char *start, size_t n, struct slice value)
-{
-    if (!text_has_room(out, n + value.n + 2))
-        return;
-    char *p = out->p + out->n;
-    memcpy(p, start, n);
-    if (value.n)
-        memcpy(p + n, value.p, value.n);
-    memcpy(p + n + value.n, "\r\n", 2);
-    out->n += n + value.n + 2;
 }
 
 static void field_write(struct text *out, const struct field *field)
@@ -58,15 +44,6 @@ static void fields_write(struct text *out, const struct fields *fields, uint64_t
             field_write(out, field);
     }
     text_put(out, run);
-}
-
-/* RFC 9110 section 7.6.3: appended after the received Via fields, with the version received. */
-static void via_write(struct text *out, uint8_t minor)
-{
-    if (minor)
-        text_literal(out, "Via: 1.1 weir\r\n");
-    else
-        text_literal(out, "Via: 1.0 weir\r\n");
 }
 
 /* The hop-by-hop fields of a protocol switch: RFC 9110 section 7.8. */
@@ -181,33 +158,26 @@ void request_head_write(struct text *out, const struct request_head *head, const
     crlf(out);
 }
 
-static void status_line_write(struct text *out, const struct response_head *head)
+static void status_line_write(struct text *out, const struct response *response)
 {
     /* the space is required even without a reason: RFC 9112 section 4 */
     char start[] = "HTTP/1.1 200 ";
-    start[9] = (char)('0' + head->status / 100);
-    start[10] = (char)('0' + head->status / 10 % 10);
-    start[11] = (char)('0' + head->status % 10);
-    line_write(out, start, sizeof start - 1, head->reason);
-}
-
-/* RFC 9110 section 8.6: no Content-Length in 1xx and 204. */
-static bool status_has_length(unsigned status)
-{
-    return status >= 200 && status != 204;
+    start[9] = (char)('0' + response->status / 100);
+    start[10] = (char)('0' + response->status / 10 % 10);
+    start[11] = (char)('0' + response->status % 10);
+    field_line_write(out, start, sizeof start - 1, response->reason);
 }
 
 /* Writes the protocols that a 426 requires (RFC 9110 section 15.5.22) and the Connection field that
  * goes with them. HTTP/1.0 clients cannot upgrade (section 7.8). */
-static void required_protocols_write(struct text *out, const struct response_head *head,
-                                     const struct response_plan *plan)
+static void required_protocols_write(struct text *out, const struct fields *fields, uint8_t client_minor)
 {
     bool any = false;
 
-    if (plan->client_minor == 0 || !fields_have(&head->fields, FIELD_UPGRADE))
+    if (!fields || client_minor == 0 || !fields_have(fields, FIELD_UPGRADE))
         return;
-    for (unsigned i = 0; i < head->fields.count; i++) {
-        const struct field *field = &head->fields.at[i];
+    for (unsigned i = 0; i < fields->count; i++) {
+        const struct field *field = &fields->at[i];
         if (field->id == FIELD_UPGRADE && field->value.n) {
             WRITE_FIELD(out, "Upgrade", field->value);
             any = true;
@@ -217,48 +187,39 @@ static void required_protocols_write(struct text *out, const struct response_hea
         text_literal(out, "Connection: upgrade\r\n");
 }
 
-static void response_connection_write(struct text *out, const struct response_head *head,
-                                      const struct response_plan *plan)
+static void response_connection_write(struct text *out, const struct response *response,
+                                      const struct response_connection *connection)
 {
-    if (unlikely(head->status == 426))
-        required_protocols_write(out, head, plan);
-    if (plan->upgrade.n)
-        upgrade_write(out, plan->upgrade);
-    else if (plan->close)
+    if (unlikely(response->status == 426))
+        required_protocols_write(out, response->fields, connection->client_minor);
+    if (response->upgrade.n)
+        upgrade_write(out, response->upgrade);
+    else if (connection->close)
         text_literal(out, "Connection: close\r\n");
-    else if (plan->keep_alive.n)
-        text_put(out, plan->keep_alive);
-    else if (plan->client_minor == 0)
+    else if (connection->keep_alive.n)
+        text_put(out, connection->keep_alive);
+    else if (connection->client_minor == 0)
         text_literal(out, "Connection: keep-alive\r\n");
-    if (plan->chunked)
+    if (connection->chunked)
         text_literal(out, "Transfer-Encoding: chunked\r\n");
 }
 
-void response_head_write(struct text *out, const struct response_head *head, const struct response_plan *plan,
-                         struct slice date)
+void response_head_write(struct text *out, const struct response *response,
+                         const struct response_connection *connection)
 {
-    uint64_t dropped = 0;
-    if (plan->chunked || !status_has_length(head->status))
-        dropped |= FIELD_BIT(FIELD_CONTENT_LENGTH);
-    if (plan->limited)
-        dropped |= FIELD_BIT(FIELD_RATELIMIT) | FIELD_BIT(FIELD_RATELIMIT_POLICY) |
-                   FIELD_BIT(FIELD_X_RATE_LIMIT) | FIELD_BIT(FIELD_X_RATELIMIT);
+    uint64_t dropped = response->dropped | (connection->chunked ? FIELD_BIT(FIELD_CONTENT_LENGTH) : 0);
 
-    status_line_write(out, head);
-    fields_write(out, &head->fields, dropped);
-    response_connection_write(out, head, plan);
-    if (!fields_have(&head->fields, FIELD_DATE)) /* RFC 9110 section 6.6.1 */
-        WRITE_FIELD(out, "Date", date);
-    via_write(out, head->minor);
-    text_put(out, plan->rate_fields);
-    if (plan->request_id.n && !fields_have(&head->fields, FIELD_X_REQUEST_ID))
-        WRITE_FIELD(out, "X-Request-Id", plan->request_id);
+    status_line_write(out, response);
+    if (response->fields)
+        fields_write(out, response->fields, dropped);
+    response_connection_write(out, response, connection);
+    text_put(out, response->lines);
     crlf(out);
 }
 
-void interim_head_write(struct text *out, const struct response_head *head)
+void interim_head_write(struct text *out, const struct response *response)
 {
-    status_line_write(out, head);
-    fields_write(out, &head->fields, FIELD_BIT(FIELD_CONTENT_LENGTH));
+    status_line_write(out, response);
+    fields_write(out, response->fields, response->dropped);
     crlf(out);
 }

@@ -4,7 +4,7 @@
 #define WEIR_HTTP_REWRITE_H
 
 #include "base/text.h"
-#include "http/framing.h"
+#include "http/response.h"
 
 /* Data that weir adds to a request sent upstream. */
 struct forward_facts {
@@ -39,33 +39,24 @@ struct forward_facts {
 void request_head_write(struct text *out, const struct request_head *head, const struct framing *framing,
                         const struct forward_facts *facts);
 
-/* How a response is rewritten for the client. */
-struct response_plan {
-    uint8_t client_minor; /* 0: Transfer-Encoding must not be sent */
-    bool close;           /* send Connection: close; otherwise HTTP/1.0 clients get keep-alive */
-    bool chunked;         /* send the content chunked */
-    /* Drop the upstream's rate-limit fields (FIELD_RATELIMIT*, FIELD_X_RATE*), but not
-     * Retry-After. */
-    bool limited;
-    struct slice rate_fields; /* complete lines "Name: value CRLF" to add; may be empty */
-    struct slice request_id;  /* X-Request-Id to add if the upstream sent none; may be empty */
-    struct slice keep_alive;  /* complete field lines for a persistent connection; may be empty */
-    struct slice upgrade;     /* protocol of a 101 response to an upgrade request; else empty */
+/* The part of an HTTP/1.1 response head that concerns this connection alone. */
+struct response_connection {
+    uint8_t client_minor;    /* 0: Transfer-Encoding must not be sent */
+    bool close;              /* send Connection: close; otherwise HTTP/1.0 clients get keep-alive */
+    bool chunked;            /* send the content chunked */
+    struct slice keep_alive; /* complete field lines for a persistent connection; may be empty */
 };
 
-/* Writes the response head sent to the client. `date` is an IMF-fixdate. The caller checks
- * out->failed.
+/* Writes the HTTP/1.1 response head sent to the client. The caller checks out->failed.
  *
- * - The version is HTTP/1.1 and hop-by-hop fields are dropped.
- * - Content-Length is kept unless `chunked` is set, also for HEAD and 304; it is dropped for 1xx
- *   and 204.
- * - The Upgrade fields of a 426 are kept for HTTP/1.1 clients.
- * - Via is appended. Date is added if missing. */
-void response_head_write(struct text *out, const struct response_head *head, const struct response_plan *plan,
-                         struct slice date);
+ * - The version is HTTP/1.1.
+ * - Content-Length is not sent if `chunked` is set.
+ * - The Upgrade fields of a 426 are kept for HTTP/1.1 clients. */
+void response_head_write(struct text *out, const struct response *response,
+                         const struct response_connection *connection);
 
 /* Writes an interim response (1xx except 101): status line and end-to-end fields. */
-void interim_head_write(struct text *out, const struct response_head *head);
+void interim_head_write(struct text *out, const struct response *response);
 
 /* Returns the standard reason phrase (RFC 9110 section 15), or "". */
 const char *reason_phrase(unsigned status);

@@ -61,7 +61,7 @@ static void peer_text(const struct exchange *x, struct text *t)
 {
     struct address peer;
     struct ip ip;
-    if (ip_of_address(address_of_peer(&x->client->peer, &peer), &ip))
+    if (ip_of_address(address_of_peer(&x->downstream->origin->peer, &peer), &ip))
         ip_format(&ip, t);
     else
         text_literal(t, "unix:");

@@ -1,5 +1,5 @@
-/* client.h - a client connection from accept to close.
- * It reads request heads, runs one exchange at a time and supports keep-alive.
+/* client.h - a client connection from accept to close: TLS, PROXY protocol header, HTTP/1.1 with
+ * keep-alive. It runs one exchange at a time, as the exchange's downstream (http1.c).
  *
  *   PROXY_HEADER -> HANDSHAKE -> HEAD         if the listener uses the PROXY protocol, or TLS
  *   HEAD -> EXCHANGE -+-> IDLE -> HEAD        the next request (pipelined bytes wait in stream.in)
@@ -13,7 +13,7 @@
 
 #include "net/address.h"
 #include "net/stream.h"
-#include "proxy/relay.h"
+#include "proxy/downstream.h"
 #include "proxy/worker_internal.h"
 
 enum client_state {
@@ -27,43 +27,46 @@ enum client_state {
     CLIENT_CLOSED
 };
 
+/* HTTP/1.1: state of the request under way and of its response. */
+struct http1 {
+    struct body_reader request;
+    uint8_t minor;         /* HTTP/1.minor of the request */
+    bool keep_alive;       /* the client accepts another response on this connection */
+    bool expects_continue; /* Expect: 100-continue */
+    bool continued;        /* 100 (Continue) was sent */
+    bool end_unknown;      /* it is malformed: the start of the next request is unknown */
+    bool wants_body;       /* the exchange reads content; else it stays in stream.in */
+    bool close;            /* the response announced the close */
+    bool chunked;          /* encoding of the response's content */
+    bool until_close;      /* it ends with the connection */
+    bool response_ended;   /* the server's response was accepted; stream.out may hold some of it */
+    bool tunnel;           /* after 101 */
+};
+
 struct client {
     uint32_t magic;
     enum client_state state;
     struct worker *worker;
-    struct exchange *exchange; /* in CLIENT_EXCHANGE */
+    struct downstream downstream; /* downstream.exchange is set in CLIENT_EXCHANGE */
+    struct client_origin origin;
     struct stream stream;
     struct deadline deadline;
-    TAILQ_ENTRY(client) link;      /* the list of its state, or worker->closed */
-    struct message_body *draining; /* DRAIN: the unread request body; else NULL */
-    uint32_t scanned;              /* bytes of stream.in that request_head_read has scanned */
-    uint32_t opened_ms;            /* time of accept; monotonic, wraps around */
-    uint32_t since_ms;             /* time when it became idle or lingering; the same clock */
-    uint64_t dropped;              /* bytes dropped in DRAIN or LINGER */
-    uint16_t listener;             /* index in the policy */
-    bool unread;                   /* stream.in holds bytes that were not parsed yet */
-    bool silent;                   /* no byte was received yet */
-    bool counted;                  /* counted in the connections of its peer's address */
-    struct peer peer;              /* address of the socket, or from the PROXY header */
-    bool peer_unknown;             /* the PROXY header has no source address and is not LOCAL */
+    TAILQ_ENTRY(client) link; /* the list of its state, or worker->closed */
+    struct http1 http1;       /* in CLIENT_EXCHANGE and CLIENT_DRAIN */
+    uint32_t scanned;         /* bytes of stream.in that request_head_read has scanned */
+    uint32_t opened_ms;       /* time of accept; monotonic, wraps around */
+    uint32_t since_ms;        /* time when it became idle or lingering; the same clock */
+    uint64_t dropped;         /* bytes dropped in DRAIN or LINGER */
+    uint16_t listener;        /* index in the policy */
+    bool unread;              /* stream.in holds bytes that were not parsed yet */
+    bool silent;              /* no byte was received yet */
+    bool counted;             /* counted in the connections of its peer's address */
 };
 
 /* Opens a connection on `fd`, which it takes over. `listener` is the index in the policy.
  * `counted`: the connection is counted for the address of `peer`. Returns false, with `fd` closed,
  * if there is no memory. */
 bool client_open(struct worker *worker, int fd, const struct address *peer, unsigned listener, bool counted);
-
-/* What happens to the connection after an exchange. */
-enum client_after {
-    CLIENT_KEEP,      /* read the next request, after draining an incomplete `request` */
-    CLIENT_LINGER_ON, /* the last response was sent; close after the client has received it */
-    CLIENT_CLOSE,     /* close at once: client gone, or the response must not look complete */
-    CLIENT_RESET      /* close at once with a TCP reset */
-};
-
-/* Detaches the finished exchange. `request` states how much of the request body was read. */
-void client_exchange_ended(struct client *client, enum client_after after,
-                           const struct message_body *request);
 
 void client_close(struct client *client);
 

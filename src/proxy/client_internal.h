@@ -1,4 +1,4 @@
-/* client_internal.h - shared by client.c, client_lists.c and linger.c. */
+/* client_internal.h - shared by client.c, client_lists.c, linger.c and http1*.c. */
 #ifndef WEIR_PROXY_CLIENT_INTERNAL_H
 #define WEIR_PROXY_CLIENT_INTERNAL_H
 
@@ -18,6 +18,16 @@ void client_list_remove(struct client *client);
 /* Clears `silent`: the first byte or the end of the stream was received. */
 void client_speaks(struct client *client);
 
+/* http1.c: the downstream of a connection's request, and its events in CLIENT_EXCHANGE. `closed`:
+ * the client's FIN or reset was reported while reading was paused. */
+extern const struct downstream_ops http1_ops;
+void http1_readable(struct client *client, bool closed);
+void http1_writable(struct client *client);
+
+/* http1_head.c: reads a head and begins its exchange. May close the connection. */
+void http1_read_head(struct client *client);
+/* timeouts.request_header has passed. */
+void http1_head_timed_out(struct client *client);
 /* Waits for the next request, or starts with one that is already buffered. */
 void client_await_request(struct client *client);
 
@@ -26,9 +36,9 @@ void client_await_request(struct client *client);
  * and the reset may destroy the response in transit (RFC 9112 section 9.6). May close the
  * connection. */
 void linger_begin(struct client *client);
-/* Reads and drops the rest of `request`, whose response was sent. Then awaits the next request.
+/* Reads and drops the rest of the request, whose response was sent. Then awaits the next request.
  * May close the connection. */
-void linger_drain(struct client *client, const struct message_body *request);
+void linger_drain(struct client *client);
 /* Handles input in CLIENT_DRAIN or CLIENT_LINGER. */
 void linger_readable(struct client *client);
 /* Shortens the remaining time of lingering connections: the worker stops. */

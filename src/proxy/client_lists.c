@@ -115,7 +115,7 @@ void clients_cut(struct worker *w)
 {
     for (struct client *c; (c = TAILQ_FIRST(&w->clients));) {
         if (c->state == CLIENT_EXCHANGE)
-            exchange_cut(c->exchange, CAUSE_SHUTDOWN);
+            exchange_cut(c->downstream.exchange, CAUSE_SHUTDOWN);
         else
             client_close(c);
     }

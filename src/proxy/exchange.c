@@ -60,16 +60,21 @@ static void forward(struct exchange *x, enum retry_cause why, enum cause otherwi
 static void send_request(struct exchange *x);
 static void request_moved(struct exchange *x, enum relay moved, const char *why);
 
-struct relay_io exchange_io(struct exchange *x)
+static void want_body(struct exchange *x, bool want)
 {
-    return (struct relay_io){&x->worker->buffers, x->worker->receive};
+    x->downstream->ops->want_body(x->downstream, want);
+}
+
+struct body_io exchange_io(struct exchange *x)
+{
+    return (struct body_io){&x->worker->buffers, x->worker->receive};
 }
 
 /* ---- creation ------------------------------------------------------------------------------- */
 
-static struct exchange *exchange_new(struct client *client)
+static struct exchange *exchange_new(struct downstream *downstream)
 {
-    struct worker *w = client->worker;
+    struct worker *w = downstream->worker;
     struct exchange *x = w->free_exchanges;
 
     if (x)
@@ -88,14 +93,14 @@ static struct exchange *exchange_new(struct client *client)
     x->decision_request.decision.rejected_by = -1;
     MAGIC_SET(x, EXCHANGE_MAGIC);
     x->worker = w;
-    x->client = client;
+    x->downstream = downstream;
     x->generation = w->now;
     x->generation->exchanges++;
     x->policy = w->policy;
     x->started_us = clock_cached_us();
     if (x->policy->timeouts.exchange_us)
         deadline_arm(&w->queue.exchange, &x->whole, x->started_us, x->policy->timeouts.exchange_us);
-    client->exchange = x;
+    downstream->exchange = x;
     counter_add(&w->stats.requests_active, 1);
     return x;
 }
@@ -130,49 +135,43 @@ static void set_request_id(struct exchange *x, const struct request_head *head)
     x->id_size = worker_request_id(x->worker, x->request_id);
 }
 
-void exchange_begin(struct client *client, struct request_head *head, const struct framing *framing)
+bool exchange_begin(struct downstream *downstream, struct request_head *head, const struct framing *framing)
 {
-    struct exchange *x = exchange_new(client);
+    struct exchange *x = exchange_new(downstream);
 
     if (!x) {
         log_error("no memory for a request");
-        client_close(client);
-        return;
+        return false;
     }
     x->method = head->method;
-    x->minor = head->minor;
-    x->keep_alive = head->keep_alive;
     x->expects_continue = head->expects_continue;
     x->idempotent = method_is_idempotent(head->method);
-    message_body_begin(&x->request, framing, framing->kind == FRAMING_CHUNKED,
-                       x->policy->size_limits.request_body);
+    x->request.kind = framing->kind;
+    x->request.ended = framing->kind == FRAMING_NONE;
+    x->request.max = x->policy->size_limits.request_body;
     set_request_id(x, head);
     if (x->policy->log.access != ACCESS_OFF)
         access_log_begin(x, head);
     route(x, head, framing);
+    return true;
 }
 
-void exchange_refuse(struct client *client, enum cause cause, uint16_t status, const char *why,
+bool exchange_refuse(struct downstream *downstream, enum cause cause, uint16_t status, const char *why,
                      const struct request_line *line)
 {
-    struct exchange *x = exchange_new(client);
+    struct exchange *x = exchange_new(downstream);
 
-    if (!x) {
-        client_close(client);
-        return;
-    }
-    x->minor = 1;
-    x->end_unknown = true;
-    x->keep_alive = true;    /* the client may still be sending: close with a lingering close */
-    x->request.ended = true; /* its real end is unknown: the connection closes */
+    if (!x)
+        return false;
+    x->request.ended = true; /* its real end is unknown */
     x->cause = cause;
     x->why = why;
     set_request_id(x, NULL);
     if (x->policy->log.access != ACCESS_OFF)
         access_log_begin_refused(x, line);
-    iobuf_put(&x->worker->buffers, &client->stream.in);
     exchange_log(x, cause, why);
     exchange_reply(x, status, why);
+    return true;
 }
 
 /* ---- ROUTE and LIMIT ------------------------------------------------------------------------ */
@@ -185,7 +184,7 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
     struct text ip = text_over(ip_bytes, sizeof ip_bytes);
     struct address peer;
     struct ip peer_ip;
-    if (ip_of_address(address_of_peer(&x->client->peer, &peer), &peer_ip))
+    if (ip_of_address(address_of_peer(&x->downstream->origin->peer, &peer), &peer_ip))
         ip_format(&peer_ip, &ip);
     struct forward_facts facts = {
         .host = upstream_host(x->rule->upstream),
@@ -193,7 +192,7 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
         .peer_trusted = identity->peer_trusted,
         .path = x->path,
         .forwarded = x->rule->upstream->forwarded,
-        .scheme = x->client->stream.layer ? SLICE("https") : SLICE("http"),
+        .scheme = x->downstream->origin->secure ? SLICE("https") : SLICE("http"),
         .client = x->rule->limit_count ? identity_text(identity) : SLICE_NONE,
         .request_id = {x->request_id, x->id_size},
         .upgrade = fields_have(&head->fields, FIELD_UPGRADE) ? tunnel_protocol(head, framing) : SLICE_NONE};
@@ -243,7 +242,8 @@ static void route(struct exchange *x, struct request_head *head, const struct fr
 {
     struct identity identity;
     struct address address;
-    struct identity_peer peer = {address_of_peer(&x->client->peer, &address), x->client->peer_unknown};
+    struct identity_peer peer = {address_of_peer(&x->downstream->origin->peer, &address),
+                                 x->downstream->origin->peer_unknown};
     struct route route;
     const char *why;
     uint64_t body_max = x->policy->size_limits.request_body;
@@ -388,12 +388,6 @@ static void act_on_waiting(evutil_socket_t fd, short what, void *arg)
         event_active(&w->act, EV_TIMEOUT, 1);
 }
 
-void exchanges_init(struct worker *worker)
-{
-    TAILQ_INIT(&worker->decided);
-    event_assign(&worker->act, worker->base, -1, 0, act_on_waiting, worker);
-}
-
 static void act_on_decision(struct exchange *x)
 {
     const struct decision *d = &x->decision_request.decision;
@@ -465,7 +459,9 @@ bool exchange_try_again(struct exchange *x, enum retry_cause why, enum cause oth
     upstream_release(x->link, false);
     x->link = NULL;
     x->content_since_us = x->blocked_since_us = x->blocked_us = 0;
-    deadline_cancel(&x->client->deadline);
+    deadline_cancel(&x->client_deadline);
+    if (!x->request.ended)
+        want_body(x, false);
     forward(x, why, otherwise);
     return true;
 }
@@ -507,15 +503,14 @@ static void run_deadline(struct deadline_queue *wanted, struct deadline *deadlin
 void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
 {
     struct worker *w = x->worker;
-    bool to_client = stream_holds_output(&x->client->stream),
-         to_server = x->link && stream_holds_output(&x->link->stream);
+    bool to_client = x->downstream->pending, to_server = x->link && stream_holds_output(&x->link->stream);
     bool content =
         x->link && !x->request.ended && !x->link_broken && !to_server && !exchange_awaits_continue(x);
 
     if (to_client)
-        run_deadline(&w->queue.write, &x->client->deadline, x->policy->timeouts.send_us, client_moved);
+        run_deadline(&w->queue.write, &x->client_deadline, x->policy->timeouts.send_us, client_moved);
     else
-        run_deadline(content ? &w->queue.content : NULL, &x->client->deadline,
+        run_deadline(content ? &w->queue.content : NULL, &x->client_deadline,
                      x->policy->timeouts.request_body_us, client_moved);
     if (x->link)
         run_deadline(to_server || (!to_client && !content) ? &w->queue.response : NULL, &x->link->deadline,
@@ -524,7 +519,6 @@ void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
 
 static void send_request(struct exchange *x)
 {
-    struct relay_io io = exchange_io(x);
     const char *why = NULL;
 
     x->phase = PHASE_RELAY;
@@ -532,16 +526,14 @@ static void send_request(struct exchange *x)
     x->sent_us = clock_cached_us();
     if (!x->rule->learns)
         limiter_keep_charge(&x->decision_request);
-    enum relay moved = relay_begin(&x->request, &x->client->stream, &x->link->stream, iobuf_slice(x->head),
-                                   (struct unread){NULL, 0}, &io, &why);
+    enum relay moved = relay_request(x, iobuf_slice(x->head), false, &why);
     request_moved(x, moved, why);
 }
 
-static void relay_request(struct exchange *x)
+static void continue_request(struct exchange *x)
 {
-    struct relay_io io = exchange_io(x);
     const char *why = NULL;
-    enum relay moved = relay_move(&x->request, &x->client->stream, &x->link->stream, true, &io, &why);
+    enum relay moved = relay_request(x, SLICE_NONE, true, &why);
     request_moved(x, moved, why);
 }
 
@@ -566,22 +558,14 @@ static void link_broke(struct exchange *x)
     x->link_broken = true;
     x->request.max = 0;
     stream_drop_output(&x->link->stream, &x->worker->buffers);
-    stream_want_read(&x->client->stream, true);
+    want_body(x, true);
     stream_want_write(&x->link->stream, false);
     stream_wake(&x->link->stream);
     exchange_watch(x, false, true);
 }
 
-/* Pauses reading from the client. If a FIN counts as a closed connection, weir still detects it
- * behind unread data. */
-static void pause_client(struct exchange *x)
-{
-    stream_pause(&x->client->stream, x->policy->half_close == HALF_CLOSE_END && !exchange_is_answered(x));
-}
-
 static void request_moved(struct exchange *x, enum relay moved, const char *why)
 {
-    struct stream *from = &x->client->stream;
     uint64_t now = clock_cached_us();
 
     if (!x->content_since_us && !exchange_awaits_continue(x))
@@ -592,12 +576,12 @@ static void request_moved(struct exchange *x, enum relay moved, const char *why)
             exchange_fail(x, CAUSE_CONTENT_TIMEOUT, "slower than timeouts.body_min_rate");
             return;
         }
-        stream_want_read(from, true);
+        want_body(x, true);
         exchange_watch(x, true, true);
         break;
     case RELAY_SINK:
         x->blocked_since_us = now;
-        pause_client(x);
+        want_body(x, false);
         exchange_watch(x, true, true);
         break;
     case RELAY_ENDED:
@@ -615,75 +599,39 @@ static void request_moved(struct exchange *x, enum relay moved, const char *why)
 /* Discards request content that the server does not read. */
 static void drop_content(struct exchange *x)
 {
-    struct relay_io io = exchange_io(x);
     const char *why = NULL;
 
-    switch (relay_drop(&x->request, &x->client->stream, true, &io, &why)) {
+    switch (relay_drop_request(x, &why)) {
     case RELAY_CLOSED: exchange_fail(x, CAUSE_CLIENT_GONE, NULL); break;
     case RELAY_SOURCE:
     case RELAY_ENDED: break;
-    default: /* the start of the next request is unknown */
-        x->end_unknown = x->close = true;
-        stream_want_read(&x->client->stream, false);
+    default: want_body(x, false); /* the start of the next request is unknown */
     }
 }
 
-/* In HOLD, the client has closed its sending side before all of its content arrived. */
-static bool will_not_be_whole(const struct exchange *x)
+void exchange_body_ready(struct exchange *x)
 {
-    return x->phase == PHASE_HOLD && !x->request.ended && x->request.kind == FRAMING_LENGTH &&
-           iobuf_held(x->client->stream.in) < x->request.left;
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    if (x->phase == PHASE_TUNNEL)
+        tunnel_client_readable(x);
+    else if (x->link_broken || !x->link)
+        drop_content(x);
+    else
+        continue_request(x);
 }
 
-/* The client has closed its sending side. Like nginx, weir treats this as a closed connection.
- * Otherwise a client that has timed out would keep its slots in concurrency limits, and the server
- * would produce a response that no client reads. With half_close `allow`, weir keeps the request:
- * a client may close its sending side and wait for the response (RFC 9112 section 9.6). */
-static bool has_left(const struct exchange *x)
+void exchange_body_cut_short(struct exchange *x)
 {
-    return x->policy->half_close == HALF_CLOSE_END || will_not_be_whole(x);
-}
-
-/* Reads data that cannot be forwarded now: the next request, or content before the decision.
- * weir buffers a small amount and then stops reading; the rest stays in the kernel. Reading
- * detects that the client has closed the connection. */
-static void read_ahead(struct exchange *x)
-{
-    struct stream *s = &x->client->stream;
-    ssize_t n = stream_read_in(s, &x->worker->buffers, 1);
-
-    if (n > 0 || n == STREAM_AGAIN)
-        return;
-    if (n == STREAM_FAILED && errno == ENOBUFS) {
-        pause_client(x);
-        return;
-    }
-    stream_want_read(s, false);
-    if (n != 0 || has_left(x))
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    if (x->phase == PHASE_HOLD)
         exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
 }
 
-void exchange_client_readable(struct exchange *x)
+void exchange_client_gone(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    if (x->phase == PHASE_TUNNEL) {
-        tunnel_client_readable(x);
-        return;
-    }
-    if (x->phase == PHASE_RELAY && !x->request.ended && (x->link_broken || !x->link))
-        drop_content(x);
-    else if (x->phase == PHASE_RELAY && !x->request.ended && !stream_holds_output(&x->link->stream))
-        relay_request(x);
-    else
-        read_ahead(x);
-}
-
-/* Reading was paused, and the client has sent its FIN or a reset. */
-void exchange_client_left(struct exchange *x)
-{
-    MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    if (exchange_is_answered(x)) /* all of its content may have arrived: keep the exchange */
-        stream_pause(&x->client->stream, false);
+    if (x->phase == PHASE_TUNNEL)
+        exchange_tunnel_ended(x);
     else
         exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
 }
@@ -706,7 +654,7 @@ void exchange_link_writable(struct exchange *x)
         x->blocked_since_us = 0;
     }
     if (sent == SENT_ALL && !x->request.ended)
-        relay_request(x);
+        continue_request(x);
     else if (!exchange_is_answered(x) || !exchange_end_if_done(x))
         exchange_watch(x, false, true);
 }
@@ -716,7 +664,7 @@ void exchange_link_writable(struct exchange *x)
 void exchange_tunnel_ended(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    exchange_finish(x, CLIENT_CLOSE);
+    exchange_finish(x, DOWNSTREAM_ABORTED);
 }
 
 void exchange_link_readable(struct exchange *x)
@@ -728,26 +676,20 @@ void exchange_link_readable(struct exchange *x)
     }
     if (exchange_is_answered(x))
         response_after(x);
-    else if (stream_holds_output(&x->client->stream))
-        stream_want_read(&x->link->stream, false); /* resumed by exchange_client_writable() */
+    else if (x->downstream->pending)
+        stream_want_read(&x->link->stream, false); /* resumed by exchange_writable() */
     else if (x->answer_started)
         response_relay(x);
     else
         response_read_head(x);
 }
 
-void exchange_client_writable(struct exchange *x)
+void exchange_writable(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    if (x->phase == PHASE_TUNNEL) {
+    if (x->phase == PHASE_TUNNEL)
         tunnel_client_writable(x);
-        return;
-    }
-    enum sent sent = stream_flush(&x->client->stream, &x->worker->buffers);
-
-    if (sent == SENT_FAILED)
-        exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
-    else if (sent == SENT_PART)
+    else if (x->downstream->pending)
         exchange_watch(x, true, false);
     else if (!x->link) /* REPLY, or the whole response was relayed */
         exchange_finish(x, exchange_after_answer(x));
@@ -764,10 +706,32 @@ void exchange_client_writable(struct exchange *x)
 
 /* ---- deadlines ------------------------------------------------------------------------------ */
 
-void exchange_client_timed_out(struct exchange *x, enum cause cause)
+static struct exchange *of_client_deadline(struct deadline *deadline)
 {
+    struct exchange *x = CONTAINER_OF(deadline, struct exchange, client_deadline);
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
-    exchange_fail(x, cause, NULL);
+    return x;
+}
+
+/* On a busy machine the deadline may fire before timely input is read. */
+static void content_passed(struct deadline *deadline)
+{
+    struct exchange *x = of_client_deadline(deadline);
+
+    if (x->downstream->ops->has_input(x->downstream))
+        deadline_arm(&x->worker->queue.content, deadline, clock_us(), x->policy->timeouts.request_body_us);
+    else
+        exchange_fail(x, CAUSE_CONTENT_TIMEOUT, NULL);
+}
+
+static void write_passed(struct deadline *deadline)
+{
+    exchange_fail(of_client_deadline(deadline), CAUSE_CLIENT_STALLED, NULL);
+}
+
+static void tunnel_passed(struct deadline *deadline)
+{
+    exchange_tunnel_ended(of_client_deadline(deadline));
 }
 
 void exchange_link_timed_out(struct exchange *x)
@@ -775,7 +739,7 @@ void exchange_link_timed_out(struct exchange *x)
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     /* On a busy machine, weir may process the deadline before a response that arrived in time.
      * A partial header that was already read does not count. */
-    if (!stream_holds_output(&x->link->stream) && !stream_holds_output(&x->client->stream) &&
+    if (!stream_holds_output(&x->link->stream) && !x->downstream->pending &&
         stream_has_unread(&x->link->stream)) {
         exchange_watch(x, false, true);
         return;
@@ -788,10 +752,10 @@ void exchange_link_timed_out(struct exchange *x)
 
 /* In LIMIT, weir waits for the decision (at most redis.timeout): the charge cannot be refunded
  * before. In other phases, the failure cause depends on the peer that weir waits for. */
-void exchange_overdue(struct deadline *whole)
+static void exchange_passed(struct deadline *whole)
 {
     struct exchange *x = CONTAINER_OF(whole, struct exchange, whole);
-    bool awaits_content = x->client->deadline.queue == &x->worker->queue.content;
+    bool awaits_content = x->client_deadline.queue == &x->worker->queue.content;
 
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     if (x->phase == PHASE_LIMIT)
@@ -802,4 +766,14 @@ void exchange_overdue(struct deadline *whole)
         exchange_fail(x, CAUSE_CONTENT_TIMEOUT, "timeouts.exchange has passed");
     else
         exchange_fail(x, CAUSE_EXCHANGE_TIMEOUT, NULL);
+}
+
+void exchanges_init(struct worker *w)
+{
+    TAILQ_INIT(&w->decided);
+    event_assign(&w->act, w->base, -1, 0, act_on_waiting, w);
+    deadline_queue_init(&w->deadlines, &w->queue.content, content_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.write, write_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.tunnel, tunnel_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.exchange, exchange_passed);
 }

@@ -1,10 +1,11 @@
-/* exchange.h - one request and its response. exchange.c shows the phases of its life. */
+/* exchange.h - one request and its response. exchange.c shows the phases of its life.
+ *
+ * The client's protocol is behind struct downstream (downstream.h). */
 #ifndef WEIR_PROXY_EXCHANGE_H
 #define WEIR_PROXY_EXCHANGE_H
 
 #include "base/timer_heap.h"
-#include "proxy/client.h"
-#include "proxy/relay.h"
+#include "proxy/downstream.h"
 #include "proxy/upstream.h"
 #include "quota/quotas.h"
 
@@ -25,7 +26,7 @@ struct exchange {
     uint32_t magic;
     enum phase phase;
     struct worker *worker;
-    struct client *client;
+    struct downstream *downstream;
     struct generation *generation; /* configuration at its start, used until its end */
     struct policy *policy;         /* the generation's policy */
     const struct rule *rule;       /* NULL: refused before a rule matched */
@@ -34,12 +35,16 @@ struct exchange {
 
     /* the request: members needed after its header is forwarded */
     enum method method;
-    uint8_t minor;
-    bool keep_alive, expects_continue, idempotent;
-    bool end_unknown;            /* it is malformed: the start of the next request is unknown */
-    bool continued;              /* the server has sent 100 (Continue) */
-    size_t upgrade_size;         /* of upgrade */
-    struct message_body request; /* client -> upstream */
+    bool expects_continue, idempotent;
+    bool continued;                  /* the server has sent 100 (Continue) */
+    size_t upgrade_size;             /* of upgrade */
+    struct deadline client_deadline; /* the client must send content, or read */
+    struct {
+        enum framing_kind kind; /* FRAMING_CHUNKED: the length is unknown */
+        bool ended;             /* all content was read and accepted by the link */
+        uint64_t max;           /* maximum content length in bytes; 0: no limit */
+        uint64_t bytes;         /* content bytes read so far */
+    } request;
     /* The header as forwarded, kept for a retry until the response starts. During a quota wait:
      * the header as received. */
     struct iobuf *head;
@@ -47,13 +52,13 @@ struct exchange {
     /* upstream */
     struct link *link;
     struct upstream_tries tries;
-    bool sent_again;              /* on a new connection, after the server closed a reused one */
-    unsigned retries;             /* retries on another server */
-    bool link_broken;             /* sending the request failed; a response may still arrive */
-    bool link_keep_alive;         /* the server keeps the connection open */
-    bool answer_started;          /* the final response is being sent to the client */
-    unsigned interim;             /* number of 1xx responses received */
-    struct message_body response; /* upstream -> client */
+    bool sent_again;             /* on a new connection, after the server closed a reused one */
+    unsigned retries;            /* retries on another server */
+    bool link_broken;            /* sending the request failed; a response may still arrive */
+    bool link_keep_alive;        /* the server keeps the connection open */
+    bool answer_started;         /* the final response is being sent to the client */
+    unsigned interim;            /* number of 1xx responses received */
+    struct body_reader response; /* upstream -> client */
 
     /* results */
     bool quota_told; /* quota.outcome is valid, for the identity source quota_source */
@@ -68,7 +73,6 @@ struct exchange {
     enum cause cause;
     const char *why;       /* detail of the cause (static text), or NULL */
     uint16_t status;       /* status sent to the client; 0: none */
-    bool close;            /* the connection closes after this response */
     struct deadline whole; /* timeouts.exchange */
     bool overdue;          /* timeouts.exchange expired in LIMIT */
     uint64_t reply_bytes;  /* content length of weir's own response */
@@ -91,36 +95,47 @@ struct exchange {
     char upgrade[64]; /* protocols offered to the server */
 };
 
-/* Starts an exchange for a complete request header with valid framing. The header's bytes need
- * to be valid only during the call. The caller handles the bytes after the header. May end the
- * exchange. */
-void exchange_begin(struct client *client, struct request_head *head, const struct framing *framing);
+/* ---- called by the client's protocol; see downstream.h. Each may end the exchange. ----------- */
 
-/* Initializes worker->decided: exchanges with decisions that were left to a later loop
- * iteration. */
+/* Starts an exchange for a complete request header with valid framing; for a protocol other than
+ * HTTP/1.1, FRAMING_CHUNKED means content of unknown length. The header's bytes need to be valid
+ * only during the call. Returns false if there is no memory; then nothing was started. */
+MUST_CHECK bool exchange_begin(struct downstream *downstream, struct request_head *head,
+                               const struct framing *framing);
+
+/* Responds to a request whose header was refused or timed out. `why` is the detail of the cause
+ * (static text, or NULL). `line` is for the access log and is used during the call only. Returns
+ * false if there is no memory; then nothing was started. */
+MUST_CHECK bool exchange_refuse(struct downstream *downstream, enum cause cause, uint16_t status,
+                                const char *why, const struct request_line *line);
+
+/* Content of the request, its end or an error can be read with read_body(). Only while want_body()
+ * is in effect and the content has not ended. */
+void exchange_body_ready(struct exchange *x);
+/* The client has ended its request before all of its content arrived. Only while want_body() is not
+ * in effect; later, read_body() reports it. */
+void exchange_body_cut_short(struct exchange *x);
+/* Output that was pending was sent, or some of it. */
+void exchange_writable(struct exchange *x);
+/* The client has closed the connection or cancelled the request. */
+void exchange_client_gone(struct exchange *x);
+
+/* Ends the exchange in any phase; the client gets no complete response. */
+void exchange_cut(struct exchange *x, enum cause cause);
+
+/* ---- called within proxy/ --------------------------------------------------------------------- */
+
+/* Initialises the deadlines of exchanges, and worker->decided: exchanges with decisions that were
+ * left to a later loop iteration. */
 void exchanges_init(struct worker *worker);
 
-/* Responds to a request whose header was refused or timed out, and closes the connection. `why`
- * is the detail of the cause (static text, or NULL). `line` is for the access log; it may point
- * into client->stream.in, which is emptied. May end the exchange. */
-void exchange_refuse(struct client *client, enum cause cause, uint16_t status, const char *why,
-                     const struct request_line *line);
-
-/* Events from client.c, upstream.c and the timers. Each may end the exchange. */
-void exchange_client_readable(struct exchange *x);
-void exchange_client_writable(struct exchange *x);
-void exchange_client_left(struct exchange *x);
-void exchange_client_timed_out(struct exchange *x, enum cause cause);
+/* Events from upstream.c and the timers. Each may end the exchange. */
 void exchange_release(struct exchange *x);
 void exchange_connected(struct exchange *x);
 void exchange_connect_failed(struct exchange *x, enum cause cause);
 void exchange_link_readable(struct exchange *x);
 void exchange_link_writable(struct exchange *x);
 void exchange_link_timed_out(struct exchange *x);
-void exchange_overdue(struct deadline *whole);
-
-/* Ends the exchange in any phase and closes the client's connection. */
-void exchange_cut(struct exchange *x, enum cause cause);
 
 /* The exchange's tunnel has ended. Ends the exchange. */
 void exchange_tunnel_ended(struct exchange *x);

@@ -14,10 +14,6 @@
 #include "proxy/quota_wait.h"
 #include "proxy/reply.h"
 
-enum {
-    DRAIN_KEEP_MAX = IOBUF_READ_MAX /* at most this much content is read to keep the connection */
-};
-
 static void drop_link(struct exchange *x)
 {
     if (x->link)
@@ -43,11 +39,12 @@ void exchange_log(const struct exchange *x, enum cause cause, const char *why)
     if (log_throttle->unsaid)
         snprintf(more, sizeof more, " (and %llu more like it before)",
                  (unsigned long long)log_throttle->unsaid);
-    log_write(
-        client_fault ? LEVEL_DEBUG : LEVEL_WARN, "request %.*s of %.*s%s%s: %s%s%s%s%s%s", (int)x->id_size,
-        x->request_id, (int)x->identity_size, x->identity, x->identity_size ? " at " : "",
-        address_format(address_of_peer(&x->client->peer, &address), peer), cause_text[cause], why ? ": " : "",
-        why ? why : "", x->link ? "; server " : "", x->link ? link_server_text(x->link) : "", more);
+    log_write(client_fault ? LEVEL_DEBUG : LEVEL_WARN, "request %.*s of %.*s%s%s: %s%s%s%s%s%s",
+              (int)x->id_size, x->request_id, (int)x->identity_size, x->identity,
+              x->identity_size ? " at " : "",
+              address_format(address_of_peer(&x->downstream->origin->peer, &address), peer),
+              cause_text[cause], why ? ": " : "", why ? why : "", x->link ? "; server " : "",
+              x->link ? link_server_text(x->link) : "", more);
     *log_throttle = (struct log_throttle){.at_us = now};
 }
 
@@ -55,7 +52,7 @@ bool exchange_end_if_done(struct exchange *x)
 {
     bool goes_on = x->link && !x->link_broken && (!x->request.ended || stream_holds_output(&x->link->stream));
 
-    if (goes_on || stream_holds_output(&x->client->stream))
+    if (goes_on || x->downstream->pending)
         return false;
     exchange_finish(x, exchange_after_answer(x));
     return true;
@@ -66,7 +63,7 @@ bool exchange_end_if_done(struct exchange *x)
  * response. */
 static bool fail_after_answer(struct exchange *x, enum cause cause, const char *why)
 {
-    bool delivered = !stream_holds_output(&x->client->stream);
+    bool delivered = !x->downstream->pending;
     bool of_client = cause < CAUSE_UPSTREAM_CONNECT && cause != CAUSE_CLIENT_GONE;
 
     if (!delivered && (cause == CAUSE_CLIENT_GONE || cause == CAUSE_CLIENT_STALLED ||
@@ -77,12 +74,11 @@ static bool fail_after_answer(struct exchange *x, enum cause cause, const char *
         x->why = why;
         exchange_log(x, cause, why);
     }
-    x->close |= x->cause != CAUSE_NONE; /* the start of the next request is unknown */
     drop_link(x);
     if (delivered && cause == CAUSE_CLIENT_GONE)
-        exchange_finish(x, CLIENT_CLOSE);
+        exchange_finish(x, DOWNSTREAM_ABORTED);
     else if (!exchange_end_if_done(x)) {
-        stream_want_read(&x->client->stream, !x->close);
+        x->downstream->ops->want_body(x->downstream, x->cause == CAUSE_NONE);
         exchange_watch(x, false, false);
     }
     return true;
@@ -101,36 +97,23 @@ void exchange_fail(struct exchange *x, enum cause cause, const char *why)
         upstream_note_failure(x->link, cause_text[cause]);
     drop_link(x);
     if (x->answer_started || cause_status[cause] == 0)
-        exchange_finish(x, CLIENT_CLOSE);
+        exchange_finish(x, DOWNSTREAM_ABORTED);
     else
         exchange_reply(x, cause_status[cause], why);
 }
 
-/* The rest of the request's content is small and its end is known, so weir can read it and keep
- * the connection. */
-static bool rest_is_small(const struct exchange *x)
-{
-    return x->request.ended ||
-           (x->request.kind == FRAMING_LENGTH && x->request.left <= DRAIN_KEEP_MAX && !x->expects_continue);
-}
-
 void exchange_reply(struct exchange *x, uint16_t status, const char *why)
 {
-    struct worker *w = x->worker;
-
     x->phase = PHASE_REPLY;
     x->status = status;
-    /* After a client error, the next bytes on the connection cannot be interpreted. */
-    bool client_fault = x->cause != CAUSE_NONE && status < 500;
-    x->close = !x->keep_alive || x->end_unknown || w->stopping || client_gives_way(x->client) ||
-               client_fault || !rest_is_small(x);
     switch (reply_send(x, why)) {
-    case SENT_ALL: exchange_finish(x, exchange_after_answer(x)); break;
-    case SENT_PART: exchange_watch(x, true, false); break;
-    case SENT_FAILED:
+    case DOWNSTREAM_SENT: exchange_finish(x, exchange_after_answer(x)); break;
+    case DOWNSTREAM_PENDING: exchange_watch(x, true, false); break;
+    case DOWNSTREAM_GONE:
+    case DOWNSTREAM_TOO_LARGE:
         if (x->cause == CAUSE_NONE)
             x->cause = CAUSE_CLIENT_GONE;
-        exchange_finish(x, CLIENT_CLOSE);
+        exchange_finish(x, DOWNSTREAM_ABORTED);
     }
 }
 
@@ -138,7 +121,7 @@ void exchange_cut(struct exchange *x, enum cause cause)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     x->cause = cause;
-    exchange_finish(x, CLIENT_CLOSE);
+    exchange_finish(x, DOWNSTREAM_ABORTED);
 }
 
 static void count(const struct exchange *x, uint64_t duration_us)
@@ -154,13 +137,10 @@ static void count(const struct exchange *x, uint64_t duration_us)
     histogram_add(&s->request_duration, duration_us);
 }
 
-/* A client that requested the close and has sent its whole request has no data in flight, so no
- * reset can follow: no lingering close is needed. */
-enum client_after exchange_after_answer(const struct exchange *x)
+/* If the request failed after the server's response, the rest of it is refused. */
+enum downstream_end exchange_after_answer(const struct exchange *x)
 {
-    if (!x->close)
-        return CLIENT_KEEP;
-    return x->keep_alive || !x->request.ended ? CLIENT_LINGER_ON : CLIENT_CLOSE;
+    return exchange_is_answered(x) && x->cause != CAUSE_NONE ? DOWNSTREAM_REFUSED : DOWNSTREAM_COMPLETE;
 }
 
 /* Refunds the charge if nothing was sent to the server and the client did not give up, or if the
@@ -175,13 +155,14 @@ static void adjust(struct exchange *x)
 }
 
 /* The only end of an exchange. */
-void exchange_finish(struct exchange *x, enum client_after after)
+void exchange_finish(struct exchange *x, enum downstream_end how)
 {
     struct worker *w = x->worker;
-    struct client *client = x->client;
+    struct downstream *downstream = x->downstream;
     uint64_t duration = clock_cached_us() - x->started_us;
 
     deadline_cancel(&x->whole);
+    deadline_cancel(&x->client_deadline);
     hold_end(x);
     if (x->acts_later)
         TAILQ_REMOVE(&w->decided, x, decided_link);
@@ -197,16 +178,9 @@ void exchange_finish(struct exchange *x, enum client_after after)
     iobuf_put(&w->buffers, &x->log);
     x->phase = PHASE_DONE;
     x->generation->exchanges--;
-    /* Content that ends with the connection looks complete after an ordinary close (RFC 9112
-     * section 8); after a reset it does not. */
-    if (x->cause != CAUSE_NONE && x->answer_started &&
-        !(x->response.ended && !stream_holds_output(&client->stream)) && x->response.kind != FRAMING_LENGTH &&
-        !x->response.chunked_out)
-        after = CLIENT_RESET;
-    struct message_body request = x->request;
     MAGIC_WIPE(x);
     x->next_free = w->free_exchanges;
     w->free_exchanges = x;
-    client->exchange = NULL;
-    client_exchange_ended(client, after, &request);
+    downstream->exchange = NULL;
+    downstream->ops->end(downstream, how);
 }

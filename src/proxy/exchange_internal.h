@@ -3,6 +3,7 @@
 #define WEIR_PROXY_EXCHANGE_INTERNAL_H
 
 #include "proxy/exchange.h"
+#include "proxy/relay.h"
 #include "proxy/retry.h"
 
 enum { EXCHANGE_MAGIC = 0x45584348 };
@@ -15,7 +16,7 @@ void response_relay(struct exchange *x);
  * being sent. May end the exchange. */
 void response_after(struct exchange *x);
 
-struct relay_io exchange_io(struct exchange *x);
+struct body_io exchange_io(struct exchange *x);
 
 /* The client waits for 100 (Continue) before it sends its content, so weir waits for the
  * server. */
@@ -40,7 +41,7 @@ void exchange_fail(struct exchange *x, enum cause cause, const char *why);
 /* Sends weir's own response. `why` is the detail of the cause, or NULL. May end the exchange. */
 void exchange_reply(struct exchange *x, uint16_t status, const char *why);
 
-/* The client's stream has accepted the whole response and may still buffer some of it. The
+/* The downstream has accepted the whole response and may still buffer some of it. The
  * request continues while the server reads it: a server may respond before it has read the
  * content (RFC 9112 section 9.3). */
 static inline bool exchange_is_answered(const struct exchange *x)
@@ -55,7 +56,10 @@ bool exchange_end_if_done(struct exchange *x);
 /* Logs a failure with the request's id, client and server. */
 void exchange_log(const struct exchange *x, enum cause cause, const char *why);
 
-void exchange_finish(struct exchange *x, enum client_after after);
-enum client_after exchange_after_answer(const struct exchange *x);
+/* The only end of an exchange: releases everything, counts, logs, and calls the downstream's end().
+ * `how` is for the client. */
+void exchange_finish(struct exchange *x, enum downstream_end how);
+/* How an exchange ends whose response was sent completely. */
+enum downstream_end exchange_after_answer(const struct exchange *x);
 
 #endif

@@ -13,8 +13,6 @@
  * A lingering connection owns no buffer. Dropped input is never parsed as a request: in
  * CLIENT_DRAIN the message framing marks the start of the next request, in CLIENT_LINGER there is
  * none. */
-#include <stdlib.h>
-
 #include "base/clock.h"
 #include "proxy/client_internal.h"
 
@@ -67,14 +65,8 @@ void linger_begin(struct client *c)
         begin(c, CLIENT_LINGER);
 }
 
-void linger_drain(struct client *c, const struct message_body *request)
+void linger_drain(struct client *c)
 {
-    if (!(c->draining = malloc(sizeof *c->draining))) {
-        client_close(c);
-        return;
-    }
-    *c->draining = *request;
-    c->draining->max = 0;
     begin(c, CLIENT_DRAIN);
     drain(c, false);
 }
@@ -104,16 +96,17 @@ static void read_and_drop(struct client *c)
 /* Reads and drops the rest of a request body. Its framing marks the next request. */
 static void drain(struct client *c, bool readable)
 {
-    struct relay_io io = {&c->worker->buffers, c->worker->receive};
+    struct body_reader *request = &c->http1.request;
+    struct body_io io = {&c->worker->buffers, c->worker->receive};
+    struct content_piece piece;
     const char *why;
-    uint64_t before = c->draining->bytes;
-    enum relay moved = relay_drop(c->draining, &c->stream, readable, &io, &why);
+    uint64_t before = request->bytes;
+    enum body_status status = body_read(request, &c->stream, readable, &io, &piece, &why);
+    bool usable = status == BODY_READ ? body_consume(&c->stream, &piece, &io) : status == BODY_AGAIN;
 
-    if (moved == RELAY_ENDED) {
-        free(c->draining);
-        c->draining = NULL;
+    if (usable && request->ended)
         client_await_request(c);
-    } else if (moved != RELAY_SOURCE || !goes_on(c, c->draining->bytes - before))
+    else if (!usable || !goes_on(c, request->bytes - before))
         client_close(c);
 }
 

@@ -5,17 +5,12 @@
 #include "base/clock.h"
 #include "proxy/generation.h"
 
-enum { REJECTION_MAX = 2048 };
-
 struct rejection {
     struct decision decision;
     uint16_t status;
-    uint8_t minor;
-    bool close;
-    size_t size, content;
     struct marks marks;
     int64_t numbers[MARKS_MAX]; /* the values at the marks */
-    char bytes[REJECTION_MAX];
+    struct response_image image;
 };
 
 struct rejections {
@@ -64,7 +59,7 @@ static bool patch(struct rejection *r, struct exchange *x, uint64_t wall_us)
 
     for (unsigned i = 0; i < r->marks.count; i++) {
         const struct mark *mark = &r->marks.mark[i];
-        char *at = r->bytes + mark->at;
+        char *at = r->image.bytes + mark->at;
         if (mark->number == MARK_DATE)
             memcpy(at, worker_date(x->worker).p, mark->size);
         else if (mark->number == MARK_REQUEST_ID && mark->size == x->id_size)
@@ -81,20 +76,18 @@ static bool patch(struct rejection *r, struct exchange *x, uint64_t wall_us)
     return true;
 }
 
-struct slice rejection_patch(struct exchange *x, size_t *content)
+const struct response_image *rejection_patch(struct exchange *x)
 {
     struct rejection **position = position_of(x), *r = position ? *position : NULL;
 
-    if (!r || r->status != x->status || r->minor != x->minor || r->close != x->close ||
-        !decision_reads_like(&x->decision_request.decision, &r->decision))
-        return SLICE_NONE;
+    if (!r || r->status != x->status || !decision_reads_like(&x->decision_request.decision, &r->decision))
+        return NULL;
     if (!patch(r, x, clock_cached_wall_us())) {
         free(r); /* it is partly overwritten */
         *position = NULL;
-        return SLICE_NONE;
+        return NULL;
     }
-    *content = r->content;
-    return (struct slice){r->bytes, r->size};
+    return &r->image;
 }
 
 static bool add_marks(struct marks *all, const struct marks *more, size_t behind)
@@ -108,26 +101,27 @@ static bool add_marks(struct marks *all, const struct marks *more, size_t behind
     return true;
 }
 
-void rejection_keep(struct exchange *x, struct slice head, struct slice document, const struct marks *of_head,
-                    const struct marks *of_document)
+struct response_image *rejection_image(struct exchange *x)
 {
     struct rejection **position = position_of(x), *r;
 
-    if (!position || head.n + document.n > REJECTION_MAX ||
-        x->decision_request.decision.verdict != VERDICT_LIMITED)
-        return;
+    if (!position || x->decision_request.decision.verdict != VERDICT_LIMITED)
+        return NULL;
     if (!(r = *position) && !(r = *position = malloc(sizeof *r)))
-        return;
+        return NULL;
     r->decision = x->decision_request.decision;
     r->status = x->status;
-    r->minor = x->minor;
-    r->close = x->close;
-    r->size = head.n + document.n;
-    r->content = document.n;
-    memcpy(r->bytes, head.p, head.n);
-    memcpy(r->bytes + head.n, document.p, document.n);
+    r->image.size = 0;
+    return &r->image;
+}
+
+void rejection_keep(struct exchange *x, const struct marks *of_lines, const struct marks *of_document)
+{
+    struct rejection **position = position_of(x), *r = *position;
+
     r->marks.count = 0;
-    if (!add_marks(&r->marks, of_head, 0) || !add_marks(&r->marks, of_document, head.n)) {
+    if (r->image.size == 0 || !add_marks(&r->marks, of_lines, r->image.lines_at) ||
+        !add_marks(&r->marks, of_document, r->image.content_at)) {
         free(r);
         *position = NULL;
         return;

@@ -18,13 +18,14 @@ struct rejections *rejections_new(unsigned rules);
 void rejections_free(struct rejections *all);
 
 /* Makes the response to `x`, a rejection with the default document, from the last rejection of
- * its rule. Empty: none is cached with the same form. Sets `*content` to the document's size in
- * bytes. The slice is valid until the next call of either function. */
-struct slice rejection_patch(struct exchange *x, size_t *content);
+ * its rule. Returns NULL if none is cached with the same text. The image is valid until the next
+ * call of these functions. */
+const struct response_image *rejection_patch(struct exchange *x);
 
-/* Caches a response (header and document) with the positions of its variable values. Without
- * memory, or if the response does not fit, nothing is cached. */
-void rejection_keep(struct exchange *x, struct slice head, struct slice document, const struct marks *of_head,
-                    const struct marks *of_document);
+/* Returns where to store the response to `x` (struct response.image), or NULL if it is not to be
+ * cached. rejection_keep() must follow, with the positions of the variable values in the response's
+ * lines and in its document. */
+struct response_image *rejection_image(struct exchange *x);
+void rejection_keep(struct exchange *x, const struct marks *of_lines, const struct marks *of_document);
 
 #endif

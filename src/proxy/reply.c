@@ -1,14 +1,18 @@
 #include "proxy/reply.h"
 
 #include "base/clock.h"
+#include "http/response.h"
 #include "http/rewrite.h"
 #include "proxy/rejection.h"
 
 enum {
     /* bytes of a problem document, or of the values inserted into a configured body */
     REPLY_BODY_MAX = 16 * 1024, /* room for BODY_WORDS_MAX escaped ids */
-    BODY_PIECES_MAX = 2 * BODY_WORDS_MAX + 1
+    BODY_PIECES_MAX = 2 * BODY_WORDS_MAX + 1,
+    REPLY_LINES_MAX = 16 * 1024 /* bytes of field lines */
 };
+
+static_assert(BODY_PIECES_MAX <= (int)DOWNSTREAM_PIECES_MAX, "a configured body is one response");
 
 static bool is_rejection(const struct exchange *x)
 {
@@ -137,15 +141,6 @@ static int document(const struct exchange *x, const char *why, struct text *scra
     return 1;
 }
 
-static void status_line(struct text *out, unsigned status)
-{
-    text_literal(out, "HTTP/1.1 ");
-    text_u64(out, status);
-    text_char(out, ' ');
-    text_put(out, slice_of(reason_phrase(status)));
-    text_literal(out, "\r\n");
-}
-
 /* Not for a 204, which has neither content nor Content-Length (RFC 9110 section 8.6). */
 static void content_fields(struct text *out, struct slice type, size_t content)
 {
@@ -156,14 +151,13 @@ static void content_fields(struct text *out, struct slice type, size_t content)
     text_literal(out, "\r\n");
 }
 
-/* Values that differ between rejections of one rule are marked, or compared in
- * rejection_patch(). */
-static void write_head(struct text *out, struct exchange *x, struct slice type, size_t content,
-                       struct marks *marks)
+/* Writes the response's field lines. Values that differ between rejections of one rule are marked,
+ * or compared in rejection_patch(). */
+static void write_lines(struct text *out, struct exchange *x, struct slice type, size_t content,
+                        struct marks *marks)
 {
     size_t at;
 
-    status_line(out, x->status);
     text_literal(out, "Date: ");
     at = out->n;
     text_put(out, worker_date(x->worker));
@@ -180,68 +174,84 @@ static void write_head(struct text *out, struct exchange *x, struct slice type, 
     text_literal(out, "\r\n");
     decision_fields_write_marked(out, &x->decision_request.decision, x->policy->headers,
                                  clock_cached_wall_us(), marks);
-    if (x->close)
-        text_literal(out, "Connection: close\r\n");
-    else
-        text_put(out, slice_of(x->policy->keep_alive));
-    text_literal(out, "\r\n");
 }
 
 /* A rejection with the default document and content: the next one of the same rule differs in
  * few bytes. */
 static bool may_be_patched(const struct exchange *x)
 {
-    return is_rejection(x) && x->rule && !x->rule->rejection.body && x->method != METHOD_HEAD;
+    return is_rejection(x) && x->rule && !x->rule->rejection.body && x->method != METHOD_HEAD &&
+           x->downstream->ops->send_image;
 }
 
-static enum sent write_and_send(struct exchange *x, const char *why)
+static enum downstream_sent send_reply(struct exchange *x, struct slice lines, const struct iovec *content,
+                                       int count, struct response_image *image)
 {
-    struct worker *w = x->worker;
-    char body_bytes[REPLY_BODY_MAX];
-    struct text body = text_over(body_bytes, sizeof body_bytes), head = text_over(w->send, sizeof w->send);
-    struct iovec pieces[1 + BODY_PIECES_MAX];
-    struct marks of_head, of_document;
+    struct downstream *d = x->downstream;
+    struct response response = {.status = x->status,
+                                .reason = slice_of(reason_phrase(x->status)),
+                                .lines = lines,
+                                .body = count ? BODY_LENGTH : BODY_NONE,
+                                .own = true,
+                                .client_fault = x->cause != CAUSE_NONE && x->status < 500,
+                                .image = image};
+
+    return d->ops->send_head(d, &response, content, count, true);
+}
+
+static enum downstream_sent write_and_send(struct exchange *x, const char *why)
+{
+    char body_bytes[REPLY_BODY_MAX], line_bytes[REPLY_LINES_MAX];
+    struct text body = text_over(body_bytes, sizeof body_bytes),
+                lines = text_over(line_bytes, sizeof line_bytes);
+    struct iovec pieces[BODY_PIECES_MAX];
+    struct marks of_lines, of_document;
     struct slice type;
     size_t content = 0;
 
-    of_head.count = of_document.count = 0;
-    of_head.too_many = of_document.too_many = false;
-    int count = document(x, why, &body, &type, &pieces[1], &of_document);
-    for (int i = 1; i <= count; i++)
+    of_lines.count = of_document.count = 0;
+    of_lines.too_many = of_document.too_many = false;
+    int count = document(x, why, &body, &type, pieces, &of_document);
+    for (int i = 0; i < count; i++)
         content += pieces[i].iov_len;
-    write_head(&head, x, type, content, &of_head);
+    write_lines(&lines, x, type, content, &of_lines);
     if (x->method == METHOD_HEAD) /* fields of a GET, no content (RFC 9110 section 9.3.2) */
         count = 0, content = 0;
-    pieces[0] = iovec_of(text_slice(&head));
     x->reply_bytes = content;
-    if (head.failed || body.failed)
-        return SENT_FAILED;
-    if (may_be_patched(x))
-        rejection_keep(x, text_slice(&head), text_slice(&body), &of_head, &of_document);
-    return stream_send(&x->client->stream, &w->buffers, pieces, 1 + count);
+    if (lines.failed || body.failed)
+        return DOWNSTREAM_TOO_LARGE;
+    struct response_image *image = may_be_patched(x) ? rejection_image(x) : NULL;
+    enum downstream_sent sent = send_reply(x, text_slice(&lines), pieces, count, image);
+    if (image)
+        rejection_keep(x, &of_lines, &of_document);
+    return sent;
 }
 
-enum sent reply_send(struct exchange *x, const char *why)
+/* Sends the last rejection of the rule with this one's values. False: a new one must be written. */
+static bool send_patched(struct exchange *x, enum downstream_sent *sent)
 {
-    struct worker *w = x->worker;
-    struct iovec piece;
+    struct downstream *d = x->downstream;
+    const struct response_image *image = rejection_patch(x);
+
+    if (!image || !d->ops->send_image(d, image, sent))
+        return false;
+    x->reply_bytes = image->content;
+    return true;
+}
+
+enum downstream_sent reply_send(struct exchange *x, const char *why)
+{
+    enum downstream_sent sent;
 
     if (x->status == 204) {
-        struct text head = text_over(w->send, sizeof w->send);
-        write_head(&head, x, SLICE_NONE, 0, NULL);
-        piece = iovec_of(text_slice(&head));
-        return head.failed ? SENT_FAILED : stream_send(&x->client->stream, &w->buffers, &piece, 1);
+        char line_bytes[REPLY_LINES_MAX];
+        struct text lines = text_over(line_bytes, sizeof line_bytes);
+        write_lines(&lines, x, SLICE_NONE, 0, NULL);
+        return lines.failed ? DOWNSTREAM_TOO_LARGE : send_reply(x, text_slice(&lines), NULL, 0, NULL);
     }
     if (is_rejection(x))
-        decision_spread(&x->decision_request.decision, x->policy->rejection.jitter, worker_random(w));
-    if (may_be_patched(x)) {
-        size_t content;
-        struct slice answer = rejection_patch(x, &content);
-        if (answer.n) {
-            x->reply_bytes = content;
-            piece = iovec_of(answer);
-            return stream_send(&x->client->stream, &w->buffers, &piece, 1);
-        }
-    }
+        decision_spread(&x->decision_request.decision, x->policy->rejection.jitter, worker_random(x->worker));
+    if (may_be_patched(x) && send_patched(x, &sent))
+        return sent;
     return write_and_send(x, why);
 }

@@ -6,7 +6,7 @@
 #include "proxy/exchange.h"
 
 /* Sends a response with x->status to the client, with the decision's rate-limit fields and
- * Retry-After. x->close determines the Connection field. `why`: detail of the cause, or NULL. */
-enum sent reply_send(struct exchange *x, const char *why);
+ * Retry-After. `why`: detail of the cause, or NULL. Returns as send_head() in downstream.h. */
+enum downstream_sent reply_send(struct exchange *x, const char *why);
 
 #endif

@@ -9,7 +9,6 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "http/rewrite.h"
 #include "proxy/exchange_internal.h"
 #include "proxy/tunnel.h"
 
@@ -82,31 +81,20 @@ static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size,
     return false;
 }
 
-/* Determines the framing and the added fields for this client, and whether its connection is
- * kept. */
-static struct response_plan plan_response(struct exchange *x, const struct response_head *head,
-                                          const struct framing *framing, struct text *fields)
+/* Chooses the fields of the response. `lines` receives those that weir adds. */
+static struct response choose_fields(struct exchange *x, const struct response_head *head,
+                                     const struct framing *framing, struct text *lines)
 {
-    bool old_client = x->minor == 0;
-    bool unknown_end = framing->kind == FRAMING_UNTIL_CLOSE || framing->kind == FRAMING_CHUNKED;
+    struct response response;
     bool limited = x->rule->limit_count > 0;
 
-    /* A client that gets a final response instead of 100 may or may not send its content:
-     * close. */
-    x->close = !x->keep_alive || x->end_unknown || x->worker->stopping || client_gives_way(x->client) ||
-               (old_client && unknown_end) || exchange_awaits_continue(x);
+    response_forward(&response, lines, head, framing, limited, worker_date(x->worker));
     if (limited)
-        decision_fields_write(fields, &x->decision_request.decision, x->policy->headers,
+        decision_fields_write(lines, &x->decision_request.decision, x->policy->headers,
                               clock_cached_wall_us());
-    return (struct response_plan){.client_minor = x->minor,
-                                  .close = x->close,
-                                  .chunked = unknown_end && !old_client,
-                                  .limited = limited,
-                                  .keep_alive = slice_of(x->policy->keep_alive),
-                                  .rate_fields = text_slice(fields),
-                                  .request_id = fields_have(&head->fields, FIELD_X_REQUEST_ID)
-                                                    ? SLICE_NONE
-                                                    : (struct slice){x->request_id, x->id_size}};
+    response_add_request_id(lines, head, (struct slice){x->request_id, x->id_size});
+    response.lines = text_slice(lines);
+    return response;
 }
 
 /* Removes the header's bytes. Returns the unread bytes after it, which are the first piece of
@@ -127,8 +115,9 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
     struct worker *w = x->worker;
     struct framing framing;
     struct refusal refusal;
-    char field_bytes[HEAD_ADDED_MAX];
-    struct text fields = text_over(field_bytes, sizeof field_bytes), out = text_over(w->send, sizeof w->send);
+    char line_bytes[HEAD_ADDED_MAX];
+    struct text lines = text_over(line_bytes, sizeof line_bytes);
+    const char *why = NULL;
 
     if (!response_framing(head, x->method, &framing, &refusal)) {
         exchange_fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
@@ -138,12 +127,6 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
     enum retry_cause retry = retry_cause_of_status(head->status);
     if (unlikely(retry != RETRY_NONE) && exchange_try_again(x, retry, CAUSE_NONE))
         return;
-    struct response_plan plan = plan_response(x, head, &framing, &fields);
-    response_head_write(&out, head, &plan, worker_date(w));
-    if (out.failed) {
-        exchange_fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than weir can pass on");
-        return;
-    }
     x->response_us = clock_cached_us() - x->sent_us;
     histogram_add(&w->stats.upstream_latency, x->response_us);
     x->status = head->status;
@@ -151,19 +134,19 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
     x->link_keep_alive = head->keep_alive && framing.kind != FRAMING_UNTIL_CLOSE;
     x->answer_started = true;
     iobuf_put(&w->buffers, &x->head);
-    message_body_begin(&x->response, &framing, plan.chunked, 0);
+    body_reader_begin(&x->response, &framing);
 
-    struct unread unread = take_head(x, got, size);
-    struct relay_io io = exchange_io(x);
-    const char *why = NULL;
+    struct response response = choose_fields(x, head, &framing, &lines);
     /* Bytes after the message stay in link->stream.in; such a connection is not reused. */
-    enum relay moved =
-        relay_begin(&x->response, &x->link->stream, &x->client->stream, text_slice(&out), unread, &io, &why);
-    if (moved == RELAY_BAD) { /* nothing was sent: weir can still respond with 502 */
+    enum relay moved = relay_response_head(x, &response, take_head(x, got, size), &why);
+    if (moved == RELAY_BAD ||
+        moved == RELAY_TOO_LARGE) { /* nothing was sent: weir can still respond with 502 */
         x->answer_started = false;
         x->status = 0;
-        x->response = (struct message_body){0};
+        x->response = (struct body_reader){0};
     }
+    if (moved == RELAY_TOO_LARGE)
+        why = "the answer's head is larger than weir can pass on";
     response_moved(x, moved, why);
 }
 
@@ -202,55 +185,50 @@ static const char *switch_fault(const struct exchange *x, const struct fields *f
 static void switch_protocols(struct exchange *x, const struct head_bytes *got, size_t size,
                              struct response_head *head)
 {
-    struct worker *w = x->worker;
+    struct downstream *d = x->downstream;
     const char *fault = switch_fault(x, &head->fields);
-    char field_bytes[HEAD_ADDED_MAX];
-    struct text fields = text_over(field_bytes, sizeof field_bytes), out = text_over(w->send, sizeof w->send);
+    char line_bytes[HEAD_ADDED_MAX];
+    struct text lines = text_over(line_bytes, sizeof line_bytes);
+    static const struct framing none = {.kind = FRAMING_NONE};
 
     if (fault) {
         exchange_fail(x, CAUSE_UPSTREAM_BAD, fault);
         return;
     }
-    struct framing none = {.kind = FRAMING_NONE};
-    struct response_plan plan = plan_response(x, head, &none, &fields);
-    plan.close = false;
-    plan.upgrade = fields_find(&head->fields, FIELD_UPGRADE)->value;
-    response_head_write(&out, head, &plan, worker_date(w));
+    struct response response = choose_fields(x, head, &none, &lines);
+    response.upgrade = fields_find(&head->fields, FIELD_UPGRADE)->value;
     upstream_note_answer(x->link, 101);
     x->status = 101;
-    x->close = true;
     x->answer_started = true;
     x->phase = PHASE_TUNNEL;
     deadline_cancel(&x->whole); /* a tunnel has only an idle timeout */
-    iobuf_put(&w->buffers, &x->head);
-    struct iovec piece = iovec_of(text_slice(&out));
-    if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED)
+    iobuf_put(&x->worker->buffers, &x->head);
+    enum downstream_sent sent = d->ops->send_head(d, &response, NULL, 0, false);
+    if (sent == DOWNSTREAM_GONE || sent == DOWNSTREAM_TOO_LARGE)
         exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
     else
         tunnel_begin(x, take_head(x, got, size));
 }
 
+/* Forwards an interim response. False: the exchange has ended. */
 static bool interim_head(struct exchange *x, const struct head_bytes *got, size_t size,
                          struct response_head *head)
 {
-    struct worker *w = x->worker;
-    struct text out = text_over(w->send, sizeof w->send);
+    struct downstream *d = x->downstream;
+    struct response response = response_interim(head);
 
     x->continued |= head->status == 100;
     if (++x->interim > INTERIM_MAX) {
         exchange_fail(x, CAUSE_UPSTREAM_BAD, "too many interim answers");
         return false;
     }
-    if (x->minor > 0) { /* never sent to an HTTP/1.0 client (RFC 9110 section 15.2) */
-        interim_head_write(&out, head);
-        struct iovec piece = iovec_of(text_slice(&out));
-        if (out.failed || stream_send(&x->client->stream, &w->buffers, &piece, 1) == SENT_FAILED) {
-            exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
-            return false;
-        }
+    enum downstream_sent sent = d->ops->send_interim(d, &response);
+    if (sent == DOWNSTREAM_GONE || sent == DOWNSTREAM_TOO_LARGE) {
+        exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
+        return false;
     }
     struct unread unread = take_head(x, got, size);
-    if (!stream_keep(&x->link->stream, &w->buffers, (struct slice){unread.bytes, unread.size})) {
+    if (!stream_keep(&x->link->stream, &x->worker->buffers, (struct slice){unread.bytes, unread.size})) {
         exchange_fail(x, CAUSE_NO_MEMORY, NULL);
         return false;
     }
@@ -277,7 +255,7 @@ void response_read_head(struct exchange *x)
         }
         if (!interim_head(x, &got, size, head) || !iobuf_held(x->link->stream.in))
             return;
-        if (stream_holds_output(&x->client->stream)) { /* resumed by exchange_client_writable() */
+        if (x->downstream->pending) { /* resumed by exchange_writable() */
             x->link->unread = true;
             stream_want_read(&x->link->stream, false);
             return;
@@ -298,9 +276,8 @@ void response_after(struct exchange *x)
 
 void response_relay(struct exchange *x)
 {
-    struct relay_io io = exchange_io(x);
     const char *why = NULL;
-    enum relay moved = relay_move(&x->response, &x->link->stream, &x->client->stream, true, &io, &why);
+    enum relay moved = relay_response(x, &why);
     response_moved(x, moved, why);
 }
 

@@ -1,6 +1,7 @@
 #include "proxy/tunnel.h"
 
 #include "base/clock.h"
+#include "proxy/exchange_internal.h"
 
 static bool begins_with(struct slice protocol, struct slice start)
 {
@@ -34,71 +35,58 @@ struct slice tunnel_protocol(const struct request_head *head, const struct frami
 
 static void arm_idle(struct exchange *x)
 {
-    deadline_arm(&x->worker->queue.tunnel, &x->client->deadline, clock_us(), x->policy->timeouts.tunnel_us);
+    deadline_arm(&x->worker->queue.tunnel, &x->client_deadline, clock_us(), x->policy->timeouts.tunnel_us);
 }
 
-/* Handles the result of a move. True: the tunnel continues. */
-static bool moved_on(struct exchange *x, enum relay moved, struct stream *from, struct stream *to)
+static void want_from_client(struct exchange *x, bool want)
+{
+    x->downstream->ops->want_body(x->downstream, want);
+}
+
+static void want_from_server(struct exchange *x, bool want)
+{
+    stream_want_read(&x->link->stream, want);
+}
+
+/* Ends the tunnel if both directions have ended and are delivered. */
+static void end_if_done(struct exchange *x)
+{
+    if (x->request.ended && x->response.ended && !x->downstream->pending &&
+        !stream_holds_output(&x->link->stream))
+        exchange_tunnel_ended(x);
+}
+
+/* Handles the result of a move from one side; `want` controls reading from it. */
+static void moved_on(struct exchange *x, enum relay moved, void (*want)(struct exchange *x, bool want))
 {
     arm_idle(x);
     switch (moved) {
-    case RELAY_SOURCE: stream_want_read(from, true); return true;
-    case RELAY_SINK: stream_want_read(from, false); return true;
+    case RELAY_SOURCE: want(x, true); break;
+    case RELAY_SINK: want(x, false); break;
     case RELAY_ENDED:
-        stream_want_read(from, false);
-        if (!stream_holds_output(to) && !stream_end(to)) /* else after the flush */
-            return false;
-        return !(x->request.ended && x->response.ended && !stream_holds_output(&x->client->stream) &&
-                 !stream_holds_output(&x->link->stream));
-    default: return false;
+        want(x, false);
+        end_if_done(x);
+        break;
+    default: exchange_tunnel_ended(x);
     }
 }
 
-static void move(struct exchange *x, struct message_body *message_body, struct stream *from,
-                 struct stream *to, bool readable)
+/* The client has closed its sending side, and its data was sent: the server sees the end. */
+static bool end_to_server(struct exchange *x)
 {
-    struct relay_io io = {&x->worker->buffers, x->worker->receive};
-    const char *why;
-
-    if (message_body->ended || stream_holds_output(to)) {
-        stream_want_read(from, false);
-        return;
-    }
-    enum relay moved = relay_move(message_body, from, to, readable, &io, &why);
-    if (!moved_on(x, moved, from, to))
-        exchange_tunnel_ended(x);
-}
-
-/* `to` is writable again. */
-static void flushed(struct exchange *x, struct message_body *message_body, struct stream *from,
-                    struct stream *to)
-{
-    enum sent sent = stream_flush(to, &x->worker->buffers);
-
-    if (sent == SENT_FAILED) {
-        exchange_tunnel_ended(x);
-        return;
-    }
-    arm_idle(x);
-    if (sent == SENT_PART)
-        return;
-    if (message_body->ended) {
-        if (!moved_on(x, RELAY_ENDED, from, to))
-            exchange_tunnel_ended(x);
-        return;
-    }
-    stream_want_read(from, true);
-    if (iobuf_held(from->in))
-        stream_wake(from);
+    struct stream *server = &x->link->stream;
+    return !x->request.ended || stream_holds_output(server) || stream_end(server);
 }
 
 void tunnel_begin(struct exchange *x, struct unread unread)
 {
     static const struct framing until_close = {.kind = FRAMING_UNTIL_CLOSE};
-    struct stream *client = &x->client->stream, *server = &x->link->stream;
+    struct stream *server = &x->link->stream;
 
-    message_body_begin(&x->request, &until_close, false, 0);
-    message_body_begin(&x->response, &until_close, false, 0);
+    x->request.kind = FRAMING_UNTIL_CLOSE;
+    x->request.ended = false;
+    x->request.bytes = x->request.max = 0;
+    body_reader_begin(&x->response, &until_close);
     deadline_cancel(&x->link->deadline);
     arm_idle(x);
     if (!stream_keep(server, &x->worker->buffers, (struct slice){unread.bytes, unread.size})) {
@@ -106,30 +94,61 @@ void tunnel_begin(struct exchange *x, struct unread unread)
         return;
     }
     /* Moves the data through the event loop, because either move may end the exchange. */
-    stream_want_read(client, true);
-    stream_want_read(server, !stream_holds_output(client));
-    if (iobuf_held(client->in))
-        stream_wake(client);
-    if (iobuf_held(server->in) && !stream_holds_output(client))
+    want_from_client(x, true);
+    want_from_server(x, !x->downstream->pending);
+    if (iobuf_held(server->in) && !x->downstream->pending)
         stream_wake(server);
 }
 
 void tunnel_client_readable(struct exchange *x)
 {
-    move(x, &x->request, &x->client->stream, &x->link->stream, true);
+    const char *why;
+
+    if (x->request.ended || stream_holds_output(&x->link->stream)) {
+        want_from_client(x, false);
+        return;
+    }
+    enum relay moved = relay_request(x, SLICE_NONE, true, &why);
+    moved_on(x, moved == RELAY_ENDED && !end_to_server(x) ? RELAY_GONE : moved, want_from_client);
 }
 
 void tunnel_link_readable(struct exchange *x)
 {
-    move(x, &x->response, &x->link->stream, &x->client->stream, true);
+    const char *why;
+
+    if (x->response.ended || x->downstream->pending)
+        want_from_server(x, false);
+    else
+        moved_on(x, relay_response(x, &why), want_from_server);
 }
 
 void tunnel_client_writable(struct exchange *x)
 {
-    flushed(x, &x->response, &x->link->stream, &x->client->stream);
+    arm_idle(x);
+    if (x->downstream->pending)
+        return;
+    if (x->response.ended) {
+        end_if_done(x);
+        return;
+    }
+    want_from_server(x, true);
+    if (iobuf_held(x->link->stream.in))
+        stream_wake(&x->link->stream);
 }
 
 void tunnel_link_writable(struct exchange *x)
 {
-    flushed(x, &x->request, &x->client->stream, &x->link->stream);
+    enum sent sent = stream_flush(&x->link->stream, &x->worker->buffers);
+
+    if (sent == SENT_FAILED || (sent == SENT_ALL && !end_to_server(x))) {
+        exchange_tunnel_ended(x);
+        return;
+    }
+    arm_idle(x);
+    if (sent == SENT_PART)
+        return;
+    if (x->request.ended)
+        end_if_done(x);
+    else
+        want_from_client(x, true);
 }

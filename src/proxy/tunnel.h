@@ -14,6 +14,7 @@
 #define WEIR_PROXY_TUNNEL_H
 
 #include "proxy/exchange.h"
+#include "proxy/relay.h"
 
 /* Returns the protocols that a request offers to switch to, or an empty slice if weir does not
  * forward the upgrade. The request must be HTTP/1.1, have no content, and name Upgrade in

@@ -47,20 +47,26 @@ static void assert_reads_back(const struct verdict *v, enum method method, bool 
     static char bytes[2 * HEAD_MAX];
     struct text out = text_over(bytes, sizeof bytes);
     bool interim = v->head.status < 200;
-    struct response_plan plan = {
+    char line_bytes[256];
+    struct text lines = text_over(line_bytes, sizeof line_bytes);
+    struct response response = response_interim(&v->head);
+    struct response_connection connection = {
         .client_minor = 1,
         .chunked = v->framing.kind == FRAMING_CHUNKED || v->framing.kind == FRAMING_UNTIL_CLOSE,
-        .limited = limited,
     };
     if (interim)
-        interim_head_write(&out, &v->head);
-    else
-        response_head_write(&out, &v->head, &plan, SLICE("Sat, 21 Nov 2026 12:00:00 GMT"));
+        interim_head_write(&out, &response);
+    else {
+        response_forward(&response, &lines, &v->head, &v->framing, limited,
+                         SLICE("Sat, 21 Nov 2026 12:00:00 GMT"));
+        response.lines = text_slice(&lines);
+        response_head_write(&out, &response, &connection);
+    }
     PROPERTY(!out.failed);
     read_head(&forwarded, text_slice(&out), out.n, method);
     PROPERTY(forwarded.ok && forwarded.size == out.n);
     PROPERTY(forwarded.head.status == v->head.status && slice_equal(forwarded.head.reason, v->head.reason));
-    PROPERTY(forwarded.framing.kind == (plan.chunked ? FRAMING_CHUNKED : v->framing.kind));
+    PROPERTY(forwarded.framing.kind == (connection.chunked ? FRAMING_CHUNKED : v->framing.kind));
     PROPERTY(forwarded.framing.length == v->framing.length);
     PROPERTY(!fields_have(&forwarded.head.fields, FIELD_CONNECTION));
     PROPERTY(interim || !limited || !fields_have(&forwarded.head.fields, FIELD_X_RATELIMIT));

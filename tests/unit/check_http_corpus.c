@@ -112,21 +112,33 @@ static const struct forward_facts facts = {
     .request_id = {"made-by-weir", 12},
 };
 
-static void forward(struct text *out, const struct reader *r)
+static void forward_response(struct text *out, const struct reader *r)
 {
-    struct response_plan plan = {
+    char line_bytes[1024];
+    struct text lines = text_over(line_bytes, sizeof line_bytes);
+    struct response response;
+    struct response_connection connection = {
         .client_minor = 1,
         .chunked = r->framing.kind == FRAMING_CHUNKED || r->framing.kind == FRAMING_UNTIL_CLOSE,
-        .limited = true,
-        .rate_fields = {"X-RateLimit-Limit: 9\r\n", 22},
-        .request_id = {"made-by-weir", 12},
     };
+    response_forward(&response, &lines, &r->answer, &r->framing, true,
+                     SLICE("Sat, 21 Nov 2026 12:00:00 GMT"));
+    text_literal(&lines, "X-RateLimit-Limit: 9\r\n");
+    response_add_request_id(&lines, &r->answer, SLICE("made-by-weir"));
+    response.lines = text_slice(&lines);
+    response_head_write(out, &response, &connection);
+}
+
+static void forward(struct text *out, const struct reader *r)
+{
+    struct response interim = response_interim(&r->answer);
+
     if (!r->response)
         request_head_write(out, &r->request, &r->framing, &facts);
     else if (r->answer.status < 200)
-        interim_head_write(out, &r->answer);
+        interim_head_write(out, &interim);
     else
-        response_head_write(out, &r->answer, &plan, SLICE("Sat, 21 Nov 2026 12:00:00 GMT"));
+        forward_response(out, r);
 }
 
 static void framing_report(struct text *out, const struct reader *r)

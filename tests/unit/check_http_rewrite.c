@@ -23,11 +23,27 @@ static struct slice rewritten_request(const char *head, const struct forward_fac
     return text_slice(&out);
 }
 
+/* weir's choices for a response, and the client's connection. */
+struct response_plan {
+    bool limited;
+    struct slice rate_fields, request_id, upgrade;
+    struct response_connection connection;
+};
+
 static struct slice rewritten_response(const char *head, const struct response_plan *plan)
 {
-    struct text out = text_over(bytes, sizeof bytes);
+    char line_bytes[1024];
+    struct text out = text_over(bytes, sizeof bytes), lines = text_over(line_bytes, sizeof line_bytes);
+    struct framing framing = {FRAMING_NONE, 0};
+    struct response chosen;
     ck_assert_msg(response_head_parse(slice_of(head), &response, &refusal), "%s", refusal.why);
-    response_head_write(&out, &response, plan, SLICE("Sat, 21 Nov 2026 12:00:00 GMT"));
+    response_forward(&chosen, &lines, &response, &framing, plan->limited,
+                     SLICE("Sat, 21 Nov 2026 12:00:00 GMT"));
+    text_put(&lines, plan->rate_fields);
+    response_add_request_id(&lines, &response, plan->request_id);
+    chosen.lines = text_slice(&lines);
+    chosen.upgrade = plan->upgrade;
+    response_head_write(&out, &chosen, &plan->connection);
     ck_assert(!out.failed);
     return text_slice(&out);
 }
@@ -160,7 +176,7 @@ START_TEST(an_upgrade_is_asked_for_where_planned)
     assert_is(rewritten_request(head, &facts), "GET /a HTTP/1.1\r\nHost: a\r\nConnection: "
                                                "upgrade\r\nUpgrade: websocket\r\nX-Forwarded-Proto: http\r\n"
                                                "X-Forwarded-Host: a\r\nVia: 1.1 weir\r\n\r\n");
-    struct response_plan plan = {.client_minor = 1, .upgrade = SLICE("websocket")};
+    struct response_plan plan = {.connection.client_minor = 1, .upgrade = SLICE("websocket")};
     assert_is(rewritten_response("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: "
                                  "websocket\r\nDate: x\r\n\r\n",
                                  &plan),
@@ -174,11 +190,11 @@ START_TEST(a_426_names_the_protocols_that_the_server_requires)
     const char *head =
         "HTTP/1.1 426 Upgrade Required\r\nUpgrade: a, b\r\nConnection: upgrade\r\nUpgrade: \r\n"
         "Upgrade: c\r\nDate: x\r\n\r\n";
-    struct response_plan plan = {.client_minor = 1};
+    struct response_plan plan = {.connection.client_minor = 1};
     assert_is(rewritten_response(head, &plan),
               "HTTP/1.1 426 Upgrade Required\r\nDate: x\r\nUpgrade: a, b\r\nUpgrade: c\r\n"
               "Connection: upgrade\r\nVia: 1.1 weir\r\n\r\n");
-    plan.client_minor = 0;
+    plan.connection.client_minor = 0;
     assert_is(rewritten_response(head, &plan),
               "HTTP/1.1 426 Upgrade Required\r\nDate: x\r\nConnection: keep-alive\r\nVia: 1.1 weir\r\n\r\n");
 }
@@ -188,7 +204,7 @@ START_TEST(responses_follow_the_plan)
 {
     const char *head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRateLimit: \"theirs\"\r\nX-RateLimit-Reset: "
                        "1\r\nDate: x\r\n\r\n";
-    struct response_plan plan = {.client_minor = 1};
+    struct response_plan plan = {.connection.client_minor = 1};
     assert_is(rewritten_response(head, &plan),
               "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRateLimit: \"theirs\"\r\n"
               "X-RateLimit-Reset: 1\r\nDate: x\r\nVia: 1.1 weir\r\n\r\n");
@@ -196,8 +212,8 @@ START_TEST(responses_follow_the_plan)
     assert_is(rewritten_response(head, &plan),
               "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\nConnection: keep-alive\r\n"
               "Via: 1.1 weir\r\nRateLimit: \"ours\"\r\n\r\n");
-    plan =
-        (struct response_plan){.client_minor = 1, .close = true, .chunked = true, .request_id = SLICE("id")};
+    plan = (struct response_plan){.connection = {.client_minor = 1, .close = true, .chunked = true},
+                                  .request_id = SLICE("id")};
     assert_is(rewritten_response("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", &plan),
               "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nDate: Sat, 21 Nov 2026 "
               "12:00:00 "
@@ -211,7 +227,8 @@ START_TEST(interim_responses_are_end_to_end_fields_alone)
     ck_assert(response_head_parse(
         SLICE("HTTP/1.1 103 Early Hints\r\nLink: a\r\nConnection: b\r\nB: c\r\nContent-Length: 1\r\n\r\n"),
         &response, &refusal));
-    interim_head_write(&out, &response);
+    struct response interim = response_interim(&response);
+    interim_head_write(&out, &interim);
     assert_is(text_slice(&out), "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n");
 }
 END_TEST

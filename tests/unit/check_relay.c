@@ -1,5 +1,5 @@
-/* check_relay.c - relays bodies between two streams: framing on both sides, back-pressure, bytes of
- * the next message. */
+/* check_relay.c - relays a request's content from a client to a server: framing on both sides,
+ * back-pressure, bytes of the next message. The client is a downstream over a stream. */
 #include <check.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -8,16 +8,56 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "proxy/relay.h"
+#include "proxy/exchange_internal.h"
 #include "run_suite.h"
 
 static struct event_base *base;
 static struct poller poller;
-static struct iobuf_pool pool;
-static struct stream from, to;
+static struct worker worker;
+static struct link server;
+static struct exchange x;
+static struct stream from;
+static struct body_reader reader;
 static int source, sink; /* the far ends */
-static char receive[IOBUF_READ_MAX];
 static const char *why;
+
+#define to   (server.stream)
+#define pool (worker.buffers)
+
+static struct body_io io(void)
+{
+    return (struct body_io){&pool, worker.receive};
+}
+
+static enum body_status read_body(struct downstream *d, bool receive, struct content_piece *piece,
+                                  const char **wrong)
+{
+    struct body_io m = io();
+    (void)d;
+    return body_read(&reader, &from, receive, &m, piece, wrong);
+}
+
+static bool consume_body(struct downstream *d, const struct content_piece *piece)
+{
+    struct body_io m = io();
+    (void)d;
+    return body_consume(&from, piece, &m);
+}
+
+static bool splice_body(struct downstream *d, struct stream *sink_stream, enum body_status *status,
+                        enum sent *sent_all, struct content_piece *moved)
+{
+    uint64_t before = reader.bytes;
+    (void)d;
+    if (!body_splice(&reader, &from, sink_stream, &pool, status, sent_all))
+        return false;
+    *moved = (struct content_piece){.size = (size_t)(reader.bytes - before), .last = reader.ended};
+    return true;
+}
+
+static const struct downstream_ops ops = {
+    .read_body = read_body, .consume_body = consume_body, .splice_body = splice_body};
+static struct downstream client = {.ops = &ops};
 
 static void nothing(evutil_socket_t fd, short what, void *arg)
 {
@@ -53,18 +93,18 @@ static void tear_down(void)
     event_base_free(base);
 }
 
-static struct relay_io io(void)
+/* Begins a request. `max`: largest content; 0: no limit. */
+static void begin(enum framing_kind kind, uint64_t length, bool chunked_out, uint64_t max)
 {
-    return (struct relay_io){&pool, receive};
-}
-
-static struct message_body message_body_of(enum framing_kind kind, uint64_t length, bool chunked_out,
-                                           uint64_t max)
-{
-    struct message_body message_body;
     struct framing framing = {.kind = kind, .length = length};
-    message_body_begin(&message_body, &framing, chunked_out, max);
-    return message_body;
+    body_reader_begin(&reader, &framing);
+    x.worker = &worker;
+    x.downstream = &client;
+    x.link = &server;
+    x.request.kind = chunked_out ? FRAMING_CHUNKED : kind;
+    x.request.ended = kind == FRAMING_NONE;
+    x.request.bytes = 0;
+    x.request.max = max;
 }
 
 static void arrives(const char *bytes)
@@ -80,18 +120,17 @@ static void assert_sent(const char *expected)
     ck_assert_mem_eq(got, expected, strlen(expected));
 }
 
-static enum relay move(struct message_body *message_body)
+static enum relay move(void)
 {
-    struct relay_io m = io();
-    return relay_move(message_body, &from, &to, true, &m, &why);
+    return relay_request(&x, SLICE_NONE, true, &why);
 }
 
 START_TEST(a_known_length_is_read_to_its_end_and_not_beyond)
 {
-    struct message_body message_body = message_body_of(FRAMING_LENGTH, 5, false, 0);
+    begin(FRAMING_LENGTH, 5, false, 0);
     arrives("helloGET /next");
-    ck_assert_int_eq(move(&message_body), RELAY_ENDED);
-    ck_assert(message_body.ended);
+    ck_assert_int_eq(move(), RELAY_ENDED);
+    ck_assert(x.request.ended);
     assert_sent("hello");
     char rest[16];
     ck_assert_int_eq(read(from.fd, rest, sizeof rest), 9); /* the next message is still in the kernel */
@@ -100,12 +139,12 @@ END_TEST
 
 START_TEST(chunked_content_is_written_with_chunk_lines_of_our_own)
 {
-    struct message_body message_body = message_body_of(FRAMING_CHUNKED, 0, true, 0);
+    begin(FRAMING_CHUNKED, 0, true, 0);
     arrives("3;name=value\r\nabc\r\n2\r\nde\r\n");
-    ck_assert_int_eq(move(&message_body), RELAY_SOURCE);
+    ck_assert_int_eq(move(), RELAY_SOURCE);
     assert_sent("5\r\nabcde\r\n");
     arrives("0\r\nTrailer: dropped\r\n\r\nGET /next");
-    ck_assert_int_eq(move(&message_body), RELAY_ENDED);
+    ck_assert_int_eq(move(), RELAY_ENDED);
     assert_sent("0\r\n\r\n");
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
 }
@@ -113,41 +152,41 @@ END_TEST
 
 START_TEST(the_last_piece_and_the_end_go_out_together)
 {
-    struct message_body message_body = message_body_of(FRAMING_CHUNKED, 0, true, 0);
+    begin(FRAMING_CHUNKED, 0, true, 0);
     arrives("3\r\nabc\r\n0\r\n\r\n");
-    ck_assert_int_eq(move(&message_body), RELAY_ENDED);
+    ck_assert_int_eq(move(), RELAY_ENDED);
     assert_sent("3\r\nabc\r\n0\r\n\r\n");
 }
 END_TEST
 
 START_TEST(content_until_close_ends_with_the_connection)
 {
-    struct message_body message_body = message_body_of(FRAMING_UNTIL_CLOSE, 0, true, 0);
+    begin(FRAMING_UNTIL_CLOSE, 0, true, 0);
     arrives("some");
-    ck_assert_int_eq(move(&message_body), RELAY_SOURCE);
+    ck_assert_int_eq(move(), RELAY_SOURCE);
     assert_sent("4\r\nsome\r\n");
     shutdown(source, SHUT_WR);
-    ck_assert_int_eq(move(&message_body), RELAY_ENDED);
+    ck_assert_int_eq(move(), RELAY_ENDED);
     assert_sent("0\r\n\r\n");
 }
 END_TEST
 
 START_TEST(a_close_before_the_end_is_told)
 {
-    struct message_body message_body = message_body_of(FRAMING_LENGTH, 10, false, 0);
+    begin(FRAMING_LENGTH, 10, false, 0);
     arrives("some");
-    ck_assert_int_eq(move(&message_body), RELAY_SOURCE);
+    ck_assert_int_eq(move(), RELAY_SOURCE);
     shutdown(source, SHUT_WR);
-    ck_assert_int_eq(move(&message_body), RELAY_CLOSED);
-    ck_assert(!message_body.ended);
+    ck_assert_int_eq(move(), RELAY_CLOSED);
+    ck_assert(!x.request.ended);
 }
 END_TEST
 
 START_TEST(broken_chunks_are_told_with_the_reason_and_not_passed_on)
 {
-    struct message_body message_body = message_body_of(FRAMING_CHUNKED, 0, true, 0);
+    begin(FRAMING_CHUNKED, 0, true, 0);
     arrives("3\r\nabcdef\r\n");
-    ck_assert_int_eq(move(&message_body), RELAY_BAD);
+    ck_assert_int_eq(move(), RELAY_BAD);
     ck_assert_ptr_nonnull(why);
     assert_sent("");
 }
@@ -155,25 +194,35 @@ END_TEST
 
 START_TEST(what_is_over_the_maximum_is_not_passed_on)
 {
-    struct message_body message_body = message_body_of(FRAMING_CHUNKED, 0, true, 4);
+    begin(FRAMING_CHUNKED, 0, true, 4);
     arrives("3\r\nabc\r\n");
-    ck_assert_int_eq(move(&message_body), RELAY_SOURCE);
+    ck_assert_int_eq(move(), RELAY_SOURCE);
     assert_sent("3\r\nabc\r\n");
     arrives("2\r\nde\r\n0\r\n\r\n");
-    ck_assert_int_eq(move(&message_body), RELAY_TOO_LARGE);
+    ck_assert_int_eq(move(), RELAY_TOO_LARGE);
     assert_sent("");
 }
 END_TEST
 
 START_TEST(a_head_goes_out_with_the_first_piece_behind_it)
 {
-    struct message_body message_body = message_body_of(FRAMING_LENGTH, 5, false, 0);
-    struct relay_io m = io();
-    memcpy(receive, "helloHTTP/1.1 200", 17);
-    ck_assert_int_eq(
-        relay_begin(&message_body, &from, &to, SLICE("HEAD\r\n\r\n"), (struct unread){receive, 17}, &m, &why),
-        RELAY_ENDED);
+    begin(FRAMING_LENGTH, 5, false, 0);
+    ck_assert(stream_keep(&from, &pool, SLICE("helloGET /next")));
+    ck_assert_int_eq(relay_request(&x, SLICE("HEAD\r\n\r\n"), false, &why), RELAY_ENDED);
     assert_sent("HEAD\r\n\r\nhello");
+    ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
+}
+END_TEST
+
+START_TEST(a_piece_behind_a_head_keeps_what_follows_it)
+{
+    struct body_io m = io();
+    struct content_piece piece;
+    begin(FRAMING_LENGTH, 5, false, 0);
+    memcpy(worker.receive, "helloHTTP/1.1 200", 17);
+    ck_assert_int_eq(body_read_after_head(&reader, worker.receive, 17, &piece, &why), BODY_READ);
+    ck_assert(piece.last && slice_equal((struct slice){piece.bytes, piece.size}, SLICE("hello")));
+    ck_assert(body_consume(&from, &piece, &m));
     ck_assert(slice_equal(iobuf_slice(from.in),
                           SLICE("HTTP/1.1 200"))); /* a link that holds this is not used again */
 }
@@ -181,7 +230,7 @@ END_TEST
 
 START_TEST(nothing_is_read_while_the_sink_is_full)
 {
-    struct message_body message_body = message_body_of(FRAMING_LENGTH, 1 << 30, false, 0);
+    begin(FRAMING_LENGTH, 1 << 30, false, 0);
     static char piece[65536];
     uint64_t sent = 0;
     enum relay moved = RELAY_SOURCE;
@@ -189,7 +238,7 @@ START_TEST(nothing_is_read_while_the_sink_is_full)
     while (moved == RELAY_SOURCE) {
         ssize_t n = write(source, piece, sizeof piece);
         sent += n > 0 ? (uint64_t)n : 0;
-        moved = move(&message_body);
+        moved = move();
     }
     ck_assert_int_eq(moved, RELAY_SINK);
     ck_assert_uint_le(iobuf_held(to.out), IOBUF_READ_MAX);
@@ -201,18 +250,17 @@ START_TEST(nothing_is_read_while_the_sink_is_full)
         got += n > 0 ? (uint64_t)n : 0;
         ck_assert_int_ne(stream_flush(&to, &pool), SENT_FAILED);
     }
-    ck_assert_uint_le(got, message_body.bytes); /* the rest is in the reader's socket */
-    ck_assert_int_eq(move(&message_body) == RELAY_SOURCE || to.out != NULL, true);
-    ck_assert_uint_le(message_body.bytes, sent);
+    ck_assert_uint_le(got, x.request.bytes); /* the rest is in the reader's socket */
+    ck_assert_int_eq(move() == RELAY_SOURCE || to.out != NULL, true);
+    ck_assert_uint_le(x.request.bytes, sent);
 }
 END_TEST
 
 START_TEST(dropped_content_leaves_the_next_message)
 {
-    struct message_body message_body = message_body_of(FRAMING_CHUNKED, 0, false, 0);
-    struct relay_io m = io();
+    begin(FRAMING_CHUNKED, 0, false, 0);
     arrives("3\r\nabc\r\n0\r\n\r\nGET /next");
-    ck_assert_int_eq(relay_drop(&message_body, &from, true, &m, &why), RELAY_ENDED);
+    ck_assert_int_eq(relay_drop_request(&x, &why), RELAY_ENDED);
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
     assert_sent("");
 }
@@ -221,15 +269,12 @@ END_TEST
 /* Otherwise the body would be parsed as a request on a persistent connection. */
 START_TEST(content_that_the_sink_did_not_take_is_gone_all_the_same)
 {
-    struct message_body message_body = message_body_of(FRAMING_LENGTH, 4, false, 0);
-    struct relay_io m = io();
+    begin(FRAMING_LENGTH, 4, false, 0);
 
     ck_assert(stream_keep(&from, &pool, SLICE("bodyGET /next")));
     close(sink);
-    ck_assert_int_eq(
-        relay_begin(&message_body, &from, &to, SLICE("HEAD"), (struct unread){NULL, 0}, &m, &why),
-        RELAY_GONE);
-    ck_assert(message_body.ended);
+    ck_assert_int_eq(relay_request(&x, SLICE("HEAD"), false, &why), RELAY_GONE);
+    ck_assert(x.request.ended);
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
     sink = -1;
 }
@@ -309,7 +354,7 @@ static void drink(size_t step)
 }
 
 /* Relays until the result is not "wait", with slow peers. */
-static enum relay pump(struct message_body *message_body, size_t size, size_t step)
+static enum relay pump(size_t size, size_t step)
 {
     enum relay moved = RELAY_SOURCE;
 
@@ -322,7 +367,7 @@ static enum relay pump(struct message_body *message_body, size_t size, size_t st
             if (stream_flush(&to, &pool) == SENT_FAILED)
                 return RELAY_GONE;
         } else
-            moved = move(message_body);
+            moved = move();
     }
     return moved;
 }
@@ -345,7 +390,7 @@ static const size_t spliced_sizes[] = {SPLICE_MIN - 1, SPLICE_MIN,     SPLICE_MI
 START_TEST(spliced_content_arrives_byte_for_byte)
 {
     size_t size = spliced_sizes[_i / 4], step = _i & 1 ? 65536 : 4001;
-    struct message_body message_body = message_body_of(FRAMING_LENGTH, size, false, _i & 1 ? size : 0);
+    begin(FRAMING_LENGTH, size, false, _i & 1 ? size : 0);
 
     if (_i & 2) {
         close_both();
@@ -353,11 +398,11 @@ START_TEST(spliced_content_arrives_byte_for_byte)
         open_tcp(&to, &sink);
     }
     sent = received = 0;
-    ck_assert_int_eq(pump(&message_body, size, step), RELAY_ENDED);
+    ck_assert_int_eq(pump(size, step), RELAY_ENDED);
     drink_rest();
     ck_assert_uint_eq(received, size);
-    ck_assert_uint_eq(message_body.bytes, size);
-    ck_assert_uint_eq(message_body.left, 0);
+    ck_assert_uint_eq(x.request.bytes, size);
+    ck_assert_uint_eq(reader.left, 0);
     ck_assert_uint_eq(pool.pipes.open, pool.pipes.kept);
     ck_assert_int_eq(pool.pipes.open > 0, size >= SPLICE_MIN);
 }
@@ -366,11 +411,11 @@ END_TEST
 START_TEST(splicing_stops_where_the_message_ends)
 {
     size_t size = SPLICE_MIN + 5;
-    struct message_body message_body = message_body_of(FRAMING_LENGTH, size, false, 0);
+    begin(FRAMING_LENGTH, size, false, 0);
     char rest[16];
 
     sent = received = 0;
-    ck_assert_int_eq(pump(&message_body, size + 9, 65536), RELAY_ENDED);
+    ck_assert_int_eq(pump(size + 9, 65536), RELAY_ENDED);
     while (sent < size + 9)
         feed(size + 9, 65536);
     ck_assert_int_eq(read(from.fd, rest, sizeof rest), 9);
@@ -381,39 +426,39 @@ END_TEST
 
 START_TEST(spliced_content_that_is_cut_is_told_and_counted)
 {
-    struct message_body message_body = message_body_of(FRAMING_LENGTH, 10 * SPLICE_MIN, false, 0);
+    begin(FRAMING_LENGTH, 10 * SPLICE_MIN, false, 0);
 
     sent = received = 0;
     while (sent < 3 * SPLICE_MIN) {
         feed(3 * SPLICE_MIN, 65536);
         if (!stream_holds_output(&to))
-            ck_assert_int_le(move(&message_body), RELAY_SINK);
+            ck_assert_int_le(move(), RELAY_SINK);
         drink_rest();
     }
     shutdown(source, SHUT_WR);
-    ck_assert_int_eq(pump(&message_body, 3 * SPLICE_MIN, 65536), RELAY_CLOSED);
+    ck_assert_int_eq(pump(3 * SPLICE_MIN, 65536), RELAY_CLOSED);
     drink_rest();
-    ck_assert(!message_body.ended);
-    ck_assert_uint_eq(message_body.bytes, 3 * SPLICE_MIN);
+    ck_assert(!x.request.ended);
+    ck_assert_uint_eq(x.request.bytes, 3 * SPLICE_MIN);
     ck_assert_uint_eq(received, 3 * SPLICE_MIN);
 }
 END_TEST
 
 START_TEST(spliced_content_until_close_ends_with_the_connection)
 {
-    struct message_body message_body = message_body_of(FRAMING_UNTIL_CLOSE, 0, false, 0);
+    begin(FRAMING_UNTIL_CLOSE, 0, false, 0);
     enum relay moved = RELAY_SOURCE;
 
     sent = received = 0;
     while (sent < 4 * SPLICE_MIN) {
         feed(4 * SPLICE_MIN, 65536);
         if (!stream_holds_output(&to))
-            moved = move(&message_body);
+            moved = move();
         drink_rest();
     }
     ck_assert_int_ne(moved, RELAY_ENDED);
     shutdown(source, SHUT_WR);
-    ck_assert_int_eq(pump(&message_body, sent, 65536), RELAY_ENDED);
+    ck_assert_int_eq(pump(sent, 65536), RELAY_ENDED);
     drink_rest();
     ck_assert_uint_eq(received, 4 * SPLICE_MIN);
 }
@@ -422,12 +467,12 @@ END_TEST
 START_TEST(a_sink_that_goes_takes_its_pipe_along)
 {
     size_t size = 8 * SPLICE_MIN;
-    struct message_body message_body = message_body_of(FRAMING_LENGTH, size, false, 0);
+    begin(FRAMING_LENGTH, size, false, 0);
 
     sent = received = 0;
     while (!to.pipe) {
         feed(size, 65536);
-        (void)move(&message_body);
+        (void)move();
     }
     ck_assert_uint_gt(to.pipe->held, 0);
     close(sink);
@@ -442,11 +487,11 @@ END_TEST
 START_TEST(without_a_pipe_content_is_copied)
 {
     size_t size = 2 * PIPE_BYTES + 1;
-    struct message_body message_body = message_body_of(FRAMING_LENGTH, size, false, 0);
+    begin(FRAMING_LENGTH, size, false, 0);
 
     pool.pipes.open = PIPES_MAX;
     sent = received = 0;
-    ck_assert_int_eq(pump(&message_body, size, 65536), RELAY_ENDED);
+    ck_assert_int_eq(pump(size, 65536), RELAY_ENDED);
     drink_rest();
     ck_assert_uint_eq(received, size);
     ck_assert_uint_eq(pool.pipes.kept, 0);
@@ -467,6 +512,7 @@ int main(void)
     tcase_add_test(tests, broken_chunks_are_told_with_the_reason_and_not_passed_on);
     tcase_add_test(tests, what_is_over_the_maximum_is_not_passed_on);
     tcase_add_test(tests, a_head_goes_out_with_the_first_piece_behind_it);
+    tcase_add_test(tests, a_piece_behind_a_head_keeps_what_follows_it);
     tcase_add_test(tests, nothing_is_read_while_the_sink_is_full);
     tcase_add_test(tests, dropped_content_leaves_the_next_message);
     tcase_add_test(tests, content_that_the_sink_did_not_take_is_gone_all_the_same);

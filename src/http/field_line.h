@@ -1,0 +1,32 @@
+/* field_line.h - writes field lines of weir's own. Private to src/http/. */
+#ifndef WEIR_HTTP_FIELD_LINE_H
+#define WEIR_HTTP_FIELD_LINE_H
+
+#include "base/text.h"
+
+/* Writes a complete field line: WRITE_FIELD(out, "Via", value). */
+#define WRITE_FIELD(out, name, value) field_line_write((out), name ": ", sizeof(name ": ") - 1, (value))
+
+/* Writes `start`, `value` and CRLF. */
+static inline void field_line_write(struct text *out, const char *start, size_t n, struct slice value)
+{
+    if (!text_has_room(out, n + value.n + 2))
+        return;
+    char *p = out->p + out->n;
+    memcpy(p, start, n);
+    if (value.n)
+        memcpy(p + n, value.p, value.n);
+    memcpy(p + n + value.n, "\r\n", 2);
+    out->n += n + value.n + 2;
+}
+
+/* RFC 9110 section 7.6.3: appended after the received Via fields, with the version received. */
+static inline void via_write(struct text *out, uint8_t minor)
+{
+    if (minor)
+        text_literal(out, "Via: 1.1 weir\r\n");
+    else
+        text_literal(out, "Via: 1.0 weir\r\n");
+}
+
+#endif

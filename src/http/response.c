@@ -1,0 +1,49 @@
+#include "http/response.h"
+
+#include "http/field_line.h"
+
+/* RFC 9110 section 8.6: no Content-Length in 1xx and 204. */
+static bool status_has_length(unsigned status)
+{
+    return status >= 200 && status != 204;
+}
+
+static enum body_kind kind_of(const struct framing *framing)
+{
+    switch (framing->kind) {
+    case FRAMING_NONE: return BODY_NONE;
+    case FRAMING_LENGTH: return BODY_LENGTH;
+    case FRAMING_CHUNKED:
+    case FRAMING_UNTIL_CLOSE: break;
+    }
+    return BODY_UNKNOWN;
+}
+
+void response_forward(struct response *response, struct text *lines, const struct response_head *head,
+                      const struct framing *framing, bool limited, struct slice date)
+{
+    *response = (struct response){
+        .status = head->status, .reason = head->reason, .fields = &head->fields, .body = kind_of(framing)};
+    if (!status_has_length(head->status))
+        response->dropped |= FIELD_BIT(FIELD_CONTENT_LENGTH);
+    if (limited)
+        response->dropped |= FIELD_BIT(FIELD_RATELIMIT) | FIELD_BIT(FIELD_RATELIMIT_POLICY) |
+                             FIELD_BIT(FIELD_X_RATE_LIMIT) | FIELD_BIT(FIELD_X_RATELIMIT);
+    if (!fields_have(&head->fields, FIELD_DATE)) /* RFC 9110 section 6.6.1 */
+        WRITE_FIELD(lines, "Date", date);
+    via_write(lines, head->minor);
+}
+
+void response_add_request_id(struct text *lines, const struct response_head *head, struct slice id)
+{
+    if (id.n && !fields_have(&head->fields, FIELD_X_REQUEST_ID))
+        WRITE_FIELD(lines, "X-Request-Id", id);
+}
+
+struct response response_interim(const struct response_head *head)
+{
+    return (struct response){.status = head->status,
+                             .reason = head->reason,
+                             .fields = &head->fields,
+                             .dropped = FIELD_BIT(FIELD_CONTENT_LENGTH)};
+}

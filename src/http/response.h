@@ -1,0 +1,56 @@
+/* response.h - a response to a client, independent of the client's protocol. weir chooses the
+ * fields first; the protocol then serialises them (HTTP/1.1: response_head_write() in rewrite.h).
+ *
+ * No field of a struct response is specific to one connection: neither Connection, Keep-Alive nor
+ * Transfer-Encoding. */
+#ifndef WEIR_HTTP_RESPONSE_H
+#define WEIR_HTTP_RESPONSE_H
+
+#include "base/text.h"
+#include "http/framing.h"
+
+/* What is known about the size of the content before it is sent. */
+enum body_kind {
+    BODY_NONE,   /* no content, also for HEAD; Content-Length may be present */
+    BODY_LENGTH, /* Content-Length is present */
+    BODY_UNKNOWN /* HTTP/1.1 sends it chunked; the others mark the end in their own way */
+};
+
+struct response {
+    uint16_t status;
+    struct slice reason;         /* HTTP/1.1 only; may be empty */
+    const struct fields *fields; /* as received from the server; NULL: none */
+    uint64_t dropped;            /* FIELD_BIT(id): not sent. Fields marked hop_by_hop aren't either */
+    struct slice lines;          /* further fields, as lines "Name: value CRLF"; may be empty */
+    struct slice upgrade;        /* of a 101: the protocol that follows; else empty */
+    enum body_kind body;
+    bool own;                     /* made by weir, which has not used the rest of the request */
+    bool client_fault;            /* the request is at fault: HTTP/1.1 closes the connection */
+    struct response_image *image; /* NULL, or where the protocol may store the serialised response */
+};
+
+/* A serialised response of weir's own, in a protocol's form. A later response that differs in few
+ * bytes of `lines` or the content is made by overwriting them. */
+enum { RESPONSE_IMAGE_MAX = 2048 };
+struct response_image {
+    unsigned form;              /* private to the protocol */
+    size_t size;                /* bytes; 0: nothing was stored */
+    size_t lines_at, lines;     /* offset and size of the lines */
+    size_t content_at, content; /* of the content */
+    char bytes[RESPONSE_IMAGE_MAX];
+};
+
+/* Starts a response from a server's final response or 101. `limited`: drops the server's
+ * rate-limit fields (FIELD_RATELIMIT*, FIELD_X_RATE*), but not Retry-After. Appends weir's Via, and
+ * Date (an IMF-fixdate) if missing, to `lines`. The caller appends further lines, then sets
+ * `response->lines` to the whole text. */
+void response_forward(struct response *response, struct text *lines, const struct response_head *head,
+                      const struct framing *framing, bool limited, struct slice date);
+
+/* Appends X-Request-Id, unless the server sent one. */
+void response_add_request_id(struct text *lines, const struct response_head *head, struct slice id);
+
+/* Returns the end-to-end fields of an interim response (1xx except 101). */
+struct response response_interim(const struct response_head *head);
+
+#endif

@@ -1,0 +1,368 @@
+/* http1.c - HTTP/1.1 as a client's protocol: the downstream of the one request that a connection
+ * has under way. Request heads are read in http1_head.c. */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "http/rewrite.h"
+#include "proxy/client_internal.h"
+#include "proxy/exchange.h"
+
+enum {
+    DRAIN_KEEP_MAX = IOBUF_READ_MAX /* at most this much content is read to keep the connection */
+};
+
+static struct client *client_of(const struct downstream *d)
+{
+    struct client *c = CONTAINER_OF(d, struct client, downstream);
+    MAGIC_CHECK(c, CLIENT_MAGIC);
+    return c;
+}
+
+static struct body_io io_of(struct client *c)
+{
+    return (struct body_io){&c->worker->buffers, c->worker->receive};
+}
+
+/* ---- response ------------------------------------------------------------------------------- */
+
+/* Records what the stream did with accepted output. */
+static enum downstream_sent accepted(struct client *c, enum sent sent, bool last)
+{
+    struct http1 *h = &c->http1;
+
+    h->response_ended |= last;
+    c->downstream.pending = stream_holds_output(&c->stream);
+    if (sent == SENT_FAILED)
+        return DOWNSTREAM_GONE;
+    if (sent == SENT_PART)
+        return DOWNSTREAM_PENDING;
+    return h->tunnel && last && !stream_end(&c->stream) ? DOWNSTREAM_GONE : DOWNSTREAM_SENT;
+}
+
+/* The client waits for 100 (Continue). If it gets a final response instead, it may or may not send
+ * its content. */
+static bool awaits_continue(const struct http1 *h)
+{
+    return h->expects_continue && !h->continued && !h->request.ended && h->request.bytes == 0;
+}
+
+/* The rest of the request's content is small and its end is known, so weir can read it and keep
+ * the connection. */
+static bool rest_is_small(const struct http1 *h)
+{
+    return h->request.ended ||
+           (h->request.kind == FRAMING_LENGTH && h->request.left <= DRAIN_KEEP_MAX && !h->expects_continue);
+}
+
+/* Returns whether the connection ends with this response. */
+static bool must_close(const struct client *c, const struct response *response)
+{
+    const struct http1 *h = &c->http1;
+
+    if (!h->keep_alive || h->end_unknown || c->worker->stopping || client_gives_way(c))
+        return true;
+    if (response->own) /* after a client error, the next bytes cannot be interpreted */
+        return response->client_fault || !rest_is_small(h);
+    return (response->body == BODY_UNKNOWN && h->minor == 0) || awaits_continue(h);
+}
+
+/* Forms of a struct response_image. */
+static unsigned form_of(const struct http1 *h)
+{
+    return h->minor * 2u + h->close;
+}
+
+/* Stores a complete response if it fits. Its lines end before the empty line of the head. */
+static void store_image(struct response_image *image, const struct http1 *h, const struct response *response,
+                        struct slice all, size_t content)
+{
+    size_t head = all.n - content;
+
+    if (all.n > sizeof image->bytes)
+        return;
+    image->form = form_of(h);
+    image->size = all.n;
+    image->lines = response->lines.n;
+    image->lines_at = head - 2 - response->lines.n;
+    image->content = content;
+    image->content_at = head;
+    memcpy(image->bytes, all.p, all.n);
+}
+
+static bool send_image(struct downstream *d, const struct response_image *image, enum downstream_sent *sent)
+{
+    struct client *c = client_of(d);
+    struct http1 *h = &c->http1;
+    struct iovec piece = {(char *)(uintptr_t)image->bytes, image->size};
+
+    h->close = must_close(c, &(struct response){.own = true});
+    if (image->form != form_of(h))
+        return false;
+    *sent = accepted(c, stream_send(&c->stream, &c->worker->buffers, &piece, 1), false);
+    return true;
+}
+
+/* Sends a head and content that is not chunked. Short content is copied behind the head: the kernel
+ * handles one piece faster than several. */
+static enum sent send_plain(struct client *c, struct text *head, const struct response *response,
+                            const struct iovec *content, int count)
+{
+    enum { GATHERED_MAX = 2048 };
+    struct iovec pieces[1 + DOWNSTREAM_PIECES_MAX];
+    size_t size = 0;
+
+    for (int i = 0; i < count; i++) {
+        pieces[1 + i] = content[i];
+        size += content[i].iov_len;
+    }
+    if (head->n + size <= GATHERED_MAX) {
+        for (int i = 0; i < count; i++)
+            text_bytes(head, content[i].iov_base, content[i].iov_len);
+        if (response->image)
+            store_image(response->image, &c->http1, response, text_slice(head), size);
+        count = 0;
+    }
+    pieces[0] = iovec_of(text_slice(head));
+    return stream_send(&c->stream, &c->worker->buffers, pieces, 1 + count);
+}
+
+static enum downstream_sent send_head(struct downstream *d, const struct response *response,
+                                      const struct iovec *content, int count, bool last)
+{
+    struct client *c = client_of(d);
+    struct worker *w = c->worker;
+    struct http1 *h = &c->http1;
+    struct text head = text_over(w->send, sizeof w->send);
+    bool unknown = response->body == BODY_UNKNOWN, switches = response->upgrade.n > 0;
+
+    h->close = must_close(c, response);
+    h->chunked = unknown && h->minor > 0;
+    h->until_close = unknown && h->minor == 0;
+    struct response_connection connection = {.client_minor = h->minor,
+                                             .close = h->close && !switches,
+                                             .chunked = h->chunked,
+                                             .keep_alive = slice_of(w->policy->keep_alive)};
+    response_head_write(&head, response, &connection);
+    if (head.failed)
+        return DOWNSTREAM_TOO_LARGE;
+    if (unlikely(switches)) {
+        h->tunnel = true;
+        body_reader_begin(&h->request, &(struct framing){.kind = FRAMING_UNTIL_CLOSE});
+    }
+    if (!h->chunked)
+        return accepted(c, send_plain(c, &head, response, content, count), last && !response->own);
+    struct slice first = count ? (struct slice){content[0].iov_base, content[0].iov_len} : SLICE_NONE;
+    return accepted(c, body_write(&c->stream, &w->buffers, text_slice(&head), first, last, true), last);
+}
+
+/* Never sent to an HTTP/1.0 client (RFC 9110 section 15.2). */
+static enum downstream_sent send_interim(struct downstream *d, const struct response *response)
+{
+    struct client *c = client_of(d);
+    struct worker *w = c->worker;
+    struct text head = text_over(w->send, sizeof w->send);
+
+    c->http1.continued |= response->status == 100;
+    if (c->http1.minor == 0)
+        return DOWNSTREAM_SENT;
+    interim_head_write(&head, response);
+    if (head.failed)
+        return DOWNSTREAM_TOO_LARGE;
+    struct iovec piece = iovec_of(text_slice(&head));
+    return accepted(c, stream_send(&c->stream, &w->buffers, &piece, 1), false);
+}
+
+static enum downstream_sent send_body(struct downstream *d, const struct content_piece *piece)
+{
+    struct client *c = client_of(d);
+    struct slice content = {piece->bytes, piece->size};
+
+    return accepted(
+        c, body_write(&c->stream, &c->worker->buffers, SLICE_NONE, content, piece->last, c->http1.chunked),
+        piece->last);
+}
+
+static bool splice_from(struct downstream *d, struct body_reader *reader, struct stream *from,
+                        enum body_status *status, enum downstream_sent *result)
+{
+    struct client *c = client_of(d);
+    enum sent sent;
+
+    if (c->http1.chunked || !body_splice(reader, from, &c->stream, &c->worker->buffers, status, &sent))
+        return false;
+    *result = accepted(c, sent, reader->ended);
+    return true;
+}
+
+void http1_writable(struct client *c)
+{
+    struct exchange *x = c->downstream.exchange;
+    enum sent sent = stream_flush(&c->stream, &c->worker->buffers);
+
+    if (accepted(c, sent, c->http1.response_ended) == DOWNSTREAM_GONE)
+        exchange_client_gone(x);
+    else
+        exchange_writable(x);
+}
+
+/* ---- request -------------------------------------------------------------------------------- */
+
+/* Stops reading. If a FIN counts as a closed connection, weir still detects it behind unread
+ * data. */
+static void pause_reading(struct client *c)
+{
+    const struct http1 *h = &c->http1;
+
+    stream_pause(&c->stream,
+                 c->worker->policy->half_close == HALF_CLOSE_END && !h->response_ended && !h->tunnel);
+}
+
+static void want_body(struct downstream *d, bool want)
+{
+    struct client *c = client_of(d);
+
+    c->http1.wants_body = want;
+    if (!want) {
+        pause_reading(c);
+        return;
+    }
+    stream_want_read(&c->stream, true);
+    if (iobuf_held(c->stream.in) && !c->http1.request.ended)
+        stream_wake(&c->stream);
+}
+
+static enum body_status read_body(struct downstream *d, bool receive, struct content_piece *piece,
+                                  const char **why)
+{
+    struct client *c = client_of(d);
+    struct body_io io = io_of(c);
+    enum body_status status = body_read(&c->http1.request, &c->stream, receive, &io, piece, why);
+
+    c->http1.end_unknown |= status == BODY_BAD;
+    return status;
+}
+
+static bool consume_body(struct downstream *d, const struct content_piece *piece)
+{
+    struct client *c = client_of(d);
+    struct body_io io = io_of(c);
+
+    if (body_consume(&c->stream, piece, &io))
+        return true;
+    c->http1.end_unknown = true;
+    return false;
+}
+
+static bool splice_body(struct downstream *d, struct stream *to, enum body_status *status, enum sent *sent,
+                        struct content_piece *moved)
+{
+    struct client *c = client_of(d);
+    struct body_reader *reader = &c->http1.request;
+    uint64_t before = reader->bytes;
+
+    if (!body_splice(reader, &c->stream, to, &c->worker->buffers, status, sent))
+        return false;
+    *moved = (struct content_piece){.size = (size_t)(reader->bytes - before), .last = reader->ended};
+    return true;
+}
+
+static bool has_input(const struct downstream *d)
+{
+    return stream_has_input(&client_of(d)->stream);
+}
+
+/* The rest of the content cannot arrive: the client has closed its sending side. */
+static bool is_cut_short(const struct client *c)
+{
+    const struct body_reader *request = &c->http1.request;
+
+    return !request->ended && request->kind == FRAMING_LENGTH && iobuf_held(c->stream.in) < request->left;
+}
+
+/* Reads data that cannot be forwarded now: the next request, or content before the decision. weir
+ * buffers a small amount and then stops reading; the rest stays in the kernel. Reading detects that
+ * the client has closed the connection.
+ *
+ * A client that has closed its sending side counts as gone, as in nginx. Otherwise a client that
+ * has timed out would keep its slots in concurrency limits, and the server would produce a response
+ * that no client reads. With half_close `allow`, weir keeps the request: a client may close its
+ * sending side and wait for the response (RFC 9112 section 9.6). */
+static void read_ahead(struct client *c)
+{
+    struct exchange *x = c->downstream.exchange;
+    ssize_t n = stream_read_in(&c->stream, &c->worker->buffers, 1);
+
+    if (n > 0 || n == STREAM_AGAIN)
+        return;
+    if (n == STREAM_FAILED && errno == ENOBUFS) {
+        pause_reading(c);
+        return;
+    }
+    stream_want_read(&c->stream, false);
+    if (n != 0 || c->worker->policy->half_close == HALF_CLOSE_END)
+        exchange_client_gone(x);
+    else if (is_cut_short(c))
+        exchange_body_cut_short(x);
+}
+
+void http1_readable(struct client *c, bool closed)
+{
+    struct exchange *x = c->downstream.exchange;
+
+    if (closed && c->http1.response_ended) /* all of its content may have arrived */
+        stream_pause(&c->stream, false);
+    else if (closed)
+        exchange_client_gone(x);
+    else if (c->http1.wants_body && !c->http1.request.ended)
+        exchange_body_ready(x);
+    else
+        read_ahead(c);
+}
+
+/* ---- end ------------------------------------------------------------------------------------ */
+
+/* Content that ends with the connection looks complete after an ordinary close (RFC 9112 section
+ * 8); after a reset it does not. */
+static void abort_connection(struct client *c)
+{
+    static const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    bool delivered = c->http1.response_ended && !c->downstream.pending;
+
+    if (c->http1.until_close && !delivered) {
+        (void)setsockopt(c->stream.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        c->stream.cut = true;
+    }
+    client_close(c);
+}
+
+/* A client that requested the close and has sent its whole request has no data in flight, so no
+ * reset can follow: no lingering close is needed. */
+static void end(struct downstream *d, enum downstream_end how)
+{
+    struct client *c = client_of(d);
+    const struct http1 *h = &c->http1;
+
+    if (how == DOWNSTREAM_ABORTED || h->tunnel)
+        abort_connection(c);
+    else if (h->close || h->end_unknown || how == DOWNSTREAM_REFUSED) {
+        if (h->keep_alive || !h->request.ended)
+            linger_begin(c);
+        else
+            client_close(c);
+    } else if (h->request.ended)
+        client_await_request(c);
+    else
+        linger_drain(c);
+}
+
+const struct downstream_ops http1_ops = {.send_head = send_head,
+                                         .send_image = send_image,
+                                         .send_interim = send_interim,
+                                         .send_body = send_body,
+                                         .want_body = want_body,
+                                         .read_body = read_body,
+                                         .consume_body = consume_body,
+                                         .has_input = has_input,
+                                         .splice_body = splice_body,
+                                         .splice_from = splice_from,
+                                         .end = end};

@@ -1,0 +1,187 @@
+/* http1_head.c - reads the heads of HTTP/1.1 requests from a client connection. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "proxy/client_internal.h"
+#include "proxy/exchange.h"
+
+/* ---- between requests ------------------------------------------------------------------------ */
+
+void client_await_request(struct client *c)
+{
+    struct worker *w = c->worker;
+
+    c->scanned = 0;
+    if (w->stopping || (c->stream.eof && !iobuf_held(c->stream.in))) {
+        client_close(c);
+        return;
+    }
+    client_enter(c, CLIENT_IDLE);
+    c->since_ms = client_now_ms();
+    stream_want_read(&c->stream, !c->stream.eof);
+    deadline_arm(&w->queue.idle, &c->deadline, clock_cached_us(), w->policy->timeouts.keepalive_us);
+    if (iobuf_held(c->stream.in)) { /* through the event loop: no recursion or starvation */
+        c->unread = true;
+        stream_wake(&c->stream);
+    }
+}
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+/* Received bytes of a request, in either buffer. */
+struct head_bytes {
+    struct slice all;
+    bool kept; /* in stream.in, else in worker->receive */
+};
+
+/* Reads bytes of a head. False: nothing new, or the connection is closed. */
+static bool receive(struct client *c, struct head_bytes *got)
+{
+    struct worker *w = c->worker;
+    ssize_t n;
+
+    got->kept = c->stream.in != NULL;
+    if (c->unread) {
+        c->unread = false;
+        assert(c->stream.in); /* `unread` is set only if the buffer has bytes */
+        got->all = iobuf_slice(c->stream.in);
+        return true;
+    }
+    if (got->kept)
+        n = stream_read_in(&c->stream, &w->buffers, IOBUF_LARGE);
+    else
+        n = stream_read(&c->stream, w->receive, IOBUF_READ_MAX);
+    if (n == STREAM_AGAIN)
+        return false;
+    if (n <= 0) {
+        client_close(c); /* no complete request, so no response is due */
+        return false;
+    }
+    got->all = got->kept ? iobuf_slice(c->stream.in) : (struct slice){w->receive, (size_t)n};
+    return true;
+}
+
+static void take(struct client *c, struct head_bytes *got, size_t n)
+{
+    if (got->kept)
+        stream_take(&c->stream, &c->worker->buffers, n);
+    got->all.p += n;
+    got->all.n -= n;
+}
+
+/* Keeps an incomplete head until the rest arrives. */
+static void keep_part(struct client *c, const struct head_bytes *got)
+{
+    struct worker *w = c->worker;
+
+    if (c->state == CLIENT_IDLE) {
+        client_enter(c, CLIENT_HEAD);
+        c->since_ms = client_now_ms();
+        deadline_arm(&w->queue.head, &c->deadline, clock_us(), w->policy->timeouts.request_header_us);
+    }
+    if (got->kept)
+        return;
+    if (!(c->stream.in = iobuf_get(&w->buffers, IOBUF_LARGE)))
+        client_close(c);
+    else
+        iobuf_append(c->stream.in, got->all);
+}
+
+/* Rejects a request. `bytes`: the received part of its head. Its end is unknown, and the client may
+ * still be sending. */
+static void refuse(struct client *c, struct slice bytes, enum cause cause, uint16_t status, const char *why)
+{
+    struct request_line line = request_line_peek(bytes);
+
+    client_enter(c, CLIENT_EXCHANGE);
+    deadline_cancel(&c->deadline);
+    c->http1 = (struct http1){.minor = 1, .keep_alive = true, .end_unknown = true, .request.ended = true};
+    if (!exchange_refuse(&c->downstream, cause, status, why, &line))
+        client_close(c);
+    else if (c->state == CLIENT_EXCHANGE)
+        iobuf_put(&c->worker->buffers, &c->stream.in);
+}
+
+void http1_head_timed_out(struct client *c)
+{
+    if (iobuf_held(c->stream.in))
+        refuse(c, iobuf_slice(c->stream.in), CAUSE_HEAD_TIMEOUT, cause_status[CAUSE_HEAD_TIMEOUT], NULL);
+    else
+        client_close(c); /* no bytes were received */
+}
+
+static void refuse_head(struct client *c, struct slice bytes, const struct refusal *refusal)
+{
+    enum cause cause = refusal->status == 431   ? CAUSE_HEAD_TOO_LARGE
+                       : refusal->status == 414 ? CAUSE_TARGET_TOO_LONG
+                                                : CAUSE_BAD_REQUEST;
+    refuse(c, bytes, cause, refusal->status, refusal->why);
+}
+
+/* RFC 9112 section 3: a target that is too long gets 414, any other oversized head 431. */
+static void refuse_size(struct client *c, struct slice bytes)
+{
+    size_t max = c->worker->policy->size_limits.request_header;
+    bool in_target = memchr(bytes.p, '\n', bytes.n < max ? bytes.n : max) == NULL;
+    enum cause cause = in_target ? CAUSE_TARGET_TOO_LONG : CAUSE_HEAD_TOO_LARGE;
+    refuse(c, bytes, cause, cause_status[cause], "see size_limits.request_header");
+}
+
+/* Uses a complete head in place, without copying it. */
+static void use_head(struct client *c, struct head_bytes *got, struct request_head *head)
+{
+    struct worker *w = c->worker;
+    struct framing framing;
+    struct refusal refusal;
+    size_t size = head->whole.n;
+    struct slice rest = {got->all.p + size, got->all.n - size};
+
+    if (!request_framing(head, &framing, &refusal)) {
+        refuse_head(c, got->all, &refusal);
+        return;
+    }
+    if (got->kept) /* the bytes stay valid until the next read, which is after use */
+        c->stream.in->start += (uint32_t)size;
+    else if (!stream_keep(&c->stream, &w->buffers, rest)) {
+        client_close(c);
+        return;
+    }
+    client_enter(c, CLIENT_EXCHANGE);
+    deadline_cancel(&c->deadline);
+    c->scanned = 0;
+    c->http1 = (struct http1){
+        .minor = head->minor, .keep_alive = head->keep_alive, .expects_continue = head->expects_continue};
+    body_reader_begin(&c->http1.request, &framing);
+    if (!exchange_begin(&c->downstream, head, &framing)) {
+        client_close(c);
+        return;
+    }
+    if (c->stream.in && !iobuf_held(c->stream.in))
+        iobuf_put(&w->buffers, &c->stream.in);
+}
+
+void http1_read_head(struct client *c)
+{
+    struct head_bytes got;
+    struct refusal refusal;
+    struct request_head *head = &c->worker->request;
+    size_t size, seen = c->scanned, max = c->worker->policy->size_limits.request_header;
+
+    if (!receive(c, &got))
+        return;
+    if (c->scanned == 0)
+        take(c, &got, request_skip_empty_line(got.all));
+    if (got.all.n == 0)
+        return;
+    enum scan scan = request_head_read(got.all, &seen, &size, head, &refusal);
+    c->scanned = (uint32_t)seen;
+    if (scan == SCAN_PARTIAL ? got.all.n >= max : size > max)
+        refuse_size(c, got.all);
+    else if (scan == SCAN_REFUSED)
+        refuse_head(c, got.all, &refusal);
+    else if (scan == SCAN_PARTIAL)
+        keep_part(c, &got);
+    else
+        use_head(c, &got, head);
+}
