@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/row_histogram.h"
 #include "proxy/access_log.h"
 #include "proxy/hold.h"
 #include "proxy/quota_wait.h"
@@ -135,6 +136,8 @@ static void count(const struct exchange *x, uint64_t duration_us)
     if (x->cause != CAUSE_NONE)
         counter_add(&s->errors[x->cause], 1);
     histogram_add(&s->request_duration, duration_us);
+    if (x->rule)
+        row_histogram_add(counter_table_row(&s->rule_durations, x->rule->row), duration_us);
 }
 
 /* If the request failed after the server's response, the rest of it is refused. */

@@ -332,6 +332,7 @@ bool worker_judges_by(const struct worker *w, const struct endpoint_set *endpoin
 bool worker_make_rows(struct worker *w, unsigned rules, unsigned limits)
 {
     return counter_table_grow(&w->stats.by_rule, rules) &&
+           counter_table_grow(&w->stats.rule_durations, rules) &&
            counter_table_grow(&w->limiter_stats.by_limit, limits);
 }
 
@@ -365,6 +366,7 @@ void worker_free(struct worker *w)
         event_base_free(w->base);
     iobuf_pool_clear(&w->buffers);
     counter_table_clear(&w->stats.by_rule);
+    counter_table_clear(&w->stats.rule_durations);
     counter_table_clear(&w->limiter_stats.by_limit);
     endpoint_set_drop(atomic_exchange(&w->reload, NULL));
     MAGIC_WIPE(w);
