@@ -43,6 +43,7 @@
 #include "proxy/access_log.h"
 #include "proxy/hold.h"
 #include "proxy/quota_wait.h"
+#include "proxy/top_clients.h"
 #include "proxy/tunnel.h"
 
 enum { ACTS_AT_ONCE = 32 };
@@ -318,6 +319,10 @@ static void decide(struct exchange *x, const struct request_head *head, const st
         exchange_fail(x, CAUSE_BAD_REQUEST, why);
         return;
     }
+    x->cost = cost                   ? cost
+              : x->rule->cost        ? x->rule->cost
+              : x->rule->limit_count ? x->rule->limits[0]->cost
+                                     : 1;
     struct limit_facts facts = {.rule = x->rule,
                                 .identity = identity,
                                 .client_limits = client_limits,
@@ -393,6 +398,7 @@ static void act_on_decision(struct exchange *x)
     const struct decision *d = &x->decision_request.decision;
 
     x->decided = true;
+    top_clients_count(x);
     counter_add(counter_table_row(&x->worker->stats.by_rule, x->rule->row) + d->verdict, 1);
     if (decision_admits(d) && d->delay_us > 0 && !x->overdue) {
         if (!hold_begin(x, (uint64_t)d->delay_us))

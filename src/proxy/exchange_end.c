@@ -14,6 +14,7 @@
 #include "proxy/hold.h"
 #include "proxy/quota_wait.h"
 #include "proxy/reply.h"
+#include "proxy/top_clients.h"
 
 static void drop_link(struct exchange *x)
 {
@@ -175,6 +176,7 @@ void exchange_finish(struct exchange *x, enum downstream_end how)
     adjust(x);
     drop_link(x);
     count(x, duration);
+    top_clients_count_end(x);
     if (x->log)
         access_log_end(x, duration);
     iobuf_put(&w->buffers, &x->head);
