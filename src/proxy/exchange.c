@@ -319,10 +319,7 @@ static void decide(struct exchange *x, const struct request_head *head, const st
         exchange_fail(x, CAUSE_BAD_REQUEST, why);
         return;
     }
-    x->cost = cost                   ? cost
-              : x->rule->cost        ? x->rule->cost
-              : x->rule->limit_count ? x->rule->limits[0]->cost
-                                     : 1;
+    x->cost = cost ? cost : top_clients_cost(x->rule);
     struct limit_facts facts = {.rule = x->rule,
                                 .identity = identity,
                                 .client_limits = client_limits,

@@ -30,6 +30,15 @@ void top_clients_clear(struct worker *worker)
         top_keys_free(worker->top_clients[by]);
 }
 
+int64_t top_clients_cost(const struct rule *rule)
+{
+    int64_t highest = 1;
+
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        highest = rule->limits[i]->cost > highest ? rule->limits[i]->cost : highest;
+    return rule->cost ? rule->cost : highest;
+}
+
 void top_clients_count(const struct exchange *x)
 {
     bool admitted = decision_admits(&x->decision_request.decision);

@@ -14,11 +14,16 @@ enum top_by {
 extern const char *const top_by_label[TOP_BY_COUNT];
 
 struct exchange;
+struct rule;
 struct worker;
 
 /* Allocates a worker's tables. False: no memory. */
 MUST_CHECK bool top_clients_init(struct worker *worker);
 void top_clients_clear(struct worker *worker);
+
+/* Returns the cost of a request that states none: the rule's, else the highest of its limits, else
+ * 1. */
+int64_t top_clients_cost(const struct rule *rule);
 
 /* Counts a request when its limits have decided. */
 void top_clients_count(const struct exchange *x);
