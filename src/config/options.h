@@ -1,9 +1,9 @@
 /* options.h - table of all options of a policy file.
  *
- * The rows are in options_*.c. Used by the reader, by the output of `weir check`, and by the test that compares it with
- * conf/weir.yaml and weir.yaml(5). An option's path is its name in the manual: "redis.timeout",
- * "limits.NAME.period", "rules[].match.path". Within a section, options are read and printed in
- * table order; limits precede the rules that name them. */
+ * The rows are in options_*.c. Used by the reader, by the output of `weir check`, and by the test
+ * that compares it with conf/weir.yaml and weir.yaml(5). An option's path is its name in the
+ * manual: "redis.timeout", "limits.NAME.period", "rules[].match.path". Within a section, options
+ * are read and printed in table order; limits precede the rules that name them. */
 #ifndef WEIR_CONFIG_OPTIONS_H
 #define WEIR_CONFIG_OPTIONS_H
 

@@ -1,5 +1,6 @@
 /* options_rules.c - rows of the option table: rejection, paths, rules and headers. */
 #include "config/option_rows.h"
+#include "policy/criteria.h"
 
 static const char *const dot_segment_names[] = {
     [DOT_SEGMENTS_REJECT] = "reject", [DOT_SEGMENTS_NORMALIZE] = "normalize", NULL};
@@ -46,6 +47,14 @@ static const struct option rows[] = {
      "one of these methods"},
     {"rules[].match.host", &type_host_pattern, RULE(host), "any", 1, 255, DERIVED, NULL, rule_has_host,
      "this host, or *.example.com for all below one"},
+    {"rules[].match.header", &type_match_header, 0, "any", 1, CRITERION_NAMES_MAX, DERIVED, NULL,
+     rule_has_header, "request headers by name; each must have one of the values, which may contain *"},
+    {"rules[].match.query", &type_match_query, 0, "any", 1, CRITERION_NAMES_MAX, DERIVED, NULL,
+     rule_has_query, "query parameters by name; each must have one of the values, which may contain *"},
+    {"rules[].match.client", &type_match_client, 0, "any", 1, CRITERION_CLIENTS_MAX, DERIVED, NULL,
+     rule_has_client, "one of these clients: an id as in clients, or ip: and an address or range"},
+    {"rules[].match.scheme", &type_match_scheme, 0, "any", 1, 2, DERIVED, NULL, rule_has_scheme,
+     "http or https, as the client's; X-Forwarded-Proto of trusted proxies counts"},
     {"rules[].limits", &type_rule_limits, 0, "[]", 0, LIMITS_PER_RULE_MAX, 0, NULL, NULL,
      "the names of the limits that apply, all or none; none: unlimited"},
     {"rules[].cost", &type_rule_cost, RULE(cost), "each limit's cost", 1, LIMIT_COST_MAX, DERIVED, NULL,

@@ -97,6 +97,10 @@ bool rule_has_match(const void *rule); /* for option->applies */
 bool rule_has_path(const void *rule);
 bool rule_has_host(const void *rule);
 bool rule_has_methods(const void *rule);
+bool rule_has_header(const void *rule);
+bool rule_has_query(const void *rule);
+bool rule_has_client(const void *rule);
+bool rule_has_scheme(const void *rule);
 bool rule_has_cost(const void *rule);
 bool rule_has_cost_request(const void *rule);
 bool rule_has_cost_response(const void *rule);

@@ -4,11 +4,12 @@
 #include "http/chars.h"
 #include "policy/identity.h"
 
-/* Maximum number of names in identity.from, limits.NAME.per, limits.NAME.dedup and
- * rules[].cost.request_header. */
+/* Maximum number of names in identity.from, limits.NAME.per, limits.NAME.dedup, rules[].match.header
+ * and rules[].cost.request_header. */
 static unsigned headers_max(const struct policy *policy)
 {
-    return IDENTITY_FROM_MAX + policy->limit_count * (LIMIT_PER_MAX + 1) + policy->rule_count;
+    return IDENTITY_FROM_MAX + policy->limit_count * (LIMIT_PER_MAX + 1) + policy->criterion_count +
+           policy->rule_count;
 }
 
 static bool is_there(const struct read_headers *headers, struct slice name)
@@ -71,6 +72,21 @@ static const struct node *first_of(const struct node *map, const char *section)
     return node ? node->first : NULL;
 }
 
+/* `node` is the first rule's. */
+static void add_of_rules(struct loading *l, const struct node *node)
+{
+    const struct policy *policy = l->policy;
+
+    for (const struct rule *rule = policy->rules; node; rule++, node = node->next) {
+        const struct node *match = node_find(node, "match"),
+                          *header = match ? node_find(match, "header") : NULL;
+        for (const struct node *child = header ? header->first : NULL; child; child = child->next)
+            add(l, arena_text(l->arena, child->key), child);
+        if (rule->cost_request)
+            add(l, rule->cost_request, node_find(node_find(node, "cost"), "request_header"));
+    }
+}
+
 void read_headers_collect(struct loading *l)
 {
     struct policy *policy = l->policy;
@@ -88,9 +104,7 @@ void read_headers_collect(struct loading *l)
             add(l, limit->per[k].header, node_find(limit_node, "per"));
         add(l, limit->dedup.header, node_find(limit_node, "dedup"));
     }
-    for (unsigned i = 0; i + 1 < policy->rule_count && rule; i++, rule = rule->next)
-        if (policy->rules[i].cost_request)
-            add(l, policy->rules[i].cost_request, node_find(node_find(rule, "cost"), "request_header"));
+    add_of_rules(l, rule);
 }
 
 /* Keeps headers that would not be forwarded from untrusted peers, if the policy evaluates them. */

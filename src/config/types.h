@@ -65,9 +65,13 @@ extern const struct option_type type_quotas;           /* read_quotas.c: policy 
 extern const struct option_type type_quota_connection; /* read_quotas.c: quota_settings */
 extern const struct option_type type_quota_query;      /* read_quotas.c: quota_settings */
 extern const struct option_type type_rules;            /* read_rules.c: policy */
-extern const struct option_type type_path_pattern;     /* read_rules.c: slice */
-extern const struct option_type type_host_pattern;     /* read_rules.c: slice */
-extern const struct option_type type_methods;          /* read_rules.c: rule */
+extern const struct option_type type_path_pattern;     /* read_match.c: slice */
+extern const struct option_type type_host_pattern;     /* read_match.c: slice */
+extern const struct option_type type_methods;          /* read_match.c: rule */
+extern const struct option_type type_match_header;     /* read_criteria.c: rule */
+extern const struct option_type type_match_query;      /* read_criteria.c: rule */
+extern const struct option_type type_match_client;     /* read_criteria.c: rule */
+extern const struct option_type type_match_scheme;     /* read_criteria.c: rule */
 extern const struct option_type type_rule_limits;      /* read_rules.c: rule */
 extern const struct option_type type_rule_cost;        /* read_rules.c: int64_t */
 extern const struct option_type type_rule_upstream;    /* read_rules.c: rule */

@@ -32,8 +32,16 @@ MUST_CHECK bool path_remove_dot_segments(struct slice path, struct text *out);
  * Time is linear, except for "*", which backtracks within one segment. */
 bool path_matches(struct slice pattern, struct slice path);
 
-/* Same for hosts: `pattern` may start with "*." (one or more labels). Ignores case, the port and a
+/* Returns whether the pattern matches the text; "*" stands for any bytes, or none. Time is at most
+ * the product of both lengths. */
+bool glob_matches(struct slice pattern, struct slice text);
+
+/* Returns whether a pattern matches a host: `pattern` may start with "*." (one or more labels). Ignores case, the port and a
  * trailing dot. */
 bool host_matches(struct slice pattern, struct slice host);
+
+/* Returns the host without its port and the trailing dot of an absolute name (RFC 1034 section
+ * 3.1): "example.com." is the same host as "example.com". */
+struct slice host_without_port(struct slice host);
 
 #endif

@@ -15,8 +15,8 @@ static bool next_segment(struct slice *path, struct slice *segment)
     return true;
 }
 
-/* "*" matches any bytes. On a mismatch, the last "*" is extended by one byte. */
-static bool segment_matches(struct slice pattern, struct slice s)
+/* On a mismatch, the last "*" is extended by one byte. */
+bool glob_matches(struct slice pattern, struct slice s)
 {
     size_t i = 0, k = 0, star = SIZE_MAX, taken = 0;
     while (i < s.n) {
@@ -67,15 +67,13 @@ bool path_matches(struct slice pattern, struct slice path)
     while (next_segment(&pattern, &wanted)) {
         if (pattern.n == 0 && slice_equal(wanted, SLICE("**")))
             return path.n == 0 || path.p[0] == '/';
-        if (!next_segment(&path, &segment) || !segment_matches(wanted, segment))
+        if (!next_segment(&path, &segment) || !glob_matches(wanted, segment))
             return false;
     }
     return path.n == 0;
 }
 
-/* Removes the port and the trailing dot of an absolute name (RFC 1034 section 3.1): "example.com."
- * is the same host as "example.com". */
-static struct slice host_name(struct slice host)
+struct slice host_without_port(struct slice host)
 {
     const char *from = host.n && host.p[0] == '[' ? memchr(host.p, ']', host.n) : host.p;
     const char *colon = from ? memchr(from, ':', (size_t)(host.p + host.n - from)) : NULL;
@@ -88,9 +86,9 @@ static struct slice host_name(struct slice host)
 
 bool host_matches(struct slice pattern, struct slice host)
 {
-    struct slice name = host_name(host);
+    struct slice name = host_without_port(host);
     if (!slice_starts_with(pattern, SLICE("*.")))
-        return slice_equal_nocase(host_name(pattern), name);
+        return slice_equal_nocase(host_without_port(pattern), name);
     struct slice tail = {pattern.p + 1, pattern.n - 1};
     return name.n > tail.n && slice_equal_nocase(tail, (struct slice){name.p + name.n - tail.n, tail.n});
 }

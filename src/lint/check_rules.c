@@ -53,7 +53,7 @@ static void warn_of_unlimited(struct loading *l, const struct node *node, const 
 
 static bool matches_everything(const struct rule *rule)
 {
-    return rule->any_method && rule->host.n == 0 &&
+    return rule->any_method && rule->host.n == 0 && rule->criterion_count == 0 &&
            (rule->path.n == 0 || slice_equal(rule->path, SLICE("/**")));
 }
 
@@ -85,6 +85,7 @@ void warn_of_rules(struct loading *l)
     for (unsigned i = 0; item && i + 1 < policy->rule_count; i++, item = item->next) {
         const struct rule *before = rule_before(policy, &policy->rules[i]);
         warn_of_path(l, item);
+        warn_of_match(l, item, &policy->rules[i]);
         if (before)
             warning(l, item, "no request reaches this rule: the one at line %u matches all that it matches",
                     before->position.line);

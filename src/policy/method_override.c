@@ -1,6 +1,6 @@
 /* method_override.c - X-HTTP-Method-Override and similar headers, which many frameworks obey. */
 #include "http/parse.h"
-#include "policy/policy.h"
+#include "policy/rule_choice.h"
 
 enum { METHOD_LONGEST = 32 }; /* longest method in a rule */
 
@@ -16,8 +16,7 @@ static bool counts_by_method(const struct rule *rule)
 /* Frameworks convert the override to upper case. Some trim more than whitespace, so an override
  * that is not a token never agrees. */
 static bool override_agrees(const struct policy *policy, const struct rule *rule,
-                            const struct request_head *head, struct slice path, struct slice host,
-                            struct slice override)
+                            const struct rule_request *request, struct slice override)
 {
     char room[METHOD_LONGEST];
     size_t n = override.n;
@@ -27,15 +26,16 @@ static bool override_agrees(const struct policy *policy, const struct rule *rule
     for (size_t i = 0; i < n; i++)
         room[i] =
             (char)(override.p[i] >= 'a' && override.p[i] <= 'z' ? override.p[i] & ~0x20 : override.p[i]);
-    struct slice method = {room, n};
-    return slice_equal(method, head->method_text) ||
-           (policy_match(policy, method, path, host) == rule && !counts_by_method(rule));
+    struct rule_request overridden = *request;
+    overridden.method = (struct slice){room, n};
+    return slice_equal(overridden.method, request->method) ||
+           (policy_match(policy, &overridden) == rule && !counts_by_method(rule));
 }
 
 bool policy_overrides_agree(const struct policy *policy, const struct rule *rule,
-                            const struct request_head *head, struct slice path, struct slice host)
+                            const struct rule_request *request)
 {
-    const struct fields *fields = &head->fields;
+    const struct fields *fields = &request->criteria.head->fields;
 
     if (!fields_have(fields, FIELD_METHOD_OVERRIDE))
         return true;
@@ -44,7 +44,7 @@ bool policy_overrides_agree(const struct policy *policy, const struct rule *rule
         if (field->id != FIELD_METHOD_OVERRIDE || field->hop_by_hop)
             continue;
         while (slice_next_element(&rest, &element))
-            if (!override_agrees(policy, rule, head, path, host, element))
+            if (!override_agrees(policy, rule, request, element))
                 return false;
     }
     return true;

@@ -125,6 +125,8 @@ struct read_headers {
     bool has_proxy_claims; /* a name is a FIELD_PROXY_CLAIM */
 };
 
+struct criterion;
+struct rule_index;
 struct clients; /* table used by policy_client() */
 struct arena;
 
@@ -155,7 +157,11 @@ struct policy {
     bool rules_have_paths, rules_have_hosts; /* true if any rule has one */
     struct rule *rules; /* the last is built in: matches all, no limits, first upstream, "(none)" */
     unsigned rule_count;
-    unsigned headers; /* HEADERS_* */
+    struct rule_index *rule_index;     /* NULL: few rules, which are searched in order */
+    const struct criterion **criteria; /* of all rules, each once */
+    unsigned criterion_count;
+    bool rules_have_clients; /* a rule matches on the client */
+    unsigned headers;        /* HEADERS_* */
     struct rejection_settings rejection;
     enum half_close half_close;
     struct timeouts timeouts;
@@ -207,17 +213,6 @@ void policy_print(const struct policy *policy, FILE *out);
 
 /* Returns the number of such servers in all upstreams. */
 unsigned policy_name_count(const struct policy *policy);
-
-/* Returns the first matching rule; never NULL. `path` is in normal form, and in lower case if
- * paths.ignore_case is set. `host` is as received. Linear in the number of rules. */
-const struct rule *policy_match(const struct policy *policy, struct slice method, struct slice path,
-                                struct slice host);
-
-/* Returns true if `rule`, the result of policy_match(), also applies to each method named by a
- * header such as X-HTTP-Method-Override. Otherwise the server may execute a request of another
- * rule, or of a method that a limit counts separately. `path` as for policy_match(). */
-bool policy_overrides_agree(const struct policy *policy, const struct rule *rule,
-                            const struct request_head *head, struct slice path, struct slice host);
 
 /* Without limits, weir does not connect to Redis. */
 static inline bool policy_needs_redis(const struct policy *policy)

@@ -39,6 +39,8 @@ struct path_settings {
     bool ignore_case;
 };
 
+struct criterion;
+
 struct rule {
     unsigned index;
     unsigned row; /* counter row, as in struct limit */
@@ -50,6 +52,8 @@ struct rule {
     bool any_method;
     struct slice *methods;
     unsigned method_count;
+    const struct criterion **criteria; /* further conditions; all must hold */
+    unsigned criterion_count;
     const struct limit **limits;
     unsigned limit_count; /* 0: unlimited */
     bool unlimited;       /* `limits: none` */

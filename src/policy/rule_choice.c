@@ -75,12 +75,6 @@ static struct slice path_for_match(const struct policy *policy, struct slice pat
     return (struct slice){room->lower, path.n};
 }
 
-static const struct rule *match(const struct policy *policy, const struct request_head *head,
-                                struct slice path, struct route_room *room)
-{
-    return policy_match(policy, head->method_text, path_for_match(policy, path, room), head->host);
-}
-
 /* Writes the path's normal form to room->normal. */
 static const char *normal_form(const struct policy *policy, struct slice path, struct route_room *room,
                                struct route *route, struct slice *normal)
@@ -109,13 +103,14 @@ static struct slice forwarded_host(const struct policy *policy, const struct req
 }
 
 /* Returns true if this reading of the path selects `rule`, with and without method override. */
-static bool selects(const struct policy *policy, const struct request_head *head, struct slice path,
+static bool selects(const struct policy *policy, const struct rule_request *request, struct slice path,
                     struct slice host, const struct rule *rule, struct route_room *room)
 {
-    struct slice matched = path_for_match(policy, path, room);
+    struct rule_request reading = *request;
 
-    return policy_match(policy, head->method_text, matched, host) == rule &&
-           policy_overrides_agree(policy, rule, head, matched, host);
+    reading.path = path_for_match(policy, path, room);
+    reading.host = host;
+    return policy_match(policy, &reading) == rule && policy_overrides_agree(policy, rule, &reading);
 }
 
 /* Splits a reading that begins with "//" into authority without userinfo, and path (RFC 3986
@@ -137,18 +132,18 @@ static bool take_authority(struct slice *reading, struct slice *authority)
 }
 
 /* Returns true if a reading selects the rule. A server may use its authority as the host. */
-static bool reading_selects(const struct policy *policy, const struct request_head *head,
+static bool reading_selects(const struct policy *policy, const struct rule_request *request,
                             struct slice reading, const struct rule *rule, struct route_room *room)
 {
-    struct slice authority;
+    struct slice authority, host = forwarded_host(policy, request->criteria.head, rule);
 
-    return selects(policy, head, reading, forwarded_host(policy, head, rule), rule, room) &&
+    return selects(policy, request, reading, host, rule, room) &&
            (!policy->rules_have_hosts || !take_authority(&reading, &authority) ||
-            selects(policy, head, reading, authority, rule, room));
+            selects(policy, request, reading, authority, rule, room));
 }
 
 /* Returns why the path is ambiguous; NULL: all readings select the rule of the normal form. */
-static const char *ambiguity_of(const struct policy *policy, const struct request_head *head,
+static const char *ambiguity_of(const struct policy *policy, const struct rule_request *request,
                                 struct slice normal, const struct rule *rule, struct route_room *room)
 {
     struct slice reading;
@@ -157,18 +152,36 @@ static const char *ambiguity_of(const struct policy *policy, const struct reques
         return NULL;
     readings_begin(&room->readings, normal);
     while (readings_next(&room->readings, &reading))
-        if (!reading_selects(policy, head, reading, rule, room))
+        if (!reading_selects(policy, request, reading, rule, room))
             return "the target's path is ambiguous: read as some servers do, it selects another rule; see "
                    "paths.ambiguous";
     return room->readings.too_many ? "the target's path can be read in too many ways; see paths.ambiguous"
                                    : NULL;
 }
 
+/* Returns true if a server that decodes the path before it looks for "?" may find one: encoded
+ * once or twice, as a fullwidth form, or in overlong UTF-8. */
+static bool path_may_hold_query(struct slice normal)
+{
+    static const struct slice marks[] = {SLICE("%3F"),          SLICE("%253F"),    SLICE("%253f"),
+                                         SLICE("\xef\xbc\x9f"), SLICE("\xc0\xbf"), SLICE("\xe0\x80\xbf")};
+
+    for (size_t i = 0; i < COUNT_OF(marks); i++)
+        if (memmem(normal.p, normal.n, marks[i].p, marks[i].n))
+            return true;
+    return false;
+}
+
+static const char repeated[] =
+    "fields or query parameters are repeated or encoded so that servers may read them as another rule's; see "
+    "paths.ambiguous";
+
 /* Slow path: requests that need more than one match. */
 static __attribute__((noinline)) const char *route_unusual(const struct policy *policy,
-                                                           const struct request_head *head,
+                                                           struct rule_request *request,
                                                            struct route_room *room, struct route *route)
 {
+    const struct request_head *head = request->criteria.head;
     struct slice path = head->path;
     const char *why;
 
@@ -176,23 +189,30 @@ static __attribute__((noinline)) const char *route_unusual(const struct policy *
         return "the method differs from a known one in case alone, and methods are case-sensitive";
     if (!head->path_is_plain && (why = normal_form(policy, path, room, route, &path)))
         return why;
-    route->rule = match(policy, head, path, room);
-    if (!selects(policy, head, path, forwarded_host(policy, head, route->rule), route->rule, room))
+    request->criteria.query_doubt = policy->criterion_count && path_may_hold_query(path);
+    request->path = path_for_match(policy, path, room);
+    if (!(route->rule = policy_match(policy, request)))
+        return repeated;
+    if (!selects(policy, request, path, forwarded_host(policy, head, route->rule), route->rule, room))
         return fields_have(&head->fields, FIELD_METHOD_OVERRIDE)
                    ? "a header such as X-HTTP-Method-Override names another method"
                    : "there is no Host, and with that of the server another rule applies";
-    if (!head->path_is_plain && (why = ambiguity_of(policy, head, path, route->rule, room)))
+    if (!head->path_is_plain && (why = ambiguity_of(policy, request, path, route->rule, room)))
         return why;
     return NULL;
 }
 
-const char *policy_route(const struct policy *policy, const struct request_head *head,
+const char *policy_route(const struct policy *policy, const struct route_request *given,
                          struct route_room *room, struct route *route)
 {
+    const struct request_head *head = given->head;
+    struct rule_request request = {.path = head->path, .host = head->host};
+
+    rule_request_begin(&request, policy, head, given->identity, given->https, &room->match);
     route->path = SLICE_NONE;
     if (unlikely(!head->path_is_plain || head->method == METHOD_OTHER || head->host.n == 0 ||
                  policy->paths.ignore_case || fields_have(&head->fields, FIELD_METHOD_OVERRIDE)))
-        return route_unusual(policy, head, room, route);
-    route->rule = policy_match(policy, head->method_text, head->path, head->host);
-    return NULL;
+        return route_unusual(policy, &request, room, route);
+    route->rule = policy_match(policy, &request);
+    return route->rule ? NULL : repeated;
 }

@@ -4,10 +4,11 @@
 
 #include "http/head.h"
 #include "http/readings.h"
-#include "policy/policy.h"
+#include "policy/rule_match.h"
 
 /* Buffers for one request at a time. */
 struct route_room {
+    struct match_room match;
     char forward[READINGS_PATH_MAX], normal[READINGS_PATH_MAX], lower[READINGS_PATH_MAX];
     struct readings readings;
 };
@@ -15,6 +16,13 @@ struct route_room {
 struct route {
     const struct rule *rule;
     struct slice path; /* replaces the target's path when forwarding; empty: unchanged */
+};
+
+/* The request as received, with the identity that identity_of() has determined. */
+struct route_request {
+    const struct request_head *head;
+    const struct identity *identity;
+    bool https; /* the client's connection uses TLS */
 };
 
 /* Selects the rule of a request. Returns NULL on success; `route->path` then points into `room`.
@@ -26,8 +34,16 @@ struct route {
  *   - the path is ambiguous: one of its readings (http/readings.h) selects another rule than its
  *     normal form, or there are too many readings
  *   - there is no Host, and the Host of the upstream selects another rule
+ *   - the rule depends on which of several fields or query parameters of one name a server uses, or
+ *     on how it decodes the query (policy/query.h)
  * Plain paths take the fast path: a single match without these checks of the path. */
-MUST_CHECK const char *policy_route(const struct policy *policy, const struct request_head *head,
+MUST_CHECK const char *policy_route(const struct policy *policy, const struct route_request *request,
                                     struct route_room *room, struct route *route);
+
+/* Returns true if `rule`, the result of policy_match(), also applies to each method named by a
+ * header such as X-HTTP-Method-Override. Otherwise the server may execute a request of another
+ * rule, or of a method that a limit counts separately. */
+bool policy_overrides_agree(const struct policy *policy, const struct rule *rule,
+                            const struct rule_request *request);
 
 #endif

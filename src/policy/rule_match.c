@@ -1,6 +1,8 @@
 /* rule_match.c - matches requests to rules, and computes request costs. */
+#include "policy/rule_match.h"
+
 #include "http/path.h"
-#include "policy/policy.h"
+#include "policy/rule_index.h"
 
 static struct slice path_without_slash(struct slice path)
 {
@@ -26,19 +28,93 @@ static bool has_method(const struct rule *rule, struct slice method)
     return false;
 }
 
-const struct rule *policy_match(const struct policy *policy, struct slice method, struct slice path,
-                                struct slice host)
+void rule_request_begin(struct rule_request *request, const struct policy *policy,
+                        const struct request_head *head, const struct identity *identity, bool https,
+                        struct match_room *room)
 {
-    const struct rule *rule = policy->rules, *built_in = rule + policy->rule_count - 1;
+    request->method = head->method_text;
+    request->criteria = (struct criteria_request){head, identity, https, false, room->values};
+    request->truth = room->truth;
+    if (policy->criterion_count)
+        memset(room->truth, TRUTH_UNKNOWN, policy->criterion_count);
+}
+
+/* Each criterion is evaluated at most once per request, since readings of the path share them. */
+static enum truth criteria_truth(const struct rule *rule, const struct rule_request *request)
+{
+    enum truth least = TRUTH_YES;
+
+    for (unsigned i = 0; i < rule->criterion_count; i++) {
+        const struct criterion *criterion = rule->criteria[i];
+        uint8_t *truth = &request->truth[criterion->index];
+        if (*truth == TRUTH_UNKNOWN)
+            *truth = (uint8_t)criterion_truth(criterion, &request->criteria);
+        if (*truth < least)
+            least = (enum truth) * truth;
+        if (least == TRUTH_NO)
+            break;
+    }
+    return least;
+}
+
+static enum truth rule_truth(const struct rule *rule, const struct rule_request *request)
+{
+    if (!has_method(rule, request->method) ||
+        (rule->path.n > 0 && !path_matches(rule->pattern, request->path)) ||
+        (rule->host.n > 0 && !host_matches(rule->host, request->host)))
+        return TRUTH_NO;
+    return criteria_truth(rule, request);
+}
+
+/* The search for the first rule that matches or may match. */
+struct search {
+    const struct rule_request *request;
+    const struct rule *first;
+    enum truth truth;
+};
+
+/* The rules of a bucket are in order, so those after the first found cannot come first. */
+static void search_bucket(const struct rule_bucket *bucket, void *context)
+{
+    struct search *search = context;
+
+    for (unsigned i = 0; i < bucket->count && bucket->rules[i] < search->first; i++) {
+        enum truth truth = rule_truth(bucket->rules[i], search->request);
+        if (truth == TRUTH_NO)
+            continue;
+        search->first = bucket->rules[i];
+        search->truth = truth;
+        return;
+    }
+}
+
+static void search_all(const struct policy *policy, struct search *search)
+{
+    for (const struct rule *rule = policy->rules; rule < search->first; rule++) {
+        enum truth truth = rule_truth(rule, search->request);
+        if (truth == TRUTH_NO)
+            continue;
+        search->first = rule;
+        search->truth = truth;
+        return;
+    }
+}
+
+const struct rule *policy_match(const struct policy *policy, const struct rule_request *given)
+{
+    struct rule_request request = *given;
+    struct search search = {&request, &policy->rules[policy->rule_count - 1], TRUTH_YES};
 
     if (policy->paths.trailing_slash == TRAILING_SLASH_IGNORE)
-        path = path_without_slash(path);
-    for (; rule < built_in; rule++)
-        if (has_method(rule, method) && (rule->path.n == 0 || path_matches(rule->pattern, path)) &&
-            (rule->host.n == 0 || host_matches(rule->host, host)))
-            return rule;
-    return built_in;
+        request.path = path_without_slash(request.path);
+    if (policy->rule_index)
+        rule_index_visit(policy->rule_index, request.path, request.host, search_bucket, &search);
+    else
+        search_all(policy, &search);
+    return search.truth == TRUTH_YES || policy->paths.ambiguous == AMBIGUOUS_ALLOW ? search.first : NULL;
 }
+
+/* --- one rule covers another --- */
 
 static bool covers_methods(const struct rule *a, const struct rule *b)
 {
@@ -79,9 +155,23 @@ static bool covers_host(struct slice a, struct slice b)
     return b.n > 0 && host_matches(a, b);
 }
 
+/* Each condition of `a` must follow from one of `b`. */
+static bool covers_criteria(const struct rule *a, const struct rule *b)
+{
+    for (unsigned i = 0; i < a->criterion_count; i++) {
+        unsigned k = 0;
+        while (k < b->criterion_count && !criterion_covers(a->criteria[i], b->criteria[k]))
+            k++;
+        if (k == b->criterion_count)
+            return false;
+    }
+    return true;
+}
+
 bool rule_covers(const struct rule *a, const struct rule *b)
 {
-    return covers_methods(a, b) && covers_path(a->pattern, b->pattern) && covers_host(a->host, b->host);
+    return covers_methods(a, b) && covers_path(a->pattern, b->pattern) && covers_host(a->host, b->host) &&
+           covers_criteria(a, b);
 }
 
 /* --- cost --- */

@@ -238,6 +238,21 @@ static void set_client_ip(struct exchange *x, const struct identity *identity)
     x->has_client_ip = identity->has_ip;
 }
 
+/* Sets rule and path. Returns why the request must be rejected with 400, or NULL. */
+static const char *select_rule(struct exchange *x, const struct request_head *head,
+                               const struct identity *identity)
+{
+    struct route_request request = {head, identity, x->downstream->origin->secure};
+    struct route route;
+    const char *why = policy_route(x->policy, &request, &x->worker->route, &route);
+
+    if (!why) {
+        x->rule = route.rule;
+        x->path = route.path;
+    }
+    return why;
+}
+
 /* The inputs of the decision are slices of the header, so this runs while its bytes are valid. */
 static void route(struct exchange *x, struct request_head *head, const struct framing *framing)
 {
@@ -245,7 +260,6 @@ static void route(struct exchange *x, struct request_head *head, const struct fr
     struct address address;
     struct identity_peer peer = {address_of_peer(&x->downstream->origin->peer, &address),
                                  x->downstream->origin->peer_unknown};
-    struct route route;
     const char *why;
     uint64_t body_max = x->policy->size_limits.request_body;
 
@@ -265,13 +279,10 @@ static void route(struct exchange *x, struct request_head *head, const struct fr
     policy_sort_headers(x->policy, identity.headers_believed, &head->fields);
     if (ends_here(x, head))
         return;
-    why = policy_route(x->policy, head, &x->worker->route, &route);
-    if (why) {
+    if ((why = select_rule(x, head, &identity))) {
         exchange_fail(x, CAUSE_BAD_REQUEST, why);
         return;
     }
-    x->rule = route.rule;
-    x->path = route.path;
     if (body_max && framing->kind == FRAMING_LENGTH && framing->length > body_max) {
         exchange_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
         return;
@@ -292,6 +303,7 @@ static void limit(struct exchange *x, const struct request_head *head, const str
     const struct client_limits *client_limits = NULL;
     struct client_limits room;
     enum quota_known quota_known = QUOTA_KNOWN;
+    unsigned source = identity->source;
     const char *why = NULL;
 
     x->phase = PHASE_LIMIT;
@@ -299,6 +311,12 @@ static void limit(struct exchange *x, const struct request_head *head, const str
         identity->listed != LISTED_ALLOWED) {
         quota_known = quota_wait_begin(x, head, identity, &room, &client_limits, &why);
         set_identity(x, identity);
+    }
+    /* The database does not know the first id: another client, and perhaps another rule. */
+    if (quota_known == QUOTA_KNOWN && identity->source != source && x->policy->rules_have_clients &&
+        (why = select_rule(x, head, identity))) {
+        exchange_fail(x, CAUSE_BAD_REQUEST, why);
+        return;
     }
     switch (quota_known) {
     case QUOTA_KNOWN: decide(x, head, framing, identity, client_limits); break;

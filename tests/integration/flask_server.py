@@ -9,7 +9,8 @@ METHODS = ["GET", "POST", "PUT", "DELETE"]
 
 
 def seen(handler):
-    return jsonify(handler=handler, method=request.method, path=request.path, target=request.environ["REQUEST_URI"])
+    return jsonify(handler=handler, method=request.method, path=request.path, target=request.environ["REQUEST_URI"],
+                   format=request.args.get("format"))
 
 
 @app.route("/healthz")

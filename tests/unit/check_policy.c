@@ -9,6 +9,7 @@
 #include "config/policy_file.h"
 #include "net/tls.h"
 #include "policy/identity.h"
+#include "policy/rule_match.h"
 #include "quota/postgres_link.h"
 #include "run_suite.h"
 
@@ -136,6 +137,14 @@ static const char sample[] =
     "log: { level: warn, access: off, file: /var/log/weir.log }\n";
 
 /* --- parsing --- */
+
+static const char *matched(const struct policy *policy, const char *method, const char *path,
+                           const char *host)
+{
+    struct rule_request request = {
+        .method = slice_of(method), .path = slice_of(path), .host = slice_of(host)};
+    return policy_match(policy, &request)->name;
+}
 
 START_TEST(a_policy_is_read)
 {
@@ -390,7 +399,7 @@ START_TEST(a_rule_says_that_it_has_no_limits)
                                                 "rules:\n  - { match: { path: /healthz }, limits: none }\n"
                                                 "  - { match: { path: /** }, limits: a }\n");
     ck_assert_uint_eq(policy->rules[0].limit_count, 0);
-    ck_assert_str_eq(policy_match(policy, SLICE("OPTIONS"), SLICE("*"), SLICE_NONE)->name, "/**");
+    ck_assert_str_eq(matched(policy, "OPTIONS", "*", ""), "/**");
     char *text = printed(policy);
     ck_assert_msg(strstr(text, "limits: none") != NULL, "%s", text);
     free(text);
@@ -669,12 +678,6 @@ START_TEST(thousands_of_clients_are_found)
 END_TEST
 
 /* --- rules --- */
-
-static const char *matched(const struct policy *policy, const char *method, const char *path,
-                           const char *host)
-{
-    return policy_match(policy, slice_of(method), slice_of(path), slice_of(host))->name;
-}
 
 START_TEST(the_first_rule_that_matches_decides)
 {

@@ -5,6 +5,7 @@
 
 #include "config/policy_file.h"
 #include "http/head.h"
+#include "policy/identity.h"
 #include "policy/rule_choice.h"
 #include "run_suite.h"
 
@@ -42,7 +43,9 @@ static const char *routed(const struct policy *policy, const char *method, const
 {
     static char why[256];
     struct route route;
-    const char *refused = policy_route(policy, head_of(method, target, host), &room, &route);
+    struct identity identity = {.has_ip = true};
+    struct route_request request = {head_of(method, target, host), &identity, false};
+    const char *refused = policy_route(policy, &request, &room, &route);
 
     if (forwarded)
         *forwarded = refused ? SLICE_NONE : route.path;

@@ -9,6 +9,7 @@
 
 #include "config/policy_file.h"
 #include "http/head.h"
+#include "policy/identity.h"
 #include "policy/rule_choice.h"
 #include "run_suite.h"
 
@@ -416,7 +417,9 @@ static void compare(const struct policy *policy, const struct model_rules *rules
 
     ck_assert_msg(request_head_parse((struct slice){bytes, (size_t)n}, &head, &refusal), "%s: %s", path,
                   refusal.why);
-    const char *why = policy_route(policy, &head, &room, &route);
+    struct identity identity = {.has_ip = true};
+    struct route_request request = {&head, &identity, false};
+    const char *why = policy_route(policy, &request, &room, &route);
 
     memcpy(raw.p, path, raw.n);
     show_dots(&raw, &shown);

@@ -1,0 +1,37 @@
+/* rule_match.h - finds the first rule that matches a request. */
+#ifndef WEIR_POLICY_RULE_MATCH_H
+#define WEIR_POLICY_RULE_MATCH_H
+
+#include "policy/criteria.h"
+#include "policy/policy.h"
+
+/* Buffers for one request at a time. */
+struct match_room {
+    char values[2 * CRITERIA_ROOM];
+    uint8_t truth[CRITERIA_MAX]; /* enum truth of each criterion of the policy, once evaluated */
+};
+
+/* What rules are matched on. Path and host vary with the readings of a request; the rest does
+ * not. */
+struct rule_request {
+    struct slice method;
+    struct slice path; /* in normal form, and in lower case if paths.ignore_case is set */
+    struct slice host; /* as received */
+    struct criteria_request criteria;
+    uint8_t *truth; /* of the criteria; TRUTH_UNKNOWN until evaluated */
+};
+
+/* Fills all but `path` and `host`; `room` must stay until the request has been matched. */
+void rule_request_begin(struct rule_request *request, const struct policy *policy,
+                        const struct request_head *head, const struct identity *identity, bool https,
+                        struct match_room *room);
+
+/* Returns the first matching rule; the last rule matches everything. Returns NULL if it depends on
+ * how a server reads repeated fields or the query (TRUTH_MAYBE), unless paths.ambiguous is "allow";
+ * then any value may match.
+ *
+ * Policies with many rules use an index by host and path prefix. The time then depends on the rules
+ * that share the request's host and path prefix, not on all rules. */
+const struct rule *policy_match(const struct policy *policy, const struct rule_request *request);
+
+#endif

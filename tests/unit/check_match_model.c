@@ -1,0 +1,511 @@
+/* check_match_model.c - compares the choice of a rule with models of servers, for random rules on
+ * method, path, host, header, query, client and scheme, and random requests.
+ *
+ * A server model reads repeated fields and parameters, encodings and separators in one way, and
+ * searches the rules one by one. If weir accepts a request, every model must select weir's rule. A
+ * request without repetitions and odd encodings must be accepted. A rule that covers another must
+ * match whenever that one does.
+ *
+ *   STEPS=1000000 SEED=7 check_match_model   number of requests (default 20000) and seed (default 1) */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "config/policy_file.h"
+#include "policy/criteria.h"
+#include "policy/identity.h"
+#include "policy/rule_choice.h"
+#include "run_suite.h"
+
+enum { RULES_MOST = 40, VALUES_MOST = 8, TEXT = 256 };
+
+static uint64_t seed = 1;
+
+static unsigned below(unsigned n)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return (unsigned)((seed >> 20) % n);
+}
+
+static const char *const methods[] = {"GET", "POST"};
+static const char *const rule_paths[] = {"/**", "/v1/**", "/v1/a", "/v1/*", "/v1/*/c", "/a", "/*", "/v1/a*"};
+static const char *const paths[] = {"/", "/a", "/v1", "/v1/a", "/v1/ab", "/v1/b/c", "/v1/a/c/", "/x/y"};
+static const char *const rule_hosts[] = {"a.example", "*.example", "b.a.example", "*.a.example"};
+static const char *const hosts[] = {"a.example",  "A.Example:8080", "b.a.example",
+                                    "x.example.", "example",        "b"};
+static const char *const headers[] = {"X-Plan", "X-Kind"};
+static const char *const parameters[] = {"format", "v", "filter[type]"};
+static const char *const patterns[] = {"gold", "csv",        "g*",  "*",     "*v",
+                                       "c*v",  "gold, gold", "a b", "%63sv", ""};
+static const char *const values[] = {"gold", "csv", "gov", "json", "", "gold, gold"};
+static const char *const pieces[] = {
+    "format=csv",
+    "format=gold",
+    "format=json",
+    "format",
+    "v=csv",
+    "v=",
+    "FORMAT=csv",
+    "format[]=csv",
+    "%66ormat=csv",
+    "format=%63sv",
+    "format=%2563sv",
+    "filter[type]=gold",
+    "a=1",
+    "x",
+    "format=a+b",
+    "format=a%20b",
+    "filter%5Btype%5D=csv",
+    "v=g",
+};
+static const char *const clients[] = {"partner",        "bob",          "ip:10.0.0.0/8",
+                                      "ip:10.1.0.0/16", "ip:192.0.2.1", "ip:unix"};
+static const char *const identities[] = {"id:partner", "id:bob", "id:other", "ip:10.1.2.3"};
+static const char *const addresses[] = {"10.1.2.3", "10.2.0.1", "192.0.2.1", "2001:db8::1"};
+static const char *const protos[] = {"https", "http", "wss", "https, http", "https,https", "ftp", ""};
+
+#define ONE_OF(list) ((list)[below(COUNT_OF(list))])
+
+/* --- random rules --- */
+
+struct named { /* NULL: no condition */
+    const char *name, *pattern[2];
+};
+
+struct model_rule {
+    const char *method, *path, *host, *scheme, *client[2];
+    struct named header, query;
+};
+
+static const char *maybe(const char *text, unsigned one_in)
+{
+    return below(one_in) ? NULL : text;
+}
+
+static struct model_rule random_rule(void)
+{
+    struct model_rule rule = {maybe(ONE_OF(methods), 6),
+                              maybe(ONE_OF(rule_paths), 2),
+                              maybe(ONE_OF(rule_hosts), 4),
+                              maybe(below(2) ? "http" : "https", 6),
+                              {maybe(ONE_OF(clients), 4), ONE_OF(clients)},
+                              {maybe(ONE_OF(headers), 3), {0}},
+                              {maybe(ONE_OF(parameters), 3), {0}}};
+    for (unsigned i = 0; i < 2; i++) {
+        rule.header.pattern[i] = ONE_OF(patterns);
+        rule.query.pattern[i] = ONE_OF(patterns);
+    }
+    return rule;
+}
+
+static int write_rule(char *out, size_t room, const struct model_rule *rule)
+{
+    int n = snprintf(out, room, "  - match:\n      path: \"%s\"\n", rule->path ? rule->path : "/**");
+    if (rule->method)
+        n += snprintf(out + n, room - (size_t)n, "      methods: [ %s ]\n", rule->method);
+    if (rule->host)
+        n += snprintf(out + n, room - (size_t)n, "      host: \"%s\"\n", rule->host);
+    if (rule->scheme)
+        n += snprintf(out + n, room - (size_t)n, "      scheme: %s\n", rule->scheme);
+    if (rule->client[0])
+        n += snprintf(out + n, room - (size_t)n, "      client: [ \"%s\", \"%s\" ]\n", rule->client[0],
+                      rule->client[1]);
+    if (rule->header.name)
+        n += snprintf(out + n, room - (size_t)n, "      header: { %s: [ \"%s\", \"%s\" ] }\n",
+                      rule->header.name, rule->header.pattern[0], rule->header.pattern[1]);
+    if (rule->query.name)
+        n += snprintf(out + n, room - (size_t)n, "      query: { \"%s\": [ \"%s\", \"%s\" ] }\n",
+                      rule->query.name, rule->query.pattern[0], rule->query.pattern[1]);
+    return n;
+}
+
+static struct policy *random_policy(struct model_rule *rules, unsigned *count)
+{
+    static char yaml[1 << 16], said[1 << 16];
+    int n = snprintf(yaml, sizeof yaml, "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\nrules:\n");
+
+    *count = 1 + below(below(2) ? 6 : RULES_MOST); /* with and without the index */
+    for (unsigned i = 0; i < *count; i++) {
+        rules[i] = random_rule();
+        n += write_rule(yaml + n, sizeof yaml - (size_t)n, &rules[i]);
+    }
+    FILE *report = fmemopen(said, sizeof said, "w+");
+    struct policy *policy = policy_load_text("model.yaml", slice_of(yaml), ".", report);
+    fclose(report);
+    ck_assert_msg(policy != NULL, "%s%s", said, yaml);
+    return policy;
+}
+
+/* --- random requests --- */
+
+struct random_request {
+    const char *method, *path, *host, *proto[2];
+    struct {
+        const char *name, *value;
+    } field[3];
+    unsigned field_count;
+    char query[TEXT];
+    bool trusted, https, plain;
+    const char *address; /* NULL: a unix socket */
+    struct identity identity;
+};
+
+static void random_query(struct random_request *r)
+{
+    size_t n = 0;
+    for (unsigned i = 0, count = below(4); i < count; i++) {
+        const char *separator = !i ? "?" : below(6) ? "&" : ";";
+        n += (size_t)snprintf(r->query + n, TEXT - n, "%s%s", separator, ONE_OF(pieces));
+    }
+}
+
+static void random_identity(struct random_request *r)
+{
+    const char *text = ONE_OF(identities);
+    r->address = maybe(ONE_OF(addresses), 5) ? NULL : ONE_OF(addresses);
+    r->identity = (struct identity){.peer_trusted = r->trusted, .has_ip = r->address != NULL};
+    if (r->address)
+        ck_assert(ip_parse(slice_of(r->address), &r->identity.ip));
+    r->identity.size = strlen(text);
+    memcpy(r->identity.text, text, r->identity.size);
+}
+
+/* Names occur once, and the query has no encoding that only some servers read. */
+static bool is_plain(const struct random_request *r)
+{
+    static const char *const odd[] = {";", "FORMAT", "[]", "%25"};
+    bool plain = !r->trusted || (!strchr(r->proto[0], ',') && !r->proto[1]);
+
+    for (unsigned i = 1; i < r->field_count; i++)
+        for (unsigned k = 0; k < i; k++)
+            plain &= strcmp(r->field[i].name, r->field[k].name) != 0;
+    for (unsigned i = 0; i < COUNT_OF(odd); i++)
+        plain &= !strstr(r->query, odd[i]);
+    const char *format = strstr(r->query, "ormat"), *v = strstr(r->query, "v="),
+               *type = strstr(r->query, "type");
+    return plain && !(format && strstr(format + 1, "ormat")) && !(v && strstr(v + 1, "v=")) &&
+           !(type && strstr(type + 1, "type"));
+}
+
+static struct random_request random_request(void)
+{
+    struct random_request r = {ONE_OF(methods),
+                               ONE_OF(paths),
+                               ONE_OF(hosts),
+                               {ONE_OF(protos), NULL},
+                               {{0}},
+                               below(4),
+                               "",
+                               below(2),
+                               below(2),
+                               false,
+                               NULL,
+                               {0}};
+
+    r.proto[1] = maybe(ONE_OF(protos), 8);
+    for (unsigned i = 0; i < r.field_count; i++) {
+        r.field[i].name = ONE_OF(headers);
+        r.field[i].value = ONE_OF(values);
+    }
+    random_query(&r);
+    random_identity(&r);
+    r.plain = is_plain(&r);
+    return r;
+}
+
+static void parse(const struct random_request *r, struct request_head *head)
+{
+    static char bytes[2048];
+    struct refusal refusal;
+    int n = snprintf(bytes, sizeof bytes, "%s %s%s HTTP/1.1\r\nHost: %s\r\n", r->method, r->path, r->query,
+                     r->host);
+
+    for (unsigned i = 0; i < r->field_count; i++)
+        n += snprintf(bytes + n, sizeof bytes - (size_t)n, "%s: %s\r\n", r->field[i].name, r->field[i].value);
+    for (unsigned i = 0; i < 2 && r->proto[i]; i++)
+        n += snprintf(bytes + n, sizeof bytes - (size_t)n, "X-Forwarded-Proto: %s\r\n", r->proto[i]);
+    n += snprintf(bytes + n, sizeof bytes - (size_t)n, "\r\n");
+    ck_assert_msg(request_head_parse((struct slice){bytes, (size_t)n}, head, &refusal), "%s: %s", bytes,
+                  refusal.why);
+}
+
+/* --- models of servers --- */
+
+enum pick { PICK_FIRST, PICK_LAST, PICK_ALL, PICKS };
+
+struct server {
+    enum pick pick;
+    bool semicolons, nocase, brackets, twice;
+};
+
+static bool glob(const char *pattern, const char *text)
+{
+    if (!*pattern)
+        return !*text;
+    if (*pattern == '*')
+        return glob(pattern + 1, text) || (*text && glob(pattern, text + 1));
+    return *text && *pattern == *text && glob(pattern + 1, text + 1);
+}
+
+/* Returns the value that the server uses of `count`, or NULL. */
+static const char *picked(const struct server *server, char list[][TEXT], unsigned count,
+                          const char *separator)
+{
+    static char all[VALUES_MOST * TEXT];
+    if (count == 0 || server->pick == PICK_FIRST)
+        return count ? list[0] : NULL;
+    if (server->pick == PICK_LAST)
+        return list[count - 1];
+    all[0] = 0;
+    for (unsigned i = 0; i < count; i++) {
+        strcat(all, i ? separator : "");
+        strcat(all, list[i]);
+    }
+    return all;
+}
+
+static bool either(const struct named *named, const char *value)
+{
+    return value && (glob(named->pattern[0], value) || glob(named->pattern[1], value));
+}
+
+static void decode(const char *from, size_t n, bool plus, char *to)
+{
+    char digits[3] = {0};
+    for (size_t i = 0; i < n; i++) {
+        if (from[i] == '%' && n - i > 2 && strspn(from + i + 1, "0123456789abcdefABCDEF") >= 2) {
+            memcpy(digits, from + i + 1, 2);
+            *to++ = (char)strtol(digits, NULL, 16);
+            i += 2;
+        } else
+            *to++ = plus && from[i] == '+' ? ' ' : from[i];
+    }
+    *to = 0;
+}
+
+static void decode_all(const struct server *server, const char *from, size_t n, char *to)
+{
+    char once[TEXT];
+    decode(from, n, true, once);
+    if (server->twice)
+        decode(once, strlen(once), false, to);
+    else
+        strcpy(to, once);
+}
+
+static bool has_name(const struct server *server, char *name, const char *wanted)
+{
+    size_t n = strlen(name);
+    if (server->brackets && n > 2 && strcmp(name + n - 2, "[]") == 0)
+        name[n - 2] = 0;
+    return server->nocase ? strcasecmp(name, wanted) == 0 : strcmp(name, wanted) == 0;
+}
+
+static bool query_holds(const struct server *server, const struct random_request *r,
+                        const struct named *named)
+{
+    char list[VALUES_MOST][TEXT], name[TEXT];
+    unsigned count = 0;
+
+    for (const char *p = r->query; *p;) {
+        p++; /* "?" or a separator */
+        size_t n = strcspn(p, server->semicolons ? "&;" : "&"), equals = strcspn(p, "=");
+        size_t size = equals < n ? equals : n;
+        decode_all(server, p, size, name);
+        if (has_name(server, name, named->name)) {
+            list[count][0] = 0;
+            if (size < n)
+                decode_all(server, p + size + 1, n - size - 1, list[count]);
+            count++;
+        }
+        p += n;
+    }
+    return either(named, picked(server, list, count, ","));
+}
+
+static bool header_holds(const struct server *server, const struct random_request *r,
+                         const struct named *named)
+{
+    char list[VALUES_MOST][TEXT];
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < r->field_count; i++)
+        if (strcmp(r->field[i].name, named->name) == 0)
+            strcpy(list[count++], r->field[i].value);
+    return either(named, picked(server, list, count, ", "));
+}
+
+static bool scheme_holds(const struct server *server, const struct random_request *r, const char *scheme)
+{
+    const char *own = r->https ? "https" : "http", *proto = own;
+    if (r->trusted && !r->proto[1] && r->proto[0][0])
+        proto = r->proto[0];
+    if (server->pick == PICK_LAST && strchr(proto, ','))
+        proto = strchr(proto, ',') + 1;
+    while (*proto == ' ')
+        proto++;
+    size_t n = strcspn(proto, ",");
+    const char *is = n == 5 && strncmp(proto, "https", 5) == 0  ? "https"
+                     : n == 3 && strncmp(proto, "wss", 3) == 0  ? "https"
+                     : n == 4 && strncmp(proto, "http", 4) == 0 ? "http"
+                                                                : "";
+    return strcmp(is, scheme) == 0;
+}
+
+static bool client_holds(const struct random_request *r, const char *client)
+{
+    const char *ip = r->address ? r->address : "";
+    if (strncmp(client, "ip:", 3) != 0)
+        return r->identity.size == strlen(client) + 3 && memcmp(r->identity.text, "id:", 3) == 0 &&
+               memcmp(r->identity.text + 3, client, strlen(client)) == 0;
+    if (strcmp(client, "ip:unix") == 0)
+        return !r->address;
+    if (strcmp(client, "ip:10.0.0.0/8") == 0)
+        return strncmp(ip, "10.", 3) == 0;
+    if (strcmp(client, "ip:10.1.0.0/16") == 0)
+        return strncmp(ip, "10.1.", 5) == 0;
+    return strcmp(ip, client + 3) == 0;
+}
+
+static bool host_holds(const char *host, const char *pattern)
+{
+    char name[TEXT];
+    size_t n = strcspn(host, ":"), m = strlen(pattern) - 1;
+    n -= n > 1 && host[n - 1] == '.';
+    snprintf(name, sizeof name, "%.*s", (int)n, host);
+    if (pattern[0] != '*')
+        return strcasecmp(name, pattern) == 0;
+    return n > m && strcasecmp(name + n - m, pattern + 1) == 0;
+}
+
+/* "*" is one segment at most; "/" then two stars at the end is everything below. */
+static bool path_holds(const char *path, const char *pattern)
+{
+    if (strcmp(pattern, "/**") == 0)
+        return *path == 0 || *path == '/';
+    if (!*pattern || (!*path && *pattern != '*'))
+        return *pattern == *path;
+    if (*pattern == '*')
+        return path_holds(path, pattern + 1) || (*path && *path != '/' && path_holds(path + 1, pattern));
+    return *pattern == *path && path_holds(path + 1, pattern + 1);
+}
+
+static bool model_holds(const struct server *server, const struct random_request *r,
+                        const struct model_rule *rule)
+{
+    char path[TEXT];
+    size_t n = strlen(r->path);
+    snprintf(path, sizeof path, "%.*s", (int)(n > 1 && r->path[n - 1] == '/' ? n - 1 : n), r->path);
+    return (!rule->method || strcmp(rule->method, r->method) == 0) &&
+           (!rule->path || path_holds(path, rule->path)) &&
+           (!rule->host || host_holds(r->host, rule->host)) &&
+           (!rule->scheme || scheme_holds(server, r, rule->scheme)) &&
+           (!rule->client[0] || client_holds(r, rule->client[0]) || client_holds(r, rule->client[1])) &&
+           (!rule->header.name || header_holds(server, r, &rule->header)) &&
+           (!rule->query.name || query_holds(server, r, &rule->query));
+}
+
+static unsigned model_rule(const struct server *server, const struct random_request *r,
+                           const struct model_rule *rules, unsigned count)
+{
+    unsigned i = 0;
+    while (i < count && !model_holds(server, r, &rules[i]))
+        i++;
+    return i;
+}
+
+/* --- the properties --- */
+
+static unsigned accepted, refused, plain_ones, covering;
+
+static struct server server_of(unsigned i)
+{
+    return (struct server){i / 16, i & 1, i >> 1 & 1, i >> 2 & 1, i >> 3 & 1};
+}
+
+static const struct rule *selected(const struct policy *policy, const struct random_request *r,
+                                   const char **why)
+{
+    static struct route_room room;
+    static struct request_head head;
+    struct route_request request = {&head, &r->identity, r->https};
+    struct route route;
+
+    parse(r, &head);
+    *why = policy_route(policy, &request, &room, &route);
+    return *why ? NULL : route.rule;
+}
+
+static void compare(const struct policy *policy, const struct model_rule *rules, unsigned count)
+{
+    struct random_request r = random_request();
+    const char *why;
+    const struct rule *rule = selected(policy, &r, &why);
+
+    accepted += rule != NULL;
+    refused += rule == NULL;
+    plain_ones += r.plain;
+    ck_assert_msg(rule || !r.plain, "%s%s: %s", r.path, r.query, why);
+    for (unsigned i = 0; rule && i < 16 * PICKS; i++) {
+        struct server server = server_of(i);
+        unsigned expected = model_rule(&server, &r, rules, count);
+        ck_assert_msg(rule->index == expected, "%s%s: rule %u, but server %u reads %u", r.path, r.query,
+                      rule->index, i, expected);
+    }
+}
+
+/* Only the first rule of the pair is in force, so its rule_covers() must hold for any request. */
+static void compare_covers(const struct policy *policy, const struct model_rule *rules, unsigned count)
+{
+    unsigned a = below(count), b = below(count);
+    struct server server = server_of(below(16 * PICKS));
+
+    if (a == b || !rule_covers(&policy->rules[a], &policy->rules[b]))
+        return;
+    covering++;
+    for (unsigned i = 0; i < 20; i++) {
+        struct random_request r = random_request();
+        if (r.plain)
+            ck_assert(!model_holds(&server, &r, &rules[b]) || model_holds(&server, &r, &rules[a]));
+    }
+}
+
+static uint64_t setting(const char *name, uint64_t fallback)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoull(text, NULL, 10) : fallback;
+}
+
+START_TEST(all_servers_agree_or_the_request_is_refused)
+{
+    static struct model_rule rules[RULES_MOST];
+    uint64_t steps = setting("STEPS", 20000);
+    unsigned count;
+
+    seed = setting("SEED", 1) * UINT64_C(0x9e3779b97f4a7c15) | 1;
+    for (uint64_t step = 0; step < steps;) {
+        struct policy *policy = random_policy(rules, &count);
+        for (unsigned i = 0; i < 100; i++, step++) {
+            compare(policy, rules, count);
+            compare_covers(policy, rules, count);
+        }
+        policy_drop(policy);
+    }
+    ck_assert_uint_gt(accepted, steps / 4);
+    ck_assert_uint_gt(refused, steps / 100);
+    ck_assert_uint_gt(plain_ones, steps / 8);
+    ck_assert_uint_gt(covering, steps / 1000);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("match model");
+    TCase *tests = tcase_create("match model");
+    tcase_set_timeout(tests, 3600);
+    tcase_add_test(tests, all_servers_agree_or_the_request_is_refused);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
