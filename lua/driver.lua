@@ -12,8 +12,9 @@
 --
 -- KEYS   the distinct state keys
 -- ARGV   now in µs, or "" for the clock of Redis; then runs of requests that differ only in their
---        keys. A run starts with ten times its number of requests, plus the number of limits of
---        each request (1 to 8). For each of these limits follow:
+--        keys. If `now` is given, "0" and a later time may come before a run. A run starts with
+--        ten times its number of requests, plus the number of limits of each request (1 to 8). For
+--        each of these limits follow:
 --          limit  index into `limits`
 --          key    index into KEYS
 --          cost   a negative cost is a refund; it never rejects
@@ -51,7 +52,7 @@
 
 -- weir leaves out the parts that no limit of the policy uses: the lines from "--{ FEATURE" to
 -- "--}". The file with all features is a complete script as well.
---   clock     the caller may pass its own clock (weir never does)
+--   clock     the caller may pass its own clock (only `weir replay` does)
 --   own       custom limiters: their states may be numbers
 --   options   limits with options
 --   dedup     limits with dedup
@@ -360,6 +361,9 @@ end
 --}
 
 while at <= last do
+--{ clock
+  if ARGV[at] == "0" then now, at = ARGV[at + 1] + 0, at + 2 end
+--}
   local count = ARGV[at] % 10
   local requests = (ARGV[at] - count) / 10
 --{ several

@@ -20,6 +20,7 @@ static const char usage[] =
     "       weir grant [-c FILE] CLIENT QUOTA DURATION\n"
     "                                     override a client's quota for a time; QUOTA: a number, unlimited, "
     "none\n"
+    "       weir replay [-c FILE] LOG...  report who would have been limited, from access logs\n"
     "       weir script NAME|FILE         print a limiter as a plain Redis script\n"
     "       weir --version | --help\n"
     "-c FILE may be written --config FILE.\n"
@@ -62,6 +63,9 @@ int main(int argc, char **argv)
     const char *file = WEIR_CONF_FILE, *lua_dir = getenv("WEIR_LUA_DIR");
 
     signal(SIGPIPE, SIG_IGN); /* writing to a closed connection fails with EPIPE instead */
+    lua_dir = lua_dir && *lua_dir ? lua_dir : WEIR_LUA_DIR;
+    if (argc > 1 && strcmp(argv[1], "replay") == 0)
+        return cli_replay(argc - 1, argv + 1, file, lua_dir);
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, "c:Vh", options, NULL)) != -1;)
         switch (c) {
@@ -71,6 +75,5 @@ int main(int argc, char **argv)
         default: return bad_usage("unknown option, or one that lacks its value", argv[optind - 1]);
         }
     const char *command = optind < argc ? argv[optind++] : NULL;
-    return dispatch(command, file, lua_dir && *lua_dir ? lua_dir : WEIR_LUA_DIR, argc - optind,
-                    argv + optind);
+    return dispatch(command, file, lua_dir, argc - optind, argv + optind);
 }

@@ -15,6 +15,9 @@ int cli_reset(const char *policy_file, const char *client, const char *lua_dir);
 int cli_grant(const char *policy_file, const char *client, const char *quota, const char *time,
               const char *lua_dir);
 
+/* `argv[0]` is "replay"; its own options follow, see `weir replay --help`. */
+int cli_replay(int argc, char **argv, const char *policy_file, const char *lua_dir);
+
 /* Tests the policy's own limiter scripts in a private Redis (limit/contract.h). Then compiles
  * `composed` in the configured Redis, if `composed` is not NULL and Redis is reachable. False: a
  * script failed; the reason was printed. If no private Redis can be started, prints a warning

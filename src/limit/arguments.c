@@ -13,7 +13,8 @@
 
 void arguments_init(struct arguments *a)
 {
-    size_t numbers = 1 + (size_t)BATCH_REQUESTS_MAX * (1 + ARGUMENTS_PER_LIMIT * LIMITS_PER_RULE_MAX);
+    size_t numbers = 1 + (size_t)BATCH_REQUESTS_MAX *
+                             (1 + ARGUMENTS_PER_CLOCK + ARGUMENTS_PER_LIMIT * LIMITS_PER_RULE_MAX);
     size_t all = 1 + BATCH_KEYS_MAX + numbers;
 
     a->bytes = xcalloc(all, sizeof *a->bytes);
@@ -86,7 +87,7 @@ bool op_is_unit(const struct limit_op *op)
 {
     const struct op_limit *part = &op->limits[0];
 
-    return op->count == 1 && !op->is_adjustment && !op->parent && part->cost == 1 &&
+    return op->count == 1 && !op->is_adjustment && !op->parent && !op->now_us && part->cost == 1 &&
            part->mode == MODE_PLAIN && !part->shadow && part->repeat_key.n == 0 &&
            op->times_asked < GROUPED_REQUESTS_MAX &&
            (part->limit->kind == LIMIT_BUCKET || part->limit->kind == LIMIT_WINDOW) &&
@@ -225,7 +226,7 @@ static unsigned append_run_arguments(struct arguments *a, const struct batch *ba
     find_client_limits(&batch->groups[first], run);
     for (; first + length < batch->group_count; length++) {
         const struct group *group = &batch->groups[first + length];
-        if (group->count != count)
+        if (group->count != count || group->first->now_us != batch->groups[first].first->now_us)
             break;
         find_client_limits(group, next);
         if (!goes_on(next, run, count, length))
@@ -237,13 +238,34 @@ static unsigned append_run_arguments(struct arguments *a, const struct batch *ba
     return length;
 }
 
+static void append_now_argument(struct arguments *a, int64_t now_us)
+{
+    if (now_us)
+        append_number_argument(a, now_us);
+    else
+        append_argument(a, "", 0); /* the clock of Redis */
+}
+
+/* In a replay, groups may have different times: a run of 0 requests sets the clock. */
+static void append_clock_arguments(struct arguments *a, const struct batch *batch, unsigned i)
+{
+    int64_t now_us = batch->groups[i].first->now_us;
+
+    if (i == 0 || now_us == batch->groups[i - 1].first->now_us)
+        return;
+    append_argument(a, "0", 1);
+    append_number_argument(a, now_us);
+}
+
 void arguments_make(struct arguments *a, struct batch *batch)
 {
     a->count = 0;
     a->numbers.n = 0;
     append_keys_arguments(a, batch);
-    append_argument(a, "", 0); /* now: use the Redis clock */
-    for (unsigned i = 0; i < batch->group_count;)
+    append_now_argument(a, batch->groups[0].first->now_us);
+    for (unsigned i = 0; i < batch->group_count;) {
+        append_clock_arguments(a, batch, i);
         i += append_run_arguments(a, batch, i);
+    }
     assert(!a->numbers.failed);
 }

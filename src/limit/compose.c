@@ -146,7 +146,7 @@ static bool is_pasted_before(const struct policy *policy, const struct limit *li
 /* The features of the driver that a policy's limits need; see the head of lua/driver.lua. */
 struct features {
     bool single; /* the policy uses one limit */
-    bool several, options, dedup, own, numbers;
+    bool several, options, dedup, own, numbers, clock;
 };
 
 /* Returns true if the limiter's states include limit, period and burst, formatted by the driver. */
@@ -181,7 +181,8 @@ static bool has_feature(const struct features *f, struct slice name)
     return (slice_equal(name, SLICE("several")) && f->several) ||
            (slice_equal(name, SLICE("options")) && f->options) ||
            (slice_equal(name, SLICE("dedup")) && f->dedup) || (slice_equal(name, SLICE("own")) && f->own) ||
-           (slice_equal(name, SLICE("numbers")) && f->numbers);
+           (slice_equal(name, SLICE("numbers")) && f->numbers) ||
+           (slice_equal(name, SLICE("clock")) && f->clock);
 }
 
 /* Leaves out the lines from "--{ FEATURE" to "--}" of unneeded features. Writes empty lines in
@@ -430,7 +431,7 @@ static bool write_helpers(FILE *out, const struct policy *policy, const char *lu
            (!calendar || write_helper(out, "calendar", lua_dir, report));
 }
 
-char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *report)
+static char *compose(const struct policy *policy, bool clock, const char *lua_dir, FILE *report)
 {
     char *path = script_path("driver", lua_dir), *driver = read_file(path, report), *script = NULL;
     size_t size;
@@ -438,6 +439,7 @@ char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *rep
 
     if (out) {
         struct features features = features_of(policy);
+        features.clock = clock;
         bool good = write_helpers(out, policy, lua_dir, report);
         if (features.numbers)
             fputs("local numbers = {}\n", out);
@@ -458,6 +460,16 @@ char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *rep
     free(driver);
     free(path);
     return script;
+}
+
+char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *report)
+{
+    return compose(policy, false, lua_dir, report);
+}
+
+char *compose_driver_with_clock(const struct policy *policy, const char *lua_dir, FILE *report)
+{
+    return compose(policy, true, lua_dir, report);
 }
 
 /* --- weir script ------------------------------------------------------------------------------ */

@@ -20,6 +20,8 @@ enum { RUN_COUNTS = 10 };
  * driver.lua from `lua_dir`. Returns NUL-terminated text, to be freed by the caller. NULL if
  * driver.lua cannot be read (error printed to `report`). */
 char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *report);
+/* The same, for requests with times of their own (struct limit_facts, now_us). */
+char *compose_driver_with_clock(const struct policy *policy, const char *lua_dir, FILE *report);
 
 /* Reads lua_dir/NAME.lua. Returns text to be freed by the caller; NULL: error printed to
  * `report`. */

@@ -133,7 +133,9 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
     op->denial_key_known = op->is_adjustment = op->part = op->abandoned = op->counts_later = false;
     op->aside_count = 0;
     op->times_asked = 0;
-    op_meet_lease(op, facts);
+    op->now_us = facts->now_us;
+    if (!op->now_us)
+        op_meet_lease(op, facts);
 }
 
 /* --- Decisions -------------------------------------------------------------------------------- */
@@ -187,6 +189,7 @@ void op_copy(struct limit_op *op, const struct limit_op *from)
     op->decision_request = NULL;
     op->batch = NULL;
     op->started_us = from->started_us;
+    op->now_us = from->now_us;
     op->count = 0;
     op->denial_key_known = op->is_adjustment = op->part = op->abandoned = op->counts_later = false;
     op->aside_count = 0;

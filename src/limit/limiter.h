@@ -59,6 +59,10 @@ struct limit_facts {
     struct slice method, host;   /* for per: method and per: host; dedup uses the method as well */
     struct slice path;           /* for dedup: as received, without the query */
     const struct fields *fields; /* for per: header:NAME */
+    /* 0: the clock of Redis. Otherwise the time of the request in Unix µs: a replay. The script must
+     * have been composed for it (compose_driver_with_clock). Such requests must come in the order of
+     * their times. They use no leases and no remembered denials. */
+    int64_t now_us;
 };
 
 /* Units that a request holds of one concurrency limit. */

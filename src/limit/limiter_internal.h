@@ -22,6 +22,7 @@ enum {
     BATCH_KEYS_MAX = BATCH_REQUESTS_MAX * LIMITS_PER_RULE_MAX,
     KEY_SLOTS = 2 * BATCH_KEYS_MAX,
     ARGUMENTS_PER_LIMIT = 7,
+    ARGUMENTS_PER_CLOCK = 2,
     MODE_PLAIN = 0,
     MODE_BEST_EFFORT = 1,
     MODE_DEBT = 2,
@@ -74,6 +75,7 @@ struct limit_op {
     struct lease *lease;     /* of its key; NULL: none */
     uint64_t lease_key;      /* if lease->key differs, the slot was reused for another key */
     uint64_t started_us;
+    int64_t now_us; /* as in struct limit_facts */
     struct denial_key denial_key;
     bool denial_key_known;
     bool is_adjustment; /* charge correction or permit call: has no caller, is always sent */

@@ -326,7 +326,7 @@ void verdict_remember(struct limiter *l, struct limit_op *op, const struct decis
     struct denial denial = {.asked_us = op->started_us, .count = op->count};
     bool any = false;
 
-    if (d->verdict != VERDICT_LIMITED || op->part || op->count > DENIAL_LIMITS_MAX)
+    if (d->verdict != VERDICT_LIMITED || op->part || op->now_us || op->count > DENIAL_LIMITS_MAX)
         return;
     denial.key = denial_key_of(op);
     for (unsigned i = 0; i < op->count; i++) {

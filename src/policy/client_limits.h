@@ -33,8 +33,8 @@ struct plan {
 struct client_limits {
     char *name; /* as written: "client-1", "ip:10.0.0.0/8"; NULL: from the database */
     enum quota_kind quota;
-    const struct plan *plan;             /* or NULL */
-    const struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
+    const struct plan *plan;       /* or NULL */
+    struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
     int64_t each; /* database quota; replaces limit and burst of every per-client limit; 0: none */
     struct position position;
 };
@@ -64,6 +64,9 @@ static inline bool quotas_are_set(const struct quota_settings *quotas)
 struct identity;
 struct policy;
 const struct client_limits *policy_client(const struct policy *policy, const struct identity *identity);
+
+/* Multiplies limit and burst by `factor`; the results are from 1 to 1,000,000,000. */
+void limit_numbers_scale(struct limit_numbers *numbers, double factor);
 
 /* Returns the limit's effective numbers for these client limits; NULL: for all other clients. */
 struct limit_numbers client_numbers(const struct client_limits *client_limits, const struct limit *limit);

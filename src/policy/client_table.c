@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "policy/identity.h"
 
-enum { KEY_ID, KEY_RANGE, KEY_UNIX };
+enum { KEY_ID, KEY_RANGE, KEY_UNIX, SCALED_MAX = 1000000000 };
 
 /* Lookup key: the bytes of an id, or an address prefix and its length. */
 struct key {
@@ -159,6 +159,25 @@ const struct client_limits *policy_client(const struct policy *policy, const str
         client = identity->has_ip ? find_ip(clients, &identity->ip) : clients->unix_peers;
     }
     return client ? &client->client_limits : NULL;
+}
+
+static int64_t number_scaled(int64_t number, double factor)
+{
+    double value = (double)number * factor + 0.5;
+    return value < 1 ? 1 : value > SCALED_MAX ? SCALED_MAX : (int64_t)value;
+}
+
+void limit_numbers_scale(struct limit_numbers *numbers, double factor)
+{
+    numbers->limit = number_scaled(numbers->limit, factor);
+    numbers->burst = number_scaled(numbers->burst, factor);
+}
+
+void clients_scale(struct clients *clients, unsigned limit, double factor)
+{
+    for (unsigned i = 0; i < clients->count; i++)
+        if (clients->all[i].client_limits.numbers)
+            limit_numbers_scale(&clients->all[i].client_limits.numbers[limit], factor);
 }
 
 struct limit_numbers client_numbers(const struct client_limits *client_limits, const struct limit *limit)

@@ -27,6 +27,10 @@ const struct client *clients_enter_id(struct clients *clients, struct slice id);
 const struct client *clients_enter_range(struct clients *clients, const struct ip_range *range);
 const struct client *clients_enter_unix(struct clients *clients);
 
+/* Multiplies the numbers of one limit by `factor`, for all clients with numbers of their own; at
+ * least 1. For replay, before the policy is used. */
+void clients_scale(struct clients *clients, unsigned limit, double factor);
+
 /* Returns true if a client's quota replaces the numbers of this limit. True for every limit per
  * client except concurrency limits, since a quota is a number of requests per period. */
 static inline bool limit_is_per_client(const struct limit *limit)

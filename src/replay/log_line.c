@@ -1,0 +1,163 @@
+#include "replay/log_line.h"
+
+#include "replay/log_json.h"
+
+static unsigned status_of(struct slice text)
+{
+    uint64_t status = 0;
+    return text.n == 3 && slice_to_u64(text, 599, &status) ? (unsigned)status : 0;
+}
+
+/* --- Common and combined ---------------------------------------------------------------------- */
+
+static int hex_value(char c)
+{
+    return c >= '0' && c <= '9'                             ? c - '0'
+           : ascii_lower(c) >= 'a' && ascii_lower(c) <= 'f' ? ascii_lower(c) - 'a' + 10
+                                                            : -1;
+}
+
+/* Decodes \xHH (nginx, Apache, weir), \" and \\ (Apache) in place. */
+static struct slice unescape(char *bytes, size_t size)
+{
+    size_t out = 0;
+
+    for (size_t i = 0; i < size; i++) {
+        if (bytes[i] != '\\' || i + 1 == size) {
+            bytes[out++] = bytes[i];
+        } else if (bytes[i + 1] == 'x' && i + 3 < size && hex_value(bytes[i + 2]) >= 0 &&
+                   hex_value(bytes[i + 3]) >= 0) {
+            bytes[out++] = (char)(hex_value(bytes[i + 2]) << 4 | hex_value(bytes[i + 3]));
+            i += 3;
+        } else {
+            bytes[out++] = bytes[++i];
+        }
+    }
+    return (struct slice){bytes, out};
+}
+
+/* Finds "[TIME]". User names may hold spaces and brackets, so every bracket is tried. */
+static char *find_time(char *bytes, const char *end, struct log_line *line, char **after)
+{
+    for (char *open = bytes; (open = memchr(open, '[', (size_t)(end - open))); open++) {
+        char *close = memchr(open, ']', (size_t)(end - open));
+        if (!close)
+            return NULL;
+        if (log_time_parse((struct slice){open + 1, (size_t)(close - open) - 1}, &line->time_us)) {
+            *after = close + 1;
+            return open;
+        }
+    }
+    return NULL;
+}
+
+/* Returns the quote that ends a request: the first that is not escaped and is followed by a
+ * status. Some servers do not escape quotes. */
+static char *closing_quote(char *p, const char *end)
+{
+    for (; p < end; p++)
+        if (*p == '\\')
+            p++;
+        else if (*p == '"' && (p + 1 == end ||
+                               (p[1] == ' ' && p + 2 < end && (p[2] == '-' || (p[2] >= '0' && p[2] <= '9')))))
+            return p;
+    return NULL;
+}
+
+/* "GET /x HTTP/1.1". A target may hold spaces: nginx logs a malformed request as received. */
+static bool parse_request(struct slice request, struct log_line *line)
+{
+    const char *end = request.p + request.n, *space = memchr(request.p, ' ', request.n);
+
+    if (!space || space == request.p)
+        return false;
+    line->method = (struct slice){request.p, (size_t)(space - request.p)};
+    line->target = (struct slice){space + 1, (size_t)(end - space) - 1};
+    const char *last = memrchr(line->target.p, ' ', line->target.n);
+    if (last && slice_starts_with((struct slice){last + 1, (size_t)(end - last) - 1}, SLICE("HTTP/")))
+        line->target.n = (size_t)(last - line->target.p);
+    return line->target.n > 0;
+}
+
+static bool is_identity(struct slice user)
+{
+    return slice_starts_with(user, SLICE("id:")) || slice_starts_with(user, SLICE("ip:")) ||
+           slice_starts_with(user, SLICE("jwt:")) || slice_starts_with(user, SLICE("cookie:")) ||
+           slice_starts_with(user, SLICE("query:"));
+}
+
+/* "ADDRESS IDENT USER ", before the time. */
+static bool parse_client(char *bytes, const char *end, struct log_line *line)
+{
+    char *space = memchr(bytes, ' ', (size_t)(end - bytes));
+    char *user = space ? memchr(space + 1, ' ', (size_t)(end - space) - 1) : NULL;
+
+    if (!user || user + 2 > end)
+        return false;
+    line->address = (struct slice){bytes, (size_t)(space - bytes)};
+    struct slice name = unescape(user + 1, (size_t)(end - user) - 2);
+    if (is_identity(name))
+        line->client = name;
+    else if (!slice_equal(name, SLICE("-")))
+        line->user = name;
+    return true;
+}
+
+static enum log_line_kind parse_combined(char *bytes, size_t size, struct log_line *line)
+{
+    char *end = bytes + size, *after, *time = find_time(bytes, end, line, &after), *quote;
+
+    if (!time || end - after < 3 || after[0] != ' ' || after[1] != '"' ||
+        !(quote = closing_quote(after + 2, end)) || !parse_client(bytes, time, line))
+        return LOG_LINE_ODD;
+    if (end - quote >= 5)
+        line->status = status_of((struct slice){quote + 2, 3});
+    struct slice request = unescape(after + 2, (size_t)(quote - after) - 2);
+    return parse_request(request, line) ? LOG_LINE_REQUEST : LOG_LINE_ODD;
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+struct json_members {
+    struct log_line *line;
+    struct slice time, peer, client_ip, status;
+};
+
+static void take_member(void *context, struct slice name, struct slice value)
+{
+    struct json_members *m = context;
+    const struct {
+        struct slice name, *to;
+    } wanted[] = {{SLICE("time"), &m->time},           {SLICE("peer"), &m->peer},
+                  {SLICE("client_ip"), &m->client_ip}, {SLICE("client"), &m->line->client},
+                  {SLICE("method"), &m->line->method}, {SLICE("target"), &m->line->target},
+                  {SLICE("host"), &m->line->host},     {SLICE("status"), &m->status}};
+
+    for (unsigned i = 0; i < COUNT_OF(wanted); i++)
+        if (slice_equal(wanted[i].name, name))
+            *wanted[i].to = value;
+}
+
+static enum log_line_kind parse_json(char *bytes, size_t size, struct log_line *line)
+{
+    struct json_members members = {.line = line};
+
+    if (!log_json_parse(bytes, size, take_member, &members))
+        return LOG_LINE_ODD;
+    if (line->method.n == 0 && line->target.n == 0)
+        return LOG_LINE_OTHER;
+    line->status = status_of(members.status);
+    line->address = members.client_ip.n ? members.client_ip : members.peer;
+    return line->method.n && line->target.n && log_time_parse(members.time, &line->time_us) ? LOG_LINE_REQUEST
+                                                                                            : LOG_LINE_ODD;
+}
+
+enum log_line_kind log_line_parse(char *bytes, size_t size, struct log_line *line)
+{
+    *line = (struct log_line){0};
+    if (size && bytes[size - 1] == '\r')
+        size--;
+    if (size == 0 || bytes[0] == '#')
+        return LOG_LINE_OTHER;
+    return bytes[0] == '{' ? parse_json(bytes, size, line) : parse_combined(bytes, size, line);
+}

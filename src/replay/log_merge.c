@@ -1,0 +1,197 @@
+#include "replay/log_merge.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "replay/log_file.h"
+
+/* A line in a window; owns the bytes that `line` points into. */
+struct entry {
+    struct log_line line;
+    uint64_t number; /* of the line in its file */
+    char bytes[];
+};
+
+/* A file and its window: a binary heap, the earliest line first. */
+struct source {
+    struct log_file *file;
+    struct entry **heap;
+    unsigned count;
+    bool at_end;
+};
+
+struct log_merge {
+    struct source *sources;
+    unsigned source_count;
+    struct entry *current;
+    int64_t time_us; /* of the last request delivered */
+    struct log_counts counts;
+    const char *odd_file;
+    uint64_t odd_number;
+    bool failed;
+};
+
+/* --- The window ------------------------------------------------------------------------------- */
+
+static bool is_before(const struct entry *a, const struct entry *b)
+{
+    return a->line.time_us < b->line.time_us || (a->line.time_us == b->line.time_us && a->number < b->number);
+}
+
+static void heap_push(struct source *s, struct entry *entry)
+{
+    unsigned at = s->count++;
+
+    for (; at && is_before(entry, s->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        s->heap[at] = s->heap[(at - 1) / 2];
+    s->heap[at] = entry;
+}
+
+static struct entry *heap_pop(struct source *s)
+{
+    struct entry *first = s->heap[0], *last = s->heap[--s->count];
+    unsigned at = 0;
+
+    for (unsigned child; (child = 2 * at + 1) < s->count; at = child) {
+        if (child + 1 < s->count && is_before(s->heap[child + 1], s->heap[child]))
+            child++;
+        if (!is_before(s->heap[child], last))
+            break;
+        s->heap[at] = s->heap[child];
+    }
+    s->heap[at] = last;
+    return first;
+}
+
+/* --- Reading ---------------------------------------------------------------------------------- */
+
+static void note_odd(struct log_merge *m, const struct source *s)
+{
+    if (m->counts.odd++)
+        return;
+    m->odd_file = log_file_path(s->file);
+    m->odd_number = log_file_line(s->file);
+}
+
+static void take_line(struct log_merge *m, struct source *s, const char *bytes, size_t size)
+{
+    struct entry *entry = xmalloc(sizeof *entry + size);
+
+    memcpy(entry->bytes, bytes, size);
+    entry->number = log_file_line(s->file);
+    enum log_line_kind kind = log_line_parse(entry->bytes, size, &entry->line);
+    if (kind == LOG_LINE_REQUEST) {
+        m->counts.requests++;
+        heap_push(s, entry);
+        return;
+    }
+    if (kind == LOG_LINE_ODD)
+        note_odd(m, s);
+    else
+        m->counts.other++;
+    free(entry);
+}
+
+static void fill_window(struct log_merge *m, struct source *s)
+{
+    char *bytes;
+    size_t size;
+
+    while (!s->at_end && s->count < LOG_WINDOW) {
+        enum log_read got = log_file_next(s->file, &bytes, &size);
+        s->at_end = got == LOG_READ_END || got == LOG_READ_FAILED;
+        m->counts.lines += !s->at_end;
+        if (got == LOG_READ_LINE)
+            take_line(m, s, bytes, size);
+        else if (got == LOG_READ_LONG)
+            note_odd(m, s);
+        else if (got == LOG_READ_FAILED) {
+            fprintf(stderr, "weir: %s: cannot be read to its end: %s\n", log_file_path(s->file),
+                    errno ? strerror(errno) : "gzip failed");
+            m->failed = true;
+        }
+    }
+}
+
+struct log_merge *log_merge_open(char *const *paths, unsigned count)
+{
+    struct log_merge *m = xcalloc(1, sizeof *m);
+
+    m->sources = xcalloc(count, sizeof *m->sources);
+    m->time_us = INT64_MIN;
+    for (unsigned i = 0; i < count; i++) {
+        struct source *s = &m->sources[i];
+        if (!(s->file = log_file_open(paths[i]))) {
+            fprintf(stderr, "weir: %s: cannot be read: %s\n", paths[i], strerror(errno));
+            log_merge_close(m);
+            return NULL;
+        }
+        m->source_count = i + 1;
+        s->heap = xcalloc(LOG_WINDOW, sizeof(struct entry *));
+        m->counts.bytes_total += log_file_size(s->file);
+    }
+    return m;
+}
+
+const struct log_line *log_merge_next(struct log_merge *m, const char **file, uint64_t *number)
+{
+    struct source *first = NULL;
+
+    free(m->current);
+    m->current = NULL;
+    for (unsigned i = 0; i < m->source_count; i++) {
+        struct source *s = &m->sources[i];
+        fill_window(m, s);
+        if (s->count && (!first || s->heap[0]->line.time_us < first->heap[0]->line.time_us))
+            first = s;
+    }
+    if (!first)
+        return NULL;
+    m->current = heap_pop(first);
+    if (m->current->line.time_us < m->time_us) {
+        m->current->line.time_us = m->time_us;
+        m->counts.out_of_order++;
+    }
+    m->time_us = m->current->line.time_us;
+    *file = log_file_path(first->file);
+    *number = m->current->number;
+    return &m->current->line;
+}
+
+struct log_counts log_merge_counts(const struct log_merge *m)
+{
+    struct log_counts counts = m->counts;
+
+    for (unsigned i = 0; i < m->source_count; i++)
+        counts.bytes += log_file_position(m->sources[i].file);
+    return counts;
+}
+
+bool log_merge_first_odd(const struct log_merge *m, const char **file, uint64_t *number)
+{
+    *file = m->odd_file;
+    *number = m->odd_number;
+    return m->counts.odd > 0;
+}
+
+bool log_merge_complete(const struct log_merge *m)
+{
+    return !m->failed;
+}
+
+void log_merge_close(struct log_merge *m)
+{
+    if (!m)
+        return;
+    for (unsigned i = 0; i < m->source_count; i++) {
+        while (m->sources[i].count)
+            free(heap_pop(&m->sources[i]));
+        free(m->sources[i].heap);
+        log_file_close(m->sources[i].file);
+    }
+    free(m->sources);
+    free(m->current);
+    free(m);
+}

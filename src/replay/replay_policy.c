@@ -1,0 +1,120 @@
+#include "replay/replay_policy.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "policy/client_table.h"
+#include "policy/criteria.h"
+
+static const uint64_t redis_timeout_us = 60000000;
+
+/* Policy warnings are `weir check`'s; a replay prints errors only. */
+static struct policy *load(const char *file, const char *lua_dir)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *report = open_memstream(&text, &size);
+    struct policy *policy = report ? policy_load(file, lua_dir, report) : NULL;
+
+    if (report)
+        fclose(report);
+    if (!policy && text)
+        fputs(text, stderr);
+    free(text);
+    return policy;
+}
+
+static void note(struct replay_result *result, const char *text)
+{
+    for (unsigned i = 0; i < result->note_count; i++)
+        if (result->notes[i] == text)
+            return;
+    if (result->note_count < COUNT_OF(result->notes))
+        result->notes[result->note_count++] = text;
+}
+
+/* Removes concurrency limits from a rule: a log does not say how long a request was in flight. */
+static void remove_concurrency(struct rule *rule, struct replay_result *result)
+{
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < rule->limit_count; i++) {
+        if (rule->limits[i]->kind == LIMIT_CONCURRENCY)
+            note(result, "concurrency limits are left out: logs do not say which requests overlapped");
+        else
+            rule->limits[kept++] = rule->limits[i];
+    }
+    rule->limit_count = kept;
+}
+
+static void note_criteria(const struct rule *rule, struct replay_result *result)
+{
+    for (unsigned i = 0; i < rule->criterion_count; i++)
+        if (rule->criteria[i]->kind == CRITERION_HEADER || rule->criteria[i]->kind == CRITERION_SCHEME)
+            note(result, "logs have neither headers nor the scheme: rules see http and no headers");
+}
+
+static void note_costs(const struct rule *rule, struct replay_result *result)
+{
+    if (rule->limit_count && (rule->cost_request || rule->cost_response))
+        note(result, "costs in request and response headers are not in logs; the default costs apply");
+}
+
+static void prepare_limit(struct limit *limit, struct replay_result *result)
+{
+    limit->on_failure = ON_FAILURE_DENY;
+    limit->lease_units = 0;
+    if (limit->dedup.header)
+        note(result, "logs do not have the header of dedup: repeats are charged");
+    for (unsigned i = 0; i < limit->per_count; i++)
+        if (limit->per[i].per == PER_HEADER)
+            note(result, "logs do not have the headers of per: all requests count as having none");
+}
+
+static void prepare_redis(struct redis_settings *settings, const struct address *redis, char *prefix)
+{
+    *settings = (struct redis_settings){.address = *redis,
+                                        .address_text = prefix,
+                                        .embedded = true,
+                                        .key_prefix = prefix,
+                                        .timeout_us = redis_timeout_us,
+                                        .on_failure = ON_FAILURE_DENY,
+                                        .instances = 1};
+}
+
+struct policy *replay_policy_load(const char *file, const char *lua_dir, const struct address *redis,
+                                  const char *prefix, struct replay_result *result)
+{
+    struct policy *policy = load(file, lua_dir);
+
+    if (!policy)
+        return NULL;
+    prepare_redis(&policy->redis, redis, arena_text(policy->arena, slice_of(prefix)));
+    for (unsigned i = 0; i < policy->rule_count; i++) {
+        remove_concurrency(&policy->rules[i], result);
+        note_costs(&policy->rules[i], result);
+        note_criteria(&policy->rules[i], result);
+    }
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        prepare_limit(&policy->limits[i], result);
+    if (quotas_are_set(&policy->quotas))
+        note(result, "quotas of the database are left out; the policy's limits apply");
+    policy->quotas.connection = NULL;
+    return policy;
+}
+
+void replay_policy_try(struct policy *policy, unsigned index, double factor)
+{
+    struct limit *limit = &policy->limits[index];
+    struct limit_numbers numbers = {limit->limit, limit->burst};
+
+    limit->shadow = true;
+    limit->enforce = 0;
+    limit_numbers_scale(&numbers, factor);
+    limit->limit = numbers.limit;
+    limit->burst = numbers.burst;
+    for (unsigned i = 0; i < policy->plan_count; i++)
+        if (policy->plans[i].numbers)
+            limit_numbers_scale(&policy->plans[i].numbers[index], factor);
+    clients_scale(policy->clients, index, factor);
+}

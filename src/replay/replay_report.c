@@ -1,0 +1,224 @@
+/* replay_report.c - the text report. */
+#include "replay/replay_report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/macros.h"
+#include "base/text.h"
+
+enum { TOP_CLIENTS = 10, TIME_SIZE = 32 };
+
+/* --- Values ----------------------------------------------------------------------------------- */
+
+/* "1,234,567" */
+static const char *grouped(uint64_t value, char text[static 32])
+{
+    char digits[24];
+    int count = snprintf(digits, sizeof digits, "%" PRIu64, value), out = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (i && (count - i) % 3 == 0)
+            text[out++] = ',';
+        text[out++] = digits[i];
+    }
+    text[out] = 0;
+    return text;
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static const char *time_text(int64_t time_us, const char *format, char text[static TIME_SIZE])
+{
+    time_t seconds = (time_t)(time_us / 1000000);
+    struct tm tm;
+
+    gmtime_r(&seconds, &tm);
+    strftime(text, TIME_SIZE, format, &tm);
+    return text;
+}
+
+/* Prints text from a log. Control bytes could command the terminal, so they become "?". */
+static void put_clean(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        putc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, out);
+}
+
+static void put_example(FILE *out, const struct replay_example *example)
+{
+    char time[TIME_SIZE];
+
+    fprintf(out, "%s  ", time_text(example->time_us, "%Y-%m-%d %H:%M:%S", time));
+    put_clean(out, example->client);
+    fputs("  ", out);
+    put_clean(out, example->request);
+    fprintf(out, "  (%s:%" PRIu64 ")", example->file, example->line);
+}
+
+/* --- Totals ----------------------------------------------------------------------------------- */
+
+static void put_head(const struct replay_summary *s, FILE *out)
+{
+    char number[32], first[TIME_SIZE], last[TIME_SIZE];
+    double seconds = (double)s->took_us / 1e6;
+
+    if (s->logs.requests == 0) {
+        fprintf(out, "No requests in %s lines.\n", grouped(s->logs.lines, number));
+        return;
+    }
+    fprintf(out, "%s requests, ", grouped(s->logs.requests, number));
+    fprintf(out, "%s to %s UTC; ", time_text(s->first_us, "%Y-%m-%d %H:%M:%S", first),
+            time_text(s->last_us, "%Y-%m-%d %H:%M:%S", last));
+    fprintf(out, "replayed in %.1f s, %s lines/s\n", seconds,
+            grouped(seconds > 0 ? (uint64_t)((double)s->logs.lines / seconds) : 0, number));
+}
+
+static void put_total(FILE *out, const char *name, uint64_t count, uint64_t whole)
+{
+    char number[32];
+    fprintf(out, "  %-12s %15s  %7.3f %%", name, grouped(count, number), share(count, whole));
+}
+
+static void put_totals(const struct replay_stats *stats, FILE *out)
+{
+    char number[32];
+
+    put_total(out, "admitted", stats->admitted, stats->requests);
+    if (stats->unlimited)
+        fprintf(out, "  (%s without a limit)", grouped(stats->unlimited, number));
+    putc('\n', out);
+    put_total(out, "rejected", stats->rejected, stats->requests);
+    if (stats->rejected)
+        fprintf(out, "  %s%s clients", stats->rejected_clients.beyond ? "more than " : "",
+                grouped(stats->rejected_clients.used, number));
+    if (stats->blocked)
+        fprintf(out, "; %s requests of blocked clients", grouped(stats->blocked, number));
+    putc('\n', out);
+    if (stats->refused) {
+        put_total(out, "invalid", stats->refused, stats->requests);
+        fprintf(out, "  refused without a decision; the first: %s\n%32s", stats->refused_why, "");
+        put_example(out, &stats->first_refused);
+        putc('\n', out);
+    }
+}
+
+/* --- Limits ----------------------------------------------------------------------------------- */
+
+static const char *shadow_mark(const struct limit *limit)
+{
+    return limit->shadow || limit->enforce == 0 ? " (shadow)" : "";
+}
+
+static void put_clients(const struct limit_stats *limit, FILE *out)
+{
+    const struct client_count *top[TOP_CLIENTS];
+    unsigned count = client_table_top(&limit->clients, top, TOP_CLIENTS);
+    char number[32];
+
+    fprintf(out, "    clients    %s%s", limit->clients.beyond ? "more than " : "",
+            grouped(limit->clients.used, number));
+    fputs(count < limit->clients.used ? "; most rejected:\n" : ":\n", out);
+    for (unsigned i = 0; i < count; i++) {
+        fprintf(out, "    %14s  ", grouped(top[i]->count, number));
+        put_clean(out, top[i]->name);
+        putc('\n', out);
+    }
+}
+
+static void put_rejections(const struct limit_stats *limit, FILE *out)
+{
+    char number[32], time[TIME_SIZE];
+
+    fputs("    first      ", out);
+    put_example(out, &limit->first);
+    fprintf(out, "\n    worst      %s UTC: %s rejected in this minute\n",
+            time_text(limit->worst_minute * 60000000, "%Y-%m-%d %H:%M", time),
+            grouped(limit->worst_count, number));
+    put_clients(limit, out);
+}
+
+static void put_suggestion(const struct limit *limit, const struct limit_suggestion *suggestion, FILE *out)
+{
+    char period_bytes[64];
+    struct text period = text_over(period_bytes, sizeof period_bytes);
+
+    limit_period_write(&period, limit);
+    fprintf(out, "    suggestion limit: %" PRId64 " (now %" PRId64 ") per %.*s would reject %.3f %%\n",
+            suggestion->limit, limit->limit, SLICE_ARG(text_slice(&period)), suggestion->share);
+}
+
+static void put_limit(const struct replay_result *result, unsigned index, FILE *out)
+{
+    const struct limit *limit = &result->policy->limits[index];
+    const struct limit_stats *stats = &result->stats.limits[index];
+    char number[32];
+
+    fprintf(out, "\n  limit %s%s\n", limit->name, shadow_mark(limit));
+    if (stats->applied == 0) {
+        fputs("    applied to no request\n", out);
+        return;
+    }
+    fprintf(out, "    applied    %s requests\n", grouped(stats->applied, number));
+    fprintf(out, "    rejected   %s (%.3f %%)\n", grouped(stats->rejected, number),
+            share(stats->rejected, stats->applied));
+    if (stats->delayed)
+        fprintf(out, "    delayed    %s\n", grouped(stats->delayed, number));
+    if (stats->rejected)
+        put_rejections(stats, out);
+    if (result->suggestions && result->suggestions[index].limit)
+        put_suggestion(limit, &result->suggestions[index], out);
+}
+
+static void put_result(const struct replay_result *result, bool named, FILE *out)
+{
+    putc('\n', out);
+    if (named)
+        fprintf(out, "%s\n", result->policy->file);
+    put_totals(&result->stats, out);
+    for (unsigned i = 0; i < result->stats.limit_count; i++)
+        put_limit(result, i, out);
+}
+
+/* --- The whole -------------------------------------------------------------------------------- */
+
+static void put_comparison(const struct replay_summary *s, FILE *out)
+{
+    char number[32];
+
+    fputs("\nRejected\n", out);
+    fprintf(out, "  %15s  by both policies\n", grouped(s->both, number));
+    fprintf(out, "  %15s  by %s only\n", grouped(s->only_first, number), s->results[0].policy->file);
+    fprintf(out, "  %15s  by %s only\n", grouped(s->only_second, number), s->results[1].policy->file);
+}
+
+static void put_notes(const struct replay_summary *s, FILE *out)
+{
+    char number[32];
+
+    fputs("\n", out);
+    if (s->logs.odd)
+        fprintf(out, "Note: %s lines could not be parsed; the first: %s:%" PRIu64 "\n",
+                grouped(s->logs.odd, number), s->odd_file, s->odd_line);
+    if (s->logs.out_of_order)
+        fprintf(out, "Note: %s requests are far out of order; they were replayed later than logged\n",
+                grouped(s->logs.out_of_order, number));
+    for (unsigned r = 0; r < s->result_count; r++)
+        for (unsigned i = 0; i < s->results[r].note_count; i++)
+            fprintf(out, "Note: %s%s%s\n", r ? s->results[r].policy->file : "", r ? ": " : "",
+                    s->results[r].notes[i]);
+}
+
+void replay_report_text(const struct replay_summary *s, FILE *out)
+{
+    put_head(s, out);
+    for (unsigned i = 0; i < s->result_count && s->logs.requests; i++)
+        put_result(&s->results[i], s->result_count > 1, out);
+    if (s->result_count > 1 && s->logs.requests)
+        put_comparison(s, out);
+    put_notes(s, out);
+}

@@ -1,0 +1,40 @@
+/* replay_report.h - prints the results of a replay, as text for people or as JSON for programs. */
+#ifndef WEIR_REPLAY_REPLAY_REPORT_H
+#define WEIR_REPLAY_REPLAY_REPORT_H
+
+#include <stdio.h>
+
+#include "policy/policy.h"
+#include "replay/log_merge.h"
+#include "replay/replay_stats.h"
+
+/* The suggested value of a limit. */
+struct limit_suggestion {
+    int64_t limit; /* 0: none */
+    double share;  /* of the requests to which the limit applies, that it would reject */
+};
+
+/* The results of one policy. */
+struct replay_result {
+    const struct policy *policy;
+    struct replay_stats stats;
+    struct limit_suggestion *suggestions; /* by limit->index; NULL: not searched */
+    const char *notes[16];                /* what the replay leaves out */
+    unsigned note_count;
+};
+
+struct replay_summary {
+    struct log_counts logs;
+    int64_t first_us, last_us; /* times of the first and the last request */
+    uint64_t took_us;          /* duration of the (first) pass */
+    const char *odd_file;      /* first line that could not be parsed; NULL: none */
+    uint64_t odd_line;
+    unsigned result_count; /* 2: compared */
+    struct replay_result results[2];
+    uint64_t only_first, only_second, both; /* requests rejected by one policy only, and by both */
+};
+
+void replay_report_text(const struct replay_summary *summary, FILE *out);
+void replay_report_json(const struct replay_summary *summary, FILE *out);
+
+#endif

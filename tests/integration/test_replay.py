@@ -1,0 +1,209 @@
+"""weir replay: logs of three forms through a policy, compared with a brute-force model in exact arithmetic."""
+
+import collections
+import gzip
+import json
+import os
+import random
+import subprocess
+from datetime import datetime, timedelta, timezone
+from fractions import Fraction
+
+from rig import weir_program
+
+START = 1_790_000_000_000   # Unix time in ms
+POLICY = {
+    "upstreams": {"api": {"servers": ["127.0.0.1:1"]}},
+    "limits": {
+        "each": {"script": "gcra", "limit": 2, "period": "1m", "burst": 2},
+        "clock": {"script": "fixed_window", "limit": 12, "period": "1m", "align": "clock", "per": "all"},
+        "log": {"script": "sliding_window_log", "limit": 4, "period": "10s"},
+    },
+    "rules": [
+        {"match": {"path": "/both"}, "limits": ["each", "clock"]},
+        {"match": {"path": "/log"}, "limits": ["log"]},
+        {"limits": "none"},
+    ],
+}
+
+
+class Gcra:
+    def __init__(self, limit, period_ms, burst):
+        self.interval, self.burst, self.due = Fraction(period_ms, limit), burst, {}
+
+    def admits(self, client, now):
+        return max(self.due.get(client, 0), now) + self.interval <= now + self.burst * self.interval
+
+    def charge(self, client, now):
+        self.due[client] = max(self.due.get(client, 0), now) + self.interval
+
+
+class ClockWindow:
+    def __init__(self, limit, period_ms):
+        self.limit, self.period, self.used = limit, period_ms, collections.Counter()
+
+    def admits(self, _client, now):
+        return self.used[now // self.period] < self.limit
+
+    def charge(self, _client, now):
+        self.used[now // self.period] += 1
+
+
+class Log:
+    def __init__(self, limit, period_ms):
+        self.limit, self.period, self.times = limit, period_ms, collections.defaultdict(list)
+
+    def admits(self, client, now):
+        return sum(now - self.period < t for t in self.times[client]) < self.limit
+
+    def charge(self, client, now):
+        self.times[client].append(now)
+
+
+def run_model(requests):
+    """`requests`: (ms, client, path), in order. Per limit: how often applied, the clients it rejected, the first one."""
+    limits = {"each": Gcra(2, 60000, 2), "clock": ClockWindow(12, 60000), "log": Log(4, 10000)}
+    of_path = {"/both": ("each", "clock"), "/log": ("log",), "/free": ()}
+    applied, rejected, minutes, refused = collections.Counter(), collections.defaultdict(collections.Counter), collections.Counter(), 0
+    for now, client, path in requests:
+        names = of_path[path]
+        against = [name for name in names if not limits[name].admits(client, now)]
+        applied.update(names)
+        for name in against:
+            rejected[name][client] += 1
+            minutes[name, now // 60000] += 1
+        refused += bool(against)
+        for name in names if not against else ():
+            limits[name].charge(client, now)
+    return applied, rejected, minutes, refused
+
+
+def common_line(ms, client, path, user="-", tail=""):
+    zone = timezone(timedelta(hours=random.choice((-7, 0, 2))))
+    when = datetime.fromtimestamp(ms // 1000, zone).strftime("%d/%b/%Y:%H:%M:%S %z")
+    return f'{client} - {user} [{when}] "GET {path} HTTP/1.1" 200 12{tail}'
+
+
+def json_line(ms, client, path):
+    when = datetime.fromtimestamp(ms // 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03d}Z"
+    return json.dumps({"time": when, "peer": "10.0.0.1", "method": "GET", "target": path, "host": "a.test", "client_ip": client,
+                       "shadow": ["a"], "status": 200})
+
+
+def shuffled_a_little(lines, random_):
+    """As servers log: in the order in which requests end."""
+    return [line for _, line in sorted(enumerate(lines), key=lambda pair: pair[0] + random_.random() * 50)]
+
+
+def replay(rig, *arguments, **more):
+    rig.write("replay.yaml", json.dumps(POLICY))
+    return rig.command("replay", "-c", "replay.yaml", *arguments, **more)
+
+
+def report(rig, *arguments):
+    done = replay(rig, "--json", "--no-suggest", *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_model_of_exact_arithmetic_decides_alike(rig):
+    random_ = random.Random(7)
+    clients = [f"203.0.113.{i}" for i in range(8)] + ["2001:db8:0:1::5"]
+    files, everything = [[], [], []], []
+    now = START
+    for _ in range(6000):
+        now += random_.choice((0, 3, 250, 900, 4000))
+        client, path, file = random_.choice(clients), random_.choice(("/both", "/log", "/log", "/free")), random_.randrange(3)
+        ms = now if file == 2 else now // 1000 * 1000
+        line = (common_line(ms, client, path) if file == 0 else
+                common_line(ms, client, path, "a [b] c", ' "-" "x \\"y\\""') if file == 1 else json_line(ms, client, path))
+        files[file].append((ms, client, path, line))
+    for number, entries in enumerate(files):
+        entries[:] = shuffled_a_little(entries, random_)
+        everything += [(ms, number, at, client, path) for at, (ms, client, path, _) in enumerate(entries)]
+    rig.write("common.log", "\n".join(e[3] for e in files[0]))
+    with gzip.open(os.path.join(rig.directory, "combined"), "wt") as out:
+        out.write("\r\n".join(e[3] for e in files[1]))
+    rig.write("weir.json", "\n".join(e[3] for e in files[2]) + "\n")
+    model = [(ms, f"ip:{client}" if "." in client else "ip:2001:db8:0:1::/64", path) for ms, _, _, client, path in sorted(everything)]
+    applied, rejected, minutes, refused = run_model(model)
+
+    got = report(rig, "common.log", "combined", "weir.json")
+    assert got["requests"] == 6000 and got["odd_lines"] == 0 and got["out_of_order"] == 0, got
+    policy = got["policies"][0]
+    assert policy["rejected"] == refused and policy["admitted"] == 6000 - refused
+    assert all(rejected[name] for name in applied), "the model rejects by every limit"
+    for limit in policy["limits"]:
+        name = limit["limit"]
+        assert (limit["applied"], limit["rejected"]) == (applied[name], sum(rejected[name].values())), name
+        assert {c["client"]: c["rejected"] for c in limit["top_clients"]} == dict(rejected[name]), name
+        assert limit["worst_minute"]["rejected"] == max(n for (of, _), n in minutes.items() if of == name)
+
+
+def test_odd_lines_are_counted_and_named(rig):
+    good = [common_line(START + 1000 * i, "192.0.2.1", "/log") for i in range(3)]
+    with open(os.path.join(rig.directory, "odd.log"), "wb") as out:
+        out.write(b"\n".join([good[0].encode(), b"\x00\xff\xfe", b"# a comment", b"", b"x" * 70000, good[2].encode(), b'{"level":"info"}',
+                              good[1].encode(), b'192.0.2.1 - - [99/Xyz/2000:00:00:00 +0000] "GET / HTTP/1.1" 200 1',
+                              common_line(START + 3000, "192.0.2.1", "/v1/../log").encode(),
+                              common_line(START + 4000, "example.com", "/log").encode()]))
+    got = report(rig, "odd.log")
+    assert (got["lines"], got["requests"], got["odd_lines"], got["other_lines"]) == (11, 5, 3, 3), got
+    assert got["first_odd"] == {"file": "odd.log", "line": 2}
+    policy = got["policies"][0]
+    assert (policy["admitted"], policy["invalid"]) == (3, 2), policy
+    assert "dot segments" in policy["invalid_reason"] and policy["first_invalid"]["line"] == 10
+
+
+def test_two_policies_are_compared(rig):
+    rig.write("other.yaml", json.dumps({**POLICY, "limits": {**POLICY["limits"], "log": {"script": "sliding_window_log", "limit": 2, "period": "10s"}}}))
+    rig.write("a.log", "\n".join(common_line(START + 1000 * i, "192.0.2.1", "/log") for i in range(6)))
+    got = report(rig, "--compare", "other.yaml", "a.log")
+    assert got["comparison"] == {"rejected_by_both": 2, "only_first": 0, "only_second": 2}
+    text = replay(rig, "--compare", "other.yaml", "a.log").stdout
+    assert "by replay.yaml only" in text and "first      2026-09-21 14:13:24  ip:192.0.2.1  GET /log  (a.log:5)" in text, text
+
+
+def test_a_suggested_limit_rejects_a_thousandth(rig):
+    """2,000 clients with 4 requests each, and 3 with 40: without a limit for those, 10 in 10 s would do."""
+    lines = [common_line(START + 60000 * client + 1000 * (i % 10), f"10.0.{client >> 8}.{client & 255}", "/log")
+             for client in range(2000) for i in range(4 if client else 40)]
+    rig.write("a.log", "\n".join(lines))
+    done = replay(rig, "--suggest", "--json", "a.log")
+    suggestion = next(limit for limit in json.loads(done.stdout)["policies"][0]["limits"] if limit["limit"] == "log")["suggestion"]
+    # 8,036 requests; the one busy client loses 40 - value of its requests: 8 are a thousandth.
+    assert suggestion["value"] == 32 and suggestion["rejected_percent"] < 0.1, suggestion
+
+
+def test_a_charge_by_status_uses_the_status_in_the_log(rig):
+    policy = {"upstreams": POLICY["upstreams"], "rules": [{"limits": ["failures"]}],
+              "limits": {"failures": {"script": "fixed_window", "limit": 3, "period": "1h", "count": [401]}}}
+    rig.write("status.yaml", json.dumps(policy))
+    statuses = [200, 401, 200, 401, 401, 200, 401]
+    rig.write("a.log", "\n".join(common_line(START + i * 1000, "192.0.2.1", "/").replace('" 200', f'" {status}')
+                                 for i, status in enumerate(statuses)))
+    done = rig.command("replay", "-c", "status.yaml", "--json", "--no-suggest", "a.log")
+    got = json.loads(done.stdout)["policies"][0]["limits"][0]
+    assert (got["applied"], got["rejected"], got["first_rejection"]["line"]) == (7, 2, 6), (got, done.stderr)
+
+
+def test_bad_usage_and_files_that_cannot_be_read(rig):
+    rig.write("replay.yaml", json.dumps(POLICY))
+    for arguments, words, status in (((), "name at least one log file", 2), (("--nonsense", "x"), "unknown option", 2),
+                                     (("missing.log",), "missing.log: cannot be read: No such file", 1), ((".",), "directory", 1),
+                                     (("-c", "missing.yaml", "x"), "missing.yaml", 1)):
+        done = rig.command("replay", "-c", "replay.yaml", *arguments)
+        assert done.returncode == status and words in done.stderr, done
+    with open(os.path.join(rig.directory, "cut.gz"), "wb") as out:
+        out.write(gzip.compress(b"x\n" * 100000)[:100])
+    done = replay(rig, "cut.gz")
+    assert done.returncode == 1 and "cut.gz: cannot be read to its end" in done.stderr, done
+    done = subprocess.run([weir_program, "replay", "-c", "replay.yaml", "-"], cwd=rig.directory, text=True, capture_output=True, timeout=60,
+                          input=common_line(START, "192.0.2.1", "/log") + "\n", check=False)
+    assert done.returncode == 0 and "1 requests" in done.stdout and "standard input cannot be read again" in done.stdout, done
+
+
+def test_text_from_a_log_cannot_command_the_terminal(rig):
+    rig.write("a.log", "\n".join(common_line(START + i, "192.0.2.1", "/log?\\x1b[2J") for i in range(6)))
+    done = replay(rig, "--no-suggest", "a.log")
+    assert "\x1b" not in done.stdout and done.returncode == 0, done.stdout
