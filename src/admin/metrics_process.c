@@ -136,8 +136,11 @@ static void write_certificates(struct evbuffer *out, const struct policy *policy
             expiry.until_s = dates.until_s;
             write_expiry(out, written, &count, MOST, expiry);
         }
+    if (policy->redis.tls.expires_s)
+        write_expiry(out, written, &count, MOST,
+                     (struct expiry){policy->redis.tls.certificate_path, policy->redis.tls.expires_s});
     for (unsigned u = 0; u < policy->upstream_count; u++) {
-        const struct upstream_tls *tls = &policy->upstreams[u].tls;
+        const struct client_tls *tls = &policy->upstreams[u].tls;
         if (tls->expires_s)
             write_expiry(out, written, &count, MOST, (struct expiry){tls->certificate_path, tls->expires_s});
     }

@@ -13,9 +13,10 @@
 #define KIB(n)   (INT64_C(n) << 10)
 #define MIB(n)   (INT64_C(n) << 20)
 
-#define OF(member) offsetof(struct policy, member)
-#define RESTART    OPTION_RESTART
-#define REQUIRED   OPTION_REQUIRED
-#define DERIVED    OPTION_DERIVED
+#define OF(member)         offsetof(struct policy, member)
+#define CLIENT_TLS(member) offsetof(struct client_tls, member)
+#define RESTART            OPTION_RESTART
+#define REQUIRED           OPTION_REQUIRED
+#define DERIVED            OPTION_DERIVED
 
 #endif

@@ -41,20 +41,16 @@ static void unknown_key(struct loading *l, const char *section, const struct nod
 {
     struct suggestion meant = suggestion_for(node->key);
     EACH_OPTION (option)
-        if (option_is_in(option, section) && !(option->flags & OPTION_LATER))
+        if (option_is_in(option, section))
             suggestion_consider(&meant, slice_of(option_key(option)));
     mistake_of_key(l, node, "unknown key %s%s", QUOTE(node->key), DID_YOU_MEAN(&meant));
 }
 
 static void refuse_other_keys(struct loading *l, const char *section, const struct node *map)
 {
-    for (const struct node *child = map->first; child; child = child->next) {
-        const struct option *option = option_of(section, child->key);
-        if (!option)
+    for (const struct node *child = map->first; child; child = child->next)
+        if (!option_of(section, child->key))
             unknown_key(l, section, child);
-        else if (option->flags & OPTION_LATER)
-            mistake_of_key(l, child, "%s is %s; remove it", option_key(option), option->help);
-    }
 }
 
 /* Returns the default as a node, so that it is read like a written value. */

@@ -29,7 +29,6 @@ struct option_type {
 
 enum {
     OPTION_RESTART = 1,  /* a change requires a restart; others need a reload */
-    OPTION_LATER = 2,    /* reserved, not supported yet: rejected */
     OPTION_REQUIRED = 4, /* no default */
     OPTION_DERIVED = 8   /* `fallback` is a description; code sets the default */
 };

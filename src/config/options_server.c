@@ -46,7 +46,8 @@ static const struct option rows[] = {
 
     {"redis", &type_section, 0, "", 0, 0, 0, NULL, NULL, "where it is kept what clients have used"},
     {"redis.address", &type_redis_address, OF(redis), "127.0.0.1:6379", 0, 0, 0, NULL, redis_has_address,
-     "host:port, unix:/path, redis://USER:PASSWORD@HOST:PORT/DATABASE, or embedded: a private redis-server "
+     "host:port, unix:/path, redis[s]://USER:PASSWORD@HOST:PORT/DATABASE, or embedded: a private "
+     "redis-server "
      "that weir "
      "starts and stops (at a start alone)"},
     {"redis.sentinel", &type_sentinel, 0, "", 0, 0, 0, NULL, redis_has_sentinel,
@@ -77,9 +78,19 @@ static const struct option rows[] = {
      "what is decided without Redis: local (limit in this process until Redis is back), allow, deny (503)"},
     {"redis.instances", &type_count, OF(redis.instances), "1", 1, 1000, 0, NULL, NULL,
      "how many weirs share this Redis: under on_failure: local each admits its part of a limit, at least 1"},
-    {"redis.tls", NULL, 0, NULL, 0, 0, OPTION_LATER, NULL, NULL,
-     "not built in, since hiredis 0.14 has none: let stunnel carry it, and give its address in place of "
-     "Redis' own"},
+    {"redis.tls", &type_client_tls, OF(redis.tls), "", CLIENT_TLS_NO_ALPN, CLIENT_TLS_NO_ALPN, 0, NULL, NULL,
+     "true, or a map: TLS 1.2 and newer to Redis, whose certificate is verified"},
+    {"redis.tls.verify", &type_bool, CLIENT_TLS(verify), "true", 0, 0, 0, NULL, NULL,
+     "false: accept any certificate, and so anyone between weir and Redis"},
+    {"redis.tls.ca", &type_text, CLIENT_TLS(ca), "", 1, 4096, 0, NULL, NULL,
+     "a PEM file of the authorities to trust, in place of the system's; read again with a reload, as all of "
+     "these"},
+    {"redis.tls.server_name", &type_text, CLIENT_TLS(server_name), "", 1, HOST_NAME_BYTES_MAX, 0, NULL, NULL,
+     "the name or address that the certificates are for; unless given, the host or address connected to"},
+    {"redis.tls.certificate", &type_text, CLIENT_TLS(certificate), "", 1, 4096, 0, NULL, NULL,
+     "a PEM file with weir's own certificate, for servers that require one (tls-auth-clients)"},
+    {"redis.tls.key", &type_text, CLIENT_TLS(key), "", 1, 4096, 0, NULL, NULL,
+     "a PEM file with its private key"},
 };
 /* clang-format on */
 

@@ -1,11 +1,10 @@
 /* options_upstreams.c - rows of the option table: upstreams and resolver. */
 #include "config/option_rows.h"
 
-#define UPSTREAM(m)     offsetof(struct upstream, m)
-#define UPSTREAM_TLS(m) offsetof(struct upstream_tls, m)
-#define HEALTH(m)       offsetof(struct upstream_health, m)
-#define RETRY(m)        offsetof(struct upstream, retry.m)
-#define EJECT(m)        offsetof(struct upstream, eject.m)
+#define UPSTREAM(m) offsetof(struct upstream, m)
+#define HEALTH(m)   offsetof(struct upstream_health, m)
+#define RETRY(m)    offsetof(struct upstream, retry.m)
+#define EJECT(m)    offsetof(struct upstream, eject.m)
 
 /* clang-format off: path, type, offset, default, low, high, flags, names, applies, help */
 static const struct option rows[] = {
@@ -20,18 +19,18 @@ static const struct option rows[] = {
      HOURS(24), 0, NULL, NULL, "the most until the head of the response, and between two pieces of its body"},
     {"upstreams.NAME.forwarded", &type_bool, UPSTREAM(forwarded), "false", 0, 0, 0, NULL, NULL,
      "say whom a request came from in Forwarded (RFC 7239) as well"},
-    {"upstreams.NAME.tls", &type_upstream_tls, UPSTREAM(tls), "", 0, 0, 0, NULL, NULL,
+    {"upstreams.NAME.tls", &type_client_tls, UPSTREAM(tls), "", 0, 0, 0, NULL, NULL,
      "true, or a map: TLS 1.2 and newer to the servers, whose certificates are verified"},
-    {"upstreams.NAME.tls.verify", &type_bool, UPSTREAM_TLS(verify), "true", 0, 0, 0, NULL, NULL,
+    {"upstreams.NAME.tls.verify", &type_bool, CLIENT_TLS(verify), "true", 0, 0, 0, NULL, NULL,
      "false: any certificate will do, and anybody in between can be the server"},
-    {"upstreams.NAME.tls.ca", &type_text, UPSTREAM_TLS(ca), "", 1, 4096, 0, NULL, NULL,
+    {"upstreams.NAME.tls.ca", &type_text, CLIENT_TLS(ca), "", 1, 4096, 0, NULL, NULL,
      "a PEM file of the authorities to trust, in place of the system's; read again with a reload, as all of "
      "these"},
-    {"upstreams.NAME.tls.server_name", &type_text, UPSTREAM_TLS(server_name), "", 1, HOST_NAME_BYTES_MAX, 0,
+    {"upstreams.NAME.tls.server_name", &type_text, CLIENT_TLS(server_name), "", 1, HOST_NAME_BYTES_MAX, 0,
      NULL, NULL, "whom the certificate has to be for, a name or an address; unless given, the server's own"},
-    {"upstreams.NAME.tls.certificate", &type_text, UPSTREAM_TLS(certificate), "", 1, 4096, 0, NULL, NULL,
+    {"upstreams.NAME.tls.certificate", &type_text, CLIENT_TLS(certificate), "", 1, 4096, 0, NULL, NULL,
      "a PEM file with a certificate of weir's own, for servers that ask for one"},
-    {"upstreams.NAME.tls.key", &type_text, UPSTREAM_TLS(key), "", 1, 4096, 0, NULL, NULL,
+    {"upstreams.NAME.tls.key", &type_text, CLIENT_TLS(key), "", 1, 4096, 0, NULL, NULL,
      "a PEM file with its private key"},
     {"upstreams.NAME.health", &type_health, UPSTREAM(health), "", 0, 0, 0, NULL, upstream_has_health,
      "every server is asked time and again; those that do not answer well get no requests"},

@@ -120,12 +120,16 @@ void certificate_check(struct loading *l, const struct node *file, const struct 
  * error. Blocks. */
 bool destination_read(struct loading *l, const struct node *node, struct address *address);
 
-/* redis_url.c: reads redis://USER:PASSWORD@HOST:PORT/DATABASE as redis.address. `*position` is set
+/* read_client_tls.c: makes tls->client from the files that the options name. `node` is the map of
+ * these options, or a node for errors if there is none. */
+void client_tls_load(struct loading *l, const struct node *node, struct client_tls *tls);
+
+/* redis_url.c: reads redis[s]://USER:PASSWORD@HOST:PORT/DATABASE as redis.address. `*position` is set
  * to its host:port. Returns false after reporting an error. */
 bool redis_url_is_one(struct slice text);
 bool redis_url_read(struct loading *l, const struct node *node, struct redis_url *url,
                     struct slice *position);
-/* Applies the parts of the URL after the section is read. */
+/* Applies the parts of the URL after the section is read; checks whether TLS fits the address. */
 void redis_url_finish(struct loading *l);
 
 /* Removes a trailing newline, as added by editors and `echo`. */

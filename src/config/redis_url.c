@@ -1,7 +1,9 @@
 /* redis_url.c - parses redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], as accepted by Redis
- * clients (https://www.iana.org/assignments/uri-schemes/prov/redis). */
+ * clients (https://www.iana.org/assignments/uri-schemes/prov/redis). rediss:// is the same with
+ * TLS. */
 #include "config/parts.h"
 #include "http/chars.h"
+#include "net/tls.h"
 
 enum { REDIS_PORT_TEXT_MAX = 6, DATABASE_MAX = 65535 };
 
@@ -100,15 +102,9 @@ bool redis_url_read(struct loading *l, const struct node *node, struct redis_url
 {
     struct slice rest = node->text, user, host = SLICE_NONE;
 
-    if (starts_with_nocase(rest, SLICE("rediss://"))) {
-        mistake(l, node,
-                "rediss:// asks for TLS, which is not built in: let stunnel carry it, and give its "
-                "address "
-                "with redis://");
-        return false;
-    }
-    rest = (struct slice){rest.p + 8, rest.n - 8};
-    *url = (struct redis_url){.given = true};
+    *url = (struct redis_url){.given = true, .secure = starts_with_nocase(rest, SLICE("rediss://"))};
+    rest.p += url->secure ? sizeof "rediss://" - 1 : sizeof "redis://" - 1;
+    rest.n -= (size_t)(rest.p - node->text.p);
     const char *at = memrchr(rest.p, '@', rest.n);
     if (at) {
         user = (struct slice){rest.p, (size_t)(at - rest.p)};
@@ -133,10 +129,42 @@ static bool is_written_twice(struct loading *l, const char *key, bool in_url)
     return true;
 }
 
+/* rediss:// without redis.tls: TLS with the defaults of redis.tls. */
+static void begin_tls(struct loading *l, struct client_tls *tls)
+{
+    const struct node *address = node_at(l, "redis", "address");
+
+    if (!tls_is_there()) {
+        mistake(l, address, "this weir was built without OpenSSL (./configure --with-openssl)");
+        return;
+    }
+    tls->on = tls->verify = tls->no_alpn = true;
+    client_tls_load(l, address, tls);
+}
+
+static void finish_tls(struct loading *l)
+{
+    struct redis_settings *redis = &l->policy->redis;
+    const struct node *node = node_at(l, "redis", "tls");
+
+    if (redis->tls.on && redis->url.given && !redis->url.secure)
+        mistake(l, node, "redis.address starts with redis://, which means without TLS; write rediss://");
+    else if (redis->tls.on && (redis->embedded || address_is_unix(&redis->address)))
+        mistake(l, node, "TLS needs host:port in redis.address; remove redis.tls");
+    else if (redis->url.secure && !redis->tls.on && node && !node->null)
+        mistake(l, node,
+                "redis.address starts with rediss://, which means with TLS; remove this, or write redis://");
+    else if (redis->url.secure && !redis->tls.on)
+        begin_tls(l, &redis->tls);
+}
+
 void redis_url_finish(struct loading *l)
 {
     struct redis_settings *redis = &l->policy->redis;
     const struct redis_url *url = &redis->url;
+
+    if (!l->report->mistakes)
+        finish_tls(l);
 
     if (!url->given || is_written_twice(l, "username", url->username) ||
         is_written_twice(l, "password", url->password) ||

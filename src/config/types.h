@@ -20,22 +20,23 @@ extern const struct option_type type_secret;   /* as type_text, printed as "***"
 
 /* Types for single sections. The comments give the file and the C type of the field, which may be
  * the enclosing struct; the keyword struct is omitted. */
-extern const struct option_type type_workers;          /* read_listen.c: unsigned */
-extern const struct option_type type_listen;           /* read_listen.c: policy */
-extern const struct option_type type_listen_tls;       /* read_listen.c: listen_settings */
-extern const struct option_type type_address;          /* read_listen.c: address */
-extern const struct option_type type_admin;            /* read_admin.c: policy */
-extern const struct option_type type_admin_hosts;      /* read_admin.c: admin_listener */
-extern const struct option_type type_admin_mode;       /* read_admin.c: unsigned */
-extern const struct option_type type_token_file;       /* read_admin.c: admin_listener */
-extern const struct option_type type_redis_address;    /* read_redis.c: redis_settings */
-extern const struct option_type type_sentinel;         /* read_redis.c: policy */
-extern const struct option_type type_redis_nodes;      /* read_redis.c: redis_nodes */
-extern const struct option_type type_cluster;          /* read_redis.c: redis_settings */
-extern const struct option_type type_password_file;    /* read_redis.c: redis_settings */
-extern const struct option_type type_key_prefix;       /* read_redis.c: char * */
-extern const struct option_type type_upstreams;        /* read_upstreams.c: policy */
-extern const struct option_type type_upstream_tls;     /* read_upstreams.c: upstream_tls */
+extern const struct option_type type_workers;       /* read_listen.c: unsigned */
+extern const struct option_type type_listen;        /* read_listen.c: policy */
+extern const struct option_type type_listen_tls;    /* read_listen.c: listen_settings */
+extern const struct option_type type_address;       /* read_listen.c: address */
+extern const struct option_type type_admin;         /* read_admin.c: policy */
+extern const struct option_type type_admin_hosts;   /* read_admin.c: admin_listener */
+extern const struct option_type type_admin_mode;    /* read_admin.c: unsigned */
+extern const struct option_type type_token_file;    /* read_admin.c: admin_listener */
+extern const struct option_type type_redis_address; /* read_redis.c: redis_settings */
+extern const struct option_type type_sentinel;      /* read_redis.c: policy */
+extern const struct option_type type_redis_nodes;   /* read_redis.c: redis_nodes */
+extern const struct option_type type_cluster;       /* read_redis.c: redis_settings */
+extern const struct option_type type_password_file; /* read_redis.c: redis_settings */
+extern const struct option_type type_key_prefix;    /* read_redis.c: char * */
+extern const struct option_type type_upstreams;     /* read_upstreams.c: policy */
+enum { CLIENT_TLS_HTTP, CLIENT_TLS_NO_ALPN };
+extern const struct option_type type_client_tls;       /* read_client_tls.c: client_tls; low: CLIENT_TLS_* */
 extern const struct option_type type_health;           /* read_upstreams.c: upstream_health */
 extern const struct option_type type_health_path;      /* read_upstreams.c: char * */
 extern const struct option_type type_retry_on;         /* read_retry.c: unsigned */

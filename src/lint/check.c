@@ -49,13 +49,23 @@ static void check_resolver(struct loading *l)
 
 /* --- upstreams --- */
 
+static void warn_of_redis_tls(struct loading *l)
+{
+    const struct client_tls *tls = &l->policy->redis.tls;
+
+    if (tls->on && !tls->verify)
+        warning(l, node_find(node_at(l, "redis", "tls"), "verify"),
+                "anyone between weir and Redis can read the password and change the counts; name the "
+                "authority of Redis' certificate in ca instead");
+}
+
 static void warn_of_upstreams(struct loading *l)
 {
     const struct node *upstreams = node_find(l->root, "upstreams");
     const struct node *node = upstreams ? upstreams->first : NULL;
 
     for (unsigned i = 0; node && i < l->policy->upstream_count; i++, node = node->next) {
-        const struct upstream_tls *tls = &l->policy->upstreams[i].tls;
+        const struct client_tls *tls = &l->policy->upstreams[i].tls;
         if (tls->on && !tls->verify)
             warning(l, node_find(node_find(node, "tls"), "verify"),
                     "whoever gets between weir and the servers can read and change all that passes; name the "
@@ -137,6 +147,7 @@ void policy_check(struct loading *l)
         return;
     warn_of_admin(l);
     warn_of_identity(l);
+    warn_of_redis_tls(l);
     warn_of_upstreams(l);
     warn_of_limits(l);
     warn_of_rules(l);

@@ -58,6 +58,7 @@ struct tls_client_settings {
     const char *ca;
     const char *certificate, *key; /* PEM files of the client certificate; NULL: none */
     bool verify;                   /* verify the server's certificate: chain, dates and name */
+    bool no_alpn;                  /* the protocol is not HTTP/1.1: offer none */
 };
 
 /* Settings of TLS connections to servers: certificate authorities and client certificate. Shared by
@@ -86,6 +87,16 @@ MUST_CHECK bool tls_connect(struct stream *stream, struct tls_client *client, co
 
 /* Writes the reason of TLS_FAILED, for the log. */
 void tls_connect_failure(const struct stream *stream, char why[static TLS_WHY_MAX]);
+
+enum tls_problem {
+    TLS_PROBLEM_OTHER,
+    TLS_PROBLEM_UNTRUSTED, /* the certificate's authority is unknown, or the certificate is refused */
+    TLS_PROBLEM_NAME,      /* it is for another name */
+    TLS_PROBLEM_DATES,     /* it has expired or is not valid yet */
+    TLS_PROBLEM_NOT_TLS    /* the server does not use TLS */
+};
+/* Returns the class of that reason. */
+enum tls_problem tls_connect_problem(const struct stream *stream);
 
 /* ---- both sides ------------------------------------------------------------------------------ */
 

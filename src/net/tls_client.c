@@ -182,6 +182,8 @@ static int on_verified(int good, X509_STORE_CTX *store)
 
     if (good)
         return 1;
+    if (!t->verify_error)
+        t->verify_error = X509_STORE_CTX_get_error(store);
     if (!t->verdict && certificate && (t->verdict = malloc(TLS_WHY_MAX))) {
         struct text out = text_over(t->verdict, TLS_WHY_MAX - 1);
         put_verdict(&out, X509_STORE_CTX_get_error(store), certificate, t->host);
@@ -201,6 +203,21 @@ void tls_connect_failure(const struct stream *s, char why[static TLS_WHY_MAX])
         snprintf(why, TLS_WHY_MAX, "it closed the connection during the TLS handshake");
     else
         snprintf(why, TLS_WHY_MAX, "no TLS handshake with it: %s", reason);
+}
+
+enum tls_problem tls_connect_problem(const struct stream *s)
+{
+    const struct tls_session *t = s->session;
+
+    switch (t->verify_error) {
+    case X509_V_OK: break;
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH: return TLS_PROBLEM_NAME;
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+    case X509_V_ERR_CERT_NOT_YET_VALID: return TLS_PROBLEM_DATES;
+    default: return TLS_PROBLEM_UNTRUSTED;
+    }
+    return ERR_GET_REASON(t->fault) == SSL_R_WRONG_VERSION_NUMBER ? TLS_PROBLEM_NOT_TLS : TLS_PROBLEM_OTHER;
 }
 
 /* ---- session resumption ---------------------------------------------------------------------- */
@@ -250,7 +267,8 @@ static enum tls_fault load(struct tls_client *client, const struct tls_client_se
                        settings->verify ? on_verified : NULL);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
     SSL_CTX_sess_set_new_cb(ctx, on_new_session);
-    if (fault == TLS_GOOD && SSL_CTX_set_alpn_protos(ctx, spoken, sizeof spoken - 1) != 0) {
+    if (fault == TLS_GOOD && !settings->no_alpn &&
+        SSL_CTX_set_alpn_protos(ctx, spoken, sizeof spoken - 1) != 0) {
         snprintf(why, TLS_WHY_MAX, "cannot be used: no memory");
         fault = TLS_BAD_CA;
     }

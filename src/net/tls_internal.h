@@ -25,6 +25,7 @@ struct tls_session {
     const char *host; /* name that the certificate must be valid for */
     /* First error in the server's certificate; NULL: none so far. malloc'ed. */
     char *verdict;
+    int verify_error; /* X509_V_ERR_ code of `verdict` */
     struct tls_resumption *resumption;
 };
 

@@ -85,6 +85,12 @@ void tls_connect_failure(const struct stream *stream, char why[static TLS_WHY_MA
     why[0] = 0;
 }
 
+enum tls_problem tls_connect_problem(const struct stream *stream)
+{
+    (void)stream;
+    return TLS_PROBLEM_OTHER;
+}
+
 const char *tls_fault_of(const struct stream *stream)
 {
     (void)stream;

@@ -31,6 +31,7 @@ void policy_drop(struct policy *policy)
         tls_server_drop(policy->listen[i].tls);
     for (unsigned i = 0; i < policy->upstream_count; i++)
         tls_client_free(policy->upstreams[i].tls.client);
+    tls_client_free(policy->redis.tls.client);
     address_table_clear(&policy->addresses.table);
     arena_free(policy->arena);
     free(policy->arena);

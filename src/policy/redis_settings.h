@@ -3,6 +3,7 @@
 #define WEIR_POLICY_REDIS_SETTINGS_H
 
 #include "net/address.h"
+#include "policy/client_tls.h"
 
 enum on_failure { ON_FAILURE_LOCAL, ON_FAILURE_ALLOW, ON_FAILURE_DENY };
 
@@ -23,6 +24,7 @@ struct redis_sentinel_settings {
 /* Parts of redis.address besides host and port, if it is a URL. */
 struct redis_url {
     bool given, has_database;
+    bool secure;               /* rediss: with TLS */
     char *username, *password; /* NULL: none */
     unsigned database;
 };
@@ -38,6 +40,7 @@ struct redis_settings {
     struct redis_nodes cluster; /* seed nodes; count 0: no cluster */
     char *username, *password;  /* NULL: none */
     char *password_file;        /* as written; NULL: none */
+    struct client_tls tls;      /* to servers, sentinels and cluster nodes */
     unsigned database;
     char *key_prefix;
     uint64_t timeout_us;

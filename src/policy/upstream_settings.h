@@ -4,6 +4,7 @@
 
 #include "base/position.h"
 #include "net/address.h"
+#include "policy/client_tls.h"
 
 struct upstream_server {
     struct address address; /* length 0: a host name, resolved at run time */
@@ -11,14 +12,6 @@ struct upstream_server {
     char *host;             /* host name or IP address from `text`; NULL: unix socket */
     uint16_t port;
     struct position position;
-};
-
-struct upstream_tls {
-    bool on, verify;
-    char *ca, *server_name, *certificate, *key; /* as written; NULL: not set */
-    struct tls_client *client;                  /* TLS context from these files; owned */
-    char *certificate_path;                     /* path of `certificate`; set only with expires_s */
-    int64_t expires_s;                          /* certificate expiry, Unix time; 0: none */
 };
 
 struct upstream_health {
@@ -65,7 +58,7 @@ struct upstream {
     unsigned server_count; /* at least 1 */
     uint64_t connect_timeout_us, response_timeout_us;
     bool forwarded; /* send Forwarded (RFC 7239) */
-    struct upstream_tls tls;
+    struct client_tls tls;
     struct upstream_health health;
     struct upstream_retry retry;
     struct upstream_eject eject;

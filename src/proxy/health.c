@@ -183,7 +183,7 @@ static void shake_hands(struct check *check)
 
 static void connected(struct check *check)
 {
-    const struct upstream_tls *tls = &check->upstream->tls;
+    const struct client_tls *tls = &check->upstream->tls;
     const char *own = check->endpoint->settings->host, *host = tls->server_name ? tls->server_name : own;
 
     if (!tls->on) {

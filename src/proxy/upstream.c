@@ -106,7 +106,7 @@ static void shake_hands(struct link *link)
 static void begin_tls(struct link *link)
 {
     struct server *server = link->server;
-    const struct upstream_tls *tls = &server->pool->settings->tls;
+    const struct client_tls *tls = &server->pool->settings->tls;
     const char *host = tls->server_name ? tls->server_name : server->endpoint->settings->host;
 
     stream_want_write(&link->stream, false);

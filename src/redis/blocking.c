@@ -104,19 +104,19 @@ const struct redis_reply *redis_ask(struct redis_blocking *redis, int argc, cons
         return NULL;
     enum redis_awaited awaited = redis_await(redis, redis->timeout_us);
     if (awaited == REDIS_AWAITED_NOTHING) /* a late reply would be taken for that of the next command */
-        on_lost(redis, "no answer in time");
+        on_lost(redis, redis_connection_timeout(redis->connection));
     return awaited == REDIS_AWAITED_REPLY ? &redis->reply : NULL;
 }
 
 /* --- Connecting ------------------------------------------------------------------------------- */
 
-static bool begin(struct redis_blocking *redis)
+static bool begin(struct redis_blocking *redis, const struct redis_settings *settings)
 {
     const struct redis_connection_callbacks callbacks = {on_received, on_lost, redis};
 
     if (!(redis->base = event_base_new()) || !(redis->timer = evtimer_new(redis->base, on_timer, redis)))
         return false;
-    redis->connection = redis_connection_new(redis->base, &redis->address, NULL, NULL, &callbacks);
+    redis->connection = redis_connection_new(redis->base, settings, &redis->address, NULL, NULL, &callbacks);
     return redis->connection != NULL;
 }
 
@@ -154,8 +154,9 @@ static bool select_database(struct redis_blocking *redis, const struct redis_set
 }
 
 /* Returns a connection that is logged in, or NULL with `why`. */
-static struct redis_blocking *dial_as(const struct address *address, const char *username,
-                                      const char *password, uint64_t timeout_us, char *why)
+static struct redis_blocking *dial_as(const struct redis_settings *settings, const struct address *address,
+                                      const char *username, const char *password, uint64_t timeout_us,
+                                      char *why)
 {
     struct redis_blocking *redis = calloc(1, sizeof *redis);
 
@@ -167,7 +168,7 @@ static struct redis_blocking *dial_as(const struct address *address, const char 
     redis->address = *address;
     redis->timeout_us = timeout_us;
     errno = 0;
-    if (!begin(redis))
+    if (!begin(redis, settings))
         snprintf(why, REDIS_WHY_MAX, "%s", strerror(errno ? errno : ENOMEM));
     else if (log_in(redis, username, password, why))
         return redis;
@@ -185,12 +186,13 @@ static const char *trouble_of(const struct redis_blocking *sentinel, const struc
                                        : "it names the master by what is no address";
 }
 
-static bool ask_sentinel(const struct redis_sentinel_settings *s, const struct redis_node *node,
-                         uint64_t timeout_us, struct address *master, char *why)
+static bool ask_sentinel(const struct redis_settings *s, const struct redis_node *node, uint64_t timeout_us,
+                         struct address *master, char *why)
 {
-    const char *argv[] = {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s->master};
+    const char *argv[] = {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s->sentinel.master};
     char trouble[REDIS_WHY_MAX];
-    struct redis_blocking *sentinel = dial_as(&node->address, s->username, s->password, timeout_us, trouble);
+    struct redis_blocking *sentinel =
+        dial_as(s, &node->address, s->sentinel.username, s->sentinel.password, timeout_us, trouble);
     const struct redis_reply *reply = sentinel ? redis_ask(sentinel, COUNT_OF(argv), argv, NULL) : NULL;
     bool found = reply && redis_reply_is(reply, "ss") &&
                  redis_sentinel_address(reply->elements[0].text, reply->elements[1].text, master);
@@ -215,8 +217,8 @@ static struct redis_blocking *dial_master(const struct redis_settings *s, uint64
     for (unsigned i = 0; i < s->sentinel.nodes.count; i++) {
         struct address master;
         struct redis_blocking *redis;
-        if (!ask_sentinel(&s->sentinel, &s->sentinel.nodes.node[i], timeout_us, &master, why) ||
-            !(redis = dial_as(&master, s->username, s->password, timeout_us, why)))
+        if (!ask_sentinel(s, &s->sentinel.nodes.node[i], timeout_us, &master, why) ||
+            !(redis = dial_as(s, &master, s->username, s->password, timeout_us, why)))
             continue;
         if (!is_replica(redis))
             return redis;
@@ -232,7 +234,7 @@ static bool ask_node(const struct redis_settings *s, const struct redis_node *no
                      struct redis_cluster_map *map, char *why)
 {
     char trouble[REDIS_WHY_MAX];
-    struct redis_blocking *redis = dial_as(&node->address, s->username, s->password, timeout_us, trouble);
+    struct redis_blocking *redis = dial_as(s, &node->address, s->username, s->password, timeout_us, trouble);
     const struct redis_reply *reply =
         redis ? redis_ask(redis, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL) : NULL;
     const char *what = redis ? redis->error : trouble;
@@ -265,7 +267,7 @@ static struct redis_blocking *dial_node(const struct redis_settings *s, struct r
     struct redis_blocking *redis = NULL;
 
     if (node >= 0)
-        redis = dial_as(&map->nodes[node], s->username, s->password, timeout_us, why);
+        redis = dial_as(s, &map->nodes[node], s->username, s->password, timeout_us, why);
     else
         snprintf(why, REDIS_WHY_MAX, "%s", absent);
     free(map);
@@ -311,7 +313,7 @@ struct redis_blocking *redis_dial(const struct redis_settings *s, uint64_t timeo
         return NULL;
     }
     redis = s->sentinel.master ? dial_master(s, timeout_us, why)
-                               : dial_as(&address, s->username, s->password, timeout_us, why);
+                               : dial_as(s, &address, s->username, s->password, timeout_us, why);
     if (redis && select_database(redis, s, why))
         return redis;
     redis_hang_up(redis);

@@ -22,8 +22,8 @@ static const uint64_t refused_every_us =
 
 /* A call without a reply, with its command as written: a retry after NOSCRIPT needs the
  * arguments. */
-struct sent {
-    TAILQ_ENTRY(sent) entry;
+struct sent_call {
+    TAILQ_ENTRY(sent_call) entry;
     struct redis_call *call;
     uint64_t written_us;
     char *bytes;
@@ -38,9 +38,9 @@ static bool is_up(const struct redis_link *link)
     return link->state == LINK_READY || link->state == LINK_SUSPECT;
 }
 
-static struct sent *sent_take(struct redis_link *link, size_t size)
+static struct sent_call *sent_take(struct redis_link *link, size_t size)
 {
-    struct sent *sent = TAILQ_FIRST(&link->spare);
+    struct sent_call *sent = TAILQ_FIRST(&link->spare);
     if (sent)
         TAILQ_REMOVE(&link->spare, sent, entry);
     else if (!(sent = calloc(1, sizeof *sent)))
@@ -57,7 +57,7 @@ static struct sent *sent_take(struct redis_link *link, size_t size)
     return sent;
 }
 
-static void sent_release(struct redis_link *link, struct sent *sent)
+static void sent_release(struct redis_link *link, struct sent_call *sent)
 {
     sent->call = NULL;
     if (sent->cap > SPARE_BYTES_MAX) {
@@ -105,7 +105,7 @@ static bool send_asking(struct redis_link *link)
 
 /* Passes a command to hiredis and appends the call to the waiting list. hiredis looks for the
  * command's name with strchr(), so the command must be followed by a NUL. */
-static bool sent_go(struct redis_link *link, struct sent *sent, const char *command, size_t size)
+static bool sent_go(struct redis_link *link, struct sent_call *sent, const char *command, size_t size)
 {
     link->holds_writes = true;
     bool taken = (!sent->asking || send_asking(link)) &&
@@ -123,7 +123,7 @@ static bool sent_go(struct redis_link *link, struct sent *sent, const char *comm
 
 /* Redis has lost the script (restart, SCRIPT FLUSH, failover): sends the same arguments with the
  * whole script. */
-static bool retry_as_eval(struct redis_link *link, struct sent *sent)
+static bool retry_as_eval(struct redis_link *link, struct sent_call *sent)
 {
     size_t rest = sent->size - sent->tail, cap = 128 + link->script.n + rest;
     char *command;
@@ -144,7 +144,7 @@ static bool retry_as_eval(struct redis_link *link, struct sent *sent)
     return gone;
 }
 
-static bool was_redirected(struct redis_link *link, struct sent *sent, const char *error)
+static bool was_redirected(struct redis_link *link, struct sent_call *sent, const char *error)
 {
     struct slice arguments = {sent->bytes + sent->tail, sent->size - sent->tail};
 
@@ -217,7 +217,7 @@ static void on_call(redisAsyncContext *ac, void *r, void *arg)
 {
     struct redis_link *link = redis_link_answered(ac, r);
     const struct redis_reply *reply = r;
-    struct sent *sent = arg;
+    struct sent_call *sent = arg;
 
     TAILQ_REMOVE(&link->waiting, sent, entry);
     link->pending--;
@@ -233,7 +233,8 @@ static void on_call(redisAsyncContext *ac, void *r, void *arg)
 }
 
 /* `t` is the whole command, in the buffer of `sent`. */
-static bool sent_start(struct redis_link *link, struct sent *sent, struct redis_call *call, struct text *t)
+static bool sent_start(struct redis_link *link, struct sent_call *sent, struct redis_call *call,
+                       struct text *t)
 {
     sent->size = t->n;
     text_char(t, 0);
@@ -250,7 +251,7 @@ bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc,
                      const size_t *argv_sizes)
 {
     size_t size = 128;
-    struct sent *sent;
+    struct sent_call *sent;
 
     if (link->state != LINK_READY || link->pending >= PENDING_MAX)
         return false;
@@ -274,7 +275,7 @@ bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc,
 bool redis_link_pass(struct redis_link *link, struct redis_call *call, int argc, struct slice arguments,
                      bool asking)
 {
-    struct sent *sent;
+    struct sent_call *sent;
 
     if (link->state != LINK_READY || link->pending >= PENDING_MAX ||
         !(sent = sent_take(link, arguments.n + 128)))
@@ -290,7 +291,7 @@ bool redis_link_pass(struct redis_link *link, struct redis_call *call, int argc,
 
 uint64_t redis_calls_oldest(const struct redis_link *link)
 {
-    const struct sent *first = TAILQ_FIRST(&link->waiting);
+    const struct sent_call *first = TAILQ_FIRST(&link->waiting);
     return first ? first->written_us : 0;
 }
 
@@ -302,7 +303,7 @@ void redis_calls_init(struct redis_link *link)
 
 void redis_calls_free(struct redis_link *link)
 {
-    struct sent *sent;
+    struct sent_call *sent;
 
     while ((sent = TAILQ_FIRST(&link->spare))) {
         TAILQ_REMOVE(&link->spare, sent, entry);

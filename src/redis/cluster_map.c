@@ -203,8 +203,8 @@ static void begin(struct redis_cluster_map_reader *r)
 
     r->read_us = clock_us();
     r->asked = r->known[r->next++ % r->known_count];
-    r->connection =
-        redis_connection_new(r->base, &r->asked, r->settings->username, r->settings->password, &callbacks);
+    r->connection = redis_connection_new(r->base, r->settings, &r->asked, r->settings->username,
+                                         r->settings->password, &callbacks);
     if (!r->connection ||
         !redis_connection_send(r->connection, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL))
         fail(r, "it cannot be connected to");
@@ -219,7 +219,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
     MAGIC_CHECK(r, READER_MAGIC);
     if (r->connection)
-        fail(r, "no answer");
+        fail(r, redis_connection_timeout(r->connection));
     else
         begin(r);
 }

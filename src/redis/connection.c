@@ -4,9 +4,11 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/magic.h"
 #include "redis/reply_reader.h"
+#include "redis/secure.h"
 #include "redis/socket.h"
 
 enum {
@@ -18,10 +20,13 @@ struct redis_connection {
     uint32_t magic;
     struct address address;
     struct bufferevent *stream;
+    struct tls_pump *tls; /* under the stream; NULL: no TLS */
     redisReader *reader;
     struct redis_reply_reader replies;
     struct redis_connection_callbacks callbacks;
     bool logging_in; /* the next reply belongs to AUTH */
+    bool connected;  /* without TLS */
+    bool heard;      /* something was answered */
     bool hearing;    /* inside a callback */
     bool over;       /* freed from inside a callback */
     bool starting;   /* inside redis_connection_new(), which reports an immediate failure itself */
@@ -36,6 +41,7 @@ static void connection_end(struct redis_connection *connection)
         bufferevent_free(connection->stream);
     if (connection->reader)
         redisReaderFree(connection->reader);
+    tls_pump_free(connection->tls);
     MAGIC_WIPE(connection);
     free(connection);
 }
@@ -52,6 +58,7 @@ static void pass_on(struct redis_connection *connection, struct redis_reply *rep
 {
     bool login = connection->logging_in;
 
+    connection->heard = true;
     connection->logging_in = false;
     if (login && reply->type != RESP_ERROR)
         return;
@@ -100,6 +107,7 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
 
     MAGIC_CHECK(connection, CONNECTION_MAGIC);
     if (what & BEV_EVENT_CONNECTED) {
+        connection->connected = true;
         redis_socket_options(bufferevent_getfd(stream), &connection->address);
         return;
     }
@@ -110,11 +118,23 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
     }
     const char *why =
         what & BEV_EVENT_EOF ? "it hung up" : evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR());
-    if (redis_socket_last_words(bufferevent_getfd(stream), last_words, sizeof last_words))
+    if (connection->connected && !connection->heard && !address_is_unix(&connection->address))
+        why = "it hung up without an answer, as a server does that requires TLS";
+    if (redis_secure_failure(connection->tls, false, &why) == REDIS_OK_ANSWER &&
+        redis_socket_last_words(bufferevent_getfd(stream), last_words, sizeof last_words))
         why = last_words;
     lose(connection, why);
     if (connection->over)
         connection_end(connection);
+}
+
+const char *redis_connection_timeout(const struct redis_connection *connection)
+{
+    const char *detail;
+
+    return redis_secure_failure(connection->tls, true, &detail) == REDIS_FAILURE_TLS_TIMEOUT
+               ? "no TLS handshake in time; a server without TLS does not answer it"
+               : "no answer in time";
 }
 
 /* --- Sending ---------------------------------------------------------------------------------- */
@@ -143,22 +163,45 @@ static bool log_in(struct redis_connection *connection, const char *username, co
 
 /* --- Create and free -------------------------------------------------------------------------- */
 
-static bool dial(struct redis_connection *connection, struct event_base *base)
+/* Returns the socket for the stream: -1 if the stream connects itself. False: errno is set. */
+static bool secure(struct redis_connection *connection, struct event_base *base,
+                   const struct redis_settings *settings, int *fd)
+{
+    *fd = -1;
+    if (!settings->tls.on)
+        return true;
+    int connecting = redis_socket_open(&connection->address);
+    if (connecting >= 0)
+        connection->tls = redis_secure(base, settings, &connection->address, connecting, fd);
+    connection->failed = connection->tls ? 0 : errno;
+    return connection->tls != NULL;
+}
+
+static bool dial(struct redis_connection *connection, struct event_base *base,
+                 const struct redis_settings *settings)
 {
     static const unsigned always = 1; /* nonzero: pushed messages are unsolicited */
     struct address *to = &connection->address;
+    int fd;
 
-    if (to->length == 0 || !(connection->stream = bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE)) ||
-        !(connection->reader = redisReaderCreate()))
+    if (to->length == 0 || !secure(connection, base, settings, &fd))
+        return false;
+    if (!(connection->stream = bufferevent_socket_new(base, fd, BEV_OPT_CLOSE_ON_FREE))) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    if (!(connection->reader = redisReaderCreate()))
         return false;
     redis_reply_reader_install(&connection->replies, connection->reader, &always);
     bufferevent_setcb(connection->stream, on_read, NULL, on_event, connection);
     return bufferevent_enable(connection->stream, EV_READ | EV_WRITE) == 0 &&
-           bufferevent_socket_connect(connection->stream, &to->any, (int)to->length) == 0;
+           (fd >= 0 || bufferevent_socket_connect(connection->stream, &to->any, (int)to->length) == 0);
 }
 
-struct redis_connection *redis_connection_new(struct event_base *base, const struct address *address,
-                                              const char *username, const char *password,
+struct redis_connection *redis_connection_new(struct event_base *base, const struct redis_settings *settings,
+                                              const struct address *address, const char *username,
+                                              const char *password,
                                               const struct redis_connection_callbacks *callbacks)
 {
     struct redis_connection *connection = calloc(1, sizeof *connection);
@@ -169,7 +212,8 @@ struct redis_connection *redis_connection_new(struct event_base *base, const str
     connection->address = *address;
     connection->callbacks = *callbacks;
     connection->starting = true;
-    bool good = dial(connection, base) && log_in(connection, username, password) && !connection->failed;
+    bool good =
+        dial(connection, base, settings) && log_in(connection, username, password) && !connection->failed;
     connection->starting = false;
     if (good)
         return connection;

@@ -21,6 +21,14 @@ const char *const redis_failure_text[REDIS_FAILURE_COUNT] = {
 static const char *const remedy[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_CONNECT] = "check that Redis runs there and that redis.address is right",
     [REDIS_FAILURE_CLOSED] = "check that Redis runs there, and look at Redis' own log",
+    [REDIS_FAILURE_TLS_UNTRUSTED] = "name the authority of its certificate in redis.tls.ca",
+    [REDIS_FAILURE_TLS_NAME] =
+        "give Redis a certificate for this host or address, or set redis.tls.server_name",
+    [REDIS_FAILURE_TLS_EXPIRED] = "renew the certificate of Redis, and check both clocks",
+    [REDIS_FAILURE_TLS_TIMEOUT] = "check that redis.address is Redis' tls-port, or remove redis.tls",
+    [REDIS_FAILURE_TLS_MISSING] = "check that redis.address is Redis' tls-port, or remove redis.tls",
+    [REDIS_FAILURE_TLS_REQUIRED] = "set redis.tls (or write rediss://) if this is Redis' tls-port",
+    [REDIS_FAILURE_TLS] = "check redis.tls.certificate and Redis' own log",
     [REDIS_FAILURE_TIMEOUT] = "check Redis' load (SLOWLOG, INFO) and the network, or raise redis.timeout",
     [REDIS_FAILURE_AUTH] = "check redis.username and redis.password, and that this user is on",
     [REDIS_FAILURE_PERMISSION] =
@@ -36,7 +44,7 @@ static const char *const remedy[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_PERSISTENCE] =
         "see Redis' own log and its disk (INFO persistence), or set stop-writes-on-bgsave-error no",
     [REDIS_FAILURE_OOM] = "raise Redis' maxmemory",
-    [REDIS_FAILURE_REPLY] = "check that redis.address is a Redis server, without TLS",
+    [REDIS_FAILURE_REPLY] = "check that redis.address is a Redis server",
     [REDIS_FAILURE_BUSY] = "check for slow scripts or commands in Redis (SLOWLOG)",
     [REDIS_FAILURE_CLUSTER] =
         "this is a node of a cluster: name its nodes in redis.cluster, in place of redis.address",
@@ -51,7 +59,7 @@ static const char *const remedy_with_sentinels[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_CLOSED] = "if no sentinel names another master soon, look at Redis' own log",
     [REDIS_FAILURE_READONLY] = "if no sentinel names another master soon, look at the sentinels' own logs",
     [REDIS_FAILURE_MASTERDOWN] = "if no sentinel names another master soon, look at the sentinels' own logs",
-    [REDIS_FAILURE_REPLY] = "check that what the sentinels name as the master is a Redis server, without TLS",
+    [REDIS_FAILURE_REPLY] = "check that what the sentinels name as the master is a Redis server",
     [REDIS_FAILURE_CLUSTER] =
         "this is a node of a cluster: name its nodes in redis.cluster, in place of redis.sentinel",
 };
@@ -65,7 +73,7 @@ static const char *const remedy_in_cluster[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_CLUSTER] = "check it with redis-cli --cluster check",
     [REDIS_FAILURE_READONLY] = "if this lasts, check the cluster with redis-cli --cluster check",
     [REDIS_FAILURE_MASTERDOWN] = "if this lasts, check the cluster with redis-cli --cluster check",
-    [REDIS_FAILURE_REPLY] = "check that what redis.cluster names is a Redis node, without TLS",
+    [REDIS_FAILURE_REPLY] = "check that what redis.cluster names is a Redis node",
 };
 
 const char *redis_failure_remedy(enum redis_failure failure, const struct redis_settings *settings)

@@ -10,6 +10,14 @@
 /* Each row: name, metric label, log text. */
 #define REDIS_FAILURES(X)                                                                                    \
     X(REDIS_FAILURE_CONNECT, "connect", "could not connect")                                                 \
+    X(REDIS_FAILURE_TLS_UNTRUSTED, "tls_untrusted", "its certificate is not trusted")                        \
+    X(REDIS_FAILURE_TLS_NAME, "tls_name", "its certificate is for another name")                             \
+    X(REDIS_FAILURE_TLS_EXPIRED, "tls_expired", "its certificate has expired or is not valid yet")           \
+    X(REDIS_FAILURE_TLS_TIMEOUT, "tls_timeout", "no TLS handshake in time")                                  \
+    X(REDIS_FAILURE_TLS_MISSING, "tls_missing", "it does not use TLS")                                       \
+    X(REDIS_FAILURE_TLS_REQUIRED, "tls_required",                                                            \
+      "it closes new connections without an answer, as a server does that requires TLS")                     \
+    X(REDIS_FAILURE_TLS, "tls", "TLS failed")                                                                \
     X(REDIS_FAILURE_CLOSED, "closed", "the connection was lost")                                             \
     X(REDIS_FAILURE_TIMEOUT, "timeout", "no answer within redis.timeout")                                    \
     X(REDIS_FAILURE_AUTH, "auth", "the login was refused")                                                   \

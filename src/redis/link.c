@@ -54,10 +54,12 @@ static void link_lost(struct redis_link *link, enum redis_failure cause, const c
     event_del(link->connect_timer);
     event_del(link->recovery_timer);
     event_del(link->watchdog);
+    if (!link->moving && !link->freeing)
+        redis_link_report_down(link, cause, detail);
+    tls_pump_free(link->tls); /* `detail` may belong to it */
+    link->tls = NULL;
     if (link->freeing)
         return;
-    if (!link->moving)
-        redis_link_report_down(link, cause, detail);
     event_timer_back_off(link->retry_timer, &link->retry_us, retry_max_us);
     if (was_ready || link->down_since_us == 0)
         tell_not_ready(link, cause);
@@ -72,28 +74,40 @@ void redis_link_close(struct redis_link *link, enum redis_failure cause, const c
         redisAsyncFree(ac);
 }
 
+/* An established connection without TLS was closed before the first reply. */
+static bool may_require_tls(const struct redis_link *link, const redisAsyncContext *ac)
+{
+    return !link->tls && !link->heard && ac->c.flags & REDIS_CONNECTED && !address_is_unix(&link->address);
+}
+
 /* hiredis found the connection dead and will run all callbacks with NULL. */
 static void lost_by_hiredis(struct redis_link *link, const redisAsyncContext *ac)
 {
-    enum redis_failure cause = REDIS_FAILURE_CLOSED;
     const char *detail = ac->errstr;
+    enum redis_failure cause = redis_secure_failure(link->tls, false, &detail);
     char last_words[128];
 
-    if (link->state == LINK_CONNECTING && redis_socket_last_words(ac->c.fd, last_words, sizeof last_words))
-        cause = redis_failure_of(last_words), detail = last_words;
+    if (cause != REDIS_OK_ANSWER)
+        link_lost(link, cause, detail);
+    else if (link->state == LINK_CONNECTING &&
+             redis_socket_last_words(ac->c.fd, last_words, sizeof last_words))
+        link_lost(link, redis_failure_of(last_words), last_words);
     else if (link->reader.unsolicited)
-        cause = REDIS_FAILURE_REPLY, detail = "an answer that nobody asked for";
+        link_lost(link, REDIS_FAILURE_REPLY, "an answer that nobody asked for");
     else if (ac->err == REDIS_ERR_PROTOCOL || ac->err == REDIS_ERR_OOM)
-        cause = REDIS_FAILURE_REPLY;
+        link_lost(link, REDIS_FAILURE_REPLY, detail);
     else if (!(ac->c.flags & REDIS_CONNECTED))
-        cause = REDIS_FAILURE_CONNECT;
-    link_lost(link, cause, detail);
+        link_lost(link, REDIS_FAILURE_CONNECT, detail);
+    else
+        link_lost(link, may_require_tls(link, ac) ? REDIS_FAILURE_TLS_REQUIRED : REDIS_FAILURE_CLOSED,
+                  detail);
 }
 
 struct redis_link *redis_link_answered(redisAsyncContext *ac, const struct redis_reply *reply)
 {
     struct redis_link *link = redis_link_of(ac->data);
     link->unanswered--;
+    link->heard |= reply != NULL;
     if (!reply && link->ac == ac)
         lost_by_hiredis(link, ac);
     return link;
@@ -145,7 +159,9 @@ static void on_connect_timeout(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_link *link = redis_link_of(arg);
     (void)fd, (void)what;
-    redis_link_close(link, REDIS_FAILURE_CONNECT, "no answer to connect and log in");
+    const char *detail = "no answer to connect and log in";
+    enum redis_failure cause = redis_secure_failure(link->tls, true, &detail);
+    redis_link_close(link, cause == REDIS_OK_ANSWER ? REDIS_FAILURE_CONNECT : cause, detail);
 }
 
 /* --- Watchdog: closes the connection if a command has waited too long ------------------------- */
@@ -265,22 +281,19 @@ static void link_connect(struct redis_link *link)
 {
     if (link->address.length == 0) /* no address yet */
         return;
-    redisAsyncContext *ac = redis_socket_dial(&link->address);
+    char why[REDIS_LINK_WHY_MAX];
 
     link->state = LINK_CONNECTING;
     link->unanswered = link->unfit = link->timeouts = 0;
-    link->loading_script = false;
-    if (!ac || ac->err) {
-        char why[128];
-        snprintf(why, sizeof why, "%s", ac ? ac->errstr : "no memory");
-        if (ac)
-            redisAsyncFree(ac); /* no callbacks are set yet */
+    link->loading_script = link->heard = false;
+    if (!redis_link_open(link, why)) {
+        if (link->ac)
+            redisAsyncFree(link->ac); /* no callbacks are set yet */
         link_lost(link, REDIS_FAILURE_CONNECT, why);
         return;
     }
-    link->ac = ac;
-    redisAsyncSetConnectCallback(ac, on_connected);
-    redisAsyncSetDisconnectCallback(ac, on_disconnected);
+    redisAsyncSetConnectCallback(link->ac, on_connected);
+    redisAsyncSetDisconnectCallback(link->ac, on_disconnected);
     event_timer_arm(link->connect_timer, connect_us);
     if (!redis_link_attach(link) || !redis_link_set_up(link))
         redis_link_close(link, REDIS_FAILURE_CONNECT, "no memory");

@@ -10,13 +10,14 @@
 #include "base/magic.h"
 #include "redis/outage.h"
 #include "redis/reply_reader.h"
+#include "redis/secure.h"
 #include "redis/slow_start.h"
 
 enum { SHA_SIZE = 40, REDIS_LINK_MAGIC = 0x4c494e4b };
 
 enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_READY, LINK_SUSPECT };
 
-TAILQ_HEAD(sent_list, sent);
+TAILQ_HEAD(sent_call_list, sent_call);
 
 struct redis_link {
     uint32_t magic;
@@ -29,15 +30,17 @@ struct redis_link {
 
     enum link_state state;
     redisAsyncContext *ac;                      /* NULL when DOWN; hiredis owns it */
+    struct tls_pump *tls;                       /* under ac; NULL: no TLS, or DOWN */
     void (*write_when_possible)(void *adapter); /* addWrite of hiredis' libevent adapter */
     bool holds_writes;                          /* commands given to hiredis wait for the flush */
     bool has_held;                              /* there are such commands */
+    bool heard;                                 /* something was answered on this connection */
     bool freeing;
     enum redis_failure cause; /* of the last failure */
     struct redis_reply_reader reader;
     struct redis_slow_start slow_start; /* after a failure */
 
-    struct sent_list waiting, spare;
+    struct sent_call_list waiting, spare;
     unsigned pending;    /* number of calls in `waiting` */
     unsigned unanswered; /* all commands without a reply, including set-up and PING */
     char sha[SHA_SIZE + 1];
@@ -97,6 +100,9 @@ void redis_link_start_watchdog(struct redis_link *link);
 
 /* ---- link_io.c ---- */
 
+/* Starts to connect. Returns false on failure, and sets `why`; link->ac may be set then. */
+enum { REDIS_LINK_WHY_MAX = 128 };
+MUST_CHECK bool redis_link_open(struct redis_link *link, char why[static REDIS_LINK_WHY_MAX]);
 /* Attaches link->ac to the event loop. Returns false if out of memory. */
 MUST_CHECK bool redis_link_attach(struct redis_link *link);
 

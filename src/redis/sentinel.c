@@ -346,8 +346,8 @@ static void consult(struct redis_sentinel *s)
     hang_up(s);
     s->next %= s->known_count;
     s->asked = s->known[s->next++];
-    s->connection =
-        redis_connection_new(s->base, &s->asked, settings->username, settings->password, &callbacks);
+    s->connection = redis_connection_new(s->base, s->settings, &s->asked, settings->username,
+                                         settings->password, &callbacks);
     if (!s->connection || !ask_all(s)) {
         pass_over(s, "it cannot be connected to");
         return;

@@ -1,9 +1,12 @@
 #include "redis/socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/descriptors.h"
 
@@ -29,6 +32,49 @@ redisAsyncContext *redis_socket_dial(const struct address *address)
         return ac;
     redisAsyncFree(ac); /* no callbacks are set yet */
     return dial(address);
+}
+
+static int open_socket(int family)
+{
+    return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+int redis_socket_open(const struct address *address)
+{
+    int fd = open_socket(address->any.sa_family);
+
+    if (fd < 0 && descriptors_lack(errno) && descriptors_give(DESCRIPTOR_FOR_REDIS, errno))
+        fd = open_socket(address->any.sa_family);
+    if (fd < 0 || connect(fd, &address->any, address->length) == 0 || errno == EINPROGRESS)
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+int redis_socket_duplicate(const redisAsyncContext *ac)
+{
+    return fcntl((int)ac->c.fd, F_DUPFD_CLOEXEC, 3);
+}
+
+redisAsyncContext *redis_socket_replace(redisAsyncContext *ac, int fd)
+{
+#if HIREDIS_MAJOR >= 1
+    redisOptions options = {.type = REDIS_CONN_USERFD, .endpoint.fd = fd};
+
+    redisAsyncFree(ac); /* no callbacks are set yet */
+    return redisAsyncConnectWithOptions(&options);
+#else
+    /* 0.14 has no function for it. Its check of the connection, SO_ERROR, works with any socket. */
+    bool good = dup3(fd, ac->c.fd, O_CLOEXEC) >= 0;
+
+    close(fd);
+    if (good)
+        return ac;
+    redisAsyncFree(ac);
+    return NULL;
+#endif
 }
 
 void redis_socket_options(int fd, const struct address *address)

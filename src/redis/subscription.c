@@ -136,8 +136,9 @@ static void dial(struct redis_subscription *s)
     if (s->settings->host)
         (void)redis_host_name_now(s->settings, &s->address);
     event_timer_arm(s->timer, ANSWER_US);
-    s->connection = redis_connection_new(s->base, &s->address, s->settings->username, s->settings->password,
-                                         &(struct redis_connection_callbacks){on_received, on_lost, s});
+    s->connection =
+        redis_connection_new(s->base, s->settings, &s->address, s->settings->username, s->settings->password,
+                             &(struct redis_connection_callbacks){on_received, on_lost, s});
     if (!s->connection ||
         !redis_connection_send(s->connection, 2, (const char *[]){"SUBSCRIBE", s->channel}, NULL))
         fail(s, "it cannot be connected to");

@@ -17,6 +17,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -169,8 +170,10 @@ class Redis:
     """A real redis-server without persistence. It may be killed, stopped and started anew at the same place, by `file` with what was
     written into its configuration meanwhile: sentinels have a server remember whether it is a replica."""
 
-    def __init__(self, rig, name, tcp=False, arguments=(), start=True, file=False):
+    def __init__(self, rig, name, tcp=False, arguments=(), start=True, file=False, tls=None):
+        """`tls`: options of redis-server from redis_tls(); the server then has no other port."""
         self.rig, self.name, self.arguments, self.process = rig, name, list(arguments), None
+        self.tls, tcp = tls, tcp or tls
         self.file = file and os.path.join(rig.directory, name + ".conf")
         self.address = ("127.0.0.1", free_port()) if tcp else os.path.join(rig.directory, name + ".sock")
         self.text = text_of(self.address)
@@ -178,7 +181,8 @@ class Redis:
             self.start()
 
     def start(self):
-        where = (["--port", str(self.address[1]), "--bind", "127.0.0.1"] if isinstance(self.address, tuple) else
+        where = (["--port", "0", "--tls-port", str(self.address[1]), "--bind", "127.0.0.1", *self.tls] if self.tls else
+                 ["--port", str(self.address[1]), "--bind", "127.0.0.1"] if isinstance(self.address, tuple) else
                  ["--port", "0", "--unixsocket", self.address])
         options = [*where, "--save", "", "--appendonly", "no", "--dir", self.rig.directory, *self.arguments]
         if self.file and not os.path.exists(self.file):
@@ -199,7 +203,7 @@ class Redis:
     def ask(self, *words):
         """One command on a connection of its own; errors as RuntimeError."""
         from wire import connect
-        with connect(self.address) as s, s.makefile("rb") as stream:
+        with connect(self.address) as plain, secured(plain, self) as s, s.makefile("rb") as stream:
             data = [str(word).encode() for word in words]
             s.sendall(b"*%d\r\n" % len(data) + b"".join(b"$%d\r\n%s\r\n" % (len(d), d) for d in data))
             return read_reply(stream)
@@ -217,6 +221,26 @@ class Redis:
 
     def kill(self):
         self.process.kill()
+
+
+TLS_FILES = os.path.join(top, "tests/tls")
+
+
+def redis_tls(certificate="server.pem", key="server.key", clients="no"):
+    """Options of redis-server: its certificate, and whether it requires one of its clients."""
+    files = [os.path.join(TLS_FILES, name) for name in (certificate, key, "ca.pem")]
+    return ["--tls-cert-file", files[0], "--tls-key-file", files[1], "--tls-ca-cert-file", files[2], "--tls-auth-clients", clients,
+            "--tls-replication", "yes"]
+
+
+def secured(plain, server):
+    """The connection with TLS, if the server has it; the server's certificate is not checked."""
+    if not getattr(server, "tls", None):
+        return plain
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(os.path.join(TLS_FILES, "client.pem"), os.path.join(TLS_FILES, "client.key"))
+    return context.wrap_socket(plain)
 
 
 def read_reply(stream):

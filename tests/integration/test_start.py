@@ -70,14 +70,6 @@ rules:
     assert re.search(r"policy\.yaml:7:\d+: .*per-clinet", result.stderr), result.stderr
 
 
-def test_tls_to_redis_is_refused_not_ignored(rig):
-    result = check(rig, """\
-upstreams: { api: { servers: [ 127.0.0.1:3000 ] } }
-redis: { tls: true }
-""")
-    assert result.returncode == 1 and re.search(r"policy\.yaml:2:\d+: redis: tls is not built in", result.stderr), result.stderr
-
-
 def test_a_bad_policy_does_not_start(rig):
     result = rig.command("-c", rig.write("bad.yaml", "limits: [ 1 ]\n"))
     assert result.returncode == 1 and re.search(r"bad\.yaml:1:\d+: ", result.stderr), result

@@ -13,11 +13,15 @@ DOWN_AFTER_MS = 800 * patience  # more than a busy machine keeps a server waitin
 
 
 class Sentinel(Process):
-    def __init__(self, rig, number, master, count, arguments, host="127.0.0.1"):
+    def __init__(self, rig, number, master, count, arguments, host="127.0.0.1", tls=None):
+        self.tls = tls
         self.address = ("127.0.0.1", free_port())
         self.text = f"127.0.0.1:{self.address[1]}"
         name = f"sentinel-{number}"
-        lines = [f"port {self.address[1]}", "bind 127.0.0.1", f"dir {rig.directory}",
+        port = [f"port {self.address[1]}"]
+        if tls:
+            port = ["port 0", f"tls-port {self.address[1]}", *(f"{a[2:]} {b}" for a, b in zip(tls[::2], tls[1::2]))]
+        lines = [*port, "bind 127.0.0.1", f"dir {rig.directory}",
                  *(argument for argument in arguments if "hostnames" in argument),
                  f"sentinel monitor {MASTER} {host} {master.address[1]} {count // 2 + 1}",
                  f"sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}", f"sentinel failover-timeout {MASTER} 3000",
@@ -44,13 +48,13 @@ class Sentinel(Process):
 class Sentinels:
     """A master, replicas, and sentinels that watch them and know each other."""
 
-    def __init__(self, rig, replicas=1, sentinels=3, arguments=()):
+    def __init__(self, rig, replicas=1, sentinels=3, arguments=(), tls=None):
         more = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
-        self.master = Redis(rig, "redis-master", tcp=True, file=True, arguments=more)
+        self.master = Redis(rig, "redis-master", tcp=True, file=True, arguments=more, tls=tls)
         self.replicas = [Redis(rig, f"redis-replica-{i}", tcp=True, file=True, arguments=[
-            *more, "--replicaof", "127.0.0.1", str(self.master.address[1])]) for i in range(replicas)]
+            *more, "--replicaof", "127.0.0.1", str(self.master.address[1])], tls=tls) for i in range(replicas)]
         eventually(lambda: self.master.ask("ROLE")[2] and len(self.master.ask("ROLE")[2]) == replicas, 10, "replicas")
-        self.sentinels = [Sentinel(rig, i, self.master, sentinels, arguments) for i in range(sentinels)]
+        self.sentinels = [Sentinel(rig, i, self.master, sentinels, arguments, tls=tls) for i in range(sentinels)]
         eventually(lambda: all(s.is_ready(sentinels, replicas) for s in self.sentinels), 15, "sentinels that know all")
         eventually(lambda: all(r.ask("INFO", "replication").count("master_link_status:up") for r in self.replicas), 15)
 
@@ -138,9 +142,9 @@ def slot_of_client(name):
 class Node(Redis):
     """A node of a cluster. number: its place; the first half are masters."""
 
-    def __init__(self, rig, number, start=True):
+    def __init__(self, rig, number, start=True, tls=None):
         self.bus = free_port()
-        super().__init__(rig, f"node-{number}", tcp=True, start=start, arguments=[
+        super().__init__(rig, f"node-{number}", tcp=True, start=start, tls=tls and [*tls, "--tls-cluster", "yes"], arguments=[
             "--cluster-enabled", "yes", "--cluster-port", str(self.bus), "--cluster-config-file", f"node-{number}.conf",
             "--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0",
             "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"])
@@ -152,9 +156,9 @@ class Node(Redis):
 class Cluster:
     """Three masters, each with a third of the slots, and a replica for each of them."""
 
-    def __init__(self, rig, masters=3, replicas=True):
+    def __init__(self, rig, masters=3, replicas=True, tls=None):
         self.rig = rig
-        self.nodes = [Node(rig, i) for i in range(masters * (2 if replicas else 1))]
+        self.nodes = [Node(rig, i, tls=tls) for i in range(masters * (2 if replicas else 1))]
         self.masters, self.replicas = self.nodes[:masters], self.nodes[masters:]
         for i, node in enumerate(self.masters):
             node.ask("CLUSTER", "ADDSLOTSRANGE", 16384 * i // masters, 16384 * (i + 1) // masters - 1)

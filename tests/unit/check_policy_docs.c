@@ -104,8 +104,7 @@ START_TEST(the_sample_explains_every_option)
     ck_assert_uint_eq(report.mistakes, 0);
     EACH_OPTION (option) {
         const struct node *node = find(whole, option->path);
-        bool later = option->flags & OPTION_LATER;
-        ck_assert_msg((node != NULL) == !later, "%s in conf/weir.yaml", option->path);
+        ck_assert_msg(node != NULL, "%s in conf/weir.yaml", option->path);
         if (node && is_a_default(option) && !find(active, option->path))
             is_the_default(option, node, sample);
     }
@@ -226,8 +225,6 @@ START_TEST(the_manual_explains_every_option)
     unsigned named = 0, known = 0;
 
     EACH_OPTION (option) {
-        if (option->flags & OPTION_LATER)
-            continue;
         manual_names(manual, option);
         known++;
     }
@@ -250,7 +247,7 @@ START_TEST(the_table_is_sound)
 {
     EACH_OPTION (option) {
         ck_assert_msg(option->help && *option->help, "%s", option->path);
-        ck_assert_msg(!option->type == !!(option->flags & OPTION_LATER), "%s", option->path);
+        ck_assert_msg(option->type, "%s", option->path);
         ck_assert_msg(option->low <= option->high, "%s", option->path);
         ck_assert_uint_eq(rows_named(option->path), 1);
     }
