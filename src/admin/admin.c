@@ -11,8 +11,7 @@
 
 struct admin {
     const struct admin_view *view;
-    struct clients_api *clients;
-    bool stopping;
+    struct api api;
     unsigned bound_count;
     struct admin_bound *bound[]; /* by admin listener */
 };
@@ -45,7 +44,7 @@ static bool denies_without_redis(const struct policy *policy)
 /* Returns why weir should get no traffic now; NULL: it should. */
 static const char *not_ready(const struct admin *admin)
 {
-    if (admin->stopping)
+    if (admin->api.stopping)
         return "stopping";
     if (denies_without_redis(admin->view->policy) &&
         count_of(admin, worker_redis_away) == admin->view->worker_count)
@@ -96,15 +95,15 @@ static void metrics(struct admin *admin, struct evhttp_request *request)
 
 static void api(struct admin *admin, struct evhttp_request *request)
 {
-    api_answer(admin->view, admin->stopping, admin->clients, request);
+    api_answer(&admin->api, request);
 }
 
 static void not_found(struct admin *admin, struct evhttp_request *request)
 {
     (void)admin;
     answer_line(request, 404,
-                "not found; there are /healthz, /readyz, /metrics, /api/v1/status, /api/v1/policy and "
-                "/api/v1/clients/CLIENT");
+                "not found; there are /healthz, /readyz, /metrics, /api/v1/status, /api/v1/policy, "
+                "/api/v1/top, /api/v1/events and /api/v1/clients/CLIENT");
 }
 
 /* The first match is used. A path that ends with "/" matches all that start with it. */
@@ -148,11 +147,14 @@ struct admin *admin_new(struct event_base *base, int *fds, const struct admin_vi
     unsigned count = view->policy->admin_count;
     struct admin *admin = calloc(1, sizeof *admin + count * sizeof *admin->bound);
 
-    if (!admin || !(admin->clients = clients_api_new(base, view->policy))) {
-        free(admin);
+    if (!admin)
+        return NULL;
+    admin->view = admin->api.view = view;
+    if (!(admin->api.clients = clients_api_new(base, view->policy)) ||
+        !(admin->api.events = events_new(base, view))) {
+        admin_free(admin);
         return NULL;
     }
-    admin->view = view;
     for (; admin->bound_count < count; admin->bound_count++) {
         unsigned i = admin->bound_count;
         if (!(admin->bound[i] = admin_bound_new(base, fds[i], i, on_request, admin))) {
@@ -166,21 +168,26 @@ struct admin *admin_new(struct event_base *base, int *fds, const struct admin_vi
 
 void admin_stopping(struct admin *admin)
 {
-    if (admin)
-        admin->stopping = true;
+    if (!admin)
+        return;
+    admin->api.stopping = true;
+    events_stopping(admin->api.events);
 }
 
 void admin_reload(struct admin *admin)
 {
-    if (admin)
-        clients_api_reload(admin->clients, admin->view->policy);
+    if (!admin)
+        return;
+    clients_api_reload(admin->api.clients, admin->view->policy);
+    events_reload(admin->api.events);
 }
 
 void admin_free(struct admin *admin)
 {
     if (!admin)
         return;
-    clients_api_free(admin->clients); /* before evhttp frees the pending requests */
+    clients_api_free(admin->api.clients); /* before evhttp frees the pending requests */
+    events_free(admin->api.events);
     for (unsigned i = 0; i < admin->bound_count; i++)
         admin_bound_free(admin->bound[i]);
     free(admin);

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "base/text.h"
+#include "admin/json.h"
 
 void answer(struct evhttp_request *request, int status, const char *type, struct evbuffer *body)
 {
@@ -38,11 +38,14 @@ void answer_problem(struct evhttp_request *request, int status, const char *titl
     if (status == 503)
         evhttp_add_header(evhttp_request_get_output_headers(request), "Retry-After", "1");
     if (body) {
-        evbuffer_add_printf(body, "{\"type\":\"about:blank\",\"title\":");
-        json_string(body, slice_of(title));
-        evbuffer_add_printf(body, ",\"status\":%d,\"detail\":", status);
-        json_string(body, slice_of(detail));
-        evbuffer_add_printf(body, "}\n");
+        struct json json = json_over(body);
+        json_begin(&json, NULL, '{');
+        json_text(&json, "type", "about:blank");
+        json_text(&json, "title", title);
+        json_i64(&json, "status", status);
+        json_text(&json, "detail", detail);
+        json_end(&json, '}');
+        evbuffer_add(body, "\n", 1);
     }
     answer(request, status, "application/problem+json", body);
     if (body)
@@ -56,19 +59,4 @@ bool answer_methods(struct evhttp_request *request, unsigned methods, const char
     evhttp_add_header(evhttp_request_get_output_headers(request), "Allow", allow);
     answer_problem(request, 405, "Method Not Allowed", "the Allow field names the methods of this resource");
     return false;
-}
-
-void json_string(struct evbuffer *out, struct slice text)
-{
-    struct evbuffer_iovec room;
-    size_t most = 6 * text.n + 2; /* every byte as \u00XX */
-
-    if (evbuffer_reserve_space(out, (ev_ssize_t)most, &room, 1) != 1)
-        return;
-    struct text t = text_over(room.iov_base, most);
-    text_char(&t, '"');
-    text_json(&t, text);
-    text_char(&t, '"');
-    room.iov_len = t.n;
-    evbuffer_commit_space(out, &room, 1);
 }

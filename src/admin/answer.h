@@ -6,7 +6,9 @@
 #include <event2/buffer.h>
 #include <event2/http.h>
 
-#include "base/slice.h"
+#include <stdbool.h>
+
+#include "base/macros.h"
 
 /* Sends a response with the content of `body`, which is moved out of the buffer; the caller
  * still owns the buffer. A HEAD request gets only the length. `body` NULL (no memory): sends no
@@ -25,8 +27,5 @@ MUST_CHECK bool answer_methods(struct evhttp_request *request, unsigned methods,
 
 /* For resources that support only GET and HEAD. */
 #define answer_reads(request) answer_methods((request), EVHTTP_REQ_GET | EVHTTP_REQ_HEAD, "GET, HEAD")
-
-/* Appends a JSON string. */
-void json_string(struct evbuffer *out, struct slice text);
 
 #endif

@@ -1,14 +1,22 @@
-/* api.h - /api/v1: status, policy and clients as JSON, for dashboards and scripts. */
+/* api.h - /api/v1: status, events, policy and clients as JSON, for dashboards and scripts.
+ * docs/admin-api.yaml describes it. */
 #ifndef WEIR_ADMIN_API_H
 #define WEIR_ADMIN_API_H
 
 #include <event2/http.h>
 
 #include "admin/clients_api.h"
+#include "admin/events.h"
 #include "admin/metrics.h"
 
+struct api {
+    const struct admin_view *view;
+    bool stopping;
+    struct clients_api *clients;
+    struct events *events;
+};
+
 /* Handles any request under /api/. */
-void api_answer(const struct admin_view *view, bool stopping, struct clients_api *api,
-                struct evhttp_request *request);
+void api_answer(struct api *api, struct evhttp_request *request);
 
 #endif

@@ -9,11 +9,10 @@
 
 #include <stdlib.h>
 #include <sys/queue.h>
-#include <time.h>
 
 #include "admin/answer.h"
+#include "admin/client_body.h"
 #include "admin/grant_body.h"
-#include "base/clock.h"
 #include "base/magic.h"
 #include "clients/client_query.h"
 #include "limit/denials.h"
@@ -76,133 +75,6 @@ static void pending_query_fail(struct pending_query *pending_query, const char *
 
 /* --- Responses -------------------------------------------------------------------------------- */
 
-static void json_seconds(struct evbuffer *out, const char *name, int64_t us)
-{
-    evbuffer_add_printf(out, ",\"%s\":%.6f", name, (double)us / 1e6);
-}
-
-static void json_text(struct evbuffer *out, const char *name, const char *value)
-{
-    evbuffer_add_printf(out, ",\"%s\":", name);
-    if (value)
-        json_string(out, slice_of(value));
-    else
-        evbuffer_add_printf(out, "null");
-}
-
-static const char *json_bool(bool value)
-{
-    return value ? "true" : "false";
-}
-
-static void write_per(struct evbuffer *out, const struct limit *limit)
-{
-    static const char *const names[] = {"client", "ip", "route", "method", "host", "all", "header:"};
-
-    evbuffer_add_printf(out, ",\"per\":[");
-    for (unsigned i = 0; i < limit->per_count; i++) {
-        char name[512];
-        const char *header = limit->per[i].header;
-        snprintf(name, sizeof name, "%s%s", names[limit->per[i].per], header ? header : "");
-        evbuffer_add_printf(out, i ? "," : "");
-        json_string(out, slice_of(name));
-    }
-    evbuffer_add_printf(out, "]");
-}
-
-static void write_row(struct evbuffer *out, const struct limit_status *row)
-{
-    evbuffer_add_printf(out, "{\"limit\":");
-    json_string(out, slice_of(row->limit->name));
-    write_per(out, row->limit);
-    json_text(out, "key", row->key.p);
-    evbuffer_add_printf(out, ",\"quota\":%lld,\"capacity\":%lld,\"remaining\":%lld", (long long)row->quota,
-                        (long long)row->capacity, (long long)row->remaining);
-    if (row->limit->kind == LIMIT_CONCURRENCY) { /* its period is a lease, which clients do not see */
-        json_text(out, "period_seconds", NULL);
-        json_text(out, "resets_in_seconds", NULL);
-    } else {
-        json_seconds(out, "period_seconds", row->limit->period_us);
-        json_seconds(out, "resets_in_seconds", row->reset_us);
-    }
-    if (row->failed)
-        evbuffer_add_printf(out, ",\"script_fails\":true");
-    evbuffer_add_printf(out, ",\"admits\":%s", json_bool(row->admits));
-    if (row->retry_after_us < 0)
-        json_text(out, "retry_after_seconds", NULL);
-    else
-        json_seconds(out, "retry_after_seconds", row->retry_after_us);
-    evbuffer_add_printf(out, ",\"enforced\":%s}", json_bool(row->enforced));
-}
-
-/* Writes the client's active grant; quota -1: unlimited. */
-static void write_grant(struct evbuffer *out, const struct pending_query *pending_query)
-{
-    int64_t quota, us;
-    char text[32];
-
-    if (!client_query_granted(pending_query->query, &quota, &us) || quota == GRANT_NONE) {
-        json_text(out, "grant", NULL);
-        return;
-    }
-    time_t until = (time_t)((clock_wall_us() + (uint64_t)us + 999999) / 1000000);
-    struct tm tm;
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&until, &tm));
-    evbuffer_add_printf(out, ",\"grant\":{\"quota\":%lld", (long long)quota);
-    json_text(out, "until", text);
-    json_seconds(out, "ends_in_seconds", us);
-    evbuffer_add_printf(out, "}");
-}
-
-static bool was_granted(const struct pending_query *pending_query)
-{
-    int64_t quota, us;
-    return client_query_granted(pending_query->query, &quota, &us);
-}
-
-/* Writes "database": the database's reply, or null if it is not queried for this client. */
-static void write_row_of_database(struct evbuffer *out, const struct pending_query *pending_query)
-{
-    struct quota_row row;
-    int64_t us;
-
-    if (!client_query_asks_database(pending_query->query)) {
-        json_text(out, "database", NULL);
-        return;
-    }
-    bool cached = client_query_row(pending_query->query, &row, &us);
-    evbuffer_add_printf(out, ",\"database\":{\"cached\":%s", json_bool(cached));
-    if (cached) {
-        evbuffer_add_printf(out, ",\"known\":%s", json_bool(row.present));
-        if (row.present && row.quota != QUOTA_OF_ITS_OWN)
-            evbuffer_add_printf(out, ",\"quota\":%lld", (long long)row.quota);
-        else
-            json_text(out, "quota", NULL);
-        json_text(out, "plan", row.present && row.plan[0] ? row.plan : NULL);
-        json_seconds(out, "expires_in_seconds", us);
-    }
-    evbuffer_add_printf(out, "}");
-}
-
-static void write_look(struct evbuffer *out, const struct pending_query *pending_query)
-{
-    const struct client_limits *client_limits = client_query_client(pending_query->query);
-    const struct limit_status *rows;
-    unsigned count = client_query_rows(pending_query->query, &rows);
-
-    json_text(out, "terms", client_query_limits_text(client_limits));
-    json_text(out, "plan", client_limits && client_limits->plan ? client_limits->plan->name : NULL);
-    json_text(out, "entry", client_limits ? client_limits->name : NULL);
-    write_grant(out, pending_query);
-    write_row_of_database(out, pending_query);
-    evbuffer_add_printf(out, ",\"limits\":[");
-    for (unsigned i = 0; i < count; i++) {
-        evbuffer_add_printf(out, i ? "," : "");
-        write_row(out, &rows[i]);
-    }
-    evbuffer_add_printf(out, "]");
-}
-
 static void pending_query_succeed(struct pending_query *pending_query)
 {
     struct evbuffer *body;
@@ -211,7 +83,7 @@ static void pending_query_succeed(struct pending_query *pending_query)
         denials_forget_all();
         resets_note(identity_text(&pending_query->identity));
     }
-    if (pending_query->kind == CLIENT_QUERY_GRANT && !was_granted(pending_query)) {
+    if (pending_query->kind == CLIENT_QUERY_GRANT && !client_was_granted(pending_query->query)) {
         pending_query_fail(pending_query,
                            "there are as many grants as there may be: take others back, or let them end");
         return;
@@ -221,21 +93,7 @@ static void pending_query_succeed(struct pending_query *pending_query)
         pending_query_fail(pending_query, "no memory");
         return;
     }
-    evbuffer_add_printf(body, "{\"client\":");
-    json_string(body, identity_text(&pending_query->identity));
-    if (pending_query->kind == CLIENT_QUERY_LOOK)
-        write_look(body, pending_query);
-    else if (pending_query->kind == CLIENT_QUERY_GRANT)
-        evbuffer_add_printf(body, ",\"published\":%s", json_bool(client_query_told(pending_query->query)));
-    else
-        evbuffer_add_printf(body, ",\"removed\":%llu,\"published\":%s",
-                            (unsigned long long)client_query_removed(pending_query->query),
-                            json_bool(client_query_told(pending_query->query)));
-    if (pending_query->kind == CLIENT_QUERY_GRANT)
-        write_grant(body, pending_query);
-    else
-        evbuffer_add_printf(body, ",\"complete\":%s", json_bool(client_query_complete(pending_query->query)));
-    evbuffer_add_printf(body, "}\n");
+    client_body_write(body, pending_query->query, pending_query->kind, &pending_query->identity);
     answer(pending_query->request, 200, "application/json", body);
     evbuffer_free(body);
     pending_query_end(pending_query);

@@ -47,8 +47,7 @@ static void single(const struct source *s, const char *name, const char *type, c
     sample(s, name, "", value);
 }
 
-/* Appends a label value; escapes backslash, quote and newline. */
-static void label_value(struct text *t, const char *value)
+void label_value(struct text *t, const char *value)
 {
     for (; *value; value++) {
         if (*value == '\\' || *value == '"' || *value == '\n')
@@ -457,6 +456,7 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     head(&s, "weir_build_info", "gauge", "The version that runs.");
     evbuffer_add_printf(out, "weir_build_info{version=\"%s\"} 1\n", PACKAGE_VERSION);
     requests_by_rule(&s);
+    metrics_write_rules(out, view);
     decisions_by_limit(&s);
     script_failures(&s);
     responses_by_class(&s);

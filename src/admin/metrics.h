@@ -22,6 +22,12 @@ struct admin_view {
     unsigned worker_count;
 };
 
+/* Appends a label value; escapes backslash, quote and newline. */
+struct text;
+void label_value(struct text *t, const char *value);
+
+/* Appends durations by rule, of rules that had a request. */
+void metrics_write_rules(struct evbuffer *out, const struct admin_view *view);
 /* Appends the process's resource usage, with the names of Prometheus' own client libraries. */
 void metrics_write_process(struct evbuffer *out, const struct admin_view *view);
 /* Appends the policy's load time, reload counts, and certificate expiry times. */

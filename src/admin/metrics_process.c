@@ -86,9 +86,24 @@ static void write_descriptors(struct evbuffer *out)
                (double)limit.rlim_cur);
 }
 
+/* The directory of threads has a link for each, and two more. */
+static void write_limits(struct evbuffer *out)
+{
+    struct rlimit limit;
+    struct stat st;
+
+    if (getrlimit(RLIMIT_AS, &limit) == 0)
+        single(out, "process_virtual_memory_max_bytes", "gauge",
+               "Maximum amount of virtual memory, in bytes; -1: no maximum.",
+               limit.rlim_cur == RLIM_INFINITY ? -1 : (double)limit.rlim_cur);
+    if (stat("/proc/self/task", &st) == 0 && st.st_nlink > 2)
+        single(out, "process_threads", "gauge", "Threads of the process.", (double)st.st_nlink - 2);
+}
+
 void metrics_write_process(struct evbuffer *out, const struct admin_view *view)
 {
     write_cpu(out);
+    write_limits(out);
     write_memory(out);
     write_descriptors(out);
     single(out, "process_start_time_seconds", "gauge", "When the process started, in seconds since 1970.",

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "http/traceparent.h"
 
 enum { TEXT_MAX = 1024 }; /* bytes per request value; longer ones are cut */
 
@@ -124,6 +125,9 @@ static void json_begin(struct text *t, const struct exchange *x, const struct re
         endpoint(t, "user_agent", field_value(head, FIELD_USER_AGENT));
     if (fields_have(&head->fields, FIELD_REFERER))
         endpoint(t, "referer", field_value(head, FIELD_REFERER));
+    struct slice trace = traceparent_id(field_value(head, FIELD_TRACEPARENT));
+    if (trace.n)
+        endpoint(t, "trace_id", trace);
 }
 
 /* Lists the limits in shadow mode that would have rejected the request. */

@@ -43,6 +43,7 @@
 #include "proxy/access_log.h"
 #include "proxy/hold.h"
 #include "proxy/quota_wait.h"
+#include "proxy/top_clients.h"
 #include "proxy/tunnel.h"
 
 enum { ACTS_AT_ONCE = 32 };
@@ -336,6 +337,7 @@ static void decide(struct exchange *x, const struct request_head *head, const st
         exchange_fail(x, CAUSE_BAD_REQUEST, why);
         return;
     }
+    x->cost = cost ? cost : top_clients_cost(x->rule);
     struct limit_facts facts = {.rule = x->rule,
                                 .identity = identity,
                                 .client_limits = client_limits,
@@ -411,6 +413,7 @@ static void act_on_decision(struct exchange *x)
     const struct decision *d = &x->decision_request.decision;
 
     x->decided = true;
+    top_clients_count(x);
     counter_add(counter_table_row(&x->worker->stats.by_rule, x->rule->row) + d->verdict, 1);
     if (decision_admits(d) && d->delay_us > 0 && !x->overdue) {
         if (!hold_begin(x, (uint64_t)d->delay_us))

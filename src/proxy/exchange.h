@@ -66,6 +66,7 @@ struct exchange {
     bool decided;    /* the limits' decision was applied */
     bool acts_later; /* decided, waiting in worker->decided */
     TAILQ_ENTRY(exchange) decided_link;
+    int64_t cost;         /* before the response, and then as it states; 0: not decided yet */
     uint64_t decision_us; /* from the start to the decision; 0: decided at once */
     struct timer hold;
     uint64_t held_since_us, held_us; /* start and duration of HOLD; start 0: not held */

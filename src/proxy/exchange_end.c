@@ -9,10 +9,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/row_histogram.h"
 #include "proxy/access_log.h"
 #include "proxy/hold.h"
 #include "proxy/quota_wait.h"
 #include "proxy/reply.h"
+#include "proxy/top_clients.h"
 
 static void drop_link(struct exchange *x)
 {
@@ -135,6 +137,8 @@ static void count(const struct exchange *x, uint64_t duration_us)
     if (x->cause != CAUSE_NONE)
         counter_add(&s->errors[x->cause], 1);
     histogram_add(&s->request_duration, duration_us);
+    if (x->rule)
+        row_histogram_add(counter_table_row(&s->rule_durations, x->rule->row), duration_us);
 }
 
 /* If the request failed after the server's response, the rest of it is refused. */
@@ -172,6 +176,7 @@ void exchange_finish(struct exchange *x, enum downstream_end how)
     adjust(x);
     drop_link(x);
     count(x, duration);
+    top_clients_count_end(x);
     if (x->log)
         access_log_end(x, duration);
     iobuf_put(&w->buffers, &x->head);

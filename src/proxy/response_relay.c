@@ -130,7 +130,9 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
     x->response_us = clock_cached_us() - x->sent_us;
     histogram_add(&w->stats.upstream_latency, x->response_us);
     x->status = head->status;
-    limiter_adjust(&x->decision_request, head->status, rule_cost_learnt(x->rule, &head->fields));
+    int64_t cost = rule_cost_learnt(x->rule, &head->fields);
+    x->cost = cost >= 0 ? cost : x->cost;
+    limiter_adjust(&x->decision_request, head->status, cost);
     x->link_keep_alive = head->keep_alive && framing.kind != FRAMING_UNTIL_CLOSE;
     x->answer_started = true;
     iobuf_put(&w->buffers, &x->head);

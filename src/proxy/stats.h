@@ -28,11 +28,12 @@ struct worker_stats {
     counter_t bytes_to_clients, bytes_from_clients; /* message bodies, without heads */
     counter_t quota_hits, quota_refused;
     counter_t errors[CAUSE_COUNT];
-    counter_t responses[6];            /* by status class; [0]: ended without a response */
-    struct counter_table by_rule;      /* rule->row, verdict */
-    struct histogram upstream_latency; /* from request sent to response head */
-    struct histogram held;             /* time in a queue, of held requests only */
-    struct histogram request_duration; /* from request head read to response written */
+    counter_t responses[6];              /* by status class; [0]: ended without a response */
+    struct counter_table by_rule;        /* rule->row, verdict */
+    struct counter_table rule_durations; /* rule->row; see base/row_histogram.h */
+    struct histogram upstream_latency;   /* from request sent to response head */
+    struct histogram held;               /* time in a queue, of held requests only */
+    struct histogram request_duration;   /* from request head read to response written */
 };
 
 #endif

@@ -265,7 +265,7 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     deadline_queue_init(&w->deadlines, &w->first_queue, first_wait_passed);
     upstreams_init(w);
     generations_init(w);
-    if (!(w->quotas = quota_client_new(shared->quotas, w->base, &w->deadlines)))
+    if (!top_clients_init(w) || !(w->quotas = quota_client_new(shared->quotas, w->base, &w->deadlines)))
         goto failed;
     if ((w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 ||
         !(first = generation_new(w, endpoint_set)))
@@ -332,6 +332,7 @@ bool worker_judges_by(const struct worker *w, const struct endpoint_set *endpoin
 bool worker_make_rows(struct worker *w, unsigned rules, unsigned limits)
 {
     return counter_table_grow(&w->stats.by_rule, rules) &&
+           counter_table_grow(&w->stats.rule_durations, rules) &&
            counter_table_grow(&w->limiter_stats.by_limit, limits);
 }
 
@@ -364,7 +365,9 @@ void worker_free(struct worker *w)
     if (w->base)
         event_base_free(w->base);
     iobuf_pool_clear(&w->buffers);
+    top_clients_clear(w);
     counter_table_clear(&w->stats.by_rule);
+    counter_table_clear(&w->stats.rule_durations);
     counter_table_clear(&w->limiter_stats.by_limit);
     endpoint_set_drop(atomic_exchange(&w->reload, NULL));
     MAGIC_WIPE(w);

@@ -12,6 +12,7 @@
 #include "net/poller.h"
 #include "policy/rule_choice.h"
 #include "proxy/handoff.h"
+#include "proxy/top_clients.h"
 #include "proxy/worker.h"
 
 struct client;
@@ -89,6 +90,7 @@ struct worker {
 
     struct worker_stats stats;
     struct limiter_stats limiter_stats;
+    struct top_keys *top_clients[TOP_BY_COUNT];
     struct log_throttle log_throttle[CAUSE_COUNT];
     _Atomic bool redis_ready, redis_away, upstreams_ready;
     _Atomic unsigned redis_breaker; /* enum redis_breaker */

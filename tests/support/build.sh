@@ -29,6 +29,9 @@ have() {
     python3-flask) /usr/bin/python3 -c 'import flask, werkzeug' ;;
     nginx-light) command -v nginx || [[ -x /usr/sbin/nginx ]] ;;
     haproxy) command -v haproxy || [[ -x /usr/sbin/haproxy ]] ;;
+    prometheus) command -v promtool ;;
+    dpkg-dev) command -v dpkg-buildpackage ;;
+    debhelper) command -v dh ;;
     systemd) command -v systemd-socket-activate ;;
     redis-tools) command -v redis-cli ;;
     xz-utils) command -v xz ;;

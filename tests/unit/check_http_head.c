@@ -176,6 +176,7 @@ START_TEST(known_names_are_known_in_any_case)
         {"Referer", FIELD_REFERER},
         {"Retry-After", FIELD_RETRY_AFTER},
         {"TE", FIELD_TE},
+        {"Traceparent", FIELD_TRACEPARENT},
         {"Trailer", FIELD_TRAILER},
         {"Transfer-Encoding", FIELD_TRANSFER_ENCODING},
         {"Upgrade", FIELD_UPGRADE},

@@ -1,0 +1,16 @@
+/* client_body.h - the JSON that answers an inspect, reset or grant of one client. */
+#ifndef WEIR_ADMIN_CLIENT_BODY_H
+#define WEIR_ADMIN_CLIENT_BODY_H
+
+#include <event2/buffer.h>
+
+#include "clients/client_query.h"
+
+/* Returns whether a grant took effect. */
+MUST_CHECK bool client_was_granted(const struct query *query);
+
+/* Writes the results of a completed query of this kind. */
+void client_body_write(struct evbuffer *out, const struct query *query, enum client_query_kind kind,
+                       const struct identity *identity);
+
+#endif

@@ -1,0 +1,319 @@
+#include "admin/snapshot.h"
+
+#include <stdlib.h>
+
+#include "admin/status.h"
+#include "admin/top_api.h"
+#include "base/clock.h"
+
+/* Counts of one histogram, and of the same a snapshot ago. */
+struct buckets {
+    uint64_t now[HISTOGRAM_BUCKETS + 1], before[HISTOGRAM_BUCKETS + 1];
+};
+
+/* Counters are stored in the order in which a snapshot reads them, which depends on the policy
+ * alone. */
+struct snapshot_history {
+    uint64_t at_us; /* of the snapshot before; 0: none */
+    uint64_t *counts;
+    size_t room, used, read;
+    struct buckets requests, upstream, redis;
+};
+
+struct source {
+    struct json json;
+    const struct admin_view *view;
+    struct snapshot_history *history;
+    double interval_s; /* 0: no snapshot before */
+};
+
+struct snapshot_history *snapshot_history_new(void)
+{
+    return calloc(1, sizeof(struct snapshot_history));
+}
+
+void snapshot_history_free(struct snapshot_history *history)
+{
+    if (!history)
+        return;
+    free(history->counts);
+    free(history);
+}
+
+void snapshot_history_clear(struct snapshot_history *history)
+{
+    history->at_us = 0;
+    history->used = 0;
+}
+
+/* --- Counters and rates ----------------------------------------------------------------------- */
+
+/* Stores the counter for the next snapshot. Returns its increase, or -1 if it was not stored. */
+static int64_t increase(struct snapshot_history *history, uint64_t total)
+{
+    size_t i = history->read++;
+    int64_t more = i < history->used ? (int64_t)(total - history->counts[i]) : -1;
+
+    if (i == history->room) {
+        size_t room = history->room ? 2 * history->room : 256;
+        uint64_t *counts = realloc(history->counts, room * sizeof *counts);
+        if (!counts)
+            return -1;
+        history->counts = counts;
+        history->room = room;
+    }
+    history->counts[i] = total;
+    return more;
+}
+
+/* Writes "key":{"total":N,"per_second":R}. */
+static void counter(struct source *s, const char *key, uint64_t total)
+{
+    int64_t more = increase(s->history, total);
+
+    json_begin(&s->json, key, '{');
+    json_u64(&s->json, "total", total);
+    if (more < 0 || s->interval_s <= 0)
+        json_null(&s->json, "per_second");
+    else
+        json_number(&s->json, "per_second", (double)more / s->interval_s);
+    json_end(&s->json, '}');
+}
+
+#define SUM(s, stats, member)                                                                                \
+    ({                                                                                                       \
+        uint64_t sum_ = 0;                                                                                   \
+        for (unsigned w_ = 0; w_ < (s)->view->worker_count; w_++)                                            \
+            sum_ += counter_read(&stats((s)->view->workers[w_])->member);                                    \
+        sum_;                                                                                                \
+    })
+
+static uint64_t by_rule(const struct source *s, unsigned row, unsigned verdict)
+{
+    uint64_t sum = 0;
+    for (unsigned w = 0; w < s->view->worker_count; w++)
+        sum += counter_table_read(&worker_stats(s->view->workers[w])->by_rule, row, verdict);
+    return sum;
+}
+
+static uint64_t by_limit(const struct source *s, unsigned row, unsigned verdict)
+{
+    uint64_t sum = 0;
+    for (unsigned w = 0; w < s->view->worker_count; w++)
+        sum += counter_table_read(&worker_limiter_stats(s->view->workers[w])->by_limit, row, verdict);
+    return sum;
+}
+
+/* --- Percentiles ------------------------------------------------------------------------------ */
+
+/* Returns the duration in microseconds below which the share of the durations lies. `total` > 0. */
+static double percentile(const struct buckets *buckets, uint64_t total, double share)
+{
+    double rank = share * (double)total, below = 0;
+
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        double count = (double)(buckets->now[i] - buckets->before[i]);
+        double low = i ? (double)histogram_bounds_us[i - 1] : 0;
+        if (count > 0 && below + count >= rank)
+            return low + ((double)histogram_bounds_us[i] - low) * (rank - below) / count;
+        below += count;
+    }
+    return (double)histogram_bounds_us[HISTOGRAM_BUCKETS - 1];
+}
+
+static void latency(struct source *s, const char *key, struct buckets *buckets)
+{
+    uint64_t total = 0;
+
+    for (unsigned i = 0; i <= HISTOGRAM_BUCKETS && s->interval_s > 0; i++)
+        total += buckets->now[i] - buckets->before[i];
+    json_begin(&s->json, key, '{');
+    if (total) {
+        json_number(&s->json, "p50_seconds", percentile(buckets, total, 0.5) / 1e6);
+        json_number(&s->json, "p99_seconds", percentile(buckets, total, 0.99) / 1e6);
+    } else {
+        json_null(&s->json, "p50_seconds");
+        json_null(&s->json, "p99_seconds");
+    }
+    json_u64(&s->json, "count", total);
+    json_end(&s->json, '}');
+    memcpy(buckets->before, buckets->now, sizeof buckets->before);
+}
+
+static void add_up(struct buckets *buckets, const struct histogram *histogram, bool first)
+{
+    for (unsigned i = 0; i <= HISTOGRAM_BUCKETS; i++)
+        buckets->now[i] = (first ? 0 : buckets->now[i]) + counter_read(&histogram->bucket[i]);
+}
+
+static void latencies(struct source *s)
+{
+    struct snapshot_history *history = s->history;
+
+    for (unsigned w = 0; w < s->view->worker_count; w++) {
+        const struct worker_stats *stats = worker_stats(s->view->workers[w]);
+        add_up(&history->requests, &stats->request_duration, w == 0);
+        add_up(&history->upstream, &stats->upstream_latency, w == 0);
+        add_up(&history->redis, &worker_limiter_stats(s->view->workers[w])->redis_latency, w == 0);
+    }
+    json_begin(&s->json, "latency", '{');
+    latency(s, "requests", &history->requests);
+    latency(s, "upstream", &history->upstream);
+    latency(s, "redis", &history->redis);
+    json_end(&s->json, '}');
+}
+
+/* --- Parts ------------------------------------------------------------------------------------ */
+
+static void requests(struct source *s)
+{
+    uint64_t ended = 0, failed = 0, rejected[VERDICT_COUNT] = {0};
+
+    for (unsigned i = 0; i < COUNT_OF(((struct worker_stats *)0)->responses); i++)
+        ended += SUM(s, worker_stats, responses[i]);
+    for (unsigned c = CAUSE_NONE + 1; c < CAUSE_COUNT; c++)
+        failed += SUM(s, worker_stats, errors[c]);
+    for (unsigned r = 0; r < s->view->policy->rule_count; r++)
+        for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++)
+            rejected[v] += by_rule(s, s->view->policy->rules[r].row, v);
+    json_begin(&s->json, "requests", '{');
+    counter(s, "ended", ended);
+    counter(s, "failed", failed);
+    json_u64(&s->json, "active", SUM(s, worker_stats, requests_active));
+    json_u64(&s->json, "held", SUM(s, worker_stats, requests_held));
+    json_u64(&s->json, "connections", SUM(s, worker_stats, connections_open));
+    json_u64(&s->json, "upstream_connections", SUM(s, worker_stats, upstream_connections_open));
+    json_end(&s->json, '}');
+    json_begin(&s->json, "decisions", '{');
+    for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++)
+        counter(s, verdict_label[v], rejected[v]);
+    json_end(&s->json, '}');
+}
+
+static void redis(struct source *s)
+{
+    uint64_t failures = 0;
+
+    if (!policy_needs_redis(s->view->policy)) {
+        json_null(&s->json, "redis");
+        return;
+    }
+    for (unsigned c = 0; c < REDIS_FAILURE_COUNT; c++)
+        failures += SUM(s, worker_limiter_stats, redis_failures[c]);
+    json_begin(&s->json, "redis", '{');
+    status_write_redis(&s->json, s->view);
+    counter(s, "calls", SUM(s, worker_limiter_stats, redis_calls));
+    counter(s, "decisions", SUM(s, worker_limiter_stats, redis_requests));
+    counter(s, "failures", failures);
+    json_end(&s->json, '}');
+}
+
+static void workers(struct source *s)
+{
+    json_begin(&s->json, "workers", '[');
+    for (unsigned w = 0; w < s->view->worker_count; w++) {
+        const struct worker_stats *stats = worker_stats(s->view->workers[w]);
+        json_begin(&s->json, NULL, '{');
+        json_u64(&s->json, "connections", counter_read(&stats->connections_open));
+        json_u64(&s->json, "requests_active", counter_read(&stats->requests_active));
+        json_bool(&s->json, "redis_ready", worker_redis_ready(s->view->workers[w]));
+        json_end(&s->json, '}');
+    }
+    json_end(&s->json, ']');
+}
+
+/* Writes "decisions": allowed and limited always, the others if they have occurred. Every count is
+ * read, so that the history has the same order in every snapshot. */
+static void decisions(struct source *s, unsigned row, unsigned verdicts,
+                      uint64_t (*count)(const struct source *, unsigned row, unsigned verdict))
+{
+    json_begin(&s->json, "decisions", '{');
+    for (unsigned v = 0; v < verdicts; v++) {
+        uint64_t total = count(s, row, v);
+        if (total || v == VERDICT_ALLOWED || v == VERDICT_LIMITED)
+            counter(s, verdict_label[v], total);
+        else
+            (void)increase(s->history, total);
+    }
+    json_end(&s->json, '}');
+}
+
+static void rules(struct source *s)
+{
+    const struct policy *policy = s->view->policy;
+
+    json_begin(&s->json, "rules", '[');
+    for (unsigned r = 0; r < policy->rule_count && r < SNAPSHOT_RULES_MAX; r++) {
+        const struct rule *rule = &policy->rules[r];
+        json_begin(&s->json, NULL, '{');
+        json_text(&s->json, "name", rule->name);
+        json_begin(&s->json, "limits", '[');
+        for (unsigned i = 0; i < rule->limit_count; i++)
+            json_text(&s->json, NULL, rule->limits[i]->name);
+        json_end(&s->json, ']');
+        decisions(s, rule->row, VERDICT_NOT_CHARGED, by_rule);
+        json_end(&s->json, '}');
+    }
+    json_end(&s->json, ']');
+}
+
+static void limits(struct source *s)
+{
+    const struct policy *policy = s->view->policy;
+
+    json_begin(&s->json, "limits", '[');
+    for (unsigned l = 0; l < policy->limit_count; l++) {
+        const struct limit *limit = &policy->limits[l];
+        json_begin(&s->json, NULL, '{');
+        json_text(&s->json, "name", limit->name);
+        json_text(&s->json, "script", limit->script);
+        json_i64(&s->json, "limit", limit->limit);
+        if (limit->kind == LIMIT_CONCURRENCY)
+            json_null(&s->json, "period_seconds");
+        else
+            json_seconds(&s->json, "period_seconds", limit->period_us);
+        json_bool(&s->json, "shadow", limit->enforce == 0);
+        decisions(s, limit->row, VERDICT_COUNT, by_limit);
+        json_end(&s->json, '}');
+    }
+    json_end(&s->json, ']');
+}
+
+static void top(struct source *s)
+{
+    double seconds = 0;
+
+    json_begin(&s->json, "top", '{');
+    for (enum top_by by = 0; by < TOP_BY_COUNT; by++)
+        top_write(&s->json, top_by_label[by], s->view, by, SNAPSHOT_TOP, &seconds);
+    json_number(&s->json, "seconds", seconds);
+    json_end(&s->json, '}');
+}
+
+void snapshot_write(struct evbuffer *out, const struct admin_view *view, bool stopping,
+                    struct snapshot_history *history)
+{
+    uint64_t now = clock_us();
+    struct source s = {json_over(out), view, history,
+                       history->at_us ? (double)(now - history->at_us) / 1e6 : 0};
+
+    history->read = 0;
+    json_begin(&s.json, NULL, '{');
+    json_seconds(&s.json, "time", (int64_t)clock_wall_us());
+    if (s.interval_s > 0)
+        json_number(&s.json, "interval_seconds", s.interval_s);
+    else
+        json_null(&s.json, "interval_seconds");
+    status_write_process(&s.json, view, stopping);
+    requests(&s);
+    latencies(&s);
+    redis(&s);
+    workers(&s);
+    rules(&s);
+    limits(&s);
+    status_write_upstreams(&s.json, view);
+    top(&s);
+    json_end(&s.json, '}');
+    history->used = history->read < history->room ? history->read : history->room;
+    history->at_us = now;
+}

@@ -1,0 +1,147 @@
+#include "admin/status.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "config.h"
+#include "redis/cluster.h"
+#include "redis/sentinel.h"
+
+static uint64_t sum_of(const struct admin_view *view, size_t offset)
+{
+    uint64_t sum = 0;
+    for (unsigned w = 0; w < view->worker_count; w++)
+        sum += counter_read((const counter_t *)((const char *)worker_stats(view->workers[w]) + offset));
+    return sum;
+}
+
+void status_write_process(struct json *json, const struct admin_view *view, bool stopping)
+{
+    json_text(json, "version", PACKAGE_VERSION);
+    json_i64(json, "pid", getpid());
+    json_text(json, "state", stopping ? "stopping" : "running");
+    json_seconds(json, "uptime_seconds", (int64_t)(clock_us() - view->started_us));
+    json_text(json, "policy_file", view->policy->file);
+}
+
+static void write_topology(struct json *json, const struct redis_settings *redis)
+{
+    char master[ADDRESS_TEXT_MAX];
+
+    if (redis->sentinel.master) {
+        redis_sentinel_master(master);
+        json_text(json, "topology", "sentinel");
+        json_text(json, "master", master);
+    } else if (redis->cluster.count) {
+        struct redis_cluster_report seen = redis_cluster_seen();
+        json_text(json, "topology", "cluster");
+        json_u64(json, "masters", seen.masters);
+        json_u64(json, "slots", seen.slots);
+    } else
+        json_text(json, "topology", "single");
+}
+
+void status_write_redis(struct json *json, const struct admin_view *view)
+{
+    const struct redis_settings *redis = &view->policy->redis;
+    unsigned ready = 0, breaker[REDIS_BREAKER_OPEN + 1] = {0};
+
+    for (unsigned w = 0; w < view->worker_count; w++) {
+        ready += worker_redis_ready(view->workers[w]);
+        breaker[worker_redis_breaker(view->workers[w])]++;
+    }
+    json_text(json, "address", redis->embedded ? "embedded" : redis->address_text);
+    write_topology(json, redis);
+    json_bool(json, "ready", ready);
+    json_u64(json, "ready_workers", ready);
+    json_begin(json, "breaker", '{');
+    json_u64(json, "closed", breaker[REDIS_BREAKER_CLOSED]);
+    json_u64(json, "half_open", breaker[REDIS_BREAKER_HALF_OPEN]);
+    json_u64(json, "open", breaker[REDIS_BREAKER_OPEN]);
+    json_end(json, '}');
+}
+
+/* A worker detects a failed server only when it uses it, so the server is reported down if any
+ * worker has ejected it. */
+static void write_endpoint(struct json *json, const struct endpoint *endpoint, bool is_checked)
+{
+    unsigned ejected = atomic_load_explicit(&endpoint->ejected, memory_order_relaxed);
+    bool healthy = endpoint_is_healthy(endpoint), is_name = server_is_name(endpoint->settings);
+    char address[ADDRESS_TEXT_MAX];
+
+    json_begin(json, NULL, '{');
+    json_text(json, "address",
+              is_name ? address_format(&endpoint->address, address) : endpoint->settings->text);
+    if (is_name)
+        json_text(json, "name", endpoint->settings->text);
+    json_text(json, "state", healthy && !ejected ? "up" : "down");
+    json_u64(json, "ejected_by_workers", ejected);
+    if (is_checked)
+        json_bool(json, "healthy", healthy);
+    json_end(json, '}');
+}
+
+/* Writes the endpoints of one configured server; a host name may have none or several. */
+static void write_server(struct json *json, const struct upstream *upstream,
+                         const struct upstream_server *server, struct endpoint *const *endpoints,
+                         unsigned count)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < count; i++)
+        if (endpoints[i]->settings == server) {
+            write_endpoint(json, endpoints[i], upstream->health.path != NULL);
+            any = true;
+        }
+    if (any || !server_is_name(server))
+        return;
+    json_begin(json, NULL, '{');
+    json_null(json, "address");
+    json_text(json, "name", server->text);
+    json_text(json, "state", "unresolved");
+    json_u64(json, "ejected_by_workers", 0);
+    json_end(json, '}');
+}
+
+void status_write_upstreams(struct json *json, const struct admin_view *view)
+{
+    json_begin(json, "upstreams", '[');
+    for (unsigned i = 0; i < view->policy->upstream_count; i++) {
+        const struct upstream *upstream = &view->policy->upstreams[i];
+        struct endpoint *endpoints[ENDPOINTS_MAX];
+        unsigned count = endpoint_set_list(view->endpoint_set, i, endpoints);
+
+        json_begin(json, NULL, '{');
+        json_text(json, "name", upstream->name);
+        json_begin(json, "servers", '[');
+        for (unsigned s = 0; s < upstream->server_count; s++)
+            write_server(json, upstream, &upstream->servers[s], endpoints, count);
+        for (unsigned m = 0; m < count; m++)
+            endpoint_drop(endpoints[m]);
+        json_end(json, ']');
+        json_end(json, '}');
+    }
+    json_end(json, ']');
+}
+
+void status_write(struct evbuffer *out, const struct admin_view *view, bool stopping)
+{
+    struct json json = json_over(out);
+
+    json_begin(&json, NULL, '{');
+    status_write_process(&json, view, stopping);
+    json_u64(&json, "workers", view->worker_count);
+    json_u64(&json, "rules", view->policy->rule_count - 1);
+    json_u64(&json, "limits", view->policy->limit_count);
+    json_u64(&json, "connections", sum_of(view, offsetof(struct worker_stats, connections_open)));
+    json_u64(&json, "requests_active", sum_of(view, offsetof(struct worker_stats, requests_active)));
+    if (policy_needs_redis(view->policy)) {
+        json_begin(&json, "redis", '{');
+        status_write_redis(&json, view);
+        json_end(&json, '}');
+    } else
+        json_null(&json, "redis");
+    status_write_upstreams(&json, view);
+    json_end(&json, '}');
+    evbuffer_add(out, "\n", 1);
+}

@@ -1,0 +1,21 @@
+/* status.h - /api/v1/status, and the parts of it that events repeat. */
+#ifndef WEIR_ADMIN_STATUS_H
+#define WEIR_ADMIN_STATUS_H
+
+#include <event2/buffer.h>
+
+#include "admin/json.h"
+#include "admin/metrics.h"
+
+/* Writes the answer to /api/v1/status. */
+void status_write(struct evbuffer *out, const struct admin_view *view, bool stopping);
+
+/* Writes the members version, pid, state, uptime_seconds and policy_file. */
+void status_write_process(struct json *json, const struct admin_view *view, bool stopping);
+/* Writes the members of "redis": address, topology and the workers' connections. Call only if the
+ * policy needs Redis. */
+void status_write_redis(struct json *json, const struct admin_view *view);
+/* Writes "upstreams". */
+void status_write_upstreams(struct json *json, const struct admin_view *view);
+
+#endif

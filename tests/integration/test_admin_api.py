@@ -1,0 +1,185 @@
+"""The admin API against its description in docs/admin-api.yaml, top clients, and the events."""
+
+import json
+import os
+import socket
+
+import jsonschema
+import yaml
+
+from rig import eventually, top
+from wire import Connection, flood, get, request_bytes
+
+HOUR = {"script": "gcra", "limit": 3, "period": "1h"}
+with open(os.path.join(top, "docs/admin-api.yaml"), encoding="utf-8") as described:
+    API = yaml.safe_load(described)
+
+
+def check(value, schema):
+    jsonschema.Draft202012Validator({**schema, "components": API["components"]}).validate(value)
+
+
+def deref(part):
+    """Follows a reference such as #/components/responses/Forbidden."""
+    if "$ref" in part:
+        found = API
+        for name in part["$ref"].split("/")[1:]:
+            found = found[name]
+        return found
+    return part
+
+
+def described_answer(weir, path, method="GET", target=None, **more):
+    """The answer, checked against the description of its status and content type."""
+    answer = get(weir.admin, target or path, method=method, host="127.0.0.1", **more)
+    responses = API["paths"][path][method.lower()]["responses"]
+    content = deref(responses[str(answer.status)])["content"]
+    kind = answer["Content-Type"].split(";")[0]
+    assert kind in content, (target, kind)
+    value = answer.body.decode() if "json" not in kind else json.loads(answer.body)
+    check(value, content[kind]["schema"])
+    return answer.status, value
+
+
+def events(weir, count, **more):
+    """The first snapshots of a new listener."""
+    found = []
+    with Connection(weir.admin, timeout=10) as connection:
+        connection.send(request_bytes("/api/v1/events", host="127.0.0.1", **more))
+        data = b""
+        while len(found) < count:
+            assert connection.fill(), data
+            data, connection.buffer = data + connection.buffer, b""
+            found = [json.loads(line[6:]) for line in data.split(b"\n") if line.startswith(b"data: ") and line.endswith(b"}")]
+    assert b"\nContent-Type: text/event-stream\r\n" in data and b"retry: 2000\n" in data, data[:500]
+    for snapshot in found:
+        check(snapshot, API["components"]["schemas"]["Snapshot"])
+    return found[:count]
+
+
+def test_the_answers_are_as_described(rig):
+    weir = rig.weir(limits={"each": HOUR, "flying": {"script": "concurrency", "limit": 9}},
+                    upstreams={"api": {"servers": [rig.upstream().text, "localhost:1"], "health": {"path": "/"}}}).wait_for_redis()
+    weir.expect_errors("localhost")
+    for _ in range(5):
+        get(weir.address, headers={"X-Client-Id": "a"})
+    client = "/api/v1/clients/{client}"
+    for path in "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/policy", "/api/v1/top":
+        assert described_answer(weir, path)[0] == 200, path
+    status, policy = described_answer(weir, "/api/v1/policy", headers={"Accept": "application/json"})
+    assert status == 200 and policy["limits"]["each"]["limit"] == 3 and policy["rules"][0]["limits"] == ["each", "flying"], policy
+    assert yaml.safe_load(described_answer(weir, "/api/v1/policy")[1])["limits"].keys() == policy["limits"].keys()
+    assert described_answer(weir, client, target="/api/v1/clients/a")[1]["limits"][0]["remaining"] == 0
+    for body, expected in ((b'{"quota": 9, "for": "1h"}', 200), (b'{"quota": null}', 200), (b'{"quota": 9}', 400), (b"[]", 400)):
+        assert described_answer(weir, client, "PUT", "/api/v1/clients/a", body=body)[0] == expected, body
+    assert described_answer(weir, client, "DELETE", "/api/v1/clients/a")[1]["removed"] >= 1
+    assert described_answer(weir, client, target="/api/v1/clients/%zz")[0] == 400
+    for query in "by=nobody", "n=0", "n=101", "n=1x", "n=-1", "by=cost&n=":
+        assert described_answer(weir, "/api/v1/top", target="/api/v1/top?" + query)[0] == 400, query
+    for path, methods in API["paths"].items():
+        for method in "GET", "PUT", "DELETE", "POST":
+            if method.lower() not in methods:
+                answer = get(weir.admin, path.replace("{client}", "a"), method=method, host="127.0.0.1")
+                assert answer.status == 405 and answer["Allow"], (path, method)
+
+
+def top_of(weir, by):
+    answer = json.loads(get(weir.admin, f"/api/v1/top?by={by}&n=5", host="127.0.0.1").body)
+    assert answer["by"] == by and 0 < answer["seconds"] <= 70
+    assert all(c["at_least"] <= c["at_most"] for c in answer["clients"])
+    return [(c["client"], c["at_least"]) for c in answer["clients"]]
+
+
+def test_top_clients(rig):
+    api = rig.upstream()
+    weir = rig.weir(workers=3, limits={"each": {**HOUR, "limit": 20}}, clients={"pest": {"quota": 0}},
+                    identity={"from": ["header:X-Client-Id", "ip"], "headers_from": "anyone"},
+                    rules=[{"name": "dear", "match": {"path": "/dear"}, "limits": ["each"], "cost": 4},
+                           {"name": "open", "match": {"path": "/open"}, "limits": "none"}, {"name": "rest", "limits": ["each"]}],
+                    upstreams={"api": {"servers": [api.text]}}).wait_for_redis()
+    flood(weir.address, 30, connections=8, headers={"X-Client-Id": "busy"})
+    flood(weir.address, 25, connections=4, headers={"X-Client-Id": "open"}, target="/open")
+    flood(weir.address, 7, connections=4, headers={"X-Client-Id": "pest"})
+    flood(weir.address, 4, connections=2, headers={"X-Client-Id": "dear"}, target="/dear")
+    weir.counts(66, "weir_request_duration_seconds_count")
+    assert top_of(weir, "allowed")[:3] == [("id:open", 25), ("id:busy", 20), ("id:dear", 4)]
+    assert top_of(weir, "limited") == [("id:busy", 10), ("id:pest", 7)]
+    assert top_of(weir, "cost")[:3] == [("id:open", 25), ("id:busy", 20), ("id:dear", 16)]
+
+
+def test_ten_thousand_clients_and_the_busy_one(rig):
+    weir = rig.weir(limits={"each": HOUR}, rules=[{"name": "all", "limits": "none"}])
+    with Connection(weir.address) as connection:
+        for start in range(0, 10000, 50):  # pipelined
+            batch = [request_bytes(headers={"X-Client-Id": f"client-{i}" if i % 50 else "busy"}) for i in range(start, start + 50)]
+            connection.send(b"".join(batch))
+            for _ in batch:
+                connection.response("GET")
+    weir.counts(10000, "weir_request_duration_seconds_count")
+    clients = json.loads(get(weir.admin, "/api/v1/top?n=100", host="127.0.0.1").body)["clients"]
+    assert clients[0]["client"] == "id:busy", clients[:3]
+    assert clients[0]["at_least"] <= 200 <= clients[0]["at_most"] < 400, clients[0]
+    assert len(clients) == 100
+
+
+def test_events_tell_what_happens(rig):
+    weir = rig.weir(limits={"each": HOUR}).wait_for_redis()
+    with Connection(weir.admin, timeout=10) as listener:
+        listener.send(request_bytes("/api/v1/events", host="127.0.0.1"))
+        while b"data: " not in listener.buffer:
+            assert listener.fill()
+        for _ in range(5):
+            get(weir.address, headers={"X-Client-Id": "a"})
+        seen = []
+
+        def next_event():
+            assert listener.fill()
+            seen[:] = [json.loads(line[6:]) for line in listener.buffer.split(b"\n") if line.startswith(b"data: ") and line.endswith(b"}")]
+            return seen[-1]["decisions"]["limited"]["total"] == 2
+        eventually(next_event)
+    first, last = seen[0], seen[-1]
+    assert first["interval_seconds"] is None and first["decisions"]["limited"]["per_second"] is None
+    assert last["decisions"]["allowed"]["total"] == 3 and last["rules"][0]["decisions"]["limited"]["total"] == 2
+    assert sum(s["latency"]["requests"]["count"] for s in seen) == 5
+    told = next(s for s in seen if s["latency"]["requests"]["count"])
+    assert 0 < told["latency"]["requests"]["p50_seconds"] <= told["latency"]["requests"]["p99_seconds"] <= 30
+    assert told["decisions"]["limited"]["per_second"] > 0 and told["latency"]["redis"]["count"] >= 3
+    assert last["redis"]["ready"] and last["limits"][0]["name"] == "each" and len(last["workers"]) == 2
+    assert last["top"]["limited"] == [{"client": "id:a", "at_least": 2, "at_most": 2}]
+    assert last["upstreams"][0]["servers"][0]["state"] == "up"
+
+
+def test_listeners_are_few_and_are_not_waited_for(rig):
+    weir = rig.weir(rules=[{"name": f"rule-{i}", "match": {"path": f"/{i}"}, "limits": "none"} for i in range(250)])
+    deaf = []
+    for _ in range(16):
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect(weir.admin)
+        s.sendall(request_bytes("/api/v1/events", host="127.0.0.1"))
+        deaf.append(s)
+    assert get(weir.admin, "/api/v1/events", host="127.0.0.1", method="HEAD").status == 200
+    assert get(weir.admin, "/api/v1/events", host="127.0.0.1").status == 503, "16 listen"
+    for s in deaf[1:]:
+        s.close()
+    first, second = events(weir, 2)
+    assert len(first["rules"]) == 200 and second["interval_seconds"] > 0.5, "those that left make room"
+
+    def dropped():
+        with open(f"/proc/{weir.pid}/net/tcp", encoding="ascii") as table:
+            mine = "0100007F:%04X 0100007F:%04X 01" % (weir.admin[1], deaf[0].getsockname()[1])
+            return mine not in table.read()
+    eventually(dropped, seconds=20, what="the end of a listener that does not read")
+    deaf[0].close()
+
+
+def test_a_reload_disconnects_listeners(rig):
+    weir = rig.weir(rules=[])
+    with Connection(weir.admin, timeout=10) as listener:
+        listener.send(request_bytes("/api/v1/events", host="127.0.0.1"))
+        while b"data: " not in listener.buffer:
+            assert listener.fill()
+        weir.reload(rules=[{"name": "new", "limits": "none"}])
+        while listener.fill():
+            pass
+    assert events(weir, 1)[0]["rules"][0]["name"] == "new"
