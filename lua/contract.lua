@@ -46,13 +46,14 @@ for key, value in pairs(math) do calm_math[key] = value end
 calm_math.random, calm_math.randomseed = nil, nil
 setmetatable(calm_math, { __index = trap("math"), __newindex = trap("math") })
 
-local chunk, why = loadstring("local redis, server, KEYS, ARGV, _G, os, load, loadstring, collectgarbage, gcinfo, math = ... return (function(...) "
-                              .. (text:sub(1, 1) == "#" and "--" or "") .. text .. "\nend)()", "=" .. name)
+local chunk, why = loadstring("local redis, server, KEYS, ARGV, _G, os, load, loadstring, collectgarbage, gcinfo, math, muldiv = ... return (function(...) "
+                              .. (text:sub(1, 1) == "#" and "--" or "") .. text .. "\nend)(muldiv)", "=" .. name)
 if not chunk then return { why, "", "" } end
 
 local function instance()
   return chunk(trapped("redis"), trapped("redis"), trapped("KEYS"), trapped("ARGV"), trapped("_G"), trapped("os"),
-               trap("load"), trap("loadstring"), trap("collectgarbage"), trap("gcinfo"), calm_math)
+               trap("load"), trap("loadstring"), trap("collectgarbage"), trap("gcinfo"), calm_math,
+               muldiv)
 end
 
 -- Text of messages. text_of() returns a text even if the value's __tostring fails.

@@ -1,8 +1,12 @@
 -- The driver: one call for the limits of one request, or of several requests, on keys of one slot.
 --
--- The generated preamble above defines `limits`, an array of tables:
+-- The generated preamble above defines `limits`, a table by the index of a limit as text:
 --   run      the function of a limiter file
 --   period   in µs
+--   amount, amount_text, numbers
+--            the limit's own number of units, as text too, and "LIMIT:PERIOD:BURST" for limiters
+--            that write these numbers into their states; all absent if burst is another number
+--   period_text  the period as text, for such limiters
 --   offset   in µs, or nil
 --   options  an array, or nil
 --   exact    whether the state must expire exactly at its reset
@@ -61,13 +65,14 @@
 --             "LIMIT:PERIOD:BURST", since formatting numbers is expensive
 --
 -- Redis runs all of this for every call. So `text + 0` converts to a number at half the price of
--- tonumber(text), and `number .. ""` to a text at half the price of Redis' own conversion.
--- Functions and tables are created only when needed.
-local call = redis.call
+-- tonumber(text), and `number .. ""` to a text at half the price of Redis' own conversion. Numbers
+-- that are usually the same are compared as text, which is cheaper still. Functions and tables are
+-- created only when needed.
+local call, ARGV, KEYS, limits, unpack = redis.call, ARGV, KEYS, limits, unpack
 local SLOT = 4194304
 
--- If the caller passes its own clock, limiters detect expired states themselves. Keys must only
--- not expire too early.
+-- Step 1: the time. If the caller passes its own clock, limiters detect expired states themselves.
+-- Keys must only not expire too early.
 local now, margin
 --{ clock
 if ARGV[1] ~= "" then now, margin = ARGV[1] + 0, 3600000 end
@@ -77,9 +82,11 @@ if not now then
   now, margin = time[1] * 1000000 + time[2], 0
 end
 
--- MGET even for one key: it returns nil for a key of another type.
+-- Step 2: all states. MGET even for one key: it returns nil for a key of another type. From here on
+-- `states` holds what the requests of this call have made of them.
 local states = call("MGET", unpack(KEYS))
 
+-- Step 3: what writes a state.
 --{ own
 local function text_of(number)
   -- "%d" is twice as fast, and correct for whole numbers on 64-bit Redis.
@@ -105,31 +112,26 @@ local function write(key, state, reset, exact, old, needed)
   call("SET", key, state, "PX", ms < 1e13 and ms .. "" or "10000000000000")
 end
 
-if #ARGV == 8 and not KEYS[2] then        -- one limit of one request
-  local limit = limits[ARGV[3] + 0]
-  local run, period, offset, state = limit.run, limit.period, limit.offset, states[1] or nil
-  local amount, burst, cost, mode = ARGV[7], ARGV[8], ARGV[5], ARGV[6]
+-- Step 4: the usual call without load, of one request with one limit. The reply is at its end.
+if #ARGV == 8 and not KEYS[2] then
+  local _, _, index, _, cost, mode, amount, burst = unpack(ARGV)
+  local limit = limits[index]
 --{ numbers
-  numbers[1] = amount .. ":" .. (limit.period_text or "") .. ":" .. burst
+  numbers[1] = amount == burst and amount == limit.amount_text and limit.numbers or amount .. ":" .. (limit.period_text or "") .. ":" .. burst
 --}
   burst = burst ~= amount and burst + 0
-  amount, cost, mode = amount + 0, cost == "1" and 1 or cost + 0, mode == "0" and 0 or mode + 0
-  burst = burst or amount
-  local granted, remaining, retry_after, reset, new_state, delay, needed, lasts
+  amount = amount == limit.amount_text and limit.amount or amount + 0
+  local state = states[1] or nil
+  local granted, remaining, retry_after, reset, new_state, delay, needed, lasts =
+    limit.run(state, now, amount, limit.period, burst or amount, cost == "1" and 1 or cost + 0, mode == "0" and 0 or mode + 0, limit.offset
 --{ options
-  if limit.options then
-    granted, remaining, retry_after, reset, new_state, delay, needed, lasts =
-      run(state, now, amount, period, burst, cost, mode, offset, unpack(limit.options))
-  else
+              , unpack(limit.options or {})
 --}
-    granted, remaining, retry_after, reset, new_state, delay, needed, lasts = run(state, now, amount, period, burst, cost, mode, offset)
---{ options
-  end
---}
+             )
   if new_state then
     lasts = lasts or reset
     local ends = now + lasts
-    if needed and margin == 0 and lasts > 0 and #new_state == #state and needed - needed % 4194304 == ends - ends % 4194304 then
+    if needed and lasts > 0 and needed - needed % 4194304 == ends - ends % 4194304 and #new_state == #state and margin == 0 then
       call("SETRANGE", KEYS[1], "0", new_state)                -- as in write(), without the call
     else
       write(KEYS[1], new_state, lasts, limit.exact, state, needed)
@@ -138,7 +140,8 @@ if #ARGV == 8 and not KEYS[2] then        -- one limit of one request
   return { granted, remaining, retry_after, reset, delay or 0, now }
 end
 
-local ARGV, KEYS, limits, unpack, states = ARGV, KEYS, limits, unpack, states
+-- Step 5: the reply of all others, of its size: growing a table allocates it again.
+local reply, filled = { ("0"):rep(5 * math.min(#KEYS, 200) + 6):byte(1, -1) }, 0
 
 --{ dedup
 -- Returns the stored answer to an earlier charge and the text to store in its place. Returns
@@ -152,81 +155,13 @@ local function answered(text)
   end
 end
 
+-- Returns the text to store for a charge.
 local function remembered(limit, granted, remaining, reset)
   return ("%.0f:%.0f:%.0f:%.0f"):format(granted, remaining, now + reset, limit.repeats or 10)
 end
 --}
 
-local at, last = 2, #ARGV
-local reply, filled = nil, 0              -- preallocated, so that it seldom grows
-if KEYS[4] then
-  reply = { ("0"):rep(5 * #KEYS + 1):byte(1, -1) }
-else
-  reply = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-end
-
--- Requests with one limit: each is written when it is charged.
-local function run_of_one(requests)
-  local index, key, cost, mode, amount, burst, step = unpack(ARGV, at + 1, at + (requests > 1 and 7 or 6))
-  local limit = limits[index + 0]
-  local run, period, offset = limit.run, limit.period, limit.offset
---{ numbers
-  numbers[1], numbers.limit = amount .. ":" .. (limit.period_text or "") .. ":" .. burst, nil
---}
-  key, cost, mode, amount, burst, step = key + 0, cost + 0, mode + 0, amount + 0, burst + 0, (step or 0) + 0
---{ dedup
-  local memory
-  if mode > 7 and cost >= 0 then memory, mode = (mode - mode % 8) / 8, mode % 4 end
---}
-  for _ = 1, requests do
-    local state, granted, remaining, retry_after, reset, new_state, delay, needed, lasts = states[key] or nil
---{ own
-    if type(state) == "number" then state = text_of(state) end
---}
---{ dedup
-    local memo
-    if memory then granted, remaining, retry_after, reset, memo = answered(states[memory]) end
-    if memo then
-      states[memory] = memo
-      write(KEYS[memory], memo, reset, true)
-    else
---}
---{ options
-    if limit.options then
-      granted, remaining, retry_after, reset, new_state, delay, needed, lasts =
-        run(state, now, amount, period, burst, cost, mode, offset, unpack(limit.options))
-    else
---}
-      granted, remaining, retry_after, reset, new_state, delay, needed, lasts = run(state, now, amount, period, burst, cost, mode, offset)
---{ options
-    end
---}
---{ dedup
-    end
---}
-    reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
-      granted, remaining, retry_after, reset, delay or 0
-    filled = filled + 5
-    if new_state then
-      lasts = lasts or reset
-      local ends = now + lasts
-      if needed and margin == 0 and lasts > 0 and #new_state == #state and needed - needed % 4194304 == ends - ends % 4194304 then
-        call("SETRANGE", KEYS[key], "0", new_state)            -- as in write(), without the call
-      else
-        write(KEYS[key], new_state, lasts, limit.exact, state, needed)
-      end
-      states[key] = lasts > 0 and new_state
---{ dedup
-      if memory and granted ~= 0 and reset > 0 then
-        states[memory] = remembered(limit, granted, remaining, reset)
-        write(KEYS[memory], states[memory], reset, true)
-      end
---}
-    end
-    key = key + step
-  end
-end
-
+-- Step 6: requests with several limits.
 --{ several
 -- Returns the current state of a key.
 local function state_of(key)
@@ -237,12 +172,11 @@ local function state_of(key)
   return state
 end
 
-local function ask(limit, state, amount, burst, cost, mode)
+-- Runs a limit as `one` of run_of_several() says, for a cost and a mode of its own.
+local function ask(one, state, cost, mode)
+  local limit, amount, burst = one.limit, one.amount, one.burst
 --{ numbers
-  if numbers.amount ~= amount or numbers.burst ~= burst or numbers.limit ~= limit then
-    numbers.amount, numbers.burst, numbers.limit = amount, burst, limit
-    numbers[1] = ("%.0f:%s:%.0f"):format(amount, limit.period_text or "", burst)
-  end
+  numbers[1] = one.numbers
 --}
 --{ options
   if limit.options then
@@ -275,8 +209,9 @@ end
 
 -- Runs one limit of one request and fills in its part of the reply. Returns true if it rejects the
 -- request.
-local function decide(index, key, cost, mode, amount, burst)
-  local tried, limit = mode > 3, limits[index]
+local function decide(one)
+  local limit, key, cost, mode = one.limit, one.key, one.cost, one.mode
+  local tried = cost < 0 or mode > 3
 --{ dedup
   local memory, memo
   if cost >= 0 and mode > 7 then
@@ -284,11 +219,7 @@ local function decide(index, key, cost, mode, amount, burst)
     tried = mode > 3
   end
 --}
-  if cost < 0 then
-    tried = true
-  elseif tried then
-    mode = mode - 4
-  end
+  if cost >= 0 and tried then mode = mode - 4 end
   local granted, remaining, retry_after, reset, state, delay, needed, lasts
 --{ dedup
   if memory then granted, remaining, retry_after, reset, memo = answered(states[memory]) end
@@ -296,7 +227,7 @@ local function decide(index, key, cost, mode, amount, burst)
     change(memory, memo, reset, true)
   else
 --}
-    granted, remaining, retry_after, reset, state, delay, needed, lasts = ask(limit, state_of(key), amount, burst, cost, mode)
+    granted, remaining, retry_after, reset, state, delay, needed, lasts = ask(one, state_of(key), cost, mode)
 --{ dedup
   end
 --}
@@ -318,26 +249,27 @@ local function decide(index, key, cost, mode, amount, burst)
 end
 
 -- Undoes the charges of a rejected request. The other limits report what they would have granted.
-local function put_back(count, wanted)
+local function put_back(wanted)
   for i = changed, 1, -1 do states[keys[i]] = olds[i] end
-  local slot = filled - 5 * count
-  for i = 1, count do
+  local slot = filled - 5 * #wanted
+  for i = 1, #wanted do
     if reply[slot + 1] ~= 0 and reply[slot + 3] ~= 1 then
       local one = wanted[i]
-      local limit = limits[one[1]]
-      local _, remaining, _, reset, state, _, needed, lasts = ask(limit, state_of(one[2]), one[5], one[6], 0, 0)
-      if state then renumber(one[2], state, lasts or reset, limit.exact, needed) end
+      local _, remaining, _, reset, state, _, needed, lasts = ask(one, state_of(one.key), 0, 0)
+      if state then renumber(one.key, state, lasts or reset, one.limit.exact, needed) end
       reply[slot + 2], reply[slot + 3], reply[slot + 4], reply[slot + 5] = remaining, 0, reset, 0
     end
     slot = slot + 5
   end
 end
 
-local function run_of_several(requests, count)
-  local wanted, width = { 0, 0, 0, 0 }, requests > 1 and 7 or 6
+local function run_of_several(at, requests, count)
+  local wanted, width = {}, requests > 1 and 7 or 6
   for i = 1, count do
     local index, key, cost, mode, amount, burst, step = unpack(ARGV, at + 1 + (i - 1) * width, at + i * width)
-    wanted[i] = { index + 0, key + 0, cost + 0, mode + 0, amount + 0, burst + 0, (step or 0) + 0 }
+    local limit = limits[index]
+    wanted[i] = { limit = limit, key = key + 0, cost = cost + 0, mode = mode + 0, amount = amount + 0, burst = burst + 0, step = (step or 0) + 0,
+                  numbers = amount .. ":" .. (limit.period_text or "") .. ":" .. burst }
   end
   if not keys then           -- of the usual size, since growing a table allocates it again
     keys, olds, news, resets, exacts, neededs =
@@ -346,35 +278,93 @@ local function run_of_several(requests, count)
   for _ = 1, requests do
     local rejected = false
     changed = 0
-    for i = 1, count do
-      local one = wanted[i]
-      local key = one[2]
-      rejected = decide(one[1], key, one[3], one[4], one[5], one[6]) or rejected
-    end
-    if rejected then put_back(count, wanted) else write_changes() end
-    for i = 1, count do
-      local one = wanted[i]
-      one[2] = one[2] + one[7]
-    end
+    for i = 1, count do rejected = decide(wanted[i]) or rejected end
+    if rejected then put_back(wanted) else write_changes() end
+    for i = 1, count do wanted[i].key = wanted[i].key + wanted[i].step end
   end
 end
 --}
 
+-- Step 7: all runs. Requests with one limit are decided and written one after the other, here.
+local at, last = 2, #ARGV
 while at <= last do
 --{ clock
   if ARGV[at] == "0" then now, at = ARGV[at + 1] + 0, at + 2 end
 --}
-  local count = ARGV[at] % 10
-  local requests = (ARGV[at] - count) / 10
+  local requests, count = 1, 1
+  if ARGV[at] ~= "11" then
+    count = ARGV[at] % 10
+    requests = (ARGV[at] - count) / 10
+  end
 --{ several
-  if count > 1 then run_of_several(requests, count) else
+  if count > 1 then run_of_several(at, requests, count) else
 --}
-  run_of_one(requests)
+  local index, key, cost, mode, amount, burst, step = unpack(ARGV, at + 1, at + 7)
+  local limit = limits[index]
+  local run, period, offset = limit.run, limit.period, limit.offset
+--{ numbers
+  numbers[1] = amount == burst and amount == limit.amount_text and limit.numbers or amount .. ":" .. (limit.period_text or "") .. ":" .. burst
+--}
+  burst = burst ~= amount and burst + 0
+  amount = amount == limit.amount_text and limit.amount or amount + 0
+  burst, key, cost, mode = burst or amount, key == "1" and 1 or key + 0, cost == "1" and 1 or cost + 0, mode == "0" and 0 or mode + 0
+  step = requests > 1 and (step == "1" and 1 or step + 0) or 0
+--{ dedup
+  local memory
+  if mode > 7 and cost >= 0 then memory, mode = (mode - mode % 8) / 8, mode % 4 end
+--}
+  for _ = 1, requests do
+    local state = states[key] or nil
+--{ own
+    if type(state) == "number" then state = text_of(state) end
+--}
+--{ dedup
+    local granted, remaining, _, reset, memo
+    if memory then granted, remaining, _, reset, memo = answered(states[memory]) end
+    if memo then
+      states[memory] = memo
+      write(KEYS[memory], memo, reset, true)
+      reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] = granted, remaining, 1, reset, 0
+    else
+--}
+    local granted, remaining, retry_after, reset, new_state, delay, needed, lasts = run(state, now, amount, period, burst, cost, mode, offset
+--{ options
+      , unpack(limit.options or {})
+--}
+    )
+    reply[filled + 1] = granted
+    reply[filled + 2] = remaining
+    reply[filled + 3] = retry_after
+    reply[filled + 4] = reset
+    reply[filled + 5] = delay or 0
+    if new_state then
+      lasts = lasts or reset
+      local ends = now + lasts
+      if needed and lasts > 0 and needed - needed % 4194304 == ends - ends % 4194304 and #new_state == #state and margin == 0 then
+        call("SETRANGE", KEYS[key], "0", new_state)            -- as in write(), without the call
+      else
+        write(KEYS[key], new_state, lasts, limit.exact, state, needed)
+      end
+      states[key] = lasts > 0 and new_state
+--{ dedup
+      if memory and granted ~= 0 and reset > 0 then
+        states[memory] = remembered(limit, granted, remaining, reset)
+        write(KEYS[memory], states[memory], reset, true)
+      end
+--}
+    end
+--{ dedup
+    end
+--}
+    filled = filled + 5
+    key = key + step
+  end
 --{ several
   end
 --}
   at = at + 1 + count * (requests > 1 and 7 or 6)
 end
 
+-- Step 8: the time of all charges ends the reply.
 reply[filled + 1], reply[filled + 2] = now, nil             -- nil: Redis stops reading here
 return reply

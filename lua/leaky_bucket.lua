@@ -43,28 +43,7 @@
 
 local FREE_MAX = 32  -- length of the list, two numbers per free slot; then the earliest is dropped
 
--- Returns quotient and remainder of a * b / c, exact for c < 2^45 even if a * b exceeds 2^53 (the
--- bound of exact integers in doubles).
-local function muldiv(a, b, c)
-  local product = a * b
-  if product < 9007199254740992 then
-    local remainder = product % c
-    return (product - remainder) / c, remainder
-  end
-  local rest = b % c
-  local whole, quotient, remainder, unit = a * ((b - rest) / c), 0, 0, 1
-  while unit * 128 <= a do unit = unit * 128 end
-  repeat               -- long multiplication and division, one base-128 digit of a at a time
-    local tail = a % unit
-    local sum = remainder * 128 + (a - tail) / unit * rest
-    remainder = sum % c
-    quotient = quotient * 128 + (sum - remainder) / c
-    a, unit = tail, unit / 128
-  until unit < 1
-  return whole + quotient, remainder
-end
-
-local numbers = ...            -- numbers[1]: the current numbers as text, if the driver passes them
+local muldiv, numbers = ...    -- muldiv.lua; numbers[1]: the current numbers as text, if the driver passes them
 local AT_MAX, LONGEST = 9007199254740991, 4503599627370496     -- maximum debt: 2^52 µs (142 years)
 local tail, tail_limit, tail_period, tail_burst      -- a state with these numbers, from behind AT
 

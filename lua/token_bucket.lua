@@ -28,6 +28,8 @@
 -- Earlier versions wrote only the first 16 digits of MORE, without the numbers. They read a longer
 -- row as a time long after the expiry of any key.
 
+local muldiv = ...             -- muldiv.lua
+
 -- "%d" is twice as fast, and correct if C integers are wide enough.
 local WIDE = ("%d"):format(9007199254740991) == "9007199254740991"
 local FORMAT = WIDE and "%d:%d:%d:%016d" or "%.0f:%.0f:%.0f:%016.0f"
@@ -45,27 +47,6 @@ local function numbers_of(more)
                                                .. ")(%d*)$")
   if not limit or limit + 0 < 1 or period + 0 < 1 or period + 0 > 3e13 + 2e12 then return end
   return limit + 0, period + 0, burst + 0, cut ~= "" and cut + 0 or 0
-end
-
--- Returns quotient and remainder of a * b / c, exact for c < 2^45 even if a * b exceeds 2^53 (the
--- bound of exact integers in doubles).
-local function muldiv(a, b, c)
-  local product = a * b
-  if product < 9007199254740992 then
-    local remainder = product % c
-    return (product - remainder) / c, remainder
-  end
-  local rest = b % c
-  local whole, quotient, remainder, unit = a * ((b - rest) / c), 0, 0, 1
-  while unit * 128 <= a do unit = unit * 128 end
-  repeat               -- long multiplication and division, one base-128 digit of a at a time
-    local tail = a % unit
-    local sum = remainder * 128 + (a - tail) / unit * rest
-    remainder = sum % c
-    quotient = quotient * 128 + (sum - remainder) / c
-    a, unit = tail, unit / 128
-  until unit < 1
-  return whole + quotient, remainder
 end
 
 -- Bounds missing tokens to those that arrive in 2^52 µs (142 years), the maximum debt.

@@ -1,17 +1,18 @@
 /* compose.c - see compose.h. The composed script:
  *
+ *   local muldiv, numbers ...lua/muldiv.lua, if a limiter uses it...
  *   local limiter = setmetatable({}, { __index = function(made, name)
  *     local run
  *     if false then
  *     elseif name == "token_bucket" then run = (function(...) --@ lua/token_bucket.lua
  *   ...the file...
- *   end)()
+ *   end)(muldiv, numbers)
  *     end
  *     made[name] = run
  *     return run
  *   end })
  *   local limits = setmetatable({}, { __index = function(made, number)
- *     ...likewise: elseif number == 1 then limit = { run = limiter["token_bucket"], period = 60000000 }
+ *     ...likewise: elseif number == "1" then limit = { run = limiter["token_bucket"], period = 60000000 }
  *   end }) if #ARGV == 1 then local _ = limiter["token_bucket"] end
  *   --@ lua/driver.lua
  *   ...driver.lua...
@@ -21,8 +22,7 @@
  * (lua/calendar.lua). Each of the two files, and each time zone, is included only if a limit needs
  * it.
  *
- * With a single limit both tables are built at once: local limiter = { ["gcra"] = ... } local
- * limits = { [1] = ... }. Lines of driver.lua that no limit needs are left empty, see its head.
+ * With a single limit its table is built at once: local limits = { ["1"] = { run = ... } }. Lines of driver.lua that no limit needs are left empty, see its head.
  *
  * Redis runs the whole script for every call. Since table entries are built on first use, 60 limits
  * cost a call no more than one (13 µs instead of 26). A call without requests loads every limiter,
@@ -32,97 +32,10 @@
  * marks compose_check() finds the source file of a line. */
 #include "limit/compose.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
-#include "base/memory.h"
+#include "limit/compose_text.h"
 #include "policy/zone.h"
-
-/* --- Files ------------------------------------------------------------------------------------ */
-
-static char *read_all(FILE *file)
-{
-    char *bytes = NULL;
-    size_t size = 0, got = 0;
-    do {
-        bytes = xrealloc(bytes, size + 4096);
-        got = fread(bytes + size, 1, 4095, file);
-        size += got;
-    } while (got > 0);
-    bytes[size] = 0;
-    return bytes;
-}
-
-static char *read_file(const char *path, FILE *report)
-{
-    FILE *file = fopen(path, "re");
-    char *text;
-
-    if (!file) {
-        fprintf(report, "%s: cannot be read: %s\n", path, strerror(errno));
-        return NULL;
-    }
-    text = read_all(file);
-    if (ferror(file)) {
-        fprintf(report, "%s: cannot be read: %s\n", path, strerror(errno));
-        free(text);
-        text = NULL;
-    }
-    fclose(file);
-    return text;
-}
-
-bool compose_is_path(const char *script)
-{
-    size_t n = strlen(script);
-    return strchr(script, '/') || (n > 4 && strcmp(script + n - 4, ".lua") == 0);
-}
-
-static char *script_path(const char *script, const char *lua_dir)
-{
-    char *path = NULL;
-    if (compose_is_path(script))
-        return xstrdup(script);
-    if (asprintf(&path, "%s/%s.lua", lua_dir, script) < 0)
-        return xstrdup(script);
-    return path;
-}
-
-/* --- Lua text --------------------------------------------------------------------------------- */
-
-/* Writes a Lua string. Decimal escapes work for every byte in every version of Lua. */
-static void write_quoted(FILE *out, const char *text)
-{
-    putc('"', out);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        if (*c < 0x20 || *c >= 0x7f || *c == '"' || *c == '\\')
-            fprintf(out, "\\%03u", *c);
-        else
-            putc(*c, out);
-    putc('"', out);
-}
-
-/* Replaces control characters, so that the mark is one line for any name. */
-static void write_mark(FILE *out, const char *name)
-{
-    fputs(COMPOSE_MARK, out);
-    for (; *name; name++)
-        putc((unsigned char)*name < 0x20 ? '?' : *name, out);
-    putc('\n', out);
-}
-
-/* Writes the file as an expression: its chunk, called once with `argument`. The newline before
- * `end` closes a comment on the last line. A first line "#!..." is for the shell. The operator's
- * own limiters have no access to Redis. */
-static void write_chunk(FILE *out, const char *name, const char *text, bool own, const char *argument)
-{
-    fputs(own ? "(function(...) local redis, server, KEYS, ARGV " : "(function(...) ", out);
-    write_mark(out, name);
-    if (text[0] == '#')
-        fputs("--", out);
-    fputs(text, out);
-    fprintf(out, "\nend)(%s)\n", argument);
-}
 
 /* --- The driver ------------------------------------------------------------------------------- */
 
@@ -147,12 +60,18 @@ static bool is_pasted_before(const struct policy *policy, const struct limit *li
 struct features {
     bool single; /* the policy uses one limit */
     bool several, options, dedup, own, numbers, clock;
+    bool muldiv; /* not of the driver: lua/muldiv.lua */
 };
 
 /* Returns true if the limiter's states include limit, period and burst, formatted by the driver. */
 static bool writes_numbers(const struct limit *limit)
 {
     return strcmp(limit->script, "gcra") == 0 || strcmp(limit->script, "leaky_bucket") == 0;
+}
+
+static bool uses_muldiv(const struct limit *limit)
+{
+    return strstr(limit->script_text, "muldiv");
 }
 
 static struct features features_of(const struct policy *policy)
@@ -169,6 +88,7 @@ static struct features features_of(const struct policy *policy)
         f.dedup |= limit->dedup.header != NULL;
         f.own |= limit->kind == LIMIT_CUSTOM;
         f.numbers |= writes_numbers(limit);
+        f.muldiv |= uses_muldiv(limit);
     }
     for (unsigned i = 0; i < policy->rule_count; i++)
         f.several |= policy->rules[i].limit_count > 1;
@@ -262,7 +182,7 @@ static void write_zones(FILE *out, const struct policy *policy)
         if (!limit->calendar || !compose_uses(policy, limit) || is_zone_before(policy, limit))
             continue;
         fputs("  elseif name == ", out);
-        write_quoted(out, limit->time_zone);
+        lua_write_quoted(out, limit->time_zone);
         fputs(" then ahead = function(t) ", out);
         write_changes(out, limit->zone, 0, limit->zone->count);
         fputs("end\n", out);
@@ -273,11 +193,11 @@ static void write_zones(FILE *out, const struct policy *policy)
 /* Writes a limiter as an expression. */
 static void write_limiter(FILE *out, const struct limit *limit, const char *lua_dir)
 {
-    char *path = script_path(limit->script, lua_dir);
+    char *path = lua_path(limit->script, lua_dir);
     bool own = limit->kind == LIMIT_CUSTOM;
     if (own)
         fputs("guard(pcall(function() return ", out);
-    write_chunk(out, path, limit->script_text, own, writes_numbers(limit) ? "numbers" : "");
+    lua_write_chunk(out, path, limit->script_text, own);
     if (own)
         fputs("end))\n", out);
     free(path);
@@ -289,7 +209,7 @@ static void write_limiters(FILE *out, const struct policy *policy, const char *l
     for (unsigned i = 0; i < policy->limit_count; i++)
         if (compose_uses(policy, &policy->limits[i]) && !is_pasted_before(policy, &policy->limits[i])) {
             fputs("  elseif name == ", out);
-            write_quoted(out, policy->limits[i].script);
+            lua_write_quoted(out, policy->limits[i].script);
             fputs(" then run = ", out);
             write_limiter(out, &policy->limits[i], lua_dir);
         }
@@ -299,7 +219,7 @@ static void write_limiters(FILE *out, const struct policy *policy, const char *l
 static void write_own_option(FILE *out, const struct script_option *own)
 {
     if (own->kind == OPTION_TEXT)
-        write_quoted(out, own->text);
+        lua_write_quoted(out, own->text);
     else if (own->kind == OPTION_BOOL)
         fputs(own->number ? "true" : "false", out);
     else
@@ -320,32 +240,50 @@ static void write_options(FILE *out, const struct limit *limit)
     fputs(" }", out);
 }
 
-static void write_run(FILE *out, const struct limit *limit)
+/* Writes the limiter itself, or its entry in the table `limiter` (`lua_dir` is NULL). */
+static void write_run(FILE *out, const struct limit *limit, const char *lua_dir)
 {
     static const char *const units[] = {[CALENDAR_DAY] = "day",
                                         [CALENDAR_WEEK] = "week",
                                         [CALENDAR_MONTH] = "month",
                                         [CALENDAR_YEAR] = "year"};
 
-    fputs(limit->calendar ? "calendar(limiter[" : "limiter[", out);
-    write_quoted(out, limit->script);
-    fputs("]", out);
+    fputs(limit->calendar ? "calendar(" : "", out);
+    if (lua_dir)
+        write_limiter(out, limit, lua_dir);
+    else {
+        fputs("limiter[", out);
+        lua_write_quoted(out, limit->script);
+        fputs("]", out);
+    }
     if (limit->calendar) {
         fprintf(out, ", \"%s\", %lld, zone[", units[limit->calendar],
                 (long long)(limit->offset_us / 1000000));
-        write_quoted(out, limit->time_zone);
+        lua_write_quoted(out, limit->time_zone);
         fputs("])", out);
     }
 }
 
-/* Writes a limit as an expression. */
-static void write_limit(FILE *out, const struct limit *limit)
+/* The limit's own number of units. Other clients may have other numbers. */
+static void write_amount(FILE *out, const struct limit *limit)
 {
-    fputs("{ run = ", out);
-    write_run(out, limit);
-    fprintf(out, ", period = %lld", (long long)limit->period_us);
     if (writes_numbers(limit))
         fprintf(out, ", period_text = \"%lld\"", (long long)limit->period_us);
+    if (limit->limit != limit->burst)
+        return;
+    fprintf(out, ", amount = %1$lld, amount_text = \"%1$lld\"", (long long)limit->limit);
+    if (writes_numbers(limit))
+        fprintf(out, ", numbers = \"%1$lld:%2$lld:%1$lld\"", (long long)limit->limit,
+                (long long)limit->period_us);
+}
+
+/* Writes a limit as an expression; `lua_dir` as in write_run(). */
+static void write_limit(FILE *out, const struct limit *limit, const char *lua_dir)
+{
+    fputs("{ run = ", out);
+    write_run(out, limit, lua_dir);
+    fprintf(out, ", period = %lld", (long long)limit->period_us);
+    write_amount(out, limit);
     if (limit->has_offset)
         fprintf(out, ", offset = %lld", (long long)limit->offset_us);
     if (limit->dedup.header)
@@ -359,25 +297,21 @@ static void write_limits(FILE *out, const struct policy *policy)
     begin_table(out, "limits", "number", "limit");
     for (unsigned i = 0; i < policy->limit_count; i++)
         if (compose_uses(policy, &policy->limits[i])) {
-            fprintf(out, "  elseif number == %u then limit = ", policy->limits[i].index + 1);
-            write_limit(out, &policy->limits[i]);
+            fprintf(out, "  elseif number == \"%u\" then limit = ", policy->limits[i].index + 1);
+            write_limit(out, &policy->limits[i], NULL);
         }
     end_table(out, "number", "limit");
 }
 
-/* Writes both tables with their single entries. */
+/* Writes the table of limits with its single entry, which contains the limiter. */
 static void write_single_limit(FILE *out, const struct policy *policy, const char *lua_dir)
 {
     for (unsigned i = 0; i < policy->limit_count; i++) {
         const struct limit *limit = &policy->limits[i];
         if (!compose_uses(policy, limit))
             continue;
-        fputs("local limiter = { [", out);
-        write_quoted(out, limit->script);
-        fputs("] = ", out);
-        write_limiter(out, limit, lua_dir);
-        fprintf(out, "}\nlocal limits = { [%u] = ", limit->index + 1);
-        write_limit(out, limit);
+        fprintf(out, "local limits = { [\"%u\"] = ", limit->index + 1);
+        write_limit(out, limit, lua_dir);
         fputs("}\n", out);
     }
 }
@@ -388,35 +322,35 @@ static void write_loading(FILE *out, const struct policy *policy)
     for (unsigned i = 0; i < policy->limit_count; i++)
         if (compose_uses(policy, &policy->limits[i]) && !is_pasted_before(policy, &policy->limits[i])) {
             fputs(" _ = limiter[", out);
-            write_quoted(out, policy->limits[i].script);
+            lua_write_quoted(out, policy->limits[i].script);
             fputs("]", out);
         }
     fputs(" end\n", out);
 }
 
-char *compose_file(const char *name, const char *lua_dir, FILE *report)
+char *compose_contract(const char *lua_dir, FILE *report)
 {
-    char *path = script_path(name, lua_dir), *text = read_file(path, report);
-    free(path);
-    return text;
-}
+    char *path = lua_path("contract", lua_dir), *contract = lua_read(path, report), *script = NULL;
+    size_t size;
+    FILE *out = contract ? open_memstream(&script, &size) : NULL;
 
-/* Writes `local NAME = ` and the value that lua/NAME.lua returns. False: the file cannot be
- * read; error printed to `report`. */
-static bool write_helper(FILE *out, const char *name, const char *lua_dir, FILE *report)
-{
-    char *path = script_path(name, lua_dir), *text = read_file(path, report);
-
-    if (text) {
-        fprintf(out, "local %s = ", name);
-        write_chunk(out, path, text, false, "");
+    if (out) {
+        fputs("local muldiv, numbers\n", out);
+        bool good = lua_write_helper(out, "muldiv", lua_dir, report);
+        fputs(contract, out);
+        if (fclose(out) != 0 || !good) {
+            free(script);
+            script = NULL;
+        }
     }
+    free(contract);
     free(path);
-    free(text);
-    return text != NULL;
+    return script;
 }
 
-static bool write_helpers(FILE *out, const struct policy *policy, const char *lua_dir, FILE *report)
+/* Writes what limiters and the driver share: the files and tables that the policy needs. */
+static bool write_helpers(FILE *out, const struct policy *policy, const struct features *features,
+                          const char *lua_dir, FILE *report)
 {
     bool own = false, calendar = false;
 
@@ -425,24 +359,24 @@ static bool write_helpers(FILE *out, const struct policy *policy, const char *lu
             own |= policy->limits[i].kind == LIMIT_CUSTOM;
             calendar |= policy->limits[i].calendar != CALENDAR_NONE;
         }
+    fputs(features->numbers ? "local muldiv, numbers = nil, { \"\" }\n" : "local muldiv, numbers\n", out);
     if (calendar)
         write_zones(out, policy);
-    return (!own || write_helper(out, "guard", lua_dir, report)) &&
-           (!calendar || write_helper(out, "calendar", lua_dir, report));
+    return (!features->muldiv || lua_write_helper(out, "muldiv", lua_dir, report)) &&
+           (!own || lua_write_helper(out, "guard", lua_dir, report)) &&
+           (!calendar || lua_write_helper(out, "calendar", lua_dir, report));
 }
 
 static char *compose(const struct policy *policy, bool clock, const char *lua_dir, FILE *report)
 {
-    char *path = script_path("driver", lua_dir), *driver = read_file(path, report), *script = NULL;
+    char *path = lua_path("driver", lua_dir), *driver = lua_read(path, report), *script = NULL;
     size_t size;
     FILE *out = driver ? open_memstream(&script, &size) : NULL;
 
     if (out) {
         struct features features = features_of(policy);
         features.clock = clock;
-        bool good = write_helpers(out, policy, lua_dir, report);
-        if (features.numbers)
-            fputs("local numbers = {}\n", out);
+        bool good = write_helpers(out, policy, &features, lua_dir, report);
         if (features.single)
             write_single_limit(out, policy, lua_dir);
         else {
@@ -450,7 +384,7 @@ static char *compose(const struct policy *policy, bool clock, const char *lua_di
             write_limits(out, policy);
             write_loading(out, policy);
         }
-        write_mark(out, path);
+        lua_write_mark(out, path);
         write_needed_lines(out, driver, &features);
         if (fclose(out) != 0 || !good) {
             free(script);
@@ -491,19 +425,22 @@ static void write_usage(FILE *out, const char *name)
 
 bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *report)
 {
-    char *path = script_path(name, lua_dir), *tail_path = script_path("standalone", lua_dir);
-    char *text = read_file(path, report), *tail = text ? read_file(tail_path, report) : NULL;
+    char *path = lua_path(name, lua_dir), *tail_path = lua_path("standalone", lua_dir);
+    bool own = compose_is_path(name), good = false;
+    char *text = lua_read(path, report), *tail = text ? lua_read(tail_path, report) : NULL;
 
     if (tail) {
         write_usage(out, name);
-        fprintf(out, "local exact = %s\nlocal limiter = ", compose_is_path(name) ? "true" : "false");
-        write_chunk(out, path, text, compose_is_path(name), "");
-        write_mark(out, tail_path);
+        fprintf(out, "local exact, muldiv, numbers = %s\n", own ? "true" : "false");
+        good = lua_write_helper(out, "muldiv", lua_dir, report);
+        fputs("local limiter = ", out);
+        lua_write_chunk(out, path, text, own);
+        lua_write_mark(out, tail_path);
         fputs(tail, out);
     }
     free(tail);
     free(text);
     free(tail_path);
     free(path);
-    return tail != NULL;
+    return good;
 }

@@ -23,9 +23,9 @@ char *compose_driver(const struct policy *policy, const char *lua_dir, FILE *rep
 /* The same, for requests with times of their own (struct limit_facts, now_us). */
 char *compose_driver_with_clock(const struct policy *policy, const char *lua_dir, FILE *report);
 
-/* Reads lua_dir/NAME.lua. Returns text to be freed by the caller; NULL: error printed to
- * `report`. */
-char *compose_file(const char *name, const char *lua_dir, FILE *report);
+/* Returns lua/contract.lua with what limiters receive, to be freed by the caller; NULL: a file
+ * cannot be read, error printed to `report`. */
+char *compose_contract(const char *lua_dir, FILE *report);
 
 /* Returns true if the composed script contains the limit. Limits that no rule uses are left out. */
 bool compose_uses(const struct policy *policy, const struct limit *limit);

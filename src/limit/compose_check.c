@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "limit/compose.h"
+#include "limit/compose_text.h"
 #include "redis/blocking.h"
 #include "redis/slot.h"
 
@@ -23,7 +24,7 @@ static bool locate(const char *script, unsigned number, struct slice *file, unsi
                                    n - (size_t)(mark + sizeof COMPOSE_MARK - 1 - script)};
             *line = 0;
             found = true;
-        } else if (slice_equal(parent, SLICE("end)()")) || slice_equal(parent, SLICE("end)(numbers)")))
+        } else if (slice_equal(parent, SLICE(LUA_END)) || slice_equal(parent, SLICE(LUA_OWN_END)))
             found = false;
         script += n + (script[n] == '\n');
     }

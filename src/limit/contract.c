@@ -233,7 +233,7 @@ static int try_all(struct trial *t)
 int contract_check(const struct policy *policy, const char *lua_dir, FILE *report)
 {
     struct trial t = {.policy = policy, .report = report, .until_us = clock_us() + CONTRACT_ALL_US - TELL_US};
-    char *contract = compose_file("contract", lua_dir, report);
+    char *contract = compose_contract(lua_dir, report);
     int result = -1;
 
     t.contract = contract;

@@ -65,9 +65,9 @@ local function new_redis(clock)
   return redis
 end
 
-local preamble = "local limiter, numbers = {}, {}\n"
+local preamble = "local limiter, numbers = {}, {}\nlocal muldiv = (function(...) " .. text_of("muldiv") .. "\nend)()\n"
 for _, name in ipairs { "token_bucket", "fixed_window", "rolling_window", "leaky_bucket", "gcra" } do
-  preamble = preamble .. ('limiter["%s"] = (function(...) %s\nend)(numbers)\n'):format(name, text_of(name))
+  preamble = preamble .. ('limiter["%s"] = (function(...) %s\nend)(muldiv, numbers)\n'):format(name, text_of(name))
 end
 preamble = preamble .. [[
 limiter["number"] = function(state, now, limit, period, burst, cost)
@@ -76,16 +76,16 @@ limiter["number"] = function(state, now, limit, period, burst, cost)
 end
 limiter["broken"] = function() error("broken on purpose") end
 local limits = {
-  { run = limiter["token_bucket"], period = 60000000, offset = nil },
-  { run = limiter["fixed_window"], period = 1000000, offset = nil },
-  { run = limiter["fixed_window"], period = 1000000, offset = 250000 },
-  { run = limiter["rolling_window"], period = 1000000, offset = nil, options = { 10 } },
-  { run = limiter["leaky_bucket"], period = 1000000, offset = nil, options = { 500000 }, period_text = "1000000" },
-  { run = limiter["number"], period = 1000000, offset = nil },
-  { run = limiter["broken"], period = 1000000, offset = nil },
-  { run = limiter["gcra"], period = 1000000, offset = nil, period_text = "1000000" },
-  { run = limiter["fixed_window"], period = 60000000, offset = nil },
-  { run = limiter["fixed_window"], period = 60000000, offset = nil, repeats = 2 },
+  ["1"] = { run = limiter["token_bucket"], period = 60000000, offset = nil },
+  ["2"] = { run = limiter["fixed_window"], period = 1000000, offset = nil },
+  ["3"] = { run = limiter["fixed_window"], period = 1000000, offset = 250000 },
+  ["4"] = { run = limiter["rolling_window"], period = 1000000, offset = nil, options = { 10 } },
+  ["5"] = { run = limiter["leaky_bucket"], period = 1000000, offset = nil, options = { 500000 }, period_text = "1000000" },
+  ["6"] = { run = limiter["number"], period = 1000000, offset = nil },
+  ["7"] = { run = limiter["broken"], period = 1000000, offset = nil },
+  ["8"] = { run = limiter["gcra"], period = 1000000, offset = nil, period_text = "1000000" },
+  ["9"] = { run = limiter["fixed_window"], period = 60000000, offset = nil },
+  ["10"] = { run = limiter["fixed_window"], period = 60000000, offset = nil, repeats = 2 },
 }
 ]]
 
@@ -353,17 +353,17 @@ end
 do -- in its guard a limiter that fails fails its own request alone
   local guard = "local guard = (function(...) " .. text_of("guard") .. "\nend)()\n"
   local own = preamble .. guard .. [[
-limits[18] = { run = guard(true, limiter["broken"]), period = 1000000 }
-limits[19] = { run = guard(true, function(state, now, limit, period, burst, cost) return cost / 2, 0, 0, 0 end), period = 1000000 }
-limits[10] = { run = guard(false, "mine.lua:1: oh"), period = 1000000 }
-limits[11] = { run = guard(true, 5), period = 1000000 }
-limits[12] = { run = guard(true, function() return 0, 0, 5, 0, "x" end), period = 1000000 }
-limits[13] = { run = guard(true, limiter["fixed_window"]), period = 1000000 }
+limits["18"] = { run = guard(true, limiter["broken"]), period = 1000000 }
+limits["19"] = { run = guard(true, function(state, now, limit, period, burst, cost) return cost / 2, 0, 0, 0 end), period = 1000000 }
+limits["10"] = { run = guard(false, "mine.lua:1: oh"), period = 1000000 }
+limits["11"] = { run = guard(true, 5), period = 1000000 }
+limits["12"] = { run = guard(true, function() return 0, 0, 5, 0, "x" end), period = 1000000 }
+limits["13"] = { run = guard(true, limiter["fixed_window"]), period = 1000000 }
 local mute = setmetatable({}, { __tostring = function() error("no text") end })
-limits[14] = { run = guard(true, function() error(mute) end), period = 1000000 }
-limits[15] = { run = guard(true, function() return 1, 0, 0, 0, nil, 1790000000123456 end), period = 1000000 }
-limits[16] = { run = guard(true, function() return mute end), period = 1000000 }
-limits[17] = { run = guard(false, setmetatable({}, { __tostring = function() return 5 end })), period = 1000000 }
+limits["14"] = { run = guard(true, function() error(mute) end), period = 1000000 }
+limits["15"] = { run = guard(true, function() return 1, 0, 0, 0, nil, 1790000000123456 end), period = 1000000 }
+limits["16"] = { run = guard(true, function() return mute end), period = 1000000 }
+limits["17"] = { run = guard(false, setmetatable({}, { __tostring = function() return 5 end })), period = 1000000 }
 ]] .. text_of("driver")
   local function ask(redis, keys, args) return run(own, redis, keys, as_runs(args)) end
   local redis = new_redis()

@@ -32,6 +32,9 @@ def text(name, directory=LUADIR):
         return file.read()
 
 
+MULDIV = f"local muldiv = (function(...) {text('muldiv')}\nend)()\n"
+
+
 class Redis:
     """A redis-server on a Unix socket in a directory of its own, and one connection to it."""
 
@@ -86,7 +89,8 @@ class Redis:
 
 # Answers in plain Lua: one line per call, as many calls as lines, one state.
 PLAIN = """
-local limiter, state = assert(loadfile(arg[1]))(), nil
+local muldiv = io.open(arg[2]) and dofile(arg[2])            -- limiters of the first form have it in each file
+local limiter, state = assert(loadfile(arg[1]))(muldiv), nil
 for line in io.lines() do
   local n = {}
   for word in line:gmatch("%S+") do n[#n + 1] = tonumber(word) or false end
@@ -101,7 +105,7 @@ end
 
 def plain(name, calls, plain_file):
     lines = "\n".join(" ".join("-" if n is None else str(n) for n in call) for call in calls) + "\n"
-    run = subprocess.run(["lua5.1", plain_file, os.path.join(LUADIR, name + ".lua")], input=lines, capture_output=True, text=True)
+    run = subprocess.run(["lua5.1", plain_file, os.path.join(LUADIR, name + ".lua"), os.path.join(LUADIR, "muldiv.lua")], input=lines, capture_output=True, text=True)
     if run.returncode != 0:
         raise SystemExit(run.stderr)
     return [[None if word == "-" else int(word) for word in line.split()] for line in run.stdout.splitlines()]
@@ -135,16 +139,21 @@ def ttl(redis, key, reset, margin, *what):
 
 
 def standalone_script(name):
-    return f"local exact = false\nlocal limiter = (function(...) {text(name)}\nend)()\n" + text("standalone")
+    return f"local exact = false\n{MULDIV}local limiter = (function(...) {text(name)}\nend)(muldiv)\n" + text("standalone")
 
 
 def driver_script(limits, directory=LUADIR):
-    lines = ["local limiter, numbers = {}, {}"]
-    lines += [f'limiter["{name}"] = (function(...) {text(name, directory)}\nend)(numbers)' for name in sorted({limit[0] for limit in limits})]
+    """The script that weir composes for (limiter, period, offset, option)s, with all features; of this version or the first form."""
+    first_form = directory == EARLIER
+    lines = ["local limiter, numbers = {}, {}", "" if first_form else MULDIV]
+    lines += [f'limiter["{name}"] = (function(...) {text(name, directory)}\nend)({"numbers" if first_form else "muldiv, numbers"})'
+              for name in sorted({limit[0] for limit in limits})]
     lines.append("local limits = {")
-    for name, period, offset, option in limits:
+    for i, (name, period, offset, option) in enumerate(limits):
         options = "" if option is None else f", options = {{ {option} }}"
-        lines.append(f'  {{ run = limiter["{name}"], period = {period}, period_text = "{period}", offset = {"nil" if offset is None else offset}{options} }},')
+        index = i + 1 if first_form else f'"{i + 1}"'
+        lines.append(f'  [{index}] = {{ run = limiter["{name}"], period = {period}, period_text = "{period}", '
+                     f'offset = {"nil" if offset is None else offset}{options} }},')
     return "\n".join(lines) + "\n}\n" + text("driver", directory)
 
 

@@ -6,6 +6,7 @@
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local luadir = os.getenv("LUADIR") or here .. "/../../lua"
+local muldiv = dofile(luadir .. "/muldiv.lua")
 local steps, seed, only = 4000, os.time() % 1000000, {}
 do
   local i = 1
@@ -250,7 +251,7 @@ end
 -- its numbers are by now, as the key that the state was written to may end then.
 local written, writings = {}, 0
 local function load_limiter(path)
-  local limiter = assert(loadfile(path))()
+  local limiter = assert(loadfile(path))(muldiv)
   return function(state, now, ...)
     local granted, remaining, retry_after, reset, new_state, delay, needed, lasts = limiter(state, now, ...)
     if type(new_state) == "number" then new_state = ("%.17g"):format(new_state) end

@@ -9,6 +9,7 @@
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local luadir = os.getenv("LUADIR") or here .. "/../../lua"
+local muldiv = dofile(luadir .. "/muldiv.lua")
 local steps, seed, record = 20000, os.time() % 1000000, false
 do
   local i = 1
@@ -37,7 +38,8 @@ local function check(ok, what, ...)
   return false
 end
 
-local function load_limiter(directory, name) return assert(loadfile(directory .. "/" .. name .. ".lua"))() end
+-- Limiters of the first form have muldiv in each file, and take no arguments.
+local function load_limiter(directory, name) return assert(loadfile(directory .. "/" .. name .. ".lua"))(directory == luadir and muldiv or nil) end
 
 local function definition(name)
   local d = { limit = one_of { 1, 3, 7, 100 }, period = one_of { 1000, 7777, 1000000, 3600000000 } }

@@ -147,33 +147,37 @@ START_TEST(the_driver_text_is_as_promised)
     write_file("driver.lua", "return limits\n");
     char *script = compose_driver(&policy, directory, report);
     char *expected;
-    ck_assert_int_gt(
-        asprintf(&expected,
-                 "local limiter = setmetatable({}, { __index = function(made, name)\n"
-                 "  local run\n"
-                 "  if false then\n"
-                 "  elseif name == \"one\" then run = (function(...) --@ %s/one.lua\n"
-                 "return function() return 1, 2, 0, 3 end -- no newline at the end\n"
-                 "end)()\n"
-                 "  end\n"
-                 "  made[name] = run\n"
-                 "  return run\n"
-                 "end })\n"
-                 "local limits = setmetatable({}, { __index = function(made, number)\n"
-                 "  local limit\n"
-                 "  if false then\n"
-                 "  elseif number == 1 then limit = { run = limiter[\"one\"], period = 1000000 }\n"
-                 "  elseif number == 3 then limit = { run = limiter[\"one\"], period = 3000000, offset = -5, "
-                 "options = { 7, 8 } }\n"
-                 "  end\n"
-                 "  made[number] = limit\n"
-                 "  return limit\n"
-                 "end })\n"
-                 "if #ARGV == 1 then local _ _ = limiter[\"one\"] end\n"
-                 "--@ %s/driver.lua\n"
-                 "return limits\n",
-                 directory, directory),
-        0);
+    ck_assert_int_gt(asprintf(&expected,
+                              "local muldiv, numbers\n"
+                              "local limiter = setmetatable({}, { __index = function(made, name)\n"
+                              "  local run\n"
+                              "  if false then\n"
+                              "  elseif name == \"one\" then run = (function(...) --@ %s/one.lua\n"
+                              "return function() return 1, 2, 0, 3 end -- no newline at the end\n"
+                              "end)(muldiv, numbers)\n"
+                              "  end\n"
+                              "  made[name] = run\n"
+                              "  return run\n"
+                              "end })\n"
+                              "local limits = setmetatable({}, { __index = function(made, number)\n"
+                              "  local limit\n"
+                              "  if false then\n"
+                              "  elseif number == \"1\" then limit = { run = limiter[\"one\"], period = "
+                              "1000000, amount = 0, amount_text "
+                              "= \"0\" }\n"
+                              "  elseif number == \"3\" then limit = { run = limiter[\"one\"], period = "
+                              "3000000, amount = 0, amount_text "
+                              "= \"0\", offset = -5, "
+                              "options = { 7, 8 } }\n"
+                              "  end\n"
+                              "  made[number] = limit\n"
+                              "  return limit\n"
+                              "end })\n"
+                              "if #ARGV == 1 then local _ _ = limiter[\"one\"] end\n"
+                              "--@ %s/driver.lua\n"
+                              "return limits\n",
+                              directory, directory),
+                     0);
     ck_assert_str_eq(script, expected);
     free(expected);
     free(script);
