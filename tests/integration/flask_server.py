@@ -9,8 +9,8 @@ METHODS = ["GET", "POST", "PUT", "DELETE"]
 
 
 def seen(handler):
-    return jsonify(handler=handler, method=request.method, path=request.path, target=request.environ["REQUEST_URI"],
-                   format=request.args.get("format"))
+    parameters = {"format": request.args["format"]} if "format" in request.args else {}
+    return jsonify(handler=handler, method=request.method, path=request.path, target=request.environ["REQUEST_URI"], **parameters)
 
 
 @app.route("/healthz")

@@ -386,7 +386,7 @@ def test_a_stop_lets_content_behind_an_early_answer_arrive(rig):
         connection.send(request_bytes(method="POST", headers={"Content-Length": str(SIZE)}))
         assert connection.response("POST").status == 401
         weir.signal(signal.SIGTERM)
-        weir.announced("SIGTERM: finishing")
+        weir.announced("finishing requests in progress")
         connection.send(CONTENT)
         assert weir.wait(20) == 0
     eventually(lambda: total == [SIZE], what="the whole content at the server")
