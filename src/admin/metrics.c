@@ -141,7 +141,7 @@ static void errors_by_cause(const struct source *s)
     head(s, "weir_errors_total", "counter",
          "Requests that ended otherwise than with the upstream's answer or a rejection, by cause.");
     for (unsigned c = CAUSE_NONE + 1; c < CAUSE_COUNT; c++)
-        evbuffer_add_printf(s->out, "weir_errors_total{cause=\"%s\"} %llu\n", cause_label[c],
+        evbuffer_add_printf(s->out, "weir_errors_total{cause=\"%s\"} %llu\n", cause_table[c].label,
                             (unsigned long long)SUM(s, errors[c]));
     head(s, "weir_redis_errors_total", "counter",
          "Decisions that Redis did not give, by cause; on_failure decided them.");

@@ -177,7 +177,7 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
         endpoint(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
     shadow_member(t, d);
     if (x->cause != CAUSE_NONE)
-        endpoint(t, "error", slice_of(cause_label[x->cause]));
+        endpoint(t, "error", slice_of(cause_table[x->cause].label));
     if (x->why)
         endpoint(t, "detail", slice_of(x->why));
     text_literal(t, "}\n");

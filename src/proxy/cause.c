@@ -1,11 +1,8 @@
 #include "proxy/cause.h"
 
-#define X(name, status, label, text) [name] = status,
-const uint16_t cause_status[CAUSE_COUNT] = {CAUSES(X)};
+const struct cause_row cause_table[CAUSE_COUNT] = {
+#define X(name, status, fault, refund, retry, label, text)                                                   \
+    [name] = {status, fault, refund, retry, label, text},
+    CAUSES(X)
 #undef X
-#define X(name, status, label, text) [name] = label,
-const char *const cause_label[CAUSE_COUNT] = {CAUSES(X)};
-#undef X
-#define X(name, status, label, text) [name] = text,
-const char *const cause_text[CAUSE_COUNT] = {CAUSES(X)};
-#undef X
+};

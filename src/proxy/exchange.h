@@ -11,6 +11,7 @@
 
 enum phase {
     PHASE_ROUTE,
+    PHASE_QUOTA,
     PHASE_LIMIT,
     PHASE_HOLD,
     PHASE_CONNECT,
@@ -20,7 +21,17 @@ enum phase {
     PHASE_DONE
 };
 
+/* Progress of the response. */
+enum answer {
+    ANSWER_NONE,
+    ANSWER_INTERIM, /* 1xx responses were received */
+    ANSWER_STARTED, /* the server's final response is being sent to the client */
+    ANSWER_ENDED    /* all of its content was read; the downstream may still buffer some of it */
+};
+
 enum { REQUEST_ID_MAX = 128 };
+
+struct waiting_request;
 
 struct exchange {
     uint32_t magic;
@@ -34,6 +45,7 @@ struct exchange {
     struct exchange *next_free;
 
     /* the request: members needed after its header is forwarded */
+    unsigned routed_source; /* the identity source that the rule was selected with */
     enum method method;
     bool expects_continue, idempotent;
     bool continued;                  /* the server has sent 100 (Continue) */
@@ -45,24 +57,21 @@ struct exchange {
         uint64_t max;           /* maximum content length in bytes; 0: no limit */
         uint64_t bytes;         /* content bytes read so far */
     } request;
-    /* The header as forwarded, kept for a retry until the response starts. During a quota wait:
-     * the header as received. */
-    struct iobuf *head;
+    struct waiting_request *waiting; /* in QUOTA: the header as received, and more */
+    struct iobuf *head;              /* the header as forwarded, kept for a retry until the response starts */
 
     /* upstream */
     struct link *link;
     struct upstream_tries tries;
-    bool sent_again;             /* on a new connection, after the server closed a reused one */
-    unsigned retries;            /* retries on another server */
-    bool link_broken;            /* sending the request failed; a response may still arrive */
-    bool link_keep_alive;        /* the server keeps the connection open */
-    bool answer_started;         /* the final response is being sent to the client */
+    bool sent_again;      /* on a new connection, after the server closed a reused one */
+    unsigned retries;     /* retries on another server */
+    bool link_broken;     /* sending the request failed; a response may still arrive */
+    bool link_keep_alive; /* the server keeps the connection open */
+    enum answer answer;
     unsigned interim;            /* number of 1xx responses received */
     struct body_reader response; /* upstream -> client */
 
     /* results */
-    bool quota_told; /* quota.outcome is valid, for the identity source quota_source */
-    unsigned quota_source;
     bool decided;    /* the limits' decision was applied */
     bool acts_later; /* decided, waiting in worker->decided */
     TAILQ_ENTRY(exchange) decided_link;

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/row_histogram.h"
 #include "proxy/access_log.h"
-#include "proxy/hold.h"
 #include "proxy/quota_wait.h"
 #include "proxy/reply.h"
 #include "proxy/top_clients.h"
@@ -28,7 +27,7 @@ static void drop_link(struct exchange *x)
 void exchange_log(const struct exchange *x, enum cause cause, const char *why)
 {
     struct log_throttle *log_throttle = &x->worker->log_throttle[cause];
-    bool client_fault = cause < CAUSE_UPSTREAM_CONNECT;
+    bool client_fault = cause_table[cause].fault == FAULT_CLIENT;
     uint64_t now = clock_us();
     struct address address;
     char peer[ADDRESS_TEXT_MAX];
@@ -45,7 +44,7 @@ void exchange_log(const struct exchange *x, enum cause cause, const char *why)
               (int)x->id_size, x->request_id, (int)x->identity_size, x->identity,
               x->identity_size ? " at " : "",
               address_format(address_of_peer(&x->downstream->origin->peer, &address), peer),
-              cause_text[cause], why ? ": " : "", why ? why : "", x->link ? "; server " : "",
+              cause_table[cause].text, why ? ": " : "", why ? why : "", x->link ? "; server " : "",
               x->link ? link_server_text(x->link) : "", more);
     *log_throttle = (struct log_throttle){.at_us = now};
 }
@@ -66,7 +65,7 @@ bool exchange_end_if_done(struct exchange *x)
 static bool fail_after_answer(struct exchange *x, enum cause cause, const char *why)
 {
     bool delivered = !x->downstream->pending;
-    bool of_client = cause < CAUSE_UPSTREAM_CONNECT && cause != CAUSE_CLIENT_GONE;
+    bool of_client = cause_table[cause].fault == FAULT_CLIENT && cause != CAUSE_CLIENT_GONE;
 
     if (!delivered && (cause == CAUSE_CLIENT_GONE || cause == CAUSE_CLIENT_STALLED ||
                        cause == CAUSE_EXCHANGE_TIMEOUT || cause == CAUSE_NO_MEMORY))
@@ -90,23 +89,21 @@ void exchange_fail(struct exchange *x, enum cause cause, const char *why)
 {
     if (exchange_is_answered(x) && fail_after_answer(x, cause, why))
         return;
-    hold_end(x);
     x->cause = cause;
     x->why = why;
     exchange_log(x, cause, why);
-    if (x->link &&
-        (cause == CAUSE_UPSTREAM_CLOSED || cause == CAUSE_UPSTREAM_BAD || cause == CAUSE_RESPONSE_TIMEOUT))
-        upstream_note_failure(x->link, cause_text[cause]);
+    if (x->link && cause_table[cause].fault == FAULT_SERVER)
+        upstream_note_failure(x->link, cause_table[cause].text);
     drop_link(x);
-    if (x->answer_started || cause_status[cause] == 0)
+    if (x->answer >= ANSWER_STARTED || cause_table[cause].status == 0)
         exchange_finish(x, DOWNSTREAM_ABORTED);
     else
-        exchange_reply(x, cause_status[cause], why);
+        exchange_reply(x, cause_table[cause].status, why);
 }
 
 void exchange_reply(struct exchange *x, uint16_t status, const char *why)
 {
-    x->phase = PHASE_REPLY;
+    exchange_enter(x, PHASE_REPLY);
     x->status = status;
     switch (reply_send(x, why)) {
     case DOWNSTREAM_SENT: exchange_finish(x, exchange_after_answer(x)); break;
@@ -147,12 +144,12 @@ enum downstream_end exchange_after_answer(const struct exchange *x)
     return exchange_is_answered(x) && x->cause != CAUSE_NONE ? DOWNSTREAM_REFUSED : DOWNSTREAM_COMPLETE;
 }
 
-/* Refunds the charge if nothing was sent to the server and the client did not give up, or if the
- * request left a queue early, which frees its slot. Otherwise keeps the charge. */
+/* Refunds the charge if nothing was sent to the server and the cause allows it, or if the request
+ * left a queue early, which frees its slot. Otherwise keeps the charge. */
 static void adjust(struct exchange *x)
 {
     limiter_leave(&x->decision_request);
-    if (x->sent_us == 0 && (x->left_queue || x->cause >= CAUSE_UPSTREAM_CONNECT))
+    if (x->sent_us == 0 && (x->left_queue || cause_table[x->cause].refund))
         limiter_refund(&x->decision_request);
     else
         limiter_keep_charge(&x->decision_request);
@@ -165,14 +162,15 @@ void exchange_finish(struct exchange *x, enum downstream_end how)
     struct downstream *downstream = x->downstream;
     uint64_t duration = clock_cached_us() - x->started_us;
 
+    exchange_enter(x, PHASE_DONE);
     deadline_cancel(&x->whole);
     deadline_cancel(&x->client_deadline);
-    hold_end(x);
     if (x->acts_later)
         TAILQ_REMOVE(&w->decided, x, decided_link);
     if (x->decision_request.op)
         limiter_abandon(&x->decision_request);
-    quota_wait_cancel(x);
+    if (unlikely(x->waiting != NULL))
+        quota_wait_cancel(x);
     adjust(x);
     drop_link(x);
     count(x, duration);
@@ -181,7 +179,6 @@ void exchange_finish(struct exchange *x, enum downstream_end how)
         access_log_end(x, duration);
     iobuf_put(&w->buffers, &x->head);
     iobuf_put(&w->buffers, &x->log);
-    x->phase = PHASE_DONE;
     x->generation->exchanges--;
     MAGIC_WIPE(x);
     x->next_free = w->free_exchanges;

@@ -2,11 +2,44 @@
 #ifndef WEIR_PROXY_EXCHANGE_INTERNAL_H
 #define WEIR_PROXY_EXCHANGE_INTERNAL_H
 
+#include <assert.h>
+
+#include "base/log.h"
 #include "proxy/exchange.h"
 #include "proxy/relay.h"
 #include "proxy/retry.h"
 
 enum { EXCHANGE_MAGIC = 0x45584348 };
+
+/* The phases that may follow each phase, as a bit mask. */
+extern const uint16_t exchange_next_phases[];
+/* Logs the transition at level debug, and ends HOLD. */
+void exchange_phase_ends(struct exchange *x, enum phase next);
+
+/* Moves to another phase. A transition that is not in the table is a bug and aborts. */
+static inline void exchange_enter(struct exchange *x, enum phase next)
+{
+    assert(exchange_next_phases[x->phase] >> next & 1);
+    if (unlikely(x->phase == PHASE_HOLD || log_threshold >= LEVEL_DEBUG))
+        exchange_phase_ends(x, next);
+    x->phase = next;
+}
+
+/* ROUTE, QUOTA and LIMIT, for a head whose bytes are valid during the call. May end the exchange. */
+void exchange_route(struct exchange *x, struct request_head *head, const struct framing *framing);
+/* Callback of the limiter: acts on the decision now or in a later loop iteration. */
+void exchange_decided(struct decision_request *decision_request);
+void decisions_init(struct worker *worker);
+
+/* CONNECT: takes an upstream connection and sends the request. May end the exchange. */
+void exchange_connect(struct exchange *x);
+
+/* RELAY: sends the request header and the content received so far. May end the exchange. */
+void request_send(struct exchange *x);
+/* Relays one piece of the request content. May end the exchange. */
+void request_relay(struct exchange *x);
+/* Discards request content that the server does not read. May end the exchange. */
+void request_drop(struct exchange *x);
 
 /* Reads and processes the next response header. May end the exchange. */
 void response_read_head(struct exchange *x);
@@ -46,7 +79,7 @@ void exchange_reply(struct exchange *x, uint16_t status, const char *why);
  * content (RFC 9112 section 9.3). */
 static inline bool exchange_is_answered(const struct exchange *x)
 {
-    return x->answer_started && x->response.ended;
+    return x->answer == ANSWER_ENDED;
 }
 
 /* Ends an answered exchange when the response is sent and no more of the request goes to the

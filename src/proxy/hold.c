@@ -1,13 +1,11 @@
 #include "proxy/hold.h"
 
 #include "base/clock.h"
-#include "proxy/worker_internal.h"
+#include "proxy/exchange_internal.h"
 
 static void hold_passed(struct timer *timer)
 {
-    struct exchange *x = CONTAINER_OF(timer, struct exchange, hold);
-    hold_end(x);
-    exchange_release(x);
+    exchange_release(CONTAINER_OF(timer, struct exchange, hold));
 }
 
 void holds_init(struct worker *worker)
@@ -26,16 +24,13 @@ bool hold_begin(struct exchange *x, uint64_t delay_us)
     if (!timer_set(&x->worker->holds, &x->hold,
                    x->held_since_us + delay_us + 1)) /* +1: the clock rounds down to whole µs */
         return false;
-    x->phase = PHASE_HOLD;
+    exchange_enter(x, PHASE_HOLD);
     counter_add(&x->worker->stats.requests_held, 1);
     return true;
 }
 
 void hold_end(struct exchange *x)
 {
-    if (x->phase != PHASE_HOLD)
-        return;
-    x->phase = PHASE_CONNECT;
     x->left_queue = timer_is_set(&x->hold);
     timer_cancel(&x->worker->holds, &x->hold);
     x->held_us = clock_us() - x->held_since_us;

@@ -14,7 +14,7 @@ void holds_clear(struct worker *worker);
 /* Enters HOLD; exchange_release() runs after `delay_us` microseconds. False: no memory. */
 MUST_CHECK bool hold_begin(struct exchange *x, uint64_t delay_us);
 
-/* Ends HOLD. Before the delay has passed, sets x->left_queue. No effect in other phases. */
+/* Called by exchange_enter() when HOLD ends. Before the delay has passed, sets x->left_queue. */
 void hold_end(struct exchange *x);
 
 #endif

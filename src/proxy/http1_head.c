@@ -106,7 +106,8 @@ static void refuse(struct client *c, struct slice bytes, enum cause cause, uint1
 void http1_head_timed_out(struct client *c)
 {
     if (iobuf_held(c->stream.in))
-        refuse(c, iobuf_slice(c->stream.in), CAUSE_HEAD_TIMEOUT, cause_status[CAUSE_HEAD_TIMEOUT], NULL);
+        refuse(c, iobuf_slice(c->stream.in), CAUSE_HEAD_TIMEOUT, cause_table[CAUSE_HEAD_TIMEOUT].status,
+               NULL);
     else
         client_close(c); /* no bytes were received */
 }
@@ -125,7 +126,7 @@ static void refuse_size(struct client *c, struct slice bytes)
     size_t max = c->worker->policy->size_limits.request_header;
     bool in_target = memchr(bytes.p, '\n', bytes.n < max ? bytes.n : max) == NULL;
     enum cause cause = in_target ? CAUSE_TARGET_TOO_LONG : CAUSE_HEAD_TOO_LARGE;
-    refuse(c, bytes, cause, cause_status[cause], "see size_limits.request_header");
+    refuse(c, bytes, cause, cause_table[cause].status, "see size_limits.request_header");
 }
 
 /* Uses a complete head in place, without copying it. */

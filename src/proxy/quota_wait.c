@@ -1,64 +1,97 @@
 #include "proxy/quota_wait.h"
 
+#include <stdlib.h>
+
+#include "http/head_copy.h"
 #include "proxy/exchange_internal.h"
 
+/* A request that waits in phase QUOTA. */
+struct waiting_request {
+    struct head_copy *head;
+    struct framing framing;
+    struct identity identity;
+    size_t path_size; /* of exchange.path */
+    char path[];
+};
+
+static void find(struct exchange *x, const struct request_head *head, const struct framing *framing,
+                 struct identity *identity, bool answered, struct quota_result *result);
+
 /* --- Waiting --------------------------------------------------------------------------------- */
+
+static void waiting_free(struct waiting_request *waiting)
+{
+    if (waiting)
+        head_copy_free(waiting->head);
+    free(waiting);
+}
+
+static struct waiting_request *waiting_new(const struct exchange *x, const struct request_head *head,
+                                           const struct framing *framing, const struct identity *identity)
+{
+    struct waiting_request *waiting = malloc(sizeof *waiting + x->path.n);
+
+    if (!waiting)
+        return NULL;
+    if (!(waiting->head = head_copy_new(head))) {
+        free(waiting);
+        return NULL;
+    }
+    waiting->framing = *framing;
+    waiting->identity = *identity;
+    waiting->path_size = x->path.n;
+    if (x->path.n)
+        memcpy(waiting->path, x->path.p, x->path.n);
+    return waiting;
+}
 
 static void settled(struct quota_wait *wait)
 {
     struct exchange *x = CONTAINER_OF(wait, struct exchange, quota);
-    struct worker *w = x->worker;
-    struct iobuf *kept = x->head;
-    struct framing framing;
-    struct refusal refusal;
+    struct request_head *head = &x->worker->request;
+    struct waiting_request *waiting = x->waiting;
+    struct quota_result result;
 
-    x->head = NULL;
-    x->quota_told = true;
-    /* The header was parsed before, so parsing it again succeeds. */
-    if (request_head_parse(iobuf_slice(kept), &w->request, &refusal) &&
-        request_framing(&w->request, &framing, &refusal))
-        exchange_quota_arrived(x, &w->request, &framing);
-    else
-        exchange_fail(x, CAUSE_BAD_REQUEST, refusal.why);
-    iobuf_put(&w->buffers, &kept);
+    x->waiting = NULL;
+    head_copy_restore(waiting->head, head);
+    x->path = (struct slice){waiting->path, waiting->path_size};
+    find(x, head, &waiting->framing, &waiting->identity, true, &result);
+    exchange_quota_known(x, head, &waiting->framing, &waiting->identity, &result);
+    waiting_free(waiting);
 }
 
-static enum quota_known decision_request(struct exchange *x, const struct request_head *head,
-                                         const struct identity *identity)
+/* Requests the quota from the database. QUOTA_KNOWN: too many lookups are pending. */
+static enum quota_known request_quota(struct exchange *x, const struct request_head *head,
+                                      const struct framing *framing, const struct identity *identity)
 {
     struct worker *w = x->worker;
+    struct waiting_request *waiting = waiting_new(x, head, framing, identity);
 
-    if (!(x->head = iobuf_get(&w->buffers, head->whole.n)))
+    if (!waiting)
         return QUOTA_NO_MEMORY;
-    iobuf_append(x->head, head->whole);
     x->quota.settled = settled;
-    x->quota_source = identity->source;
-    if (quota_client_ask(w->quotas, x->policy, identity, &x->quota))
+    if (quota_client_ask(w->quotas, x->policy, identity, &x->quota)) {
+        x->waiting = waiting;
         return QUOTA_PENDING;
-    iobuf_put(&w->buffers, &x->head);
-    counter_add(&x->worker->stats.quota_refused, 1);
-    x->quota.outcome = QUOTA_UNKNOWN; /* too many lookups are pending */
-    x->quota_told = true;
+    }
+    waiting_free(waiting);
+    counter_add(&w->stats.quota_refused, 1);
     return QUOTA_KNOWN;
 }
 
 void quota_wait_cancel(struct exchange *x)
 {
     quota_client_abandon(&x->quota);
+    waiting_free(x->waiting);
+    x->waiting = NULL;
 }
 
 /* --- Lookup ---------------------------------------------------------------------------------- */
 
-/* Finds the outcome in the last reply or the cache. False: it must be requested from the
- * database. Sources before the one requested last have no row. */
-static bool outcome_of(struct exchange *x, const struct identity *identity, enum quota_outcome *outcome,
-                       struct quota_row *row)
+/* Finds the outcome in the cache. False: it must be requested from the database. */
+static bool is_cached(struct exchange *x, const struct identity *identity, enum quota_outcome *outcome,
+                      struct quota_row *row)
 {
-    if (x->quota_told && identity->source <= x->quota_source) {
-        *outcome = identity->source < x->quota_source ? QUOTA_ABSENT : x->quota.outcome;
-        *row = x->quota.row;
-        return true;
-    }
     if (!quota_client_find(x->worker->quotas, identity, outcome, row))
         return false;
     counter_add(&x->worker->stats.quota_hits, 1);
@@ -80,32 +113,45 @@ static bool is_granted(const struct exchange *x, const struct identity *identity
     return !x->policy->identity.known_clients_only && limiter_has_grant(x->generation->limiter, identity);
 }
 
-enum quota_known quota_wait_begin(struct exchange *x, const struct request_head *head,
-                                  struct identity *identity, struct client_limits *room,
-                                  const struct client_limits **client_limits, const char **why)
+/* `answered`: x->quota has the database's reply for `identity`. */
+static void find(struct exchange *x, const struct request_head *head, const struct framing *framing,
+                 struct identity *identity, bool answered, struct quota_result *result)
 {
     const struct policy *policy = x->policy;
-    enum quota_outcome outcome;
-    struct quota_row row;
 
-    while (identity->from_header && !policy_client(policy, identity)) {
-        if (!outcome_of(x, identity, &outcome, &row)) {
-            enum quota_known quota_known = decision_request(x, head, identity);
-            if (quota_known != QUOTA_KNOWN)
-                return quota_known;
+    result->known = QUOTA_KNOWN;
+    result->client_limits = NULL;
+    for (; identity->from_header && !policy_client(policy, identity); answered = false) {
+        enum quota_outcome outcome;
+        struct quota_row row;
+        if (answered) {
+            outcome = x->quota.outcome;
+            row = x->quota.row;
+        } else if (!is_cached(x, identity, &outcome, &row)) {
+            if ((result->known = request_quota(x, head, framing, identity)) != QUOTA_KNOWN)
+                return;
             outcome = QUOTA_UNKNOWN;
         }
         if (outcome == QUOTA_FOUND) {
-            *room = quota_client_limits(policy, &row);
-            *client_limits = room;
-            return QUOTA_KNOWN;
+            result->found = quota_client_limits(policy, &row);
+            result->client_limits = &result->found;
+            return;
         }
-        if (is_denied(policy, outcome) && !is_granted(x, identity))
-            return QUOTA_CLIENT_DENIED;
+        if (is_denied(policy, outcome) && !is_granted(x, identity)) {
+            result->known = QUOTA_CLIENT_DENIED;
+            return;
+        }
         if (!policy->identity.known_clients_only)
-            return QUOTA_KNOWN;
-        if (!identity_next(policy, &head->fields, identity, why))
-            return QUOTA_IDENTITY_BAD;
+            return;
+        if (!identity_next(policy, &head->fields, identity, &result->why)) {
+            result->known = QUOTA_IDENTITY_BAD;
+            return;
+        }
     }
-    return QUOTA_KNOWN;
+}
+
+void quota_wait_begin(struct exchange *x, const struct request_head *head, const struct framing *framing,
+                      struct identity *identity, struct quota_result *result)
+{
+    find(x, head, framing, identity, false, result);
 }

@@ -104,6 +104,12 @@ static enum relay relay_of_downstream(enum downstream_sent sent, bool ended)
     return ended ? RELAY_ENDED : RELAY_SOURCE;
 }
 
+static void note_answer(struct exchange *x)
+{
+    if (x->response.ended)
+        x->answer = ANSWER_ENDED;
+}
+
 enum relay relay_response_head(struct exchange *x, const struct response *response, struct unread unread,
                                const char **why)
 {
@@ -119,6 +125,7 @@ enum relay relay_response_head(struct exchange *x, const struct response *respon
         status = body_read(&x->response, server, false, &io, &piece, why);
     if (status != BODY_READ)
         return relay_of_status(status);
+    note_answer(x);
     struct iovec content = {piece.bytes, piece.size};
     enum downstream_sent sent = d->ops->send_head(d, response, &content, piece.size > 0, piece.last);
     if (sent == DOWNSTREAM_TOO_LARGE)
@@ -139,11 +146,14 @@ enum relay relay_response(struct exchange *x, const char **why)
 
     if (x->response.ended)
         return RELAY_ENDED;
-    if (d->ops->splice_from && d->ops->splice_from(d, &x->response, server, &status, &sent))
+    if (d->ops->splice_from && d->ops->splice_from(d, &x->response, server, &status, &sent)) {
+        note_answer(x);
         return status == BODY_CLOSED ? RELAY_CLOSED : relay_of_downstream(sent, x->response.ended);
+    }
     status = body_read(&x->response, server, true, &io, &piece, why);
     if (status != BODY_READ)
         return relay_of_status(status);
+    note_answer(x);
     sent = d->ops->send_body(d, &piece);
     if (!body_consume(server, &piece, &io))
         return RELAY_NO_MEMORY;

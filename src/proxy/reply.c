@@ -36,7 +36,7 @@ static void error_document(struct text *out, const struct exchange *x, const cha
     text_literal(out, "\",\"status\":");
     text_u64(out, x->status);
     text_literal(out, ",\"detail\":\"");
-    text_json(out, slice_of(redis ? "the rate limits cannot be checked now" : cause_text[x->cause]));
+    text_json(out, slice_of(redis ? "the rate limits cannot be checked now" : cause_table[x->cause].text));
     if (why) {
         text_literal(out, ": ");
         text_json(out, slice_of(why));

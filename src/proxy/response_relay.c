@@ -82,19 +82,17 @@ static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size,
 }
 
 /* Chooses the fields of the response. `lines` receives those that weir adds. */
-static struct response choose_fields(struct exchange *x, const struct response_head *head,
-                                     const struct framing *framing, struct text *lines)
+static void choose_fields(struct exchange *x, const struct response_head *head, const struct framing *framing,
+                          struct text *lines, struct response *response)
 {
-    struct response response;
     bool limited = x->rule->limit_count > 0;
 
-    response_forward(&response, lines, head, framing, limited, worker_date(x->worker));
+    response_forward(response, lines, head, framing, limited, worker_date(x->worker));
     if (limited)
         decision_fields_write(lines, &x->decision_request.decision, x->policy->headers,
                               clock_cached_wall_us());
     response_add_request_id(lines, head, (struct slice){x->request_id, x->id_size});
-    response.lines = text_slice(lines);
-    return response;
+    response->lines = text_slice(lines);
 }
 
 /* Removes the header's bytes. Returns the unread bytes after it, which are the first piece of
@@ -134,16 +132,17 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
     x->cost = cost >= 0 ? cost : x->cost;
     limiter_adjust(&x->decision_request, head->status, cost);
     x->link_keep_alive = head->keep_alive && framing.kind != FRAMING_UNTIL_CLOSE;
-    x->answer_started = true;
+    x->answer = ANSWER_STARTED;
     iobuf_put(&w->buffers, &x->head);
     body_reader_begin(&x->response, &framing);
 
-    struct response response = choose_fields(x, head, &framing, &lines);
+    struct response response;
+    choose_fields(x, head, &framing, &lines, &response);
     /* Bytes after the message stay in link->stream.in; such a connection is not reused. */
     enum relay moved = relay_response_head(x, &response, take_head(x, got, size), &why);
     if (moved == RELAY_BAD ||
         moved == RELAY_TOO_LARGE) { /* nothing was sent: weir can still respond with 502 */
-        x->answer_started = false;
+        x->answer = x->interim ? ANSWER_INTERIM : ANSWER_NONE;
         x->status = 0;
         x->response = (struct body_reader){0};
     }
@@ -197,12 +196,13 @@ static void switch_protocols(struct exchange *x, const struct head_bytes *got, s
         exchange_fail(x, CAUSE_UPSTREAM_BAD, fault);
         return;
     }
-    struct response response = choose_fields(x, head, &none, &lines);
+    struct response response;
+    choose_fields(x, head, &none, &lines, &response);
     response.upgrade = fields_find(&head->fields, FIELD_UPGRADE)->value;
     upstream_note_answer(x->link, 101);
     x->status = 101;
-    x->answer_started = true;
-    x->phase = PHASE_TUNNEL;
+    x->answer = ANSWER_STARTED;
+    exchange_enter(x, PHASE_TUNNEL);
     deadline_cancel(&x->whole); /* a tunnel has only an idle timeout */
     iobuf_put(&x->worker->buffers, &x->head);
     enum downstream_sent sent = d->ops->send_head(d, &response, NULL, 0, false);
@@ -220,6 +220,7 @@ static bool interim_head(struct exchange *x, const struct head_bytes *got, size_
     struct response response = response_interim(head);
 
     x->continued |= head->status == 100;
+    x->answer = ANSWER_INTERIM;
     if (++x->interim > INTERIM_MAX) {
         exchange_fail(x, CAUSE_UPSTREAM_BAD, "too many interim answers");
         return false;

@@ -29,7 +29,7 @@ static bool is_harmless(const struct exchange *x)
     bool whole =
         x->request.kind == FRAMING_NONE || (x->request.kind == FRAMING_LENGTH && x->request.bytes == 0);
 
-    return x->idempotent && x->head && whole && !x->answer_started && !x->interim;
+    return x->idempotent && x->head && whole && x->answer == ANSWER_NONE;
 }
 
 bool retry_may(struct exchange *x, enum retry_cause cause)

@@ -6,6 +6,7 @@
 
 #include "base/scan.h"
 #include "http/framing.h"
+#include "http/head_copy.h"
 #include "http/parse.h"
 #include "run_suite.h"
 
@@ -487,6 +488,28 @@ START_TEST(nothing_is_read_past_the_end)
 }
 END_TEST
 
+/* The buffer of a head is reused while its request waits. */
+START_TEST(a_copied_head_outlives_its_bytes)
+{
+    char bytes[] = "OPTIONS * HTTP/1.1\r\nHost: a.test\r\nX_A: 1\r\nB: two\r\n\r\n";
+    ck_assert(request_head_parse(((struct slice){bytes, sizeof bytes - 1}), &request, &refusal));
+    fields_drop_named(&request.fields, SLICE("x_a"));
+    struct head_copy *copy = head_copy_new(&request);
+    ck_assert_ptr_nonnull(copy);
+    memset(bytes, 'x', sizeof bytes);
+    memset(&request, 0, sizeof request);
+    head_copy_restore(copy, &request);
+    ck_assert(slice_equal(request.method_text, SLICE("OPTIONS")));
+    ck_assert(slice_equal(request.path, SLICE("*")));
+    ck_assert(slice_equal(request.host, SLICE("a.test")));
+    ck_assert_uint_eq(request.fields.count, 3);
+    ck_assert(slice_equal(request.fields.at[1].name, SLICE("X_A")) && request.fields.at[1].hop_by_hop);
+    ck_assert(slice_equal(request.fields.at[2].value, SLICE("two")) && !request.fields.at[2].hop_by_hop);
+    ck_assert(slice_starts_with(request.whole, SLICE("OPTIONS * HTTP/1.1\r\n")));
+    head_copy_free(copy);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("http head");
@@ -511,6 +534,7 @@ int main(void)
     tcase_add_test(tests, idempotent_methods);
     tcase_add_test(tests, content_of_responses_depends_on_the_request);
     tcase_add_test(tests, nothing_is_read_past_the_end);
+    tcase_add_test(tests, a_copied_head_outlives_its_bytes);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

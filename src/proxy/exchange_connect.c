@@ -1,0 +1,87 @@
+/* exchange_connect.c - the phase CONNECT: takes an upstream connection, and retries after a failure
+ * (retry.h says when). */
+#include "base/clock.h"
+#include "net/tls.h"
+#include "proxy/exchange_internal.h"
+
+/* Takes an upstream connection for the first try, or for a retry (`why`). If there is none, the
+ * exchange fails with `otherwise`, or with the cause from upstream_take() if that is
+ * CAUSE_NONE. */
+static void forward(struct exchange *x, enum retry_cause why, enum cause otherwise)
+{
+    enum cause cause;
+
+    exchange_enter(x, PHASE_CONNECT);
+    if (x->overdue) {
+        exchange_fail(x, CAUSE_EXCHANGE_TIMEOUT, NULL);
+        return;
+    }
+    x->link = upstream_take(x, why == RETRY_IDLE_CLOSED, &x->tries, &cause);
+    if (!x->link) {
+        exchange_fail(x, otherwise == CAUSE_NONE ? cause : otherwise, NULL);
+        return;
+    }
+    if (why != RETRY_NONE)
+        counter_add(&x->worker->stats.upstream_retries[why], 1);
+    if (x->link->state == LINK_BUSY)
+        request_send(x);
+}
+
+void exchange_connect(struct exchange *x)
+{
+    forward(x, RETRY_NONE, CAUSE_NONE);
+}
+
+void exchange_release(struct exchange *x)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    exchange_connect(x);
+}
+
+void exchange_connected(struct exchange *x)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    request_send(x);
+}
+
+/* Nothing was sent on this connection, so any request may go to the next server. */
+void exchange_connect_failed(struct exchange *x, enum cause cause)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    x->link = NULL;
+    if (retry_may(x, cause_table[cause].retry))
+        forward(x, cause_table[cause].retry, cause);
+    else
+        exchange_fail(x, cause, NULL);
+}
+
+bool exchange_try_again(struct exchange *x, enum retry_cause why, enum cause otherwise)
+{
+    if (!retry_may(x, why))
+        return false;
+    upstream_release(x->link, false);
+    x->link = NULL;
+    x->content_since_us = x->blocked_since_us = x->blocked_us = 0;
+    deadline_cancel(&x->client_deadline);
+    if (!x->request.ended)
+        x->downstream->ops->want_body(x->downstream, false);
+    forward(x, why, otherwise);
+    return true;
+}
+
+/* If the server closed an idle pooled connection before it received the request, the server has
+ * not failed: the request is sent again on a new connection. Otherwise the server has failed,
+ * and weir tries another server first. */
+void exchange_link_died(struct exchange *x)
+{
+    enum cause cause = CAUSE_UPSTREAM_CLOSED;
+    bool idle = upstream_closed_idle(x->link);
+
+    if (idle && exchange_try_again(x, RETRY_IDLE_CLOSED, cause))
+        return;
+    upstream_note_failure(x->link, cause_table[cause].text);
+    if (exchange_try_again(x, cause_table[cause].retry, cause) ||
+        exchange_try_again(x, RETRY_IDLE_CLOSED, cause))
+        return;
+    exchange_fail(x, cause, tls_fault_of(&x->link->stream));
+}
