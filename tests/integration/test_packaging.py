@@ -1,0 +1,34 @@
+"""The Debian package, the container file and the completion follow the source."""
+
+import os
+import re
+
+from rig import top
+
+
+def read(*path):
+    with open(os.path.join(top, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def test_libraries_for_building_are_listed_everywhere(rig):
+    needed = re.search(r"need_for_building\(\) \{\s+need (.*)", read("tests/support/build.sh"))[1].split()
+    libraries = {package for package in needed if re.fullmatch(r"(lib|zlib).*-dev", package)} - {"libc6-dev"}
+    assert len(libraries) >= 7
+    for path in ("debian", "control"), ("Containerfile",), ("README.md",):
+        text = read(*path)
+        assert not [library for library in libraries if not re.search(rf"\b{library}\b", text)], path
+
+
+def test_versions_agree(rig):
+    version = re.search(r"AC_INIT\(\[weir\], \[([\d.]+)\]\)", read("configure.ac"))[1]
+    assert re.match(rf"weir \({re.escape(version)}\)", read("debian/changelog"))
+    assert re.search(rf"^## {re.escape(version)}\b", read("CHANGELOG.md"), re.M)
+    assert f"weir_{version}_" in read("README.md")
+    assert rig.command("--version").stdout == f"weir {version}\n"
+
+
+def test_the_completion_knows_every_command(rig):
+    usage = set(re.findall(r"^ +weir ([a-z]+)", rig.command("--help").stdout, re.M))
+    completed = set(re.search(r"commands='([^']*)'", read("contrib/bash-completion/weir"))[1].split())
+    assert usage == completed and len(usage) >= 5, usage ^ completed
