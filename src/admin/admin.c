@@ -47,7 +47,7 @@ static const char *not_ready(const struct admin *admin)
     if (admin->api.stopping)
         return "stopping";
     if (denies_without_redis(admin->view->policy) &&
-        count_of(admin, worker_redis_away) == admin->view->worker_count)
+        count_of(admin, worker_redis_unreachable) == admin->view->worker_count)
         return "Redis is away and on_failure is deny";
     if (count_of(admin, worker_upstreams_ready) == 0)
         return "no server of an upstream can be reached; /api/v1/status names it";
@@ -70,7 +70,7 @@ static void readyz(struct admin *admin, struct evhttp_request *request)
     else if (count_of(admin, worker_redis_ready) < admin->view->worker_count &&
              policy_needs_redis(admin->view->policy))
         answer_line(request, 200,
-                    count_of(admin, worker_redis_away)
+                    count_of(admin, worker_redis_unreachable)
                         ? "ready; Redis is away, on_failure decides"
                         : "ready; a part of Redis is away, where on_failure decides");
     else if (count_of(admin, asks_with_care) && policy_needs_redis(admin->view->policy))

@@ -14,9 +14,9 @@
 #include "proxy/worker_internal.h"
 
 enum {
-    ACCEPTS_PER_TURN = 64,    /* so that a connection flood does not starve open connections */
-    ACCEPT_PAUSE_US = 100000, /* pause in accepting when descriptors or slots are exhausted */
-    EVICTED_AT_ONCE = 8       /* clients evicted per shortage of descriptors */
+    ACCEPTS_PER_ITERATION = 64, /* so that a connection flood does not starve open connections */
+    ACCEPT_PAUSE_US = 100000,   /* pause in accepting when descriptors or slots are exhausted */
+    EVICTED_AT_ONCE = 8         /* clients evicted per shortage of descriptors */
 };
 
 /* One listening socket of this worker. */
@@ -57,13 +57,13 @@ static void wait_for_descriptors(struct listener *l)
 /* The kernel has no descriptor or memory. weir waits, because retrying at once fails again. */
 static void accept_failed(struct listener *l, int error)
 {
-    static _Thread_local uint64_t said_us;
+    static _Thread_local uint64_t logged_us;
     uint64_t now = clock_us();
 
     if (descriptors_lack(error))
         descriptors_note_lack(error);
-    else if (now - said_us > 10000000) {
-        said_us = now;
+    else if (now - logged_us > 10000000) {
+        logged_us = now;
         log_error("cannot accept connections: %s; trying again every 100 ms", strerror(error));
     }
     wait_for_descriptors(l);
@@ -90,19 +90,19 @@ unsigned worker_connections_max(const struct worker *w)
 static bool is_full(const struct worker *w)
 {
     unsigned max = worker_connections_max(w);
-    return max && atomic_load_explicit(&w->handoff.places, memory_order_relaxed) >= max;
+    return max && atomic_load_explicit(&w->handoff.slots, memory_order_relaxed) >= max;
 }
 
 /* Warns at most once per 10 s: the peer may be a proxy that is missing in trusted_proxies. */
 static void report_refused(const struct address *peer, unsigned max)
 {
-    static _Thread_local uint64_t said_us;
+    static _Thread_local uint64_t logged_us;
     uint64_t now = clock_us();
     char text[ADDRESS_TEXT_MAX];
 
-    if (said_us && now - said_us < 10000000)
+    if (logged_us && now - logged_us < 10000000)
         return;
-    said_us = now;
+    logged_us = now;
     log_warn(
         "connection of %s refused: its address has %u already (size_limits.connections_per_ip; a proxy's "
         "address belongs to identity.trusted_proxies, which are not counted)",
@@ -114,11 +114,11 @@ static void report_refused(const struct address *peer, unsigned max)
 static unsigned connections_per_ip_max(const struct worker *w)
 {
     const struct size_limits *sizes = &w->policy->size_limits;
-    unsigned places = w->shared->connections_max;
+    unsigned slots = w->shared->connections_max;
 
-    if (!sizes->connections_per_ip_derived || places == 0 || places >= sizes->connections)
+    if (!sizes->connections_per_ip_derived || slots == 0 || slots >= sizes->connections)
         return sizes->connections_per_ip;
-    return places < 4 ? 1 : places / 4;
+    return slots < 4 ? 1 : slots / 4;
 }
 
 bool worker_count_peer(struct worker *w, const struct address *peer, bool *counted)
@@ -160,11 +160,11 @@ static void admit(struct listener *l, int fd, const struct address *peer, struct
     if (!may_connect(l, peer, &counted)) {
         close(fd);
         if (!leaves)
-            place_free(w);
+            slot_free(w);
         return;
     }
     if (leaves) {
-        place_take_over(w);
+        slot_take_extra(w);
         client_evict(leaves);
     }
     socket_set_options(fd, peer);
@@ -178,7 +178,7 @@ void listeners_resume(struct worker *w)
 {
     if (is_full(w))
         return;
-    w->crowded = false;
+    w->slots_exhausted = false;
     for (unsigned i = 0; i < w->listener_count; i++) {
         struct listener *l = &w->listeners[i];
         if (!l->paused || l->fd < 0)
@@ -196,8 +196,8 @@ static void hand_over(struct listener *l, struct worker *to, int fd, const struc
 
     if (handoff_give(to, &connection))
         return;
-    place_free(to);
-    if (place_take_here(l->worker))
+    slot_free(to);
+    if (slot_take_here(l->worker))
         admit(l, fd, peer, NULL);
     else {
         close(fd);
@@ -208,12 +208,12 @@ static void hand_over(struct listener *l, struct worker *to, int fd, const struc
 /* Accepts one connection. False: none waits, or none may be accepted now. */
 static bool accept_one(struct listener *l)
 {
-    struct worker *w = l->worker, *to = place_take(w);
+    struct worker *w = l->worker, *to = slot_take(w);
     struct client *leaves = to ? NULL : client_to_evict(w, true);
     struct address peer = {.length = sizeof peer.local};
 
     if (!to && !leaves) {
-        w->crowded = true;
+        w->slots_exhausted = true;
         listener_pause(l); /* the connection waits in the kernel */
         return false;
     }
@@ -225,7 +225,7 @@ static bool accept_one(struct listener *l)
     if (client >= 0)
         return true;
     if (to)
-        place_free(to);
+        slot_free(to);
     if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
         accept_failed(l, error);
     else if (error != EAGAIN && error != EWOULDBLOCK)
@@ -255,12 +255,12 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
     if (unlikely(descriptors_are_scarce()))
         wait_for_descriptors(arg);
     else
-        accept_waiting(arg, ACCEPTS_PER_TURN);
+        accept_waiting(arg, ACCEPTS_PER_ITERATION);
 }
 
 void worker_client_closed(struct worker *w, const struct address *peer)
 {
-    place_free(w);
+    slot_free(w);
     if (w->shared->ip_counts && peer)
         ip_counts_leave(w->shared->ip_counts, peer);
 }

@@ -81,9 +81,9 @@ bool client_gives_way(const struct client *client);
  * - the oldest one that has not sent a byte;
  * - the one that has been idle longest;
  * - the one that has lingered longest;
- * - if `for_a_place`, the one whose head has been incomplete longest.
+ * - if `for_slot`, the one whose head has been incomplete longest.
  * New and recently served connections are not closed (see client_lists.c). */
-struct client *client_to_evict(const struct worker *worker, bool for_a_place);
+struct client *client_to_evict(const struct worker *worker, bool for_slot);
 /* Returns whether any connection is open. */
 bool clients_any(const struct worker *worker);
 /* Closes the connection to make room, and counts the eviction. */

@@ -9,7 +9,7 @@ enum {
     IDLE_MIN_MS = 200,    /* minimum idle time before eviction: a request may be in transit */
     LINGER_MIN_MS = 1000, /* the same for lingering: the response may be in transit */
     HEAD_MIN_MS = 1000,   /* the same for incomplete heads */
-    TURN_MS = 1000,       /* time that a connection is served while others wait for a slot */
+    SERVED_MIN_MS = 1000, /* time that a connection is served while others wait for a slot */
     EVICTION_LOOKS = 8    /* maximum number of connections checked for input per eviction */
 };
 
@@ -152,18 +152,18 @@ static struct client *slowest_head(const struct worker *w)
 /* Silent connections must not keep active clients out, nor evict served connections. If more
  * than a quarter of the slots are silent, only silent connections are evicted: one of them is old
  * enough soon. */
-struct client *client_to_evict(const struct worker *w, bool for_a_place)
+struct client *client_to_evict(const struct worker *w, bool for_slot)
 {
     struct client *c = oldest_of(&w->silent, IDLE_MIN_MS), *lingers = TAILQ_FIRST(&w->lingering);
-    unsigned places = worker_connections_max(w);
+    unsigned slots = worker_connections_max(w);
 
-    if (c || (places && w->silent_count > places / 4))
+    if (c || (slots && w->silent_count > slots / 4))
         return c;
     if ((c = oldest_of(&w->idle, IDLE_MIN_MS)))
         return c;
     if (lingers && client_now_ms() - lingers->since_ms >= LINGER_MIN_MS)
         return lingers;
-    return for_a_place ? slowest_head(w) : NULL;
+    return for_slot ? slowest_head(w) : NULL;
 }
 
 bool clients_any(const struct worker *w)
@@ -175,7 +175,7 @@ bool clients_any(const struct worker *w)
 bool client_gives_way(const struct client *c)
 {
     return unlikely(c->worker->draining) ||
-           (unlikely(c->worker->crowded) && client_now_ms() - c->opened_ms >= TURN_MS);
+           (unlikely(c->worker->slots_exhausted) && client_now_ms() - c->opened_ms >= SERVED_MIN_MS);
 }
 
 void client_evict(struct client *c)

@@ -35,10 +35,10 @@ static void report_ejected(struct server *server, const char *why, const char *u
     struct slice whom = {(const char *)&server->endpoint,
                          sizeof server->endpoint}; /* the endpoint, common to all workers */
 
-    server->said = now - server->said_us > 1000000 && log_is_first(whom, "ejected");
-    if (!server->said)
+    server->logged = now - server->logged_us > 1000000 && log_is_first(whom, "ejected");
+    if (!server->logged)
         return;
-    server->said_us = now;
+    server->logged_us = now;
     log_warn("upstream %s: server %s: %s; ejected %s", server->pool->settings->name, server->endpoint->text,
              why, until);
 }
@@ -46,19 +46,19 @@ static void report_ejected(struct server *server, const char *why, const char *u
 /* Ejects the server for at least `after_us`. */
 static void take_out(struct server *server, enum ejected ejected, uint64_t after_us)
 {
-    const struct generation *g = server->pool->generation;
+    const struct upstream_pools *pools = server->pool->pools;
 
     if (server->ejected == EJECTED_NOT)
         atomic_fetch_add_explicit(&server->endpoint->ejected, 1, memory_order_relaxed);
     server->ejected = ejected;
     server->ejected_us = after_us;
-    if (!server->gone && g == g->worker->now && !g->worker->stopping)
-        deadline_arm(&g->worker->queue.probe, &server->probe, clock_us(), after_us);
+    if (!server->gone && pools == pools->worker->pools && !pools->worker->stopping)
+        deadline_arm(&pools->worker->queue.probe, &server->probe, clock_us(), after_us);
 }
 
 static void count(const struct server *server, enum ejection why)
 {
-    counter_add(&server->pool->generation->worker->stats.upstream_ejections[why], 1);
+    counter_add(&server->pool->pools->worker->stats.upstream_ejections[why], 1);
 }
 
 void server_eject(struct server *server, const char *why)
@@ -95,7 +95,7 @@ void server_admit(struct server *server, const char *what)
     recent_init(&server->outcomes, server->pool->settings->eject.window_us);
     if (failing)
         server->returned_us = clock_us();
-    log_at(server->said ? LEVEL_INFO : LEVEL_DEBUG, "upstream %s: server %s %s again",
+    log_at(server->logged ? LEVEL_INFO : LEVEL_DEBUG, "upstream %s: server %s %s again",
            server->pool->settings->name, server->endpoint->text, failing ? "gets requests" : what);
 }
 
@@ -136,16 +136,16 @@ static uint64_t time_out_us(struct server *server)
 static void eject_failing(struct server *server, enum ejection reason, const char *why)
 {
     uint64_t time_us = time_out_us(server), now = clock_cached_us();
-    char until[48], said[256];
+    char until[48], text[256];
 
     if (reason == EJECTION_FAILURES)
-        snprintf(said, sizeof said, "%u failed requests in a row (the last one: %s)", server->failures, why);
+        snprintf(text, sizeof text, "%u failed requests in a row (the last one: %s)", server->failures, why);
     else
-        snprintf(said, sizeof said, "%u of its last %u requests failed (the last one: %s)",
+        snprintf(text, sizeof text, "%u of its last %u requests failed (the last one: %s)",
                  recent_count(&server->outcomes, OUTCOME_FAILURE, now),
                  recent_count(&server->outcomes, OUTCOME_REQUEST, now), why);
     snprintf(until, sizeof until, "for %g s", (double)time_us / 1e6);
-    report_ejected(server, said, until);
+    report_ejected(server, text, until);
     count(server, reason);
     take_out(server, EJECTED_FAILING, time_us);
 }

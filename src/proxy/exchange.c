@@ -76,6 +76,8 @@ void exchange_phase_ends(struct exchange *x, enum phase next)
         hold_end(x);
 }
 
+static const struct link_owner_ops link_ops;
+
 /* ---- creation ------------------------------------------------------------------------------- */
 
 static struct exchange *exchange_new(struct downstream *downstream)
@@ -100,6 +102,7 @@ static struct exchange *exchange_new(struct downstream *downstream)
     MAGIC_SET(x, EXCHANGE_MAGIC);
     x->worker = w;
     x->downstream = downstream;
+    x->owner.ops = &link_ops;
     x->generation = w->now;
     x->generation->exchanges++;
     x->policy = w->policy;
@@ -215,7 +218,7 @@ void exchange_tunnel_ended(struct exchange *x)
     exchange_finish(x, DOWNSTREAM_ABORTED);
 }
 
-void exchange_link_readable(struct exchange *x)
+static void link_readable(struct exchange *x)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     if (x->phase == PHASE_TUNNEL) {
@@ -282,7 +285,7 @@ static void tunnel_passed(struct deadline *deadline)
     exchange_tunnel_ended(of_client_deadline(deadline));
 }
 
-void exchange_link_timed_out(struct exchange *x)
+static void link_timed_out(struct exchange *x)
 {
     enum cause cause = CAUSE_RESPONSE_TIMEOUT;
 
@@ -317,6 +320,44 @@ static void exchange_passed(struct deadline *whole)
     else
         exchange_fail(x, CAUSE_EXCHANGE_TIMEOUT, NULL);
 }
+
+/* ---- events of the link --------------------------------------------------------------------- */
+
+static struct exchange *of_owner(struct link_owner *owner)
+{
+    return CONTAINER_OF(owner, struct exchange, owner);
+}
+
+static void on_connected(struct link_owner *owner)
+{
+    exchange_connected(of_owner(owner));
+}
+
+static void on_connect_failed(struct link_owner *owner, enum cause cause)
+{
+    exchange_connect_failed(of_owner(owner), cause);
+}
+
+static void on_link_readable(struct link_owner *owner)
+{
+    link_readable(of_owner(owner));
+}
+
+static void on_link_writable(struct link_owner *owner)
+{
+    exchange_link_writable(of_owner(owner));
+}
+
+static void on_link_timed_out(struct link_owner *owner)
+{
+    link_timed_out(of_owner(owner));
+}
+
+static const struct link_owner_ops link_ops = {.connected = on_connected,
+                                               .connect_failed = on_connect_failed,
+                                               .readable = on_link_readable,
+                                               .writable = on_link_writable,
+                                               .timed_out = on_link_timed_out};
 
 void exchanges_init(struct worker *w)
 {

@@ -6,6 +6,7 @@
 
 #include "base/timer_heap.h"
 #include "proxy/downstream.h"
+#include "proxy/generation.h"
 #include "proxy/upstream.h"
 #include "quota/quotas.h"
 
@@ -61,6 +62,7 @@ struct exchange {
     struct iobuf *head;              /* the header as forwarded, kept for a retry until the response starts */
 
     /* upstream */
+    struct link_owner owner; /* of link */
     struct link *link;
     struct upstream_tries tries;
     bool sent_again;      /* on a new connection, after the server closed a reused one */
@@ -139,13 +141,8 @@ void exchange_cut(struct exchange *x, enum cause cause);
  * left to a later loop iteration. */
 void exchanges_init(struct worker *worker);
 
-/* Events from upstream.c and the timers. Each may end the exchange. */
+/* The delay of HOLD has passed. May end the exchange. */
 void exchange_release(struct exchange *x);
-void exchange_connected(struct exchange *x);
-void exchange_connect_failed(struct exchange *x, enum cause cause);
-void exchange_link_readable(struct exchange *x);
-void exchange_link_writable(struct exchange *x);
-void exchange_link_timed_out(struct exchange *x);
 
 /* The exchange's tunnel has ended. Ends the exchange. */
 void exchange_tunnel_ended(struct exchange *x);

@@ -16,7 +16,8 @@ static void forward(struct exchange *x, enum retry_cause why, enum cause otherwi
         exchange_fail(x, CAUSE_EXCHANGE_TIMEOUT, NULL);
         return;
     }
-    x->link = upstream_take(x, why == RETRY_IDLE_CLOSED, &x->tries, &cause);
+    x->link = upstream_take(&x->generation->pools, x->rule->upstream->index, &x->owner,
+                            why == RETRY_IDLE_CLOSED, &x->tries, &cause);
     if (!x->link) {
         exchange_fail(x, otherwise == CAUSE_NONE ? cause : otherwise, NULL);
         return;

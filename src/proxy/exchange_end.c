@@ -33,13 +33,13 @@ void exchange_log(const struct exchange *x, enum cause cause, const char *why)
     char peer[ADDRESS_TEXT_MAX];
 
     if (client_fault ? log_threshold < LEVEL_DEBUG : now - log_throttle->at_us < 1000000) {
-        log_throttle->unsaid++;
+        log_throttle->suppressed++;
         return;
     }
     char more[64] = "";
-    if (log_throttle->unsaid)
+    if (log_throttle->suppressed)
         snprintf(more, sizeof more, " (and %llu more like it before)",
-                 (unsigned long long)log_throttle->unsaid);
+                 (unsigned long long)log_throttle->suppressed);
     log_write(client_fault ? LEVEL_DEBUG : LEVEL_WARN, "request %.*s of %.*s%s%s: %s%s%s%s%s%s",
               (int)x->id_size, x->request_id, (int)x->identity_size, x->identity,
               x->identity_size ? " at " : "",

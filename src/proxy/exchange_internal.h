@@ -31,6 +31,11 @@ void exchange_route(struct exchange *x, struct request_head *head, const struct 
 void exchange_decided(struct decision_request *decision_request);
 void decisions_init(struct worker *worker);
 
+/* Events of the link. Each may end the exchange. */
+void exchange_connected(struct exchange *x);
+void exchange_connect_failed(struct exchange *x, enum cause cause);
+void exchange_link_writable(struct exchange *x);
+
 /* CONNECT: takes an upstream connection and sends the request. May end the exchange. */
 void exchange_connect(struct exchange *x);
 

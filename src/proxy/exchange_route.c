@@ -221,8 +221,8 @@ void exchange_decided(struct decision_request *decision_request)
  * already wait in worker->decided. */
 static bool must_wait(struct worker *w)
 {
-    if (w->decided_turn != w->turn) {
-        w->decided_turn = w->turn;
+    if (w->decided_iteration != w->iteration) {
+        w->decided_iteration = w->iteration;
         w->decided_count = 0;
     }
     return (++w->decided_count > ACTS_AT_ONCE && clock_iteration_is_long()) || !TAILQ_EMPTY(&w->decided);

@@ -4,13 +4,12 @@
 
 #include "base/clock.h"
 #include "proxy/rejection.h"
-#include "proxy/upstream.h"
 
 static void generation_free(struct generation *g)
 {
     if (g->limiter)
         limiter_free(g->limiter);
-    upstream_free(g);
+    upstream_free(&g->pools);
     rejections_free(g->rejections);
     policy_drop(g->policy);
     endpoint_set_drop(g->endpoint_set);
@@ -27,7 +26,8 @@ struct generation *generation_new(struct worker *worker, struct endpoint_set *en
     g->worker = worker;
     g->endpoint_set = endpoint_set_hold(endpoint_set);
     g->policy = policy_hold(policy);
-    if ((g->rejections = rejections_new(policy->rule_count)) && upstream_init(g) == 0 &&
+    if ((g->rejections = rejections_new(policy->rule_count)) &&
+        upstream_init(&g->pools, worker, endpoint_set) == 0 &&
         (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback, slice_of(policy->driver),
                                   &worker->limiter_stats)))
         return g;
@@ -41,11 +41,12 @@ void generation_install(struct worker *worker, struct generation *next)
 
     worker->now = next;
     worker->policy = next->policy;
+    worker->pools = &next->pools;
     atomic_store(&worker->judged_by, next->endpoint_set);
     if (!before)
         return;
     worker->shared->reloaded(worker->shared->context);
-    upstream_retire(before);
+    upstream_retire(&before->pools);
     limiter_retire(before->limiter);
     TAILQ_INSERT_TAIL(&worker->retired, before, link);
 }

@@ -7,17 +7,15 @@
 #ifndef WEIR_PROXY_GENERATION_H
 #define WEIR_PROXY_GENERATION_H
 
-#include "proxy/endpoint_set.h"
-#include "proxy/worker_internal.h"
+#include "proxy/upstream.h"
 
 struct generation {
     struct worker *worker;
     struct endpoint_set *endpoint_set; /* held */
-    unsigned endpoint_set_version;     /* version of the endpoint set that the pools reflect */
     struct policy *policy;             /* of the endpoint set; held */
     struct limiter *limiter;
     struct rejections *rejections;
-    struct pool *pools;           /* by upstream index */
+    struct upstream_pools pools;
     unsigned exchanges;           /* number in progress */
     TAILQ_ENTRY(generation) link; /* worker's retired */
 };

@@ -33,29 +33,29 @@ void handoff_close(struct worker *w)
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-static unsigned places_of(const struct worker *w)
+static unsigned slots_taken(const struct worker *w)
 {
-    return atomic_load_explicit(&w->handoff.places, memory_order_relaxed);
+    return atomic_load_explicit(&w->handoff.slots, memory_order_relaxed);
 }
 
-bool place_take_here(struct worker *w)
+bool slot_take_here(struct worker *w)
 {
-    unsigned max = worker_connections_max(w), taken = atomic_fetch_add(&w->handoff.places, 1);
+    unsigned max = worker_connections_max(w), taken = atomic_fetch_add(&w->handoff.slots, 1);
 
     if (max == 0 || taken < max)
         return true;
-    place_free(w);
+    slot_free(w);
     return false;
 }
 
-void place_take_over(struct worker *w)
+void slot_take_extra(struct worker *w)
 {
-    atomic_fetch_add(&w->handoff.places, 1);
+    atomic_fetch_add(&w->handoff.slots, 1);
 }
 
-void place_free(struct worker *w)
+void slot_free(struct worker *w)
 {
-    atomic_fetch_sub(&w->handoff.places, 1);
+    atomic_fetch_sub(&w->handoff.slots, 1);
 }
 
 static bool take_at(struct worker *other, const struct worker *w)
@@ -64,17 +64,17 @@ static bool take_at(struct worker *other, const struct worker *w)
 
     if (!atomic_load(&other->handoff.takes))
         return false;
-    taken = atomic_fetch_add(&other->handoff.places, 1);
+    taken = atomic_fetch_add(&other->handoff.slots, 1);
     if (max == 0 || taken < max)
         return true;
-    place_free(other);
+    slot_free(other);
     return false;
 }
 
 /* Chooses the worker with fewer connections of two: the accepting one and a random one. This is
  * nearly as even as choosing the least loaded of all (Mitzenmacher, "The Power of Two Choices in
  * Randomized Load Balancing", 1996), and reads one counter instead of all. */
-struct worker *place_take(struct worker *w)
+struct worker *slot_take(struct worker *w)
 {
     struct worker **all = w->shared->all;
     unsigned count = all && !w->stopping ? w->shared->workers : 1,
@@ -82,11 +82,11 @@ struct worker *place_take(struct worker *w)
 
     if (count > 1) {
         struct worker *other = all[(w->number + start) % count];
-        unsigned here = places_of(w);
-        if (places_of(other) + DIFFERENCE_MIN + here / 8 < here && take_at(other, w))
+        unsigned here = slots_taken(w);
+        if (slots_taken(other) + DIFFERENCE_MIN + here / 8 < here && take_at(other, w))
             return other;
     }
-    if (place_take_here(w))
+    if (slot_take_here(w))
         return w;
     for (unsigned i = 0; i + 1 < count; i++) {
         struct worker *other = all[(w->number + 1 + (start - 1 + i) % (count - 1)) % count];

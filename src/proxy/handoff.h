@@ -18,9 +18,9 @@ enum { HANDOFFS_MAX = 64 };
 
 /* A worker's connection slots, and the connections that other workers pass to it. */
 struct handoff {
-    _Atomic unsigned places; /* taken: connections open, being passed, or about to be accepted */
-    _Atomic bool takes;      /* it serves and is not stopping */
-    pthread_mutex_t lock;    /* protects the members below */
+    _Atomic unsigned slots; /* taken: connections open, being passed, or about to be accepted */
+    _Atomic bool takes;     /* it serves and is not stopping */
+    pthread_mutex_t lock;   /* protects the members below */
     bool closed;
     unsigned count;
     struct handed {
@@ -40,12 +40,12 @@ void handoff_close(struct worker *worker);
 
 /* Takes a slot for the next connection that `worker` accepts. Returns the worker that has the
  * slot: `worker` or another one. NULL: all slots of all workers are taken. */
-struct worker *place_take(struct worker *worker);
+struct worker *slot_take(struct worker *worker);
 /* Takes a slot at `worker` itself. False: none is free. */
-bool place_take_here(struct worker *worker);
+bool slot_take_here(struct worker *worker);
 /* Takes a slot for a connection that replaces one of this worker, which closes right after. */
-void place_take_over(struct worker *worker);
-void place_free(struct worker *worker);
+void slot_take_extra(struct worker *worker);
+void slot_free(struct worker *worker);
 
 /* Passes an accepted connection to worker `to`, where the caller has taken a slot. False: `to`
  * accepts no more connections, and the caller keeps the slot and `fd`. */

@@ -27,8 +27,8 @@ static void drain(struct client *c, bool readable);
 
 static unsigned lingering_max(const struct worker *w)
 {
-    unsigned places = worker_connections_max(w);
-    return places == 0 ? LINGERING_MAX : places < 4 ? 1 : places / 4;
+    unsigned slots = worker_connections_max(w);
+    return slots == 0 ? LINGERING_MAX : slots < 4 ? 1 : slots / 4;
 }
 
 /* Closes the oldest lingering connection if the limit is reached. */

@@ -8,10 +8,10 @@
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-bool upstreams_ready(const struct generation *g)
+bool upstreams_ready(const struct upstream_pools *pools)
 {
-    for (unsigned i = 0; i < g->policy->upstream_count; i++) {
-        const struct pool *pool = &g->pools[i];
+    for (unsigned i = 0; i < pools->policy->upstream_count; i++) {
+        const struct pool *pool = &pools->all[i];
         bool up = false;
         for (unsigned s = 0; s < pool->slots && !up; s++)
             up = pool->servers[s] && pool->servers[s]->ejected != EJECTED_DOWN &&
@@ -147,7 +147,7 @@ void server_free_if_unused(struct server *server)
     if (!server->gone || server->outstanding || server->pooled_count)
         return;
     TAILQ_REMOVE(&server->pool->leaving, server, link);
-    TAILQ_INSERT_TAIL(&server->pool->generation->worker->unused_servers, server, link);
+    TAILQ_INSERT_TAIL(&server->pool->pools->worker->unused_servers, server, link);
 }
 
 void servers_free_unused(struct worker *w)
@@ -189,52 +189,55 @@ static void pool_refresh(struct pool *pool, struct endpoint_set *endpoint_set)
             server_arrives(pool, endpoints[i]);
 }
 
-void servers_refresh(struct generation *g)
+void servers_refresh(struct upstream_pools *pools)
 {
-    unsigned version = endpoint_set_version(g->endpoint_set);
+    unsigned version = endpoint_set_version(pools->endpoint_set);
 
-    if (version == g->endpoint_set_version)
+    if (version == pools->version)
         return;
-    g->endpoint_set_version = version;
-    for (unsigned i = 0; i < g->policy->upstream_count; i++)
-        pool_refresh(&g->pools[i], g->endpoint_set);
+    pools->version = version;
+    for (unsigned i = 0; i < pools->policy->upstream_count; i++)
+        pool_refresh(&pools->all[i], pools->endpoint_set);
 }
 
-/* ---- the pools of a generation --------------------------------------------------------------- */
+/* ---- the pools of an endpoint set --------------------------------------------------------------- */
 
-int upstream_init(struct generation *g)
+int upstream_init(struct upstream_pools *pools, struct worker *worker, struct endpoint_set *endpoint_set)
 {
-    const struct policy *policy = g->policy;
+    const struct policy *policy = endpoint_set_policy(endpoint_set);
 
-    if (!(g->pools = calloc(policy->upstream_count ? policy->upstream_count : 1, sizeof *g->pools)))
+    if (!(pools->all = calloc(policy->upstream_count ? policy->upstream_count : 1, sizeof *pools->all)))
         return -1;
+    pools->worker = worker;
+    pools->policy = policy;
+    pools->endpoint_set = endpoint_set;
     for (unsigned i = 0; i < policy->upstream_count; i++) {
-        g->pools[i].settings = &policy->upstreams[i];
-        g->pools[i].generation = g;
-        recent_init(&g->pools[i].retries, RETRY_WINDOW_US);
-        TAILQ_INIT(&g->pools[i].leaving);
+        pools->all[i].settings = &policy->upstreams[i];
+        pools->all[i].pools = pools;
+        recent_init(&pools->all[i].retries, RETRY_WINDOW_US);
+        TAILQ_INIT(&pools->all[i].leaving);
     }
-    g->endpoint_set_version = endpoint_set_version(g->endpoint_set) - 1;
-    servers_refresh(g);
+    pools->version = endpoint_set_version(endpoint_set) - 1;
+    servers_refresh(pools);
     return 0;
 }
 
-void upstream_retire(struct generation *g)
+void upstream_retire(struct upstream_pools *pools)
 {
-    for (unsigned i = 0; i < g->policy->upstream_count; i++)
-        for (unsigned s = 0; s < g->pools[i].slots; s++)
-            if (g->pools[i].servers[s])
-                hang_up(g->pools[i].servers[s]);
+    for (unsigned i = 0; i < pools->policy->upstream_count; i++)
+        for (unsigned s = 0; s < pools->all[i].slots; s++)
+            if (pools->all[i].servers[s])
+                hang_up(pools->all[i].servers[s]);
 }
 
-void upstream_free(struct generation *g)
+void upstream_free(struct upstream_pools *pools)
 {
-    if (!g->pools)
+    if (!pools->all)
         return;
-    upstream_retire(g);
-    upstreams_free_closed(g->worker); /* closed links point at these pools */
-    for (unsigned i = 0; i < g->policy->upstream_count; i++) {
-        struct pool *pool = &g->pools[i];
+    upstream_retire(pools);
+    upstreams_free_closed(pools->worker); /* closed links point at these pools */
+    for (unsigned i = 0; i < pools->policy->upstream_count; i++) {
+        struct pool *pool = &pools->all[i];
         for (struct server *server; (server = TAILQ_FIRST(&pool->leaving));) {
             TAILQ_REMOVE(&pool->leaving, server, link);
             server_free(server);
@@ -243,6 +246,6 @@ void upstream_free(struct generation *g)
             if (pool->servers[s])
                 server_free(pool->servers[s]);
     }
-    free(g->pools);
-    g->pools = NULL;
+    free(pools->all);
+    pools->all = NULL;
 }

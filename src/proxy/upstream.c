@@ -11,13 +11,12 @@
 #include "base/log.h"
 #include "net/listener.h"
 #include "net/tls.h"
-#include "proxy/exchange.h"
 #include "proxy/upstream_internal.h"
 
 enum {
     LINK_MAGIC = 0x4c494e4b,
     POOLED_IDLE_US = 60 * 1000000, /* idle timeout of a pooled link */
-    LOOKED_AT_ONCE = 64            /* maximum number of pooled links checked per poll(2) */
+    CHECKED_AT_ONCE = 64           /* maximum number of pooled links checked per poll(2) */
 };
 
 const char *link_server_text(const struct link *link)
@@ -41,7 +40,7 @@ void link_close(struct link *link)
     if (link->server->probing == link)
         link->server->probing = NULL;
     link->state = LINK_CLOSED;
-    link->exchange = NULL;
+    link->owner = NULL;
     deadline_cancel(&link->deadline);
     stream_close(&link->stream, &w->buffers);
     counter_subtract(&w->stats.upstream_connections_open, 1);
@@ -62,13 +61,13 @@ static void link_connected(struct link *link)
 /* Handles a failed connection. A request goes to another server; a probe is repeated later. */
 static void connect_failed(struct link *link, enum cause cause, const char *why)
 {
-    struct exchange *x = link->exchange;
+    struct link_owner *owner = link->owner;
     struct server *server = link->server;
 
     link_close(link);
     server_eject(server, why);
-    if (x)
-        exchange_connect_failed(x, cause);
+    if (owner)
+        owner->ops->connect_failed(owner, cause);
 }
 
 /* Ends the ejection, and pools the connection for the next request. */
@@ -85,11 +84,11 @@ static void link_is_up(struct link *link)
         probe_succeeded(link);
     else {
         link_connected(link);
-        exchange_connected(link->exchange);
+        link->owner->ops->connected(link->owner);
     }
 }
 
-static void shake_hands(struct link *link)
+static void continue_handshake(struct link *link)
 {
     char why[TLS_WHY_MAX];
 
@@ -112,7 +111,7 @@ static void begin_tls(struct link *link)
     stream_want_write(&link->stream, false);
     /* A unix socket without server_name is not verified. */
     if (tls_connect(&link->stream, tls->client, host ? host : "localhost", &server->resumption))
-        shake_hands(link);
+        continue_handshake(link);
     else
         connect_failed(link, CAUSE_NO_MEMORY, "no memory for TLS");
 }
@@ -157,9 +156,9 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
     MAGIC_CHECK(link, LINK_MAGIC);
     if (link->state == LINK_BUSY)
-        exchange_link_readable(link->exchange);
+        link->owner->ops->readable(link->owner);
     else if (link->state == LINK_CONNECTING || link->state == LINK_PROBING)
-        shake_hands(link);
+        continue_handshake(link);
     else if (link->state == LINK_POOLED && (!link->stream.layer || is_stale(link)))
         link_close(link); /* closed by the server, or unexpected data */
 }
@@ -173,7 +172,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     if (link->state == LINK_CONNECTING || link->state == LINK_PROBING)
         link_finish_connect(link);
     else if (link->state == LINK_BUSY)
-        exchange_link_writable(link->exchange);
+        link->owner->ops->writable(link->owner);
 }
 
 static void connect_timed_out(struct deadline *deadline)
@@ -186,17 +185,18 @@ static void connect_timed_out(struct deadline *deadline)
 
 static void response_timed_out(struct deadline *deadline)
 {
-    exchange_link_timed_out(CONTAINER_OF(deadline, struct link, deadline)->exchange);
+    struct link_owner *owner = CONTAINER_OF(deadline, struct link, deadline)->owner;
+    owner->ops->timed_out(owner);
 }
 
-static void pooled_for_long(struct deadline *deadline)
+static void idle_timed_out(struct deadline *deadline)
 {
     link_close(CONTAINER_OF(deadline, struct link, deadline));
 }
 
 /* Connects to `server`. The link is connecting or, on a unix socket, connected. Without an
- * exchange it is a probe. NULL with errno on failure. */
-static struct link *dial(struct worker *w, struct server *server, struct exchange *x)
+ * owner it is a probe. NULL with errno on failure. */
+static struct link *dial(struct worker *w, struct server *server, struct link_owner *owner)
 {
     const struct address *to = &server->endpoint->address;
     int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -217,13 +217,13 @@ static struct link *dial(struct worker *w, struct server *server, struct exchang
         return NULL;
     }
     MAGIC_SET(link, LINK_MAGIC);
-    link->state = x ? LINK_CONNECTING : LINK_PROBING;
+    link->state = owner ? LINK_CONNECTING : LINK_PROBING;
     link->worker = w;
     link->server = server;
-    link->exchange = x;
+    link->owner = owner;
     stream_open(&link->stream, &w->link_poller, fd, on_readable, on_writable, link);
     server->outstanding++;
-    server->probing = x ? server->probing : link;
+    server->probing = owner ? server->probing : link;
     counter_add(&w->stats.upstream_connections_opened, 1);
     counter_add(&w->stats.upstream_connections_open, 1);
     if (at_once && !server->pool->settings->tls.on)
@@ -239,11 +239,11 @@ static struct link *dial(struct worker *w, struct server *server, struct exchang
 static void probe(struct deadline *deadline)
 {
     struct server *server = CONTAINER_OF(deadline, struct server, probe);
-    struct link *link = dial(server->pool->generation->worker, server, NULL);
+    struct link *link = dial(server->pool->pools->worker, server, NULL);
 
     if (!link && descriptors_lack(errno)) { /* the failure is local, not the server's */
         descriptors_note_lack(errno);
-        deadline_arm(&server->pool->generation->worker->queue.probe, &server->probe, clock_us(),
+        deadline_arm(&server->pool->pools->worker->queue.probe, &server->probe, clock_us(),
                      server->ejected_us);
     } else if (!link)
         server_eject(server, strerror(errno));
@@ -260,8 +260,8 @@ static bool close_some_pooled(struct worker *w)
 
     pipe_pool_clear(&w->buffers.pipes);
     for (unsigned i = 0; i < w->policy->upstream_count; i++)
-        for (unsigned s = 0; s < w->now->pools[i].slots; s++) {
-            struct server *server = w->now->pools[i].servers[s];
+        for (unsigned s = 0; s < w->pools->all[i].slots; s++) {
+            struct server *server = w->pools->all[i].servers[s];
             struct link *link;
             for (unsigned n = 0; server && n < OF_A_SERVER && (link = TAILQ_LAST(&server->pooled, pooled));
                  n++) {
@@ -275,49 +275,49 @@ static bool close_some_pooled(struct worker *w)
 /* Checks the most recently used pooled links with one poll(2), and closes those with unexpected
  * data or closed by the server. It checks as many links as the last loop iteration needed or, if
  * more, as many as this one has needed so far. */
-static void look_at_pooled(struct server *server, uint64_t turn)
+static void check_pooled(struct server *server, uint64_t iteration)
 {
-    struct pollfd polls[LOOKED_AT_ONCE];
-    struct link *links[LOOKED_AT_ONCE];
-    unsigned most = server->needed > server->looked_for ? server->needed : server->looked_for, n = 0;
+    struct pollfd polls[CHECKED_AT_ONCE];
+    struct link *links[CHECKED_AT_ONCE];
+    unsigned most = server->needed > server->taken_count ? server->needed : server->taken_count, n = 0;
 
-    most = most < 1 ? 1 : most > LOOKED_AT_ONCE ? LOOKED_AT_ONCE : most;
+    most = most < 1 ? 1 : most > CHECKED_AT_ONCE ? CHECKED_AT_ONCE : most;
     for (struct link *link = TAILQ_FIRST(&server->pooled); link && n < most; link = TAILQ_NEXT(link, link)) {
         links[n] = link;
         polls[n++] = (struct pollfd){.fd = link->stream.fd, .events = POLLIN | POLLRDHUP};
     }
-    int told = poll(polls, n, 0);
+    int ready = poll(polls, n, 0);
     for (unsigned i = 0; i < n; i++)
-        if ((told < 0 || polls[i].revents) && is_stale(links[i]))
+        if ((ready < 0 || polls[i].revents) && is_stale(links[i]))
             link_close(links[i]);
         else
-            links[i]->empty_turn = turn;
+            links[i]->empty_iteration = iteration;
 }
 
 /* Updates the number of links that the previous loop iteration needed. */
-static void count_needed(struct server *server, uint64_t turn)
+static void count_needed(struct server *server, uint64_t iteration)
 {
-    if (server->taken_turn != turn) {
-        server->taken_turn = turn;
-        server->needed = server->looked_for;
-        server->looked_for = 0;
+    if (server->taken_iteration != iteration) {
+        server->taken_iteration = iteration;
+        server->needed = server->taken_count;
+        server->taken_count = 0;
     }
 }
 
 /* Takes a pooled link; NULL: none. Bytes after the last response would be read as this request's
  * response, and their event may still be pending. So only a link that was found empty in this loop
  * iteration is taken. */
-static struct link *take_pooled(struct server *server, struct exchange *x)
+static struct link *take_pooled(struct server *server, struct link_owner *owner)
 {
-    uint64_t turn = x->worker->turn;
+    uint64_t iteration = server->pool->pools->worker->iteration;
     struct link *link;
 
-    count_needed(server, turn);
-    while ((link = TAILQ_FIRST(&server->pooled)) && link->empty_turn != turn)
-        look_at_pooled(server, turn);
+    count_needed(server, iteration);
+    while ((link = TAILQ_FIRST(&server->pooled)) && link->empty_iteration != iteration)
+        check_pooled(server, iteration);
     if (!link)
         return NULL;
-    server->looked_for += link->pooled_turn != turn;
+    server->taken_count += link->pooled_iteration != iteration;
     TAILQ_REMOVE(&server->pooled, link, link);
     server->pooled_count--;
     server->outstanding++;
@@ -325,38 +325,37 @@ static struct link *take_pooled(struct server *server, struct exchange *x)
     link->state = LINK_BUSY;
     link->reused = true;
     link->noted = link->failed = false;
-    link->exchange = x;
+    link->owner = owner;
     counter_add(&link->worker->stats.upstream_reused, 1);
     return link;
 }
 
 /* Retries after a lack of descriptors: frees pooled links and pipes, else uses the process's
  * reserve. NULL with errno on failure. */
-static struct link *dial_again(struct worker *w, struct server *server, struct exchange *x)
+static struct link *dial_again(struct worker *w, struct server *server, struct link_owner *owner)
 {
     int error = errno;
 
     if (close_some_pooled(w)) {
         descriptors_note_lack(error);
-        struct link *link = dial(w, server, x);
+        struct link *link = dial(w, server, owner);
         if (link || !descriptors_lack(errno))
             return link;
     }
     if (descriptors_give(DESCRIPTOR_FOR_SERVER, error))
-        return dial(w, server, x);
+        return dial(w, server, owner);
     errno = error;
     return NULL;
 }
 
-struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstream_tries *tries,
-                           enum cause *cause)
+struct link *upstream_take(struct upstream_pools *pools, unsigned upstream, struct link_owner *owner,
+                           bool fresh, struct upstream_tries *tries, enum cause *cause)
 {
-    struct generation *g = exchange->generation;
-    struct worker *worker = g->worker;
-    struct pool *pool = &g->pools[exchange->rule->upstream->index];
+    struct worker *worker = pools->worker;
+    struct pool *pool = &pools->all[upstream];
     struct link *link;
 
-    servers_refresh(g);
+    servers_refresh(pools);
     if (!tries->counted)
         recent_add(&pool->retries, RETRIES_REQUEST, clock_cached_us());
     tries->counted = true;
@@ -365,12 +364,12 @@ struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstrea
         return NULL;
     }
     for (struct server *server; (server = servers_choose(pool, tries));) {
-        if (!fresh && (link = take_pooled(server, exchange)))
+        if (!fresh && (link = take_pooled(server, owner)))
             return link;
         tries->servers |= (uint64_t)1 << server->slot;
-        if ((link = dial(worker, server, exchange)))
+        if ((link = dial(worker, server, owner)))
             return link;
-        if (descriptors_lack(errno) && (link = dial_again(worker, server, exchange)))
+        if (descriptors_lack(errno) && (link = dial_again(worker, server, owner)))
             return link;
         if (errno == ENOMEM || errno == ENOBUFS || descriptors_lack(errno)) {
             *cause = descriptors_lack(errno) ? CAUSE_NO_DESCRIPTORS : CAUSE_NO_MEMORY;
@@ -396,17 +395,17 @@ void upstream_release(struct link *link, bool reusable)
     MAGIC_CHECK(link, LINK_MAGIC);
     if (!reusable || link->state != LINK_BUSY || stream_holds_input(&link->stream) || link->stream.in ||
         stream_holds_output(&link->stream) || link->stream.eof || w->stopping || server->gone ||
-        server->pool->generation != w->now || (max && server->pooled_count >= max)) {
+        server->pool->pools != w->pools || (max && server->pooled_count >= max)) {
         link_close(link);
         return;
     }
     server->outstanding--;
     server->pooled_count++;
     link->state = LINK_POOLED;
-    link->exchange = NULL;
+    link->owner = NULL;
     link->scanned = 0;
-    link->pooled_turn = w->turn;
-    link->empty_turn = link->stream.drained && !link->stream.layer ? w->turn : 0;
+    link->pooled_iteration = w->iteration;
+    link->empty_iteration = link->stream.drained && !link->stream.layer ? w->iteration : 0;
     TAILQ_INSERT_HEAD(&server->pooled, link, link);
     stream_want_read(&link->stream, true);
     deadline_arm(&w->queue.pooled, &link->deadline, clock_cached_us(), POOLED_IDLE_US);
@@ -432,7 +431,7 @@ void upstreams_init(struct worker *w)
 {
     deadline_queue_init(&w->deadlines, &w->queue.connect, connect_timed_out);
     deadline_queue_init(&w->deadlines, &w->queue.response, response_timed_out);
-    deadline_queue_init(&w->deadlines, &w->queue.pooled, pooled_for_long);
+    deadline_queue_init(&w->deadlines, &w->queue.pooled, idle_timed_out);
     deadline_queue_init(&w->deadlines, &w->queue.probe, probe);
     TAILQ_INIT(&w->closed_links);
     TAILQ_INIT(&w->unused_servers);

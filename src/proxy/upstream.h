@@ -15,22 +15,48 @@
 
 #include "net/stream.h"
 #include "proxy/cause.h"
-#include "proxy/generation.h"
+#include "proxy/endpoint_set.h"
+#include "proxy/worker_internal.h"
 
 enum link_state { LINK_CONNECTING, LINK_PROBING, LINK_BUSY, LINK_POOLED, LINK_CLOSED };
 
 struct server;
+struct pool;
+
+/* What uses a link in CONNECTING and BUSY, and its events. Each may release the link. */
+struct link_owner {
+    const struct link_owner_ops *ops;
+};
+
+struct link_owner_ops {
+    void (*connected)(struct link_owner *owner);
+    /* The link was closed. */
+    void (*connect_failed)(struct link_owner *owner, enum cause cause);
+    void (*readable)(struct link_owner *owner);
+    void (*writable)(struct link_owner *owner);
+    /* The deadline of `queue.response` has passed. */
+    void (*timed_out)(struct link_owner *owner);
+};
+
+/* A worker's pools for one endpoint set, by upstream index. */
+struct upstream_pools {
+    struct worker *worker;
+    const struct policy *policy; /* of the endpoint set */
+    struct endpoint_set *endpoint_set;
+    unsigned version; /* of the endpoint set that the pools reflect */
+    struct pool *all;
+};
 
 struct link {
     uint32_t magic;
     enum link_state state;
-    bool reused;          /* it has served a request before */
-    bool noted, failed;   /* the request's outcome is counted; as a failure */
-    uint64_t pooled_turn; /* loop iteration in which it was last pooled */
-    uint64_t empty_turn;  /* loop iteration in which it was last found without input while pooled */
+    bool reused;               /* it has served a request before */
+    bool noted, failed;        /* the request's outcome is counted; as a failure */
+    uint64_t pooled_iteration; /* loop iteration in which it was last pooled */
+    uint64_t empty_iteration;  /* loop iteration in which it was last found without input while pooled */
     struct worker *worker;
     struct server *server;
-    struct exchange *exchange; /* CONNECTING, BUSY */
+    struct link_owner *owner; /* CONNECTING, BUSY */
     struct stream stream;
     struct deadline deadline;
     size_t scanned;         /* bytes of stream.in that response_head_read has scanned */
@@ -44,14 +70,14 @@ struct upstream_tries {
     bool counted;     /* the request is counted for the retry budget */
 };
 
-/* Returns a link for `exchange`: a pooled one (BUSY) unless `fresh`, or a new one. A new link is
- * CONNECTING, or BUSY if it connected at once. If it is CONNECTING, exchange_connected() or
- * exchange_connect_failed() follows, never from inside this call. On failure returns NULL and sets
- * `*cause`: no server, none left to try, no connection, or no memory or descriptors. */
-struct link *upstream_take(struct exchange *exchange, bool fresh, struct upstream_tries *tries,
-                           enum cause *cause);
+/* Returns a link to a server of the upstream for `owner`: a pooled one (BUSY) unless `fresh`, or a
+ * new one. A new link is CONNECTING, or BUSY if it connected at once. If it is CONNECTING,
+ * connected() or connect_failed() follows, never from inside this call. On failure returns NULL and
+ * sets `*cause`: no server, none left to try, no connection, or no memory or descriptors. */
+struct link *upstream_take(struct upstream_pools *pools, unsigned upstream, struct link_owner *owner,
+                           bool fresh, struct upstream_tries *tries, enum cause *cause);
 
-/* Ends the exchange's use of the link. `reusable`: both messages ended cleanly and the server
+/* Ends the owner's use of the link. `reusable`: both messages ended cleanly and the server
  * will read another request. */
 void upstream_release(struct link *link, bool reusable);
 
@@ -72,19 +98,19 @@ bool upstream_closed_idle(const struct link *link);
 bool upstream_retry_may(const struct link *link, struct upstream_tries *tries);
 
 /* Returns whether every upstream has a server that is not known to be down. */
-bool upstreams_ready(const struct generation *generation);
+bool upstreams_ready(const struct upstream_pools *pools);
 /* Applies changes of the endpoint set to the pools. Called once per loop iteration. */
-void servers_refresh(struct generation *generation);
+void servers_refresh(struct upstream_pools *pools);
 
 /* Initialises the link deadlines of a worker. */
 void upstreams_init(struct worker *worker);
 /* Frees the links closed in this loop iteration. */
 void upstreams_free_closed(struct worker *worker);
 
-/* Creates the pools of a generation. Returns -1 if there is no memory. */
-int upstream_init(struct generation *generation);
+/* Creates the pools for an endpoint set, which the caller holds. Returns -1 if there is no memory. */
+int upstream_init(struct upstream_pools *pools, struct worker *worker, struct endpoint_set *endpoint_set);
 /* Closes the pooled links and ends all probes; links in use remain. */
-void upstream_retire(struct generation *generation);
-void upstream_free(struct generation *generation);
+void upstream_retire(struct upstream_pools *pools);
+void upstream_free(struct upstream_pools *pools);
 
 #endif

@@ -27,17 +27,17 @@ struct server {
     unsigned slot;        /* index in the pool, while not gone */
     unsigned outstanding; /* number of links CONNECTING, PROBING or BUSY */
     unsigned pooled_count;
-    uint64_t taken_turn; /* last loop iteration in which a pooled link was requested */
-    unsigned looked_for; /* links taken in that iteration that were pooled before it */
-    unsigned needed;     /* the same count for the previous such iteration */
+    uint64_t taken_iteration; /* last loop iteration in which a pooled link was requested */
+    unsigned taken_count;     /* links taken in that iteration that were pooled before it */
+    unsigned needed;          /* the same count for the previous such iteration */
     bool gone;
     struct recent outcomes; /* of requests, enum outcome */
     unsigned failures;      /* consecutive failures */
     enum ejected ejected;
     unsigned relapses;    /* ejections for failures, each soon after the return from the last one */
     uint64_t returned_us; /* time of the return from the last ejection */
-    bool said;            /* the ejection was logged; at most one line per second per server */
-    uint64_t said_us;
+    bool logged;          /* the ejection was logged; at most one line per second per server */
+    uint64_t logged_us;
     uint64_t ejected_us;   /* duration of the last ejection */
     struct deadline probe; /* armed while ejected and no probe is running */
     struct link *probing;  /* the running probe, or NULL */
@@ -49,7 +49,7 @@ struct server {
 /* A worker's view of one upstream. */
 struct pool {
     const struct upstream *settings;
-    struct generation *generation;
+    struct upstream_pools *pools;
     struct server *servers[ENDPOINTS_MAX]; /* by slot; NULL: free */
     unsigned slots;                        /* all used slots are below this number */
     unsigned count;

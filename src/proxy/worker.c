@@ -17,7 +17,7 @@
 
 enum {
     LAST_REQUESTS_US = 1000000, /* for clients that connected at the end of timeouts.drain */
-    TURN_US = 2000,             /* time limit of a loop iteration; the rest waits for the next */
+    ITERATION_US = 2000,        /* time limit of a loop iteration; the rest waits for the next */
     /* Sockets per epoll_wait. The limit is higher for upstream connections than for clients:
      * requests in progress complete before new ones start. This keeps the requests in flight, and
      * the upstream connections in use, few with any number of clients. */
@@ -83,10 +83,10 @@ static bool all_done(const struct worker *w)
 static void publish(struct worker *w)
 {
     atomic_store_explicit(&w->redis_ready, limiter_redis_ready(w->now->limiter), memory_order_relaxed);
-    atomic_store_explicit(&w->redis_away, limiter_redis_away(w->now->limiter), memory_order_relaxed);
+    atomic_store_explicit(&w->redis_unreachable, limiter_redis_away(w->now->limiter), memory_order_relaxed);
     atomic_store_explicit(&w->redis_breaker, limiter_breaker(w->now->limiter), memory_order_relaxed);
-    atomic_store_explicit(&w->upstreams_ready, upstreams_ready(w->now), memory_order_relaxed);
-    atomic_store_explicit(&w->iterations, w->turn, memory_order_relaxed);
+    atomic_store_explicit(&w->upstreams_ready, upstreams_ready(&w->now->pools), memory_order_relaxed);
+    atomic_store_explicit(&w->iterations, w->iteration, memory_order_relaxed);
 }
 
 /* Ends a long loop iteration. With thousands of ready sockets an iteration would take tens of
@@ -100,16 +100,16 @@ static void iteration_is_long(void *arg)
     event_base_loopbreak(w->base);
 }
 
-static void turn(struct worker *w)
+static void run_iteration(struct worker *w)
 {
     clock_iteration_begin();
-    w->turn++;
+    w->iteration++;
     event_base_loop(w->base, EVLOOP_ONCE);
     generations_flush(w);
-    servers_refresh(w->now);
+    servers_refresh(&w->now->pools);
     clients_free_closed(w);
     upstreams_free_closed(w);
-    if (unlikely(w->crowded))
+    if (unlikely(w->slots_exhausted))
         listeners_resume(w);
     publish(w);
     log_thread_flush();
@@ -132,7 +132,7 @@ static void await_readiness(struct worker *w)
 {
     deadline_arm(&w->first_queue, &w->first_wait, clock_us(), GENERATION_WAIT_US);
     while (!is_ready(w) && deadline_is_armed(&w->first_wait))
-        turn(w);
+        run_iteration(w);
     deadline_cancel(&w->first_wait);
 }
 
@@ -148,7 +148,7 @@ static void give_back(struct worker *w)
 {
     deadline_arm(&w->first_queue, &w->first_wait, clock_us(), GENERATION_WAIT_US);
     while (!generations_quiet(w) && deadline_is_armed(&w->first_wait))
-        turn(w);
+        run_iteration(w);
     deadline_cancel(&w->first_wait);
 }
 
@@ -157,13 +157,13 @@ static void *run(void *arg)
     struct worker *w = arg;
 
     log_thread_begin();
-    clock_iteration_limit(TURN_US, iteration_is_long, w);
+    clock_iteration_limit(ITERATION_US, iteration_is_long, w);
     await_readiness(w);
     serve(w);
     while (!all_done(w))
-        turn(w);
+        run_iteration(w);
     give_back(w);
-    upstream_retire(w->now);
+    upstream_retire(&w->now->pools);
     upstreams_free_closed(w);
     log_thread_end();
     w->shared->ended(w->shared->context);
@@ -182,7 +182,7 @@ static void stop_clients(struct worker *w)
 {
     w->stopping = true;
     clients_stop(w);
-    upstream_retire(w->now);
+    upstream_retire(&w->now->pools);
 }
 
 static void last_requests_passed(struct deadline *deadline)
@@ -394,9 +394,9 @@ bool worker_redis_ready(const struct worker *w)
     return atomic_load_explicit(&w->redis_ready, memory_order_relaxed);
 }
 
-bool worker_redis_away(const struct worker *w)
+bool worker_redis_unreachable(const struct worker *w)
 {
-    return atomic_load_explicit(&w->redis_away, memory_order_relaxed);
+    return atomic_load_explicit(&w->redis_unreachable, memory_order_relaxed);
 }
 
 enum redis_breaker worker_redis_breaker(const struct worker *w)

@@ -18,7 +18,7 @@
 struct client;
 struct exchange;
 struct link;
-struct pool;
+struct upstream_pools;
 struct server;
 struct generation;
 
@@ -26,27 +26,28 @@ enum { WORKER_TEXT_SIZE = IOBUF_LARGE };
 
 /* Time of a failure cause's last log line, and the number of failures not logged since. */
 struct log_throttle {
-    uint64_t at_us, unsaid;
+    uint64_t at_us, suppressed;
 };
 
 struct worker {
     uint32_t magic;
     unsigned number;
     struct worker_shared *shared;
-    struct policy *policy; /* of `now`: used for new connections and heads */
+    struct policy *policy;        /* of `now`: used for new connections and heads */
+    struct upstream_pools *pools; /* of `now` */
     struct generation *now, *coming;
     TAILQ_HEAD(retired, generation) retired; /* replaced by a reload, still used by exchanges */
     struct event_base *base;
     struct poller client_poller, link_poller; /* for client connections; for upstream connections */
     pthread_t thread;
-    bool stopping; /* set in the worker's own thread */
-    bool draining; /* responses announce the end of their connection; likewise */
-    uint64_t turn; /* number of the loop iteration */
+    bool stopping;      /* set in the worker's own thread */
+    bool draining;      /* responses announce the end of their connection; likewise */
+    uint64_t iteration; /* number of the loop iteration */
 
     struct listener *listeners;
     unsigned listener_count;
     struct handoff handoff;
-    bool crowded; /* every slot is taken, and connections wait in the kernel */
+    bool slots_exhausted; /* every slot is taken, and connections wait in the kernel */
     bool listeners_closed;
 
     unsigned silent_count;                         /* of `silent` */
@@ -59,7 +60,7 @@ struct worker {
     TAILQ_HEAD(unused_servers, server) unused_servers;
     struct exchange *free_exchanges;
     TAILQ_HEAD(decided_list, exchange) decided; /* decided by the limits, not processed yet */
-    uint64_t decided_turn;                      /* iteration of the last decision */
+    uint64_t decided_iteration;                 /* iteration of the last decision */
     unsigned decided_count;                     /* number of decisions in that iteration */
     struct event act;                           /* active while `decided` is not empty */
     struct client *free_clients;
@@ -92,13 +93,13 @@ struct worker {
     struct limiter_stats limiter_stats;
     struct top_keys *top_clients[TOP_BY_COUNT];
     struct log_throttle log_throttle[CAUSE_COUNT];
-    _Atomic bool redis_ready, redis_away, upstreams_ready;
+    _Atomic bool redis_ready, redis_unreachable, upstreams_ready;
     _Atomic unsigned redis_breaker; /* enum redis_breaker */
 
     int wake_fd; /* eventfd: written after `stop`, `reload`, an endpoint set change or a handoff */
     struct event wake;
     _Atomic bool drain, stop;
-    _Atomic uint64_t iterations;                    /* `turn`, for other threads */
+    _Atomic uint64_t iterations;                    /* `iteration`, for other threads */
     _Atomic(struct endpoint_set *) reload;          /* held; the worker takes it over */
     _Atomic(const struct endpoint_set *) judged_by; /* the endpoint set of `now` */
     struct deadline shutdown, last_requests, coming_deadline, first_wait;
