@@ -76,6 +76,8 @@ bool assign_rows(struct weir *weir, struct policy *policy)
         policy->rules[i].row = counter_names_row(&weir->rules, policy->rules[i].name);
     for (unsigned i = 0; i < policy->limit_count; i++)
         policy->limits[i].row = counter_names_row(&weir->limits, policy->limits[i].name);
+    for (unsigned i = 0; i < policy->variant_count; i++)
+        policy->variants[i]->row = policy->limits[policy->variants[i]->base].row;
     for (unsigned i = 0; i < weir->made; i++)
         if (!worker_make_rows(weir->workers[i], weir->rules.count, weir->limits.count))
             return false;

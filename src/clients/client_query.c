@@ -76,7 +76,7 @@ struct limit_status *client_query_add_row(struct query *q, const struct limit *l
     struct limit_numbers n = client_numbers(client_limits_of(q), limit);
     struct limit_status *row = &q->rows[q->row_count++];
 
-    *row = (struct limit_status){.limit = limit,
+    *row = (struct limit_status){.limit = n.variant ? n.variant : limit,
                                  .key = key,
                                  .rest = rest,
                                  .quota = n.limit,
@@ -326,14 +326,14 @@ static void append_look_arguments(struct query *q)
     append_rows_arguments(q);
     append_argument(q, SLICE("")); /* now: use Redis' clock */
     for (unsigned i = 0; i < q->row_count; i++) {
-        const struct limit *limit = q->rows[i].limit;
+        const struct limit *limit = q->rows[i].limit, *base = &q->policy->limits[limit->base];
         append_number_argument(q, RUN_COUNTS + 1);
         append_number_argument(q, limit->index + 1);
         append_number_argument(q, i + 1);
         append_number_argument(q, 0); /* cost */
         append_number_argument(q, 0); /* mode */
         append_number_argument(q, q->rows[i].quota);
-        append_number_argument(q, client_numbers(client_limits_of(q), limit).burst);
+        append_number_argument(q, client_numbers(client_limits_of(q), base).burst);
     }
 }
 

@@ -67,8 +67,8 @@ static void note_key(struct query *q, struct slice key)
 static int by_limit_and_key(const void *a, const void *b)
 {
     const struct limit_status *left = a, *right = b;
-    if (left->limit != right->limit)
-        return left->limit < right->limit ? -1 : 1;
+    if (left->limit->base != right->limit->base)
+        return left->limit->base < right->limit->base ? -1 : 1;
     return strcmp(left->key.p, right->key.p);
 }
 
@@ -93,7 +93,7 @@ static void add_untouched(struct query *q)
         const struct limit *limit = &q->policy->limits[i];
         bool there = false;
         for (unsigned r = 0; r < looked_at && !there; r++)
-            there = q->rows[r].limit == limit;
+            there = q->rows[r].limit->base == limit->index;
         if (there || !is_list(limit) || !counts_client(limit, q->identity) || !compose_uses(q->policy, limit))
             continue;
         struct limit_status *row = client_query_add_row(q, limit, SLICE_NONE, SLICE_NONE);

@@ -6,9 +6,8 @@ static const char *const on_failure_names[] = {
 static const char *const unknown_client_names[] = {
     [UNKNOWN_CLIENT_DEFAULT] = "default", [UNKNOWN_CLIENT_DENY] = "deny", NULL};
 
-#define LIMIT(m)   offsetof(struct limit, m)
-#define DEDUP(m)   offsetof(struct dedup_settings, m)
-#define NUMBERS(m) offsetof(struct limit_numbers, m)
+#define LIMIT(m) offsetof(struct limit, m)
+#define DEDUP(m) offsetof(struct dedup_settings, m)
 
 /* clang-format off: path, type, offset, default, low, high, flags, names, applies, help */
 static const struct option rows[] = {
@@ -73,22 +72,28 @@ static const struct option rows[] = {
     {"plans", &type_plans, 0, "", 0, PLANS_MAX, 0, NULL, NULL, "numbers that several clients share, by name"},
     {"plans.NAME.limits", &type_plan_limits, 0, "", 0, 0, 0, NULL, NULL,
      "other numbers for single limits, by their names"},
-    {"plans.NAME.limits.NAME.limit", &type_number, NUMBERS(limit), "limits.NAME.limit", 1, LIMIT_MAX, DERIVED,
+    {"plans.NAME.limits.NAME.limit", &type_number, LIMIT(limit), "limits.NAME.limit", 1, LIMIT_MAX, DERIVED,
      NULL, NULL, "in place of the limit"},
-    {"plans.NAME.limits.NAME.burst", &type_number, NUMBERS(burst), "limits.NAME.burst", 1, LIMIT_MAX, DERIVED,
+    {"plans.NAME.limits.NAME.period", &type_period, 0, "limits.NAME.period", PERIOD_MIN_US, PERIOD_MAX_US,
+     DERIVED, NULL, NULL, "in place of its period, if the limit is counted per client"},
+    {"plans.NAME.limits.NAME.burst", &type_number, LIMIT(burst), "limits.NAME.burst", 1, LIMIT_MAX, DERIVED,
      NULL, NULL, "in place of its burst"},
 
     {"clients", &type_clients, 0, "", 0, CLIENTS_MAX, 0, NULL, NULL,
      "what is different for one client: an id from a header, or ip: and an address or range"},
+    {"clients.ID.blocked", &type_bool, offsetof(struct client, blocked), "false", 0, 0, 0, NULL,
+     client_is_blocked, "true: the client's requests are answered with 403"},
     {"clients.ID.plan", &type_plan, 0, "", 0, 0, 0, NULL, client_has_plan, "the name of a plan"},
     {"clients.ID.quota", &type_quota, 0, "", 0, LIMIT_MAX, 0, NULL, client_has_quota,
      "0: prohibited; unlimited, or -1; a number: in place of limit and burst of every limit that is per "
      "client"},
     {"clients.ID.limits", &type_client_limits, 0, "", 0, 0, 0, NULL, client_has_limits,
      "other numbers for single limits, by their names"},
-    {"clients.ID.limits.NAME.limit", &type_number, NUMBERS(limit), "limits.NAME.limit", 1, LIMIT_MAX, DERIVED,
+    {"clients.ID.limits.NAME.limit", &type_number, LIMIT(limit), "limits.NAME.limit", 1, LIMIT_MAX, DERIVED,
      NULL, NULL, "in place of the limit"},
-    {"clients.ID.limits.NAME.burst", &type_number, NUMBERS(burst), "limits.NAME.burst", 1, LIMIT_MAX, DERIVED,
+    {"clients.ID.limits.NAME.period", &type_period, 0, "limits.NAME.period", PERIOD_MIN_US, PERIOD_MAX_US,
+     DERIVED, NULL, NULL, "in place of its period, if the limit is counted per client"},
+    {"clients.ID.limits.NAME.burst", &type_number, LIMIT(burst), "limits.NAME.burst", 1, LIMIT_MAX, DERIVED,
      NULL, NULL, "in place of its burst"},
 
     {"quotas", &type_quotas, 0, "", 0, 0, 0, NULL, quotas_are_there,

@@ -56,8 +56,14 @@ bool limit_is_in_flight(const void *limit); /* a concurrency limit */
 bool limit_script_is(const struct limit *limit, const char *name);
 /* Sets the lease after the section is read; reports limiters that allow none. */
 void limit_finish_lease(struct loading *l, const struct node *node, struct limit *limit);
+/* Returns the length of the limit's shortest window. */
+int64_t limit_shortest_window(const struct limit *limit);
 /* Reports contradictions between period, align, offset and time_zone, and sets derived fields. */
 void limit_finish_windows(struct loading *l, const struct node *node, struct limit *limit);
+/* read_variants.c: returns `limit` with the period of `written`, for plans and clients; NULL: it is
+ * the limit's own, or an error was reported at `period`. */
+const struct limit *limit_variant(struct loading *l, const struct node *period, const struct limit *limit,
+                                  const struct limit *written);
 /* Reports numbers that Lua doubles cannot hold exactly. */
 void limit_check_numbers(struct loading *l, const struct node *node, const struct limit *limit,
                          const struct limit_numbers *numbers);
@@ -67,7 +73,8 @@ void limit_unknown(struct loading *l, const struct node *node, struct slice name
 
 /* --- clients --- */
 
-bool client_has_plan(const void *client); /* for option->applies */
+bool client_is_blocked(const void *client); /* for option->applies */
+bool client_has_plan(const void *client);
 bool client_has_quota(const void *client);
 bool client_has_limits(const void *client);
 

@@ -2,6 +2,11 @@
 #include "config/parts.h"
 #include "config/types.h"
 
+bool client_is_blocked(const void *client)
+{
+    return ((const struct client *)client)->blocked;
+}
+
 bool client_has_quota(const void *client)
 {
     return ((const struct client *)client)->quota != QUOTA_NOT_WRITTEN;
@@ -43,7 +48,7 @@ const struct option_type type_quota = {"quota", read_quota, print_quota, true};
 
 static struct limit_numbers numbers_as_written(const struct limit *limit)
 {
-    return (struct limit_numbers){limit->limit, limit->burst};
+    return (struct limit_numbers){limit->limit, limit->burst, NULL};
 }
 
 static struct limit_numbers numbers_by_plan(const struct plan *plan, const struct limit *limit)
@@ -54,14 +59,15 @@ static struct limit_numbers numbers_by_plan(const struct plan *plan, const struc
 /* Returns the client's numbers for the limit: from its quota, its plan, or the limit itself. */
 static struct limit_numbers numbers_by_quota(const struct client *client, const struct limit *limit)
 {
+    struct limit_numbers numbers = numbers_by_plan(client->client_limits.plan, limit);
     if (client->quota > 0 && limit_is_per_client(limit))
-        return (struct limit_numbers){client->quota, client->quota};
-    return numbers_by_plan(client->client_limits.plan, limit);
+        numbers.limit = numbers.burst = client->quota;
+    return numbers;
 }
 
 static bool differ(struct limit_numbers a, struct limit_numbers b)
 {
-    return a.limit != b.limit || a.burst != b.burst;
+    return a.limit != b.limit || a.burst != b.burst || a.variant != b.variant;
 }
 
 static bool is_different(const struct client *client, const struct limit *limit)
@@ -78,12 +84,12 @@ bool client_has_limits(const void *field)
     return false;
 }
 
-/* Reads limit and burst as in the table's `section`. `numbers` holds the defaults. */
+/* Reads limit, period and burst as in the table's `section`. `numbers` holds the defaults. */
 static void read_numbers(struct loading *l, const char *section, const struct node *node,
                          const struct limit *limit, struct limit_numbers *numbers)
 {
-    struct limit_numbers written = {0, 0};
-    const struct node *burst = node_find(node, "burst");
+    struct limit written = {.script = limit->script};
+    const struct node *burst = node_find(node, "burst"), *period = node_find(node, "period");
 
     options_read(l, node, section, &written);
     if (burst && !limit_has_burst(limit))
@@ -95,7 +101,9 @@ static void read_numbers(struct loading *l, const char *section, const struct no
         numbers->burst = written.burst;
     else if (burst_is_limit)
         numbers->burst = numbers->limit;
-    limit_check_numbers(l, node, limit, numbers);
+    if (period && written.period_us)
+        numbers->variant = limit_variant(l, period, limit, &written);
+    limit_check_numbers(l, node, numbers->variant ? numbers->variant : limit, numbers);
 }
 
 /* Reads a map of limits by name into `numbers`, which is indexed by limit. */
@@ -106,7 +114,7 @@ static void read_all_numbers(struct loading *l, const char *section, const struc
         const struct limit *limit = limit_named(l->policy, child->key);
         if (!limit)
             limit_unknown(l, child, child->key, true);
-        else if (!child->broken && expect_map(l, child, "a map with limit and burst"))
+        else if (!child->broken && expect_map(l, child, "a map with limit, period and burst"))
             read_numbers(l, section, child, limit, &numbers[limit->index]);
         /* a shared counter with different numbers per client */
         if (limit && !limit_is_per_client(limit))
@@ -121,6 +129,12 @@ static void print_numbers(const struct printer *names, const struct limit *limit
 
     print_key(&key, slice_of(limit->name));
     fprintf(names->out, "\n%*slimit: %lld\n", (int)below.indent, "", (long long)numbers.limit);
+    if (numbers.variant) {
+        char bytes[32];
+        struct text period = text_over(bytes, sizeof bytes);
+        limit_period_write(&period, numbers.variant);
+        fprintf(names->out, "%*speriod: %.*s\n", (int)below.indent, "", (int)period.n, bytes);
+    }
     if (limit_has_burst(limit))
         fprintf(names->out, "%*sburst: %lld\n", (int)below.indent, "", (long long)numbers.burst);
 }
@@ -166,7 +180,8 @@ static void work_out_numbers(struct loading *l, struct client *client, const str
     for (unsigned i = 0; i < policy->limit_count; i++) {
         numbers[i] = numbers_by_quota(client, &policy->limits[i]);
         if (client->quota > 0 && limit_is_per_client(&policy->limits[i]))
-            limit_check_numbers(l, node, &policy->limits[i], &numbers[i]);
+            limit_check_numbers(l, node, numbers[i].variant ? numbers[i].variant : &policy->limits[i],
+                                &numbers[i]);
     }
     if (any)
         read_all_numbers(l, "clients.ID.limits.NAME", client->limits, numbers);
@@ -325,6 +340,13 @@ static void read_client(struct loading *l, const struct node *node)
     client->client_limits.quota = client->quota == 0    ? QUOTA_PROHIBITED
                                   : client->quota == -1 ? QUOTA_UNLIMITED
                                                         : QUOTA_AS_WRITTEN;
+    if (client->blocked) {
+        client->client_limits.blocked = l->policy->blocks_clients = true;
+        client->client_limits.quota = QUOTA_PROHIBITED;
+        if (client->quota != QUOTA_NOT_WRITTEN || client->client_limits.plan ||
+            (client->limits && client->limits->count))
+            mistake_of_key(l, node, "a blocked client meets no limits; remove plan, quota and limits");
+    }
     enter_client(l, node);
     work_out_numbers(l, client, node);
 }

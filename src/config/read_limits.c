@@ -191,7 +191,7 @@ static void refuse_to_hold(struct loading *l, const struct node *node, const str
 
 static void check_cost(struct loading *l, const struct node *node, const struct limit *limit)
 {
-    struct limit_numbers numbers = {limit->limit, limit->burst};
+    struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
     const struct node *cost = node_find(node, "cost");
 
     if (cost && !limit->best_effort && limit->cost > limit_capacity(limit, &numbers))
@@ -228,7 +228,7 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
     refuse_in_flight(l, node, limit);
     refuse_to_hold(l, node, limit);
     if (limit->limit && limit->period_us) {
-        struct limit_numbers numbers = {limit->limit, limit->burst};
+        struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
         limit_check_numbers(l, node, limit, &numbers);
         check_cost(l, node, limit);
     }
@@ -259,7 +259,7 @@ static void read_limits(struct loading *l, const struct option *option, const st
     policy->limits = arena_zeroed(l->arena, node->count, sizeof *policy->limits);
     for (const struct node *child = node->first; child; child = child->next) {
         struct limit *limit = &policy->limits[policy->limit_count];
-        limit->index = policy->limit_count++;
+        limit->index = limit->base = policy->limit_count++;
         read_limit(l, child, limit);
     }
 }

@@ -211,7 +211,7 @@ static void check_rule_cost(struct loading *l, const struct node *node, const st
 
     for (unsigned i = 0; i < rule->limit_count && cost; i++) {
         const struct limit *limit = rule->limits[i];
-        struct limit_numbers numbers = {limit->limit, limit->burst};
+        struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
         int64_t capacity = limit_capacity(limit, &numbers);
         if (capacity > 0 && rule->cost > capacity && !limit->best_effort && limit->kind != LIMIT_CONCURRENCY)
             mistake(l, cost, "a cost of %lld can never be admitted: limit %s holds %lld at most",

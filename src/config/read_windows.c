@@ -104,6 +104,11 @@ bool limit_has_time_zone(const void *limit)
 
 /* --- combinations --- */
 
+int64_t limit_shortest_window(const struct limit *limit)
+{
+    return limit->calendar ? units[limit->calendar].shortest_us : limit->period_us;
+}
+
 static void check_calendar(struct loading *l, const struct node *node, struct limit *limit)
 {
     const struct node *align = node_find(node, "align"), *period = node_find(node, "period"),

@@ -48,6 +48,20 @@ bool compose_uses(const struct policy *policy, const struct limit *limit)
     return false;
 }
 
+/* The limits and their variants, in the order of their indexes. */
+static unsigned entry_count(const struct policy *policy)
+{
+    return policy->limit_count + policy->variant_count;
+}
+
+/* Returns the limit or variant with this index if a rule uses it, else NULL. */
+static const struct limit *entry_used(const struct policy *policy, unsigned index)
+{
+    const struct limit *limit =
+        index < policy->limit_count ? &policy->limits[index] : policy->variants[index - policy->limit_count];
+    return compose_uses(policy, &policy->limits[limit->base]) ? limit : NULL;
+}
+
 static bool is_pasted_before(const struct policy *policy, const struct limit *limit)
 {
     for (const struct limit *other = policy->limits; other < limit; other++)
@@ -79,9 +93,9 @@ static struct features features_of(const struct policy *policy)
     struct features f = {.single = false};
     unsigned used = 0;
 
-    for (unsigned i = 0; i < policy->limit_count; i++) {
-        const struct limit *limit = &policy->limits[i];
-        if (!compose_uses(policy, limit))
+    for (unsigned i = 0; i < entry_count(policy); i++) {
+        const struct limit *limit = entry_used(policy, i);
+        if (!limit)
             continue;
         used++;
         f.options |= limit->option_count + limit->own_option_count > 0;
@@ -168,18 +182,20 @@ static void write_changes(FILE *out, const struct zone *zone, unsigned low, unsi
 
 static bool is_zone_before(const struct policy *policy, const struct limit *limit)
 {
-    for (const struct limit *other = policy->limits; other < limit; other++)
-        if (other->calendar && strcmp(other->time_zone, limit->time_zone) == 0 && compose_uses(policy, other))
+    for (unsigned i = 0; i < limit->index; i++) {
+        const struct limit *other = entry_used(policy, i);
+        if (other && other->calendar && strcmp(other->time_zone, limit->time_zone) == 0)
             return true;
+    }
     return false;
 }
 
 static void write_zones(FILE *out, const struct policy *policy)
 {
     begin_table(out, "zone", "name", "ahead");
-    for (unsigned i = 0; i < policy->limit_count; i++) {
-        const struct limit *limit = &policy->limits[i];
-        if (!limit->calendar || !compose_uses(policy, limit) || is_zone_before(policy, limit))
+    for (unsigned i = 0; i < entry_count(policy); i++) {
+        const struct limit *limit = entry_used(policy, i);
+        if (!limit || !limit->calendar || is_zone_before(policy, limit))
             continue;
         fputs("  elseif name == ", out);
         lua_write_quoted(out, limit->time_zone);
@@ -295,11 +311,13 @@ static void write_limit(FILE *out, const struct limit *limit, const char *lua_di
 static void write_limits(FILE *out, const struct policy *policy)
 {
     begin_table(out, "limits", "number", "limit");
-    for (unsigned i = 0; i < policy->limit_count; i++)
-        if (compose_uses(policy, &policy->limits[i])) {
-            fprintf(out, "  elseif number == \"%u\" then limit = ", policy->limits[i].index + 1);
-            write_limit(out, &policy->limits[i], NULL);
-        }
+    for (unsigned i = 0; i < entry_count(policy); i++) {
+        const struct limit *limit = entry_used(policy, i);
+        if (!limit)
+            continue;
+        fprintf(out, "  elseif number == \"%u\" then limit = ", i + 1);
+        write_limit(out, limit, NULL);
+    }
     end_table(out, "number", "limit");
 }
 
@@ -354,11 +372,11 @@ static bool write_helpers(FILE *out, const struct policy *policy, const struct f
 {
     bool own = false, calendar = false;
 
-    for (unsigned i = 0; i < policy->limit_count; i++)
-        if (compose_uses(policy, &policy->limits[i])) {
-            own |= policy->limits[i].kind == LIMIT_CUSTOM;
-            calendar |= policy->limits[i].calendar != CALENDAR_NONE;
-        }
+    for (unsigned i = 0; i < entry_count(policy); i++) {
+        const struct limit *limit = entry_used(policy, i);
+        own |= limit && limit->kind == LIMIT_CUSTOM;
+        calendar |= limit && limit->calendar != CALENDAR_NONE;
+    }
     fputs(features->numbers ? "local muldiv, numbers = nil, { \"\" }\n" : "local muldiv, numbers\n", out);
     if (calendar)
         write_zones(out, policy);

@@ -87,8 +87,8 @@ static bool is_of(const struct lease *lease, const uint64_t key[2], const struct
  * the earlier ones may have leaked away. */
 static bool is_of_other_numbers(const struct lease *lease, const uint64_t key[2], const struct limit *limit)
 {
-    return lease->free && lease->limit == limit && limit->kind == LIMIT_BUCKET && lease->key[0] == key[0] &&
-           lease->key[1] == key[1];
+    return lease->free && lease->limit->base == limit->base && limit->kind == LIMIT_BUCKET &&
+           lease->key[0] == key[0] && lease->key[1] == key[1];
 }
 
 static bool is_in_use(const struct lease *lease)

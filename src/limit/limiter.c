@@ -114,8 +114,8 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
     for (unsigned i = 0; i < rule->limit_count; i++) {
         struct op_limit *part = &op->limits[i];
         size_t start = keys.n;
-        part->limit = rule->limits[i];
-        part->numbers = client_numbers(client_limits, part->limit);
+        part->numbers = client_numbers(client_limits, rule->limits[i]);
+        part->limit = part->numbers.variant ? part->numbers.variant : rule->limits[i];
         part->full_cost = facts->cost ? facts->cost : rule->cost ? rule->cost : part->limit->cost;
         part->cost =
             part->limit->counted ? 0 : part->full_cost; /* 0: checks only, the charge follows the response */

@@ -6,6 +6,7 @@ enum { SHARE_WHOLE = 10000 }; /* unit of shares: 0.01% */
 
 enum {
     LIMITS_MAX = 256,        /* per policy */
+    VARIANTS_MAX = 256,      /* periods of plans and clients that differ from their limits' */
     LIMITS_PER_RULE_MAX = 8, /* per request */
     LIMIT_OPTIONS_MAX = 8,   /* built-in options passed to a script */
     LIMIT_PER_MAX = 4,       /* dimensions in `per` */

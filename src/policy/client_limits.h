@@ -7,6 +7,8 @@
 /* Effective numbers of one limit for one client. */
 struct limit_numbers {
     int64_t limit, burst;
+    /* The same limit with another period (policy->variants), which replaces it; NULL: its own. */
+    const struct limit *variant;
 };
 
 /* Returns the maximum cost of a single request. */
@@ -33,6 +35,7 @@ struct plan {
 struct client_limits {
     char *name; /* as written: "client-1", "ip:10.0.0.0/8"; NULL: from the database */
     enum quota_kind quota;
+    bool blocked;                  /* requests get 403; `quota` is QUOTA_PROHIBITED */
     const struct plan *plan;       /* or NULL */
     struct limit_numbers *numbers; /* by limit index; NULL: the limits as written */
     int64_t each; /* database quota; replaces limit and burst of every per-client limit; 0: none */
@@ -68,7 +71,11 @@ const struct client_limits *policy_client(const struct policy *policy, const str
 /* Multiplies limit and burst by `factor`; the results are from 1 to 1,000,000,000. */
 void limit_numbers_scale(struct limit_numbers *numbers, double factor);
 
-/* Returns the limit's effective numbers for these client limits; NULL: for all other clients. */
+/* Returns true if this client's requests get 403. */
+bool policy_blocks(const struct policy *policy, const struct identity *identity);
+
+/* Returns the limit's effective numbers for these client limits; NULL: for all other clients.
+ * `limit` is one of policy->limits. */
 struct limit_numbers client_numbers(const struct client_limits *client_limits, const struct limit *limit);
 
 /* Returns true if the limit is enforced for this client; for others it is a shadow limit. All

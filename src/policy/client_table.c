@@ -180,13 +180,21 @@ void clients_scale(struct clients *clients, unsigned limit, double factor)
             limit_numbers_scale(&clients->all[i].client_limits.numbers[limit], factor);
 }
 
+bool policy_blocks(const struct policy *policy, const struct identity *identity)
+{
+    const struct client_limits *limits = policy->blocks_clients ? policy_client(policy, identity) : NULL;
+    return limits && limits->blocked;
+}
+
 struct limit_numbers client_numbers(const struct client_limits *client_limits, const struct limit *limit)
 {
-    if (client_limits && client_limits->each && limit_is_per_client(limit))
-        return (struct limit_numbers){client_limits->each, client_limits->each};
+    struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
+
     if (client_limits && client_limits->numbers)
-        return client_limits->numbers[limit->index];
-    return (struct limit_numbers){limit->limit, limit->burst};
+        numbers = client_limits->numbers[limit->index];
+    if (client_limits && client_limits->each && limit_is_per_client(limit))
+        numbers.limit = numbers.burst = client_limits->each;
+    return numbers;
 }
 
 /* FNV-1a with the final mix of MurmurHash3. Unkeyed, because all instances must agree. A client

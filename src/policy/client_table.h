@@ -12,6 +12,7 @@ enum { QUOTA_NOT_WRITTEN = -2 };
 struct client {
     struct client_limits client_limits;
     const struct policy *policy;
+    bool blocked;              /* as written */
     int64_t quota;             /* as written; -1: unlimited; QUOTA_NOT_WRITTEN: not set */
     const struct node *limits; /* while loading */
 };

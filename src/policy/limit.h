@@ -45,8 +45,11 @@ struct dedup_settings {
 };
 
 struct limit {
-    unsigned index; /* in policy->limits; the driver script counts from index + 1 */
-    unsigned row;   /* counter row; set before workers receive the policy */
+    /* In policy->limits. A variant's index continues after them. The driver script counts from
+     * index + 1. */
+    unsigned index;
+    unsigned base; /* index in policy->limits; of a variant, that of the limit it differs from */
+    unsigned row;  /* counter row; set before workers receive the policy */
     char *name, *label;
     char *script;      /* name of a script in lua/, or a path */
     char *script_text; /* source text */

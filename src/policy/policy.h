@@ -149,9 +149,12 @@ struct policy {
     bool shadow; /* default for limits */
     struct limit *limits;
     unsigned limit_count;
+    struct limit **variants; /* limits with the periods of plans and clients */
+    unsigned variant_count;
     struct plan *plans;
     unsigned plan_count;
     struct clients *clients;
+    bool blocks_clients; /* a client is blocked */
     struct quota_settings quotas;
     struct path_settings paths;
     bool rules_have_paths, rules_have_hosts; /* true if any rule has one */

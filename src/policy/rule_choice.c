@@ -68,6 +68,7 @@ static bool method_is_disguised(const struct policy *policy, struct slice method
 /* Returns the path in the form that policy_match() expects. */
 static struct slice path_for_match(const struct policy *policy, struct slice path, struct route_room *room)
 {
+    path = rule_path(&policy->paths, path);
     if (!policy->paths.ignore_case || path.n > sizeof room->lower)
         return path;
     for (size_t i = 0; i < path.n; i++)
@@ -206,9 +207,11 @@ const char *policy_route(const struct policy *policy, const struct route_request
                          struct route_room *room, struct route *route)
 {
     const struct request_head *head = given->head;
-    struct rule_request request = {.path = head->path, .host = head->host};
+    struct rule_request request;
 
     rule_request_begin(&request, policy, head, given->identity, given->https, &room->match);
+    request.path = rule_path(&policy->paths, head->path);
+    request.host = head->host;
     route->path = SLICE_NONE;
     if (unlikely(!head->path_is_plain || head->method == METHOD_OTHER || head->host.n == 0 ||
                  policy->paths.ignore_case || fields_have(&head->fields, FIELD_METHOD_OVERRIDE)))

@@ -9,13 +9,16 @@ static struct slice path_without_slash(struct slice path)
     return path.n > 1 && path.p[path.n - 1] == '/' ? (struct slice){path.p, path.n - 1} : path;
 }
 
+struct slice rule_path(const struct path_settings *paths, struct slice path)
+{
+    return paths->trailing_slash == TRAILING_SLASH_IGNORE ? path_without_slash(path) : path;
+}
+
 void rule_set_pattern(struct rule *rule, const struct path_settings *paths, char *room)
 {
     for (size_t i = 0; i < rule->path.n; i++)
         room[i] = paths->ignore_case ? ascii_lower(rule->path.p[i]) : rule->path.p[i];
-    rule->pattern = (struct slice){room, rule->path.n};
-    if (paths->trailing_slash == TRAILING_SLASH_IGNORE)
-        rule->pattern = path_without_slash(rule->pattern);
+    rule->pattern = rule_path(paths, (struct slice){room, rule->path.n});
 }
 
 static bool has_method(const struct rule *rule, struct slice method)
@@ -33,7 +36,11 @@ void rule_request_begin(struct rule_request *request, const struct policy *polic
                         struct match_room *room)
 {
     request->method = head->method_text;
-    request->criteria = (struct criteria_request){head, identity, https, false, room->values};
+    request->criteria.head = head;
+    request->criteria.identity = identity;
+    request->criteria.https = https;
+    request->criteria.query_doubt = false;
+    request->criteria.room = room->values;
     request->truth = room->truth;
     if (policy->criterion_count)
         memset(room->truth, TRUTH_UNKNOWN, policy->criterion_count);
@@ -100,15 +107,12 @@ static void search_all(const struct policy *policy, struct search *search)
     }
 }
 
-const struct rule *policy_match(const struct policy *policy, const struct rule_request *given)
+const struct rule *policy_match(const struct policy *policy, const struct rule_request *request)
 {
-    struct rule_request request = *given;
-    struct search search = {&request, &policy->rules[policy->rule_count - 1], TRUTH_YES};
+    struct search search = {request, &policy->rules[policy->rule_count - 1], TRUTH_YES};
 
-    if (policy->paths.trailing_slash == TRAILING_SLASH_IGNORE)
-        request.path = path_without_slash(request.path);
     if (policy->rule_index)
-        rule_index_visit(policy->rule_index, request.path, request.host, search_bucket, &search);
+        rule_index_visit(policy->rule_index, request->path, request->host, search_bucket, &search);
     else
         search_all(policy, &search);
     return search.truth == TRUTH_YES || policy->paths.ambiguous == AMBIGUOUS_ALLOW ? search.first : NULL;

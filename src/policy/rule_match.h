@@ -15,11 +15,15 @@ struct match_room {
  * not. */
 struct rule_request {
     struct slice method;
-    struct slice path; /* in normal form, and in lower case if paths.ignore_case is set */
+    /* in normal form, in lower case if paths.ignore_case is set, and through rule_path() */
+    struct slice path;
     struct slice host; /* as received */
     struct criteria_request criteria;
     uint8_t *truth; /* of the criteria; TRUTH_UNKNOWN until evaluated */
 };
+
+/* Removes a trailing slash if paths.trailing_slash ignores it. */
+struct slice rule_path(const struct path_settings *paths, struct slice path);
 
 /* Fills all but `path` and `host`; `room` must stay until the request has been matched. */
 void rule_request_begin(struct rule_request *request, const struct policy *policy,

@@ -31,6 +31,8 @@ enum fault {
       "the client is unknown, or cannot be looked up now")                                                   \
     X(CAUSE_ADDRESS_BLOCKED, 403, FAULT_CLIENT, false, RETRY_NONE, "address_blocked",                        \
       "this address is turned away")                                                                         \
+    X(CAUSE_CLIENT_BLOCKED, 403, FAULT_CLIENT, false, RETRY_NONE, "client_blocked",                          \
+      "this client is turned away")                                                                          \
     X(CAUSE_HEAD_TIMEOUT, 408, FAULT_CLIENT, false, RETRY_NONE, "request_header_timeout",                    \
       "the request's head took too long")                                                                    \
     X(CAUSE_CONTENT_TIMEOUT, 408, FAULT_CLIENT, false, RETRY_NONE, "request_body_timeout",                   \

@@ -116,6 +116,10 @@ void exchange_route(struct exchange *x, struct request_head *head, const struct 
         return;
     }
     set_identity(x, &identity);
+    if (unlikely(policy_blocks(x->policy, &identity))) {
+        exchange_fail(x, CAUSE_CLIENT_BLOCKED, NULL);
+        return;
+    }
     policy_sort_headers(x->policy, identity.headers_believed, &head->fields);
     if (ends_here(x, head))
         return;

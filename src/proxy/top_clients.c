@@ -48,7 +48,7 @@ void top_clients_count(const struct exchange *x)
 
 void top_clients_count_end(const struct exchange *x)
 {
-    if (x->cause == CAUSE_ADDRESS_BLOCKED)
+    if (x->cause == CAUSE_ADDRESS_BLOCKED || x->cause == CAUSE_CLIENT_BLOCKED)
         top_keys_add(x->worker->top_clients[TOP_BY_LIMITED], clock_cached_us(), client_of(x), 1);
     else if (unlikely(x->cost > 1) && x->decided && decision_admits(&x->decision_request.decision))
         top_keys_add(x->worker->top_clients[TOP_BY_COST], clock_cached_us(), client_of(x),

@@ -150,7 +150,7 @@ void replay_engine_decide(struct replay_engine *engine, const struct log_line *l
     }
     decision->client_size = identity.size;
     memcpy(decision->client, identity.text, identity.size);
-    if (identity.listed == LISTED_BLOCKED)
+    if (identity.listed == LISTED_BLOCKED || policy_blocks(engine->policy, &identity))
         decision->kind = REPLAY_BLOCKED;
     else if ((why = policy_route(engine->policy, &request, &engine->route, &route)))
         refuse_replay(decision, why);
@@ -182,6 +182,8 @@ static bool reserve_rows(struct replay_engine *engine)
 
     for (unsigned i = 0; i < policy->limit_count; i++)
         policy->limits[i].row = i;
+    for (unsigned i = 0; i < policy->variant_count; i++)
+        policy->variants[i]->row = policy->variants[i]->base;
     return counter_table_grow(&engine->stats.by_limit, policy->limit_count);
 }
 

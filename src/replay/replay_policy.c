@@ -97,6 +97,8 @@ struct policy *replay_policy_load(const char *file, const char *lua_dir, const s
     }
     for (unsigned i = 0; i < policy->limit_count; i++)
         prepare_limit(&policy->limits[i], result);
+    for (unsigned i = 0; i < policy->variant_count; i++)
+        prepare_limit(policy->variants[i], result);
     if (quotas_are_set(&policy->quotas))
         note(result, "quotas of the database are left out; the policy's limits apply");
     policy->quotas.connection = NULL;
@@ -106,13 +108,18 @@ struct policy *replay_policy_load(const char *file, const char *lua_dir, const s
 void replay_policy_try(struct policy *policy, unsigned index, double factor)
 {
     struct limit *limit = &policy->limits[index];
-    struct limit_numbers numbers = {limit->limit, limit->burst};
+    struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
 
     limit->shadow = true;
     limit->enforce = 0;
     limit_numbers_scale(&numbers, factor);
     limit->limit = numbers.limit;
     limit->burst = numbers.burst;
+    for (unsigned i = 0; i < policy->variant_count; i++)
+        if (policy->variants[i]->base == index) {
+            policy->variants[i]->shadow = true;
+            policy->variants[i]->enforce = 0;
+        }
     for (unsigned i = 0; i < policy->plan_count; i++)
         if (policy->plans[i].numbers)
             limit_numbers_scale(&policy->plans[i].numbers[index], factor);

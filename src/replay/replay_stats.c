@@ -73,7 +73,7 @@ static void count_minute(struct limit_stats *limit, int64_t time_us)
 static void count_limit(struct replay_stats *stats, const struct replay_request *request,
                         const struct decision *decision, const struct limit_result *result)
 {
-    struct limit_stats *limit = &stats->limits[result->limit->index];
+    struct limit_stats *limit = &stats->limits[result->limit->base];
     bool rejects = result->verdict == VERDICT_LIMITED || result->verdict == VERDICT_SHADOW;
 
     limit->applied++;

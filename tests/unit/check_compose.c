@@ -51,7 +51,8 @@ static void set_up(void)
 {
     rig_make_directory(directory);
     for (unsigned i = 0; i < LIMITS; i++) {
-        limits[i] = (struct limit){.index = i, .script = (char *)"one", .period_us = 1000000 * (i + 1)};
+        limits[i] =
+            (struct limit){.index = i, .base = i, .script = (char *)"one", .period_us = 1000000 * (i + 1)};
         limits[i].script_text = (char *)"return function() return 1, 2, 0, 3 end -- no newline at the end";
     }
     limits[1].script = (char *)"unused";

@@ -226,7 +226,7 @@ static struct leases *leases;
 static struct lease *busy_for(const struct limit *limit, int64_t numbers_limit, unsigned requests,
                               uint64_t from_us, uint64_t to_us)
 {
-    struct limit_numbers numbers = {numbers_limit, numbers_limit};
+    struct limit_numbers numbers = {.limit = numbers_limit, .burst = numbers_limit};
     struct lease *lease = NULL;
 
     for (uint64_t at_us = from_us; at_us <= to_us; at_us += 20000)
@@ -258,7 +258,7 @@ START_TEST(a_lease_is_no_larger_than_it_is_of_use_and_leaves_others_enough)
     ck_assert_int_eq(wants(&limit, 5000, 800, 0, 80, 100), 0);   /* not worth it */
     ck_assert_int_eq(wants(&limit, 5000, 3, 900000, 5000, 1), 0);
     limit.lease_units = 10;
-    ck_assert(lease_may_be(&limit, &(struct limit_numbers){5, 5}));
+    ck_assert(lease_may_be(&limit, &(struct limit_numbers){.limit = 5, .burst = 5}));
     limit.kind = LIMIT_BUCKET;
     ck_assert_int_eq(wants(&limit, 999, 800, 0, 999, 1), 10);
     limit.period_us = 1000000;
@@ -270,10 +270,10 @@ START_TEST(auto_is_for_large_limits_and_for_who_stays_busy)
 {
     struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = LEASE_AUTO};
 
-    ck_assert(lease_may_be(&limit, &(struct limit_numbers){1000, 1000}));
-    ck_assert(!lease_may_be(&limit, &(struct limit_numbers){999, 999}));
-    ck_assert(!lease_may_be(&limit, &(struct limit_numbers){3, 3})); /* a client's quota */
-    ck_assert_int_eq(wants(&limit, 10000, 800, 0, 10000, 1), 0);     /* a page with many pictures */
+    ck_assert(lease_may_be(&limit, &(struct limit_numbers){.limit = 1000, .burst = 1000}));
+    ck_assert(!lease_may_be(&limit, &(struct limit_numbers){.limit = 999, .burst = 999}));
+    ck_assert(!lease_may_be(&limit, &(struct limit_numbers){.limit = 3, .burst = 3})); /* a client's quota */
+    ck_assert_int_eq(wants(&limit, 10000, 800, 0, 10000, 1), 0); /* a page with many pictures */
     ck_assert_int_eq(wants(&limit, 10000, 800, BUSY_US - 20000, 10000, 1), 0);
     ck_assert_int_eq(wants(&limit, 10000, 800, BUSY_US, 10000, 1), 500); /* a twentieth */
     ck_assert_int_eq(wants(&limit, 10000, 8, BUSY_US, 10000, 1), 20);
@@ -330,7 +330,7 @@ END_TEST
 START_TEST(a_full_set_keeps_what_holds_units)
 {
     struct limit limit = {.kind = LIMIT_WINDOW, .period_us = 60000000, .lease_units = 10};
-    struct limit_numbers numbers = {1000, 1000};
+    struct limit_numbers numbers = {.limit = 1000, .burst = 1000};
     struct lease *first;
 
     leases = leases_new();

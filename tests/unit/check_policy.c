@@ -141,8 +141,9 @@ static const char sample[] =
 static const char *matched(const struct policy *policy, const char *method, const char *path,
                            const char *host)
 {
-    struct rule_request request = {
-        .method = slice_of(method), .path = slice_of(path), .host = slice_of(host)};
+    struct rule_request request = {.method = slice_of(method),
+                                   .path = rule_path(&policy->paths, slice_of(path)),
+                                   .host = slice_of(host)};
     return policy_match(policy, &request)->name;
 }
 
