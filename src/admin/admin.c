@@ -8,6 +8,7 @@
 #include "admin/answer.h"
 #include "admin/api.h"
 #include "admin/bound.h"
+#include "admin/dashboard.h"
 
 struct admin {
     const struct admin_view *view;
@@ -98,15 +99,34 @@ static void api(struct admin *admin, struct evhttp_request *request)
     api_answer(&admin->api, request);
 }
 
+static void page(struct admin *admin, struct evhttp_request *request)
+{
+    (void)admin;
+    dashboard_page(request);
+}
+
+static void script(struct admin *admin, struct evhttp_request *request)
+{
+    (void)admin;
+    dashboard_script(request);
+}
+
+static void style(struct admin *admin, struct evhttp_request *request)
+{
+    (void)admin;
+    dashboard_style(request);
+}
+
 static void not_found(struct admin *admin, struct evhttp_request *request)
 {
     (void)admin;
-    answer_line(request, 404,
-                "not found; there are /healthz, /readyz, /metrics, /api/v1/status, /api/v1/policy, "
-                "/api/v1/top, /api/v1/events and /api/v1/clients/CLIENT");
+    answer_line(
+        request, 404,
+        "not found; there are / (dashboard), /healthz, /readyz, /metrics, /api/v1/status, /api/v1/policy, "
+        "/api/v1/top, /api/v1/events and /api/v1/clients/CLIENT");
 }
 
-/* The first match is used. A path that ends with "/" matches all that start with it. */
+/* The first match is used. A path that ends with "/" matches all that start with it, except "/". */
 static const struct resource {
     const char *path;
     unsigned access; /* ACCESS_* */
@@ -116,6 +136,9 @@ static const struct resource {
     {"/readyz", ACCESS_PUBLIC | ACCESS_READ_ONLY, readyz},
     {"/metrics", ACCESS_READ_ONLY, metrics},
     {"/api/", 0, api},
+    {"/", ACCESS_PUBLIC, page},
+    {"/dashboard.js", ACCESS_PUBLIC, script},
+    {"/dashboard.css", ACCESS_PUBLIC, style},
 };
 
 static const struct resource *resource_at(struct evhttp_request *request)
@@ -126,7 +149,7 @@ static const struct resource *resource_at(struct evhttp_request *request)
 
     for (size_t i = 0; i < COUNT_OF(resources); i++) {
         struct slice name = slice_of(resources[i].path);
-        bool all = name.p[name.n - 1] == '/';
+        bool all = name.n > 1 && name.p[name.n - 1] == '/';
         if (all ? slice_starts_with(path, name) : slice_equal(path, name))
             return &resources[i];
     }

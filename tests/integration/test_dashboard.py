@@ -1,0 +1,178 @@
+"""The dashboard in headless Chromium: what it shows and does, at two widths, light and dark. Errors on the console fail a test.
+
+WEIR_PICTURES=docs/pictures tests/integration/run dashboard.live   also writes the pictures of the documentation, after a minute of load.
+"""
+
+import json
+import os
+import random
+import threading
+import time
+
+import browser
+from rig import eventually, timeout, top
+from wire import Connection, flood, get, request_bytes
+
+PICTURES = os.environ.get("WEIR_PICTURES")
+SCRIPT = '<img src=x onerror="document.title=1">'  # a client may call itself that
+LIMITS = {"per-client": {"script": "gcra", "limit": 120, "period": "10s", "burst": 120}, "searches": {"script": "fixed_window", "limit": 40, "period": "1m", "cost": 2}}
+
+
+def start(rig, **more):
+    if not browser.is_installed():
+        raise AssertionError("chromium is missing: install the Debian packages chromium and chromium-driver")
+    return rig.weir(limits=LIMITS, rules=[{"name": "search", "match": {"path": "/search"}, "limits": ["per-client", "searches"]},
+                                          {"name": "everything else", "limits": ["per-client"]}],
+                    identity={"from": ["header:X-Client-Id", "ip"], "headers_from": "anyone"}, **more).wait_for_redis()
+
+
+def url(weir):
+    return "http://%s:%d/" % weir.admin
+
+
+def text_of(page, selector, part, **more):
+    page.wait_for("document.querySelector(arguments[0])?.textContent.includes(arguments[1])", selector, part, what=f"{part} in {selector}", **more)
+
+
+def looks(page, name):
+    """Nothing sticks out, at any width and in both colour schemes."""
+    for width in 1280, 390:
+        for dark in False, True:
+            page.look(width, 900, dark)
+            eventually(lambda: page.overflow() == [], what="everything inside the page: " + str(page.overflow()))
+            if PICTURES and name:
+                time.sleep(1.5)
+                page.picture(os.path.join(top, PICTURES, f"{name}-{width}-{'dark' if dark else 'light'}.png"), whole=width > 600)
+    page.look(1280, 900, False)
+
+
+def load_for_a_minute(weir, end):
+    """Clients of different appetites, for the pictures."""
+    def client(seed):
+        choose = random.Random(seed)
+        names = ["partner-shop", "mobile-app", "crawler", "acme-billing", *(f"client-{i}" for i in range(40))]
+        with Connection(weir.address) as connection:
+            while time.monotonic() < end:
+                name = names[min(int(choose.paretovariate(0.8)) - 1, len(names) - 1)]
+                connection.request(choose.choice(["/search", "/orders", "/orders", "/items"]), headers={"X-Client-Id": name})
+                time.sleep(choose.random() * (0.02 if (time.monotonic() / 15) % 2 < 1 else 0.05))
+    threads = [threading.Thread(target=client, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+@timeout(150)
+def test_live(rig):
+    weir = start(rig)
+    page = browser.Browser(rig)
+    page.open(url(weir))
+    text_of(page, "#connection", "live")
+    text_of(page, "#busiest", "No request was admitted")
+    looks(page, None)
+    if PICTURES:
+        load = load_for_a_minute(weir, time.monotonic() + 65)
+        time.sleep(44)
+        page.run("""const p = document.getElementById('process'), name = '/etc/weir/weir.yaml';
+            new MutationObserver(() => p.textContent.endsWith(name) || (p.textContent = p.textContent.replace(/[^ ]*$/, name)))
+                .observe(p, {childList: true, characterData: true, subtree: true})""")
+        page.run("document.getElementById('client').value = 'partner-shop'; document.getElementById('search').requestSubmit()")
+        text_of(page, "#found", "searches")
+        looks(page, "dashboard")
+        for thread in load:
+            thread.join()
+        return
+    flood(weir.address, 160, connections=8, headers={"X-Client-Id": "busy"})
+    flood(weir.address, 30, connections=2, headers={"X-Client-Id": SCRIPT}, target="/search")
+    text_of(page, "#limited", "id:busy")
+    text_of(page, "#limited", SCRIPT)
+    text_of(page, "#busiest", SCRIPT)
+    assert page.run("return document.querySelectorAll('main img, main script').length") == 0, "names are text"
+    text_of(page, "#limits", "120 per 10 s, gcra")
+    text_of(page, "#rules", "everything else")
+    text_of(page, "#servers", "up")
+    text_of(page, "#workers", "connected")
+    page.wait_for("[...document.querySelectorAll('.chart path.line-1')].every(p => p.getAttribute('d').length > 10)", what="lines in every chart")
+    assert page.run("return document.querySelector('#chart-requests svg').getAttribute('aria-label')").startswith("all now ")
+    looks(page, None)
+    assert page.complaints() == []
+
+
+@timeout(90)
+def test_a_client_is_inspected_granted_and_reset_by_keyboard(rig):
+    weir = start(rig)
+    flood(weir.address, 50, connections=2, headers={"X-Client-Id": SCRIPT}, target="/search")
+    page = browser.Browser(rig)
+    page.open(url(weir))
+    text_of(page, "#limited", SCRIPT)
+    page.run("document.querySelector('#limited button').focus()")
+    page.press("Enter")
+    text_of(page, "#found", "rejects for")
+    page.run("document.getElementById('grant').focus()")
+    page.press("Enter")
+    page.wait_for("document.getElementById('dialog').open")
+    text_of(page, "#dialog-text", "id:" + SCRIPT)
+    page.press("Escape")
+    page.wait_for("!document.getElementById('dialog').open")
+    page.press("Enter")
+    page.wait_for("document.activeElement.id === 'quota'", what="the dialog with its first field focused")
+    page.press("500", "Enter")
+    text_of(page, "#found", "granted 500")
+    quoted = "".join("%%%02x" % b for b in SCRIPT.encode())
+    client = json.loads(get(weir.admin, "/api/v1/clients/" + quoted, host="127.0.0.1").body)
+    assert client["grant"]["quota"] == 500 and 3590 < client["grant"]["ends_in_seconds"] <= 3600, client
+    for button, confirmed, after in (("reset", "Everything that", "500 of 500"), ("revoke", "apply to", "40 of 40")):
+        page.run("document.getElementById(arguments[0]).focus()", button)
+        page.press("Enter")
+        text_of(page, "#dialog-text", confirmed)
+        page.run("document.getElementById('confirm').focus()")
+        page.press("Enter")
+        text_of(page, "#found", after)
+    page.wait_for("!document.getElementById('revoke')", what="no grant any more")
+    page.run("document.getElementById('client').value = 'ip:nonsense'; document.getElementById('search').requestSubmit()")
+    page.wait_for("document.querySelector('#found .bad')?.textContent.length > 10", what="why that is no client")
+    looks(page, None)
+    assert all("400 (Bad Request)" in message for message in page.complaints()), "of the nonsense alone"
+
+
+@timeout(90)
+def test_ten_thousand_clients_then_redis_is_down(rig):
+    weir = start(rig, redis={"timeout": "50ms", "on_failure": "local"})
+    page = browser.Browser(rig)
+    page.open(url(weir))
+    text_of(page, "#connection", "live")
+    with Connection(weir.address) as connection:
+        for begin in range(0, 10000, 100):
+            connection.send(b"".join(request_bytes(headers={"X-Client-Id": f"{'a-long-name-' * 10}{i}"}) for i in range(begin, begin + 100)))
+            for _ in range(100):
+                connection.response("GET")
+    page.wait_for("document.querySelectorAll('#busiest tbody button').length === 10")
+    looks(page, None)
+    weir.expect_errors("connection was lost")
+    rig.redis().kill()
+    get(weir.address)
+    text_of(page, "#now-redis", "down")
+    text_of(page, "#alert", "Redis is down")
+    page.run("document.getElementById('client').value = 'busy'; document.getElementById('search').requestSubmit()")
+    text_of(page, "#found", "Redis")
+    looks(page, None)
+    assert all("503 (Service Unavailable)" in message for message in page.complaints())
+
+
+@timeout(90)
+def test_a_token_is_asked_for(rig):
+    os.chmod(rig.write("admin.token", "0123456789abcdef"), 0o600)
+    weir = rig.weir(rules=[], admin={"address": "127.0.0.1:0", "token_file": "admin.token"})
+    page = browser.Browser(rig)
+    page.open(url(weir))
+    page.wait_for("document.activeElement.id === 'token'", what="the field for the token")
+    looks(page, None)
+    page.press("wrong-token-of-16-bytes", "Enter")
+    text_of(page, "#login-error", "does not accept")
+    page.press("0123456789abcdef", "Enter")
+    text_of(page, "#connection", "live")
+    page.wait_for("document.getElementById('login').hidden")
+    text_of(page, "#now-redis", "not needed")
+    page.run("location.reload()")
+    text_of(page, "#connection", "live")
+    assert all("401 (Unauthorized)" in message for message in page.complaints())
