@@ -21,6 +21,8 @@ static const char usage[] =
     "                                     override a client's quota for a time; QUOTA: a number, unlimited, "
     "none\n"
     "       weir replay [-c FILE] LOG...  report who would have been limited, from access logs\n"
+    "       weir top [-c FILE] [--once] [--token-file FILE] [URL]\n"
+    "                                     live view of a running weir\n"
     "       weir script NAME|FILE         print a limiter as a plain Redis script\n"
     "       weir --version | --help\n"
     "-c FILE may be written --config FILE.\n"
@@ -39,6 +41,8 @@ static int dispatch(const char *command, const char *file, const char *lua_dir, 
 {
     if (command && strcmp(command, "script") == 0)
         return argc == 1 ? cli_script(argv[0], lua_dir) : bad_usage("script takes one NAME or FILE", NULL);
+    if (command && strcmp(command, "top") == 0)
+        return cli_top(file, argc + 1, argv - 1, lua_dir);
     if (command && strcmp(command, "inspect") == 0)
         return argc == 1 ? cli_inspect(file, argv[0], lua_dir) : bad_usage("inspect takes one CLIENT", NULL);
     if (command && strcmp(command, "reset") == 0)
@@ -67,6 +71,8 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "replay") == 0)
         return cli_replay(argc - 1, argv + 1, file, lua_dir);
     opterr = 0;
+    if (argc > 1 && strcmp(argv[1], "top") == 0)
+        return cli_top(file, argc - 1, argv + 1, lua_dir);
     for (int c; (c = getopt_long(argc, argv, "c:Vh", options, NULL)) != -1;)
         switch (c) {
         case 'c': file = optarg; break;

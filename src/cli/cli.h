@@ -11,6 +11,8 @@ int cli_check(const char *policy_file, const char *lua_dir);
 int cli_script(const char *name, const char *lua_dir);
 int cli_inspect(const char *policy_file, const char *client, const char *lua_dir);
 int cli_reset(const char *policy_file, const char *client, const char *lua_dir);
+/* argv[0] is "top"; reads its options. `policy_file`: used unless they name one or a URL. */
+int cli_top(const char *policy_file, int argc, char **argv, const char *lua_dir);
 /* `time`: NULL if not given. */
 int cli_grant(const char *policy_file, const char *client, const char *quota, const char *time,
               const char *lua_dir);

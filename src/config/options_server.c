@@ -32,7 +32,8 @@ static const struct option rows[] = {
      "(version 1 or 2)"},
 
     {"admin", &type_admin, 0, "", 0, ADMIN_LISTENERS_MAX, RESTART, NULL, NULL,
-     "where health, metrics, API and dashboard are served: an address, a map, or a list; nowhere unless given"},
+     "where health, metrics, API and dashboard are served: an address, a map, or a list; nowhere unless "
+     "given"},
     {"admin[].address", &type_address, ADMIN(address), NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
      "host:port, [ipv6]:port or unix:/path"},
     {"admin[].read_only", &type_bool, ADMIN(read_only), "false", 0, 0, 0, NULL, NULL,

@@ -1,0 +1,361 @@
+/* top.c - weir top: options, the terminal, and the loop. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/top.h"
+#include "config/policy_file.h"
+
+enum { GOOD = 0, FAILED = 1, USAGE = 2, TOKEN_FILE_MAX = 4096, RECONNECT_MS = 2000 };
+
+struct options {
+    const char *policy_file, *token_file, *url; /* NULL: not given */
+    bool once;
+};
+
+/* --- Signals and the terminal ----------------------------------------------------------------- */
+
+static volatile sig_atomic_t resized, ending;
+static bool on_screen; /* the alternate screen is shown */
+static struct termios saved;
+
+static void on_signal(int signal)
+{
+    if (signal == SIGWINCH)
+        resized = 1;
+    else
+        ending = signal;
+}
+
+/* Async-signal-safe, as it runs in on_stop(). */
+static void write_escape(const char *bytes)
+{
+    ssize_t written = write(STDOUT_FILENO, bytes, strlen(bytes));
+    (void)written;
+}
+
+static void enter_screen(void)
+{
+    struct termios raw = saved;
+
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    raw.c_cc[VMIN] = 0;
+    raw.c_cc[VTIME] = 0;
+    tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    write_escape("\033[?1049h\033[?25l"); /* alternate screen, no cursor */
+    on_screen = true;
+}
+
+static void leave_screen(void)
+{
+    if (!on_screen)
+        return;
+    on_screen = false;
+    write_escape("\033[?25h\033[?1049l");
+    tcsetattr(STDIN_FILENO, TCSANOW, &saved);
+}
+
+/* SIGTSTP (Ctrl-Z): gives the terminal back while stopped. */
+static void on_stop(int signal)
+{
+    int error = errno;
+
+    (void)signal;
+    leave_screen();
+    raise(SIGSTOP);
+    enter_screen();
+    resized = 1;
+    errno = error;
+}
+
+static void catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH};
+    struct sigaction action = {.sa_handler = on_signal};
+
+    for (size_t i = 0; i < COUNT_OF(signals); i++)
+        sigaction(signals[i], &action, NULL);
+    action.sa_handler = on_stop;
+    sigaction(SIGTSTP, &action, NULL);
+}
+
+static struct top_size terminal_size(void)
+{
+    struct winsize size;
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return (struct top_size){80, 24, false};
+    return (struct top_size){size.ws_col, size.ws_row, false};
+}
+
+/* --- Where the listener is -------------------------------------------------------------------- */
+
+static int fail(const char *why)
+{
+    fprintf(stderr, "weir: top: %s\n", why);
+    return FAILED;
+}
+
+/* An address that accepts from all interfaces is reached through loopback. */
+static void use_loopback(struct address *address)
+{
+    if (address->any.sa_family == AF_INET && address->v4.sin_addr.s_addr == htonl(INADDR_ANY))
+        address->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    else if (address->any.sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr))
+        address->v6.sin6_addr = in6addr_loopback;
+}
+
+/* Takes the first listener of the policy that serves events, and its token. */
+static bool source_of_policy(const char *file, const char *lua_dir, struct top_source *source,
+                             struct policy **policy)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *report = open_memstream(&text, &size);
+    bool found = false;
+
+    *policy = report ? policy_load(file, lua_dir, report) : NULL;
+    if (report)
+        fclose(report);
+    if (!*policy)
+        fputs(text ? text : "no memory\n", stderr);
+    free(text); /* warnings are for weir check */
+    for (unsigned i = 0; *policy && i < (*policy)->admin_count && !found; i++) {
+        const struct admin_listener *listener = &(*policy)->admin[i];
+        if (listener->read_only)
+            continue;
+        found = true;
+        source->address = listener->address;
+        use_loopback(&source->address);
+        source->token = listener->token;
+        strcpy(source->host, "localhost");
+    }
+    if (*policy && !found)
+        fprintf(stderr,
+                "weir: top: %s has no admin listener that serves events; add admin: 127.0.0.1:9180, or name "
+                "the URL of another weir\n",
+                file);
+    return found;
+}
+
+/* Reads a token into `token`. False: an error was printed. */
+static bool read_token(const char *file, char *token, size_t room)
+{
+    struct arena arena = {NULL};
+    struct slice bytes;
+    const char *why = "";
+    bool good = file_read(&arena, file, TOKEN_FILE_MAX, &bytes, &why);
+
+    while (good && bytes.n && (bytes.p[bytes.n - 1] == '\n' || bytes.p[bytes.n - 1] == '\r'))
+        bytes.n--;
+    if (!good)
+        fprintf(stderr, "weir: top: %s cannot be read: %s\n", file, why);
+    else if (bytes.n == 0 || bytes.n >= room || slice_has_control_bytes(bytes)) {
+        fprintf(stderr, "weir: top: %s holds no token; expected one line\n", file);
+        good = false;
+    } else
+        snprintf(token, room, "%.*s", SLICE_ARG(bytes));
+    arena_free(&arena);
+    return good;
+}
+
+/* --- The loop --------------------------------------------------------------------------------- */
+
+struct view {
+    const struct top_source *source;
+    struct top_events *events; /* NULL: not connected */
+    bool live;                 /* on a terminal, until the user ends it */
+    struct arena arena;        /* of the snapshot */
+    const struct json_node *snapshot;
+    char why[TOP_WHY_MAX]; /* the connection has ended; empty: it has not */
+};
+
+static void draw(struct view *view)
+{
+    struct top_size size = terminal_size();
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+
+    if (!out)
+        return;
+    fputs("\033[H", out);
+    size.lines = size.lines > 2 ? size.lines - 1 : 1; /* the last line holds the keys */
+    if (view->snapshot)
+        top_screen_write(out, view->snapshot, &size);
+    fputs("\033[J", out);
+    fprintf(out, "\033[%u;1H\033[2m%.*s\033[0m\033[K", size.lines + 1, (int)size.columns,
+            view->why[0] ? view->why : "q quits");
+    fclose(out);
+    for (size_t at = 0; at < n;) {
+        ssize_t written = write(STDOUT_FILENO, text + at, n - at);
+        if (written <= 0 && errno != EINTR)
+            break;
+        at += written > 0 ? (size_t)written : 0;
+    }
+    free(text);
+}
+
+/* Replaces the snapshot. False: the event is not JSON. */
+static bool take_snapshot(struct view *view, struct slice data)
+{
+    struct arena arena = {NULL};
+    const struct json_node *snapshot = json_read(&arena, data);
+
+    if (!snapshot) {
+        arena_free(&arena);
+        snprintf(view->why, sizeof view->why, "an event is not JSON");
+        return false;
+    }
+    arena_free(&view->arena);
+    view->arena = arena;
+    view->snapshot = snapshot;
+    return true;
+}
+
+/* The first snapshot has none. */
+static bool has_rates(const struct view *view)
+{
+    return json_double(json_member(view->snapshot, "interval_seconds"), 0) > 0;
+}
+
+/* Reads all events that have arrived. False: the connection has ended. */
+static bool read_events(struct view *view, bool *fresh)
+{
+    struct slice data;
+
+    for (;;)
+        switch (top_events_read(view->events, &data, view->why)) {
+        case TOP_READ_EVENT:
+            if (!take_snapshot(view, data))
+                return false;
+            *fresh = true;
+            view->why[0] = 0;
+            if (!view->live && has_rates(view))
+                return true;
+            break;
+        case TOP_READ_MORE: return true;
+        case TOP_READ_END: return false;
+        }
+}
+
+static void disconnect(struct view *view)
+{
+    top_events_close(view->events);
+    view->events = NULL;
+}
+
+/* Waits for events, keys and signals. Without a connection it tries again after a while. */
+static void wait_for_more(const struct view *view)
+{
+    struct pollfd polled[2] = {{.fd = view->events ? top_events_fd(view->events) : -1, .events = POLLIN},
+                               {.fd = view->live ? STDIN_FILENO : -1, .events = POLLIN}};
+    char key;
+
+    if (poll(polled, 2, view->events ? -1 : RECONNECT_MS) <= 0)
+        return;
+    if (polled[1].revents) {
+        ssize_t n = read(STDIN_FILENO, &key, 1);
+        if (n == 1 ? key == 'q' || key == 'Q' || key == 3 : n == 0)
+            ending = SIGINT;
+    }
+}
+
+static int run_live(struct view *view)
+{
+    catch_signals();
+    tcgetattr(STDIN_FILENO, &saved);
+    enter_screen();
+    while (!ending) {
+        bool fresh = resized;
+        resized = 0;
+        if (!view->events)
+            view->events = top_events_open(view->source, view->why);
+        if (view->events && !read_events(view, &fresh))
+            disconnect(view);
+        if (fresh || view->why[0])
+            draw(view);
+        wait_for_more(view);
+    }
+    leave_screen();
+    return GOOD;
+}
+
+/* Prints one screen, as wide as COLUMNS says. */
+static int run_once(struct view *view)
+{
+    const char *columns = getenv("COLUMNS");
+    long width = columns ? strtol(columns, NULL, 10) : 0;
+    struct top_size size = {width >= 40 && width <= 1000 ? (unsigned)width : 100, 0, true};
+    bool fresh = false;
+
+    if (!(view->events = top_events_open(view->source, view->why)))
+        return fail(view->why);
+    for (;;) {
+        if (!read_events(view, &fresh))
+            return fail(view->why);
+        if (has_rates(view))
+            break;
+        wait_for_more(view);
+    }
+    top_screen_write(stdout, view->snapshot, &size);
+    return fflush(stdout) == 0 ? GOOD : fail(strerror(errno));
+}
+
+static bool read_options(int argc, char **argv, struct options *options)
+{
+    static const struct option known[] = {{"config", required_argument, NULL, 'c'},
+                                          {"once", no_argument, NULL, 'o'},
+                                          {"token-file", required_argument, NULL, 't'},
+                                          {0}};
+
+    optind = 0;
+    for (int c; (c = getopt_long(argc, argv, "c:", known, NULL)) != -1;)
+        switch (c) {
+        case 'c': options->policy_file = optarg; break;
+        case 'o': options->once = true; break;
+        case 't': options->token_file = optarg; break;
+        default: return false;
+        }
+    options->url = optind < argc ? argv[optind++] : NULL;
+    return optind == argc;
+}
+
+int cli_top(const char *policy_file, int argc, char **argv, const char *lua_dir)
+{
+    struct options options = {.policy_file = policy_file};
+    struct top_source source = {0};
+    struct policy *policy = NULL;
+    char why[TOP_WHY_MAX], token[1024];
+    int status = FAILED;
+
+    if (!read_options(argc, argv, &options)) {
+        fputs("weir: top takes [-c FILE] [--once] [--token-file FILE] [URL]\n", stderr);
+        return USAGE;
+    }
+    bool found = options.url ? top_source_read(options.url, &source, why)
+                             : source_of_policy(options.policy_file, lua_dir, &source, &policy);
+    if (!found && options.url)
+        fail(why);
+    if (found && options.token_file) {
+        found = read_token(options.token_file, token, sizeof token);
+        source.token = token;
+    }
+    if (found) {
+        struct view view = {.source = &source};
+        view.live = !options.once && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
+        status = view.live ? run_live(&view) : run_once(&view);
+        disconnect(&view);
+        arena_free(&view.arena);
+    }
+    policy_drop(policy);
+    return status;
+}

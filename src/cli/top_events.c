@@ -1,0 +1,229 @@
+/* top_events.c - reads Server-Sent Events over HTTP/1.0, which the listener does not chunk. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/top.h"
+
+enum { CONNECT_MS = 5000, READ_BYTES = 65536, HEAD_MAX = 16384 };
+
+struct top_events {
+    int fd;
+    bool has_head; /* the answer's head was read */
+    char *bytes;   /* received and not returned yet, from `used` on */
+    size_t size, room, used;
+};
+
+bool top_source_read(const char *text, struct top_source *source, char why[static TOP_WHY_MAX])
+{
+    static const char scheme[] = "http://";
+    const char *problem = "is not an address";
+    size_t n;
+
+    if (strncmp(text, scheme, sizeof scheme - 1) == 0)
+        text += sizeof scheme - 1;
+    n = strncmp(text, "unix:", 5) == 0 ? strlen(text) : strcspn(text, "/");
+    if (n >= sizeof source->host ||
+        !address_parse((struct slice){text, n}, true, &source->address, &problem)) {
+        snprintf(why, TOP_WHY_MAX, "%s: %s; expected http://HOST:PORT, HOST:PORT or unix:/PATH", text,
+                 problem);
+        return false;
+    }
+    snprintf(source->host, sizeof source->host, "%.*s", (int)n, text);
+    if (address_is_unix(&source->address))
+        strcpy(source->host, "localhost");
+    return true;
+}
+
+/* --- Connecting ------------------------------------------------------------------------------- */
+
+static bool wait_for(int fd, short events)
+{
+    struct pollfd poller = {.fd = fd, .events = events};
+    int ready;
+
+    while ((ready = poll(&poller, 1, CONNECT_MS)) < 0 && errno == EINTR)
+        ;
+    if (ready == 0)
+        errno = ETIMEDOUT;
+    return ready > 0;
+}
+
+static bool connect_within(int fd, const struct address *address)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+
+    if (connect(fd, &address->any, address->length) == 0)
+        return true;
+    if (errno != EINPROGRESS || !wait_for(fd, POLLOUT) ||
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+        return false;
+    errno = error;
+    return error == 0;
+}
+
+/* A request fits into the socket's buffer. */
+static bool send_request(int fd, const struct top_source *source)
+{
+    char bytes[2048];
+    struct text t = text_over(bytes, sizeof bytes);
+
+    text_printf(&t, "GET /api/v1/events HTTP/1.0\r\nHost: %s\r\nAccept: text/event-stream\r\n", source->host);
+    if (source->token)
+        text_printf(&t, "Authorization: Bearer %s\r\n", source->token);
+    text_literal(&t, "\r\n");
+    return !t.failed && send(fd, t.p, t.n, MSG_NOSIGNAL) == (ssize_t)t.n;
+}
+
+struct top_events *top_events_open(const struct top_source *source, char why[static TOP_WHY_MAX])
+{
+    struct top_events *events = calloc(1, sizeof *events);
+    char text[ADDRESS_TEXT_MAX];
+
+    if (!events) {
+        snprintf(why, TOP_WHY_MAX, "no memory");
+        return NULL;
+    }
+    events->fd = socket(source->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (events->fd >= 0 && connect_within(events->fd, &source->address) && send_request(events->fd, source))
+        return events;
+    snprintf(why, TOP_WHY_MAX, "cannot connect to %s: %s", address_format(&source->address, text),
+             strerror(errno));
+    top_events_close(events);
+    return NULL;
+}
+
+void top_events_close(struct top_events *events)
+{
+    if (!events)
+        return;
+    if (events->fd >= 0)
+        close(events->fd);
+    free(events->bytes);
+    free(events);
+}
+
+int top_events_fd(const struct top_events *events)
+{
+    return events->fd;
+}
+
+/* --- Reading ---------------------------------------------------------------------------------- */
+
+/* False: no memory, or an event is too large. */
+static bool make_room(struct top_events *events)
+{
+    if (events->used) {
+        memmove(events->bytes, events->bytes + events->used, events->size - events->used);
+        events->size -= events->used;
+        events->used = 0;
+    }
+    if (events->room - events->size >= READ_BYTES)
+        return true;
+    size_t room = 2 * events->room + READ_BYTES;
+    char *bytes = room > 2 * (size_t)TOP_EVENT_MAX ? NULL : realloc(events->bytes, room);
+    if (!bytes)
+        return false;
+    events->bytes = bytes;
+    events->room = room;
+    return true;
+}
+
+static struct slice unread(const struct top_events *events)
+{
+    return (struct slice){events->bytes + events->used, events->size - events->used};
+}
+
+/* The detail of a problem document, with its control bytes left out. */
+static void explain(struct slice answer, struct slice body, char *why)
+{
+    struct arena arena = {NULL};
+    struct slice detail = json_string(json_member(json_read(&arena, body), "detail"));
+    struct slice status = {answer.p, 0};
+
+    while (status.n < answer.n && answer.p[status.n] != '\r' && answer.p[status.n] != '\n')
+        status.n++;
+    struct text t = text_over(why, TOP_WHY_MAX - 1);
+    text_literal(&t, "the listener answers ");
+    for (size_t i = 9; i < status.n; i++)
+        text_char(&t, status.p[i] >= ' ' && status.p[i] <= '~' ? status.p[i] : '?');
+    if (detail.n)
+        text_literal(&t, ": ");
+    for (size_t i = 0; i < detail.n; i++)
+        text_char(&t, detail.p[i] >= ' ' && detail.p[i] <= '~' ? detail.p[i] : '?');
+    why[t.n] = 0;
+    arena_free(&arena);
+}
+
+/* Takes the answer's head. `ended`: no more bytes follow. */
+static enum top_read take_head(struct top_events *events, bool ended, char *why)
+{
+    struct slice bytes = unread(events);
+    const char *end = bytes.n ? memmem(bytes.p, bytes.n, "\r\n\r\n", 4) : NULL;
+
+    if (!end) {
+        snprintf(why, TOP_WHY_MAX, "the answer is no HTTP");
+        return ended || bytes.n > HEAD_MAX ? TOP_READ_END : TOP_READ_MORE;
+    }
+    size_t head = (size_t)(end - bytes.p) + 4;
+    if (bytes.n > 12 && memcmp(bytes.p, "HTTP/1.", 7) == 0 && memcmp(bytes.p + 8, " 200", 4) == 0) {
+        snprintf(why, TOP_WHY_MAX, "the answer has no events; expected the address of an admin listener");
+        if (!memmem(bytes.p, head, "text/event-stream", 17))
+            return TOP_READ_END;
+        events->used += head;
+        events->has_head = true;
+        return TOP_READ_EVENT;
+    }
+    if (!ended && bytes.n < HEAD_MAX)
+        return TOP_READ_MORE; /* the rest says why */
+    explain(bytes, (struct slice){bytes.p + head, bytes.n - head}, why);
+    return TOP_READ_END;
+}
+
+/* Takes the next event with data. */
+static bool take_event(struct top_events *events, struct slice *data)
+{
+    static const char field[] = "data: ";
+
+    for (;;) {
+        struct slice bytes = unread(events);
+        const char *end = bytes.n ? memmem(bytes.p, bytes.n, "\n\n", 2) : NULL;
+        if (!end)
+            return false;
+        struct slice event = {bytes.p, (size_t)(end - bytes.p)};
+        events->used += event.n + 2;
+        const char *start = memmem(event.p, event.n, field, sizeof field - 1);
+        if (start) { /* weir sends the data as one line, the last of the event */
+            start += sizeof field - 1;
+            *data = (struct slice){start, (size_t)(end - start)};
+            return true;
+        }
+    }
+}
+
+enum top_read top_events_read(struct top_events *events, struct slice *data, char why[static TOP_WHY_MAX])
+{
+    for (bool ended = false;;) {
+        enum top_read head = events->has_head ? TOP_READ_EVENT : take_head(events, ended, why);
+        if (head == TOP_READ_END || (head == TOP_READ_EVENT && take_event(events, data)))
+            return head;
+        if (ended || !make_room(events)) {
+            snprintf(why, TOP_WHY_MAX, ended ? "the connection has ended" : "an event is too large");
+            return TOP_READ_END;
+        }
+        ssize_t n = recv(events->fd, events->bytes + events->size, events->room - events->size, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return TOP_READ_MORE;
+        if (n > 0)
+            events->size += (size_t)n;
+        ended = n <= 0;
+    }
+}

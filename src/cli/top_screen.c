@@ -1,0 +1,413 @@
+/* top_screen.c - a snapshot as lines of text. All output is ASCII, so a byte is a column. */
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "cli/top.h"
+
+#define BOLD  "1"
+#define DIM   "2"
+#define RED   "31"
+#define GREEN "32"
+#define AMBER "33"
+
+struct screen {
+    FILE *out;
+    unsigned lines; /* that may still be written, with the current one */
+    unsigned column, all_columns;
+    bool plain;
+};
+
+/* --- Output ----------------------------------------------------------------------------------- */
+
+static void put(struct screen *s, char c)
+{
+    if (s->column < s->all_columns && s->lines) {
+        fputc(c, s->out);
+        s->column++;
+    }
+}
+
+/* Bytes other than visible ASCII and blanks are written as \xNN. */
+static void put_slice(struct screen *s, struct slice text)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < text.n; i++) {
+        unsigned char c = (unsigned char)text.p[i];
+        if (c >= ' ' && c <= '~') {
+            put(s, (char)c);
+            continue;
+        }
+        put(s, '\\');
+        put(s, 'x');
+        put(s, digits[c >> 4]);
+        put(s, digits[c & 15]);
+    }
+}
+
+static void put_text(struct screen *s, const char *format, ...) PRINTF_LIKE(2, 3);
+static void put_text(struct screen *s, const char *format, ...)
+{
+    char bytes[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(bytes, sizeof bytes, format, args);
+    va_end(args);
+    put_slice(s, slice_of(bytes));
+}
+
+static void style(struct screen *s, const char *code)
+{
+    if (!s->plain && s->lines)
+        fprintf(s->out, "\033[%sm", code);
+}
+
+static void styled(struct screen *s, const char *code, const char *text)
+{
+    style(s, code);
+    put_text(s, "%s", text);
+    style(s, "0");
+}
+
+/* Fills with blanks up to a column. */
+static void go_to(struct screen *s, unsigned column)
+{
+    while (s->column < column && s->column < s->all_columns && s->lines)
+        put(s, ' ');
+}
+
+static void end_line(struct screen *s)
+{
+    if (!s->lines)
+        return;
+    if (!s->plain)
+        fputs("\033[K", s->out); /* erases the rest of the line before */
+    fputc('\n', s->out);
+    s->column = 0;
+    s->lines--;
+}
+
+static size_t escaped_size(struct slice text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text.n; i++)
+        n += text.p[i] >= ' ' && text.p[i] <= '~' ? 1 : 4;
+    return n;
+}
+
+/* A name in a cell of `width` columns and a blank; a longer one is cut and ends with "~". */
+static void cell(struct screen *s, struct slice name, unsigned width)
+{
+    unsigned begin = s->column, all = s->all_columns;
+    bool cut = escaped_size(name) > width;
+
+    s->all_columns = begin + width < all ? begin + width - cut : all;
+    put_slice(s, name);
+    s->all_columns = all;
+    if (cut)
+        put(s, '~');
+    go_to(s, begin + width + 1);
+}
+
+/* --- Numbers ---------------------------------------------------------------------------------- */
+
+enum { NUMBER_MAX = 32 };
+
+static const char *rate_text(double n, char text[static NUMBER_MAX])
+{
+    if (n < 0)
+        return "-";
+    snprintf(text, NUMBER_MAX,
+             n >= 1e6   ? "%.2fM"
+             : n >= 1e4 ? "%.1fk"
+             : n >= 100 ? "%.0f"
+                        : "%.1f",
+             n >= 1e6   ? n / 1e6
+             : n >= 1e4 ? n / 1e3
+                        : n);
+    char *zero = strstr(text, ".0");
+    if (zero && !zero[2])
+        *zero = 0;
+    return text;
+}
+
+static const char *duration_text(double seconds, char text[static NUMBER_MAX])
+{
+    if (seconds < 0)
+        return "-";
+    snprintf(text, NUMBER_MAX,
+             seconds < 0.001  ? "%.0f us"
+             : seconds < 0.01 ? "%.2f ms"
+             : seconds < 1    ? "%.1f ms"
+                              : "%.2f s",
+             seconds < 0.001 ? seconds * 1e6
+             : seconds < 1   ? seconds * 1e3
+                             : seconds);
+    return text;
+}
+
+static const char *span_text(double seconds, char text[static NUMBER_MAX])
+{
+    unsigned long s = seconds > 0 ? (unsigned long)seconds : 0;
+
+    if (s >= 86400)
+        snprintf(text, NUMBER_MAX, "%lu d %lu h", s / 86400, s % 86400 / 3600);
+    else if (s >= 3600)
+        snprintf(text, NUMBER_MAX, "%lu h %lu min", s / 3600, s % 3600 / 60);
+    else if (s >= 60)
+        snprintf(text, NUMBER_MAX, "%lu min", s / 60);
+    else
+        snprintf(text, NUMBER_MAX, "%lu s", s);
+    return text;
+}
+
+static double number_at(const struct json_node *node, const char *path)
+{
+    return json_double(json_at(node, path), -1);
+}
+
+/* --- Decisions -------------------------------------------------------------------------------- */
+
+static bool is_rejection(struct slice verdict)
+{
+    return slice_equal(verdict, SLICE("limited")) || slice_equal(verdict, SLICE("prohibited")) ||
+           slice_equal(verdict, SLICE("failed_closed"));
+}
+
+/* Sums `member` (per_second or total) over the verdicts; -1: no value. */
+static double sum_of(const struct json_node *decisions, const char *name, bool rejections, bool admissions)
+{
+    double sum = -1;
+
+    for (const struct json_node *verdict = decisions ? decisions->first : NULL; verdict;
+         verdict = verdict->next) {
+        double value = json_double(json_member(verdict, name), -1);
+        bool counted = is_rejection(verdict->key)
+                           ? rejections
+                           : admissions && !slice_equal(verdict->key, SLICE("not_charged"));
+        if (counted && value >= 0)
+            sum = (sum < 0 ? 0 : sum) + value;
+    }
+    return sum;
+}
+
+/* --- The parts of the screen ------------------------------------------------------------------ */
+
+static void write_process(struct screen *s, const struct json_node *snapshot)
+{
+    char text[NUMBER_MAX];
+
+    style(s, BOLD);
+    put_text(s, "weir ");
+    put_slice(s, json_string(json_member(snapshot, "version")));
+    style(s, "0");
+    put_text(s, "  up %s  ", span_text(number_at(snapshot, "uptime_seconds"), text));
+    put_slice(s, json_string(json_member(snapshot, "policy_file")));
+    if (slice_equal(json_string(json_member(snapshot, "state")), SLICE("stopping")))
+        styled(s, RED, "  stopping");
+    end_line(s);
+}
+
+static void write_requests(struct screen *s, const struct json_node *snapshot)
+{
+    const struct json_node *decisions = json_member(snapshot, "decisions");
+    double all = sum_of(decisions, "per_second", true, true),
+           rejected = sum_of(decisions, "per_second", true, false),
+           failed = number_at(snapshot, "requests.failed.per_second");
+    char text[NUMBER_MAX], more[NUMBER_MAX];
+
+    put_text(s, "Requests   %8s/s", rate_text(all, text));
+    go_to(s, 24);
+    put_text(s, "%s in progress, %s connections", rate_text(number_at(snapshot, "requests.active"), text),
+             rate_text(number_at(snapshot, "requests.connections"), more));
+    end_line(s);
+    put_text(s, "Rejected   ");
+    style(s, rejected > 0 ? AMBER : "0");
+    put_text(s, "%8s/s", rate_text(rejected, text));
+    style(s, "0");
+    go_to(s, 24);
+    if (all > 0)
+        put_text(s, "%.1f %% of requests", 100 * rejected / all);
+    if (failed > 0) {
+        put_text(s, "; ");
+        style(s, RED);
+        put_text(s, "%s errors/s", rate_text(failed, text));
+        style(s, "0");
+    }
+    end_line(s);
+}
+
+static void write_latency(struct screen *s, const struct json_node *snapshot)
+{
+    const struct json_node *latency = json_member(snapshot, "latency");
+    char p50[NUMBER_MAX], p99[NUMBER_MAX];
+
+    put_text(s, "Latency    p50 %s, p99 %s", duration_text(number_at(latency, "requests.p50_seconds"), p50),
+             duration_text(number_at(latency, "requests.p99_seconds"), p99));
+    go_to(s, 44);
+    put_text(s, "servers p50 %s, p99 %s", duration_text(number_at(latency, "upstream.p50_seconds"), p50),
+             duration_text(number_at(latency, "upstream.p99_seconds"), p99));
+    end_line(s);
+}
+
+static void write_redis(struct screen *s, const struct json_node *snapshot)
+{
+    const struct json_node *redis = json_member(snapshot, "redis");
+    double ready = number_at(redis, "ready_workers"), workers = 0;
+    char p50[NUMBER_MAX], p99[NUMBER_MAX], calls[NUMBER_MAX];
+
+    const struct json_node *list = json_member(snapshot, "workers");
+    for (const struct json_node *worker = list ? list->first : NULL; worker; worker = worker->next)
+        workers++;
+    put_text(s, "Redis      ");
+    if (!redis || redis->kind != JSON_OBJECT) {
+        put_text(s, "not needed");
+        end_line(s);
+        return;
+    }
+    styled(s,
+           ready == workers ? GREEN
+           : ready > 0      ? AMBER
+                            : RED,
+           ready == workers ? "up"
+           : ready > 0      ? "degraded"
+                            : "down");
+    put_text(s, "  p50 %s, p99 %s", duration_text(number_at(snapshot, "latency.redis.p50_seconds"), p50),
+             duration_text(number_at(snapshot, "latency.redis.p99_seconds"), p99));
+    go_to(s, 44);
+    put_text(s, "%s calls/s, %.0f of %.0f workers connected, ",
+             rate_text(number_at(redis, "calls.per_second"), calls), ready, workers);
+    put_slice(s, json_string(json_member(redis, "address")));
+    end_line(s);
+}
+
+/* Counts the servers, and names those that are not up. */
+static void write_servers(struct screen *s, const struct json_node *snapshot)
+{
+    const struct json_node *upstreams = json_member(snapshot, "upstreams");
+    unsigned up = 0, count = 0;
+
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass)
+            put_text(s, "Servers    %u of %u up", up, count);
+        for (const struct json_node *u = upstreams ? upstreams->first : NULL; u; u = u->next)
+            for (const struct json_node *x = json_member(u, "servers") ? json_member(u, "servers")->first
+                                                                       : NULL;
+                 x; x = x->next) {
+                struct slice state = json_string(json_member(x, "state")), name;
+                bool good = slice_equal(state, SLICE("up"));
+                up += !pass && good;
+                count += !pass;
+                if (!pass || good)
+                    continue;
+                name = json_string(json_member(x, json_member(x, "name") ? "name" : "address"));
+                style(s, RED);
+                put_text(s, "; ");
+                put_slice(s, name);
+                put_text(s, " (");
+                put_slice(s, json_string(json_member(u, "name")));
+                put_text(s, ") ");
+                put_slice(s, state);
+                style(s, "0");
+            }
+    }
+    end_line(s);
+}
+
+/* Two lists of clients side by side; below each other on a narrow screen. */
+static void write_client(struct screen *s, const struct json_node *client, unsigned width)
+{
+    double least = number_at(client, "at_least"), most = number_at(client, "at_most");
+    char count[NUMBER_MAX];
+
+    cell(s, json_string(json_member(client, "client")), width);
+    snprintf(count, sizeof count, "%.0f%s", least, most > least ? "+" : "");
+    put_text(s, "%9s", count);
+}
+
+static void heading(struct screen *s, const char *name, const char *column, unsigned width)
+{
+    style(s, BOLD);
+    cell(s, slice_of(name), width);
+    put_text(s, "%9s", column);
+    style(s, "0");
+}
+
+static void write_clients(struct screen *s, const struct json_node *snapshot, unsigned most)
+{
+    const struct json_node *top = json_member(snapshot, "top"), *allowed = json_member(top, "allowed"),
+                           *limited = json_member(top, "limited");
+    unsigned width = (s->all_columns - 24) / 2;
+    char title[64];
+
+    width = width < 60 ? width : 60;
+    snprintf(title, sizeof title, "BUSIEST%s (%.0f s)", width > 24 ? " CLIENTS" : "",
+             number_at(top, "seconds"));
+    heading(s, title, "ADMITTED", width);
+    put_text(s, "   ");
+    heading(s, width > 24 ? "MOST LIMITED CLIENTS" : "MOST LIMITED", "REJECTED", width);
+    end_line(s);
+    allowed = allowed ? allowed->first : NULL;
+    limited = limited ? limited->first : NULL;
+    for (unsigned i = 0; i < most && (allowed || limited); i++) {
+        if (allowed)
+            write_client(s, allowed, width);
+        if (limited) {
+            go_to(s, width + 13);
+            write_client(s, limited, width);
+        }
+        end_line(s);
+        allowed = allowed ? allowed->next : NULL;
+        limited = limited ? limited->next : NULL;
+    }
+}
+
+static void write_table(struct screen *s, const struct json_node *list, const char *name)
+{
+    char text[NUMBER_MAX];
+    unsigned width = s->all_columns > 76 ? 40 : 24;
+
+    style(s, BOLD);
+    cell(s, slice_of(name), width);
+    put_text(s, "%10s %10s %12s", "ADMITTED/S", "REJECTED/S", "TOTAL");
+    style(s, "0");
+    end_line(s);
+    for (const struct json_node *row = list ? list->first : NULL; row && s->lines; row = row->next) {
+        const struct json_node *decisions = json_member(row, "decisions");
+        double rejected = sum_of(decisions, "per_second", true, false),
+               total = sum_of(decisions, "total", true, true);
+        struct slice row_name = json_string(json_member(row, "name"));
+        if (total <= 0 && slice_equal(row_name, SLICE("(none)"))) /* requests that no rule matches */
+            continue;
+        cell(s, row_name, width);
+        put_text(s, "%10s ", rate_text(sum_of(decisions, "per_second", false, true), text));
+        style(s, rejected > 0 ? AMBER : "0");
+        put_text(s, "%10s", rate_text(rejected, text));
+        style(s, "0");
+        put_text(s, " %12.0f", total);
+        end_line(s);
+    }
+}
+
+void top_screen_write(FILE *out, const struct json_node *snapshot, const struct top_size *size)
+{
+    struct screen s = {.out = out,
+                       .all_columns = size->columns > 40 ? size->columns : 40,
+                       .lines = size->lines ? size->lines : UINT32_MAX,
+                       .plain = size->plain};
+    unsigned clients = !size->lines ? 20 : size->lines > 34 ? 12 : size->lines > 24 ? 8 : 4;
+
+    write_process(&s, snapshot);
+    end_line(&s);
+    write_requests(&s, snapshot);
+    write_latency(&s, snapshot);
+    write_redis(&s, snapshot);
+    write_servers(&s, snapshot);
+    end_line(&s);
+    write_clients(&s, snapshot, clients);
+    end_line(&s);
+    write_table(&s, json_member(snapshot, "limits"), "LIMITS");
+    end_line(&s);
+    write_table(&s, json_member(snapshot, "rules"), "RULES");
+}
