@@ -8,8 +8,10 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "limit/arguments.h"
 #include "limit/compose.h"
-#include "limit/limiter_internal.h"
+#include "limit/op_leases.h"
+#include "limit/operation.h"
 
 void arguments_init(struct arguments *a)
 {
@@ -80,19 +82,6 @@ static unsigned key_index(struct arguments *a, struct slice key)
 }
 
 /* --- Groups ----------------------------------------------------------------------------------- */
-
-/* A unit's reply must hold no more than its share of the granted units, and must follow from the
- * group's reply. */
-bool op_is_unit(const struct limit_op *op)
-{
-    const struct op_limit *part = &op->limits[0];
-
-    return op->count == 1 && !op->is_adjustment && !op->parent && !op->now_us && part->cost == 1 &&
-           part->mode == MODE_PLAIN && !part->shadow && part->repeat_key.n == 0 &&
-           op->times_asked < GROUPED_REQUESTS_MAX &&
-           (part->limit->kind == LIMIT_BUCKET || part->limit->kind == LIMIT_WINDOW) &&
-           part->limit->max_delay_us == 0;
-}
 
 /* False if the client's numbers differ, even for the same key. */
 static bool is_alike(const struct op_limit *a, const struct op_limit *b)

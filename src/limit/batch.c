@@ -1,12 +1,42 @@
 /* batch.c - sends the ops gathered in a loop iteration as calls of the driver, and makes
  * decisions from the replies. */
-#include "limit/limiter_internal.h"
+#include "limit/batch.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/event_timer.h"
 #include "base/magic.h"
+#include "limit/adjust.h"
+#include "limit/arguments.h"
+#include "limit/failure_log.h"
+#include "limit/op_leases.h"
+#include "limit/op_permits.h"
+#include "limit/operation.h"
+#include "limit/split.h"
+#include "limit/verdict.h"
+
+/* --- Without a reply --------------------------------------------------------------------------- */
+
+void op_fail(struct limit_op *op, enum redis_failure cause)
+{
+    struct decision_request *decision_request = op_cut(op);
+    if (!decision_request)
+        return;
+    verdict_without_redis(op->limiter, op, cause, &decision_request->decision);
+    op_permits_locally(op, decision_request);
+    decision_request->decided(decision_request);
+}
+
+void op_give_up(struct limit_op *op, enum redis_failure cause)
+{
+    if (op->parent) {
+        split_failed(op, cause);
+        return;
+    }
+    op_fail(op, cause);
+    op_release(op);
+}
 
 /* --- Answers ---------------------------------------------------------------------------------- */
 
@@ -49,10 +79,9 @@ static bool op_set_failures_aside(struct limit_op *op, const struct limit_reply 
     if (rest && decision_admits(&op->decision_request->decision)) {
         verdict_set_aside(op, &op->decision_request->decision);
         memmove(op->limits, op->limits + failed, rest * sizeof op->limits[0]);
-        op->batch = NULL;
         if (rest == 1)
             op->limits[0].mode &= ~(unsigned)MODE_SHADOW;
-        TAILQ_INSERT_TAIL(&l->gathered, op, entry);
+        op_gather_quietly(op);
         return true;
     }
     if (rest)
@@ -89,6 +118,7 @@ static void op_answer(struct limit_op *op, const struct limit_reply *replies, in
         kept = decision_request->wants_charge && decision_request->decision.verdict == VERDICT_ALLOWED;
         if (kept) {
             op_write_charge(op, replies, time_us);
+            op_enter(op, OP_CHARGE);
             decision_request->charge = op;
         }
     } else if (op_would_have_waited(op, replies)) {
@@ -141,6 +171,7 @@ static void batch_answer(struct batch *batch, int64_t time_us)
         struct limit_op *op = batch->ops[i];
         struct group *group = &batch->groups[batch->group_of[i]];
         const struct limit_reply *replies = group_answer(group, l->replies + group->first_reply, &own);
+        op_enter(op, OP_ANSWERED);
         if (likely(replies != NULL))
             op_answer(op, replies, time_us, now_us); /* the op is now the charge's, reused or free */
         else
@@ -156,6 +187,7 @@ static void batch_fail(struct batch *batch, enum redis_failure failure)
 
     answer_leases(batch, NULL, 0);
     for (unsigned i = 0; i < batch->count; i++) {
+        op_enter(batch->ops[i], OP_ANSWERED);
         op_permits_failed(batch->ops[i]);
         op_give_up(batch->ops[i], failure);
     }
@@ -172,16 +204,18 @@ static void op_try_again(struct limit_op *op)
     bool apart =
         op->alone && (op->decision_request || op->parent) && op->count > 1 && op_key_count(op) == op->count;
 
+    op_enter(op, OP_ANSWERED);
     op_permits_answered(op);
-    op->batch = NULL;
     if (op->alone && op->is_adjustment && ++op->tries > ADJUSTMENT_TRIES_MAX)
         op_release(op);
     else if (!op->alone) {
         op->alone = true;
         op->tries = 0;
         op_gather(op);
-    } else if (!apart || !(op->parent ? split_apart(op) : split_begin(op, true)))
+    } else if (!apart || !(op->parent ? split_apart(op) : split_begin(op, true))) {
+        op_enter(op, OP_GATHERED);
         TAILQ_INSERT_TAIL(&l->later, op, entry);
+    }
 }
 
 static void batch_try_again(struct batch *batch)
@@ -275,6 +309,7 @@ static void batch_fill(struct batch *batch, struct op_list *list)
             op_release(op);
             continue;
         }
+        op_enter(op, OP_SENT);
         op->batch = batch;
         op_permits_sent(op);
         batch->ops[batch->count++] = op;
@@ -298,8 +333,10 @@ static void gather_permit_calls(struct limiter *l)
 
     if (!l->permits || !redis_client_is_ready(l->redis))
         return;
-    while ((op = op_take(l)) && op_fill_permit_call(op))
+    while ((op = op_take(l)) && op_fill_permit_call(op)) {
+        op_enter(op, OP_GATHERED);
         TAILQ_INSERT_HEAD(&l->gathered, op, entry);
+    }
     permits_rewind(l->permits);
     if (op) {
         op->decision_request = NULL;

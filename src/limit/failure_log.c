@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "limit/compose.h"
-#include "limit/limiter_internal.h"
+#include "limit/failure_log.h"
 
 static const uint64_t good_after_us = 60000000;
 

@@ -13,7 +13,14 @@
  *
  * An op stores its keys as text, so the facts need not outlive limiter_decide(). Ops and batches
  * are reused. */
-#include "limit/limiter_internal.h"
+#include "limit/arguments.h"
+#include "limit/batch.h"
+#include "limit/failure_log.h"
+#include "limit/op_leases.h"
+#include "limit/op_permits.h"
+#include "limit/operation.h"
+#include "limit/split.h"
+#include "limit/verdict.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -24,69 +31,7 @@
 #include "base/memory.h"
 #include "limit/key.h"
 
-/* --- Ops -------------------------------------------------------------------------------------- */
-
-static struct limit_op *op_allocate(struct limiter *l)
-{
-    struct limit_op *op = malloc(sizeof *op + l->op_keys_size);
-    if (!op)
-        return NULL;
-    MAGIC_SET(op, OP_MAGIC);
-    op->limiter = l;
-    op->deadline.queue = NULL;
-    op->split = NULL;
-    op->parent = NULL;
-    op->slot = 0;
-    op->alone = false;
-    op->permit_count = 0;
-    op->lease = NULL;
-    return op;
-}
-
-struct limit_op *op_take(struct limiter *l)
-{
-    struct limit_op *op = TAILQ_FIRST(&l->spare_ops);
-    if (!op)
-        return op_allocate(l);
-    TAILQ_REMOVE(&l->spare_ops, op, entry);
-    l->spare_op_count--;
-    return op;
-}
-
-static void op_free(struct limit_op *op)
-{
-    MAGIC_WIPE(op);
-    free(op);
-}
-
-void op_release(struct limit_op *op)
-{
-    struct limiter *l = op->limiter;
-
-    assert(!op->decision_request && !deadline_is_armed(&op->deadline));
-    op_drop_permits(op);
-    op->lease = NULL;
-    if (unlikely(op->split || op->alone))
-        split_drop(op);
-    if (op == l->reserve)
-        return;
-    if (l->spare_op_count >= SPARE_OPS_MAX) {
-        op_free(op);
-        return;
-    }
-    TAILQ_INSERT_HEAD(&l->spare_ops, op, entry);
-    l->spare_op_count++;
-}
-
-struct decision_request *op_cut(struct limit_op *op)
-{
-    struct decision_request *decision_request = op->decision_request;
-    deadline_cancel(&op->deadline);
-    if (decision_request)
-        decision_request->op = NULL;
-    op->decision_request = NULL;
-    return decision_request;
-}
+/* --- Requests --------------------------------------------------------------------------------- */
 
 static void fill_repeat(struct op_limit *part, struct text *keys, const struct limit_facts *facts)
 {
@@ -109,7 +54,6 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
     struct slice client = SLICE_NONE;
 
     op->decision_request = NULL;
-    op->batch = NULL;
     op->count = rule->limit_count;
     for (unsigned i = 0; i < rule->limit_count; i++) {
         struct op_limit *part = &op->limits[i];
@@ -140,26 +84,6 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
 
 /* --- Decisions -------------------------------------------------------------------------------- */
 
-void op_fail(struct limit_op *op, enum redis_failure cause)
-{
-    struct decision_request *decision_request = op_cut(op);
-    if (!decision_request)
-        return;
-    verdict_without_redis(op->limiter, op, cause, &decision_request->decision);
-    op_permits_locally(op, decision_request);
-    decision_request->decided(decision_request);
-}
-
-void op_give_up(struct limit_op *op, enum redis_failure cause)
-{
-    if (op->parent) {
-        split_failed(op, cause);
-        return;
-    }
-    op_fail(op, cause);
-    op_release(op);
-}
-
 /* The client's limits, in this order: its address is on the allow list, its grant, the database,
  * the policy. NULL: the limits as written. */
 static const struct client_limits *client_limits_of(struct limiter *l, const struct limit_facts *facts,
@@ -180,31 +104,6 @@ bool limiter_has_grant(struct limiter *l, const struct identity *identity)
 {
     struct grant grant;
     return grants_find(&l->grants, identity, &grant);
-}
-
-void op_copy(struct limit_op *op, const struct limit_op *from)
-{
-    memcpy(op->keys, from->keys, from->keys_size);
-    op->keys_size = from->keys_size;
-    op->decision_request = NULL;
-    op->batch = NULL;
-    op->started_us = from->started_us;
-    op->now_us = from->now_us;
-    op->count = 0;
-    op->denial_key_known = op->is_adjustment = op->part = op->abandoned = op->counts_later = false;
-    op->aside_count = 0;
-    op->times_asked = 0;
-    op->lease = NULL;
-}
-
-void op_gather(struct limit_op *op)
-{
-    struct limiter *l = op->limiter;
-
-    op->batch = NULL;
-    TAILQ_INSERT_TAIL(&l->gathered, op, entry);
-    if (l->gathered_count++ == 0)
-        l->gathered_since_us = clock_cached_us();
 }
 
 enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
@@ -230,8 +129,8 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
     }
     bool ready = redis_client_is_ready(l->redis);
     op = ready ? op_take(l) : l->reserve;
-    op = op ? op : l->reserve;
-    assert(op); /* limiter_new() allocated the reserve */
+    if (!op || op == l->reserve)
+        op_enter(op = l->reserve, OP_PREPARED);
     op_fill(op, facts, client_limits);
     if (l->permits && !op_use_permits(op)) {
         op_release(op);
@@ -457,4 +356,14 @@ enum redis_breaker limiter_breaker(const struct limiter *l)
 bool limiter_redis_away(const struct limiter *l)
 {
     return !l->redis || !redis_client_is_ready(l->redis);
+}
+
+bool limiter_is_quiet(const struct limiter *l)
+{
+    if (limiter_redis_away(l))
+        return true;
+    /* A call in progress may get the reply "unknown script" or "wrong node" and be sent again. */
+    return l->under_way == 0 && TAILQ_EMPTY(&l->gathered) && TAILQ_EMPTY(&l->beyond) &&
+           TAILQ_EMPTY(&l->later) && TAILQ_EMPTY(&l->lease_ends.armed) &&
+           (!l->permits || permits_count(l->permits) == 0);
 }

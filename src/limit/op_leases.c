@@ -1,8 +1,10 @@
 /* op_leases.c - decisions from leased units, see leases.h: which ops use leases, which calls
  * request units, and how unspent units are given back. */
+#include "limit/op_leases.h"
 #include "base/clock.h"
-#include "limit/limiter_internal.h"
+#include "limit/operation.h"
 #include "limit/resets.h"
+#include "limit/verdict.h"
 
 /* The key without PREFIX and ":". */
 static struct slice tagged(const struct limiter *l, struct slice key)
@@ -87,6 +89,7 @@ bool op_spend_lease(struct limit_op *op, struct decision_request *decision_reque
     counter_add(&l->stats->lease_used, 1);
     if (decision_request->wants_charge && op != l->reserve) {
         write_charge(op, lease);
+        op_enter(op, OP_CHARGE);
         decision_request->charge = op;
     } else
         op_release(op);
@@ -115,6 +118,7 @@ static struct limit_op *charge_like(const struct limit_op *op)
     charge->count = 1;
     charge->limits[0] = op->limits[0];
     charge->limits[0].key.p = charge->keys + (op->limits[0].key.p - op->keys);
+    op_enter(charge, OP_CHARGE);
     return charge;
 }
 

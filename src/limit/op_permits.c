@@ -1,5 +1,5 @@
 /* op_permits.c - ops of concurrency limits, and of canceled requests in a queue. */
-#include "limit/limiter_internal.h"
+#include "limit/op_permits.h"
 
 #include "base/clock.h"
 
@@ -18,12 +18,6 @@ bool op_use_permits(struct limit_op *op)
         op->permits[op->permit_count++] = part->permit;
     }
     return true;
-}
-
-void op_drop_permits(struct limit_op *op)
-{
-    while (op->permit_count > 0)
-        permits_unuse(op->limiter->permits, op->permits[--op->permit_count]);
 }
 
 void op_permits_sent(struct limit_op *op)
@@ -90,7 +84,6 @@ bool op_fill_permit_call(struct limit_op *op)
     if (!permits_next(op->limiter->permits, &call))
         return false;
     op->decision_request = NULL;
-    op->batch = NULL;
     op->count = 1;
     op->limits[0] = (struct op_limit){.limit = call.limit,
                                       .numbers = call.numbers,

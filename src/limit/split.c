@@ -17,22 +17,12 @@
 
 #include "base/clock.h"
 #include "base/magic.h"
-#include "limit/limiter_internal.h"
-
-enum sub_op_state { SUB_OP_COMING, SUB_OP_ASKED, SUB_OP_CHARGED, SUB_OP_REJECTED, SUB_OP_FAILED };
-
-struct sub_op {
-    struct limit_op *op; /* COMING, ASKED, CHARGED; else NULL */
-    enum sub_op_state state;
-    bool waits;                          /* CHARGED: a queue delays the request */
-    unsigned first_result, result_count; /* CHARGED: its results in the decision */
-};
-
-struct split {
-    unsigned count;
-    bool each; /* one sub-operation per limit */
-    struct sub_op sub_ops[LIMITS_PER_RULE_MAX];
-};
+#include "limit/adjust.h"
+#include "limit/failure_log.h"
+#include "limit/op_permits.h"
+#include "limit/operation.h"
+#include "limit/split.h"
+#include "limit/verdict.h"
 
 /* --- Sub-operations --------------------------------------------------------------------------- */
 
@@ -130,39 +120,6 @@ static struct sub_op *find(const struct limit_op *op)
     abort(); /* op->parent is set only while the parent has the sub-operation */
 }
 
-/* Detaches the op from its parent; the caller owns it. */
-static struct limit_op *let_go(struct sub_op *sub_op, enum sub_op_state state)
-{
-    struct limit_op *op = sub_op->op;
-
-    sub_op->op = NULL;
-    sub_op->state = state;
-    op->parent = NULL;
-    return op;
-}
-
-void split_drop(struct limit_op *op)
-{
-    struct split *split = op->split;
-
-    op->alone = false;
-    op->split = NULL;
-    if (!split)
-        return;
-    for (unsigned i = 0; i < split->count; i++) {
-        struct sub_op *sub_op = &split->sub_ops[i];
-        bool asked = sub_op->state == SUB_OP_ASKED;
-        if (!sub_op->op)
-            continue;
-        sub_op->op->abandoned = op->abandoned;
-        if (asked)
-            (void)let_go(sub_op, SUB_OP_FAILED); /* its batch or a gathered list owns it */
-        else
-            op_release(let_go(sub_op, SUB_OP_FAILED));
-    }
-    free(split);
-}
-
 /* --- The decision ----------------------------------------------------------------------------- */
 
 static void append(struct decision *d, const struct decision *more)
@@ -241,7 +198,7 @@ static void conclude(struct limit_op *parent)
     for (unsigned i = 0; i < split->count && !admitted; i++)
         if (split->sub_ops[i].state == SUB_OP_CHARGED) {
             take_back(d, &split->sub_ops[i]);
-            give_back(let_go(&split->sub_ops[i], SUB_OP_REJECTED));
+            give_back(sub_op_let_go(&split->sub_ops[i], SUB_OP_REJECTED));
         }
     if (!admitted)
         permits_leave(parent->decision_request);
@@ -251,9 +208,10 @@ static void conclude(struct limit_op *parent)
         histogram_add(&parent->limiter->stats->redis_latency, clock_us() - parent->started_us);
     }
     struct decision_request *decision_request = op_cut(parent);
-    if (admitted && decision_request->wants_charge && d->verdict == VERDICT_ALLOWED)
+    if (admitted && decision_request->wants_charge && d->verdict == VERDICT_ALLOWED) {
+        op_enter(parent, OP_CHARGE);
         decision_request->charge = parent;
-    else
+    } else
         op_release(parent);
     decision_request->decided(decision_request);
 }
@@ -277,7 +235,7 @@ static void go_on(struct limit_op *parent)
             return;
         }
         decide_without_redis(parent, sub_op->op, REDIS_FAILURE_DOWN);
-        op_release(let_go(sub_op, SUB_OP_FAILED));
+        op_release(sub_op_let_go(sub_op, SUB_OP_FAILED));
         if (!decision_admits(&parent->decision_request->decision))
             break;
     }
@@ -291,13 +249,13 @@ bool split_begin(struct limit_op *op, bool each)
     if (!split)
         return false;
     op->split = split;
-    op->batch = NULL;
     split->each = each;
     if (!make_sub_ops(op)) {
         take_permits_back(op);
-        split_drop(op);
+        op_drop_split(op);
         return false;
     }
+    op_enter(op, OP_SPLIT);
     begin_decision(&op->decision_request->decision);
     split->sub_ops[0].state = SUB_OP_ASKED;
     split->sub_ops[0].op->alone = each;
@@ -362,7 +320,7 @@ static bool set_failures_aside(struct limit_op *sub_op, const struct limit_reply
         op_gather(sub_op);
         return true;
     }
-    op_release(let_go(find(sub_op), SUB_OP_FAILED));
+    op_release(sub_op_let_go(find(sub_op), SUB_OP_FAILED));
     if (decision_admits(&parent->decision_request->decision))
         go_on(parent);
     else
@@ -386,12 +344,13 @@ void split_answer(struct limit_op *op, const struct limit_reply *replies, int64_
     append(&parent->decision_request->decision, &d);
     sub_op->result_count = parent->decision_request->decision.result_count - sub_op->first_result;
     if (decision_admits(&d)) {
+        op_enter(op, OP_CHARGE);
         sub_op->state = SUB_OP_CHARGED;
         sub_op->waits = d.delay_us > 0;
         go_on(parent);
         return;
     }
-    op_release(let_go(sub_op, SUB_OP_REJECTED));
+    op_release(sub_op_let_go(sub_op, SUB_OP_REJECTED));
     conclude(parent);
 }
 
@@ -401,7 +360,7 @@ void split_failed(struct limit_op *op, enum redis_failure cause)
 
     MAGIC_CHECK(parent, OP_MAGIC);
     decide_without_redis(parent, op, cause);
-    op_release(let_go(find(op), SUB_OP_FAILED));
+    op_release(sub_op_let_go(find(op), SUB_OP_FAILED));
     if (decision_admits(&parent->decision_request->decision))
         go_on(parent);
     else
@@ -430,9 +389,9 @@ void split_timeout(struct limit_op *op)
             continue;
         decide_without_redis(op, sub_op->op, REDIS_FAILURE_TIMEOUT);
         if (sub_op->state == SUB_OP_ASKED)
-            (void)let_go(sub_op, SUB_OP_FAILED); /* the late reply is dropped */
+            (void)sub_op_let_go(sub_op, SUB_OP_FAILED); /* the late reply is dropped */
         else
-            op_release(let_go(sub_op, SUB_OP_FAILED));
+            op_release(sub_op_let_go(sub_op, SUB_OP_FAILED));
     }
     conclude(op);
 }
@@ -452,7 +411,7 @@ void split_abandon(struct limit_op *op)
 
     for (unsigned i = 0; i < split->count; i++)
         if (split->sub_ops[i].state == SUB_OP_CHARGED && split->sub_ops[i].waits)
-            leave_queues(let_go(&split->sub_ops[i], SUB_OP_FAILED));
+            leave_queues(sub_op_let_go(&split->sub_ops[i], SUB_OP_FAILED));
     op_release(op); /* with its sub-operations; other charges stay */
 }
 
@@ -463,6 +422,6 @@ void split_adjust(struct limit_op *op, void (*adjust)(struct limit_op *sub_op, c
 
     for (unsigned i = 0; i < split->count; i++)
         if (split->sub_ops[i].state == SUB_OP_CHARGED)
-            adjust(let_go(&split->sub_ops[i], SUB_OP_FAILED), facts);
+            adjust(sub_op_let_go(&split->sub_ops[i], SUB_OP_FAILED), facts);
     op_release(op);
 }

@@ -1,7 +1,7 @@
 /* verdict.c - makes decisions from Redis' reply, without Redis, from the client's limits, from a
  * remembered denial, and from a lease. */
+#include "limit/verdict.h"
 #include "base/clock.h"
-#include "limit/limiter_internal.h"
 
 /* --- Decisions -------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #include "config/policy_file.h"
 #include "fuzz.h"
 #include "limit/compose.h"
-#include "limit/limiter_internal.h"
+#include "limit/limiter_state.h"
 #include "redis/reply_reader.h"
 
 enum { TURNS_MAX = 10000 };

@@ -1,0 +1,15 @@
+/* adjust.h - records what Redis charged, and corrects it. */
+#ifndef WEIR_LIMIT_ADJUST_H
+#define WEIR_LIMIT_ADJUST_H
+
+#include "limit/limiter_state.h"
+
+/* Records Redis' charges in the op, for a later adjustment. */
+void op_write_charge(struct limit_op *op, const struct limit_reply *replies, int64_t time_us);
+/* Brings the charges to `totals` (one per limit). Takes ownership of the op. */
+void op_adjust(struct limit_op *op, const int64_t *totals);
+/* For a canceled request: frees its positions in queues. Other charges stay. Takes ownership of
+ * the op. */
+void op_leave_queue(struct limit_op *op, const struct limit_reply *replies);
+
+#endif

@@ -1,0 +1,12 @@
+/* batch.h - calls of the driver: limiter_flush() of limiter.h, and ops that get no reply. */
+#ifndef WEIR_LIMIT_BATCH_H
+#define WEIR_LIMIT_BATCH_H
+
+#include "limit/limiter_state.h"
+
+/* Decides the op by on_failure. The caller's object may be freed meanwhile; the op is not. */
+void op_fail(struct limit_op *op, enum redis_failure cause);
+/* The same, and releases the op. */
+void op_give_up(struct limit_op *op, enum redis_failure cause);
+
+#endif

@@ -1,0 +1,15 @@
+/* failure_log.h - the operator's own limiter scripts that fail, see lua/guard.lua. */
+#ifndef WEIR_LIMIT_FAILURE_LOG_H
+#define WEIR_LIMIT_FAILURE_LOG_H
+
+#include "limit/limiter_state.h"
+
+/* Counts failures. Logs the first one, and the end of a failure period. */
+void failures_note(const struct limit_op *op, const struct limit_reply *replies, uint64_t now_us);
+/* Counts own-script limits whose request timed out. */
+void failures_note_late(const struct limit_op *op);
+/* Moves failed limits to the front and returns their number. Returns 0 if the failures do not
+ * matter: the failed limits are shadow limits, or another limit rejects. */
+unsigned failures_sort(struct limit_op *op, const struct limit_reply *replies);
+
+#endif
