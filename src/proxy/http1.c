@@ -54,12 +54,19 @@ static bool rest_is_small(const struct http1 *h)
            (h->request.kind == FRAMING_LENGTH && h->request.left <= DRAIN_KEEP_MAX && !h->expects_continue);
 }
 
+/* Returns whether the connection ends with any response to this request. */
+static bool is_last_request(const struct client *c)
+{
+    const struct http1 *h = &c->http1;
+    return !h->keep_alive || h->end_unknown || c->worker->stopping || client_gives_way(c);
+}
+
 /* Returns whether the connection ends with this response. */
 static bool must_close(const struct client *c, const struct response *response)
 {
     const struct http1 *h = &c->http1;
 
-    if (!h->keep_alive || h->end_unknown || c->worker->stopping || client_gives_way(c))
+    if (is_last_request(c))
         return true;
     if (response->own) /* after a client error, the next bytes cannot be interpreted */
         return response->client_fault || !rest_is_small(h);
@@ -95,7 +102,7 @@ static bool send_image(struct downstream *d, const struct response_image *image,
     struct http1 *h = &c->http1;
     struct iovec piece = {(char *)(uintptr_t)image->bytes, image->size};
 
-    h->close = must_close(c, &(struct response){.own = true});
+    h->close = is_last_request(c) || !rest_is_small(h);
     if (image->form != form_of(h))
         return false;
     *sent = accepted(c, stream_send(&c->stream, &c->worker->buffers, &piece, 1), false);

@@ -55,11 +55,10 @@ enum relay relay_request(struct exchange *x, struct slice head, bool receive, co
     struct content_piece piece = {.size = 0};
     enum relay result;
 
-    if (x->request.ended)
-        return head.n == 0 ? RELAY_ENDED
-                           : relay_of_sent(body_write(&x->link->stream, buffers, head, SLICE_NONE, true,
-                                                      x->request.kind == FRAMING_CHUNKED),
-                                           true);
+    if (x->request.ended) {
+        struct iovec all = iovec_of(head);
+        return relay_of_sent(stream_send(&x->link->stream, buffers, &all, 1), true);
+    }
     if (receive && splice_request(x, &result))
         return result;
     enum body_status status = d->ops->read_body(d, receive, &piece, why);
