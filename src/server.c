@@ -131,7 +131,7 @@ static void share(struct weir *weir)
     if (sizes->connections_per_ip)
         weir->shared.ip_counts =
             ip_counts_new(sizes->connections > IP_COUNTS_MAX ? sizes->connections : IP_COUNTS_MAX,
-                          weir->first->identity.ipv6_prefix);
+                          weir->first->identity.ipv4_prefix, weir->first->identity.ipv6_prefix);
 }
 
 static bool make_workers(struct weir *weir)

@@ -466,6 +466,7 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     upstream_servers(&s);
     redis(&s);
     quotas(&s);
+    metrics_write_tokens(out, view);
     metrics_write_policy(out, view);
     single(&s, "weir_descriptor_shortages_total", "counter",
            "How often the process had no file descriptor left.", descriptors_shortages());

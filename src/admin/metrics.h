@@ -30,6 +30,8 @@ void label_value(struct text *t, const char *value);
 void metrics_write_rules(struct evbuffer *out, const struct admin_view *view);
 /* Appends the process's resource usage, with the names of Prometheus' own client libraries. */
 void metrics_write_process(struct evbuffer *out, const struct admin_view *view);
+/* Appends the counts of tokens, if the policy reads any. */
+void metrics_write_tokens(struct evbuffer *out, const struct admin_view *view);
 /* Appends the policy's load time, reload counts, and certificate expiry times. */
 void metrics_write_policy(struct evbuffer *out, const struct admin_view *view);
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "admin/answer.h"
+#include "base/text.h"
+#include "policy/identity.h"
 
 void top_write(struct json *json, const char *key, const struct admin_view *view, enum top_by by, unsigned n,
                double *seconds)
@@ -14,8 +16,11 @@ void top_write(struct json *json, const char *key, const struct admin_view *view
 
     json_begin(json, key, '[');
     for (unsigned i = 0; i < count; i++) {
+        char bytes[IDENTITY_TEXT_MAX + 8];
+        struct text name = text_over(bytes, sizeof bytes);
+        identity_write_full_name(&name, (struct slice){entries[i].key, entries[i].size});
         json_begin(json, NULL, '{');
-        json_slice(json, "client", (struct slice){entries[i].key, entries[i].size});
+        json_slice(json, "client", text_slice(&name));
         json_u64(json, "at_least", entries[i].at_least);
         json_u64(json, "at_most", entries[i].at_most);
         json_end(json, '}');

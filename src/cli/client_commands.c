@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "clients/client_query.h"
 #include "limit/compose.h"
+#include "policy/identity_source.h"
 #include "redis/blocking.h"
 #include "redis/failure.h"
 #include "redis/slot.h"
@@ -263,7 +264,7 @@ static bool is_unknown_id(const struct asking *asking)
     struct quota_row row;
     int64_t us;
 
-    return asking->policy->identity.known_clients_only && asking->identity.from_header &&
+    return asking->policy->identity.known_clients_only && asking->identity.is_id &&
            !policy_client(asking->policy, &asking->identity) &&
            !(client_query_row(asking->query, &row, &us) && row.present);
 }
@@ -420,24 +421,30 @@ static struct query *begin(const struct asking *asking, const struct order *orde
                             order->kind == CLIENT_QUERY_LOOK ? LOOK_US : RESET_US);
 }
 
-/* Warns of a probable mistake: an address without "ip:", or an id although the policy reads no
- * ids. */
+/* Warns of a probable mistake: an address without "ip:", an id that the policy does not read, or a
+ * hash from a log. */
 static void doubt(const struct asking *asking, const char *client)
 {
     const struct identity_settings *identity = &asking->policy->identity;
-    bool ids = false;
+    const struct identity_source *source = identity_source_of(identity_text(&asking->identity));
+    bool is_read = false;
     struct ip ip;
 
-    if (!slice_starts_with(identity_text(&asking->identity), SLICE("id:")))
+    if (!source->is_id)
         return;
     for (unsigned i = 0; i < identity->from_count; i++)
-        ids |= identity->from[i].source == IDENTITY_HEADER;
+        is_read |= identity->from[i].source == source;
     if (ip_parse(slice_of(client), &ip))
         fprintf(stderr, "weir: %s is taken for an id; the address is ip:%s\n", client, client);
-    else if (!ids)
-        fputs("weir: clients have no ids by this policy, since identity.from names no header; an address is "
-              "ip:ADDRESS\n",
-              stderr);
+    else if (!is_read)
+        fprintf(
+            stderr,
+            "weir: no client has such an id by this policy, since identity.from names no %s; an address is "
+            "ip:ADDRESS\n",
+            source->description);
+    else if (source->hashed && identity_is_hash(slice_of(client + strlen(source->prefix))))
+        fprintf(stderr, "weir: %s is taken for a value; the hash in logs is %sh:HASH\n", client,
+                source->prefix);
 }
 
 static int ask_about(struct asking *asking, const struct order *order)

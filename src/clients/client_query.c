@@ -304,7 +304,7 @@ static void append_quota_arguments(struct query *q)
  * result of a query in flight is not stored. */
 static void append_last_reset_arguments(struct query *q)
 {
-    bool quota = q->policy->quotas.connection && q->identity->from_header;
+    bool quota = q->policy->quotas.connection && q->identity->is_id;
 
     append_number_argument(q, q->row_count + q->found_count + (quota ? 2 : 0));
     for (unsigned i = 0; i < q->row_count; i++)
@@ -389,7 +389,7 @@ bool client_query_granted(const struct query *q, int64_t *quota, int64_t *us)
 
 bool client_query_asks_database(const struct query *q)
 {
-    return q->policy->quotas.connection && q->identity->from_header && !policy_client(q->policy, q->identity);
+    return q->policy->quotas.connection && q->identity->is_id && !policy_client(q->policy, q->identity);
 }
 
 bool client_query_row(const struct query *q, struct quota_row *row, int64_t *us)

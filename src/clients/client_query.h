@@ -40,8 +40,8 @@ struct limit_status {
 
 struct query;
 
-/* Parses "client-2", "id:client-2", "ip:203.0.113.7", "ip:2001:db8::1" or "ip:unix". IPv6
- * addresses are grouped by identity.ipv6_prefix; the form of the group in X-Weir-Client is
+/* Parses a client as identity_parse() does, and looks up its address in the lists. Addresses are
+ * grouped by identity.ipv4_prefix and ipv6_prefix; the form of the group in X-Weir-Client is
  * accepted, too. Returns false on error and sets `*why` (static text). */
 MUST_CHECK bool client_query_identity(const struct policy *policy, struct slice text,
                                       struct identity *identity, const char **why);

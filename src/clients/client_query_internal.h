@@ -56,7 +56,7 @@ struct query {
 static inline bool counts_client(const struct limit *limit, const struct identity *identity)
 {
     enum limit_per first = limit->per[0].per;
-    return first == PER_CLIENT || (first == PER_IP && !identity->from_header);
+    return first == PER_CLIENT || (first == PER_IP && !identity->is_id);
 }
 
 static inline bool is_list(const struct limit *limit)

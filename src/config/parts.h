@@ -73,6 +73,9 @@ void limit_unknown(struct loading *l, const struct node *node, struct slice name
 
 /* --- clients --- */
 
+/* Returns the name of an id for messages and `weir check`, in the arena: values are shown as their
+ * hash if they are hashed. */
+char *client_printed_name(struct loading *l, struct slice identity);
 bool client_is_blocked(const void *client); /* for option->applies */
 bool client_has_plan(const void *client);
 bool client_has_quota(const void *client);
@@ -86,8 +89,26 @@ bool upstream_has_health(const void *upstream); /* for option->applies */
 
 /* --- identity --- */
 
-/* Sets headers_from_anyone after the section is read. */
-void identity_finish(struct policy *policy);
+bool identity_reads_tokens(const void *policy); /* for option->applies */
+/* Sets headers_from_anyone after the section is read, and reports a jwt source without keys. */
+void identity_finish(struct loading *l);
+
+bool jwt_has_inline_secret(const void *policy); /* for option->applies */
+void check_jwt(struct loading *l);              /* read_jwt.c: reports a jwt source without keys */
+
+/* --- secrets (secret_file.c) --- */
+
+/* Removes a trailing newline, as added by editors and `echo`. */
+struct slice without_newline(struct slice bytes);
+/* Warns if every user of the machine may read or write the file with a secret that `node` names. */
+void warn_of_file_mode(struct loading *l, const struct node *node, const char *path);
+
+/* Reads a file that holds a secret alone, on one line, into the scratch arena. `what` is its name in
+ * errors. Returns false if the value is null, or after reporting an error. Warns if everybody can
+ * read the file. */
+struct option;
+bool secret_file_read(struct loading *l, const struct option *option, const struct node *node,
+                      const char *what, struct slice *secret);
 
 /* --- admin --- */
 
@@ -138,11 +159,6 @@ bool redis_url_read(struct loading *l, const struct node *node, struct redis_url
                     struct slice *position);
 /* Applies the parts of the URL after the section is read; checks whether TLS fits the address. */
 void redis_url_finish(struct loading *l);
-
-/* Removes a trailing newline, as added by editors and `echo`. */
-struct slice without_newline(struct slice bytes);
-/* Warns if every user of the machine may read or write the file with a secret that `node` names. */
-void warn_of_file_mode(struct loading *l, const struct node *node, const char *path);
 
 bool redis_has_address(const void *policy); /* for option->applies */
 bool redis_has_sentinel(const void *policy);

@@ -66,7 +66,7 @@ static void read_root(struct loading *l)
         options_read(l, l->root, "", l->policy);
     derived_finish(l->policy);
     addresses_read(l);
-    identity_finish(l->policy);
+    identity_finish(l);
     redis_url_finish(l);
     if (!l->report->mistakes)
         read_headers_collect(l);

@@ -1,6 +1,7 @@
 /* read_clients.c - sections plans and clients: limits of client groups and single clients. */
 #include "config/parts.h"
 #include "config/types.h"
+#include "policy/identity.h"
 
 bool client_is_blocked(const void *client)
 {
@@ -295,7 +296,7 @@ const struct option_type type_plan = {"name", read_plan, print_plan, true};
 
 /* --- one client --- */
 
-static void enter_client(struct loading *l, const struct node *node)
+static void enter_client(struct loading *l, const struct node *node, const struct identity *identity)
 {
     struct clients *clients = l->policy->clients;
     struct slice name = node->key, address = {name.p + 3, name.n - 3};
@@ -303,8 +304,8 @@ static void enter_client(struct loading *l, const struct node *node)
     struct ip_range range;
     const char *why;
 
-    if (!slice_starts_with(name, SLICE("ip:"))) {
-        earlier = clients_enter_id(clients, name);
+    if (identity->is_id) {
+        earlier = clients_enter_id(clients, identity_text(identity));
     } else if (slice_equal(address, SLICE("unix"))) {
         earlier = clients_enter_unix(clients);
     } else if (ip_range_parse(address, &range, &why)) {
@@ -313,28 +314,44 @@ static void enter_client(struct loading *l, const struct node *node)
         mistake_of_key(l, node, "%s: %s", QUOTE(name), why);
     }
     if (earlier)
-        mistake_of_key(l, node, "%s is the same address as %s at line %u", QUOTE(name),
-                       QUOTE(slice_of(earlier->client_limits.name)), earlier->client_limits.position.line);
+        mistake_of_key(l, node, "%s is the same %s as %s at line %u", QUOTE(name),
+                       identity->is_id ? "client" : "address", QUOTE(slice_of(earlier->client_limits.name)),
+                       earlier->client_limits.position.line);
 }
 
-static bool id_is_good(struct loading *l, const struct node *node)
+/* Addresses and ranges are read by enter_client(). */
+static bool read_name(struct loading *l, const struct node *node, struct identity *identity)
 {
-    bool good = node->key.n >= 1 && node->key.n <= CLIENT_ID_MAX && !slice_has_control_bytes(node->key);
+    const char *why;
 
-    if (!good)
-        mistake_of_key(l, node, "%s is no client's id; expected 1 to %d bytes without control bytes",
-                       QUOTE(node->key), CLIENT_ID_MAX);
-    return good;
+    *identity = (struct identity){.is_id = false};
+    if (slice_starts_with(node->key, SLICE("ip:")) ||
+        identity_parse(&l->policy->identity, node->key, identity, &why))
+        return true;
+    mistake_of_key(l, node, "%s is no client: %s", QUOTE(node->key), why);
+    return false;
+}
+
+char *client_printed_name(struct loading *l, struct slice identity)
+{
+    char bytes[IDENTITY_TEXT_MAX];
+    struct text text = text_over(bytes, sizeof bytes);
+
+    identity_write_name(&text, identity);
+    return arena_text(l->arena, text_slice(&text));
 }
 
 static void read_client(struct loading *l, const struct node *node)
 {
-    if (node->broken || !id_is_good(l, node) ||
+    struct identity identity;
+
+    if (node->broken || !read_name(l, node, &identity) ||
         !expect_map(l, node, "a map with plan, quota or limits, such as { quota: 30 }"))
         return;
     struct client *client = clients_add(l->policy->clients);
     client->policy = l->policy;
-    client->client_limits.name = arena_text(l->arena, node->key);
+    client->client_limits.name =
+        identity.is_id ? client_printed_name(l, identity_text(&identity)) : arena_text(l->arena, node->key);
     client->client_limits.position = node->key_place;
     options_read(l, node, "clients.ID", client);
     client->client_limits.quota = client->quota == 0    ? QUOTA_PROHIBITED
@@ -347,7 +364,7 @@ static void read_client(struct loading *l, const struct node *node)
             (client->limits && client->limits->count))
             mistake_of_key(l, node, "a blocked client meets no limits; remove plan, quota and limits");
     }
-    enter_client(l, node);
+    enter_client(l, node, &identity);
     work_out_numbers(l, client, node);
 }
 

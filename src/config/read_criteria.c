@@ -3,6 +3,7 @@
 #include "config/types.h"
 #include "http/chars.h"
 #include "policy/criteria.h"
+#include "policy/identity.h"
 
 static const struct criterion *criterion_of(const struct rule *rule, enum criterion_kind kind)
 {
@@ -214,6 +215,7 @@ const struct option_type type_match_query = {"map by name", read_query, print_qu
 
 static bool client_is_good(struct loading *l, const struct node *item)
 {
+    struct identity identity;
     struct ip_range range;
     const char *why;
 
@@ -221,10 +223,9 @@ static bool client_is_good(struct loading *l, const struct node *item)
         return false;
     struct slice text = item->text, address = {text.p + 3, text.n - 3};
     if (!slice_starts_with(text, SLICE("ip:"))) {
-        if (text.n >= 1 && text.n <= CLIENT_ID_MAX && !slice_has_control_bytes(text))
+        if (identity_parse(&l->policy->identity, text, &identity, &why))
             return true;
-        mistake(l, item, "%s is not a client id; use 1 to %d bytes without control bytes", QUOTE(text),
-                CLIENT_ID_MAX);
+        mistake(l, item, "%s is no client: %s", QUOTE(text), why);
         return false;
     }
     if (slice_equal(address, SLICE("unix")) || ip_range_parse(address, &range, &why))
@@ -233,21 +234,21 @@ static bool client_is_good(struct loading *l, const struct node *item)
     return false;
 }
 
-/* `text` has passed client_is_good(). */
-static struct client_pattern client_pattern(struct loading *l, struct slice text)
+/* `*text` has passed client_is_good(); an id becomes the name that is printed. */
+static struct client_pattern client_pattern(struct loading *l, struct slice *text)
 {
     struct client_pattern pattern = {.identity = SLICE_NONE};
-    struct slice address = {text.p + 3, text.n - 3};
+    struct slice address = {text->p + 3, text->n - 3};
+    struct identity identity;
     const char *why;
 
-    if (slice_starts_with(text, SLICE("ip:"))) {
+    if (slice_starts_with(*text, SLICE("ip:")) ||
+        !identity_parse(&l->policy->identity, *text, &identity, &why)) {
         pattern.unix_peers = !ip_range_parse(address, &pattern.range, &why);
         return pattern;
     }
-    char *identity = arena_zeroed(l->arena, text.n + 4, 1);
-    memcpy(identity, "id:", 3);
-    memcpy(identity + 3, text.p, text.n);
-    pattern.identity = (struct slice){identity, text.n + 3};
+    pattern.identity = slice_of(arena_text(l->arena, identity_text(&identity)));
+    *text = slice_of(client_printed_name(l, identity_text(&identity)));
     return pattern;
 }
 
@@ -260,7 +261,7 @@ static void read_client(struct loading *l, const struct option *option, const st
                   client_is_good, made);
     made->clients = arena_zeroed(l->arena, made->count, sizeof *made->clients);
     for (unsigned i = 0; i < made->count; i++)
-        made->clients[i] = client_pattern(l, made->patterns[i]);
+        made->clients[i] = client_pattern(l, &made->patterns[i]);
     l->policy->rules_have_clients = true;
     add_criterion(l, field, made);
 }

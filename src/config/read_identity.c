@@ -1,39 +1,77 @@
 /* read_identity.c - section identity: sources of client identity, and trusted peers. */
 #include "config/parts.h"
 #include "config/types.h"
+#include "policy/identity_source.h"
 
-/* Reads `ip` or `header:NAME`. */
+enum { EXPECTED_MAX = 128, HASH_KEY_MAX = 1024 }; /* bytes */
+
+/* "ip, header:NAME or jwt:CLAIM" */
+static const char *expected_sources(char bytes[static EXPECTED_MAX])
+{
+    struct text text = text_over(bytes, EXPECTED_MAX - 1);
+
+    for (unsigned i = 0; i < identity_source_count; i++) {
+        const struct identity_source *source = &identity_sources[i];
+        text_put(&text, i == 0 ? SLICE("") : i + 1 == identity_source_count ? SLICE(" or ") : SLICE(", "));
+        text_put(&text, slice_of(source->word));
+        text_put(&text, source->name ? SLICE(":") : SLICE(""));
+        text_put(&text, slice_of(source->name));
+    }
+    bytes[text.n] = 0;
+    return bytes;
+}
+
+/* Returns the source of `word` or `word:NAME`, with the name; NULL: unknown, or the name is bad. */
+static const struct identity_source *source_named(struct slice text, struct slice *name)
+{
+    for (unsigned i = 0; i < identity_source_count; i++) {
+        const struct identity_source *source = &identity_sources[i];
+        struct slice word = slice_of(source->word);
+        *name = (struct slice){text.p + word.n, text.n - word.n};
+        if (!slice_starts_with(text, word) || (name->n > 0) != (source->name != NULL))
+            continue;
+        if (!source->name)
+            return source;
+        *name = (struct slice){name->p + 1, name->n - 1};
+        return text.p[word.n] == ':' && source->name_is_good(*name) ? source : NULL;
+    }
+    return NULL;
+}
+
 static bool read_source(struct loading *l, const struct node *item, struct identity_from *from)
 {
-    struct slice text = item->text;
+    char expected[EXPECTED_MAX];
+    struct slice name;
 
     if (!expect_scalar(l, item, "ip or \"header:NAME\" (without a space behind the colon)"))
         return false;
-    if (slice_equal(text, SLICE("ip")))
-        return true;
-    struct slice name = {text.p + 7, text.n - 7};
-    if (!slice_starts_with(text, SLICE("header:")) || !slice_is_token(name) || name.n > 128) {
-        mistake(l, item, "%s is unknown; expected ip or header:NAME", QUOTE(text));
+    from->source = source_named(item->text, &name);
+    if (!from->source) {
+        mistake(l, item, "%s is unknown; expected %s", QUOTE(item->text), expected_sources(expected));
         return false;
     }
-    from->source = IDENTITY_HEADER;
-    from->header = arena_text(l->arena, name);
-    from->field = slice_equal_nocase(name, SLICE("X-Client-Id")) ? FIELD_X_CLIENT_ID : FIELD_OTHER;
+    if (from->source->name)
+        from->name = arena_text(l->arena, name);
+    from->field = from->source->is_header && slice_equal_nocase(name, SLICE("X-Client-Id"))
+                      ? FIELD_X_CLIENT_ID
+                      : FIELD_OTHER;
     return true;
 }
 
 static bool same_source(const struct identity_from *a, const struct identity_from *b)
 {
+    struct slice one = slice_of(a->name), other = slice_of(b->name);
     return a->source == b->source &&
-           (a->source == IDENTITY_IP || slice_equal_nocase(slice_of(a->header), slice_of(b->header)));
+           (a->source->is_header ? slice_equal_nocase(one, other) : slice_equal(one, other));
 }
 
 static void read_from(struct loading *l, const struct option *option, const struct node *node, void *field)
 {
     struct identity_settings *identity = field;
+    char expected[EXPECTED_MAX];
 
     if (!list_fits(option, node)) {
-        mistake(l, node, "expected a list of 1 to %d of ip and header:NAME", (int)option->high);
+        mistake(l, node, "expected a list of 1 to %d of %s", (int)option->high, expected_sources(expected));
         return;
     }
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
@@ -43,6 +81,8 @@ static void read_from(struct loading *l, const struct option *option, const stru
         for (unsigned i = 0; i < identity->from_count; i++)
             if (same_source(&identity->from[i], from))
                 mistake(l, item, "%s stands here twice", QUOTE(item->text));
+        if (strcmp(from->source->word, "jwt") == 0)
+            from->claim = identity->claim_count++;
         identity->from_count++;
     }
 }
@@ -56,10 +96,13 @@ static void print_from(const struct printer *printer, const struct option *optio
     for (unsigned i = 0; i < identity->from_count; i++) {
         const struct identity_from *from = &identity->from[i];
         fputs(i ? ", " : "", printer->out);
-        if (from->source == IDENTITY_IP)
-            fputs("ip", printer->out);
-        else
-            fprintf(printer->out, "\"header:%s\"", from->header); /* a token needs no escapes */
+        if (!from->name) {
+            fputs(from->source->word, printer->out);
+            continue;
+        }
+        fprintf(printer->out, "\"%s:", from->source->word);
+        print_quoted(printer->out, slice_of(from->name));
+        fputc('"', printer->out);
     }
     fputs(" ]\n", printer->out);
 }
@@ -116,10 +159,60 @@ static void print_trusted(const struct printer *printer, const struct option *op
 
 const struct option_type type_trusted = {"list of addresses and ranges", read_trusted, print_trusted, true};
 
-void identity_finish(struct policy *policy)
+/* --- hash_key --- */
+
+static void read_hash_key(struct loading *l, const struct option *option, const struct node *node,
+                          void *field)
 {
-    struct identity_settings *identity = &policy->identity;
+    struct identity_settings *identity = field;
+
+    (void)option;
+    if (!node->null && (!expect_scalar(l, node, "text") || !text_fits(l, node, 1, HASH_KEY_MAX)))
+        return;
+    identity->hash_key_text = node->null ? NULL : keep_text(l, node);
+    /* the prefix is read earlier; NULL after an error there */
+    hmac_key_init(&identity->hash_key,
+                  slice_of(identity->hash_key_text ? identity->hash_key_text : l->policy->redis.key_prefix));
+}
+
+static void print_hash_key(const struct printer *printer, const struct option *option, const void *field)
+{
+    const struct identity_settings *identity = field;
+    type_secret.print(printer, option, &identity->hash_key_text);
+}
+
+const struct option_type type_hash_key = {"text", read_hash_key, print_hash_key, true};
+
+/* --- client_ip_header --- */
+
+static void read_client_ip_header(struct loading *l, const struct option *option, const struct node *node,
+                                  void *field)
+{
+    struct identity_settings *identity = field;
+
+    if (!expect_scalar(l, node, "a header's name") || !text_fits(l, node, option->low, option->high))
+        return;
+    if (slice_is_token(node->text))
+        identity->client_ip_header = keep_text(l, node);
+    else
+        mistake(l, node, "%s is no header's name", QUOTE(node->text));
+    identity->drops_client_ip_header = !slice_equal_nocase(node->text, SLICE("X-Forwarded-For"));
+}
+
+static void print_client_ip_header(const struct printer *printer, const struct option *option,
+                                   const void *field)
+{
+    type_text.print(printer, option, &((const struct identity_settings *)field)->client_ip_header);
+}
+
+const struct option_type type_client_ip_header = {"text", read_client_ip_header, print_client_ip_header,
+                                                  false};
+
+void identity_finish(struct loading *l)
+{
+    struct identity_settings *identity = &l->policy->identity;
     bool trusts_nobody = identity->trusted_count == 0 && !identity->trust_unix;
 
     identity->headers_from_anyone = trusts_nobody || identity->headers_from == HEADERS_FROM_ANYONE;
+    check_jwt(l);
 }

@@ -1,10 +1,6 @@
 /* read_redis.c - section redis: the server, sentinels or cluster that stores usage counts. */
-#include <sys/stat.h>
-
 #include "config/parts.h"
 #include "config/types.h"
-
-enum { PASSWORD_FILE_MAX = 1024 };
 
 /* --- one server --- */
 
@@ -164,47 +160,19 @@ bool redis_has_password(const void *policy)
     return !((const struct policy *)policy)->redis.password_file;
 }
 
-struct slice without_newline(struct slice bytes)
-{
-    if (bytes.n && bytes.p[bytes.n - 1] == '\n')
-        bytes.n--;
-    if (bytes.n && bytes.p[bytes.n - 1] == '\r')
-        bytes.n--;
-    return bytes;
-}
-
-void warn_of_file_mode(struct loading *l, const struct node *node, const char *path)
-{
-    struct stat status;
-
-    if (stat(path, &status) == 0 && (status.st_mode & (S_IROTH | S_IWOTH)))
-        warning(l, node, "%s can be %s by everybody on this machine; chmod o= it", path,
-                status.st_mode & S_IWOTH ? "written" : "read");
-}
-
 static void read_password_file(struct loading *l, const struct option *option, const struct node *node,
                                void *field)
 {
     struct redis_settings *redis = field;
-    struct slice bytes;
-    const char *path = file_path(l, option, node);
+    struct slice password;
 
-    if (!path)
-        return;
-    if (redis->password) {
+    if (!node->null && redis->password) {
         mistake(l, node, "gives the password, as redis.password does; remove one of them");
         return;
     }
-    if (!named_file_read(l, node, &l->scratch, path, PASSWORD_FILE_MAX, &bytes))
+    if (!secret_file_read(l, option, node, "password", &password))
         return;
-    bytes = without_newline(slice_after_bom(bytes));
-    if (bytes.n == 0 || slice_has_control_bytes(bytes)) {
-        mistake(l, node, "%s holds %s; expected the password alone, on one line", path,
-                bytes.n ? "several lines or control bytes" : "nothing");
-        return;
-    }
-    warn_of_file_mode(l, node, path);
-    redis->password = arena_text(l->arena, bytes);
+    redis->password = arena_text(l->arena, password);
     redis->password_file = keep_text(l, node);
 }
 

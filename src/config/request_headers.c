@@ -2,13 +2,13 @@
 #include "config/parts.h"
 #include "config/types.h"
 #include "http/chars.h"
-#include "policy/identity.h"
+#include "policy/identity_source.h"
 
-/* Maximum number of names in identity.from, limits.NAME.per, limits.NAME.dedup, rules[].match.header
- * and rules[].cost.request_header. */
+/* Maximum number of names in identity (from, and three others), limits.NAME.per, limits.NAME.dedup,
+ * rules[].match.header and rules[].cost.request_header. */
 static unsigned headers_max(const struct policy *policy)
 {
-    return IDENTITY_FROM_MAX + policy->limit_count * (LIMIT_PER_MAX + 1) + policy->criterion_count +
+    return IDENTITY_FROM_MAX + 3 + policy->limit_count * (LIMIT_PER_MAX + 1) + policy->criterion_count +
            policy->rule_count;
 }
 
@@ -87,17 +87,33 @@ static void add_of_rules(struct loading *l, const struct node *node)
     }
 }
 
+static void add_identity(struct loading *l)
+{
+    const struct identity_settings *settings = &l->policy->identity;
+    const struct node *identity = node_find(l->root, "identity");
+    const struct node *from = node_at(l, "identity", "from"), *item = from ? list_first(from) : NULL;
+    bool has_cookie = false;
+
+    for (unsigned i = 0; i < settings->from_count && item; i++, item = list_next(from, item)) {
+        if (settings->from[i].source->is_header)
+            add(l, settings->from[i].name, item);
+        has_cookie |= strcmp(settings->from[i].source->word, "cookie") == 0;
+    }
+    if (has_cookie)
+        add(l, "Cookie", from);
+    if (settings->claim_count)
+        add(l, settings->jwt.header, node_find(node_at(l, "identity", "jwt"), "header"));
+    if (settings->drops_client_ip_header)
+        add(l, settings->client_ip_header, node_find(identity, "client_ip_header"));
+}
+
 void read_headers_collect(struct loading *l)
 {
     struct policy *policy = l->policy;
-    const struct node *identity = node_find(l->root, "identity");
-    const struct node *from = identity ? node_find(identity, "from") : NULL,
-                      *item = from ? list_first(from) : NULL;
     const struct node *limit_node = first_of(l->root, "limits"), *rule = first_of(l->root, "rules");
 
     policy->read_headers.names = arena_zeroed(l->arena, headers_max(policy), sizeof(struct slice));
-    for (unsigned i = 0; i < policy->identity.from_count && item; i++, item = list_next(from, item))
-        add(l, policy->identity.from[i].header, item);
+    add_identity(l);
     for (unsigned i = 0; i < policy->limit_count && limit_node; i++, limit_node = limit_node->next) {
         const struct limit *limit = &policy->limits[i];
         for (unsigned k = 0; k < limit->per_count; k++)
@@ -118,11 +134,11 @@ static void keep_claims(const struct read_headers *headers, struct fields *field
 static void drop_identity(const struct identity_settings *settings, struct fields *fields)
 {
     for (unsigned i = 0; i < settings->from_count; i++)
-        if (settings->from[i].source == IDENTITY_HEADER)
-            fields_drop_named(fields, slice_of(settings->from[i].header));
+        if (settings->from[i].source->is_header)
+            fields_drop_named(fields, slice_of(settings->from[i].name));
 }
 
-void policy_sort_headers(const struct policy *policy, bool headers_believed, struct fields *fields)
+void policy_sort_headers(const struct policy *policy, const struct identity *identity, struct fields *fields)
 {
     const struct read_headers *headers = &policy->read_headers;
 
@@ -130,6 +146,8 @@ void policy_sort_headers(const struct policy *policy, bool headers_believed, str
         keep_claims(headers, fields);
     if (headers->count && (fields->odd_names || headers->has_odd_names))
         fields_drop_twins(fields, headers->names, headers->count);
-    if (!headers_believed)
+    if (!identity->headers_believed)
         drop_identity(&policy->identity, fields);
+    if (!identity->peer_trusted && policy->identity.drops_client_ip_header)
+        fields_drop_named(fields, slice_of(policy->identity.client_ip_header));
 }

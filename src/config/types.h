@@ -43,6 +43,11 @@ extern const struct option_type type_retry_on;         /* read_retry.c: unsigned
 extern const struct option_type type_nameservers;      /* read_resolver.c: resolver_settings */
 extern const struct option_type type_servers;          /* read_upstreams.c: upstream */
 extern const struct option_type type_identity_from;    /* read_identity.c: identity_settings */
+extern const struct option_type type_client_ip_header; /* read_identity.c: identity_settings */
+extern const struct option_type type_hash_key;         /* read_identity.c: identity_settings */
+extern const struct option_type type_jwt_keys;         /* read_jwt.c: jwt_settings */
+extern const struct option_type type_jwt_secret;       /* read_jwt.c: jwt_settings */
+extern const struct option_type type_jwt_secret_file;  /* read_jwt.c: jwt_settings */
 extern const struct option_type type_address_files;    /* read_addresses.c: address_files */
 extern const struct option_type type_trusted;          /* read_identity.c: identity_settings */
 extern const struct option_type type_limits;           /* read_limits.c: policy */

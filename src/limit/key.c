@@ -53,16 +53,10 @@ static void write_part(struct text *out, const struct part *part)
 static struct slice ip_value(const struct policy *policy, const struct identity *identity,
                              struct text *scratch)
 {
-    struct ip ip = identity->ip;
-
     if (!identity->has_ip)
         return SLICE("unix");
-    if (ip_is_v4(&ip))
-        ip_format(&ip, scratch);
-    else {
-        struct ip_range range = {ip_masked(&ip, policy->identity.ipv6_prefix), policy->identity.ipv6_prefix};
-        ip_range_format(&range, scratch);
-    }
+    struct ip_range group = identity_group(&policy->identity, &identity->ip);
+    ip_range_format(&group, scratch);
     return text_slice(scratch);
 }
 

@@ -1,7 +1,7 @@
 /* key.h - the Redis key of a limit's counter: PREFIX:{PART}:l:LIMIT[:{PART}...].
  *
  *   per: client            weir:{id:client-2}:l:per-client
- *   per: ip                weir:{ip:203.0.113.7}:l:logins        IPv6 by identity.ipv6_prefix
+ *   per: ip                weir:{ip:203.0.113.7}:l:logins        grouped by identity.ipv4_prefix and ipv6_prefix
  *   per: [client, route]   weir:{id:client-2}:l:writes:{route:/v1/...}
  *   per: all               weir:{all}:l:everyone
  *   per: method, host      {method:GET}, {host:example.com}      host in lower case, without port or last dot

@@ -1,13 +1,14 @@
 /* check_identity.c - warnings about client identity, and about limits that clients can evade. */
 #include "base/values.h"
 #include "lint/lint.h"
+#include "policy/identity_source.h"
 
 enum { MADE_UP_MAX = 160 }; /* bytes */
 
 /* Sources after `ip` are never used. */
 static bool has_ids(const struct identity_settings *identity)
 {
-    return identity->from_count && identity->from[0].source == IDENTITY_HEADER;
+    return identity->from_count && identity->from[0].source->is_id;
 }
 
 /* Returns true for 0.0.0.0/0 or ::/0. */
@@ -35,13 +36,14 @@ static void warn_of_sources(struct loading *l)
     for (unsigned i = 0; item && i < identity->from_count; i++, item = list_next(from, item)) {
         if (after_ip)
             warning(l, item, "is never looked at: ip before it always gives a value");
-        else if (identity->from[i].source == IDENTITY_HEADER && unnoticed)
+        else if (!identity->from[i].source->verified && unnoticed)
             warning(l, item,
-                    "this header is believed from anyone who can connect, since trusted_proxies "
+                    "this %s is believed from anyone who can connect, since trusted_proxies "
                     "names nobody; "
                     "name the proxies that set it, or write headers_from: anyone if servers verify "
-                    "the ids");
-        after_ip |= identity->from[i].source == IDENTITY_IP;
+                    "the ids",
+                    identity->from[i].source->description);
+        after_ip |= !identity->from[i].source->is_id;
     }
     if (trusts_everyone(identity))
         warning(l, node_at(l, "identity", "trusted_proxies"),
@@ -59,8 +61,25 @@ static void warn_of_sources(struct loading *l)
 static void warn_of_quotas(struct loading *l)
 {
     if (quotas_are_set(&l->policy->quotas) && !has_ids(&l->policy->identity))
-        warning(l, node_find(l->root, "quotas"),
-                "nobody is looked up: quotas are for ids, and identity.from names no header before ip");
+        warning(
+            l, node_find(l->root, "quotas"),
+            "nobody is looked up: quotas are for ids, and identity.from names no source of ids before ip");
+}
+
+/* --- tokens --- */
+
+static void warn_of_jwt(struct loading *l)
+{
+    const struct identity_settings *identity = &l->policy->identity;
+    const struct node *section = node_at(l, "identity", "jwt");
+
+    if (section && identity->claim_count == 0)
+        warning(l, section, "nothing reads tokens; name \"jwt:CLAIM\" in identity.from");
+    else if (section && !identity->jwt.audience)
+        warning(
+            l, section,
+            "accepts tokens that were issued for other services; name yours in audience (RFC 8725 section "
+            "3.9)");
 }
 
 /* --- clients --- */
@@ -69,7 +88,7 @@ static void warn_of_quotas(struct loading *l)
 static void warn_of_ids(struct loading *l)
 {
     const struct node *clients = node_find(l->root, "clients");
-    const struct node *id = NULL, *address = NULL, *prefixed = NULL;
+    const struct node *id = NULL, *address = NULL;
     struct ip_range range;
     const char *why;
 
@@ -77,18 +96,15 @@ static void warn_of_ids(struct loading *l)
         if (slice_starts_with(node->key, SLICE("ip:")))
             continue;
         id = id ? id : node;
-        if (!prefixed && slice_starts_with(node->key, SLICE("id:")))
-            prefixed = node;
         if (!address && ip_range_parse(node->key, &range, &why))
             address = node;
     }
-    if (prefixed)
-        warning(l, prefixed, "is taken for an id that begins with \"id:\"; write the id alone");
     if (address)
         warning(l, address, "is taken for an id from a header; for the address write \"ip:%.*s\"",
                 SLICE_ARG(address->key));
     else if (id && !has_ids(&l->policy->identity))
-        warning(l, id, "nobody is this client: it is an id, and identity.from names no header before ip");
+        warning(l, id,
+                "nobody is this client: it is an id, and identity.from names no source of ids before ip");
 }
 
 /* Requests with an id are looked up by id only, so entries for addresses do not apply to them. No
@@ -120,13 +136,21 @@ static void warn_of_addresses(struct loading *l)
 
 /* --- limits that clients can evade --- */
 
+/* Sources after `ip` are never used. */
+static bool has_unverified_source(const struct identity_settings *identity)
+{
+    for (unsigned i = 0; i < identity->from_count && identity->from[i].source->is_id; i++)
+        if (!identity->from[i].source->verified)
+            return true;
+    return false;
+}
+
 static bool ids_are_unverified(const struct policy *policy)
 {
     bool database = quotas_are_set(&policy->quotas) && policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY;
 
-    return policy->identity.headers_from_anyone && has_ids(&policy->identity) &&
-           policy->identity.from[0].source != IDENTITY_IP && !policy->identity.known_clients_only &&
-           !database;
+    return policy->identity.headers_from_anyone && has_unverified_source(&policy->identity) &&
+           !policy->identity.known_clients_only && !database;
 }
 
 /* Describes the values that any client can invent for this part of `per`; "": none. */
@@ -194,6 +218,7 @@ void warn_of_identity(struct loading *l)
     const struct node *rule = node_find(l->root, "rules");
 
     warn_of_sources(l);
+    warn_of_jwt(l);
     warn_of_quotas(l);
     warn_of_ids(l);
     warn_of_addresses(l);

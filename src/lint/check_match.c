@@ -1,10 +1,11 @@
 /* check_match.c - warns about conditions of rules that never hold, or that anyone can meet. */
 #include "lint/lint.h"
 #include "policy/criteria.h"
+#include "policy/identity_source.h"
 
 static bool has_ids(const struct identity_settings *identity)
 {
-    return identity->from_count && identity->from[0].source == IDENTITY_HEADER;
+    return identity->from_count && identity->from[0].source->is_id;
 }
 
 static void warn_of_client(struct loading *l, const struct node *client, const struct criterion *criterion)

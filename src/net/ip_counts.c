@@ -22,7 +22,7 @@ struct stripe {
 struct ip_counts {
     struct stripe stripes[STRIPES];
     struct hash_key key;
-    unsigned ipv6_prefix;
+    unsigned bits_v4, bits_v6;  /* of 128, that a group shares */
     unsigned entries_max, mask; /* per stripe */
     struct ip_count slots[];
 };
@@ -38,7 +38,7 @@ static unsigned stripe_entries(unsigned entries_max)
     return mean + 10 * root;
 }
 
-struct ip_counts *ip_counts_new(unsigned entries_max, unsigned ipv6_prefix)
+struct ip_counts *ip_counts_new(unsigned entries_max, unsigned ipv4_prefix, unsigned ipv6_prefix)
 {
     unsigned size = 32, entries = stripe_entries(entries_max);
     while (size < entries * 2)
@@ -53,7 +53,8 @@ struct ip_counts *ip_counts_new(unsigned entries_max, unsigned ipv6_prefix)
         c->stripes[i].slots = c->slots + (size_t)i * size;
     }
     c->key = hash_key_random();
-    c->ipv6_prefix = ipv6_prefix;
+    c->bits_v4 = 96 + ipv4_prefix;
+    c->bits_v6 = ipv6_prefix;
     c->entries_max = entries;
     c->mask = size - 1;
     return c;
@@ -72,8 +73,7 @@ static bool group_of(const struct ip_counts *c, const struct address *peer, stru
 {
     if (!ip_of_address(peer, ip))
         return false;
-    if (!ip_is_v4(ip))
-        *ip = ip_masked(ip, c->ipv6_prefix);
+    *ip = ip_masked(ip, ip_is_v4(ip) ? c->bits_v4 : c->bits_v6);
     return true;
 }
 

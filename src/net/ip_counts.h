@@ -7,9 +7,9 @@
 
 struct ip_counts;
 
-/* Creates a table for at least `entries_max` groups of addresses. `ipv6_prefix` groups IPv6
+/* Creates a table for at least `entries_max` groups of addresses. The prefixes group
  * addresses, as for clients. Returns NULL if out of memory. */
-struct ip_counts *ip_counts_new(unsigned entries_max, unsigned ipv6_prefix);
+struct ip_counts *ip_counts_new(unsigned entries_max, unsigned ipv4_prefix, unsigned ipv6_prefix);
 void ip_counts_free(struct ip_counts *counts);
 
 /* Counts a new connection of `peer`. Returns false if the group already has `max` connections (0:

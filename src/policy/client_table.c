@@ -6,7 +6,7 @@
 
 enum { KEY_ID, KEY_RANGE, KEY_UNIX, SCALED_MAX = 1000000000 };
 
-/* Lookup key: the bytes of an id, or an address prefix and its length. */
+/* Lookup key: the text of an id, or an address prefix and its length. */
 struct key {
     unsigned kind;
     struct slice bytes;
@@ -152,9 +152,8 @@ const struct client_limits *policy_client(const struct policy *policy, const str
 
     if (clients->count == 0)
         return NULL;
-    if (identity->from_header) {
-        struct slice id = {identity->text + 3, identity->size - 3}; /* after "id:" */
-        client = find(clients, &(struct key){KEY_ID, id});
+    if (identity->is_id) {
+        client = find(clients, &(struct key){KEY_ID, identity_text(identity)});
     } else {
         client = identity->has_ip ? find_ip(clients, &identity->ip) : clients->unix_peers;
     }

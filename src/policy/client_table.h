@@ -23,7 +23,8 @@ struct clients *clients_new(struct arena *arena, unsigned count);
 struct client *clients_add(struct clients *clients); /* returns a zeroed client */
 unsigned clients_count(const struct clients *clients);
 const struct client *clients_at(const struct clients *clients, unsigned index);
-/* Indexes the client added last. Returns an earlier client with the same key, or NULL. */
+/* Indexes the client added last; `id` is the identity's text. Returns an earlier client with the
+ * same key, or NULL. */
 const struct client *clients_enter_id(struct clients *clients, struct slice id);
 const struct client *clients_enter_range(struct clients *clients, const struct ip_range *range);
 const struct client *clients_enter_unix(struct clients *clients);

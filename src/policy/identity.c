@@ -1,6 +1,7 @@
 #include "policy/identity.h"
 
 #include "base/text.h"
+#include "policy/identity_source.h"
 
 /* --- address behind trusted proxies --- */
 
@@ -18,7 +19,7 @@ bool identity_trusts(const struct identity_settings *settings, const struct addr
     return ip_of_address(peer, &ip) ? is_trusted(settings, &ip) : settings->trust_unix;
 }
 
-/* Parses an element of X-Forwarded-For: an address, "ip:port", "[v6]" or "[v6]:port". */
+/* Parses an element of client_ip_header: an address, "ip:port", "[v6]" or "[v6]:port". */
 static bool element_ip(struct slice element, struct ip *ip)
 {
     const char *end = element.p + element.n, *close;
@@ -69,12 +70,16 @@ static bool walk_list(const struct identity_settings *settings, struct slice lis
 }
 
 /* Multiple field lines form one list in their order (RFC 9110 section 5.3); walks it backwards. */
-static void walk_forwarded_for(const struct identity_settings *settings, const struct fields *fields,
-                               struct identity *identity)
+static void walk_client_ip_header(const struct identity_settings *settings, const struct fields *fields,
+                                  struct identity *identity)
 {
+    struct slice name = slice_of(settings->client_ip_header);
+    enum field_id id = field_id_of(name);
+
     for (unsigned i = fields->count; i > 0; i--) {
         const struct field *field = &fields->at[i - 1];
-        if (field->id == FIELD_X_FORWARDED_FOR && !walk_list(settings, field->value, identity))
+        bool same = id == FIELD_X_FORWARDED_FOR ? field->id == id : slice_equal_nocase(field->name, name);
+        if (same && !walk_list(settings, field->value, identity))
             return;
     }
 }
@@ -85,104 +90,77 @@ static void find_address(const struct identity_settings *settings, const struct 
     identity->has_ip = ip_of_address(peer->address, &identity->ip);
     identity->peer_trusted = !peer->unknown && identity_trusts(settings, peer->address);
     identity->headers_believed = settings->headers_from_anyone || identity->peer_trusted;
-    if (identity->peer_trusted && fields_have(fields, FIELD_X_FORWARDED_FOR))
-        walk_forwarded_for(settings, fields, identity);
+    if (identity->peer_trusted)
+        walk_client_ip_header(settings, fields, identity);
 }
 
-/* --- the text --- */
+struct ip_range identity_group(const struct identity_settings *settings, const struct ip *ip)
+{
+    unsigned bits = ip_is_v4(ip) ? 96 + settings->ipv4_prefix : settings->ipv6_prefix;
+    return (struct ip_range){ip_masked(ip, bits), bits};
+}
 
 void identity_write_address(const struct identity_settings *settings, struct identity *identity)
 {
     struct text text = text_over(identity->text, sizeof identity->text);
 
     text_literal(&text, "ip:");
-    if (!identity->has_ip) {
-        text_literal(&text, "unix");
-    } else if (ip_is_v4(&identity->ip)) {
-        ip_format(&identity->ip, &text);
-    } else {
-        struct ip_range group = {ip_masked(&identity->ip, settings->ipv6_prefix), settings->ipv6_prefix};
+    if (identity->has_ip) {
+        struct ip_range group = identity_group(settings, &identity->ip);
         ip_range_format(&group, &text);
+    } else {
+        text_literal(&text, "unix");
     }
     identity->size = text.n;
 }
 
-enum found { FOUND_NONE, FOUND_ID, FOUND_BAD };
-
-static enum found bad(const char **why, const char *words)
-{
-    *why = words;
-    return FOUND_BAD;
-}
-
-static enum found find_id(const struct identity_from *from, const struct fields *fields,
-                          struct identity *identity, const char **why)
-{
-    bool known = from->field != FIELD_OTHER;
-    struct slice name = known ? SLICE_NONE : slice_of(from->header);
-    const struct field *field =
-        known ? fields_find(fields, from->field) : fields_next_named(fields, name, NULL);
-    if (!field)
-        return FOUND_NONE;
-    if (known ? fields_repeat(fields, from->field) : fields_next_named(fields, name, field) != NULL)
-        return bad(why, "the identity header comes twice");
-    if (field_is_named_away(field))
-        return bad(why, "Connection names the identity header");
-    if (field->value.n == 0)
-        return FOUND_NONE;
-    if (field->value.n > CLIENT_ID_MAX)
-        return bad(why, "the identity header is longer than 256 bytes");
-    if (slice_has_control_bytes(field->value))
-        return bad(why, "the identity header holds control bytes");
-    struct text text = text_over(identity->text, sizeof identity->text);
-    text_literal(&text, "id:");
-    text_put(&text, field->value);
-    identity->size = text.n;
-    identity->from_header = true;
-    return FOUND_ID;
-}
+/* --- the sources --- */
 
 /* Returns true for ids of unknown clients, which are skipped unless a database may know them. */
 static bool is_passed_over(const struct policy *policy, const struct identity *identity)
 {
-    return policy->identity.known_clients_only && !policy->quotas.connection &&
+    return identity->is_id && policy->identity.known_clients_only && !policy->quotas.connection &&
            !policy_client(policy, identity);
 }
 
 /* Uses the first source from index `first` on that has a value. */
-static bool take_source(const struct policy *policy, const struct fields *fields, unsigned first,
-                        struct identity *identity, const char **why)
+static bool take_source(const struct identity_input *input, unsigned first, struct identity *identity,
+                        const char **why)
 {
-    const struct identity_settings *settings = &policy->identity;
-    unsigned i = first;
+    const struct identity_settings *settings = &input->policy->identity;
+    const struct identity_search search = {input, identity, why};
 
-    identity->from_header = false;
-    for (; i < settings->from_count && settings->from[i].source == IDENTITY_HEADER; i++) {
-        if (!identity->headers_believed)
+    identity->token_state = TOKEN_UNREAD; /* the cache may have changed since the last call */
+    for (unsigned i = first; i < settings->from_count; i++) {
+        const struct identity_from *from = &settings->from[i];
+        if (!from->source->verified && !identity->headers_believed)
             continue;
-        enum found found = find_id(&settings->from[i], fields, identity, why);
+        enum found found = from->source->find(&search, from);
         identity->source = i;
-        if (found == FOUND_ID && is_passed_over(policy, identity))
-            identity->from_header = false;
-        else if (found != FOUND_NONE)
-            return found == FOUND_ID;
+        identity->is_id = from->source->is_id;
+        if (found == FOUND_BAD)
+            return false;
+        if (found == FOUND && !is_passed_over(input->policy, identity))
+            return true;
     }
-    identity->source = i;
+    identity->source = settings->from_count;
+    identity->is_id = false;
     identity_write_address(settings, identity);
     return true;
 }
 
-bool identity_of(const struct policy *policy, const struct identity_peer *peer, const struct fields *fields,
-                 struct identity *identity, const char **why)
+bool identity_of(const struct identity_input *input, struct identity *identity, const char **why)
 {
-    find_address(&policy->identity, peer, fields, identity);
+    const struct policy *policy = input->policy;
+
+    find_address(&policy->identity, &input->peer, input->fields, identity);
     identity->listed =
         identity->has_ip ? address_table_find(&policy->addresses.table, &identity->ip) : LISTED_NOT;
-    return take_source(policy, fields, 0, identity, why);
+    identity->token_counted = false;
+    return take_source(input, 0, identity, why);
 }
 
-bool identity_next(const struct policy *policy, const struct fields *fields, struct identity *identity,
-                   const char **why)
+bool identity_next(const struct identity_input *input, struct identity *identity, const char **why)
 {
-    return take_source(policy, fields, identity->source + 1, identity, why);
+    return take_source(input, identity->source + 1, identity, why);
 }

@@ -1,22 +1,41 @@
-/* identity.h - client identity from a request header or the client address. */
+/* identity.h - client identity: an id from a header, cookie, query parameter or token, or the
+ * client's address.
+ *
+ *   identity_source.c   the table of sources; writes and parses the text of an identity
+ *   identity.c          the client's address, and the choice among the sources
+ *   identity_pairs.c    cookies and query parameters
+ *   identity_token.c    JSON Web Tokens */
 #ifndef WEIR_POLICY_IDENTITY_H
 #define WEIR_POLICY_IDENTITY_H
 
 #include "policy/policy.h"
 
-enum { IDENTITY_TEXT_MAX = CLIENT_ID_MAX + 4 };
+enum { IDENTITY_TEXT_MAX = CLIENT_ID_MAX + 8 };
+
+/* Why identity_of() returned false. */
+enum identity_failure {
+    IDENTITY_MALFORMED,    /* the response is 400 */
+    IDENTITY_INVALID_TOKEN /* the response is 401 */
+};
+
+enum identity_token { TOKEN_UNREAD, TOKEN_NONE, TOKEN_INVALID, TOKEN_VALID };
 
 struct identity {
-    bool from_header;      /* true: an id; false: an address */
+    bool is_id;            /* false: an address */
     bool peer_trusted;     /* the peer matches trusted_proxies */
-    bool headers_believed; /* identity headers from this peer are accepted */
-    bool has_ip;           /* false: unix socket without usable X-Forwarded-For */
+    bool headers_believed; /* headers, cookies and query parameters from this peer are accepted */
+    bool has_ip;           /* false: unix socket without usable client_ip_header */
     enum listed listed;    /* list of the address `ip`; set even if identity_of() returns false */
-    unsigned source;       /* index in identity.from of the source used */
-    /* full client address: rightmost in X-Forwarded-For that is not a trusted proxy */
+    enum identity_failure failure;
+    unsigned source; /* index in identity.from of the source used */
+    /* full client address: rightmost in client_ip_header that is not a trusted proxy */
     struct ip ip;
+    enum identity_token token_state; /* of the request's token */
+    bool token_counted;
+    int token;   /* TOKEN_VALID: its index in the cache, during this call */
     size_t size; /* of text */
-    /* "id:client-2", "ip:203.0.113.7", "ip:2001:db8::/64" or "ip:unix" */
+    /* "id:client-2", "jwt:alice", "cookie:HASH", "query:HASH", "ip:203.0.113.7",
+     * "ip:2001:db8::/64" or "ip:unix" */
     char text[IDENTITY_TEXT_MAX];
 };
 
@@ -35,29 +54,67 @@ struct identity_peer {
     bool unknown;
 };
 
+struct token_checker;
+
+/* The parts of a request that sources read. */
+struct identity_input {
+    const struct policy *policy;
+    struct identity_peer peer;
+    const struct fields *fields;
+    struct slice query;           /* beginning with "?", as received */
+    struct token_checker *tokens; /* the worker's; NULL: jwt sources have no value */
+};
+
 /* Determines the identity: the first source in identity.from that has a value, else the address.
  * With known_clients_only, ids of unknown clients are skipped. If the policy has a quota database,
  * every id counts as known here. If the database has no such client, the caller continues with
- * identity_next(). Empty identity headers count as missing, as do those that are not accepted.
+ * identity_next(). Empty values count as missing, as do those that are not accepted.
  *
- * Returns false if the request must be rejected with 400 and the reason `*why`:
- *   - an identity header occurs twice
- *   - Connection names it
- *   - it is longer than CLIENT_ID_MAX bytes
- *   - it contains control bytes */
-MUST_CHECK bool identity_of(const struct policy *policy, const struct identity_peer *peer,
-                            const struct fields *fields, struct identity *identity, const char **why);
-
-/* Sets `text` from `ip`: IPv6 is masked to identity.ipv6_prefix. Without `ip`: "ip:unix". */
-void identity_write_address(const struct identity_settings *settings, struct identity *identity);
+ * Returns false if the request must be rejected, for `identity->failure` and the reason `*why`:
+ *   - IDENTITY_MALFORMED: an identity header occurs twice or has control bytes; a cookie or
+ *     parameter has two values, or a name that servers may read as this one; Connection names the
+ *     header; a value's percent-encoding is malformed
+ *   - IDENTITY_INVALID_TOKEN: the token is not valid, with jwt.invalid: 401 */
+MUST_CHECK bool identity_of(const struct identity_input *input, struct identity *identity, const char **why);
 
 /* Continues with the sources after an unknown id. Results as for identity_of(). */
-MUST_CHECK bool identity_next(const struct policy *policy, const struct fields *fields,
-                              struct identity *identity, const char **why);
+MUST_CHECK bool identity_next(const struct identity_input *input, struct identity *identity,
+                              const char **why);
+
+/* Returns the group of addresses that count as one client (ipv4_prefix, ipv6_prefix). */
+struct ip_range identity_group(const struct identity_settings *settings, const struct ip *ip);
+
+/* Sets `text` from `ip`, grouped. Without `ip`: "ip:unix". */
+void identity_write_address(const struct identity_settings *settings, struct identity *identity);
+
+/* Parses a client as operators name it, in `clients` and for inspect, reset and grant:
+ *   client-2, id:client-2     an id from a header
+ *   jwt:alice                 a claim
+ *   cookie:VALUE, query:VALUE the value as the client sends it
+ *   id:h:HASH, cookie:h:HASH  a hashed value, by its hash
+ *   ip:203.0.113.7, ip:unix   an address; its group as identity_of() writes it
+ * Sets text, is_id, ip and has_ip. Returns false, with the reason in `*why`, if it is none. */
+MUST_CHECK bool identity_parse(const struct identity_settings *settings, struct slice name,
+                               struct identity *identity, const char **why);
+
+/* Writes the name that identity_parse() takes for an identity's text: the text, with "h:" before the
+ * hash of a cookie or query parameter. */
+void identity_write_full_name(struct text *out, struct slice text);
+/* The same, but header ids lose "id:", unless the rest could be taken for another name. */
+void identity_write_name(struct text *out, struct slice text);
+
+/* Returns true if an identity's text is that of an id, false if that of an address. */
+bool identity_text_is_id(struct slice text);
+
+/* Returns `target` (or any text with a query) with `***` in place of the values of identity
+ * parameters, for logs. `out` receives the changed text; a target without them is returned as it
+ * is. Text that does not fit in `out` is cut. */
+struct slice identity_redact(const struct identity_settings *settings, struct slice target, struct text *out);
 
 /* Drops request headers that could mislead the server: twins of headers that the policy evaluates
- * (names_are_twins), and identity headers from peers that are not accepted. Dropped headers are not
- * forwarded and count as missing in limits and rules. */
-void policy_sort_headers(const struct policy *policy, bool headers_believed, struct fields *fields);
+ * (names_are_twins), identity headers from peers that are not accepted, and client_ip_header from
+ * peers that are not trusted. Dropped headers are not forwarded and count as missing in limits and
+ * rules. */
+void policy_sort_headers(const struct policy *policy, const struct identity *identity, struct fields *fields);
 
 #endif

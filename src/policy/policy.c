@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/memory.h"
+#include "jwt/jwt.h"
 #include "net/tls.h"
 
 struct policy *policy_new(const char *file)
@@ -32,6 +33,7 @@ void policy_drop(struct policy *policy)
     for (unsigned i = 0; i < policy->upstream_count; i++)
         tls_client_free(policy->upstreams[i].tls.client);
     tls_client_free(policy->redis.tls.client);
+    jwt_keys_free(policy->identity.jwt.keys);
     address_table_clear(&policy->addresses.table);
     arena_free(policy->arena);
     free(policy->arena);

@@ -16,6 +16,7 @@
 #include "net/resolver.h"
 #include "policy/address_lists.h"
 #include "policy/client_limits.h"
+#include "policy/identity_settings.h"
 #include "policy/rule.h"
 
 struct certificate_files { /* paths as written */
@@ -28,31 +29,6 @@ struct listen_settings {
     struct certificate_files *certificates;
     unsigned certificate_count; /* 0: no TLS */
     struct tls_server *tls;     /* holds a reference; NULL: no TLS */
-};
-
-enum identity_source { IDENTITY_IP, IDENTITY_HEADER };
-
-struct identity_from {
-    enum identity_source source;
-    char *header;        /* IDENTITY_HEADER: the field's name */
-    enum field_id field; /* FIELD_X_CLIENT_ID (fast lookup) or FIELD_OTHER */
-};
-
-enum { IDENTITY_FROM_MAX = 4 };
-
-/* Peers whose identity headers are accepted. */
-enum headers_from { HEADERS_FROM_TRUSTED, HEADERS_FROM_ANYONE };
-
-struct identity_settings {
-    struct identity_from from[IDENTITY_FROM_MAX];
-    unsigned from_count;
-    struct ip_range *trusted;
-    unsigned trusted_count;
-    bool trust_unix; /* trusted_proxies contains "unix:" */
-    enum headers_from headers_from;
-    bool headers_from_anyone; /* headers_from is anyone, or trusted_proxies is empty */
-    unsigned ipv6_prefix;
-    bool known_clients_only; /* ids of unknown clients are skipped; the next source applies */
 };
 
 enum {

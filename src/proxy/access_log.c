@@ -19,6 +19,22 @@ static struct slice field_value(const struct request_head *head, enum field_id i
     return field ? cut(field->value) : SLICE_NONE;
 }
 
+/* Values of query parameters that identify clients are credentials: they become "***". */
+struct redacted {
+    char bytes[TEXT_MAX + 64];
+};
+
+static struct slice redact(const struct exchange *x, struct slice text, struct redacted *room)
+{
+    struct text out = text_over(room->bytes, sizeof room->bytes);
+    return cut(identity_redact(&x->policy->identity, cut(text), &out));
+}
+
+static struct slice referer(const struct exchange *x, const struct request_head *head, struct redacted *room)
+{
+    return redact(x, field_value(head, FIELD_REFERER), room);
+}
+
 static void endpoint(struct text *t, const char *name, struct slice value)
 {
     text_literal(t, ",\"");
@@ -108,6 +124,8 @@ static void json_time(struct text *t, uint64_t wall_us)
 static void json_begin(struct text *t, const struct exchange *x, const struct request_line *line,
                        const struct request_head *head)
 {
+    struct redacted room;
+
     text_literal(t, "{\"time\":\"");
     json_time(t, clock_wall_us());
     text_literal(t, "\",\"peer\":\"");
@@ -115,7 +133,7 @@ static void json_begin(struct text *t, const struct exchange *x, const struct re
     text_char(t, '"');
     if (line->method.n) {
         endpoint(t, "method", cut(line->method));
-        endpoint(t, "target", cut(line->target));
+        endpoint(t, "target", redact(x, line->target, &room));
     }
     if (!head)
         return;
@@ -124,7 +142,7 @@ static void json_begin(struct text *t, const struct exchange *x, const struct re
     if (fields_have(&head->fields, FIELD_USER_AGENT))
         endpoint(t, "user_agent", field_value(head, FIELD_USER_AGENT));
     if (fields_have(&head->fields, FIELD_REFERER))
-        endpoint(t, "referer", field_value(head, FIELD_REFERER));
+        endpoint(t, "referer", referer(x, head, &room));
     struct slice trace = traceparent_id(field_value(head, FIELD_TRACEPARENT));
     if (trace.n)
         endpoint(t, "trace_id", trace);
@@ -189,6 +207,7 @@ static void combined_begin(struct text *t, const struct exchange *x, const struc
                            const struct request_head *head, uint32_t *split)
 {
     const struct second *second = second_of(clock_wall_us());
+    struct redacted room;
 
     peer_text(x, t);
     text_literal(t, " - ");
@@ -197,14 +216,14 @@ static void combined_begin(struct text *t, const struct exchange *x, const struc
     if (line->method.n) {
         quoted(t, cut(line->method));
         text_char(t, ' ');
-        quoted(t, cut(line->target));
+        quoted(t, redact(x, line->target, &room));
     } else
         text_char(t, '-');
     if (head)
         text_put(t, head->minor ? SLICE(" HTTP/1.1") : SLICE(" HTTP/1.0"));
     text_char(t, '"');
     *split = (uint32_t)t->n;
-    quoted_or_dash(t, field_value(head, FIELD_REFERER));
+    quoted_or_dash(t, referer(x, head, &room));
     quoted_or_dash(t, field_value(head, FIELD_USER_AGENT));
 }
 

@@ -27,6 +27,7 @@ enum fault {
       "the client's identity is malformed")                                                                  \
     X(CAUSE_BAD_CONTENT, 400, FAULT_CLIENT, false, RETRY_NONE, "bad_content",                                \
       "the request's content is malformed")                                                                  \
+    X(CAUSE_INVALID_TOKEN, 401, FAULT_CLIENT, false, RETRY_NONE, "invalid_token", "the token is not valid")  \
     X(CAUSE_UNKNOWN_CLIENT, 403, FAULT_CLIENT, false, RETRY_NONE, "unknown_client",                          \
       "the client is unknown, or cannot be looked up now")                                                   \
     X(CAUSE_ADDRESS_BLOCKED, 403, FAULT_CLIENT, false, RETRY_NONE, "address_blocked",                        \

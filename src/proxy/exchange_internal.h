@@ -56,6 +56,10 @@ void response_after(struct exchange *x);
 
 struct body_io exchange_io(struct exchange *x);
 
+/* Returns the parts of the request that determine its identity. `*peer` is room for the address. */
+struct identity_input exchange_identity_input(const struct exchange *x, const struct request_head *head,
+                                              struct address *peer);
+
 /* The client waits for 100 (Continue) before it sends its content, so weir waits for the
  * server. */
 bool exchange_awaits_continue(const struct exchange *x);

@@ -42,6 +42,23 @@ static void set_identity(struct exchange *x, const struct identity *identity)
     x->identity_size = identity->size;
 }
 
+struct identity_input exchange_identity_input(const struct exchange *x, const struct request_head *head,
+                                              struct address *peer)
+{
+    return (struct identity_input){
+        .policy = x->policy,
+        .peer = {address_of_peer(&x->downstream->origin->peer, peer), x->downstream->origin->peer_unknown},
+        .fields = &head->fields,
+        .query = head->query,
+        .tokens = x->generation->tokens,
+    };
+}
+
+static enum cause identity_cause(const struct identity *identity)
+{
+    return identity->failure == IDENTITY_INVALID_TOKEN ? CAUSE_INVALID_TOKEN : CAUSE_BAD_IDENTITY;
+}
+
 /* For the access log. */
 static void set_client_ip(struct exchange *x, const struct identity *identity)
 {
@@ -67,7 +84,7 @@ static const char *select_rule(struct exchange *x, const struct request_head *he
 
 static bool needs_quota(const struct exchange *x, const struct identity *identity)
 {
-    return x->policy->quotas.connection && x->rule->limit_count && identity->from_header &&
+    return x->policy->quotas.connection && x->rule->limit_count && identity->is_id &&
            identity->listed != LISTED_ALLOWED;
 }
 
@@ -88,7 +105,7 @@ void exchange_quota_known(struct exchange *x, struct request_head *head, const s
     case QUOTA_KNOWN: decide(x, head, framing, identity, result->client_limits); break;
     case QUOTA_PENDING: exchange_enter(x, PHASE_QUOTA); break;
     case QUOTA_CLIENT_DENIED: exchange_fail(x, CAUSE_UNKNOWN_CLIENT, NULL); break;
-    case QUOTA_IDENTITY_BAD: exchange_fail(x, CAUSE_BAD_IDENTITY, result->why); break;
+    case QUOTA_IDENTITY_BAD: exchange_fail(x, identity_cause(identity), result->why); break;
     case QUOTA_NO_MEMORY: exchange_fail(x, CAUSE_NO_MEMORY, NULL); break;
     }
 }
@@ -98,12 +115,11 @@ void exchange_route(struct exchange *x, struct request_head *head, const struct 
 {
     struct identity identity;
     struct address address;
-    struct identity_peer peer = {address_of_peer(&x->downstream->origin->peer, &address),
-                                 x->downstream->origin->peer_unknown};
+    const struct identity_input input = exchange_identity_input(x, head, &address);
     const char *why;
     uint64_t body_max = x->policy->size_limits.request_body;
 
-    bool good = identity_of(x->policy, &peer, &head->fields, &identity, &why);
+    bool good = identity_of(&input, &identity, &why);
     if (x->log)
         set_client_ip(x, &identity);
     if (!good || identity.listed == LISTED_BLOCKED) {
@@ -112,7 +128,7 @@ void exchange_route(struct exchange *x, struct request_head *head, const struct 
         if (identity.listed == LISTED_BLOCKED)
             exchange_fail(x, CAUSE_ADDRESS_BLOCKED, NULL);
         else
-            exchange_fail(x, CAUSE_BAD_IDENTITY, why);
+            exchange_fail(x, identity_cause(&identity), why);
         return;
     }
     set_identity(x, &identity);
@@ -120,7 +136,7 @@ void exchange_route(struct exchange *x, struct request_head *head, const struct 
         exchange_fail(x, CAUSE_CLIENT_BLOCKED, NULL);
         return;
     }
-    policy_sort_headers(x->policy, identity.headers_believed, &head->fields);
+    policy_sort_headers(x->policy, &identity, &head->fields);
     if (ends_here(x, head))
         return;
     if ((why = select_rule(x, head, &identity))) {

@@ -10,6 +10,7 @@ static void generation_free(struct generation *g)
     if (g->limiter)
         limiter_free(g->limiter);
     upstream_free(&g->pools);
+    token_checker_free(g->tokens);
     rejections_free(g->rejections);
     policy_drop(g->policy);
     endpoint_set_drop(g->endpoint_set);
@@ -28,6 +29,7 @@ struct generation *generation_new(struct worker *worker, struct endpoint_set *en
     g->policy = policy_hold(policy);
     if ((g->rejections = rejections_new(policy->rule_count)) &&
         upstream_init(&g->pools, worker, endpoint_set) == 0 &&
+        token_checker_new(policy, &worker->stats.tokens, &g->tokens) &&
         (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback, slice_of(policy->driver),
                                   &worker->limiter_stats)))
         return g;

@@ -15,6 +15,7 @@ struct generation {
     struct policy *policy;             /* of the endpoint set; held */
     struct limiter *limiter;
     struct rejections *rejections;
+    struct token_checker *tokens; /* NULL: no jwt source */
     struct upstream_pools pools;
     unsigned exchanges;           /* number in progress */
     TAILQ_ENTRY(generation) link; /* worker's retired */

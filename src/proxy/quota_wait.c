@@ -121,7 +121,7 @@ static void find(struct exchange *x, const struct request_head *head, const stru
 
     result->known = QUOTA_KNOWN;
     result->client_limits = NULL;
-    for (; identity->from_header && !policy_client(policy, identity); answered = false) {
+    for (; identity->is_id && !policy_client(policy, identity); answered = false) {
         enum quota_outcome outcome;
         struct quota_row row;
         if (answered) {
@@ -143,7 +143,9 @@ static void find(struct exchange *x, const struct request_head *head, const stru
         }
         if (!policy->identity.known_clients_only)
             return;
-        if (!identity_next(policy, &head->fields, identity, &result->why)) {
+        struct address address;
+        const struct identity_input input = exchange_identity_input(x, head, &address);
+        if (!identity_next(&input, identity, &result->why)) {
             result->known = QUOTA_IDENTITY_BAD;
             return;
         }

@@ -167,6 +167,8 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
         content_fields(out, type, content);
     if (tells_methods(x)) /* RFC 9110 sections 9.3.7, 15.5.6; weir forwards other methods too */
         text_literal(out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
+    if (x->cause == CAUSE_INVALID_TOKEN) /* RFC 6750 section 3 */
+        text_literal(out, "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n");
     text_literal(out, "X-Request-Id: ");
     at = out->n;
     text_bytes(out, x->request_id, x->id_size);

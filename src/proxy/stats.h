@@ -5,6 +5,7 @@
 
 #include "base/counter_table.h"
 #include "limit/decision.h"
+#include "policy/identity_token.h"
 #include "proxy/cause.h"
 #include "proxy/ejection.h"
 #include "proxy/retry.h"
@@ -27,6 +28,7 @@ struct worker_stats {
     counter_t upstream_ejections[EJECTION_COUNT];
     counter_t bytes_to_clients, bytes_from_clients; /* message bodies, without heads */
     counter_t quota_hits, quota_refused;
+    struct token_stats tokens;
     counter_t errors[CAUSE_COUNT];
     counter_t responses[6];              /* by status class; [0]: ended without a response */
     struct counter_table by_rule;        /* rule->row, verdict */

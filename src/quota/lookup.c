@@ -130,19 +130,17 @@ static bool call_redis(struct lookup *k, enum asked asked, const char *word, uns
                        const struct slice *more)
 {
     struct fetcher *fetcher = k->fetcher;
-    char keys[KEY_QUOTA_MAX * 2], tag[16], identity[IDENTITY_TEXT_MAX];
-    struct text name = text_over(identity, sizeof identity), key = text_over(keys, sizeof keys);
+    char keys[KEY_QUOTA_MAX * 2], tag[16];
+    struct text key = text_over(keys, sizeof keys);
     const char *argv[ARGUMENTS_MAX] = {"2", keys, NULL, word, tag, k->token};
     size_t sizes[ARGUMENTS_MAX] = {1, 0, 0, strlen(word), 0, strlen(k->token)};
 
     if (k->calling || !fetcher->redis)
         return false;
-    text_literal(&name, "id:");
-    text_put(&name, lookup_id(k));
-    key_write_quota(&key, fetcher->policy->redis.key_prefix, text_slice(&name));
+    key_write_quota(&key, fetcher->policy->redis.key_prefix, lookup_id(k));
     sizes[1] = key.n;
     argv[2] = keys + key.n;
-    key_write_quota(&key, fetcher->policy->redis.key_prefix, text_slice(&name));
+    key_write_quota(&key, fetcher->policy->redis.key_prefix, lookup_id(k));
     text_literal(&key, ":lock");
     sizes[2] = key.n - sizes[1];
     sizes[4] = (size_t)snprintf(tag, sizeof tag, "%08x", fetcher_settings(fetcher)->tag);
@@ -334,12 +332,17 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply, 
 
 /* --- Database --------------------------------------------------------------------------------- */
 
+/* The database knows clients by the names that `clients` has for them. */
 static void query(struct lookup *k)
 {
+    char bytes[IDENTITY_TEXT_MAX];
+    struct text name = text_over(bytes, sizeof bytes);
+
     k->stage = STAGE_QUERY;
     k->tries++;
     k->fetcher->asking = k;
-    postgres_link_ask(k->fetcher->postgres, lookup_id(k));
+    identity_write_name(&name, lookup_id(k));
+    postgres_link_ask(k->fetcher->postgres, text_slice(&name));
 }
 
 /* Redis has no fresh row, or cannot be used. */

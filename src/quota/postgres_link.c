@@ -18,6 +18,7 @@
 #include "base/magic.h"
 #include "base/memory.h"
 #include "config.h"
+#include "policy/identity.h"
 
 #ifdef HAVE_LIBPQ
 #include <libpq-fe.h>
@@ -472,7 +473,7 @@ bool postgres_link_is_down(const struct postgres_link *link)
 
 void postgres_link_ask(struct postgres_link *link, struct slice id)
 {
-    char bytes[CLIENT_ID_MAX + 1];
+    char bytes[IDENTITY_TEXT_MAX + 1];
     const char *values[1] = {bytes};
 
     memcpy(bytes, id.p, id.n);

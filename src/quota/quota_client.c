@@ -15,11 +15,6 @@ struct quota_client {
     struct deadline_queue waiting;
 };
 
-static struct slice id_of(const struct identity *identity)
-{
-    return (struct slice){identity->text + 3, identity->size - 3}; /* without "id:" */
-}
-
 /* --- Cache ------------------------------------------------------------------------------------ */
 
 bool quota_client_find(struct quota_client *quota_client, const struct identity *identity,
@@ -28,7 +23,8 @@ bool quota_client_find(struct quota_client *quota_client, const struct identity 
     struct quota_entry entry;
     uint64_t now = clock_cached_us();
 
-    if (!quota_cache_find(quota_client->quotas->table, id_of(identity), now, &entry) || entry.fresh_us <= now)
+    if (!quota_cache_find(quota_client->quotas->table, identity_text(identity), now, &entry) ||
+        entry.fresh_us <= now)
         return false;
     *outcome = entry.outcome;
     *row = entry.row;
@@ -89,14 +85,13 @@ static void wake(int fd)
         ;
 }
 
-/* Returns a hash of the client's address (IPv6: of its prefix, as limits group it). */
+/* Returns a hash of the client's address, grouped as for limits. */
 static uint64_t address_of(const struct quotas *quotas, const struct policy *policy,
                            const struct identity *identity)
 {
     struct ip ip = identity->has_ip ? identity->ip : (struct ip){{0}};
 
-    if (!ip_is_v4(&ip))
-        ip = ip_masked(&ip, policy->identity.ipv6_prefix);
+    ip = identity_group(&policy->identity, &ip).ip;
     return hash_slice(&quotas->address_key, (struct slice){(const char *)ip.bytes, sizeof ip.bytes});
 }
 
@@ -104,7 +99,7 @@ bool quota_client_ask(struct quota_client *quota_client, const struct policy *po
                       const struct identity *identity, struct quota_wait *wait)
 {
     struct quotas *q = quota_client->quotas;
-    struct slice id = id_of(identity);
+    struct slice id = identity_text(identity);
     struct quota_request *request = NULL;
 
     if (atomic_fetch_add_explicit(&q->requests, 1, memory_order_relaxed) >= QUOTA_REQUESTS_MAX ||

@@ -174,11 +174,10 @@ static void notify_fetcher(struct quotas *q, struct slice id)
 
 void quotas_forget(struct quotas *q, struct slice identity)
 {
-    if (!q->table || !slice_starts_with(identity, SLICE("id:")) || identity.n > IDENTITY_TEXT_MAX)
+    if (!q->table || !identity_text_is_id(identity) || identity.n > IDENTITY_TEXT_MAX)
         return;
-    struct slice id = {identity.p + 3, identity.n - 3};
-    quota_cache_remove(q->table, id);
-    notify_fetcher(q, id);
+    quota_cache_remove(q->table, identity);
+    notify_fetcher(q, identity);
 }
 
 const struct quota_stats *quotas_stats(const struct quotas *q)

@@ -1,5 +1,6 @@
 #include "replay/log_line.h"
 
+#include "policy/identity_source.h"
 #include "replay/log_json.h"
 
 static unsigned status_of(struct slice text)
@@ -81,9 +82,7 @@ static bool parse_request(struct slice request, struct log_line *line)
 
 static bool is_identity(struct slice user)
 {
-    return slice_starts_with(user, SLICE("id:")) || slice_starts_with(user, SLICE("ip:")) ||
-           slice_starts_with(user, SLICE("jwt:")) || slice_starts_with(user, SLICE("cookie:")) ||
-           slice_starts_with(user, SLICE("query:"));
+    return identity_source_of(user) != NULL;
 }
 
 /* "ADDRESS IDENT USER ", before the time. */

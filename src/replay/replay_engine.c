@@ -77,11 +77,15 @@ static bool find_identity(struct replay_engine *engine, const struct log_line *l
     char id[REPLAY_CLIENT_MAX];
     struct text text = text_over(id, sizeof id);
     struct address address = {0};
-    struct identity_peer peer = {.address = &address};
+    const struct identity_input input = {.policy = engine->policy,
+                                         .peer = {.address = &address},
+                                         .fields = &engine->head.fields,
+                                         .query = engine->head.query};
     bool has_address = read_address(line->address, &address);
 
-    text_put(&text, line->client);
-    if (line->client.n == 0 && engine->options->user_is_id && line->user.n) {
+    if (line->client.n)
+        identity_write_name(&text, line->client);
+    else if (engine->options->user_is_id && line->user.n) {
         text_literal(&text, "id:");
         text_put(&text, line->user);
     }
@@ -89,7 +93,7 @@ static bool find_identity(struct replay_engine *engine, const struct log_line *l
         *why = "the line has neither a client nor an address";
         return false;
     }
-    if (!identity_of(engine->policy, &peer, &engine->head.fields, identity, why))
+    if (!identity_of(&input, identity, why))
         return false;
     enum listed listed = identity->listed;
     if (text.n && !client_query_identity(engine->policy, text_slice(&text), identity, why))

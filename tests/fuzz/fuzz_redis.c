@@ -236,7 +236,7 @@ static void turn_until(struct limiter *limiter, bool ready)
 static void decide(struct limiter *limiter, struct decision_request *decision_request)
 {
     static const struct fields none;
-    struct identity identity = {.from_header = true, .size = 4, .text = "id:a"};
+    struct identity identity = {.is_id = true, .size = 4, .text = "id:a"};
     const struct rule *rule = &policy->rules[answer.to == 'm'];
     struct limit_facts facts = {.rule = rule, .identity = &identity, .method = SLICE("GET"), .fields = &none};
     bool admits;

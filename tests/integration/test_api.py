@@ -102,7 +102,7 @@ def test_addresses_are_grouped_as_the_proxy_groups_them(rig):
         assert table(text)["day", "client"][1] == "2 of 5" and table(text)["logins", "ip"][1] == "4 of 7"
     assert table(weir_command(rig, weir, "inspect", "ip:203.0.113.7"))["day", "client"][1] == "1 of 5"
     assert table(weir_command(rig, weir, "inspect", "ip:::ffff:203.0.113.7"))["day", "client"][1] == "1 of 5"
-    for nonsense in "ip:nonsense", "ip:2001:db8::/48", "", "x" * 257, "a\nb":
+    for nonsense in "ip:nonsense", "ip:2001:db8::/48", "", "cookie:%", "a\nb":
         assert "is no client" in weir_command(rig, weir, "inspect", nonsense, status=1)
     assert rig.command("inspect", "-c", weir.policy_file).returncode == 2
     assert rig.command("reset", "-c", weir.policy_file, "a", "b").returncode == 2
@@ -137,7 +137,7 @@ def test_inspect_says_where_somebody_else_may_be_meant(rig):
     said = [rig.command("inspect", "-c", weir.policy_file, client).stderr for client in ("10.0.0.1", "ip:10.0.0.1", "alice")]
     assert "the address is ip:10.0.0.1" in said[0] and said[1:] == ["", ""], said
     weir.reload(identity={"from": "ip"})
-    assert "no ids by this policy" in rig.command("inspect", "-c", weir.policy_file, "alice").stderr
+    assert "no client has such an id by this policy, since identity.from names no header" in rig.command("inspect", "-c", weir.policy_file, "alice").stderr
 
 
 # --- weir reset ---------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_the_api_shows_where_a_client_stands(rig):
     assert look(weir, "ip%3A2001%3adb8%3a%3a%2f64")["client"] == "ip:2001:db8::/64"
     assert look(weir, "ip:2001:db8::/64")["client"] == "ip:2001:db8::/64"
     assert look(weir, "%C3%A9%22%7B%5C")["client"] == 'id:é"{\\'
-    for nonsense in "", "%", "%4", "%zz", "a%00b", "a%0ab", "ip:nonsense", "x" * 257, "%41" * 257:
+    for nonsense in "", "%", "%4", "%zz", "a%00b", "a%0ab", "ip:nonsense", "cookie:%25", "jwt:":
         assert look(weir, nonsense, 400)["status"] == 400
     assert look(weir, "%41" * 256)["client"] == "id:" + "A" * 256
 

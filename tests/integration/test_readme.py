@@ -72,6 +72,7 @@ def keys_of(text):
 
 def test_every_fragment_is_valid(rig):
     shutil.copy(os.path.join(top, "conf", "lockout.lua"), rig.directory)
+    shutil.copy(os.path.join(top, "tests", "tls", "jwks.json"), rig.directory)
     closed = f"127.0.0.1:{free_port()}"
     main, *fragments = policies()
     assert len(fragments) >= 9, fragments
@@ -82,5 +83,6 @@ def test_every_fragment_is_valid(rig):
             if key == "limits":  # beside those of the policy, which its rules name
                 block = policy[key] + block.partition("\n")[2]
             policy[key] = block
-        result = rig.command("check", "-c", rig.write(f"fragment-{number}.yaml", "".join(policy.values())))
+        result = rig.command("check", "-c", rig.write(f"fragment-{number}.yaml", "".join(policy.values())),
+                             env={**os.environ, "WEIR_HASH_KEY": "a secret"})
         assert result.returncode == 0, f"{fragment}\n{result.stderr}"

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 import threading
 import time
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ from zoneinfo import ZoneInfo
 from postgres import Postgres
 from rig import eventually
 from scripted import OK, Scripted
+from tokens import Issuer
 from wire import Connection, count, flood, get, request_bytes
 
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "recipes.md")
@@ -189,6 +191,49 @@ def test_behind_a_load_balancer(rig):
     assert statuses(weir, 4, X_Forwarded_For="198.51.100.7")[:4] == [200] * 3 + [429]
     assert statuses(weir, 1, X_Forwarded_For="198.51.100.8") == [200]
     assert statuses(weir, 1, X_Forwarded_For="made-up, 198.51.100.7") == [429]
+
+
+def test_behind_cloudflare(rig):
+    weir = cook(rig, "Behind Cloudflare")
+    assert statuses(weir, 5, CF_Connecting_IP="203.0.113.7", X_Forwarded_For="1.1.1.1") == [200] * 3 + [429] * 2
+    assert statuses(weir, 1, CF_Connecting_IP="203.0.113.8", X_Forwarded_For="1.1.1.1") == [200]
+
+
+def test_limits_per_user_from_an_access_token(rig):
+    heading = "Limits per user, from an access token"
+    before, after = Issuer("RS256"), Issuer("ES256")
+    rig.write("jwks.json", before.jwks)
+    weir = cook(rig, heading)
+    claims = {"iss": "https://id.example.com/realms/shop", "aud": "api", "exp": int(time.time()) + 600}
+
+    def limited(token):
+        answers = statuses(weir, 22, Authorization="Bearer " + token)
+        return answers[:20] == [200] * 20 and 429 in answers[20:]
+    alice, bob = before.sign("RS256", {**claims, "sub": "alice"}, {**claims, "sub": "bob"})
+    assert limited(alice) and limited(bob)
+    rig.write("next.json", after.jwks)
+    commands = blocks(recipes()[1][heading], "sh")[0]
+    assert "https://id.example.com/realms/shop/certs" in commands and "systemctl reload weir" in commands
+    commands = commands.replace("https://id.example.com/realms/shop/certs", "file://" + os.path.join(rig.directory, "next.json"))
+    subprocess.run(["sh", "-ec", commands.replace("systemctl reload weir", f"kill -HUP {weir.pid}")], cwd=rig.directory, check=True)
+    weir.announced("is in force")
+    carol = after.sign("ES256", {**claims, "sub": "carol"})[0]
+    eventually(lambda: get(weir.address, headers={"Authorization": "Bearer " + carol}).number("X-RateLimit-Limit"), what="a limit")
+    echo = json.loads(get(weir.address, "/echo", headers={"Authorization": "Bearer " + carol}).body)
+    assert ["X-Weir-Client", "jwt:carol"] in echo["fields"]
+
+
+def test_api_keys_that_are_never_stored(rig):
+    heading = "API keys that are never stored"
+    command = blocks(recipes()[1][heading], "sh")[0]
+    made = subprocess.run(["sh", "-ec", command], env={**os.environ, "API_KEY": "pk_partner", "WEIR_HASH_KEY": "a secret"},
+                          capture_output=True, text=True, check=True).stdout.strip()
+    weir = cook(rig, heading, replace=[("${WEIR_HASH_KEY}", "a secret"), ("id:h:HASH", "id:h:" + made)])
+    assert statuses(weir, 1, X_Api_Key="pk_partner") == statuses(weir, 1, X_Api_Key="pk_other") == [200]
+    for key, quota in (("pk_partner", "1000"), ("pk_other", "100")):
+        assert re.search(rf"per-key .*\b{quota}\b", rig.command("inspect", "-c", weir.policy_file, "id:" + key).stdout)
+    keys = rig.redis().ask("KEYS", "*")
+    assert any(made in key for key in keys) and not any("pk_" in key for key in keys), keys
 
 
 def test_no_more_than_so_many_at_a_time(rig):

@@ -19,6 +19,7 @@ have() {
     libyaml-dev) pkg-config --exists yaml-0.1 ;;
     libsystemd-dev) pkg-config --exists libsystemd ;;
     libssl-dev) pkg-config --exists openssl ;;
+    libjansson-dev) pkg-config --exists jansson ;;
     libpq-dev) pkg-config --exists libpq ;;
     libnghttp2-dev) pkg-config --exists libnghttp2 ;;
     postgresql) [[ -n $(find /usr/lib/postgresql -name initdb -print -quit) ]] ;;
@@ -27,6 +28,7 @@ have() {
     afl++) command -v afl-fuzz ;;
     groff-base) command -v groff ;;
     python3-flask) /usr/bin/python3 -c 'import flask, werkzeug' ;;
+    python3-jwt) /usr/bin/python3 -c 'import cryptography, jwt' ;;
     nginx-light) command -v nginx || [[ -x /usr/sbin/nginx ]] ;;
     haproxy) command -v haproxy || [[ -x /usr/sbin/haproxy ]] ;;
     prometheus) command -v promtool ;;
@@ -101,7 +103,7 @@ need() {
 }
 
 need_for_building() {
-    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev libpq-dev libnghttp2-dev
+    need gcc libc6-dev make autoconf automake pkg-config libevent-dev libhiredis-dev libyaml-dev libsystemd-dev libssl-dev libjansson-dev libpq-dev libnghttp2-dev
 }
 
 # build NAME TARGETS [CONFIGURE-OPTION...]: makes the targets in build/NAME. Configures the directory

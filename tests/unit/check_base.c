@@ -409,7 +409,7 @@ static struct address peer(unsigned n)
 
 START_TEST(connections_of_an_address_are_counted_exactly)
 {
-    struct ip_counts *counts = ip_counts_new(1000, 64);
+    struct ip_counts *counts = ip_counts_new(1000, 32, 64);
     struct address a;
 
     for (unsigned round = 0; round < 3; round++) {

@@ -332,7 +332,7 @@ START_TEST(clients_are_read)
         ck_assert_msg(!client_query_identity(policy, slice_of(bad[i]), &identity, &why), "%s", bad[i]);
         ck_assert_ptr_nonnull(why);
     }
-    ck_assert(client_query_identity(policy, SLICE("id:id:x"), &identity, &why) && identity.from_header);
+    ck_assert(client_query_identity(policy, SLICE("id:id:x"), &identity, &why) && identity.is_id);
     ck_assert(slice_equal(identity_text(&identity), SLICE("id:id:x")));
     ck_assert(client_query_identity(policy, SLICE("ip:unix"), &identity, &why) && !identity.has_ip);
     ck_assert(slice_equal(identity_text(&identity), SLICE("ip:unix")));

@@ -124,7 +124,7 @@ static const struct rule *rule_named(const char *name)
 
 static struct identity identity_named(const char *name)
 {
-    struct identity identity = {.from_header = true};
+    struct identity identity = {.is_id = true};
     identity.size = (size_t)snprintf(identity.text, sizeof identity.text, "id:%s", name);
     return identity;
 }

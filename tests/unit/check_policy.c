@@ -7,8 +7,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "config/policy_file.h"
+#include "jwt/jwt.h"
 #include "net/tls.h"
 #include "policy/identity.h"
+#include "policy/identity_source.h"
 #include "policy/rule_match.h"
 #include "quota/postgres_link.h"
 #include "run_suite.h"
@@ -249,7 +251,7 @@ START_TEST(the_share_of_clients_is_a_choice_that_stays)
     char first[65] = "";
 
     for (unsigned i = 0; i < 10000; i++) {
-        struct identity identity = {.from_header = true};
+        struct identity identity = {.is_id = true};
         identity.size = (size_t)snprintf(identity.text, sizeof identity.text, "id:client-%u", i);
         limit.enforce = other.enforce = 1000;
         bool now = limit_enforces(&limit, &identity);
@@ -318,7 +320,7 @@ START_TEST(what_is_not_written_has_its_default)
     ck_assert_ptr_null(policy->redis.password);
     ck_assert_uint_eq(policy->upstreams[0].connect_timeout_us, 1000000);
     ck_assert_uint_eq(policy->identity.from_count, 1);
-    ck_assert_int_eq(policy->identity.from[0].source, IDENTITY_IP);
+    ck_assert_str_eq(policy->identity.from[0].source->word, "ip");
     ck_assert_uint_eq(policy->headers, HEADERS_X_RATELIMIT | HEADERS_X_RATE_LIMIT | HEADERS_IETF);
     ck_assert_uint_eq(policy->rule_count, 1);
     ck_assert_str_eq(policy->log.file, "stderr");
@@ -564,9 +566,9 @@ END_TEST
 
 static const struct client_limits *client_limits_of(const struct policy *policy, const char *text)
 {
-    struct identity identity = {.from_header = strncmp(text, "id:", 3) == 0, .size = strlen(text)};
+    struct identity identity = {.is_id = strncmp(text, "id:", 3) == 0, .size = strlen(text)};
     memcpy(identity.text, text, identity.size);
-    identity.has_ip = !identity.from_header && ip_parse(slice_of(text + 3), &identity.ip);
+    identity.has_ip = !identity.is_id && ip_parse(slice_of(text + 3), &identity.ip);
     return policy_client(policy, &identity);
 }
 
@@ -808,6 +810,8 @@ START_TEST(mistakes_are_told_with_their_place)
             continue;
         if (!tls_is_there() && strstr(entry->d_name, "-tls-"))
             continue; /* all that is said then is that OpenSSL is missing */
+        if (!jwt_is_there() && strstr(entry->d_name, "-jwt-"))
+            continue; /* likewise */
         if (!postgres_is_there() && strstr(entry->d_name, "quotas-"))
             continue; /* likewise */
         says_what_is_expected(entry->d_name, wrong);

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "config/options.h"
 #include "config/policy_file.h"
-#include "net/tls.h"
+#include "jwt/jwt.h"
 #include "quota/postgres_link.h"
 #include "run_suite.h"
 
@@ -97,6 +97,8 @@ START_TEST(the_sample_explains_every_option)
     struct report report = {.file = "conf/weir.yaml"};
     struct arena arena = {NULL};
     setenv("WEIR_REDIS_PASSWORD", "secret", 1);
+    setenv("WEIR_HASH_KEY", "secret", 1);
+    setenv("WEIR_TOKEN_SECRET", "secret", 1);
     char *sample = file_text("conf/weir.yaml"), *all = with_all_options(sample);
     const struct node *whole = tree_read(&arena, slice_of(all), &report);
     const struct node *active = tree_read(&arena, slice_of(sample), &report);
@@ -147,13 +149,17 @@ static void loads_without_a_word(const char *sample)
     policy_drop(policy);
 }
 
-/* There is one Redis address and one password: lines with alternatives are removed, as is the line
+/* There is one Redis address, and one source of each password: lines with alternatives are removed, as is the line
  * with an admin token: git cannot store a file that only its owner may read. */
 static void keep_one_redis(char *yaml, const char *kept)
 {
-    static const char *const lines[] = {
-        "\n  address: ", "\n  sentinel: ", "\n  cluster: ", "\n  password_file: ",
-        "\n  - { address: \"10.0.0.5:9182\", token_file: "};
+    static const char *const lines[] = {"\n  address: ",
+                                        "\n  sentinel: ",
+                                        "\n  cluster: ",
+                                        "\n  password_file: ",
+                                        "\n  - { address: \"10.0.0.5:9182\", token_file: ",
+                                        "\n    secret: ",
+                                        "\n    secret_file: "};
 
     for (size_t i = 0; i < COUNT_OF(lines); i++) {
         char *line = strcmp(lines[i] + 3, kept) == 0 ? NULL : strstr(yaml, lines[i]);
@@ -177,7 +183,7 @@ static char *with(const char *yaml, const char *from, const char *to)
 /* Some options require non-default values of others: quotas and clients require ids. */
 static char *with_ids(const char *sample)
 {
-    char *first = with(sample, "  from: [ ip ]\n", "  from: [ \"header:X-Client-Id\", ip ]\n");
+    char *first = with(sample, "  from: [ ip ]\n", "  from: [ \"jwt:sub\", ip ]\n");
     char *second = with(first, "  trusted_proxies: []\n", "  trusted_proxies: [ 10.0.0.1 ]\n");
     char *third = with(second, "  known_clients_only: false\n", "  known_clients_only: true\n");
 
@@ -190,9 +196,11 @@ START_TEST(the_sample_is_a_policy_without_warnings)
 {
     static const char *const places[] = {"address: ", "sentinel: ", "cluster: "};
     setenv("WEIR_REDIS_PASSWORD", "secret", 1);
+    setenv("WEIR_HASH_KEY", "secret", 1);
+    setenv("WEIR_TOKEN_SECRET", "secret", 1);
     char *sample = file_text("conf/weir.yaml"), *all = with_all_options(sample);
     loads_without_a_word(sample);
-    if (tls_is_there() && postgres_is_there())
+    if (jwt_is_there() && postgres_is_there())
         for (size_t i = 0; i < COUNT_OF(places); i++) {
             char *one = with_ids(all);
             keep_one_redis(one, places[i]);

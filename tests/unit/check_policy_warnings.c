@@ -62,8 +62,8 @@ static const struct {
                 "identity: { from: 'header:X', trusted_proxies: 10.0.0.1 }\n"},
     {API LIMITS USED IDS " }\nclients: { 'ip:10.0.0.0/8': { quota: 5 } }\n", "does not meet this",
      API LIMITS USED IDS ", known_clients_only: true }\nclients: { 'ip:10.0.0.0/8': { quota: 5 } }\n"},
-    {API LIMITS USED IDS " }\nclients: { 'id:alice': { quota: 5 } }\n", "write the id alone",
-     API LIMITS USED IDS " }\nclients: { alice: { quota: 5 } }\n"},
+    {API LIMITS "rules: [ { limits: a } ]\nidentity: { from: 'query:key', headers_from: anyone }\n",
+     "make up ids", API LIMITS USED "identity: { from: 'query:key', headers_from: anyone }\n"},
     {API LIMITS USED "clients: { alice: { quota: 5 } }\n", "nobody is this client",
      API LIMITS USED IDS " }\nclients: { alice: { quota: 5 } }\n"},
 };

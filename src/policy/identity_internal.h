@@ -1,0 +1,30 @@
+/* identity_internal.h - sources in files of their own, and what they share. */
+#ifndef WEIR_POLICY_IDENTITY_INTERNAL_H
+#define WEIR_POLICY_IDENTITY_INTERNAL_H
+
+#include "policy/identity_source.h"
+
+enum found identity_find_cookie(const struct identity_search *search, const struct identity_from *from);
+enum found identity_find_query(const struct identity_search *search, const struct identity_from *from);
+enum found identity_find_claim(const struct identity_search *search, const struct identity_from *from);
+
+/* Rejects the request with 400. */
+static inline enum found identity_bad(const struct identity_search *search, const char *why)
+{
+    search->identity->failure = IDENTITY_MALFORMED;
+    *search->why = why;
+    return FOUND_BAD;
+}
+
+/* Decodes percent-encoding once, and "+" as a space. */
+struct percent {
+    const char *p, *end;
+};
+
+enum { PERCENT_END = -1, PERCENT_MALFORMED = -2 };
+
+/* Returns the next byte, PERCENT_END, or PERCENT_MALFORMED for a "%" without two hexadecimal
+ * digits, which is skipped. */
+int percent_next(struct percent *percent);
+
+#endif

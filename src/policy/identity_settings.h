@@ -1,0 +1,57 @@
+/* identity_settings.h - section identity. */
+#ifndef WEIR_POLICY_IDENTITY_SETTINGS_H
+#define WEIR_POLICY_IDENTITY_SETTINGS_H
+
+#include "base/sha256.h"
+#include "http/head.h"
+#include "net/address.h"
+
+struct identity_source; /* a row of identity_sources[] */
+
+struct identity_from {
+    const struct identity_source *source;
+    char *name;          /* of the header, cookie, parameter or claim; NULL: the source has none */
+    enum field_id field; /* of a header: FIELD_X_CLIENT_ID (fast lookup) or FIELD_OTHER */
+    unsigned claim;      /* position among the jwt sources */
+};
+
+enum { IDENTITY_FROM_MAX = 8 };
+
+/* Peers whose identity headers, cookies and query parameters are accepted. */
+enum headers_from { HEADERS_FROM_TRUSTED, HEADERS_FROM_ANYONE };
+
+/* Treatment of a token that is not valid: the next source applies, or the response is 401. */
+enum jwt_invalid { JWT_INVALID_FALL_THROUGH, JWT_INVALID_401 };
+
+struct jwt_settings {
+    char *header;                  /* that carries the token */
+    char *keys_file, *secret_file; /* as written; NULL: none */
+    char *secret;                  /* from either option; NULL: none */
+    struct jwt_keys *keys;         /* owned; NULL: no key */
+    char *issuer, *audience;       /* NULL: any */
+    uint64_t leeway_us;
+    bool require_exp;
+    enum jwt_invalid invalid;
+};
+
+struct identity_settings {
+    struct identity_from from[IDENTITY_FROM_MAX];
+    unsigned from_count;
+    struct ip_range *trusted;
+    unsigned trusted_count;
+    bool trust_unix; /* trusted_proxies contains "unix:" */
+    enum headers_from headers_from;
+    bool headers_from_anyone; /* headers_from is anyone, or trusted_proxies is empty */
+    unsigned ipv4_prefix, ipv6_prefix;
+    char *client_ip_header; /* read from trusted peers only */
+    /* it is not X-Forwarded-For, which is replaced: drop it from peers that are not trusted */
+    bool drops_client_ip_header;
+    bool known_clients_only;  /* ids of unknown clients are skipped; the next source applies */
+    bool hash;                /* hash all ids from headers */
+    char *hash_key_text;      /* NULL: redis.key_prefix */
+    struct hmac_key hash_key; /* of hashed ids */
+    unsigned claim_count;     /* jwt sources in `from` */
+    struct jwt_settings jwt;
+};
+
+#endif

@@ -1,0 +1,300 @@
+#include "policy/identity_source.h"
+
+#include "base/text.h"
+#include "http/parse.h"
+#include "policy/identity_internal.h"
+
+enum { HASH_BYTES = 16, HASH_DIGITS = 2 * HASH_BYTES };
+
+/* --- Sources --- */
+
+static bool is_header_name(struct slice name)
+{
+    return slice_is_token(name) && name.n <= 128;
+}
+
+/* A decoded name without characters that separate parameters. */
+static bool is_query_name(struct slice name)
+{
+    bool good = name.n > 0 && name.n <= 128;
+    for (size_t i = 0; good && i < name.n; i++)
+        good = name.p[i] > ' ' && name.p[i] < 0x7f && !strchr("&;=%+#[", name.p[i]);
+    return good;
+}
+
+static bool is_claim_name(struct slice name)
+{
+    return name.n > 0 && name.n <= 128 && !slice_has_control_bytes(name);
+}
+
+static enum found find_address(const struct identity_search *search, const struct identity_from *from)
+{
+    (void)from;
+    identity_write_address(&search->input->policy->identity, search->identity);
+    return FOUND;
+}
+
+static enum found find_header(const struct identity_search *search, const struct identity_from *from)
+{
+    const struct fields *fields = search->input->fields;
+    bool known = from->field != FIELD_OTHER;
+    struct slice name = known ? SLICE_NONE : slice_of(from->name);
+    const struct field *field =
+        known ? fields_find(fields, from->field) : fields_next_named(fields, name, NULL);
+
+    if (!field)
+        return FOUND_NONE;
+    if (known ? fields_repeat(fields, from->field) : fields_next_named(fields, name, field) != NULL)
+        return identity_bad(search, "the identity header comes twice");
+    if (field_is_named_away(field))
+        return identity_bad(search, "Connection names the identity header");
+    if (slice_has_control_bytes(field->value))
+        return identity_bad(search, "the identity header holds control bytes");
+    return identity_write_id(&search->input->policy->identity, from->source, field->value, search->identity,
+                             search->why);
+}
+
+const struct identity_source identity_sources[] = {
+    {.word = "ip", .description = "address", .prefix = "ip:", .verified = true, .find = find_address},
+    {.word = "header",
+     .description = "header",
+     .prefix = "id:",
+     .name = "NAME",
+     .is_id = true,
+     .is_header = true,
+     .name_is_good = is_header_name,
+     .find = find_header},
+    {.word = "cookie",
+     .description = "cookie",
+     .prefix = "cookie:",
+     .name = "NAME",
+     .is_id = true,
+     .hashed = true,
+     .name_is_good = is_header_name, /* a token too (RFC 6265 section 4.1.1) */
+     .find = identity_find_cookie},
+    {.word = "query",
+     .description = "query parameter",
+     .prefix = "query:",
+     .name = "NAME",
+     .is_id = true,
+     .hashed = true,
+     .name_is_good = is_query_name,
+     .find = identity_find_query},
+    {.word = "jwt",
+     .description = "claim",
+     .prefix = "jwt:",
+     .name = "CLAIM",
+     .is_id = true,
+     .verified = true,
+     .name_is_good = is_claim_name,
+     .find = identity_find_claim},
+};
+const unsigned identity_source_count = COUNT_OF(identity_sources);
+
+/* The source of names without a prefix. */
+static const struct identity_source *header_source(void)
+{
+    const struct identity_source *source = identity_sources;
+    while (!source->is_header)
+        source++;
+    return source;
+}
+
+const struct identity_source *identity_source_of(struct slice text)
+{
+    for (unsigned i = 0; i < identity_source_count; i++)
+        if (slice_starts_with(text, slice_of(identity_sources[i].prefix)))
+            return &identity_sources[i];
+    return NULL;
+}
+
+bool identity_text_is_id(struct slice text)
+{
+    const struct identity_source *source = identity_source_of(text);
+    return source && source->is_id;
+}
+
+/* --- Values --- */
+
+bool identity_is_hash(struct slice text)
+{
+    if (text.n != HASH_DIGITS)
+        return false;
+    for (size_t i = 0; i < text.n; i++)
+        if (!memchr("0123456789abcdef", text.p[i], 16))
+            return false;
+    return true;
+}
+
+/* Returns true for "h:HASH". */
+static bool looks_hashed(struct slice value)
+{
+    return slice_starts_with(value, SLICE("h:")) &&
+           identity_is_hash((struct slice){value.p + 2, value.n - 2});
+}
+
+/* Bytes on their way into a hash. */
+struct hashing {
+    struct sha256 *hash;
+    size_t n;
+    char bytes[SHA256_BLOCK];
+};
+
+static void flush(struct hashing *hashing)
+{
+    sha256_add(hashing->hash, (struct slice){hashing->bytes, hashing->n});
+    hashing->n = 0;
+}
+
+static void hash_byte(struct hashing *hashing, char c)
+{
+    if (hashing->n == sizeof hashing->bytes)
+        flush(hashing);
+    hashing->bytes[hashing->n++] = c;
+}
+
+/* Hashes one spelling of the values that servers read alike: without quotes around it, decoded
+ * once, with "+" as a space, without spaces at its ends. `*empty`: nothing is left. Returns false for
+ * malformed encoding and control bytes. */
+static bool hash_decoded(struct sha256 *hash, struct slice value, bool *empty)
+{
+    struct hashing hashing = {.hash = hash};
+    size_t spaces = 0;
+    int c;
+
+    if (value.n >= 2 && value.p[0] == '"' && value.p[value.n - 1] == '"')
+        value = (struct slice){value.p + 1, value.n - 2};
+    struct percent percent = {value.p, value.p + value.n};
+    *empty = true;
+    while ((c = percent_next(&percent)) != PERCENT_END) {
+        if (c < 0 || (c < ' ' && c != '\t') || c == 0x7f)
+            return false;
+        if (c == ' ' || c == '\t' || c == '+') {
+            spaces++;
+            continue;
+        }
+        for (; spaces && !*empty; spaces--)
+            hash_byte(&hashing, ' ');
+        hash_byte(&hashing, (char)c);
+        *empty = false;
+        spaces = 0;
+    }
+    flush(&hashing);
+    return true;
+}
+
+static void write_digest(struct text *out, const struct hmac_key *key, struct sha256 *hash)
+{
+    unsigned char digest[SHA256_SIZE];
+
+    hmac_end(key, hash, digest);
+    for (unsigned i = 0; i < HASH_BYTES; i++)
+        text_hex_fixed(out, digest[i], 2);
+}
+
+enum found identity_write_id(const struct identity_settings *settings, const struct identity_source *source,
+                             struct slice value, struct identity *identity, const char **why)
+{
+    struct text text = text_over(identity->text, sizeof identity->text);
+    struct sha256 hash;
+    bool empty = value.n == 0;
+
+    text_put(&text, slice_of(source->prefix));
+    if (source->hashed) {
+        hash = hmac_begin(&settings->hash_key);
+        if (!hash_decoded(&hash, value, &empty)) {
+            identity->failure = IDENTITY_MALFORMED;
+            *why = "the identity's value is malformed percent-encoding, or holds control bytes";
+            return FOUND_BAD;
+        }
+        write_digest(&text, &settings->hash_key, &hash);
+    } else if (value.n > CLIENT_ID_MAX || (source->is_header && settings->hash) || looks_hashed(value)) {
+        hash = hmac_begin(&settings->hash_key);
+        sha256_add(&hash, value);
+        text_literal(&text, "h:");
+        write_digest(&text, &settings->hash_key, &hash);
+    } else {
+        text_put(&text, value);
+    }
+    identity->size = text.n;
+    return empty ? FOUND_NONE : FOUND;
+}
+
+/* --- Names --- */
+
+static bool parse_address(const struct identity_settings *settings, struct slice address,
+                          struct identity *identity, const char **why)
+{
+    struct ip_range range;
+    const char *bad;
+
+    identity->has_ip = !slice_equal(address, SLICE("unix"));
+    if (identity->has_ip && !ip_parse(address, &identity->ip)) {
+        bool good = ip_range_parse(address, &range, &bad);
+        if (!good || range.bits != identity_group(settings, &range.ip).bits) {
+            *why = memchr(address.p, '/', address.n)
+                       ? "a range of addresses is no client; name one address (behind \"ip:\")"
+                       : "behind \"ip:\" stands an IPv4 or IPv6 address, or \"unix\"";
+            return false;
+        }
+        identity->ip = range.ip;
+    }
+    identity_write_address(settings, identity);
+    return true;
+}
+
+static void write_hash(const struct identity_source *source, struct slice hashed, struct identity *identity)
+{
+    struct text text = text_over(identity->text, sizeof identity->text);
+
+    text_put(&text, slice_of(source->prefix));
+    text_put(&text, source->hashed ? (struct slice){hashed.p + 2, hashed.n - 2} : hashed);
+    identity->size = text.n;
+}
+
+bool identity_parse(const struct identity_settings *settings, struct slice name, struct identity *identity,
+                    const char **why)
+{
+    const struct identity_source *source = identity_source_of(name);
+    size_t prefix = source ? strlen(source->prefix) : 0;
+    struct slice value = {name.p + prefix, name.n - prefix};
+
+    *identity = (struct identity){.is_id = !source || source->is_id};
+    if (!identity->is_id)
+        return parse_address(settings, value, identity, why);
+    if (source && looks_hashed(value)) {
+        write_hash(source, value, identity);
+        return true;
+    }
+    if (slice_has_control_bytes(value)) {
+        *why = "an id holds no control bytes";
+        return false;
+    }
+    enum found found = identity_write_id(settings, source ? source : header_source(), value, identity, why);
+    if (found == FOUND_NONE)
+        *why = "an id has at least one byte";
+    return found == FOUND;
+}
+
+void identity_write_full_name(struct text *out, struct slice text)
+{
+    const struct identity_source *source = identity_source_of(text);
+    size_t prefix = source ? strlen(source->prefix) : 0;
+
+    text_put(out, (struct slice){text.p, prefix});
+    if (source && source->hashed)
+        text_literal(out, "h:");
+    text_put(out, (struct slice){text.p + prefix, text.n - prefix});
+}
+
+void identity_write_name(struct text *out, struct slice text)
+{
+    const struct identity_source *source = identity_source_of(text);
+    size_t prefix = source ? strlen(source->prefix) : 0;
+    struct slice value = {text.p + prefix, text.n - prefix};
+
+    if (source == header_source() && !identity_source_of(value) && !looks_hashed(value))
+        text_put(out, value);
+    else
+        identity_write_full_name(out, text);
+}

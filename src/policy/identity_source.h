@@ -1,0 +1,45 @@
+/* identity_source.h - the table of identity sources. To add a source, add its row. */
+#ifndef WEIR_POLICY_IDENTITY_SOURCE_H
+#define WEIR_POLICY_IDENTITY_SOURCE_H
+
+#include "policy/identity.h"
+
+enum found { FOUND_NONE, FOUND, FOUND_BAD };
+
+/* One search for the identity of a request. */
+struct identity_search {
+    const struct identity_input *input;
+    struct identity *identity;
+    const char **why; /* set with FOUND_BAD; identity->failure is set too */
+};
+
+struct identity_source {
+    const char *word;        /* in identity.from */
+    const char *prefix;      /* of identities, with the colon */
+    const char *description; /* in messages */
+    const char *name;        /* description of the name after "word:"; NULL: none */
+    bool is_id;              /* false: an address */
+    bool verified;           /* believed from every peer */
+    bool is_header;          /* `name` is a request header: hashed with identity.hash */
+    bool hashed;             /* every value is stored as its hash; else values that are long */
+    bool (*name_is_good)(struct slice name);
+    /* Sets the identity's text and returns FOUND if the request has a value. */
+    enum found (*find)(const struct identity_search *search, const struct identity_from *from);
+};
+
+extern const struct identity_source identity_sources[];
+extern const unsigned identity_source_count;
+
+/* Returns the source of the text or name of an identity, by its prefix; NULL: no prefix. */
+const struct identity_source *identity_source_of(struct slice text);
+
+/* Returns true if the text could be the hash of a value: 32 hexadecimal digits in lower case. */
+bool identity_is_hash(struct slice text);
+
+/* Sets the identity's text to the source's prefix and the value, hashed if necessary. Returns
+ * FOUND_NONE for an empty value, and FOUND_BAD with `*why` for control bytes or malformed
+ * percent-encoding. */
+enum found identity_write_id(const struct identity_settings *settings, const struct identity_source *source,
+                             struct slice value, struct identity *identity, const char **why);
+
+#endif

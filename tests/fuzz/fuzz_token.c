@@ -1,0 +1,54 @@
+/* A set of keys and a token, separated by a zero byte, never read past their ends; a token is valid only if its
+ * last bytes are: one that is a byte shorter is not. Without a zero byte, the whole is a token for the keys of
+ * RFC 7515. Its verdict does not depend on what was verified before. */
+#include "fuzz.h"
+#include "jwt/jwt.h"
+
+static const char known[] =
+    "{\"keys\":[{\"kty\":\"oct\",\"k\":\"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-"
+    "1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAz"
+    "Zr1Z9CAow\"},{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\","
+    "\"y\":"
+    "\"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0\"},{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":"
+    "\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}";
+
+static enum jwt_fault verify(const struct jwt_keys *keys, const uint8_t *data, size_t size)
+{
+    const struct jwt_rules rules = {.keys = keys, .leeway_s = 1};
+    char *bytes = fuzz_copy(data, size), number[JWT_NUMBER_MAX];
+    struct jwt_token token;
+    enum jwt_fault fault = jwt_verify(&rules, (struct slice){bytes, size}, 1300819379, &token);
+
+    PROPERTY(fault < JWT_FAULT_COUNT);
+    if (fault == JWT_GOOD) {
+        PROPERTY(token.from_s <= 1300819379 && token.until_s > 1300819379);
+        struct slice claim = jwt_claim(&token, "iss", number);
+        PROPERTY(!slice_has_control_bytes(claim));
+        jwt_token_free(&token);
+    }
+    free(bytes);
+    return fault;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
+    struct slice set = zero ? (struct slice){(const char *)data, (size_t)(zero - data)} : SLICE(known);
+    const uint8_t *token = zero ? zero + 1 : data;
+    size_t token_size = (size_t)(data + size - token);
+    struct jwt_keys *keys = jwt_keys_new();
+    struct jwt_set_report report;
+
+    if (!jwt_is_there())
+        return 0;
+    char *bytes = fuzz_copy((const uint8_t *)set.p, set.n);
+    bool good = jwt_keys_add_set(keys, (struct slice){bytes, set.n}, &report);
+    free(bytes);
+    PROPERTY(good || report.why[0]);
+    enum jwt_fault fault = verify(keys, token, token_size);
+    PROPERTY(verify(keys, token, token_size) == fault);
+    if (fault == JWT_GOOD)
+        PROPERTY(verify(keys, token, token_size - 1) != JWT_GOOD);
+    jwt_keys_free(keys);
+    return 0;
+}

@@ -1,0 +1,172 @@
+"""Ids from JSON Web Tokens, cookies and query parameters: whose they are, what is stored of them, and what does not get around a
+limit. PyJWT makes the tokens."""
+
+import json
+import os
+import re
+import time
+
+from rig import eventually
+from tokens import SECRET, Issuer
+from wire import get
+
+LIMIT = {"each": dict(script="fixed_window", limit=1000, period="1d")}
+LATER = 4102444800
+
+
+def bearer(token):
+    return {"Authorization": "Bearer " + token}
+
+
+def charged(weir, headers=None, target="/echo"):
+    """The identity that was charged, as the upstream is told."""
+    response = get(weir.address, target, headers=headers)
+    assert response.status == 200, response
+    return next(value for name, value in json.loads(response.body)["fields"] if name.lower() == "x-weir-client")
+
+
+def with_tokens(rig, keys, sources=("jwt:sub", "ip"), limits=None, workers=2, identity=None, **jwt):
+    rig.write("jwks.json", keys.jwks)
+    settings = {"keys": "jwks.json", "audience": "api", **jwt}
+    return rig.weir(limits=limits or LIMIT, workers=workers, identity={"from": list(sources), "jwt": settings, **(identity or {})})
+
+
+def test_tokens_of_every_algorithm(rig):
+    issuer = Issuer("RS256", "ES256", "EdDSA")
+    rig.write("secret", SECRET + "\n")
+    os.chmod(os.path.join(rig.directory, "secret"), 0o600)
+    weir = with_tokens(rig, issuer, secret_file="secret", issuer="https://id.test")
+    for algorithm in ("RS256", "ES256", "EdDSA", "HS256"):
+        alice, number, several = issuer.sign(algorithm, *({"sub": sub, "iss": "https://id.test", "aud": aud, "exp": LATER}
+                                             for sub, aud in (("alice", "api"), (42, "api"), ("bob", ["web", "api"]))))
+        assert charged(weir, bearer(alice)) == charged(weir, {"authorization": "bearer  " + alice}) == "jwt:alice", algorithm
+        assert charged(weir, bearer(number)) == "jwt:42" and charged(weir, bearer(several)) == "jwt:bob"
+        echo = json.loads(get(weir.address, "/echo", headers=bearer(alice)).body)
+        assert ["Authorization", "Bearer " + alice] in echo["fields"], "forwarded unchanged"
+        assert charged(weir, bearer(alice[:-2] + ("AA" if alice[-2:] != "AA" else "BB"))) == "ip:127.0.0.1"
+    eventually(lambda: weir.metric("weir_tokens_total", result="cached") + weir.metric("weir_tokens_total", result="verified") == 20,
+               what="every request with a good token is counted once")
+    assert weir.metric("weir_tokens_total", result="verified") <= 2 * 12, "at most once by each of two workers"
+    weir.counts(4, "weir_invalid_tokens_total", reason="signature")
+
+
+def test_what_makes_a_token_invalid(rig):
+    issuer, other = Issuer("RS256", "ES256"), Issuer("RS256")
+    good = {"sub": "alice", "aud": "api", "iss": "https://id.test"}
+    old, early, stranger, elsewhere, fine = issuer.sign("RS256", {**good, "exp": 1}, {**good, "nbf": LATER}, {**good, "iss": "x"},
+                                                        {**good, "aud": "web"}, good)
+    weir = with_tokens(rig, issuer, issuer="https://id.test", invalid="401", workers=1)
+    assert charged(weir, bearer(fine)) == "jwt:alice"
+    none = "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0." + fine.split(".")[1] + "."
+    wrong = [(old, "expired"), (early, "not_yet_valid"), (stranger, "issuer"), (elsewhere, "audience"), (none, "algorithm"),
+             (other.sign("RS256", good)[0], "signature"), (issuer.sign("HS256", good)[0], "algorithm"), ("opaque", "malformed"), ("", "malformed"),
+             (issuer.sign("RS256", good)[0].replace(".", ".."), "malformed"), (fine + ", Basic x", "malformed")]
+    for count, (token, reason) in enumerate(wrong):
+        answer = get(weir.address, headers=bearer(token))
+        assert answer.status == 401 and answer["WWW-Authenticate"] == 'Bearer error="invalid_token"', (token, reason, answer)
+        assert weir.metric("weir_invalid_tokens_total", reason=reason) >= 1, reason
+    answer = get(weir.address, headers=[("Authorization", "Bearer " + fine)] * 2)
+    assert answer.status == 401 and weir.metric("weir_invalid_tokens_total", reason="repeated") == 1, answer
+    assert charged(weir, {**bearer(fine), "Connection": "Authorization"}) == "jwt:alice", "Connection cannot remove it"
+    assert charged(weir) == charged(weir, {"Authorization": "Basic YTpi"}) == "ip:127.0.0.1", "no token"
+    weir.counts(len(wrong) + 1, "weir_errors_total", cause="invalid_token")
+    lines = [text for _, text in weir.log() if "invalid token" in text]
+    assert lines == ["1 invalid token; the last, from 127.0.0.1: it has expired"], "the others wait for the next line"
+    assert not any(token in weir.output() for token, _ in wrong if len(token) > 20), "no token in the log"
+
+
+def test_an_invalid_token_falls_through(rig):
+    issuer = Issuer("EdDSA")
+    bad = issuer.sign("EdDSA", {"sub": "alice", "aud": "web"})[0]
+    list_claim, good = issuer.sign("EdDSA", {"sub": ["a"], "client_id": "c", "aud": "api"}, {"sub": "x" * 300, "aud": "api"})
+    weir = with_tokens(rig, issuer, ("jwt:sub", "jwt:client_id", "header:X-Client-Id", "ip"))
+    assert charged(weir, {**bearer(bad), "X-Client-Id": "c"}) == "id:c"
+    assert charged(weir, bearer(list_claim)) == "jwt:c", "a claim that is no text gives no value"
+    assert re.fullmatch("jwt:h:[0-9a-f]{32}", charged(weir, bearer(good))), "long ones are hashed"
+    assert not weir.log() or all("web" not in text for _, text in weir.log())
+
+
+def test_a_cached_token_ends_with_its_exp(rig):
+    issuer = Issuer("EdDSA")
+    ends = int(time.time()) + 2
+    token = issuer.sign("EdDSA", {"sub": "alice", "aud": "api", "exp": ends})[0]
+    weir = with_tokens(rig, issuer, workers=1)
+    seen = charged(weir, bearer(token))
+    if time.time() < ends:
+        assert seen == "jwt:alice"
+    eventually(lambda: charged(weir, bearer(token)) == "ip:127.0.0.1", what="the end of the token")
+    assert time.time() >= ends
+    assert weir.metric("weir_invalid_tokens_total", reason="expired") == 1
+
+
+def test_a_reload_reads_the_keys_again(rig):
+    before, after = Issuer("EdDSA"), Issuer("EdDSA")
+    claims = {"sub": "alice", "aud": "api"}
+    weir = with_tokens(rig, before, workers=1)
+    old, new = before.sign("EdDSA", claims)[0], after.sign("EdDSA", claims)[0]
+    assert charged(weir, bearer(old)) == charged(weir, bearer(old)) == "jwt:alice" and charged(weir, bearer(new)) == "ip:127.0.0.1"
+    rig.write("jwks.json", after.jwks)
+    weir.reload()
+    assert charged(weir, bearer(old)) == "ip:127.0.0.1", "verified tokens are forgotten"
+    assert charged(weir, bearer(new)) == "jwt:alice"
+
+
+def test_a_token_is_believed_from_anyone_and_other_sources_are_not(rig):
+    issuer = Issuer("EdDSA")
+    token = issuer.sign("EdDSA", {"sub": "alice", "aud": "api"})[0]
+    weir = with_tokens(rig, issuer, ("cookie:session", "query:key", "header:X-Client-Id", "jwt:sub", "ip"),
+                       identity={"trusted_proxies": ["10.0.0.1"]}, header="X-Token")
+    headers = {"X-Token": token, "Cookie": "session=a", "X-Client-Id": "c"}
+    assert charged(weir, headers, "/echo?key=k") == charged(weir, {**headers, "X-Token": "Bearer " + token}) == "jwt:alice"
+    assert get(weir.address, headers={**headers, "Connection": "X-Token"}).status == 400
+    echo = json.loads(get(weir.address, "/echo?key=k", headers=headers).body)
+    names = [name for name, _ in echo["fields"]]
+    assert echo["target"] == "/echo?key=k" and "Cookie" in names and "X-Client-Id" not in names
+    assert charged(weir, [("Cookie", "session=a; session=b"), ("X_Token", token)]) == "ip:127.0.0.1", "twins are dropped"
+    weir.reload(identity={**weir.policy["identity"], "headers_from": "anyone"})
+    assert charged(weir, {**headers, "Cookie": ""}, "/echo?key=k").startswith("query:")
+    assert charged(weir, headers, "/echo?key=k").startswith("cookie:")
+
+
+def test_the_address_in_another_header(rig):
+    weir = rig.weir(limits=LIMIT, identity={"trusted_proxies": ["127.0.0.1"], "client_ip_header": "CF-Connecting-IP", "ipv4_prefix": 24})
+    headers = {"CF-Connecting-IP": "203.0.113.7", "X-Forwarded-For": "198.51.100.1"}
+    assert charged(weir, headers) == "ip:203.0.113.0/24"
+    weir.reload(identity={"trusted_proxies": ["10.0.0.1"], "client_ip_header": "X-Edge-Address"})
+    echo = json.loads(get(weir.address, "/echo", headers={"X-Edge-Address": "203.0.113.7"}).body)
+    assert "X-Edge-Address" not in [name for name, _ in echo["fields"]], "of a peer that is not trusted"
+    assert ["X-Weir-Client", "ip:127.0.0.1"] in echo["fields"]
+
+
+def test_no_credential_is_stored_or_logged(rig):
+    weir = rig.weir(limits={"each": dict(script="fixed_window", limit=5, period="1d")}, log={"access": "json"},
+                    clients={"cookie:secret-c%20": {"quota": 3}},
+                    identity={"from": ["cookie:session", "query:api_key", "header:X-Api-Key", "ip"], "hash": True, "hash_key": "a key",
+                              "headers_from": "anyone"})
+    clients = {"cookie": charged(weir, {"Cookie": "session=secret-c"}),
+               "query": charged(weir, {"Referer": "http://a/?api_key=secret-r"}, "/echo?a=1&api_key=secret-q"),
+               "id": charged(weir, {"X-Api-Key": "secret-k"})}
+    for prefix, client in clients.items():
+        assert re.fullmatch(prefix + ("" if prefix != "id" else ":h") + ":[0-9a-f]{32}", client), client
+    lines = eventually(lambda: [json.loads(line) for line in weir.output().splitlines() if line.startswith("{")][2:], what="three lines")
+    assert len(lines) == 1 and "secret" not in weir.output() and "/echo?a=1&api_key=***" in weir.output()
+    assert all("secret" not in key for key in rig.redis().ask("KEYS", "*"))
+    for name, limit in (("cookie:secret-c", 3), ("query:secret-q", 5), ("id:secret-k", 5), ("cookie:h:" + clients["cookie"][7:], 3)):
+        shown = rig.command("inspect", "-c", weir.policy_file, name)
+        assert f"{limit}" in shown.stdout and f"{limit - 1}" in shown.stdout and not shown.stderr, shown
+    assert "secret" not in rig.command("check", "-c", weir.policy_file).stdout
+    mistaken = rig.command("inspect", "-c", weir.policy_file, clients["query"])
+    assert "the hash in logs is query:h:HASH" in mistaken.stderr, mistaken
+    assert rig.command("grant", "-c", weir.policy_file, "query:secret-q", "9", "1h").returncode == 0
+    eventually(lambda: get(weir.address, "/?api_key=secret-q")["X-RateLimit-Limit"] == "9", what="the grant")
+    assert rig.command("reset", "-c", weir.policy_file, "query:secret-q").returncode == 0
+
+
+def test_two_readings_of_a_cookie_or_query_are_refused(rig):
+    weir = rig.weir(limits=LIMIT, identity={"from": ["cookie:session", "query:api_key", "ip"], "headers_from": "anyone"})
+    for headers, target in (([("Cookie", "session=a; session=b")], "/"), ([("Cookie", "session=a"), ("Cookie", "session=b")], "/"),
+                            ([("Cookie", "SESSION=a")], "/"), ([], "/?api_key=a&api_key=b"), ([], "/?x;api_key=a"), ([], "/?api.key=a"),
+                            ([], "/?api_key=%zz"), ([], "/?api_key=%00")):
+        answer = get(weir.address, target, headers=headers)
+        assert answer.status == 400, (headers, target, answer)
+    assert charged(weir, [("Cookie", "session=a; b=c"), ("Cookie", "session=\"%61\"")]).startswith("cookie:"), "one value"

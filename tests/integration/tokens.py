@@ -1,0 +1,68 @@
+"""Tokens and keys made by PyJWT (Debian's python3-jwt), which runs in the system's own Python.
+
+    issuer = Issuer("RS256", "EdDSA")
+    issuer.jwks                                     # a JWK set of the public keys; each kid is the algorithm's name
+    issuer.sign("RS256", {"sub": "alice"}, ...)     # tokens, in the order of the claims
+"""
+
+import json
+import subprocess
+
+SECRET = "a secret of the issuer with 38 letters"
+
+MAKE = r"""
+import base64, json, sys
+import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+order = json.load(sys.stdin)
+
+def number(value, size=None):
+    size = size or (value.bit_length() + 7) // 8
+    return base64.urlsafe_b64encode(value.to_bytes(size, "big")).rstrip(b"=").decode()
+
+def jwk(key):
+    public = key.public_key()
+    if isinstance(key, rsa.RSAPrivateKey):
+        n = public.public_numbers()
+        return {"kty": "RSA", "n": number(n.n), "e": number(n.e)}
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        n = public.public_numbers()
+        return {"kty": "EC", "crv": "P-256", "x": number(n.x, 32), "y": number(n.y, 32)}
+    raw = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    return {"kty": "OKP", "crv": "Ed25519", "x": number(int.from_bytes(raw, "big"), 32)}
+
+new = {"RS256": lambda: rsa.generate_private_key(65537, 2048), "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
+       "EdDSA": ed25519.Ed25519PrivateKey.generate}
+
+def load(pem):
+    return serialization.load_pem_private_key(pem.encode(), None)
+
+def pem(key):
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
+
+keys = {name: load(text) if text else new[name]() for name, text in order["keys"].items()}
+tokens = [jwt.encode(claims, keys.get(algorithm) or order["secret"], algorithm, headers)
+          for algorithm, claims, headers in order["tokens"]]
+print(json.dumps({"keys": {name: pem(key) for name, key in keys.items()},
+                  "set": [{**jwk(key), "kid": name, "alg": name, "use": "sig"} for name, key in keys.items()],
+                  "tokens": tokens}))
+"""
+
+
+def make(keys, tokens):
+    order = json.dumps({"keys": keys, "tokens": tokens, "secret": SECRET})
+    done = subprocess.run(["/usr/bin/python3", "-c", MAKE], input=order, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, "PyJWT is missing: install the Debian package python3-jwt\n" + done.stderr
+    return json.loads(done.stdout)
+
+
+class Issuer:
+    def __init__(self, *algorithms):
+        made = make({algorithm: None for algorithm in algorithms}, [])
+        self.keys, self.jwks = made["keys"], json.dumps({"keys": made["set"]})
+
+    def sign(self, algorithm, *claims, kid=True):
+        headers = {"kid": algorithm} if kid and algorithm in self.keys else {}
+        return make(self.keys, [[algorithm, c, headers] for c in claims])["tokens"]

@@ -1,0 +1,330 @@
+/* check_identity_sources.c - ids from cookies, query parameters and long or hashed headers, the names
+ * that operators give clients, and what is written to logs. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "config/policy_file.h"
+#include "policy/identity_source.h"
+#include "run_suite.h"
+
+/* HMAC-SHA-256 with the key "weir", the default redis.key_prefix, cut to 128 bits; computed with
+ * openssl dgst -sha256 -hmac weir. */
+#define HASH_A     "a0dabcded476260cab004db95defee2c"
+#define HASH_A_B   "35d18af552f6ee44fc74c516ab2796de"
+#define HASH_A_KEY "253c647c4972e3369298d16947975d2f" /* of "A", with the key "other" */
+
+static struct policy *policy;
+
+static void load(const char *settings)
+{
+    char yaml[1024];
+    snprintf(yaml, sizeof yaml,
+             "upstreams: { a: { servers: 127.0.0.1:1 } }\nidentity: { %s, headers_from: anyone }\n",
+             settings);
+    policy_drop(policy);
+    policy = policy_load_text("test.yaml", slice_of(yaml), "lua", stderr);
+    ck_assert_ptr_nonnull(policy);
+}
+
+static void drop(void)
+{
+    policy_drop(policy);
+    policy = NULL;
+}
+
+static struct identity identity;
+static const char *why;
+static bool malformed;
+
+/* Returns the identity of a request, or NULL if it is rejected. Header lines end with LF. */
+static const char *identify_from(const char *peer, const char *query, const char *lines)
+{
+    static char text[IDENTITY_TEXT_MAX + 1];
+    struct fields fields = {.count = 0};
+    struct address address;
+    const char *bad;
+
+    for (const char *end; *lines && (end = strchr(lines, '\n')); lines = end + 1) {
+        const char *colon = strchr(lines, ':');
+        struct field *field = &fields.at[fields.count++];
+        field->name = (struct slice){lines, (size_t)(colon - lines)};
+        field->value = slice_trim_ows((struct slice){colon + 1, (size_t)(end - colon - 1)});
+        field->id = (uint8_t)field_id_of(field->name);
+        fields.present |= FIELD_BIT(field->id);
+    }
+    ck_assert(address_parse(slice_of(peer), false, &address, &bad));
+    const struct identity_input input = {
+        .policy = policy, .peer = {&address, false}, .fields = &fields, .query = slice_of(query)};
+    if (!identity_of(&input, &identity, &why)) {
+        malformed = identity.failure == IDENTITY_MALFORMED;
+        return NULL;
+    }
+    snprintf(text, sizeof text, "%.*s", SLICE_ARG(identity_text(&identity)));
+    return text;
+}
+
+static const char *identify(const char *query, const char *lines)
+{
+    return identify_from("203.0.113.7:1", query, lines);
+}
+
+#define ADDRESS "ip:203.0.113.7"
+
+static const struct {
+    const char *sent, *identity; /* NULL: 400 */
+} cookies[] = {
+    {"session=A", "cookie:" HASH_A},
+    {"theme=dark; session=A; x", "cookie:" HASH_A},
+    {"session=\"A\"", "cookie:" HASH_A},
+    {"session=%41", "cookie:" HASH_A},
+    {" session = A ;", "cookie:" HASH_A},
+    {"session=A; session=A", "cookie:" HASH_A},
+    {"session=a+b", "cookie:" HASH_A_B},
+    {"session=a%20b+", "cookie:" HASH_A_B},
+    {"session=a%2Bb", "cookie:" HASH_A_B},
+    {"session=", ADDRESS},
+    {"session=\"\"", ADDRESS},
+    {"session=%20", ADDRESS},
+    {"session", ADDRESS},
+    {"sessions=A; xsession=A; ses=A", ADDRESS},
+    {"", ADDRESS},
+    {"session=A; session=B", NULL},
+    {"session=A; session=", NULL},
+    {"Session=A", NULL},
+    {"%73ession=A; session=B", NULL},
+    {"session[]=A", NULL},
+    {"session=%4", NULL},
+    {"session=%zz", NULL},
+    {"session=%00", NULL},
+    {"session=A%0A", NULL},
+};
+
+START_TEST(a_cookie_gives_an_id)
+{
+    char lines[256];
+
+    load("from: [ 'cookie:session', ip ]");
+    snprintf(lines, sizeof lines, "Cookie: %s\n", cookies[_i].sent);
+    const char *found = identify("", lines);
+    ck_assert_msg(cookies[_i].identity ? found && strcmp(found, cookies[_i].identity) == 0
+                                       : !found && malformed,
+                  "%s: %s", lines, found ? found : why);
+    drop();
+}
+END_TEST
+
+START_TEST(several_cookie_fields_are_one_list)
+{
+    load("from: [ 'cookie:session', ip ]");
+    ck_assert_str_eq(identify("", "Cookie: a=b\ncookie: session=A\n"), "cookie:" HASH_A);
+    ck_assert_ptr_null(identify("", "Cookie: session=A\nCookie: session=B\n"));
+    drop();
+}
+END_TEST
+
+static const struct {
+    const char *sent, *identity;
+} queries[] = {
+    {"?api_key=A", "query:" HASH_A},
+    {"?x=1&api_key=A&y", "query:" HASH_A},
+    {"?api%5Fkey=%41", "query:" HASH_A},
+    {"?api_key=A&api_key=%41", "query:" HASH_A},
+    {"?api_key=a+b", "query:" HASH_A_B},
+    {"?api_key=a%20b%20", "query:" HASH_A_B},
+    {"?api_key=&x=;", ADDRESS},
+    {"?api_key", ADDRESS},
+    {"?apikey=A&api_key2=A", ADDRESS},
+    {"?", ADDRESS},
+    {"", ADDRESS},
+    {"?a=%zz&b=1;c=2", ADDRESS},
+    {"?api_key=A&api_key=B", NULL},
+    {"?api.key=A", NULL},
+    {"?API_KEY=A", NULL},
+    {"?+api_key=A", NULL},
+    {"?%20api_key=A", NULL},
+    {"?api_key[]=A", NULL},
+    {"?api_key%00x=A", NULL},
+    {"?x=1;api_key=A", NULL},
+    {"?api_key=A;x=1", NULL},
+    {"?api_key=%", NULL},
+};
+
+START_TEST(a_query_parameter_gives_an_id)
+{
+    load("from: [ 'query:api_key', ip ]");
+    const char *found = identify(queries[_i].sent, "");
+    ck_assert_msg(queries[_i].identity ? found && strcmp(found, queries[_i].identity) == 0
+                                       : !found && malformed,
+                  "%s: %s", queries[_i].sent, found ? found : why);
+    drop();
+}
+END_TEST
+
+START_TEST(the_first_of_eight_sources_counts)
+{
+    load("from: [ 'header:A', 'header:B', 'cookie:c', 'cookie:d', 'query:e', 'query:f', 'header:G', ip ]");
+    ck_assert_str_eq(identify("?f=A", "Cookie: d=a+b\n"), "cookie:" HASH_A_B);
+    ck_assert_str_eq(identify("?f=A", "G: g\n"), "query:" HASH_A);
+    ck_assert_str_eq(identify("?f=A", "G: g\nB: b\n"), "id:b");
+    ck_assert_str_eq(identify("", ""), ADDRESS);
+    drop();
+}
+END_TEST
+
+START_TEST(long_and_chosen_ids_are_hashed)
+{
+    char lines[400] = "X-Key: ", first[IDENTITY_TEXT_MAX + 1];
+
+    load("from: [ 'header:X-Key', ip ]");
+    memset(lines + 7, 'x', 257);
+    lines[264] = '\n';
+    strcpy(first, identify("", lines));
+    ck_assert_uint_eq(strlen(first), strlen("id:h:") + 32);
+    lines[263] = 'y';
+    ck_assert_str_ne(identify("", lines), first);
+    /* nobody can choose the hash of another one */
+    snprintf(lines, sizeof lines, "X-Key: %s\n", first + 3);
+    ck_assert_str_ne(identify("", lines), first);
+    ck_assert_int_eq(strncmp(identify("", lines), "id:h:", 5), 0);
+    ck_assert_str_eq(identify("", "X-Key: h:0\n"), "id:h:0");
+    load("from: [ 'header:X-Key', ip ], hash: true");
+    ck_assert_str_eq(identify("", "X-Key: A\n"), "id:h:" HASH_A);
+    load("from: [ 'header:X-Key', ip ], hash: true, hash_key: other");
+    ck_assert_str_eq(identify("", "X-Key: A\n"), "id:h:" HASH_A_KEY);
+    drop();
+}
+END_TEST
+
+START_TEST(another_header_and_prefix_for_addresses)
+{
+    load("trusted_proxies: 10.0.0.0/8, client_ip_header: CF-Connecting-IP, ipv4_prefix: 24, ipv6_prefix: 48");
+    ck_assert_str_eq(
+        identify_from("10.0.0.1:1", "", "CF-Connecting-IP: 203.0.113.7\nX-Forwarded-For: 1.1.1.1\n"),
+        "ip:203.0.113.0/24");
+    ck_assert_str_eq(identify_from("10.0.0.1:1", "", "cf-connecting-ip: 2001:db8::1\n"), "ip:2001:db8::/48");
+    ck_assert_str_eq(identify_from("10.0.0.1:1", "", "X-Forwarded-For: 1.1.1.1\n"), "ip:10.0.0.0/24");
+    ck_assert_str_eq(identify_from("192.0.2.9:1", "", "CF-Connecting-IP: 203.0.113.7\n"), "ip:192.0.2.0/24");
+    drop();
+}
+END_TEST
+
+static const struct {
+    const char *name, *text, *back; /* text NULL: no client */
+} names[] = {
+    {"alice", "id:alice", "alice"},
+    {"id:alice", "id:alice", "alice"},
+    {"id:id:alice", "id:id:alice", "id:id:alice"},
+    {"id:jwt:alice", "id:jwt:alice", "id:jwt:alice"},
+    {"jwt:alice", "jwt:alice", "jwt:alice"},
+    {"cookie:A", "cookie:" HASH_A, "cookie:h:" HASH_A},
+    {"cookie:\"%41\"", "cookie:" HASH_A, "cookie:h:" HASH_A},
+    {"cookie:h:" HASH_A, "cookie:" HASH_A, "cookie:h:" HASH_A},
+    {"query:a b", "query:" HASH_A_B, "query:h:" HASH_A_B},
+    {"id:h:" HASH_A, "id:h:" HASH_A, "id:h:" HASH_A},
+    {"jwt:h:" HASH_A, "jwt:h:" HASH_A, "jwt:h:" HASH_A},
+    {"ip:203.0.113.7", "ip:203.0.113.7", "ip:203.0.113.7"},
+    {"ip:2001:db8::7", "ip:2001:db8::/64", "ip:2001:db8::/64"},
+    {"ip:unix", "ip:unix", "ip:unix"},
+    {"h:" HASH_A, NULL, NULL}, /* an id from a header that looks like a hash: hashed, see below */
+    {"", NULL, NULL},
+    {"jwt:", NULL, NULL},
+    {"cookie:", NULL, NULL},
+    {"cookie:%", NULL, NULL},
+    {"a\tb", NULL, NULL},
+    {"ip:10.0.0.0/8", NULL, NULL},
+};
+
+START_TEST(operators_name_clients)
+{
+    char bytes[IDENTITY_TEXT_MAX];
+    struct text back = text_over(bytes, sizeof bytes);
+
+    load("from: [ ip ]");
+    bool good = identity_parse(&policy->identity, slice_of(names[_i].name), &identity, &why);
+    if (strncmp(names[_i].name, "h:", 2) == 0) {
+        ck_assert(good && identity.size == strlen("id:h:") + 32);
+        ck_assert(!slice_equal(identity_text(&identity), SLICE("id:h:" HASH_A)));
+        drop();
+        return;
+    }
+    ck_assert_msg(good == (names[_i].text != NULL), "%s", names[_i].name);
+    if (good) {
+        ck_assert_msg(slice_equal(identity_text(&identity), slice_of(names[_i].text)), "%s: %.*s",
+                      names[_i].name, SLICE_ARG(identity_text(&identity)));
+        identity_write_name(&back, identity_text(&identity));
+        ck_assert_msg(slice_equal(text_slice(&back), slice_of(names[_i].back)), "%s: %.*s", names[_i].name,
+                      SLICE_ARG(text_slice(&back)));
+        struct identity again;
+        ck_assert(identity_parse(&policy->identity, text_slice(&back), &again, &why));
+        ck_assert(slice_equal(identity_text(&again), identity_text(&identity)));
+    } else {
+        ck_assert_ptr_nonnull(why);
+    }
+    drop();
+}
+END_TEST
+
+START_TEST(the_policy_names_clients_by_their_values)
+{
+    static const char yaml[] =
+        "upstreams: { a: { servers: 127.0.0.1:1 } }\n"
+        "identity: { from: [ 'cookie:s', 'query:k', 'header:X', ip ], headers_from: anyone }\n"
+        "clients: { 'cookie:A': { quota: 0 }, 'query:A': { quota: unlimited }, 'id:A': { quota: 0 } }\n";
+
+    policy = policy_load_text("test.yaml", slice_of(yaml), "lua", stderr);
+    ck_assert_ptr_nonnull(policy);
+    ck_assert_ptr_nonnull(identify("", "Cookie: s=A\n"));
+    ck_assert_int_eq(policy_client(policy, &identity)->quota, QUOTA_PROHIBITED);
+    ck_assert_str_eq(policy_client(policy, &identity)->name, "cookie:h:" HASH_A); /* no credential */
+    ck_assert_ptr_nonnull(identify("?k=A", ""));
+    ck_assert_int_eq(policy_client(policy, &identity)->quota, QUOTA_UNLIMITED);
+    ck_assert_ptr_nonnull(identify("", "X: A\n"));
+    ck_assert_str_eq(policy_client(policy, &identity)->name, "A");
+    ck_assert_ptr_nonnull(identify("", "X: B\n"));
+    ck_assert_ptr_null(policy_client(policy, &identity));
+    drop();
+}
+END_TEST
+
+START_TEST(logs_hide_the_parameters_of_identities)
+{
+    static const char *const targets[][2] = {
+        {"/a?api_key=SECRET", "/a?api_key=***"},
+        {"/a?x=1&api_key=SECRET&y=2", "/a?x=1&api_key=***&y=2"},
+        {"/a?api%5fkey=SECRET;b", "/a?api%5fkey=***;b"},
+        {"/a?api.key=SECRET&api_key=SECRET", "/a?api.key=***&api_key=***"},
+        {"https://a/?api_key=SECRET", "https://a/?api_key=***"},
+        {"/api_key=1?x=2", "/api_key=1?x=2"},
+        {"/a?api_key=", "/a?api_key="},
+        {"/a?api_key", "/a?api_key"},
+        {"", ""},
+    };
+    char bytes[128];
+
+    load("from: [ 'query:api_key', ip ]");
+    for (unsigned i = 0; i < COUNT_OF(targets); i++) {
+        struct text out = text_over(bytes, sizeof bytes);
+        struct slice shown = identity_redact(&policy->identity, slice_of(targets[i][0]), &out);
+        ck_assert_msg(slice_equal(shown, slice_of(targets[i][1])), "%.*s", SLICE_ARG(shown));
+    }
+    drop();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("identity sources");
+    TCase *tests = tcase_create("all");
+    tcase_add_loop_test(tests, a_cookie_gives_an_id, 0, (int)COUNT_OF(cookies));
+    tcase_add_test(tests, several_cookie_fields_are_one_list);
+    tcase_add_loop_test(tests, a_query_parameter_gives_an_id, 0, (int)COUNT_OF(queries));
+    tcase_add_test(tests, the_first_of_eight_sources_counts);
+    tcase_add_test(tests, long_and_chosen_ids_are_hashed);
+    tcase_add_test(tests, another_header_and_prefix_for_addresses);
+    tcase_add_loop_test(tests, operators_name_clients, 0, (int)COUNT_OF(names));
+    tcase_add_test(tests, the_policy_names_clients_by_their_values);
+    tcase_add_test(tests, logs_hide_the_parameters_of_identities);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
