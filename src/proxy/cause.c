@@ -6,3 +6,7 @@ const struct cause_row cause_table[CAUSE_COUNT] = {
     CAUSES(X)
 #undef X
 };
+
+#define X(name, label) [name] = label,
+const char *const retry_label[RETRY_CAUSE_COUNT] = {RETRY_CAUSES(X)};
+#undef X

@@ -1,8 +1,29 @@
-/* cause.h - the failure causes of requests, in one table. */
+/* cause.h - the failure causes of requests, in one table, and the causes of retries. */
 #ifndef WEIR_PROXY_CAUSE_H
 #define WEIR_PROXY_CAUSE_H
 
-#include "proxy/retry.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Causes of a retry (retry.h): name, label in metrics */
+#define RETRY_CAUSES(X)                                                                                      \
+    X(RETRY_NONE, "none")               /* the first try */                                                  \
+    X(RETRY_IDLE_CLOSED, "idle_closed") /* server closed a reused connection; on a new one */                \
+    X(RETRY_CONNECT, "connect")         /* no connection, or no TLS handshake */                             \
+    X(RETRY_RESET, "reset")             /* connection ended before any byte of the response */               \
+    X(RETRY_TIMEOUT, "timeout")         /* no byte of the response within response_timeout */                \
+    X(RETRY_502, "502")                                                                                      \
+    X(RETRY_503, "503")                                                                                      \
+    X(RETRY_504, "504")
+
+enum retry_cause {
+#define X(name, label) name,
+    RETRY_CAUSES(X)
+#undef X
+        RETRY_CAUSE_COUNT
+};
+
+extern const char *const retry_label[RETRY_CAUSE_COUNT];
 
 /* Whose fault a failure is. */
 enum fault {

@@ -7,8 +7,6 @@
  *
  * Failed requests eject a server only while others are left (eject.at_most). If all servers fail,
  * requests fail as well, and no server gets the load of the others. */
-#include "proxy/ejection.h"
-
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -22,10 +20,6 @@ enum {
     RELAPSE_TIMES = 10, /* times eject.time: a failure this soon after the return is a relapse */
     RELAPSES_MAX = 5    /* each relapse doubles the time */
 };
-
-#define X(name, label) [name] = label,
-const char *const ejection_label[EJECTION_COUNT] = {EJECTIONS(X)};
-#undef X
 
 /* Logs an ejection: one line per change of state, at most one per second per server. */
 static void report_ejected(struct server *server, const char *why, const char *until)

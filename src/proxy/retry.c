@@ -2,10 +2,6 @@
 
 #include "proxy/exchange_internal.h"
 
-#define X(name, label) [name] = label,
-const char *const retry_label[RETRY_CAUSE_COUNT] = {RETRY_CAUSES(X)};
-#undef X
-
 static const struct retry_rule {
     unsigned option; /* bit of upstreams.NAME.retry.on; 0: not an option */
     bool sent;       /* part of the request may have been sent: repeating it must be safe */

@@ -10,29 +10,10 @@
 #define WEIR_PROXY_RETRY_H
 
 #include <stdbool.h>
-#include <stdint.h>
+
+#include "proxy/cause.h"
 
 struct exchange;
-
-/* name, label in metrics */
-#define RETRY_CAUSES(X)                                                                                      \
-    X(RETRY_NONE, "none")               /* the first try */                                                  \
-    X(RETRY_IDLE_CLOSED, "idle_closed") /* server closed a reused connection; on a new one */                \
-    X(RETRY_CONNECT, "connect")         /* no connection, or no TLS handshake */                             \
-    X(RETRY_RESET, "reset")             /* connection ended before any byte of the response */               \
-    X(RETRY_TIMEOUT, "timeout")         /* no byte of the response within response_timeout */                \
-    X(RETRY_502, "502")                                                                                      \
-    X(RETRY_503, "503")                                                                                      \
-    X(RETRY_504, "504")
-
-enum retry_cause {
-#define X(name, label) name,
-    RETRY_CAUSES(X)
-#undef X
-        RETRY_CAUSE_COUNT
-};
-
-extern const char *const retry_label[RETRY_CAUSE_COUNT];
 
 /* Returns whether the request may be sent again after failure `cause`. If a budget applies and
  * the retry is allowed, charges it to the upstream's retry budget and marks the server as

@@ -7,8 +7,21 @@
 #include "limit/decision.h"
 #include "policy/identity_token.h"
 #include "proxy/cause.h"
-#include "proxy/ejection.h"
-#include "proxy/retry.h"
+
+/* Reasons for which a worker ejects a server: name, label in metrics */
+#define EJECTIONS(X)                                                                                         \
+    X(EJECTION_CONNECT, "connect")   /* a connection or the TLS handshake failed */                          \
+    X(EJECTION_FAILURES, "failures") /* eject.failures consecutive requests failed */                        \
+    X(EJECTION_RATE, "failure_rate") /* eject.failure_rate of the recent requests failed */
+
+enum ejection {
+#define X(name, label) name,
+    EJECTIONS(X)
+#undef X
+        EJECTION_COUNT
+};
+
+extern const char *const ejection_label[EJECTION_COUNT];
 
 struct worker_stats {
     counter_t connections_accepted;

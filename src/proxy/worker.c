@@ -13,6 +13,7 @@
 #include "proxy/exchange.h"
 #include "proxy/hold.h"
 #include "proxy/upstream.h"
+#include "proxy/worker.h"
 #include "proxy/worker_internal.h"
 
 enum {
@@ -24,45 +25,6 @@ enum {
     CLIENTS_PER_BATCH = 128,
     LINKS_PER_BATCH = 256
 };
-
-/* ---- services for exchanges ------------------------------------------------------------------ */
-
-struct slice worker_date(struct worker *w)
-{
-    int64_t second = (int64_t)(clock_cached_wall_us() / 1000000);
-    if (second != w->date_second) {
-        w->date_second = second;
-        http_date_write(w->date, second);
-    }
-    return (struct slice){w->date, sizeof w->date};
-}
-
-/* xoshiro256** (Blackman and Vigna, 2018). Not for secrets. */
-uint64_t worker_random(struct worker *w)
-{
-    uint64_t *s = w->random, x = s[1] * 5, t = s[1] << 17;
-    uint64_t result = (x << 7 | x >> 57) * 9;
-
-    s[2] ^= s[0], s[3] ^= s[1], s[1] ^= s[2], s[0] ^= s[3];
-    s[2] ^= t;
-    s[3] = s[3] << 45 | s[3] >> 19;
-    return result;
-}
-
-/* Ids never repeat within a worker: the finaliser of splitmix64 (Steele, Lea and Flood, 2014) is
- * a bijection. It is invertible. Without the key in its middle, two ids would reveal the number of
- * requests between them. */
-size_t worker_request_id(struct worker *w, char *id)
-{
-    uint64_t x = w->id_count++;
-    struct text out = text_over(id, sizeof w->id_start + 16);
-
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u ^ w->id_key;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    text_bytes(&out, w->id_start, sizeof w->id_start);
-    text_hex_fixed(&out, x ^ x >> 31, 16);
-    return out.n;
-}
 
 static void request_ids_init(struct worker *w)
 {
@@ -294,34 +256,22 @@ int worker_start(struct worker *w)
     return failure ? -1 : 0;
 }
 
-static void wake(struct worker *w)
-{
-    uint64_t one = 1;
-    while (write(w->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
-}
-
 void worker_drain(struct worker *w)
 {
     atomic_store(&w->drain, true);
-    wake(w);
+    worker_wake(w);
 }
 
 void worker_stop(struct worker *w)
 {
     atomic_store(&w->stop, true);
-    wake(w);
-}
-
-void worker_wake(struct worker *w)
-{
-    wake(w);
+    worker_wake(w);
 }
 
 void worker_reload(struct worker *w, struct endpoint_set *endpoint_set)
 {
     endpoint_set_drop(atomic_exchange(&w->reload, endpoint_set_hold(endpoint_set)));
-    wake(w);
+    worker_wake(w);
 }
 
 bool worker_judges_by(const struct worker *w, const struct endpoint_set *endpoint_set)

@@ -6,29 +6,10 @@
 #ifndef WEIR_PROXY_WORKER_H
 #define WEIR_PROXY_WORKER_H
 
-#include "limit/limiter.h"
-#include "proxy/stats.h"
-#include "quota/quotas.h"
+#include "proxy/worker_shared.h"
 
 struct worker;
 struct endpoint_set;
-
-/* Shared by all workers of a process. Outlives them. */
-struct worker_shared {
-    struct fallback *fallback;
-    struct quotas *quotas;
-    unsigned workers;            /* number of workers */
-    struct worker **all;         /* set before the first worker starts */
-    const bool *inherited;       /* [listener] its socket outlives the process */
-    unsigned connections_max;    /* cap on size_limits.connections by descriptors; 0: none */
-    struct ip_counts *ip_counts; /* connections by address; NULL if connections_per_ip is 0 */
-    /* Called in a worker's thread when it accepts connections, after it switched to another
-     * endpoint set's policy, and after it left its loop. */
-    void (*serving)(void *context);
-    void (*reloaded)(void *context);
-    void (*ended)(void *context);
-    void *context;
-};
 
 /* Creates a worker for `endpoint_set`, which is held, and its policy. Takes over the listening
  * sockets `listen_fds[0 .. policy->listen_count)`; -1: other workers accept for this listener.
@@ -52,8 +33,6 @@ void worker_reload(struct worker *worker, struct endpoint_set *endpoint_set);
 /* Returns whether new requests use this endpoint set's policy. The switch follows
  * worker_reload() with a delay. Callable from any thread. */
 bool worker_judges_by(const struct worker *worker, const struct endpoint_set *endpoint_set);
-/* Wakes the worker so that it re-reads the endpoint set. Callable from any thread. */
-void worker_wake(struct worker *worker);
 
 /* Grows the counter tables to this number of rules and limits. False: no memory. Main thread
  * only. */

@@ -13,7 +13,7 @@
 #include "policy/rule_choice.h"
 #include "proxy/handoff.h"
 #include "proxy/top_clients.h"
-#include "proxy/worker.h"
+#include "proxy/worker_shared.h"
 
 struct client;
 struct exchange;

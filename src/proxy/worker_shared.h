@@ -1,0 +1,32 @@
+/* worker_shared.h - what the workers of a process share, and waking one of them. */
+#ifndef WEIR_PROXY_WORKER_SHARED_H
+#define WEIR_PROXY_WORKER_SHARED_H
+
+#include "limit/limiter.h"
+#include "proxy/stats.h"
+#include "quota/quotas.h"
+
+struct worker;
+struct endpoint_set;
+
+/* Shared by all workers of a process. Outlives them. */
+struct worker_shared {
+    struct fallback *fallback;
+    struct quotas *quotas;
+    unsigned workers;            /* number of workers */
+    struct worker **all;         /* set before the first worker starts */
+    const bool *inherited;       /* [listener] its socket outlives the process */
+    unsigned connections_max;    /* cap on size_limits.connections by descriptors; 0: none */
+    struct ip_counts *ip_counts; /* connections by address; NULL if connections_per_ip is 0 */
+    /* Called in a worker's thread when it accepts connections, after it switched to another
+     * endpoint set's policy, and after it left its loop. */
+    void (*serving)(void *context);
+    void (*reloaded)(void *context);
+    void (*ended)(void *context);
+    void *context;
+};
+
+/* Wakes the worker so that it re-reads the endpoint set. Callable from any thread. */
+void worker_wake(struct worker *worker);
+
+#endif
