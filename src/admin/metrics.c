@@ -167,6 +167,17 @@ static void retries_and_ejections(const struct source *s)
                             (unsigned long long)SUM(s, upstream_ejections[r]));
 }
 
+static void http2(const struct source *s)
+{
+    single(s, "weir_http2_connections_total", "counter", "Client connections that became HTTP/2 ones.",
+           SUM(s, http2_connections));
+    head(s, "weir_http2_errors_total", "counter",
+         "HTTP/2 connections closed and streams reset because of the client, by cause.");
+    for (unsigned c = 0; c < HTTP2_CAUSE_COUNT; c++)
+        evbuffer_add_printf(s->out, "weir_http2_errors_total{cause=\"%s\"} %llu\n", http2_cause_name[c],
+                            (unsigned long long)SUM(s, http2_errors[c]));
+}
+
 static void responses_by_class(const struct source *s)
 {
     static const char *const class[] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
@@ -460,6 +471,8 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     decisions_by_limit(&s);
     script_failures(&s);
     responses_by_class(&s);
+    if (http2_is_there())
+        http2(&s);
     errors_by_cause(&s);
     latencies(&s);
     connections(&s);

@@ -57,6 +57,16 @@ static const struct option rows[] = {
      "a quarter of connections", 0, 10000000, DERIVED, NULL, NULL,
      "the same from one address, trusted proxies excepted; 0: any"},
 
+    {"http2", &type_section, 0, "", 0, 0, 0, NULL, NULL, "bounds of HTTP/2 connections"},
+    {"http2.max_concurrent_streams", &type_count, OF(http2.max_concurrent_streams), "100", 1, 10000, 0, NULL,
+     NULL, "requests at the same time on one connection"},
+    {"http2.initial_window", &type_size, OF(http2.initial_window), "64k", KIB(1), MIB(16), 0, NULL, NULL,
+     "content of a request that a client may send before its server reads on"},
+    {"http2.max_header_list", &type_size, OF(http2.max_header_list), "32k", KIB(1), KIB(64), 0, NULL, NULL,
+     "of a request's fields, each counted with 32 bytes more (RFC 9113 section 6.5.2)"},
+    {"http2.resets_per_second", &type_count, OF(http2.resets_per_second), "100", 1, 100000, 0, NULL, NULL,
+     "streams that a connection may reset, twice as many at once; more end it"},
+
     {"log", &type_section, 0, "", 0, 0, 0, NULL, NULL, "what is written where"},
     {"log.level", &type_enum, OF(log.level), "info", 0, 0, 0, level_names, NULL,
      "how much weir says of itself"},

@@ -30,6 +30,8 @@ static const struct option rows[] = {
      "connections come from a proxy among identity.trusted_proxies and begin with the PROXY protocol's "
      "header "
      "(version 1 or 2)"},
+    {"listen[].http2", &type_bool, LISTEN(http2), "true", 0, 0, 0, NULL, NULL,
+     "accept HTTP/2: by ALPN with TLS, by its preface (prior knowledge) without"},
 
     {"admin", &type_admin, 0, "", 0, ADMIN_LISTENERS_MAX, RESTART, NULL, NULL,
      "where health, metrics, API and dashboard are served: an address, a map, or a list; nowhere unless "

@@ -4,6 +4,7 @@
 
 #include "config/parts.h"
 #include "config/types.h"
+#include "http2/session.h"
 #include "net/tls.h"
 
 /* Returns the number of processors available to this process. */
@@ -146,12 +147,21 @@ const struct option_type type_listen_tls = {"map, or list of maps", read_listen_
 static void read_listener(struct loading *l, const struct option *option, const struct node *item,
                           struct listen_settings *listen)
 {
+    const struct node *http2 = NULL;
+
     if (item->broken)
         return;
-    if (item->kind == NODE_MAP)
+    listen->http2 = true;
+    if (item->kind == NODE_MAP) {
         options_read(l, item, "listen[]", listen);
-    else if (expect_scalar(l, item, "an address, or a map with one"))
+        http2 = node_find(item, "http2");
+    } else if (expect_scalar(l, item, "an address, or a map with one"))
         read_address(l, option, item, &listen->address);
+    if (!http2_is_there() && http2 && listen->http2)
+        mistake(l, http2, "this weir was built without libnghttp2 (./configure --with-http2)");
+    listen->http2 = listen->http2 && http2_is_there();
+    if (listen->tls && listen->http2)
+        tls_server_offer_http2(listen->tls);
 }
 
 static void refuse_second(struct loading *l, const struct node *item, const struct listen_settings *listen,
@@ -192,7 +202,9 @@ static void read_listen(struct loading *l, const struct option *option, const st
 /* Prints a map only if there is more than an address. */
 static void print_listener(FILE *out, const struct listen_settings *listen)
 {
-    if (!listen->proxy_protocol && !listen->certificate_count) {
+    bool http2_off = !listen->http2 && http2_is_there();
+
+    if (!listen->proxy_protocol && !listen->certificate_count && !http2_off) {
         print_address(out, &listen->address);
         return;
     }
@@ -202,6 +214,8 @@ static void print_listener(FILE *out, const struct listen_settings *listen)
         fputs(", proxy_protocol: true", out);
     if (listen->certificate_count)
         print_certificates(out, listen);
+    if (http2_off)
+        fputs(", http2: false", out);
     fputs(" }", out);
 }
 

@@ -14,6 +14,7 @@ struct forward_facts {
      * peer. Otherwise they are replaced or dropped. */
     bool peer_trusted;
     bool forwarded;      /* also send Forwarded (RFC 7239) */
+    bool http2;          /* received over HTTP/2, for Via */
     struct slice scheme; /* "http" or "https" */
     /* replaces the path of the target; empty: the path is forwarded as received */
     struct slice path;

@@ -5,7 +5,8 @@ enum { THOUSAND = 1000, RESETS_BURST_SECONDS = 2 };
 /* LIMIT_RESETS: from http2.resets_per_second. */
 static const struct {
     uint32_t burst, per_second;
-    uint32_t per_frame_sent; /* tokens for each DATA or HEADERS frame that weir has sent */
+    uint32_t per_frame_sent; /* tokens for each DATA or HEADERS frame that weir has sent ... */
+    uint32_t frame_min;      /* ... with at least so many bytes */
 } limit_table[LIMIT_COUNT] = {
     [LIMIT_SETTINGS] = {.burst = 50, .per_second = 5},
     /* gRPC measures the bandwidth with a PING for DATA received */
@@ -15,7 +16,8 @@ static const struct {
     [LIMIT_WINDOW_UPDATES] = {.burst = 1000, .per_second = 100, .per_frame_sent = 3},
     [LIMIT_EMPTY_FRAMES] = {.burst = 100, .per_second = 10},
     [LIMIT_OTHER_FRAMES] = {.burst = 100, .per_second = 10},
-    [LIMIT_SMALL_WINDOWS] = {.burst = 1000, .per_second = 50},
+    /* a window that is opened in small steps while much is sent leaves small rests */
+    [LIMIT_SMALL_WINDOWS] = {.burst = 1000, .per_second = 50, .per_frame_sent = 2, .frame_min = 1024},
 };
 
 static uint32_t burst_of(const struct frame_limits *limits, enum frame_limit which)
@@ -53,9 +55,9 @@ bool frame_limits_take(struct frame_limits *limits, enum frame_limit which, uint
     return true;
 }
 
-void frame_limits_sent(struct frame_limits *limits)
+void frame_limits_sent(struct frame_limits *limits, size_t size)
 {
     for (enum frame_limit i = 0; i < LIMIT_COUNT; i++)
-        if (limit_table[i].per_frame_sent)
+        if (limit_table[i].per_frame_sent && size >= limit_table[i].frame_min)
             add(limits, i, (uint64_t)limit_table[i].per_frame_sent * THOUSAND);
 }

@@ -7,6 +7,7 @@
 #define WEIR_HTTP2_FRAME_LIMITS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum frame_limit {
@@ -33,7 +34,8 @@ void frame_limits_begin(struct frame_limits *limits, uint32_t resets_per_second,
 /* Takes a token. Returns false if none is left. */
 bool frame_limits_take(struct frame_limits *limits, enum frame_limit which, uint64_t now_us);
 
-/* Adds the tokens for a DATA or HEADERS frame sent: the client may react to each. */
-void frame_limits_sent(struct frame_limits *limits);
+/* Adds the tokens for a DATA or HEADERS frame sent, with a payload of `size` bytes: the client may
+ * react to each. */
+void frame_limits_sent(struct frame_limits *limits, size_t size);
 
 #endif

@@ -110,6 +110,7 @@ static int on_frame(nghttp2_session *ng, const nghttp2_frame *frame, void *user_
     struct http2_session *s = http2_session_of(user_data);
     struct http2_stream *stream = frame->hd.stream_id ? stream_of(ng, frame->hd.stream_id) : NULL;
 
+    s->open |= frame->hd.type == NGHTTP2_SETTINGS;
     if (frame->hd.type == NGHTTP2_PING && frame->hd.flags & NGHTTP2_FLAG_ACK)
         http2_ping_returned(s, frame->ping.opaque_data);
     if (!stream || (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA))
@@ -176,9 +177,11 @@ static void report_request(struct http2_session *s, struct http2_stream *stream)
     struct refusal refusal;
 
     http2_head_resume(s);
+    stream->reported = true;
     enum request_text_end end = request_text_end(&s->text, stream->request_ended, head, &framing, &refusal);
     if (end == REQUEST_TEXT_MALFORMED) {
         s->why = refusal.why;
+        stream->reported = false;
         if (nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_PROTOCOL_ERROR) != 0)
             http2_session_fail(s, HTTP2_NO_MEMORY, NULL);
     } else if (end == REQUEST_TEXT_REFUSED)

@@ -264,7 +264,7 @@ static int on_frame_sent(nghttp2_session *ng, const nghttp2_frame *frame, void *
     switch (frame->hd.type) {
     case NGHTTP2_DATA:
     case NGHTTP2_HEADERS:
-        frame_limits_sent(&s->limits);
+        frame_limits_sent(&s->limits, frame->hd.length);
         if (stream && frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
             response_ended(stream);
         break;
@@ -310,7 +310,7 @@ static void report(struct http2_stream *stream)
     TAILQ_REMOVE(&s->events_due, stream, event_link);
     stream->queued = STREAM_QUIET;
     if (stream->closed) {
-        if (!stream->detached)
+        if (stream->reported && !stream->detached)
             s->events->closed(stream, stream->complete);
         http2_stream_free(stream);
     } else if (stream->wants_room && !stream->detached) {

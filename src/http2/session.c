@@ -10,25 +10,8 @@ enum {
     FRAME_TYPE_PRIORITY_UPDATE = 0x10 /* RFC 9218 section 7.1 */
 };
 
-const char http2_preface[] = NGHTTP2_CLIENT_MAGIC;
-
 /* Opaque data of the PING that follows the first GOAWAY. */
 static const uint8_t shutdown_ping[8] = {'s', 'h', 'u', 't', 'd', 'o', 'w', 'n'};
-
-const char *const http2_cause_name[HTTP2_CAUSE_COUNT] = {[LIMIT_RESETS] = "resets",
-                                                         [LIMIT_SETTINGS] = "settings",
-                                                         [LIMIT_PINGS] = "pings",
-                                                         [LIMIT_PRIORITIES] = "priorities",
-                                                         [LIMIT_WINDOW_UPDATES] = "window_updates",
-                                                         [LIMIT_EMPTY_FRAMES] = "empty_frames",
-                                                         [LIMIT_OTHER_FRAMES] = "other_frames",
-                                                         [LIMIT_SMALL_WINDOWS] = "small_windows",
-                                                         [HTTP2_CONTINUATIONS] = "continuations",
-                                                         [HTTP2_HEADER_LIST] = "header_list",
-                                                         [HTTP2_MALFORMED] = "malformed",
-                                                         [HTTP2_TOO_MANY_STREAMS] = "too_many_streams",
-                                                         [HTTP2_PROTOCOL_ERROR] = "protocol_error",
-                                                         [HTTP2_NO_MEMORY] = "no_memory"};
 
 struct http2_scratch *http2_scratch_new(void)
 {
@@ -80,8 +63,8 @@ static bool submit_settings(struct http2_session *s, const struct http2_settings
 {
     const nghttp2_settings_entry entries[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings->max_concurrent_streams},
-        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings->initial_window},
-        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings->max_header_list},
+        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, (uint32_t)settings->initial_window},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)settings->max_header_list},
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1}};
     int64_t window = (int64_t)settings->initial_window * HTTP2_CONNECTION_WINDOWS;
 
@@ -109,7 +92,7 @@ struct http2_session *http2_session_new(const struct http2_settings *settings,
     s->now_us = now_us;
     s->cause = HTTP2_NO_CAUSE;
     s->preface_left = HTTP2_PREFACE_SIZE;
-    s->max_header_list = settings->max_header_list;
+    s->max_header_list = (uint32_t)settings->max_header_list;
     s->work = true;
     TAILQ_INIT(&s->streams);
     TAILQ_INIT(&s->events_due);
@@ -311,6 +294,11 @@ void http2_session_receive(struct http2_session *s, struct slice bytes, uint64_t
 unsigned http2_session_streams(const struct http2_session *s)
 {
     return s->stream_count;
+}
+
+bool http2_session_is_open(const struct http2_session *s)
+{
+    return s->open;
 }
 
 bool http2_session_in_head(const struct http2_session *s)

@@ -35,7 +35,8 @@ struct http2_stream;
 enum {
     HTTP2_CONNECTION_WINDOWS = 16,
     HTTP2_CONTINUATIONS_MAX = 8, /* CONTINUATION frames of one header section */
-    HTTP2_PREFACE_SIZE = 24
+    HTTP2_PREFACE_SIZE = 24,
+    HTTP2_SENT_FIELDS_MAX = RESPONSE_FIELDS_MAX + 64 /* of a response: those of weir too */
 };
 
 /* The client's connection preface (RFC 9113 section 3.4): HTTP2_PREFACE_SIZE bytes. */
@@ -54,8 +55,13 @@ enum http2_cause {
     HTTP2_NO_CAUSE = HTTP2_CAUSE_COUNT
 };
 
-/* Names for metrics and logs, e.g. "resets". */
+/* Labels for metrics, e.g. "resets", and texts for logs. */
 extern const char *const http2_cause_name[HTTP2_CAUSE_COUNT];
+extern const char *const http2_cause_text[HTTP2_CAUSE_COUNT];
+
+/* Returns whether weir was built with libnghttp2. If not, there are only this function and the names
+ * of causes. */
+bool http2_is_there(void);
 
 /* Buffers for one header section; a worker's sessions share them. */
 struct http2_scratch;
@@ -76,7 +82,8 @@ struct http2_events {
     /* http2_send_content() had not taken everything and may be called again. */
     void (*writable)(struct http2_stream *stream);
     /* The stream is closed; it is freed after the call. `complete`: the request and the response
-     * were complete. Not called after http2_stream_detach(). */
+     * were complete. Called only for streams that were reported, and not after
+     * http2_stream_detach(). */
     void (*closed)(struct http2_stream *stream, bool complete);
     /* weir has reset a stream, refused one or ended the session because of the client. `why` is a
      * static text, or NULL. */
@@ -114,6 +121,8 @@ void http2_session_shut_down(struct http2_session *session);
 
 /* Returns the number of streams that are not closed. */
 unsigned http2_session_streams(const struct http2_session *session);
+/* Returns whether the client's preface and first SETTINGS were received. */
+bool http2_session_is_open(const struct http2_session *session);
 /* Returns whether a header section is incomplete. */
 bool http2_session_in_head(const struct http2_session *session);
 
@@ -133,7 +142,8 @@ struct http2_field {
 MUST_CHECK bool http2_send_interim(struct http2_stream *stream, unsigned status,
                                    const struct http2_field *fields, unsigned count);
 /* Sends the head of the response. `end`: it has no content. The fields are copied; none is
- * connection-specific. Returns false if there is no memory. */
+ * connection-specific. Returns false if there is no memory, or if there are HTTP2_SENT_FIELDS_MAX
+ * fields or more. */
 MUST_CHECK bool http2_send_head(struct http2_stream *stream, unsigned status,
                                 const struct http2_field *fields, unsigned count, bool end);
 /* Sends content as far as windows and output buffer permit, and returns the bytes taken. If they

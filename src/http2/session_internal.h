@@ -10,7 +10,6 @@
 #include "http2/session.h"
 
 enum { HTTP2_SESSION_MAGIC = 0x48325345, HTTP2_STREAM_MAGIC = 0x48325354, HTTP2_FRAME_HEADER = 9 };
-enum { HTTP2_SENT_FIELDS_MAX = RESPONSE_FIELDS_MAX + 64 /* fields that weir adds */ };
 
 struct http2_scratch {
     const struct http2_session *used_by; /* whose head is in the buffers; NULL: none */
@@ -36,6 +35,7 @@ struct http2_stream {
     bool end_given;      /* all of the response was handed over */
     bool response_ended; /* ... and is in the output buffer or sent */
     bool request_ended;
+    bool reported;  /* the caller knows the stream */
     bool detached;  /* the caller needs no more events */
     bool own_reset; /* weir resets it for reasons of its own */
     bool closed, complete;
@@ -76,6 +76,7 @@ struct http2_session {
 
     const char *why;        /* of the next reset by weir; static text, or NULL */
     enum http2_cause cause; /* why weir has ended the session */
+    bool open;              /* the client's first SETTINGS were received */
     bool failed;            /* no more input is processed */
     bool sending;           /* in nghttp2_session_send() */
     bool work;              /* output or events are pending */

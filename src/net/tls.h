@@ -1,7 +1,7 @@
 /* tls.h - TLS between a stream and its socket, as client or server (OpenSSL 3).
  *
  * - TLS 1.2 and newer, only ephemeral keys and AEADs
- * - ALPN http/1.1
+ * - ALPN http/1.1, and h2 where a listener offers it
  * - session tickets
  * - no renegotiation */
 #ifndef WEIR_NET_TLS_H
@@ -47,6 +47,11 @@ MUST_CHECK enum tls_fault tls_server_add(struct tls_server *server, const char *
  * is none. */
 bool tls_server_certificate(const struct tls_server *server, unsigned index, const char **path,
                             struct tls_dates *dates);
+
+/* Offers HTTP/2 (ALPN h2) before HTTP/1.1. Call before threads share the server. */
+void tls_server_offer_http2(struct tls_server *server);
+/* Returns whether the handshake, which is done, has chosen HTTP/2. */
+bool tls_chose_http2(const struct stream *stream);
 
 /* Starts TLS on the stream as server. No events are wanted yet. Returns false if out of memory. */
 MUST_CHECK bool tls_accept(struct stream *stream, struct tls_server *server);

@@ -48,6 +48,17 @@ bool tls_server_certificate(const struct tls_server *server, unsigned index, con
     return false;
 }
 
+void tls_server_offer_http2(struct tls_server *server)
+{
+    (void)server;
+}
+
+bool tls_chose_http2(const struct stream *stream)
+{
+    (void)stream;
+    return false;
+}
+
 bool tls_accept(struct stream *stream, struct tls_server *server)
 {
     (void)stream, (void)server;

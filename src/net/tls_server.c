@@ -14,6 +14,7 @@
 
 struct tls_server {
     atomic_uint references;
+    bool http2; /* offered */
     unsigned count;
     SSL_CTX **contexts; /* one per certificate */
     struct certificate {
@@ -122,12 +123,15 @@ static char *host_of(const SSL_CTX *ctx)
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *size,
                            const unsigned char *offered, unsigned offered_size, void *arg)
 {
-    static const unsigned char spoken[] = "\x08http/1.1";
+    static const unsigned char spoken[] = "\x02h2\x08http/1.1"; /* preferred first */
+    enum { H2_SIZE = 3 };
+    const struct tls_server *server = arg;
+    unsigned skipped = server->http2 ? 0 : H2_SIZE;
     unsigned char *chosen;
-    (void)ssl, (void)arg;
+    (void)ssl;
 
-    if (SSL_select_next_proto(&chosen, size, spoken, sizeof spoken - 1, offered, offered_size) !=
-        OPENSSL_NPN_NEGOTIATED)
+    if (SSL_select_next_proto(&chosen, size, spoken + skipped, sizeof spoken - 1 - skipped, offered,
+                              offered_size) != OPENSSL_NPN_NEGOTIATED)
         return SSL_TLSEXT_ERR_ALERT_FATAL;
     *out = chosen;
     return SSL_TLSEXT_ERR_OK;
@@ -147,7 +151,7 @@ static SSL_CTX *context_new(struct tls_server *server)
     SSL_CTX_set_options(ctx, SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
     /* use tickets: workers share no session table */
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
+    SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, server);
     SSL_CTX_set_tlsext_servername_callback(ctx, choose_certificate);
     SSL_CTX_set_tlsext_servername_arg(ctx, server);
     return ctx;
@@ -195,6 +199,21 @@ enum tls_fault tls_server_add(struct tls_server *server, const char *certificate
     } else
         SSL_CTX_free(ctx);
     return fault;
+}
+
+void tls_server_offer_http2(struct tls_server *server)
+{
+    server->http2 = true;
+}
+
+bool tls_chose_http2(const struct stream *s)
+{
+    const struct tls_session *t = s->session;
+    const unsigned char *chosen;
+    unsigned size;
+
+    SSL_get0_alpn_selected(t->ssl, &chosen, &size);
+    return size == 2 && memcmp(chosen, "h2", 2) == 0;
 }
 
 bool tls_accept(struct stream *s, struct tls_server *server)

@@ -71,6 +71,7 @@ void policy_keep_listeners(struct policy *next, const struct policy *now,
         kept[i].certificates = NULL; /* owned by another arena */
         kept[i].certificate_count = 0;
         kept[i].tls = tls_server_hold(same ? same->tls : now->listen[i].tls);
+        kept[i].http2 = same ? same->http2 : now->listen[i].http2;
     }
     for (unsigned i = 0; i < next->listen_count; i++)
         tls_server_drop(next->listen[i].tls);

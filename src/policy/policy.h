@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "http/head.h"
+#include "http2/settings.h"
 #include "net/address.h"
 #include "net/resolver.h"
 #include "policy/address_lists.h"
@@ -29,6 +30,7 @@ struct listen_settings {
     struct certificate_files *certificates;
     unsigned certificate_count; /* 0: no TLS */
     struct tls_server *tls;     /* holds a reference; NULL: no TLS */
+    bool http2;                 /* accept HTTP/2: ALPN h2 with TLS, the preface without */
 };
 
 enum {
@@ -146,6 +148,7 @@ struct policy {
     struct timeouts timeouts;
     const char *keep_alive; /* Connection and Keep-Alive lines for persistent connections */
     struct size_limits size_limits;
+    struct http2_settings http2;
     struct log_settings log;
     struct arena *arena; /* holds all of the above */
 };
@@ -178,7 +181,8 @@ void policy_keep_admin(struct policy *next, const struct policy *now, const stru
 bool policy_same_admin(const struct policy *next, const struct policy *now, const struct address *written);
 
 /* Keeps the listening sockets across a reload: replaces the listeners of `next` with those of
- * `now`, in their order. Listeners configured in both get the certificates of `next`. `written`
+ * `now`, in their order. Listeners configured in both get the certificates and the HTTP/2
+ * setting of `next`. `written`
  * holds the listeners of `now` as configured in the file. */
 void policy_keep_listeners(struct policy *next, const struct policy *now,
                            const struct listen_settings *written);

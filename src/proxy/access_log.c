@@ -74,6 +74,13 @@ static void quoted_or_dash(struct text *t, struct slice s)
     text_char(t, '"');
 }
 
+static struct slice protocol_of(const struct exchange *x, const struct request_head *head)
+{
+    return x->downstream->origin->http2 ? SLICE("HTTP/2.0")
+           : head->minor                ? SLICE("HTTP/1.1")
+                                        : SLICE("HTTP/1.0");
+}
+
 static void peer_text(const struct exchange *x, struct text *t)
 {
     struct address peer;
@@ -138,7 +145,7 @@ static void json_begin(struct text *t, const struct exchange *x, const struct re
     if (!head)
         return;
     endpoint(t, "host", cut(head->host));
-    endpoint(t, "protocol", head->minor ? SLICE("HTTP/1.1") : SLICE("HTTP/1.0"));
+    endpoint(t, "protocol", protocol_of(x, head));
     if (fields_have(&head->fields, FIELD_USER_AGENT))
         endpoint(t, "user_agent", field_value(head, FIELD_USER_AGENT));
     if (fields_have(&head->fields, FIELD_REFERER))
@@ -219,8 +226,10 @@ static void combined_begin(struct text *t, const struct exchange *x, const struc
         quoted(t, redact(x, line->target, &room));
     } else
         text_char(t, '-');
-    if (head)
-        text_put(t, head->minor ? SLICE(" HTTP/1.1") : SLICE(" HTTP/1.0"));
+    if (head) {
+        text_char(t, ' ');
+        text_put(t, protocol_of(x, head));
+    }
     text_char(t, '"');
     *split = (uint32_t)t->n;
     quoted_or_dash(t, referer(x, head, &room));

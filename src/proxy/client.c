@@ -10,6 +10,7 @@
 #include "net/listener.h"
 #include "net/tls.h"
 #include "proxy/exchange.h"
+#include "proxy/http2.h"
 #include "proxy/proxy_header_reader.h"
 
 static void on_readable(evutil_socket_t fd, short what, void *arg);
@@ -62,6 +63,8 @@ void client_close(struct client *c)
     MAGIC_CHECK(c, CLIENT_MAGIC);
     if (c->state == CLIENT_CLOSED)
         return;
+    if (c->http2)
+        http2_end(c);
     client_list_remove(c);
     c->state = CLIENT_CLOSED;
     deadline_cancel(&c->deadline);
@@ -77,7 +80,11 @@ static void handshake(struct client *c)
 {
     switch (tls_handshake(&c->stream)) {
     case TLS_AGAIN: break;
-    case TLS_DONE: c->state = CLIENT_HEAD; break;
+    case TLS_DONE:
+        c->state = CLIENT_HEAD;
+        if (tls_chose_http2(&c->stream))
+            http2_begin(c, SLICE_NONE);
+        break;
     case TLS_FAILED: refuse_handshake(c); break;
     }
 }
@@ -96,6 +103,7 @@ static void secure(struct client *c)
 
     c->state = tls ? CLIENT_HANDSHAKE : CLIENT_HEAD;
     c->origin.secure = tls != NULL;
+    c->may_be_http2 = !tls && settings_of(c)->http2;
     if (tls && !tls_accept(&c->stream, tls))
         refuse_handshake(c);
     else
@@ -141,6 +149,10 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     MAGIC_CHECK(c, CLIENT_MAGIC);
     if (unlikely(c->silent))
         client_speaks(c);
+    if (c->http2) {
+        http2_readable(c);
+        return;
+    }
     switch (c->state) {
     case CLIENT_PROXY_HEADER: read_proxy_header(c); break;
     case CLIENT_HANDSHAKE: handshake(c); break;
@@ -159,7 +171,9 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
 
     MAGIC_CHECK(c, CLIENT_MAGIC);
-    if (c->state == CLIENT_EXCHANGE)
+    if (c->http2)
+        http2_writable(c);
+    else if (c->state == CLIENT_EXCHANGE)
         http1_writable(c);
 }
 
@@ -177,6 +191,8 @@ static void head_passed(struct deadline *deadline)
         refuse_proxy_header(c);
     else if (c->state == CLIENT_HANDSHAKE)
         refuse_handshake(c);
+    else if (c->http2)
+        http2_head_timed_out(c);
     else
         http1_head_timed_out(c);
 }
@@ -188,6 +204,8 @@ static void idle_passed(struct deadline *deadline)
     if (stream_has_input(&c->stream))
         deadline_arm(&c->worker->queue.idle, &c->deadline, clock_us(),
                      c->worker->policy->timeouts.keepalive_us);
+    else if (c->http2)
+        http2_idle_passed(c);
     else
         client_close(c);
 }
@@ -200,6 +218,7 @@ void clients_init(struct worker *w)
     TAILQ_INIT(&w->idle);
     TAILQ_INIT(&w->closed);
     linger_init(w);
+    http2_init(w);
     deadline_queue_init(&w->deadlines, &w->queue.head, head_passed);
     deadline_queue_init(&w->deadlines, &w->queue.idle, idle_passed);
 }

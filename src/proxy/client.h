@@ -51,16 +51,18 @@ struct client {
     struct client_origin origin;
     struct stream stream;
     struct deadline deadline;
-    TAILQ_ENTRY(client) link; /* the list of its state, or worker->closed */
-    struct http1 http1;       /* in CLIENT_EXCHANGE and CLIENT_DRAIN */
-    uint32_t scanned;         /* bytes of stream.in that request_head_read has scanned */
-    uint32_t opened_ms;       /* time of accept; monotonic, wraps around */
-    uint32_t since_ms;        /* time when it became idle or lingering; the same clock */
-    uint64_t dropped;         /* bytes dropped in DRAIN or LINGER */
-    uint16_t listener;        /* index in the policy */
-    bool unread;              /* stream.in holds bytes that were not parsed yet */
-    bool silent;              /* no byte was received yet */
-    bool counted;             /* counted in the connections of its peer's address */
+    TAILQ_ENTRY(client) link;       /* the list of its state, or worker->closed */
+    struct http1 http1;             /* in CLIENT_EXCHANGE and CLIENT_DRAIN */
+    uint32_t scanned;               /* bytes of stream.in that request_head_read has scanned */
+    uint32_t opened_ms;             /* time of accept; monotonic, wraps around */
+    uint32_t since_ms;              /* time when it became idle or lingering; the same clock */
+    uint64_t dropped;               /* bytes dropped in DRAIN or LINGER */
+    struct http2_connection *http2; /* NULL: HTTP/1.1; then `http1` and `downstream` are used */
+    uint16_t listener;              /* index in the policy */
+    bool unread;                    /* stream.in holds bytes that were not parsed yet */
+    bool may_be_http2;              /* its first bytes may be the preface of HTTP/2 */
+    bool silent;                    /* no byte was received yet */
+    bool counted;                   /* counted in the connections of its peer's address */
 };
 
 /* Opens a connection on `fd`, which it takes over. `listener` is the index in the policy.

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "proxy/client_internal.h"
 #include "proxy/exchange.h"
+#include "proxy/http2.h"
 
 enum {
     IDLE_MIN_MS = 200,    /* minimum idle time before eviction: a request may be in transit */
@@ -88,7 +89,9 @@ void client_speaks(struct client *c)
 /* Keeps connections with unread input, so that a request that has arrived is served. */
 static void close_unless_asking(struct client *c)
 {
-    if (!stream_has_input(&c->stream))
+    if (c->http2)
+        http2_stop(c);
+    else if (!stream_has_input(&c->stream))
         client_close(c);
 }
 
@@ -108,13 +111,19 @@ void clients_stop(struct worker *w)
         next = TAILQ_NEXT(c, link);
         close_unless_asking(c);
     }
+    TAILQ_FOREACH (c, &w->clients, link)
+        if (c->http2)
+            http2_stop(c);
     linger_stop(w);
 }
 
 void clients_cut(struct worker *w)
 {
     for (struct client *c; (c = TAILQ_FIRST(&w->clients));) {
-        if (c->state == CLIENT_EXCHANGE)
+        if (c->http2) {
+            http2_cut(c);
+            client_close(c);
+        } else if (c->state == CLIENT_EXCHANGE)
             exchange_cut(c->downstream.exchange, CAUSE_SHUTDOWN);
         else
             client_close(c);

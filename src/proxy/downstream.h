@@ -50,6 +50,7 @@ struct client_origin {
     struct peer peer;  /* address of the socket, or from the PROXY protocol header */
     bool peer_unknown; /* the PROXY header has no source address and is not LOCAL */
     bool secure;       /* TLS */
+    bool http2;        /* requests come over HTTP/2 */
 };
 
 enum downstream_sent {

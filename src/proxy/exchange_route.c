@@ -173,6 +173,7 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
         .peer_trusted = identity->peer_trusted,
         .path = x->path,
         .forwarded = x->rule->upstream->forwarded,
+        .http2 = x->downstream->origin->http2,
         .scheme = x->downstream->origin->secure ? SLICE("https") : SLICE("http"),
         .client = x->rule->limit_count ? identity_text(identity) : SLICE_NONE,
         .request_id = {x->request_id, x->id_size},

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "proxy/client_internal.h"
 #include "proxy/exchange.h"
+#include "proxy/http2.h"
 
 /* ---- between requests ------------------------------------------------------------------------ */
 
@@ -95,6 +96,7 @@ static void refuse(struct client *c, struct slice bytes, enum cause cause, uint1
     struct request_line line = request_line_peek(bytes);
 
     client_enter(c, CLIENT_EXCHANGE);
+    c->may_be_http2 = false;
     deadline_cancel(&c->deadline);
     c->http1 = (struct http1){.minor = 1, .keep_alive = true, .end_unknown = true, .request.ended = true};
     if (!exchange_refuse(&c->downstream, cause, status, why, &line))
@@ -149,6 +151,7 @@ static void use_head(struct client *c, struct head_bytes *got, struct request_he
         return;
     }
     client_enter(c, CLIENT_EXCHANGE);
+    c->may_be_http2 = false;
     deadline_cancel(&c->deadline);
     c->scanned = 0;
     c->http1 = (struct http1){
@@ -162,6 +165,25 @@ static void use_head(struct client *c, struct head_bytes *got, struct request_he
         iobuf_put(&w->buffers, &c->stream.in);
 }
 
+/* Recognises the preface of HTTP/2 (RFC 9113 section 3.3, prior knowledge) in the first bytes of a
+ * connection. Returns true if it is there, or may be: then the bytes are not read as a head. */
+static bool take_preface(struct client *c, const struct head_bytes *got)
+{
+    size_t n = got->all.n < HTTP2_PREFACE_SIZE ? got->all.n : HTTP2_PREFACE_SIZE;
+
+    if (memcmp(got->all.p, http2_preface, n) != 0)
+        return false;
+    if (n < HTTP2_PREFACE_SIZE) {
+        keep_part(c, got);
+        return true;
+    }
+    struct iobuf *in = c->stream.in;
+    c->stream.in = NULL;
+    http2_begin(c, got->all);
+    iobuf_put(&c->worker->buffers, &in);
+    return true;
+}
+
 void http1_read_head(struct client *c)
 {
     struct head_bytes got;
@@ -173,7 +195,7 @@ void http1_read_head(struct client *c)
         return;
     if (c->scanned == 0)
         take(c, &got, request_skip_empty_line(got.all));
-    if (got.all.n == 0)
+    if (got.all.n == 0 || (unlikely(c->may_be_http2) && take_preface(c, &got)))
         return;
     enum scan scan = request_head_read(got.all, &seen, &size, head, &refusal);
     c->scanned = (uint32_t)seen;

@@ -4,6 +4,7 @@
 #define WEIR_PROXY_STATS_H
 
 #include "base/counter_table.h"
+#include "http2/session.h"
 #include "limit/decision.h"
 #include "policy/identity_token.h"
 #include "proxy/cause.h"
@@ -31,6 +32,8 @@ struct worker_stats {
     counter_t connections_refused;   /* closed at once: a limit of size_limits */
     counter_t proxy_headers_refused; /* peer not trusted, header malformed or late */
     counter_t tls_handshakes_failed;
+    counter_t http2_connections;               /* begun, in all */
+    counter_t http2_errors[HTTP2_CAUSE_COUNT]; /* sessions ended and streams reset because of clients */
     counter_t requests_active;
     counter_t requests_held; /* subset of requests_active: held in a queue */
     counter_t upstream_connections_opened;

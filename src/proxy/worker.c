@@ -12,6 +12,7 @@
 #include "proxy/endpoint_set.h"
 #include "proxy/exchange.h"
 #include "proxy/hold.h"
+#include "proxy/http2.h"
 #include "proxy/upstream.h"
 #include "proxy/worker.h"
 #include "proxy/worker_internal.h"
@@ -69,6 +70,7 @@ static void run_iteration(struct worker *w)
     event_base_loop(w->base, EVLOOP_ONCE);
     generations_flush(w);
     servers_refresh(&w->now->pools);
+    http2_flush(w);
     clients_free_closed(w);
     upstreams_free_closed(w);
     if (unlikely(w->slots_exhausted))
@@ -302,6 +304,7 @@ void worker_free(struct worker *w)
         event_del(&w->wake);
         close(w->wake_fd);
     }
+    http2_worker_free(w);
     if (w->clients.tqh_last)
         clients_free(w);
     holds_clear(w);

@@ -8,6 +8,7 @@
 #include "base/deadline.h"
 #include "base/magic.h"
 #include "base/timer_heap.h"
+#include "http2/session.h"
 #include "net/iobuf.h"
 #include "net/poller.h"
 #include "policy/rule_choice.h"
@@ -64,6 +65,9 @@ struct worker {
     unsigned decided_count;                     /* number of decisions in that iteration */
     struct event act;                           /* active while `decided` is not empty */
     struct client *free_clients;
+    struct http2_worker *http2; /* NULL: no HTTP/2 connection yet */
+    struct event http2_wake;    /* active while HTTP/2 output is pending */
+    struct log_throttle http2_throttle[HTTP2_CAUSE_COUNT];
 
     struct quota_client *quotas;
     struct iobuf_pool buffers;
@@ -71,8 +75,9 @@ struct worker {
     struct timer_heap holds; /* timers of held exchanges, see hold.h */
     struct {
         struct deadline_queue head, content, idle, write, linger, tunnel; /* of clients */
-        struct deadline_queue exchange;                                   /* of exchanges */
-        struct deadline_queue connect, response, pooled, probe;           /* of links */
+        struct deadline_queue http2_send, http2_second;
+        struct deadline_queue exchange;                         /* of exchanges */
+        struct deadline_queue connect, response, pooled, probe; /* of links */
     } queue;
 
     /* Shared by all connections. Data needed after a callback is copied into a buffer. */

@@ -50,8 +50,6 @@ static struct request *request_new(void)
 
 static void request_free(struct request *request)
 {
-    if (!request)
-        return;
     stored -= request->stored;
     if ((*request->to_this = request->next))
         request->next->to_this = request->to_this;
@@ -175,7 +173,7 @@ static void on_writable(struct http2_stream *stream)
 static void on_closed(struct http2_stream *stream, bool complete)
 {
     struct request *request = http2_stream_user(stream);
-    PROPERTY(!complete || (request && request->left == 0));
+    PROPERTY(request && (!complete || request->left == 0));
     request_free(request);
 }
 

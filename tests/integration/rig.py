@@ -323,7 +323,7 @@ class Weir(Process):
         for line in get(self.admin, "/metrics", host="127.0.0.1").body.decode().splitlines():
             if not line.startswith(name):
                 continue
-            found = re.fullmatch(r"([a-zA-Z_:]+)(?:\{(.*)\})? ([-+0-9.eEinfNa]+)", line)
+            found = re.fullmatch(r"([a-zA-Z0-9_:]+)(?:\{(.*)\})? ([-+0-9.eEinfNa]+)", line)
             if found and found[1] == name:
                 have = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', found[2] or ""))
                 if labels.items() <= have.items():

@@ -97,8 +97,10 @@ def test_what_is_not_spoken(rig):
     static = client(version=ssl.TLSVersion.TLSv1_2)
     static.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
     refused(weir, context=static)
-    refused(weir, context=client(alpn=["h2"]))
-    with Secure(weir.address, context=client(alpn=["h2", "http/1.1"])) as connection:
+    refused(weir, context=client(alpn=["spdy/3"]))
+    with Secure(weir.address, context=client(alpn=["http/1.1", "h2"])) as connection:
+        assert connection.socket.selected_alpn_protocol() == "h2"
+    with Secure(weir.address, context=client(alpn=["spdy/3", "http/1.1"])) as connection:
         assert connection.socket.selected_alpn_protocol() == "http/1.1"
     with Secure(weir.address, context=client(alpn=None)) as connection:
         assert connection.request().status == 200

@@ -29,6 +29,8 @@ have() {
     groff-base) command -v groff ;;
     python3-flask) /usr/bin/python3 -c 'import flask, werkzeug' ;;
     python3-jwt) /usr/bin/python3 -c 'import cryptography, jwt' ;;
+    nghttp2-client) command -v h2load ;;
+    python3-hpack) /usr/bin/python3 -c 'import hpack' ;;
     nginx-light) command -v nginx || [[ -x /usr/sbin/nginx ]] ;;
     haproxy) command -v haproxy || [[ -x /usr/sbin/haproxy ]] ;;
     prometheus) command -v promtool ;;

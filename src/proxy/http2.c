@@ -1,0 +1,358 @@
+#include "proxy/http2_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "proxy/client_internal.h"
+#include "proxy/exchange.h"
+
+enum {
+    SECOND_GOAWAY_US = 1000000, /* if the PING between the two is not answered */
+    ROUNDS_MAX = 4,             /* buffers written per connection and loop iteration */
+    FREE_REQUESTS_MAX = 256
+};
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+/* Ends of sessions: at most one line per second, cause and worker. Errors of single streams: at
+ * level debug, as for HTTP/1.1. */
+static void on_fault(void *context, enum http2_cause cause, const char *why)
+{
+    struct http2_connection *connection = context;
+    struct worker *w = connection->client->worker;
+    struct log_throttle *throttle = &w->http2_throttle[cause];
+    bool of_stream = cause == HTTP2_MALFORMED || cause == HTTP2_TOO_MANY_STREAMS;
+    uint64_t now = clock_us();
+    struct address address;
+    char peer[ADDRESS_TEXT_MAX], more[64] = "";
+
+    counter_add(&w->stats.http2_errors[cause], 1);
+    if (of_stream ? log_threshold < LEVEL_DEBUG : now - throttle->at_us < 1000000) {
+        throttle->suppressed++;
+        return;
+    }
+    if (throttle->suppressed)
+        snprintf(more, sizeof more, " (and %llu more like it before)",
+                 (unsigned long long)throttle->suppressed);
+    log_write(of_stream ? LEVEL_DEBUG : LEVEL_WARN, "client %s: HTTP/2 %s: %s%s%s%s",
+              address_format(address_of_peer(&connection->client->origin.peer, &address), peer),
+              of_stream || cause == HTTP2_HEADER_LIST ? "stream reset" : "connection closed",
+              http2_cause_text[cause], why ? ": " : "", why ? why : "", more);
+    *throttle = (struct log_throttle){.at_us = now};
+}
+
+static const struct http2_events events = {.request = http2_on_request,
+                                           .refused = http2_on_refused,
+                                           .content = http2_on_content,
+                                           .content_end = http2_on_content_end,
+                                           .writable = http2_on_writable,
+                                           .closed = http2_on_closed,
+                                           .fault = on_fault};
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+static struct http2_worker *worker_of(struct worker *w)
+{
+    struct http2_worker *h = w->http2;
+
+    if (h || !(h = malloc(sizeof *h)))
+        return h;
+    if (!(h->scratch = http2_scratch_new())) {
+        free(h);
+        return NULL;
+    }
+    TAILQ_INIT(&h->dirty);
+    TAILQ_INIT(&h->ended);
+    h->dirty_count = 0;
+    h->free_requests = NULL;
+    h->free_count = 0;
+    return w->http2 = h;
+}
+
+void http2_begin(struct client *c, struct slice bytes)
+{
+    struct worker *w = c->worker;
+    struct http2_worker *h = worker_of(w);
+    struct http2_connection *connection = h ? calloc(1, sizeof *connection) : NULL;
+
+    if (connection)
+        connection->session = http2_session_new(&w->policy->http2, &events, connection, h->scratch,
+                                                &w->buffers, &c->stream.out, clock_us());
+    if (!connection || !connection->session) {
+        log_error("no memory for an HTTP/2 connection");
+        free(connection);
+        client_close(c);
+        return;
+    }
+    connection->client = c;
+    TAILQ_INIT(&connection->requests);
+    TAILQ_INIT(&connection->ready);
+    c->http2 = connection;
+    c->origin.http2 = true;
+    counter_add(&w->stats.http2_connections, 1);
+    if (bytes.n) {
+        memcpy(h->receive, bytes.p, bytes.n);
+        http2_session_receive(connection->session, (struct slice){h->receive, bytes.n}, clock_us());
+    }
+    http2_touch(connection);
+}
+
+/* Takes the connection off the list of those to be flushed. */
+static void take_off(struct http2_connection *connection)
+{
+    struct http2_worker *h = connection->client->worker->http2;
+
+    if (!connection->dirty)
+        return;
+    connection->dirty = false;
+    TAILQ_REMOVE(&h->dirty, connection, dirty_link);
+    h->dirty_count--;
+}
+
+void http2_end(struct client *c)
+{
+    struct http2_connection *connection = c->http2;
+    struct http2_request *r;
+
+    connection->lost = true;
+    while ((r = TAILQ_FIRST(&connection->requests))) {
+        r->stream = NULL;
+        exchange_client_gone(r->downstream.exchange);
+    }
+    take_off(connection);
+    deadline_cancel(&connection->second);
+    http2_session_free(connection->session);
+    free(connection);
+    c->http2 = NULL;
+}
+
+void http2_cut(struct client *c)
+{
+    struct http2_request *r;
+
+    while ((r = TAILQ_FIRST(&c->http2->requests)))
+        exchange_cut(r->downstream.exchange, CAUSE_SHUTDOWN);
+}
+
+/* ---- deadlines ------------------------------------------------------------------------------- */
+
+static void wait_in(struct client *c, struct deadline_queue *queue, uint64_t after_us, bool restart)
+{
+    if (restart || c->deadline.queue != queue)
+        deadline_arm(queue, &c->deadline, clock_cached_us(), after_us);
+}
+
+/* Chooses the connection's list and deadline. A connection with requests needs none: they have their
+ * own. */
+static void settle(struct http2_connection *connection, bool moved)
+{
+    struct client *c = connection->client;
+    struct worker *w = c->worker;
+    const struct timeouts *timeouts = &w->policy->timeouts;
+    bool busy = !TAILQ_EMPTY(&connection->requests);
+
+    if (busy)
+        client_enter(c, CLIENT_EXCHANGE);
+    else if (c->state == CLIENT_EXCHANGE || http2_session_is_open(connection->session)) {
+        if (c->state != CLIENT_IDLE)
+            c->since_ms = client_now_ms();
+        client_enter(c, CLIENT_IDLE);
+    }
+    if (stream_holds_output(&c->stream))
+        wait_in(c, &w->queue.http2_send, timeouts->send_us, moved);
+    else if (c->state == CLIENT_HEAD || http2_session_in_head(connection->session))
+        wait_in(c, &w->queue.head, timeouts->request_header_us, false);
+    else if (busy)
+        deadline_cancel(&c->deadline);
+    else
+        wait_in(c, &w->queue.idle, timeouts->keepalive_us, false);
+}
+
+void http2_head_timed_out(struct client *c)
+{
+    counter_add(&c->worker->stats.errors[CAUSE_HEAD_TIMEOUT], 1);
+    client_close(c);
+}
+
+void http2_idle_passed(struct client *c)
+{
+    http2_session_shut_down(c->http2->session);
+    http2_session_shut_down(c->http2->session);
+    http2_touch(c->http2);
+}
+
+static void send_passed(struct deadline *deadline)
+{
+    client_close(CONTAINER_OF(deadline, struct client, deadline));
+}
+
+static void second_passed(struct deadline *deadline)
+{
+    struct http2_connection *connection = CONTAINER_OF(deadline, struct http2_connection, second);
+    http2_session_shut_down(connection->session);
+    http2_touch(connection);
+}
+
+void http2_stop(struct client *c)
+{
+    struct http2_connection *connection = c->http2;
+
+    if (connection->stopping)
+        return;
+    connection->stopping = true;
+    http2_session_shut_down(connection->session);
+    deadline_arm(&c->worker->queue.http2_second, &connection->second, clock_cached_us(), SECOND_GOAWAY_US);
+    http2_touch(connection);
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+void http2_touch(struct http2_connection *connection)
+{
+    struct worker *w = connection->client->worker;
+
+    if (connection->dirty)
+        return;
+    connection->dirty = true;
+    TAILQ_INSERT_TAIL(&w->http2->dirty, connection, dirty_link);
+    w->http2->dirty_count++;
+}
+
+bool http2_push(struct http2_connection *connection)
+{
+    struct client *c = connection->client;
+    enum sent sent = stream_flush(&c->stream, &c->worker->buffers);
+
+    if (sent == SENT_PART)
+        stream_want_write(&c->stream, true);
+    connection->lost |= sent == SENT_FAILED;
+    return sent == SENT_ALL;
+}
+
+/* The session is over: the client may still be sending, and must receive the GOAWAY. */
+static void finish(struct client *c)
+{
+    http2_end(c);
+    linger_begin(c);
+}
+
+static void flush(struct http2_connection *connection)
+{
+    struct client *c = connection->client;
+    struct http2_session *session = connection->session;
+    bool moved = false, sent = true;
+
+    for (unsigned i = 0; i < ROUNDS_MAX && sent && !connection->lost; i++) {
+        http2_report_ready(connection);
+        http2_session_send(session);
+        if (!c->stream.out && !http2_session_has_work(session))
+            break;
+        size_t held = iobuf_held(c->stream.out);
+        sent = http2_push(connection);
+        moved |= iobuf_held(c->stream.out) < held;
+    }
+    if (connection->lost)
+        client_close(c);
+    else if (sent && http2_session_is_over(session))
+        finish(c);
+    else {
+        stream_want_read(&c->stream, sent);
+        if (sent && (c->stream.out || http2_session_has_work(session)))
+            http2_touch(connection);
+        settle(connection, moved);
+    }
+}
+
+static void free_ended(struct http2_worker *h)
+{
+    for (struct http2_request *r; (r = TAILQ_FIRST(&h->ended));) {
+        TAILQ_REMOVE(&h->ended, r, link);
+        MAGIC_WIPE(r);
+        if (h->free_count >= FREE_REQUESTS_MAX) {
+            free(r);
+            continue;
+        }
+        r->connection = (void *)h->free_requests;
+        h->free_requests = r;
+        h->free_count++;
+    }
+}
+
+void http2_flush(struct worker *w)
+{
+    struct http2_worker *h = w->http2;
+
+    if (!h)
+        return;
+    for (unsigned n = h->dirty_count; n && h->dirty_count; n--) {
+        struct http2_connection *connection = TAILQ_FIRST(&h->dirty);
+        take_off(connection);
+        flush(connection);
+    }
+    free_ended(h);
+    if (h->dirty_count) /* the loop must not wait for events */
+        event_active(&w->http2_wake, EV_TIMEOUT, 1);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+void http2_readable(struct client *c)
+{
+    struct http2_connection *connection = c->http2;
+    struct worker *w = c->worker;
+
+    if (stream_holds_output(&c->stream)) { /* resumed by flush() */
+        stream_want_read(&c->stream, false);
+        return;
+    }
+    ssize_t n = stream_read(&c->stream, w->http2->receive, IOBUF_READ_MAX);
+    if (n == STREAM_AGAIN)
+        return;
+    if (n <= 0) {
+        client_close(c);
+        return;
+    }
+    http2_session_receive(connection->session, (struct slice){w->http2->receive, (size_t)n}, clock_us());
+    http2_touch(connection);
+}
+
+void http2_writable(struct client *c)
+{
+    struct http2_connection *connection = c->http2;
+    size_t held = iobuf_held(c->stream.out);
+
+    if (http2_push(connection) || connection->lost)
+        http2_touch(connection);
+    else
+        settle(connection, iobuf_held(c->stream.out) < held);
+}
+
+static void wake(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what, (void)arg; /* http2_flush() follows */
+}
+
+void http2_init(struct worker *w)
+{
+    event_assign(&w->http2_wake, w->base, -1, 0, wake, w);
+    deadline_queue_init(&w->deadlines, &w->queue.http2_send, send_passed);
+    deadline_queue_init(&w->deadlines, &w->queue.http2_second, second_passed);
+}
+
+void http2_worker_free(struct worker *w)
+{
+    struct http2_worker *h = w->http2;
+
+    if (!h)
+        return;
+    free_ended(h);
+    for (struct http2_request *r; (r = h->free_requests);) {
+        h->free_requests = (void *)r->connection;
+        free(r);
+    }
+    event_del(&w->http2_wake);
+    http2_scratch_free(h->scratch);
+    free(h);
+}

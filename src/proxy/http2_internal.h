@@ -1,0 +1,64 @@
+/* http2_internal.h - shared by http2.c and http2_request.c. */
+#ifndef WEIR_PROXY_HTTP2_INTERNAL_H
+#define WEIR_PROXY_HTTP2_INTERNAL_H
+
+#include "http2/session.h"
+#include "proxy/http2.h"
+
+enum { HTTP2_REQUEST_MAGIC = 0x48325251 };
+
+/* A stream with its request and response. */
+struct http2_request {
+    uint32_t magic;
+    struct downstream downstream;
+    struct http2_connection *connection;
+    struct http2_stream *stream;      /* NULL: closed */
+    TAILQ_ENTRY(http2_request) link;  /* connection->requests, or http2_worker->ended */
+    TAILQ_ENTRY(http2_request) ready; /* connection->ready, if is_ready */
+    struct iobuf *in_first, *in_last; /* content that the exchange has not read */
+    struct slice arriving;            /* content that is being reported by the session */
+    struct iobuf *out;                /* content that the session has not taken */
+    bool out_last;                    /* the response ends behind it */
+    bool wants_body, body_ended, is_ready, ended;
+};
+
+TAILQ_HEAD(http2_requests, http2_request);
+
+struct http2_connection {
+    struct client *client;
+    struct http2_session *session;
+    struct http2_requests requests, ready; /* ready: exchange_body_ready() is due */
+    TAILQ_ENTRY(http2_connection) dirty_link;
+    bool dirty;             /* in http2_worker->dirty: output or events are pending */
+    bool lost;              /* the socket failed */
+    bool stopping;          /* GOAWAY was sent */
+    struct deadline second; /* of the second GOAWAY */
+};
+
+struct http2_worker {
+    struct http2_scratch *scratch;
+    TAILQ_HEAD(http2_dirty, http2_connection) dirty;
+    unsigned dirty_count;
+    struct http2_requests ended;         /* in this loop iteration */
+    struct http2_request *free_requests; /* linked by `connection` */
+    unsigned free_count;
+    char receive[IOBUF_LARGE]; /* worker->receive is used by exchanges meanwhile */
+};
+
+/* Queues the connection for http2_flush(). */
+void http2_touch(struct http2_connection *connection);
+/* Writes output to the socket. Returns false if some is left or the socket has failed. */
+bool http2_push(struct http2_connection *connection);
+
+/* The session's events of streams; the context is the struct http2_connection. */
+void http2_on_request(struct http2_stream *stream, struct request_head *head, const struct framing *framing);
+void http2_on_refused(struct http2_stream *stream, const struct refusal *refusal, struct slice text);
+void http2_on_content(struct http2_stream *stream, struct slice bytes);
+void http2_on_content_end(struct http2_stream *stream);
+void http2_on_writable(struct http2_stream *stream);
+void http2_on_closed(struct http2_stream *stream, bool complete);
+
+/* Calls exchange_body_ready() for the requests that wait for it. */
+void http2_report_ready(struct http2_connection *connection);
+
+#endif

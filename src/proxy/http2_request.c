@@ -1,0 +1,431 @@
+/* http2_request.c - the downstream of one HTTP/2 stream.
+ *
+ * Content that arrives while the exchange reads is passed on from the connection's receive buffer.
+ * Otherwise it is stored, at most a window of it; weir returns window as the exchange consumes.
+ * Content of the response that the session does not take (the client's window or the output buffer
+ * is full) is stored, at most one piece; `pending` is set meanwhile. */
+#include <stdlib.h>
+
+#include "http/head.h"
+#include "proxy/client_internal.h"
+#include "proxy/exchange.h"
+#include "proxy/http2_internal.h"
+
+enum {
+    PIECE_MAX = 32 * 1024,              /* of content, with the head before it, in an upstream's buffer */
+    PUSH_AT = IOBUF_READ_MAX / 2,       /* output held for which weir writes before the iteration ends */
+    FIELDS_MAX = HTTP2_SENT_FIELDS_MAX, /* as many are too many */
+    FORM_IMAGE = 0x200                  /* struct response_image: status, lines, content */
+};
+
+static const struct downstream_ops ops;
+
+static struct http2_request *request_of(struct downstream *d)
+{
+    struct http2_request *r = CONTAINER_OF(d, struct http2_request, downstream);
+    MAGIC_CHECK(r, HTTP2_REQUEST_MAGIC);
+    return r;
+}
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+static struct http2_request *request_new(struct http2_stream *stream)
+{
+    struct http2_connection *connection = http2_session_context(http2_stream_session(stream));
+    struct client *c = connection->client;
+    struct http2_worker *h = c->worker->http2;
+    struct http2_request *r = h->free_requests;
+
+    if (r) {
+        h->free_requests = (void *)r->connection;
+        h->free_count--;
+    } else if (!(r = malloc(sizeof *r)))
+        return NULL;
+    memset(r, 0, sizeof *r);
+    MAGIC_SET(r, HTTP2_REQUEST_MAGIC);
+    r->downstream = (struct downstream){.ops = &ops, .worker = c->worker, .origin = &c->origin};
+    r->connection = connection;
+    r->stream = stream;
+    TAILQ_INSERT_TAIL(&connection->requests, r, link);
+    http2_stream_set_user(stream, r);
+    return r;
+}
+
+static void unready(struct http2_request *r)
+{
+    if (r->is_ready)
+        TAILQ_REMOVE(&r->connection->ready, r, ready);
+    r->is_ready = false;
+}
+
+/* Takes the request from its connection. It is freed after the loop iteration. */
+static void request_end(struct http2_request *r)
+{
+    struct worker *w = r->downstream.worker;
+
+    unready(r);
+    for (struct iobuf *in; (in = r->in_first);) {
+        r->in_first = in->next_free;
+        iobuf_put(&w->buffers, &in);
+    }
+    iobuf_put(&w->buffers, &r->out);
+    r->ended = true;
+    r->stream = NULL;
+    TAILQ_REMOVE(&r->connection->requests, r, link);
+    TAILQ_INSERT_TAIL(&w->http2->ended, r, link);
+    http2_touch(r->connection);
+}
+
+static void end(struct downstream *d, enum downstream_end how)
+{
+    struct http2_request *r = request_of(d);
+    struct http2_stream *stream = r->stream;
+    struct client *c = r->connection->client;
+
+    if (stream) {
+        if (how == DOWNSTREAM_ABORTED)
+            http2_reset(stream);
+        http2_stream_detach(stream);
+    }
+    request_end(r);
+    if (client_gives_way(c) && !r->connection->lost)
+        http2_stop(c);
+}
+
+/* ---- response -------------------------------------------------------------------------------- */
+
+/* Adds the lines "Name: value CRLF". */
+static unsigned add_lines(struct http2_field *fields, unsigned count, struct slice lines)
+{
+    const char *p = lines.p, *all_end = p + lines.n;
+
+    while (p < all_end && count < FIELDS_MAX) {
+        const char *colon = memchr(p, ':', (size_t)(all_end - p));
+        const char *line_end = colon ? memchr(colon, '\r', (size_t)(all_end - colon)) : NULL;
+        if (!line_end)
+            break;
+        fields[count++] =
+            (struct http2_field){{p, (size_t)(colon - p)},
+                                 slice_trim_ows((struct slice){colon + 1, (size_t)(line_end - colon - 1)})};
+        p = line_end + 2;
+    }
+    return count;
+}
+
+/* Collects the fields of a response: those of the server, then those of weir. */
+static unsigned collect(const struct response *response, struct http2_field *fields)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; response->fields && i < response->fields->count && count < FIELDS_MAX; i++) {
+        const struct field *field = &response->fields->at[i];
+        if (!field->hop_by_hop && !(response->dropped >> field->id & 1))
+            fields[count++] = (struct http2_field){field->name, field->value};
+    }
+    return add_lines(fields, count, response->lines);
+}
+
+/* Stores what the session has not taken. */
+static bool store_out(struct http2_request *r, struct slice rest, bool last)
+{
+    struct iobuf_pool *buffers = &r->downstream.worker->buffers;
+
+    r->downstream.pending = true;
+    r->out_last = last;
+    if (rest.n == 0)
+        return true;
+    if (!r->out && !(r->out = iobuf_get(buffers, rest.n < IOBUF_SMALL ? rest.n : IOBUF_LARGE)))
+        return false;
+    if (rest.n > iobuf_room(r->out))
+        return false;
+    iobuf_append(r->out, rest);
+    return true;
+}
+
+/* Hands content to the session; stores the rest. */
+static enum downstream_sent send_content(struct http2_request *r, struct slice content, bool last)
+{
+    size_t taken = r->downstream.pending ? 0 : http2_send_content(r->stream, content, last);
+
+    http2_touch(r->connection);
+    if (taken == content.n && !r->downstream.pending)
+        return DOWNSTREAM_SENT;
+    if (!store_out(r, (struct slice){content.p + taken, content.n - taken}, last))
+        return DOWNSTREAM_GONE;
+    return DOWNSTREAM_PENDING;
+}
+
+static enum downstream_sent send_pieces(struct http2_request *r, const struct iovec *content, int count,
+                                        bool last)
+{
+    enum downstream_sent sent = DOWNSTREAM_SENT;
+
+    for (int i = 0; i < count && sent != DOWNSTREAM_GONE; i++)
+        sent =
+            send_content(r, (struct slice){content[i].iov_base, content[i].iov_len}, last && i == count - 1);
+    return sent;
+}
+
+/* Writes early if much output is held, so that the buffer has room for other streams. */
+static void push_if_much(struct http2_connection *connection)
+{
+    if (iobuf_held(connection->client->stream.out) >= PUSH_AT)
+        (void)http2_push(connection);
+}
+
+static enum downstream_sent send_head(struct downstream *d, const struct response *response,
+                                      const struct iovec *content, int count, bool last)
+{
+    struct http2_request *r = request_of(d);
+    struct http2_field fields[FIELDS_MAX];
+    bool empty = last && count == 0;
+
+    if (!r->stream || r->connection->lost)
+        return DOWNSTREAM_GONE;
+    for (int i = 0; i < count && last; i++)
+        empty = empty || (count == 1 && content[i].iov_len == 0);
+    http2_touch(r->connection);
+    if (!http2_send_head(r->stream, response->status, fields, collect(response, fields), empty))
+        return DOWNSTREAM_TOO_LARGE;
+    if (empty)
+        return DOWNSTREAM_SENT;
+    push_if_much(r->connection);
+    return send_pieces(r, content, count, last);
+}
+
+static enum downstream_sent send_interim(struct downstream *d, const struct response *response)
+{
+    struct http2_request *r = request_of(d);
+    struct http2_field fields[FIELDS_MAX];
+
+    if (!r->stream || r->connection->lost)
+        return DOWNSTREAM_GONE;
+    http2_touch(r->connection);
+    return http2_send_interim(r->stream, response->status, fields, collect(response, fields))
+               ? DOWNSTREAM_SENT
+               : DOWNSTREAM_GONE;
+}
+
+static enum downstream_sent send_body(struct downstream *d, const struct content_piece *piece)
+{
+    struct http2_request *r = request_of(d);
+
+    if (!r->stream || r->connection->lost)
+        return DOWNSTREAM_GONE;
+    push_if_much(r->connection);
+    return send_content(r, (struct slice){piece->bytes, piece->size}, piece->last);
+}
+
+void http2_on_writable(struct http2_stream *stream)
+{
+    struct http2_request *r = http2_stream_user(stream);
+    struct iobuf_pool *buffers = &r->downstream.worker->buffers;
+    struct slice rest = r->out ? iobuf_slice(r->out) : SLICE_NONE;
+    size_t taken = http2_send_content(stream, rest, r->out_last);
+
+    if (r->out && taken)
+        iobuf_take(r->out, taken);
+    if (taken == rest.n) {
+        iobuf_put(buffers, &r->out);
+        r->downstream.pending = false;
+    }
+    if (taken || !r->downstream.pending)
+        exchange_writable(r->downstream.exchange);
+}
+
+/* ---- request --------------------------------------------------------------------------------- */
+
+/* Returns whether exchange_body_ready() is due. */
+static bool has_news(const struct http2_request *r)
+{
+    return r->wants_body && (r->in_first || r->arriving.n || r->body_ended || !r->stream);
+}
+
+static void make_ready(struct http2_request *r)
+{
+    if (!has_news(r) || r->is_ready)
+        return;
+    r->is_ready = true;
+    TAILQ_INSERT_TAIL(&r->connection->ready, r, ready);
+    http2_touch(r->connection);
+}
+
+void http2_report_ready(struct http2_connection *connection)
+{
+    struct http2_request *last = TAILQ_LAST(&connection->ready, http2_requests), *r;
+    bool at_last = false;
+
+    while (!at_last && (r = TAILQ_FIRST(&connection->ready))) {
+        at_last = r == last;
+        unready(r);
+        if (has_news(r))
+            exchange_body_ready(r->downstream.exchange);
+    }
+}
+
+static void want_body(struct downstream *d, bool want)
+{
+    struct http2_request *r = request_of(d);
+
+    r->wants_body = want;
+    if (want)
+        make_ready(r);
+}
+
+static enum body_status read_body(struct downstream *d, bool receive, struct content_piece *piece,
+                                  const char **why)
+{
+    struct http2_request *r = request_of(d);
+    struct slice bytes = r->in_first ? iobuf_slice(r->in_first) : r->arriving;
+    size_t n = bytes.n < PIECE_MAX ? bytes.n : PIECE_MAX;
+    bool more = n < bytes.n || (r->in_first && (r->in_first->next_free || r->arriving.n));
+    (void)receive, (void)why;
+
+    if (n || r->body_ended) {
+        *piece = (struct content_piece){
+            .bytes = (char *)(uintptr_t)bytes.p, .size = n, .last = r->body_ended && !more};
+        return BODY_READ;
+    }
+    return r->stream ? BODY_AGAIN : BODY_CLOSED;
+}
+
+static bool consume_body(struct downstream *d, const struct content_piece *piece)
+{
+    struct http2_request *r = request_of(d);
+    struct iobuf *first = r->in_first;
+
+    if (!first) {
+        r->arriving.p += piece->size;
+        r->arriving.n -= piece->size;
+    } else {
+        iobuf_take(first, piece->size);
+        if (iobuf_held(first) == 0) {
+            r->in_first = first->next_free;
+            iobuf_put(&d->worker->buffers, &first);
+        }
+    }
+    if (r->stream) {
+        http2_consume(r->stream, piece->size);
+        http2_touch(r->connection);
+    }
+    return true;
+}
+
+static bool has_input(const struct downstream *d)
+{
+    const struct http2_request *r = CONTAINER_OF(d, const struct http2_request, downstream);
+    return r->in_first || r->body_ended || stream_has_input(&r->connection->client->stream);
+}
+
+/* Stores content that the exchange does not read now. */
+static bool store_in(struct http2_request *r, struct slice bytes)
+{
+    while (bytes.n) {
+        if (!r->in_first || iobuf_room(r->in_last) == 0) {
+            struct iobuf *next = iobuf_get(&r->downstream.worker->buffers, bytes.n);
+            if (!next)
+                return false;
+            next->next_free = NULL;
+            if (r->in_first)
+                r->in_last->next_free = next;
+            else
+                r->in_first = next;
+            r->in_last = next;
+        }
+        size_t n = bytes.n < iobuf_room(r->in_last) ? bytes.n : iobuf_room(r->in_last);
+        iobuf_append(r->in_last, (struct slice){bytes.p, n});
+        bytes.p += n;
+        bytes.n -= n;
+    }
+    return true;
+}
+
+/* ---- events of the session ------------------------------------------------------------------- */
+
+static void refuse(struct http2_stream *stream, uint16_t status, const char *why, struct slice text)
+{
+    struct http2_request *r = request_new(stream);
+    struct request_line line = request_line_peek(text);
+    enum cause cause = status == 431 ? CAUSE_HEAD_TOO_LARGE : CAUSE_BAD_REQUEST;
+
+    if (r) {
+        if (exchange_refuse(&r->downstream, cause, status, why, &line))
+            return;
+        request_end(r);
+    }
+    http2_reset(stream);
+    http2_stream_detach(stream);
+}
+
+void http2_on_refused(struct http2_stream *stream, const struct refusal *refusal, struct slice text)
+{
+    refuse(stream, refusal->status, refusal->why, text);
+}
+
+void http2_on_request(struct http2_stream *stream, struct request_head *head, const struct framing *framing)
+{
+    const struct http2_connection *connection = http2_session_context(http2_stream_session(stream));
+    struct http2_request *r;
+
+    if (head->whole.n > connection->client->worker->policy->size_limits.request_header) {
+        refuse(stream, 431, "see size_limits.request_header", head->whole);
+        return;
+    }
+    if ((r = request_new(stream))) {
+        r->body_ended = framing->kind == FRAMING_NONE;
+        if (exchange_begin(&r->downstream, head, framing))
+            return;
+        request_end(r);
+    }
+    http2_reset(stream);
+    http2_stream_detach(stream);
+}
+
+void http2_on_content(struct http2_stream *stream, struct slice bytes)
+{
+    struct http2_request *r = http2_stream_user(stream);
+
+    if (!r->in_first && r->wants_body) {
+        r->arriving = bytes;
+        exchange_body_ready(r->downstream.exchange);
+        bytes = r->arriving;
+        r->arriving = SLICE_NONE;
+    }
+    if (r->ended)
+        return;
+    if (!store_in(r, bytes))
+        exchange_cut(r->downstream.exchange, CAUSE_NO_MEMORY);
+    else
+        make_ready(r);
+}
+
+void http2_on_content_end(struct http2_stream *stream)
+{
+    struct http2_request *r = http2_stream_user(stream);
+
+    r->body_ended = true;
+    make_ready(r);
+}
+
+/* The client has reset the stream, or weir has because the client has violated the protocol. */
+void http2_on_closed(struct http2_stream *stream, bool complete)
+{
+    struct http2_request *r = http2_stream_user(stream);
+
+    r->stream = NULL;
+    if (!complete)
+        exchange_client_gone(r->downstream.exchange);
+    else if (r->downstream.pending) {
+        r->downstream.pending = false;
+        exchange_writable(r->downstream.exchange);
+    }
+}
+
+static const struct downstream_ops ops = {.send_head = send_head,
+                                          .send_interim = send_interim,
+                                          .send_body = send_body,
+                                          .want_body = want_body,
+                                          .read_body = read_body,
+                                          .consume_body = consume_body,
+                                          .has_input = has_input,
+                                          .end = end};

@@ -1,0 +1,180 @@
+"""An HTTP/2 client for the tests: frames are written and read one by one, so that a test can break every rule. HPACK is
+Debian's python3-hpack (pure Python, so any Python 3 can import it)."""
+
+import socket
+import struct
+import sys
+
+from wire import connect
+
+sys.path.append("/usr/lib/python3/dist-packages")
+from hpack import Decoder, Encoder  # noqa: E402
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+END_STREAM, ACK, END_HEADERS, PADDED = 1, 1, 4, 8
+NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 2, 7, 8, 11
+MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE = 3, 4
+
+
+class Stream:
+    """What came for one stream. `reset`: the code of a RST_STREAM; `cut`: the connection ended first."""
+
+    def __init__(self):
+        self.status, self.fields, self.body, self.interim = None, {}, b"", []
+        self.ended, self.reset, self.cut = False, None, False
+
+    def __getitem__(self, name):
+        return self.fields.get(name.lower())
+
+    def over(self):
+        return self.ended or self.reset is not None or self.cut
+
+
+class Http2:
+    """One connection. The windows of the client are opened again as content arrives, unless `hold` is set."""
+
+    def __init__(self, address, settings=(), hold=False, tls=None, host=None, timeout=20):
+        self.socket = connect(address, timeout)
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host)
+        self.encoder, self.decoder = Encoder(), Decoder()
+        self.streams, self.next, self.buffer, self.hold = {}, 1, b"", hold
+        self.goaways, self.pings, self.closed, self.sent = [], 0, False, b""
+        self.acked = False
+        self.socket.sendall(PREFACE + frame(SETTINGS, payload=b"".join(struct.pack(">HI", *s) for s in settings)))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    # --- sending ---
+
+    def put(self, *args, **more):
+        """Keeps a frame for flush()."""
+        self.sent += frame(*args, **more)
+
+    def flush(self):
+        data, self.sent = self.sent, b""
+        self.socket.sendall(data)
+
+    def send(self, *args, **more):
+        self.put(*args, **more)
+        self.flush()
+
+    def put_headers(self, fields, stream=None, end=True):
+        if stream is None:
+            stream, self.next = self.next, self.next + 2
+        self.streams.setdefault(stream, Stream())
+        self.put(HEADERS, END_HEADERS | (END_STREAM if end else 0), stream, self.encoder.encode(fields))
+        return stream
+
+    def put_request(self, path="/", method="GET", fields=(), end=True):
+        return self.put_headers([(":method", method), (":scheme", "http"), (":authority", "api.test"), (":path", path),
+                                 *fields], end=end)
+
+    def start(self, *args, **more):
+        stream = self.put_request(*args, **more)
+        self.flush()
+        return stream
+
+    def send_body(self, stream, body, end=True):
+        for at in range(0, max(len(body), 1), 16384):
+            piece = body[at:at + 16384]
+            self.put(DATA, END_STREAM if end and at + 16384 >= len(body) else 0, stream, piece)
+        self.flush()
+
+    # --- receiving ---
+
+    def read_frame(self):
+        """Reads and applies one frame; its type, or None at the end of the connection."""
+        header = self.take(9)
+        if header is None:
+            return None
+        size, kind, flags, stream = int.from_bytes(header[:3], "big"), header[3], header[4], int.from_bytes(header[5:], "big")
+        payload = self.take(size)
+        if payload is None:
+            return None
+        self.apply(kind, flags, stream, payload)
+        return kind
+
+    def take(self, size):
+        while len(self.buffer) < size:
+            try:
+                data = self.socket.recv(65536)
+            except (ConnectionResetError, BrokenPipeError):
+                data = b""
+            if not data:
+                self.closed = True
+                for stream in self.streams.values():
+                    stream.cut = not stream.over()
+                return None
+            self.buffer += data
+        data, self.buffer = self.buffer[:size], self.buffer[size:]
+        return data
+
+    def apply(self, kind, flags, number, payload):
+        stream = self.streams.setdefault(number, Stream()) if number else None
+        if kind == HEADERS:
+            fields = self.decoder.decode(payload)
+            assert flags & END_HEADERS
+            status = int(dict(fields)[":status"])
+            if status < 200:
+                stream.interim.append(status)
+            else:
+                stream.status, stream.fields = status, {name: value for name, value in fields if name[0] != ":"}
+        elif kind == DATA:
+            stream.body += payload
+            if payload and not self.hold:
+                self.put(WINDOW_UPDATE, 0, 0, struct.pack(">I", len(payload)))
+                self.put(WINDOW_UPDATE, 0, number, struct.pack(">I", len(payload)))
+                self.flush()
+        elif kind == RST_STREAM:
+            stream.reset = struct.unpack(">I", payload)[0]
+        elif kind == GOAWAY:
+            self.goaways.append(struct.unpack(">II", payload[:8]))
+        elif kind == PING and not flags & ACK:
+            self.send(PING, ACK, 0, payload)
+        elif kind == PING:
+            self.pings += 1
+        elif kind == SETTINGS and not flags & ACK:
+            self.send(SETTINGS, ACK)
+        elif kind == SETTINGS:
+            self.acked = True
+        if kind in (HEADERS, DATA) and flags & END_STREAM:
+            stream.ended = True
+
+    def read_until(self, condition):
+        """Reads frames until the condition holds or the connection ends."""
+        while not condition() and self.read_frame() is not None:
+            pass
+
+    def response(self, stream):
+        """The response of a stream, complete."""
+        got = self.streams[stream]
+        self.read_until(got.over)
+        assert got.ended, f"stream {stream}: status {got.status}, reset {got.reset}, cut {got.cut}, {self.goaways}"
+        return got
+
+    def get(self, *args, **more):
+        return self.response(self.start(*args, **more))
+
+    def settled(self):
+        """Everything sent so far was processed: a PING has returned. False: the connection has ended."""
+        before = self.pings
+        try:
+            self.send(PING, 0, 0, b"settled?")
+        except OSError:
+            pass
+        self.read_until(lambda: self.pings > before)
+        return not self.closed
+
+    def read_to_end(self):
+        self.read_until(lambda: False)
+        return self.goaways
+
+
+def frame(kind, flags=0, stream=0, payload=b""):
+    return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + struct.pack(">I", stream) + payload

@@ -1,0 +1,402 @@
+"""HTTP/2 of clients: requests, limits, flow control, ends. Floods: test_http2_attacks.py."""
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import zlib
+
+from http2_wire import (CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, NO_ERROR,
+                        PROTOCOL_ERROR, RST_STREAM, WINDOW_UPDATE, Http2, Stream)
+from rig import eventually, patience, top
+from scripted import Scripted
+from test_concurrency import Gate
+from wire import Connection, get
+
+CERTIFICATE = {name: os.path.join(top, "tests/tls", file) for name, file in (("certificate", "cert.pem"), ("key", "key.pem"))}
+
+
+def pattern(size):
+    """A body of the upstream: byte i is "a" + i mod 26."""
+    return (b"abcdefghijklmnopqrstuvwxyz" * (size // 26 + 1))[:size]
+
+
+def echo(client, path="/echo", **more):
+    return json.loads(client.get(path, **more).body)
+
+
+def named(seen, name):
+    return [value for key, value in seen["fields"] if key.lower() == name]
+
+
+def curl(*arguments):
+    return subprocess.run(["curl", "-s", "-m", "20", *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def test_requests_are_forwarded_as_http1(rig):
+    weir = rig.weir(log={"access": "json"})
+    with Http2(weir.address) as client:
+        seen = echo(client, "/echo?a=1", fields=[("cookie", "a=1"), ("x-one", "1"), ("cookie", "b=2"), ("te", "trailers")])
+        assert (seen["method"], seen["target"]) == ("GET", "/echo?a=1")
+        assert named(seen, "host") == ["api.test"]
+        assert named(seen, "cookie") == ["a=1; b=2"]
+        assert named(seen, "via") == ["2 weir"] and named(seen, "te") == []
+        assert named(seen, "transfer-encoding") == named(seen, "connection") == []
+        head = client.get("/bytes/1000", method="HEAD")
+        assert head.status == 200 and head["content-length"] == "1000" and head.body == b""
+        assert client.get("/status/204").status == 204 and client.get("/status/304").status == 304
+        response = client.get("/chunked/100000")
+        assert response.body == pattern(100000) and response["transfer-encoding"] is None
+        assert client.get("/bytes/100000")["via"] == "1.1 weir"
+        assert not client.goaways
+    eventually(lambda: '"protocol":"HTTP/2.0"' in weir.output())
+    assert weir.metric("weir_http2_connections_total") == 1
+
+
+def test_streams_are_multiplexed(rig):
+    gate = Gate(rig)
+    weir = rig.weir(upstreams=gate.upstreams, workers=1)
+    with Http2(weir.address) as client:
+        streams = [client.put_request(f"/{i}") for i in range(60)]
+        client.flush()
+        eventually(lambda: gate.now == 60)
+        assert weir.metric("weir_requests_active") == 60
+        gate.open.set()
+        assert [client.response(stream).status for stream in streams] == [200] * 60
+
+
+def test_bodies_of_requests(rig):
+    weir = rig.weir()
+    body = pattern(60000)
+    with Http2(weir.address) as client:
+        for fields in [("content-length", "60000")], []:
+            stream = client.start("/echo", method="POST", fields=fields, end=False)
+            client.send_body(stream, body[:30000], end=False)
+            assert client.settled()
+            client.send_body(stream, body[30000:])
+            seen = json.loads(client.response(stream).body)
+            assert (seen["content_length"], seen["content_crc32"]) == (60000, zlib.crc32(body)), seen
+            assert named(seen, "content-length") == [value for _, value in fields]
+        stream = client.start("/echo", method="POST", end=False)  # trailers are checked and dropped
+        client.send_body(stream, b"hello", end=False)
+        client.put_headers([("x-checksum", "1")], stream)
+        client.flush()
+        assert json.loads(client.response(stream).body)["content_length"] == 5
+
+
+def test_every_stream_is_a_request_to_the_limits(rig):
+    weir = rig.weir(limits={"few": dict(script="token_bucket", limit=5, period="1h")}).wait_for_redis()
+    with Http2(weir.address) as client:
+        streams = [client.put_request() for _ in range(12)]
+        client.flush()
+        responses = [client.response(stream) for stream in streams]
+        assert sorted(r.status for r in responses) == [200] * 5 + [429] * 7
+        rejected = [r for r in responses if r.status == 429]
+        assert all(int(r["retry-after"]) > 0 and r["connection"] is None for r in rejected)
+        assert all(json.loads(r.body)["status"] == 429 for r in rejected)
+        upload = client.start(method="POST", fields=[("content-length", "1000000")], end=False)
+        assert client.response(upload).status == 429  # at once; then the client is asked to stop
+        client.read_until(lambda: client.streams[upload].reset is not None)
+        assert client.streams[upload].reset == NO_ERROR
+        assert client.get().status == 429 and not client.goaways
+    weir.counts(9, "weir_requests_total", decision="limited")
+
+
+def test_concurrency_counts_streams(rig):
+    gate = Gate(rig)
+    weir = rig.weir(upstreams=gate.upstreams, limits={"at-once": dict(script="concurrency", limit=3)}).wait_for_redis()
+    with Http2(weir.address) as client:
+        first = [client.put_request() for _ in range(3)]
+        client.flush()
+        eventually(lambda: gate.now == 3)
+        assert client.get().status == 429
+        client.send(RST_STREAM, 0, first[0], CANCEL.to_bytes(4, "big"))  # a cancelled stream returns its permit
+        assert client.settled()
+        eventually(lambda: weir.metric("weir_requests_active") == 2)
+        last = client.start()
+        eventually(lambda: gate.total == 4)
+        gate.open.set()
+        assert [client.response(stream).status for stream in (first[1], first[2], last)] == [200] * 3
+
+
+def test_connections_per_ip_counts_connections(rig):
+    weir = rig.weir(workers=1, size_limits={"connections": 100, "connections_per_ip": 2})
+    with Http2(weir.address) as one, Http2(weir.address) as two:
+        assert one.get().status == two.get().status == 200
+        try:
+            with Http2(weir.address) as three:
+                three.read_to_end()
+                assert three.closed and not three.streams
+        except ConnectionError:
+            pass
+        for client in one, two:
+            streams = [client.put_request() for _ in range(20)]
+            client.flush()
+            assert [client.response(s).status for s in streams] == [200] * 20
+
+
+def test_tls_negotiates_it(rig):
+    weir = rig.weir(listen=[{"address": "127.0.0.1:0", "tls": CERTIFICATE},
+                            {"address": "127.0.0.1:0", "tls": CERTIFICATE, "http2": False}])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(CERTIFICATE["certificate"])
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with Http2(weir.addresses[0], tls=context, host="one.test") as client:
+        assert client.socket.selected_alpn_protocol() == "h2"
+        assert named(echo(client), "x-forwarded-proto") == ["https"]
+        assert client.get("/bytes/300000").body == pattern(300000)
+        stream = client.start("/echo", method="POST", end=False)
+        client.send_body(stream, pattern(50000))
+        assert json.loads(client.response(stream).body)["content_length"] == 50000
+    with socket.create_connection(weir.addresses[1]) as raw, context.wrap_socket(raw, server_hostname="one.test") as other:
+        assert other.selected_alpn_protocol() == "http/1.1"
+
+
+def test_it_can_be_off(rig):
+    weir = rig.weir(listen=[{"address": "127.0.0.1:0", "http2": False}])
+    with Http2(weir.address) as client:
+        assert client.take(12) == b"HTTP/1.1 505"
+    assert curl("-o", "/dev/null", "-w", "%{http_code}", "http://%s:%d/" % weir.address) == "200"
+    weir.reload(listen=[{"address": "127.0.0.1:0", "http2": True}])
+    eventually(lambda: b"HTTP" not in first_bytes(weir), what="HTTP/2 after the reload")
+
+
+def first_bytes(weir):
+    with Http2(weir.address) as client:
+        client.start()
+        return client.take(9)
+
+
+def test_curl_and_nghttp(rig):
+    weir = rig.weir()
+    url = "http://%s:%d" % weir.address
+    said = "%{http_version} %{http_code} %{size_download}"
+    assert curl("--http2-prior-knowledge", "-o", "/dev/null", "-w", said, url + "/bytes/1000000") == "2 200 1000000"
+    assert curl("--http2", "-o", "/dev/null", "-w", said, url + "/bytes/10") == "1.1 200 10"  # no h2c upgrade
+    upload = curl("--http2-prior-knowledge", "-H", "Expect:", "--data-binary", "@" + rig.write("body", "x" * 400000), url + "/echo")
+    assert json.loads(upload)["content_length"] == 400000
+    waits = curl("--http2-prior-knowledge", "-H", "Expect: 100-continue", "-d", "hello", url + "/echo")
+    assert json.loads(waits)["content_length"] == 5
+    output = subprocess.run(["nghttp", "-ns", "-m", "20", url + "/bytes/5000"], capture_output=True, text=True, timeout=20, check=True)
+    assert output.stdout.count(" 200 ") == 20, output.stdout
+    loaded = subprocess.run(["h2load", "-n", "2000", "-c", "4", "-m", "50", url + "/"], capture_output=True, text=True, timeout=30,
+                            check=True).stdout
+    assert "2000 succeeded, 0 failed, 0 errored, 0 timeout" in loaded, loaded
+
+
+def test_interim_responses_and_early_ones(rig):
+    def script(peer, _number):
+        head, _ = peer.read_request()
+        if b"/hint" in head:
+            peer.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    api = Scripted(rig, script)
+    weir = rig.weir(upstreams={"api": {"servers": [api.text]}})
+    with Http2(weir.address) as client:
+        stream = client.start("/hint")
+        assert client.response(stream).body == b"ok" and client.streams[stream].interim == [103]
+
+
+def test_a_response_that_breaks_off_is_not_complete(rig):
+    def script(peer, _number):
+        head, _ = peer.read_request()
+        chunks = b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n" if b"/chunked" in head else b"Content-Length: 10\r\n\r\nabc"
+        peer.send(b"HTTP/1.1 200 OK\r\n" + chunks)
+    api = Scripted(rig, script)
+    weir = rig.weir(upstreams={"api": {"servers": [api.text]}})
+    with Http2(weir.address) as client:
+        for path in "/length", "/chunked":
+            stream = client.start(path)
+            client.read_until(client.streams[stream].over)
+            assert client.streams[stream].reset is not None and not client.streams[stream].ended
+        assert client.settled()
+
+
+def test_a_reset_reaches_the_server(rig):
+    left = threading.Event()
+
+    def script(peer, _number):
+        peer.read_request()
+        if not peer.socket.recv(1):
+            left.set()
+    api = Scripted(rig, script)
+    weir = rig.weir(upstreams={"api": {"servers": [api.text]}})
+    with Http2(weir.address) as client:
+        stream = client.start()
+        eventually(lambda: api.accepted == 1)
+        client.send(RST_STREAM, 0, stream, CANCEL.to_bytes(4, "big"))
+        assert left.wait(10 * patience)
+        weir.counts(1, "weir_errors_total", cause="client_gone")
+
+
+def test_malformed_requests_end_their_stream_alone(rig):
+    weir = rig.weir(log={"level": "debug"})
+    get_fields = [(":method", "GET"), (":scheme", "http"), (":authority", "api.test"), (":path", "/echo")]
+    bad = [[*get_fields, ("transfer-encoding", "chunked")], [*get_fields, ("connection", "close")],
+           [*get_fields, ("x-a", "b\r\nx-evil: 1")], [*get_fields, ("x-a\r\nx-evil", "1")], [*get_fields, ("x-a: 1\r\nx-evil", "1")],
+           [*get_fields, ("X-A", "1")], [*get_fields, ("x a", "1")], [*get_fields, ("x-a", " b")], [*get_fields, ("host", "other.test")],
+           [*get_fields, (":path", "/other")], [*get_fields[:3]], [*get_fields[:3], (":path", "/echo HTTP/1.1\r\nX-Evil: 1")],
+           [(":method", "GET /x HTTP/1.1\r\nX-Evil:"), *get_fields[1:]], [*get_fields, ("te", "gzip")],
+           # RFC 8441: WebSocket over HTTP/2 is not offered, and refused
+           [(":method", "CONNECT"), (":protocol", "websocket"), *get_fields[1:]]]
+    with Http2(weir.address) as client:
+        for fields in bad:
+            stream = client.put_headers(fields)
+            client.flush()
+            client.read_until(client.streams[stream].over)
+            assert client.streams[stream].reset == PROTOCOL_ERROR, fields
+        assert client.get("/echo").status == 200
+        for fields, status in (([*get_fields[:2], (":authority", "u@a.test"), get_fields[3]], 400), ([*get_fields[:3], (":path", "/%zz")], 400),
+                               ([(":method", "CONNECT"), (":authority", "api.test:443")], 501), ([*get_fields, ("x-large", "a" * 20000)], 431)):
+            stream = client.put_headers(fields)
+            client.flush()
+            assert client.response(stream).status == status, fields
+        assert client.get("/echo").status == 200 and not client.goaways
+    weir.counts(len(bad), "weir_http2_errors_total", cause="malformed")
+    assert "x-evil" not in rig.upstream().output().lower()
+
+
+def test_flow_control_to_a_slow_client(rig):
+    """What the client's window does not permit stays in the server's socket: weir keeps a piece per stream."""
+    weir = rig.weir(workers=1)
+    with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 0)], hold=True) as client:
+        streams = [client.put_request("/bytes/2000000") for _ in range(20)]
+        client.flush()
+        client.read_until(lambda: all(client.streams[s].status for s in streams))
+        before = weir.resident_kib()
+        assert client.settled() and get(weir.address, "/bytes/1000").status == 200
+        client.hold = False
+        client.put(WINDOW_UPDATE, 0, streams[0], (2000000).to_bytes(4, "big"))
+        client.flush()
+        assert client.response(streams[0]).body == pattern(2000000)
+        assert weir.resident_kib() < before + 20 * 100
+        assert not any(client.streams[s].body for s in streams[1:])
+
+
+def test_flow_control_to_a_slow_server(rig):
+    """A client may send a window per stream ahead of a server that does not read, and no more."""
+    gate = threading.Event()
+
+    def script(peer, _number):
+        head = peer.read_until(b"\r\n\r\n", "a head")
+        if b"/stalled" not in head:
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        gate.wait()
+        received = peer.read_chunks()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%d" % (len(str(len(received))), len(received)))
+    api = Scripted(rig, script)
+    api.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    rig.close_with(gate.set)
+    weir = rig.weir(upstreams={"api": {"servers": [api.text]}}, workers=1)
+    with Http2(weir.address) as client:
+        stalled = client.start("/stalled", method="POST", end=False)
+        granted, sent, size = {"bytes": 65535}, 0, 1500000
+        client.apply = watch_windows(client, stalled, granted)
+        while sent < size:
+            n = min(granted["bytes"] - sent, 16000, size - sent)
+            if n > 0:
+                client.send(DATA, END_STREAM if sent + n == size else 0, stalled, b"x" * n)
+                sent += n
+            else:
+                before = sent
+                assert client.settled()
+                if granted["bytes"] == before and not gate.is_set():
+                    assert client.get("/other").status == 200  # other streams go on
+                    gate.set()  # the window is used up: the server reads on
+                elif granted["bytes"] == before:
+                    client.read_frame()
+        assert client.response(stalled).body == b"1500000"
+
+
+def watch_windows(client, stream, granted):
+    apply = client.apply
+
+    def watching(kind, flags, number, payload):
+        if kind == WINDOW_UPDATE and number == stream:
+            granted["bytes"] += int.from_bytes(payload, "big")
+        apply(kind, flags, number, payload)
+    return watching
+
+
+def test_a_stop_loses_no_stream(rig):
+    gate = Gate(rig)
+    weir = rig.weir(upstreams=gate.upstreams, timeouts={"shutdown": "20s"}, workers=1)
+    with Http2(weir.address) as busy, Http2(weir.address) as idle:
+        first = busy.start()
+        assert idle.settled()
+        eventually(lambda: gate.now == 1)
+        weir.signal(signal.SIGTERM)
+        busy.read_until(lambda: busy.goaways)
+        assert busy.goaways == [(0x7fffffff, NO_ERROR)]
+        second = busy.start()  # was on its way: the PING behind the first GOAWAY is answered after it
+        idle.read_to_end()
+        assert idle.goaways == [(0x7fffffff, NO_ERROR), (0, NO_ERROR)]
+        busy.read_until(lambda: len(busy.goaways) == 2)
+        eventually(lambda: gate.total == len([n for n in (first, second) if n <= busy.goaways[1][0]]))
+        gate.open.set()
+        assert busy.response(first).status == 200
+        if second <= busy.goaways[1][0]:
+            assert busy.response(second).status == 200
+        busy.read_to_end()
+    assert weir.wait(10) == 0
+
+
+def test_a_stop_is_cut_after_its_time(rig):
+    gate = Gate(rig)
+    weir = rig.weir(upstreams=gate.upstreams, timeouts={"shutdown": "300ms"})
+    with Http2(weir.address) as client:
+        stream = client.start()
+        eventually(lambda: gate.now == 1)
+        weir.signal(signal.SIGTERM)
+        client.read_to_end()
+        assert not client.streams[stream].ended
+        assert weir.wait(10) == 0
+
+
+def test_a_reload_keeps_streams(rig):
+    gate = Gate(rig)
+    weir = rig.weir(upstreams=gate.upstreams)
+    with Http2(weir.address) as client:
+        stream = client.start()
+        eventually(lambda: gate.now == 1)
+        weir.reload(http2={"max_concurrent_streams": 50})
+        gate.open.set()
+        assert client.response(stream).status == 200 and client.get().status == 200 and not client.goaways
+
+
+def test_timeouts(rig):
+    weir = rig.weir(timeouts={"keepalive": "300ms", "request_header": "300ms", "request_body": "300ms", "send": "300ms"})
+    with Http2(weir.address) as client:
+        assert client.get().status == 200
+        assert client.read_to_end() == [(0x7fffffff, NO_ERROR), (1, NO_ERROR)]  # idle
+    with Http2(weir.address) as client:
+        assert client.settled()
+        client.send(HEADERS, END_STREAM, 1, client.encoder.encode([(":method", "GET")]))
+        client.read_to_end()  # the rest of the head does not come
+        assert not client.streams.get(1) or client.streams[1].status is None
+    weir.counts(1, "weir_errors_total", cause="request_header_timeout")
+    with Http2(weir.address) as client:
+        stream = client.start(method="POST", end=False)
+        assert client.response(stream).status == 408 and client.get().status == 200
+    with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 10)], hold=True) as client:
+        stream = client.start("/bytes/1000")  # its window is not opened again
+        client.read_until(client.streams[stream].over)
+        assert client.streams[stream].reset is not None and client.streams[stream].body == pattern(10)
+    weir.counts(1, "weir_errors_total", cause="client_stalled")
+    with Connection(weir.address) as half:
+        half.send(b"PRI * HTTP/2.0\r\n")
+        half.is_closed()
+
+
+def test_continuation_frames(rig):
+    weir = rig.weir()
+    with Http2(weir.address) as client:
+        block = client.encoder.encode([(":method", "GET"), (":scheme", "http"), (":authority", "api.test"), (":path", "/echo"),
+                                       ("x-long", "y" * 3000)])
+        client.streams[1] = Stream()
+        client.send(HEADERS, END_STREAM, 1, block[:10])
+        for at in range(10, len(block), 500):
+            client.send(CONTINUATION, END_HEADERS if at + 500 >= len(block) else 0, 1, block[at:at + 500])
+        assert named(json.loads(client.response(1).body), "x-long") == ["y" * 3000]

@@ -1,0 +1,193 @@
+"""Attacks on HTTP/2 servers: each ends the attacker's connection or stream, names its cause and the client, and leaves other
+clients served and memory flat."""
+
+import re
+
+from http2_wire import (CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, PADDED, PING,
+                        PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, Http2, frame)
+from rig import sanitized
+from wire import get
+
+
+def attack(rig, cause, each, repeats=3000, **keys):
+    """Sends `each(client, i)` until weir ends the connection. Another connection is served meanwhile."""
+    weir = rig.weir(workers=1, **keys)
+    with Http2(weir.address) as other, Http2(weir.address) as client:
+        assert other.get().status == 200 and client.settled()
+        before = weir.resident_kib()
+        name = "%s:%d" % client.socket.getsockname()
+        try:
+            for i in range(repeats):
+                each(client, i)
+                if i % 50 == 49:
+                    client.flush()
+            client.flush()
+        except OSError:
+            pass
+        client.read_to_end()
+        assert client.goaways and client.goaways[-1][1] == ENHANCE_YOUR_CALM, client.goaways
+        assert other.get().status == 200 and not other.goaways
+        assert sanitized or weir.resident_kib() < before + 2048
+    weir.counts(1, "weir_http2_errors_total", cause=cause)
+    assert [m for level, m in weir.log() if level == "warn" and m.startswith(f"client {name}: HTTP/2 connection closed: ")], weir.log()
+    return weir
+
+
+def test_rapid_reset(rig):  # CVE-2023-44487
+    def each(client, _):
+        client.put(RST_STREAM, 0, client.put_request("/slow?ms=60000"), CANCEL.to_bytes(4, "big"))
+    weir = attack(rig, "resets", each)
+    assert weir.metric("weir_requests_active") == 0
+
+
+def test_provoked_resets(rig):  # CVE-2025-8671
+    def each(client, i):
+        client.put(WINDOW_UPDATE, 0, client.put_request(method="POST", end=False), b"\x7f\xff\xff\xff")
+        if i % 10 == 9:
+            client.settled()
+    attack(rig, "resets", each)
+
+
+def test_resets_per_second_is_configurable(rig):
+    weir = rig.weir(workers=1, http2={"resets_per_second": 2})
+    with Http2(weir.address) as client:
+        assert client.settled()
+        for i in range(5):
+            client.put(RST_STREAM, 0, client.put_request("/slow?ms=60000"), CANCEL.to_bytes(4, "big"))
+        client.flush()
+        client.read_to_end()
+        assert client.goaways[-1][1] == ENHANCE_YOUR_CALM
+
+
+def test_continuation_flood(rig):  # CVE-2024-27316
+    def each(client, i):
+        if i == 0:
+            client.put(HEADERS, END_STREAM, 1, client.encoder.encode([(":method", "GET")]))
+        client.put(CONTINUATION, 0, 1, client.encoder.encode([(f"x-{i}", "y" * 100)]))
+    attack(rig, "continuations", each)
+
+
+def test_settings_flood(rig):  # CVE-2019-9515
+    attack(rig, "settings", lambda client, i: client.put(SETTINGS, 0, 0, b"\0\4\0\1\0\0"))
+
+
+def test_ping_flood(rig):  # CVE-2019-9512
+    attack(rig, "pings", lambda client, i: client.put(PING, 0, 0, b"12345678"))
+
+
+def test_priority_flood(rig):  # CVE-2019-9513
+    attack(rig, "priorities", lambda client, i: client.put(PRIORITY, 0, 2 * i + 1, b"\0\0\0\0\1"))
+
+
+def test_window_update_flood(rig):
+    attack(rig, "window_updates", lambda client, i: client.put(WINDOW_UPDATE, 0, 0, b"\0\0\0\1"))
+
+
+def test_empty_data_flood(rig):  # CVE-2019-9518
+    def each(client, i):
+        if i == 0:
+            client.put_request(method="POST", end=False)
+        client.put(DATA, 0, 1)
+    attack(rig, "empty_frames", each)
+
+
+def test_padding_flood(rig):
+    def each(client, i):
+        if i == 0:
+            client.put_request(method="POST", end=False)
+        client.put(DATA, PADDED, 1, b"\x3f" + bytes(63))
+    attack(rig, "empty_frames", each)
+
+
+def test_unknown_frames(rig):
+    attack(rig, "other_frames", lambda client, i: client.put(0x77, 0, 0, b"x"))
+
+
+def test_windows_of_one_byte(rig):  # CVE-2019-9511
+    def each(client, i):
+        if i == 0:
+            client.hold = True
+            client.put(SETTINGS, 0, 0, INITIAL_WINDOW_SIZE.to_bytes(2, "big") + (1).to_bytes(4, "big"))
+            client.put_request("/bytes/100000")
+            client.flush()
+            client.settled()
+        client.put(WINDOW_UPDATE, 0, 1, b"\0\0\0\1")
+        client.settled() if i % 20 == 0 and i < 60 else client.flush()
+        client.read_until(lambda: client.closed or len(client.streams[1].body) > i)
+    attack(rig, "small_windows", each)
+
+
+def test_hpack_bomb(rig):
+    weir = rig.weir(workers=1)
+    entry = ("x-bomb", "y" * 3000)
+    with Http2(weir.address) as client:
+        assert client.get(fields=[entry]).status == 200  # now in the dynamic table
+        before = weir.resident_kib()
+        head = client.encoder.encode([(":method", "GET"), (":scheme", "http"), (":authority", "api.test"), (":path", "/")])
+        reference = client.encoder.encode([entry])
+        assert len(reference) == 1
+        for stream in range(3, 43, 2):
+            client.put(HEADERS, END_STREAM | END_HEADERS, stream, head + reference * 15000)
+        client.flush()
+        client.next = 43
+        assert client.get().status == 200
+        assert all(client.streams[stream].reset == ENHANCE_YOUR_CALM for stream in range(3, 43, 2))
+        assert sanitized or weir.resident_kib() < before + 1024
+    weir.counts(20, "weir_http2_errors_total", cause="header_list")
+
+
+def test_stalled_windows(rig):  # CVE-2019-9517: large responses that the client never takes
+    weir = rig.weir(workers=1, timeouts={"send": "1s"})
+    clients = [Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 0)], hold=True) for _ in range(5)]
+    for client in clients:
+        for _ in range(100):
+            client.put_request("/bytes/10000000")
+        client.flush()
+    assert get(weir.address, "/bytes/100").status == 200
+    for client in clients:
+        client.read_until(lambda client=client: all(s.over() for s in client.streams.values()))
+        assert not any(s.ended for s in client.streams.values())
+        client.socket.close()
+    weir.counts(500, "weir_errors_total", cause="client_stalled")
+    assert sanitized or weir.resident_kib() < 100 * 1024  # 500 streams with a piece of 64 KiB each, at most
+
+
+def test_a_client_that_reads_nothing(rig):
+    """Its own requests are all that it delays: weir reads no more from it, and closes the connection in time."""
+    weir = rig.weir(workers=1, timeouts={"send": "1s"})
+    with Http2(weir.address, settings=[(INITIAL_WINDOW_SIZE, 0x7fffffff)], hold=True) as client:
+        client.put(WINDOW_UPDATE, 0, 0, (0x7fffffff - 65535).to_bytes(4, "big"))
+        for _ in range(50):
+            client.put_request("/bytes/10000000")
+        client.flush()
+        assert get(weir.address, "/bytes/100").status == 200
+        weir.counts(0, "weir_requests_active")
+    assert sanitized or weir.resident_kib() < 60 * 1024
+
+
+def test_slow_bodies(rig):
+    weir = rig.weir(workers=1, timeouts={"request_body": "500ms"})
+    with Http2(weir.address) as client:
+        streams = [client.put_request("/echo", method="POST", end=False) for _ in range(50)]
+        client.flush()
+        assert {client.response(stream).status for stream in streams} == {408}
+        assert client.get().status == 200
+    weir.counts(50, "weir_errors_total", cause="request_body_timeout")
+
+
+def test_garbage(rig):
+    """Frames of random types, lengths and streams: the connection ends, weir does not."""
+    import random
+    weir = rig.weir(workers=1)
+    for seed in range(30):
+        chosen = random.Random(seed)
+        with Http2(weir.address) as client:
+            client.start()
+            try:
+                for _ in range(50):
+                    client.socket.sendall(frame(chosen.randrange(12), chosen.randrange(256), chosen.randrange(8), chosen.randbytes(chosen.randrange(40))))
+            except OSError:
+                continue
+    assert get(weir.address).status == 200
+    weir.counts(0, "weir_requests_active")
+    assert not re.search("error", "".join(level for level, _ in weir.log()))
