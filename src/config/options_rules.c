@@ -20,6 +20,8 @@ static const struct option rows[] = {
      "a file with the body in place of the problem document"},
     {"rejection.content_type", &type_text, OF(rejection.content_type), "application/problem+json", 1, 128, 0,
      NULL, NULL, "the body's media type"},
+    {"rejection.headers", &type_answer_headers, OF(rejection), "", 0, REJECTION_HEADERS_MAX, 0, NULL, NULL,
+     "response headers that rejections have besides"},
     {"rejection.jitter", &type_share, OF(rejection.jitter), "0%", 0, SHARE_WHOLE, 0, NULL, NULL,
      "up to this share of the wait is added to Retry-After, another time for each, so that clients spread"},
 
@@ -77,6 +79,8 @@ static const struct option rows[] = {
      NULL, NULL, "in place of the body; null: the problem document"},
     {"rules[].rejection.content_type", &type_text, RULE(rejection.content_type), "rejection.content_type", 1,
      128, DERIVED, NULL, NULL, "in place of the body's media type"},
+    {"rules[].rejection.headers", &type_answer_headers, RULE(rejection), "rejection.headers", 0,
+     REJECTION_HEADERS_MAX, DERIVED, NULL, NULL, "in place of the headers"},
 
     {"headers", &type_headers, OF(headers), "[ x-ratelimit, x-rate-limit, ietf ]", 0, 4, 0, NULL, NULL,
      "which families of fields an answer carries; x-ratelimit-epoch: x-ratelimit with the reset as Unix "

@@ -19,6 +19,7 @@ enum {
     CLIENTS_MAX = 100000,
     PLANS_MAX = 1024,
     METHODS_MAX = 32,
+    REJECTION_HEADERS_MAX = 16,
     STATUSES_MAX = 32,        /* entries in a list of statuses */
     LUA_FILE_MAX = 256 << 10, /* bytes of a limiter script */
     BODY_FILE_MAX = 64 << 10, /* bytes of a rejection body */

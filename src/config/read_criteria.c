@@ -222,33 +222,28 @@ static bool client_is_good(struct loading *l, const struct node *item)
     if (item->broken || !expect_scalar(l, item, "a client such as partner or \"ip:10.0.0.0/8\""))
         return false;
     struct slice text = item->text, address = {text.p + 3, text.n - 3};
-    if (!slice_starts_with(text, SLICE("ip:"))) {
-        if (identity_parse(&l->policy->identity, text, &identity, &why))
-            return true;
-        mistake(l, item, "%s is no client: %s", QUOTE(text), why);
-        return false;
-    }
-    if (slice_equal(address, SLICE("unix")) || ip_range_parse(address, &range, &why))
+    bool is_address = slice_starts_with(text, SLICE("ip:"));
+    if (is_address ? slice_equal(address, SLICE("unix")) || ip_range_parse(address, &range, &why)
+                   : identity_parse(&l->policy->identity, text, &identity, &why))
         return true;
-    mistake(l, item, "%s: %s", QUOTE(text), why);
+    mistake(l, item, "%s is not a client: %s", QUOTE(text), why);
     return false;
 }
 
-/* `*text` has passed client_is_good(); an id becomes the name that is printed. */
-static struct client_pattern client_pattern(struct loading *l, struct slice *text)
+/* `*name` has passed client_is_good(); it becomes a name without secrets. */
+static struct client_pattern client_pattern(struct loading *l, struct slice *name)
 {
     struct client_pattern pattern = {.identity = SLICE_NONE};
-    struct slice address = {text->p + 3, text->n - 3};
+    struct slice address = {name->p + 3, name->n - 3};
     struct identity identity;
     const char *why;
 
-    if (slice_starts_with(*text, SLICE("ip:")) ||
-        !identity_parse(&l->policy->identity, *text, &identity, &why)) {
+    if (slice_starts_with(*name, SLICE("ip:"))) {
         pattern.unix_peers = !ip_range_parse(address, &pattern.range, &why);
-        return pattern;
+    } else if (identity_parse(&l->policy->identity, *name, &identity, &why)) {
+        pattern.identity = (struct slice){arena_text(l->arena, identity_text(&identity)), identity.size};
+        *name = slice_of(client_printed_name(l, pattern.identity));
     }
-    pattern.identity = slice_of(arena_text(l->arena, identity_text(&identity)));
-    *text = slice_of(client_printed_name(l, identity_text(&identity)));
     return pattern;
 }
 

@@ -231,6 +231,11 @@ static void finish_rejection(struct loading *l, const struct node *node, struct 
         rule->rejection.status = own.status;
     if (own.content_type)
         rule->rejection.content_type = own.content_type;
+    if (own.has_headers) {
+        rule->rejection.headers = own.headers;
+        rule->rejection.header_count = own.header_count;
+        rule->rejection.header_lines = own.header_lines;
+    }
     if (own.body || (written && node_find(written, "body_file"))) {
         rule->rejection.body_file = own.body_file;
         rule->rejection.body = own.body;

@@ -82,6 +82,7 @@ extern const struct option_type type_rule_limits;      /* read_rules.c: rule */
 extern const struct option_type type_rule_cost;        /* read_rules.c: int64_t */
 extern const struct option_type type_rule_upstream;    /* read_rules.c: rule */
 extern const struct option_type type_headers;          /* read_answers.c: unsigned */
+extern const struct option_type type_answer_headers;   /* read_rejection_headers.c: rejection_settings */
 extern const struct option_type type_body_file;        /* read_answers.c: rejection_settings */
 
 /* Prints an address as a YAML scalar. */

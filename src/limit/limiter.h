@@ -55,6 +55,7 @@ struct limit_facts {
     const struct rule *rule;
     const struct identity *identity;
     const struct client_limits *client_limits; /* of a client outside the policy; NULL: the policy's */
+    bool uncharged;                            /* no limit of the rule applies */
     int64_t cost;                              /* 0: the cost in the rule or in the limit */
     struct slice method, host;   /* for per: method and per: host; dedup uses the method as well */
     struct slice path;           /* for dedup: as received, without the query */

@@ -16,6 +16,11 @@ struct body_piece {
 
 enum { BODY_WORDS_MAX = 8 };
 
+/* A response header of rejections. */
+struct rejection_header {
+    struct slice name, value;
+};
+
 struct rejection_settings {
     unsigned status;
     char *body_file; /* as written; NULL: none */
@@ -24,7 +29,11 @@ struct rejection_settings {
     struct body_piece *pieces; /* `body` split at its placeholders; the last piece has BODY_END */
     unsigned piece_count;
     char *content_type;
-    int64_t jitter; /* share of the wait, in 1/SHARE_WHOLE; policy level only */
+    const struct rejection_header *headers;
+    unsigned header_count;
+    struct slice header_lines; /* the same as field lines, each with its CRLF */
+    bool has_headers;          /* the option is set, if only to {} */
+    int64_t jitter;            /* share of the wait, in 1/SHARE_WHOLE; policy level only */
 };
 
 enum dot_segments { DOT_SEGMENTS_REJECT, DOT_SEGMENTS_NORMALIZE };
@@ -72,6 +81,11 @@ struct rule {
  * limits applies. Returns false if the request must be rejected with 400 and the reason `*why`. */
 MUST_CHECK bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct fields *fields,
                              int64_t *cost, const char **why);
+/* Returns true if the request is a CORS preflight (Fetch Standard section 3.3.2) that the rule does
+ * not charge: it does not name OPTIONS in `methods`. A preflight has no content and no method
+ * override, which a server could execute. */
+bool rule_skips_preflight(const struct rule *rule, const struct request_head *head, bool has_content);
+
 /* Returns the cost in the response header cost_response; -1: missing or invalid. */
 int64_t rule_cost_learnt(const struct rule *rule, const struct fields *fields);
 

@@ -207,6 +207,8 @@ static void decide(struct exchange *x, const struct request_head *head, const st
     struct limit_facts facts = {.rule = x->rule,
                                 .identity = identity,
                                 .client_limits = client_limits,
+                                .uncharged =
+                                    rule_skips_preflight(x->rule, head, framing->kind != FRAMING_NONE),
                                 .cost = cost,
                                 .method = head->method_text,
                                 .host = head->host,

@@ -165,6 +165,8 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
     text_literal(out, "\r\n");
     if (x->status != 204)
         content_fields(out, type, content);
+    if (x->cause == CAUSE_NONE && x->status != 204)
+        text_put(out, x->rule->rejection.header_lines);
     if (tells_methods(x)) /* RFC 9110 sections 9.3.7, 15.5.6; weir forwards other methods too */
         text_literal(out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
     if (x->cause == CAUSE_INVALID_TOKEN) /* RFC 6750 section 3 */
