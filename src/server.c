@@ -44,8 +44,8 @@ static void raise_descriptor_limit(struct weir *weir)
 {
     const struct policy *policy = weir->first;
     struct rlimit limit;
-    unsigned wanted = policy->size_limits.connections,
-             of_weir = DESCRIPTORS_RESERVED + 32 + policy->workers * (12 + policy->listen_count);
+    unsigned wanted = policy->size_limits.connections, of_redis = policy->redis.tls.on ? 4 : 1,
+             of_weir = DESCRIPTORS_RESERVED + 32 + policy->workers * (11 + of_redis + policy->listen_count);
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;

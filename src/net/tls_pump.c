@@ -201,12 +201,25 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 
 /* --- Create and free -------------------------------------------------------------------------- */
 
-static bool set_up(struct tls_pump *pump, struct event_base *base, int fd, int *plain)
+/* Opens the poller and the pair. Each descriptor that lacks is taken from the reserve. */
+static bool open_descriptors(struct tls_pump *pump, struct event_base *base, enum descriptor_use use,
+                             int pair[static 2])
+{
+    while (poller_init(&pump->poller, base, 1) != 0)
+        if (!descriptors_lack(errno) || !descriptors_give(use, errno))
+            return false;
+    while (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
+        if (!descriptors_lack(errno) || !descriptors_give(use, errno))
+            return false;
+    return true;
+}
+
+static bool set_up(struct tls_pump *pump, struct event_base *base, int fd, enum descriptor_use use,
+                   int *plain)
 {
     int pair[2];
 
-    if (poller_init(&pump->poller, base, 1) != 0 ||
-        socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
+    if (!open_descriptors(pump, base, use, pair)) {
         close(fd);
         return false;
     }
@@ -223,8 +236,8 @@ static bool set_up(struct tls_pump *pump, struct event_base *base, int fd, int *
     return false;
 }
 
-struct tls_pump *tls_pump_new(struct event_base *base, int fd, struct tls_client *client, const char *host,
-                              int *plain)
+struct tls_pump *tls_pump_new(struct event_base *base, int fd, enum descriptor_use use,
+                              struct tls_client *client, const char *host, int *plain)
 {
     struct tls_pump *pump = xcalloc(1, sizeof *pump);
 
@@ -232,7 +245,7 @@ struct tls_pump *tls_pump_new(struct event_base *base, int fd, struct tls_client
     pump->plain = -1;
     pump->poller.fd = pump->stream.fd = -1;
     snprintf(pump->host, sizeof pump->host, "%s", host);
-    if (set_up(pump, base, fd, plain))
+    if (set_up(pump, base, fd, use, plain))
         return pump;
     int error = errno;
     tls_pump_free(pump);

@@ -9,16 +9,18 @@
 
 #include <event2/event.h>
 
+#include "base/descriptors.h"
 #include "net/tls.h"
 
 struct tls_pump;
 
 /* Takes ownership of `fd`, a non-blocking socket that is connected or connecting, also on failure.
  * Sets `*plain` to the owner's end of the pair, which is non-blocking. `client` must outlive the
- * pump. The server's certificate must be valid for `host`, which is copied. Returns NULL with errno
- * if out of memory or descriptors. */
-struct tls_pump *tls_pump_new(struct event_base *base, int fd, struct tls_client *client, const char *host,
-                              int *plain);
+ * pump. The server's certificate must be valid for `host`, which is copied. It needs three more
+ * descriptors, from the reserve for `use` if there are no others. Returns NULL with errno if out of
+ * memory or descriptors. */
+struct tls_pump *tls_pump_new(struct event_base *base, int fd, enum descriptor_use use,
+                              struct tls_client *client, const char *host, int *plain);
 /* Closes the connection. The owner closes its end itself. NULL is allowed. */
 void tls_pump_free(struct tls_pump *pump);
 

@@ -47,7 +47,8 @@ struct tls_pump *redis_secure(struct event_base *base, const struct redis_settin
     if (!name)
         name = name_of_node(&settings->cluster, address, room);
     redis_socket_options(fd, address);
-    return tls_pump_new(base, fd, settings->tls.client, name ? name : ip_text(address, text), plain);
+    return tls_pump_new(base, fd, DESCRIPTOR_FOR_REDIS, settings->tls.client,
+                        name ? name : ip_text(address, text), plain);
 }
 
 enum redis_failure redis_secure_failure(const struct tls_pump *pump, bool timed_out, const char **detail)

@@ -369,7 +369,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         s->step = STEP_PINGED;
         event_timer_arm(s->timer, ANSWER_US);
     } else
-        pass_over(s, "no answer");
+        pass_over(s, s->connection ? redis_connection_timeout(s->connection) : "no answer");
 }
 
 void redis_sentinel_ask(struct redis_sentinel *s)

@@ -55,7 +55,12 @@ int redis_socket_open(const struct address *address)
 
 int redis_socket_duplicate(const redisAsyncContext *ac)
 {
-    return fcntl((int)ac->c.fd, F_DUPFD_CLOEXEC, 3);
+    int fd;
+
+    while ((fd = fcntl((int)ac->c.fd, F_DUPFD_CLOEXEC, 3)) < 0)
+        if (!descriptors_lack(errno) || !descriptors_give(DESCRIPTOR_FOR_REDIS, errno))
+            break;
+    return fd;
 }
 
 redisAsyncContext *redis_socket_replace(redisAsyncContext *ac, int fd)

@@ -185,7 +185,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     else if (s->hears && !s->pinged)
         ping(s);
     else
-        fail(s, "no answer");
+        fail(s, redis_connection_timeout(s->connection));
 }
 
 /* If the master is unchanged, the retry timer is enough. */

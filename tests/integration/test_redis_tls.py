@@ -5,6 +5,7 @@ import os
 
 from rig import TLS_FILES, Redis, eventually, redis_tls
 from scripted import Scripted
+from test_descriptors import exhaust
 from test_redis_errors import FEW, assert_refused, assert_well, weir_before
 from topology import Cluster, Load, Sentinels, charged_twice
 from wire import count, flood, get
@@ -123,3 +124,16 @@ def test_a_cluster_over_tls(rig):
     for name in [f"client-{i}" for i in range(12)]:
         assert count(flood([weir.address], 25, connections=4, headers={"X-Client-Id": name})) == {200: 20, 429: 5}, name
     assert rig.command("inspect", "-c", weir.policy_file, "client-3").returncode == 0
+
+
+def test_it_reconnects_without_a_free_descriptor(rig):
+    """A connection with TLS takes four descriptors; the reserve has them."""
+    server = rig.redis(tls=redis_tls())
+    weir = rig.weir(redis={"address": server.text, "tls": tls()}, limits=FEW, workers=2, size_limits={"connections": 0})
+    weir.expect_errors("redis ")
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 2)
+    exhaust(rig, weir)
+    server.kill()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
+    server.start()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 2, 15, "connections from the reserve")
