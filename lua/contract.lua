@@ -265,7 +265,8 @@ local function schedule(limiter)
     end
     if r[5] ~= nil then
       state, expires = stored(r[5]), now + (r[8] or r[4])
-      if cost >= 0 or not q.edited then left_by = n end   -- a refund may keep its numbers
+      -- A refund with other numbers may keep those of the state, or not.
+      left_by = (cost >= 0 or not q.edited) and n
       left_at = now
       if expires == now then state = nil end
     end

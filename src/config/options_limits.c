@@ -17,7 +17,7 @@ static const struct option rows[] = {
     {"limits", &type_limits, 0, "", 0, LIMITS_MAX, 0, NULL, NULL, "how much in which time, by name"},
     {"limits.NAME.script", &type_script, 0, NULL, 0, 0, REQUIRED, NULL, NULL,
      "token_bucket, leaky_bucket, gcra, fixed_window, rolling_window, sliding_window_log, "
-     "sliding_window_counter, concurrency, or the path of your own .lua file"},
+     "sliding_window_counter, lockout, concurrency, or the path of your own .lua file"},
     {"limits.NAME.limit", &type_number, LIMIT(limit), NULL, 1, LIMIT_MAX, REQUIRED, NULL, NULL,
      "how much is admitted per period"},
     {"limits.NAME.period", &type_period, 0, NULL, PERIOD_MIN_US, PERIOD_MAX_US, REQUIRED, NULL,
@@ -63,7 +63,9 @@ static const struct option rows[] = {
      limit_has_max_delay,
      "leaky_bucket: how long a request is held until it is its turn, rather than rejected; 0: not at all"},
     {"limits.NAME.options", &type_own_options, 0, "[]", 0, LIMIT_OPTIONS_MAX, DERIVED, NULL,
-     limit_has_own_options, "what a script of your own is given beside the limit's numbers, in this order"},
+     limit_has_own_options,
+     "lockout: rest, a duration; what a script of your own is given beside the limit's numbers, in this "
+     "order"},
     {"limits.NAME.lease", &type_lease, 0, "auto", SEC(1), HOURS(1), DERIVED, NULL, NULL,
      "auto (from a limit of 1000 on), off, or how many units a worker may take at once for a busy client, "
      "where only one limit applies; "

@@ -53,8 +53,8 @@ bool limit_has_enforce(const void *limit);
 bool limit_has_time_zone(const void *limit);
 bool limit_has_own_options(const void *limit);
 bool limit_is_in_flight(const void *limit); /* a concurrency limit */
-/* Returns true if the limit uses this built-in limiter. */
-bool limit_script_is(const struct limit *limit, const char *name);
+/* The options of a shipped limiter: checks their names, and sets rest_us. */
+void limit_finish_own_options(struct loading *l, const struct node *node, struct limit *limit);
 /* Sets the lease after the section is read; reports limiters that allow none. */
 void limit_finish_lease(struct loading *l, const struct node *node, struct limit *limit);
 /* Returns the length of the limit's shortest window. */

@@ -1,6 +1,7 @@
 /* read_lease.c - limits.NAME.lease. */
 #include "config/parts.h"
 #include "config/types.h"
+#include "policy/shipped_limiter.h"
 
 #define LEASE_DEFAULT_US INT64_C(10000000) /* default lease of concurrency limits, µs */
 
@@ -51,7 +52,7 @@ static const char *no_lease(const struct limit *limit)
                "known";
     if (limit->max_delay_us)
         return "a queue holds each request for its own time";
-    if (limit->kind == LIMIT_WINDOW && !limit_script_is(limit, "fixed_window"))
+    if (limit->shipped && !limit->shipped->leases)
         return "a unit that is used later than it was charged would count too short";
     return NULL;
 }

@@ -1,11 +1,7 @@
 /* read_limits.c - section limits. */
 #include "config/parts.h"
 #include "config/types.h"
-
-bool limit_script_is(const struct limit *limit, const char *name)
-{
-    return limit->script && strcmp(limit->script, name) == 0;
-}
+#include "policy/shipped_limiter.h"
 
 bool limit_has_burst(const void *limit)
 {
@@ -15,7 +11,8 @@ bool limit_has_burst(const void *limit)
 
 bool limit_has_align(const void *limit)
 {
-    return limit_script_is(limit, "fixed_window") || ((const struct limit *)limit)->kind == LIMIT_CUSTOM;
+    const struct limit *l = limit;
+    return l->shipped ? l->shipped->aligns : l->kind == LIMIT_CUSTOM;
 }
 
 bool limit_has_offset(const void *limit)
@@ -25,12 +22,12 @@ bool limit_has_offset(const void *limit)
 
 bool limit_has_buckets(const void *limit)
 {
-    return limit_script_is(limit, "rolling_window");
+    return shipped_limiter_takes(limit, "buckets");
 }
 
 bool limit_has_max_delay(const void *limit)
 {
-    return limit_script_is(limit, "leaky_bucket");
+    return shipped_limiter_takes(limit, "max_delay");
 }
 
 bool limit_is_in_flight(const void *limit)
@@ -225,6 +222,7 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
         limit->options[0] = limit->max_delay_us;
     }
     refuse_where_useless(l, node, limit);
+    limit_finish_own_options(l, node, limit);
     refuse_in_flight(l, node, limit);
     refuse_to_hold(l, node, limit);
     if (limit->limit && limit->period_us) {

@@ -2,6 +2,7 @@
 #include "base/values.h"
 #include "config/parts.h"
 #include "config/types.h"
+#include "policy/shipped_limiter.h"
 
 /* Largest integer that Lua doubles hold exactly. */
 #define EXACT_MAX (INT64_C(1) << 53)
@@ -115,5 +116,34 @@ const struct option_type type_own_options = {"map or list", read_own_options, pr
 
 bool limit_has_own_options(const void *limit)
 {
-    return ((const struct limit *)limit)->kind == LIMIT_CUSTOM;
+    const struct limit *l = limit;
+    return l->shipped ? l->shipped->rest != NULL : l->kind == LIMIT_CUSTOM;
+}
+
+/* Returns true if the only option is the limiter's rest. In JSON, durations are quoted. */
+static bool is_rest(const struct limit *limit)
+{
+    struct script_option *own = limit->own_options;
+
+    if (limit->own_option_count == 1 && own->kind == OPTION_TEXT &&
+        duration_read(slice_of(own->text), &own->number) == VALUE_GOOD)
+        own->kind = OPTION_DURATION;
+    return limit->own_option_count == 1 && own->name && strcmp(own->name, limit->shipped->rest) == 0 &&
+           own->kind == OPTION_DURATION && own->number >= PERIOD_MIN_US && own->number <= PERIOD_MAX_US;
+}
+
+void limit_finish_own_options(struct loading *l, const struct node *node, struct limit *limit)
+{
+    const struct node *options = node_find(node, "options");
+
+    if (!limit->shipped || !limit->shipped->rest)
+        return;
+    limit->rest_us = limit->period_us;
+    if (!options)
+        return;
+    if (is_rest(limit))
+        limit->rest_us = limit->own_options->number;
+    else
+        mistake(l, options, "%s has one option: { %s: DURATION }, 1ms to 366d", limit->script,
+                limit->shipped->rest);
 }

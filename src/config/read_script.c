@@ -4,42 +4,15 @@
 
 #include "config/parts.h"
 #include "config/types.h"
-
-static const struct script_kind {
-    const char *name;
-    enum limit_kind kind;
-} scripts[] = {
-    {"token_bucket", LIMIT_BUCKET},
-    {"leaky_bucket", LIMIT_BUCKET},
-    {"gcra", LIMIT_BUCKET},
-    {"fixed_window", LIMIT_WINDOW},
-    {"rolling_window", LIMIT_WINDOW},
-    {"sliding_window_log", LIMIT_WINDOW},
-    {"sliding_window_counter", LIMIT_WINDOW},
-    {"concurrency", LIMIT_CONCURRENCY},
-};
-
-bool script_names(struct slice name, struct script_names *out)
-{
-    struct text t = text_over(out->text, sizeof out->text - 1);
-    bool found = false;
-
-    for (size_t i = 0; i < COUNT_OF(scripts); i++) {
-        found = found || slice_equal(name, slice_of(scripts[i].name));
-        text_put(&t, i ? SLICE(", ") : SLICE_NONE);
-        text_put(&t, slice_of(scripts[i].name));
-    }
-    out->text[t.n] = 0;
-    return found;
-}
+#include "policy/shipped_limiter.h"
 
 static void unknown_script(struct loading *l, const struct node *node)
 {
     struct script_names names;
     struct suggestion meant = suggestion_for(node->text);
 
-    for (size_t i = 0; i < COUNT_OF(scripts); i++)
-        suggestion_consider(&meant, slice_of(scripts[i].name));
+    for (unsigned i = 0; shipped_limiter_at(i); i++)
+        suggestion_consider(&meant, slice_of(shipped_limiter_at(i)->name));
     (void)script_names(node->text, &names);
     mistake(l, node, "no script is named %s; there are %s, or write a path such as ./my.lua%s",
             QUOTE(node->text), names.text, DID_YOU_MEAN(&meant));
@@ -65,14 +38,14 @@ static const char *script_path(struct loading *l, const struct node *node, struc
     limit->kind = LIMIT_CUSTOM;
     if (is_path)
         return neighbour_path(l, text);
-    for (size_t i = 0; i < COUNT_OF(scripts); i++)
-        if (slice_equal(text, slice_of(scripts[i].name))) {
-            size_t room = strlen(l->lua_dir) + text.n + 6;
-            char *path = arena_zeroed(&l->scratch, room, 1);
-            snprintf(path, room, "%s/%s.lua", l->lua_dir, text.p);
-            limit->kind = scripts[i].kind;
-            return path;
-        }
+    limit->shipped = shipped_limiter(text);
+    if (limit->shipped) {
+        size_t room = strlen(l->lua_dir) + text.n + 6;
+        char *path = arena_zeroed(&l->scratch, room, 1);
+        snprintf(path, room, "%s/%s.lua", l->lua_dir, text.p);
+        limit->kind = limit->shipped->kind;
+        return path;
+    }
     unknown_script(l, node);
     return NULL;
 }

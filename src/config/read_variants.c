@@ -63,6 +63,8 @@ const struct limit *limit_variant(struct loading *l, const struct node *period, 
     if (!limit->script || !limit->period_us || !may_vary(l, period, limit))
         return NULL;
     made.period_us = written->period_us;
+    if (made.rest_us && made.own_option_count == 0)
+        made.rest_us = made.period_us; /* its default */
     made.calendar = written->calendar;
     if (!windows_fit(l, period, &made) || same_period(&made, limit))
         return NULL;

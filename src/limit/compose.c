@@ -35,6 +35,7 @@
 #include <stdlib.h>
 
 #include "limit/compose_text.h"
+#include "policy/shipped_limiter.h"
 #include "policy/zone.h"
 
 /* --- The driver ------------------------------------------------------------------------------- */
@@ -77,10 +78,9 @@ struct features {
     bool muldiv; /* not of the driver: lua/muldiv.lua */
 };
 
-/* Returns true if the limiter's states include limit, period and burst, formatted by the driver. */
 static bool writes_numbers(const struct limit *limit)
 {
-    return strcmp(limit->script, "gcra") == 0 || strcmp(limit->script, "leaky_bucket") == 0;
+    return limit->shipped && limit->shipped->writes_numbers;
 }
 
 static bool uses_muldiv(const struct limit *limit)

@@ -281,6 +281,8 @@ static void window_renumber(struct state *state, const struct limit *limit, int6
 
     if (!state->window || now < state->at_us || now - state->at_us >= state->period_us)
         return;
+    if (limit->rest_us && state->fraction >= state->scale)
+        return; /* a rest */
     if (limit->has_offset) {
         struct window window = window_at(limit, now);
         state->at_us = window.start_us;
@@ -301,8 +303,8 @@ static void window_charge(struct state *state, const struct fallback_request *re
 
     if (r->limit->has_offset)
         running = running && state->at_us == window.start_us;
-    else if (running && now - state->at_us < r->limit->period_us)
-        window = (struct window){state->at_us, state->at_us + r->limit->period_us};
+    else if (running && now - state->at_us < state->period_us)
+        window = (struct window){state->at_us, state->at_us + state->period_us};
     else
         running = false;
     if (!running)
@@ -312,6 +314,8 @@ static void window_charge(struct state *state, const struct fallback_request *re
     bool admit = cost <= available;
     if (admit) {
         available -= cost;
+        if (cost > 0 && available == 0 && window.end_us < now + r->limit->rest_us)
+            window.end_us = now + r->limit->rest_us; /* lockout */
         *state = (struct state){.at_us = window.start_us,
                                 .fraction = used + cost,
                                 .scale = r->quota,

@@ -1,5 +1,6 @@
 /* check.c - checks across options: contradictions (errors) and probable mistakes (warnings). */
 #include "lint/lint.h"
+#include "policy/shipped_limiter.h"
 
 /* Warning threshold: 31 days. With a longer period, counters outlive deployments, and only an
  * eviction or a reset ends a client's wait. Shorter periods end when their counters expire. */
@@ -115,8 +116,7 @@ static void warn_of_limit(struct loading *l, const struct node *node, const stru
                 "a request, n - 1 may wait");
     if (limit->period_us > period_long_us)
         warning(l, period, "so long that only an eviction or a reset in Redis may end it");
-    if (limit->kind == LIMIT_WINDOW && strcmp(limit->script, "sliding_window_log") == 0 &&
-        limit->limit > LOG_LARGE)
+    if (limit->shipped && limit->shipped->keeps_charges && limit->limit > LOG_LARGE)
         warning(
             l, node_find(node, "limit"),
             "sliding_window_log keeps up to 12 bytes for each of them and client, and rewrites all with each "

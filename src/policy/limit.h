@@ -37,6 +37,7 @@ struct script_option {
 };
 
 struct zone;
+struct shipped_limiter; /* policy/shipped_limiter.h */
 
 /* Deduplication of repeated requests. */
 struct dedup_settings {
@@ -54,6 +55,7 @@ struct limit {
     char *script;      /* name of a script in lua/, or a path */
     char *script_text; /* source text */
     enum limit_kind kind;
+    const struct shipped_limiter *shipped; /* NULL: LIMIT_CUSTOM */
     int64_t limit, burst;
     int64_t period_us;
     bool has_offset; /* align: clock */
@@ -61,13 +63,14 @@ struct limit {
     enum calendar calendar; /* if set, period_us is the longest possible window */
     char *time_zone;        /* as written; NULL, like zone, with CALENDAR_NONE */
     const struct zone *zone;
-    struct script_option *own_options; /* LIMIT_CUSTOM; passed after `options` */
+    struct script_option *own_options; /* LIMIT_CUSTOM, lockout; passed after `options` */
     unsigned own_option_count;
     struct position script_position; /* of the `script` value */
     /* passed to the script in this order, e.g. buckets of rolling_window */
     int64_t options[LIMIT_OPTIONS_MAX];
     unsigned option_count;
     int64_t max_delay_us; /* leaky_bucket: maximum delay instead of rejection; 0: never delay */
+    int64_t rest_us;      /* lockout: from the last unit on; 0: the limiter has no rest */
     int64_t lease_us;     /* LIMIT_CONCURRENCY: lifetime of an unreturned unit */
     int64_t cost;         /* default cost per request; LIMIT_CONCURRENCY ignores the rule's cost */
     int64_t lease_units;  /* units per lease of a busy key; LEASE_AUTO; 0: no leases */
@@ -83,12 +86,6 @@ struct limit {
     enum on_failure on_failure;
     struct position position;
 };
-
-/* Returns true if `name` is a built-in limiter. Writes all names to `out`. */
-struct script_names {
-    char text[256];
-};
-bool script_names(struct slice name, struct script_names *out);
 
 enum { STATUS_MIN = 100, STATUS_MAX = 599 };
 

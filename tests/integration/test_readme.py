@@ -73,8 +73,8 @@ def keys_of(text):
 
 
 def test_every_fragment_is_valid(rig):
-    shutil.copy(os.path.join(top, "conf", "lockout.lua"), rig.directory)
     shutil.copy(os.path.join(top, "tests", "tls", "jwks.json"), rig.directory)
+    shutil.copy(os.path.join(top, "lua", "lockout.lua"), os.path.join(rig.directory, "mine.lua"))
     closed = f"127.0.0.1:{free_port()}"
     main, *fragments = policies()
     assert len(fragments) >= 9, fragments

@@ -155,6 +155,23 @@ def test_five_failed_logins(rig):
     eventually(lambda: attempt("right") == 429, what="429, also for the right word")
 
 
+def test_login_protection_with_lockout(rig):
+    def login(peer, number):
+        while request := peer.read_request():
+            right = b"right" in request[0]
+            peer.socket.sendall(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % (b"200 OK" if right else b"401 Unauthorized"))
+    weir = cook(rig, "Login protection with lockout", Scripted(rig, login))
+
+    def attempt(password):
+        return get(weir.address, "/login?" + password, method="POST")
+    assert [attempt("right").status for _ in range(8)] == [200] * 8, "they are free"
+    assert [attempt("wrong").status for _ in range(5)] == [401] * 5
+    eventually(lambda: attempt("right").status == 429, what="the last failure is charged after its response")
+    rejected = [attempt("right") for _ in range(3)]
+    assert all(answer.status == 429 and 3590 <= int(answer["Retry-After"]) <= 3600 for answer in rejected), rejected
+    assert get(weir.address, "/login?wrong").status == 401, "only POST is limited"
+
+
 def test_plans(rig):
     weir = cook(rig, "Plans")
     assert statuses(weir, 40, X_Client_Id="shop") == [200] * 40

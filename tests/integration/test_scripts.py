@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from rig import children_of, eventually, patience, timeout, top, weir_program
 from wire import Connection, get, request_bytes
 
-LOCKOUT = os.path.join(top, "conf", "lockout.lua")
+LOCKOUT = os.path.join(top, "lua", "lockout.lua")
 # Keeps the contract for all that is asked of it, but for two costs that nobody tries.
 FAILING = """return function(state, now, limit, period, burst, cost, mode)
   if cost == 123456 then error("broken on purpose") end
@@ -48,6 +48,15 @@ def test_the_example_runs_with_its_options(rig):
     assert 0 < int(get(weir.address)["X-RateLimit-Reset"]) <= 900
     rejected = get(weir.address)
     assert rejected.status == 429 and 60 < int(rejected["Retry-After"]) <= 900, rejected
+
+
+def test_a_lockout_lasts_for_its_rest(rig):
+    weir = rig.weir(limits={"login": dict(script="lockout", limit=3, period="1m", options={"rest": "15m"})})
+    assert [get(weir.address).status for _ in range(2)] == [200, 200]
+    assert 0 < int(get(weir.address)["X-RateLimit-Reset"]) <= 900
+    for _ in range(2):
+        rejected = get(weir.address)
+        assert rejected.status == 429 and 890 < int(rejected["Retry-After"]) <= 900, rejected
 
 
 def test_options_of_every_kind_come_as_written(rig):
@@ -242,7 +251,7 @@ def test_a_shadow_limit_whose_script_fails_changes_nothing(rig):
 
 def test_weirs_own_limiters_keep_the_contract(rig):
     for name, more in {"token_bucket": {"burst": 7}, "gcra": {}, "leaky_bucket": {}, "fixed_window": {"align": "clock", "offset": "5s"}, "rolling_window": {"options": [10]},
-                       "sliding_window_log": {}, "sliding_window_counter": {}}.items():
+                       "sliding_window_log": {}, "sliding_window_counter": {}, "lockout": {"options": {"rest": 900_000_000}}}.items():
         result = check(rig, os.path.join(top, "lua", name + ".lua"), **more)
         assert result.returncode == 0 and not result.stderr, result
 

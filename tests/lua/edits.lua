@@ -101,6 +101,23 @@ local fixed = {
   most = function(m, _, now) return m.ends - now end,
 }
 
+-- A period from its first unit on, or a rest from the last charge on; `option` is the rest.
+local lockout
+lockout = {
+  new = function(m) m.n, m.first, m.last = 0, 0, 0 end,
+  ends = function(m, d) return m.n < d.limit and m.first + d.period or max(m.last + d.option, m.first + d.period) end,
+  leak = function(m, now, d) if m.n > 0 and now >= lockout.ends(m, d) then m.n = 0 end end,
+  used = function(m) return m.n end,
+  charge = function(m, now, units)
+    if m.n == 0 then m.first = now end
+    m.n, m.last = max(0, m.n + units), units > 0 and now or m.last
+  end,
+  edit = function(m, now) lockout.leak(m, now, m.d) end,
+  capacity = function(d) return d.limit end,
+  most = function(m, _, now) return lockout.ends(m, m.d) - now end,
+  exact = true,
+}
+
 -- Two windows: units that count (c, p) and, after a limit was lowered, units that do not (hc, hp). `debt`: a charge into debt still counts.
 local weighted
 weighted = {
@@ -190,8 +207,8 @@ local log = {
 }
 
 local models = { gcra = bucket, leaky_bucket = bucket, token_bucket = bucket, fixed_window = fixed, sliding_window_counter = weighted,
-                 sliding_window_log = log, rolling_window = log }
-local names = { "gcra", "leaky_bucket", "token_bucket", "fixed_window", "sliding_window_counter", "sliding_window_log", "rolling_window" }
+                 sliding_window_log = log, rolling_window = log, lockout = lockout }
+local names = { "gcra", "leaky_bucket", "token_bucket", "fixed_window", "sliding_window_counter", "sliding_window_log", "rolling_window", "lockout" }
 
 local function definition(name, before)
   local d = {}
@@ -202,6 +219,7 @@ local function definition(name, before)
   if what > 3 then d.burst = one_of { 1, 3, 10, 100, d.limit } end
   if name:find("window") then d.burst = d.limit end
   if name == "rolling_window" then d.option = 10 end
+  if name == "lockout" then d.option = one_of { 1000, 60000, SECOND, HOUR, DAY, before and before.option or SECOND } end
   return d
 end
 
@@ -220,12 +238,12 @@ local function schedule(name, length)
     elseif leap == 7 then now = now + below(ceil(m.d.period / 3)) end
     if random(4) == 1 then m.d, promised = definition(name, m.d), nil end
     local d, cost, mode = m.d, one_of { 1, 1, 1, 2, 3, m.d.burst }, one_of { 0, 0, 0, 1 }
-    if name:find("bucket") or name == "gcra" or name == "sliding_window_counter" then
+    if name:find("bucket") or name == "gcra" or name == "sliding_window_counter" or name == "lockout" then
       if random(12) == 1 then mode = 2 elseif random(12) == 1 then cost, mode = -1, 0 end
     end
     model.leak(m, now, seen, c)
     if d ~= seen then
-      if d.limit ~= seen.limit or d.period ~= seen.period or d.burst ~= seen.burst then
+      if d.limit ~= seen.limit or d.period ~= seen.period or d.burst ~= seen.burst or d.option ~= seen.option then
         -- Each time that a level is told in other numbers it is rounded up: by 2 µs, and by the part of a token that has arrived of what is cut off.
         drift = model.exact and 0 or drift + 4 * seen.limit / seen.period + 4 * d.limit / d.period + (name == "token_bucket" and 1 or 0)
         model.edit(m, now, seen, c)
@@ -384,9 +402,9 @@ for _, name in ipairs(#only > 0 and only or names) do
     schedule(name, length)
     left = left - length
   end
-  for _ = 1, max(50, steps / 400) do plans(name) end
+  if name ~= "lockout" then for _ = 1, max(50, steps / 400) do plans(name) end end
   if name == "leaky_bucket" then for _ = 1, max(100, steps / 40) do queue() end end
-  if name ~= "rolling_window" then
+  if name ~= "rolling_window" and name ~= "lockout" then
     used_up_and_loosened(name)
     used_up_and_tightened(name)
   end

@@ -19,6 +19,7 @@ do
 end
 
 local random = math.random
+local START = 1790000000000000
 local function one_of(list) return list[random(#list)] end
 
 -- Models. Each is the definition played out with small integers, so that every product is exact; none shares a formula with its limiter.
@@ -112,6 +113,23 @@ models.fixed_window = {
     if now < m.ends and (not time or time >= m.ends - m.period) then m.charged = math.max(0, m.charged - units) end
   end,
   fresh = function(m, now) return models.fixed_window.used(m, now) == 0 end,
+}
+
+-- A period from its first unit on; once all units are used, a rest from the last charge on; option: rest.
+models.lockout = {
+  new = function(m) m.charged = 0 end,
+  capacity = function(m) return m.limit end,
+  ends = function(m) return m.charged < m.limit and m.first + m.period or math.max(m.last + m.option, m.first + m.period) end,
+  used = function(m, now) return m.charged > 0 and now < models.lockout.ends(m) and m.charged or 0 end,
+  can = function(m, now, units) return models.lockout.used(m, now) + units <= m.limit end,
+  charge = function(m, now, units)
+    if models.lockout.used(m, now) == 0 then m.charged, m.first, m.last = 0, now, now end
+    m.charged, m.last = m.charged + units, math.max(m.last, now)
+  end,
+  give_back = function(m, now, units, time)
+    if models.lockout.used(m, now) > 0 and (not time or time >= m.first) then m.charged = math.max(0, m.charged - units) end
+  end,
+  fresh = function(m, now) return models.lockout.used(m, now) == 0 end,
 }
 
 -- Every window's count by its start; windows are forgotten when two have passed without a charge.
@@ -273,6 +291,7 @@ local function schedule(name, limiter, length)
   local limit, period = one_of { 1, 2, 3, 5, 7, 10, 16, 60 }, one_of { 1, 7, 10, 60, 100, 999, 1000, 4096 }
   local m = { limit = limit, period = period, burst = one_of { limit, limit, 1, 2, 2 * limit, 30 } }
   if name:find("window") then m.burst = limit end
+  if name == "lockout" then m.option = one_of { 1, period, random(1, 5 * period) } end
   if random(2) == 1 and (name == "fixed_window" or name == "sliding_window_counter") then m.offset = random(0, 2 * period) end
   if name == "rolling_window" then m.option = one_of { 1, 2, 3, 10, 10, 50 } end
   if name == "leaky_bucket" then m.option = one_of { false, 0, random(1, 2 * period) } or nil end
@@ -281,7 +300,7 @@ local function schedule(name, limiter, length)
   m.anchor = m.offset and m.offset + math.floor(now / period) * period
   local charged_only, admitted = true, {}                 -- for the any-window check
   local queued = name == "leaky_bucket" and m.option and m.option > 0
-  local timed = name:find("window") and random(2) == 1     -- is it known what is given back?
+  local timed = (name:find("window") or name == "lockout") and random(2) == 1     -- is it known what is given back?
   local backward = random(10) == 1
   history = { ("limit %d period %d burst %d offset %s option %s"):format(limit, period, m.burst, tostring(m.offset), tostring(m.option)) }
 
@@ -463,7 +482,7 @@ local function changes(name, limiter)
   local limit, period = random(1, 20), one_of { 10, 100, 999, 1000 }
   local now, state = 5000000 + random(0, 9999), nil
   local offset = random(2) == 1 and 3 or nil
-  local option = name == "rolling_window" and 10 or nil
+  local option = name == "rolling_window" and 10 or name == "lockout" and random(1, 2000) or nil
   history = {}
   local function run(s, at, l, p, cost, mode) return limiter(s, at, l, p, l, cost, mode or 0, offset, option) end
   for _ = 1, random(1, 10) do
@@ -498,7 +517,7 @@ local function changes(name, limiter)
     if now < start + new_period then sum = sum + g end
     now = now + random(0, math.ceil(new_period / new_limit))
   end
-  local bound = (name:find("bucket") or name == "gcra" or name == "fixed_window") and 2 * new_limit
+  local bound = (name:find("bucket") or name == "gcra" or name == "fixed_window" or name == "lockout") and 2 * new_limit
                 or name == "sliding_window_counter" and 2 * new_limit or new_limit
   check(name, sum <= bound, "%d within a period after the change to %d", sum, new_limit)
 end
@@ -555,7 +574,7 @@ local function drift(name, limiter)
     end
     local turns = (now - start) / period
     local bound = turns * limit + limit
-    local floor_ = name:find("window") and name ~= "sliding_window_counter" and math.floor(turns) * limit * 0.6 or turns * limit * 0.6
+    local floor_ = (name:find("window") or name == "lockout") and name ~= "sliding_window_counter" and math.floor(turns) * limit * 0.6 or turns * limit * 0.6
     check(name, sum <= bound + cost, "%d of %d admitted in %.3f periods", sum, limit, turns)
     check(name, sum >= floor_, "only %d of %d admitted in %.3f periods", sum, limit, turns)
     if name == "token_bucket" or name == "gcra" or name == "leaky_bucket" then
@@ -759,11 +778,21 @@ local published = {
     local one = { limiter(nil, 5000000, 1, 1000000, 1, 1, 0, 0) }
     check("fixed_window", limiter(one[5], 5999999, 1, 1000000, 1, 1, 0, 0) == 0 and limiter(one[5], 6000000, 1, 1000000, 1, 1, 0, 0) == 1, "one slot")
   end,
+  lockout = function(limiter)
+    -- Five failed logins within a minute: locked out for an hour from the fifth on, whatever is tried meanwhile.
+    local now, state, answers = START, nil, {}
+    for i = 1, 7 do
+      local granted, left, retry_after, _, s = limiter(state, now, 5, 60000000, 5, 1, 0, nil, 3600000000)
+      state, answers[i], now = s or state, ("%d %d %.0f"):format(granted, left, retry_after / 1000000), now + 10000000
+    end
+    check("lockout", table.concat(answers, ", ") == "1 4 0, 1 3 0, 1 2 0, 1 1 0, 1 0 0, 0 0 3590, 0 0 3580", "the dialogue was %s", table.concat(answers, ", "))
+    check("lockout", select(2, limiter(state, START + 3640000000, 5, 60000000, 5, 1, 0, nil, 3600000000)) == 4, "and then five again")
+  end,
 }
 
 local names = #only > 0 and only or
   { "token_bucket", "leaky_bucket", "fixed_window", "rolling_window", "sliding_window_log", "sliding_window_counter", "gcra",
-    "concurrency" }
+    "lockout", "concurrency" }
 math.randomseed(seed)
 for i, name in ipairs(names) do
   if name == "concurrency" then                            -- its holders have no counterpart in the others

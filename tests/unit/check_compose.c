@@ -6,6 +6,7 @@
 
 #include "fault/redis_rig.h"
 #include "limit/compose.h"
+#include "policy/shipped_limiter.h"
 #include "run_suite.h"
 
 enum { LIMITS = 3 };
@@ -106,6 +107,7 @@ START_TEST(what_no_limit_needs_is_left_out_of_the_driver)
     limits[0].dedup.header = _i == 3 ? (char *)"X-Id" : NULL;
     limits[0].kind = _i == 4 ? LIMIT_CUSTOM : LIMIT_BUCKET;
     limits[0].script = (char *)(_i == 5 ? "gcra" : "one");
+    limits[0].shipped = shipped_limiter(slice_of(limits[0].script));
     script = compose_driver(&policy, _i == 4 ? lua_dir() : directory, report);
     if (_i == 4) { /* also requires guard.lua */
         ck_assert_ptr_nonnull(strstr(script, "local function text_of"));

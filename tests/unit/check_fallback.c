@@ -265,6 +265,27 @@ START_TEST(an_edited_window_keeps_what_was_used)
 }
 END_TEST
 
+START_TEST(a_lockout_rests)
+{
+    static const int64_t minute = 60000000;
+    struct limit limit = limit_of(LIMIT_WINDOW, 2, 0, minute);
+    struct fallback *f = fallback_new(1000);
+    struct limit_result r;
+
+    limit.rest_us = 10 * minute;
+    ck_assert(decide(f, &limit, SLICE("k"), 1, begin_us, &r));
+    ck_assert_int_eq(r.reset_us, minute);
+    ck_assert(decide(f, &limit, SLICE("k"), 1, begin_us + 5000000, &r));
+    ck_assert_int_eq(r.reset_us, 10 * minute);
+    ck_assert(!decide(f, &limit, SLICE("k"), 1, begin_us + 2 * (uint64_t)minute, &r));
+    ck_assert_int_eq(r.retry_after_us, 8 * minute + 5000000);
+    ck_assert(!decide(f, &limit, SLICE("k"), 1, begin_us + 4999999 + 10 * (uint64_t)minute, &r));
+    ck_assert(decide(f, &limit, SLICE("k"), 1, begin_us + 5000000 + 10 * (uint64_t)minute, &r));
+    ck_assert_int_eq(r.remaining, 1);
+    fallback_free(f);
+}
+END_TEST
+
 START_TEST(all_or_nothing)
 {
     struct limit wide = limit_of(LIMIT_BUCKET, 10, 10, 1000000),
@@ -426,6 +447,7 @@ int main(void)
     tcase_add_test(tests, best_effort_takes_what_is_left);
     tcase_add_test(tests, a_window_starts_at_the_first_request);
     tcase_add_test(tests, a_window_follows_the_clock);
+    tcase_add_test(tests, a_lockout_rests);
     tcase_add_test(tests, a_window_is_not_forgotten_by_an_earlier_clock);
     tcase_add_test(tests, all_or_nothing);
     tcase_add_test(tests, one_key_twice_in_a_request);

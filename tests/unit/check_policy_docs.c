@@ -120,14 +120,14 @@ END_TEST
 /* The certificates are in the directory of the loaded file; the script is in that of the sample. */
 static char *with_its_script(const char *yaml)
 {
-    static const char written[] = "./lockout.lua";
+    static const char written[] = "./mine.lua";
     const char *at = strstr(yaml, written);
     char *whole = NULL;
 
     if (!at)
         return strdup(yaml);
     ck_assert_int_gt(
-        asprintf(&whole, "%.*s../../conf/lockout.lua%s", (int)(at - yaml), yaml, at + sizeof written - 1), 0);
+        asprintf(&whole, "%.*s../../lua/lockout.lua%s", (int)(at - yaml), yaml, at + sizeof written - 1), 0);
     return whole;
 }
 

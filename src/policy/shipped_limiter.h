@@ -1,0 +1,36 @@
+/* shipped_limiter.h - the limiters in lua/, one table row each. To ship another one: its file in
+ * lua/, a row here, its section in docs/limiters.md, its model in tests/lua. */
+#ifndef WEIR_POLICY_SHIPPED_LIMITER_H
+#define WEIR_POLICY_SHIPPED_LIMITER_H
+
+#include "policy/limit.h"
+
+struct shipped_limiter {
+    const char *name; /* the file lua/NAME.lua */
+    /* The family: whether there is a burst, how refunds find their charge, and what counts while
+     * Redis is away (limit/fallback.c). */
+    enum limit_kind kind;
+    bool leases;         /* a unit may be used later than it was charged */
+    bool aligns;         /* options align, offset and time_zone */
+    bool writes_numbers; /* its states contain limit, period and burst, formatted by the driver */
+    bool keeps_charges;  /* its states contain each charge */
+    const char *option;  /* the limit's own option for it: "buckets", "max_delay"; NULL: none */
+    const char *rest;    /* a duration among `options`; NULL: none */
+};
+
+/* Returns the row of a limiter, or NULL. */
+const struct shipped_limiter *shipped_limiter(struct slice name);
+
+/* Returns the limiter at `index`, or NULL behind the last one. */
+const struct shipped_limiter *shipped_limiter_at(unsigned index);
+
+/* Returns true if the limit's script is shipped and reads this option of the limit. */
+bool shipped_limiter_takes(const struct limit *limit, const char *option);
+
+/* Writes all names to `out`. Returns true if `name` is one of them. */
+struct script_names {
+    char text[256];
+};
+bool script_names(struct slice name, struct script_names *out);
+
+#endif
