@@ -6,12 +6,14 @@ import os
 import re
 import time
 
+from postgres import Postgres
 from rig import eventually
 from tokens import SECRET, Issuer
 from wire import get
 
 LIMIT = {"each": dict(script="fixed_window", limit=1000, period="1d")}
 LATER = 4102444800
+HASH_A = "a0dabcded476260cab004db95defee2c"  # of "A" with the key "weir"
 
 
 def bearer(token):
@@ -170,3 +172,23 @@ def test_two_readings_of_a_cookie_or_query_are_refused(rig):
         answer = get(weir.address, target, headers=headers)
         assert answer.status == 400, (headers, target, answer)
     assert charged(weir, [("Cookie", "session=a; b=c"), ("Cookie", "session=\"%61\"")]).startswith("cookie:"), "one value"
+
+
+def test_quotas_know_clients_by_their_names(rig):
+    database = Postgres(rig)
+    database.sql("INSERT INTO clients VALUES ('jwt:app', 7), ('cookie:h:%s', 8)" % HASH_A)
+    issuer = Issuer("EdDSA")
+    known, unknown = issuer.sign("EdDSA", {"sub": "alice", "client_id": "app", "aud": "api"}, {"sub": "bob", "aud": "api"})
+    rig.write("jwks.json", issuer.jwks)
+    weir = rig.weir(limits=LIMIT, workers=1, quotas={"postgres": {"connection": database.connection, "query": database.query}, "timeout": "10s"},
+                    identity={"from": ["jwt:sub", "jwt:client_id", "cookie:session", "ip"], "known_clients_only": True,
+                              "jwt": {"keys": "jwks.json", "audience": "api"}})
+
+    def limit_of(**headers):
+        return get(weir.address, headers=headers)["X-RateLimit-Limit"]
+    for _ in range(2):
+        assert limit_of(Authorization="Bearer " + known) == "7", "the claim after the one without a row"
+        assert limit_of(Authorization="Bearer " + unknown, Cookie="session=A") == "8"
+        assert limit_of(Authorization="Bearer " + unknown) == "1000"
+    assert weir.metric("weir_tokens_total", result="verified") == 2, "once each"
+    assert weir.metric("weir_tokens_total", result="cached") == 4, "a request counts once, whatever the database says"
