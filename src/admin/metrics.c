@@ -116,6 +116,16 @@ static void decisions_by_limit(const struct source *s)
             decision_sample(s, name, "limit", s->view->limits->name[l], v, sum_of_row(s, limits_of, l, v));
 }
 
+static void near_limits(const struct source *s)
+{
+    const char *name = "weir_limit_near_total";
+
+    head(s, name, "counter", "Admitted requests that left less of a limit than its option near.");
+    for (unsigned l = 0; l < s->view->limits->count; l++)
+        evbuffer_add_printf(s->out, "%s{limit=\"%s\"} %llu\n", name, s->view->limits->name[l],
+                            (unsigned long long)sum_of_row(s, limits_of, l, NEAR_COLUMN));
+}
+
 static void script_failures(const struct source *s)
 {
     const char *name = "weir_script_failures_total";
@@ -469,6 +479,7 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     requests_by_rule(&s);
     metrics_write_rules(out, view);
     decisions_by_limit(&s);
+    near_limits(&s);
     script_failures(&s);
     responses_by_class(&s);
     if (http2_is_there())

@@ -43,6 +43,8 @@ static const struct option rows[] = {
      limit_has_buckets, "the grain of rolling_window: into how many pieces its period is cut"},
     {"limits.NAME.headers", &type_bool, LIMIT(headers), "true", 0, 0, 0, NULL, NULL,
      "false keeps the limit out of the answer's fields"},
+    {"limits.NAME.near", &type_share, LIMIT(near), "20%", 0, SHARE_WHOLE, 0, NULL, NULL,
+     "requests that leave less than this share of the limit count in weir_limit_near_total"},
     {"limits.NAME.shadow", &type_bool, LIMIT(shadow), "shadow", 0, 0, DERIVED, NULL, NULL,
      "true: count and report, and reject nobody"},
     {"limits.NAME.enforce", &type_share, LIMIT(enforce), "100%", 0, SHARE_WHOLE, 0, NULL, limit_has_enforce,

@@ -18,9 +18,9 @@
 
 struct limiter;
 
-/* Columns of by_limit after the verdicts: requests for which the limit's own script failed, and
- * requests of such limits that timed out. */
-enum { SCRIPT_FAILED_COLUMN = VERDICT_COUNT, SCRIPT_LATE_COLUMN, LIMIT_COLUMNS };
+/* Columns of by_limit after the verdicts: requests for which the limit's own script failed, requests
+ * of such limits that timed out, and admitted requests that left less than limit->near. */
+enum { SCRIPT_FAILED_COLUMN = VERDICT_COUNT, SCRIPT_LATE_COLUMN, NEAR_COLUMN, LIMIT_COLUMNS };
 _Static_assert(LIMIT_COLUMNS <= (int)COUNTER_TABLE_COLUMNS, "a row has room for all");
 
 /* Counters of one worker's limiters. Written by that worker only; any thread may read (relaxed). */

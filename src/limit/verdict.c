@@ -36,10 +36,20 @@ static enum verdict counted_as(enum verdict of_limit, const struct decision *d)
     return of_limit == VERDICT_ALLOWED && !decision_admits(d) ? VERDICT_NOT_CHARGED : of_limit;
 }
 
+static bool is_near(const struct limit_result *r)
+{
+    return r->remaining * SHARE_WHOLE < r->capacity * r->limit->near;
+}
+
 void verdict_count(struct limiter *l, const struct decision *d)
 {
-    for (unsigned i = 0; i < d->result_count; i++)
-        count_limit(l, d->results[i].limit, counted_as(d->results[i].verdict, d));
+    for (unsigned i = 0; i < d->result_count; i++) {
+        const struct limit_result *r = &d->results[i];
+        enum verdict verdict = counted_as(r->verdict, d);
+        count_limit(l, r->limit, verdict);
+        if (verdict == VERDICT_ALLOWED && is_near(r))
+            counter_add(counter_table_row(&l->stats->by_limit, r->limit->row) + NEAR_COLUMN, 1);
+    }
 }
 
 static void count_results(struct limiter *l, const struct limit_op *op, const struct decision *d)

@@ -91,3 +91,11 @@ def test_allowed_counts_admitted_requests_only(rig):
     assert decisions(weir, "few", "not_charged") == 0
     assert weir.metric("weir_remembered_denials_total") > 0, "some of them without Redis"
     assert weir.metric("weir_requests_total", decision="not_charged") is None, "a request is charged or rejected"
+
+
+def test_admitted_requests_that_leave_little_are_counted(rig):
+    weir = rig.weir(limits={"ten": daily(10), "half": daily(10, near="50%"), "never": daily(10, near="0%")}, workers=1)
+    assert statuses(weir, 12) == [200] * 10 + [429] * 2
+    weir.counts(2, "weir_limit_near_total", limit="ten")
+    weir.counts(5, "weir_limit_near_total", limit="half")
+    weir.counts(0, "weir_limit_near_total", limit="never")

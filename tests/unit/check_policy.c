@@ -537,11 +537,12 @@ START_TEST(the_printed_policy_says_what_holds)
     struct policy *policy = load(slice_of(sample));
     char *text = printed(policy);
 
-    ck_assert_ptr_nonnull(strstr(text, "  quota:\n    script: fixed_window\n    limit: 60\n    period: 1m\n"
-                                       "    per: [ client ]\n    cost: 1\n    best_effort: false\n"
-                                       "    label: Window\n    align: clock\n    offset: 5s\n"
-                                       "    headers: true\n    shadow: false\n    enforce: 100%\n"
-                                       "    count: all\n    dedup: null\n    on_failure: deny\n"));
+    ck_assert_ptr_nonnull(strstr(text,
+                                 "  quota:\n    script: fixed_window\n    limit: 60\n    period: 1m\n"
+                                 "    per: [ client ]\n    cost: 1\n    best_effort: false\n"
+                                 "    label: Window\n    align: clock\n    offset: 5s\n"
+                                 "    headers: true\n    near: 20%\n    shadow: false\n    enforce: 100%\n"
+                                 "    count: all\n    dedup: null\n    on_failure: deny\n"));
     ck_assert_ptr_nonnull(strstr(text, "    count: [ 401, 403, 5xx ]\n"));
     ck_assert_ptr_nonnull(
         strstr(text, "    cost:\n      reserve: 1\n      request_header: X-Cost\n      max: 10\n"));
