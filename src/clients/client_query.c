@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "clients/grant_calls.h"
-#include "limit/compose.h"
 #include "limit/key.h"
 #include "quota/quotas.h"
+#include "script/compose.h"
 
 /* Commands of client queries, placed before the driver's text. PUBLISH may fail: a user without
  * that permission may still reset. */

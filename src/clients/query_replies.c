@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "clients/grant_calls.h"
-#include "limit/compose.h"
 #include "quota/quotas.h"
+#include "script/compose.h"
 
 static bool is_found(const struct query *q, struct slice key)
 {

@@ -9,9 +9,9 @@
 
 #include "base/memory.h"
 #include "limit/arguments.h"
-#include "limit/compose.h"
 #include "limit/op_leases.h"
 #include "limit/operation.h"
+#include "script/compose.h"
 
 void arguments_init(struct arguments *a)
 {

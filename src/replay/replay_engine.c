@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "clients/client_query.h"
-#include "limit/compose.h"
 #include "policy/rule_choice.h"
+#include "script/compose.h"
 
 enum { FALLBACK_ENTRIES = 1024 };
 

@@ -13,9 +13,9 @@
 #include "base/values.h"
 #include "config/policy_file.h"
 #include "fuzz.h"
-#include "limit/compose.h"
 #include "limit/limiter_state.h"
 #include "redis/reply_reader.h"
+#include "script/compose.h"
 
 enum { TURNS_MAX = 10000 };
 

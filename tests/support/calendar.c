@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "limit/calendar.h"
-#include "limit/compose.h"
+#include "script/compose.h"
 
 static const struct limit *limit_of(const struct policy *policy, const char *name)
 {

@@ -1,6 +1,6 @@
 /* compose_text.h - Lua files and Lua text, for compose.c. */
-#ifndef WEIR_LIMIT_COMPOSE_TEXT_H
-#define WEIR_LIMIT_COMPOSE_TEXT_H
+#ifndef WEIR_SCRIPT_COMPOSE_TEXT_H
+#define WEIR_SCRIPT_COMPOSE_TEXT_H
 
 #include <stdbool.h>
 #include <stdio.h>

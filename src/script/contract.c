@@ -3,15 +3,15 @@
  * A limiter that never ends blocks its Redis. That Redis is killed and the limit is run once
  * more in another, which logs each test before it runs. The last log line is the test that does
  * not end. */
-#include "limit/contract.h"
+#include "script/contract.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "limit/compose.h"
 #include "redis/blocking.h"
 #include "redis/embedded.h"
+#include "script/compose.h"
 
 enum {
     /* CPU time of Redis per limit; 0.3 s is usual. Elapsed time would depend on the machine's

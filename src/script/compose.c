@@ -30,13 +30,13 @@
  *
  * Limits are numbered as in the policy; limits that no rule uses are left out. From the "--@"
  * marks compose_check() finds the source file of a line. */
-#include "limit/compose.h"
+#include "script/compose.h"
 
 #include <stdlib.h>
 
-#include "limit/compose_text.h"
 #include "policy/shipped_limiter.h"
 #include "policy/zone.h"
+#include "script/compose_text.h"
 
 /* --- The driver ------------------------------------------------------------------------------- */
 

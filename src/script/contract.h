@@ -1,6 +1,6 @@
 /* contract.h - tests the policy's own limiter scripts in a private Redis before they are used. */
-#ifndef WEIR_LIMIT_CONTRACT_H
-#define WEIR_LIMIT_CONTRACT_H
+#ifndef WEIR_SCRIPT_CONTRACT_H
+#define WEIR_SCRIPT_CONTRACT_H
 
 #include <stdio.h>
 

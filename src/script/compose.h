@@ -1,7 +1,7 @@
 /* compose.h - composes the policy's limiters and the driver into one Redis script, or a single
  * limiter into a plain script. */
-#ifndef WEIR_LIMIT_COMPOSE_H
-#define WEIR_LIMIT_COMPOSE_H
+#ifndef WEIR_SCRIPT_COMPOSE_H
+#define WEIR_SCRIPT_COMPOSE_H
 
 #include <stdio.h>
 

@@ -2,10 +2,10 @@
  * by file and line. */
 #include <stdlib.h>
 
-#include "limit/compose.h"
-#include "limit/compose_text.h"
 #include "redis/blocking.h"
 #include "redis/slot.h"
+#include "script/compose.h"
+#include "script/compose_text.h"
 
 enum { CHECK_US = 1000000 };
 

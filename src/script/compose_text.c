@@ -1,11 +1,11 @@
 /* compose_text.c - see compose_text.h. */
-#include "limit/compose_text.h"
+#include "script/compose_text.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "limit/compose.h"
+#include "script/compose.h"
 
 /* --- Files ------------------------------------------------------------------------------------ */
 
