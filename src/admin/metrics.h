@@ -22,10 +22,8 @@ struct admin_view {
     unsigned worker_count;
 };
 
-/* Appends a label value; escapes backslash, quote and newline. */
-struct text;
-void label_value(struct text *t, const char *value);
-
+/* Appends the metrics that WORKER_METRICS and LIMITER_METRICS declare. */
+void metrics_write_table(struct evbuffer *out, const struct admin_view *view);
 /* Appends durations by rule, of rules that had a request. */
 void metrics_write_rules(struct evbuffer *out, const struct admin_view *view);
 /* Appends the process's resource usage, with the names of Prometheus' own client libraries. */

@@ -7,19 +7,9 @@
 #include <unistd.h>
 
 #include "admin/metrics.h"
+#include "admin/metrics_text.h"
 #include "base/descriptors.h"
 #include "net/tls.h"
-
-static void head(struct evbuffer *out, const char *name, const char *type, const char *help)
-{
-    evbuffer_add_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-static void single(struct evbuffer *out, const char *name, const char *type, const char *help, double value)
-{
-    head(out, name, type, help);
-    evbuffer_add_printf(out, "%s %.15g\n", name, value);
-}
 
 /* --- The process ------------------------------------------------------------------------------ */
 
@@ -28,10 +18,10 @@ static void write_cpu(struct evbuffer *out)
     struct rusage usage;
 
     if (getrusage(RUSAGE_SELF, &usage) == 0)
-        single(out, "process_cpu_seconds_total", "counter",
-               "User and system CPU time of all threads, in seconds.",
-               (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                   (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
+        metric_single_number(out, "process_cpu_seconds_total", "counter",
+                             "User and system CPU time of all threads, in seconds.",
+                             (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                                 (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
 }
 
 /* Writes nothing if the file cannot be read, since a wrong number would be worse. */
@@ -46,10 +36,10 @@ static void write_memory(struct evbuffer *out)
         return;
     if (fscanf(file, "%lu %lu", &pages, &resident) == 2) {
         double size = (double)sysconf(_SC_PAGESIZE);
-        single(out, "process_virtual_memory_bytes", "gauge", "Virtual memory, in bytes.",
-               (double)pages * size);
-        single(out, "process_resident_memory_bytes", "gauge", "Resident memory, in bytes.",
-               (double)resident * size);
+        metric_single_number(out, "process_virtual_memory_bytes", "gauge", "Virtual memory, in bytes.",
+                             (double)pages * size);
+        metric_single_number(out, "process_resident_memory_bytes", "gauge", "Resident memory, in bytes.",
+                             (double)resident * size);
     }
     fclose(file);
 }
@@ -80,10 +70,10 @@ static void write_descriptors(struct evbuffer *out)
     struct rlimit limit;
 
     if (open)
-        single(out, "process_open_fds", "gauge", "Open file descriptors.", open);
+        metric_single_number(out, "process_open_fds", "gauge", "Open file descriptors.", open);
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        single(out, "process_max_fds", "gauge", "Most file descriptors that may be open.",
-               (double)limit.rlim_cur);
+        metric_single_number(out, "process_max_fds", "gauge", "Most file descriptors that may be open.",
+                             (double)limit.rlim_cur);
 }
 
 /* The directory of threads has a link for each, and two more. */
@@ -93,11 +83,12 @@ static void write_limits(struct evbuffer *out)
     struct stat st;
 
     if (getrlimit(RLIMIT_AS, &limit) == 0)
-        single(out, "process_virtual_memory_max_bytes", "gauge",
-               "Maximum amount of virtual memory, in bytes; -1: no maximum.",
-               limit.rlim_cur == RLIM_INFINITY ? -1 : (double)limit.rlim_cur);
+        metric_single_number(out, "process_virtual_memory_max_bytes", "gauge",
+                             "Maximum amount of virtual memory, in bytes; -1: no maximum.",
+                             limit.rlim_cur == RLIM_INFINITY ? -1 : (double)limit.rlim_cur);
     if (stat("/proc/self/task", &st) == 0 && st.st_nlink > 2)
-        single(out, "process_threads", "gauge", "Threads of the process.", (double)st.st_nlink - 2);
+        metric_single_number(out, "process_threads", "gauge", "Threads of the process.",
+                             (double)st.st_nlink - 2);
 }
 
 void metrics_write_process(struct evbuffer *out, const struct admin_view *view)
@@ -106,8 +97,9 @@ void metrics_write_process(struct evbuffer *out, const struct admin_view *view)
     write_limits(out);
     write_memory(out);
     write_descriptors(out);
-    single(out, "process_start_time_seconds", "gauge", "When the process started, in seconds since 1970.",
-           (double)view->started_wall_us / 1e6);
+    metric_single_number(out, "process_start_time_seconds", "gauge",
+                         "When the process started, in seconds since 1970.",
+                         (double)view->started_wall_us / 1e6);
 }
 
 /* --- The policy ------------------------------------------------------------------------------- */
@@ -127,8 +119,8 @@ static void write_expiry(struct evbuffer *out, struct expiry *written, unsigned 
     if (*count == most || expiry.until_s == INT64_MAX)
         return;
     if (*count == 0)
-        head(out, "weir_certificate_expiry_timestamp_seconds", "gauge",
-             "When the first certificate of the file expires, in seconds since 1970.");
+        metric_head(out, "weir_certificate_expiry_timestamp_seconds", "gauge",
+                    "When the first certificate of the file expires, in seconds since 1970.");
     written[(*count)++] = expiry;
     evbuffer_add_printf(out, "weir_certificate_expiry_timestamp_seconds{certificate=\"");
     for (const char *p = expiry.path; *p; p++)
@@ -163,12 +155,13 @@ static void write_certificates(struct evbuffer *out, const struct policy *policy
 
 void metrics_write_policy(struct evbuffer *out, const struct admin_view *view)
 {
-    head(out, "weir_reload_total", "counter", "Reloads of the policy; failure: the policy in force stayed.");
+    metric_head(out, "weir_reload_total", "counter",
+                "Reloads of the policy; failure: the policy in force stayed.");
     evbuffer_add_printf(
         out, "weir_reload_total{result=\"success\"} %llu\nweir_reload_total{result=\"failure\"} %llu\n",
         (unsigned long long)view->reloads_good, (unsigned long long)view->reloads_failed);
-    single(out, "weir_policy_loaded_timestamp_seconds", "gauge",
-           "When the policy in force was loaded, in seconds since 1970.",
-           (double)view->policy_loaded_wall_us / 1e6);
+    metric_single_number(out, "weir_policy_loaded_timestamp_seconds", "gauge",
+                         "When the policy in force was loaded, in seconds since 1970.",
+                         (double)view->policy_loaded_wall_us / 1e6);
     write_certificates(out, view->policy);
 }

@@ -1,5 +1,6 @@
 /* metrics_rules.c - durations of requests by rule. */
 #include "admin/metrics.h"
+#include "admin/metrics_text.h"
 #include "base/row_histogram.h"
 #include "base/text.h"
 
@@ -37,8 +38,8 @@ void metrics_write_rules(struct evbuffer *out, const struct admin_view *view)
 {
     char label[1024];
 
-    evbuffer_add_printf(out, "# HELP weir_rule_duration_seconds From a request's head read to its answer "
-                             "written, by rule.\n# TYPE weir_rule_duration_seconds histogram\n");
+    metric_head(out, "weir_rule_duration_seconds", "histogram",
+                "From a request's head read to its answer written, by rule.");
     for (unsigned row = 0; row < view->rules->count; row++) {
         struct text text = text_over(label, sizeof label);
         label_value(&text, view->rules->name[row]);

@@ -11,6 +11,7 @@
 #include <event2/event.h>
 
 #include "base/counter_table.h"
+#include "base/metric.h"
 #include "limit/decision.h"
 #include "limit/fallback.h"
 #include "policy/identity.h"
@@ -23,15 +24,25 @@ struct limiter;
 enum { SCRIPT_FAILED_COLUMN = VERDICT_COUNT, SCRIPT_LATE_COLUMN, NEAR_COLUMN, LIMIT_COLUMNS };
 _Static_assert(LIMIT_COLUMNS <= (int)COUNTER_TABLE_COLUMNS, "a row has room for all");
 
+/* clang-format off: a row per metric; see base/metric.h */
+#define LIMITER_METRICS(ONE, EACH, TIMES)                                                                    \
+    EACH(redis_failures, REDIS_FAILURE_COUNT, 0, "cause", redis_failure_name, "weir_redis_errors_total",     \
+         "Decisions that Redis did not give, by cause; on_failure decided them.")                            \
+    TIMES(redis_latency, "weir_redis_latency_seconds", "From a decision's start to Redis' answer.")          \
+    ONE(redis_calls, "counter", "weir_redis_calls_total",                                                    \
+        "Script calls sent to Redis; one carries the decisions of a whole loop turn.")                       \
+    ONE(redis_requests, "counter", "weir_redis_decisions_total",                                             \
+        "Requests whose limits Redis was asked for.")                                                        \
+    ONE(remembered_denials, "counter", "weir_remembered_denials_total",                                      \
+        "Rejections from a denial that still holds, without asking Redis.")
+/* clang-format on */
+
 /* Counters of one worker's limiters. Written by that worker only; any thread may read (relaxed). */
 struct limiter_stats {
-    struct counter_table by_limit; /* by limit->row and verdict; the caller has reserved the policy's rows */
-    counter_t redis_failures[REDIS_FAILURE_COUNT];
-    counter_t redis_calls, redis_requests;            /* EVALSHAs sent; decisions in them */
-    counter_t remembered_denials;                     /* requests rejected from a remembered denial */
+    LIMITER_METRICS(METRIC_ONE, METRIC_EACH, METRIC_TIMES)
     counter_t lease_used, lease_returned, lease_lost; /* units; one decision uses one unit */
-    counter_t lease_taken;          /* units taken: used + returned + lost + currently held */
-    struct histogram redis_latency; /* µs from the start of a decision to Redis' reply */
+    counter_t lease_taken;         /* units taken: used + returned + lost + currently held */
+    struct counter_table by_limit; /* by limit->row and verdict; the caller has reserved the policy's rows */
 };
 
 /* Creates a limiter. Takes a reference to `policy`. `fallback` is shared by all limiters of the

@@ -4,6 +4,7 @@
 #define WEIR_PROXY_STATS_H
 
 #include "base/counter_table.h"
+#include "base/metric.h"
 #include "http2/session.h"
 #include "limit/decision.h"
 #include "policy/identity_token.h"
@@ -24,34 +25,69 @@ enum ejection {
 
 extern const char *const ejection_label[EJECTION_COUNT];
 
+enum { RESPONSE_CLASSES = 6 }; /* 0: ended without a response; 1 to 5: the first digit of the status */
+/* Values of labels. */
+const char *response_class_name(unsigned class);
+const char *cause_name(unsigned cause);
+const char *retry_name(unsigned cause);
+const char *ejection_name(unsigned reason);
+const char *http2_error_name(unsigned cause);
+
+/* clang-format off: a row per metric; see base/metric.h */
+#define WORKER_METRICS(ONE, EACH, TIMES)                                                                     \
+    EACH(responses, RESPONSE_CLASSES, 0, "class", response_class_name, "weir_responses_total",               \
+         "Answers by class of status; none: the client was gone, or cut off before one.")                    \
+    EACH(errors, CAUSE_COUNT, CAUSE_NONE + 1, "cause", cause_name, "weir_errors_total",                      \
+         "Requests that ended otherwise than with the upstream's answer or a rejection, by cause.")          \
+    TIMES(upstream_latency, "weir_upstream_latency_seconds",                                                 \
+          "From the request sent upstream to the head of its answer.")                                       \
+    TIMES(held, "weir_held_seconds", "How long held requests were held.")                                    \
+    TIMES(request_duration, "weir_request_duration_seconds",                                                 \
+          "From a request's head read to its answer written.")                                               \
+    ONE(connections_open, "gauge", "weir_connections", "Client connections open now.")                       \
+    ONE(connections_lingering, "gauge", "weir_connections_lingering",                                        \
+        "Of these: answered, while the client still sends content that is dropped.")                         \
+    ONE(connections_accepted, "counter", "weir_connections_accepted_total", "Client connections accepted.")  \
+    ONE(connections_refused, "counter", "weir_connections_refused_total",                                    \
+        "Client connections closed at once by a limit of size_limits.")                                      \
+    ONE(connections_evicted, "counter", "weir_connections_evicted_total",                                    \
+        "Client connections closed to make room for new ones: silent, idle or lingering ones, "              \
+        "or ones with an incomplete request head.")                                                          \
+    ONE(proxy_headers_refused, "counter", "weir_proxy_header_errors_total",                                  \
+        "Connections closed for the PROXY protocol's sake: no trusted proxy, or no good header in time.")    \
+    ONE(tls_handshakes_failed, "counter", "weir_tls_handshake_errors_total",                                 \
+        "Client connections closed because their TLS handshake failed, or took too long.")                   \
+    ONE(http2_connections, "counter", "weir_http2_connections_total",                                        \
+        "Client connections that became HTTP/2 ones.")                                                       \
+    EACH(http2_errors, HTTP2_CAUSE_COUNT, 0, "cause", http2_error_name, "weir_http2_errors_total",           \
+         "HTTP/2 connections closed and streams reset because of the client, by cause.")                     \
+    ONE(requests_active, "gauge", "weir_requests_active", "Requests under way now.")                         \
+    ONE(requests_held, "gauge", "weir_requests_held",                                                        \
+        "Requests that a leaky_bucket with max_delay holds now.")                                            \
+    ONE(upstream_connections_open, "gauge", "weir_upstream_connections",                                     \
+        "Connections to upstream servers open now.")                                                         \
+    ONE(upstream_connections_opened, "counter", "weir_upstream_connections_opened_total",                    \
+        "Connections opened to upstream servers.")                                                           \
+    ONE(upstream_reused, "counter", "weir_upstream_reused_total",                                            \
+        "Requests sent on a connection that had served before.")                                             \
+    EACH(upstream_retries, RETRY_CAUSE_COUNT, RETRY_NONE + 1, "cause", retry_name,                           \
+         "weir_upstream_retries_total",                                                                      \
+         "Requests sent to another server, or again on a fresh connection, "                                 \
+         "by cause.")                                                                                        \
+    ONE(upstream_retries_over_budget, "counter", "weir_upstream_retries_over_budget_total",                  \
+        "Requests not sent to another server because upstreams.NAME.retry.budget was used up.")              \
+    EACH(upstream_ejections, EJECTION_COUNT, 0, "reason", ejection_name, "weir_upstream_ejections_total",    \
+         "Times that a worker stopped sending requests to a server, by reason.")                             \
+    ONE(bytes_from_clients, "counter", "weir_received_content_bytes_total", "Content of requests received.") \
+    ONE(bytes_to_clients, "counter", "weir_sent_content_bytes_total", "Content of answers sent.")
+/* clang-format on */
+
 struct worker_stats {
-    counter_t connections_accepted;
-    counter_t connections_open;
-    counter_t connections_lingering; /* response sent; further input is dropped */
-    counter_t connections_evicted;   /* closed to make room: silent, idle, lingering or slow head */
-    counter_t connections_refused;   /* closed at once: a limit of size_limits */
-    counter_t proxy_headers_refused; /* peer not trusted, header malformed or late */
-    counter_t tls_handshakes_failed;
-    counter_t http2_connections;               /* begun, in all */
-    counter_t http2_errors[HTTP2_CAUSE_COUNT]; /* sessions ended and streams reset because of clients */
-    counter_t requests_active;
-    counter_t requests_held; /* subset of requests_active: held in a queue */
-    counter_t upstream_connections_opened;
-    counter_t upstream_connections_open;
-    counter_t upstream_reused; /* requests sent on a reused connection */
-    counter_t upstream_retries[RETRY_CAUSE_COUNT];
-    counter_t upstream_retries_over_budget;
-    counter_t upstream_ejections[EJECTION_COUNT];
-    counter_t bytes_to_clients, bytes_from_clients; /* message bodies, without heads */
-    counter_t quota_hits, quota_refused;
+    WORKER_METRICS(METRIC_ONE, METRIC_EACH, METRIC_TIMES)
+    counter_t quota_hits, quota_refused; /* shown only if the policy has, or had, quotas */
     struct token_stats tokens;
-    counter_t errors[CAUSE_COUNT];
-    counter_t responses[6];              /* by status class; [0]: ended without a response */
     struct counter_table by_rule;        /* rule->row, verdict */
     struct counter_table rule_durations; /* rule->row; see base/row_histogram.h */
-    struct histogram upstream_latency;   /* from request sent to response head */
-    struct histogram held;               /* time in a queue, of held requests only */
-    struct histogram request_duration;   /* from request head read to response written */
 };
 
 #endif

@@ -12,6 +12,11 @@ const char *const redis_failure_label[REDIS_FAILURE_COUNT] = {
 #undef X
 };
 
+const char *redis_failure_name(unsigned failure)
+{
+    return redis_failure_label[failure];
+}
+
 const char *const redis_failure_text[REDIS_FAILURE_COUNT] = {
 #define X(name, label, text) [name] = text,
     REDIS_FAILURES(X)

@@ -46,6 +46,8 @@ enum redis_failure {
 };
 
 extern const char *const redis_failure_label[REDIS_FAILURE_COUNT];
+/* The same, for base/metric.h. */
+const char *redis_failure_name(unsigned failure);
 extern const char *const redis_failure_text[REDIS_FAILURE_COUNT];
 
 /* Returns the remedy for the operator. It depends on how `settings` locates Redis (address,

@@ -1,0 +1,25 @@
+/* metrics_text.h - writes the Prometheus text format; for the files that write metrics. */
+#ifndef WEIR_ADMIN_METRICS_TEXT_H
+#define WEIR_ADMIN_METRICS_TEXT_H
+
+#include <event2/buffer.h>
+#include <stdint.h>
+
+struct text;
+
+/* Writes the lines HELP and TYPE of a family. */
+void metric_head(struct evbuffer *out, const char *name, const char *type, const char *help);
+/* Writes a sample; `labels` is "" or {KEY="VALUE",...}. */
+void metric_sample(struct evbuffer *out, const char *name, const char *labels, uint64_t value);
+/* Writes a family with one sample. */
+void metric_single(struct evbuffer *out, const char *name, const char *type, const char *help,
+                   uint64_t value);
+void metric_single_number(struct evbuffer *out, const char *name, const char *type, const char *help,
+                          double value);
+/* Writes one sample of a family with one label, whose value needs no escapes. */
+void metric_labelled(struct evbuffer *out, const char *name, const char *label, const char *value,
+                     uint64_t number);
+/* Appends a label value; escapes backslash, quote and newline. */
+void label_value(struct text *t, const char *value);
+
+#endif
