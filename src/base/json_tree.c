@@ -99,7 +99,7 @@ static char *read_escape(struct reader *r, char *out)
 /* An escape is never shorter than the bytes that it stands for. */
 static bool read_string(struct reader *r, struct slice *text)
 {
-    const char *quote = r->p;
+    const char *quote;
 
     if (!take(r, '"'))
         return false;
