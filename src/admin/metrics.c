@@ -97,7 +97,7 @@ static void near_limits(const struct source *s)
 {
     const char *name = "weir_limit_near_total";
 
-    head(s, name, "counter", "Admitted requests that left less of a limit than its option near.");
+    metric_head(s->out, name, "counter", "Admitted requests that left less of a limit than its option near.");
     for (unsigned l = 0; l < s->view->limits->count; l++)
         evbuffer_add_printf(s->out, "%s{limit=\"%s\"} %llu\n", name, s->view->limits->name[l],
                             (unsigned long long)sum_of_row(s, limits_of, l, NEAR_COLUMN));
