@@ -100,6 +100,8 @@ static int on_send_data(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t
     (void)ng, (void)frame;
 
     iobuf_append(*s->out, (struct slice){(const char *)header, HTTP2_FRAME_HEADER});
+    if (n == 0)
+        return 0;
     iobuf_append(*s->out, (struct slice){stream->piece.p, n});
     stream->piece.p += n;
     stream->piece.n -= n;

@@ -97,6 +97,8 @@ static void end(struct downstream *d, enum downstream_end how)
 /* Adds the lines "Name: value CRLF". */
 static unsigned add_lines(struct http2_field *fields, unsigned count, struct slice lines)
 {
+    if (lines.n == 0)
+        return count;
     const char *p = lines.p, *all_end = p + lines.n;
 
     while (p < all_end && count < FIELDS_MAX) {
@@ -150,7 +152,8 @@ static enum downstream_sent send_content(struct http2_request *r, struct slice c
     http2_touch(r->connection);
     if (taken == content.n && !r->downstream.pending)
         return DOWNSTREAM_SENT;
-    if (!store_out(r, (struct slice){content.p + taken, content.n - taken}, last))
+    struct slice rest = taken ? (struct slice){content.p + taken, content.n - taken} : content;
+    if (!store_out(r, rest, last))
         return DOWNSTREAM_GONE;
     return DOWNSTREAM_PENDING;
 }
@@ -294,6 +297,8 @@ static bool consume_body(struct downstream *d, const struct content_piece *piece
     struct http2_request *r = request_of(d);
     struct iobuf *first = r->in_first;
 
+    if (piece->size == 0)
+        return true;
     if (!first) {
         r->arriving.p += piece->size;
         r->arriving.n -= piece->size;
