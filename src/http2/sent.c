@@ -141,10 +141,17 @@ bool http2_response_ended(const struct http2_stream *stream)
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
+/* Returns whether the value is new in every response: it would fill the table of HPACK, which
+ * nghttp2 searches linearly for a name. */
+static bool is_unique(struct slice name)
+{
+    return slice_equal_nocase(name, SLICE("X-Request-Id"));
+}
+
 static nghttp2_nv pair_of(struct slice name, struct slice value)
 {
     return (nghttp2_nv){(uint8_t *)(uintptr_t)name.p, (uint8_t *)(uintptr_t)value.p, name.n, value.n,
-                        NGHTTP2_NV_FLAG_NONE};
+                        is_unique(name) ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE};
 }
 
 /* Writes :status and the fields to scratch->pairs. Returns their number, or 0: too many. */

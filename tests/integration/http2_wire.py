@@ -34,8 +34,8 @@ class Stream:
 class Http2:
     """One connection. The windows of the client are opened again as content arrives, unless `hold` is set."""
 
-    def __init__(self, address, settings=(), hold=False, tls=None, host=None, timeout=20):
-        self.socket = connect(address, timeout)
+    def __init__(self, address, settings=(), hold=False, tls=None, host=None, timeout=20, source=None):
+        self.socket = connect(address, timeout, source)
         if tls:
             self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self.encoder, self.decoder = Encoder(), Decoder()
