@@ -32,8 +32,9 @@ struct identity {
     struct ip ip;
     enum identity_token token_state; /* of the request's token */
     bool token_counted;
-    int token;   /* TOKEN_VALID: its index in the cache, during this call */
-    size_t size; /* of text */
+    const char *token_fault; /* TOKEN_INVALID: why, as text */
+    int token;               /* TOKEN_VALID: its index in the cache, during this call */
+    size_t size;             /* of text */
     /* "id:client-2", "jwt:alice", "cookie:HASH", "query:HASH", "ip:203.0.113.7",
      * "ip:2001:db8::/64" or "ip:unix" */
     char text[IDENTITY_TEXT_MAX];

@@ -146,6 +146,7 @@ static void read_request(const struct identity_search *search, const struct fiel
         fault = check(checker, token, &identity->token, &cached);
     }
     identity->token_state = fault == JWT_GOOD ? TOKEN_VALID : TOKEN_INVALID;
+    identity->token_fault = jwt_fault_text[fault];
     if (identity->token_counted)
         return;
     identity->token_counted = true;
@@ -175,7 +176,7 @@ enum found identity_find_claim(const struct identity_search *search, const struc
     }
     if (identity->token_state == TOKEN_INVALID && checker->settings->jwt.invalid == JWT_INVALID_401) {
         identity->failure = IDENTITY_INVALID_TOKEN;
-        *search->why = NULL;
+        *search->why = identity->token_fault;
         return FOUND_BAD;
     }
     if (identity->token_state != TOKEN_VALID)

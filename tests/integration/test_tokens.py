@@ -67,6 +67,7 @@ def test_what_makes_a_token_invalid(rig):
         answer = get(weir.address, headers=bearer(token))
         assert answer.status == 401 and answer["WWW-Authenticate"] == 'Bearer error="invalid_token"', (token, reason, answer)
         assert weir.metric("weir_invalid_tokens_total", reason=reason) >= 1, reason
+        assert json.loads(answer.body)["detail"].startswith("the token is not valid: ")
     answer = get(weir.address, headers=[("Authorization", "Bearer " + fine)] * 2)
     assert answer.status == 401 and weir.metric("weir_invalid_tokens_total", reason="repeated") == 1, answer
     assert charged(weir, {**bearer(fine), "Connection": "Authorization"}) == "jwt:alice", "Connection cannot remove it"

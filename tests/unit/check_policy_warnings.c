@@ -52,6 +52,8 @@ static const struct {
      API LIMITS USED "identity: { from: [ 'header:X', ip ], trusted_proxies: [ 10.0.0.1 ] }\n"},
     {API LIMITS USED "identity: { from: [ 'header:X', ip ] }\n", "believed from anyone",
      API LIMITS USED "identity: { from: [ 'header:X', ip ], headers_from: anyone }\n"},
+    {API LIMITS USED "identity: { client_ip_header: X-Real-IP }\n", "is never read",
+     API LIMITS USED "identity: { client_ip_header: X-Real-IP, trusted_proxies: [ 10.0.0.1 ] }\n"},
     {API LIMITS USED "identity: { trusted_proxies: [ '::/0' ] }\n", "name everyone",
      API LIMITS USED "identity: { trusted_proxies: [ '2001:db8::/32' ] }\n"},
     {API LIMITS "rules: [ { limits: a } ]\nidentity: { from: 'header:X', headers_from: anyone }\n",
