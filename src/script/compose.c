@@ -85,7 +85,7 @@ static bool writes_numbers(const struct limit *limit)
 
 static bool uses_muldiv(const struct limit *limit)
 {
-    return strstr(limit->script_text, "muldiv");
+    return strstr(limit->script_text, "local muldiv");
 }
 
 static struct features features_of(const struct policy *policy)
