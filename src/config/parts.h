@@ -49,12 +49,15 @@ bool limit_has_buckets(const void *limit);
 bool limit_has_period(const void *limit);
 bool limit_has_max_delay(const void *limit);
 bool limit_has_best_effort(const void *limit);
+bool limit_has_granted_header(const void *limit);
 bool limit_has_enforce(const void *limit);
 bool limit_has_time_zone(const void *limit);
 bool limit_has_own_options(const void *limit);
 bool limit_is_in_flight(const void *limit); /* a concurrency limit */
 /* The options of a shipped limiter: checks their names, and sets rest_us. */
 void limit_finish_own_options(struct loading *l, const struct node *node, struct limit *limit);
+/* Reports combinations in which granted_header has no meaning. */
+void limit_check_granted_header(struct loading *l, const struct node *node, const struct limit *limit);
 /* Sets the lease after the section is read; reports limiters that allow none. */
 void limit_finish_lease(struct loading *l, const struct node *node, struct limit *limit);
 /* Returns the length of the limit's shortest window. */

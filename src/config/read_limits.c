@@ -225,6 +225,7 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
     limit_finish_own_options(l, node, limit);
     refuse_in_flight(l, node, limit);
     refuse_to_hold(l, node, limit);
+    limit_check_granted_header(l, node, limit);
     if (limit->limit && limit->period_us) {
         struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
         limit_check_numbers(l, node, limit, &numbers);

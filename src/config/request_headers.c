@@ -8,7 +8,7 @@
  * rules[].match.header and rules[].cost.request_header. */
 static unsigned headers_max(const struct policy *policy)
 {
-    return IDENTITY_FROM_MAX + 3 + policy->limit_count * (LIMIT_PER_MAX + 1) + policy->criterion_count +
+    return IDENTITY_FROM_MAX + 3 + policy->limit_count * (LIMIT_PER_MAX + 2) + policy->criterion_count +
            policy->rule_count;
 }
 
@@ -119,6 +119,7 @@ void read_headers_collect(struct loading *l)
         for (unsigned k = 0; k < limit->per_count; k++)
             add(l, limit->per[k].header, node_find(limit_node, "per"));
         add(l, limit->dedup.header, node_find(limit_node, "dedup"));
+        add(l, limit->granted_header, node_find(limit_node, "granted_header"));
     }
     add_of_rules(l, rule);
 }
@@ -138,6 +139,14 @@ static void drop_identity(const struct identity_settings *settings, struct field
             fields_drop_named(fields, slice_of(settings->from[i].name));
 }
 
+/* Only weir sets these. */
+static void drop_granted(const struct policy *policy, struct fields *fields)
+{
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        if (policy->limits[i].granted_header)
+            fields_drop_named(fields, slice_of(policy->limits[i].granted_header));
+}
+
 void policy_sort_headers(const struct policy *policy, const struct identity *identity, struct fields *fields)
 {
     const struct read_headers *headers = &policy->read_headers;
@@ -146,6 +155,8 @@ void policy_sort_headers(const struct policy *policy, const struct identity *ide
         keep_claims(headers, fields);
     if (headers->count && (fields->odd_names || headers->has_odd_names))
         fields_drop_twins(fields, headers->names, headers->count);
+    if (policy->has_granted_headers)
+        drop_granted(policy, fields);
     if (!identity->headers_believed)
         drop_identity(&policy->identity, fields);
     if (!identity->peer_trusted && policy->identity.drops_client_ip_header)

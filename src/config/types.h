@@ -53,6 +53,7 @@ extern const struct option_type type_trusted;          /* read_identity.c: ident
 extern const struct option_type type_limits;           /* read_limits.c: policy */
 extern const struct option_type type_script;           /* read_script.c: limit */
 extern const struct option_type type_per;              /* read_per.c: limit */
+extern const struct option_type type_granted_header;   /* read_granted_header.c: char * */
 extern const struct option_type type_label;            /* read_limits.c: char * */
 extern const struct option_type type_align;            /* read_limits.c: bool */
 extern const struct option_type type_period;           /* read_windows.c: limit */

@@ -31,6 +31,7 @@ struct limit_result {
     bool shadow;          /* never rejects; appears in no response field */
     int64_t quota;        /* the limit's value for this client */
     int64_t capacity;     /* burst if the limit has one, else quota */
+    int64_t granted;      /* units of an admitted request; with best effort perhaps less than its cost */
     int64_t remaining;
     int64_t retry_after_us; /* -1: never admitted; 0: admitted; for a shadow limit as if it rejected */
     int64_t reset_us;

@@ -244,6 +244,7 @@ static void bucket_charge(struct state *state, const struct fallback_request *re
     if (debt > parent) /* the clock was set back */
         debt = parent;
     int64_t cost = granted_cost(r->limit, request->cost, (int64_t)((parent - debt) / period));
+    r->granted = cost;
     __int128 after = debt + (__int128)cost * period;
     bool admit = after <= parent;
     if (admit) {
@@ -311,6 +312,7 @@ static void window_charge(struct state *state, const struct fallback_request *re
         used = 0;
     int64_t available = r->capacity > used ? r->capacity - used : 0;
     int64_t cost = granted_cost(r->limit, request->cost, available);
+    r->granted = cost;
     bool admit = cost <= available;
     if (admit) {
         available -= cost;

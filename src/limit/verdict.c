@@ -17,6 +17,7 @@ static struct limit_result result_of(const struct op_limit *part)
                                  .verdict = VERDICT_ALLOWED,
                                  .shadow = part->shadow,
                                  .quota = n->limit,
+                                 .granted = part->full_cost,
                                  .capacity = part->limit->kind == LIMIT_WINDOW ? n->limit : n->burst};
 }
 
@@ -109,6 +110,7 @@ void verdict_from_answer(struct limiter *l, const struct limit_op *op, const str
             continue;
         }
         r->verdict = replies->granted > 0 ? VERDICT_ALLOWED : rejection_by(r);
+        r->granted = replies->granted > 0 ? replies->granted : r->granted;
         r->remaining = replies->remaining > 0 ? replies->remaining : 0;
         r->retry_after_us = r->verdict == VERDICT_ALLOWED ? 0 : replies->retry_after_us;
         r->reset_us = replies->reset_us > 0 ? replies->reset_us : 0;

@@ -75,8 +75,9 @@ struct limit {
     int64_t cost;         /* default cost per request; LIMIT_CONCURRENCY ignores the rule's cost */
     int64_t lease_units;  /* units per lease of a busy key; LEASE_AUTO; 0: no leases */
     bool best_effort;
-    int64_t near; /* share of the limit, in 1/SHARE_WHOLE; less than it left counts as near */
-    bool headers; /* report in the response headers */
+    char *granted_header; /* request header with the granted units; NULL: none */
+    int64_t near;         /* share of the limit, in 1/SHARE_WHOLE; less than it left counts as near */
+    bool headers;         /* report in the response headers */
     /* Bit set of charged response statuses. NULL: each request is charged before forwarding. */
     uint64_t *counted;
     struct dedup_settings dedup;

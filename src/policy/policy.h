@@ -129,6 +129,7 @@ struct policy {
     unsigned limit_count;
     struct limit **variants; /* limits with the periods of plans and clients */
     unsigned variant_count;
+    bool has_granted_headers; /* a limit has a granted_header */
     struct plan *plans;
     unsigned plan_count;
     struct clients *clients;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "http/rewrite.h"
 #include "proxy/exchange_internal.h"
+#include "proxy/granted.h"
 #include "proxy/hold.h"
 #include "proxy/quota_wait.h"
 #include "proxy/top_clients.h"
@@ -159,7 +160,7 @@ void exchange_route(struct exchange *x, struct request_head *head, const struct 
 
 /* Writes the request header for the upstream to x->head. False: no memory, or it is too long. */
 static bool write_request_head(struct exchange *x, const struct request_head *head,
-                               const struct framing *framing, const struct identity *identity)
+                               const struct framing *framing, const struct identity *identity, int64_t cost)
 {
     char ip_bytes[64];
     struct text ip = text_over(ip_bytes, sizeof ip_bytes);
@@ -186,6 +187,7 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
         memcpy(x->upgrade, facts.upgrade.p, facts.upgrade.n);
     x->upgrade_size = facts.upgrade.n;
     request_head_write(&out, head, framing, &facts);
+    granted_append(x, &out, cost);
     if (out.failed || !(x->head = iobuf_get(&x->worker->buffers, out.n)))
         return false;
     iobuf_append(x->head, text_slice(&out));
@@ -219,7 +221,7 @@ static void decide(struct exchange *x, const struct request_head *head, const st
         act_on_decision(x);
         return;
     }
-    if (!write_request_head(x, head, framing, identity)) {
+    if (!write_request_head(x, head, framing, identity, cost)) {
         exchange_fail(x, CAUSE_NO_MEMORY, NULL);
         return;
     }
@@ -283,6 +285,8 @@ static void act_on_decision(struct exchange *x)
     x->decided = true;
     top_clients_count(x);
     counter_add(counter_table_row(&x->worker->stats.by_rule, x->rule->row) + d->verdict, 1);
+    if (decision_admits(d))
+        granted_set(x);
     if (decision_admits(d) && d->delay_us > 0 && !x->overdue) {
         if (!hold_begin(x, (uint64_t)d->delay_us))
             exchange_fail(x, CAUSE_NO_MEMORY, NULL);

@@ -1,6 +1,8 @@
 """What requests cost: what is given back, learnt from requests and answers, or counted by status."""
 
+import json
 import re
+
 
 from rig import eventually, free_port
 from scripted import Scripted
@@ -166,3 +168,20 @@ def test_many_repeats_at_once_are_exact(rig):
     assert sorted(c.response().status for c in connections) == [200] * 20 + [429] * 80
     for connection in connections:
         connection.close()
+
+
+def test_the_server_learns_how_much_was_granted(rig):
+    """The client's own header is dropped, in another spelling too; without Redis the number is that of this process."""
+    limits = {"units": dict(script="fixed_window", limit=10, period="1d", best_effort=True, granted_header="X-Granted")}
+    weir = rig.weir(limits=limits, clients={"free": {"quota": "unlimited"}}, redis={"on_failure": "local"}, workers=1,
+                    rules=[{"match": {"path": "/echo"}, "limits": ["units"], "cost": 4}, {"match": {"path": "/none/**"}, "limits": "none"}])
+
+    def granted(client):
+        answer = get(weir.address, "/echo", headers={"X-Client-Id": client, "X-Granted": "99", "X_Granted": "98"})
+        return [value.strip() for name, value in json.loads(answer.body)["fields"] if name.lower().replace("_", "-") == "x-granted"]
+    assert [granted("a") for _ in range(3)] == [["4"], ["4"], ["2"]]
+    assert granted("free") == ["4"]
+    weir.expect_errors("^redis ")
+    rig.redis().kill()
+    eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
+    assert [granted("b") for _ in range(3)] == [["4"], ["4"], ["2"]]

@@ -51,6 +51,13 @@ def statuses(weir, times, path="/", method="GET", **headers):
             for _ in range(times)]
 
 
+def granted(answer):
+    """X-Granted as the upstream got it."""
+    values = [value.strip() for name, value in json.loads(answer.body)["fields"] if name.lower() == "x-granted"]
+    assert len(values) == 1, values
+    return values[0]
+
+
 def function_name(heading):
     return "test_" + re.sub(r"\W+", "_", heading.lower()).strip("_")
 
@@ -89,12 +96,16 @@ def test_a_counter_per_window_with_a_local_fallback(rig):
 
 def test_a_window_from_the_first_request_what_is_left_repeats_for_free(rig):
     weir = cook(rig, "A window from the first request, what is left, repeats for free")
-    assert [statuses(weir, 1, Idempotency_Key=key)[0] for key in "aabbccd"] == [200] * 6 + [429]
+    answers = [get(weir.address, "/echo", headers={"Idempotency-Key": key, "X-Granted": "99"}) for key in "aabbccd"]
+    assert [answer.status for answer in answers] == [200] * 6 + [429]
+    assert [granted(answer) for answer in answers[:6]] == ["4", "4", "4", "4", "2", "2"], "what is left, and repeats as their first"
 
 
 def test_a_rolling_window(rig):
-    weir = cook(rig, "A rolling window")
-    assert count(flood(weir.address, 700)) == {200: 600, 429: 100}
+    weir = cook(rig, "A rolling window", replace=[("/batch/**", "/echo")])
+    assert count(flood(weir.address, 580)) == {200: 580}
+    assert granted(get(weir.address, "/echo")) == "20", "what is left of 600"
+    assert statuses(weir, 2) == [429, 429]
 
 
 def test_a_day_that_starts_at_eight_a_calendar_month(rig):

@@ -1,0 +1,48 @@
+/* read_granted_header.c - limits.NAME.granted_header. */
+#include "config/parts.h"
+#include "config/types.h"
+#include "http/head.h"
+
+bool limit_has_granted_header(const void *limit)
+{
+    return ((const struct limit *)limit)->granted_header != NULL;
+}
+
+static void read_granted(struct loading *l, const struct option *option, const struct node *node, void *field)
+{
+    if (node->null)
+        return;
+    if (!expect_scalar(l, node, "a header's name") ||
+        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+        return;
+    if (!slice_is_token(node->text) || field_id_of(node->text) != FIELD_OTHER) {
+        mistake(l, node, "%s cannot be set: use the name of a header that weir does not know",
+                QUOTE(node->text));
+        return;
+    }
+    *(char **)field = keep_text(l, node);
+    l->policy->has_granted_headers = true;
+}
+
+static void print_granted(const struct printer *printer, const struct option *option, const void *field)
+{
+    type_text.print(printer, option, field);
+}
+
+const struct option_type type_granted_header = {"text", read_granted, print_granted, true};
+
+void limit_check_granted_header(struct loading *l, const struct node *node, const struct limit *limit)
+{
+    const struct node *key = node_find(node, "granted_header");
+
+    if (!limit->granted_header)
+        return;
+    if (!limit->best_effort)
+        mistake_of_key(l, key, "without best_effort the whole cost is granted; add best_effort: true");
+    if (limit->counted)
+        mistake_of_key(l, key, "a limit with count charges after the response; remove one of the two");
+    for (const struct limit *other = l->policy->limits; other < limit; other++)
+        if (other->granted_header &&
+            slice_equal_nocase(slice_of(other->granted_header), slice_of(limit->granted_header)))
+            mistake(l, key, "limit %s has this header too; choose another name", other->name);
+}
