@@ -30,12 +30,15 @@ struct events {
     struct listener listeners[EVENT_LISTENERS_MAX];
 };
 
-/* The connection has closed, and frees its request. */
+/* The connection closes. It frees its request if weir closes it. If the client does, evhttp has cut
+ * the request off before, which was not answered completely, and leaves it to its handler. */
 static void on_close(struct evhttp_connection *connection, void *arg)
 {
     struct listener *listener = arg;
     (void)connection;
 
+    if (!evhttp_request_get_connection(listener->request))
+        evhttp_request_free(listener->request);
     listener->connection = NULL;
     listener->events->count--;
 }

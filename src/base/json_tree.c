@@ -223,6 +223,8 @@ static struct json_node *read_value(struct reader *r)
 
 const struct json_node *json_read(struct arena *arena, struct slice text)
 {
+    if (text.n == 0)
+        return NULL;
     struct reader r = {arena, text.p, text.p + text.n, 0};
     const struct json_node *node = read_value(&r);
 

@@ -137,7 +137,8 @@ static bool make_room(struct top_events *events)
 
 static struct slice unread(const struct top_events *events)
 {
-    return (struct slice){events->bytes + events->used, events->size - events->used};
+    return events->bytes ? (struct slice){events->bytes + events->used, events->size - events->used}
+                         : SLICE("");
 }
 
 /* The detail of a problem document, with its control bytes left out. */
