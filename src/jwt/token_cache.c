@@ -52,7 +52,7 @@ void token_cache_free(struct token_cache *cache)
 
 struct token_hash token_cache_hash(const struct token_cache *cache, struct slice token)
 {
-    struct token_hash hash;
+    struct token_hash hash = {{0}};
     hash_slice_128(&cache->key, token, hash.of);
     return hash;
 }

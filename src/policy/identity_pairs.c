@@ -171,10 +171,12 @@ static bool reads_query(const struct identity_settings *settings)
 
 struct slice identity_redact(const struct identity_settings *settings, struct slice target, struct text *out)
 {
-    const char *p = target.n && reads_query(settings) ? memchr(target.p, '?', target.n) : NULL;
+    if (target.n == 0 || !reads_query(settings))
+        return target;
     const char *end = target.p + target.n, *copied = target.p;
+    const char *question = memchr(target.p, '?', target.n), *p = question ? question : end;
 
-    while (p && p < end) {
+    while (p < end) {
         const char *stop = parameter_end(++p, end);
         struct pair pair = pair_of((struct slice){p, (size_t)(stop - p)});
         if (pair.value.n && is_identity_parameter(settings, pair.name)) {

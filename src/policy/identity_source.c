@@ -129,7 +129,7 @@ bool identity_is_hash(struct slice text)
 /* Returns true for "h:HASH". */
 static bool looks_hashed(struct slice value)
 {
-    return slice_starts_with(value, SLICE("h:")) &&
+    return value.n == 2 + HASH_DIGITS && slice_starts_with(value, SLICE("h:")) &&
            identity_is_hash((struct slice){value.p + 2, value.n - 2});
 }
 
