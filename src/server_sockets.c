@@ -110,7 +110,8 @@ void report_listening(const struct weir *weir)
     unsigned inherited = 0;
 
     for (unsigned a = 0; a < weir->first->listen_count; a++) {
-        log_info("listening on %s", address_format(&weir->first->listen[a].address, text));
+        log_info("listening on %s%s", address_format(&weir->first->listen[a].address, text),
+                 weir->first->listen[a].decides ? " (decisions)" : "");
         inherited += weir->inherited[a];
     }
     inherited += report_admin(weir);

@@ -4,6 +4,11 @@
 static const char *const on_failure_names[] = {
     [ON_FAILURE_LOCAL] = "local", [ON_FAILURE_ALLOW] = "allow", [ON_FAILURE_DENY] = "deny", NULL};
 
+static const char *const request_from_names[] = {[REQUEST_FROM_FORWARDED] = "forwarded",
+                                                 [REQUEST_FROM_ORIGINAL] = "original",
+                                                 [REQUEST_FROM_REQUEST] = "request",
+                                                 NULL};
+
 #define LISTEN(m)      offsetof(struct listen_settings, m)
 #define ADMIN(m)       offsetof(struct admin_listener, m)
 #define CERTIFICATE(m) offsetof(struct certificate_files, m)
@@ -46,6 +51,17 @@ static const struct option rows[] = {
      "host names by which the listener may be addressed, beside IP addresses and localhost"},
     {"admin[].mode", &type_admin_mode, ADMIN(mode), "0600", 0, 0, RESTART, NULL, admin_is_unix,
      "permissions of a unix socket, in octal"},
+
+    {"decisions", &type_section, 0, "", 0, 0, 0, NULL, has_decisions,
+     "listener that decides requests for other proxies and forwards nothing"},
+    {"decisions.listen", &type_address, OF(decisions.address), NULL, 0, 0, RESTART, NULL, NULL,
+     "address of the listener: host:port, [ipv6]:port or unix:/path"},
+    {"decisions.request_from", &type_enum, OF(decisions.request_from), "forwarded", 0, 0, 0,
+     request_from_names, NULL, "where the request to decide on is read: forwarded, original or request"},
+    {"decisions.deny_status", &type_count, OF(decisions.deny_status), "429", 400, 599, 0, NULL, NULL,
+     "status code of rejections (400 to 599)"},
+    {"decisions.trusted", &type_trusted, OF(decisions.peers), "loopback and trusted_proxies", 0, TRUSTED_MAX,
+     DERIVED, NULL, NULL, "addresses and ranges of the proxies that may ask (at most 1024)"},
 
     {"redis", &type_section, 0, "", 0, 0, 0, NULL, NULL, "where it is kept what clients have used"},
     {"redis.address", &type_redis_address, OF(redis), "127.0.0.1:6379", 0, 0, 0, NULL, redis_has_address,

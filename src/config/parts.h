@@ -122,6 +122,9 @@ bool admin_is_unix(const void *listener); /* for option->applies */
 
 /* Reads the files named in the section into policy->addresses.table. */
 void addresses_read(struct loading *l);
+bool has_decisions(const void *policy); /* for option->applies */
+/* Completes the section decisions; call after listen and identity. */
+void decisions_finish(struct loading *l);
 
 /* --- rules --- */
 

@@ -66,6 +66,7 @@ static void read_root(struct loading *l)
         options_read(l, l->root, "", l->policy);
     derived_finish(l->policy);
     addresses_read(l);
+    decisions_finish(l);
     identity_finish(l);
     redis_url_finish(l);
     if (!l->report->mistakes)

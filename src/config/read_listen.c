@@ -225,7 +225,7 @@ static void print_listen(const struct printer *printer, const struct option *opt
 
     (void)option;
     fputs(" [ ", printer->out);
-    for (unsigned i = 0; i < policy->listen_count; i++) {
+    for (unsigned i = 0; i < policy->listen_count && !policy->listen[i].decides; i++) {
         fputs(i ? ", " : "", printer->out);
         print_listener(printer->out, &policy->listen[i]);
     }

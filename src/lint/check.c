@@ -146,6 +146,7 @@ void policy_check(struct loading *l)
     if (l->report->mistakes)
         return;
     warn_of_admin(l);
+    warn_of_decisions(l);
     warn_of_identity(l);
     warn_of_redis_tls(l);
     warn_of_upstreams(l);

@@ -88,7 +88,7 @@ static void find_address(const struct identity_settings *settings, const struct 
                          const struct fields *fields, struct identity *identity)
 {
     identity->has_ip = ip_of_address(peer->address, &identity->ip);
-    identity->peer_trusted = !peer->unknown && identity_trusts(settings, peer->address);
+    identity->peer_trusted = peer->trusted || (!peer->unknown && identity_trusts(settings, peer->address));
     identity->headers_believed = settings->headers_from_anyone || identity->peer_trusted;
     if (identity->peer_trusted)
         walk_client_ip_header(settings, fields, identity);

@@ -53,6 +53,7 @@ struct identity_peer {
     const struct address *address;
     /* PROXY protocol header without an address: `address` is the proxy's and is not trusted */
     bool unknown;
+    bool trusted; /* whether trusted_proxies names it or not: a proxy that asks for a decision */
 };
 
 struct token_checker;

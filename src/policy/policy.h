@@ -18,6 +18,7 @@
 #include "policy/address_lists.h"
 #include "policy/client_limits.h"
 #include "policy/identity_settings.h"
+#include "policy/original_request.h"
 #include "policy/rule.h"
 
 struct certificate_files { /* paths as written */
@@ -26,11 +27,21 @@ struct certificate_files { /* paths as written */
 
 struct listen_settings {
     struct address address;
+    bool decides;        /* of the section decisions: forwards nothing */
     bool proxy_protocol; /* expect a PROXY protocol header (net/proxy_header.h) */
     struct certificate_files *certificates;
     unsigned certificate_count; /* 0: no TLS */
     struct tls_server *tls;     /* holds a reference; NULL: no TLS */
     bool http2;                 /* accept HTTP/2: ALPN h2 with TLS, the preface without */
+};
+
+/* A listener that decides requests for other proxies and forwards nothing. Its address is also the
+ * last entry of `listen`. */
+struct decision_settings {
+    struct address address; /* length 0: none */
+    enum request_from request_from;
+    unsigned deny_status;
+    struct identity_settings peers; /* `trusted` and `trust_unix`: the peers that may ask */
 };
 
 enum {
@@ -115,6 +126,7 @@ struct policy {
     unsigned workers; /* "auto" is already resolved */
     struct listen_settings *listen;
     unsigned listen_count;
+    struct decision_settings decisions;
     struct admin_listener *admin;
     unsigned admin_count; /* 0: no admin listener */
     struct redis_settings redis;

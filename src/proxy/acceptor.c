@@ -141,6 +141,8 @@ static bool may_connect(struct listener *l, const struct address *peer, bool *co
     struct worker *w = l->worker;
 
     *counted = false;
+    if (w->policy->listen[l->index].decides && identity_trusts(&w->policy->decisions.peers, peer))
+        return true;
     if (!w->policy->listen[l->index].proxy_protocol)
         return worker_count_peer(w, peer, counted);
     if (identity_trusts(&w->policy->identity, peer))

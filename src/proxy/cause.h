@@ -55,6 +55,8 @@ enum fault {
       "this address is turned away")                                                                         \
     X(CAUSE_CLIENT_BLOCKED, 403, FAULT_CLIENT, false, RETRY_NONE, "client_blocked",                          \
       "this client is turned away")                                                                          \
+    X(CAUSE_ASKER_NOT_TRUSTED, 403, FAULT_CLIENT, false, RETRY_NONE, "decisions_untrusted",                  \
+      "this peer is not in decisions.trusted")                                                               \
     X(CAUSE_HEAD_TIMEOUT, 408, FAULT_CLIENT, false, RETRY_NONE, "request_header_timeout",                    \
       "the request's head took too long")                                                                    \
     X(CAUSE_CONTENT_TIMEOUT, 408, FAULT_CLIENT, false, RETRY_NONE, "request_body_timeout",                   \

@@ -44,6 +44,7 @@ bool client_open(struct worker *w, int fd, const struct address *peer, unsigned 
     c->counted = counted;
     c->silent = true;
     c->origin.peer = peer_of_address(peer);
+    c->origin.decides = settings_of(c)->decides;
     c->opened_ms = c->since_ms = client_now_ms();
     stream_open(&c->stream, &w->client_poller, fd, on_readable, on_writable, c);
     stream_want_read(&c->stream, true);

@@ -51,6 +51,7 @@ struct client_origin {
     bool peer_unknown; /* the PROXY header has no source address and is not LOCAL */
     bool secure;       /* TLS */
     bool http2;        /* requests come over HTTP/2 */
+    bool decides;      /* decision listener: its requests are decided and not forwarded */
 };
 
 enum downstream_sent {

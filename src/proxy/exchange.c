@@ -38,6 +38,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "proxy/access_log.h"
+#include "proxy/decision_listener.h"
 #include "proxy/hold.h"
 #include "proxy/tunnel.h"
 
@@ -144,6 +145,29 @@ static void set_request_id(struct exchange *x, const struct request_head *head)
     x->id_size = worker_request_id(x->worker, x->request_id);
 }
 
+static void begin(struct exchange *x, struct request_head *head, const struct framing *framing)
+{
+    if (x->policy->log.access != ACCESS_OFF)
+        access_log_begin(x, head);
+    exchange_route(x, head, framing);
+}
+
+/* On the decision listener, the request in the access log is the one to decide on. */
+static void begin_decision(struct exchange *x, struct request_head *asked, const struct framing *framing)
+{
+    enum cause cause;
+    const char *why;
+    struct request_head *head = decision_head(x, asked, &cause, &why);
+
+    if (head) {
+        begin(x, head, framing);
+        return;
+    }
+    if (x->policy->log.access != ACCESS_OFF)
+        access_log_begin(x, asked);
+    exchange_fail(x, cause, why);
+}
+
 bool exchange_begin(struct downstream *downstream, struct request_head *head, const struct framing *framing)
 {
     struct exchange *x = exchange_new(downstream);
@@ -159,9 +183,10 @@ bool exchange_begin(struct downstream *downstream, struct request_head *head, co
     x->request.ended = framing->kind == FRAMING_NONE;
     x->request.max = x->policy->size_limits.request_body;
     set_request_id(x, head);
-    if (x->policy->log.access != ACCESS_OFF)
-        access_log_begin(x, head);
-    exchange_route(x, head, framing);
+    if (unlikely(downstream->origin->decides))
+        begin_decision(x, head, framing);
+    else
+        begin(x, head, framing);
     return true;
 }
 

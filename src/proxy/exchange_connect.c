@@ -30,7 +30,10 @@ static void forward(struct exchange *x, enum retry_cause why, enum cause otherwi
 
 void exchange_connect(struct exchange *x)
 {
-    forward(x, RETRY_NONE, CAUSE_NONE);
+    if (unlikely(x->downstream->origin->decides))
+        exchange_reply(x, 200, NULL);
+    else
+        forward(x, RETRY_NONE, CAUSE_NONE);
 }
 
 void exchange_release(struct exchange *x)

@@ -48,7 +48,9 @@ struct identity_input exchange_identity_input(const struct exchange *x, const st
 {
     return (struct identity_input){
         .policy = x->policy,
-        .peer = {address_of_peer(&x->downstream->origin->peer, peer), x->downstream->origin->peer_unknown},
+        .peer = {.address = address_of_peer(&x->downstream->origin->peer, peer),
+                 .unknown = x->downstream->origin->peer_unknown,
+                 .trusted = x->downstream->origin->decides},
         .fields = &head->fields,
         .query = head->query,
         .tokens = x->generation->tokens,
@@ -217,11 +219,12 @@ static void decide(struct exchange *x, const struct request_head *head, const st
                                 .path = head->path,
                                 .fields = &head->fields};
     bool now = limiter_decide(x->generation->limiter, &facts, &x->decision_request) == DECIDED_NOW;
-    if (now && !decision_admits(&x->decision_request.decision)) {
+    bool forwards = !x->downstream->origin->decides;
+    if (now && !(forwards && decision_admits(&x->decision_request.decision))) {
         act_on_decision(x);
         return;
     }
-    if (!write_request_head(x, head, framing, identity, cost)) {
+    if (forwards && !write_request_head(x, head, framing, identity, cost)) {
         exchange_fail(x, CAUSE_NO_MEMORY, NULL);
         return;
     }
@@ -278,6 +281,14 @@ static void act_on_waiting(evutil_socket_t fd, short what, void *arg)
         event_active(&w->act, EV_TIMEOUT, 1);
 }
 
+static uint16_t rejection_status(const struct exchange *x)
+{
+    if (x->decision_request.decision.verdict == VERDICT_FAILED_CLOSED)
+        return 503;
+    return (uint16_t)(x->downstream->origin->decides ? x->policy->decisions.deny_status
+                                                     : x->rule->rejection.status);
+}
+
 static void act_on_decision(struct exchange *x)
 {
     const struct decision *d = &x->decision_request.decision;
@@ -293,8 +304,7 @@ static void act_on_decision(struct exchange *x)
     } else if (decision_admits(d))
         exchange_connect(x);
     else
-        exchange_reply(x, d->verdict == VERDICT_FAILED_CLOSED ? 503 : (uint16_t)x->rule->rejection.status,
-                       NULL);
+        exchange_reply(x, rejection_status(x), NULL);
 }
 
 void decisions_init(struct worker *w)

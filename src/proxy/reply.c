@@ -14,9 +14,16 @@ enum {
 
 static_assert(BODY_PIECES_MAX <= (int)DOWNSTREAM_PIECES_MAX, "a configured body is one response");
 
+/* 200: the decision listener admits the request. 204: OPTIONS with Max-Forwards: 0. */
+static bool is_success(const struct exchange *x)
+{
+    return x->status < 300;
+}
+
 static bool is_rejection(const struct exchange *x)
 {
-    return x->cause == CAUSE_NONE && x->decision_request.decision.verdict != VERDICT_FAILED_CLOSED;
+    return x->cause == CAUSE_NONE && !is_success(x) &&
+           x->decision_request.decision.verdict != VERDICT_FAILED_CLOSED;
 }
 
 /* The response lists the allowed methods: a 405, or the 204 to OPTIONS with Max-Forwards: 0. A
@@ -144,9 +151,12 @@ static int document(const struct exchange *x, const char *why, struct text *scra
 /* Not for a 204, which has neither content nor Content-Length (RFC 9110 section 8.6). */
 static void content_fields(struct text *out, struct slice type, size_t content)
 {
-    text_literal(out, "Content-Type: ");
-    text_put(out, type);
-    text_literal(out, "\r\nContent-Length: ");
+    if (type.n) {
+        text_literal(out, "Content-Type: ");
+        text_put(out, type);
+        text_literal(out, "\r\n");
+    }
+    text_literal(out, "Content-Length: ");
     text_u64(out, content);
     text_literal(out, "\r\n");
 }
@@ -176,6 +186,11 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
     text_bytes(out, x->request_id, x->id_size);
     marks_add(marks, out, at, MARK_REQUEST_ID, 0);
     text_literal(out, "\r\n");
+    if (x->downstream->origin->decides && is_success(x) && x->rule->limit_count) {
+        text_literal(out, "X-Weir-Client: ");
+        text_bytes(out, x->identity, x->identity_size);
+        text_literal(out, "\r\n");
+    }
     decision_fields_write_marked(out, &x->decision_request.decision, x->policy->headers,
                                  clock_cached_wall_us(), marks);
 }
@@ -247,7 +262,7 @@ enum downstream_sent reply_send(struct exchange *x, const char *why)
 {
     enum downstream_sent sent;
 
-    if (x->status == 204) {
+    if (is_success(x)) {
         char line_bytes[REPLY_LINES_MAX];
         struct text lines = text_over(line_bytes, sizeof line_bytes);
         write_lines(&lines, x, SLICE_NONE, 0, NULL);

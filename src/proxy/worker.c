@@ -311,6 +311,7 @@ void worker_free(struct worker *w)
     if (w->decided.tqh_last)
         event_del(&w->act);
     exchanges_free(w);
+    free(w->original);
     quota_client_free(w->quotas);
     deadlines_clear(&w->deadlines);
     poller_clear(&w->client_poller);

@@ -1,7 +1,6 @@
 """Every recipe of docs/recipes.md, as it stands there, does what it says. A recipe's test has the name of its heading."""
 
 import json
-import os
 import re
 import subprocess
 import threading
@@ -10,40 +9,11 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from postgres import Postgres
+from recipe_book import blocks, cook, recipes
 from rig import eventually
 from scripted import OK, Scripted
 from tokens import Issuer
 from wire import Connection, count, flood, get, request_bytes
-
-PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "recipes.md")
-
-
-def blocks(section, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", section, re.M | re.S)
-
-
-def recipes():
-    """{heading: section}, and what all of them begin with."""
-    with open(PAGE, encoding="utf-8") as page:
-        head, *rest = re.split(r"^### ", page.read(), flags=re.M)
-    return blocks(head, "yaml")[0], {section.partition("\n")[0]: section for section in rest}
-
-
-def cook(rig, heading, upstream=None, redis="5s", files=(), replace=()):
-    """weir with this recipe, with addresses of the test's own, and patient with Redis."""
-    head, sections = recipes()
-    for old, new in (("127.0.0.1:8080", "127.0.0.1:0"), ("127.0.0.1:9180", "127.0.0.1:0"),
-                     ("127.0.0.1:6379", f'"{rig.redis().text}", timeout: {redis}'),
-                     ("127.0.0.1:3000", f'"{(upstream or rig.upstream()).text}"')):
-        assert old in head
-        head = head.replace(old, new)
-    for i, (name, language) in enumerate(files):
-        rig.write(name, blocks(sections[heading], language)[i])
-    recipe = blocks(sections[heading], "yaml")[0]
-    for old, new in replace:
-        assert old in recipe
-        recipe = recipe.replace(old, new)
-    return rig.weir(text=head + recipe + "log: { access: off }\n").wait_for_redis()
 
 
 def statuses(weir, times, path="/", method="GET", **headers):
@@ -359,3 +329,18 @@ def test_github_s_fields(rig):
     answer = get(weir.address)
     assert abs(answer.number("X-RateLimit-Reset") - time.time() - 3600) < 60
     assert answer["RateLimit"] is None and answer["X-Rate-Limit-Quota"] is None
+
+
+def test_behind_nginx_without_forwarding(rig):
+    """With a real nginx: test_decisions.py."""
+    assert "request_from: original" in recipes()[1]["Behind nginx, without forwarding"]
+
+
+def test_behind_caddy_without_forwarding(rig):
+    """With a real Caddy: test_decisions.py."""
+    assert "forward_auth" in recipes()[1]["Behind Caddy, without forwarding"]
+
+
+def test_behind_haproxy_without_forwarding(rig):
+    """With a real HAProxy: test_decisions.py."""
+    assert "lua.weir" in recipes()[1]["Behind HAProxy, without forwarding"]

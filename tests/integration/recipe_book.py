@@ -1,0 +1,34 @@
+"""The recipes of docs/recipes.md, and weir with one of them."""
+
+import os
+import re
+
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "recipes.md")
+
+
+def blocks(section, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", section, re.M | re.S)
+
+
+def recipes():
+    """{heading: section}, and what all of them begin with."""
+    with open(PAGE, encoding="utf-8") as page:
+        head, *rest = re.split(r"^### ", page.read(), flags=re.M)
+    return blocks(head, "yaml")[0], {section.partition("\n")[0]: section for section in rest}
+
+
+def cook(rig, heading, upstream=None, redis="5s", files=(), replace=()):
+    """weir with this recipe, with addresses of the test's own, and patient with Redis."""
+    head, sections = recipes()
+    for old, new in (("127.0.0.1:8080", "127.0.0.1:0"), ("127.0.0.1:9180", "127.0.0.1:0"),
+                     ("127.0.0.1:6379", f'"{rig.redis().text}", timeout: {redis}'),
+                     ("127.0.0.1:3000", f'"{(upstream or rig.upstream()).text}"')):
+        assert old in head
+        head = head.replace(old, new)
+    for i, (name, language) in enumerate(files):
+        rig.write(name, blocks(sections[heading], language)[i])
+    recipe = blocks(sections[heading], "yaml")[0]
+    for old, new in replace:
+        assert old in recipe
+        recipe = recipe.replace(old, new)
+    return rig.weir(text=head + recipe + "log: { access: off }\n").wait_for_redis()

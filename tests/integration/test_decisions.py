@@ -1,0 +1,170 @@
+"""The decision listener: alone, and asked by real nginx, Caddy and HAProxy as docs/recipes.md configures them."""
+
+import json
+import shutil
+import socket
+
+from recipe_book import blocks, cook, recipes
+from rig import Process, address_of, eventually, free_port
+from wire import Connection, get
+
+LIMITS = {"per-client": {"script": "gcra", "limit": 3, "period": "1h", "burst": 3}}
+RULES = [{"match": {"path": "/v1/**", "methods": ["POST"]}, "limits": ["per-client"]}, {"limits": "none"}]
+
+
+def asked(rig, **more):
+    """weir with a decision listener, and that listener's address."""
+    decisions = {"listen": "127.0.0.1:0", **more.pop("decisions", {})}
+    weir = rig.weir(limits=LIMITS, rules=more.pop("rules", RULES), decisions=decisions, **more)
+    return weir, address_of(weir.announced(r"listening on (\S+) \(decisions\)$")[0])
+
+
+def forwarded(method="POST", uri="/v1/x", host="a.test", client="203.0.113.7", **more):
+    return {"X-Forwarded-Method": method, "X-Forwarded-Uri": uri, "X-Forwarded-Host": host, "X-Forwarded-Proto": "https",
+            "X-Forwarded-For": client, **more}
+
+
+def test_it_decides_by_the_forwarded_fields(rig):
+    weir, listener = asked(rig)
+    answers = [get(listener, "/anything", headers=forwarded()) for _ in range(4)]
+    assert [a.status for a in answers] == [200, 200, 200, 429]
+    assert answers[0]["X-Weir-Client"] == "ip:203.0.113.7" and answers[0].body == b"" and answers[0]["RateLimit"]
+    assert answers[3]["Retry-After"] and answers[3]["Content-Type"] == "application/problem+json"
+    assert get(listener, headers=forwarded(client="203.0.113.8")).status == 200, "another client"
+    assert get(listener, headers=forwarded(method="GET")).status == 200, "another rule"
+    assert get(listener, "/v1/x", method="POST").status == 400, "the request itself is not decided on"
+    assert get(listener, headers={**forwarded(), "X-Original-URI": "/free", "X-Original-Method": "GET"}).status == 429
+    assert weir.metric("weir_limit_decisions_total", limit="per-client", decision="allowed") == 4
+
+
+def test_fields_that_are_missing_or_malformed(rig):
+    _, listener = asked(rig)
+    good = forwarded()
+    for name in good:
+        assert get(listener, headers={k: v for k, v in good.items() if k != name}).status == 400, name
+    for change in ({"X-Forwarded-Uri": "http://a.test/v1/x"}, {"X-Forwarded-Uri": "/v1/../x"}, {"X-Forwarded-Uri": "/a b"},
+                   {"X-Forwarded-Uri": ""}, {"X-Forwarded-Method": "post"}, {"X-Forwarded-Method": "PO ST"}, {"X-Forwarded-Host": "a b"},
+                   {"X-Forwarded-Proto": "ftp"}, {"X-Forwarded-Uri": "/v1/a/..%2f..%2fx"}):
+        assert get(listener, headers={**good, **change}).status == 400, change
+    with Connection(listener) as connection:   # twice
+        lines = "".join(f"{k}: {v}\r\n" for k, v in good.items())
+        connection.send(f"GET / HTTP/1.1\r\nHost: x\r\n{lines}X-Forwarded-Uri: /free\r\n\r\n".encode())
+        assert connection.response().status == 400
+    assert get(listener, headers=forwarded(method="TRACE")).status == 405
+    assert get(listener, headers=forwarded(method="OPTIONS", **{"Max-Forwards": "0"}, uri="/v1/x")).status == 200
+
+
+def test_the_other_sources_of_the_request(rig):
+    _, listener = asked(rig, decisions={"request_from": "original", "deny_status": 403})
+    original = {"X-Original-Method": "POST", "X-Original-URI": "/v1/x", "X-Forwarded-For": "203.0.113.7"}
+    statuses = [get(listener, headers={**original, **forwarded(method="GET", uri="/free")}).status for _ in range(4)]
+    assert statuses == [200, 200, 200, 403]
+    assert get(listener, headers=forwarded()).status == 400
+    _, listener = asked(rig, decisions={"request_from": "request"}, redis={"key_prefix": "other"})
+    statuses = [get(listener, "/v1/x", method="POST", headers=forwarded(method="GET", uri="/free")).status for _ in range(4)]
+    assert statuses == [200, 200, 200, 429]
+    # 204 would tell the other proxy that the request is admitted.
+    options = get(listener, "/v1/x", method="OPTIONS", headers={"Max-Forwards": "0", "X-Forwarded-For": "203.0.113.9"})
+    assert options.status == 200
+
+
+def test_only_trusted_peers_may_ask(rig):
+    weir, listener = asked(rig, decisions={"trusted": ["192.0.2.0/24"]})
+    answer = get(listener, headers=forwarded())
+    assert answer.status == 403 and b"decisions.trusted" in answer.body
+    assert weir.metric("weir_errors_total", cause="decisions_untrusted") == 1
+    weir.reload(decisions={"listen": "127.0.0.1:0", "trusted": ["127.0.0.0/8"]})
+    eventually(lambda: get(listener, headers=forwarded()).status == 200)
+
+
+def test_redis_that_is_down_is_not_an_admission(rig):
+    weir, listener = asked(rig, redis={"address": f"127.0.0.1:{free_port()}", "on_failure": "deny", "timeout": "50ms"}, wait="listening")
+    weir.expect_errors("could not connect")
+    assert get(listener, headers=forwarded()).status == 503
+    assert get(listener, headers=forwarded(method="GET")).status == 200, "no limit"
+
+
+def test_policy_mistakes_and_warnings(rig):
+    def check(**more):
+        return rig.command("check", "-c", rig.write("p.yaml", json.dumps(
+            {"upstreams": {"api": {"servers": ["127.0.0.1:1"]}}, "listen": ["127.0.0.1:7001"], "rules": [{"limits": ["a"]}],
+             "limits": {"a": {"script": "fixed_window", "limit": 1, "period": "1s", "count": [401]}}, **more}, indent=1))).stderr
+    assert "listen is missing" in check(decisions={"deny_status": 429})
+    assert "is an address of listen as well" in check(decisions={"listen": "127.0.0.1:7001"})
+    assert "does not see responses" in check(decisions={"listen": "127.0.0.1:7002"})
+
+
+# --- real proxies ---
+
+def serves(address):
+    try:
+        socket.create_connection(address, 1).close()
+        return True
+    except OSError:
+        return False
+
+
+def statuses_through(port, times=7, path="/v1/x", **headers):
+    return [get(("127.0.0.1", port), path, headers=headers) for _ in range(times)]
+
+
+def check_proxy(port):
+    """5 requests of a client are admitted whatever it claims; the API gets those alone."""
+    eventually(lambda: serves(("127.0.0.1", port)), 10, "the proxy")
+    forged = {"X-Original-URI": "/free", "X-Original-Method": "OPTIONS", "X-Forwarded-Uri": "/free", "X-Forwarded-For": "198.51.100.1",
+              "X-Client-Id": "somebody", "X-Forwarded-Method": "HEAD"}
+    answers = statuses_through(port, **forged)
+    assert [a.status for a in answers] == [200] * 5 + [429] * 2, [a.status for a in answers]
+    assert int(answers[-1]["Retry-After"]) > 60
+    assert get(("127.0.0.1", port), "/free").status == 200
+    return answers
+
+
+def weir_for(rig, heading):
+    weir = cook(rig, heading, replace=(("127.0.0.1:9190", "127.0.0.1:0"),))
+    return weir.announced(r"listening on (\S+) \(decisions\)$")[0], blocks(recipes()[1][heading], "(?:nginx|caddy|lua|haproxy)")
+
+
+def test_behind_nginx(rig):
+    address, (config,) = weir_for(rig, "Behind nginx, without forwarding")
+    port = free_port()
+    rig.write("nginx.conf", f"""daemon off; master_process off; pid {rig.directory}/nginx.pid; error_log stderr;
+        events {{ }} http {{ access_log off; client_body_temp_path {rig.directory}/body; proxy_temp_path {rig.directory}/proxy;
+        fastcgi_temp_path {rig.directory}/f; uwsgi_temp_path {rig.directory}/u; scgi_temp_path {rig.directory}/s;
+        upstream api {{ server {rig.upstream().text}; }} upstream weir {{ server {address}; keepalive 64; }}
+        server {{ listen 127.0.0.1:{port}; {config} }} }}""")
+    Process(rig, "nginx", [shutil.which("nginx", path="/usr/sbin:/usr/bin"), "-c", f"{rig.directory}/nginx.conf"])
+    assert check_proxy(port)[0]["RateLimit"]
+
+
+def test_behind_caddy(rig):
+    address, (config,) = weir_for(rig, "Behind Caddy, without forwarding")
+    port = free_port()
+    config = config.replace("127.0.0.1:9190", address).replace("127.0.0.1:3000", rig.upstream().text)
+    rig.write("Caddyfile", f"{{\n admin off\n auto_https off\n}}\nhttp://:{port} {{\n bind 127.0.0.1\nroute {{\n{config}}}\n}}\n")
+    Process(rig, "caddy", ["caddy", "run", "--adapter", "caddyfile", "--config", f"{rig.directory}/Caddyfile"],
+            env={"HOME": rig.directory, "XDG_DATA_HOME": rig.directory, "PATH": "/usr/bin:/bin"})
+    assert check_proxy(port)[-1]["Content-Type"] == "application/problem+json"
+
+
+def test_behind_haproxy(rig):
+    address, (script, config) = weir_for(rig, "Behind HAProxy, without forwarding")
+    port = free_port()
+    rig.write("weir.lua", script.replace("127.0.0.1:9190", address))
+    config = "\n".join("  " + line for line in config.splitlines())
+    rig.write("haproxy.cfg", f"""global
+  lua-load {rig.directory}/weir.lua
+defaults
+  mode http
+  timeout connect 2s
+  timeout client 5s
+  timeout server 5s
+frontend f
+  bind 127.0.0.1:{port}
+{config}
+  default_backend api
+backend api
+  server api {rig.upstream().text}
+""")
+    Process(rig, "haproxy", ["/usr/sbin/haproxy", "-f", f"{rig.directory}/haproxy.cfg", "-db"])
+    check_proxy(port)
