@@ -36,6 +36,7 @@ have() {
     prometheus) command -v promtool ;;
     dpkg-dev) command -v dpkg-buildpackage ;;
     debhelper) command -v dh ;;
+    iproute2) command -v ip ;;
     systemd) command -v systemd-socket-activate ;;
     redis-tools) command -v redis-cli ;;
     xz-utils) command -v xz ;;
