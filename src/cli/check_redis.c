@@ -22,12 +22,12 @@ static struct slice info_value(const char *info, const char *name)
 }
 
 /* A Redis server; in a cluster, one of the masters. */
-struct place_of_redis {
+struct checked_server {
     const struct policy *policy;
     char text[256]; /* its name in messages */
 };
 
-static void check_memory(struct redis_blocking *redis, const struct place_of_redis *position, FILE *report)
+static void check_memory(struct redis_blocking *redis, const struct checked_server *server, FILE *report)
 {
     const struct redis_reply *reply = redis_ask(redis, 2, (const char *[]){"INFO", "memory"}, NULL);
 
@@ -38,7 +38,7 @@ static void check_memory(struct redis_blocking *redis, const struct place_of_red
             fprintf(report,
                     "%s: warning: redis %s: maxmemory-policy is %.*s: a key that it evicts is a client with "
                     "a fresh limit; set noeviction there\n",
-                    position->policy->file, position->text, SLICE_ARG(way));
+                    server->policy->file, server->text, SLICE_ARG(way));
     }
 }
 
@@ -50,8 +50,7 @@ static bool saves_snapshots(struct redis_blocking *redis)
     return !reply || !redis_reply_is(reply, "ss") || reply->elements[1].text.n;
 }
 
-static void check_persistence(struct redis_blocking *redis, const struct place_of_redis *position,
-                              FILE *report)
+static void check_persistence(struct redis_blocking *redis, const struct checked_server *server, FILE *report)
 {
     const struct redis_reply *reply = redis_ask(redis, 2, (const char *[]){"INFO", "persistence"}, NULL);
 
@@ -61,7 +60,7 @@ static void check_persistence(struct redis_blocking *redis, const struct place_o
             report,
             "%s: warning: redis %s: keeps nothing on disk: after a restart every client has a fresh limit; "
             "set appendonly yes there\n",
-            position->policy->file, position->text);
+            server->policy->file, server->text);
 }
 
 void cli_check_redis(const struct policy *policy, FILE *report)
@@ -81,14 +80,14 @@ void cli_check_redis(const struct policy *policy, FILE *report)
     }
     for (unsigned part = 0, parts = 1; part < parts; part++) {
         struct redis_blocking *redis = redis_dial_part(settings, part, &parts, TIMEOUT_US, why);
-        struct place_of_redis position = {.policy = policy};
+        struct checked_server server = {.policy = policy};
         if (!redis)
             return;
-        snprintf(position.text, sizeof position.text, "%s", settings->address_text);
+        snprintf(server.text, sizeof server.text, "%s", settings->address_text);
         if (settings->cluster.count)
-            address_format(redis_blocking_address(redis), position.text);
-        check_memory(redis, &position, report);
-        check_persistence(redis, &position, report);
-        redis_hang_up(redis);
+            address_format(redis_blocking_address(redis), server.text);
+        check_memory(redis, &server, report);
+        check_persistence(redis, &server, report);
+        redis_blocking_free(redis);
     }
 }

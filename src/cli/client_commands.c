@@ -15,7 +15,7 @@
 enum { CONNECT_US = 2000000, LOOK_US = 10000000, RESET_US = 60000000, CELL_MAX = 600 };
 
 /* A client query from the command line. */
-struct asking {
+struct client_command {
     struct policy *policy;
     struct identity identity;
     struct query *query;
@@ -47,9 +47,9 @@ static struct policy *load(const char *file, const char *lua_dir)
 }
 
 /* Prints the error and, if it is a known reply of Redis, its remedy. */
-static bool complain(const struct asking *asking, const char *why)
+static bool complain(const struct client_command *command, const char *why)
 {
-    const struct redis_settings *settings = &asking->policy->redis;
+    const struct redis_settings *settings = &command->policy->redis;
     enum redis_failure failure = redis_failure_of(why);
     bool known = failure != REDIS_FAILURE_SCRIPT;
 
@@ -58,9 +58,9 @@ static bool complain(const struct asking *asking, const char *why)
     return false;
 }
 
-static bool dial(struct asking *asking)
+static bool dial(struct client_command *command)
 {
-    const struct redis_settings *settings = &asking->policy->redis;
+    const struct redis_settings *settings = &command->policy->redis;
     char why[REDIS_WHY_MAX];
     unsigned parts;
 
@@ -70,93 +70,94 @@ static bool dial(struct asking *asking)
               stderr);
         return false;
     }
-    asking->redis = asking->where < 0
-                        ? redis_dial_part(settings, (unsigned)(-1 - asking->where), &parts, CONNECT_US, why)
-                        : redis_dial_slot(settings, (unsigned)asking->where, CONNECT_US, why);
-    return asking->redis || complain(asking, why);
+    command->redis = command->where < 0
+                         ? redis_dial_part(settings, (unsigned)(-1 - command->where), &parts, CONNECT_US, why)
+                         : redis_dial_slot(settings, (unsigned)command->where, CONNECT_US, why);
+    return command->redis || complain(command, why);
 }
 
 /* In a cluster, selects the node of the keys or the shard; closes the connection if it is for
  * another one. */
-static void go_where(struct asking *asking, const char **argv, const size_t *sizes)
+static void go_where(struct client_command *command, const char **argv, const size_t *sizes)
 {
     struct slice keys = {argv[0], sizes[0]};
     int where = 0;
 
-    if (asking->policy->redis.cluster.count)
-        where = slice_equal(keys, SLICE("0")) ? -1 - (int)client_query_shard(asking->query)
+    if (command->policy->redis.cluster.count)
+        where = slice_equal(keys, SLICE("0")) ? -1 - (int)client_query_shard(command->query)
                                               : (int)redis_slot_of((struct slice){argv[1], sizes[1]});
-    if (asking->redis && where != asking->where) {
-        redis_hang_up(asking->redis);
-        asking->redis = NULL;
+    if (command->redis && where != command->where) {
+        redis_blocking_free(command->redis);
+        command->redis = NULL;
     }
-    asking->where = where;
+    command->where = where;
 }
 
 /* Finds the number of shards of the keys. False: an error was printed. */
-static bool count_parts(struct asking *asking)
+static bool count_parts(struct client_command *command)
 {
     char why[REDIS_WHY_MAX];
     unsigned parts = 1;
     struct redis_blocking *redis;
 
-    if (!asking->policy->redis.cluster.count)
+    if (!command->policy->redis.cluster.count)
         return true;
-    if (!(redis = redis_dial_part(&asking->policy->redis, 0, &parts, CONNECT_US, why)))
-        return complain(asking, why);
-    redis_hang_up(redis);
-    client_query_set_shards(asking->query, parts);
+    if (!(redis = redis_dial_part(&command->policy->redis, 0, &parts, CONNECT_US, why)))
+        return complain(command, why);
+    redis_blocking_free(redis);
+    client_query_set_shards(command->query, parts);
     return true;
 }
 
-static bool load_script(struct asking *asking)
+static bool load_script(struct client_command *command)
 {
-    char *script = client_query_script(asking->policy);
+    char *script = client_query_script(command->policy);
     const char *argv[] = {"SCRIPT", "LOAD", script};
-    const struct redis_reply *reply = script ? redis_ask(asking->redis, COUNT_OF(argv), argv, NULL) : NULL;
-    bool good = reply && reply->type == RESP_STRING && reply->text.n == sizeof asking->sha - 1;
+    const struct redis_reply *reply = script ? redis_ask(command->redis, COUNT_OF(argv), argv, NULL) : NULL;
+    bool good = reply && reply->type == RESP_STRING && reply->text.n == sizeof command->sha - 1;
 
     if (good)
-        memcpy(asking->sha, reply->text.p, sizeof asking->sha);
+        memcpy(command->sha, reply->text.p, sizeof command->sha);
     else
-        complain(asking,
-                 reply && reply->type == RESP_ERROR ? reply->text.p : redis_blocking_error(asking->redis));
+        complain(command,
+                 reply && reply->type == RESP_ERROR ? reply->text.p : redis_blocking_error(command->redis));
     free(script);
     return good;
 }
 
 /* Sends EVALSHA SHA with these arguments. */
-static const struct redis_reply *ask(struct asking *asking, int argc, const char **argv, const size_t *sizes)
+static const struct redis_reply *ask(struct client_command *command, int argc, const char **argv,
+                                     const size_t *sizes)
 {
     const char **words = xcalloc((size_t)argc + 2, sizeof *words);
     size_t *lengths = xcalloc((size_t)argc + 2, sizeof *lengths);
 
     words[0] = "EVALSHA", lengths[0] = strlen(words[0]);
-    words[1] = asking->sha, lengths[1] = strlen(asking->sha);
+    words[1] = command->sha, lengths[1] = strlen(command->sha);
     memcpy(words + 2, argv, (size_t)argc * sizeof *words);
     memcpy(lengths + 2, sizes, (size_t)argc * sizeof *lengths);
-    const struct redis_reply *reply = redis_ask(asking->redis, argc + 2, words, lengths);
+    const struct redis_reply *reply = redis_ask(command->redis, argc + 2, words, lengths);
     free(words);
     free(lengths);
     return reply;
 }
 
-static bool ask_all(struct asking *asking)
+static bool ask_all(struct client_command *command)
 {
     const char **argv;
     const size_t *sizes;
-    bool good = count_parts(asking);
+    bool good = count_parts(command);
     int argc;
 
-    while (good && client_query_next(asking->query, &argc, &argv, &sizes)) {
-        go_where(asking, argv, sizes);
-        if (!asking->redis && !(dial(asking) && load_script(asking)))
+    while (good && client_query_next(command->query, &argc, &argv, &sizes)) {
+        go_where(command, argv, sizes);
+        if (!command->redis && !(dial(command) && load_script(command)))
             return false;
-        const struct redis_reply *reply = ask(asking, argc, argv, sizes);
+        const struct redis_reply *reply = ask(command, argc, argv, sizes);
         if (!reply || reply->type == RESP_ERROR)
-            good = complain(asking, reply ? reply->text.p : redis_blocking_error(asking->redis));
-        else if (!client_query_take(asking->query, reply))
-            good = complain(asking, "an answer of the wrong shape");
+            good = complain(command, reply ? reply->text.p : redis_blocking_error(command->redis));
+        else if (!client_query_take(command->query, reply))
+            good = complain(command, "an answer of the wrong shape");
     }
     return good;
 }
@@ -259,27 +260,27 @@ static void print_standing(const struct query *query)
 
 /* Returns true if neither the policy nor the database has the id, and
  * identity.known_clients_only then counts the client by its address. */
-static bool is_unknown_id(const struct asking *asking)
+static bool is_unknown_id(const struct client_command *command)
 {
     struct quota_row row;
     int64_t us;
 
-    return asking->policy->identity.known_clients_only && asking->identity.is_id &&
-           !policy_client(asking->policy, &asking->identity) &&
-           !(client_query_row(asking->query, &row, &us) && row.present);
+    return command->policy->identity.known_clients_only && command->identity.is_id &&
+           !policy_client(command->policy, &command->identity) &&
+           !(client_query_row(command->query, &row, &us) && row.present);
 }
 
 /* Prints the database's quota for an id that the policy does not name. */
-static void print_row(const struct asking *asking)
+static void print_row(const struct client_command *command)
 {
     char bytes[64];
     struct text text = text_over(bytes, sizeof bytes);
     struct quota_row row;
     int64_t us;
 
-    if (!client_query_asks_database(asking->query))
+    if (!client_query_asks_database(command->query))
         return;
-    if (!client_query_row(asking->query, &row, &us)) {
+    if (!client_query_row(command->query, &row, &us)) {
         puts("quotas  not known: the next request looks the id up");
         return;
     }
@@ -300,13 +301,13 @@ static void print_row(const struct asking *asking)
         puts("; past its time: the next request looks it up");
 }
 
-static void print_grant(const struct asking *asking)
+static void print_grant(const struct client_command *command)
 {
     char bytes[64];
     struct text text = text_over(bytes, sizeof bytes);
     int64_t quota, us;
 
-    if (!client_query_granted(asking->query, &quota, &us))
+    if (!client_query_granted(command->query, &quota, &us))
         return;
     write_wait(&text, us);
     if (quota == GRANT_UNLIMITED)
@@ -315,70 +316,71 @@ static void print_grant(const struct asking *asking)
         printf("grant   a quota of %" PRId64 ", for %.*s more\n", quota, SLICE_ARG(text_slice(&text)));
 }
 
-static void print_limits_in_force(const struct asking *asking)
+static void print_limits_in_force(const struct client_command *command)
 {
-    const struct client_limits *client_limits = client_query_client(asking->query);
+    const struct client_limits *client_limits = client_query_client(command->query);
 
-    printf("client  %.*s\nterms   %s", SLICE_ARG(identity_text(&asking->identity)),
+    printf("client  %.*s\nterms   %s", SLICE_ARG(identity_text(&command->identity)),
            client_query_limits_text(client_limits));
     if (client_limits && client_limits->plan)
         printf(" %s", client_limits->plan->name);
     if (client_limits && client_limits->name)
         printf(" (clients: %s)", client_limits->name);
-    if (asking->identity.listed)
-        fputs(asking->identity.listed == LISTED_BLOCKED ? "; this address is turned away (addresses.block)"
-                                                        : "; this address is never limited (addresses.allow)",
+    if (command->identity.listed)
+        fputs(command->identity.listed == LISTED_BLOCKED
+                  ? "; this address is turned away (addresses.block)"
+                  : "; this address is never limited (addresses.allow)",
               stdout);
-    puts(is_unknown_id(asking) ? "; an unknown id: identity.known_clients_only counts it by its address"
-                               : "");
+    puts(is_unknown_id(command) ? "; an unknown id: identity.known_clients_only counts it by its address"
+                                : "");
 }
 
-static int show(const struct asking *asking)
+static int show(const struct client_command *command)
 {
-    const struct client_limits *client_limits = client_query_client(asking->query);
+    const struct client_limits *client_limits = client_query_client(command->query);
     const struct limit_status *rows;
 
-    print_limits_in_force(asking);
-    print_grant(asking);
-    print_row(asking);
+    print_limits_in_force(command);
+    print_grant(command);
+    print_row(command);
     if (client_limits && client_limits->quota != QUOTA_AS_WRITTEN)
         puts(client_limits->quota == QUOTA_PROHIBITED ? "\nEvery request that has a limit is rejected."
                                                       : "\nNo limit counts this client.");
-    else if (client_query_rows(asking->query, &rows) == 0)
+    else if (client_query_rows(command->query, &rows) == 0)
         puts("\nThe policy has no limit that is counted per client.");
     else {
         putchar('\n');
-        print_standing(asking->query);
+        print_standing(command->query);
     }
-    if (!client_query_complete(asking->query))
+    if (!client_query_complete(command->query))
         puts("\nThere are more keys in Redis than could be looked through: some limits that are counted per "
              "several things may be missing.");
     return 0;
 }
 
-static int report_reset(const struct asking *asking)
+static int report_reset(const struct client_command *command)
 {
-    uint64_t removed = client_query_removed(asking->query);
+    uint64_t removed = client_query_removed(command->query);
 
-    printf("%.*s: %" PRIu64 " key%s removed\n", SLICE_ARG(identity_text(&asking->identity)), removed,
+    printf("%.*s: %" PRIu64 " key%s removed\n", SLICE_ARG(identity_text(&command->identity)), removed,
            removed == 1 ? "" : "s");
-    if (!client_query_told(asking->query))
+    if (!client_query_told(command->query))
         fputs("weir: Redis took no message for the running weirs (may this user PUBLISH there?): they may "
               "go on to reject for up to a second\n",
               stderr);
-    if (client_query_complete(asking->query))
+    if (client_query_complete(command->query))
         return 0;
     fputs("weir: there are more keys in Redis than could be looked through: some may be left; try again\n",
           stderr);
     return 1;
 }
 
-static int report_granted(const struct asking *asking)
+static int report_granted(const struct client_command *command)
 {
-    struct slice client = identity_text(&asking->identity);
+    struct slice client = identity_text(&command->identity);
     int64_t quota, us;
 
-    if (!client_query_granted(asking->query, &quota, &us)) {
+    if (!client_query_granted(command->query, &quota, &us)) {
         fprintf(stderr, "weir: there are %d grants already: take others back, or let them end\n", GRANTS_MAX);
         return 1;
     }
@@ -394,9 +396,9 @@ static int report_granted(const struct asking *asking)
             printf("%.*s: a quota of %" PRId64 " for %.*s\n", SLICE_ARG(client), quota,
                    SLICE_ARG(text_slice(&time)));
     }
-    if (is_unknown_id(asking))
+    if (is_unknown_id(command))
         puts("an unknown id: identity.known_clients_only counts it by its address, and this has no effect");
-    if (!client_query_told(asking->query))
+    if (!client_query_told(command->query))
         fputs(
             "weir: Redis took no message for the running weirs (may this user PUBLISH there?): they may need "
             "some seconds to know\n",
@@ -413,20 +415,20 @@ struct order {
     int64_t quota, us;
 };
 
-static struct query *begin(const struct asking *asking, const struct order *order)
+static struct query *begin(const struct client_command *command, const struct order *order)
 {
     if (order->kind == CLIENT_QUERY_GRANT)
-        return client_query_new_grant(asking->policy, &asking->identity, order->quota, order->us);
-    return client_query_new(asking->policy, &asking->identity, order->kind,
+        return client_query_new_grant(command->policy, &command->identity, order->quota, order->us);
+    return client_query_new(command->policy, &command->identity, order->kind,
                             order->kind == CLIENT_QUERY_LOOK ? LOOK_US : RESET_US);
 }
 
 /* Warns of a probable mistake: an address without "ip:", an id that the policy does not read, or a
  * hash from a log. */
-static void doubt(const struct asking *asking, const char *client)
+static void doubt(const struct client_command *command, const char *client)
 {
-    const struct identity_settings *identity = &asking->policy->identity;
-    const struct identity_source *source = identity_source_of(identity_text(&asking->identity));
+    const struct identity_settings *identity = &command->policy->identity;
+    const struct identity_source *source = identity_source_of(identity_text(&command->identity));
     bool is_read = false;
     struct ip ip;
 
@@ -447,31 +449,31 @@ static void doubt(const struct asking *asking, const char *client)
                 source->prefix);
 }
 
-static int ask_about(struct asking *asking, const struct order *order)
+static int ask_about(struct client_command *command, const struct order *order)
 {
     const char *why;
 
-    if (!client_query_identity(asking->policy, slice_of(order->client), &asking->identity, &why)) {
+    if (!client_query_identity(command->policy, slice_of(order->client), &command->identity, &why)) {
         fprintf(stderr, "weir: %s is no client: %s\n", order->client, why);
         return 1;
     }
-    doubt(asking, order->client);
-    asking->query = begin(asking, order);
-    if (!asking->query || !ask_all(asking))
+    doubt(command, order->client);
+    command->query = begin(command, order);
+    if (!command->query || !ask_all(command))
         return 1;
-    return order->kind == CLIENT_QUERY_LOOK    ? show(asking)
-           : order->kind == CLIENT_QUERY_RESET ? report_reset(asking)
-                                               : report_granted(asking);
+    return order->kind == CLIENT_QUERY_LOOK    ? show(command)
+           : order->kind == CLIENT_QUERY_RESET ? report_reset(command)
+                                               : report_granted(command);
 }
 
 static int run(const char *file, const char *lua_dir, const struct order *order)
 {
-    struct asking asking = {.policy = load(file, lua_dir)};
-    int status = asking.policy ? ask_about(&asking, order) : 1;
+    struct client_command command = {.policy = load(file, lua_dir)};
+    int status = command.policy ? ask_about(&command, order) : 1;
 
-    client_query_free(asking.query);
-    redis_hang_up(asking.redis);
-    policy_drop(asking.policy);
+    client_query_free(command.query);
+    redis_blocking_free(command.redis);
+    policy_drop(command.policy);
     return status;
 }
 

@@ -26,7 +26,7 @@ struct grant_reader {
     bool connected;        /* reconnected since the last timer run */
 };
 
-static void decision_request(struct grant_reader *reader)
+static void request_grants(struct grant_reader *reader)
 {
     const char *argv[] = {"1", reader->key, "grants", reader->version};
     size_t sizes[COUNT_OF(argv)];
@@ -133,7 +133,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     evtimer_add(reader->timer, &every);
     if (reader->under_way && clock_us() - reader->call.sent_us > READER_TIMEOUT_US)
         redis_client_note_timeout(reader->store, &reader->call);
-    decision_request(reader);
+    request_grants(reader);
     if (!reader->memory)
         return;
     if (reader->connected)
@@ -148,7 +148,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 void grant_reader_look(struct grant_reader *reader)
 {
     if (reader)
-        decision_request(reader);
+        request_grants(reader);
 }
 
 struct grant_reader *grant_reader_new(struct event_base *base, struct policy *policy)

@@ -150,7 +150,7 @@ static void append_keys_arguments(struct arguments *a, struct batch *batch)
 
 /* The driver's arguments for one limit. `step`: in a run, the increment of the key index per
  * request. */
-struct term {
+struct limit_arguments {
     const struct limit *limit;
     int64_t key, step, cost, mode, amount, burst;
 };
@@ -160,26 +160,27 @@ static int64_t mode_of(const struct op_limit *part)
     return part->cost < 0 ? part->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index;
 }
 
-static void find_client_limits(const struct group *group, struct term *client_limits)
+static void find_limit_arguments(const struct group *group, struct limit_arguments *found)
 {
     const struct limit_op *op = group->first;
     int64_t units = group->size + group->extra;
 
     for (unsigned i = 0; i < op->count; i++) {
         const struct op_limit *part = &op->limits[i];
-        client_limits[i] =
-            (struct term){.limit = part->limit,
-                          .key = part->key_index,
-                          .cost = units > 1 ? units : part->cost,
-                          .mode = units > 1 ? MODE_BEST_EFFORT : mode_of(part),
-                          .amount = part->numbers.limit,
-                          .burst = part->permit ? permits_holder(op->limiter->permits) : part->numbers.burst};
+        found[i] = (struct limit_arguments){.limit = part->limit,
+                                            .key = part->key_index,
+                                            .cost = units > 1 ? units : part->cost,
+                                            .mode = units > 1 ? MODE_BEST_EFFORT : mode_of(part),
+                                            .amount = part->numbers.limit,
+                                            .burst = part->permit ? permits_holder(op->limiter->permits)
+                                                                  : part->numbers.burst};
     }
 }
 
 /* Returns true if a request continues a run of `length` requests; `run` holds the limits of the
  * first. */
-static bool goes_on(const struct term *next, struct term *run, unsigned count, int64_t length)
+static bool goes_on(const struct limit_arguments *next, struct limit_arguments *run, unsigned count,
+                    int64_t length)
 {
     for (unsigned i = 0; i < count; i++)
         if (next[i].limit != run[i].limit || next[i].cost != run[i].cost || next[i].mode != run[i].mode ||
@@ -191,7 +192,7 @@ static bool goes_on(const struct term *next, struct term *run, unsigned count, i
     return true;
 }
 
-static void append_term_arguments(struct arguments *a, const struct term *t, bool several)
+static void append_limit_arguments(struct arguments *a, const struct limit_arguments *t, bool several)
 {
     append_number_argument(a, t->limit->index + 1);
     append_number_argument(a, t->key);
@@ -209,21 +210,21 @@ static void append_term_arguments(struct arguments *a, const struct term *t, boo
 /* Appends a run of groups that starts at `first`; returns its length. */
 static unsigned append_run_arguments(struct arguments *a, const struct batch *batch, unsigned first)
 {
-    struct term run[LIMITS_PER_RULE_MAX], next[LIMITS_PER_RULE_MAX];
+    struct limit_arguments run[LIMITS_PER_RULE_MAX], next[LIMITS_PER_RULE_MAX];
     unsigned count = batch->groups[first].count, length = 1;
 
-    find_client_limits(&batch->groups[first], run);
+    find_limit_arguments(&batch->groups[first], run);
     for (; first + length < batch->group_count; length++) {
         const struct group *group = &batch->groups[first + length];
         if (group->count != count || group->first->now_us != batch->groups[first].first->now_us)
             break;
-        find_client_limits(group, next);
+        find_limit_arguments(group, next);
         if (!goes_on(next, run, count, length))
             break;
     }
     append_number_argument(a, length * RUN_COUNTS + count);
     for (unsigned i = 0; i < count; i++)
-        append_term_arguments(a, &run[i], length > 1);
+        append_limit_arguments(a, &run[i], length > 1);
     return length;
 }
 

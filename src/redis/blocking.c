@@ -46,7 +46,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     redis->timed_out = true;
 }
 
-void redis_hang_up(struct redis_blocking *redis)
+void redis_blocking_free(struct redis_blocking *redis)
 {
     if (!redis)
         return;
@@ -71,7 +71,7 @@ const struct address *redis_blocking_address(const struct redis_blocking *redis)
 
 /* --- Commands --------------------------------------------------------------------------------- */
 
-bool redis_ask_only(struct redis_blocking *redis, int argc, const char *const *argv, const size_t *sizes)
+bool redis_ask_begin(struct redis_blocking *redis, int argc, const char *const *argv, const size_t *sizes)
 {
     redis->answered = false;
     if (!redis->ended && redis_connection_send(redis->connection, argc, argv, sizes))
@@ -100,7 +100,7 @@ const struct redis_reply *redis_awaited_reply(const struct redis_blocking *redis
 const struct redis_reply *redis_ask(struct redis_blocking *redis, int argc, const char *const *argv,
                                     const size_t *sizes)
 {
-    if (!redis_ask_only(redis, argc, argv, sizes))
+    if (!redis_ask_begin(redis, argc, argv, sizes))
         return NULL;
     enum redis_awaited awaited = redis_await(redis, redis->timeout_us);
     if (awaited == REDIS_AWAITED_NOTHING) /* a late reply would be taken for that of the next command */
@@ -172,7 +172,7 @@ static struct redis_blocking *dial_as(const struct redis_settings *settings, con
         snprintf(why, REDIS_WHY_MAX, "%s", strerror(errno ? errno : ENOMEM));
     else if (log_in(redis, username, password, why))
         return redis;
-    redis_hang_up(redis);
+    redis_blocking_free(redis);
     return NULL;
 }
 
@@ -200,7 +200,7 @@ static bool ask_sentinel(const struct redis_settings *s, const struct redis_node
     if (!found)
         snprintf(why, REDIS_WHY_MAX, "sentinel %.64s: %.80s", node->text,
                  sentinel ? trouble_of(sentinel, reply) : trouble);
-    redis_hang_up(sentinel);
+    redis_blocking_free(sentinel);
     return found;
 }
 
@@ -223,7 +223,7 @@ static struct redis_blocking *dial_master(const struct redis_settings *s, uint64
         if (!is_replica(redis))
             return redis;
         snprintf(why, REDIS_WHY_MAX, "sentinel %s names a replica", s->sentinel.nodes.node[i].text);
-        redis_hang_up(redis);
+        redis_blocking_free(redis);
     }
     return NULL;
 }
@@ -242,7 +242,7 @@ static bool ask_node(const struct redis_settings *s, const struct redis_node *no
 
     if (!good)
         snprintf(why, REDIS_WHY_MAX, "node %.64s: %.80s", node->text, what);
-    redis_hang_up(redis);
+    redis_blocking_free(redis);
     return good;
 }
 
@@ -316,6 +316,6 @@ struct redis_blocking *redis_dial(const struct redis_settings *s, uint64_t timeo
                                : dial_as(s, &address, s->username, s->password, timeout_us, why);
     if (redis && select_database(redis, s, why))
         return redis;
-    redis_hang_up(redis);
+    redis_blocking_free(redis);
     return NULL;
 }

@@ -12,7 +12,7 @@ struct redis_blocking;
 
 /* Connects, logs in and selects the database. `timeout_us` limits each step and each later
  * command. Returns NULL on error; `why` then holds the cause. The caller frees the result with
- * redis_hang_up(). */
+ * redis_blocking_free(). */
 struct redis_blocking *redis_dial(const struct redis_settings *settings, uint64_t timeout_us,
                                   char why[static REDIS_WHY_MAX]);
 
@@ -25,7 +25,7 @@ struct redis_blocking *redis_dial_part(const struct redis_settings *settings, un
                                        uint64_t timeout_us, char why[static REDIS_WHY_MAX]);
 
 /* NULL is allowed. */
-void redis_hang_up(struct redis_blocking *redis);
+void redis_blocking_free(struct redis_blocking *redis);
 
 /* Sends a command and waits for its reply. `sizes` NULL: the arguments end with a NUL. The reply is
  * valid until the next command. Returns NULL if there is none: the connection cannot be used
@@ -36,8 +36,8 @@ const struct redis_reply *redis_ask(struct redis_blocking *redis, int argc, cons
 /* The two halves of redis_ask(), for callers that check something else meanwhile. redis_await()
  * waits for at most `us`. */
 enum redis_awaited { REDIS_AWAITED_REPLY, REDIS_AWAITED_NOTHING, REDIS_AWAITED_END };
-MUST_CHECK bool redis_ask_only(struct redis_blocking *redis, int argc, const char *const *argv,
-                               const size_t *sizes);
+MUST_CHECK bool redis_ask_begin(struct redis_blocking *redis, int argc, const char *const *argv,
+                                const size_t *sizes);
 enum redis_awaited redis_await(struct redis_blocking *redis, uint64_t us);
 /* The reply that redis_await() has found. */
 const struct redis_reply *redis_awaited_reply(const struct redis_blocking *redis);

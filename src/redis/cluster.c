@@ -66,7 +66,7 @@ struct redis_cluster {
 
 /* Runs after every change of the map or of a link. While a slot or a link is missing, the map is
  * read five times per second. */
-static void look_over(struct redis_cluster *c)
+static void update_state(struct redis_cluster *c)
 {
     const struct node *node;
 
@@ -181,7 +181,7 @@ static void on_node_ready(void *context)
     struct node *node = node_of(context);
     struct redis_cluster *c = node->cluster;
 
-    look_over(c);
+    update_state(c);
     if (node->link)
         send_parked(c, node);
     if (c->watch.ready)
@@ -193,7 +193,7 @@ static void on_node_not_ready(void *context, enum redis_failure cause)
     struct node *node = node_of(context);
     struct redis_cluster *c = node->cluster;
 
-    look_over(c);
+    update_state(c);
     if (c->watch.not_ready && c->ready_count == 0)
         c->watch.not_ready(c->watch.context, cause);
 }
@@ -291,7 +291,7 @@ static void on_map(void *context, const struct redis_cluster_map *map)
         assign(c, slot, map->of_slot[slot] ? nodes[map->of_slot[slot] - 1] : NULL);
     drop_unlisted(c);
     redis_cluster_report_map(c->settings, map);
-    look_over(c);
+    update_state(c);
 }
 
 /* --- Calls and redirections ------------------------------------------------------------------- */

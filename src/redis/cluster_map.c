@@ -136,7 +136,7 @@ static void arm_next(struct redis_cluster_map_reader *r)
         event_timer_arm(r->timer, us);
 }
 
-static void hang_up(struct redis_cluster_map_reader *r)
+static void disconnect(struct redis_cluster_map_reader *r)
 {
     redis_connection_free(r->connection);
     r->connection = NULL;
@@ -153,10 +153,10 @@ static void fail(struct redis_cluster_map_reader *r, const char *why)
             "redis %s: none of %u nodes tells where the slots are (the last, %s: %s); check redis.cluster "
             "and that they run",
             r->settings->address_text, r->known_count, address_format(&r->asked, text), why);
-    hang_up(r);
+    disconnect(r);
 }
 
-static void learn(struct redis_cluster_map_reader *r)
+static void update_known_nodes(struct redis_cluster_map_reader *r)
 {
     unsigned count = r->settings->cluster.count;
 
@@ -183,8 +183,8 @@ static void on_received(void *context, struct redis_reply *reply)
                  address_format(&r->asked, text));
     r->failed = 0;
     r->wanted = false;
-    learn(r);
-    hang_up(r);
+    update_known_nodes(r);
+    disconnect(r);
     r->user.read(r->user.context, &r->map);
 }
 
@@ -198,7 +198,7 @@ static void on_lost(void *context, const char *why)
 
 static void begin(struct redis_cluster_map_reader *r)
 {
-    static const struct timeval patience = {ANSWER_US / 1000000, ANSWER_US % 1000000};
+    static const struct timeval timeout = {ANSWER_US / 1000000, ANSWER_US % 1000000};
     const struct redis_connection_callbacks callbacks = {on_received, on_lost, r};
 
     r->read_us = clock_us();
@@ -209,7 +209,7 @@ static void begin(struct redis_cluster_map_reader *r)
         !redis_connection_send(r->connection, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL))
         fail(r, "it cannot be connected to");
     else
-        evtimer_add(r->timer, &patience);
+        evtimer_add(r->timer, &timeout);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)

@@ -180,7 +180,7 @@ static bool answers(const struct embedded *e)
     const struct redis_reply *reply = redis ? redis_ask(redis, 1, (const char *[]){"PING"}, NULL) : NULL;
     bool fine = reply && reply->type == RESP_STATUS;
 
-    redis_hang_up(redis);
+    redis_blocking_free(redis);
     return fine;
 }
 

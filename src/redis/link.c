@@ -166,7 +166,7 @@ static void on_connect_timeout(evutil_socket_t fd, short what, void *arg)
 
 /* --- Watchdog: closes the connection if a command has waited too long ------------------------- */
 
-static uint64_t patience(const struct redis_link *link)
+static uint64_t answer_timeout(const struct redis_link *link)
 {
     uint64_t four = link->settings->timeout_us * 4;
     return four > timeout_min_us ? four : timeout_min_us;
@@ -181,7 +181,7 @@ static uint64_t oldest_unanswered(const struct redis_link *link)
 void redis_link_start_watchdog(struct redis_link *link)
 {
     if (!evtimer_pending(link->watchdog, NULL))
-        event_timer_arm(link->watchdog, patience(link));
+        event_timer_arm(link->watchdog, answer_timeout(link));
 }
 
 static void on_watchdog(evutil_socket_t fd, short what, void *arg)
@@ -192,10 +192,10 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 
     if (!link->ac || oldest == 0)
         return;
-    if (age >= patience(link))
+    if (age >= answer_timeout(link))
         redis_link_close(link, REDIS_FAILURE_TIMEOUT, "a call has waited for too long");
     else
-        event_timer_arm(link->watchdog, patience(link) - age);
+        event_timer_arm(link->watchdog, answer_timeout(link) - age);
 }
 
 /* --- Circuit breaker -------------------------------------------------------------------------- */

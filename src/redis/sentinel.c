@@ -139,7 +139,7 @@ unsigned redis_sentinel_changes(void)
 
 /* --- Switching sentinels ---------------------------------------------------------------------- */
 
-static void hang_up(struct redis_sentinel *s)
+static void disconnect(struct redis_sentinel *s)
 {
     redis_connection_free(s->connection);
     s->connection = NULL;
@@ -147,15 +147,15 @@ static void hang_up(struct redis_sentinel *s)
 }
 
 /* The sentinel failed: tries the next one after a back-off. */
-static void pass_over(struct redis_sentinel *s, const char *why)
+static void try_next_sentinel(struct redis_sentinel *s, const char *why)
 {
-    hang_up(s);
+    disconnect(s);
     if (++s->failed >= s->known_count)
         report_away(s, why);
     event_timer_back_off(s->timer, &s->retry_us, RETRY_MAX_US);
 }
 
-static bool ask_all(struct redis_sentinel *s)
+static bool send_queries(struct redis_sentinel *s)
 {
     const char *name = s->settings->sentinel.master;
 
@@ -184,7 +184,7 @@ bool redis_sentinel_address(struct slice host, struct slice port, struct address
 }
 
 /* Host names are rejected: connecting to one would need a blocking lookup. */
-static void hear_of_master(struct redis_sentinel *s, struct slice host, struct slice port)
+static void use_reported_master(struct redis_sentinel *s, struct slice host, struct slice port)
 {
     struct address master;
     char name[128];
@@ -193,7 +193,7 @@ static void hear_of_master(struct redis_sentinel *s, struct slice host, struct s
         snprintf(name, sizeof name, "\"%.*s\"; let it announce addresses (announce-hostnames no)",
                  (int)(host.n < 64 ? host.n : 64), host.n ? host.p : "");
         complain(s, "names the master by what is no address: ", name);
-        pass_over(s, "no address");
+        try_next_sentinel(s, "no address");
         return;
     }
     s->failed = 0;
@@ -207,14 +207,14 @@ static void take_master(struct redis_sentinel *s, const struct redis_reply *repl
 {
     if (reply->type == RESP_ARRAY && reply->count == 2) {
         s->step = STEP_OTHERS;
-        hear_of_master(s, reply->elements[0].text, reply->elements[1].text);
+        use_reported_master(s, reply->elements[0].text, reply->elements[1].text);
     } else if (reply->type == RESP_NIL) {
         complain(s, "knows no master of this name: ", "check redis.sentinel.master");
-        pass_over(s, "it knows no such master");
+        try_next_sentinel(s, "it knows no such master");
     } else {
         const char *error = reply->type == RESP_ERROR ? reply->text.p : "an answer of the wrong shape";
         complain(s, "does not say where the master is: ", error);
-        pass_over(s, error);
+        try_next_sentinel(s, error);
     }
 }
 
@@ -236,7 +236,7 @@ static void add_address(struct address *known, unsigned *count, unsigned kept, c
     known[(*count)++] = *address;
 }
 
-static void learn(struct redis_sentinel *s, const struct address *address)
+static void add_sentinel(struct redis_sentinel *s, const struct address *address)
 {
     add_address(s->known, &s->known_count, s->settings->sentinel.nodes.count, address);
     pthread_mutex_lock(&received.lock);
@@ -245,7 +245,7 @@ static void learn(struct redis_sentinel *s, const struct address *address)
 }
 
 /* Includes sentinels that other threads have found: those of the policy may be gone. */
-static void learn_first(struct redis_sentinel *s)
+static void add_known_sentinels(struct redis_sentinel *s)
 {
     const struct redis_nodes *nodes = &s->settings->sentinel.nodes;
     const char *name = s->settings->sentinel.master;
@@ -278,7 +278,7 @@ static void take_others(struct redis_sentinel *s, const struct redis_reply *repl
                 port = one->elements[k + 1].text;
         }
         if (redis_sentinel_address(host, port, &address))
-            learn(s, &address);
+            add_sentinel(s, &address);
     }
     s->step = STEP_SUBSCRIBE;
 }
@@ -295,14 +295,14 @@ static void take_switch(struct redis_sentinel *s, struct slice message)
             start = i + 1;
         }
     if (count == COUNT_OF(words) && slice_equal(words[0], slice_of(s->settings->sentinel.master)))
-        hear_of_master(s, words[3], words[4]);
+        use_reported_master(s, words[3], words[4]);
 }
 
 static void take_pushed(struct redis_sentinel *s, const struct redis_reply *reply)
 {
     if (reply->type == RESP_ERROR) { /* the user may not subscribe: poll instead */
         complain(s, "takes no subscription to +switch-master: ", reply->text.p);
-        hang_up(s);
+        disconnect(s);
         event_timer_arm(s->timer, PING_US);
     } else if (reply->type == RESP_ARRAY && reply->count == 3 &&
                slice_equal(reply->elements[0].text, SLICE("message")))
@@ -333,7 +333,7 @@ static void on_lost(void *context, const char *why)
     struct redis_sentinel *s = context;
 
     MAGIC_CHECK(s, SENTINEL_MAGIC);
-    pass_over(s, why);
+    try_next_sentinel(s, why);
 }
 
 /* --- Queries ---------------------------------------------------------------------------------- */
@@ -343,13 +343,13 @@ static void consult(struct redis_sentinel *s)
     const struct redis_connection_callbacks callbacks = {on_received, on_lost, s};
     const struct redis_sentinel_settings *settings = &s->settings->sentinel;
 
-    hang_up(s);
+    disconnect(s);
     s->next %= s->known_count;
     s->asked = s->known[s->next++];
     s->connection = redis_connection_new(s->base, s->settings, &s->asked, settings->username,
                                          settings->password, &callbacks);
-    if (!s->connection || !ask_all(s)) {
-        pass_over(s, "it cannot be connected to");
+    if (!s->connection || !send_queries(s)) {
+        try_next_sentinel(s, "it cannot be connected to");
         return;
     }
     s->step = STEP_MASTER;
@@ -369,7 +369,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         s->step = STEP_PINGED;
         event_timer_arm(s->timer, ANSWER_US);
     } else
-        pass_over(s, s->connection ? redis_connection_timeout(s->connection) : "no answer");
+        try_next_sentinel(s, s->connection ? redis_connection_timeout(s->connection) : "no answer");
 }
 
 void redis_sentinel_ask(struct redis_sentinel *s)
@@ -406,7 +406,7 @@ struct redis_sentinel *redis_sentinel_new(struct event_base *base, const struct 
     s->callbacks = *callbacks;
     s->retry_us = RETRY_MIN_US;
     s->seeking = true;
-    learn_first(s);
+    add_known_sentinels(s);
     /* random start: spreads threads and weir processes over the sentinels */
     (void)!getrandom(&first, sizeof first, 0);
     s->next = (unsigned)(first % s->known_count);
@@ -419,7 +419,7 @@ void redis_sentinel_free(struct redis_sentinel *s)
 {
     if (!s)
         return;
-    hang_up(s);
+    disconnect(s);
     event_free(s->timer);
     MAGIC_WIPE(s);
     free(s);

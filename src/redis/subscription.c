@@ -38,7 +38,7 @@ struct redis_subscription {
     bool told;      /* the missing permission to SUBSCRIBE was logged */
 };
 
-static void hang_up(struct redis_subscription *s)
+static void disconnect(struct redis_subscription *s)
 {
     s->hears = s->pinged = s->is_master = false;
     redis_connection_free(s->connection);
@@ -49,7 +49,7 @@ static void hang_up(struct redis_subscription *s)
 static void fail(struct redis_subscription *s, const char *why)
 {
     log_debug("redis %s: no subscription to %s: %s", s->settings->address_text, s->channel, why);
-    hang_up(s);
+    disconnect(s);
     if (s->sentinel)
         redis_sentinel_ask(s->sentinel);
     event_timer_back_off(s->timer, &s->retry_us, RETRY_MAX_US);
@@ -198,7 +198,7 @@ static void on_found(void *context, const struct address *master)
         return;
     s->address = *master;
     s->retry_us = RETRY_MIN_US;
-    hang_up(s);
+    disconnect(s);
     dial(s);
 }
 
@@ -241,7 +241,7 @@ void redis_subscription_free(struct redis_subscription *s)
 {
     if (!s)
         return;
-    hang_up(s);
+    disconnect(s);
     redis_sentinel_free(s->sentinel);
     if (s->timer)
         event_free(s->timer);

@@ -84,6 +84,6 @@ int compose_check(const struct redis_settings *settings, const char *script, FIL
         redis_dial_slot(settings, redis_slot_of(SLICE("weir:check")), CHECK_US, why);
     int result = redis ? ask_redis(redis, script, report) : -1;
 
-    redis_hang_up(redis);
+    redis_blocking_free(redis);
     return result;
 }

@@ -38,7 +38,7 @@ struct trial {
 
 static void end_server(struct trial *t)
 {
-    redis_hang_up(t->redis);
+    redis_blocking_free(t->redis);
     embedded_stop(t->server);
     t->redis = NULL;
     t->server = NULL;
@@ -94,8 +94,8 @@ static bool await_answer(struct trial *t)
 
 static const struct redis_reply *answer_to(struct trial *t, int argc, const char **argv)
 {
-    return redis_ask_only(t->redis, argc, argv, NULL) && await_answer(t) ? redis_awaited_reply(t->redis)
-                                                                         : NULL;
+    return redis_ask_begin(t->redis, argc, argv, NULL) && await_answer(t) ? redis_awaited_reply(t->redis)
+                                                                          : NULL;
 }
 
 /* NULL: no reply in time, or the server has exited. */
