@@ -164,6 +164,16 @@ def test_it_can_be_off(rig):
     eventually(lambda: b"HTTP" not in first_bytes(weir), what="HTTP/2 after the reload")
 
 
+def test_http1_behind_the_preface_is_no_request(rig):
+    weir = rig.weir()
+    with Http2(weir.address) as client:
+        client.socket.sendall(b"GET /smuggled HTTP/1.1\r\nHost: api.test\r\n\r\n")
+        client.read_to_end()
+        assert client.goaways and client.goaways[-1][1] != NO_ERROR and not client.streams
+    weir.counts(1, "weir_http2_errors_total", cause="protocol_error")
+    assert rig.upstream().stats()["requests"] <= 1  # /stats itself
+
+
 def first_bytes(weir):
     with Http2(weir.address) as client:
         client.start()

@@ -63,7 +63,7 @@ REFUSED = {
     "a version in lower case": b"GET / http/1.1\r\n" + H + b"\r\n",
     "HTTP/2.0": b"GET / HTTP/2.0\r\n" + H + b"\r\n",
     "HTTP/1.10": b"GET / HTTP/1.10\r\n" + H + b"\r\n",
-    "the preface of HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "a malformed preface of HTTP/2": b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",  # a valid one: test_http2
     "a TLS hello": b"\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03" + b"\r\n\r\n",
 }
 
