@@ -29,7 +29,7 @@ static bool identify(const struct policy *policy, struct slice query, struct sli
     fields.count = 1;
     fields.at[0] = (struct field){.name = SLICE("cookie"), .value = cookie};
     const struct identity_input input = {
-        .policy = policy, .peer = {&address, false}, .fields = &fields, .query = query};
+        .policy = policy, .peer = {.address = &address}, .fields = &fields, .query = query};
     why = NULL;
     bool found = identity_of(&input, identity, &why);
     PROPERTY(found || (why && identity->failure == IDENTITY_MALFORMED));

@@ -149,7 +149,7 @@ def test_forwarded(rig):
 def test_what_is_no_request_line_is_refused_at_once(rig):
     """Who speaks HTTP/0.9 sends one line and waits."""
     weir = rig.weir(workers=1)
-    for line, status in ((b"GET /\r\n", 400), (b"PRI * HTTP/2.0\r\n", 505), (b"EHLO me\r\n", 400), (b"GET / HTTP/1.1 x\r\n", 400)):
+    for line, status in ((b"GET /\r\n", 400), (b"PRI * HTTP/2.0\r\nX", 505), (b"EHLO me\r\n", 400), (b"GET / HTTP/1.1 x\r\n", 400)):
         with Connection(weir.address, timeout=5) as connection:
             assert connection.send(line).response().status == status, line
             assert connection.is_closed()

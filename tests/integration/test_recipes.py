@@ -1,6 +1,7 @@
 """Every recipe of docs/recipes.md, as it stands there, does what it says. A recipe's test has the name of its heading."""
 
 import json
+import os
 import re
 import subprocess
 import threading

@@ -168,7 +168,7 @@ static void measure(const char *what, const struct policy *policy, struct token_
     const char *bad;
     static struct fields fields;
     struct identity_input input = {
-        .policy = policy, .peer = {&address, false}, .fields = &fields, .tokens = tokens};
+        .policy = policy, .peer = {.address = &address}, .fields = &fields, .tokens = tokens};
 
     if (!address_parse(SLICE("127.0.0.1:1"), false, &address, &bad))
         die(bad);

@@ -59,8 +59,10 @@ static bool identify(const char *peer, const char *const *lines)
 
     ck_assert(address_parse(slice_of(peer), false, &address, &bad));
     why = NULL;
-    const struct identity_input input = {
-        .policy = policy, .peer = {&address, peer_unknown}, .fields = &fields, .query = slice_of(query)};
+    const struct identity_input input = {.policy = policy,
+                                         .peer = {.address = &address, .unknown = peer_unknown},
+                                         .fields = &fields,
+                                         .query = slice_of(query)};
     return identity_of(&input, &identity, &why);
 }
 

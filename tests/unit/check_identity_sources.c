@@ -55,7 +55,7 @@ static const char *identify_from(const char *peer, const char *query, const char
     }
     ck_assert(address_parse(slice_of(peer), false, &address, &bad));
     const struct identity_input input = {
-        .policy = policy, .peer = {&address, false}, .fields = &fields, .query = slice_of(query)};
+        .policy = policy, .peer = {.address = &address}, .fields = &fields, .query = slice_of(query)};
     if (!identity_of(&input, &identity, &why)) {
         malformed = identity.failure == IDENTITY_MALFORMED;
         return NULL;
