@@ -4,7 +4,19 @@
  *   2 one EVALSHA for all limits of all requests of a loop iteration             -> decided by Redis
  *   3 Redis is down or does not reply in time: on_failure of each limit -> local | allow | deny
  *
- * Uses no sockets and no HTTP types, so that replay can use it as the proxy does. */
+ * Uses no sockets and no HTTP types, so that replay can use it as the proxy does.
+ *
+ * This directory owns the decision. In reading order:
+ *
+ *   limiter.h, decision.h         the interface; the result, and its response header fields
+ *   key.h, arguments.h, batch.h   from limits to one call of lua/driver.lua
+ *   operation.h, limit_reply.h    one decision on its way to Redis and back
+ *   verdict.h, adjust.h           from replies to the verdict; what changes after the response
+ *   leases.h, denials.h           decisions without Redis, while it works; resets.h ends them
+ *   fallback.h, calendar.h        decisions while it does not
+ *   permits.h                     concurrency limits; op_permits.c and op_leases.c tie both to ops
+ *   split.h                       limits in several slots of a cluster
+ *   grants.h                      other limits for a while */
 #ifndef WEIR_LIMIT_LIMITER_H
 #define WEIR_LIMIT_LIMITER_H
 

@@ -4,7 +4,17 @@
  *   redis.sentinel    one link, to the master that the sentinels report
  *   redis.cluster     one link per master, and a slot map
  *
- * Calls and callbacks are those of link.h. */
+ * Calls and callbacks are those of link.h.
+ *
+ * This directory owns all connections to Redis: login, pipelining, deadlines, failures. It contains
+ * nothing of HTTP or limits, and only its files include hiredis. In reading order:
+ *
+ *   redis_client.h                the interface for the event loop; blocking.h, for the command line
+ *   link.h                        one connection: link_setup.c, calls.c, link_io.c, link_outage.c
+ *   reply.h                       decoded replies; reply_reader.c builds them
+ *   failure.h, outage.h           why a call failed; when an outage begins and ends
+ *   cluster.h, sentinel.h         which server has a key, which one is the master
+ *   subscription.h, embedded.h    messages; the Redis that weir starts itself */
 #ifndef WEIR_REDIS_REDIS_CLIENT_H
 #define WEIR_REDIS_REDIS_CLIENT_H
 
