@@ -110,8 +110,10 @@ void http2_session_free(struct http2_session *s)
         return;
     MAGIC_CHECK(s, HTTP2_SESSION_MAGIC);
     nghttp2_session_del(s->ng); /* no callbacks */
-    for (struct http2_stream *stream; (stream = TAILQ_FIRST(&s->streams));)
+    for (struct http2_stream *stream = TAILQ_FIRST(&s->streams), *next; stream; stream = next) {
+        next = TAILQ_NEXT(stream, link);
         http2_stream_free(stream);
+    }
     http2_head_drop(s);
     MAGIC_WIPE(s);
     free(s);

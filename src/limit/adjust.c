@@ -65,7 +65,7 @@ void op_adjust(struct limit_op *op, const int64_t *totals)
 
 void op_leave_queue(struct limit_op *op, const struct limit_reply *replies)
 {
-    int64_t totals[LIMITS_PER_RULE_MAX];
+    int64_t totals[LIMITS_PER_RULE_MAX] = {0};
 
     for (unsigned i = 0; i < op->count; i++, replies++)
         totals[i] = replies->delay_us > 0 ? 0 : op->limits[i].charged;

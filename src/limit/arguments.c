@@ -160,12 +160,12 @@ static int64_t mode_of(const struct op_limit *part)
     return part->cost < 0 ? part->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index;
 }
 
-static void find_limit_arguments(const struct group *group, struct limit_arguments *found)
+static void find_limit_arguments(const struct group *group, unsigned count, struct limit_arguments *found)
 {
     const struct limit_op *op = group->first;
     int64_t units = group->size + group->extra;
 
-    for (unsigned i = 0; i < op->count; i++) {
+    for (unsigned i = 0; i < count; i++) {
         const struct op_limit *part = &op->limits[i];
         found[i] = (struct limit_arguments){.limit = part->limit,
                                             .key = part->key_index,
@@ -213,12 +213,12 @@ static unsigned append_run_arguments(struct arguments *a, const struct batch *ba
     struct limit_arguments run[LIMITS_PER_RULE_MAX], next[LIMITS_PER_RULE_MAX];
     unsigned count = batch->groups[first].count, length = 1;
 
-    find_limit_arguments(&batch->groups[first], run);
+    find_limit_arguments(&batch->groups[first], count, run);
     for (; first + length < batch->group_count; length++) {
         const struct group *group = &batch->groups[first + length];
         if (group->count != count || group->first->now_us != batch->groups[first].first->now_us)
             break;
-        find_limit_arguments(group, next);
+        find_limit_arguments(group, count, next);
         if (!goes_on(next, run, count, length))
             break;
     }

@@ -129,6 +129,7 @@ enum decided limiter_decide(struct limiter *l, const struct limit_facts *facts,
     }
     bool ready = redis_client_is_ready(l->redis);
     op = ready ? op_take(l) : l->reserve;
+    assert(l->reserve); /* from limiter_new() on */
     if (!op || op == l->reserve)
         op_enter(op = l->reserve, OP_PREPARED);
     op_fill(op, facts, client_limits);

@@ -15,7 +15,7 @@ enum { REPLY_BYTES_MAX = 1 << 20 };
 /* Puts TLS under link->ac, by giving it another socket. */
 static bool secure(struct redis_link *link, char why[static REDIS_LINK_WHY_MAX])
 {
-    int fd = redis_socket_duplicate(link->ac), plain;
+    int fd = redis_socket_duplicate(link->ac), plain = -1;
 
     if (fd >= 0)
         link->tls = redis_secure(link->base, link->settings, &link->address, fd, &plain);

@@ -28,7 +28,7 @@ static struct slice unescape(char *bytes, size_t size)
             bytes[out++] = bytes[i];
         } else if (bytes[i + 1] == 'x' && i + 3 < size && hex_value(bytes[i + 2]) >= 0 &&
                    hex_value(bytes[i + 3]) >= 0) {
-            bytes[out++] = (char)(hex_value(bytes[i + 2]) << 4 | hex_value(bytes[i + 3]));
+            bytes[out++] = (char)(hex_value(bytes[i + 2]) * 16 + hex_value(bytes[i + 3]));
             i += 3;
         } else {
             bytes[out++] = bytes[++i];
