@@ -21,8 +21,9 @@
 -- current window by the new period. If a window holds more units than a lowered limit, it keeps
 -- `limit` units, or as many as the weighted count needs to reach the limit, if these are more. The
 -- others are hidden: they do not count, but a larger limit restores them (clients of several plans
--- may share a key). After a charge into debt, a lowered limit hides nothing, since debts are owed in
--- full. The first request with the new numbers rewrites the state in them, even if it is rejected.
+-- may share a key). After a charge into debt, a lowered limit hides nothing, since debts are owed
+-- in full. The first request with the new numbers rewrites the state in them, even if it is
+-- rejected.
 --
 -- State: "SINCE:CURRENT:PREVIOUS"
 --   SINCE     a time in the current window: its start or, with an offset, the time of the last
@@ -31,7 +32,8 @@
 --   PREVIOUS  units of the previous window
 -- Leading zeros encode the period, to one part in 390: z zeros before SINCE, y before CURRENT and x
 -- before PREVIOUS stand for 2^((z + 23 * y + 529 * x - 1) / 270) µs. 23 more before PREVIOUS stand
--- for a debt: more units were charged than the limit admits, and they still count. If units are hidden, CURRENT and PREVIOUS are rows of digits:
+-- for a debt: more units were charged than the limit admits, and they still count. If units are
+-- hidden, CURRENT and PREVIOUS are rows of digits:
 --   CURRENT   1, LIMIT (13), hidden units (13), counting units (13)
 --   PREVIOUS  1, hidden units (13), counting units (13)
 -- LIMIT is the limit for which they are hidden.

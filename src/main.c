@@ -15,10 +15,12 @@ enum { EXIT_GOOD = 0, EXIT_USAGE = 2 };
 static const char usage[] =
     "usage: weir [-c FILE]                run in the foreground (default " WEIR_CONF_FILE ")\n"
     "       weir check [-c FILE]          validate a policy and print what is in effect\n"
-    "       weir inspect [-c FILE] CLIENT where a client stands on every limit, without charging it\n"
+    "       weir inspect [-c FILE] CLIENT where a client stands on every limit, without charging "
+    "it\n"
     "       weir reset [-c FILE] CLIENT   give a client a fresh start\n"
     "       weir grant [-c FILE] CLIENT QUOTA DURATION\n"
-    "                                     override a client's quota for a time; QUOTA: a number, unlimited, "
+    "                                     override a client's quota for a time; QUOTA: a number, "
+    "unlimited, "
     "none\n"
     "       weir replay [-c FILE] LOG...  report who would have been limited, from access logs\n"
     "       weir top [-c FILE] [--once] [--token-file FILE] [URL]\n"
@@ -37,16 +39,20 @@ static int bad_usage(const char *why, const char *what)
     return EXIT_USAGE;
 }
 
-static int dispatch(const char *command, const char *file, const char *lua_dir, int argc, char **argv)
+static int dispatch(const char *command, const char *file, const char *lua_dir, int argc,
+                    char **argv)
 {
     if (command && strcmp(command, "script") == 0)
-        return argc == 1 ? cli_script(argv[0], lua_dir) : bad_usage("script takes one NAME or FILE", NULL);
+        return argc == 1 ? cli_script(argv[0], lua_dir)
+                         : bad_usage("script takes one NAME or FILE", NULL);
     if (command && strcmp(command, "top") == 0)
         return cli_top(file, argc + 1, argv - 1, lua_dir);
     if (command && strcmp(command, "inspect") == 0)
-        return argc == 1 ? cli_inspect(file, argv[0], lua_dir) : bad_usage("inspect takes one CLIENT", NULL);
+        return argc == 1 ? cli_inspect(file, argv[0], lua_dir)
+                         : bad_usage("inspect takes one CLIENT", NULL);
     if (command && strcmp(command, "reset") == 0)
-        return argc == 1 ? cli_reset(file, argv[0], lua_dir) : bad_usage("reset takes one CLIENT", NULL);
+        return argc == 1 ? cli_reset(file, argv[0], lua_dir)
+                         : bad_usage("reset takes one CLIENT", NULL);
     if (command && strcmp(command, "grant") == 0)
         return argc == 2 || argc == 3
                    ? cli_grant(file, argv[0], argv[1], argc == 3 ? argv[2] : NULL, lua_dir)

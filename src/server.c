@@ -25,7 +25,7 @@
 
 enum { EXIT_GOOD = 0, EXIT_BAD_INPUT = 1, FALLBACK_ENTRIES_MAX = 262144, IP_COUNTS_MAX = 65536 };
 
-/* ---- libevent ---------------------------------------------------------------------------------------- */
+/* ---- libevent -------------------------------------------------------------------------------- */
 
 /* Redirects libevent's messages to the log. By default, libevent prints them to stderr. */
 static void on_libevent_message(int severity, const char *message)
@@ -36,7 +36,7 @@ static void on_libevent_message(int severity, const char *message)
            "libevent: %s", message);
 }
 
-/* ---- descriptors -------------------------------------------------------------------------------------- */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 /* Raises the soft descriptor limit to the hard limit. Each client may need a second descriptor, for
  * its upstream connection. If the limit is too low for that, weir accepts fewer clients. */
@@ -45,7 +45,8 @@ static void raise_descriptor_limit(struct weir *weir)
     const struct policy *policy = weir->first;
     struct rlimit limit;
     unsigned wanted = policy->size_limits.connections, of_redis = policy->redis.tls.on ? 4 : 1,
-             of_weir = DESCRIPTORS_RESERVED + 32 + policy->workers * (11 + of_redis + policy->listen_count);
+             of_weir = DESCRIPTORS_RESERVED + 32 +
+                       policy->workers * (11 + of_redis + policy->listen_count);
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
@@ -59,13 +60,14 @@ static void raise_descriptor_limit(struct weir *weir)
     unsigned most = limit.rlim_cur > of_weir + 2 ? ((unsigned)limit.rlim_cur - of_weir) / 2 : 1;
     weir->connections_max = most;
     if (wanted > most)
-        log_warn("size_limits.connections is %u, which needs up to %llu descriptors, but only %llu are "
-                 "allowed: at most "
-                 "%u clients are accepted at a time; raise LimitNOFILE (ulimit -n)",
-                 wanted, wanted * 2ull + of_weir, (unsigned long long)limit.rlim_cur, most);
+        log_warn(
+            "size_limits.connections is %u, which needs up to %llu descriptors, but only %llu are "
+            "allowed: at most "
+            "%u clients are accepted at a time; raise LimitNOFILE (ulimit -n)",
+            wanted, wanted * 2ull + of_weir, (unsigned long long)limit.rlim_cur, most);
 }
 
-/* ---- workers ----------------------------------------------------------------------------------------- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 /* Wakes the main thread, which runs on_change(). Runs in a worker's thread, as do the next three
  * functions. */
@@ -140,15 +142,16 @@ static bool make_workers(struct weir *weir)
 
     share(weir);
     if (!(weir->endpoint_set = make_endpoint_set(weir, policy))) {
-        log_error("no memory for the upstreams");
+        log_error("out of memory for the upstreams");
         return false;
     }
     weir->workers = xcalloc(policy->workers, sizeof *weir->workers);
     for (; weir->made < policy->workers; weir->made++) {
-        struct worker *worker = worker_new(&weir->shared, weir->endpoint_set, weir->made,
-                                           weir->listen_fds + (size_t)weir->made * policy->listen_count);
+        struct worker *worker =
+            worker_new(&weir->shared, weir->endpoint_set, weir->made,
+                       weir->listen_fds + (size_t)weir->made * policy->listen_count);
         if (!worker) {
-            log_error("cannot make worker %u: %s", weir->made, strerror(errno));
+            log_error("cannot create worker %u: %s", weir->made, strerror(errno));
             weir->made++; /* worker_new() has closed its sockets */
             return false;
         }
@@ -167,7 +170,7 @@ static bool start_workers(struct weir *weir)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     bool good = log_start() == 0;
     if (!good)
-        log_error("cannot start the log's thread: %s", strerror(errno));
+        log_error("cannot start the log writer: %s", strerror(errno));
     good = good && quotas_start(weir->quotas);
     for (unsigned i = 0; i < weir->made && good; i++) {
         good = worker_start(weir->workers[i]) == 0;
@@ -180,11 +183,12 @@ static bool start_workers(struct weir *weir)
     return good;
 }
 
-/* ---- signals ----------------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static void stop(struct weir *weir)
 {
-    unlink_sockets(weir); /* before the listeners close: then the path may belong to the next weir */
+    unlink_sockets(
+        weir); /* before the listeners close: then the path may belong to the next weir */
     for (unsigned i = 0; i < weir->made; i++)
         if (weir->workers[i]) /* NULL: worker_new() failed */
             worker_stop(weir->workers[i]);
@@ -251,7 +255,8 @@ static void on_reload_signal(evutil_socket_t signal, short what, void *arg)
 
 static bool watch_signals(struct weir *weir)
 {
-    signal(SIGXFSZ, SIG_IGN); /* at the file size limit, writes to the log fail with EFBIG instead */
+    signal(SIGXFSZ,
+           SIG_IGN); /* at the file size limit, writes to the log fail with EFBIG instead */
     /* libevent restores these two dispositions at the end; late signals are then ignored. */
     signal(SIGUSR1, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
@@ -263,13 +268,13 @@ static bool watch_signals(struct weir *weir)
         if (!weir->signals[i] || event_add(weir->signals[i], NULL) != 0)
             return false;
     weir->change_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    weir->change = weir->change_fd < 0
-                       ? NULL
-                       : event_new(weir->base, weir->change_fd, EV_READ | EV_PERSIST, on_change, weir);
+    weir->change = weir->change_fd < 0 ? NULL
+                                       : event_new(weir->base, weir->change_fd,
+                                                   EV_READ | EV_PERSIST, on_change, weir);
     return weir->change && event_add(weir->change, NULL) == 0;
 }
 
-/* ---- start and shutdown ------------------------------------------------------------------------------ */
+/* ---- start and shutdown ---------------------------------------------------------------------- */
 
 static bool start_redis(struct weir *weir, FILE *report)
 {
@@ -281,7 +286,8 @@ static bool start_redis(struct weir *weir, FILE *report)
         embedded_watch(weir->embedded, weir->base);
     }
     return adjust_redis(weir, policy, report) &&
-           (!policy_needs_redis(policy) || cli_check_scripts(policy, policy->driver, weir->lua_dir, report));
+           (!policy_needs_redis(policy) ||
+            cli_check_scripts(policy, policy->driver, weir->lua_dir, report));
 }
 
 static bool make_quotas(struct weir *weir)
@@ -296,8 +302,9 @@ static bool make_quotas(struct weir *weir)
 static bool start_all(struct weir *weir, FILE *report)
 {
     raise_descriptor_limit(weir);
-    if (!(weir->base = event_base_new()) || !watch_signals(weir) || !descriptors_start(weir->base)) {
-        log_error("cannot make an event loop: %s", strerror(errno));
+    if (!(weir->base = event_base_new()) || !watch_signals(weir) ||
+        !descriptors_start(weir->base)) {
+        log_error("cannot create an event loop: %s", strerror(errno));
         return false;
     }
     return assign_rows(weir, weir->first) && open_listeners(weir) && start_redis(weir, report) &&
@@ -374,8 +381,10 @@ static void end(struct weir *weir)
 
 int server_run(const char *policy_file, const char *lua_dir)
 {
-    struct weir weir = {
-        .file = policy_file, .lua_dir = lua_dir, .change_fd = -1, .started_wall_us = clock_wall_us()};
+    struct weir weir = {.file = policy_file,
+                        .lua_dir = lua_dir,
+                        .change_fd = -1,
+                        .started_wall_us = clock_wall_us()};
     bool good = start(&weir);
 
     if (good)

@@ -24,7 +24,8 @@ static bool open_listener(struct admin_listener *listener, int *fd, const char *
     return good;
 }
 
-static bool find_or_open(struct weir *weir, struct inherited *inherited, unsigned i, const char **why)
+static bool find_or_open(struct weir *weir, struct inherited *inherited, unsigned i,
+                         const char **why)
 {
     struct admin_listener *listener = &weir->first->admin[i];
     char name[32];
@@ -47,8 +48,8 @@ bool open_admin(struct weir *weir, struct inherited *inherited)
     for (unsigned i = 0; i < policy->admin_count; i++) {
         weir->written_admin[i] = policy->admin[i].address;
         if (!find_or_open(weir, inherited, i, &why)) {
-            log_error("cannot listen on %s (admin): %s: %s", address_format(&policy->admin[i].address, text),
-                      why, strerror(errno));
+            log_error("cannot listen on %s (admin): %s: %s",
+                      address_format(&policy->admin[i].address, text), why, strerror(errno));
             return false;
         }
         weir->admin_opened++;

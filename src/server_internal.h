@@ -24,7 +24,8 @@
 struct weir {
     const char *file, *lua_dir;
     struct event_base *base;
-    /* The policy at start. Its workers, sockets and embedded Redis are used until the process ends. */
+    /* The policy at start. Its workers, sockets and embedded Redis are used until the process
+     * ends. */
     struct policy *first;
     struct policy *policy;             /* the active policy */
     struct endpoint_set *endpoint_set; /* of the active policy */
@@ -54,7 +55,7 @@ struct weir {
     int *admin_fds;           /* by admin listener; -1 once `admin` owns it */
     bool *admin_inherited;    /* likewise: the socket is systemd's */
     unsigned admin_opened;    /* number of open admin listeners */
-    int change_fd;            /* eventfd: a worker accepts connections, has a new policy, or has ended */
+    int change_fd; /* eventfd: a worker accepts connections, has a new policy, or has ended */
     struct event *signals[4], *change, *drain; /* drain: ends timeouts.drain */
     struct watchdog *watchdog;                 /* NULL: systemd has set none */
     bool ready, stopping, unlinked;
@@ -105,7 +106,8 @@ void close_admin(struct weir *weir);
 
 /* ---- server_policy.c ---- */
 
-/* Collects the lines that a function prints, for the log. If out of memory, the stream is stderr. */
+/* Collects the lines that a function prints, for the log. If out of memory, the stream is
+ * stderr. */
 struct report_lines {
     FILE *stream;
     char *text;

@@ -10,7 +10,7 @@
 #include "script/compose.h"
 #include "server_internal.h"
 
-/* ---- errors and warnings of a policy ----------------------------------------------------------------- */
+/* ---- errors and warnings of a policy --------------------------------------------------------- */
 
 void report_begin(struct report_lines *report)
 {
@@ -41,7 +41,7 @@ void report_end(struct report_lines *report, bool as_events)
     free(report->text);
 }
 
-/* ---- the policy -------------------------------------------------------------------------------------- */
+/* ---- the policy ------------------------------------------------------------------------------ */
 
 struct policy *read_policy(struct weir *weir, FILE *report)
 {
@@ -116,7 +116,7 @@ void report_reloaded(struct weir *weir)
         if (!worker_judges_by(weir->workers[i], weir->endpoint_set))
             return;
     weir->reloading = false;
-    log_info("reload: %s is in force", weir->file);
+    log_info("reload: %s is in effect", weir->file);
     systemd_ready(weir);
 }
 
@@ -128,13 +128,13 @@ static void warn_of_restart(const struct weir *weir, const struct policy *next)
     for (unsigned i = 0; i < next->listen_count && !listen; i++)
         listen = !listen_settings_same(&next->listen[i], &weir->written[i]);
     if (listen)
-        log_warn("reload: a changed listen takes effect when weir starts again");
+        log_warn("reload: a changed listen takes effect after a restart");
     if (next->workers != first->workers)
-        log_warn("reload: a changed workers takes effect when weir starts again");
+        log_warn("reload: a changed workers takes effect after a restart");
     if (!policy_same_admin(next, weir->policy, weir->written_admin))
-        log_warn("reload: a changed admin takes effect when weir starts again");
+        log_warn("reload: a changed admin takes effect after a restart");
     if (next->size_limits.connections_per_ip && !weir->shared.ip_counts)
-        log_warn("reload: size_limits.connections_per_ip takes effect when weir starts again");
+        log_warn("reload: size_limits.connections_per_ip takes effect after a restart");
 }
 
 /* The embedded Redis is started only with the process. */
@@ -143,7 +143,7 @@ bool adjust_redis(const struct weir *weir, struct policy *next, FILE *report)
     if (!next->redis.embedded)
         return true;
     if (!weir->embedded) {
-        fputs("redis.address: embedded takes a new start of weir\n", report);
+        fputs("redis.address: embedded requires a restart\n", report);
         return false;
     }
     next->redis.address = *embedded_address(weir->embedded);
@@ -158,7 +158,8 @@ static struct policy *next_policy(struct weir *weir, FILE *report)
     if (!next)
         return NULL;
     if (adjust_redis(weir, next, report) &&
-        (!policy_needs_redis(next) || cli_check_scripts(next, next->driver, weir->lua_dir, report)) &&
+        (!policy_needs_redis(next) ||
+         cli_check_scripts(next, next->driver, weir->lua_dir, report)) &&
         assign_rows(weir, next) &&
         (strcmp(next->log.file, weir->policy->log.file) == 0 || open_log(next, report)))
         return next;
@@ -176,7 +177,7 @@ static void put_in_force(struct weir *weir, struct policy *next, struct endpoint
     apply_log_settings(next);
     quotas_apply(weir->quotas, next);
     if (!quotas_start(weir->quotas))
-        log_error("reload: ids follow quotas.unknown_client");
+        log_error("reload: quotas.unknown_client applies to ids");
     for (unsigned i = 0; i < weir->made; i++)
         worker_reload(weir->workers[i], endpoint_set);
     drop_endpoint_set(weir->endpoint_set);
@@ -218,8 +219,8 @@ void reload(struct weir *weir)
         weir->view.policy_loaded_wall_us = clock_wall_us();
     } else {
         weir->view.reloads_failed++;
-        log_error("reload: %s %s; the policy in force stays", weir->file,
-                  next ? "cannot be used, there is no memory" : "has mistakes or cannot be read");
+        log_error("reload: %s %s; the current policy stays in effect", weir->file,
+                  next ? "cannot be used: out of memory" : "has errors or cannot be read");
         policy_drop(next);
         systemd_reload_failed(weir);
     }

@@ -1,4 +1,5 @@
-/* server_resets.c - subscribes to the resets and grants that any weir instance publishes in Redis. */
+/* server_resets.c - subscribes to the resets and grants that any weir instance publishes in
+ * Redis. */
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -50,8 +51,9 @@ static void on_message(struct weir *weir, struct slice message)
 static void on_heard(struct hearing *hearing)
 {
     struct weir *weir = hearing->weir;
-    bool covered = hearing == weir->resets && weir->resets_before &&
-                   redis_subscription_covers(weir->resets_before->subscription, hearing->subscription);
+    bool covered =
+        hearing == weir->resets && weir->resets_before &&
+        redis_subscription_covers(weir->resets_before->subscription, hearing->subscription);
 
     if (hearing == weir->resets) {
         hearing_end(weir->resets_before);

@@ -57,7 +57,8 @@ static bool open_listener(struct weir *weir, struct inherited *inherited, unsign
     int fd = inherited_take(inherited, name, address);
     bool good = fd >= 0 ? share_inherited(weir, a, fd) : open_own(weir, a, &why);
     if (!good)
-        log_error("cannot listen on %s: %s: %s", address_format(address, text), why, strerror(errno));
+        log_error("cannot listen on %s: %s: %s", address_format(address, text), why,
+                  strerror(errno));
     return good;
 }
 
@@ -68,10 +69,10 @@ static bool all_are_taken(const struct inherited *inherited)
     char text[ADDRESS_TEXT_MAX];
 
     if (left)
-        log_error(
-            "systemd passes a socket for %s (%s), which is neither in listen nor admin; make ListenStream= "
-            "of the socket unit and the policy agree",
-            address_format(&left->address, text), left->name);
+        log_error("systemd passes a socket for %s (%s), which is neither in listen nor admin; make "
+                  "ListenStream= "
+                  "of the socket unit and the policy agree",
+                  address_format(&left->address, text), left->name);
     return !left;
 }
 

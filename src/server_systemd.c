@@ -69,8 +69,9 @@ static uint64_t watchdog_interval_us(void)
 
 void systemd_ready(const struct weir *weir)
 {
-    tell("READY=1\nSTATUS=%s: %u listening address%s, %u worker%s", weir->file, weir->first->listen_count,
-         weir->first->listen_count == 1 ? "" : "es", weir->made, weir->made == 1 ? "" : "s");
+    tell("READY=1\nSTATUS=%s: %u listening address%s, %u worker%s", weir->file,
+         weir->first->listen_count, weir->first->listen_count == 1 ? "" : "es", weir->made,
+         weir->made == 1 ? "" : "s");
 }
 
 void systemd_reloading(const struct weir *weir)
@@ -93,9 +94,9 @@ void systemd_reload_read(const struct weir *weir)
 
 void systemd_reload_failed(const struct weir *weir)
 {
-    tell(
-        "READY=1\nSTATUS=the last reload failed, the policy before it is in force; weir check -c %s says why",
-        weir->file);
+    tell("READY=1\nSTATUS=the last reload failed, the policy before it is in force; weir check -c "
+         "%s says why",
+         weir->file);
 }
 
 void systemd_stopping(const struct weir *weir)
@@ -122,10 +123,10 @@ static bool iterates(struct watchdog *watchdog, unsigned number)
     bool stuck = now == watchdog->iterations[number];
 
     if (stuck && !watchdog->stuck[number])
-        log_error(
-            "worker %u has not completed a loop iteration for %.1f s; if this continues, systemd's watchdog "
-            "restarts weir",
-            number, seconds_between_checks(watchdog));
+        log_error("worker %u has not completed a loop iteration for %.1f s; if this continues, "
+                  "systemd's watchdog "
+                  "restarts weir",
+                  number, seconds_between_checks(watchdog));
     if (!stuck && watchdog->stuck[number])
         log_warn("worker %u completes loop iterations again", number);
     watchdog->stuck[number] = stuck;
@@ -139,9 +140,10 @@ static bool log_writer_is_well(struct watchdog *watchdog)
     bool stuck = !log_writer_is_alive();
 
     if (stuck && !watchdog->log_stuck)
-        log_error("the log writer has not responded for %.1f s; if this continues, systemd's watchdog "
-                  "restarts weir",
-                  seconds_between_checks(watchdog));
+        log_error(
+            "the log writer has not responded for %.1f s; if this continues, systemd's watchdog "
+            "restarts weir",
+            seconds_between_checks(watchdog));
     watchdog->log_stuck = stuck;
     return !stuck;
 }

@@ -55,13 +55,15 @@ bool access_host_is_ours(const struct admin_listener *settings, struct slice hos
         size_t n = end ? (size_t)(end - host.p) : 0;
         struct slice rest = {host.p + n + 1, end ? host.n - n - 1 : 0};
         return end && is_address(AF_INET6, (struct slice){host.p + 1, n - 1}) &&
-               (rest.n == 0 || (rest.p[0] == ':' && is_port((struct slice){rest.p + 1, rest.n - 1})));
+               (rest.n == 0 ||
+                (rest.p[0] == ':' && is_port((struct slice){rest.p + 1, rest.n - 1})));
     }
     if (!take_port(&host))
         return false;
     if (is_address(AF_INET, host))
         return true;
-    host.n -= host.n > 1 && host.p[host.n - 1] == '.'; /* a trailing dot (DNS root) names the same host */
+    host.n -=
+        host.n > 1 && host.p[host.n - 1] == '.'; /* a trailing dot (DNS root) names the same host */
     bool ours = slice_equal_nocase(host, SLICE("localhost"));
     for (unsigned i = 0; i < settings->host_count && !ours; i++)
         ours = slice_equal_nocase(host, slice_of(settings->hosts[i]));
@@ -79,7 +81,8 @@ static bool refuse_host(struct evhttp_request *request, const char *host)
     char detail[512];
 
     snprintf(detail, sizeof detail,
-             "the host %.255s is neither an IP address nor localhost nor one of admin.hosts of the policy",
+             "the host %.255s is neither an IP address nor localhost nor one of admin.hosts of the "
+             "policy",
              host);
     return refuse(request, detail);
 }
@@ -136,9 +139,11 @@ static bool is_of_our_pages(const struct admin_listener *settings, struct evhttp
     if (!host_is_ours(settings, request, &host))
         return false;
     TAILQ_FOREACH (field, evhttp_request_get_input_headers(request), next)
-        if ((evutil_ascii_strcasecmp(field->key, "Sec-Fetch-Site") == 0 && !is_same_site(field->value)) ||
-            (evutil_ascii_strcasecmp(field->key, "Origin") == 0 && !is_same_origin(field->value, host)))
-            return refuse(request, "a page of another site may neither read nor change anything here");
+        if ((evutil_ascii_strcasecmp(field->key, "Sec-Fetch-Site") == 0 &&
+             !is_same_site(field->value)) ||
+            (evutil_ascii_strcasecmp(field->key, "Origin") == 0 &&
+             !is_same_origin(field->value, host)))
+            return refuse(request, "cross-site requests are refused");
     return true;
 }
 
@@ -191,7 +196,8 @@ bool access_is_allowed(const struct admin_listener *settings, unsigned resource,
     if (!is_of_our_pages(settings, request))
         return false;
     if (settings->read_only && !(resource & ACCESS_READ_ONLY))
-        return refuse(request, "this listener is read_only: it serves /healthz, /readyz and /metrics");
+        return refuse(request,
+                      "this listener is read_only: it serves /healthz, /readyz and /metrics");
     if (settings->token && !(resource & ACCESS_PUBLIC) && !has_token(settings->token, request))
         return refuse_unauthorized(request);
     return true;

@@ -49,7 +49,7 @@ static const char *not_ready(const struct admin *admin)
         return "stopping";
     if (denies_without_redis(admin->view->policy) &&
         count_of(admin, worker_redis_unreachable) == admin->view->worker_count)
-        return "Redis is away and on_failure is deny";
+        return "Redis is unavailable and on_failure is deny";
     if (count_of(admin, worker_upstreams_ready) == 0)
         return "no server of an upstream can be reached; /api/v1/status names it";
     return NULL;
@@ -72,10 +72,10 @@ static void readyz(struct admin *admin, struct evhttp_request *request)
              policy_needs_redis(admin->view->policy))
         answer_line(request, 200,
                     count_of(admin, worker_redis_unreachable)
-                        ? "ready; Redis is away, on_failure decides"
-                        : "ready; a part of Redis is away, where on_failure decides");
+                        ? "ready; Redis is unavailable, on_failure applies"
+                        : "ready; a part of Redis is unavailable, where on_failure applies");
     else if (count_of(admin, asks_with_care) && policy_needs_redis(admin->view->policy))
-        answer_line(request, 200, "ready; Redis has just come back, and is asked with few calls at once");
+        answer_line(request, 200, "ready; Redis is available again, in slow start");
     else
         answer_line(request, 200, "ready");
 }
@@ -120,10 +120,10 @@ static void style(struct admin *admin, struct evhttp_request *request)
 static void not_found(struct admin *admin, struct evhttp_request *request)
 {
     (void)admin;
-    answer_line(
-        request, 404,
-        "not found; there are / (dashboard), /healthz, /readyz, /metrics, /api/v1/status, /api/v1/policy, "
-        "/api/v1/top, /api/v1/events and /api/v1/clients/CLIENT");
+    answer_line(request, 404,
+                "not found; there are / (dashboard), /healthz, /readyz, /metrics, /api/v1/status, "
+                "/api/v1/policy, "
+                "/api/v1/top, /api/v1/events and /api/v1/clients/CLIENT");
 }
 
 /* The first match is used. A path that ends with "/" matches all that start with it, except "/". */

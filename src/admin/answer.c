@@ -31,7 +31,8 @@ void answer_line(struct evhttp_request *request, int status, const char *line)
         evbuffer_free(body);
 }
 
-void answer_problem(struct evhttp_request *request, int status, const char *title, const char *detail)
+void answer_problem(struct evhttp_request *request, int status, const char *title,
+                    const char *detail)
 {
     struct evbuffer *body = evbuffer_new();
 
@@ -57,6 +58,7 @@ bool answer_methods(struct evhttp_request *request, unsigned methods, const char
     if (evhttp_request_get_command(request) & methods)
         return true;
     evhttp_add_header(evhttp_request_get_output_headers(request), "Allow", allow);
-    answer_problem(request, 405, "Method Not Allowed", "the Allow field names the methods of this resource");
+    answer_problem(request, 405, "Method Not Allowed",
+                   "the Allow field lists the methods of this resource");
     return false;
 }

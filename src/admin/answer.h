@@ -19,13 +19,15 @@ void answer(struct evhttp_request *request, int status, const char *type, struct
 void answer_line(struct evhttp_request *request, int status, const char *line);
 
 /* Sends application/problem+json (RFC 9457), with Retry-After if the status is 503. */
-void answer_problem(struct evhttp_request *request, int status, const char *title, const char *detail);
+void answer_problem(struct evhttp_request *request, int status, const char *title,
+                    const char *detail);
 
 /* Returns true if the request's method is one of `methods` (EVHTTP_REQ_*). Otherwise sends 405
  * with `allow` as the Allow field. */
 MUST_CHECK bool answer_methods(struct evhttp_request *request, unsigned methods, const char *allow);
 
 /* For resources that support only GET and HEAD. */
-#define answer_reads(request) answer_methods((request), EVHTTP_REQ_GET | EVHTTP_REQ_HEAD, "GET, HEAD")
+#define answer_reads(request)                                                                      \
+    answer_methods((request), EVHTTP_REQ_GET | EVHTTP_REQ_HEAD, "GET, HEAD")
 
 #endif

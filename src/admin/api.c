@@ -37,8 +37,10 @@ static void events(struct api *api, struct evhttp_request *request)
 static const struct {
     const char *path;
     void (*answer)(struct api *api, struct evhttp_request *request);
-} resources[] = {
-    {"/api/v1/status", status}, {"/api/v1/policy", policy}, {"/api/v1/top", top}, {"/api/v1/events", events}};
+} resources[] = {{"/api/v1/status", status},
+                 {"/api/v1/policy", policy},
+                 {"/api/v1/top", top},
+                 {"/api/v1/events", events}};
 
 void api_answer(struct api *api, struct evhttp_request *request)
 {
@@ -46,7 +48,8 @@ void api_answer(struct api *api, struct evhttp_request *request)
     struct slice path = slice_of(text ? text : ""), clients = SLICE("/api/v1/clients/");
 
     if (slice_starts_with(path, clients)) {
-        clients_answer(api->clients, request, (struct slice){path.p + clients.n, path.n - clients.n});
+        clients_answer(api->clients, request,
+                       (struct slice){path.p + clients.n, path.n - clients.n});
         return;
     }
     for (size_t i = 0; i < COUNT_OF(resources); i++)

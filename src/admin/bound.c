@@ -8,8 +8,9 @@
 enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 4096, ADMIN_TIMEOUT_S = 10 };
 
 enum {
-    METHODS = EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
-              EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE | EVHTTP_REQ_PATCH /* each resource checks its methods */
+    METHODS = EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
+              EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE |
+              EVHTTP_REQ_PATCH /* each resource checks its methods */
 };
 
 struct admin_bound {
@@ -73,9 +74,10 @@ static bool start_to_accept(struct admin_bound *bound, int fd)
     return true;
 }
 
-struct admin_bound *
-admin_bound_new(struct event_base *base, int fd, unsigned index,
-                void (*handle)(void *context, unsigned index, struct evhttp_request *request), void *context)
+struct admin_bound *admin_bound_new(struct event_base *base, int fd, unsigned index,
+                                    void (*handle)(void *context, unsigned index,
+                                                   struct evhttp_request *request),
+                                    void *context)
 {
     struct admin_bound *bound = calloc(1, sizeof *bound);
 

@@ -10,9 +10,10 @@ struct admin_bound;
 
 /* Calls `handle` for every request on the listening socket `fd`; `index` is passed on. Takes
  * ownership of `fd` unless it returns NULL: no memory. */
-struct admin_bound *
-admin_bound_new(struct event_base *base, int fd, unsigned index,
-                void (*handle)(void *context, unsigned index, struct evhttp_request *request), void *context);
+struct admin_bound *admin_bound_new(struct event_base *base, int fd, unsigned index,
+                                    void (*handle)(void *context, unsigned index,
+                                                   struct evhttp_request *request),
+                                    void *context);
 /* Closes the socket and all connections. Requests under way must have been answered. */
 void admin_bound_free(struct admin_bound *bound);
 

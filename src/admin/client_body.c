@@ -7,7 +7,8 @@
 
 static void write_per(struct json *json, const struct limit *limit)
 {
-    static const char *const names[] = {"client", "ip", "route", "method", "host", "all", "header:"};
+    static const char *const names[] = {"client", "ip",  "route",  "method",
+                                        "host",   "all", "header:"};
 
     json_begin(json, "per", '[');
     for (unsigned i = 0; i < limit->per_count; i++) {
@@ -28,7 +29,8 @@ static void write_row(struct json *json, const struct limit_status *row)
     json_i64(json, "quota", row->quota);
     json_i64(json, "capacity", row->capacity);
     json_i64(json, "remaining", row->remaining);
-    if (row->limit->kind == LIMIT_CONCURRENCY) { /* its period is a lease, which clients do not see */
+    if (row->limit->kind ==
+        LIMIT_CONCURRENCY) { /* its period is a lease, which clients do not see */
         json_null(json, "period_seconds");
         json_null(json, "resets_in_seconds");
     } else {
@@ -104,7 +106,8 @@ static void write_look(struct json *json, const struct query *query)
     unsigned count = client_query_rows(query, &rows);
 
     json_text(json, "terms", client_query_limits_text(client_limits));
-    json_text(json, "plan", client_limits && client_limits->plan ? client_limits->plan->name : NULL);
+    json_text(json, "plan",
+              client_limits && client_limits->plan ? client_limits->plan->name : NULL);
     json_text(json, "entry", client_limits ? client_limits->name : NULL);
     write_grant(json, query);
     write_database(json, query);

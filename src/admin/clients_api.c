@@ -84,8 +84,9 @@ static void pending_query_succeed(struct pending_query *pending_query)
         resets_note(identity_text(&pending_query->identity));
     }
     if (pending_query->kind == CLIENT_QUERY_GRANT && !client_was_granted(pending_query->query)) {
-        pending_query_fail(pending_query,
-                           "there are as many grants as there may be: take others back, or let them end");
+        pending_query_fail(
+            pending_query,
+            "the maximum number of grants is reached: revoke others, or wait until they end");
         return;
     }
     body = evbuffer_new();
@@ -106,7 +107,8 @@ static void pump_soon(struct clients_api *api)
     event_active(api->pump, EV_TIMEOUT, 1);
 }
 
-static void on_answer(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure)
+static void on_answer(struct redis_call *call, const struct redis_reply *reply,
+                      enum redis_failure failure)
 {
     struct pending_query *pending_query = CONTAINER_OF(call, struct pending_query, call);
     char detail[128];
@@ -116,10 +118,11 @@ static void on_answer(struct redis_call *call, const struct redis_reply *reply, 
     if (!pending_query->request)
         pending_query_free(pending_query);
     else if (!reply) {
-        snprintf(detail, sizeof detail, "Redis could not be asked: %s", redis_failure_label[failure]);
+        snprintf(detail, sizeof detail, "Redis could not be queried: %s",
+                 redis_failure_label[failure]);
         pending_query_fail(pending_query, detail);
     } else if (!client_query_take(pending_query->query, reply))
-        pending_query_fail(pending_query, "Redis gave an answer of the wrong shape");
+        pending_query_fail(pending_query, "Redis gave a reply in an unexpected format");
     else
         pump_soon(pending_query->api);
 }
@@ -143,8 +146,8 @@ static void pending_query_step(struct pending_query *pending_query)
     if (!redis_client_is_ready(api->store))
         return; /* waits until it is ready, or for the timeout */
     pending_query->call = (struct redis_call){.done = on_answer};
-    bool one_part =
-        redis_client_has_slots(api->store) && slice_equal((struct slice){argv[0], sizes[0]}, SLICE("0"));
+    bool one_part = redis_client_has_slots(api->store) &&
+                    slice_equal((struct slice){argv[0], sizes[0]}, SLICE("0"));
     if (one_part ? redis_client_call_part(api->store, client_query_shard(pending_query->query),
                                           &pending_query->call, argc, argv, sizes)
                  : redis_client_call(api->store, &pending_query->call, argc, argv, sizes))
@@ -175,7 +178,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 
     MAGIC_CHECK(pending_query, PENDING_QUERY_MAGIC);
     if (pending_query->request)
-        pending_query_fail(pending_query, "Redis did not answer in time");
+        pending_query_fail(pending_query, "Redis did not reply in time");
 }
 
 /* --- The connection --------------------------------------------------------------------------- */
@@ -197,7 +200,8 @@ static void on_not_ready(void *context, enum redis_failure cause)
 
 static bool open_link(struct clients_api *api)
 {
-    const struct redis_link_watch watch = {.ready = on_ready, .not_ready = on_not_ready, .context = api};
+    const struct redis_link_watch watch = {
+        .ready = on_ready, .not_ready = on_not_ready, .context = api};
 
     if (api->store)
         return true;
@@ -214,7 +218,8 @@ static void close_link(struct clients_api *api)
     redis_client_free(api->store); /* completes every pending call */
     for (pending_query = TAILQ_FIRST(&api->askings); pending_query; pending_query = next) {
         next = TAILQ_NEXT(pending_query, entry);
-        pending_query_fail(pending_query, "the policy is being changed, or weir stops: try again");
+        pending_query_fail(pending_query,
+                           "the policy is being reloaded, or weir is stopping: try again");
     }
     free(api->script);
     api->store = NULL;
@@ -250,8 +255,8 @@ static bool decode(struct slice encoded, struct text *out)
 }
 
 /* False: a response was sent. */
-static bool read_client(const struct clients_api *api, struct evhttp_request *request, struct slice id,
-                        struct identity *identity)
+static bool read_client(const struct clients_api *api, struct evhttp_request *request,
+                        struct slice id, struct identity *identity)
 {
     char bytes[IDENTITY_TEXT_MAX];
     struct text name = text_over(bytes, sizeof bytes);
@@ -269,7 +274,8 @@ struct order {
     int64_t quota, us;
 };
 
-static struct pending_query *pending_query_new(struct clients_api *api, const struct identity *identity,
+static struct pending_query *pending_query_new(struct clients_api *api,
+                                               const struct identity *identity,
                                                const struct order *order)
 {
     struct pending_query *pending_query = calloc(1, sizeof *pending_query);
@@ -300,8 +306,8 @@ static bool read_grant(struct evhttp_request *request, struct order *order)
     size_t size = evbuffer_get_length(body);
     char why[GRANT_WHY_MAX];
 
-    if (grant_body_read((struct slice){(const char *)evbuffer_pullup(body, -1), size}, &order->quota,
-                        &order->us, why))
+    if (grant_body_read((struct slice){(const char *)evbuffer_pullup(body, -1), size},
+                        &order->quota, &order->us, why))
         return true;
     answer_problem(request, 400, "Bad Request", why);
     return false;
@@ -320,8 +326,10 @@ static bool read_order(struct evhttp_request *request, struct order *order)
 
 void clients_answer(struct clients_api *api, struct evhttp_request *request, struct slice id)
 {
-    static const struct timeval deadline = {CLIENTS_DEADLINE_US / 1000000, CLIENTS_DEADLINE_US % 1000000};
-    static const unsigned methods = EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE;
+    static const struct timeval deadline = {CLIENTS_DEADLINE_US / 1000000,
+                                            CLIENTS_DEADLINE_US % 1000000};
+    static const unsigned methods =
+        EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE;
     struct order order = {0};
     struct identity identity;
     struct pending_query *pending_query;
@@ -329,8 +337,10 @@ void clients_answer(struct clients_api *api, struct evhttp_request *request, str
     if (!answer_methods(request, methods, "GET, HEAD, PUT, DELETE") ||
         !read_client(api, request, id, &identity) || !read_order(request, &order))
         return;
-    if (api->count >= PENDING_QUERIES_MAX || !(pending_query = pending_query_new(api, &identity, &order))) {
-        answer_problem(request, 503, "Service Unavailable", "too many such requests are under way");
+    if (api->count >= PENDING_QUERIES_MAX ||
+        !(pending_query = pending_query_new(api, &identity, &order))) {
+        answer_problem(request, 503, "Service Unavailable",
+                       "too many such requests are in progress");
         return;
     }
     pending_query->request = request;

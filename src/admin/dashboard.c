@@ -20,7 +20,8 @@ static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-static void send_file(struct evhttp_request *request, const char *type, const void *bytes, size_t size)
+static void send_file(struct evhttp_request *request, const char *type, const void *bytes,
+                      size_t size)
 {
     struct evkeyvalq *fields = evhttp_request_get_output_headers(request);
     struct evbuffer *body;

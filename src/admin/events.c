@@ -135,18 +135,20 @@ void events_free(struct events *events)
 
 /* --- Requests --------------------------------------------------------------------------------- */
 
-static void listen_with(struct events *events, struct listener *listener, struct evhttp_request *request)
+static void listen_with(struct events *events, struct listener *listener,
+                        struct evhttp_request *request)
 {
     static const int send_buffer = SEND_BUFFER;
-    static const char greeting[] = "retry: 2000\n\n"; /* milliseconds until a client connects again */
+    static const char greeting[] =
+        "retry: 2000\n\n"; /* milliseconds until a client connects again */
     struct evkeyvalq *fields = evhttp_request_get_output_headers(request);
     struct evhttp_connection *connection = evhttp_request_get_connection(request);
     struct evbuffer *bytes = evbuffer_new();
 
     *listener = (struct listener){events, connection, request, 0};
     events->count++;
-    setsockopt(bufferevent_getfd(evhttp_connection_get_bufferevent(connection)), SOL_SOCKET, SO_SNDBUF,
-               &send_buffer, sizeof send_buffer);
+    setsockopt(bufferevent_getfd(evhttp_connection_get_bufferevent(connection)), SOL_SOCKET,
+               SO_SNDBUF, &send_buffer, sizeof send_buffer);
     evhttp_connection_set_closecb(connection, on_close, listener);
     bufferevent_setwatermark(evhttp_connection_get_bufferevent(connection), EV_READ, 0, INPUT_MAX);
     evhttp_add_header(fields, "Content-Type", "text/event-stream");

@@ -19,17 +19,17 @@ static bool read_quota(const struct json_node *node, int64_t *quota, char *why)
         *quota = GRANT_NONE;
         return true;
     }
-    if ((named || node->kind == JSON_NUMBER) && grant_quota_read(node->text, quota) && *quota != GRANT_NONE)
+    if ((named || node->kind == JSON_NUMBER) && grant_quota_read(node->text, quota) &&
+        *quota != GRANT_NONE)
         return true;
-    return say(why,
-               "quota: a whole number from 0 to 1000000000 was expected, or -1 or \"unlimited\", or null to "
-               "take a grant back");
+    return say(why, "quota: expected a whole number from 0 to 1000000000, or -1 or \"unlimited\", "
+                    "or null to revoke a grant");
 }
 
 static bool read_time(const struct json_node *node, int64_t *us, char *why)
 {
     return (node->kind == JSON_STRING && grant_time_read(node->text, us)) ||
-           say(why, "for: a duration from \"1s\" to \"30d\" was expected, as in \"1h\"");
+           say(why, "for: expected a duration from \"1s\" to \"30d\", such as \"1h\"");
 }
 
 /* Sets the members' nodes; NULL: missing. False: a member is unknown, or stands twice. */
@@ -41,7 +41,8 @@ static bool find_members(const struct json_node *object, const struct json_node 
         bool is_quota = slice_equal(member->key, SLICE("quota"));
         const struct json_node **found = is_quota ? quota : time;
         if (!is_quota && !slice_equal(member->key, SLICE("for"))) {
-            snprintf(why, GRANT_WHY_MAX, "unknown member \"%.64s\"; there are quota and for", member->key.p);
+            snprintf(why, GRANT_WHY_MAX, "unknown member \"%.64s\"; there are quota and for",
+                     member->key.p);
             return false;
         }
         if (*found)
@@ -56,7 +57,7 @@ static bool read_object(const struct json_node *object, int64_t *quota, int64_t 
     const struct json_node *quota_node, *time_node;
 
     if (!object)
-        return say(why, "the body is no JSON object such as {\"quota\": 100, \"for\": \"1h\"}");
+        return say(why, "the body is not a JSON object such as {\"quota\": 100, \"for\": \"1h\"}");
     if (object->kind != JSON_OBJECT)
         return say(why, "a JSON object was expected, such as {\"quota\": 100, \"for\": \"1h\"}");
     if (!find_members(object, &quota_node, &time_node, why))
@@ -67,7 +68,7 @@ static bool read_object(const struct json_node *object, int64_t *quota, int64_t 
         return false;
     if (!time_node == (*quota == GRANT_NONE))
         return true;
-    return say(why, time_node ? "a grant that is taken back has no time: leave for out"
+    return say(why, time_node ? "null revokes the grant and takes no duration: remove for"
                               : "for is missing: how long, from \"1s\" to \"30d\", as in \"1h\"");
 }
 

@@ -17,25 +17,25 @@ struct source {
 };
 
 /* Sums one counter over all workers. */
-#define SUM(source, endpoint)                                                                                \
-    ({                                                                                                       \
-        uint64_t sum_ = 0;                                                                                   \
-        for (unsigned w_ = 0; w_ < (source)->view->worker_count; w_++)                                       \
-            sum_ += counter_read(&worker_stats((source)->view->workers[w_])->endpoint);                      \
-        sum_;                                                                                                \
+#define SUM(source, endpoint)                                                                      \
+    ({                                                                                             \
+        uint64_t sum_ = 0;                                                                         \
+        for (unsigned w_ = 0; w_ < (source)->view->worker_count; w_++)                             \
+            sum_ += counter_read(&worker_stats((source)->view->workers[w_])->endpoint);            \
+        sum_;                                                                                      \
     })
-#define SUM_LIMITER(source, endpoint)                                                                        \
-    ({                                                                                                       \
-        uint64_t sum_ = 0;                                                                                   \
-        for (unsigned w_ = 0; w_ < (source)->view->worker_count; w_++)                                       \
-            sum_ += counter_read(&worker_limiter_stats((source)->view->workers[w_])->endpoint);              \
-        sum_;                                                                                                \
+#define SUM_LIMITER(source, endpoint)                                                              \
+    ({                                                                                             \
+        uint64_t sum_ = 0;                                                                         \
+        for (unsigned w_ = 0; w_ < (source)->view->worker_count; w_++)                             \
+            sum_ += counter_read(&worker_limiter_stats((source)->view->workers[w_])->endpoint);    \
+        sum_;                                                                                      \
     })
 
 /* Appends name{KEY="VALUE",decision="DECISION"} SUM. Decisions that have not occurred are left
  * out, to keep the output of a large policy readable. */
-static void decision_sample(const struct source *s, const char *name, const char *key, const char *value,
-                            enum verdict verdict, uint64_t sum)
+static void decision_sample(const struct source *s, const char *name, const char *key,
+                            const char *value, enum verdict verdict, uint64_t sum)
 {
     char bytes[1024];
     struct text labels = text_over(bytes, sizeof bytes);
@@ -74,30 +74,34 @@ static void requests_by_rule(const struct source *s)
 {
     const char *name = "weir_requests_total";
 
-    metric_head(s->out, name, "counter", "Requests by the rule that matched and what was decided.");
+    metric_head(s->out, name, "counter", "Requests by matching rule and verdict.");
     for (unsigned r = 0; r < s->view->rules->count; r++)
-        for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++) /* VERDICT_NOT_CHARGED applies to limits only */
-            decision_sample(s, name, "rule", s->view->rules->name[r], v, sum_of_row(s, rules_of, r, v));
+        for (unsigned v = 0; v < VERDICT_NOT_CHARGED;
+             v++) /* VERDICT_NOT_CHARGED applies to limits only */
+            decision_sample(s, name, "rule", s->view->rules->name[r], v,
+                            sum_of_row(s, rules_of, r, v));
 }
 
 static void decisions_by_limit(const struct source *s)
 {
     const char *name = "weir_limit_decisions_total";
 
-    metric_head(
-        s->out, name, "counter",
-        "Decisions by limit; a request with several limits counts once for each. Allowed: it was admitted; "
-        "not_charged: another limit rejected it.");
+    metric_head(s->out, name, "counter",
+                "Decisions by limit; a request with several limits counts once for each. Allowed: "
+                "it was admitted; "
+                "not_charged: another limit rejected it.");
     for (unsigned l = 0; l < s->view->limits->count; l++)
         for (unsigned v = 0; v < VERDICT_COUNT; v++)
-            decision_sample(s, name, "limit", s->view->limits->name[l], v, sum_of_row(s, limits_of, l, v));
+            decision_sample(s, name, "limit", s->view->limits->name[l], v,
+                            sum_of_row(s, limits_of, l, v));
 }
 
 static void near_limits(const struct source *s)
 {
     const char *name = "weir_limit_near_total";
 
-    metric_head(s->out, name, "counter", "Admitted requests that left less of a limit than its option near.");
+    metric_head(s->out, name, "counter",
+                "Admitted requests that left less of a limit than its option near.");
     for (unsigned l = 0; l < s->view->limits->count; l++)
         evbuffer_add_printf(s->out, "%s{limit=\"%s\"} %llu\n", name, s->view->limits->name[l],
                             (unsigned long long)sum_of_row(s, limits_of, l, NEAR_COLUMN));
@@ -111,16 +115,17 @@ static void script_failures(const struct source *s)
         const char *cause;
     } causes[] = {{SCRIPT_FAILED_COLUMN, "failed"}, {SCRIPT_LATE_COLUMN, "late"}};
 
-    metric_head(
-        s->out, name, "counter",
-        "Requests of a limit with a script of its own that the script failed, or that had no answer in "
-        "time.");
+    metric_head(s->out, name, "counter",
+                "Requests of a limit with a script of its own that the script failed, or that had "
+                "no answer in "
+                "time.");
     for (unsigned l = 0; l < s->view->limits->count; l++)
         for (unsigned i = 0; i < COUNT_OF(causes); i++) {
             uint64_t sum = sum_of_row(s, limits_of, l, causes[i].column);
             if (sum)
                 evbuffer_add_printf(s->out, "%s{limit=\"%s\",cause=\"%s\"} %llu\n", name,
-                                    s->view->limits->name[l], causes[i].cause, (unsigned long long)sum);
+                                    s->view->limits->name[l], causes[i].cause,
+                                    (unsigned long long)sum);
         }
 }
 
@@ -129,8 +134,8 @@ static void upstream_server(const struct source *s, const struct upstream *upstr
 {
     char at[ADDRESS_TEXT_MAX], bytes[1024];
     struct text labels = text_over(bytes, sizeof bytes);
-    bool up =
-        endpoint_is_healthy(endpoint) && atomic_load_explicit(&endpoint->ejected, memory_order_relaxed) == 0;
+    bool up = endpoint_is_healthy(endpoint) &&
+              atomic_load_explicit(&endpoint->ejected, memory_order_relaxed) == 0;
 
     text_literal(&labels, "{upstream=\"");
     label_value(&labels, upstream->name);
@@ -149,9 +154,9 @@ static void upstream_servers(const struct source *s)
 {
     const struct policy *policy = s->view->policy;
 
-    metric_head(
-        s->out, "weir_upstream_server_up", "gauge",
-        "Whether a server gets requests: 0 while its health checks fail, or a worker has ejected it.");
+    metric_head(s->out, "weir_upstream_server_up", "gauge",
+                "1 if the server receives requests; 0 while its health checks fail or a worker has "
+                "ejected it.");
     for (unsigned u = 0; u < policy->upstream_count; u++) {
         struct endpoint *endpoints[ENDPOINTS_MAX];
         unsigned count = endpoint_set_list(s->view->endpoint_set, u, endpoints);
@@ -168,11 +173,13 @@ static void redis_cluster(const struct source *s)
     const char *redirects = "weir_redis_redirects_total";
 
     metric_single(s->out, "weir_redis_cluster_masters", "gauge",
-                  "Masters in the cluster's map as it was read last.", seen.masters);
+                  "Masters in the last slot map of the cluster.", seen.masters);
     metric_single(s->out, "weir_redis_cluster_slots", "gauge", "Slots of 16384 that have a master.",
                   seen.slots);
-    metric_single(s->out, "weir_redis_cluster_maps_total", "counter", "Maps of the cluster read.", seen.maps);
-    metric_head(s->out, redirects, "counter", "Calls that a node of the cluster sent to another one.");
+    metric_single(s->out, "weir_redis_cluster_maps_total", "counter",
+                  "Slot maps of the cluster read.", seen.maps);
+    metric_head(s->out, redirects, "counter",
+                "Calls that a cluster node redirected to another node.");
     metric_sample(s->out, redirects, "{kind=\"moved\"}", seen.moved);
     metric_sample(s->out, redirects, "{kind=\"ask\"}", seen.asked);
 }
@@ -184,10 +191,9 @@ static void redis_breaker(const struct source *s)
 
     for (unsigned w = 0; w < s->view->worker_count; w++)
         workers[worker_redis_breaker(s->view->workers[w])]++;
-    metric_head(
-        s->out, "weir_redis_breaker_workers", "gauge",
-        "Workers by the state of their circuit breaker: closed: Redis is asked; half_open: with few calls at "
-        "once, since it has just come back; open: it is not asked.");
+    metric_head(s->out, "weir_redis_breaker_workers", "gauge",
+                "Workers by circuit breaker state. closed: Redis is used; half_open: slow start; "
+                "open: Redis is not used.");
     for (unsigned i = 0; i < COUNT_OF(states); i++)
         metric_labelled(s->out, "weir_redis_breaker_workers", "state", states[i], workers[i]);
 }
@@ -199,16 +205,14 @@ static void leases(const struct source *s)
              lost = SUM_LIMITER(s, lease_lost), taken = SUM_LIMITER(s, lease_taken),
              ended = used + returned + lost; /* read before `taken`, so that it is never larger */
 
-    metric_head(
-        s->out, name, "counter",
-        "Units that workers took for busy clients before they were asked for: used: a request was admitted "
-        "by one; "
-        "returned: given back; lost: left to count, or leaked away.");
+    metric_head(s->out, name, "counter",
+                "Leased units. used: admitted a request; returned: given back to Redis; lost: "
+                "neither, they stay charged.");
     metric_sample(s->out, name, "{result=\"used\"}", used);
     metric_sample(s->out, name, "{result=\"returned\"}", returned);
     metric_sample(s->out, name, "{result=\"lost\"}", lost);
     metric_single(s->out, "weir_lease_units_held", "gauge",
-                  "Units that workers hold for busy clients: charged, and not used yet.",
+                  "Leased units that are charged but not used yet.",
                   taken > ended ? taken - ended : 0);
 }
 
@@ -221,7 +225,7 @@ static void redis_memory(const struct source *s)
         const char *name, *help;
         size_t offset;
     } metrics[] = {{"weir_redis_memory_used_bytes",
-                    "Memory that Redis uses (used_memory of INFO), as seen in the last minute.",
+                    "Memory used by Redis (used_memory of INFO), updated every minute.",
                     offsetof(struct redis_memory_part, used)},
                    {"weir_redis_memory_max_bytes",
                     "Memory that Redis may use (maxmemory); 0: no limit is set.",
@@ -246,20 +250,22 @@ static void redis_connections(const struct source *s)
 
     for (unsigned w = 0; w < s->view->worker_count; w++)
         ready += worker_redis_ready(s->view->workers[w]);
-    metric_single(s->out, "weir_redis_ready_workers", "gauge", "Workers whose connection to Redis is ready.",
-                  ready);
+    metric_single(s->out, "weir_redis_ready_workers", "gauge",
+                  "Workers whose connection to Redis is ready.", ready);
     redis_breaker(s);
     redis_memory(s);
     if (s->view->policy->redis.sentinel.master)
         metric_single(s->out, "weir_redis_master_changes_total", "counter",
-                      "How often sentinels have named another master.", redis_sentinel_changes());
+                      "Number of times that the sentinels named another master.",
+                      redis_sentinel_changes());
     if (s->view->policy->redis.cluster.count)
         redis_cluster(s);
 }
 
 static void worker_connections(const struct source *s)
 {
-    metric_head(s->out, "weir_worker_connections", "gauge", "Client connections open now, by worker.");
+    metric_head(s->out, "weir_worker_connections", "gauge",
+                "Client connections open now, by worker.");
     for (unsigned w = 0; w < s->view->worker_count; w++)
         evbuffer_add_printf(
             s->out, "weir_worker_connections{worker=\"%u\"} %llu\n", w,
@@ -269,8 +275,7 @@ static void worker_connections(const struct source *s)
 static void redis(const struct source *s)
 {
     leases(s);
-    metric_single(s->out, "weir_grants", "gauge",
-                  "Clients that were granted a quota of their own and have it still.", grants_active());
+    metric_single(s->out, "weir_grants", "gauge", "Grants in effect.", grants_active());
     if (policy_needs_redis(s->view->policy))
         redis_connections(s);
     metric_single(s->out, "weir_workers", "gauge", "Worker threads.", s->view->worker_count);
@@ -286,25 +291,27 @@ static void quotas(const struct source *s)
     if (!stats)
         return;
     metric_head(s->out, "weir_quota_queries_total", "counter",
-                "Queries for a client's quota that PostgreSQL was asked, by result.");
+                "Quota queries sent to PostgreSQL, by result.");
     for (unsigned r = 0; r < QUERY_RESULTS; r++)
         metric_labelled(s->out, "weir_quota_queries_total", "result", quota_query_label[r],
                         counter_read(&stats->queries[r]));
-    metric_single(s->out, "weir_quota_database_up", "gauge", "1 while PostgreSQL answers the query.",
+    metric_single(s->out, "weir_quota_database_up", "gauge",
+                  "1 while PostgreSQL answers the query.",
                   atomic_load_explicit(&stats->database_up, memory_order_relaxed));
     metric_single(s->out, "weir_quota_process_hits_total", "counter",
-                  "Requests whose client's quota this weir knew.", SUM(s, quota_hits));
-    metric_single(s->out, "weir_quota_redis_hits_total", "counter", "Quotas that Redis knew.",
-                  counter_read(&stats->redis_hits));
+                  "Requests whose quota was in the local cache.", SUM(s, quota_hits));
+    metric_single(s->out, "weir_quota_redis_hits_total", "counter",
+                  "Quotas found in the cache in Redis.", counter_read(&stats->redis_hits));
     metric_single(s->out, "weir_quota_expired_total", "counter",
-                  "Quotas that were used past their time, because PostgreSQL could not be asked.",
+                  "Expired quotas used because PostgreSQL was unavailable.",
                   counter_read(&stats->expired));
     metric_single(s->out, "weir_quota_refused_total", "counter",
-                  "Requests that did not wait for their client's quota, because too many did.",
+                  "Requests that did not wait for a quota because too many others did.",
                   counter_read(&stats->refused) + SUM(s, quota_refused));
-    metric_single(s->out, "weir_quota_clients", "gauge", "Clients whose quota this weir knows.",
+    metric_single(s->out, "weir_quota_clients", "gauge", "Quotas in the local cache.",
                   quota_cache_count(table, QUOTA_FOUND));
-    metric_single(s->out, "weir_quota_unknown_ids", "gauge", "Ids that this weir knows to have no quota.",
+    metric_single(s->out, "weir_quota_unknown_ids", "gauge",
+                  "Ids in the local cache that have no quota.",
                   quota_cache_count(table, QUOTA_ABSENT));
 }
 
@@ -312,7 +319,7 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
 {
     struct source s = {out, view};
 
-    metric_head(out, "weir_build_info", "gauge", "The version that runs.");
+    metric_head(out, "weir_build_info", "gauge", "The running version.");
     evbuffer_add_printf(out, "weir_build_info{version=\"%s\"} 1\n", PACKAGE_VERSION);
     requests_by_rule(&s);
     metrics_write_rules(out, view);
@@ -326,8 +333,10 @@ void metrics_write(struct evbuffer *out, const struct admin_view *view)
     metrics_write_tokens(out, view);
     metrics_write_policy(out, view);
     metric_single(out, "weir_descriptor_shortages_total", "counter",
-                  "How often the process had no file descriptor left.", descriptors_shortages());
+                  "Number of times that the process ran out of file descriptors.",
+                  descriptors_shortages());
     metric_single(out, "weir_log_lines_dropped_total", "counter",
-                  "Log lines dropped because the log file could not keep up, or be written.", log_dropped());
+                  "Log lines dropped because the log file was too slow or could not be written.",
+                  log_dropped());
     metrics_write_process(out, view);
 }

@@ -36,10 +36,10 @@ static void write_memory(struct evbuffer *out)
         return;
     if (fscanf(file, "%lu %lu", &pages, &resident) == 2) {
         double size = (double)sysconf(_SC_PAGESIZE);
-        metric_single_number(out, "process_virtual_memory_bytes", "gauge", "Virtual memory, in bytes.",
-                             (double)pages * size);
-        metric_single_number(out, "process_resident_memory_bytes", "gauge", "Resident memory, in bytes.",
-                             (double)resident * size);
+        metric_single_number(out, "process_virtual_memory_bytes", "gauge",
+                             "Virtual memory, in bytes.", (double)pages * size);
+        metric_single_number(out, "process_resident_memory_bytes", "gauge",
+                             "Resident memory, in bytes.", (double)resident * size);
     }
     fclose(file);
 }
@@ -72,8 +72,8 @@ static void write_descriptors(struct evbuffer *out)
     if (open)
         metric_single_number(out, "process_open_fds", "gauge", "Open file descriptors.", open);
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        metric_single_number(out, "process_max_fds", "gauge", "Most file descriptors that may be open.",
-                             (double)limit.rlim_cur);
+        metric_single_number(out, "process_max_fds", "gauge",
+                             "Maximum number of open file descriptors.", (double)limit.rlim_cur);
 }
 
 /* The directory of threads has a link for each, and two more. */
@@ -98,7 +98,7 @@ void metrics_write_process(struct evbuffer *out, const struct admin_view *view)
     write_memory(out);
     write_descriptors(out);
     metric_single_number(out, "process_start_time_seconds", "gauge",
-                         "When the process started, in seconds since 1970.",
+                         "Start time of the process, in seconds since 1970.",
                          (double)view->started_wall_us / 1e6);
 }
 
@@ -110,8 +110,8 @@ struct expiry {
 };
 
 /* A file that several listeners use gets one sample. */
-static void write_expiry(struct evbuffer *out, struct expiry *written, unsigned *count, unsigned most,
-                         struct expiry expiry)
+static void write_expiry(struct evbuffer *out, struct expiry *written, unsigned *count,
+                         unsigned most, struct expiry expiry)
 {
     for (unsigned i = 0; i < *count; i++)
         if (strcmp(written[i].path, expiry.path) == 0)
@@ -120,7 +120,7 @@ static void write_expiry(struct evbuffer *out, struct expiry *written, unsigned 
         return;
     if (*count == 0)
         metric_head(out, "weir_certificate_expiry_timestamp_seconds", "gauge",
-                    "When the first certificate of the file expires, in seconds since 1970.");
+                    "Expiry time of the first certificate of the file, in seconds since 1970.");
     written[(*count)++] = expiry;
     evbuffer_add_printf(out, "weir_certificate_expiry_timestamp_seconds{certificate=\"");
     for (const char *p = expiry.path; *p; p++)
@@ -139,29 +139,33 @@ static void write_certificates(struct evbuffer *out, const struct policy *policy
     unsigned count = 0;
 
     for (unsigned l = 0; l < policy->listen_count; l++)
-        for (unsigned i = 0; tls_server_certificate(policy->listen[l].tls, i, &expiry.path, &dates); i++) {
+        for (unsigned i = 0; tls_server_certificate(policy->listen[l].tls, i, &expiry.path, &dates);
+             i++) {
             expiry.until_s = dates.until_s;
             write_expiry(out, written, &count, MOST, expiry);
         }
     if (policy->redis.tls.expires_s)
-        write_expiry(out, written, &count, MOST,
-                     (struct expiry){policy->redis.tls.certificate_path, policy->redis.tls.expires_s});
+        write_expiry(
+            out, written, &count, MOST,
+            (struct expiry){policy->redis.tls.certificate_path, policy->redis.tls.expires_s});
     for (unsigned u = 0; u < policy->upstream_count; u++) {
         const struct client_tls *tls = &policy->upstreams[u].tls;
         if (tls->expires_s)
-            write_expiry(out, written, &count, MOST, (struct expiry){tls->certificate_path, tls->expires_s});
+            write_expiry(out, written, &count, MOST,
+                         (struct expiry){tls->certificate_path, tls->expires_s});
     }
 }
 
 void metrics_write_policy(struct evbuffer *out, const struct admin_view *view)
 {
     metric_head(out, "weir_reload_total", "counter",
-                "Reloads of the policy; failure: the policy in force stayed.");
+                "Reloads of the policy; failure: the previous policy stays in effect.");
     evbuffer_add_printf(
-        out, "weir_reload_total{result=\"success\"} %llu\nweir_reload_total{result=\"failure\"} %llu\n",
+        out,
+        "weir_reload_total{result=\"success\"} %llu\nweir_reload_total{result=\"failure\"} %llu\n",
         (unsigned long long)view->reloads_good, (unsigned long long)view->reloads_failed);
     metric_single_number(out, "weir_policy_loaded_timestamp_seconds", "gauge",
-                         "When the policy in force was loaded, in seconds since 1970.",
+                         "Time when the current policy was loaded, in seconds since 1970.",
                          (double)view->policy_loaded_wall_us / 1e6);
     write_certificates(out, view->policy);
 }

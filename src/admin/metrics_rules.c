@@ -13,7 +13,8 @@ static uint64_t sum_of(const struct admin_view *view, unsigned row, unsigned col
     return sum;
 }
 
-static void write_rule(struct evbuffer *out, const struct admin_view *view, unsigned row, const char *rule)
+static void write_rule(struct evbuffer *out, const struct admin_view *view, unsigned row,
+                       const char *rule)
 {
     static const char family[] = "weir_rule_duration_seconds";
     uint64_t counts[ROW_HISTOGRAM_BUCKETS + 1], total = 0, below = 0;

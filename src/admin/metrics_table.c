@@ -13,11 +13,11 @@ struct row {
     const char *(*name_of)(unsigned value);
 };
 
-#define ONE_OF(stats, member, type, name, help)                                                              \
+#define ONE_OF(stats, member, type, name, help)                                                    \
     {SHAPE_ONE, name, type, help, offsetof(stats, member), 0, 1, 0, 0},
-#define EACH_OF(stats, member, values, first, label, label_name, name, help)                                 \
+#define EACH_OF(stats, member, values, first, label, label_name, name, help)                       \
     {SHAPE_EACH, name, "counter", help, offsetof(stats, member), first, values, label, label_name},
-#define TIMES_OF(stats, member, name, help)                                                                  \
+#define TIMES_OF(stats, member, name, help)                                                        \
     {SHAPE_TIMES, name, "histogram", help, offsetof(stats, member), 0, 0, 0, 0},
 
 #define WORKER_ONE(...)    ONE_OF(struct worker_stats, __VA_ARGS__)
@@ -28,7 +28,8 @@ struct row {
 #define LIMITER_TIMES(...) TIMES_OF(struct limiter_stats, __VA_ARGS__)
 
 static const struct row worker_rows[] = {WORKER_METRICS(WORKER_ONE, WORKER_EACH, WORKER_TIMES)};
-static const struct row limiter_rows[] = {LIMITER_METRICS(LIMITER_ONE, LIMITER_EACH, LIMITER_TIMES)};
+static const struct row limiter_rows[] = {
+    LIMITER_METRICS(LIMITER_ONE, LIMITER_EACH, LIMITER_TIMES)};
 
 static const void *stats_of_worker(const struct worker *worker)
 {
@@ -51,14 +52,15 @@ static uint64_t sum_at(const struct admin_view *view, const void *(*stats)(const
     return sum;
 }
 
-static void write_histogram(struct evbuffer *out, const struct admin_view *view, const struct row *row,
-                            const void *(*stats)(const struct worker *))
+static void write_histogram(struct evbuffer *out, const struct admin_view *view,
+                            const struct row *row, const void *(*stats)(const struct worker *))
 {
-    uint64_t total = 0, sum_us = sum_at(view, stats, row->offset + offsetof(struct histogram, sum_us));
+    uint64_t total = 0,
+             sum_us = sum_at(view, stats, row->offset + offsetof(struct histogram, sum_us));
 
     for (unsigned i = 0; i <= HISTOGRAM_BUCKETS; i++) {
-        total +=
-            sum_at(view, stats, row->offset + offsetof(struct histogram, bucket) + i * sizeof(counter_t));
+        total += sum_at(view, stats,
+                        row->offset + offsetof(struct histogram, bucket) + i * sizeof(counter_t));
         if (i < HISTOGRAM_BUCKETS)
             evbuffer_add_printf(out, "%s_bucket{le=\"%g\"} %llu\n", row->name,
                                 (double)histogram_bounds_us[i] / 1e6, (unsigned long long)total);

@@ -12,14 +12,15 @@ void metric_sample(struct evbuffer *out, const char *name, const char *labels, u
     evbuffer_add_printf(out, "%s%s %llu\n", name, labels, (unsigned long long)value);
 }
 
-void metric_single(struct evbuffer *out, const char *name, const char *type, const char *help, uint64_t value)
+void metric_single(struct evbuffer *out, const char *name, const char *type, const char *help,
+                   uint64_t value)
 {
     metric_head(out, name, type, help);
     metric_sample(out, name, "", value);
 }
 
-void metric_single_number(struct evbuffer *out, const char *name, const char *type, const char *help,
-                          double value)
+void metric_single_number(struct evbuffer *out, const char *name, const char *type,
+                          const char *help, double value)
 {
     metric_head(out, name, type, help);
     evbuffer_add_printf(out, "%s %.15g\n", name, value);
@@ -28,7 +29,8 @@ void metric_single_number(struct evbuffer *out, const char *name, const char *ty
 void metric_labelled(struct evbuffer *out, const char *name, const char *label, const char *value,
                      uint64_t number)
 {
-    evbuffer_add_printf(out, "%s{%s=\"%s\"} %llu\n", name, label, value, (unsigned long long)number);
+    evbuffer_add_printf(out, "%s{%s=\"%s\"} %llu\n", name, label, value,
+                        (unsigned long long)number);
 }
 
 void label_value(struct text *t, const char *value)

@@ -14,8 +14,8 @@ void metric_sample(struct evbuffer *out, const char *name, const char *labels, u
 /* Writes a family with one sample. */
 void metric_single(struct evbuffer *out, const char *name, const char *type, const char *help,
                    uint64_t value);
-void metric_single_number(struct evbuffer *out, const char *name, const char *type, const char *help,
-                          double value);
+void metric_single_number(struct evbuffer *out, const char *name, const char *type,
+                          const char *help, double value);
 /* Writes one sample of a family with one label, whose value needs no escapes. */
 void metric_labelled(struct evbuffer *out, const char *name, const char *label, const char *value,
                      uint64_t number);

@@ -3,7 +3,8 @@
 #include "jwt/jwt.h"
 
 static uint64_t sum(const struct admin_view *view,
-                    const counter_t *(*counter_of)(const struct token_stats *, unsigned), unsigned index)
+                    const counter_t *(*counter_of)(const struct token_stats *, unsigned),
+                    unsigned index)
 {
     uint64_t total = 0;
     for (unsigned w = 0; w < view->worker_count; w++)
@@ -27,14 +28,16 @@ void metrics_write_tokens(struct evbuffer *out, const struct admin_view *view)
 
     if (view->policy->identity.claim_count == 0)
         return;
-    evbuffer_add_printf(out,
-                        "# HELP %s Requests with a valid token; verified: signature and claims were checked; "
-                        "cached: they were checked before.\n# TYPE %s counter\n",
-                        tokens, tokens);
+    evbuffer_add_printf(
+        out,
+        "# HELP %s Requests with a valid token; verified: signature and claims were checked; "
+        "cached: they were checked before.\n# TYPE %s counter\n",
+        tokens, tokens);
     for (unsigned i = 0; i < 2; i++)
         evbuffer_add_printf(out, "%s{result=\"%s\"} %llu\n", tokens, i ? "cached" : "verified",
                             (unsigned long long)sum(view, accepted, i));
-    evbuffer_add_printf(out, "# HELP %s Requests with an invalid token, by reason.\n# TYPE %s counter\n",
+    evbuffer_add_printf(out,
+                        "# HELP %s Requests with an invalid token, by reason.\n# TYPE %s counter\n",
                         faults, faults);
     for (unsigned f = JWT_GOOD + 1; f < JWT_FAULT_COUNT; f++)
         evbuffer_add_printf(out, "%s{reason=\"%s\"} %llu\n", faults, jwt_fault_label[f],

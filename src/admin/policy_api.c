@@ -24,7 +24,8 @@ static bool is_json_integer(struct slice text)
 
 static void write_scalar(struct json *json, const char *key, const struct node *node)
 {
-    bool is_word = slice_equal(node->text, SLICE("true")) || slice_equal(node->text, SLICE("false"));
+    bool is_word =
+        slice_equal(node->text, SLICE("true")) || slice_equal(node->text, SLICE("false"));
 
     if (node->null)
         json_null(json, key);

@@ -80,12 +80,12 @@ static void counter(struct source *s, const char *key, uint64_t total)
     json_end(&s->json, '}');
 }
 
-#define SUM(s, stats, member)                                                                                \
-    ({                                                                                                       \
-        uint64_t sum_ = 0;                                                                                   \
-        for (unsigned w_ = 0; w_ < (s)->view->worker_count; w_++)                                            \
-            sum_ += counter_read(&stats((s)->view->workers[w_])->member);                                    \
-        sum_;                                                                                                \
+#define SUM(s, stats, member)                                                                      \
+    ({                                                                                             \
+        uint64_t sum_ = 0;                                                                         \
+        for (unsigned w_ = 0; w_ < (s)->view->worker_count; w_++)                                  \
+            sum_ += counter_read(&stats((s)->view->workers[w_])->member);                          \
+        sum_;                                                                                      \
     })
 
 static uint64_t by_rule(const struct source *s, unsigned row, unsigned verdict)
@@ -100,7 +100,8 @@ static uint64_t by_limit(const struct source *s, unsigned row, unsigned verdict)
 {
     uint64_t sum = 0;
     for (unsigned w = 0; w < s->view->worker_count; w++)
-        sum += counter_table_read(&worker_limiter_stats(s->view->workers[w])->by_limit, row, verdict);
+        sum +=
+            counter_table_read(&worker_limiter_stats(s->view->workers[w])->by_limit, row, verdict);
     return sum;
 }
 

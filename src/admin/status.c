@@ -11,7 +11,8 @@ static uint64_t sum_of(const struct admin_view *view, size_t offset)
 {
     uint64_t sum = 0;
     for (unsigned w = 0; w < view->worker_count; w++)
-        sum += counter_read((const counter_t *)((const char *)worker_stats(view->workers[w]) + offset));
+        sum += counter_read(
+            (const counter_t *)((const char *)worker_stats(view->workers[w]) + offset));
     return sum;
 }
 
@@ -134,7 +135,8 @@ void status_write(struct evbuffer *out, const struct admin_view *view, bool stop
     json_u64(&json, "rules", view->policy->rule_count - 1);
     json_u64(&json, "limits", view->policy->limit_count);
     json_u64(&json, "connections", sum_of(view, offsetof(struct worker_stats, connections_open)));
-    json_u64(&json, "requests_active", sum_of(view, offsetof(struct worker_stats, requests_active)));
+    json_u64(&json, "requests_active",
+             sum_of(view, offsetof(struct worker_stats, requests_active)));
     if (policy_needs_redis(view->policy)) {
         json_begin(&json, "redis", '{');
         status_write_redis(&json, view);

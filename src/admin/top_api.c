@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "policy/identity.h"
 
-void top_write(struct json *json, const char *key, const struct admin_view *view, enum top_by by, unsigned n,
-               double *seconds)
+void top_write(struct json *json, const char *key, const struct admin_view *view, enum top_by by,
+               unsigned n, double *seconds)
 {
     struct top_entry *entries = calloc(n, sizeof *entries);
     unsigned count =
@@ -59,7 +59,8 @@ static bool read_query(struct evhttp_request *request, enum top_by *by, unsigned
     if (evhttp_parse_query_str(query ? query : "", &fields) != 0)
         wrong = "the query is malformed";
     else {
-        const char *by_text = evhttp_find_header(&fields, "by"), *n_text = evhttp_find_header(&fields, "n");
+        const char *by_text = evhttp_find_header(&fields, "by"),
+                   *n_text = evhttp_find_header(&fields, "n");
         if (by_text && !read_by(by_text, by))
             wrong = "by: expected allowed, limited or cost";
         else if (n_text && !read_n(n_text, n))

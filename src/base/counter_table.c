@@ -27,7 +27,8 @@ bool counter_table_grow(struct counter_table *counter_table, unsigned rows)
     for (unsigned i = 0; i < COUNTER_TABLE_CHUNKS && i * COUNTER_TABLE_CHUNK_ROWS < rows; i++) {
         if (atomic_load(&counter_table->chunk[i]))
             continue;
-        counter_t *chunk = calloc((size_t)COUNTER_TABLE_CHUNK_ROWS * COUNTER_TABLE_COLUMNS, sizeof *chunk);
+        counter_t *chunk =
+            calloc((size_t)COUNTER_TABLE_CHUNK_ROWS * COUNTER_TABLE_COLUMNS, sizeof *chunk);
         if (!chunk)
             return false;
         atomic_store(&counter_table->chunk[i], chunk);
@@ -41,8 +42,11 @@ void counter_table_clear(struct counter_table *counter_table)
         free(atomic_exchange(&counter_table->chunk[i], NULL));
 }
 
-uint64_t counter_table_read(const struct counter_table *counter_table, unsigned row, unsigned column)
+uint64_t counter_table_read(const struct counter_table *counter_table, unsigned row,
+                            unsigned column)
 {
     counter_t *chunk = atomic_load(&counter_table->chunk[row / COUNTER_TABLE_CHUNK_ROWS]);
-    return chunk ? counter_read(chunk + row % COUNTER_TABLE_CHUNK_ROWS * COUNTER_TABLE_COLUMNS + column) : 0;
+    return chunk ? counter_read(chunk + row % COUNTER_TABLE_CHUNK_ROWS * COUNTER_TABLE_COLUMNS +
+                                column)
+                 : 0;
 }

@@ -39,11 +39,12 @@ void counter_table_clear(struct counter_table *counter_table);
 
 static inline counter_t *counter_table_row(struct counter_table *counter_table, unsigned row)
 {
-    counter_t *chunk =
-        atomic_load_explicit(&counter_table->chunk[row / COUNTER_TABLE_CHUNK_ROWS], memory_order_relaxed);
+    counter_t *chunk = atomic_load_explicit(&counter_table->chunk[row / COUNTER_TABLE_CHUNK_ROWS],
+                                            memory_order_relaxed);
     return chunk + row % COUNTER_TABLE_CHUNK_ROWS * COUNTER_TABLE_COLUMNS;
 }
 
-uint64_t counter_table_read(const struct counter_table *counter_table, unsigned row, unsigned column);
+uint64_t counter_table_read(const struct counter_table *counter_table, unsigned row,
+                            unsigned column);
 
 #endif

@@ -10,7 +10,8 @@ static void set_timer(struct deadlines *all, uint64_t at_us, uint64_t now_us)
 {
     uint64_t after = at_us > now_us ? at_us - now_us : 0;
     struct timeval tv = timeval_of_us(after);
-    struct itimerspec at = {.it_value = {(time_t)(at_us / 1000000), (long)(at_us % 1000000 * 1000)}};
+    struct itimerspec at = {
+        .it_value = {(time_t)(at_us / 1000000), (long)(at_us % 1000000 * 1000)}};
 
     if (at_us == 0)
         at.it_value.tv_nsec = 1; /* 0 would disarm the timer */
@@ -63,7 +64,8 @@ int deadlines_init(struct deadlines *all, struct event_base *base)
 {
     *all = (struct deadlines){.timer_at_us = UINT64_MAX};
     all->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    all->timer = event_new(base, all->fd, all->fd >= 0 ? EV_READ | EV_PERSIST : 0, timer_fired, all);
+    all->timer =
+        event_new(base, all->fd, all->fd >= 0 ? EV_READ | EV_PERSIST : 0, timer_fired, all);
     if (all->timer && (all->fd < 0 || event_add(all->timer, NULL) == 0))
         return 0;
     if (all->timer)
@@ -94,7 +96,8 @@ void deadline_queue_init(struct deadlines *all, struct deadline_queue *queue,
     all->queues = queue;
 }
 
-void deadline_arm(struct deadline_queue *queue, struct deadline *deadline, uint64_t now_us, uint64_t after_us)
+void deadline_arm(struct deadline_queue *queue, struct deadline *deadline, uint64_t now_us,
+                  uint64_t after_us)
 {
     struct deadline *before;
 

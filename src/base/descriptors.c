@@ -70,14 +70,15 @@ static void report_scarce(void)
     reserve.told = true;
     reserve.since_us = atomic_load(&reserve.lack_us);
     if (atomic_load(&reserve.cause) == ENFILE)
-        log_error("descriptors: the system has none left (fs.file-max): no clients are accepted until some "
+        log_error("descriptors: the system has none left (fs.file-max): no clients are accepted "
+                  "until some "
                   "are free; "
-                  "see which process holds them (lsof), or raise fs.file-max");
+                  "find the process that uses them (lsof), or raise fs.file-max");
     else
-        log_error(
-            "descriptors: all %llu that are allowed are in use: no clients are accepted until some are free; "
-            "raise LimitNOFILE (ulimit -n), or lower size_limits.connections",
-            (unsigned long long)limit.rlim_cur);
+        log_error("descriptors: all %llu allowed descriptors are in use: no clients are accepted "
+                  "until some are free; "
+                  "raise LimitNOFILE (ulimit -n), or lower size_limits.connections",
+                  (unsigned long long)limit.rlim_cur);
 }
 
 /* Repeated shortages in quick succession are logged as one. */

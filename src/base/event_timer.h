@@ -7,7 +7,8 @@
 
 static inline struct timeval timeval_of_us(uint64_t us)
 {
-    return (struct timeval){.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
+    return (struct timeval){.tv_sec = (time_t)(us / 1000000),
+                            .tv_usec = (suseconds_t)(us % 1000000)};
 }
 
 /* Fires once. Replaces an earlier arming. */

@@ -24,7 +24,8 @@ static bool read_stream(struct arena *arena, FILE *stream, size_t max, struct sl
     return !ferror(stream) && size <= max;
 }
 
-bool file_read(struct arena *arena, const char *path, size_t max, struct slice *bytes, const char **why)
+bool file_read(struct arena *arena, const char *path, size_t max, struct slice *bytes,
+               const char **why)
 {
     FILE *stream = fopen(path, "re");
     bool good = stream && read_stream(arena, stream, max, bytes);

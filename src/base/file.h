@@ -6,6 +6,7 @@
 
 /* Reads a whole file of at most `max` bytes into `arena`, NUL-terminated. Returns false on error,
  * with `*why` set. Blocks. */
-bool file_read(struct arena *arena, const char *path, size_t max, struct slice *bytes, const char **why);
+bool file_read(struct arena *arena, const char *path, size_t max, struct slice *bytes,
+               const char **why);
 
 #endif

@@ -22,7 +22,12 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-enum { RING_SIZE = 1 << 20, WRITER_PAUSE_US = 20000, WRITER_PAUSE_MIN_US = 1000, SAY_DROPPED_US = 1000000 };
+enum {
+    RING_SIZE = 1 << 20,
+    WRITER_PAUSE_US = 20000,
+    WRITER_PAUSE_MIN_US = 1000,
+    SAY_DROPPED_US = 1000000
+};
 
 struct ring {
     _Atomic size_t head; /* written by the owner of the ring */
@@ -48,7 +53,9 @@ static struct {
     uint64_t rounds_seen; /* by log_writer_is_alive() */
     uint64_t dropped_said, dropped_said_us;
     unsigned pause_us;
-} writer = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .pause_us = WRITER_PAUSE_US};
+} writer = {.lock = PTHREAD_MUTEX_INITIALIZER,
+            .wake = PTHREAD_COND_INITIALIZER,
+            .pause_us = WRITER_PAUSE_US};
 
 /* Recent events and the threads that logged them. Events are hashed to slots; events that share a
  * slot may be logged twice. */
@@ -332,7 +339,8 @@ static void wait_for_lines(void)
         struct ring *ring = atomic_load(&rings[i]);
         any = ring && atomic_load(&ring->head) != atomic_load(&ring->tail);
     }
-    if (!any && !atomic_load(&writer.stop) && !atomic_load(&writer.reopen) && !atomic_load(&writer.check))
+    if (!any && !atomic_load(&writer.stop) && !atomic_load(&writer.reopen) &&
+        !atomic_load(&writer.check))
         pthread_cond_wait(&writer.wake, &writer.lock);
     atomic_store(&writer.asleep, false);
     pthread_mutex_unlock(&writer.lock);
@@ -369,7 +377,8 @@ void log_reopen(void)
 bool log_writer_is_alive(void)
 {
     uint64_t rounds = atomic_load(&writer.rounds);
-    bool alive = !atomic_load(&writer.started) || rounds != writer.rounds_seen || atomic_load(&writer.writes);
+    bool alive = !atomic_load(&writer.started) || rounds != writer.rounds_seen ||
+                 atomic_load(&writer.writes);
 
     writer.rounds_seen = rounds;
     atomic_store(&writer.check, true);

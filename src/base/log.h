@@ -30,10 +30,10 @@ void log_set_format(enum log_format format);
  * {"time":"2026-01-31T12:00:00.123Z","level":"warn","message":"MESSAGE"}. Use the macros: they cost
  * nothing if the level is off. */
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
-#define log_at(level, ...)                                                                                   \
-    do {                                                                                                     \
-        if (unlikely((level) <= atomic_load_explicit(&log_threshold, memory_order_relaxed)))                 \
-            log_write((level), __VA_ARGS__);                                                                 \
+#define log_at(level, ...)                                                                         \
+    do {                                                                                           \
+        if (unlikely((level) <= atomic_load_explicit(&log_threshold, memory_order_relaxed)))       \
+            log_write((level), __VA_ARGS__);                                                       \
     } while (0)
 #define log_error(...) log_at(LEVEL_ERROR, __VA_ARGS__)
 #define log_warn(...)  log_at(LEVEL_WARN, __VA_ARGS__)

@@ -65,12 +65,12 @@ static void lose(const struct iovec pieces[2])
 
     if (!file.trouble && file.path) {
         char line[LOG_LINE_MAX], message[LOG_LINE_MAX / 2];
-        int n =
-            snprintf(message, sizeof message, "log: %s cannot be written: %s; lines are lost until it can be",
-                     file.path, strerror(why));
-        size_t size =
-            log_event(line, LEVEL_ERROR,
-                      (struct slice){message, n < (int)sizeof message ? (size_t)n : sizeof message - 1});
+        int n = snprintf(message, sizeof message,
+                         "log: %s cannot be written: %s; lines are lost until then", file.path,
+                         strerror(why));
+        size_t size = log_event(
+            line, LEVEL_ERROR,
+            (struct slice){message, n < (int)sizeof message ? (size_t)n : sizeof message - 1});
         if (write(STDERR_FILENO, line, size) < 0)
             errno = why;
     }
@@ -148,9 +148,10 @@ void log_file_reopen(void)
     if (!path)
         return;
     if (log_open(path) == 0)
-        log_info("log: %s opened again", path);
+        log_info("log: %s reopened", path);
     else
-        log_error("log: cannot open %s again: %s; writing on to the old file", path, strerror(errno));
+        log_error("log: cannot reopen %s: %s; still writing to the old file", path,
+                  strerror(errno));
     free(path);
 }
 

@@ -3,7 +3,7 @@
  *     #define WORKER_METRICS(ONE, EACH, TIMES)                                                \
  *         ONE(requests_active, "gauge", "weir_requests_active", "Requests in progress.")      \
  *         EACH(errors, CAUSE_COUNT, 1, "cause", cause_name, "weir_errors_total", "Failures.") \
- *         TIMES(held, "weir_held_seconds", "How long held requests were held.")
+ *         TIMES(held, "weir_held_seconds", "Time for which leaky_bucket delayed requests.")
  *
  *     struct worker_stats {
  *         WORKER_METRICS(METRIC_ONE, METRIC_EACH, METRIC_TIMES)

@@ -31,17 +31,18 @@ static inline void store(unsigned char *p, uint32_t x)
 
 /* Steps t of FIPS 180-4 section 6.2.2. Instead of moving the eight working variables, the caller
  * renames them. */
-#define STEP(a, b, c, d, e, f, g, h, t)                                                                      \
-    do {                                                                                                     \
-        h += (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + (g ^ (e & (f ^ g))) + constants[t] + w[t];     \
-        d += h;                                                                                              \
-        h += (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) | (c & (a | b)));                     \
+#define STEP(a, b, c, d, e, f, g, h, t)                                                            \
+    do {                                                                                           \
+        h += (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + (g ^ (e & (f ^ g))) + constants[t] + \
+             w[t];                                                                                 \
+        d += h;                                                                                    \
+        h += (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) | (c & (a | b)));           \
     } while (0)
 
 static void add_block(uint32_t state[8], const unsigned char *block)
 {
-    uint32_t w[64], a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5],
-                    g = state[6], h = state[7];
+    uint32_t w[64], a = state[0], b = state[1], c = state[2], d = state[3], e = state[4],
+                    f = state[5], g = state[6], h = state[7];
 
     for (unsigned t = 0; t < 16; t++)
         w[t] = load(block + 4 * t);
@@ -126,7 +127,8 @@ void hmac_key_init(struct hmac_key *key, struct slice bytes)
     sha256_add(&key->outer, (struct slice){(const char *)pad, sizeof pad});
 }
 
-void hmac_end(const struct hmac_key *key, struct sha256 *hash, unsigned char digest[static SHA256_SIZE])
+void hmac_end(const struct hmac_key *key, struct sha256 *hash,
+              unsigned char digest[static SHA256_SIZE])
 {
     unsigned char inner[SHA256_SIZE];
 

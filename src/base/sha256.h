@@ -30,6 +30,7 @@ static inline struct sha256 hmac_begin(const struct hmac_key *key)
 {
     return key->inner;
 }
-void hmac_end(const struct hmac_key *key, struct sha256 *hash, unsigned char digest[static SHA256_SIZE]);
+void hmac_end(const struct hmac_key *key, struct sha256 *hash,
+              unsigned char digest[static SHA256_SIZE]);
 
 #endif

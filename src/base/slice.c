@@ -11,7 +11,8 @@ static inline uint64_t lower_eight(const char *p)
 
     memcpy(&word, p, sizeof word);
     low = word & each * 0x7f;
-    return word | (((low + each * (128 - 'A')) ^ (low + each * (127 - 'Z'))) & ~word & each * 0x80) >> 2;
+    return word |
+           (((low + each * (128 - 'A')) ^ (low + each * (127 - 'Z'))) & ~word & each * 0x80) >> 2;
 }
 
 bool slice_equal_nocase(struct slice a, struct slice b)

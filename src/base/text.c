@@ -16,8 +16,9 @@ static const char two_digits[] = "0001020304050607080910111213141516171819202122
 /* 1233 / 4096 approximates log10(2) from below. */
 static unsigned decimal_length(uint64_t value)
 {
-    static const uint64_t power[] = {0,     E(1),  E(2),  E(3),  E(4),  E(5),  E(6),  E(7),  E(8),  E(9),
-                                     E(10), E(11), E(12), E(13), E(14), E(15), E(16), E(17), E(18), E(19)};
+    static const uint64_t power[] = {0,     E(1),  E(2),  E(3),  E(4),  E(5),  E(6),
+                                     E(7),  E(8),  E(9),  E(10), E(11), E(12), E(13),
+                                     E(14), E(15), E(16), E(17), E(18), E(19)};
     unsigned bits = 64 - (unsigned)__builtin_clzll(value | 1), n = bits * 1233 >> 12;
     return n + (value >= power[n]);
 }
@@ -95,7 +96,8 @@ static uint64_t hex_digits(uint32_t value)
 void text_hex_fixed(struct text *t, uint64_t value, unsigned digits)
 {
     char bytes[16];
-    uint64_t high = htole64(hex_digits((uint32_t)(value >> 32))), low = htole64(hex_digits((uint32_t)value));
+    uint64_t high = htole64(hex_digits((uint32_t)(value >> 32))),
+             low = htole64(hex_digits((uint32_t)value));
 
     memcpy(bytes, &high, 8);
     memcpy(bytes + 8, &low, 8);
@@ -117,8 +119,8 @@ static size_t utf8_length(struct slice s)
     for (size_t i = 1; i < n; i++)
         if ((b[i] & 0xc0) != 0x80)
             return 0;
-    if ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xed && b[1] > 0x9f) || (b[0] == 0xf0 && b[1] < 0x90) ||
-        (b[0] == 0xf4 && b[1] > 0x8f))
+    if ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xed && b[1] > 0x9f) ||
+        (b[0] == 0xf0 && b[1] < 0x90) || (b[0] == 0xf4 && b[1] > 0x8f))
         return 0;
     return n;
 }

@@ -102,7 +102,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 /* ---- timers ---------------------------------------------------------------------------------- */
 
-void timer_heap_init(struct timer_heap *all, struct event_base *base, void (*passed)(struct timer *))
+void timer_heap_init(struct timer_heap *all, struct event_base *base,
+                     void (*passed)(struct timer *))
 {
     *all = (struct timer_heap){.base = base, .passed = passed, .timer_at_us = UINT64_MAX, .fd = -1};
 }

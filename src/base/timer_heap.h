@@ -29,7 +29,8 @@ struct timer_heap {
 };
 
 /* Allocates nothing. */
-void timer_heap_init(struct timer_heap *all, struct event_base *base, void (*passed)(struct timer *timer));
+void timer_heap_init(struct timer_heap *all, struct event_base *base,
+                     void (*passed)(struct timer *timer));
 /* Cancels all timers. */
 void timer_heap_clear(struct timer_heap *all);
 

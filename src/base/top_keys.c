@@ -139,8 +139,8 @@ static inline void write_key(struct key *at, struct slice key)
 }
 
 /* The key takes over the smallest counter of its set. */
-static __attribute__((noinline)) void take_over(struct slice_of_time *slice, uint64_t tag, struct slice key,
-                                                uint64_t amount)
+static __attribute__((noinline)) void take_over(struct slice_of_time *slice, uint64_t tag,
+                                                struct slice key, uint64_t amount)
 {
     unsigned s = set_of(tag);
     struct set *set = &slice->set[s];
@@ -198,17 +198,20 @@ struct found_table {
 /* Returns whether the slice is one of the last minute. */
 static bool is_recent(const struct slice_of_time *slice, uint64_t now_us)
 {
-    uint64_t number = atomic_load_explicit(&slice->number, memory_order_acquire), now = now_us / TOP_SLICE_US;
+    uint64_t number = atomic_load_explicit(&slice->number, memory_order_acquire),
+             now = now_us / TOP_SLICE_US;
     return number && number <= now + 1 && number + TOP_SLICES > now;
 }
 
 /* Reads one counter consistently. False: it is free, or just changes its key. */
-static bool read_counter(const struct slice_of_time *slice, unsigned s, unsigned w, struct found *found)
+static bool read_counter(const struct slice_of_time *slice, unsigned s, unsigned w,
+                         struct found *found)
 {
     const struct set *set = &slice->set[s];
     uint32_t version = atomic_load_explicit(&slice->key[s][w].version, memory_order_acquire);
 
-    *found = (struct found){LOAD(set->tag[w]), LOAD(set->count[w]), LOAD(set->error[w]), slice, s, w};
+    *found =
+        (struct found){LOAD(set->tag[w]), LOAD(set->count[w]), LOAD(set->error[w]), slice, s, w};
     atomic_thread_fence(memory_order_acquire);
     return !(version & 1) && version == LOAD(slice->key[s][w].version) && found->tag &&
            found->count > found->error;
@@ -283,8 +286,9 @@ static uint64_t most_without_counter(const struct slice_of_time *slice, uint64_t
     return least;
 }
 
-static unsigned write_entries(const struct found_table *table, size_t used, struct top_keys *const *tops,
-                              unsigned count, uint64_t now_us, struct top_entry *entries, unsigned n)
+static unsigned write_entries(const struct found_table *table, size_t used,
+                              struct top_keys *const *tops, unsigned count, uint64_t now_us,
+                              struct top_entry *entries, unsigned n)
 {
     unsigned written = 0;
 
@@ -307,7 +311,8 @@ static unsigned write_entries(const struct found_table *table, size_t used, stru
 /* The slices go back to the start of the sixth before the current one. */
 static double covered_s(struct top_keys *const *tops, unsigned count, uint64_t now_us)
 {
-    uint64_t from = now_us, most_us = (uint64_t)(TOP_SLICES - 1) * TOP_SLICE_US + now_us % TOP_SLICE_US;
+    uint64_t from = now_us,
+             most_us = (uint64_t)(TOP_SLICES - 1) * TOP_SLICE_US + now_us % TOP_SLICE_US;
 
     for (unsigned t = 0; t < count; t++) {
         uint64_t began_us = LOAD(tops[t]->began_us);

@@ -20,14 +20,16 @@ static const struct unit *unit_named(const struct unit *units, size_t count, str
     return NULL;
 }
 
-static enum value_result read_units(struct slice text, const struct unit *units, size_t count, int64_t *value)
+static enum value_result read_units(struct slice text, const struct unit *units, size_t count,
+                                    int64_t *value)
 {
     size_t digits = 0;
     uint64_t number;
 
     while (digits < text.n && text.p[digits] >= '0' && text.p[digits] <= '9')
         digits++;
-    const struct unit *unit = unit_named(units, count, (struct slice){text.p + digits, text.n - digits});
+    const struct unit *unit =
+        unit_named(units, count, (struct slice){text.p + digits, text.n - digits});
     if (digits == 0 || (!unit && digits < text.n))
         return VALUE_NO_NUMBER;
     if (!slice_to_u64((struct slice){text.p, digits}, INT64_MAX, &number))
@@ -55,15 +57,17 @@ struct other_unit {
 };
 
 static const struct other_unit other_durations[] = {
-    {"us", "us"},    {"usec", "us"},   {"ms", "ms"},     {"msec", "ms"}, {"s", "s"},   {"sec", "s"},
-    {"secs", "s"},   {"second", "s"},  {"seconds", "s"}, {"m", "m"},     {"min", "m"}, {"mins", "m"},
-    {"minute", "m"}, {"minutes", "m"}, {"h", "h"},       {"hr", "h"},    {"hrs", "h"}, {"hour", "h"},
-    {"hours", "h"},  {"d", "d"},       {"day", "d"},     {"days", "d"}};
-static const struct other_unit other_sizes[] = {{"b", ""},   {"k", "k"},  {"kb", "k"},  {"kib", "k"},
-                                                {"m", "m"},  {"mb", "m"}, {"mib", "m"}, {"g", "g"},
-                                                {"gb", "g"}, {"gib", "g"}};
+    {"us", "us"}, {"usec", "us"}, {"ms", "ms"},    {"msec", "ms"},   {"s", "s"},
+    {"sec", "s"}, {"secs", "s"},  {"second", "s"}, {"seconds", "s"}, {"m", "m"},
+    {"min", "m"}, {"mins", "m"},  {"minute", "m"}, {"minutes", "m"}, {"h", "h"},
+    {"hr", "h"},  {"hrs", "h"},   {"hour", "h"},   {"hours", "h"},   {"d", "d"},
+    {"day", "d"}, {"days", "d"}};
+static const struct other_unit other_sizes[] = {
+    {"b", ""},   {"k", "k"},   {"kb", "k"}, {"kib", "k"}, {"m", "m"},
+    {"mb", "m"}, {"mib", "m"}, {"g", "g"},  {"gb", "g"},  {"gib", "g"}};
 
-static void write_meant(struct slice text, const struct other_unit *units, size_t count, struct text *out)
+static void write_meant(struct slice text, const struct other_unit *units, size_t count,
+                        struct text *out)
 {
     size_t digits = 0, begin;
 

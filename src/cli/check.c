@@ -19,15 +19,15 @@ static bool has_custom_scripts(const struct policy *policy)
 
 static void warn_untried(FILE *report)
 {
-    fputs("warning: there is no redis-server to be started (Debian package redis-server): whether the "
-          "policy's own "
-          "limiter scripts keep the contract was not checked, nor that they end\n",
+    fputs("warning: redis-server is not installed (Debian package redis-server), so the policy's "
+          "own limiter scripts were not tested\n",
           report);
 }
 
 /* The private Redis comes first, so that a script that never ends does not block the configured
  * one. */
-bool cli_check_scripts(const struct policy *policy, const char *composed, const char *lua_dir, FILE *report)
+bool cli_check_scripts(const struct policy *policy, const char *composed, const char *lua_dir,
+                       FILE *report)
 {
     int result;
 
@@ -50,8 +50,8 @@ static void warn_of_log(const struct policy *policy, FILE *report)
 
     good = good || (there ? access(file, W_OK) == 0 : access(dirname(copy), W_OK | X_OK) == 0);
     if (!good)
-        fprintf(report, "%s: warning: log.file: %s cannot be written by this user: %s\n", policy->file, file,
-                strerror(errno));
+        fprintf(report, "%s: warning: log.file: %s cannot be written by this user: %s\n",
+                policy->file, file, strerror(errno));
     free(copy);
 }
 
@@ -70,7 +70,8 @@ int cli_check(const char *policy_file, const char *lua_dir)
     if (good)
         warn_of_log(policy, stderr);
     if (good && !policy_needs_redis(policy))
-        fprintf(stderr, "%s: note: there are no limits: weir does not connect to Redis\n", policy->file);
+        fprintf(stderr, "%s: note: there are no limits, so weir does not connect to Redis\n",
+                policy->file);
     if (good)
         policy_print(policy, stdout);
     free(composed);

@@ -26,14 +26,15 @@ static void answered(void *context, const struct resolver_answer *answer)
         return;
     if (!asked->upstream) {
         fprintf(asked->report,
-                "%s: warning: redis.address: %s: %s; limits follow on_failure until it is resolved\n",
+                "%s: warning: redis.address: %s: %s; on_failure applies until it is resolved\n",
                 asked->policy->file, asked->policy->redis.address_text, why);
         return;
     }
     const struct position position = asked->server->position;
-    fprintf(asked->report, "%s:%u:%u: warning: upstreams.%s: %s: %s; requests get 503 until it is resolved\n",
-            asked->policy->file, position.line, position.column, asked->upstream->name, asked->server->text,
-            why);
+    fprintf(asked->report,
+            "%s:%u:%u: warning: upstreams.%s: %s: %s; requests get 503 until it is resolved\n",
+            asked->policy->file, position.line, position.column, asked->upstream->name,
+            asked->server->text, why);
 }
 
 static bool asks_for_redis(const struct policy *policy)

@@ -27,7 +27,8 @@ struct checked_server {
     char text[256]; /* its name in messages */
 };
 
-static void check_memory(struct redis_blocking *redis, const struct checked_server *server, FILE *report)
+static void check_memory(struct redis_blocking *redis, const struct checked_server *server,
+                         FILE *report)
 {
     const struct redis_reply *reply = redis_ask(redis, 2, (const char *[]){"INFO", "memory"}, NULL);
 
@@ -36,8 +37,8 @@ static void check_memory(struct redis_blocking *redis, const struct checked_serv
                      way = info_value(reply->text.p, "maxmemory_policy");
         if (way.n && !slice_equal(way, SLICE("noeviction")) && !slice_equal(most, SLICE("0")))
             fprintf(report,
-                    "%s: warning: redis %s: maxmemory-policy is %.*s: a key that it evicts is a client with "
-                    "a fresh limit; set noeviction there\n",
+                    "%s: warning: redis %s: maxmemory-policy is %.*s: an evicted key gives its "
+                    "client a fresh limit; set noeviction\n",
                     server->policy->file, server->text, SLICE_ARG(way));
     }
 }
@@ -45,22 +46,25 @@ static void check_memory(struct redis_blocking *redis, const struct checked_serv
 /* Returns false if no snapshots are configured. If CONFIG is not permitted, returns true. */
 static bool saves_snapshots(struct redis_blocking *redis)
 {
-    const struct redis_reply *reply = redis_ask(redis, 3, (const char *[]){"CONFIG", "GET", "save"}, NULL);
+    const struct redis_reply *reply =
+        redis_ask(redis, 3, (const char *[]){"CONFIG", "GET", "save"}, NULL);
 
     return !reply || !redis_reply_is(reply, "ss") || reply->elements[1].text.n;
 }
 
-static void check_persistence(struct redis_blocking *redis, const struct checked_server *server, FILE *report)
+static void check_persistence(struct redis_blocking *redis, const struct checked_server *server,
+                              FILE *report)
 {
-    const struct redis_reply *reply = redis_ask(redis, 2, (const char *[]){"INFO", "persistence"}, NULL);
+    const struct redis_reply *reply =
+        redis_ask(redis, 2, (const char *[]){"INFO", "persistence"}, NULL);
 
     if (reply && reply->type == RESP_STRING &&
-        slice_equal(info_value(reply->text.p, "aof_enabled"), SLICE("0")) && !saves_snapshots(redis))
-        fprintf(
-            report,
-            "%s: warning: redis %s: keeps nothing on disk: after a restart every client has a fresh limit; "
-            "set appendonly yes there\n",
-            server->policy->file, server->text);
+        slice_equal(info_value(reply->text.p, "aof_enabled"), SLICE("0")) &&
+        !saves_snapshots(redis))
+        fprintf(report,
+                "%s: warning: redis %s: has no persistence: after a restart every client has a "
+                "fresh limit; set appendonly yes\n",
+                server->policy->file, server->text);
 }
 
 void cli_check_redis(const struct policy *policy, FILE *report)
@@ -71,11 +75,10 @@ void cli_check_redis(const struct policy *policy, FILE *report)
     if (!policy_needs_redis(policy))
         return;
     if (settings->embedded) {
-        fprintf(
-            report,
-            "%s: note: the embedded Redis keeps nothing on disk: after a restart of weir every client has a "
-            "fresh limit\n",
-            policy->file);
+        fprintf(report,
+                "%s: note: the embedded Redis has no persistence: after a restart of weir every "
+                "client has a fresh limit\n",
+                policy->file);
         return;
     }
     for (unsigned part = 0, parts = 1; part < parts; part++) {

@@ -25,7 +25,8 @@ int cli_replay(int argc, char **argv, const char *policy_file, const char *lua_d
  * script failed; the reason was printed. If no private Redis can be started, prints a warning
  * and does not fail. Blocks the caller for CONTRACT_ALL_US at most, plus the compilation. */
 struct policy;
-bool cli_check_scripts(const struct policy *policy, const char *composed, const char *lua_dir, FILE *report);
+bool cli_check_scripts(const struct policy *policy, const char *composed, const char *lua_dir,
+                       FILE *report);
 
 /* Warns if Redis may evict keys or is not persistent, and notes an embedded Redis. Skips checks
  * if Redis is not reachable within 500 ms or denies INFO. */

@@ -65,14 +65,15 @@ static bool dial(struct client_command *command)
     unsigned parts;
 
     if (settings->embedded) {
-        fputs("weir: redis.address is embedded: that Redis belongs to the running weir alone; ask its admin "
-              "listener, /api/v1/clients/CLIENT\n",
+        fputs("weir: redis.address is embedded: only the running weir can use that Redis; use its "
+              "admin listener, /api/v1/clients/CLIENT\n",
               stderr);
         return false;
     }
-    command->redis = command->where < 0
-                         ? redis_dial_part(settings, (unsigned)(-1 - command->where), &parts, CONNECT_US, why)
-                         : redis_dial_slot(settings, (unsigned)command->where, CONNECT_US, why);
+    command->redis =
+        command->where < 0
+            ? redis_dial_part(settings, (unsigned)(-1 - command->where), &parts, CONNECT_US, why)
+            : redis_dial_slot(settings, (unsigned)command->where, CONNECT_US, why);
     return command->redis || complain(command, why);
 }
 
@@ -84,8 +85,9 @@ static void go_where(struct client_command *command, const char **argv, const si
     int where = 0;
 
     if (command->policy->redis.cluster.count)
-        where = slice_equal(keys, SLICE("0")) ? -1 - (int)client_query_shard(command->query)
-                                              : (int)redis_slot_of((struct slice){argv[1], sizes[1]});
+        where = slice_equal(keys, SLICE("0"))
+                    ? -1 - (int)client_query_shard(command->query)
+                    : (int)redis_slot_of((struct slice){argv[1], sizes[1]});
     if (command->redis && where != command->where) {
         redis_blocking_free(command->redis);
         command->redis = NULL;
@@ -113,14 +115,16 @@ static bool load_script(struct client_command *command)
 {
     char *script = client_query_script(command->policy);
     const char *argv[] = {"SCRIPT", "LOAD", script};
-    const struct redis_reply *reply = script ? redis_ask(command->redis, COUNT_OF(argv), argv, NULL) : NULL;
+    const struct redis_reply *reply =
+        script ? redis_ask(command->redis, COUNT_OF(argv), argv, NULL) : NULL;
     bool good = reply && reply->type == RESP_STRING && reply->text.n == sizeof command->sha - 1;
 
     if (good)
         memcpy(command->sha, reply->text.p, sizeof command->sha);
     else
-        complain(command,
-                 reply && reply->type == RESP_ERROR ? reply->text.p : redis_blocking_error(command->redis));
+        complain(command, reply && reply->type == RESP_ERROR
+                              ? reply->text.p
+                              : redis_blocking_error(command->redis));
     free(script);
     return good;
 }
@@ -157,7 +161,7 @@ static bool ask_all(struct client_command *command)
         if (!reply || reply->type == RESP_ERROR)
             good = complain(command, reply ? reply->text.p : redis_blocking_error(command->redis));
         else if (!client_query_take(command->query, reply))
-            good = complain(command, "an answer of the wrong shape");
+            good = complain(command, "a reply in an unexpected format");
     }
     return good;
 }
@@ -199,7 +203,8 @@ static void write_per(struct text *out, const struct limit_status *row)
         return;
     }
     for (unsigned i = 1; i < limit->per_count; i++)
-        text_printf(out, ", each %s", limit->per[i].header ? limit->per[i].header : names[limit->per[i].per]);
+        text_printf(out, ", each %s",
+                    limit->per[i].header ? limit->per[i].header : names[limit->per[i].per]);
 }
 
 /* The cells are zeroed before, so the text is NUL-terminated. */
@@ -281,7 +286,7 @@ static void print_row(const struct client_command *command)
     if (!client_query_asks_database(command->query))
         return;
     if (!client_query_row(command->query, &row, &us)) {
-        puts("quotas  not known: the next request looks the id up");
+        puts("quotas  not cached: the next request looks it up");
         return;
     }
     if (!row.present)
@@ -298,7 +303,7 @@ static void print_row(const struct client_command *command)
     if (us > 0)
         printf("; looked up again in %.*s\n", SLICE_ARG(text_slice(&text)));
     else
-        puts("; past its time: the next request looks it up");
+        puts("; expired: the next request looks it up");
 }
 
 static void print_grant(const struct client_command *command)
@@ -313,7 +318,8 @@ static void print_grant(const struct client_command *command)
     if (quota == GRANT_UNLIMITED)
         printf("grant   unlimited, for %.*s more\n", SLICE_ARG(text_slice(&text)));
     else
-        printf("grant   a quota of %" PRId64 ", for %.*s more\n", quota, SLICE_ARG(text_slice(&text)));
+        printf("grant   a quota of %" PRId64 ", for %.*s more\n", quota,
+               SLICE_ARG(text_slice(&text)));
 }
 
 static void print_limits_in_force(const struct client_command *command)
@@ -328,11 +334,12 @@ static void print_limits_in_force(const struct client_command *command)
         printf(" (clients: %s)", client_limits->name);
     if (command->identity.listed)
         fputs(command->identity.listed == LISTED_BLOCKED
-                  ? "; this address is turned away (addresses.block)"
+                  ? "; this address is blocked (addresses.block)"
                   : "; this address is never limited (addresses.allow)",
               stdout);
-    puts(is_unknown_id(command) ? "; an unknown id: identity.known_clients_only counts it by its address"
-                                : "");
+    puts(is_unknown_id(command)
+             ? "; an unknown id: with identity.known_clients_only it is counted by address"
+             : "");
 }
 
 static int show(const struct client_command *command)
@@ -344,8 +351,9 @@ static int show(const struct client_command *command)
     print_grant(command);
     print_row(command);
     if (client_limits && client_limits->quota != QUOTA_AS_WRITTEN)
-        puts(client_limits->quota == QUOTA_PROHIBITED ? "\nEvery request that has a limit is rejected."
-                                                      : "\nNo limit counts this client.");
+        puts(client_limits->quota == QUOTA_PROHIBITED
+                 ? "\nEvery request that has a limit is rejected."
+                 : "\nNo limit counts this client.");
     else if (client_query_rows(command->query, &rows) == 0)
         puts("\nThe policy has no limit that is counted per client.");
     else {
@@ -353,8 +361,8 @@ static int show(const struct client_command *command)
         print_standing(command->query);
     }
     if (!client_query_complete(command->query))
-        puts("\nThere are more keys in Redis than could be looked through: some limits that are counted per "
-             "several things may be missing.");
+        puts("\nRedis has more keys than could be scanned: some limits counted per several "
+             "attributes may be missing.");
     return 0;
 }
 
@@ -362,16 +370,15 @@ static int report_reset(const struct client_command *command)
 {
     uint64_t removed = client_query_removed(command->query);
 
-    printf("%.*s: %" PRIu64 " key%s removed\n", SLICE_ARG(identity_text(&command->identity)), removed,
-           removed == 1 ? "" : "s");
+    printf("%.*s: %" PRIu64 " key%s removed\n", SLICE_ARG(identity_text(&command->identity)),
+           removed, removed == 1 ? "" : "s");
     if (!client_query_told(command->query))
-        fputs("weir: Redis took no message for the running weirs (may this user PUBLISH there?): they may "
-              "go on to reject for up to a second\n",
+        fputs("weir: Redis did not accept the message to the running weirs (is this user allowed "
+              "to PUBLISH?): they may reject for up to one more second\n",
               stderr);
     if (client_query_complete(command->query))
         return 0;
-    fputs("weir: there are more keys in Redis than could be looked through: some may be left; try again\n",
-          stderr);
+    fputs("weir: Redis has more keys than could be scanned: some may remain; try again\n", stderr);
     return 1;
 }
 
@@ -381,11 +388,13 @@ static int report_granted(const struct client_command *command)
     int64_t quota, us;
 
     if (!client_query_granted(command->query, &quota, &us)) {
-        fprintf(stderr, "weir: there are %d grants already: take others back, or let them end\n", GRANTS_MAX);
+        fprintf(stderr,
+                "weir: there are already %d grants: revoke others, or wait until they end\n",
+                GRANTS_MAX);
         return 1;
     }
     if (quota == GRANT_NONE)
-        printf("%.*s: nothing is granted any more\n", SLICE_ARG(client));
+        printf("%.*s: the grant is revoked\n", SLICE_ARG(client));
     else {
         char bytes[64];
         struct text time = text_over(bytes, sizeof bytes);
@@ -397,12 +406,12 @@ static int report_granted(const struct client_command *command)
                    SLICE_ARG(text_slice(&time)));
     }
     if (is_unknown_id(command))
-        puts("an unknown id: identity.known_clients_only counts it by its address, and this has no effect");
+        puts("an unknown id: with identity.known_clients_only it is counted by address, so this "
+             "has no effect");
     if (!client_query_told(command->query))
-        fputs(
-            "weir: Redis took no message for the running weirs (may this user PUBLISH there?): they may need "
-            "some seconds to know\n",
-            stderr);
+        fputs("weir: Redis did not accept the message to the running weirs (is this user allowed "
+              "to PUBLISH?): the grant may take some seconds to apply\n",
+              stderr);
     return 0;
 }
 
@@ -437,13 +446,13 @@ static void doubt(const struct client_command *command, const char *client)
     for (unsigned i = 0; i < identity->from_count; i++)
         is_read |= identity->from[i].source == source;
     if (ip_parse(slice_of(client), &ip))
-        fprintf(stderr, "weir: %s is taken for an id; the address is ip:%s\n", client, client);
+        fprintf(stderr, "weir: %s is interpreted as an id; the address is ip:%s\n", client, client);
     else if (!is_read)
-        fprintf(
-            stderr,
-            "weir: no client has such an id by this policy, since identity.from names no %s; an address is "
-            "ip:ADDRESS\n",
-            source->description);
+        fprintf(stderr,
+                "weir: no client has such an id by this policy, since identity.from names no %s; "
+                "an address is "
+                "ip:ADDRESS\n",
+                source->description);
     else if (source->hashed && identity_is_hash(slice_of(client + strlen(source->prefix))))
         fprintf(stderr, "weir: %s is taken for a value; the hash in logs is %sh:HASH\n", client,
                 source->prefix);
@@ -453,8 +462,9 @@ static int ask_about(struct client_command *command, const struct order *order)
 {
     const char *why;
 
-    if (!client_query_identity(command->policy, slice_of(order->client), &command->identity, &why)) {
-        fprintf(stderr, "weir: %s is no client: %s\n", order->client, why);
+    if (!client_query_identity(command->policy, slice_of(order->client), &command->identity,
+                               &why)) {
+        fprintf(stderr, "weir: %s is not a client: %s\n", order->client, why);
         return 1;
     }
     doubt(command, order->client);
@@ -493,21 +503,24 @@ int cli_grant(const char *policy_file, const char *client, const char *quota, co
     struct order order = {.kind = CLIENT_QUERY_GRANT, .client = client};
 
     if (!grant_quota_read(slice_of(quota), &order.quota)) {
-        fprintf(stderr,
-                "weir: %s is no quota: a whole number from 0 to %d was expected, unlimited, or none\n", quota,
-                GRANT_QUOTA_MAX);
+        fprintf(
+            stderr,
+            "weir: %s is not a quota: expected a whole number from 0 to %d, unlimited, or none\n",
+            quota, GRANT_QUOTA_MAX);
         return 1;
     }
     if (!time && order.quota != GRANT_NONE) {
-        fputs("weir: for how long? A duration from 1s to 30d belongs behind the quota, as in 1h\n", stderr);
+        fputs("weir: the duration is missing: add a duration from 1s to 30d after the quota, such "
+              "as 1h\n",
+              stderr);
         return 1;
     }
     if (time && order.quota == GRANT_NONE) {
-        fputs("weir: a grant that is taken back has no duration\n", stderr);
+        fputs("weir: none revokes the grant and takes no duration; remove it\n", stderr);
         return 1;
     }
     if (time && !grant_time_read(slice_of(time), &order.us)) {
-        fprintf(stderr, "weir: %s is no duration from 1s to 30d, such as 1h\n", time);
+        fprintf(stderr, "weir: %s is not a duration; expected 1s to 30d, such as 1h\n", time);
         return 1;
     }
     return run(policy_file, lua_dir, &order);

@@ -10,19 +10,28 @@
 
 static const char usage[] =
     "usage: weir replay [OPTION...] LOG...\n"
-    "Runs access logs through a policy and reports who would have been limited. LOG: a file in the common "
+    "Runs access logs through a policy and reports who would have been limited. LOG: a file in the "
+    "common "
     "or\n"
     "combined format or in weir's JSON, also compressed with gzip; \"-\" is standard input.\n"
     "  -c, --config FILE   the policy (default " WEIR_CONF_FILE ")\n"
     "      --compare FILE  another policy; both are reported\n"
     "      --host NAME     Host of the requests, if the log has none\n"
     "      --user          the user in common and combined logs is the client's id\n"
-    "      --suggest       search the values that would reject 0.1 % (default: if the logs are short)\n"
+    "      --suggest       search the values that would reject 0.1 % (default: if the logs are "
+    "short)\n"
     "      --no-suggest    do not search them\n"
     "      --json          print the report as JSON\n"
     "  -q, --quiet         show no progress\n";
 
-enum { OPTION_COMPARE = 256, OPTION_HOST, OPTION_USER, OPTION_SUGGEST, OPTION_NO_SUGGEST, OPTION_JSON };
+enum {
+    OPTION_COMPARE = 256,
+    OPTION_HOST,
+    OPTION_USER,
+    OPTION_SUGGEST,
+    OPTION_NO_SUGGEST,
+    OPTION_JSON
+};
 
 static const struct option options[] = {{"config", required_argument, NULL, 'c'},
                                         {"compare", required_argument, NULL, OPTION_COMPARE},

@@ -8,7 +8,7 @@ int cli_script(const char *name, const char *lua_dir)
     struct script_names names;
 
     if (!script_names(slice_of(name), &names) && !compose_is_path(name)) {
-        fprintf(stderr, "weir: no limiter is named %s; there are %s, or write a path such as ./my.lua\n",
+        fprintf(stderr, "weir: there is no limiter %s; use one of %s, or a path such as ./my.lua\n",
                 name, names.text);
         return 1;
     }

@@ -140,7 +140,8 @@ static bool source_of_policy(const char *file, const char *lua_dir, struct top_s
     }
     if (*policy && !found)
         fprintf(stderr,
-                "weir: top: %s has no admin listener that serves events; add admin: 127.0.0.1:9180, or name "
+                "weir: top: %s has no admin listener that serves events; add admin: "
+                "127.0.0.1:9180, or name "
                 "the URL of another weir\n",
                 file);
     return found;
@@ -159,7 +160,7 @@ static bool read_token(const char *file, char *token, size_t room)
     if (!good)
         fprintf(stderr, "weir: top: %s cannot be read: %s\n", file, why);
     else if (bytes.n == 0 || bytes.n >= room || slice_has_control_bytes(bytes)) {
-        fprintf(stderr, "weir: top: %s holds no token; expected one line\n", file);
+        fprintf(stderr, "weir: top: %s does not contain a token; expected one line\n", file);
         good = false;
     } else
         snprintf(token, room, "%.*s", SLICE_ARG(bytes));
@@ -256,8 +257,9 @@ static void disconnect(struct view *view)
 /* Waits for events, keys and signals. Without a connection it tries again after a while. */
 static void wait_for_more(const struct view *view)
 {
-    struct pollfd polled[2] = {{.fd = view->events ? top_events_fd(view->events) : -1, .events = POLLIN},
-                               {.fd = view->live ? STDIN_FILENO : -1, .events = POLLIN}};
+    struct pollfd polled[2] = {
+        {.fd = view->events ? top_events_fd(view->events) : -1, .events = POLLIN},
+        {.fd = view->live ? STDIN_FILENO : -1, .events = POLLIN}};
     char key;
 
     if (poll(polled, 2, view->events ? -1 : RECONNECT_MS) <= 0)

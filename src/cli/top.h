@@ -19,7 +19,8 @@ struct top_source {
 
 /* Reads "http://HOST:PORT", "HOST:PORT" or "unix:/PATH". Resolves host names. Returns false and
  * writes the reason to `why`. */
-MUST_CHECK bool top_source_read(const char *text, struct top_source *source, char why[static TOP_WHY_MAX]);
+MUST_CHECK bool top_source_read(const char *text, struct top_source *source,
+                                char why[static TOP_WHY_MAX]);
 
 struct top_events;
 
@@ -33,7 +34,8 @@ enum top_read { TOP_READ_EVENT, TOP_READ_MORE, TOP_READ_END };
 /* Reads what has arrived. TOP_READ_EVENT: `*data` is the data of one event, valid until the next
  * call; call again. TOP_READ_MORE: wait for the descriptor. TOP_READ_END: the connection has ended,
  * or the answer was an error: the reason is in `why`. */
-enum top_read top_events_read(struct top_events *events, struct slice *data, char why[static TOP_WHY_MAX]);
+enum top_read top_events_read(struct top_events *events, struct slice *data,
+                              char why[static TOP_WHY_MAX]);
 
 /* --- top_screen.c: a snapshot as text --- */
 

@@ -30,8 +30,8 @@ bool top_source_read(const char *text, struct top_source *source, char why[stati
     n = strncmp(text, "unix:", 5) == 0 ? strlen(text) : strcspn(text, "/");
     if (n >= sizeof source->host ||
         !address_parse((struct slice){text, n}, true, &source->address, &problem)) {
-        snprintf(why, TOP_WHY_MAX, "%s: %s; expected http://HOST:PORT, HOST:PORT or unix:/PATH", text,
-                 problem);
+        snprintf(why, TOP_WHY_MAX, "%s: %s; expected http://HOST:PORT, HOST:PORT or unix:/PATH",
+                 text, problem);
         return false;
     }
     snprintf(source->host, sizeof source->host, "%.*s", (int)n, text);
@@ -74,7 +74,8 @@ static bool send_request(int fd, const struct top_source *source)
     char bytes[2048];
     struct text t = text_over(bytes, sizeof bytes);
 
-    text_printf(&t, "GET /api/v1/events HTTP/1.0\r\nHost: %s\r\nAccept: text/event-stream\r\n", source->host);
+    text_printf(&t, "GET /api/v1/events HTTP/1.0\r\nHost: %s\r\nAccept: text/event-stream\r\n",
+                source->host);
     if (source->token)
         text_printf(&t, "Authorization: Bearer %s\r\n", source->token);
     text_literal(&t, "\r\n");
@@ -90,8 +91,10 @@ struct top_events *top_events_open(const struct top_source *source, char why[sta
         snprintf(why, TOP_WHY_MAX, "no memory");
         return NULL;
     }
-    events->fd = socket(source->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (events->fd >= 0 && connect_within(events->fd, &source->address) && send_request(events->fd, source))
+    events->fd =
+        socket(source->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (events->fd >= 0 && connect_within(events->fd, &source->address) &&
+        send_request(events->fd, source))
         return events;
     snprintf(why, TOP_WHY_MAX, "cannot connect to %s: %s", address_format(&source->address, text),
              strerror(errno));
@@ -174,7 +177,8 @@ static enum top_read take_head(struct top_events *events, bool ended, char *why)
     }
     size_t head = (size_t)(end - bytes.p) + 4;
     if (bytes.n > 12 && memcmp(bytes.p, "HTTP/1.", 7) == 0 && memcmp(bytes.p + 8, " 200", 4) == 0) {
-        snprintf(why, TOP_WHY_MAX, "the answer has no events; expected the address of an admin listener");
+        snprintf(why, TOP_WHY_MAX,
+                 "the answer has no events; expected the address of an admin listener");
         if (!memmem(bytes.p, head, "text/event-stream", 17))
             return TOP_READ_END;
         events->used += head;
@@ -208,14 +212,16 @@ static bool take_event(struct top_events *events, struct slice *data)
     }
 }
 
-enum top_read top_events_read(struct top_events *events, struct slice *data, char why[static TOP_WHY_MAX])
+enum top_read top_events_read(struct top_events *events, struct slice *data,
+                              char why[static TOP_WHY_MAX])
 {
     for (bool ended = false;;) {
         enum top_read head = events->has_head ? TOP_READ_EVENT : take_head(events, ended, why);
         if (head == TOP_READ_END || (head == TOP_READ_EVENT && take_event(events, data)))
             return head;
         if (ended || !make_room(events)) {
-            snprintf(why, TOP_WHY_MAX, ended ? "the connection has ended" : "an event is too large");
+            snprintf(why, TOP_WHY_MAX,
+                     ended ? "the connection has ended" : "an event is too large");
             return TOP_READ_END;
         }
         ssize_t n = recv(events->fd, events->bytes + events->size, events->room - events->size, 0);

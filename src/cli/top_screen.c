@@ -176,7 +176,8 @@ static bool is_rejection(struct slice verdict)
 }
 
 /* Sums `member` (per_second or total) over the verdicts; -1: no value. */
-static double sum_of(const struct json_node *decisions, const char *name, bool rejections, bool admissions)
+static double sum_of(const struct json_node *decisions, const char *name, bool rejections,
+                     bool admissions)
 {
     double sum = -1;
 
@@ -219,7 +220,8 @@ static void write_requests(struct screen *s, const struct json_node *snapshot)
 
     put_text(s, "Requests   %8s/s", rate_text(all, text));
     go_to(s, 24);
-    put_text(s, "%s in progress, %s connections", rate_text(number_at(snapshot, "requests.active"), text),
+    put_text(s, "%s in progress, %s connections",
+             rate_text(number_at(snapshot, "requests.active"), text),
              rate_text(number_at(snapshot, "requests.connections"), more));
     end_line(s);
     put_text(s, "Rejected   ");
@@ -243,10 +245,12 @@ static void write_latency(struct screen *s, const struct json_node *snapshot)
     const struct json_node *latency = json_member(snapshot, "latency");
     char p50[NUMBER_MAX], p99[NUMBER_MAX];
 
-    put_text(s, "Latency    p50 %s, p99 %s", duration_text(number_at(latency, "requests.p50_seconds"), p50),
+    put_text(s, "Latency    p50 %s, p99 %s",
+             duration_text(number_at(latency, "requests.p50_seconds"), p50),
              duration_text(number_at(latency, "requests.p99_seconds"), p99));
     go_to(s, 44);
-    put_text(s, "servers p50 %s, p99 %s", duration_text(number_at(latency, "upstream.p50_seconds"), p50),
+    put_text(s, "servers p50 %s, p99 %s",
+             duration_text(number_at(latency, "upstream.p50_seconds"), p50),
              duration_text(number_at(latency, "upstream.p99_seconds"), p99));
     end_line(s);
 }
@@ -273,7 +277,8 @@ static void write_redis(struct screen *s, const struct json_node *snapshot)
            ready == workers ? "up"
            : ready > 0      ? "degraded"
                             : "down");
-    put_text(s, "  p50 %s, p99 %s", duration_text(number_at(snapshot, "latency.redis.p50_seconds"), p50),
+    put_text(s, "  p50 %s, p99 %s",
+             duration_text(number_at(snapshot, "latency.redis.p50_seconds"), p50),
              duration_text(number_at(snapshot, "latency.redis.p99_seconds"), p99));
     go_to(s, 44);
     put_text(s, "%s calls/s, %.0f of %.0f workers connected, ",
@@ -292,8 +297,8 @@ static void write_servers(struct screen *s, const struct json_node *snapshot)
         if (pass)
             put_text(s, "Servers    %u of %u up", up, count);
         for (const struct json_node *u = upstreams ? upstreams->first : NULL; u; u = u->next)
-            for (const struct json_node *x = json_member(u, "servers") ? json_member(u, "servers")->first
-                                                                       : NULL;
+            for (const struct json_node *x =
+                     json_member(u, "servers") ? json_member(u, "servers")->first : NULL;
                  x; x = x->next) {
                 struct slice state = json_string(json_member(x, "state")), name;
                 bool good = slice_equal(state, SLICE("up"));
@@ -336,7 +341,8 @@ static void heading(struct screen *s, const char *name, const char *column, unsi
 
 static void write_clients(struct screen *s, const struct json_node *snapshot, unsigned most)
 {
-    const struct json_node *top = json_member(snapshot, "top"), *allowed = json_member(top, "allowed"),
+    const struct json_node *top = json_member(snapshot, "top"),
+                           *allowed = json_member(top, "allowed"),
                            *limited = json_member(top, "limited");
     unsigned width = (s->all_columns - 24) / 2;
     char title[64];
@@ -373,12 +379,14 @@ static void write_table(struct screen *s, const struct json_node *list, const ch
     put_text(s, "%10s %10s %12s", "ADMITTED/S", "REJECTED/S", "TOTAL");
     style(s, "0");
     end_line(s);
-    for (const struct json_node *row = list ? list->first : NULL; row && s->lines; row = row->next) {
+    for (const struct json_node *row = list ? list->first : NULL; row && s->lines;
+         row = row->next) {
         const struct json_node *decisions = json_member(row, "decisions");
         double rejected = sum_of(decisions, "per_second", true, false),
                total = sum_of(decisions, "total", true, true);
         struct slice row_name = json_string(json_member(row, "name"));
-        if (total <= 0 && slice_equal(row_name, SLICE("(none)"))) /* requests that no rule matches */
+        if (total <= 0 &&
+            slice_equal(row_name, SLICE("(none)"))) /* requests that no rule matches */
             continue;
         cell(s, row_name, width);
         put_text(s, "%10s ", rate_text(sum_of(decisions, "per_second", false, true), text));

@@ -13,18 +13,19 @@
 
 /* Commands of client queries, placed before the driver's text. PUBLISH may fail: a user without
  * that permission may still reset. */
-static const char preamble[] = "if ARGV[1] == 'scan' then\n"
-                               "  return redis.call('SCAN', ARGV[2], 'MATCH', ARGV[3], 'COUNT', '1000')\n"
-                               "elseif ARGV[1] == 'forget' then\n"
-                               "  local removed = #KEYS > 0 and redis.call('DEL', unpack(KEYS)) or 0\n"
-                               "  local told = ARGV[2] and redis.pcall('PUBLISH', ARGV[2], ARGV[3])\n"
-                               "  return { removed, type(told) == 'number' and 1 or 0 }\n"
-                               "elseif ARGV[1] == 'quota' then\n" /* see lookup.c */
-                               "  local time, value = redis.call('TIME'), redis.call('GET', KEYS[1]) or ''\n"
-                               "  local tag, till, row = value:match('^(%x+) (%d+) (.*)$')\n"
-                               "  if tag ~= ARGV[2] then return { '', 0 } end\n"
-                               "  return { row, till - time[1] * 1000 - math.floor(time[2] / 1000) }\n"
-                               "end\n";
+static const char preamble[] =
+    "if ARGV[1] == 'scan' then\n"
+    "  return redis.call('SCAN', ARGV[2], 'MATCH', ARGV[3], 'COUNT', '1000')\n"
+    "elseif ARGV[1] == 'forget' then\n"
+    "  local removed = #KEYS > 0 and redis.call('DEL', unpack(KEYS)) or 0\n"
+    "  local told = ARGV[2] and redis.pcall('PUBLISH', ARGV[2], ARGV[3])\n"
+    "  return { removed, type(told) == 'number' and 1 or 0 }\n"
+    "elseif ARGV[1] == 'quota' then\n" /* see lookup.c */
+    "  local time, value = redis.call('TIME'), redis.call('GET', KEYS[1]) or ''\n"
+    "  local tag, till, row = value:match('^(%x+) (%d+) (.*)$')\n"
+    "  if tag ~= ARGV[2] then return { '', 0 } end\n"
+    "  return { row, till - time[1] * 1000 - math.floor(time[2] / 1000) }\n"
+    "end\n";
 
 /* Returns the client's limits: a grant's, else the policy's, else the database row's. */
 static const struct client_limits *client_limits_of(const struct query *q)
@@ -70,8 +71,8 @@ static bool write_pattern(struct query *q, struct slice start)
     return !pattern.failed;
 }
 
-struct limit_status *client_query_add_row(struct query *q, const struct limit *limit, struct slice key,
-                                          struct slice rest)
+struct limit_status *client_query_add_row(struct query *q, const struct limit *limit,
+                                          struct slice key, struct slice rest)
 {
     struct limit_numbers n = client_numbers(client_limits_of(q), limit);
     struct limit_status *row = &q->rows[q->row_count++];
@@ -119,7 +120,8 @@ static bool must_scan(const struct query *q)
 char *client_query_script(const struct policy *policy)
 {
     char *script;
-    return asprintf(&script, "%s%s%s", grant_preamble, preamble, policy->driver) < 0 ? NULL : script;
+    return asprintf(&script, "%s%s%s", grant_preamble, preamble, policy->driver) < 0 ? NULL
+                                                                                     : script;
 }
 
 char *client_query_channel(const struct policy *policy)
@@ -153,8 +155,8 @@ static bool prepare(struct query *q)
 {
     struct slice start;
 
-    if (!(q->channel = client_query_channel(q->policy)) || !(q->grants_key = grant_key(q->policy)) ||
-        !write_key(q, "", &start))
+    if (!(q->channel = client_query_channel(q->policy)) ||
+        !(q->grants_key = grant_key(q->policy)) || !write_key(q, "", &start))
         return false;
     q->key_start = (char *)start.p;
     struct text quota_key = text_over(q->quota_key, KEY_QUOTA_MAX);
@@ -164,7 +166,8 @@ static bool prepare(struct query *q)
     if (!write_pattern(q, start))
         return false;
     q->step = STEP_GRANT;
-    bool asks = q->kind == CLIENT_QUERY_GRANT || (q->kind == CLIENT_QUERY_LOOK && q->policy->limit_count > 0);
+    bool asks = q->kind == CLIENT_QUERY_GRANT ||
+                (q->kind == CLIENT_QUERY_LOOK && q->policy->limit_count > 0);
     return asks || client_query_begin(q);
 }
 
@@ -389,7 +392,8 @@ bool client_query_granted(const struct query *q, int64_t *quota, int64_t *us)
 
 bool client_query_asks_database(const struct query *q)
 {
-    return q->policy->quotas.connection && q->identity->is_id && !policy_client(q->policy, q->identity);
+    return q->policy->quotas.connection && q->identity->is_id &&
+           !policy_client(q->policy, q->identity);
 }
 
 bool client_query_row(const struct query *q, struct quota_row *row, int64_t *us)

@@ -62,7 +62,8 @@ struct query *client_query_new_grant(const struct policy *policy, const struct i
 
 /* Returns the next call: the arguments of EVALSHA after the SHA, valid until
  * client_query_take(). Returns false if the query is complete. */
-MUST_CHECK bool client_query_next(struct query *query, int *argc, const char ***argv, const size_t **sizes);
+MUST_CHECK bool client_query_next(struct query *query, int *argc, const char ***argv,
+                                  const size_t **sizes);
 /* Sets the number of nodes to scan (the masters of a cluster). Call before each
  * client_query_next() if there may be more than one. */
 void client_query_set_shards(struct query *query, unsigned parts);

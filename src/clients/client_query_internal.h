@@ -70,8 +70,8 @@ bool client_query_begin(struct query *q);
 
 /* Adds a row for a state key and takes ownership of `key`; `rest` as in struct limit_status. The
  * caller checks that there is room. */
-struct limit_status *client_query_add_row(struct query *q, const struct limit *limit, struct slice key,
-                                          struct slice rest);
+struct limit_status *client_query_add_row(struct query *q, const struct limit *limit,
+                                          struct slice key, struct slice rest);
 
 /* Frees the keys that SCAN has found. */
 void client_query_drop_found(struct query *q);

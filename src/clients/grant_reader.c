@@ -40,7 +40,8 @@ static void request_grants(struct grant_reader *reader)
     for (unsigned i = 0; i < COUNT_OF(argv); i++)
         sizes[i] = strlen(argv[i]);
     reader->again = false;
-    reader->under_way = redis_client_call(reader->store, &reader->call, COUNT_OF(argv), argv, sizes);
+    reader->under_way =
+        redis_client_call(reader->store, &reader->call, COUNT_OF(argv), argv, sizes);
     redis_client_flush(reader->store);
 }
 
@@ -81,9 +82,9 @@ static void take(struct grant_reader *reader, const struct redis_reply *reply)
 
 static bool has_shape(const struct redis_reply *reply)
 {
-    return reply->type == RESP_ARRAY && reply->count >= 2 && reply->elements[0].type == RESP_INTEGER &&
-           reply->elements[0].integer >= 0 && reply->elements[1].type == RESP_STRING &&
-           reply->elements[1].text.n < VERSION_SIZE;
+    return reply->type == RESP_ARRAY && reply->count >= 2 &&
+           reply->elements[0].type == RESP_INTEGER && reply->elements[0].integer >= 0 &&
+           reply->elements[1].type == RESP_STRING && reply->elements[1].text.n < VERSION_SIZE;
 }
 
 /* Logs each change of state once. The workers' links report outages of Redis. */
@@ -92,9 +93,8 @@ static void report_state(struct grant_reader *reader, enum redis_failure failure
     bool refused = failure == REDIS_FAILURE_SCRIPT || failure == REDIS_FAILURE_PERMISSION;
 
     if (!good && refused && !reader->told)
-        log_warn("redis %s: the grants in %s cannot be read: what weir grant gives has no effect here; let "
-                 "this user "
-                 "run the commands that the manual of operations names",
+        log_warn("redis %s: the grants in %s cannot be read, so grants have no effect here; allow "
+                 "this user the commands listed in docs/operations.md",
                  reader->policy->redis.address_text, reader->key);
     if (good && reader->told)
         log_info("redis %s: the grants in %s can be read again", reader->policy->redis.address_text,
@@ -102,7 +102,8 @@ static void report_state(struct grant_reader *reader, enum redis_failure failure
     reader->told = good ? false : reader->told || refused;
 }
 
-static void on_answer(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure)
+static void on_answer(struct redis_call *call, const struct redis_reply *reply,
+                      enum redis_failure failure)
 {
     struct grant_reader *reader = CONTAINER_OF(call, struct grant_reader, call);
 

@@ -2,8 +2,8 @@
  * words. */
 #include "clients/client_query.h"
 
-bool client_query_identity(const struct policy *policy, struct slice text, struct identity *identity,
-                           const char **why)
+bool client_query_identity(const struct policy *policy, struct slice text,
+                           struct identity *identity, const char **why)
 {
     if (!identity_parse(&policy->identity, text, identity, why))
         return false;

@@ -33,8 +33,8 @@ static const struct limit *limit_of_key(const struct query *q, struct slice key,
     name.n = (size_t)(colon - name.p);
     for (unsigned i = 0; i < q->policy->limit_count; i++) {
         const struct limit *limit = &q->policy->limits[i];
-        if (is_list(limit) && counts_client(limit, q->identity) && slice_equal(name, slice_of(limit->name)) &&
-            compose_uses(q->policy, limit))
+        if (is_list(limit) && counts_client(limit, q->identity) &&
+            slice_equal(name, slice_of(limit->name)) && compose_uses(q->policy, limit))
             return limit;
     }
     return NULL;
@@ -94,7 +94,8 @@ static void add_untouched(struct query *q)
         bool there = false;
         for (unsigned r = 0; r < looked_at && !there; r++)
             there = q->rows[r].limit->base == limit->index;
-        if (there || !is_list(limit) || !counts_client(limit, q->identity) || !compose_uses(q->policy, limit))
+        if (there || !is_list(limit) || !counts_client(limit, q->identity) ||
+            !compose_uses(q->policy, limit))
             continue;
         struct limit_status *row = client_query_add_row(q, limit, SLICE_NONE, SLICE_NONE);
         row->remaining = row->capacity;
@@ -173,8 +174,8 @@ static bool take_grant(struct query *q, const struct redis_reply *reply)
         q->told = reply->elements[1].integer == 1;
         return true;
     }
-    q->granted =
-        grant_parse(&reply->elements[1], &q->quota, &until_us) && until_us > reply->elements[0].integer;
+    q->granted = grant_parse(&reply->elements[1], &q->quota, &until_us) &&
+                 until_us > reply->elements[0].integer;
     if (q->granted) {
         q->us = until_us - reply->elements[0].integer;
         q->grant_client_limits = grant_client_limits(q->quota);
@@ -200,8 +201,8 @@ static bool take_quota(struct query *q, const struct redis_reply *reply)
 static bool is_failure(const struct query *q, const struct redis_reply *reply, size_t i)
 {
     size_t row = i / ANSWERS_PER_LOOK;
-    return i % ANSWERS_PER_LOOK == 4 && row < q->row_count && q->rows[row].limit->kind == LIMIT_CUSTOM &&
-           reply->elements[i].type == RESP_STRING;
+    return i % ANSWERS_PER_LOOK == 4 && row < q->row_count &&
+           q->rows[row].limit->kind == LIMIT_CUSTOM && reply->elements[i].type == RESP_STRING;
 }
 
 static bool take_look(struct query *q, const struct redis_reply *reply)

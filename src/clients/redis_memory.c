@@ -53,7 +53,8 @@ static void take(const struct redis_memory *m, const struct redis_reply *reply)
     memcpy(part->node, m->node, sizeof part->node);
 }
 
-static void on_answer(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure)
+static void on_answer(struct redis_call *call, const struct redis_reply *reply,
+                      enum redis_failure failure)
 {
     struct redis_memory *m = CONTAINER_OF(call, struct redis_memory, call);
     (void)failure;

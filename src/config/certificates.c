@@ -17,7 +17,8 @@ static const char *date_into(struct date_text *date, int64_t seconds)
     time_t at = (time_t)seconds;
     struct tm tm;
 
-    if (!gmtime_r(&at, &tm) || !strftime(date->text, sizeof date->text, "%Y-%m-%d %H:%M:%S UTC", &tm))
+    if (!gmtime_r(&at, &tm) ||
+        !strftime(date->text, sizeof date->text, "%Y-%m-%d %H:%M:%S UTC", &tm))
         memcpy(date->text, "?", 2);
     return date->text;
 }
@@ -28,13 +29,16 @@ void certificate_check(struct loading *l, const struct node *file, const struct 
     struct date_text date;
 
     if (left <= 0)
-        warning(l, file, "%s has expired, on %s: it is refused by those who verify it; renew it, then reload",
+        warning(l, file,
+                "%s has expired, on %s: clients that verify it refuse it; renew it, then reload",
                 QUOTE(file->text), date_into(&date, dates->until_s));
     else if (left < CERTIFICATE_WARN_S)
         warning(l, file, "%s expires in %lld %s, on %s; renew it, then reload", QUOTE(file->text),
                 (long long)(left < 2 * DAY_S ? left / 3600 : left / DAY_S),
                 left < 2 * DAY_S ? "hours" : "days", date_into(&date, dates->until_s));
     if (dates->from_s > now)
-        warning(l, file, "%s is not valid before %s: until then it is refused by those who verify it",
-                QUOTE(file->text), date_into(&date, dates->from_s));
+        warning(
+            l, file,
+            "%s is not valid before %s; until then, clients that verify it refuse the connection",
+            QUOTE(file->text), date_into(&date, dates->from_s));
 }

@@ -70,7 +70,8 @@ static const struct node *default_node(struct loading *l, const struct option *o
 static bool may_be_null(const struct option *option)
 {
     const char *fallback = option->fallback;
-    bool has_default = fallback && *fallback && *fallback != '[' && !(option->flags & OPTION_DERIVED);
+    bool has_default =
+        fallback && *fallback && *fallback != '[' && !(option->flags & OPTION_DERIVED);
     return option->type->takes_null && !has_default;
 }
 
@@ -80,7 +81,8 @@ static bool is_required(const struct option *option, const void *base)
     return option->flags & OPTION_REQUIRED && (!option->applies || option->applies(base));
 }
 
-static void read_option(struct loading *l, const struct option *option, const struct node *map, void *base)
+static void read_option(struct loading *l, const struct option *option, const struct node *map,
+                        void *base)
 {
     void *field = (char *)base + option->offset;
     const struct node *node = node_find(map, option_key(option));
@@ -108,7 +110,8 @@ void options_read(struct loading *l, const struct node *map, const char *section
 void options_print(struct printer *printer, const char *section, const void *base)
 {
     EACH_OPTION (option) {
-        if (!option_is_in(option, section) || !option->type || (option->applies && !option->applies(base)))
+        if (!option_is_in(option, section) || !option->type ||
+            (option->applies && !option->applies(base)))
             continue;
         print_key(printer, slice_of(option_key(option)));
         option->type->print(printer, option, (const char *)base + option->offset);

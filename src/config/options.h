@@ -21,7 +21,8 @@ struct printer {
 struct option_type {
     const char *name; /* for the manual */
     /* Reads a node into the field. The node is not broken, and null only if takes_null is set. */
-    void (*read)(struct loading *l, const struct option *option, const struct node *node, void *field);
+    void (*read)(struct loading *l, const struct option *option, const struct node *node,
+                 void *field);
     /* Prints the value after "key:". */
     void (*print)(const struct printer *printer, const struct option *option, const void *field);
     bool takes_null; /* `key:` without a value is an empty map or list, or none */
@@ -51,15 +52,16 @@ struct option_group {
     size_t count;
 };
 
-extern const struct option_group options_server, options_upstreams, options_identity, options_limits,
-    options_rules, options_process;
+extern const struct option_group options_server, options_upstreams, options_identity,
+    options_limits, options_rules, options_process;
 /* All groups in table order; NULL-terminated. */
 extern const struct option_group *const option_groups[];
 
 /* Iterates over all rows in table order. `break` ends only the current group. */
-#define EACH_OPTION(row)                                                                                     \
-    for (const struct option_group *const *group_ = option_groups; *group_; group_++)                        \
-        for (const struct option *row = (*group_)->rows; row < (*group_)->rows + (*group_)->count; row++)
+#define EACH_OPTION(row)                                                                           \
+    for (const struct option_group *const *group_ = option_groups; *group_; group_++)              \
+        for (const struct option *row = (*group_)->rows; row < (*group_)->rows + (*group_)->count; \
+             row++)
 
 /* Returns the last part of the path: the key in the file. */
 const char *option_key(const struct option *option);
@@ -69,8 +71,8 @@ bool list_fits(const struct option *option, const struct node *node);
 
 /* Returns true for option->low to option->high printable ASCII characters, none in `refused`.
  * Otherwise reports "holds more than WHAT". */
-bool ascii_fits(struct loading *l, const struct option *option, const struct node *node, const char *refused,
-                const char *what);
+bool ascii_fits(struct loading *l, const struct option *option, const struct node *node,
+                const char *refused, const char *what);
 
 /* Returns the neighbour_path() of a file named by an option. NULL: the value is null, or an error
  * was reported. */

@@ -57,7 +57,8 @@ bool limit_is_in_flight(const void *limit); /* a concurrency limit */
 /* The options of a shipped limiter: checks their names, and sets rest_us. */
 void limit_finish_own_options(struct loading *l, const struct node *node, struct limit *limit);
 /* Reports combinations in which granted_header has no meaning. */
-void limit_check_granted_header(struct loading *l, const struct node *node, const struct limit *limit);
+void limit_check_granted_header(struct loading *l, const struct node *node,
+                                const struct limit *limit);
 /* Sets the lease after the section is read; reports limiters that allow none. */
 void limit_finish_lease(struct loading *l, const struct node *node, struct limit *limit);
 /* Returns the length of the limit's shortest window. */
@@ -66,8 +67,8 @@ int64_t limit_shortest_window(const struct limit *limit);
 void limit_finish_windows(struct loading *l, const struct node *node, struct limit *limit);
 /* read_variants.c: returns `limit` with the period of `written`, for plans and clients; NULL: it is
  * the limit's own, or an error was reported at `period`. */
-const struct limit *limit_variant(struct loading *l, const struct node *period, const struct limit *limit,
-                                  const struct limit *written);
+const struct limit *limit_variant(struct loading *l, const struct node *period,
+                                  const struct limit *limit, const struct limit *written);
 /* Reports numbers that Lua doubles cannot hold exactly. */
 void limit_check_numbers(struct loading *l, const struct node *node, const struct limit *limit,
                          const struct limit_numbers *numbers);
@@ -107,9 +108,9 @@ struct slice without_newline(struct slice bytes);
 /* Warns if every user of the machine may read or write the file with a secret that `node` names. */
 void warn_of_file_mode(struct loading *l, const struct node *node, const char *path);
 
-/* Reads a file that holds a secret alone, on one line, into the scratch arena. `what` is its name in
- * errors. Returns false if the value is null, or after reporting an error. Warns if everybody can
- * read the file. */
+/* Reads a file that holds a secret alone, on one line, into the scratch arena. `what` is its name
+ * in errors. Returns false if the value is null, or after reporting an error. Warns if everybody
+ * can read the file. */
 struct option;
 bool secret_file_read(struct loading *l, const struct option *option, const struct node *node,
                       const char *what, struct slice *secret);
@@ -159,8 +160,8 @@ bool destination_read(struct loading *l, const struct node *node, struct address
  * these options, or a node for errors if there is none. */
 void client_tls_load(struct loading *l, const struct node *node, struct client_tls *tls);
 
-/* redis_url.c: reads redis[s]://USER:PASSWORD@HOST:PORT/DATABASE as redis.address. `*position` is set
- * to its host:port. Returns false after reporting an error. */
+/* redis_url.c: reads redis[s]://USER:PASSWORD@HOST:PORT/DATABASE as redis.address. `*position` is
+ * set to its host:port. Returns false after reporting an error. */
 bool redis_url_is_one(struct slice text);
 bool redis_url_read(struct loading *l, const struct node *node, struct redis_url *url,
                     struct slice *position);

@@ -74,11 +74,13 @@ static void read_root(struct loading *l)
     policy_check(l);
 }
 
-struct policy *policy_load_text(const char *file, struct slice bytes, const char *lua_dir, FILE *out)
+struct policy *policy_load_text(const char *file, struct slice bytes, const char *lua_dir,
+                                FILE *out)
 {
     struct report report = {.file = file};
     struct policy *policy = policy_new(file);
-    struct loading l = {.policy = policy, .arena = policy->arena, .report = &report, .lua_dir = lua_dir};
+    struct loading l = {
+        .policy = policy, .arena = policy->arena, .report = &report, .lua_dir = lua_dir};
 
     l.root = tree_read(&l.scratch, bytes, &report);
     read_root(&l);

@@ -5,6 +5,7 @@
 #include "policy/policy.h"
 
 /* As policy_load(), from memory. */
-struct policy *policy_load_text(const char *file, struct slice bytes, const char *lua_dir, FILE *report);
+struct policy *policy_load_text(const char *file, struct slice bytes, const char *lua_dir,
+                                FILE *report);
 
 #endif

@@ -50,8 +50,8 @@ static bool gather(struct gathered *all, const struct listed_range *range)
 }
 
 /* Reads a line; `file` is its name in errors. Returns false if reading must stop. */
-static bool read_line(struct loading *l, const char *file, unsigned number, struct slice text, enum listed as,
-                      struct gathered *all)
+static bool read_line(struct loading *l, const char *file, unsigned number, struct slice text,
+                      enum listed as, struct gathered *all)
 {
     struct slice address = trimmed(text);
     struct listed_range range = {.as = as};
@@ -63,16 +63,17 @@ static bool read_line(struct loading *l, const char *file, unsigned number, stru
     if (!ip_range_parse(address, &range.range, &why))
         report_mistake_in(l->report, file, position, "%s: %s", QUOTE(address), why);
     else if (!gather(all, &range)) {
-        report_mistake_in(
-            l->report, file, position,
-            "more than %d addresses and ranges in all lists together; write neighbours as one range",
-            LISTED_MAX);
+        report_mistake_in(l->report, file, position,
+                          "all lists together have more than %d addresses and ranges; combine "
+                          "adjacent addresses into ranges",
+                          LISTED_MAX);
         return false;
     }
     return true;
 }
 
-static void read_file(struct loading *l, const struct node *item, enum listed as, struct gathered *all)
+static void read_file(struct loading *l, const struct node *item, enum listed as,
+                      struct gathered *all)
 {
     char *path = neighbour_path(l, item->text);
     const char *why, *file = arena_text(&l->report->arena, slice_of(path));
@@ -83,7 +84,7 @@ static void read_file(struct loading *l, const struct node *item, enum listed as
         struct ip_range range;
         bool address = ip_range_parse(item->text, &range, &(const char *){NULL});
         mistake(l, item, "%s cannot be read: %s%s", QUOTE(item->text), why,
-                address ? "; expected a file in which addresses stand" : "");
+                address ? "; expected a file with addresses" : "");
         return;
     }
     bytes = slice_after_bom(bytes);
@@ -100,7 +101,8 @@ static void read_file(struct loading *l, const struct node *item, enum listed as
 
 /* --- option --- */
 
-static void read_list(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_list(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
 {
     struct address_files *files = field;
 
@@ -111,11 +113,13 @@ static void read_list(struct loading *l, const struct option *option, const stru
     files->names = arena_zeroed(l->arena, list_count(node), sizeof *files->names);
     files->nodes = node;
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
-        if (!item->broken && expect_scalar(l, item, "the path of a file") && text_fits(l, item, 1, 4096))
+        if (!item->broken && expect_scalar(l, item, "the path of a file") &&
+            text_fits(l, item, 1, 4096))
             files->names[files->count++] = keep_text(l, item);
 }
 
-static void print_list(const struct printer *printer, const struct option *option, const void *field)
+static void print_list(const struct printer *printer, const struct option *option,
+                       const void *field)
 {
     const struct address_files *files = field;
 
@@ -135,7 +139,8 @@ static void read_files(struct loading *l, const struct address_files *files, enu
 {
     if (!files->nodes)
         return;
-    for (const struct node *item = list_first(files->nodes); item; item = list_next(files->nodes, item))
+    for (const struct node *item = list_first(files->nodes); item;
+         item = list_next(files->nodes, item))
         if (!item->broken && item->kind == NODE_SCALAR && item->text.n)
             read_file(l, item, as, all);
 }
@@ -149,6 +154,6 @@ void addresses_read(struct loading *l)
     read_files(l, &addresses->block, LISTED_BLOCKED, &all);
     addresses->allow.nodes = addresses->block.nodes = NULL;
     if (all.count && !address_table_make(&addresses->table, all.ranges, all.count))
-        report_mistake(l->report, (struct position){1, 1}, "no memory for the lists of addresses");
+        report_mistake(l->report, (struct position){1, 1}, "out of memory for the address lists");
     free(all.ranges);
 }

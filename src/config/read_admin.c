@@ -14,17 +14,18 @@ static bool host_name_is_good(struct loading *l, const struct node *node)
 
     for (size_t i = 0; i < node->text.n; i++) {
         char c = node->text.p[i];
-        good &= (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
-                c == '.' || c == '_';
+        good &= (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                c == '-' || c == '.' || c == '_';
     }
     if (!good)
-        mistake(l, node, "%s is no host name; expected e.g. weir.internal, without a port",
+        mistake(l, node,
+                "%s is not a host name; expected a name without a port, such as weir.internal",
                 QUOTE(node->text));
     return good;
 }
 
-static void read_admin_hosts(struct loading *l, const struct option *option, const struct node *node,
-                             void *field)
+static void read_admin_hosts(struct loading *l, const struct option *option,
+                             const struct node *node, void *field)
 {
     struct admin_listener *listener = field;
     unsigned count = list_count(node);
@@ -56,7 +57,8 @@ static void print_hosts(FILE *out, const struct admin_listener *listener)
     fputs(" ]", out);
 }
 
-static void print_admin_hosts(const struct printer *printer, const struct option *option, const void *field)
+static void print_admin_hosts(const struct printer *printer, const struct option *option,
+                              const void *field)
 {
     (void)option;
     fputc(' ', printer->out);
@@ -64,7 +66,8 @@ static void print_admin_hosts(const struct printer *printer, const struct option
     fputc('\n', printer->out);
 }
 
-const struct option_type type_admin_hosts = {"list of host names", read_admin_hosts, print_admin_hosts, true};
+const struct option_type type_admin_hosts = {"list of host names", read_admin_hosts,
+                                             print_admin_hosts, true};
 
 /* --- token_file --- */
 
@@ -96,7 +99,8 @@ static void read_token_file(struct loading *l, const struct option *option, cons
     token = without_newline(slice_after_bom(token));
     if (token.n < TOKEN_MIN || token.n > TOKEN_MAX || !is_token(token)) {
         mistake(l, node,
-                "%s holds no token: expected one line of %d to %d letters, digits or -._~+/; make one with "
+                "%s does not contain a token: expected one line of %d to %d letters, digits or "
+                "-._~+/; create one with "
                 "\"openssl rand -hex 32\"",
                 path, TOKEN_MIN, TOKEN_MAX);
         return;
@@ -106,7 +110,8 @@ static void read_token_file(struct loading *l, const struct option *option, cons
     listener->token_file = keep_text(l, node);
 }
 
-static void print_token_file(const struct printer *printer, const struct option *option, const void *field)
+static void print_token_file(const struct printer *printer, const struct option *option,
+                             const void *field)
 {
     type_text.print(printer, option, &((const struct admin_listener *)field)->token_file);
 }
@@ -136,23 +141,25 @@ static void read_admin_mode(struct loading *l, const struct option *option, cons
     if (good && mode <= MODE_MAX)
         *(unsigned *)field = mode;
     else
-        mistake(l, node, "%s is no permission in octal; expected 0600 to 0777, such as 0660",
+        mistake(l, node, "%s is not an octal permission; expected 0600 to 0777, such as 0660",
                 QUOTE(node->text));
 }
 
-static void print_admin_mode(const struct printer *printer, const struct option *option, const void *field)
+static void print_admin_mode(const struct printer *printer, const struct option *option,
+                             const void *field)
 {
     (void)option;
     fprintf(printer->out, " %04o\n", *(const unsigned *)field);
 }
 
-const struct option_type type_admin_mode = {"octal number", read_admin_mode, print_admin_mode, false};
+const struct option_type type_admin_mode = {"octal number", read_admin_mode, print_admin_mode,
+                                            false};
 
 /* --- admin --- */
 
 /* Reads "host:port", or a map with `address`. */
-static void read_admin_listener(struct loading *l, const struct option *option, const struct node *item,
-                                struct admin_listener *listener)
+static void read_admin_listener(struct loading *l, const struct option *option,
+                                const struct node *item, struct admin_listener *listener)
 {
     listener->mode = 0600;
     if (item->broken)
@@ -163,23 +170,25 @@ static void read_admin_listener(struct loading *l, const struct option *option, 
         type_address.read(l, option, item, &listener->address);
     if (item->kind == NODE_MAP && node_find(item, "mode") && listener->address.length &&
         !admin_is_unix(listener))
-        mistake(l, node_find(item, "mode"), "is for unix sockets; remove it");
+        mistake(l, node_find(item, "mode"), "applies to unix sockets only; remove it");
 }
 
-static void refuse_second(struct loading *l, const struct node *item, const struct admin_listener *admin,
-                          unsigned count)
+static void refuse_second(struct loading *l, const struct node *item,
+                          const struct admin_listener *admin, unsigned count)
 {
     const struct address *last = &admin[count].address;
     char text[ADDRESS_TEXT_MAX];
 
     for (unsigned i = 0; i < count && last->length; i++)
-        if (address_same(&admin[i].address, last) && (address_is_unix(last) || last->v4.sin_port != 0)) {
-            mistake(l, item, "%s is listened on twice", address_format(last, text));
+        if (address_same(&admin[i].address, last) &&
+            (address_is_unix(last) || last->v4.sin_port != 0)) {
+            mistake(l, item, "%s is listed twice", address_format(last, text));
             return;
         }
 }
 
-static void read_admin(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_admin(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
 {
     struct policy *policy = field;
     unsigned count = node->kind == NODE_MAP ? 1 : list_count(node);
@@ -223,7 +232,8 @@ static void print_listener(FILE *out, const struct admin_listener *listener)
     fputs(" }", out);
 }
 
-static void print_admin(const struct printer *printer, const struct option *option, const void *field)
+static void print_admin(const struct printer *printer, const struct option *option,
+                        const void *field)
 {
     const struct policy *policy = field;
 

@@ -27,20 +27,24 @@ static void read_family(struct loading *l, const struct node *item, unsigned *he
             return;
         }
     }
-    mistake(l, item, "%s is unknown; expected %s%s", QUOTE(item->text), expected, DID_YOU_MEAN(&meant));
+    mistake(l, item, "%s is unknown; expected %s%s", QUOTE(item->text), expected,
+            DID_YOU_MEAN(&meant));
 }
 
-static void read_headers(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_headers(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
 {
     if (!list_fits(option, node)) {
-        mistake(l, node, "expected a list of x-ratelimit, x-ratelimit-epoch, x-rate-limit and ietf");
+        mistake(l, node,
+                "expected a list of x-ratelimit, x-ratelimit-epoch, x-rate-limit and ietf");
         return;
     }
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
         read_family(l, item, field);
 }
 
-static void print_headers(const struct printer *printer, const struct option *option, const void *field)
+static void print_headers(const struct printer *printer, const struct option *option,
+                          const void *field)
 {
     unsigned left = *(const unsigned *)field;
     bool any = left != 0;
@@ -85,7 +89,8 @@ static enum body_word next_word(struct slice text, size_t *at, size_t *size)
     return BODY_END;
 }
 
-static void cut_body(struct loading *l, const struct node *node, struct rejection_settings *rejection)
+static void cut_body(struct loading *l, const struct node *node,
+                     struct rejection_settings *rejection)
 {
     struct slice rest = {rejection->body, rejection->body_size};
     size_t at, size;
@@ -97,7 +102,8 @@ static void cut_body(struct loading *l, const struct node *node, struct rejectio
         if (word == BODY_END)
             return;
         if (rejection->piece_count > BODY_WORDS_MAX) {
-            mistake(l, node, "holds more than %d of {limit}, {retry_after} and {client}", BODY_WORDS_MAX);
+            mistake(l, node, "contains more than %d of {limit}, {retry_after} and {client}",
+                    BODY_WORDS_MAX);
             return;
         }
         rest = (struct slice){rest.p + at + size, rest.n - at - size};
@@ -119,7 +125,8 @@ static void read_body_file(struct loading *l, const struct option *option, const
     cut_body(l, node, rejection);
 }
 
-static void print_body_file(const struct printer *printer, const struct option *option, const void *field)
+static void print_body_file(const struct printer *printer, const struct option *option,
+                            const void *field)
 {
     const struct rejection_settings *rejection = field;
     type_text.print(printer, option, &rejection->body_file);

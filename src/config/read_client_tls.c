@@ -32,11 +32,12 @@ void client_tls_load(struct loading *l, const struct node *node, struct client_t
 static void check_tls(struct loading *l, const struct node *node, const struct client_tls *tls)
 {
     if (tls->certificate && !tls->key)
-        mistake(l, node_find(node, "certificate"), "a certificate needs its key beside it");
+        mistake(l, node_find(node, "certificate"), "certificate requires key; add it");
     if (tls->key && !tls->certificate)
-        mistake(l, node_find(node, "key"), "a key needs its certificate beside it");
+        mistake(l, node_find(node, "key"), "key requires certificate; add it");
     if (tls->ca && !tls->verify)
-        mistake(l, node_find(node, "ca"), "is of no use with verify: false; remove one of the two");
+        mistake(l, node_find(node, "ca"),
+                "has no effect with verify: false; remove one of the two");
     struct ip ip;
     struct slice name = slice_of(tls->server_name ? tls->server_name : "");
     if (name.n && !host_name_is_valid(name) && !ip_parse(name, &ip))
@@ -58,7 +59,7 @@ static void read_client_tls(struct loading *l, const struct option *option, cons
         return;
     }
     if (!tls_is_there()) {
-        mistake(l, node, "this weir was built without OpenSSL (./configure --with-openssl)");
+        mistake(l, node, "weir was built without OpenSSL (./configure --with-openssl)");
         return;
     }
     tls->on = true;
@@ -69,7 +70,8 @@ static void read_client_tls(struct loading *l, const struct option *option, cons
         client_tls_load(l, node, tls);
 }
 
-static void print_client_tls(const struct printer *printer, const struct option *option, const void *field)
+static void print_client_tls(const struct printer *printer, const struct option *option,
+                             const void *field)
 {
     const struct client_tls *tls = field;
 
@@ -79,4 +81,5 @@ static void print_client_tls(const struct printer *printer, const struct option 
         fputs(" false\n", printer->out);
 }
 
-const struct option_type type_client_tls = {"true, false or map", read_client_tls, print_client_tls, true};
+const struct option_type type_client_tls = {"true, false or map", read_client_tls, print_client_tls,
+                                            true};

@@ -15,7 +15,8 @@ bool client_has_quota(const void *client)
 
 /* --- quota --- */
 
-static void read_quota(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_quota(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
 {
     struct client *client = field;
 
@@ -28,11 +29,12 @@ static void read_quota(struct loading *l, const struct option *option, const str
     else if (node->kind == NODE_SCALAR && node->text.n && memchr("0123456789", node->text.p[0], 10))
         type_number.read(l, option, node, &client->quota);
     else
-        mistake(l, node, "%s is no quota; expected 0, a number or unlimited",
+        mistake(l, node, "%s is not a quota; expected 0, a number or unlimited",
                 node->kind == NODE_SCALAR ? QUOTE(node->text) : "this");
 }
 
-static void print_quota(const struct printer *printer, const struct option *option, const void *field)
+static void print_quota(const struct printer *printer, const struct option *option,
+                        const void *field)
 {
     const struct client *client = field;
 
@@ -94,7 +96,8 @@ static void read_numbers(struct loading *l, const char *section, const struct no
 
     options_read(l, node, section, &written);
     if (burst && !limit_has_burst(limit))
-        mistake_of_key(l, burst, "%s has no burst; remove it", limit->script ? limit->script : "the limit");
+        mistake_of_key(l, burst, "%s has no burst; remove it",
+                       limit->script ? limit->script : "the limit");
     bool burst_is_limit = !limit_has_burst(limit) || numbers->burst == numbers->limit;
     if (written.limit)
         numbers->limit = written.limit;
@@ -140,8 +143,8 @@ static void print_numbers(const struct printer *names, const struct limit *limit
         fprintf(names->out, "%*sburst: %lld\n", (int)below.indent, "", (long long)numbers.burst);
 }
 
-static void read_client_limits(struct loading *l, const struct option *option, const struct node *node,
-                               void *field)
+static void read_client_limits(struct loading *l, const struct option *option,
+                               const struct node *node, void *field)
 {
     struct client *client = field;
 
@@ -149,7 +152,8 @@ static void read_client_limits(struct loading *l, const struct option *option, c
     client->limits = expect_map(l, node, "a map of limits by name") ? node : NULL;
 }
 
-static void print_client_limits(const struct printer *printer, const struct option *option, const void *field)
+static void print_client_limits(const struct printer *printer, const struct option *option,
+                                const void *field)
 {
     const struct client *client = field;
     struct printer names = printer_below(printer);
@@ -161,7 +165,8 @@ static void print_client_limits(const struct printer *printer, const struct opti
             print_numbers(&names, &client->policy->limits[i], client->client_limits.numbers[i]);
 }
 
-const struct option_type type_client_limits = {"map by name", read_client_limits, print_client_limits, true};
+const struct option_type type_client_limits = {"map by name", read_client_limits,
+                                               print_client_limits, true};
 
 static void work_out_numbers(struct loading *l, struct client *client, const struct node *node)
 {
@@ -175,14 +180,16 @@ static void work_out_numbers(struct loading *l, struct client *client, const str
     if (!any && client->quota <= 0)
         return;
     if (any && (client->quota == 0 || client->quota == -1))
-        mistake_of_key(l, client->limits, "a client with quota: %s meets no limits; remove one of the two",
+        mistake_of_key(l, client->limits,
+                       "no limits apply to a client with quota: %s; remove one of the two",
                        client->quota ? "unlimited" : "0");
-    client->client_limits.numbers = numbers = arena_zeroed(l->arena, policy->limit_count, sizeof *numbers);
+    client->client_limits.numbers = numbers =
+        arena_zeroed(l->arena, policy->limit_count, sizeof *numbers);
     for (unsigned i = 0; i < policy->limit_count; i++) {
         numbers[i] = numbers_by_quota(client, &policy->limits[i]);
         if (client->quota > 0 && limit_is_per_client(&policy->limits[i]))
-            limit_check_numbers(l, node, numbers[i].variant ? numbers[i].variant : &policy->limits[i],
-                                &numbers[i]);
+            limit_check_numbers(
+                l, node, numbers[i].variant ? numbers[i].variant : &policy->limits[i], &numbers[i]);
     }
     if (any)
         read_all_numbers(l, "clients.ID.limits.NAME", client->limits, numbers);
@@ -190,8 +197,8 @@ static void work_out_numbers(struct loading *l, struct client *client, const str
 
 /* --- plans --- */
 
-static void read_plan_limits(struct loading *l, const struct option *option, const struct node *node,
-                             void *field)
+static void read_plan_limits(struct loading *l, const struct option *option,
+                             const struct node *node, void *field)
 {
     struct plan *plan = field;
 
@@ -204,7 +211,8 @@ static void read_plan_limits(struct loading *l, const struct option *option, con
     read_all_numbers(l, "plans.NAME.limits.NAME", node, plan->numbers);
 }
 
-static void read_plans(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_plans(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
 {
     struct policy *policy = field;
 
@@ -243,7 +251,8 @@ static void print_plan_limits(const struct printer *printer, const struct policy
     }
 }
 
-static void print_plans(const struct printer *printer, const struct option *option, const void *field)
+static void print_plans(const struct printer *printer, const struct option *option,
+                        const void *field)
 {
     const struct policy *policy = field;
     struct printer names = printer_below(printer);
@@ -268,7 +277,8 @@ bool client_has_plan(const void *field)
     return ((const struct client *)field)->client_limits.plan != NULL;
 }
 
-static void read_plan(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_plan(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
 {
     struct client *client = field;
     struct suggestion meant = suggestion_for(node->text);
@@ -283,10 +293,11 @@ static void read_plan(struct loading *l, const struct option *option, const stru
             client->client_limits.plan = plan;
     }
     if (!client->client_limits.plan)
-        mistake(l, node, "no plan is named %s%s", QUOTE(node->text), DID_YOU_MEAN(&meant));
+        mistake(l, node, "there is no plan %s%s", QUOTE(node->text), DID_YOU_MEAN(&meant));
 }
 
-static void print_plan(const struct printer *printer, const struct option *option, const void *field)
+static void print_plan(const struct printer *printer, const struct option *option,
+                       const void *field)
 {
     (void)option;
     fprintf(printer->out, " %s\n", ((const struct client *)field)->client_limits.plan->name);
@@ -296,7 +307,8 @@ const struct option_type type_plan = {"name", read_plan, print_plan, true};
 
 /* --- one client --- */
 
-static void enter_client(struct loading *l, const struct node *node, const struct identity *identity)
+static void enter_client(struct loading *l, const struct node *node,
+                         const struct identity *identity)
 {
     struct clients *clients = l->policy->clients;
     struct slice name = node->key, address = {name.p + 3, name.n - 3};
@@ -315,7 +327,8 @@ static void enter_client(struct loading *l, const struct node *node, const struc
     }
     if (earlier)
         mistake_of_key(l, node, "%s is the same %s as %s at line %u", QUOTE(name),
-                       identity->is_id ? "client" : "address", QUOTE(slice_of(earlier->client_limits.name)),
+                       identity->is_id ? "client" : "address",
+                       QUOTE(slice_of(earlier->client_limits.name)),
                        earlier->client_limits.position.line);
 }
 
@@ -328,7 +341,7 @@ static bool read_name(struct loading *l, const struct node *node, struct identit
     if (slice_starts_with(node->key, SLICE("ip:")) ||
         identity_parse(&l->policy->identity, node->key, identity, &why))
         return true;
-    mistake_of_key(l, node, "%s is no client: %s", QUOTE(node->key), why);
+    mistake_of_key(l, node, "%s is not a client: %s", QUOTE(node->key), why);
     return false;
 }
 
@@ -350,8 +363,8 @@ static void read_client(struct loading *l, const struct node *node)
         return;
     struct client *client = clients_add(l->policy->clients);
     client->policy = l->policy;
-    client->client_limits.name =
-        identity.is_id ? client_printed_name(l, identity_text(&identity)) : arena_text(l->arena, node->key);
+    client->client_limits.name = identity.is_id ? client_printed_name(l, identity_text(&identity))
+                                                : arena_text(l->arena, node->key);
     client->client_limits.position = node->key_place;
     options_read(l, node, "clients.ID", client);
     client->client_limits.quota = client->quota == 0    ? QUOTA_PROHIBITED
@@ -362,13 +375,15 @@ static void read_client(struct loading *l, const struct node *node)
         client->client_limits.quota = QUOTA_PROHIBITED;
         if (client->quota != QUOTA_NOT_WRITTEN || client->client_limits.plan ||
             (client->limits && client->limits->count))
-            mistake_of_key(l, node, "a blocked client meets no limits; remove plan, quota and limits");
+            mistake_of_key(l, node,
+                           "a blocked client meets no limits; remove plan, quota and limits");
     }
     enter_client(l, node, &identity);
     work_out_numbers(l, client, node);
 }
 
-static void read_clients(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_clients(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
 {
     struct policy *policy = field;
     bool good = expect_map(l, node, "a map of clients by id or address");
@@ -384,7 +399,8 @@ static void read_clients(struct loading *l, const struct option *option, const s
 
 /* --- printing --- */
 
-static void print_clients(const struct printer *printer, const struct option *option, const void *field)
+static void print_clients(const struct printer *printer, const struct option *option,
+                          const void *field)
 {
     const struct policy *policy = field;
     struct printer names = printer_below(printer);

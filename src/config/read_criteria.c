@@ -49,7 +49,8 @@ static const struct criterion *shared(struct policy *policy, struct criterion *m
 static void add_criterion(struct loading *l, struct rule *rule, struct criterion *made)
 {
     if (!rule->criteria)
-        rule->criteria = arena_zeroed(l->arena, CRITERIA_PER_RULE_MAX, sizeof(const struct criterion *));
+        rule->criteria =
+            arena_zeroed(l->arena, CRITERIA_PER_RULE_MAX, sizeof(const struct criterion *));
     rule->criteria[rule->criterion_count++] = shared(l->policy, made);
 }
 
@@ -59,14 +60,15 @@ static bool value_is_good(struct loading *l, const struct node *item)
                 text_fits(l, item, 0, CRITERION_VALUE_MAX);
 
     if (good && slice_has_control_bytes(item->text)) {
-        mistake(l, item, "%s holds control bytes", QUOTE(item->text));
+        mistake(l, item, "%s contains control bytes", QUOTE(item->text));
         return false;
     }
     return good;
 }
 
 /* Reads a scalar or a list of them into criterion->patterns. */
-static void read_patterns(struct loading *l, const struct node *node, unsigned max, const char *what,
+static void read_patterns(struct loading *l, const struct node *node, unsigned max,
+                          const char *what,
                           bool (*is_good)(struct loading *l, const struct node *item),
                           struct criterion *criterion)
 {
@@ -79,7 +81,8 @@ static void read_patterns(struct loading *l, const struct node *node, unsigned m
     criterion->patterns = arena_zeroed(l->arena, count, sizeof *criterion->patterns);
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
         if (is_good(l, item))
-            criterion->patterns[criterion->count++] = (struct slice){keep_text(l, item), item->text.n};
+            criterion->patterns[criterion->count++] =
+                (struct slice){keep_text(l, item), item->text.n};
 }
 
 static void print_patterns(const struct printer *printer, const struct criterion *criterion)
@@ -91,7 +94,8 @@ static void print_patterns(const struct printer *printer, const struct criterion
     fputs(" ]\n", printer->out);
 }
 
-static void print_unnamed(const struct printer *printer, const struct rule *rule, enum criterion_kind kind)
+static void print_unnamed(const struct printer *printer, const struct rule *rule,
+                          enum criterion_kind kind)
 {
     print_patterns(printer, criterion_of(rule, kind));
 }
@@ -108,7 +112,8 @@ static const char *header_fault(struct slice name)
     case FIELD_X_FORWARDED_PROTO: return "is matched by scheme";
     case FIELD_X_FORWARDED_FOR:
     case FIELD_PROXY_CLAIM:
-    case FIELD_FORWARDED: return "is a proxy's, and anyone can send it; for addresses use client: ip:...";
+    case FIELD_FORWARDED:
+        return "is a proxy's, and anyone can send it; for addresses use client: ip:...";
     case FIELD_OTHER:
     case FIELD_CONTENT_TYPE:
     case FIELD_METHOD_OVERRIDE:
@@ -119,7 +124,8 @@ static const char *header_fault(struct slice name)
     }
 }
 
-/* Characters that servers decode or split names at are excluded, so that names are compared alike. */
+/* Characters that servers decode or split names at are excluded, so that names are compared
+ * alike. */
 static const char *parameter_fault(struct slice name)
 {
     for (size_t i = 0; i < name.n; i++)
@@ -132,7 +138,8 @@ static const struct named_kind {
     const char *expected, *item;
     const char *(*fault)(struct slice name);
 } named_kinds[] = {
-    [CRITERION_HEADER] = {"a map of headers and values, such as { X-Plan: gold }", "a value", header_fault},
+    [CRITERION_HEADER] = {"a map of headers and values, such as { X-Plan: gold }", "a value",
+                          header_fault},
     [CRITERION_QUERY] = {"a map of parameters and values, such as { format: csv }", "a value",
                          parameter_fault},
 };
@@ -140,12 +147,14 @@ static const struct named_kind {
 static bool is_named_before(const struct rule *rule, const struct criterion *made)
 {
     for (unsigned i = 0; i < rule->criterion_count; i++)
-        if (rule->criteria[i]->kind == made->kind && slice_equal_nocase(rule->criteria[i]->name, made->name))
+        if (rule->criteria[i]->kind == made->kind &&
+            slice_equal_nocase(rule->criteria[i]->name, made->name))
             return true;
     return false;
 }
 
-static void read_one(struct loading *l, const struct node *node, enum criterion_kind kind, struct rule *rule)
+static void read_one(struct loading *l, const struct node *node, enum criterion_kind kind,
+                     struct rule *rule)
 {
     const char *fault = named_kinds[kind].fault(node->key);
     struct criterion *made = arena_zeroed(l->arena, 1, sizeof *made);
@@ -173,7 +182,8 @@ static void read_named(struct loading *l, const struct option *option, const str
         read_one(l, child, kind, rule);
 }
 
-static void print_named(const struct printer *printer, const struct rule *rule, enum criterion_kind kind)
+static void print_named(const struct printer *printer, const struct rule *rule,
+                        enum criterion_kind kind)
 {
     fputc('\n', printer->out);
     for (unsigned i = 0; i < rule->criterion_count; i++) {
@@ -185,12 +195,14 @@ static void print_named(const struct printer *printer, const struct rule *rule, 
     }
 }
 
-static void read_header(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_header(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
 {
     read_named(l, option, node, CRITERION_HEADER, field);
 }
 
-static void print_header(const struct printer *printer, const struct option *option, const void *field)
+static void print_header(const struct printer *printer, const struct option *option,
+                         const void *field)
 {
     (void)option;
     print_named(printer, field, CRITERION_HEADER);
@@ -198,12 +210,14 @@ static void print_header(const struct printer *printer, const struct option *opt
 
 const struct option_type type_match_header = {"map by name", read_header, print_header, false};
 
-static void read_query(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_query(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
 {
     read_named(l, option, node, CRITERION_QUERY, field);
 }
 
-static void print_query(const struct printer *printer, const struct option *option, const void *field)
+static void print_query(const struct printer *printer, const struct option *option,
+                        const void *field)
 {
     (void)option;
     print_named(printer, field, CRITERION_QUERY);
@@ -241,13 +255,15 @@ static struct client_pattern client_pattern(struct loading *l, struct slice *nam
     if (slice_starts_with(*name, SLICE("ip:"))) {
         pattern.unix_peers = !ip_range_parse(address, &pattern.range, &why);
     } else if (identity_parse(&l->policy->identity, *name, &identity, &why)) {
-        pattern.identity = (struct slice){arena_text(l->arena, identity_text(&identity)), identity.size};
+        pattern.identity =
+            (struct slice){arena_text(l->arena, identity_text(&identity)), identity.size};
         *name = slice_of(client_printed_name(l, pattern.identity));
     }
     return pattern;
 }
 
-static void read_client(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_client(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
 {
     struct criterion *made = arena_zeroed(l->arena, 1, sizeof *made);
 
@@ -261,7 +277,8 @@ static void read_client(struct loading *l, const struct option *option, const st
     add_criterion(l, field, made);
 }
 
-static void print_client(const struct printer *printer, const struct option *option, const void *field)
+static void print_client(const struct printer *printer, const struct option *option,
+                         const void *field)
 {
     (void)option;
     print_unnamed(printer, field, CRITERION_CLIENT);
@@ -281,7 +298,8 @@ static bool scheme_is_good(struct loading *l, const struct node *item)
     return false;
 }
 
-static void read_scheme(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_scheme(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
 {
     struct criterion *made = arena_zeroed(l->arena, 1, sizeof *made);
 
@@ -290,7 +308,8 @@ static void read_scheme(struct loading *l, const struct option *option, const st
     add_criterion(l, field, made);
 }
 
-static void print_scheme(const struct printer *printer, const struct option *option, const void *field)
+static void print_scheme(const struct printer *printer, const struct option *option,
+                         const void *field)
 {
     (void)option;
     print_unnamed(printer, field, CRITERION_SCHEME);

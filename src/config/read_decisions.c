@@ -18,8 +18,8 @@ static void trust_by_default(struct policy *policy)
 
     if (trusted->trusted_count || trusted->trust_unix)
         return;
-    trusted->trusted =
-        arena_zeroed(policy->arena, COUNT_OF(loopback) + proxies->trusted_count, sizeof *trusted->trusted);
+    trusted->trusted = arena_zeroed(policy->arena, COUNT_OF(loopback) + proxies->trusted_count,
+                                    sizeof *trusted->trusted);
     for (unsigned i = 0; i < COUNT_OF(loopback); i++)
         trusted->trusted_count +=
             ip_range_parse(slice_of(loopback[i]), &trusted->trusted[trusted->trusted_count], &why);
@@ -31,7 +31,8 @@ static void trust_by_default(struct policy *policy)
 static void add_listener(struct loading *l, const struct node *node)
 {
     struct policy *policy = l->policy;
-    struct listen_settings *all = arena_zeroed(policy->arena, policy->listen_count + 1, sizeof *all);
+    struct listen_settings *all =
+        arena_zeroed(policy->arena, policy->listen_count + 1, sizeof *all);
 
     for (unsigned i = 0; i < policy->listen_count; i++) {
         all[i] = policy->listen[i];
@@ -51,7 +52,8 @@ void decisions_finish(struct loading *l)
     const struct node *listen = section ? node_find(section, "listen") : NULL;
 
     if (section && !section->null && !section->broken && !listen)
-        mistake(l, section, "listen is missing: the address for other proxies, such as 127.0.0.1:9190");
+        mistake(l, section,
+                "listen is missing: the address for other proxies, such as 127.0.0.1:9190");
     if (!has_decisions(l->policy))
         return;
     trust_by_default(l->policy);

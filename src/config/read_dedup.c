@@ -2,7 +2,8 @@
 #include "config/parts.h"
 #include "config/types.h"
 
-static void read_dedup(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_dedup(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
 {
     struct dedup_settings *dedup = field;
 
@@ -11,15 +12,16 @@ static void read_dedup(struct loading *l, const struct option *option, const str
     if (node->kind == NODE_SCALAR) { /* only the header name */
         dedup->repeats = DEDUP_REPEATS_DEFAULT;
         type_text.read(l, option, node, &dedup->header);
-    } else if (expect_map(l, node, "a header's name or a map such as { header: Idempotency-Key }"))
+    } else if (expect_map(l, node, "a header name or a map such as { header: Idempotency-Key }"))
         options_read(l, node, option->path, field);
     if (dedup->header && !slice_is_token(slice_of(dedup->header))) {
         const struct node *header = node->kind == NODE_SCALAR ? node : node_find(node, "header");
-        mistake(l, header, "%s is no header's name", QUOTE(slice_of(dedup->header)));
+        mistake(l, header, "%s is not a header name", QUOTE(slice_of(dedup->header)));
     }
 }
 
-static void print_dedup(const struct printer *printer, const struct option *option, const void *field)
+static void print_dedup(const struct printer *printer, const struct option *option,
+                        const void *field)
 {
     const struct dedup_settings *dedup = field;
 

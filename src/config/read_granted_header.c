@@ -8,7 +8,8 @@ bool limit_has_granted_header(const void *limit)
     return ((const struct limit *)limit)->granted_header != NULL;
 }
 
-static void read_granted(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_granted(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
 {
     if (node->null)
         return;
@@ -24,23 +25,27 @@ static void read_granted(struct loading *l, const struct option *option, const s
     l->policy->has_granted_headers = true;
 }
 
-static void print_granted(const struct printer *printer, const struct option *option, const void *field)
+static void print_granted(const struct printer *printer, const struct option *option,
+                          const void *field)
 {
     type_text.print(printer, option, field);
 }
 
 const struct option_type type_granted_header = {"text", read_granted, print_granted, true};
 
-void limit_check_granted_header(struct loading *l, const struct node *node, const struct limit *limit)
+void limit_check_granted_header(struct loading *l, const struct node *node,
+                                const struct limit *limit)
 {
     const struct node *key = node_find(node, "granted_header");
 
     if (!limit->granted_header)
         return;
     if (!limit->best_effort)
-        mistake_of_key(l, key, "without best_effort the whole cost is granted; add best_effort: true");
+        mistake_of_key(l, key,
+                       "without best_effort the whole cost is granted; add best_effort: true");
     if (limit->counted)
-        mistake_of_key(l, key, "a limit with count charges after the response; remove one of the two");
+        mistake_of_key(l, key,
+                       "a limit with count charges after the response; remove one of the two");
     for (const struct limit *other = l->policy->limits; other < limit; other++)
         if (other->granted_header &&
             slice_equal_nocase(slice_of(other->granted_header), slice_of(limit->granted_header)))

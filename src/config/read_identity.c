@@ -12,7 +12,9 @@ static const char *expected_sources(char bytes[static EXPECTED_MAX])
 
     for (unsigned i = 0; i < identity_source_count; i++) {
         const struct identity_source *source = &identity_sources[i];
-        text_put(&text, i == 0 ? SLICE("") : i + 1 == identity_source_count ? SLICE(" or ") : SLICE(", "));
+        text_put(&text, i == 0                           ? SLICE("")
+                        : i + 1 == identity_source_count ? SLICE(" or ")
+                                                         : SLICE(", "));
         text_put(&text, slice_of(source->word));
         text_put(&text, source->name ? SLICE(":") : SLICE(""));
         text_put(&text, slice_of(source->name));
@@ -43,11 +45,12 @@ static bool read_source(struct loading *l, const struct node *item, struct ident
     char expected[EXPECTED_MAX];
     struct slice name;
 
-    if (!expect_scalar(l, item, "ip or \"header:NAME\" (without a space behind the colon)"))
+    if (!expect_scalar(l, item, "ip or \"header:NAME\" (without a space after the colon)"))
         return false;
     from->source = source_named(item->text, &name);
     if (!from->source) {
-        mistake(l, item, "%s is unknown; expected %s", QUOTE(item->text), expected_sources(expected));
+        mistake(l, item, "%s is unknown; expected %s", QUOTE(item->text),
+                expected_sources(expected));
         return false;
     }
     if (from->source->name)
@@ -65,13 +68,15 @@ static bool same_source(const struct identity_from *a, const struct identity_fro
            (a->source->is_header ? slice_equal_nocase(one, other) : slice_equal(one, other));
 }
 
-static void read_from(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_from(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
 {
     struct identity_settings *identity = field;
     char expected[EXPECTED_MAX];
 
     if (!list_fits(option, node)) {
-        mistake(l, node, "expected a list of 1 to %d of %s", (int)option->high, expected_sources(expected));
+        mistake(l, node, "expected a list of 1 to %d of %s", (int)option->high,
+                expected_sources(expected));
         return;
     }
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
@@ -80,14 +85,15 @@ static void read_from(struct loading *l, const struct option *option, const stru
             continue;
         for (unsigned i = 0; i < identity->from_count; i++)
             if (same_source(&identity->from[i], from))
-                mistake(l, item, "%s stands here twice", QUOTE(item->text));
+                mistake(l, item, "%s is listed twice", QUOTE(item->text));
         if (strcmp(from->source->word, "jwt") == 0)
             from->claim = identity->claim_count++;
         identity->from_count++;
     }
 }
 
-static void print_from(const struct printer *printer, const struct option *option, const void *field)
+static void print_from(const struct printer *printer, const struct option *option,
+                       const void *field)
 {
     const struct identity_settings *identity = field;
 
@@ -109,7 +115,8 @@ static void print_from(const struct printer *printer, const struct option *optio
 
 const struct option_type type_identity_from = {"list of sources", read_from, print_from, false};
 
-static void read_proxy(struct loading *l, const struct node *item, struct identity_settings *identity)
+static void read_proxy(struct loading *l, const struct node *item,
+                       struct identity_settings *identity)
 {
     struct ip_range *range = &identity->trusted[identity->trusted_count];
     const char *why;
@@ -124,7 +131,8 @@ static void read_proxy(struct loading *l, const struct node *item, struct identi
         mistake(l, item, "%s: %s", QUOTE(item->text), why);
 }
 
-static void read_trusted(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_trusted(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
 {
     struct identity_settings *identity = field;
     unsigned count = list_count(node);
@@ -139,7 +147,8 @@ static void read_trusted(struct loading *l, const struct option *option, const s
             read_proxy(l, item, identity);
 }
 
-static void print_trusted(const struct printer *printer, const struct option *option, const void *field)
+static void print_trusted(const struct printer *printer, const struct option *option,
+                          const void *field)
 {
     const struct identity_settings *identity = field;
 
@@ -157,7 +166,8 @@ static void print_trusted(const struct printer *printer, const struct option *op
     fputs(identity->trusted_count || identity->trust_unix ? " ]\n" : "]\n", printer->out);
 }
 
-const struct option_type type_trusted = {"list of addresses and ranges", read_trusted, print_trusted, true};
+const struct option_type type_trusted = {"list of addresses and ranges", read_trusted,
+                                         print_trusted, true};
 
 /* --- hash_key --- */
 
@@ -171,11 +181,13 @@ static void read_hash_key(struct loading *l, const struct option *option, const 
         return;
     identity->hash_key_text = node->null ? NULL : keep_text(l, node);
     /* the prefix is read earlier; NULL after an error there */
-    hmac_key_init(&identity->hash_key,
-                  slice_of(identity->hash_key_text ? identity->hash_key_text : l->policy->redis.key_prefix));
+    hmac_key_init(
+        &identity->hash_key,
+        slice_of(identity->hash_key_text ? identity->hash_key_text : l->policy->redis.key_prefix));
 }
 
-static void print_hash_key(const struct printer *printer, const struct option *option, const void *field)
+static void print_hash_key(const struct printer *printer, const struct option *option,
+                           const void *field)
 {
     const struct identity_settings *identity = field;
     type_secret.print(printer, option, &identity->hash_key_text);
@@ -185,17 +197,18 @@ const struct option_type type_hash_key = {"text", read_hash_key, print_hash_key,
 
 /* --- client_ip_header --- */
 
-static void read_client_ip_header(struct loading *l, const struct option *option, const struct node *node,
-                                  void *field)
+static void read_client_ip_header(struct loading *l, const struct option *option,
+                                  const struct node *node, void *field)
 {
     struct identity_settings *identity = field;
 
-    if (!expect_scalar(l, node, "a header's name") || !text_fits(l, node, option->low, option->high))
+    if (!expect_scalar(l, node, "a header's name") ||
+        !text_fits(l, node, option->low, option->high))
         return;
     if (slice_is_token(node->text))
         identity->client_ip_header = keep_text(l, node);
     else
-        mistake(l, node, "%s is no header's name", QUOTE(node->text));
+        mistake(l, node, "%s is not a header name", QUOTE(node->text));
     identity->drops_client_ip_header = !slice_equal_nocase(node->text, SLICE("X-Forwarded-For"));
 }
 
@@ -205,8 +218,8 @@ static void print_client_ip_header(const struct printer *printer, const struct o
     type_text.print(printer, option, &((const struct identity_settings *)field)->client_ip_header);
 }
 
-const struct option_type type_client_ip_header = {"text", read_client_ip_header, print_client_ip_header,
-                                                  false};
+const struct option_type type_client_ip_header = {"text", read_client_ip_header,
+                                                  print_client_ip_header, false};
 
 void identity_finish(struct loading *l)
 {

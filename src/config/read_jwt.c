@@ -40,20 +40,23 @@ static void warn_of_set(struct loading *l, const struct node *node, const char *
         warning(l, node, "%s: %u of %u keys cannot verify tokens: %s", path, report->skipped,
                 report->skipped + report->usable, report->why);
     if (report->has_private)
-        warning(l, node, "%s holds a private key; weir needs the public one alone (remove \"d\")", path);
+        warning(l, node, "%s holds a private key; weir needs the public one alone (remove \"d\")",
+                path);
 }
 
-static void read_keys(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_keys(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
 {
     struct jwt_settings *jwt = field;
     struct jwt_set_report report;
     struct slice bytes;
     const char *path = file_path(l, option, node);
 
-    if (!path || !can_read(l, node) || !named_file_read(l, node, &l->scratch, path, KEYS_FILE_MAX, &bytes))
+    if (!path || !can_read(l, node) ||
+        !named_file_read(l, node, &l->scratch, path, KEYS_FILE_MAX, &bytes))
         return;
     if (!jwt_keys_add_set(keys_of(jwt), slice_after_bom(bytes), &report))
-        mistake(l, node, "%s is no JWK set (RFC 7517): %s", path, report.why);
+        mistake(l, node, "%s is not a JWK set (RFC 7517): %s", path, report.why);
     else if (report.usable == 0)
         mistake(l, node, "%s has no key that can verify tokens: %s", path,
                 report.skipped ? report.why : "the set is empty");
@@ -62,7 +65,8 @@ static void read_keys(struct loading *l, const struct option *option, const stru
     jwt->keys_file = keep_text(l, node);
 }
 
-static void print_keys(const struct printer *printer, const struct option *option, const void *field)
+static void print_keys(const struct printer *printer, const struct option *option,
+                       const void *field)
 {
     type_text.print(printer, option, &((const struct jwt_settings *)field)->keys_file);
 }
@@ -76,7 +80,8 @@ static void take_secret(struct loading *l, const struct node *node, struct jwt_s
 {
     if (secret.n < JWT_SECRET_MIN || secret.n > JWT_SECRET_MAX)
         mistake(l, node,
-                "the secret has %zu bytes; expected %d to %d (RFC 7518 section 3.2); openssl rand -hex 32 "
+                "the secret has %zu bytes; expected %d to %d (RFC 7518 section 3.2); openssl rand "
+                "-hex 32 "
                 "makes one",
                 secret.n, JWT_SECRET_MIN, JWT_SECRET_MAX);
     else if (!jwt_keys_add_secret(keys_of(jwt), secret))
@@ -84,7 +89,8 @@ static void take_secret(struct loading *l, const struct node *node, struct jwt_s
     jwt->secret = arena_text(l->arena, secret);
 }
 
-static void read_secret(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_secret(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
 {
     (void)option;
     if (!node->null && expect_scalar(l, node, "text") && can_read(l, node))
@@ -92,7 +98,8 @@ static void read_secret(struct loading *l, const struct option *option, const st
 }
 
 /* Prints as many asterisks as a secret needs, so that the output can be read again. */
-static void print_secret(const struct printer *printer, const struct option *option, const void *field)
+static void print_secret(const struct printer *printer, const struct option *option,
+                         const void *field)
 {
     (void)option, (void)field;
     fprintf(printer->out, " \"%.*s\"\n", JWT_SECRET_MIN, "********************************");
@@ -100,8 +107,8 @@ static void print_secret(const struct printer *printer, const struct option *opt
 
 const struct option_type type_jwt_secret = {"text", read_secret, print_secret, true};
 
-static void read_secret_file(struct loading *l, const struct option *option, const struct node *node,
-                             void *field)
+static void read_secret_file(struct loading *l, const struct option *option,
+                             const struct node *node, void *field)
 {
     struct jwt_settings *jwt = field;
     struct slice secret;
@@ -116,7 +123,8 @@ static void read_secret_file(struct loading *l, const struct option *option, con
     jwt->secret_file = keep_text(l, node);
 }
 
-static void print_secret_file(const struct printer *printer, const struct option *option, const void *field)
+static void print_secret_file(const struct printer *printer, const struct option *option,
+                              const void *field)
 {
     type_text.print(printer, option, &((const struct jwt_settings *)field)->secret_file);
 }
@@ -128,17 +136,19 @@ const struct option_type type_jwt_secret_file = {"path", read_secret_file, print
 void check_jwt(struct loading *l)
 {
     const struct jwt_settings *jwt = &l->policy->identity.jwt;
-    const struct node *section = node_at(l, "identity", "jwt"), *from = node_at(l, "identity", "from");
+    const struct node *section = node_at(l, "identity", "jwt"),
+                      *from = node_at(l, "identity", "from");
 
     if (!identity_reads_tokens(l->policy))
         return;
     if (!section && from)
         can_read(l, from);
     if (jwt_is_there() && !jwt->keys && l->report->mistakes == 0)
-        mistake(
-            l, section ? section : from,
-            "a jwt source needs the keys that tokens are signed with; name a file with identity.jwt.keys, "
-            "secret or secret_file");
+        mistake(l, section ? section : from,
+                "a jwt source needs the keys that tokens are signed with; name a file with "
+                "identity.jwt.keys, "
+                "secret or secret_file");
     if (!slice_is_token(slice_of(jwt->header)))
-        mistake(l, node_find(section, "header"), "%s is no header's name", QUOTE(slice_of(jwt->header)));
+        mistake(l, node_find(section, "header"), "%s is not a header name",
+                QUOTE(slice_of(jwt->header)));
 }

@@ -6,9 +6,10 @@
 #define LEASE_DEFAULT_US INT64_C(10000000) /* default lease of concurrency limits, µs */
 
 /* limit->script is set, since it is read earlier. */
-static void read_lease(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_lease(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
 {
-    static const char expected[] = "auto, off or how many units a worker may take at once, 1 to 100000";
+    static const char expected[] = "auto, off, or the number of units per lease, 1 to 100000";
     struct limit *limit = field;
     uint64_t units = 0;
 
@@ -28,7 +29,8 @@ static void read_lease(struct loading *l, const struct option *option, const str
         mistake(l, node, "%s is neither; expected %s", QUOTE(node->text), expected);
 }
 
-static void print_lease(const struct printer *printer, const struct option *option, const void *field)
+static void print_lease(const struct printer *printer, const struct option *option,
+                        const void *field)
 {
     const struct limit *limit = field;
 
@@ -48,12 +50,12 @@ const struct option_type type_lease = {"auto, off or number", read_lease, print_
 static const char *no_lease(const struct limit *limit)
 {
     if (limit->kind == LIMIT_CUSTOM)
-        return "what a script of your own would say of a unit that is used later than it was charged is not "
-               "known";
+        return "it is not known how your own script counts units that are used later than they are "
+               "charged";
     if (limit->max_delay_us)
-        return "a queue holds each request for its own time";
+        return "a queue delays each request individually";
     if (limit->shipped && !limit->shipped->leases)
-        return "a unit that is used later than it was charged would count too short";
+        return "a unit that is used later than it is charged would expire too early";
     return NULL;
 }
 
@@ -71,7 +73,8 @@ void limit_finish_lease(struct loading *l, const struct node *node, struct limit
     if (!lease)
         limit->lease_units = why ? 0 : LEASE_AUTO;
     if (lease && why && limit->lease_units != 0)
-        mistake(l, lease, "%s takes no leases: %s; remove it, or use off", limit->script, why);
+        mistake(l, lease, "%s does not support leases: %s; remove it, or use off", limit->script,
+                why);
     if (why)
         limit->lease_units = 0;
 }

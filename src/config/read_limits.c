@@ -58,8 +58,8 @@ void limit_check_numbers(struct loading *l, const struct node *node, const struc
     double refill = (double)numbers->burst * (double)limit->period_us / (double)numbers->limit;
     if (refill > (double)REFILL_MAX_US)
         mistake(l, node,
-                "a burst of %lld would take %.0f years to come back, beyond what scripts count exactly; "
-                "lower the burst or the period",
+                "a burst of %lld would take %.0f years to refill, which scripts cannot count "
+                "exactly; lower the burst or the period",
                 (long long)numbers->burst, refill / 1e6 / 86400 / 365.25);
 }
 
@@ -76,26 +76,30 @@ void limit_unknown(struct loading *l, const struct node *node, struct slice name
     struct suggestion meant = suggestion_for(name);
     for (unsigned i = 0; i < l->policy->limit_count; i++)
         suggestion_consider(&meant, slice_of(l->policy->limits[i].name));
-    (is_key ? mistake_of_key : mistake)(l, node, "no limit is named %s%s", QUOTE(name), DID_YOU_MEAN(&meant));
+    (is_key ? mistake_of_key : mistake)(l, node, "there is no limit %s%s", QUOTE(name),
+                                        DID_YOU_MEAN(&meant));
 }
 
 /* --- label, align --- */
 
 /* The label is sent in quoted strings of response headers (RFC 9651 section 3.3.3). */
-static void read_label(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_label(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
 {
     if (ascii_fits(l, option, node, "\"\\", "printable ASCII without quotes and backslashes"))
         *(char **)field = keep_text(l, node);
 }
 
-static void print_label(const struct printer *printer, const struct option *option, const void *field)
+static void print_label(const struct printer *printer, const struct option *option,
+                        const void *field)
 {
     type_text.print(printer, option, field);
 }
 
 const struct option_type type_label = {"text", read_label, print_label, false};
 
-static void read_align(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_align(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
 {
     bool *has_offset = field;
 
@@ -107,7 +111,8 @@ static void read_align(struct loading *l, const struct option *option, const str
         mistake(l, node, "%s is unknown; expected first-request or clock", QUOTE(node->text));
 }
 
-static void print_align(const struct printer *printer, const struct option *option, const void *field)
+static void print_align(const struct printer *printer, const struct option *option,
+                        const void *field)
 {
     (void)option;
     fputs(*(const bool *)field ? " clock\n" : " first-request\n", printer->out);
@@ -117,7 +122,8 @@ const struct option_type type_align = {"word", read_align, print_align, false};
 
 /* --- one limit --- */
 
-static void refuse_where_useless(struct loading *l, const struct node *node, const struct limit *limit)
+static void refuse_where_useless(struct loading *l, const struct node *node,
+                                 const struct limit *limit)
 {
     const struct node *burst = node_find(node, "burst"), *align = node_find(node, "align"),
                       *offset = node_find(node, "offset"), *buckets = node_find(node, "buckets"),
@@ -125,28 +131,33 @@ static void refuse_where_useless(struct loading *l, const struct node *node, con
                       *own = node_find(node, "options");
 
     if (burst && !limit_has_burst(limit))
-        mistake_of_key(l, burst, "%s has no burst; remove it, or use token_bucket, gcra or leaky_bucket",
+        mistake_of_key(l, burst,
+                       "%s has no burst; remove it, or use token_bucket, gcra or leaky_bucket",
                        limit->script);
     if (align && !limit_has_align(limit))
-        mistake_of_key(l, align, "%s cannot be aligned; remove it, or use fixed_window", limit->script);
+        mistake_of_key(l, align, "%s does not support align; remove it, or use fixed_window",
+                       limit->script);
     if (offset && limit_has_align(limit) && !limit->has_offset)
-        mistake_of_key(l, offset, "offset counts from the clock; add align: clock");
+        mistake_of_key(l, offset, "offset requires align: clock; add it");
     else if (offset && !limit_has_align(limit))
-        mistake_of_key(l, offset, "%s has no offset; remove it, or use fixed_window with align: clock",
+        mistake_of_key(l, offset,
+                       "%s has no offset; remove it, or use fixed_window with align: clock",
                        limit->script);
     else if (offset && limit->period_us && !limit->calendar && limit->offset_us >= limit->period_us)
-        mistake(l, offset, "is not less than the period");
+        mistake(l, offset, "must be less than the period");
     if (own && !limit_has_own_options(limit))
-        mistake_of_key(l, own, "%s takes no options; they are for a script of your own, by its path",
+        mistake_of_key(l, own,
+                       "%s does not support options; only your own scripts (given by path) do",
                        limit->script);
     if (buckets && !limit_has_buckets(limit))
-        mistake_of_key(l, buckets, "%s has no buckets; remove it, or use rolling_window", limit->script);
+        mistake_of_key(l, buckets, "%s has no buckets; remove it, or use rolling_window",
+                       limit->script);
     if (limit->dedup.header && limit->counted)
-        mistake_of_key(
-            l, dedup,
-            "a limit with count charges after the answer and knows no repeats; remove one of the two");
+        mistake_of_key(l, dedup,
+                       "a limit with count charges after the response, so it cannot recognize "
+                       "repeats; remove one of the two");
     if (enforce && limit->shadow && node_find(node, "shadow"))
-        mistake_of_key(l, enforce, "a shadow limit rejects nobody; remove one of the two");
+        mistake_of_key(l, enforce, "a shadow limit never rejects; remove one of the two");
 }
 
 static void refuse_in_flight(struct loading *l, const struct node *node, const struct limit *limit)
@@ -155,7 +166,7 @@ static void refuse_in_flight(struct loading *l, const struct node *node, const s
         const char *key, *why;
     } useless[] = {
         {"period", "concurrency counts requests in flight and has no period; remove it"},
-        {"best_effort", "a request is in flight or it is not; remove best_effort"},
+        {"best_effort", "a request in flight cannot be charged in part; remove best_effort"},
     };
 
     if (!limit_is_in_flight(limit))
@@ -166,11 +177,12 @@ static void refuse_in_flight(struct loading *l, const struct node *node, const s
             mistake_of_key(l, key, "%s", useless[i].why);
     }
     if (limit->counted)
-        mistake_of_key(l, node_find(node, "count"),
-                       "a request in flight has no status yet; remove count, or use another script");
+        mistake_of_key(
+            l, node_find(node, "count"),
+            "a request in flight has no status yet; remove count, or use another script");
     if (limit->dedup.header)
         mistake_of_key(l, node_find(node, "dedup"),
-                       "a repeat is in flight as well; remove dedup, or use another script");
+                       "a repeat is in flight too; remove dedup, or use another script");
 }
 
 static void refuse_to_hold(struct loading *l, const struct node *node, const struct limit *limit)
@@ -178,12 +190,14 @@ static void refuse_to_hold(struct loading *l, const struct node *node, const str
     const struct node *max_delay = node_find(node, "max_delay");
 
     if (max_delay && !limit_has_max_delay(limit))
-        mistake_of_key(l, max_delay, "%s holds no requests; remove it, or use leaky_bucket", limit->script);
+        mistake_of_key(l, max_delay, "%s does not delay requests; remove it, or use leaky_bucket",
+                       limit->script);
     else if (limit->max_delay_us && limit->max_delay_us < PERIOD_MIN_US)
-        mistake(l, max_delay, "is less than 1ms, and not 0");
+        mistake(l, max_delay, "must be 0 or at least 1ms");
     if (limit->max_delay_us && limit->counted)
         mistake_of_key(l, max_delay,
-                       "a limit with count charges after the answer and holds nobody; remove one of the two");
+                       "a limit with count charges after the response, so it cannot delay "
+                       "requests; remove one of the two");
 }
 
 static void check_cost(struct loading *l, const struct node *node, const struct limit *limit)
@@ -192,7 +206,8 @@ static void check_cost(struct loading *l, const struct node *node, const struct 
     const struct node *cost = node_find(node, "cost");
 
     if (cost && !limit->best_effort && limit->cost > limit_capacity(limit, &numbers))
-        mistake(l, cost, "a cost of %lld can never be admitted: the limit holds %lld at most",
+        mistake(l, cost,
+                "a cost of %lld can never be admitted: the limit admits at most %lld at once",
                 (long long)limit->cost, (long long)limit_capacity(limit, &numbers));
 }
 
@@ -238,14 +253,15 @@ static void read_limit(struct loading *l, const struct node *node, struct limit 
     limit->name = arena_text(l->arena, node->key);
     limit->position = node->key_place;
     if (name_is_good(l, node) && slice_equal(node->key, SLICE("none")))
-        mistake_of_key(l, node, "none stands for no limits in a rule; choose another name");
+        mistake_of_key(l, node, "none means no limits in a rule; choose another name");
     if (node->broken || !expect_map(l, node, "a map with script, limit and period"))
         return;
     options_read(l, node, "limits.NAME", limit);
     finish_limit(l, node, limit);
 }
 
-static void read_limits(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_limits(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
 {
     struct policy *policy = field;
 
@@ -263,7 +279,8 @@ static void read_limits(struct loading *l, const struct option *option, const st
     }
 }
 
-static void print_limits(const struct printer *printer, const struct option *option, const void *field)
+static void print_limits(const struct printer *printer, const struct option *option,
+                         const void *field)
 {
     const struct policy *policy = field;
     struct printer names = printer_below(printer);

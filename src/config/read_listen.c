@@ -17,7 +17,8 @@ static unsigned processors(void)
     return online > 0 ? (unsigned)online : 1;
 }
 
-static void read_workers(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_workers(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
 {
     unsigned *workers = field;
 
@@ -29,7 +30,8 @@ static void read_workers(struct loading *l, const struct option *option, const s
     }
 }
 
-static void print_workers(const struct printer *printer, const struct option *option, const void *field)
+static void print_workers(const struct printer *printer, const struct option *option,
+                          const void *field)
 {
     type_count.print(printer, option, field);
 }
@@ -42,7 +44,8 @@ void print_address(FILE *out, const struct address *address)
     print_scalar(out, slice_of(address_format(address, text)));
 }
 
-static void read_address(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_address(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
 {
     const char *why;
 
@@ -50,10 +53,11 @@ static void read_address(struct loading *l, const struct option *option, const s
     if (node->null || !expect_scalar(l, node, "host:port, [ipv6]:port or unix:/path"))
         return;
     if (!address_parse(node->text, true, field, &why))
-        mistake(l, node, "%s cannot be listened on: %s", QUOTE(node->text), why);
+        mistake(l, node, "weir cannot listen on %s: %s", QUOTE(node->text), why);
 }
 
-static void print_whole_address(const struct printer *printer, const struct option *option, const void *field)
+static void print_whole_address(const struct printer *printer, const struct option *option,
+                                const void *field)
 {
     (void)option;
     fputc(' ', printer->out);
@@ -82,7 +86,8 @@ static void load_certificate(struct loading *l, const struct node *node, struct 
                 QUOTE(slice_of(of_key ? files->key : files->certificate)), why);
 }
 
-static void read_certificate(struct loading *l, const struct node *node, struct listen_settings *listen)
+static void read_certificate(struct loading *l, const struct node *node,
+                             struct listen_settings *listen)
 {
     struct certificate_files *files = &listen->certificates[listen->certificate_count++];
 
@@ -103,7 +108,7 @@ static void read_listen_tls(struct loading *l, const struct option *option, cons
     if (node->null)
         return;
     if (!tls_is_there()) {
-        mistake(l, node, "this weir was built without OpenSSL (./configure --with-openssl)");
+        mistake(l, node, "weir was built without OpenSSL (./configure --with-openssl)");
         return;
     }
     if (node->kind == NODE_SCALAR || count < 1 || count > (unsigned)option->high) {
@@ -135,13 +140,15 @@ static void print_certificates(FILE *out, const struct listen_settings *listen)
     fputs(" ]", out);
 }
 
-static void print_listen_tls(const struct printer *printer, const struct option *option, const void *field)
+static void print_listen_tls(const struct printer *printer, const struct option *option,
+                             const void *field)
 {
     (void)option;
     print_certificates(printer->out, field);
 }
 
-const struct option_type type_listen_tls = {"map, or list of maps", read_listen_tls, print_listen_tls, true};
+const struct option_type type_listen_tls = {"map, or list of maps", read_listen_tls,
+                                            print_listen_tls, true};
 
 /* Reads "host:port", or a map with `address`. */
 static void read_listener(struct loading *l, const struct option *option, const struct node *item,
@@ -164,8 +171,8 @@ static void read_listener(struct loading *l, const struct option *option, const 
         tls_server_offer_http2(listen->tls);
 }
 
-static void refuse_second(struct loading *l, const struct node *item, const struct listen_settings *listen,
-                          unsigned count)
+static void refuse_second(struct loading *l, const struct node *item,
+                          const struct listen_settings *listen, unsigned count)
 {
     const struct address *last = &listen[count].address;
     char text[ADDRESS_TEXT_MAX];
@@ -174,12 +181,13 @@ static void refuse_second(struct loading *l, const struct node *item, const stru
         if (listen[i].address.length == last->length &&
             memcmp(&listen[i].address.any, &last->any, last->length) == 0 &&
             (address_is_unix(last) || last->v4.sin_port != 0)) {
-            mistake(l, item, "%s is listened on twice", address_format(last, text));
+            mistake(l, item, "%s is listed twice", address_format(last, text));
             return;
         }
 }
 
-static void read_listen(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_listen(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
 {
     struct policy *policy = field;
     unsigned count = list_count(node);
@@ -219,7 +227,8 @@ static void print_listener(FILE *out, const struct listen_settings *listen)
     fputs(" }", out);
 }
 
-static void print_listen(const struct printer *printer, const struct option *option, const void *field)
+static void print_listen(const struct printer *printer, const struct option *option,
+                         const void *field)
 {
     const struct policy *policy = field;
 

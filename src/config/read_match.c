@@ -24,7 +24,8 @@ bool rule_has_match(const void *rule)
            ((const struct rule *)rule)->criterion_count > 0;
 }
 
-static void print_slice(const struct printer *printer, const struct option *option, const void *field)
+static void print_slice(const struct printer *printer, const struct option *option,
+                        const void *field)
 {
     (void)option;
     fputc(' ', printer->out);
@@ -46,7 +47,7 @@ static const char *path_fault(struct slice path)
     if (memchr(path.p, '?', path.n) || memchr(path.p, '#', path.n))
         return "may hold no query; write match: { query: { NAME: VALUE } }";
     if (slice_has_control_bytes(path))
-        return "holds control bytes";
+        return "contains control bytes";
     if (path_has_dot_segments(path))
         return "holds a segment \".\" or \"..\": paths are matched without them";
     if (memmem(path.p, path.n, "//", 2))
@@ -60,7 +61,8 @@ static bool path_is_normal(struct loading *l, const struct node *node)
     char room[RULE_NAME_MAX];
     struct text out = text_over(room, sizeof room);
     if (!path_normalise(node->text, &out))
-        mistake(l, node, "%s holds a bad percent code; write %%25 for a percent sign", QUOTE(node->text));
+        mistake(l, node, "%s has an invalid percent code; write %%25 for a percent sign",
+                QUOTE(node->text));
     else if (!slice_equal(node->text, text_slice(&out)))
         mistake(l, node, "%s is not in normal form; write \"%.*s\"", QUOTE(node->text),
                 SLICE_ARG(text_slice(&out)));
@@ -69,7 +71,8 @@ static bool path_is_normal(struct loading *l, const struct node *node)
     return false;
 }
 
-static void read_path(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_path(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
 {
     if (!expect_scalar(l, node, "a path such as /v1/**") ||
         !text_fits(l, node, (size_t)option->low, (size_t)option->high))
@@ -91,7 +94,8 @@ static bool host_byte(char c)
 
 static bool host_is_good(struct slice host)
 {
-    struct slice name = slice_starts_with(host, SLICE("*.")) ? (struct slice){host.p + 2, host.n - 2} : host;
+    struct slice name =
+        slice_starts_with(host, SLICE("*.")) ? (struct slice){host.p + 2, host.n - 2} : host;
     for (size_t i = 0; i < name.n; i++)
         if (!host_byte(name.p[i]))
             return false;
@@ -100,14 +104,17 @@ static bool host_is_good(struct slice host)
            (name.p[0] != '[' || name.p[name.n - 1] == ']');
 }
 
-static void read_host(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_host(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
 {
     if (!expect_scalar(l, node, "a host such as api.example.com or *.example.com") ||
         !text_fits(l, node, (size_t)option->low, (size_t)option->high))
         return;
     if (!host_is_good(node->text))
-        mistake(l, node, "%s is no host; expected api.example.com or *.example.com, without a port",
-                QUOTE(node->text));
+        mistake(
+            l, node,
+            "%s is not a host pattern; expected api.example.com or *.example.com, without a port",
+            QUOTE(node->text));
     else
         *(struct slice *)field = (struct slice){keep_text(l, node), node->text.n};
 }
@@ -123,12 +130,14 @@ static bool read_method(struct loading *l, const struct node *item, struct slice
     for (size_t i = 0; i < item->text.n; i++)
         good &= !(item->text.p[i] >= 'a' && item->text.p[i] <= 'z');
     if (!good)
-        mistake(l, item, "%s is no method; expected capitals, such as POST", QUOTE(item->text));
+        mistake(l, item, "%s is not a method; expected capital letters, such as POST",
+                QUOTE(item->text));
     *method = (struct slice){keep_text(l, item), item->text.n};
     return good;
 }
 
-static void read_methods(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_methods(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
 {
     struct rule *rule = field;
     unsigned count = list_count(node);
@@ -143,7 +152,8 @@ static void read_methods(struct loading *l, const struct option *option, const s
     rule->methods = methods;
 }
 
-static void print_methods(const struct printer *printer, const struct option *option, const void *field)
+static void print_methods(const struct printer *printer, const struct option *option,
+                          const void *field)
 {
     const struct rule *rule = field;
 

@@ -20,17 +20,19 @@ static bool read_number(struct loading *l, const struct node *item, struct scrip
     enum value_result result = number_read(item->text, &option->number);
 
     option->kind = OPTION_NUMBER;
-    if (result == VALUE_NO_NUMBER && (result = duration_read(item->text, &option->number)) == VALUE_GOOD)
+    if (result == VALUE_NO_NUMBER &&
+        (result = duration_read(item->text, &option->number)) == VALUE_GOOD)
         option->kind = OPTION_DURATION;
     if (result == VALUE_GOOD && option->number >= -EXACT_MAX && option->number <= EXACT_MAX)
         return true;
     if (result == VALUE_NO_NUMBER)
         mistake(l, item,
-                "%s is neither a whole number nor a duration; write a part as e.g. 500 of 1000, and a text "
-                "in quotes",
+                "%s is neither a whole number nor a duration; write fractions as e.g. 500 of 1000, "
+                "and text in quotes",
                 QUOTE(item->text));
     else
-        mistake(l, item, "%s is more than scripts hold exactly; expected -2^53 to 2^53", QUOTE(item->text));
+        mistake(l, item, "%s is out of range; expected -2^53 to 2^53, which scripts store exactly",
+                QUOTE(item->text));
     return false;
 }
 
@@ -51,8 +53,8 @@ static bool read_value(struct loading *l, const struct node *item, struct script
     return true;
 }
 
-static void read_own_options(struct loading *l, const struct option *option, const struct node *node,
-                             void *field)
+static void read_own_options(struct loading *l, const struct option *option,
+                             const struct node *node, void *field)
 {
     struct limit *limit = field;
 
@@ -91,7 +93,8 @@ static void print_value(FILE *out, const struct script_option *own)
     }
 }
 
-static void print_own_options(const struct printer *printer, const struct option *option, const void *field)
+static void print_own_options(const struct printer *printer, const struct option *option,
+                              const void *field)
 {
     const struct limit *limit = field;
     struct printer below = printer_below(printer);
@@ -112,7 +115,8 @@ static void print_own_options(const struct printer *printer, const struct option
     fputs(limit->own_option_count && !limit->own_options[0].name ? " ]\n" : "\n", printer->out);
 }
 
-const struct option_type type_own_options = {"map or list", read_own_options, print_own_options, true};
+const struct option_type type_own_options = {"map or list", read_own_options, print_own_options,
+                                             true};
 
 bool limit_has_own_options(const void *limit)
 {
@@ -128,8 +132,9 @@ static bool is_rest(const struct limit *limit)
     if (limit->own_option_count == 1 && own->kind == OPTION_TEXT &&
         duration_read(slice_of(own->text), &own->number) == VALUE_GOOD)
         own->kind = OPTION_DURATION;
-    return limit->own_option_count == 1 && own->name && strcmp(own->name, limit->shipped->rest) == 0 &&
-           own->kind == OPTION_DURATION && own->number >= PERIOD_MIN_US && own->number <= PERIOD_MAX_US;
+    return limit->own_option_count == 1 && own->name &&
+           strcmp(own->name, limit->shipped->rest) == 0 && own->kind == OPTION_DURATION &&
+           own->number >= PERIOD_MIN_US && own->number <= PERIOD_MAX_US;
 }
 
 void limit_finish_own_options(struct loading *l, const struct node *node, struct limit *limit)

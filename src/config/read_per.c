@@ -26,7 +26,8 @@ static bool read_part(struct loading *l, const struct node *item, struct limit_p
             return true;
         }
     }
-    mistake(l, item, "%s is unknown; expected %s%s", QUOTE(item->text), expected, DID_YOU_MEAN(&meant));
+    mistake(l, item, "%s is unknown; expected %s%s", QUOTE(item->text), expected,
+            DID_YOU_MEAN(&meant));
     return false;
 }
 
@@ -41,11 +42,11 @@ static bool part_fits(struct loading *l, const struct node *item, const struct l
 {
     for (unsigned i = 0; i < limit->per_count; i++) {
         if (same_part(&limit->per[i], part)) {
-            mistake(l, item, "%s stands here twice", QUOTE(item->text));
+            mistake(l, item, "%s is listed twice", QUOTE(item->text));
             return false;
         }
         if (limit->per[i].per == PER_ALL || part->per == PER_ALL) {
-            mistake(l, item, "all stands alone: what is counted for all is not counted apart");
+            mistake(l, item, "all cannot be combined with other attributes; remove one of them");
             return false;
         }
     }
@@ -61,7 +62,8 @@ static void insert_part(struct limit *limit, struct limit_part part)
     limit->per_count++;
 }
 
-static void read_per(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_per(struct loading *l, const struct option *option, const struct node *node,
+                     void *field)
 {
     struct limit *limit = field;
 

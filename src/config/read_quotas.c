@@ -21,7 +21,8 @@ bool quotas_are_there(const void *policy)
 
 /* --- the section --- */
 
-static void read_quotas(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_quotas(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
 {
     if (node->null || !expect_map(l, node, "a map with postgres, cache and unknown_client"))
         return;
@@ -29,14 +30,14 @@ static void read_quotas(struct loading *l, const struct option *option, const st
 #ifndef HAVE_LIBPQ
     const struct node *postgres = node_find(node, "postgres");
     if (postgres)
-        mistake_of_key(
-            l, postgres,
-            "this weir was built without PostgreSQL; build it where the Debian package libpq-dev is "
-            "installed, or remove quotas");
+        mistake_of_key(l, postgres,
+                       "weir was built without PostgreSQL; install the Debian package libpq-dev "
+                       "and rebuild, or remove quotas");
 #endif
 }
 
-static void print_quotas(const struct printer *printer, const struct option *option, const void *field)
+static void print_quotas(const struct printer *printer, const struct option *option,
+                         const void *field)
 {
     type_section.print(printer, option, field);
 }
@@ -63,7 +64,8 @@ static bool has_parameter(struct slice query, char number)
     return false;
 }
 
-static void read_query(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_query(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
 {
     struct quota_settings *quotas = field;
 
@@ -71,16 +73,17 @@ static void read_query(struct loading *l, const struct option *option, const str
         !text_fits(l, node, (size_t)option->low, (size_t)option->high))
         return;
     if (memchr(node->text.p, 0, node->text.n))
-        mistake(l, node, "holds control bytes; expected printable text");
+        mistake(l, node, "contains control bytes; expected printable text");
     else if (!has_parameter(node->text, '1'))
-        mistake(l, node, "has no $1; write $1 where the client's id belongs, as in WHERE id = $1");
+        mistake(l, node, "has no $1; write $1 in place of the client id, as in WHERE id = $1");
     else if (has_parameter(node->text, '2'))
-        mistake(l, node, "has a $2; there is one parameter alone, $1, the client's id");
+        mistake(l, node, "has a $2; the only parameter is $1, the client id");
     quotas->query = keep_text(l, node);
     quotas->tag = tag_of(node->text);
 }
 
-static void print_query(const struct printer *printer, const struct option *option, const void *field)
+static void print_query(const struct printer *printer, const struct option *option,
+                        const void *field)
 {
     const struct quota_settings *quotas = field;
     (void)option;
@@ -152,9 +155,9 @@ static bool resolve(struct loading *l, const struct node *node, struct servers *
     if (!failure)
         freeaddrinfo(found);
     else if (strchr(host, '@'))
-        mistake(l, node, "the host holds an @; in a password write %%40 for it");
+        mistake(l, node, "the host contains an @; in a password, write it as %%40");
     else
-        mistake(l, node, "%s cannot be connected to: no such host, or names cannot be resolved now",
+        mistake(l, node, "weir cannot connect to %s: no such host, or names cannot be resolved now",
                 QUOTE(slice_of(host)));
     return !failure;
 }
@@ -172,8 +175,8 @@ static bool ports_are_good(struct loading *l, const struct node *node, const cha
         long port = strtol(p, &end, 10);
         if (end == p || (*end && *end != ',') || port < 1 || port > 65535) {
             mistake(l, node,
-                    "the port is not a number from 1 to 65535; in a password write %%2F for a / and %%3A for "
-                    "a :");
+                    "the port is not a number from 1 to 65535; in a password, write / as %%2F and "
+                    ": as %%3A");
             return false;
         }
         p = end;
@@ -182,11 +185,13 @@ static bool ports_are_good(struct loading *l, const struct node *node, const cha
 }
 
 /* `hosts` and `ports` are as written. Returns false after reporting an error. */
-static bool find_servers(struct loading *l, const struct node *node, struct servers *s, const char *hosts,
-                         const char *ports)
+static bool find_servers(struct loading *l, const struct node *node, struct servers *s,
+                         const char *hosts, const char *ports)
 {
-    char *host_list = strdup(hosts), *port_list = strdup(ports), *host_at = host_list, *port_at = port_list;
-    bool one_port = !strchr(ports, ','), good = host_list && port_list && ports_are_good(l, node, ports);
+    char *host_list = strdup(hosts), *port_list = strdup(ports), *host_at = host_list,
+         *port_at = port_list;
+    bool one_port = !strchr(ports, ','),
+         good = host_list && port_list && ports_are_good(l, node, ports);
 
     while (good && host_at) {
         const char *host = next_of(&host_at), *port = one_port ? ports : next_of(&port_at);
@@ -196,7 +201,7 @@ static bool find_servers(struct loading *l, const struct node *node, struct serv
             good = resolve(l, node, s, host, port);
     }
     if (good && s->full)
-        mistake(l, node, "names too many servers; name fewer hosts");
+        mistake(l, node, "has too many servers; name fewer hosts");
     free(host_list);
     free(port_list);
     return good && !s->full;
@@ -220,7 +225,8 @@ static const char *value_of(const PQconninfoOption *all, const char *keyword)
 
 static bool is_about_servers(const char *keyword)
 {
-    return strcmp(keyword, "host") == 0 || strcmp(keyword, "hostaddr") == 0 || strcmp(keyword, "port") == 0;
+    return strcmp(keyword, "host") == 0 || strcmp(keyword, "hostaddr") == 0 ||
+           strcmp(keyword, "port") == 0;
 }
 
 /* Returns weir's default for a connection parameter, or NULL. The defaults disable Kerberos, which
@@ -240,8 +246,8 @@ static const char *wanted(const char *keyword)
     return NULL;
 }
 
-static void keep_parameters(struct loading *l, struct quota_settings *quotas, const PQconninfoOption *all,
-                            const struct servers *s)
+static void keep_parameters(struct loading *l, struct quota_settings *quotas,
+                            const PQconninfoOption *all, const struct servers *s)
 {
     quotas->keywords = arena_zeroed(l->arena, PARAMETERS_MAX + 4, sizeof *quotas->keywords);
     quotas->values = arena_zeroed(l->arena, PARAMETERS_MAX + 4, sizeof *quotas->values);
@@ -258,7 +264,8 @@ static void keep_parameters(struct loading *l, struct quota_settings *quotas, co
 }
 
 /* Returns "127.0.0.1:5432/weir", for log lines. */
-static char *position_text(struct loading *l, const char *host, const char *port, const char *database)
+static char *position_text(struct loading *l, const char *host, const char *port,
+                           const char *database)
 {
     char text[512];
     snprintf(text, sizeof text, "%s%s%s%s%s", host ? host : "on the local socket", port ? ":" : "",
@@ -266,16 +273,17 @@ static char *position_text(struct loading *l, const char *host, const char *port
     return arena_text(l->arena, slice_of(text));
 }
 
-static void use_connection(struct loading *l, const struct node *node, struct quota_settings *quotas,
-                           const PQconninfoOption *all)
+static void use_connection(struct loading *l, const struct node *node,
+                           struct quota_settings *quotas, const PQconninfoOption *all)
 {
     const char *host = value_of(all, "host"), *port = value_of(all, "port"),
                *address = value_of(all, "hostaddr");
     struct servers servers = {.count = 0};
 
     if (value_of(all, "service")) {
-        mistake(l, node,
-                "names a service, whose file would be read at each connect; write its settings here");
+        mistake(
+            l, node,
+            "names a service file, which would be read at each connect; write its settings here");
         return;
     }
     if (!host && !address)
@@ -307,7 +315,8 @@ static void hide_quoted(char *why)
     }
 }
 
-static void read_parameters(struct loading *l, const struct node *node, struct quota_settings *quotas)
+static void read_parameters(struct loading *l, const struct node *node,
+                            struct quota_settings *quotas)
 {
     char *why = NULL;
     PQconninfoOption *all = PQconninfoParse(quotas->connection, &why);
@@ -318,7 +327,7 @@ static void read_parameters(struct loading *l, const struct node *node, struct q
     if (all)
         use_connection(l, node, quotas, all);
     else if (why)
-        mistake(l, node, "is no connection string: %.*s; write postgresql://USER@HOST/DATABASE",
+        mistake(l, node, "is not a connection string: %.*s; write postgresql://USER@HOST/DATABASE",
                 (int)strcspn(why, "\n"), why);
     PQconninfoFree(all);
     PQfreemem(why);
@@ -357,7 +366,7 @@ static void read_connection(struct loading *l, const struct option *option, cons
         !text_fits(l, node, (size_t)option->low, (size_t)option->high))
         return;
     if (slice_has_control_bytes(node->text)) {
-        mistake(l, node, "holds control bytes; expected printable text");
+        mistake(l, node, "contains control bytes; expected printable text");
         return;
     }
     quotas->connection = keep_text(l, node);
@@ -366,7 +375,8 @@ static void read_connection(struct loading *l, const struct option *option, cons
 #endif
 }
 
-static void print_connection(const struct printer *printer, const struct option *option, const void *field)
+static void print_connection(const struct printer *printer, const struct option *option,
+                             const void *field)
 {
     const struct quota_settings *quotas = field;
 

@@ -17,8 +17,8 @@ static bool read_name(struct loading *l, const struct node *node, struct redis_s
     return true;
 }
 
-static void read_redis_address(struct loading *l, const struct option *option, const struct node *node,
-                               void *field)
+static void read_redis_address(struct loading *l, const struct option *option,
+                               const struct node *node, void *field)
 {
     struct redis_settings *redis = field;
     struct node position = *node;
@@ -37,14 +37,16 @@ static void read_redis_address(struct loading *l, const struct option *option, c
         (void)destination_read(l, node, &redis->address);
 }
 
-static void print_redis_address(const struct printer *printer, const struct option *option, const void *field)
+static void print_redis_address(const struct printer *printer, const struct option *option,
+                                const void *field)
 {
     (void)option;
     const struct redis_settings *redis = field;
     type_text.print(printer, option, &redis->address_text);
 }
 
-const struct option_type type_redis_address = {"address", read_redis_address, print_redis_address, false};
+const struct option_type type_redis_address = {"address", read_redis_address, print_redis_address,
+                                               false};
 
 bool redis_has_address(const void *policy)
 {
@@ -67,7 +69,7 @@ static void read_sentinel(struct loading *l, const struct option *option, const 
     if (node->null || !expect_map(l, node, "a map with master and nodes"))
         return;
     if (node->parent && node_find(node->parent, "address")) {
-        mistake(l, node, "tells where Redis is, as redis.address does; remove one of them");
+        mistake(l, node, "conflicts with redis.address; remove one of them");
         return;
     }
     options_read(l, node, option->path, field);
@@ -76,7 +78,8 @@ static void read_sentinel(struct loading *l, const struct option *option, const 
     redis->address_text = redis->sentinel.master;
 }
 
-static void print_sentinel(const struct printer *printer, const struct option *option, const void *field)
+static void print_sentinel(const struct printer *printer, const struct option *option,
+                           const void *field)
 {
     struct printer below = printer_below(printer);
     fputc('\n', printer->out);
@@ -85,8 +88,8 @@ static void print_sentinel(const struct printer *printer, const struct option *o
 
 const struct option_type type_sentinel = {"map", read_sentinel, print_sentinel, false};
 
-static void read_redis_nodes(struct loading *l, const struct option *option, const struct node *node,
-                             void *field)
+static void read_redis_nodes(struct loading *l, const struct option *option,
+                             const struct node *node, void *field)
 {
     struct redis_nodes *nodes = field;
     unsigned count = list_count(node);
@@ -105,7 +108,8 @@ static void read_redis_nodes(struct loading *l, const struct option *option, con
     }
 }
 
-static void print_redis_nodes(const struct printer *printer, const struct option *option, const void *field)
+static void print_redis_nodes(const struct printer *printer, const struct option *option,
+                              const void *field)
 {
     const struct redis_nodes *nodes = field;
 
@@ -118,7 +122,8 @@ static void print_redis_nodes(const struct printer *printer, const struct option
     fputs(" ]\n", printer->out);
 }
 
-const struct option_type type_redis_nodes = {"list of addresses", read_redis_nodes, print_redis_nodes, false};
+const struct option_type type_redis_nodes = {"list of addresses", read_redis_nodes,
+                                             print_redis_nodes, false};
 
 /* --- cluster --- */
 
@@ -128,14 +133,15 @@ bool redis_has_cluster(const void *policy)
 }
 
 /* Used instead of redis.address and redis.sentinel, which are read earlier. */
-static void read_cluster(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_cluster(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
 {
     struct redis_settings *redis = field;
 
     if (node->null)
         return;
     if (node_find(node->parent, "address") || redis->sentinel.master) {
-        mistake(l, node, "tells where Redis is, as redis.%s does; remove one of them",
+        mistake(l, node, "conflicts with redis.%s; remove one of them",
                 redis->sentinel.master ? "sentinel" : "address");
         return;
     }
@@ -145,7 +151,8 @@ static void read_cluster(struct loading *l, const struct option *option, const s
     redis->address_text = arena_text(l->arena, SLICE("cluster"));
 }
 
-static void print_cluster(const struct printer *printer, const struct option *option, const void *field)
+static void print_cluster(const struct printer *printer, const struct option *option,
+                          const void *field)
 {
     const struct redis_settings *redis = field;
     print_redis_nodes(printer, option, &redis->cluster);
@@ -160,14 +167,14 @@ bool redis_has_password(const void *policy)
     return !((const struct policy *)policy)->redis.password_file;
 }
 
-static void read_password_file(struct loading *l, const struct option *option, const struct node *node,
-                               void *field)
+static void read_password_file(struct loading *l, const struct option *option,
+                               const struct node *node, void *field)
 {
     struct redis_settings *redis = field;
     struct slice password;
 
     if (!node->null && redis->password) {
-        mistake(l, node, "gives the password, as redis.password does; remove one of them");
+        mistake(l, node, "conflicts with redis.password; remove one of them");
         return;
     }
     if (!secret_file_read(l, option, node, "password", &password))
@@ -176,13 +183,15 @@ static void read_password_file(struct loading *l, const struct option *option, c
     redis->password_file = keep_text(l, node);
 }
 
-static void print_password_file(const struct printer *printer, const struct option *option, const void *field)
+static void print_password_file(const struct printer *printer, const struct option *option,
+                                const void *field)
 {
     const struct redis_settings *redis = field;
     type_text.print(printer, option, &redis->password_file);
 }
 
-const struct option_type type_password_file = {"path", read_password_file, print_password_file, true};
+const struct option_type type_password_file = {"path", read_password_file, print_password_file,
+                                               true};
 
 /* --- keys --- */
 
@@ -191,11 +200,13 @@ const struct option_type type_password_file = {"path", read_password_file, print
 static void read_key_prefix(struct loading *l, const struct option *option, const struct node *node,
                             void *field)
 {
-    if (ascii_fits(l, option, node, " {}\"'\\", "visible ASCII without braces, quotes and backslashes"))
+    if (ascii_fits(l, option, node, " {}\"'\\",
+                   "visible ASCII without braces, quotes and backslashes"))
         *(char **)field = keep_text(l, node);
 }
 
-static void print_key_prefix(const struct printer *printer, const struct option *option, const void *field)
+static void print_key_prefix(const struct printer *printer, const struct option *option,
+                             const void *field)
 {
     type_text.print(printer, option, field);
 }

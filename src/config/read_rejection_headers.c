@@ -49,7 +49,8 @@ static bool header_is_good(struct loading *l, const struct rejection_settings *r
         mistake_of_key(l, node, "%s %s", QUOTE(node->key), fault);
     else if (is_twice(rejection, node->key))
         mistake_of_key(l, node, "%s is listed twice", QUOTE(node->key));
-    else if (node->broken || !expect_scalar(l, node, "a header's value") || !text_fits(l, node, 1, VALUE_MAX))
+    else if (node->broken || !expect_scalar(l, node, "a header's value") ||
+             !text_fits(l, node, 1, VALUE_MAX))
         return false;
     else if (!value_is_good(node->text))
         mistake(l, node, "%s is not a header value; use printable ASCII without spaces at its ends",
@@ -59,7 +60,8 @@ static bool header_is_good(struct loading *l, const struct rejection_settings *r
     return false;
 }
 
-static void read_headers(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_headers(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
 {
     struct rejection_settings *rejection = field;
     struct text lines = text_over(arena_zeroed(l->arena, LINES_MAX, 1), LINES_MAX);
@@ -88,7 +90,8 @@ static void read_headers(struct loading *l, const struct option *option, const s
     rejection->has_headers = true;
 }
 
-static void print_headers(const struct printer *printer, const struct option *option, const void *field)
+static void print_headers(const struct printer *printer, const struct option *option,
+                          const void *field)
 {
     const struct rejection_settings *rejection = field;
 

@@ -16,8 +16,8 @@ static bool read_nameserver(const struct node *item, struct address *address)
     return true;
 }
 
-static void read_nameservers(struct loading *l, const struct option *option, const struct node *node,
-                             void *field)
+static void read_nameservers(struct loading *l, const struct option *option,
+                             const struct node *node, void *field)
 {
     struct resolver_settings *resolver = field;
 
@@ -26,18 +26,20 @@ static void read_nameservers(struct loading *l, const struct option *option, con
         return;
     }
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
-        if (item->broken || !expect_scalar(l, item, "an address such as 10.0.0.2 or 127.0.0.1:5353"))
+        if (item->broken ||
+            !expect_scalar(l, item, "an address such as 10.0.0.2 or 127.0.0.1:5353"))
             continue;
         if (read_nameserver(item, &resolver->nameservers[resolver->nameserver_count]))
             resolver->nameserver_count++;
         else
             mistake(l, item,
-                    "%s is no address; expected one such as 10.0.0.2, 127.0.0.1:5353 or [fd00::2]:53",
+                    "%s is not an address; expected e.g. 10.0.0.2, 127.0.0.1:5353 or [fd00::2]:53",
                     QUOTE(item->text));
     }
 }
 
-static void print_nameservers(const struct printer *printer, const struct option *option, const void *field)
+static void print_nameservers(const struct printer *printer, const struct option *option,
+                              const void *field)
 {
     const struct resolver_settings *resolver = field;
     char text[ADDRESS_TEXT_MAX];
@@ -51,4 +53,5 @@ static void print_nameservers(const struct printer *printer, const struct option
     fputs(resolver->nameserver_count ? " ]\n" : "]\n", printer->out);
 }
 
-const struct option_type type_nameservers = {"list of addresses", read_nameservers, print_nameservers, true};
+const struct option_type type_nameservers = {"list of addresses", read_nameservers,
+                                             print_nameservers, true};

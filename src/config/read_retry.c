@@ -20,7 +20,8 @@ static void read_cause(struct loading *l, const struct node *item, unsigned *on)
             *on |= causes[i].bit;
             return;
         }
-    mistake(l, item, "%s is not valid; use connect, reset, timeout, 502, 503 or 504", QUOTE(item->text));
+    mistake(l, item, "%s is not valid; use connect, reset, timeout, 502, 503 or 504",
+            QUOTE(item->text));
 }
 
 static void read_retry_on(struct loading *l, const struct option *option, const struct node *node,
@@ -34,7 +35,8 @@ static void read_retry_on(struct loading *l, const struct option *option, const 
         read_cause(l, item, field);
 }
 
-static void print_retry_on(const struct printer *printer, const struct option *option, const void *field)
+static void print_retry_on(const struct printer *printer, const struct option *option,
+                           const void *field)
 {
     unsigned on = *(const unsigned *)field;
     const char *before = " [ ";

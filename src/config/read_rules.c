@@ -39,15 +39,15 @@ static void read_limit_name(struct loading *l, const struct node *item, struct r
     }
     for (unsigned i = 0; i < rule->limit_count; i++)
         if (rule->limits[i] == limit) {
-            mistake(l, item, "%s stands here twice", QUOTE(item->text));
+            mistake(l, item, "%s is listed twice", QUOTE(item->text));
             return;
         }
     rule->limits[rule->limit_count++] = limit;
     rule->learns |= limit->counted != NULL;
 }
 
-static void read_rule_limits(struct loading *l, const struct option *option, const struct node *node,
-                             void *field)
+static void read_rule_limits(struct loading *l, const struct option *option,
+                             const struct node *node, void *field)
 {
     struct rule *rule = field;
     unsigned count = list_count(node);
@@ -66,7 +66,8 @@ static void read_rule_limits(struct loading *l, const struct option *option, con
         read_limit_name(l, item, rule);
 }
 
-static void print_rule_limits(const struct printer *printer, const struct option *option, const void *field)
+static void print_rule_limits(const struct printer *printer, const struct option *option,
+                              const void *field)
 {
     const struct rule *rule = field;
 
@@ -76,14 +77,16 @@ static void print_rule_limits(const struct printer *printer, const struct option
     fputs(rule->limit_count ? " ]\n" : " none\n", printer->out);
 }
 
-const struct option_type type_rule_limits = {"list of limits", read_rule_limits, print_rule_limits, true};
+const struct option_type type_rule_limits = {"list of limits", read_rule_limits, print_rule_limits,
+                                             true};
 
-static bool cost_header_is_good(struct loading *l, const struct node *map, const char *key, const char *name)
+static bool cost_header_is_good(struct loading *l, const struct node *map, const char *key,
+                                const char *name)
 {
     const struct node *node = node_find(map, key);
     bool good = !name || slice_is_token(slice_of(name));
     if (!good)
-        mistake(l, node, "%s is no header's name", QUOTE(node->text));
+        mistake(l, node, "%s is not a header name", QUOTE(node->text));
     return good && name;
 }
 
@@ -96,10 +99,11 @@ static void read_cost_map(struct loading *l, const struct node *node, struct rul
     const struct node *max = node_find(node, "max");
 
     if (request && !max)
-        mistake(l, node, "max is missing: the most that %s may say", rule->cost_request);
+        mistake(l, node, "max is missing: the upper bound for %s", rule->cost_request);
     if (max && !node_find(node, "request_header"))
-        mistake_of_key(l, max, "max bounds request_header; add that, or remove it");
-    if (!request && !response && !node_find(node, "request_header") && !node_find(node, "response_header"))
+        mistake_of_key(l, max, "max applies to request_header; add request_header, or remove max");
+    if (!request && !response && !node_find(node, "request_header") &&
+        !node_find(node, "response_header"))
         mistake(l, node, "expected a number, or a map with request_header or response_header");
     rule->learns |= response;
 }
@@ -115,9 +119,11 @@ static void read_rule_cost(struct loading *l, const struct option *option, const
         type_number.read(l, option, node, field);
 }
 
-static void print_rule_cost(const struct printer *printer, const struct option *option, const void *field)
+static void print_rule_cost(const struct printer *printer, const struct option *option,
+                            const void *field)
 {
-    const struct rule *rule = (const struct rule *)((const char *)field - offsetof(struct rule, cost));
+    const struct rule *rule =
+        (const struct rule *)((const char *)field - offsetof(struct rule, cost));
     struct printer below = printer_below(printer);
 
     if (!rule->cost_request && !rule->cost_response) {
@@ -130,8 +136,8 @@ static void print_rule_cost(const struct printer *printer, const struct option *
 
 const struct option_type type_rule_cost = {"number or map", read_rule_cost, print_rule_cost, false};
 
-static void read_rule_upstream(struct loading *l, const struct option *option, const struct node *node,
-                               void *field)
+static void read_rule_upstream(struct loading *l, const struct option *option,
+                               const struct node *node, void *field)
 {
     struct rule *rule = field;
     struct suggestion meant = suggestion_for(node->text);
@@ -146,17 +152,19 @@ static void read_rule_upstream(struct loading *l, const struct option *option, c
             rule->upstream = upstream;
     }
     if (!rule->upstream)
-        mistake(l, node, "no upstream is named %s%s", QUOTE(node->text), DID_YOU_MEAN(&meant));
+        mistake(l, node, "there is no upstream %s%s", QUOTE(node->text), DID_YOU_MEAN(&meant));
 }
 
-static void print_rule_upstream(const struct printer *printer, const struct option *option, const void *field)
+static void print_rule_upstream(const struct printer *printer, const struct option *option,
+                                const void *field)
 {
     const struct rule *rule = field;
     (void)option;
     fprintf(printer->out, " %s\n", rule->upstream->name);
 }
 
-const struct option_type type_rule_upstream = {"name", read_rule_upstream, print_rule_upstream, false};
+const struct option_type type_rule_upstream = {"name", read_rule_upstream, print_rule_upstream,
+                                               false};
 
 /* --- one rule --- */
 
@@ -176,7 +184,8 @@ static unsigned namesakes(const struct rule *rules, unsigned count, const char *
     size_t n = strlen(name);
     unsigned found = 0;
     for (unsigned i = 0; i < count; i++)
-        found += strncmp(rules[i].name, name, n) == 0 && (!rules[i].name[n] || rules[i].name[n] == '#');
+        found +=
+            strncmp(rules[i].name, name, n) == 0 && (!rules[i].name[n] || rules[i].name[n] == '#');
     return found;
 }
 
@@ -184,7 +193,8 @@ static unsigned namesakes(const struct rule *rules, unsigned count, const char *
 static void number_name(char out[static RULE_NAME_MAX + 1], const char *name, unsigned number)
 {
     char suffix[16];
-    size_t room = RULE_NAME_MAX - (size_t)snprintf(suffix, sizeof suffix, "#%u", number), n = strlen(name);
+    size_t room = RULE_NAME_MAX - (size_t)snprintf(suffix, sizeof suffix, "#%u", number),
+           n = strlen(name);
 
     for (n = n < room ? n : room; n > 0 && ((unsigned char)name[n] & 0xc0) == 0x80;)
         n--;
@@ -199,8 +209,8 @@ static void name_rule(struct loading *l, struct rule *rule)
     char name[RULE_NAME_MAX + 1];
 
     snprintf(name, sizeof name, "%s", base);
-    for (unsigned n = 1 + namesakes(earlier, rule->index, base); name_is_taken(earlier, rule->index, name);
-         n++)
+    for (unsigned n = 1 + namesakes(earlier, rule->index, base);
+         name_is_taken(earlier, rule->index, name); n++)
         number_name(name, base, n < 2 ? 2 : n);
     rule->name = arena_text(l->arena, slice_of(name));
 }
@@ -213,8 +223,10 @@ static void check_rule_cost(struct loading *l, const struct node *node, const st
         const struct limit *limit = rule->limits[i];
         struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
         int64_t capacity = limit_capacity(limit, &numbers);
-        if (capacity > 0 && rule->cost > capacity && !limit->best_effort && limit->kind != LIMIT_CONCURRENCY)
-            mistake(l, cost, "a cost of %lld can never be admitted: limit %s holds %lld at most",
+        if (capacity > 0 && rule->cost > capacity && !limit->best_effort &&
+            limit->kind != LIMIT_CONCURRENCY)
+            mistake(l, cost,
+                    "a cost of %lld can never be admitted: limit %s admits at most %lld at once",
                     (long long)rule->cost, limit->name, (long long)capacity);
     }
 }
@@ -276,7 +288,8 @@ static void add_built_in(struct policy *policy)
 /* Fewer rules are searched faster one by one. */
 enum { INDEXED_RULES_MIN = 12 };
 
-static void read_rules(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_rules(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
 {
     struct policy *policy = field;
     bool good = expect_list(l, node, "a list of rules");
@@ -287,8 +300,8 @@ static void read_rules(struct loading *l, const struct option *option, const str
     }
     unsigned count = good ? node->count : 0;
     policy->rules = arena_zeroed(l->arena, count + 1, sizeof *policy->rules);
-    policy->criteria =
-        arena_zeroed(l->arena, (size_t)count * CRITERIA_PER_RULE_MAX, sizeof(const struct criterion *));
+    policy->criteria = arena_zeroed(l->arena, (size_t)count * CRITERIA_PER_RULE_MAX,
+                                    sizeof(const struct criterion *));
     for (const struct node *item = good ? node->first : NULL; item; item = item->next) {
         struct rule *rule = &policy->rules[policy->rule_count];
         rule->index = policy->rule_count;
@@ -300,7 +313,8 @@ static void read_rules(struct loading *l, const struct option *option, const str
         policy->rule_index = rule_index_new(l->arena, policy);
 }
 
-static void print_rules(const struct printer *printer, const struct option *option, const void *field)
+static void print_rules(const struct printer *printer, const struct option *option,
+                        const void *field)
 {
     const struct policy *policy = field;
 

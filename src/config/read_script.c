@@ -14,7 +14,7 @@ static void unknown_script(struct loading *l, const struct node *node)
     for (unsigned i = 0; shipped_limiter_at(i); i++)
         suggestion_consider(&meant, slice_of(shipped_limiter_at(i)->name));
     (void)script_names(node->text, &names);
-    mistake(l, node, "no script is named %s; there are %s, or write a path such as ./my.lua%s",
+    mistake(l, node, "there is no script %s; use one of %s, or a path such as ./my.lua%s",
             QUOTE(node->text), names.text, DID_YOU_MEAN(&meant));
 }
 
@@ -24,7 +24,8 @@ static bool is_installed(struct loading *l, const struct node *node, const char 
     if (access(path, R_OK) == 0)
         return true;
     mistake(l, node,
-            "%s cannot be read: %s; install weir, or name the directory of its limiters in WEIR_LUA_DIR",
+            "%s cannot be read: %s; install weir, or name the directory of its limiters in "
+            "WEIR_LUA_DIR",
             path, strerror(errno));
     return false;
 }
@@ -33,7 +34,8 @@ static bool is_installed(struct loading *l, const struct node *node, const char 
 static const char *script_path(struct loading *l, const struct node *node, struct limit *limit)
 {
     struct slice text = node->text;
-    bool is_path = memchr(text.p, '/', text.n) || (text.n > 4 && !strcmp(text.p + text.n - 4, ".lua"));
+    bool is_path =
+        memchr(text.p, '/', text.n) || (text.n > 4 && !strcmp(text.p + text.n - 4, ".lua"));
 
     limit->kind = LIMIT_CUSTOM;
     if (is_path)
@@ -59,7 +61,8 @@ static char *text_known(const struct policy *policy, const struct limit *limit)
     return NULL;
 }
 
-static void read_script(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_script(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
 {
     struct limit *limit = field;
     struct slice bytes;
@@ -80,12 +83,13 @@ static void read_script(struct loading *l, const struct option *option, const st
     if (!named_file_read(l, node, &l->scratch, path, LUA_FILE_MAX, &bytes))
         return;
     if (memchr(bytes.p, 0, bytes.n))
-        mistake(l, node, "%s is no Lua text: it holds a NUL byte", path);
+        mistake(l, node, "%s is not Lua text: it contains a NUL byte", path);
     else
         limit->script_text = arena_text(l->arena, bytes);
 }
 
-static void print_script(const struct printer *printer, const struct option *option, const void *field)
+static void print_script(const struct printer *printer, const struct option *option,
+                         const void *field)
 {
     const struct limit *limit = field;
     type_text.print(printer, option, &limit->script);

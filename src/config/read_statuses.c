@@ -19,11 +19,12 @@ static bool read_status(struct loading *l, const struct node *item, uint64_t *co
     if (!expect_scalar(l, item, "a status such as 401 or 5xx"))
         return false;
     if (text.n == 3 && text.p[0] >= '1' && text.p[0] <= '5' && text.p[1] == 'x' && text.p[2] == 'x')
-        add_statuses(counted, (unsigned)(text.p[0] - '0') * 100, (unsigned)(text.p[0] - '0') * 100 + 99);
+        add_statuses(counted, (unsigned)(text.p[0] - '0') * 100,
+                     (unsigned)(text.p[0] - '0') * 100 + 99);
     else if (slice_to_u64(text, STATUS_MAX, &status) && status >= STATUS_MIN)
         add_statuses(counted, (unsigned)status, (unsigned)status);
     else {
-        mistake(l, item, "%s is no status; expected 100 to 599, or 1xx to 5xx", QUOTE(text));
+        mistake(l, item, "%s is not a status; expected 100 to 599, or 1xx to 5xx", QUOTE(text));
         return false;
     }
     return true;
@@ -55,7 +56,8 @@ static bool counts_whole_class(const struct limit *limit, unsigned class)
     return true;
 }
 
-static void print_statuses(const struct printer *printer, const struct option *option, const void *field)
+static void print_statuses(const struct printer *printer, const struct option *option,
+                           const void *field)
 {
     const struct limit limit = {.counted = *(uint64_t *const *)field};
     const char *const start = " [ ", *before = start;

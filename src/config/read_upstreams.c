@@ -15,14 +15,15 @@ bool destination_read(struct loading *l, const struct node *node, struct address
     bool good = address_parse(node->text, true, address, &why);
 
     if (good && has_port_0(address)) {
-        why = "nobody listens on port 0";
+        why = "port 0 is not valid";
         good = false;
     }
     /* may contain a password: do not print it */
     if (!good && memchr(node->text.p, '@', node->text.n))
-        mistake(l, node, "holds an @; expected host:port alone: user and password have options of their own");
+        mistake(l, node,
+                "contains an @; expected host:port; the user and password have their own options");
     else if (!good)
-        mistake(l, node, "%s cannot be connected to: %s", QUOTE(node->text), why);
+        mistake(l, node, "weir cannot connect to %s: %s", QUOTE(node->text), why);
     return good;
 }
 
@@ -36,20 +37,21 @@ static bool read_server(struct loading *l, const struct node *item, struct upstr
     server->text = keep_text(l, item);
     server->position = item->position;
     if (good && host.n && server->port == 0) {
-        why = "nobody listens on port 0";
+        why = "port 0 is not valid";
         good = false;
     }
     if (good)
         server->host = host.n ? arena_text(l->arena, host) : NULL;
     else
-        mistake(l, item, "%s cannot be connected to: %s%s", QUOTE(item->text), why,
+        mistake(l, item, "weir cannot connect to %s: %s%s", QUOTE(item->text), why,
                 slice_starts_with(item->text, SLICE("https://"))
-                    ? "; tls: true beside servers speaks TLS to them"
+                    ? "; for TLS, add tls: true next to servers"
                     : "");
     return good;
 }
 
-static void read_servers(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_servers(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
 {
     struct upstream *upstream = field;
     unsigned count = list_count(node);
@@ -67,7 +69,8 @@ static void read_servers(struct loading *l, const struct option *option, const s
     }
 }
 
-static void print_servers(const struct printer *printer, const struct option *option, const void *field)
+static void print_servers(const struct printer *printer, const struct option *option,
+                          const void *field)
 {
     const struct upstream *upstream = field;
 
@@ -83,7 +86,8 @@ static void print_servers(const struct printer *printer, const struct option *op
 const struct option_type type_servers = {"list of addresses", read_servers, print_servers, false};
 
 /* Certificates are for names or addresses, and a unix socket has neither. */
-static void check_server_names(struct loading *l, const struct node *node, const struct upstream *upstream)
+static void check_server_names(struct loading *l, const struct node *node,
+                               const struct upstream *upstream)
 {
     for (unsigned i = 0; i < upstream->server_count; i++)
         if (!upstream->servers[i].host && upstream->tls.on && upstream->tls.verify &&
@@ -101,7 +105,8 @@ bool upstream_has_health(const void *upstream)
     return ((const struct upstream *)upstream)->health.path != NULL;
 }
 
-static void read_health(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_health(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
 {
     const struct upstream_health *health = field;
 
@@ -110,11 +115,12 @@ static void read_health(struct loading *l, const struct option *option, const st
     options_read(l, node, option->path, field);
     if (health->host && !authority_is_valid(slice_of(health->host)))
         mistake(l, node_find(node, "host"),
-                "%s cannot be sent as Host; expected a host name, with a port or without",
+                "%s is not a valid Host; expected a host name, optionally with a port",
                 QUOTE(slice_of(health->host)));
 }
 
-static void print_health(const struct printer *printer, const struct option *option, const void *field)
+static void print_health(const struct printer *printer, const struct option *option,
+                         const void *field)
 {
     type_section.print(printer, option, field);
 }
@@ -122,8 +128,8 @@ static void print_health(const struct printer *printer, const struct option *opt
 const struct option_type type_health = {"map", read_health, print_health, true};
 
 /* The path is sent unchanged in the request line. */
-static void read_health_path(struct loading *l, const struct option *option, const struct node *node,
-                             void *field)
+static void read_health_path(struct loading *l, const struct option *option,
+                             const struct node *node, void *field)
 {
     if (!expect_scalar(l, node, "a path such as /healthz") ||
         !text_fits(l, node, (size_t)option->low, (size_t)option->high))
@@ -134,11 +140,12 @@ static void read_health_path(struct loading *l, const struct option *option, con
     if (good)
         *(char **)field = keep_text(l, node);
     else
-        mistake(l, node, "%s is no path; expected one such as /healthz, as it is written in a request",
+        mistake(l, node, "%s is not a path; expected e.g. /healthz, as written in a request",
                 QUOTE(node->text));
 }
 
-static void print_health_path(const struct printer *printer, const struct option *option, const void *field)
+static void print_health_path(const struct printer *printer, const struct option *option,
+                              const void *field)
 {
     type_text.print(printer, option, field);
 }
@@ -151,7 +158,8 @@ static void read_upstream(struct loading *l, const struct node *node, struct ups
 {
     upstream->name = arena_text(l->arena, node->key);
     (void)name_is_good(l, node);
-    if (node->broken || !expect_map(l, node, "a map with servers, such as { servers: [ 127.0.0.1:3000 ] }"))
+    if (node->broken ||
+        !expect_map(l, node, "a map with servers, such as { servers: [ 127.0.0.1:3000 ] }"))
         return;
     options_read(l, node, "upstreams.NAME", upstream);
     check_server_names(l, node, upstream);
@@ -163,7 +171,8 @@ static void read_upstreams(struct loading *l, const struct option *option, const
     struct policy *policy = field;
 
     (void)option;
-    if (!expect_map(l, node, "a map of upstreams by name, such as api: { servers: [ 127.0.0.1:3000 ] }"))
+    if (!expect_map(l, node,
+                    "a map of upstreams by name, such as api: { servers: [ 127.0.0.1:3000 ] }"))
         return;
     if (node->count < 1 || node->count > UPSTREAMS_MAX) {
         mistake(l, node, "has %u upstreams; expected 1 to %d", node->count, UPSTREAMS_MAX);
@@ -177,7 +186,8 @@ static void read_upstreams(struct loading *l, const struct option *option, const
     }
 }
 
-static void print_upstreams(const struct printer *printer, const struct option *option, const void *field)
+static void print_upstreams(const struct printer *printer, const struct option *option,
+                            const void *field)
 {
     const struct policy *policy = field;
     struct printer names = printer_below(printer);

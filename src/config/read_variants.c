@@ -1,4 +1,5 @@
-/* read_variants.c - periods of plans and clients: copies of limits that differ only in the period. */
+/* read_variants.c - periods of plans and clients: copies of limits that differ only in the
+ * period. */
 #include "config/parts.h"
 #include "config/types.h"
 #include "policy/zone.h"
@@ -15,12 +16,14 @@ static bool same_period(const struct limit *a, const struct limit *b)
 static bool may_vary(struct loading *l, const struct node *period, const struct limit *limit)
 {
     if (limit->kind == LIMIT_CONCURRENCY)
-        mistake_of_key(l, period, "concurrency counts requests in flight and has no period; remove it");
-    else if (!limit_is_per_client(limit))
         mistake_of_key(l, period,
-                       "clients share the count of limit %s, so it has one period; add client to its per, or "
-                       "write a rule with match: { client: ... } and a limit of its own",
-                       limit->name);
+                       "concurrency counts requests in flight and has no period; remove it");
+    else if (!limit_is_per_client(limit))
+        mistake_of_key(
+            l, period,
+            "clients share the count of limit %s, so it has one period; add client to its per, or "
+            "write a rule with match: { client: ... } and a limit of its own",
+            limit->name);
     else
         return true;
     return false;
@@ -34,7 +37,8 @@ static bool windows_fit(struct loading *l, const struct node *period, struct lim
     if (!made->calendar && was_calendar && made->period_us == day_us)
         made->calendar = CALENDAR_DAY;
     if (made->calendar && !limit_has_align(made)) {
-        mistake(l, period, "%s has no windows of the calendar; write a duration, or use fixed_window",
+        mistake(l, period,
+                "%s does not support calendar periods; write a duration, or use fixed_window",
                 made->script);
         return false;
     }
@@ -48,14 +52,15 @@ static bool windows_fit(struct loading *l, const struct node *period, struct lim
         return false;
     }
     if (made->calendar && made->offset_us % 1000000 != 0) {
-        mistake(l, period, "follows the calendar, so the offset of limit %s takes whole seconds", made->name);
+        mistake(l, period, "follows the calendar, so the offset of limit %s takes whole seconds",
+                made->name);
         return false;
     }
     return true;
 }
 
-const struct limit *limit_variant(struct loading *l, const struct node *period, const struct limit *limit,
-                                  const struct limit *written)
+const struct limit *limit_variant(struct loading *l, const struct node *period,
+                                  const struct limit *limit, const struct limit *written)
 {
     struct policy *policy = l->policy;
     struct limit made = *limit;

@@ -21,7 +21,8 @@ static const struct calendar_unit {
 
 /* --- period --- */
 
-static void read_period(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_period(struct loading *l, const struct option *option, const struct node *node,
+                        void *field)
 {
     struct limit *limit = field;
 
@@ -31,8 +32,10 @@ static void read_period(struct loading *l, const struct option *option, const st
             limit->period_us = units[i].longest_us;
             return;
         }
-    if (node->kind == NODE_SCALAR && node->text.n && strchr("0123456789-+.", node->text.p[0]) == NULL)
-        mistake(l, node, "\"%.*s\" is neither a duration such as 1s, 1m or 1d nor week, month or year",
+    if (node->kind == NODE_SCALAR && node->text.n &&
+        strchr("0123456789-+.", node->text.p[0]) == NULL)
+        mistake(l, node,
+                "\"%.*s\" is neither a duration such as 1s, 1m or 1d nor week, month or year",
                 SLICE_ARG(node->text));
     else
         type_duration.read(l, option, node, &limit->period_us);
@@ -46,7 +49,8 @@ void limit_period_write(struct text *out, const struct limit *limit)
         duration_write(out, limit->period_us);
 }
 
-static void print_period(const struct printer *printer, const struct option *option, const void *field)
+static void print_period(const struct printer *printer, const struct option *option,
+                         const void *field)
 {
     const struct limit *limit = field;
 
@@ -56,7 +60,8 @@ static void print_period(const struct printer *printer, const struct option *opt
         type_duration.print(printer, option, &limit->period_us);
 }
 
-const struct option_type type_period = {"duration, or week, month or year", read_period, print_period, false};
+const struct option_type type_period = {"duration, or week, month or year", read_period,
+                                        print_period, false};
 
 /* --- time_zone --- */
 
@@ -89,13 +94,15 @@ static void read_time_zone(struct loading *l, const struct option *option, const
     limit->time_zone = keep_text(l, node);
 }
 
-static void print_time_zone(const struct printer *printer, const struct option *option, const void *field)
+static void print_time_zone(const struct printer *printer, const struct option *option,
+                            const void *field)
 {
     const struct limit *limit = field;
     type_text.print(printer, option, &limit->time_zone);
 }
 
-const struct option_type type_time_zone = {"name of a time zone", read_time_zone, print_time_zone, false};
+const struct option_type type_time_zone = {"name of a time zone", read_time_zone, print_time_zone,
+                                           false};
 
 bool limit_has_time_zone(const void *limit)
 {
@@ -116,17 +123,18 @@ static void check_calendar(struct loading *l, const struct node *node, struct li
     const struct calendar_unit *unit = &units[limit->calendar];
 
     if (!limit_has_align(limit))
-        mistake(l, period, "%s has no windows of the calendar; write a duration, or use fixed_window",
+        mistake(l, period,
+                "%s does not support calendar periods; write a duration, or use fixed_window",
                 limit->script);
     else if (align && !limit->has_offset)
-        mistake_of_key(l, align, "%s is the calendar's; remove align, or write align: clock",
+        mistake_of_key(l, align, "%s is a calendar period; remove align, or write align: clock",
                        QUOTE(period->text));
     limit->has_offset = true;
     if (offset && limit->offset_us >= unit->shortest_us)
-        mistake(l, offset, "is not less than the shortest period, %d days",
+        mistake(l, offset, "must be less than the shortest period, %d days",
                 (int)(unit->shortest_us / DAY_US));
     if (offset && limit->offset_us % 1000000 != 0)
-        mistake(l, offset, "of a calendar's window takes whole seconds");
+        mistake(l, offset, "must be in whole seconds for calendar periods");
 }
 
 void limit_finish_windows(struct loading *l, const struct node *node, struct limit *limit)
@@ -138,7 +146,8 @@ void limit_finish_windows(struct loading *l, const struct node *node, struct lim
     if (zone && limit->period_us == DAY_US && limit->has_offset)
         limit->calendar = CALENDAR_DAY;
     if (zone && !limit->calendar)
-        mistake_of_key(l, zone, "a time zone goes with align: clock and period: 1d, week, month or year");
+        mistake_of_key(l, zone,
+                       "time_zone requires align: clock and period: 1d, week, month or year");
     else if (limit->calendar)
         check_calendar(l, node, limit);
     if (limit->calendar && !limit->time_zone)

@@ -15,7 +15,8 @@ static bool starts_with_nocase(struct slice text, struct slice start)
 
 bool redis_url_is_one(struct slice text)
 {
-    return starts_with_nocase(text, SLICE("redis://")) || starts_with_nocase(text, SLICE("rediss://"));
+    return starts_with_nocase(text, SLICE("redis://")) ||
+           starts_with_nocase(text, SLICE("rediss://"));
 }
 
 /* Splits `rest` at the first `c`: `before` gets the bytes before it. Returns false without `c`. */
@@ -39,7 +40,8 @@ static char *decoded(struct arena *arena, struct slice text)
     for (size_t i = 0; i < text.n; i++, n++) {
         out[n] = text.p[i];
         if (text.p[i] == '%') {
-            if (i + 2 >= text.n || !char_is(text.p[i + 1], CHAR_HEX) || !char_is(text.p[i + 2], CHAR_HEX))
+            if (i + 2 >= text.n || !char_is(text.p[i + 1], CHAR_HEX) ||
+                !char_is(text.p[i + 2], CHAR_HEX))
                 return NULL;
             out[n] = (char)(char_hex_value(text.p[i + 1]) << 4 | char_hex_value(text.p[i + 2]));
             i += 2;
@@ -51,19 +53,22 @@ static char *decoded(struct arena *arena, struct slice text)
 }
 
 /* Reads USER, :PASSWORD or USER:PASSWORD. Errors do not print any part of it. */
-static bool read_user(struct loading *l, const struct node *node, struct slice user, struct redis_url *url)
+static bool read_user(struct loading *l, const struct node *node, struct slice user,
+                      struct redis_url *url)
 {
     struct slice password = user;
 
     if (!split(&password, ':', &user) || password.n == 0) {
-        mistake(l, node, "names a user without a password; expected redis://USER:PASSWORD@HOST:PORT");
+        mistake(l, node,
+                "names a user without a password; expected redis://USER:PASSWORD@HOST:PORT");
         return false;
     }
     url->username = user.n ? decoded(l->arena, user) : NULL;
     url->password = decoded(l->arena, password);
     if (url->password && (user.n == 0 || url->username))
         return true;
-    mistake(l, node, "user or password has a bad percent code, or a control byte; write %%25 for %% itself");
+    mistake(l, node,
+            "the user or password has an invalid percent code or a control byte; write %% as %%25");
     return false;
 }
 
@@ -90,7 +95,7 @@ static bool read_database(struct loading *l, const struct node *node, struct sli
     uint64_t number = 0;
 
     if (text.n && !slice_to_u64(text, DATABASE_MAX, &number)) {
-        mistake(l, node, "expected the number of a database and nothing else after the host, as in /0");
+        mistake(l, node, "expected only a database number after the host, as in /0");
         return false;
     }
     url->database = (unsigned)number;
@@ -98,11 +103,13 @@ static bool read_database(struct loading *l, const struct node *node, struct sli
     return true;
 }
 
-bool redis_url_read(struct loading *l, const struct node *node, struct redis_url *url, struct slice *position)
+bool redis_url_read(struct loading *l, const struct node *node, struct redis_url *url,
+                    struct slice *position)
 {
     struct slice rest = node->text, user, host = SLICE_NONE;
 
-    *url = (struct redis_url){.given = true, .secure = starts_with_nocase(rest, SLICE("rediss://"))};
+    *url =
+        (struct redis_url){.given = true, .secure = starts_with_nocase(rest, SLICE("rediss://"))};
     rest.p += url->secure ? sizeof "rediss://" - 1 : sizeof "redis://" - 1;
     rest.n -= (size_t)(rest.p - node->text.p);
     const char *at = memrchr(rest.p, '@', rest.n);
@@ -125,7 +132,7 @@ static bool is_written_twice(struct loading *l, const char *key, bool in_url)
 
     if (!node || node->null)
         return false;
-    mistake(l, node, "stands in redis.address as well; remove one of them");
+    mistake(l, node, "is also set in redis.address; remove one of them");
     return true;
 }
 
@@ -135,7 +142,7 @@ static void begin_tls(struct loading *l, struct client_tls *tls)
     const struct node *address = node_at(l, "redis", "address");
 
     if (!tls_is_there()) {
-        mistake(l, address, "this weir was built without OpenSSL (./configure --with-openssl)");
+        mistake(l, address, "weir was built without OpenSSL (./configure --with-openssl)");
         return;
     }
     tls->on = tls->verify = tls->no_alpn = true;
@@ -148,12 +155,14 @@ static void finish_tls(struct loading *l)
     const struct node *node = node_at(l, "redis", "tls");
 
     if (redis->tls.on && redis->url.given && !redis->url.secure)
-        mistake(l, node, "redis.address starts with redis://, which means without TLS; write rediss://");
+        mistake(l, node,
+                "redis.address starts with redis://, which means without TLS; write rediss://");
     else if (redis->tls.on && (redis->embedded || address_is_unix(&redis->address)))
         mistake(l, node, "TLS needs host:port in redis.address; remove redis.tls");
     else if (redis->url.secure && !redis->tls.on && node && !node->null)
         mistake(l, node,
-                "redis.address starts with rediss://, which means with TLS; remove this, or write redis://");
+                "redis.address starts with rediss://, which means with TLS; remove this, or write "
+                "redis://");
     else if (redis->url.secure && !redis->tls.on)
         begin_tls(l, &redis->tls);
 }

@@ -8,8 +8,8 @@
  * rules[].match.header and rules[].cost.request_header. */
 static unsigned headers_max(const struct policy *policy)
 {
-    return IDENTITY_FROM_MAX + 3 + policy->limit_count * (LIMIT_PER_MAX + 2) + policy->criterion_count +
-           policy->rule_count;
+    return IDENTITY_FROM_MAX + 3 + policy->limit_count * (LIMIT_PER_MAX + 2) +
+           policy->criterion_count + policy->rule_count;
 }
 
 static bool is_there(const struct read_headers *headers, struct slice name)
@@ -37,16 +37,15 @@ static void refuse_twins(struct loading *l, const struct node *node, struct slic
 
     if (name_is_twin_of_known(name)) {
         mistake(l, node,
-                "many servers take %s and the same name with \"-\" for one header, and weir acts "
-                "on the latter; "
-                "choose another name",
+                "many servers treat %s and the same name with \"-\" as one header, which weir "
+                "interprets; choose another name",
                 QUOTE(name));
         return;
     }
     for (unsigned i = 0; i < headers->count; i++)
         if (names_are_twins(name, headers->names[i])) {
-            mistake(l, node, "many servers take %s and %s for one header; name one of them", QUOTE(name),
-                    QUOTE(headers->names[i]));
+            mistake(l, node, "many servers treat %s and %s as one header; use only one of them",
+                    QUOTE(name), QUOTE(headers->names[i]));
             return;
         }
 }
@@ -91,7 +90,8 @@ static void add_identity(struct loading *l)
 {
     const struct identity_settings *settings = &l->policy->identity;
     const struct node *identity = node_find(l->root, "identity");
-    const struct node *from = node_at(l, "identity", "from"), *item = from ? list_first(from) : NULL;
+    const struct node *from = node_at(l, "identity", "from"),
+                      *item = from ? list_first(from) : NULL;
     bool has_cookie = false;
 
     for (unsigned i = 0; i < settings->from_count && item; i++, item = list_next(from, item)) {
@@ -114,7 +114,8 @@ void read_headers_collect(struct loading *l)
 
     policy->read_headers.names = arena_zeroed(l->arena, headers_max(policy), sizeof(struct slice));
     add_identity(l);
-    for (unsigned i = 0; i < policy->limit_count && limit_node; i++, limit_node = limit_node->next) {
+    for (unsigned i = 0; i < policy->limit_count && limit_node;
+         i++, limit_node = limit_node->next) {
         const struct limit *limit = &policy->limits[i];
         for (unsigned k = 0; k < limit->per_count; k++)
             add(l, limit->per[k].header, node_find(limit_node, "per"));
@@ -147,7 +148,8 @@ static void drop_granted(const struct policy *policy, struct fields *fields)
             fields_drop_named(fields, slice_of(policy->limits[i].granted_header));
 }
 
-void policy_sort_headers(const struct policy *policy, const struct identity *identity, struct fields *fields)
+void policy_sort_headers(const struct policy *policy, const struct identity *identity,
+                         struct fields *fields)
 {
     const struct read_headers *headers = &policy->read_headers;
 

@@ -20,7 +20,7 @@ void warn_of_file_mode(struct loading *l, const struct node *node, const char *p
     struct stat status;
 
     if (stat(path, &status) == 0 && (status.st_mode & (S_IROTH | S_IWOTH)))
-        warning(l, node, "%s can be %s by everybody on this machine; chmod o= it", path,
+        warning(l, node, "%s can be %s by all users of this machine; run chmod o= on it", path,
                 status.st_mode & S_IWOTH ? "written" : "read");
 }
 
@@ -36,7 +36,7 @@ bool secret_file_read(struct loading *l, const struct option *option, const stru
         warn_of_file_mode(l, node, path);
         return true;
     }
-    mistake(l, node, "%s holds %s; expected the %s alone, on one line", path,
+    mistake(l, node, "%s contains %s; expected only the %s, on one line", path,
             secret->n ? "several lines or control bytes" : "nothing", what);
     return false;
 }

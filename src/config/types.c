@@ -14,14 +14,16 @@ struct amount {
     void (*meant)(struct slice text, struct text *out); /* or NULL */
 };
 
-static const struct amount duration = {"a duration such as 500us, 25ms, 1s, 1m, 1h or 1d", duration_read,
-                                       duration_write, duration_meant};
-static const struct amount size = {"a size such as 512, 8k or 1m", size_read, size_write, size_meant};
+static const struct amount duration = {"a duration such as 500us, 25ms, 1s, 1m, 1h or 1d",
+                                       duration_read, duration_write, duration_meant};
+static const struct amount size = {"a size such as 512, 8k or 1m", size_read, size_write,
+                                   size_meant};
 static const struct amount number = {"a whole number such as 1000", number_read, text_i64, NULL};
 
 static const struct amount share = {"a share such as 10% or 0.5%", share_read, share_write, NULL};
 
-static const char *amount_text(const struct amount *amount, int64_t value, char text[static PRINTED_MAX])
+static const char *amount_text(const struct amount *amount, int64_t value,
+                               char text[static PRINTED_MAX])
 {
     struct text t = text_over(text, PRINTED_MAX - 1);
     amount->write(&t, value);
@@ -75,19 +77,20 @@ static void print_amount(const struct printer *printer, const struct amount *amo
     fprintf(printer->out, " %s\n", amount_text(amount, value, text));
 }
 
-#define AMOUNT_TYPE(word)                                                                                    \
-    static void read_##word(struct loading *l, const struct option *option, const struct node *node,         \
-                            void *field)                                                                     \
-    {                                                                                                        \
-        int64_t value;                                                                                       \
-        if (read_amount(l, option, node, &word, &value))                                                     \
-            *(int64_t *)field = value;                                                                       \
-    }                                                                                                        \
-    static void print_##word(const struct printer *printer, const struct option *option, const void *field)  \
-    {                                                                                                        \
-        (void)option;                                                                                        \
-        print_amount(printer, &word, *(const int64_t *)field);                                               \
-    }                                                                                                        \
+#define AMOUNT_TYPE(word)                                                                          \
+    static void read_##word(struct loading *l, const struct option *option,                        \
+                            const struct node *node, void *field)                                  \
+    {                                                                                              \
+        int64_t value;                                                                             \
+        if (read_amount(l, option, node, &word, &value))                                           \
+            *(int64_t *)field = value;                                                             \
+    }                                                                                              \
+    static void print_##word(const struct printer *printer, const struct option *option,           \
+                             const void *field)                                                    \
+    {                                                                                              \
+        (void)option;                                                                              \
+        print_amount(printer, &word, *(const int64_t *)field);                                     \
+    }                                                                                              \
     const struct option_type type_##word = {#word, read_##word, print_##word, false}
 
 AMOUNT_TYPE(duration);
@@ -95,14 +98,16 @@ AMOUNT_TYPE(size);
 AMOUNT_TYPE(number);
 AMOUNT_TYPE(share);
 
-static void read_count(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_count(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
 {
     int64_t value;
     if (read_amount(l, option, node, &number, &value))
         *(unsigned *)field = (unsigned)value;
 }
 
-static void print_count(const struct printer *printer, const struct option *option, const void *field)
+static void print_count(const struct printer *printer, const struct option *option,
+                        const void *field)
 {
     (void)option;
     print_amount(printer, &number, *(const unsigned *)field);
@@ -125,7 +130,8 @@ static const char *names_listed(const struct option *option, char *text, size_t 
     return text;
 }
 
-static void read_enum(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_enum(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
 {
     char names[200];
     struct suggestion meant = suggestion_for(node->text);
@@ -139,17 +145,20 @@ static void read_enum(struct loading *l, const struct option *option, const stru
             return;
         }
     }
-    mistake(l, node, "%s is unknown; expected %s%s", QUOTE(node->text), names, DID_YOU_MEAN(&meant));
+    mistake(l, node, "%s is unknown; expected %s%s", QUOTE(node->text), names,
+            DID_YOU_MEAN(&meant));
 }
 
-static void print_enum(const struct printer *printer, const struct option *option, const void *field)
+static void print_enum(const struct printer *printer, const struct option *option,
+                       const void *field)
 {
     fprintf(printer->out, " %s\n", option->names[*(const unsigned *)field]);
 }
 
 const struct option_type type_enum = {"word", read_enum, print_enum, false};
 
-static void read_bool(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_bool(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
 {
     (void)option;
     if (!expect_scalar(l, node, "true or false"))
@@ -162,7 +171,8 @@ static void read_bool(struct loading *l, const struct option *option, const stru
         mistake(l, node, "%s is neither true nor false", QUOTE(node->text));
 }
 
-static void print_bool(const struct printer *printer, const struct option *option, const void *field)
+static void print_bool(const struct printer *printer, const struct option *option,
+                       const void *field)
 {
     (void)option;
     fprintf(printer->out, " %s\n", *(const bool *)field ? "true" : "false");
@@ -170,25 +180,27 @@ static void print_bool(const struct printer *printer, const struct option *optio
 
 const struct option_type type_bool = {"true or false", read_bool, print_bool, false};
 
-static void read_text(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_text(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
 {
     if (node->null || !expect_scalar(l, node, "text") ||
         !text_fits(l, node, (size_t)option->low, (size_t)option->high))
         return;
     if (slice_has_control_bytes(node->text))
-        mistake(l, node, "holds control bytes; expected printable text");
+        mistake(l, node, "contains control bytes; expected printable text");
     else
         *(char **)field = keep_text(l, node);
 }
 
-bool ascii_fits(struct loading *l, const struct option *option, const struct node *node, const char *refused,
-                const char *what)
+bool ascii_fits(struct loading *l, const struct option *option, const struct node *node,
+                const char *refused, const char *what)
 {
-    if (!expect_scalar(l, node, "text") || !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+    if (!expect_scalar(l, node, "text") ||
+        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
         return false;
     for (size_t i = 0; i < node->text.n; i++)
         if (node->text.p[i] < ' ' || node->text.p[i] > '~' || strchr(refused, node->text.p[i])) {
-            mistake(l, node, "%s holds more than %s", QUOTE(node->text), what);
+            mistake(l, node, "%s contains more than %s", QUOTE(node->text), what);
             return false;
         }
     return true;
@@ -202,7 +214,8 @@ const char *file_path(struct loading *l, const struct option *option, const stru
     return neighbour_path(l, node->text);
 }
 
-static void print_text(const struct printer *printer, const struct option *option, const void *field)
+static void print_text(const struct printer *printer, const struct option *option,
+                       const void *field)
 {
     const char *text = *(char *const *)field;
     (void)option;
@@ -216,7 +229,8 @@ static void print_text(const struct printer *printer, const struct option *optio
 
 const struct option_type type_text = {"text", read_text, print_text, true};
 
-static void print_secret(const struct printer *printer, const struct option *option, const void *field)
+static void print_secret(const struct printer *printer, const struct option *option,
+                         const void *field)
 {
     (void)option;
     fputs(*(char *const *)field ? " \"***\"\n" : " null\n", printer->out);
@@ -227,18 +241,21 @@ const struct option_type type_secret = {"text", read_text, print_secret, true};
 bool list_fits(const struct option *option, const struct node *node)
 {
     unsigned count = list_count(node);
-    return node->kind != NODE_MAP && count >= (unsigned)option->low && count <= (unsigned)option->high;
+    return node->kind != NODE_MAP && count >= (unsigned)option->low &&
+           count <= (unsigned)option->high;
 }
 
 /* --- sections --- */
 
-static void read_section(struct loading *l, const struct option *option, const struct node *node, void *field)
+static void read_section(struct loading *l, const struct option *option, const struct node *node,
+                         void *field)
 {
     if (expect_map(l, node, "a map of keys and values"))
         options_read(l, node, option->path, field);
 }
 
-static void print_section(const struct printer *printer, const struct option *option, const void *field)
+static void print_section(const struct printer *printer, const struct option *option,
+                          const void *field)
 {
     struct printer below = printer_below(printer);
     fputc('\n', printer->out);

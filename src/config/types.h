@@ -36,8 +36,9 @@ extern const struct option_type type_password_file; /* read_redis.c: redis_setti
 extern const struct option_type type_key_prefix;    /* read_redis.c: char * */
 extern const struct option_type type_upstreams;     /* read_upstreams.c: policy */
 enum { CLIENT_TLS_HTTP, CLIENT_TLS_NO_ALPN };
-extern const struct option_type type_client_tls;       /* read_client_tls.c: client_tls; low: CLIENT_TLS_* */
-extern const struct option_type type_health;           /* read_upstreams.c: upstream_health */
+extern const struct option_type
+    type_client_tls;                         /* read_client_tls.c: client_tls; low: CLIENT_TLS_* */
+extern const struct option_type type_health; /* read_upstreams.c: upstream_health */
 extern const struct option_type type_health_path;      /* read_upstreams.c: char * */
 extern const struct option_type type_retry_on;         /* read_retry.c: unsigned */
 extern const struct option_type type_nameservers;      /* read_resolver.c: resolver_settings */
@@ -83,8 +84,9 @@ extern const struct option_type type_rule_limits;      /* read_rules.c: rule */
 extern const struct option_type type_rule_cost;        /* read_rules.c: int64_t */
 extern const struct option_type type_rule_upstream;    /* read_rules.c: rule */
 extern const struct option_type type_headers;          /* read_answers.c: unsigned */
-extern const struct option_type type_answer_headers;   /* read_rejection_headers.c: rejection_settings */
-extern const struct option_type type_body_file;        /* read_answers.c: rejection_settings */
+extern const struct option_type
+    type_answer_headers;                        /* read_rejection_headers.c: rejection_settings */
+extern const struct option_type type_body_file; /* read_answers.c: rejection_settings */
 
 /* Prints an address as a YAML scalar. */
 void print_address(FILE *out, const struct address *address);

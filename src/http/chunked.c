@@ -53,9 +53,9 @@ static enum state bad(const char **why, const char *words)
 /* Returns `to` if `c` is `expected`, else BAD. */
 static enum state expect(char c, char expected, enum state to, const char **why)
 {
-    return c == expected
-               ? to
-               : bad(why, expected == '\n' ? "bare CR in the chunked coding" : "chunk data without CRLF");
+    return c == expected ? to
+                         : bad(why, expected == '\n' ? "bare CR in the chunked coding"
+                                                     : "chunk data without CRLF");
 }
 
 /* Returns the next state after a complete chunk-size, extension or value. */
@@ -73,7 +73,8 @@ static enum state after_extension(char c, const char **why, const char *otherwis
 static enum state size_step(struct chunked *c, char byte, const char **why)
 {
     if (!char_is(byte, CHAR_HEX))
-        return c->digits ? after_extension(byte, why, "invalid chunk size") : bad(why, "invalid chunk size");
+        return c->digits ? after_extension(byte, why, "invalid chunk size")
+                         : bad(why, "invalid chunk size");
     /* Checked before the multiplication (CVE-2013-2028, CVE-2021-40346). The maximum is INT64_MAX,
      * as for Content-Length. */
     if (c->digits == SIZE_DIGITS_MAX || c->left > (uint64_t)INT64_MAX >> 4)
@@ -90,13 +91,19 @@ static enum state extension_step(enum state state, char c, const char **why)
 
     switch (state) {
     case EXT_BEFORE_SEMICOLON: return space ? state : c == ';' ? EXT_NAME_START : bad(why, invalid);
-    case EXT_NAME_START: return space ? state : char_is(c, CHAR_TOKEN) ? EXT_NAME : bad(why, invalid);
+    case EXT_NAME_START:
+        return space ? state : char_is(c, CHAR_TOKEN) ? EXT_NAME : bad(why, invalid);
     case EXT_NAME:
         if (char_is(c, CHAR_TOKEN))
             return EXT_NAME;
-        return c == '=' ? EXT_VALUE_START : space ? EXT_AFTER_NAME : after_extension(c, why, invalid);
+        return c == '=' ? EXT_VALUE_START
+               : space  ? EXT_AFTER_NAME
+                        : after_extension(c, why, invalid);
     case EXT_AFTER_NAME:
-        return space ? state : c == '=' ? EXT_VALUE_START : c == ';' ? EXT_NAME_START : bad(why, invalid);
+        return space      ? state
+               : c == '=' ? EXT_VALUE_START
+               : c == ';' ? EXT_NAME_START
+                          : bad(why, invalid);
     case EXT_VALUE_START:
         if (space)
             return state;
@@ -117,11 +124,17 @@ static enum state trailer_step(enum state state, char c, const char **why)
 {
     switch (state) {
     case TRAILER_START:
-        return c == '\r' ? END_LF : char_is(c, CHAR_TOKEN) ? TRAILER_NAME : bad(why, "invalid trailer name");
+        return c == '\r'                ? END_LF
+               : char_is(c, CHAR_TOKEN) ? TRAILER_NAME
+                                        : bad(why, "invalid trailer name");
     case TRAILER_NAME:
-        return c == ':' ? TRAILER_VALUE : char_is(c, CHAR_TOKEN) ? state : bad(why, "invalid trailer name");
+        return c == ':'                 ? TRAILER_VALUE
+               : char_is(c, CHAR_TOKEN) ? state
+                                        : bad(why, "invalid trailer name");
     default: /* TRAILER_VALUE */
-        return c == '\r' ? TRAILER_LF : char_is(c, CHAR_TEXT) ? state : bad(why, "invalid trailer value");
+        return c == '\r'               ? TRAILER_LF
+               : char_is(c, CHAR_TEXT) ? state
+                                       : bad(why, "invalid trailer value");
     }
 }
 
@@ -130,7 +143,8 @@ static bool count(struct chunked *c)
 {
     if (c->state >= TRAILER_START)
         return ++c->counted <= CHUNK_TRAILERS_MAX;
-    return ++c->counted <= CHUNK_EXTENSIONS_MAX && ++c->extensions_total <= CHUNK_EXTENSIONS_TOTAL_MAX;
+    return ++c->counted <= CHUNK_EXTENSIONS_MAX &&
+           ++c->extensions_total <= CHUNK_EXTENSIONS_TOTAL_MAX;
 }
 
 static enum state after_size_line(struct chunked *c)
@@ -145,16 +159,18 @@ static enum state step(struct chunked *c, char byte, const char **why)
 {
     switch (c->state) {
     case SIZE: return size_step(c, byte, why);
-    case SIZE_LF: return byte == '\n' ? after_size_line(c) : bad(why, "bare CR in the chunked coding");
+    case SIZE_LF:
+        return byte == '\n' ? after_size_line(c) : bad(why, "bare CR in the chunked coding");
     case DATA_CR: return expect(byte, '\r', DATA_LF, why);
     case DATA_LF: return expect(byte, '\n', SIZE, why);
     case TRAILER_LF: return expect(byte, '\n', TRAILER_START, why);
     case END_LF: return expect(byte, '\n', END, why);
-    case BAD: return bad(why, "chunked coding was bad before");
+    case BAD: return bad(why, "the chunked coding was invalid before");
     default: break;
     }
     if (!count(c))
-        return bad(why, c->state >= TRAILER_START ? "trailers too long" : "chunk extensions too long");
+        return bad(why,
+                   c->state >= TRAILER_START ? "trailers too long" : "chunk extensions too long");
     return c->state >= TRAILER_START ? trailer_step(c->state, byte, why)
                                      : extension_step(c->state, byte, why);
 }

@@ -5,10 +5,12 @@
 #include "base/text.h"
 
 /* Writes a complete field line: WRITE_FIELD(out, "Via", value). */
-#define WRITE_FIELD(out, name, value) field_line_write((out), name ": ", sizeof(name ": ") - 1, (value))
+#define WRITE_FIELD(out, name, value)                                                              \
+    field_line_write((out), name ": ", sizeof(name ": ") - 1, (value))
 
 /* Writes `start`, `value` and CRLF. */
-static inline void field_line_write(struct text *out, const char *start, size_t n, struct slice value)
+static inline void field_line_write(struct text *out, const char *start, size_t n,
+                                    struct slice value)
 {
     if (!text_has_room(out, n + value.n + 2))
         return;

@@ -157,9 +157,11 @@ enum method method_of(struct slice text)
         struct slice text;
         enum method method;
     } methods[] = {
-        {{"GET", 3}, METHOD_GET},         {{"POST", 4}, METHOD_POST},   {{"PUT", 3}, METHOD_PUT},
-        {{"HEAD", 4}, METHOD_HEAD},       {{"PATCH", 5}, METHOD_PATCH}, {{"DELETE", 6}, METHOD_DELETE},
-        {{"OPTIONS", 7}, METHOD_OPTIONS}, {{"TRACE", 5}, METHOD_TRACE}, {{"CONNECT", 7}, METHOD_CONNECT},
+        {{"GET", 3}, METHOD_GET},         {{"POST", 4}, METHOD_POST},
+        {{"PUT", 3}, METHOD_PUT},         {{"HEAD", 4}, METHOD_HEAD},
+        {{"PATCH", 5}, METHOD_PATCH},     {{"DELETE", 6}, METHOD_DELETE},
+        {{"OPTIONS", 7}, METHOD_OPTIONS}, {{"TRACE", 5}, METHOD_TRACE},
+        {{"CONNECT", 7}, METHOD_CONNECT},
     };
     for (size_t i = 0; i < COUNT_OF(methods); i++)
         if (slice_equal(text, methods[i].text))

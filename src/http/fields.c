@@ -6,9 +6,10 @@
  * Trailer (weir drops trailers), and fields for the next hop only (RFC 9110 sections 11.7.1 and
  * 11.7.2). */
 static const uint64_t hop_by_hop_by_nature =
-    FIELD_BIT(FIELD_CONNECTION) | FIELD_BIT(FIELD_KEEP_ALIVE) | FIELD_BIT(FIELD_PROXY_AUTHENTICATE) |
-    FIELD_BIT(FIELD_PROXY_AUTHORIZATION) | FIELD_BIT(FIELD_PROXY_CONNECTION) | FIELD_BIT(FIELD_TE) |
-    FIELD_BIT(FIELD_TRAILER) | FIELD_BIT(FIELD_TRANSFER_ENCODING) | FIELD_BIT(FIELD_UPGRADE);
+    FIELD_BIT(FIELD_CONNECTION) | FIELD_BIT(FIELD_KEEP_ALIVE) |
+    FIELD_BIT(FIELD_PROXY_AUTHENTICATE) | FIELD_BIT(FIELD_PROXY_AUTHORIZATION) |
+    FIELD_BIT(FIELD_PROXY_CONNECTION) | FIELD_BIT(FIELD_TE) | FIELD_BIT(FIELD_TRAILER) |
+    FIELD_BIT(FIELD_TRANSFER_ENCODING) | FIELD_BIT(FIELD_UPGRADE);
 
 /* Connection cannot remove these fields. Otherwise a client could change the message's framing or
  * the identity of its sender. */
@@ -17,9 +18,10 @@ static const uint64_t end_to_end_always =
     FIELD_BIT(FIELD_EXPECT) | FIELD_BIT(FIELD_FORWARDED) | FIELD_BIT(FIELD_HOST) |
     FIELD_BIT(FIELD_MAX_FORWARDS) | FIELD_BIT(FIELD_PROXY_CLAIM) | FIELD_BIT(FIELD_RATELIMIT) |
     FIELD_BIT(FIELD_RATELIMIT_POLICY) | FIELD_BIT(FIELD_RETRY_AFTER) | FIELD_BIT(FIELD_VIA) |
-    FIELD_BIT(FIELD_X_CLIENT_ID) | FIELD_BIT(FIELD_X_FORWARDED_FOR) | FIELD_BIT(FIELD_X_FORWARDED_HOST) |
-    FIELD_BIT(FIELD_X_FORWARDED_PROTO) | FIELD_BIT(FIELD_X_RATE_LIMIT) | FIELD_BIT(FIELD_X_RATELIMIT) |
-    FIELD_BIT(FIELD_X_REQUEST_ID) | FIELD_BIT(FIELD_X_WEIR_CLIENT);
+    FIELD_BIT(FIELD_X_CLIENT_ID) | FIELD_BIT(FIELD_X_FORWARDED_FOR) |
+    FIELD_BIT(FIELD_X_FORWARDED_HOST) | FIELD_BIT(FIELD_X_FORWARDED_PROTO) |
+    FIELD_BIT(FIELD_X_RATE_LIMIT) | FIELD_BIT(FIELD_X_RATELIMIT) | FIELD_BIT(FIELD_X_REQUEST_ID) |
+    FIELD_BIT(FIELD_X_WEIR_CLIENT);
 
 /* Each option is compared with each field, so this bounds the work. */
 enum { CONNECTION_OPTIONS_MAX = 16 };
@@ -63,7 +65,8 @@ static const char *name_parse(const char *p, const char *end, struct field *fiel
 
 /* Parses OWS field-value OWS CRLF after the colon. Returns the first byte of the next line; NULL if
  * refused. */
-static const char *value_parse(const char *p, const char *end, struct field *field, struct refusal *refusal)
+static const char *value_parse(const char *p, const char *end, struct field *field,
+                               struct refusal *refusal)
 {
     while (p < end && (*p == ' ' || *p == '\t'))
         p++;
@@ -108,7 +111,8 @@ const char *fields_parse(const char *p, const char *end, unsigned max, struct fi
     return p + 2;
 }
 
-const struct field *fields_next_named(const struct fields *f, struct slice name, const struct field *after)
+const struct field *fields_next_named(const struct fields *f, struct slice name,
+                                      const struct field *after)
 {
     for (const struct field *field = after ? after + 1 : f->at; field < f->at + f->count; field++)
         if (slice_equal_nocase(field->name, name))
@@ -215,10 +219,12 @@ static void mark_named(struct fields *fields, struct slice option)
 static bool says_keep_alive_alone(const struct fields *fields)
 {
     const struct field *field = fields_find(fields, FIELD_CONNECTION);
-    return slice_equal(field->value, SLICE("keep-alive")) && !fields_repeat(fields, FIELD_CONNECTION);
+    return slice_equal(field->value, SLICE("keep-alive")) &&
+           !fields_repeat(fields, FIELD_CONNECTION);
 }
 
-bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive, struct refusal *refusal)
+bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive,
+                      struct refusal *refusal)
 {
     bool close = false, keep = minor >= 1;
     unsigned options = 0;

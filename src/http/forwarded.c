@@ -57,7 +57,8 @@ static void node_write(struct text *out, struct slice ip)
         pair_write(out, SLICE("for="), ip);
 }
 
-void forwarded_write(struct text *out, const struct fields *received, const struct forwarded_element *element)
+void forwarded_write(struct text *out, const struct fields *received,
+                     const struct forwarded_element *element)
 {
     text_literal(out, "Forwarded: ");
     bool keep = received && fields_have(received, FIELD_FORWARDED) && is_sound(received);

@@ -30,7 +30,8 @@ static bool fields_framing(const struct fields *fields, uint8_t minor, struct fr
     return true;
 }
 
-bool request_framing(const struct request_head *head, struct framing *framing, struct refusal *refusal)
+bool request_framing(const struct request_head *head, struct framing *framing,
+                     struct refusal *refusal)
 {
     if (!fields_framing(&head->fields, head->minor, framing, refusal))
         return false;

@@ -106,7 +106,8 @@ static inline const struct field *fields_find(const struct fields *f, enum field
 
 /* Returns the next field after `after` (NULL: from the first) whose name equals `name`, ignoring
  * case; NULL if none. */
-const struct field *fields_next_named(const struct fields *f, struct slice name, const struct field *after);
+const struct field *fields_next_named(const struct fields *f, struct slice name,
+                                      const struct field *after);
 
 /* Returns whether a Connection field contains this option. */
 bool connection_names(const struct fields *f, struct slice option);
@@ -228,8 +229,10 @@ size_t request_skip_empty_line(struct slice bytes);
  * of fields, Host (RFC 9112 section 3.2) and Connection. Marks hop-by-hop fields. A Connection
  * option has no effect on Content-Length, Transfer-Encoding, Host, or the forwarding and identity
  * fields. */
-MUST_CHECK bool request_head_parse(struct slice whole, struct request_head *head, struct refusal *refusal);
-MUST_CHECK bool response_head_parse(struct slice whole, struct response_head *head, struct refusal *refusal);
+MUST_CHECK bool request_head_parse(struct slice whole, struct request_head *head,
+                                   struct refusal *refusal);
+MUST_CHECK bool response_head_parse(struct slice whole, struct response_head *head,
+                                    struct refusal *refusal);
 
 /* Scans and parses in one step. SCAN_WHOLE: the head is complete and valid. `*size` is the length
  * of a complete head, valid or refused, else 0.
@@ -237,9 +240,9 @@ MUST_CHECK bool response_head_parse(struct slice whole, struct response_head *he
  * A head that arrives in one read, as nearly all do, is processed in one pass. Otherwise it is
  * scanned, then parsed once it is complete. For a request, skip request_skip_empty_line() bytes
  * first. */
-enum scan request_head_read(struct slice bytes, size_t *seen, size_t *size, struct request_head *head,
-                            struct refusal *refusal);
-enum scan response_head_read(struct slice bytes, size_t *seen, size_t *size, struct response_head *head,
-                             struct refusal *refusal);
+enum scan request_head_read(struct slice bytes, size_t *seen, size_t *size,
+                            struct request_head *head, struct refusal *refusal);
+enum scan response_head_read(struct slice bytes, size_t *seen, size_t *size,
+                             struct response_head *head, struct refusal *refusal);
 
 #endif

@@ -11,7 +11,8 @@ struct head_copy {
 
 static size_t used_size(const struct request_head *head)
 {
-    return offsetof(struct request_head, fields.at) + head->fields.count * sizeof head->fields.at[0];
+    return offsetof(struct request_head, fields.at) +
+           head->fields.count * sizeof head->fields.at[0];
 }
 
 struct head_copy *head_copy_new(const struct request_head *head)
@@ -39,8 +40,9 @@ void head_copy_restore(const struct head_copy *copy, struct request_head *head)
     const char *to = copy->bytes + copy->head_size;
 
     memcpy(head, copy->bytes, copy->head_size);
-    struct slice from = head->whole, *const slices[] = {&head->method_text, &head->target, &head->path,
-                                                        &head->query,       &head->host,   &head->whole};
+    struct slice from = head->whole, *const slices[] = {&head->method_text, &head->target,
+                                                        &head->path,        &head->query,
+                                                        &head->host,        &head->whole};
     for (unsigned i = 0; i < COUNT_OF(slices); i++)
         rebase(slices[i], from, to);
     for (unsigned i = 0; i < head->fields.count; i++) {

@@ -47,7 +47,8 @@ const char *fields_parse(const char *p, const char *end, unsigned max, struct fi
 
 /* Parses the Connection fields (RFC 9110 section 7.6.1). Marks the fields that they name and sets
  * `*keep_alive` (RFC 9112 section 9.3). */
-bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive, struct refusal *refusal);
+bool connection_parse(struct fields *fields, uint8_t minor, bool *keep_alive,
+                      struct refusal *refusal);
 
 enum method method_of(struct slice text);
 

@@ -36,8 +36,8 @@ bool path_matches(struct slice pattern, struct slice path);
  * the product of both lengths. */
 bool glob_matches(struct slice pattern, struct slice text);
 
-/* Returns whether a pattern matches a host: `pattern` may start with "*." (one or more labels). Ignores case, the port and a
- * trailing dot. */
+/* Returns whether a pattern matches a host: `pattern` may start with "*." (one or more labels).
+ * Ignores case, the port and a trailing dot. */
 bool host_matches(struct slice pattern, struct slice host);
 
 /* Returns the host without its port and the trailing dot of an absolute name (RFC 1034 section

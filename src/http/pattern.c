@@ -90,5 +90,6 @@ bool host_matches(struct slice pattern, struct slice host)
     if (!slice_starts_with(pattern, SLICE("*.")))
         return slice_equal_nocase(host_without_port(pattern), name);
     struct slice tail = {pattern.p + 1, pattern.n - 1};
-    return name.n > tail.n && slice_equal_nocase(tail, (struct slice){name.p + name.n - tail.n, tail.n});
+    return name.n > tail.n &&
+           slice_equal_nocase(tail, (struct slice){name.p + name.n - tail.n, tail.n});
 }

@@ -119,7 +119,8 @@ static char folded(const unsigned char *p, size_t left, size_t *n)
     if (left >= 2 && (p[0] == 0xc0 || p[0] == 0xc1) && (p[1] & 0xc0) == 0x80) {
         *n = 2;
         value = (p[0] & 1u) << 6 | (p[1] & 63u);
-    } else if (left >= 3 && p[0] == 0xe0 && (p[1] == 0x80 || p[1] == 0x81) && (p[2] & 0xc0) == 0x80) {
+    } else if (left >= 3 && p[0] == 0xe0 && (p[1] == 0x80 || p[1] == 0x81) &&
+               (p[2] & 0xc0) == 0x80) {
         *n = 3;
         value = (p[1] & 1u) << 6 | (p[2] & 63u);
     } else if (left >= 4 && p[0] == 0xf0 && p[1] == 0x80 && (p[2] == 0x80 || p[2] == 0x81) &&
@@ -193,7 +194,9 @@ static unsigned contents_of(struct slice path)
         case '?':
         case '#': has |= HAS_END; break;
         default:
-            has |= (unsigned char)c > 0x7f ? HAS_HIGH : (unsigned char)c < ' ' || c == 0x7f ? HAS_CONTROL : 0;
+            has |= (unsigned char)c > 0x7f               ? HAS_HIGH
+                   : (unsigned char)c < ' ' || c == 0x7f ? HAS_CONTROL
+                                                         : 0;
         }
     }
     return has;
@@ -239,7 +242,8 @@ static void expand(struct readings *readings, struct slice reading)
 
 bool readings_next(struct readings *readings, struct slice *reading)
 {
-    while (readings->next == readings->count && readings->expanded < readings->count && !readings->too_many)
+    while (readings->next == readings->count && readings->expanded < readings->count &&
+           !readings->too_many)
         expand(readings, readings->at[readings->expanded++]);
     if (readings->too_many || readings->next == readings->count)
         return false;

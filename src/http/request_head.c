@@ -35,7 +35,8 @@ static const char *request_line_parse(const char *p, const char *end, struct req
 
 struct request_line request_line_peek(struct slice bytes)
 {
-    const char *end = bytes.p + bytes.n, *p = skip_class(bytes.p, end, CHAR_TOKEN), *start = bytes.p;
+    const char *end = bytes.p + bytes.n, *p = skip_class(bytes.p, end, CHAR_TOKEN),
+               *start = bytes.p;
     struct request_line line = {.method = slice_between(start, p)};
 
     if (p == start || p == end || *p != ' ')
@@ -124,7 +125,8 @@ static bool max_forwards_check(struct request_head *head, struct refusal *refusa
     if (field == NULL)
         return true;
     uint64_t value;
-    if (fields_repeat(&head->fields, FIELD_MAX_FORWARDS) || !slice_to_u64(field->value, INT32_MAX, &value))
+    if (fields_repeat(&head->fields, FIELD_MAX_FORWARDS) ||
+        !slice_to_u64(field->value, INT32_MAX, &value))
         return refuse(refusal, 400, "invalid Max-Forwards");
     head->max_forwards = (int32_t)value;
     return true;
@@ -146,18 +148,19 @@ static bool request_parse(struct slice bytes, struct request_head *head, struct 
     head->whole = slice_between(bytes.p, p);
     if (unlikely(head->fields.odd_names))
         fields_drop_twins(&head->fields, NULL, 0);
-    return host_check(head, refusal) && expect_check(head, refusal) && max_forwards_check(head, refusal) &&
+    return host_check(head, refusal) && expect_check(head, refusal) &&
+           max_forwards_check(head, refusal) &&
            connection_parse(&head->fields, head->minor, &head->keep_alive, refusal);
 }
 
 bool request_head_parse(struct slice whole, struct request_head *head, struct refusal *refusal)
 {
     return request_parse(whole, head, refusal) &&
-           (head->whole.n == whole.n || refuse(refusal, 400, "bytes behind the head"));
+           (head->whole.n == whole.n || refuse(refusal, 400, "bytes after the head"));
 }
 
-enum scan request_head_read(struct slice bytes, size_t *seen, size_t *size, struct request_head *head,
-                            struct refusal *refusal)
+enum scan request_head_read(struct slice bytes, size_t *seen, size_t *size,
+                            struct request_head *head, struct refusal *refusal)
 {
     struct refusal unread; /* discarded: the head may only be incomplete */
     *size = 0;

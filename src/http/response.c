@@ -19,11 +19,14 @@ static enum body_kind kind_of(const struct framing *framing)
     return BODY_UNKNOWN;
 }
 
-void response_forward(struct response *response, struct text *lines, const struct response_head *head,
-                      const struct framing *framing, bool limited, struct slice date)
+void response_forward(struct response *response, struct text *lines,
+                      const struct response_head *head, const struct framing *framing, bool limited,
+                      struct slice date)
 {
-    *response = (struct response){
-        .status = head->status, .reason = head->reason, .fields = &head->fields, .body = kind_of(framing)};
+    *response = (struct response){.status = head->status,
+                                  .reason = head->reason,
+                                  .fields = &head->fields,
+                                  .body = kind_of(framing)};
     if (!status_has_length(head->status))
         response->dropped |= FIELD_BIT(FIELD_CONTENT_LENGTH);
     if (limited)

@@ -20,13 +20,14 @@ struct response {
     uint16_t status;
     struct slice reason;         /* HTTP/1.1 only; may be empty */
     const struct fields *fields; /* as received from the server; NULL: none */
-    uint64_t dropped;            /* FIELD_BIT(id): not sent. Fields marked hop_by_hop aren't either */
-    struct slice lines;          /* further fields, as lines "Name: value CRLF"; may be empty */
-    struct slice upgrade;        /* of a 101: the protocol that follows; else empty */
+    uint64_t dropped;     /* FIELD_BIT(id): not sent. Fields marked hop_by_hop aren't either */
+    struct slice lines;   /* further fields, as lines "Name: value CRLF"; may be empty */
+    struct slice upgrade; /* of a 101: the protocol that follows; else empty */
     enum body_kind body;
-    bool own;                     /* made by weir, which has not used the rest of the request */
-    bool client_fault;            /* the request is at fault: HTTP/1.1 closes the connection */
-    struct response_image *image; /* NULL, or where the protocol may store the serialised response */
+    bool own;          /* made by weir, which has not used the rest of the request */
+    bool client_fault; /* the request is at fault: HTTP/1.1 closes the connection */
+    struct response_image
+        *image; /* NULL, or where the protocol may store the serialised response */
 };
 
 /* A serialised response of weir's own, in a protocol's form. A later response that differs in few
@@ -44,8 +45,9 @@ struct response_image {
  * rate-limit fields (FIELD_RATELIMIT*, FIELD_X_RATE*), but not Retry-After. Appends weir's Via, and
  * Date (an IMF-fixdate) if missing, to `lines`. The caller appends further lines, then sets
  * `response->lines` to the whole text. */
-void response_forward(struct response *response, struct text *lines, const struct response_head *head,
-                      const struct framing *framing, bool limited, struct slice date);
+void response_forward(struct response *response, struct text *lines,
+                      const struct response_head *head, const struct framing *framing, bool limited,
+                      struct slice date);
 
 /* Appends X-Request-Id, unless the server sent one. */
 void response_add_request_id(struct text *lines, const struct response_head *head, struct slice id);

@@ -35,7 +35,8 @@ static bool response_parse(struct slice bytes, struct response_head *head, size_
                            struct refusal *refusal)
 {
     const char *end = bytes.p + bytes.n, *p = status_line_parse(bytes.p, end, head, refusal);
-    if (p == NULL || (p = fields_parse(p, end, RESPONSE_FIELDS_MAX, &head->fields, refusal)) == NULL)
+    if (p == NULL ||
+        (p = fields_parse(p, end, RESPONSE_FIELDS_MAX, &head->fields, refusal)) == NULL)
         return false;
     *size = (size_t)(p - bytes.p);
     return connection_parse(&head->fields, head->minor, &head->keep_alive, refusal);
@@ -45,14 +46,14 @@ bool response_head_parse(struct slice whole, struct response_head *head, struct 
 {
     size_t size;
     if (response_parse(whole, head, &size, refusal) &&
-        (size == whole.n || refuse(refusal, 502, "bytes behind the head")))
+        (size == whole.n || refuse(refusal, 502, "bytes after the head")))
         return true;
     refusal->status = 502; /* not the client's fault */
     return false;
 }
 
-enum scan response_head_read(struct slice bytes, size_t *seen, size_t *size, struct response_head *head,
-                             struct refusal *refusal)
+enum scan response_head_read(struct slice bytes, size_t *seen, size_t *size,
+                             struct response_head *head, struct refusal *refusal)
 {
     struct refusal unread; /* discarded: the head may only be incomplete */
     if (*seen == 0 && response_parse(bytes, head, size, &unread)) {

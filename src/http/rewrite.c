@@ -64,7 +64,9 @@ static void forwarded_for_write(struct text *out, const struct fields *fields, s
     }
     for (const struct field *field = fields->at; field <= fields->at + fields->count; field++) {
         bool last = field == fields->at + fields->count;
-        struct slice part = last ? peer_ip : field->id == FIELD_X_FORWARDED_FOR ? field->value : SLICE_NONE;
+        struct slice part = last                                 ? peer_ip
+                            : field->id == FIELD_X_FORWARDED_FOR ? field->value
+                                                                 : SLICE_NONE;
         if (part.n == 0)
             continue;
         text_put(out, some ? SLICE(", ") : SLICE("X-Forwarded-For: "));
@@ -89,7 +91,8 @@ static void forwarding_write(struct text *out, const struct request_head *head,
 {
     struct slice host = believed(head, FIELD_X_FORWARDED_HOST, facts, head->host);
     forwarded_for_write(out, &head->fields, facts->peer_ip);
-    WRITE_FIELD(out, "X-Forwarded-Proto", believed(head, FIELD_X_FORWARDED_PROTO, facts, facts->scheme));
+    WRITE_FIELD(out, "X-Forwarded-Proto",
+                believed(head, FIELD_X_FORWARDED_PROTO, facts, facts->scheme));
     if (host.n)
         WRITE_FIELD(out, "X-Forwarded-Host", host);
     if (facts->forwarded) {
@@ -108,11 +111,13 @@ static void forwarding_write(struct text *out, const struct request_head *head,
 
 /* Writes the framing as parsed, not as received. "Content-Length: 0" is sent only if the client
  * sent it (RFC 9110 section 8.6). */
-static void framing_write(struct text *out, const struct request_head *head, const struct framing *framing)
+static void framing_write(struct text *out, const struct request_head *head,
+                          const struct framing *framing)
 {
     if (framing->kind == FRAMING_CHUNKED) {
         text_literal(out, "Transfer-Encoding: chunked\r\n");
-    } else if (framing->kind == FRAMING_LENGTH || fields_have(&head->fields, FIELD_CONTENT_LENGTH)) {
+    } else if (framing->kind == FRAMING_LENGTH ||
+               fields_have(&head->fields, FIELD_CONTENT_LENGTH)) {
         text_literal(out, "Content-Length: ");
         text_u64(out, framing->length);
         crlf(out);
@@ -130,13 +135,14 @@ static void max_forwards_write(struct text *out, int32_t max_forwards)
     crlf(out);
 }
 
-void request_head_write(struct text *out, const struct request_head *head, const struct framing *framing,
-                        const struct forward_facts *facts)
+void request_head_write(struct text *out, const struct request_head *head,
+                        const struct framing *framing, const struct forward_facts *facts)
 {
-    uint64_t own = FIELD_BIT(FIELD_HOST) | FIELD_BIT(FIELD_CONTENT_LENGTH) | FIELD_BIT(FIELD_EXPECT) |
-                   FIELD_BIT(FIELD_X_FORWARDED_FOR) | FIELD_BIT(FIELD_X_FORWARDED_PROTO) |
-                   FIELD_BIT(FIELD_X_FORWARDED_HOST) | FIELD_BIT(FIELD_X_REQUEST_ID) |
-                   FIELD_BIT(FIELD_X_WEIR_CLIENT) | FIELD_BIT(FIELD_NEVER_FORWARDED);
+    uint64_t own = FIELD_BIT(FIELD_HOST) | FIELD_BIT(FIELD_CONTENT_LENGTH) |
+                   FIELD_BIT(FIELD_EXPECT) | FIELD_BIT(FIELD_X_FORWARDED_FOR) |
+                   FIELD_BIT(FIELD_X_FORWARDED_PROTO) | FIELD_BIT(FIELD_X_FORWARDED_HOST) |
+                   FIELD_BIT(FIELD_X_REQUEST_ID) | FIELD_BIT(FIELD_X_WEIR_CLIENT) |
+                   FIELD_BIT(FIELD_NEVER_FORWARDED);
     if (!facts->peer_trusted)
         own |= FIELD_BIT(FIELD_PROXY_CLAIM);
     /* The last element received from an untrusted peer would be taken for weir's. */
@@ -173,7 +179,8 @@ static void status_line_write(struct text *out, const struct response *response)
 
 /* Writes the protocols that a 426 requires (RFC 9110 section 15.5.22) and the Connection field that
  * goes with them. HTTP/1.0 clients cannot upgrade (section 7.8). */
-static void required_protocols_write(struct text *out, const struct fields *fields, uint8_t client_minor)
+static void required_protocols_write(struct text *out, const struct fields *fields,
+                                     uint8_t client_minor)
 {
     bool any = false;
 
@@ -210,7 +217,8 @@ static void response_connection_write(struct text *out, const struct response *r
 void response_head_write(struct text *out, const struct response *response,
                          const struct response_connection *connection)
 {
-    uint64_t dropped = response->dropped | (connection->chunked ? FIELD_BIT(FIELD_CONTENT_LENGTH) : 0);
+    uint64_t dropped =
+        response->dropped | (connection->chunked ? FIELD_BIT(FIELD_CONTENT_LENGTH) : 0);
 
     status_line_write(out, response);
     if (response->fields)

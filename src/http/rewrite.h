@@ -37,8 +37,8 @@ struct forward_facts {
  * - Framing is `framing`: Content-Length or "Transfer-Encoding: chunked".
  * - Via is appended with the version received.
  * - Expect: 100-continue is kept if the request has content. */
-void request_head_write(struct text *out, const struct request_head *head, const struct framing *framing,
-                        const struct forward_facts *facts);
+void request_head_write(struct text *out, const struct request_head *head,
+                        const struct framing *framing, const struct forward_facts *facts);
 
 /* The part of an HTTP/1.1 response head that concerns this connection alone. */
 struct response_connection {

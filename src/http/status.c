@@ -80,7 +80,8 @@ static struct civil civil_of(uint64_t days)
 {
     days += 719468; /* 0000-03-01 */
     uint64_t era = days / 146097, day_of_era = days % 146097;
-    uint64_t year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+    uint64_t year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
     uint64_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     uint64_t march_month = (5 * day_of_year + 2) / 153;
     unsigned month = (unsigned)(march_month < 10 ? march_month + 3 : march_month - 9);

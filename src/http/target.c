@@ -73,7 +73,8 @@ bool authority_agrees(const struct request_head *head, struct slice host)
  * empty, the next one begins with a dot, or the previous one ends with one. */
 static bool is_odd_slash(const char *start, const char *slash, const char *end)
 {
-    return (slash + 1 < end && (slash[1] == '/' || slash[1] == '.')) || (slash > start && slash[-1] == '.');
+    return (slash + 1 < end && (slash[1] == '/' || slash[1] == '.')) ||
+           (slash > start && slash[-1] == '.');
 }
 
 static bool refuse_byte(struct refusal *refusal, char c)
@@ -140,7 +141,8 @@ static bool absolute_form_parse(struct request_head *head, size_t scheme, struct
     if (*slash != '?')
         return path_and_query_parse(slash, end, head, refusal);
     p = skip_class(slash, end, CHAR_QUERY);
-    return path_set(head, SLICE("/"), slice_between(slash, p)) && (p == end || refuse_byte(refusal, *p));
+    return path_set(head, SLICE("/"), slice_between(slash, p)) &&
+           (p == end || refuse_byte(refusal, *p));
 }
 
 bool target_parse(struct request_head *head, struct refusal *refusal)

@@ -26,7 +26,8 @@ static bool has_parts(struct slice value)
         return false;
     if (value.n > SIZE && (is_zero(value, 0, 2) || value.p[SIZE] != '-'))
         return false;
-    return is_hex(value, 0, 2) && !(value.p[0] == 'f' && value.p[1] == 'f') && is_hex(value, FLAGS_AT, 2);
+    return is_hex(value, 0, 2) && !(value.p[0] == 'f' && value.p[1] == 'f') &&
+           is_hex(value, FLAGS_AT, 2);
 }
 
 struct slice traceparent_id(struct slice value)

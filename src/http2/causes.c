@@ -18,7 +18,8 @@ const char *const http2_cause_name[HTTP2_CAUSE_COUNT] = {[LIMIT_RESETS] = "reset
                                                          [HTTP2_CONTINUATIONS] = "continuations",
                                                          [HTTP2_HEADER_LIST] = "header_list",
                                                          [HTTP2_MALFORMED] = "malformed",
-                                                         [HTTP2_TOO_MANY_STREAMS] = "too_many_streams",
+                                                         [HTTP2_TOO_MANY_STREAMS] =
+                                                             "too_many_streams",
                                                          [HTTP2_PROTOCOL_ERROR] = "protocol_error",
                                                          [HTTP2_NO_MEMORY] = "no_memory"};
 

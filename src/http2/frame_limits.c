@@ -17,7 +17,10 @@ static const struct {
     [LIMIT_EMPTY_FRAMES] = {.burst = 100, .per_second = 10},
     [LIMIT_OTHER_FRAMES] = {.burst = 100, .per_second = 10},
     /* a window that is opened in small steps while much is sent leaves small rests */
-    [LIMIT_SMALL_WINDOWS] = {.burst = 1000, .per_second = 50, .per_frame_sent = 2, .frame_min = 1024},
+    [LIMIT_SMALL_WINDOWS] = {.burst = 1000,
+                             .per_second = 50,
+                             .per_frame_sent = 2,
+                             .frame_min = 1024},
 };
 
 static uint32_t burst_of(const struct frame_limits *limits, enum frame_limit which)
@@ -45,7 +48,8 @@ static void add(struct frame_limits *limits, enum frame_limit which, uint64_t th
 bool frame_limits_take(struct frame_limits *limits, enum frame_limit which, uint64_t now_us)
 {
     uint32_t now_ms = (uint32_t)(now_us / 1000), elapsed_ms = now_ms - limits->refilled_ms[which];
-    uint32_t rate = which == LIMIT_RESETS ? limits->resets_per_second : limit_table[which].per_second;
+    uint32_t rate =
+        which == LIMIT_RESETS ? limits->resets_per_second : limit_table[which].per_second;
 
     add(limits, which, (uint64_t)elapsed_ms * rate); /* per second = thousandths per millisecond */
     limits->refilled_ms[which] = now_ms;

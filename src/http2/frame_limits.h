@@ -17,8 +17,8 @@ enum frame_limit {
     LIMIT_PRIORITIES,     /* CVE-2019-9513 */
     LIMIT_WINDOW_UPDATES, /* CVE-2019-9511 */
     LIMIT_EMPTY_FRAMES,   /* CVE-2019-9518 */
-    LIMIT_OTHER_FRAMES,   /* unknown types (RFC 9113 section 5.5), and frames that servers do not expect */
-    LIMIT_SMALL_WINDOWS,  /* CVE-2019-9511, CVE-2019-9517 */
+    LIMIT_OTHER_FRAMES, /* unknown types (RFC 9113 section 5.5), and frames that servers do not expect */
+    LIMIT_SMALL_WINDOWS, /* CVE-2019-9511, CVE-2019-9517 */
     LIMIT_COUNT
 };
 

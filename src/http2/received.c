@@ -68,8 +68,9 @@ static const char *trailer(struct http2_session *s, struct slice name, struct sl
     return request_text_trailer(name, value);
 }
 
-static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint8_t *name, size_t name_size,
-                     const uint8_t *value, size_t value_size, uint8_t flags, void *user_data)
+static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint8_t *name,
+                     size_t name_size, const uint8_t *value, size_t value_size, uint8_t flags,
+                     void *user_data)
 {
     struct http2_session *s = http2_session_of(user_data);
     struct slice n = slice_of_bytes(name, name_size), v = slice_of_bytes(value, value_size);
@@ -85,15 +86,16 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
 
 /* nghttp2 would drop such a field and go on. */
 static int on_invalid_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint8_t *name,
-                             size_t name_size, const uint8_t *value, size_t value_size, uint8_t flags,
-                             void *user_data)
+                             size_t name_size, const uint8_t *value, size_t value_size,
+                             uint8_t flags, void *user_data)
 {
     (void)ng, (void)name, (void)name_size, (void)value, (void)value_size, (void)flags;
     return refuse_section(http2_session_of(user_data), frame->hd.stream_id, NGHTTP2_PROTOCOL_ERROR,
                           "invalid field");
 }
 
-static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int error, void *user_data)
+static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int error,
+                            void *user_data)
 {
     struct http2_session *s = http2_session_of(user_data);
     (void)ng, (void)frame;
@@ -124,8 +126,8 @@ static int on_frame(nghttp2_session *ng, const nghttp2_frame *frame, void *user_
     return 0;
 }
 
-static int on_content(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t *bytes, size_t n,
-                      void *user_data)
+static int on_content(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t *bytes,
+                      size_t n, void *user_data)
 {
     struct http2_session *s = http2_session_of(user_data);
     struct http2_stream *stream = stream_of(ng, id);
@@ -178,11 +180,13 @@ static void report_request(struct http2_session *s, struct http2_stream *stream)
 
     http2_head_resume(s);
     stream->reported = true;
-    enum request_text_end end = request_text_end(&s->text, stream->request_ended, head, &framing, &refusal);
+    enum request_text_end end =
+        request_text_end(&s->text, stream->request_ended, head, &framing, &refusal);
     if (end == REQUEST_TEXT_MALFORMED) {
         s->why = refusal.why;
         stream->reported = false;
-        if (nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_PROTOCOL_ERROR) != 0)
+        if (nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, stream->id,
+                                      NGHTTP2_PROTOCOL_ERROR) != 0)
             http2_session_fail(s, HTTP2_NO_MEMORY, NULL);
     } else if (end == REQUEST_TEXT_REFUSED)
         s->events->refused(stream, &refusal, text_slice(&s->text.out));

@@ -104,7 +104,9 @@ static const char *pseudo_fault(enum pseudo_field which, struct slice value)
                    ? NULL
                    : ":scheme other than http and https";
     case PSEUDO_PATH:
-        return is_word(value) && (*value.p == '/' || slice_equal(value, SLICE("*"))) ? NULL : "invalid :path";
+        return is_word(value) && (*value.p == '/' || slice_equal(value, SLICE("*")))
+                   ? NULL
+                   : "invalid :path";
     default: return value.n == 0 || is_word(value) ? NULL : "invalid :authority";
     }
 }
@@ -138,8 +140,8 @@ static const char *pseudo_add(struct request_text *text, struct slice name, stru
 /* RFC 9113 section 8.3.1. CONNECT (section 8.5) has no :scheme and :path; the parser refuses it. */
 static const char *line_write(struct request_text *text)
 {
-    bool connect =
-        has_pseudo(text, PSEUDO_METHOD) && slice_equal(pseudo_value(text, PSEUDO_METHOD), SLICE("CONNECT"));
+    bool connect = has_pseudo(text, PSEUDO_METHOD) &&
+                   slice_equal(pseudo_value(text, PSEUDO_METHOD), SLICE("CONNECT"));
     unsigned wanted = connect ? 1u << PSEUDO_METHOD | 1u << PSEUDO_AUTHORITY
                               : 1u << PSEUDO_METHOD | 1u << PSEUDO_SCHEME | 1u << PSEUDO_PATH;
 
@@ -219,8 +221,9 @@ const char *request_text_field(struct request_text *text, struct slice name, str
     return NULL;
 }
 
-enum request_text_end request_text_end(struct request_text *text, bool end_stream, struct request_head *head,
-                                       struct framing *framing, struct refusal *refusal)
+enum request_text_end request_text_end(struct request_text *text, bool end_stream,
+                                       struct request_head *head, struct framing *framing,
+                                       struct refusal *refusal)
 {
     const char *fault = NULL;
 
@@ -233,8 +236,9 @@ enum request_text_end request_text_end(struct request_text *text, bool end_strea
         return REQUEST_TEXT_MALFORMED;
     }
     if (text->side.n > cookies_at(text))
-        field_write(text, SLICE("cookie"),
-                    (struct slice){text->side.p + cookies_at(text), text->side.n - cookies_at(text)});
+        field_write(
+            text, SLICE("cookie"),
+            (struct slice){text->side.p + cookies_at(text), text->side.n - cookies_at(text)});
     if (!end_stream && !text->has_length)
         field_write(text, SLICE("transfer-encoding"), SLICE("chunked"));
     text_literal(&text->out, "\r\n");

@@ -1,10 +1,11 @@
-/* sent.c - responses. Content goes from the caller's memory to the output buffer, at the moment when
- * nghttp2 asks for it. */
+/* sent.c - responses. Content goes from the caller's memory to the output buffer, at the moment
+ * when nghttp2 asks for it. */
 #include "http2/session_internal.h"
 
 enum {
-    FRAME_MIN = 1024,    /* room in the output buffer for which a DATA frame is begun */
-    SMALL_FRAME_MAX = 64 /* smaller frames, because of a small window, count for LIMIT_SMALL_WINDOWS */
+    FRAME_MIN = 1024, /* room in the output buffer for which a DATA frame is begun */
+    SMALL_FRAME_MAX =
+        64 /* smaller frames, because of a small window, count for LIMIT_SMALL_WINDOWS */
 };
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -19,7 +20,8 @@ static size_t out_room(struct http2_session *s)
     return iobuf_room(*s->out);
 }
 
-static ssize_t on_send(nghttp2_session *ng, const uint8_t *bytes, size_t n, int flags, void *user_data)
+static ssize_t on_send(nghttp2_session *ng, const uint8_t *bytes, size_t n, int flags,
+                       void *user_data)
 {
     struct http2_session *s = http2_session_of(user_data);
     size_t room = out_room(s);
@@ -57,8 +59,8 @@ static void wait_for_room(struct http2_stream *stream)
 }
 
 /* nghttp2 asks for at most `most` bytes, as much as the windows permit. */
-static ssize_t on_wanted(nghttp2_session *ng, int32_t id, uint8_t *unused, size_t most, uint32_t *flags,
-                         nghttp2_data_source *source, void *user_data)
+static ssize_t on_wanted(nghttp2_session *ng, int32_t id, uint8_t *unused, size_t most,
+                         uint32_t *flags, nghttp2_data_source *source, void *user_data)
 {
     struct http2_session *s = http2_session_of(user_data);
     struct http2_stream *stream = source->ptr;
@@ -150,13 +152,13 @@ static bool is_unique(struct slice name)
 
 static nghttp2_nv pair_of(struct slice name, struct slice value)
 {
-    return (nghttp2_nv){(uint8_t *)(uintptr_t)name.p, (uint8_t *)(uintptr_t)value.p, name.n, value.n,
-                        is_unique(name) ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE};
+    return (nghttp2_nv){(uint8_t *)(uintptr_t)name.p, (uint8_t *)(uintptr_t)value.p, name.n,
+                        value.n, is_unique(name) ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE};
 }
 
 /* Writes :status and the fields to scratch->pairs. Returns their number, or 0: too many. */
-static size_t write_pairs(struct http2_scratch *scratch, unsigned status, const struct http2_field *fields,
-                          unsigned count)
+static size_t write_pairs(struct http2_scratch *scratch, unsigned status,
+                          const struct http2_field *fields, unsigned count)
 {
     if (count >= HTTP2_SENT_FIELDS_MAX)
         return 0;
@@ -169,15 +171,15 @@ static size_t write_pairs(struct http2_scratch *scratch, unsigned status, const 
     return count + 1;
 }
 
-bool http2_send_interim(struct http2_stream *stream, unsigned status, const struct http2_field *fields,
-                        unsigned count)
+bool http2_send_interim(struct http2_stream *stream, unsigned status,
+                        const struct http2_field *fields, unsigned count)
 {
     struct http2_session *s = stream->session;
     size_t n = write_pairs(s->scratch, status, fields, count);
 
     s->work = true;
-    return stream->closed || (n && nghttp2_submit_headers(s->ng, NGHTTP2_FLAG_NONE, stream->id, NULL,
-                                                          s->scratch->pairs, n, NULL) == 0);
+    return stream->closed || (n && nghttp2_submit_headers(s->ng, NGHTTP2_FLAG_NONE, stream->id,
+                                                          NULL, s->scratch->pairs, n, NULL) == 0);
 }
 
 bool http2_send_head(struct http2_stream *stream, unsigned status, const struct http2_field *fields,
@@ -244,7 +246,8 @@ static enum http2_cause cause_of_reset(uint32_t code)
                                                : HTTP2_MALFORMED;
 }
 
-/* A reset of weir that the client has provoked costs as much as one of the client (CVE-2025-8671). */
+/* A reset of weir that the client has provoked costs as much as one of the client
+ * (CVE-2025-8671). */
 static void reset_sent(struct http2_session *s, const struct http2_stream *stream, uint32_t code)
 {
     const char *why = s->why;

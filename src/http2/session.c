@@ -39,7 +39,8 @@ static nghttp2_option *new_options(void)
     nghttp2_option_set_max_outbound_ack(option, OUTBOUND_ACKS_MAX);
     nghttp2_option_set_max_send_header_block_length(option, SENT_HEAD_MAX);
     nghttp2_option_set_max_continuations(option, HTTP2_CONTINUATIONS_MAX);
-    nghttp2_option_set_stream_reset_rate_limit(option, UINT32_MAX, UINT32_MAX); /* LIMIT_RESETS does it */
+    nghttp2_option_set_stream_reset_rate_limit(option, UINT32_MAX,
+                                               UINT32_MAX); /* LIMIT_RESETS does it */
     return option;
 }
 
@@ -126,7 +127,8 @@ void http2_stream_free(struct http2_stream *stream)
     MAGIC_CHECK(stream, HTTP2_STREAM_MAGIC);
     TAILQ_REMOVE(&s->streams, stream, link);
     if (stream->queued != STREAM_QUIET)
-        TAILQ_REMOVE(stream->queued == STREAM_NO_ROOM ? &s->no_room : &s->events_due, stream, event_link);
+        TAILQ_REMOVE(stream->queued == STREAM_NO_ROOM ? &s->no_room : &s->events_due, stream,
+                     event_link);
     s->stream_count--;
     MAGIC_WIPE(stream);
     free(stream);
@@ -143,9 +145,10 @@ void http2_session_fail(struct http2_session *s, enum http2_cause cause, const c
         return;
     s->failed = s->work = true;
     s->cause = cause;
-    if (nghttp2_session_terminate_session(s->ng, cause == HTTP2_PROTOCOL_ERROR ? NGHTTP2_PROTOCOL_ERROR
-                                                 : cause == HTTP2_NO_MEMORY    ? NGHTTP2_INTERNAL_ERROR
-                                                                            : NGHTTP2_ENHANCE_YOUR_CALM) != 0)
+    if (nghttp2_session_terminate_session(
+            s->ng, cause == HTTP2_PROTOCOL_ERROR ? NGHTTP2_PROTOCOL_ERROR
+                   : cause == HTTP2_NO_MEMORY    ? NGHTTP2_INTERNAL_ERROR
+                                                 : NGHTTP2_ENHANCE_YOUR_CALM) != 0)
         s->cause = HTTP2_NO_MEMORY;
     http2_fault(s, cause, why);
 }
@@ -176,7 +179,8 @@ void http2_session_shut_down(struct http2_session *s)
         return;
     s->shutdown = SHUTDOWN_DONE;
     s->last_stream = nghttp2_session_get_last_proc_stream_id(s->ng);
-    if (nghttp2_submit_goaway(s->ng, NGHTTP2_FLAG_NONE, s->last_stream, NGHTTP2_NO_ERROR, NULL, 0) != 0)
+    if (nghttp2_submit_goaway(s->ng, NGHTTP2_FLAG_NONE, s->last_stream, NGHTTP2_NO_ERROR, NULL,
+                              0) != 0)
         s->cause = HTTP2_NO_MEMORY;
 }
 
@@ -188,8 +192,8 @@ void http2_ping_returned(struct http2_session *s, const uint8_t *opaque)
 
 /* ---- input ----------------------------------------------------------------------------------- */
 
-/* Returns whether the frame belongs to a stream that was closed. nghttp2 decodes and drops it: it may
- * have been on its way when weir reset the stream. */
+/* Returns whether the frame belongs to a stream that was closed. nghttp2 decodes and drops it: it
+ * may have been on its way when weir reset the stream. */
 static bool is_late(const struct http2_session *s)
 {
     int32_t id = (int32_t)(((uint32_t)s->header[5] & 0x7f) << 24 | (uint32_t)s->header[6] << 16 |
@@ -215,7 +219,8 @@ static void frame_begins(struct http2_session *s)
             http2_session_fail(s, HTTP2_CONTINUATIONS, NULL);
         break;
     case NGHTTP2_DATA: /* empty, or perhaps padding alone */
-        if (!(flags & FLAG_END_STREAM) && s->payload_left <= (flags & FLAG_PADDED ? PADDING_MAX : 0))
+        if (!(flags & FLAG_END_STREAM) &&
+            s->payload_left <= (flags & FLAG_PADDED ? PADDING_MAX : 0))
             http2_charge(s, LIMIT_EMPTY_FRAMES);
         break;
     case NGHTTP2_RST_STREAM: http2_charge(s, LIMIT_RESETS); break;

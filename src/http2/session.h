@@ -16,10 +16,10 @@
  *                                              closed
  *   http2_send_head(), http2_send_content() --> output buffer --> the caller's socket
  *
- * Memory: the session stores no content. Content that is sent stays with the caller until the peer's
- * windows and the output buffer have room. Content that is received is passed on at once; the caller
- * reports with http2_consume() what it no longer stores, so it stores at most `initial_window` per
- * stream and HTTP2_CONNECTION_WINDOWS times as much per connection. */
+ * Memory: the session stores no content. Content that is sent stays with the caller until the
+ * peer's windows and the output buffer have room. Content that is received is passed on at once;
+ * the caller reports with http2_consume() what it no longer stores, so it stores at most
+ * `initial_window` per stream and HTTP2_CONNECTION_WINDOWS times as much per connection. */
 #ifndef WEIR_HTTP2_SESSION_H
 #define WEIR_HTTP2_SESSION_H
 
@@ -46,10 +46,10 @@ extern const char http2_preface[];
  * frame_limits.h. */
 enum http2_cause {
     HTTP2_CONTINUATIONS = LIMIT_COUNT, /* CVE-2024-27316: more than HTTP2_CONTINUATIONS_MAX */
-    HTTP2_HEADER_LIST,                 /* a header list of more than twice max_header_list (HPACK bomb) */
-    HTTP2_MALFORMED,                   /* a malformed request: stream error (RFC 9113 section 8.1.1) */
-    HTTP2_TOO_MANY_STREAMS,            /* above max_concurrent_streams: REFUSED_STREAM */
-    HTTP2_PROTOCOL_ERROR,              /* a connection error (RFC 9113 section 5.4.1) */
+    HTTP2_HEADER_LIST,      /* a header list of more than twice max_header_list (HPACK bomb) */
+    HTTP2_MALFORMED,        /* a malformed request: stream error (RFC 9113 section 8.1.1) */
+    HTTP2_TOO_MANY_STREAMS, /* above max_concurrent_streams: REFUSED_STREAM */
+    HTTP2_PROTOCOL_ERROR,   /* a connection error (RFC 9113 section 5.4.1) */
     HTTP2_NO_MEMORY,
     HTTP2_CAUSE_COUNT,
     HTTP2_NO_CAUSE = HTTP2_CAUSE_COUNT
@@ -59,8 +59,8 @@ enum http2_cause {
 extern const char *const http2_cause_name[HTTP2_CAUSE_COUNT];
 extern const char *const http2_cause_text[HTTP2_CAUSE_COUNT];
 
-/* Returns whether weir was built with libnghttp2. If not, there are only this function and the names
- * of causes. */
+/* Returns whether weir was built with libnghttp2. If not, there are only this function and the
+ * names of causes. */
 bool http2_is_there(void);
 
 /* Buffers for one header section; a worker's sessions share them. */
@@ -73,7 +73,8 @@ void http2_scratch_free(struct http2_scratch *scratch);
 struct http2_events {
     /* A valid request. FRAMING_CHUNKED: content of unknown length follows, not in chunks. If the
      * framing is FRAMING_NONE, the request is complete. */
-    void (*request)(struct http2_stream *stream, struct request_head *head, const struct framing *framing);
+    void (*request)(struct http2_stream *stream, struct request_head *head,
+                    const struct framing *framing);
     /* A request to be answered with refusal->status. `text`: its head as HTTP/1.1, may be cut. */
     void (*refused)(struct http2_stream *stream, const struct refusal *refusal, struct slice text);
     /* A piece of a request's content, or its end. */
@@ -95,18 +96,19 @@ struct http2_events {
  * return an empty buffer to the pool. Returns NULL if there is no memory. */
 MUST_CHECK struct http2_session *http2_session_new(const struct http2_settings *settings,
                                                    const struct http2_events *events, void *context,
-                                                   struct http2_scratch *scratch, struct iobuf_pool *pool,
-                                                   struct iobuf **out, uint64_t now_us);
+                                                   struct http2_scratch *scratch,
+                                                   struct iobuf_pool *pool, struct iobuf **out,
+                                                   uint64_t now_us);
 
 /* Frees the session and its streams, without events. NULL is allowed. */
 void http2_session_free(struct http2_session *session);
 
-/* Processes input. Do not call it while `*out` holds output that the socket did not accept: a client
- * that does not read must not make weir produce more. */
+/* Processes input. Do not call it while `*out` holds output that the socket did not accept: a
+ * client that does not read must not make weir produce more. */
 void http2_session_receive(struct http2_session *session, struct slice bytes, uint64_t now_us);
 
-/* Produces pending output and reports the streams that have become writable or closed. Call it after
- * http2_session_receive(), after `*out` was sent, and before waiting for events if
+/* Produces pending output and reports the streams that have become writable or closed. Call it
+ * after http2_session_receive(), after `*out` was sent, and before waiting for events if
  * http2_session_has_work(). */
 void http2_session_send(struct http2_session *session);
 bool http2_session_has_work(const struct http2_session *session);

@@ -44,7 +44,8 @@ struct jwt_set_report {
 
 /* Adds the keys of a JWK set. Returns false if the set is malformed, has more than JWT_KEYS_MAX
  * usable keys, or two keys with one kid and algorithm. */
-MUST_CHECK bool jwt_keys_add_set(struct jwt_keys *keys, struct slice json, struct jwt_set_report *report);
+MUST_CHECK bool jwt_keys_add_set(struct jwt_keys *keys, struct slice json,
+                                 struct jwt_set_report *report);
 
 /* Adds an HS256 key without kid. Copies `secret`, which has JWT_SECRET_MIN to JWT_SECRET_MAX
  * bytes. Returns false if there are already JWT_KEYS_MAX keys. */
@@ -53,17 +54,17 @@ MUST_CHECK bool jwt_keys_add_secret(struct jwt_keys *keys, struct slice secret);
 /* --- verification --- */
 
 /* name; label in metrics; text */
-#define JWT_FAULTS(X)                                                                                        \
-    X(JWT_GOOD, "none", "")                                                                                  \
-    X(JWT_REPEATED, "repeated", "the header occurs more than once")                                          \
-    X(JWT_MALFORMED, "malformed", "it is no signed JWT")                                                     \
-    X(JWT_WRONG_ALGORITHM, "algorithm", "no key has its algorithm")                                          \
-    X(JWT_UNKNOWN_KEY, "unknown_key", "no key has its kid, or it has none and several keys fit")             \
-    X(JWT_BAD_SIGNATURE, "signature", "the signature does not match")                                        \
-    X(JWT_EXPIRED, "expired", "it has expired")                                                              \
-    X(JWT_NOT_YET_VALID, "not_yet_valid", "it is not valid yet")                                             \
-    X(JWT_NO_EXPIRY, "no_expiry", "it has no exp")                                                           \
-    X(JWT_WRONG_ISSUER, "issuer", "it is from another issuer")                                               \
+#define JWT_FAULTS(X)                                                                              \
+    X(JWT_GOOD, "none", "")                                                                        \
+    X(JWT_REPEATED, "repeated", "the header occurs more than once")                                \
+    X(JWT_MALFORMED, "malformed", "it is no signed JWT")                                           \
+    X(JWT_WRONG_ALGORITHM, "algorithm", "no key has its algorithm")                                \
+    X(JWT_UNKNOWN_KEY, "unknown_key", "no key has its kid, or it has none and several keys fit")   \
+    X(JWT_BAD_SIGNATURE, "signature", "the signature does not match")                              \
+    X(JWT_EXPIRED, "expired", "it has expired")                                                    \
+    X(JWT_NOT_YET_VALID, "not_yet_valid", "it is not valid yet")                                   \
+    X(JWT_NO_EXPIRY, "no_expiry", "it has no exp")                                                 \
+    X(JWT_WRONG_ISSUER, "issuer", "it is from another issuer")                                     \
     X(JWT_WRONG_AUDIENCE, "audience", "it is for another audience")
 
 enum jwt_fault {
@@ -84,15 +85,16 @@ struct jwt_rules {
 };
 
 struct jwt_token {
-    int64_t from_s, until_s; /* valid from from_s until before until_s, Unix time; leeway included */
+    int64_t from_s,
+        until_s; /* valid from from_s until before until_s, Unix time; leeway included */
     void *claims;
 };
 
 /* Verifies the signature, then exp, nbf, iss and aud (RFC 7519 section 7.2). Tokens with a `crit`
  * header are malformed. After JWT_GOOD, the caller frees `*token` with jwt_token_free(). Takes 20
  * to 200 us. */
-MUST_CHECK enum jwt_fault jwt_verify(const struct jwt_rules *rules, struct slice text, int64_t now_s,
-                                     struct jwt_token *token);
+MUST_CHECK enum jwt_fault jwt_verify(const struct jwt_rules *rules, struct slice text,
+                                     int64_t now_s, struct jwt_token *token);
 void jwt_token_free(struct jwt_token *token);
 
 /* Returns a claim as text. An integer is written in decimal into `room`; other text belongs to the
@@ -100,6 +102,7 @@ void jwt_token_free(struct jwt_token *token);
  * neither a text nor an integer. A number with a fraction or an exponent is an integer if it equals
  * one below 2^53. */
 enum { JWT_NUMBER_MAX = 24 };
-struct slice jwt_claim(const struct jwt_token *token, const char *name, char room[static JWT_NUMBER_MAX]);
+struct slice jwt_claim(const struct jwt_token *token, const char *name,
+                       char room[static JWT_NUMBER_MAX]);
 
 #endif

@@ -108,13 +108,15 @@ static const char *read_rsa(const json_t *jwk, struct jwt_key *key)
     int bits = modulus ? BN_num_bits(modulus) : 0;
     bool sized = bits >= RSA_BITS_MIN && bits <= RSA_BITS_MAX;
 
-    if (sized && exponent && build && OSSL_PARAM_BLD_push_BN(build, OSSL_PKEY_PARAM_RSA_N, modulus) &&
+    if (sized && exponent && build &&
+        OSSL_PARAM_BLD_push_BN(build, OSSL_PKEY_PARAM_RSA_N, modulus) &&
         OSSL_PARAM_BLD_push_BN(build, OSSL_PKEY_PARAM_RSA_E, exponent))
         key->pkey = public_key("RSA", build);
     OSSL_PARAM_BLD_free(build);
     BN_free(exponent);
     BN_free(modulus);
-    return !sized ? "is an RSA key of less than 2048 or more than 8192 bits" : "is no valid RSA key";
+    return !sized ? "is an RSA key of less than 2048 or more than 8192 bits"
+                  : "is no valid RSA key";
 }
 
 static const char *read_ec(const json_t *jwk, struct jwt_key *key)
@@ -130,7 +132,8 @@ static const char *read_ec(const json_t *jwk, struct jwt_key *key)
     memcpy(point + 1, x.p, COORDINATE);
     memcpy(point + 1 + COORDINATE, y.p, COORDINATE);
     OSSL_PARAM_BLD *build = OSSL_PARAM_BLD_new();
-    if (build && OSSL_PARAM_BLD_push_utf8_string(build, OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) &&
+    if (build &&
+        OSSL_PARAM_BLD_push_utf8_string(build, OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) &&
         OSSL_PARAM_BLD_push_octet_string(build, OSSL_PKEY_PARAM_PUB_KEY, point, sizeof point))
         key->pkey = public_key("EC", build);
     OSSL_PARAM_BLD_free(build);
@@ -196,9 +199,9 @@ static bool may_verify(const json_t *jwk)
         return false;
     if (!json_is_array(operations))
         return true;
-    json_array_foreach(operations, i,
-                       operation) if (json_is_string(operation) &&
-                                      strcmp(json_string_value(operation), "verify") == 0) return true;
+    json_array_foreach(operations, i, operation) if (json_is_string(operation) &&
+                                                     strcmp(json_string_value(operation),
+                                                            "verify") == 0) return true;
     return false;
 }
 
@@ -235,7 +238,8 @@ static bool is_taken(const struct jwt_keys *keys, const struct jwt_key *key)
 }
 
 /* Adds one key, or counts it as skipped. Returns false if the set must be refused. */
-static bool add(struct jwt_keys *keys, const json_t *jwk, unsigned number, struct jwt_set_report *report)
+static bool add(struct jwt_keys *keys, const json_t *jwk, unsigned number,
+                struct jwt_set_report *report)
 {
     struct jwt_key *key = xcalloc(1, sizeof *key);
     const char *why = json_is_object(jwk) ? read_key(jwk, key) : "is no object";

@@ -57,7 +57,8 @@ void jwt_token_free(struct jwt_token *token)
     (void)token;
 }
 
-struct slice jwt_claim(const struct jwt_token *token, const char *name, char room[static JWT_NUMBER_MAX])
+struct slice jwt_claim(const struct jwt_token *token, const char *name,
+                       char room[static JWT_NUMBER_MAX])
 {
     (void)token, (void)name, (void)room;
     return SLICE_NONE;

@@ -49,8 +49,8 @@ static json_t *decode_object(struct slice part)
 
 /* Returns the only key that may verify the token. The key's algorithm must be that of the token. A
  * token without kid needs a single key of its algorithm. */
-static enum jwt_fault choose_key(const struct jwt_keys *keys, const char *algorithm, const char *kid,
-                                 const struct jwt_key **chosen)
+static enum jwt_fault choose_key(const struct jwt_keys *keys, const char *algorithm,
+                                 const char *kid, const struct jwt_key **chosen)
 {
     unsigned of_kid = 0, fitting = 0;
 
@@ -68,7 +68,8 @@ static enum jwt_fault choose_key(const struct jwt_keys *keys, const char *algori
     return of_kid > 0 && fitting == 0 ? JWT_WRONG_ALGORITHM : JWT_UNKNOWN_KEY;
 }
 
-static enum jwt_fault read_header(const struct jwt_keys *keys, struct slice part, const struct jwt_key **key)
+static enum jwt_fault read_header(const struct jwt_keys *keys, struct slice part,
+                                  const struct jwt_key **key)
 {
     json_t *header = decode_object(part);
     const json_t *kid = json_object_get(header, "kid");
@@ -84,15 +85,15 @@ static enum jwt_fault read_header(const struct jwt_keys *keys, struct slice part
 
 /* --- Signatures --- */
 
-static bool verify_hmac(const struct jwt_key *key, struct slice input, const unsigned char *signature,
-                        size_t size)
+static bool verify_hmac(const struct jwt_key *key, struct slice input,
+                        const unsigned char *signature, size_t size)
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned digest_size = 0;
 
     return size == DIGEST &&
-           HMAC(EVP_sha256(), key->secret, (int)key->secret_size, (const unsigned char *)input.p, input.n,
-                digest, &digest_size) &&
+           HMAC(EVP_sha256(), key->secret, (int)key->secret_size, (const unsigned char *)input.p,
+                input.n, digest, &digest_size) &&
            digest_size == DIGEST && CRYPTO_memcmp(digest, signature, DIGEST) == 0;
 }
 
@@ -100,8 +101,9 @@ static bool verify_digest(const struct jwt_key *key, const EVP_MD *md, struct sl
                           const unsigned char *signature, size_t size)
 {
     EVP_MD_CTX *context = EVP_MD_CTX_new();
-    bool good = context && EVP_DigestVerifyInit(context, NULL, md, NULL, key->pkey) == 1 &&
-                EVP_DigestVerify(context, signature, size, (const unsigned char *)input.p, input.n) == 1;
+    bool good =
+        context && EVP_DigestVerifyInit(context, NULL, md, NULL, key->pkey) == 1 &&
+        EVP_DigestVerify(context, signature, size, (const unsigned char *)input.p, input.n) == 1;
 
     EVP_MD_CTX_free(context);
     ERR_clear_error();
@@ -109,8 +111,8 @@ static bool verify_digest(const struct jwt_key *key, const EVP_MD *md, struct sl
 }
 
 /* JWS has R and S in 32 bytes each (RFC 7518 section 3.4); OpenSSL wants DER. */
-static bool verify_ecdsa(const struct jwt_key *key, struct slice input, const unsigned char *signature,
-                         size_t size)
+static bool verify_ecdsa(const struct jwt_key *key, struct slice input,
+                         const unsigned char *signature, size_t size)
 {
     unsigned char der[DER_MAX], *end = der;
     ECDSA_SIG *pair = size == 2 * HALF ? ECDSA_SIG_new() : NULL;
@@ -182,14 +184,16 @@ static bool audience_holds(const json_t *claims, const char *audience)
     return false;
 }
 
-static enum jwt_fault check_claims(const struct jwt_rules *rules, int64_t now_s, struct jwt_token *token)
+static enum jwt_fault check_claims(const struct jwt_rules *rules, int64_t now_s,
+                                   struct jwt_token *token)
 {
     const json_t *claims = token->claims;
     const char *issuer = jwt_member(claims, "iss");
 
     token->from_s = INT64_MIN;
     token->until_s = INT64_MAX;
-    if (!read_date(claims, "nbf", true, &token->from_s) || !read_date(claims, "exp", false, &token->until_s))
+    if (!read_date(claims, "nbf", true, &token->from_s) ||
+        !read_date(claims, "exp", false, &token->until_s))
         return JWT_MALFORMED;
     if (rules->require_exp && token->until_s == INT64_MAX)
         return JWT_NO_EXPIRY;
@@ -235,7 +239,8 @@ void jwt_token_free(struct jwt_token *token)
     token->claims = NULL;
 }
 
-struct slice jwt_claim(const struct jwt_token *token, const char *name, char room[static JWT_NUMBER_MAX])
+struct slice jwt_claim(const struct jwt_token *token, const char *name,
+                       char room[static JWT_NUMBER_MAX])
 {
     const double exact = 9007199254740992; /* 2^53 */
     const json_t *claim = json_object_get(token->claims, name);
@@ -243,8 +248,8 @@ struct slice jwt_claim(const struct jwt_token *token, const char *name, char roo
     double real = json_real_value(claim);
 
     if (json_is_integer(claim))
-        value = (struct slice){
-            room, (size_t)snprintf(room, JWT_NUMBER_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(claim))};
+        value = (struct slice){room, (size_t)snprintf(room, JWT_NUMBER_MAX, "%" JSON_INTEGER_FORMAT,
+                                                      json_integer_value(claim))};
     else if (json_is_real(claim) && real > -exact && real < exact && (double)(int64_t)real == real)
         value = (struct slice){room, (size_t)snprintf(room, JWT_NUMBER_MAX, "%.0f", real)};
     return value.n && !slice_has_control_bytes(value) ? value : SLICE_NONE;

@@ -93,7 +93,8 @@ static int victim(const struct token_cache *cache, const struct token_hash *hash
     return oldest;
 }
 
-int token_cache_add(struct token_cache *cache, const struct token_hash *hash, int64_t from_s, int64_t until_s)
+int token_cache_add(struct token_cache *cache, const struct token_hash *hash, int64_t from_s,
+                    int64_t until_s)
 {
     int token = victim(cache, hash);
 

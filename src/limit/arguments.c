@@ -103,7 +103,8 @@ static void join_group(struct arguments *a, struct batch *batch, unsigned i)
         return;
     }
     batch->group_of[i] = (uint8_t)batch->group_count;
-    batch->groups[batch->group_count++] = (struct group){.first = op, .count = op->count, .size = 1};
+    batch->groups[batch->group_count++] =
+        (struct group){.first = op, .count = op->count, .size = 1};
     if (unit && op->lease)
         batch->groups[batch->group_count - 1].extra =
             op_ask_lease(op, &batch->groups[batch->group_count - 1].lease);
@@ -167,13 +168,13 @@ static void find_limit_arguments(const struct group *group, unsigned count, stru
 
     for (unsigned i = 0; i < count; i++) {
         const struct op_limit *part = &op->limits[i];
-        found[i] = (struct limit_arguments){.limit = part->limit,
-                                            .key = part->key_index,
-                                            .cost = units > 1 ? units : part->cost,
-                                            .mode = units > 1 ? MODE_BEST_EFFORT : mode_of(part),
-                                            .amount = part->numbers.limit,
-                                            .burst = part->permit ? permits_holder(op->limiter->permits)
-                                                                  : part->numbers.burst};
+        found[i] = (struct limit_arguments){
+            .limit = part->limit,
+            .key = part->key_index,
+            .cost = units > 1 ? units : part->cost,
+            .mode = units > 1 ? MODE_BEST_EFFORT : mode_of(part),
+            .amount = part->numbers.limit,
+            .burst = part->permit ? permits_holder(op->limiter->permits) : part->numbers.burst};
     }
 }
 
@@ -183,8 +184,9 @@ static bool goes_on(const struct limit_arguments *next, struct limit_arguments *
                     int64_t length)
 {
     for (unsigned i = 0; i < count; i++)
-        if (next[i].limit != run[i].limit || next[i].cost != run[i].cost || next[i].mode != run[i].mode ||
-            next[i].amount != run[i].amount || next[i].burst != run[i].burst ||
+        if (next[i].limit != run[i].limit || next[i].cost != run[i].cost ||
+            next[i].mode != run[i].mode || next[i].amount != run[i].amount ||
+            next[i].burst != run[i].burst ||
             (length > 1 && next[i].key != run[i].key + length * run[i].step))
             return false;
     for (unsigned i = 0; i < count && length == 1; i++)
@@ -192,7 +194,8 @@ static bool goes_on(const struct limit_arguments *next, struct limit_arguments *
     return true;
 }
 
-static void append_limit_arguments(struct arguments *a, const struct limit_arguments *t, bool several)
+static void append_limit_arguments(struct arguments *a, const struct limit_arguments *t,
+                                   bool several)
 {
     append_number_argument(a, t->limit->index + 1);
     append_number_argument(a, t->key);

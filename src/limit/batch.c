@@ -16,7 +16,7 @@
 #include "limit/split.h"
 #include "limit/verdict.h"
 
-/* --- Without a reply --------------------------------------------------------------------------- */
+/* --- Without a reply -------------------------------------------------------------------------- */
 
 void op_fail(struct limit_op *op, enum redis_failure cause)
 {
@@ -115,7 +115,8 @@ static void op_answer(struct limit_op *op, const struct limit_reply *replies, in
     if (decision_request) {
         verdict_from_answer(l, op, replies, &decision_request->decision);
         verdict_remember(l, op, &decision_request->decision);
-        kept = decision_request->wants_charge && decision_request->decision.verdict == VERDICT_ALLOWED;
+        kept =
+            decision_request->wants_charge && decision_request->decision.verdict == VERDICT_ALLOWED;
         if (kept) {
             op_write_charge(op, replies, time_us);
             op_enter(op, OP_CHARGE);
@@ -170,10 +171,12 @@ static void batch_answer(struct batch *batch, int64_t time_us)
     for (unsigned i = 0; i < batch->count; i++) {
         struct limit_op *op = batch->ops[i];
         struct group *group = &batch->groups[batch->group_of[i]];
-        const struct limit_reply *replies = group_answer(group, l->replies + group->first_reply, &own);
+        const struct limit_reply *replies =
+            group_answer(group, l->replies + group->first_reply, &own);
         op_enter(op, OP_ANSWERED);
         if (likely(replies != NULL))
-            op_answer(op, replies, time_us, now_us); /* the op is now the charge's, reused or free */
+            op_answer(op, replies, time_us,
+                      now_us); /* the op is now the charge's, reused or free */
         else
             op_ask_again(op);
     }
@@ -201,8 +204,8 @@ static void batch_fail(struct batch *batch, enum redis_failure failure)
 static void op_try_again(struct limit_op *op)
 {
     struct limiter *l = op->limiter;
-    bool apart =
-        op->alone && (op->decision_request || op->parent) && op->count > 1 && op_key_count(op) == op->count;
+    bool apart = op->alone && (op->decision_request || op->parent) && op->count > 1 &&
+                 op_key_count(op) == op->count;
 
     op_enter(op, OP_ANSWERED);
     op_permits_answered(op);
@@ -232,7 +235,8 @@ static void batch_try_again(struct batch *batch)
         evtimer_add(l->again, &soon);
 }
 
-static void on_answer(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure)
+static void on_answer(struct redis_call *call, const struct redis_reply *reply,
+                      enum redis_failure failure)
 {
     struct batch *batch = CONTAINER_OF(call, struct batch, call);
     struct limiter *l = batch->limiter;
@@ -287,8 +291,8 @@ static void batch_send(struct limiter *l, struct batch *batch)
         counter_add(&l->stats->redis_calls, 1);
         counter_add(&l->stats->redis_requests, request_count(batch));
     } else
-        batch_fail(batch,
-                   redis_client_is_whole(l->redis) ? REDIS_FAILURE_BUSY : redis_client_cause(l->redis));
+        batch_fail(batch, redis_client_is_whole(l->redis) ? REDIS_FAILURE_BUSY
+                                                          : redis_client_cause(l->redis));
 }
 
 /* Moves ops of one slot from the list into a batch. Drops ops that nothing waits for. */
@@ -391,7 +395,8 @@ static void note_density(struct limiter *l)
  * that they state must arrive before the ops gathered later. */
 static bool must_wait(const struct limiter *l, const struct limit_op *op)
 {
-    return unlikely(!redis_client_has_room(l->redis, op->slot)) && !(op->is_adjustment && op->permit_count);
+    return unlikely(!redis_client_has_room(l->redis, op->slot)) &&
+           !(op->is_adjustment && op->permit_count);
 }
 
 static void send_list(struct limiter *l, struct op_list *list)

@@ -14,7 +14,8 @@ static int64_t down_to(int64_t value, int64_t from, int64_t step)
 /* Months since year 0. */
 static int64_t month_of(int64_t day)
 {
-    int64_t months = (day + 719528) * 4800 / 146097 - 1; /* sometimes one too small, never too large */
+    int64_t months =
+        (day + 719528) * 4800 / 146097 - 1; /* sometimes one too small, never too large */
     while (civil_days((months + 1) / 12, (months + 1) % 12 + 1) <= day)
         months++;
     return months;
@@ -59,7 +60,8 @@ static int64_t first_time(const struct zone *zone, int64_t wall)
 struct window calendar_window(const struct limit *limit, int64_t now_us)
 {
     int64_t now = down_to(now_us, 0, 1000000) / 1000000, shift = limit->offset_us / 1000000, until;
-    struct window unit = unit_of(limit->calendar, now + zone_offset(limit->zone, now, &until) - shift);
+    struct window unit =
+        unit_of(limit->calendar, now + zone_offset(limit->zone, now, &until) - shift);
     int64_t from = first_time(limit->zone, unit.start_us + shift),
             to = first_time(limit->zone, unit.end_us + shift);
 

@@ -13,7 +13,8 @@
 #define IETF_IN_FLIGHT    ";qu=\"concurrent-requests\""
 #define IETF_RESET        ";t="
 #define PROBLEM_QUOTA     "https://iana.org/assignments/http-problem-types#quota-exceeded"
-#define PROBLEM_CAPACITY  "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+#define PROBLEM_CAPACITY                                                                           \
+    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 
 static const int64_t second_us = 1000000;
 static const int64_t sf_integer_max = 999999999999999; /* RFC 9651 section 3.3.1 */
@@ -101,7 +102,8 @@ int64_t decision_number(const struct decision *d, enum decision_number number, u
     return decision_retry_after(d);
 }
 
-void marks_add(struct marks *marks, const struct text *out, size_t at, unsigned number, unsigned result)
+void marks_add(struct marks *marks, const struct text *out, size_t at, unsigned number,
+               unsigned result)
 {
     size_t size = out->n - at;
 
@@ -131,11 +133,11 @@ static void number_line(struct writer *w, struct slice name, enum decision_numbe
     text_literal(w->out, "\r\n");
 }
 
-#define NUMBER_LINE(out, name, value)                                                                        \
-    do {                                                                                                     \
-        text_literal((out), name ": ");                                                                      \
-        text_i64((out), (value));                                                                            \
-        text_literal((out), "\r\n");                                                                         \
+#define NUMBER_LINE(out, name, value)                                                              \
+    do {                                                                                           \
+        text_literal((out), name ": ");                                                            \
+        text_i64((out), (value));                                                                  \
+        text_literal((out), "\r\n");                                                               \
     } while (0)
 
 static void policy_line(struct text *out, const struct limit_result *r)
@@ -167,7 +169,8 @@ static void x_rate_limit_lines(struct writer *w, const struct limit_result *r)
 /* RFC 9651 section 3.3.3: printable ASCII, quotes and backslashes escaped. */
 static void sf_string(struct text *out, const char *value)
 {
-    static const bool as_it_is[256] = {[' ' ... '!'] = true, ['#' ... '['] = true, [']' ... '~'] = true};
+    static const bool as_it_is[256] = {
+        [' ' ... '!'] = true, ['#' ... '['] = true, [']' ... '~'] = true};
     size_t plain = 0;
 
     text_char(out, '"');
@@ -285,8 +288,9 @@ int64_t decision_retry_after(const struct decision *d)
 
 void decision_spread(struct decision *d, int64_t share, uint64_t random)
 {
-    int64_t us =
-        d->verdict == VERDICT_LIMITED && d->rejected_by >= 0 ? d->results[d->rejected_by].retry_after_us : 0;
+    int64_t us = d->verdict == VERDICT_LIMITED && d->rejected_by >= 0
+                     ? d->results[d->rejected_by].retry_after_us
+                     : 0;
     __int128 most = us > 0 ? (__int128)us * share / SHARE_WHOLE : 0;
 
     d->jitter_us = (int64_t)(most * (int64_t)(random >> 32) >> 32);
@@ -313,7 +317,8 @@ void decision_fields_write_marked(struct text *out, const struct decision *d, un
     text_literal(out, "\r\n");
 }
 
-void decision_fields_write(struct text *out, const struct decision *d, unsigned headers, uint64_t wall_us)
+void decision_fields_write(struct text *out, const struct decision *d, unsigned headers,
+                           uint64_t wall_us)
 {
     decision_fields_write_marked(out, d, headers, wall_us, NULL);
 }

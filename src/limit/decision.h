@@ -5,15 +5,15 @@
 #include "base/text.h"
 #include "policy/policy.h"
 
-#define VERDICTS(X)                                                                                          \
-    X(VERDICT_ALLOWED, "allowed")                                                                            \
-    X(VERDICT_LIMITED, "limited")                                                                            \
-    X(VERDICT_PROHIBITED, "prohibited")                                                                      \
-    X(VERDICT_UNLIMITED, "unlimited")                                                                        \
-    X(VERDICT_SHADOW, "shadow")               /* a shadow limit would have rejected */                       \
-    X(VERDICT_FAILED_OPEN, "failed_open")     /* Redis unavailable, on_failure: allow */                     \
-    X(VERDICT_FAILED_CLOSED, "failed_closed") /* Redis unavailable, on_failure: deny */                      \
-    X(VERDICT_NOT_CHARGED, "not_charged")     /* counters only: this limit allows, another rejects */
+#define VERDICTS(X)                                                                                \
+    X(VERDICT_ALLOWED, "allowed")                                                                  \
+    X(VERDICT_LIMITED, "limited")                                                                  \
+    X(VERDICT_PROHIBITED, "prohibited")                                                            \
+    X(VERDICT_UNLIMITED, "unlimited")                                                              \
+    X(VERDICT_SHADOW, "shadow")               /* a shadow limit would have rejected */             \
+    X(VERDICT_FAILED_OPEN, "failed_open")     /* Redis unavailable, on_failure: allow */           \
+    X(VERDICT_FAILED_CLOSED, "failed_closed") /* Redis unavailable, on_failure: deny */            \
+    X(VERDICT_NOT_CHARGED, "not_charged") /* counters only: this limit allows, another rejects */
 
 enum verdict {
 #define X(name, label) name,
@@ -31,18 +31,19 @@ struct limit_result {
     bool shadow;          /* never rejects; appears in no response field */
     int64_t quota;        /* the limit's value for this client */
     int64_t capacity;     /* burst if the limit has one, else quota */
-    int64_t granted;      /* units of an admitted request; with best effort perhaps less than its cost */
+    int64_t granted; /* units of an admitted request; with best effort perhaps less than its cost */
     int64_t remaining;
-    int64_t retry_after_us; /* -1: never admitted; 0: admitted; for a shadow limit as if it rejected */
+    int64_t
+        retry_after_us; /* -1: never admitted; 0: admitted; for a shadow limit as if it rejected */
     int64_t reset_us;
 };
 
 struct decision {
     enum verdict verdict;  /* of the request */
     unsigned result_count; /* limits that applied; 0: no rate-limit fields */
-    int rejected_by;       /* index in results of the rejecting limit (of several, the longest wait), or -1 */
-    int64_t delay_us;      /* how long to hold an admitted request, from Redis' reply on */
-    int64_t jitter_us;     /* added to the wait that a rejected client is sent; see decision_spread() */
+    int rejected_by; /* index in results of the rejecting limit (of several, the longest wait), or -1 */
+    int64_t delay_us;  /* how long to hold an admitted request, from Redis' reply on */
+    int64_t jitter_us; /* added to the wait that a rejected client is sent; see decision_spread() */
     struct limit_result results[LIMITS_PER_RULE_MAX];
 };
 
@@ -72,9 +73,10 @@ struct marks {
 };
 
 /* Records that the text from `at` to its end is such a number. `marks` may be NULL. */
-void marks_add(struct marks *marks, const struct text *out, size_t at, unsigned number, unsigned result);
-int64_t decision_number(const struct decision *decision, enum decision_number number, unsigned result,
-                        uint64_t wall_us);
+void marks_add(struct marks *marks, const struct text *out, size_t at, unsigned number,
+               unsigned result);
+int64_t decision_number(const struct decision *decision, enum decision_number number,
+                        unsigned result, uint64_t wall_us);
 
 static inline bool decision_admits(const struct decision *d)
 {
@@ -88,8 +90,8 @@ static inline bool decision_admits(const struct decision *d)
 void decision_fields_write(struct text *out, const struct decision *decision, unsigned headers,
                            uint64_t wall_us);
 /* The same, and records the numbers in `marks` (may be NULL). */
-void decision_fields_write_marked(struct text *out, const struct decision *decision, unsigned headers,
-                                  uint64_t wall_us, struct marks *marks);
+void decision_fields_write_marked(struct text *out, const struct decision *decision,
+                                  unsigned headers, uint64_t wall_us, struct marks *marks);
 
 /* Retry-After in seconds, rounded up; -1: none. */
 int64_t decision_retry_after(const struct decision *decision);
@@ -101,8 +103,8 @@ void decision_spread(struct decision *decision, int64_t share, uint64_t random);
 /* Appends the problem document of a rejection as application/problem+json (RFC 9457,
  * draft-ietf-httpapi-ratelimit-headers). */
 void decision_problem_write(struct text *out, const struct decision *decision, unsigned status);
-void decision_problem_write_marked(struct text *out, const struct decision *decision, unsigned status,
-                                   struct marks *marks);
+void decision_problem_write_marked(struct text *out, const struct decision *decision,
+                                   unsigned status, struct marks *marks);
 
 /* Returns true if two rejections have the same response text except for their numbers, given the
  * same `headers`. */

@@ -40,10 +40,12 @@ void denials_free(struct denials *denials);
 
 /* The key of a request. `keys`: the texts of all its state keys, concatenated. `numbers`: all
  * its numbers. */
-struct denial_key denials_key(const struct denials *denials, struct slice keys, struct slice numbers);
+struct denial_key denials_key(const struct denials *denials, struct slice keys,
+                              struct slice numbers);
 
 /* The denial in force for this request, or NULL. */
-const struct denial *denials_find(const struct denials *denials, struct denial_key key, uint64_t now_us);
+const struct denial *denials_find(const struct denials *denials, struct denial_key key,
+                                  uint64_t now_us);
 
 /* Invalidates every denial requested from Redis before now, in all workers of this process. For
  * resets. Any thread. */

@@ -34,9 +34,9 @@ static void report_failed(const struct policy *policy, const struct limit *limit
         blame = text_over(room, sizeof room);
         text_printf(&blame, "%s: %s", limit->script, why);
     }
-    log_error(
-        "limit %s: its script fails: %.*s; such requests follow on_failure; see weir_script_failures_total",
-        limit->name, (int)blame.n, room);
+    log_error("limit %s: its script fails: %.*s; on_failure applies to such requests; see "
+              "weir_script_failures_total",
+              limit->name, (int)blame.n, room);
 }
 
 static void note_failed(const struct limit_op *op, const struct limit *limit, const char *why,
@@ -53,7 +53,8 @@ static void note_good(const struct limit *limit, uint64_t now_us)
 
     if (last && now_us > last + good_after_us &&
         atomic_compare_exchange_strong(&failed_us[limit->row], &last, 0))
-        log_info("limit %s: its script has not failed for %d s", limit->name, (int)(good_after_us / 1000000));
+        log_info("limit %s: the script has not failed for %d s", limit->name,
+                 (int)(good_after_us / 1000000));
 }
 
 void failures_note(const struct limit_op *op, const struct limit_reply *replies, uint64_t now_us)

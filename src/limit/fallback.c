@@ -22,7 +22,7 @@ enum {
     STRIPE_ENTRIES_MIN = 2 * LIMITS_PER_RULE_MAX, /* a decision never evicts its own entries */
     NOBODY = 0xffffffff,                          /* end of a chain or list */
     IN_FLIGHT = -1,                               /* as `scale` of a state */
-    WORKERS_APART_US = 100000                     /* maximum time from reading the clock to charging */
+    WORKERS_APART_US = 100000 /* maximum time from reading the clock to charging */
 };
 
 /* The usage of a limit, with the numbers under which it was counted, so that usage can be
@@ -224,7 +224,8 @@ static void bucket_renumber(struct state *state, const struct limit_result *r, i
         (state->scale == r->quota && state->period_us == period && state->capacity == r->capacity))
         return;
     __int128 rest = all % state->period_us;
-    all = all / state->period_us * period + (rest * period + state->period_us - 1) / state->period_us;
+    all =
+        all / state->period_us * period + (rest * period + state->period_us - 1) / state->period_us;
     if (all > most)
         all = most;
     set_bucket(state, r, now, all, all < parent ? all : parent);
@@ -348,7 +349,9 @@ static void flight_charge(struct state *state, const struct fallback_request *re
     }
     r->verdict = admit ? VERDICT_ALLOWED : VERDICT_LIMITED;
     r->remaining = r->capacity > used ? r->capacity - used : 0;
-    r->retry_after_us = admit ? 0 : request->cost > r->capacity ? -1 : 1000000; /* as lua/concurrency.lua */
+    r->retry_after_us = admit                         ? 0
+                        : request->cost > r->capacity ? -1
+                                                      : 1000000; /* as lua/concurrency.lua */
     r->reset_us = 0;
 }
 
@@ -379,8 +382,8 @@ struct place_in_table {
     struct state *state, before;
 };
 
-static uint64_t place_all(const struct fallback *f, const struct fallback_request *requests, unsigned count,
-                          struct place_in_table *places)
+static uint64_t place_all(const struct fallback *f, const struct fallback_request *requests,
+                          unsigned count, struct place_in_table *places)
 {
     uint64_t stripes = 0; /* one bit per stripe; STRIPES_MAX is 64 */
     for (unsigned i = 0; i < count; i++) {
@@ -416,7 +419,8 @@ static bool charge(struct fallback *f, const struct fallback_request *request,
 }
 
 /* Takes a charge back and sets the result to the limit's state without it. */
-static void uncharge(const struct fallback_request *request, struct place_in_table *position, int64_t now)
+static void uncharge(const struct fallback_request *request, struct place_in_table *position,
+                     int64_t now)
 {
     struct fallback_request look = {request->key, 0, request->result};
 
@@ -424,7 +428,8 @@ static void uncharge(const struct fallback_request *request, struct place_in_tab
     charge_by_kind(&position->before, &look, now);
 }
 
-bool fallback_decide(struct fallback *f, struct fallback_request *requests, unsigned count, uint64_t now_us)
+bool fallback_decide(struct fallback *f, struct fallback_request *requests, unsigned count,
+                     uint64_t now_us)
 {
     struct place_in_table places[LIMITS_PER_RULE_MAX];
     uint64_t stripes = place_all(f, requests, count, places);

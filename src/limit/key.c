@@ -72,7 +72,8 @@ static struct slice host_value(struct slice host, struct text *scratch)
         host.n--;
     host = cut(host);
     for (size_t i = 0; i < host.n; i++)
-        text_char(scratch, host.p[i] >= 'A' && host.p[i] <= 'Z' ? (char)(host.p[i] + 32) : host.p[i]);
+        text_char(scratch,
+                  host.p[i] >= 'A' && host.p[i] <= 'Z' ? (char)(host.p[i] + 32) : host.p[i]);
     return text_slice(scratch);
 }
 
@@ -213,7 +214,8 @@ static void write_target_hash(struct text *out, const struct limit_facts *facts)
         text_char(out, "0123456789abcdef"[hash[i / 16] >> (60 - i % 16 * 4) & 15]);
 }
 
-void key_write_repeat(struct text *out, struct slice key, const struct limit_facts *facts, struct slice id)
+void key_write_repeat(struct text *out, struct slice key, const struct limit_facts *facts,
+                      struct slice id)
 {
     text_put(out, key);
     text_literal(out, ":d:");

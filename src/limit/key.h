@@ -40,10 +40,14 @@ void key_write_tag(struct text *out, struct slice client);
 
 /* The key of a repeat of a limit with dedup is KEY:d:TARGET:ID. TARGET is a hash of client,
  * host, method and path. ID is escaped as above. */
-enum { KEY_REPEAT_ID_MAX = 256, KEY_REPEAT_MAX = 36 + 3 * KEY_REPEAT_ID_MAX /* more than its key */ };
+enum {
+    KEY_REPEAT_ID_MAX = 256,
+    KEY_REPEAT_MAX = 36 + 3 * KEY_REPEAT_ID_MAX /* more than its key */
+};
 
 /* The request's own ID. Empty if the field is absent, empty, too long or repeated. */
 struct slice key_repeat_id(const struct limit *limit, const struct fields *fields);
-void key_write_repeat(struct text *out, struct slice key, const struct limit_facts *facts, struct slice id);
+void key_write_repeat(struct text *out, struct slice key, const struct limit_facts *facts,
+                      struct slice id);
 
 #endif

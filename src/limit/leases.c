@@ -65,7 +65,8 @@ static unsigned counter_of(struct slice key)
 static bool is_warm(struct leases *leases, struct slice key, uint64_t now_us)
 {
     struct counter *counter = &leases->counters[counter_of(key)];
-    uint32_t stretch = WARM + (uint32_t)(now_us / RATE_US); /* a free counter's interval is long past */
+    uint32_t stretch =
+        WARM + (uint32_t)(now_us / RATE_US); /* a free counter's interval is long past */
 
     if (counter->stretch != stretch) {
         counter->stretch = stretch;
@@ -85,7 +86,8 @@ static bool is_of(const struct lease *lease, const uint64_t key[2], const struct
 
 /* The same key with other numbers. A bucket leaks by the latest numbers, so units leased under
  * the earlier ones may have leaked away. */
-static bool is_of_other_numbers(const struct lease *lease, const uint64_t key[2], const struct limit *limit)
+static bool is_of_other_numbers(const struct lease *lease, const uint64_t key[2],
+                                const struct limit *limit)
 {
     return lease->free && lease->limit->base == limit->base && limit->kind == LIMIT_BUCKET &&
            lease->key[0] == key[0] && lease->key[1] == key[1];
@@ -185,13 +187,15 @@ static int64_t least_of(int64_t a, int64_t b)
  * units remain. */
 static int64_t most_units(const struct lease *lease)
 {
-    int64_t holds =
-        is_bucket(lease) ? least_of(lease->numbers.limit, lease->numbers.burst) : lease->numbers.limit;
+    int64_t holds = is_bucket(lease) ? least_of(lease->numbers.limit, lease->numbers.burst)
+                                     : lease->numbers.limit;
 
     if (lease->limit->lease_units != LEASE_AUTO)
         return lease->limit->lease_units;
-    bool lasts = lease->auto_before[0] >= LEASE_AUTO_LEAST && lease->auto_before[1] >= LEASE_AUTO_LEAST;
-    return lasts && lease->known_remaining >= holds / LEASE_AUTO_LAST ? holds / LEASE_AUTO_PARTS : 0;
+    bool lasts =
+        lease->auto_before[0] >= LEASE_AUTO_LEAST && lease->auto_before[1] >= LEASE_AUTO_LEAST;
+    return lasts && lease->known_remaining >= holds / LEASE_AUTO_LAST ? holds / LEASE_AUTO_PARTS
+                                                                      : 0;
 }
 
 /* Level units per unit of the limit. */
@@ -224,8 +228,9 @@ static int64_t leak(const struct lease *lease, uint64_t us)
 {
     if (!is_bucket(lease))
         return 0;
-    return us > (uint64_t)(LEVEL_MAX / (lease->numbers.limit + 1)) ? LEVEL_MAX
-                                                                   : lease->numbers.limit * (int64_t)us;
+    return us > (uint64_t)(LEVEL_MAX / (lease->numbers.limit + 1))
+               ? LEVEL_MAX
+               : lease->numbers.limit * (int64_t)us;
 }
 
 static void leak_until(struct lease *lease, uint64_t now_us)
@@ -244,7 +249,8 @@ static void leak_until(struct lease *lease, uint64_t now_us)
 void lease_take(struct lease *lease, const struct lease_charge *charge, uint64_t now_us)
 {
     int64_t leaked = leak(lease, now_us - charge->asked_us), units = charge->units * scale(lease);
-    int64_t spent = is_bucket(lease) ? charge->spent * scale(lease) : 0, of_spent = least_of(leaked, spent);
+    int64_t spent = is_bucket(lease) ? charge->spent * scale(lease) : 0,
+            of_spent = least_of(leaked, spent);
     int64_t ends_us = charge->time_us + charge->reset_us;
 
     leak_until(lease, now_us);
@@ -283,7 +289,8 @@ int64_t lease_remaining(const struct lease *lease, uint64_t now_us)
     int64_t remaining = lease->remaining;
 
     if (lease->others) {
-        double used = (double)lease->others * (double)(now_us - lease->charged_us) / (double)lease->others_us;
+        double used =
+            (double)lease->others * (double)(now_us - lease->charged_us) / (double)lease->others_us;
         remaining = used < (double)remaining ? remaining - (int64_t)used : 0;
     }
     return remaining + lease->units;

@@ -30,13 +30,13 @@
 #include "policy/policy.h"
 
 enum {
-    LEASE_US = 100000,       /* how long units are kept after a charge */
-    LEASE_LEAST = 4,         /* requests that a lease must save; a key with so many per interval is busy */
+    LEASE_US = 100000, /* how long units are kept after a charge */
+    LEASE_LEAST = 4, /* requests that a lease must save; a key with so many per interval is busy */
     LEASE_AUTO_LIMIT = 1000, /* minimum limit for a lease with lease: auto */
     LEASE_AUTO_US = 100000,  /* interval over which auto counts requests */
     LEASE_AUTO_LEAST = 40,   /* minimum requests in each of the last two intervals */
     LEASE_AUTO_PARTS = 20,   /* auto leases at most 1/20 of the capacity, */
-    LEASE_AUTO_LAST = 10,    /* and nothing while less than 1/10 remains: there each reply is exact */
+    LEASE_AUTO_LAST = 10, /* and nothing while less than 1/10 remains: there each reply is exact */
 };
 
 /* One key, with these numbers. */
@@ -45,20 +45,22 @@ struct lease {
     const struct limit *limit; /* NULL: a free slot */
     struct limit_numbers numbers;
     uint64_t met_us, counted_from_us, auto_from_us;
-    unsigned met, met_before;          /* requests in this interval of RATE_US and in the one before */
+    unsigned met, met_before; /* requests in this interval of RATE_US and in the one before */
     unsigned auto_met, auto_before[2]; /* in this interval of LEASE_AUTO_US and in the two before */
     bool asked;                        /* a request for more units is pending */
     int64_t known_remaining;           /* the remaining units in Redis' last reply */
 
     /* Usage by others: the decrease of Redis' number between two replies, minus this worker's
      * charges. */
-    uint64_t since_us; /* time of the first reply's request; its number; this worker's charges since */
+    uint64_t
+        since_us; /* time of the first reply's request; its number; this worker's charges since */
     int64_t since_remaining, since_charged;
     int64_t others;     /* units between the last two replies that were at least RATE_US apart, */
     uint64_t others_us; /* and the time between them */
 
     uint64_t charged_us; /* monotonic, from before the request to Redis */
-    uint64_t at_us; /* of the levels; bucket levels are units times the period, window levels are units */
+    uint64_t
+        at_us; /* of the levels; bucket levels are units times the period, window levels are units */
     int64_t free, used;
     uint64_t until_us;           /* of a window: not used from then on */
     int64_t window_ends_us;      /* the same by the Redis clock; identifies the window */
@@ -72,7 +74,8 @@ struct lease {
 /* Returns true if the policy allows a lease for a limit with these numbers. */
 static inline bool lease_may_be(const struct limit *limit, const struct limit_numbers *numbers)
 {
-    return limit->lease_units > 0 || (limit->lease_units == LEASE_AUTO && numbers->limit >= LEASE_AUTO_LIMIT);
+    return limit->lease_units > 0 ||
+           (limit->lease_units == LEASE_AUTO && numbers->limit >= LEASE_AUTO_LIMIT);
 }
 
 struct leases;

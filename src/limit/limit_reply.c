@@ -5,8 +5,8 @@ enum { SCRIPT_FAILED = -2 };
 
 static bool is_failure(const struct redis_reply *elements, const struct limit *limit)
 {
-    return limit->kind == LIMIT_CUSTOM && elements[4].type == RESP_STRING && elements[0].integer == 0 &&
-           elements[2].integer == SCRIPT_FAILED;
+    return limit->kind == LIMIT_CUSTOM && elements[4].type == RESP_STRING &&
+           elements[0].integer == 0 && elements[2].integer == SCRIPT_FAILED;
 }
 
 bool limit_reply_read(const struct redis_reply *elements, const struct limit *limit,

@@ -61,10 +61,12 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
         part->numbers = client_numbers(client_limits, rule->limits[i]);
         part->limit = part->numbers.variant ? part->numbers.variant : rule->limits[i];
         part->full_cost = facts->cost ? facts->cost : rule->cost ? rule->cost : part->limit->cost;
-        part->cost =
-            part->limit->counted ? 0 : part->full_cost; /* 0: checks only, the charge follows the response */
+        part->cost = part->limit->counted
+                         ? 0
+                         : part->full_cost; /* 0: checks only, the charge follows the response */
         part->shadow = !limit_enforces(part->limit, facts->identity);
-        part->mode = part->limit->best_effort + (rule->limit_count > 1 && part->shadow ? MODE_SHADOW : 0);
+        part->mode =
+            part->limit->best_effort + (rule->limit_count > 1 && part->shadow ? MODE_SHADOW : 0);
         key_write(&keys, l->policy, part->limit, facts, &client);
         part->key = (struct slice){op->keys + start, keys.n - start};
         part->repeat_key = SLICE_NONE;
@@ -86,8 +88,8 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
 
 /* The client's limits, in this order: its address is on the allow list, its grant, the database,
  * the policy. NULL: the limits as written. */
-static const struct client_limits *client_limits_of(struct limiter *l, const struct limit_facts *facts,
-                                                    struct client_limits *granted)
+static const struct client_limits *
+client_limits_of(struct limiter *l, const struct limit_facts *facts, struct client_limits *granted)
 {
     static const struct client_limits unlimited = {.quota = QUOTA_UNLIMITED};
     struct grant grant;
@@ -95,7 +97,8 @@ static const struct client_limits *client_limits_of(struct limiter *l, const str
     if (facts->identity->listed == LISTED_ALLOWED)
         return &unlimited;
     if (!grants_find(&l->grants, facts->identity, &grant))
-        return facts->client_limits ? facts->client_limits : policy_client(l->policy, facts->identity);
+        return facts->client_limits ? facts->client_limits
+                                    : policy_client(l->policy, facts->identity);
     *granted = grant_client_limits(grant.quota);
     return granted;
 }
@@ -255,8 +258,9 @@ static uint64_t shortest_lease(const struct policy *policy)
     return shortest;
 }
 
-struct limiter *limiter_new(struct event_base *base, struct policy *policy, struct fallback *fallback,
-                            struct slice script, struct limiter_stats *stats)
+struct limiter *limiter_new(struct event_base *base, struct policy *policy,
+                            struct fallback *fallback, struct slice script,
+                            struct limiter_stats *stats)
 {
     struct limiter *l = xcalloc(1, sizeof *l);
 
@@ -289,7 +293,8 @@ struct limiter *limiter_new(struct event_base *base, struct policy *policy, stru
     l->in_slots = redis_client_has_slots(l->redis);
     l->deadlines.before = read_answers;
     l->deadlines.context = l;
-    l->gather_us = policy->redis.timeout_us / 4 < GATHER_US ? policy->redis.timeout_us / 4 : GATHER_US;
+    l->gather_us =
+        policy->redis.timeout_us / 4 < GATHER_US ? policy->redis.timeout_us / 4 : GATHER_US;
     return l;
 }
 

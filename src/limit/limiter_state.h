@@ -55,13 +55,14 @@ struct op_limit {
     unsigned mode;     /* of the driver: MODE_* */
     bool shadow;       /* never rejects */
     bool granted;
-    int64_t charged;         /* units granted by Redis */
-    int64_t counts_us;       /* µs after the charge until the limit is full again, without further charges */
-    int64_t charged_at_us;   /* Redis clock plus delay; identifies the charge when it is given back */
-    struct permit *permit;   /* of a concurrency limit, else NULL */
-    struct slice key;        /* in op->keys */
-    uint16_t slot;           /* of the key in a cluster; else 0 */
-    unsigned key_index;      /* 1-based, in the batch's KEYS */
+    int64_t charged; /* units granted by Redis */
+    int64_t
+        counts_us; /* µs after the charge until the limit is full again, without further charges */
+    int64_t charged_at_us; /* Redis clock plus delay; identifies the charge when it is given back */
+    struct permit *permit; /* of a concurrency limit, else NULL */
+    struct slice key;      /* in op->keys */
+    uint16_t slot;         /* of the key in a cluster; else 0 */
+    unsigned key_index;    /* 1-based, in the batch's KEYS */
     struct slice repeat_key; /* key of the remembered reply, in op->keys; n == 0: none */
     unsigned repeat_index;
 };
@@ -78,13 +79,14 @@ struct limit_op {
     struct deadline deadline;
     TAILQ_ENTRY(limit_op) entry; /* in the gathered, later or spare list */
     uint16_t slot;               /* of its keys in a cluster; else 0 */
-    bool alone;                  /* sent in a batch of its own: its keys are moving to another node */
+    bool alone; /* sent in a batch of its own: its keys are moving to another node */
     unsigned tries;
-    unsigned times_asked;    /* requests without a unit left for it, see group_answer() */
-    struct split *split;     /* SPLIT: the sub-operations; else NULL */
-    struct limit_op *parent; /* if this is a sub-operation; else NULL, also after the parent ended */
-    struct lease *lease;     /* of its key; NULL: none */
-    uint64_t lease_key;      /* if lease->key differs, the slot was reused for another key */
+    unsigned times_asked; /* requests without a unit left for it, see group_answer() */
+    struct split *split;  /* SPLIT: the sub-operations; else NULL */
+    struct limit_op
+        *parent;         /* if this is a sub-operation; else NULL, also after the parent ended */
+    struct lease *lease; /* of its key; NULL: none */
+    uint64_t lease_key;  /* if lease->key differs, the slot was reused for another key */
     uint64_t started_us;
     int64_t now_us; /* as in struct limit_facts */
     struct denial_key denial_key;
@@ -96,7 +98,8 @@ struct limit_op {
     /* Limits whose own scripts failed and that allowed without Redis; counted with the others. */
     const struct limit *aside[LIMITS_PER_RULE_MAX];
     unsigned aside_count;
-    struct permit *permits[LIMITS_PER_RULE_MAX]; /* permits in use by this op; `limits` may shrink */
+    struct permit
+        *permits[LIMITS_PER_RULE_MAX]; /* permits in use by this op; `limits` may shrink */
     unsigned permit_count;
     size_t keys_size;
     unsigned count;
@@ -152,9 +155,10 @@ struct arguments {
     struct text numbers; /* decimal digits that the arguments point into */
     struct hash_key hash;
     struct slice keys[BATCH_KEYS_MAX];
-    unsigned key_count, last_key;       /* 1-based index of the last key looked up */
-    uint16_t slots[KEY_SLOTS];          /* by hash: 1-based key index, 0: free */
-    uint8_t groups[BATCH_KEYS_MAX + 1]; /* by key index: 1-based index of the group that may grow, 0: none */
+    unsigned key_count, last_key; /* 1-based index of the last key looked up */
+    uint16_t slots[KEY_SLOTS];    /* by hash: 1-based key index, 0: free */
+    uint8_t groups[BATCH_KEYS_MAX +
+                   1]; /* by key index: 1-based index of the group that may grow, 0: none */
 };
 
 struct limiter {
@@ -164,7 +168,7 @@ struct limiter {
     struct redis_client *redis; /* NULL: the policy needs none */
     struct deadlines deadlines;
     struct deadline_queue
-        waiting;          /* ops with a caller; all have the same timeout, so the queue is in order of time */
+        waiting; /* ops with a caller; all have the same timeout, so the queue is in order of time */
     struct event *resume; /* triggers a loop iteration when ops were gathered during a flush */
     size_t op_keys_size;  /* maximum size of all keys of one request */
     struct op_list gathered, spare_ops;

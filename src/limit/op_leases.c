@@ -18,10 +18,11 @@ void op_meet_lease(struct limit_op *op, const struct limit_facts *facts)
     const struct op_limit *part = &op->limits[0];
 
     op->lease = NULL;
-    if (!l->leases || l->retired || !lease_may_be(part->limit, &part->numbers) || facts->rule->learns ||
-        !op_is_unit(op))
+    if (!l->leases || l->retired || !lease_may_be(part->limit, &part->numbers) ||
+        facts->rule->learns || !op_is_unit(op))
         return;
-    op->lease = leases_meet(l->leases, tagged(l, part->key), part->limit, &part->numbers, clock_cached_us());
+    op->lease = leases_meet(l->leases, tagged(l, part->key), part->limit, &part->numbers,
+                            clock_cached_us());
     if (op->lease)
         op->lease_key = op->lease->key[1];
 }
@@ -166,10 +167,10 @@ void lease_answered(struct group *group, const struct limit_reply *replies, int6
     lease->limiter = op->limiter;
     if (is_forgotten(lease))
         lose(lease);
-    lease_take(
-        lease,
-        &(struct lease_charge){units, group->size, replies->remaining, replies->reset_us, time_us, asked_us},
-        clock_us());
+    lease_take(lease,
+               &(struct lease_charge){units, group->size, replies->remaining, replies->reset_us,
+                                      time_us, asked_us},
+               clock_us());
     counter_add(&lease->limiter->stats->lease_taken, (uint64_t)units);
     drop_leaked(lease);
     if (!lease->charge)
@@ -181,7 +182,8 @@ void lease_answered(struct group *group, const struct limit_reply *replies, int6
         give_back(lease);
 }
 
-void op_note_remaining(const struct limit_op *op, const struct limit_reply *replies, uint64_t asked_us)
+void op_note_remaining(const struct limit_op *op, const struct limit_reply *replies,
+                       uint64_t asked_us)
 {
     struct lease *lease = lease_of(op);
 

@@ -16,7 +16,8 @@ int64_t op_ask_lease(const struct limit_op *op, struct lease **asked);
 /* Call for a group with a lease, before its ops get their replies. `replies` NULL: no reply. */
 void lease_answered(struct group *group, const struct limit_reply *replies, int64_t time_us,
                     uint64_t asked_us);
-void op_note_remaining(const struct limit_op *op, const struct limit_reply *replies, uint64_t asked_us);
+void op_note_remaining(const struct limit_op *op, const struct limit_reply *replies,
+                       uint64_t asked_us);
 /* Call when the op's unit is refunded. */
 void op_unspend_lease(struct limit_op *op);
 

@@ -57,7 +57,8 @@ void op_permits_charged(struct limit_op *op, struct decision_request *decision_r
         if (!part->permit || replies->granted <= 0)
             continue;
         if (decision_request)
-            permits_hold(op->limiter->permits, decision_request, part->permit, replies->granted, true);
+            permits_hold(op->limiter->permits, decision_request, part->permit, replies->granted,
+                         true);
         else /* timed out or canceled */
             permits_owe(op->limiter->permits, part->permit, replies->granted);
     }
@@ -71,10 +72,10 @@ void op_permits_locally(struct limit_op *op, struct decision_request *decision_r
         return;
     for (unsigned i = 0; i < d->result_count; i++)
         for (unsigned j = 0; j < op->count; j++)
-            if (d->results[i].limit == op->limits[j].limit && op->limits[j].permit && d->results[i].local &&
-                d->results[i].verdict == VERDICT_ALLOWED)
-                permits_hold(op->limiter->permits, decision_request, op->limits[j].permit, op->limits[j].cost,
-                             false);
+            if (d->results[i].limit == op->limits[j].limit && op->limits[j].permit &&
+                d->results[i].local && d->results[i].verdict == VERDICT_ALLOWED)
+                permits_hold(op->limiter->permits, decision_request, op->limits[j].permit,
+                             op->limits[j].cost, false);
 }
 
 bool op_fill_permit_call(struct limit_op *op)

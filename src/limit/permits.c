@@ -54,7 +54,8 @@ struct permits {
 static void renewal_passed(struct deadline *deadline);
 static void retry_passed(struct deadline *deadline);
 
-struct permits *permits_new(struct deadlines *deadlines, uint64_t lease_us, struct fallback *fallback)
+struct permits *permits_new(struct deadlines *deadlines, uint64_t lease_us,
+                            struct fallback *fallback)
 {
     struct permits *p = xcalloc(1, sizeof *p);
     uint64_t number = 0;
@@ -149,8 +150,8 @@ static struct permit *permit_new(struct permits *p, const struct limit *limit, s
     return permit;
 }
 
-struct permit *permits_use(struct permits *p, const struct limit *limit, struct limit_numbers numbers,
-                           struct slice key)
+struct permit *permits_use(struct permits *p, const struct limit *limit,
+                           struct limit_numbers numbers, struct slice key)
 {
     struct permit *permit = *slot_of(p, key);
 
@@ -242,8 +243,10 @@ static bool write_call(struct permit *permit, struct permit_call *call)
 
     if (permit->unsure && !parent)
         return false;
-    *call = (struct permit_call){
-        .permit = permit, .limit = permit->limit, .numbers = permit->numbers, .key = key_of(permit)};
+    *call = (struct permit_call){.permit = permit,
+                                 .limit = permit->limit,
+                                 .numbers = permit->numbers,
+                                 .key = key_of(permit)};
     if (parent && permit->held > 0) {
         call->cost = permit->held;
         call->renews = true;
@@ -281,8 +284,8 @@ void permits_rewind(struct permits *p)
 
 /* --- Requests --------------------------------------------------------------------------------- */
 
-void permits_hold(struct permits *p, struct decision_request *decision_request, struct permit *permit,
-                  int64_t units, bool by_redis)
+void permits_hold(struct permits *p, struct decision_request *decision_request,
+                  struct permit *permit, int64_t units, bool by_redis)
 {
     struct held *held = &decision_request->held[decision_request->held_count++];
 

@@ -23,7 +23,8 @@ struct permits;
 /* Creates the table. `lease_us`: the policy's shortest lease. `fallback` counts units in flight
  * of limits with on_failure: local, whether Redis or the fallback admitted them. Ends the
  * process if out of memory. */
-struct permits *permits_new(struct deadlines *deadlines, uint64_t lease_us, struct fallback *fallback);
+struct permits *permits_new(struct deadlines *deadlines, uint64_t lease_us,
+                            struct fallback *fallback);
 void permits_free(struct permits *permits);
 
 /* This holder's number. */
@@ -32,8 +33,8 @@ int64_t permits_holder(const struct permits *permits);
 unsigned permits_count(const struct permits *permits);
 
 /* Takes a reference to the permit of a key, until permits_unuse(). NULL: no memory. */
-struct permit *permits_use(struct permits *permits, const struct limit *limit, struct limit_numbers numbers,
-                           struct slice key);
+struct permit *permits_use(struct permits *permits, const struct limit *limit,
+                           struct limit_numbers numbers, struct slice key);
 void permits_unuse(struct permits *permits, struct permit *permit);
 /* Call when a call with the permit was sent, was answered, or failed. After a failure the count
  * in Redis is unknown. */
@@ -42,8 +43,8 @@ void permits_answered(struct permit *permit);
 void permits_failed(struct permits *permits, struct permit *permit);
 
 /* The request holds `units` from now on. `by_redis`: counted by Redis, else by the fallback. */
-void permits_hold(struct permits *permits, struct decision_request *decision_request, struct permit *permit,
-                  int64_t units, bool by_redis);
+void permits_hold(struct permits *permits, struct decision_request *decision_request,
+                  struct permit *permit, int64_t units, bool by_redis);
 /* Releases all units that the request holds; they are sent to Redis later. May be called when
  * it holds none. */
 void permits_leave(struct decision_request *decision_request);

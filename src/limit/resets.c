@@ -68,7 +68,8 @@ bool resets_concern(struct slice key, uint64_t asked_us)
     if (!concerns)
         hash_slice_128(&hash, (struct slice){key.p, (size_t)(end + 1 - key.p)}, tag);
     for (unsigned i = 0; i < RESETS_MAX && !concerns; i++)
-        concerns = asked_us <= known[i].at_us && known[i].tag[0] == tag[0] && known[i].tag[1] == tag[1];
+        concerns =
+            asked_us <= known[i].at_us && known[i].tag[0] == tag[0] && known[i].tag[1] == tag[1];
     pthread_mutex_unlock(&lock);
     return concerns;
 }

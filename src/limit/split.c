@@ -43,7 +43,8 @@ static struct slice moved(struct slice key, const struct limit_op *from, struct 
 }
 
 /* Moves the limit and its permit from the parent to the sub-operation. */
-static void add_limit(struct limit_op *sub_op, struct limit_op *parent, const struct op_limit *limit)
+static void add_limit(struct limit_op *sub_op, struct limit_op *parent,
+                      const struct op_limit *limit)
 {
     struct op_limit *part = &sub_op->limits[sub_op->count++];
 
@@ -143,7 +144,8 @@ static void begin_decision(struct decision *d)
 }
 
 /* Decides the sub-operation's limits by on_failure. */
-static void decide_without_redis(struct limit_op *parent, struct limit_op *sub_op, enum redis_failure cause)
+static void decide_without_redis(struct limit_op *parent, struct limit_op *sub_op,
+                                 enum redis_failure cause)
 {
     struct decision_request *decision_request = parent->decision_request;
     struct decision d = {.delay_us = 0};
@@ -383,7 +385,8 @@ void split_timeout(struct limit_op *op)
 {
     struct split *split = op->split;
 
-    for (unsigned i = 0; i < split->count && decision_admits(&op->decision_request->decision); i++) {
+    for (unsigned i = 0; i < split->count && decision_admits(&op->decision_request->decision);
+         i++) {
         struct sub_op *sub_op = &split->sub_ops[i];
         if (sub_op->state != SUB_OP_ASKED && sub_op->state != SUB_OP_COMING)
             continue;

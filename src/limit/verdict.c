@@ -18,12 +18,14 @@ static struct limit_result result_of(const struct op_limit *part)
                                  .shadow = part->shadow,
                                  .quota = n->limit,
                                  .granted = part->full_cost,
-                                 .capacity = part->limit->kind == LIMIT_WINDOW ? n->limit : n->burst};
+                                 .capacity =
+                                     part->limit->kind == LIMIT_WINDOW ? n->limit : n->burst};
 }
 
 static bool waits_longer(const struct limit_result *a, const struct limit_result *b)
 {
-    return b->retry_after_us >= 0 && (a->retry_after_us < 0 || a->retry_after_us > b->retry_after_us);
+    return b->retry_after_us >= 0 &&
+           (a->retry_after_us < 0 || a->retry_after_us > b->retry_after_us);
 }
 
 static enum verdict rejection_by(const struct limit_result *r)
@@ -96,8 +98,8 @@ static void set_delay(struct decision *d, const struct limit_reply *replies)
             d->delay_us = replies->delay_us;
 }
 
-void verdict_from_answer(struct limiter *l, const struct limit_op *op, const struct limit_reply *replies,
-                         struct decision *d)
+void verdict_from_answer(struct limiter *l, const struct limit_op *op,
+                         const struct limit_reply *replies, struct decision *d)
 {
     d->result_count = op->count;
     for (unsigned i = 0; i < op->count; i++, replies++) {
@@ -213,8 +215,10 @@ static void decide_by_shadows(const struct rule *rule, struct decision *d)
     d->rejected_by = -1;
     d->result_count = rule->limit_count;
     for (unsigned i = 0; i < rule->limit_count; i++)
-        d->results[i] = (struct limit_result){
-            .limit = rule->limits[i], .verdict = VERDICT_SHADOW, .shadow = true, .retry_after_us = -1};
+        d->results[i] = (struct limit_result){.limit = rule->limits[i],
+                                              .verdict = VERDICT_SHADOW,
+                                              .shadow = true,
+                                              .retry_after_us = -1};
 }
 
 /* The response fields show one limit: the first enforced one that may be shown, else the first
@@ -284,7 +288,8 @@ static int64_t time_left(int64_t us, uint64_t elapsed_us)
     return us < 0 ? us : us > (int64_t)elapsed_us ? us - (int64_t)elapsed_us : 0;
 }
 
-bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us, struct decision *d)
+bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us,
+                         struct decision *d)
 {
     const struct denial *denial;
 
@@ -323,7 +328,8 @@ void verdict_from_lease(struct limiter *l, const struct limit_op *op, const stru
 }
 
 /* NULL if Redis did not check the limit: limits checked in turn end with the one that rejects. */
-static const struct limit_result *result_for(const struct decision *d, unsigned i, const struct limit *limit)
+static const struct limit_result *result_for(const struct decision *d, unsigned i,
+                                             const struct limit *limit)
 {
     if (i < d->result_count && d->results[i].limit == limit)
         return &d->results[i];
@@ -349,8 +355,8 @@ void verdict_remember(struct limiter *l, struct limit_op *op, const struct decis
         }
         bool ends_any_time = r->limit->kind == LIMIT_CONCURRENCY; /* not remembered */
         bool limited = r->verdict == VERDICT_LIMITED && !ends_any_time;
-        denial.limits[i] =
-            (struct denial_limit){limited, r->remaining, ends_any_time ? 0 : r->retry_after_us, r->reset_us};
+        denial.limits[i] = (struct denial_limit){
+            limited, r->remaining, ends_any_time ? 0 : r->retry_after_us, r->reset_us};
         any = any || limited;
     }
     if (!any)

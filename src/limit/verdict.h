@@ -1,5 +1,5 @@
-/* verdict.h - makes decisions. Each function sets the whole decision *d and counts it by limit, unless
- * op->counts_later. */
+/* verdict.h - makes decisions. Each function sets the whole decision *d and counts it by limit,
+ * unless op->counts_later. */
 #ifndef WEIR_LIMIT_VERDICT_H
 #define WEIR_LIMIT_VERDICT_H
 
@@ -8,8 +8,8 @@
 /* verdict.c. Each sets the whole decision *d and counts it by limit, unless op->counts_later. */
 
 /* `replies`: of the op's limits. */
-void verdict_from_answer(struct limiter *l, const struct limit_op *op, const struct limit_reply *replies,
-                         struct decision *d);
+void verdict_from_answer(struct limiter *l, const struct limit_op *op,
+                         const struct limit_reply *replies, struct decision *d);
 /* Each limit follows its own on_failure; `cause` is counted. */
 void verdict_without_redis(struct limiter *l, const struct limit_op *op, enum redis_failure cause,
                            struct decision *d);
@@ -26,7 +26,8 @@ void verdict_of_no_limits(struct decision *d);
 /* Out of memory for a permit: fails closed. */
 void verdict_of_no_memory(struct decision *d);
 /* Returns false if no valid denial is remembered. */
-bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us, struct decision *d);
+bool verdict_from_denial(struct limiter *l, struct limit_op *op, uint64_t now_us,
+                         struct decision *d);
 /* Call after a unit of the lease was spent. */
 void verdict_from_lease(struct limiter *l, const struct limit_op *op, const struct lease *lease,
                         uint64_t now_us, struct decision *d);

@@ -14,12 +14,12 @@ static void check_redis(struct loading *l)
     const struct redis_settings *redis = &l->policy->redis;
 
     if (redis->username && !redis->password)
-        mistake(l, node_at(l, "redis", "username"), "a username needs a password beside it");
+        mistake(l, node_at(l, "redis", "username"), "username requires password; add it");
     if (redis->sentinel.username && !redis->sentinel.password)
         mistake(l, node_find(node_at(l, "redis", "sentinel"), "username"),
-                "a username needs a password beside it");
+                "username requires password; add it");
     if (redis->cluster.count && redis->database)
-        mistake(l, node_at(l, "redis", "database"), "a cluster has database 0 alone; remove it");
+        mistake(l, node_at(l, "redis", "database"), "a cluster has only database 0; remove it");
     if (redis->embedded && redis->password)
         mistake(l, node_at(l, "redis", redis->password_file ? "password_file" : "password"),
                 "the embedded Redis is private and has no password; remove it");
@@ -36,13 +36,14 @@ static void check_proxy_protocol(struct loading *l)
         if (policy->listen[i].proxy_protocol && policy->identity.trusted_count == 0 &&
             !policy->identity.trust_unix)
             mistake(l, node_find(item, "proxy_protocol"),
-                    "is believed of identity.trusted_proxies alone, and they name nobody");
+                    "is accepted only from identity.trusted_proxies, which is empty");
 }
 
 static void check_resolver(struct loading *l)
 {
     const struct resolver_settings *resolver = &l->policy->resolver;
-    const struct node *max = node_at(l, "resolver", "max_ttl"), *min = node_at(l, "resolver", "min_ttl");
+    const struct node *max = node_at(l, "resolver", "max_ttl"),
+                      *min = node_at(l, "resolver", "min_ttl");
 
     if (resolver->min_ttl_us > resolver->max_ttl_us)
         mistake(l, max ? max : min, "max_ttl is less than min_ttl");
@@ -55,9 +56,10 @@ static void warn_of_redis_tls(struct loading *l)
     const struct client_tls *tls = &l->policy->redis.tls;
 
     if (tls->on && !tls->verify)
-        warning(l, node_find(node_at(l, "redis", "tls"), "verify"),
-                "anyone between weir and Redis can read the password and change the counts; name the "
-                "authority of Redis' certificate in ca instead");
+        warning(
+            l, node_find(node_at(l, "redis", "tls"), "verify"),
+            "anyone between weir and Redis can read the password and change the counts; name the "
+            "authority of Redis' certificate in ca instead");
 }
 
 static void warn_of_upstreams(struct loading *l)
@@ -69,8 +71,8 @@ static void warn_of_upstreams(struct loading *l)
         const struct client_tls *tls = &l->policy->upstreams[i].tls;
         if (tls->on && !tls->verify)
             warning(l, node_find(node_find(node, "tls"), "verify"),
-                    "whoever gets between weir and the servers can read and change all that passes; name the "
-                    "servers' authority in ca instead");
+                    "an attacker between weir and the servers can read and change all traffic; set "
+                    "ca to the servers' authority instead");
     }
 }
 
@@ -107,20 +109,19 @@ static void warn_of_limit(struct loading *l, const struct node *node, const stru
     if (!is_used(l->policy, limit))
         warning(l, node, "no rule uses this limit");
     if (burst && limit->kind == LIMIT_BUCKET && limit->burst > limit->limit && !limit->max_delay_us)
-        warning(l, burst, "a burst above the limit lets more than twice the limit through in one period");
+        warning(l, burst, "a burst above the limit admits more than twice the limit in one period");
     if (limit->max_delay_us && !limit->best_effort && is_used(l->policy, limit) &&
         limit->burst <= lowest_cost(l->policy, limit))
         warning(l, burst ? burst : node_find(node, "max_delay"),
-                "so small a burst lets no request wait, so max_delay holds none; with a burst of n times the "
-                "cost of "
-                "a request, n - 1 may wait");
+                "with this burst no request is delayed, so max_delay has no effect; with a burst "
+                "of n times the cost of a request, n - 1 requests may wait");
     if (limit->period_us > period_long_us)
-        warning(l, period, "so long that only an eviction or a reset in Redis may end it");
+        warning(l, period,
+                "with this period, only an eviction or a reset in Redis may end the limit");
     if (limit->shipped && limit->shipped->keeps_charges && limit->limit > LOG_LARGE)
-        warning(
-            l, node_find(node, "limit"),
-            "sliding_window_log keeps up to 12 bytes for each of them and client, and rewrites all with each "
-            "charge; rolling_window needs no more for many than for few");
+        warning(l, node_find(node, "limit"),
+                "sliding_window_log stores up to 12 bytes per unit and client, and rewrites them "
+                "at each charge; rolling_window needs the same memory for any limit");
 }
 
 static void warn_of_limits(struct loading *l)
@@ -135,7 +136,8 @@ static void warn_of_log(struct loading *l)
 {
     if (l->policy->log.format == LOG_JSON && l->policy->log.access == ACCESS_COMBINED)
         warning(l, node_at(l, "log", "access"),
-                "the lines of combined are no JSON, so the log is not JSON on every line; use json");
+                "lines in the combined format are not JSON, so the log is not JSON throughout; use "
+                "json");
 }
 
 void policy_check(struct loading *l)

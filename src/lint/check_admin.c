@@ -21,7 +21,8 @@ void warn_of_admin(struct loading *l)
         const struct admin_listener *listener = &l->policy->admin[i];
         if (!listener->token && !listener->read_only && !is_loopback(&listener->address))
             warning(l, item,
-                    "anyone who can connect to this address may read the policy and reset and grant limits; "
+                    "anyone who can connect to this address may read the policy and reset and "
+                    "grant limits; "
                     "add token_file, or read_only: true");
     }
 }

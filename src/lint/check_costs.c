@@ -11,14 +11,16 @@ static int64_t *highest_costs(struct loading *l)
         for (unsigned j = 0; j < policy->rules[i].limit_count; j++) {
             const struct limit *limit = policy->rules[i].limits[j];
             int64_t cost = policy->rules[i].cost ? policy->rules[i].cost : limit->cost;
-            if (!limit->best_effort && limit->kind != LIMIT_CONCURRENCY && cost > highest[limit->index])
+            if (!limit->best_effort && limit->kind != LIMIT_CONCURRENCY &&
+                cost > highest[limit->index])
                 highest[limit->index] = cost;
         }
     return highest;
 }
 
-static void warn_of_numbers(struct loading *l, const int64_t *highest, const struct limit_numbers *numbers,
-                            const char *section, const char *name, struct position position)
+static void warn_of_numbers(struct loading *l, const int64_t *highest,
+                            const struct limit_numbers *numbers, const char *section,
+                            const char *name, struct position position)
 {
     char text[256];
 
@@ -28,8 +30,8 @@ static void warn_of_numbers(struct loading *l, const int64_t *highest, const str
         if (highest[i] <= capacity)
             continue;
         snprintf(text, sizeof text,
-                 "%s.%s: a request may cost %lld, and limit %s holds %lld: it is always rejected", section,
-                 name, (long long)highest[i], limit->name, (long long)capacity);
+                 "%s.%s: a request may cost %lld, and limit %s holds %lld: it is always rejected",
+                 section, name, (long long)highest[i], limit->name, (long long)capacity);
         report_line_add(l->report, true, position, text);
         return;
     }

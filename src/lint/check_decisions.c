@@ -21,6 +21,7 @@ void warn_of_decisions(struct loading *l)
     for (unsigned i = 0; i < l->policy->limit_count && node; i++, node = node->next) {
         const char *missing = missing_for(&l->policy->limits[i]);
         if (missing)
-            warning(l, node, "the listener of decisions cannot apply this limit in full: %s", missing);
+            warning(l, node, "the listener of decisions cannot apply this limit in full: %s",
+                    missing);
     }
 }

@@ -35,14 +35,14 @@ static void warn_of_sources(struct loading *l)
 
     for (unsigned i = 0; item && i < identity->from_count; i++, item = list_next(from, item)) {
         if (after_ip)
-            warning(l, item, "is never looked at: ip before it always gives a value");
+            warning(l, item, "is never used: ip before it always gives a value");
         else if (!identity->from[i].source->verified && unnoticed)
-            warning(l, item,
-                    "this %s is believed from anyone who can connect, since trusted_proxies "
-                    "names nobody; "
-                    "name the proxies that set it, or write headers_from: anyone if servers verify "
-                    "the ids",
-                    identity->from[i].source->description);
+            warning(
+                l, item,
+                "this %s is accepted from anyone who can connect, since trusted_proxies is empty; "
+                "list the proxies that set it, or write headers_from: anyone if servers verify "
+                "the ids",
+                identity->from[i].source->description);
         after_ip |= !identity->from[i].source->is_id;
     }
     if (identity->drops_client_ip_header && identity->trusted_count == 0 && !identity->trust_unix)
@@ -50,23 +50,21 @@ static void warn_of_sources(struct loading *l)
                 "is never read, since trusted_proxies names nobody; name the proxies that send it");
     if (trusts_everyone(identity))
         warning(l, node_at(l, "identity", "trusted_proxies"),
-                "0.0.0.0/0 and ::/0 name everyone: whoever connects chooses its own address, and "
-                "its id; "
-                "name the "
-                "proxies' addresses");
+                "0.0.0.0/0 and ::/0 trust everyone: any client can choose its address and id; list "
+                "the addresses of the proxies");
     if (identity->known_clients_only && clients_count(l->policy->clients) == 0 &&
         !quotas_are_set(&l->policy->quotas))
         warning(l, node_at(l, "identity", "known_clients_only"),
-                "clients knows none: every id is passed over");
+                "clients is empty, so every id is ignored");
 }
 
 /* Addresses are not looked up in the database. */
 static void warn_of_quotas(struct loading *l)
 {
     if (quotas_are_set(&l->policy->quotas) && !has_ids(&l->policy->identity))
-        warning(
-            l, node_find(l->root, "quotas"),
-            "nobody is looked up: quotas are for ids, and identity.from names no source of ids before ip");
+        warning(l, node_find(l->root, "quotas"),
+                "no quota is ever looked up: quotas apply to ids, and identity.from has no source "
+                "of ids before ip");
 }
 
 /* --- tokens --- */
@@ -79,10 +77,10 @@ static void warn_of_jwt(struct loading *l)
     if (section && identity->claim_count == 0)
         warning(l, section, "nothing reads tokens; name \"jwt:CLAIM\" in identity.from");
     else if (section && !identity->jwt.audience)
-        warning(
-            l, section,
-            "accepts tokens that were issued for other services; name yours in audience (RFC 8725 section "
-            "3.9)");
+        warning(l, section,
+                "accepts tokens that were issued for other services; name yours in audience (RFC "
+                "8725 section "
+                "3.9)");
 }
 
 /* --- clients --- */
@@ -103,11 +101,13 @@ static void warn_of_ids(struct loading *l)
             address = node;
     }
     if (address)
-        warning(l, address, "is taken for an id from a header; for the address write \"ip:%.*s\"",
+        warning(l, address,
+                "is interpreted as an id from a header; for the address, write \"ip:%.*s\"",
                 SLICE_ARG(address->key));
     else if (id && !has_ids(&l->policy->identity))
         warning(l, id,
-                "nobody is this client: it is an id, and identity.from names no source of ids before ip");
+                "this client never occurs: it is an id, and identity.from has no source of ids "
+                "before ip");
 }
 
 /* Requests with an id are looked up by id only, so entries for addresses do not apply to them. No
@@ -117,23 +117,24 @@ static void warn_of_addresses(struct loading *l)
 {
     static const char *const remedies[] = {
         [QUOTA_AS_WRITTEN] =
-            "with identity.known_clients_only: true, only ids named in clients come before it",
-        [QUOTA_PROHIBITED] = "to keep the address out, list it in a file of addresses.block instead",
-        [QUOTA_UNLIMITED] = "to exempt the address, list it in a file of addresses.allow instead"};
+            "with identity.known_clients_only: true, only ids listed in clients take precedence",
+        [QUOTA_PROHIBITED] = "to block the address, add it to a file of addresses.block instead",
+        [QUOTA_UNLIMITED] = "to exempt the address, add it to a file of addresses.allow instead"};
     const struct identity_settings *identity = &l->policy->identity;
     bool told[COUNT_OF(remedies)] = {false};
 
     if (!has_ids(identity) || identity->known_clients_only)
         return;
     for (unsigned i = 0; i < clients_count(l->policy->clients); i++) {
-        const struct client_limits *client_limits = &clients_at(l->policy->clients, i)->client_limits;
+        const struct client_limits *client_limits =
+            &clients_at(l->policy->clients, i)->client_limits;
         enum quota_kind remedy =
             strcmp(client_limits->name, "ip:unix") == 0 ? QUOTA_AS_WRITTEN : client_limits->quota;
         if (strncmp(client_limits->name, "ip:", 3) != 0 || told[remedy])
             continue;
         told[remedy] = true;
         warning(l, node_at(l, "clients", client_limits->name),
-                "a request with an id (identity.from) does not meet this; %s", remedies[remedy]);
+                "does not apply to requests with an id (identity.from); %s", remedies[remedy]);
     }
 }
 
@@ -150,7 +151,8 @@ static bool has_unverified_source(const struct identity_settings *identity)
 
 static bool ids_are_unverified(const struct policy *policy)
 {
-    bool database = quotas_are_set(&policy->quotas) && policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY;
+    bool database =
+        quotas_are_set(&policy->quotas) && policy->quotas.unknown_client == UNKNOWN_CLIENT_DENY;
 
     return policy->identity.headers_from_anyone && has_unverified_source(&policy->identity) &&
            !policy->identity.known_clients_only && !database;
@@ -208,11 +210,9 @@ static void warn_of_made_up(struct loading *l, const struct node *node, const st
     }
     if (first)
         warning(l, node_find(node, "limits"),
-                "anyone can make up %s, and limit %s counts each apart: a made-up one meets a "
-                "fresh limit "
-                "and is one "
-                "more key in Redis; add an enforced rate limit of all requests with per: ip or "
-                "per: all",
+                "anyone can invent %s, and limit %s counts each separately: every invented one "
+                "gets a fresh limit and a new key in Redis; add an enforced rate limit with per: "
+                "ip or per: all",
                 first_words, first->name);
 }
 

@@ -8,12 +8,14 @@ static bool has_ids(const struct identity_settings *identity)
     return identity->from_count && identity->from[0].source->is_id;
 }
 
-static void warn_of_client(struct loading *l, const struct node *client, const struct criterion *criterion)
+static void warn_of_client(struct loading *l, const struct node *client,
+                           const struct criterion *criterion)
 {
     for (unsigned i = 0; i < criterion->count; i++)
         if (criterion->clients[i].identity.n && !has_ids(&l->policy->identity)) {
             warning(l, client,
-                    "no client is %s: it is an id, and identity.from has no source of ids before ip",
+                    "client %s never occurs: it is an id, and identity.from has no source of ids "
+                    "before ip",
                     QUOTE(criterion->patterns[i]));
             return;
         }
@@ -27,14 +29,16 @@ static bool has_listener(const struct policy *policy, bool tls)
     return false;
 }
 
-static void warn_of_scheme(struct loading *l, const struct node *scheme, const struct criterion *criterion)
+static void warn_of_scheme(struct loading *l, const struct node *scheme,
+                           const struct criterion *criterion)
 {
     const struct policy *policy = l->policy;
     bool https = slice_equal(criterion->patterns[0], SLICE("https"));
 
-    if (criterion->count == 1 && !has_listener(policy, https) && policy->identity.trusted_count == 0 &&
-        !policy->identity.trust_unix)
-        warning(l, scheme, "no request has this scheme: no listener has %s, and trusted_proxies names nobody",
+    if (criterion->count == 1 && !has_listener(policy, https) &&
+        policy->identity.trusted_count == 0 && !policy->identity.trust_unix)
+        warning(l, scheme,
+                "no request has this scheme: no listener has %s, and trusted_proxies names nobody",
                 https ? "tls" : "cleartext");
 }
 
@@ -54,6 +58,7 @@ void warn_of_match(struct loading *l, const struct node *item, const struct rule
     }
     if (chosen && rule->limit_count == 0)
         warning(l, match,
-                "anyone can send these headers or query parameters, and is then not limited; use them for "
+                "anyone can send these headers or query parameters, and is then not limited; use "
+                "them for "
                 "stricter limits, or match on the client");
 }

@@ -40,19 +40,20 @@ static void warn_of_rule(struct loading *l, const struct node *match, const stru
 
     if (other.n && l->policy->paths.ambiguous == AMBIGUOUS_REJECT)
         warning(l, path,
-                "requests for this path are refused as ambiguous: servers may read it as %s, which this rule "
+                "requests for this path are refused as ambiguous: servers may read it as %s, which "
+                "this rule "
                 "does "
                 "not match; see paths.ambiguous",
                 QUOTE(other));
     if (path && l->policy->paths.ignore_case && has_non_ascii(rule->path))
         warning(l, path,
-                "paths.ignore_case is of ASCII letters alone: other letters in this path match as they are "
-                "written");
+                "paths.ignore_case applies to ASCII letters only: other letters in this path match "
+                "exactly");
     if (methods && (names_method(rule, "TRACE") || names_method(rule, "CONNECT")))
-        warning(l, methods, "TRACE is refused with 405 and CONNECT with 501, whatever the rules say");
-    if (methods && names_method(rule, "GET") && !names_method(rule, "HEAD"))
         warning(l, methods,
-                "HEAD is not among these methods, and most servers answer it as they do GET; add it");
+                "TRACE is refused with 405 and CONNECT with 501, whatever the rules say");
+    if (methods && names_method(rule, "GET") && !names_method(rule, "HEAD"))
+        warning(l, methods, "HEAD is missing here, and most servers treat it like GET; add it");
 }
 
 void warn_of_paths(struct loading *l)

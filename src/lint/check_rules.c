@@ -9,7 +9,8 @@ static struct slice foreign_segment(struct slice path)
         const char *slash = memchr(path.p + i, '/', path.n - i);
         end = slash ? (size_t)(slash - path.p) : path.n;
         struct slice segment = {path.p + i, end - i};
-        char first = segment.n > 1 ? segment.p[0] : 0, last = segment.n > 1 ? segment.p[segment.n - 1] : 0;
+        char first = segment.n > 1 ? segment.p[0] : 0,
+             last = segment.n > 1 ? segment.p[segment.n - 1] : 0;
         if ((first == '{' && last == '}') || first == ':' || (first == '<' && last == '>') ||
             (segment.n > 1 && memmem(segment.p, segment.n, ".*", 2)))
             return segment;
@@ -19,11 +20,14 @@ static struct slice foreign_segment(struct slice path)
 
 static void warn_of_path(struct loading *l, const struct node *rule)
 {
-    const struct node *match = node_find(rule, "match"), *path = match ? node_find(match, "path") : NULL;
-    struct slice segment = path && path->kind == NODE_SCALAR ? foreign_segment(path->text) : SLICE_NONE;
+    const struct node *match = node_find(rule, "match"),
+                      *path = match ? node_find(match, "path") : NULL;
+    struct slice segment =
+        path && path->kind == NODE_SCALAR ? foreign_segment(path->text) : SLICE_NONE;
 
     if (segment.n)
-        warning(l, path, "%s is no wildcard here; * is any segment, and /** at the end all below",
+        warning(l, path,
+                "%s is not a wildcard; * matches any segment, and /** at the end everything below",
                 QUOTE(segment));
 }
 
@@ -45,10 +49,11 @@ static void warn_of_unlimited(struct loading *l, const struct node *node, const 
         return;
     if (limits)
         warning(l, limits,
-                "is empty, so this rule's requests are not limited; name limits, or write limits: "
+                "is empty, so requests of this rule are not limited; list limits, or write limits: "
                 "none");
     else
-        warning(l, node, "this rule's requests are not limited; name limits, or write limits: none");
+        warning(l, node,
+                "requests of this rule are not limited; list limits, or write limits: none");
 }
 
 static bool matches_everything(const struct rule *rule)
@@ -67,12 +72,11 @@ static void warn_of_unmatched(struct loading *l, const struct node *rules)
             return;
     if (policy->rule_count == 1 && policy->limit_count)
         warning(l, rules ? rules : node_find(l->root, "limits"),
-                "there are no rules, so no request is limited; add rules that name limits");
+                "there are no rules, so no request is limited; add rules with limits");
     else if (policy->rule_count > 1)
         warning(l, rules,
-                "requests that no rule matches are not limited; add a last rule without match, "
-                "with limits or "
-                "limits: none");
+                "requests that match no rule are not limited; add a last rule without match, with "
+                "limits or limits: none");
 }
 
 void warn_of_rules(struct loading *l)
@@ -87,7 +91,8 @@ void warn_of_rules(struct loading *l)
         warn_of_path(l, item);
         warn_of_match(l, item, &policy->rules[i]);
         if (before)
-            warning(l, item, "no request reaches this rule: the one at line %u matches all that it matches",
+            warning(l, item,
+                    "no request reaches this rule: the rule at line %u matches all of its requests",
                     before->position.line);
         else
             warn_of_unlimited(l, item, &policy->rules[i]);

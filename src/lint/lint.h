@@ -15,6 +15,7 @@ void warn_of_costs(struct loading *l);
 void warn_of_paths(struct loading *l);
 void warn_of_identity(struct loading *l);
 void warn_of_rules(struct loading *l);
-void warn_of_match(struct loading *l, const struct node *item, const struct rule *rule); /* one rule */
+void warn_of_match(struct loading *l, const struct node *item,
+                   const struct rule *rule); /* one rule */
 
 #endif

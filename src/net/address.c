@@ -33,7 +33,8 @@ void address_of_ip(const struct ip *ip, uint16_t port, struct address *address)
 }
 
 /* Used only at start: getaddrinfo() blocks. */
-static bool resolve_name(struct slice host, uint16_t port, struct address *address, const char **why)
+static bool resolve_name(struct slice host, uint16_t port, struct address *address,
+                         const char **why)
 {
     char name[HOST_NAME_BYTES_MAX + 1];
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
@@ -65,10 +66,12 @@ static const char *what_is_expected(struct slice text)
     if (text.n && memmem(text.p, text.n, "://", 3))
         return "a URL; expected host:port, without a scheme and a path";
     if (text.n && digits == text.n)
-        return "a port by itself; expected host:port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for every IPv4 "
+        return "a port without a host; expected host:port, such as 127.0.0.1:8080, or 0.0.0.0:8080 "
+               "for every IPv4 "
                "address";
     if (text.n && (text.p[0] == ':' || slice_starts_with(text, SLICE("*:"))))
-        return "no host; expected one before the port, such as 127.0.0.1, or 0.0.0.0 for every IPv4 address";
+        return "no host; expected one before the port, such as 127.0.0.1, or 0.0.0.0 for every "
+               "IPv4 address";
     return "expected host:port, [ipv6]:port or unix:/path";
 }
 
@@ -80,8 +83,8 @@ static bool split_port(struct slice text, struct slice *host, uint16_t *port, bo
     uint64_t number;
 
     *why = what_is_expected(text);
-    if (!colon ||
-        !slice_to_u64((struct slice){colon + 1, text.n - (size_t)(colon + 1 - text.p)}, 65535, &number))
+    if (!colon || !slice_to_u64((struct slice){colon + 1, text.n - (size_t)(colon + 1 - text.p)},
+                                65535, &number))
         return false;
     *host = (struct slice){text.p, (size_t)(colon - text.p)};
     if (slice_equal(*host, SLICE("*")))
@@ -102,7 +105,8 @@ bool host_name_is_valid(struct slice host)
 
     for (size_t i = 0; i < host.n; i++) {
         char c = host.p[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+        bool letter =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
         if (c == '.' ? label == 0 : (!letter && (c != '-' || label == 0)) || label == 63)
             return false;
         if (c != '.')
@@ -158,9 +162,9 @@ const char *address_format(const struct address *address, char text[static ADDRE
         text_literal(&t, "(none)");
     else if (address_is_unix(address)) {
         text_literal(&t, "unix:");
-        text_put(&t,
-                 slice_of(address->length > offsetof(struct sockaddr_un, sun_path) ? address->local.sun_path
-                                                                                   : ""));
+        text_put(&t, slice_of(address->length > offsetof(struct sockaddr_un, sun_path)
+                                  ? address->local.sun_path
+                                  : ""));
     } else {
         bool v6 = address->any.sa_family == AF_INET6;
         (void)ip_of_address(address, &ip);
@@ -201,7 +205,8 @@ const struct address *address_of_peer(const struct peer *peer, struct address *a
         break;
     default:
         address->any.sa_family = peer->any.sa_family;
-        address->length = peer->any.sa_family == AF_UNIX ? offsetof(struct sockaddr_un, sun_path) : 0;
+        address->length =
+            peer->any.sa_family == AF_UNIX ? offsetof(struct sockaddr_un, sun_path) : 0;
     }
     return address;
 }
@@ -271,12 +276,13 @@ bool ip_range_parse(struct slice text, struct ip_range *range, const char **why)
         return false;
     unsigned family_bits = memchr(address.p, ':', address.n) ? 128 : 32;
     bits = family_bits;
-    if (slash && !slice_to_u64((struct slice){slash + 1, text.n - address.n - 1}, family_bits, &bits))
+    if (slash &&
+        !slice_to_u64((struct slice){slash + 1, text.n - address.n - 1}, family_bits, &bits))
         return false;
     range->bits = (unsigned)bits + 128 - family_bits;
     struct ip masked = ip_masked(&range->ip, range->bits);
     if (memcmp(masked.bytes, range->ip.bytes, 16) != 0) {
-        *why = "the address has bits set behind its prefix length";
+        *why = "the address has bits set after its prefix length";
         return false;
     }
     return true;
@@ -288,7 +294,8 @@ bool ip_range_holds(const struct ip_range *range, const struct ip *ip)
     if (range->bits < 96 && ip_is_v4(ip))
         return false; /* ::/0 does not match IPv4-mapped addresses: those are IPv4 */
     return memcmp(range->ip.bytes, ip->bytes, whole) == 0 &&
-           (rest == 0 || ((range->ip.bytes[whole] ^ ip->bytes[whole]) & (0xff00 >> rest) & 0xff) == 0);
+           (rest == 0 ||
+            ((range->ip.bytes[whole] ^ ip->bytes[whole]) & (0xff00 >> rest) & 0xff) == 0);
 }
 
 void ip_range_format(const struct ip_range *range, struct text *out)

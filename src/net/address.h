@@ -33,13 +33,14 @@ bool host_name_is_valid(struct slice host);
 /* Parses "127.0.0.1:80", "[::1]:80" or "unix:/path". If `resolve` is set, also resolves host names
  * with getaddrinfo() and uses the first address; this blocks, so only before the workers start. On
  * failure, returns false and sets `*why` (static text). */
-MUST_CHECK bool address_parse(struct slice text, bool resolve, struct address *address, const char **why);
+MUST_CHECK bool address_parse(struct slice text, bool resolve, struct address *address,
+                              const char **why);
 
 /* Same as address_parse(), but a host name is not resolved: `*host` is set to it and
  * address->length to 0. For an IP address, `*host` is its text without brackets; for a Unix socket,
  * it is empty. */
-MUST_CHECK bool address_split(struct slice text, struct address *address, struct slice *host, uint16_t *port,
-                              const char **why);
+MUST_CHECK bool address_split(struct slice text, struct address *address, struct slice *host,
+                              uint16_t *port, const char **why);
 /* Combines an IP address and a port. */
 struct ip;
 void address_of_ip(const struct ip *ip, uint16_t port, struct address *address);

@@ -39,7 +39,8 @@ bool inherited_receive(struct inherited *inherited, const char **why)
     inherited->count = (unsigned)count;
     bool good = true;
     for (unsigned i = 0; i < inherited->count; i++) {
-        inherited->sockets[i] = (struct inherited_socket){SD_LISTEN_FDS_START + (int)i, names[i], {{{0}}, 0}};
+        inherited->sockets[i] =
+            (struct inherited_socket){SD_LISTEN_FDS_START + (int)i, names[i], {{{0}}, 0}};
         good = good && describe(&inherited->sockets[i], why);
     }
     free(names);

@@ -40,7 +40,8 @@ static int open_one(const struct address *address, const char **why)
     if (fd < 0)
         return -1;
     *why = "setsockopt";
-    if (family != AF_UNIX && (!set_on(fd, SOL_SOCKET, SO_REUSEADDR) || !set_on(fd, SOL_SOCKET, SO_REUSEPORT)))
+    if (family != AF_UNIX &&
+        (!set_on(fd, SOL_SOCKET, SO_REUSEADDR) || !set_on(fd, SOL_SOCKET, SO_REUSEPORT)))
         goto failed;
     if (family == AF_INET6 && !set_on(fd, IPPROTO_IPV6, IPV6_V6ONLY))
         goto failed;
@@ -72,7 +73,8 @@ static bool port_is_free(const struct address *address, const char **why)
         return false;
     if (address->any.sa_family == AF_INET6)
         (void)set_on(fd, IPPROTO_IPV6, IPV6_V6ONLY);
-    bool is_free = set_on(fd, SOL_SOCKET, SO_REUSEADDR) && bind(fd, &address->any, address->length) == 0;
+    bool is_free =
+        set_on(fd, SOL_SOCKET, SO_REUSEADDR) && bind(fd, &address->any, address->length) == 0;
     int error = errno;
     close(fd);
     errno = error;
@@ -92,7 +94,8 @@ bool listener_open(struct address *address, unsigned count, int *fds, const char
             break;
         /* the largest member; replaces port 0 with the port that the kernel chose */
         socklen_t length = sizeof address->local;
-        if (opened == 0 && !address_is_unix(address) && getsockname(fds[0], &address->any, &length) == 0)
+        if (opened == 0 && !address_is_unix(address) &&
+            getsockname(fds[0], &address->any, &length) == 0)
             address->length = length;
     }
     if (opened == count)

@@ -88,7 +88,8 @@ ssize_t pipe_drain(struct pipe *pipe, int socket)
     ssize_t n;
 
     do
-        n = splice(pipe->read_fd, NULL, socket, NULL, pipe->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+        n = splice(pipe->read_fd, NULL, socket, NULL, pipe->held,
+                   SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
     while (n < 0 && errno == EINTR);
     if (n > 0)
         pipe->held -= (size_t)n;

@@ -72,7 +72,8 @@ static void on_ready(evutil_socket_t fd, short what, void *arg)
 
     poller->stopped = false;
     if (poller->next == poller->count && poller->woken_due == 0) {
-        poller->woken_due = poller->woken_count < poller->batch ? poller->woken_count : poller->batch;
+        poller->woken_due =
+            poller->woken_count < poller->batch ? poller->woken_count : poller->batch;
         fetch(poller);
     }
     serve_reported(poller);
@@ -130,7 +131,7 @@ static void report_failed(void)
     if (said_us && now - said_us < 10000000)
         return;
     said_us = now;
-    log_error("cannot wait for a connection: %s (raise fs.epoll.max_user_watches)", strerror(errno));
+    log_error("cannot watch a connection: %s (raise fs.epoll.max_user_watches)", strerror(errno));
 }
 
 void watch_want(struct watch *watch, bool readable, bool writable)

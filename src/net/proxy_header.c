@@ -125,7 +125,8 @@ enum {
     TLV_CRC32C = 0x03
 };
 
-static const char v2_signature[12] = {'\r', '\n', '\r', '\n', 0, '\r', '\n', 'Q', 'U', 'I', 'T', '\n'};
+static const char v2_signature[12] = {'\r', '\n', '\r', '\n', 0,   '\r',
+                                      '\n', 'Q',  'U',  'I',  'T', '\n'};
 
 static unsigned byte_at(struct slice bytes, size_t i)
 {

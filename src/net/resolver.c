@@ -163,12 +163,12 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 
     for (unsigned i = 0; i < FAMILY_COUNT; i++)
         if (lookup->query[i])
-            lookup->answer.why = "no answer from the name servers";
+            lookup->answer.why = "no response from the name servers";
     finish(lookup);
 }
 
-static void take_reply(struct resolver_answer *answer, unsigned family, int result, int count, int ttl,
-                       const unsigned char *addresses)
+static void take_reply(struct resolver_answer *answer, unsigned family, int result, int count,
+                       int ttl, const unsigned char *addresses)
 {
     /* in answer->ttl_us, 0 means unknown */
     uint64_t ttl_us = ttl > 0 ? (uint64_t)ttl * 1000000 : 1;
@@ -193,10 +193,10 @@ static void take_reply(struct resolver_answer *answer, unsigned family, int resu
     } else if (result == DNS_ERR_NONE || result == DNS_ERR_NOTEXIST || result == DNS_ERR_NODATA) {
         answer->family[family] = RESOLVED_NOTHING;
         if (!answer->why)
-            answer->why = "there is no such name";
+            answer->why = "the name does not exist";
     } else
-        answer->why = result == DNS_ERR_TRUNCATED ? "the answer does not fit a datagram"
-                                                  : "no answer from the name servers";
+        answer->why = result == DNS_ERR_TRUNCATED ? "the response does not fit a datagram"
+                                                  : "no response from the name servers";
 }
 
 static void on_reply(int result, char type, int count, int ttl, void *addresses, void *arg)
@@ -253,7 +253,7 @@ struct lookup *resolver_ask(struct resolver *resolver, const char *name,
             ask(lookup, FAMILY_V6, name);
     }
     if (!lookup->query[FAMILY_V4] && !lookup->query[FAMILY_V6]) {
-        lookup->answer.why = known ? NULL : "the name servers cannot be asked";
+        lookup->answer.why = known ? NULL : "the name servers cannot be queried";
         event_active(&lookup->deadline, EV_TIMEOUT, 0);
     }
     return lookup;

@@ -182,8 +182,8 @@ void stream_take(struct stream *s, struct iobuf_pool *pool, size_t n)
 }
 
 /* Appends the unwritten rest of `pieces` to `out`. */
-static bool keep_rest(struct stream *s, struct iobuf_pool *pool, const struct iovec *pieces, int count,
-                      size_t written)
+static bool keep_rest(struct stream *s, struct iobuf_pool *pool, const struct iovec *pieces,
+                      int count, size_t written)
 {
     size_t rest = 0;
     for (int i = 0; i < count; i++)
@@ -199,8 +199,8 @@ static bool keep_rest(struct stream *s, struct iobuf_pool *pool, const struct io
         size_t skip = written < pieces[i].iov_len ? written : pieces[i].iov_len;
         written -= skip;
         if (pieces[i].iov_len > skip)
-            iobuf_append(s->out,
-                         (struct slice){(const char *)pieces[i].iov_base + skip, pieces[i].iov_len - skip});
+            iobuf_append(s->out, (struct slice){(const char *)pieces[i].iov_base + skip,
+                                                pieces[i].iov_len - skip});
     }
     stream_want_write(s, true);
     return true;
@@ -231,7 +231,8 @@ static ssize_t write_some(struct stream *s, const struct iovec *pieces, int coun
         if (count == 1)
             n = send(s->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
         else {
-            struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
+            struct msghdr message = {.msg_iov = (struct iovec *)pieces,
+                                     .msg_iovlen = (size_t)count};
             n = sendmsg(s->fd, &message, MSG_NOSIGNAL);
         }
     while (n < 0 && errno == EINTR);

@@ -40,8 +40,8 @@ void tls_server_drop(struct tls_server *server);
  * default, for clients that send no server name or an unknown one. If several match a name, the
  * first is used. On failure, returns which file is invalid and sets `why`. Call before threads
  * share the server. */
-MUST_CHECK enum tls_fault tls_server_add(struct tls_server *server, const char *certificate, const char *key,
-                                         char why[static TLS_WHY_MAX]);
+MUST_CHECK enum tls_fault tls_server_add(struct tls_server *server, const char *certificate,
+                                         const char *key, char why[static TLS_WHY_MAX]);
 
 /* Returns the path, as given, and the dates of certificate number `index`. Returns false if there
  * is none. */

@@ -68,10 +68,9 @@ static bool trust_system(SSL_CTX *ctx)
 static enum tls_fault load_trust(SSL_CTX *ctx, const char *ca, char why[static TLS_WHY_MAX])
 {
     if (!ca && !trust_system(ctx)) {
-        snprintf(
-            why, TLS_WHY_MAX,
-            "needs the system's authorities, and there are none (Debian package ca-certificates); name a "
-            "file in ca");
+        snprintf(why, TLS_WHY_MAX,
+                 "requires the certificate authorities of the system, and there are none (Debian "
+                 "package ca-certificates); set ca to a file");
         return TLS_BAD_CA;
     }
     if (ca && !tls_can_be_read(ca, why))
@@ -131,7 +130,8 @@ static void put_time(struct text *out, const ASN1_TIME *time)
 static void put_issuer(struct text *out, X509 *certificate)
 {
     char name[80];
-    int n = X509_NAME_get_text_by_NID(X509_get_issuer_name(certificate), NID_commonName, name, sizeof name);
+    int n = X509_NAME_get_text_by_NID(X509_get_issuer_name(certificate), NID_commonName, name,
+                                      sizeof name);
 
     if (n > 0)
         put_shown(out, (const unsigned char *)name, n);
@@ -143,32 +143,33 @@ static void put_verdict(struct text *out, int error, X509 *certificate, const ch
 {
     switch (error) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-        text_literal(out, "its certificate, or one that vouches for it, has expired on ");
+        text_literal(out, "its certificate, or one in its chain, expired on ");
         put_time(out, X509_get0_notAfter(certificate));
         break;
     case X509_V_ERR_CERT_NOT_YET_VALID:
-        text_literal(out, "its certificate, or one that vouches for it, is valid only from ");
+        text_literal(out, "its certificate, or one in its chain, is not valid before ");
         put_time(out, X509_get0_notBefore(certificate));
         break;
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-        text_printf(out, "its certificate is not for %.128s but for ", host);
+        text_printf(out, "its certificate is not valid for %.128s but for ", host);
         put_names(out, certificate);
         text_literal(out, " (tls.server_name says another)");
         break;
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-        text_literal(out,
-                     "its certificate is self-signed and not among the trusted ones (tls.ca names them)");
+        text_literal(out, "its certificate is self-signed and not trusted (see tls.ca)");
         break;
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-        text_literal(out, "its certificate is from an authority that is not trusted: ");
+        text_literal(out,
+                     "its certificate is from an authority that is not trusted (see tls.ca): ");
         put_issuer(out, certificate);
         text_literal(out, " (tls.ca names others)");
         break;
-    default: text_printf(out, "its certificate is refused: %s", X509_verify_cert_error_string(error));
+    default:
+        text_printf(out, "its certificate is refused: %s", X509_verify_cert_error_string(error));
     }
 }
 
@@ -217,7 +218,8 @@ enum tls_problem tls_connect_problem(const struct stream *s)
     case X509_V_ERR_CERT_NOT_YET_VALID: return TLS_PROBLEM_DATES;
     default: return TLS_PROBLEM_UNTRUSTED;
     }
-    return ERR_GET_REASON(t->fault) == SSL_R_WRONG_VERSION_NUMBER ? TLS_PROBLEM_NOT_TLS : TLS_PROBLEM_OTHER;
+    return ERR_GET_REASON(t->fault) == SSL_R_WRONG_VERSION_NUMBER ? TLS_PROBLEM_NOT_TLS
+                                                                  : TLS_PROBLEM_OTHER;
 }
 
 /* ---- session resumption ---------------------------------------------------------------------- */

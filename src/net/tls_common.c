@@ -52,11 +52,13 @@ void tls_describe_error(char why[static TLS_WHY_MAX], const char *wanted)
     const char *reason = ERR_reason_error_string(error);
 
     if (ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE)
-        snprintf(why, TLS_WHY_MAX, "holds no PEM %s", wanted);
-    else if (ERR_GET_LIB(error) == ERR_LIB_X509 && ERR_GET_REASON(error) == X509_R_KEY_VALUES_MISMATCH)
+        snprintf(why, TLS_WHY_MAX, "contains no PEM %s", wanted);
+    else if (ERR_GET_LIB(error) == ERR_LIB_X509 &&
+             ERR_GET_REASON(error) == X509_R_KEY_VALUES_MISMATCH)
         snprintf(why, TLS_WHY_MAX, "is not the key of the certificate");
     else
-        snprintf(why, TLS_WHY_MAX, "is no usable %s: %s", wanted, reason ? reason : "unknown fault");
+        snprintf(why, TLS_WHY_MAX, "is not a usable %s: %s", wanted,
+                 reason ? reason : "unknown fault");
     ERR_clear_error();
 }
 
@@ -129,10 +131,11 @@ enum tls_fault tls_load_pair(SSL_CTX *ctx, const char *certificate, const char *
     bool asked = false;
     SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
     SSL_CTX_set_default_passwd_cb_userdata(ctx, &asked);
-    if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(ctx) != 1) {
+    if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1 ||
+        SSL_CTX_check_private_key(ctx) != 1) {
         tls_describe_error(why, "private key");
         if (asked)
-            snprintf(why, TLS_WHY_MAX, "needs a passphrase, and nobody is there to be asked");
+            snprintf(why, TLS_WHY_MAX, "needs a passphrase; remove it from the key");
         return TLS_BAD_KEY;
     }
     return TLS_GOOD;

@@ -25,7 +25,8 @@ static void wait_for(struct stream *s)
 {
     struct tls_session *t = s->session;
     bool read = (s->reading && !t->read_wants_write) || (s->writing && t->write_wants_read);
-    bool write = (s->writing && !t->write_wants_read) || (s->reading && t->read_wants_write) || t->ending;
+    bool write =
+        (s->writing && !t->write_wants_read) || (s->reading && t->read_wants_write) || t->ending;
 
     watch_want(&s->watch, read, write);
     if (s->reading && holds_input(t))
@@ -157,7 +158,8 @@ static ssize_t layer_write(struct stream *s, const struct iovec *pieces, int cou
     struct cursor c = {pieces, count, 0};
     size_t taken = 0;
 
-    for (struct slice record; !t->failed && !t->write_failed && (record = next_record(c, gathered)).n;) {
+    for (struct slice record;
+         !t->failed && !t->write_failed && (record = next_record(c, gathered)).n;) {
         ERR_clear_error();
         int n = SSL_write(t->ssl, record.p, (int)record.n);
         if (n <= 0) {

@@ -65,8 +65,8 @@ bool tls_accept(struct stream *stream, struct tls_server *server)
     return false;
 }
 
-enum tls_fault tls_client_new(const struct tls_client_settings *settings, struct tls_client **client,
-                              char why[static TLS_WHY_MAX])
+enum tls_fault tls_client_new(const struct tls_client_settings *settings,
+                              struct tls_client **client, char why[static TLS_WHY_MAX])
 {
     (void)settings, (void)client;
     why[0] = 0;

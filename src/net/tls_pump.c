@@ -202,8 +202,8 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 /* --- Create and free -------------------------------------------------------------------------- */
 
 /* Opens the poller and the pair. Each descriptor that lacks is taken from the reserve. */
-static bool open_descriptors(struct tls_pump *pump, struct event_base *base, enum descriptor_use use,
-                             int pair[static 2])
+static bool open_descriptors(struct tls_pump *pump, struct event_base *base,
+                             enum descriptor_use use, int pair[static 2])
 {
     while (poller_init(&pump->poller, base, 1) != 0)
         if (!descriptors_lack(errno) || !descriptors_give(use, errno))
@@ -271,7 +271,8 @@ void tls_pump_free(struct tls_pump *pump)
     free(pump);
 }
 
-enum tls_pump_state tls_pump_state(const struct tls_pump *pump, enum tls_problem *problem, const char **why)
+enum tls_pump_state tls_pump_state(const struct tls_pump *pump, enum tls_problem *problem,
+                                   const char **why)
 {
     *problem = pump->problem;
     *why = pump->why;

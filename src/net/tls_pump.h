@@ -37,6 +37,7 @@ enum tls_pump_state {
     TLS_PUMP_FAILED,        /* TLS failed: *problem is set */
 };
 /* `*why` is the reason (for the log) of the last two, and may be empty. */
-enum tls_pump_state tls_pump_state(const struct tls_pump *pump, enum tls_problem *problem, const char **why);
+enum tls_pump_state tls_pump_state(const struct tls_pump *pump, enum tls_problem *problem,
+                                   const char **why);
 
 #endif

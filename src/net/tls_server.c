@@ -67,7 +67,8 @@ static int key_type(const SSL_CTX *ctx)
 
 /* Also offers certificates for the host with other key types (RSA beside ECDSA). OpenSSL selects
  * one that the client supports. */
-static void offer_others(const struct tls_server *server, unsigned chosen, const char *host, SSL *ssl)
+static void offer_others(const struct tls_server *server, unsigned chosen, const char *host,
+                         SSL *ssl)
 {
     for (unsigned i = 0; host && i < server->count; i++) {
         SSL_CTX *other = server->contexts[i];
@@ -76,8 +77,8 @@ static void offer_others(const struct tls_server *server, unsigned chosen, const
             continue;
         SSL_CTX_get0_chain_certs(other, &chain);
         /* Without override: the first certificate of each key type is kept. */
-        (void)SSL_use_cert_and_key(ssl, SSL_CTX_get0_certificate(other), SSL_CTX_get0_privatekey(other),
-                                   chain, 0);
+        (void)SSL_use_cert_and_key(ssl, SSL_CTX_get0_certificate(other),
+                                   SSL_CTX_get0_privatekey(other), chain, 0);
     }
     ERR_clear_error();
 }
@@ -103,7 +104,8 @@ static int choose_certificate(SSL *ssl, int *alert, void *arg)
 /* Returns a host name of the certificate that has no wildcard; NULL if none. */
 static char *host_of(const SSL_CTX *ctx)
 {
-    GENERAL_NAMES *names = X509_get_ext_d2i(SSL_CTX_get0_certificate(ctx), NID_subject_alt_name, NULL, NULL);
+    GENERAL_NAMES *names =
+        X509_get_ext_d2i(SSL_CTX_get0_certificate(ctx), NID_subject_alt_name, NULL, NULL);
     char *host = NULL;
 
     for (int i = 0; !host && i < sk_GENERAL_NAME_num(names); i++) {

@@ -42,8 +42,8 @@ static bool is_v4(const struct listed_range *range)
 static struct span span_of(const struct listed_range *range)
 {
     unsigned bits = range->range.bits;
-    struct span span = {number_of(range->range.ip.bytes), number_of(range->range.ip.bytes + 8), 0, 0,
-                        range->as};
+    struct span span = {number_of(range->range.ip.bytes), number_of(range->range.ip.bytes + 8), 0,
+                        0, range->as};
 
     if (is_v4(range)) {
         span.high = 0;
@@ -169,7 +169,8 @@ enum listed address_table_find(const struct address_table *table, const struct i
         key_low &= UINT32_MAX;
     while (low < high) {
         unsigned middle = low + (high - low) / 2;
-        if (all[middle].high < key_high || (all[middle].high == key_high && all[middle].low <= key_low))
+        if (all[middle].high < key_high ||
+            (all[middle].high == key_high && all[middle].low <= key_low))
             low = middle + 1;
         else
             high = middle;

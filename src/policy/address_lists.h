@@ -26,7 +26,8 @@ struct address_table {
 
 /* Builds the table; sorts `ranges`. The longest prefix wins; blocking wins between equal ranges.
  * The caller frees the table with address_table_clear(). Returns false if out of memory. */
-MUST_CHECK bool address_table_make(struct address_table *table, struct listed_range *ranges, size_t count);
+MUST_CHECK bool address_table_make(struct address_table *table, struct listed_range *ranges,
+                                   size_t count);
 void address_table_clear(struct address_table *table);
 
 enum listed address_table_find(const struct address_table *table, const struct ip *ip);

@@ -66,7 +66,8 @@ static inline bool quotas_are_set(const struct quota_settings *quotas)
  * longest matching prefix. */
 struct identity;
 struct policy;
-const struct client_limits *policy_client(const struct policy *policy, const struct identity *identity);
+const struct client_limits *policy_client(const struct policy *policy,
+                                          const struct identity *identity);
 
 /* Multiplies limit and burst by `factor`; the results are from 1 to 1,000,000,000. */
 void limit_numbers_scale(struct limit_numbers *numbers, double factor);
@@ -76,7 +77,8 @@ bool policy_blocks(const struct policy *policy, const struct identity *identity)
 
 /* Returns the limit's effective numbers for these client limits; NULL: for all other clients.
  * `limit` is one of policy->limits. */
-struct limit_numbers client_numbers(const struct client_limits *client_limits, const struct limit *limit);
+struct limit_numbers client_numbers(const struct client_limits *client_limits,
+                                    const struct limit *limit);
 
 /* Returns true if the limit is enforced for this client; for others it is a shadow limit. All
  * instances choose the same clients, and a larger share includes the clients of a smaller one. */

@@ -32,7 +32,8 @@ struct clients {
 
 enum { RANGE_KEY_SIZE = sizeof(struct ip) + 1 };
 
-static struct key range_key(const struct ip *masked, unsigned bits, char room[static RANGE_KEY_SIZE])
+static struct key range_key(const struct ip *masked, unsigned bits,
+                            char room[static RANGE_KEY_SIZE])
 {
     memcpy(room, masked->bytes, sizeof masked->bytes);
     room[sizeof masked->bytes] = (char)bits;
@@ -71,7 +72,8 @@ const struct client *clients_at(const struct clients *clients, unsigned index)
 
 static struct entry **chain_of(const struct clients *clients, const struct key *key)
 {
-    return &clients->chains[(hash_slice(&clients->hash_key, key->bytes) + key->kind) & clients->mask];
+    return &clients
+                ->chains[(hash_slice(&clients->hash_key, key->bytes) + key->kind) & clients->mask];
 }
 
 static const struct client *find(const struct clients *clients, const struct key *key)
@@ -145,7 +147,8 @@ static const struct client *find_ip(const struct clients *clients, const struct 
     return NULL;
 }
 
-const struct client_limits *policy_client(const struct policy *policy, const struct identity *identity)
+const struct client_limits *policy_client(const struct policy *policy,
+                                          const struct identity *identity)
 {
     const struct clients *clients = policy->clients;
     const struct client *client;
@@ -181,11 +184,13 @@ void clients_scale(struct clients *clients, unsigned limit, double factor)
 
 bool policy_blocks(const struct policy *policy, const struct identity *identity)
 {
-    const struct client_limits *limits = policy->blocks_clients ? policy_client(policy, identity) : NULL;
+    const struct client_limits *limits =
+        policy->blocks_clients ? policy_client(policy, identity) : NULL;
     return limits && limits->blocked;
 }
 
-struct limit_numbers client_numbers(const struct client_limits *client_limits, const struct limit *limit)
+struct limit_numbers client_numbers(const struct client_limits *client_limits,
+                                    const struct limit *limit)
 {
     struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
 

@@ -52,7 +52,8 @@ static bool matches_everything(const struct criterion *criterion)
 static bool has_star(const struct criterion *criterion)
 {
     for (unsigned i = 0; i < criterion->count; i++)
-        if (criterion->patterns[i].n && memchr(criterion->patterns[i].p, '*', criterion->patterns[i].n))
+        if (criterion->patterns[i].n &&
+            memchr(criterion->patterns[i].p, '*', criterion->patterns[i].n))
             return true;
     return false;
 }
@@ -79,7 +80,8 @@ static enum truth truth_of(struct values *values)
     return values->some_differ || values->certain == 0 ? TRUTH_MAYBE : TRUTH_YES;
 }
 
-static enum truth header_truth(const struct criterion *criterion, const struct criteria_request *request)
+static enum truth header_truth(const struct criterion *criterion,
+                               const struct criteria_request *request)
 {
     struct values values = {criterion, ", ", text_over(request->room, CRITERIA_ROOM), 0, 0, false,
                             false,     false};
@@ -91,12 +93,13 @@ static enum truth header_truth(const struct criterion *criterion, const struct c
     return truth_of(&values);
 }
 
-static enum truth query_truth(const struct criterion *criterion, const struct criteria_request *request)
+static enum truth query_truth(const struct criterion *criterion,
+                              const struct criteria_request *request)
 {
     struct values values = {criterion, ",",  text_over(request->room, CRITERIA_ROOM), 0, 0, false,
                             false,     false};
-    struct query_reader reader =
-        query_reader(request->head->query, criterion->name, request->room + CRITERIA_ROOM, CRITERIA_ROOM);
+    struct query_reader reader = query_reader(request->head->query, criterion->name,
+                                              request->room + CRITERIA_ROOM, CRITERIA_ROOM);
     struct query_value value;
 
     if (request->query_doubt)
@@ -123,7 +126,8 @@ static bool is_client(const struct client_pattern *pattern, const struct identit
                             : pattern->unix_peers;
 }
 
-static enum truth client_truth(const struct criterion *criterion, const struct criteria_request *request)
+static enum truth client_truth(const struct criterion *criterion,
+                               const struct criteria_request *request)
 {
     for (unsigned i = 0; i < criterion->count; i++)
         if (is_client(&criterion->clients[i], request->identity))
@@ -151,7 +155,8 @@ static struct slice forwarded_proto(const struct fields *fields, bool peer_trust
 }
 
 /* Of several elements, some servers use the first and some the last. */
-static enum truth scheme_truth(const struct criterion *criterion, const struct criteria_request *request)
+static enum truth scheme_truth(const struct criterion *criterion,
+                               const struct criteria_request *request)
 {
     const struct fields *fields = &request->head->fields;
     struct values values = {.criterion = criterion, .separator = ",", .certain = 1};
@@ -164,7 +169,8 @@ static enum truth scheme_truth(const struct criterion *criterion, const struct c
     return truth_of(&values);
 }
 
-enum truth criterion_truth(const struct criterion *criterion, const struct criteria_request *request)
+enum truth criterion_truth(const struct criterion *criterion,
+                           const struct criteria_request *request)
 {
     switch (criterion->kind) {
     case CRITERION_HEADER: return header_truth(criterion, request);
@@ -181,7 +187,8 @@ static bool same_name(const struct criterion *a, const struct criterion *b)
 {
     if (a->kind != b->kind)
         return false;
-    return a->kind == CRITERION_HEADER ? slice_equal_nocase(a->name, b->name) : slice_equal(a->name, b->name);
+    return a->kind == CRITERION_HEADER ? slice_equal_nocase(a->name, b->name)
+                                       : slice_equal(a->name, b->name);
 }
 
 static bool client_covers(const struct client_pattern *a, const struct client_pattern *b)
@@ -191,7 +198,8 @@ static bool client_covers(const struct client_pattern *a, const struct client_pa
     return a->range.bits <= b->range.bits && ip_range_holds(&a->range, &b->range.ip);
 }
 
-static bool pattern_covers(const struct criterion *a, unsigned i, const struct criterion *b, unsigned k)
+static bool pattern_covers(const struct criterion *a, unsigned i, const struct criterion *b,
+                           unsigned k)
 {
     if (a->kind == CRITERION_CLIENT)
         return client_covers(&a->clients[i], &b->clients[k]);

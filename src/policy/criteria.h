@@ -30,9 +30,9 @@ struct client_pattern {
 
 struct criterion {
     enum criterion_kind kind;
-    unsigned index;                 /* in policy->criteria */
-    struct slice name;              /* of the field or parameter */
-    struct slice *patterns;         /* as written; any of them may match. "*" stands for any bytes */
+    unsigned index;         /* in policy->criteria */
+    struct slice name;      /* of the field or parameter */
+    struct slice *patterns; /* as written; any of them may match. "*" stands for any bytes */
     struct client_pattern *clients; /* CRITERION_CLIENT: the same in parsed form */
     unsigned count;                 /* of patterns */
 };
@@ -53,7 +53,8 @@ struct criteria_request {
 enum { CRITERIA_ROOM = 64 << 10 }; /* at least the largest head */
 
 /* Returns TRUTH_NO, TRUTH_MAYBE or TRUTH_YES. */
-enum truth criterion_truth(const struct criterion *criterion, const struct criteria_request *request);
+enum truth criterion_truth(const struct criterion *criterion,
+                           const struct criteria_request *request);
 
 /* Returns true only if `a` holds for every request for which `b` holds; false if kind or name
  * differ. */

@@ -33,7 +33,8 @@ static bool element_ip(struct slice element, struct ip *ip)
     }
     const char *colon = element.n ? memchr(element.p, ':', element.n) : NULL;
     bool one_colon = colon && !memchr(colon + 1, ':', (size_t)(end - colon - 1));
-    return ip_parse(one_colon ? (struct slice){element.p, (size_t)(colon - element.p)} : element, ip);
+    return ip_parse(one_colon ? (struct slice){element.p, (size_t)(colon - element.p)} : element,
+                    ip);
 }
 
 /* Removes the last element of a comma-separated list; skips empty ones (RFC 9110 section 5.6.1). */
@@ -53,7 +54,8 @@ static bool last_element(struct slice *rest, struct slice *element)
 /* Walks from right to left, since each trusted proxy vouches for the element to its left. Stops
  * after the first address that is not a trusted proxy, and before the first element that is not an
  * address. Returns true if the walk may continue in the previous field line. */
-static bool walk_list(const struct identity_settings *settings, struct slice list, struct identity *identity)
+static bool walk_list(const struct identity_settings *settings, struct slice list,
+                      struct identity *identity)
 {
     struct slice element;
     struct ip ip;
@@ -70,15 +72,16 @@ static bool walk_list(const struct identity_settings *settings, struct slice lis
 }
 
 /* Multiple field lines form one list in their order (RFC 9110 section 5.3); walks it backwards. */
-static void walk_client_ip_header(const struct identity_settings *settings, const struct fields *fields,
-                                  struct identity *identity)
+static void walk_client_ip_header(const struct identity_settings *settings,
+                                  const struct fields *fields, struct identity *identity)
 {
     struct slice name = slice_of(settings->client_ip_header);
     enum field_id id = field_id_of(name);
 
     for (unsigned i = fields->count; i > 0; i--) {
         const struct field *field = &fields->at[i - 1];
-        bool same = id == FIELD_X_FORWARDED_FOR ? field->id == id : slice_equal_nocase(field->name, name);
+        bool same =
+            id == FIELD_X_FORWARDED_FOR ? field->id == id : slice_equal_nocase(field->name, name);
         if (same && !walk_list(settings, field->value, identity))
             return;
     }
@@ -88,7 +91,8 @@ static void find_address(const struct identity_settings *settings, const struct 
                          const struct fields *fields, struct identity *identity)
 {
     identity->has_ip = ip_of_address(peer->address, &identity->ip);
-    identity->peer_trusted = peer->trusted || (!peer->unknown && identity_trusts(settings, peer->address));
+    identity->peer_trusted =
+        peer->trusted || (!peer->unknown && identity_trusts(settings, peer->address));
     identity->headers_believed = settings->headers_from_anyone || identity->peer_trusted;
     if (identity->peer_trusted)
         walk_client_ip_header(settings, fields, identity);
@@ -124,8 +128,8 @@ static bool is_passed_over(const struct policy *policy, const struct identity *i
 }
 
 /* Uses the first source from index `first` on that has a value. */
-static bool take_source(const struct identity_input *input, unsigned first, struct identity *identity,
-                        const char **why)
+static bool take_source(const struct identity_input *input, unsigned first,
+                        struct identity *identity, const char **why)
 {
     const struct identity_settings *settings = &input->policy->identity;
     const struct identity_search search = {input, identity, why};

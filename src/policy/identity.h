@@ -77,7 +77,8 @@ struct identity_input {
  *     parameter has two values, or a name that servers may read as this one; Connection names the
  *     header; a value's percent-encoding is malformed
  *   - IDENTITY_INVALID_TOKEN: the token is not valid, with jwt.invalid: 401 */
-MUST_CHECK bool identity_of(const struct identity_input *input, struct identity *identity, const char **why);
+MUST_CHECK bool identity_of(const struct identity_input *input, struct identity *identity,
+                            const char **why);
 
 /* Continues with the sources after an unknown id. Results as for identity_of(). */
 MUST_CHECK bool identity_next(const struct identity_input *input, struct identity *identity,
@@ -99,8 +100,8 @@ void identity_write_address(const struct identity_settings *settings, struct ide
 MUST_CHECK bool identity_parse(const struct identity_settings *settings, struct slice name,
                                struct identity *identity, const char **why);
 
-/* Writes the name that identity_parse() takes for an identity's text: the text, with "h:" before the
- * hash of a cookie or query parameter. */
+/* Writes the name that identity_parse() takes for an identity's text: the text, with "h:" before
+ * the hash of a cookie or query parameter. */
 void identity_write_full_name(struct text *out, struct slice text);
 /* The same, but header ids lose "id:", unless the rest could be taken for another name. */
 void identity_write_name(struct text *out, struct slice text);
@@ -111,12 +112,14 @@ bool identity_text_is_id(struct slice text);
 /* Returns `target` (or any text with a query) with `***` in place of the values of identity
  * parameters, for logs. `out` receives the changed text; a target without them is returned as it
  * is. Text that does not fit in `out` is cut. */
-struct slice identity_redact(const struct identity_settings *settings, struct slice target, struct text *out);
+struct slice identity_redact(const struct identity_settings *settings, struct slice target,
+                             struct text *out);
 
 /* Drops request headers that could mislead the server: twins of headers that the policy evaluates
  * (names_are_twins), identity headers from peers that are not accepted, and client_ip_header from
  * peers that are not trusted. Dropped headers are not forwarded and count as missing in limits and
  * rules. */
-void policy_sort_headers(const struct policy *policy, const struct identity *identity, struct fields *fields);
+void policy_sort_headers(const struct policy *policy, const struct identity *identity,
+                         struct fields *fields);
 
 #endif

@@ -4,9 +4,12 @@
 
 #include "policy/identity_source.h"
 
-enum found identity_find_cookie(const struct identity_search *search, const struct identity_from *from);
-enum found identity_find_query(const struct identity_search *search, const struct identity_from *from);
-enum found identity_find_claim(const struct identity_search *search, const struct identity_from *from);
+enum found identity_find_cookie(const struct identity_search *search,
+                                const struct identity_from *from);
+enum found identity_find_query(const struct identity_search *search,
+                               const struct identity_from *from);
+enum found identity_find_claim(const struct identity_search *search,
+                               const struct identity_from *from);
 
 /* Rejects the request with 400. */
 static inline enum found identity_bad(const struct identity_search *search, const char *why)

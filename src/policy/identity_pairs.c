@@ -85,7 +85,8 @@ static enum found take(const struct identity_search *search, const struct identi
         return identity_write_id(settings, from->source, pair->value, identity, search->why);
     enum found found = identity_write_id(settings, from->source, pair->value, &other, search->why);
     if (found != FOUND || !slice_equal(identity_text(&other), identity_text(identity)))
-        return identity_bad(search, "the cookie or query parameter of the identity has several values");
+        return identity_bad(search,
+                            "the cookie or query parameter of the identity has several values");
     return FOUND;
 }
 
@@ -97,8 +98,9 @@ static enum found consider(const struct identity_search *search, const struct id
     switch (match_name(pair.name, from->name)) {
     case MATCH_NO: return before;
     case MATCH_TWIN:
-        return identity_bad(search, "a cookie or query parameter has a name that servers may take for that "
-                                    "of the identity");
+        return identity_bad(search,
+                            "a cookie or query parameter has a name that servers may take for that "
+                            "of the identity");
     case MATCH_EXACT: break;
     }
     if (separated_oddly)
@@ -107,7 +109,8 @@ static enum found consider(const struct identity_search *search, const struct id
 }
 
 /* Reads all Cookie fields: HTTP/2 splits them (RFC 9113 section 8.2.3). */
-enum found identity_find_cookie(const struct identity_search *search, const struct identity_from *from)
+enum found identity_find_cookie(const struct identity_search *search,
+                                const struct identity_from *from)
 {
     enum found found = FOUND_NONE;
     const struct field *field = NULL;
@@ -116,7 +119,8 @@ enum found identity_find_cookie(const struct identity_search *search, const stru
            (field = fields_next_named(search->input->fields, SLICE("Cookie"), field)) != NULL) {
         const char *p = field->value.p, *end = p + field->value.n;
         while (p < end && found != FOUND_BAD) {
-            const char *semicolon = memchr(p, ';', (size_t)(end - p)), *stop = semicolon ? semicolon : end;
+            const char *semicolon = memchr(p, ';', (size_t)(end - p)),
+                       *stop = semicolon ? semicolon : end;
             found = consider(search, from, (struct slice){p, (size_t)(stop - p)}, false, found);
             p = stop + 1;
         }
@@ -132,7 +136,8 @@ static const char *parameter_end(const char *p, const char *end)
     return p;
 }
 
-enum found identity_find_query(const struct identity_search *search, const struct identity_from *from)
+enum found identity_find_query(const struct identity_search *search,
+                               const struct identity_from *from)
 {
     struct slice query = search->input->query;
     const char *p = query.n ? query.p + 1 : NULL, *end = query.p + query.n;
@@ -169,7 +174,8 @@ static bool reads_query(const struct identity_settings *settings)
     return false;
 }
 
-struct slice identity_redact(const struct identity_settings *settings, struct slice target, struct text *out)
+struct slice identity_redact(const struct identity_settings *settings, struct slice target,
+                             struct text *out)
 {
     if (target.n == 0 || !reads_query(settings))
         return target;

@@ -27,14 +27,16 @@ static bool is_claim_name(struct slice name)
     return name.n > 0 && name.n <= 128 && !slice_has_control_bytes(name);
 }
 
-static enum found find_address(const struct identity_search *search, const struct identity_from *from)
+static enum found find_address(const struct identity_search *search,
+                               const struct identity_from *from)
 {
     (void)from;
     identity_write_address(&search->input->policy->identity, search->identity);
     return FOUND;
 }
 
-static enum found find_header(const struct identity_search *search, const struct identity_from *from)
+static enum found find_header(const struct identity_search *search,
+                              const struct identity_from *from)
 {
     const struct fields *fields = search->input->fields;
     bool known = from->field != FIELD_OTHER;
@@ -45,17 +47,21 @@ static enum found find_header(const struct identity_search *search, const struct
     if (!field)
         return FOUND_NONE;
     if (known ? fields_repeat(fields, from->field) : fields_next_named(fields, name, field) != NULL)
-        return identity_bad(search, "the identity header comes twice");
+        return identity_bad(search, "the identity header occurs twice");
     if (field_is_named_away(field))
         return identity_bad(search, "Connection names the identity header");
     if (slice_has_control_bytes(field->value))
-        return identity_bad(search, "the identity header holds control bytes");
-    return identity_write_id(&search->input->policy->identity, from->source, field->value, search->identity,
-                             search->why);
+        return identity_bad(search, "the identity header contains control bytes");
+    return identity_write_id(&search->input->policy->identity, from->source, field->value,
+                             search->identity, search->why);
 }
 
 const struct identity_source identity_sources[] = {
-    {.word = "ip", .description = "address", .prefix = "ip:", .verified = true, .find = find_address},
+    {.word = "ip",
+     .description = "address",
+     .prefix = "ip:",
+     .verified = true,
+     .find = find_address},
     {.word = "header",
      .description = "header",
      .prefix = "id:",
@@ -154,8 +160,8 @@ static void hash_byte(struct hashing *hashing, char c)
 }
 
 /* Hashes one spelling of the values that servers read alike: without quotes around it, decoded
- * once, with "+" as a space, without spaces at its ends. `*empty`: nothing is left. Returns false for
- * malformed encoding and control bytes. */
+ * once, with "+" as a space, without spaces at its ends. `*empty`: nothing is left. Returns false
+ * for malformed encoding and control bytes. */
 static bool hash_decoded(struct sha256 *hash, struct slice value, bool *empty)
 {
     struct hashing hashing = {.hash = hash};
@@ -192,8 +198,9 @@ static void write_digest(struct text *out, const struct hmac_key *key, struct sh
         text_hex_fixed(out, digest[i], 2);
 }
 
-enum found identity_write_id(const struct identity_settings *settings, const struct identity_source *source,
-                             struct slice value, struct identity *identity, const char **why)
+enum found identity_write_id(const struct identity_settings *settings,
+                             const struct identity_source *source, struct slice value,
+                             struct identity *identity, const char **why)
 {
     struct text text = text_over(identity->text, sizeof identity->text);
     struct sha256 hash;
@@ -204,11 +211,12 @@ enum found identity_write_id(const struct identity_settings *settings, const str
         hash = hmac_begin(&settings->hash_key);
         if (!hash_decoded(&hash, value, &empty)) {
             identity->failure = IDENTITY_MALFORMED;
-            *why = "the identity's value is malformed percent-encoding, or holds control bytes";
+            *why = "the identity's value has malformed percent-encoding or control bytes";
             return FOUND_BAD;
         }
         write_digest(&text, &settings->hash_key, &hash);
-    } else if (value.n > CLIENT_ID_MAX || (source->is_header && settings->hash) || looks_hashed(value)) {
+    } else if (value.n > CLIENT_ID_MAX || (source->is_header && settings->hash) ||
+               looks_hashed(value)) {
         hash = hmac_begin(&settings->hash_key);
         sha256_add(&hash, value);
         text_literal(&text, "h:");
@@ -233,7 +241,7 @@ static bool parse_address(const struct identity_settings *settings, struct slice
         bool good = ip_range_parse(address, &range, &bad);
         if (!good || range.bits != identity_group(settings, &range.ip).bits) {
             *why = memchr(address.p, '/', address.n)
-                       ? "a range of addresses is no client; name one address (behind \"ip:\")"
+                       ? "a range is not a client; name one address (after \"ip:\")"
                        : "behind \"ip:\" stands an IPv4 or IPv6 address, or \"unix\"";
             return false;
         }
@@ -243,7 +251,8 @@ static bool parse_address(const struct identity_settings *settings, struct slice
     return true;
 }
 
-static void write_hash(const struct identity_source *source, struct slice hashed, struct identity *identity)
+static void write_hash(const struct identity_source *source, struct slice hashed,
+                       struct identity *identity)
 {
     struct text text = text_over(identity->text, sizeof identity->text);
 
@@ -252,8 +261,8 @@ static void write_hash(const struct identity_source *source, struct slice hashed
     identity->size = text.n;
 }
 
-bool identity_parse(const struct identity_settings *settings, struct slice name, struct identity *identity,
-                    const char **why)
+bool identity_parse(const struct identity_settings *settings, struct slice name,
+                    struct identity *identity, const char **why)
 {
     const struct identity_source *source = identity_source_of(name);
     size_t prefix = source ? strlen(source->prefix) : 0;
@@ -267,10 +276,11 @@ bool identity_parse(const struct identity_settings *settings, struct slice name,
         return true;
     }
     if (slice_has_control_bytes(value)) {
-        *why = "an id holds no control bytes";
+        *why = "an id must not contain control bytes";
         return false;
     }
-    enum found found = identity_write_id(settings, source ? source : header_source(), value, identity, why);
+    enum found found =
+        identity_write_id(settings, source ? source : header_source(), value, identity, why);
     if (found == FOUND_NONE)
         *why = "an id has at least one byte";
     return found == FOUND;

@@ -39,7 +39,8 @@ bool identity_is_hash(struct slice text);
 /* Sets the identity's text to the source's prefix and the value, hashed if necessary. Returns
  * FOUND_NONE for an empty value, and FOUND_BAD with `*why` for control bytes or malformed
  * percent-encoding. */
-enum found identity_write_id(const struct identity_settings *settings, const struct identity_source *source,
-                             struct slice value, struct identity *identity, const char **why);
+enum found identity_write_id(const struct identity_settings *settings,
+                             const struct identity_source *source, struct slice value,
+                             struct identity *identity, const char **why);
 
 #endif

@@ -20,7 +20,8 @@ struct token_checker {
     uint64_t logged_us, unlogged; /* time of the last line; invalid tokens since */
 };
 
-bool token_checker_new(const struct policy *policy, struct token_stats *stats, struct token_checker **checker)
+bool token_checker_new(const struct policy *policy, struct token_stats *stats,
+                       struct token_checker **checker)
 {
     const struct identity_settings *settings = &policy->identity;
     const struct jwt_settings *jwt = &settings->jwt;
@@ -76,7 +77,8 @@ static bool read_token(const struct jwt_settings *jwt, struct slice value, struc
 }
 
 /* Writes a line of invalid tokens at most every 10 s. Tokens never appear in it. */
-static void note_invalid(struct token_checker *checker, const struct identity *identity, enum jwt_fault fault)
+static void note_invalid(struct token_checker *checker, const struct identity *identity,
+                         enum jwt_fault fault)
 {
     uint64_t now = clock_cached_us();
     char bytes[64];
@@ -96,7 +98,8 @@ static void note_invalid(struct token_checker *checker, const struct identity *i
 }
 
 /* Stores the identities that the claims of a verified token give. */
-static int store(struct token_checker *checker, const struct token_hash *hash, const struct jwt_token *token)
+static int store(struct token_checker *checker, const struct token_hash *hash,
+                 const struct jwt_token *token)
 {
     int entry = token_cache_add(checker->cache, hash, token->from_s, token->until_s);
     char number[JWT_NUMBER_MAX];
@@ -112,7 +115,8 @@ static int store(struct token_checker *checker, const struct token_hash *hash, c
     return entry;
 }
 
-static enum jwt_fault check(struct token_checker *checker, struct slice token, int *entry, bool *cached)
+static enum jwt_fault check(struct token_checker *checker, struct slice token, int *entry,
+                            bool *cached)
 {
     struct token_hash hash = token_cache_hash(checker->cache, token);
     int64_t now_s = (int64_t)(clock_cached_wall_us() / 1000000);
@@ -158,7 +162,8 @@ static void read_request(const struct identity_search *search, const struct fiel
         note_invalid(checker, identity, fault);
 }
 
-enum found identity_find_claim(const struct identity_search *search, const struct identity_from *from)
+enum found identity_find_claim(const struct identity_search *search,
+                               const struct identity_from *from)
 {
     struct token_checker *checker = search->input->tokens;
     struct identity *identity = search->identity;
@@ -167,14 +172,16 @@ enum found identity_find_claim(const struct identity_search *search, const struc
     if (!checker)
         return FOUND_NONE;
     if (identity->token_state == TOKEN_UNREAD) {
-        field = fields_next_named(search->input->fields, slice_of(checker->settings->jwt.header), NULL);
+        field =
+            fields_next_named(search->input->fields, slice_of(checker->settings->jwt.header), NULL);
         if (field && field_is_named_away(field))
             return identity_bad(search, "Connection names the header of the token");
         identity->token_state = TOKEN_NONE;
         if (field)
             read_request(search, field);
     }
-    if (identity->token_state == TOKEN_INVALID && checker->settings->jwt.invalid == JWT_INVALID_401) {
+    if (identity->token_state == TOKEN_INVALID &&
+        checker->settings->jwt.invalid == JWT_INVALID_401) {
         identity->failure = IDENTITY_INVALID_TOKEN;
         *search->why = identity->token_fault;
         return FOUND_BAD;

@@ -76,8 +76,8 @@ struct limit {
     int64_t lease_units;  /* units per lease of a busy key; LEASE_AUTO; 0: no leases */
     bool best_effort;
     char *granted_header; /* request header with the granted units; NULL: none */
-    int64_t near;         /* share of the limit, in 1/SHARE_WHOLE; less than it left counts as near */
-    bool headers;         /* report in the response headers */
+    int64_t near; /* share of the limit, in 1/SHARE_WHOLE; less than it left counts as near */
+    bool headers; /* report in the response headers */
     /* Bit set of charged response statuses. NULL: each request is charged before forwarding. */
     uint64_t *counted;
     struct dedup_settings dedup;
@@ -94,8 +94,8 @@ enum { STATUS_MIN = 100, STATUS_MAX = 599 };
 /* Returns true if the set contains `status`. NULL contains all. */
 static inline bool statuses_hold(const uint64_t *statuses, unsigned status)
 {
-    return !statuses ||
-           (status >= STATUS_MIN && status <= STATUS_MAX && (statuses[status / 64] >> status % 64 & 1));
+    return !statuses || (status >= STATUS_MIN && status <= STATUS_MAX &&
+                         (statuses[status / 64] >> status % 64 & 1));
 }
 
 /* Returns true if the limit charges responses with this status. */

@@ -24,8 +24,8 @@ static bool override_agrees(const struct policy *policy, const struct rule *rule
     if (n > sizeof room || !slice_is_token(override))
         return false;
     for (size_t i = 0; i < n; i++)
-        room[i] =
-            (char)(override.p[i] >= 'a' && override.p[i] <= 'z' ? override.p[i] & ~0x20 : override.p[i]);
+        room[i] = (char)(override.p[i] >= 'a' && override.p[i] <= 'z' ? override.p[i] & ~0x20
+                                                                      : override.p[i]);
     struct rule_request overridden = *request;
     overridden.method = (struct slice){room, n};
     return slice_equal(overridden.method, request->method) ||

@@ -27,24 +27,26 @@ static bool only_value(const struct fields *fields, const char *name, struct sli
 }
 
 /* The target must be the path and query: an absolute target would replace the host. */
-static bool has_parts(const struct fields *fields, const struct part_names *names, struct slice *method,
-                      struct slice *target, struct slice *host, const char **why)
+static bool has_parts(const struct fields *fields, const struct part_names *names,
+                      struct slice *method, struct slice *target, struct slice *host,
+                      const char **why)
 {
     struct slice scheme;
 
     *why = "the field with the method is missing, or occurs twice; see decisions.request_from";
     if (!only_value(fields, names->method, method))
         return false;
-    *why = "the field with the target is missing, occurs twice or has no path; see decisions.request_from";
+    *why = "the field with the target is missing, occurs twice or has no path; see "
+           "decisions.request_from";
     if (!only_value(fields, names->target, target) || target->p[0] != '/')
         return false;
     *why = "the field with the host is missing, or occurs twice; see decisions.request_from";
     if (!only_value(fields, names->host, host))
         return false;
     *why = "X-Forwarded-Proto is missing, occurs twice, or is neither http nor https";
-    if (names->scheme &&
-        (!only_value(fields, names->scheme, &scheme) ||
-         !(slice_equal_nocase(scheme, SLICE("http")) || slice_equal_nocase(scheme, SLICE("https")))))
+    if (names->scheme && (!only_value(fields, names->scheme, &scheme) ||
+                          !(slice_equal_nocase(scheme, SLICE("http")) ||
+                            slice_equal_nocase(scheme, SLICE("https")))))
         return false;
     *why = "X-Forwarded-For is missing";
     return !names->client || fields_next_named(fields, slice_of(names->client), NULL);
@@ -63,7 +65,8 @@ static bool is_left_out(const struct part_names *names, const struct field *fiel
     return field->hop_by_hop || field->id == FIELD_HOST || field->id == FIELD_CONTENT_LENGTH ||
            field->id == FIELD_TRANSFER_ENCODING || field->id == FIELD_CONNECTION ||
            field->id == FIELD_UPGRADE || field->id == FIELD_EXPECT || field->id == FIELD_TE ||
-           field->id == FIELD_TRAILER || field->id == FIELD_MAX_FORWARDS || is_part(names, field->name);
+           field->id == FIELD_TRAILER || field->id == FIELD_MAX_FORWARDS ||
+           is_part(names, field->name);
 }
 
 static void put_field(struct text *out, struct slice name, struct slice value)

@@ -44,14 +44,15 @@ void policy_drop(struct policy *policy)
 bool listen_settings_same(const struct listen_settings *one, const struct listen_settings *other)
 {
     char text[2][ADDRESS_TEXT_MAX];
-    return strcmp(address_format(&one->address, text[0]), address_format(&other->address, text[1])) == 0 &&
+    return strcmp(address_format(&one->address, text[0]),
+                  address_format(&other->address, text[1])) == 0 &&
            one->proxy_protocol == other->proxy_protocol && one->decides == other->decides &&
            !one->tls == !other->tls;
 }
 
 /* Returns the equal listener of `policy`, or NULL. Prefers `index`: several may use port 0. */
-static const struct listen_settings *same_listener(const struct policy *policy,
-                                                   const struct listen_settings *written, unsigned index)
+static const struct listen_settings *
+same_listener(const struct policy *policy, const struct listen_settings *written, unsigned index)
 {
     if (index < policy->listen_count && listen_settings_same(&policy->listen[index], written))
         return &policy->listen[index];
@@ -83,12 +84,14 @@ void policy_keep_listeners(struct policy *next, const struct policy *now,
 static bool admin_same(const struct admin_listener *next, const struct admin_listener *now,
                        const struct address *written)
 {
-    return address_same(&next->address, written) && (!address_is_unix(written) || next->mode == now->mode);
+    return address_same(&next->address, written) &&
+           (!address_is_unix(written) || next->mode == now->mode);
 }
 
 /* Returns the listener of `policy` for the socket `now`, or NULL. Prefers `index`: several may use
  * port 0. */
-static const struct admin_listener *same_admin(const struct policy *policy, const struct admin_listener *now,
+static const struct admin_listener *same_admin(const struct policy *policy,
+                                               const struct admin_listener *now,
                                                const struct address *written, unsigned index)
 {
     if (index < policy->admin_count && admin_same(&policy->admin[index], now, written))
@@ -99,7 +102,8 @@ static const struct admin_listener *same_admin(const struct policy *policy, cons
     return NULL;
 }
 
-bool policy_same_admin(const struct policy *next, const struct policy *now, const struct address *written)
+bool policy_same_admin(const struct policy *next, const struct policy *now,
+                       const struct address *written)
 {
     bool same = next->admin_count == now->admin_count;
     for (unsigned i = 0; i < now->admin_count && same; i++)

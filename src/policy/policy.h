@@ -189,9 +189,11 @@ void policy_drop(struct policy *policy);
 /* Keeps the admin sockets across a reload: replaces the admin listeners of `next` with those of
  * `now`, in their order. Listeners configured in both get the settings of `next`. `written` holds
  * the addresses of `now` as configured in the file. */
-void policy_keep_admin(struct policy *next, const struct policy *now, const struct address *written);
+void policy_keep_admin(struct policy *next, const struct policy *now,
+                       const struct address *written);
 /* Returns whether the addresses and modes of the admin listeners are those of `now`. */
-bool policy_same_admin(const struct policy *next, const struct policy *now, const struct address *written);
+bool policy_same_admin(const struct policy *next, const struct policy *now,
+                       const struct address *written);
 
 /* Keeps the listening sockets across a reload: replaces the listeners of `next` with those of
  * `now`, in their order. Listeners configured in both get the certificates and the HTTP/2

@@ -15,9 +15,11 @@ static bool names_options(const struct rule *rule)
     return false;
 }
 
-bool rule_skips_preflight(const struct rule *rule, const struct request_head *head, bool has_content)
+bool rule_skips_preflight(const struct rule *rule, const struct request_head *head,
+                          bool has_content)
 {
     return head->method == METHOD_OPTIONS && !has_content &&
-           !fields_have(&head->fields, FIELD_METHOD_OVERRIDE) && has_value(&head->fields, SLICE("Origin")) &&
+           !fields_have(&head->fields, FIELD_METHOD_OVERRIDE) &&
+           has_value(&head->fields, SLICE("Origin")) &&
            has_value(&head->fields, SLICE("Access-Control-Request-Method")) && !names_options(rule);
 }

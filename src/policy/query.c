@@ -68,7 +68,8 @@ static bool may_be(struct slice name, struct slice wanted)
 }
 
 /* Decodes a pair if some server reads it under the reader's name. */
-static bool read_pair(struct query_reader *reader, struct slice pair, bool *equal, struct slice *value)
+static bool read_pair(struct query_reader *reader, struct slice pair, bool *equal,
+                      struct slice *value)
 {
     struct slice rest = pair, coded = take(&rest, '=');
 

@@ -79,12 +79,13 @@ struct rule {
 
 /* Reads the request's cost from the header cost_request into `*cost`; 0: the cost of the rule or
  * limits applies. Returns false if the request must be rejected with 400 and the reason `*why`. */
-MUST_CHECK bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct fields *fields,
-                             int64_t *cost, const char **why);
+MUST_CHECK bool rule_cost_of(const struct rule *rule, bool peer_trusted,
+                             const struct fields *fields, int64_t *cost, const char **why);
 /* Returns true if the request is a CORS preflight (Fetch Standard section 3.3.2) that the rule does
  * not charge: it does not name OPTIONS in `methods`. A preflight has no content and no method
  * override, which a server could execute. */
-bool rule_skips_preflight(const struct rule *rule, const struct request_head *head, bool has_content);
+bool rule_skips_preflight(const struct rule *rule, const struct request_head *head,
+                          bool has_content);
 
 /* Returns the cost in the response header cost_response; -1: missing or invalid. */
 int64_t rule_cost_learnt(const struct rule *rule, const struct fields *fields);

@@ -66,7 +66,8 @@ static bool method_is_disguised(const struct policy *policy, struct slice method
 }
 
 /* Returns the path in the form that policy_match() expects. */
-static struct slice path_for_match(const struct policy *policy, struct slice path, struct route_room *room)
+static struct slice path_for_match(const struct policy *policy, struct slice path,
+                                   struct route_room *room)
 {
     path = rule_path(&policy->paths, path);
     if (!policy->paths.ignore_case || path.n > sizeof room->lower)
@@ -77,8 +78,8 @@ static struct slice path_for_match(const struct policy *policy, struct slice pat
 }
 
 /* Writes the path's normal form to room->normal. */
-static const char *normal_form(const struct policy *policy, struct slice path, struct route_room *room,
-                               struct route *route, struct slice *normal)
+static const char *normal_form(const struct policy *policy, struct slice path,
+                               struct route_room *room, struct route *route, struct slice *normal)
 {
     struct text forward = text_over(room->forward, sizeof room->forward);
     struct text text = text_over(room->normal, sizeof room->normal);
@@ -91,7 +92,7 @@ static const char *normal_form(const struct policy *policy, struct slice path, s
         route->path = path = text_slice(&forward);
     }
     if (!path_normalise(path, &text))
-        return "the target's path has a bad percent code";
+        return "the target's path has an invalid percent code";
     *normal = text_slice(&text);
     return NULL;
 }
@@ -104,8 +105,9 @@ static struct slice forwarded_host(const struct policy *policy, const struct req
 }
 
 /* Returns true if this reading of the path selects `rule`, with and without method override. */
-static bool selects(const struct policy *policy, const struct rule_request *request, struct slice path,
-                    struct slice host, const struct rule *rule, struct route_room *room)
+static bool selects(const struct policy *policy, const struct rule_request *request,
+                    struct slice path, struct slice host, const struct rule *rule,
+                    struct route_room *room)
 {
     struct rule_request reading = *request;
 
@@ -145,27 +147,32 @@ static bool reading_selects(const struct policy *policy, const struct rule_reque
 
 /* Returns why the path is ambiguous; NULL: all readings select the rule of the normal form. */
 static const char *ambiguity_of(const struct policy *policy, const struct rule_request *request,
-                                struct slice normal, const struct rule *rule, struct route_room *room)
+                                struct slice normal, const struct rule *rule,
+                                struct route_room *room)
 {
     struct slice reading;
 
-    if (policy->paths.ambiguous == AMBIGUOUS_ALLOW || !(policy->rules_have_paths || policy->rules_have_hosts))
+    if (policy->paths.ambiguous == AMBIGUOUS_ALLOW ||
+        !(policy->rules_have_paths || policy->rules_have_hosts))
         return NULL;
     readings_begin(&room->readings, normal);
     while (readings_next(&room->readings, &reading))
         if (!reading_selects(policy, request, reading, rule, room))
-            return "the target's path is ambiguous: read as some servers do, it selects another rule; see "
+            return "the target's path is ambiguous: read as some servers do, it selects another "
+                   "rule; see "
                    "paths.ambiguous";
-    return room->readings.too_many ? "the target's path can be read in too many ways; see paths.ambiguous"
-                                   : NULL;
+    return room->readings.too_many
+               ? "the target's path can be read in too many ways; see paths.ambiguous"
+               : NULL;
 }
 
 /* Returns true if a server that decodes the path before it looks for "?" may find one: encoded
  * once or twice, as a fullwidth form, or in overlong UTF-8. */
 static bool path_may_hold_query(struct slice normal)
 {
-    static const struct slice marks[] = {SLICE("%3F"),          SLICE("%253F"),    SLICE("%253f"),
-                                         SLICE("\xef\xbc\x9f"), SLICE("\xc0\xbf"), SLICE("\xe0\x80\xbf")};
+    static const struct slice marks[] = {SLICE("%3F"),      SLICE("%253F"),
+                                         SLICE("%253f"),    SLICE("\xef\xbc\x9f"),
+                                         SLICE("\xc0\xbf"), SLICE("\xe0\x80\xbf")};
 
     for (size_t i = 0; i < COUNT_OF(marks); i++)
         if (memmem(normal.p, normal.n, marks[i].p, marks[i].n))
@@ -173,31 +180,33 @@ static bool path_may_hold_query(struct slice normal)
     return false;
 }
 
-static const char repeated[] =
-    "fields or query parameters are repeated or encoded so that servers may read them as another rule's; see "
-    "paths.ambiguous";
+static const char repeated[] = "fields or query parameters are repeated or encoded so that servers "
+                               "may read them as another rule's; see "
+                               "paths.ambiguous";
 
 /* Slow path: requests that need more than one match. */
 static __attribute__((noinline)) const char *route_unusual(const struct policy *policy,
                                                            struct rule_request *request,
-                                                           struct route_room *room, struct route *route)
+                                                           struct route_room *room,
+                                                           struct route *route)
 {
     const struct request_head *head = request->criteria.head;
     struct slice path = head->path;
     const char *why;
 
     if (head->method == METHOD_OTHER && method_is_disguised(policy, head->method_text))
-        return "the method differs from a known one in case alone, and methods are case-sensitive";
+        return "the method differs from a known one only in case, and methods are case-sensitive";
     if (!head->path_is_plain && (why = normal_form(policy, path, room, route, &path)))
         return why;
     request->criteria.query_doubt = policy->criterion_count && path_may_hold_query(path);
     request->path = path_for_match(policy, path, room);
     if (!(route->rule = policy_match(policy, request)))
         return repeated;
-    if (!selects(policy, request, path, forwarded_host(policy, head, route->rule), route->rule, room))
+    if (!selects(policy, request, path, forwarded_host(policy, head, route->rule), route->rule,
+                 room))
         return fields_have(&head->fields, FIELD_METHOD_OVERRIDE)
                    ? "a header such as X-HTTP-Method-Override names another method"
-                   : "there is no Host, and with that of the server another rule applies";
+                   : "there is no Host, and with the Host of the server another rule applies";
     if (!head->path_is_plain && (why = ambiguity_of(policy, request, path, route->rule, room)))
         return why;
     return NULL;

@@ -37,8 +37,9 @@ struct route_request {
  *   - the rule depends on which of several fields or query parameters of one name a server uses, or
  *     on how it decodes the query (policy/query.h)
  * Plain paths take the fast path: a single match without these checks of the path. */
-MUST_CHECK const char *policy_route(const struct policy *policy, const struct route_request *request,
-                                    struct route_room *room, struct route *route);
+MUST_CHECK const char *policy_route(const struct policy *policy,
+                                    const struct route_request *request, struct route_room *room,
+                                    struct route *route);
 
 /* Returns true if `rule`, the result of policy_match(), also applies to each method named by a
  * header such as X-HTTP-Method-Override. Otherwise the server may execute a request of another

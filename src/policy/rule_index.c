@@ -75,7 +75,8 @@ static struct rule_bucket *find(const struct rule_index *index, uint64_t hash, s
     return bucket;
 }
 
-static struct rule_bucket *bucket_for(struct rule_index *index, struct arena *arena, const struct rule *rule)
+static struct rule_bucket *bucket_for(struct rule_index *index, struct arena *arena,
+                                      const struct rule *rule)
 {
     struct slice host = host_key(rule->host), prefix = prefix_of(rule->pattern);
     uint64_t hash = hash_text(hash_start_of_path(hash_host(host)), prefix);
@@ -84,7 +85,8 @@ static struct rule_bucket *bucket_for(struct rule_index *index, struct arena *ar
     if (bucket)
         return bucket;
     bucket = arena_zeroed(arena, 1, sizeof *bucket);
-    *bucket = (struct rule_bucket){hash, host, prefix, NULL, 0, index->chains[chain_of(index, hash)]};
+    *bucket =
+        (struct rule_bucket){hash, host, prefix, NULL, 0, index->chains[chain_of(index, hash)]};
     index->chains[chain_of(index, hash)] = bucket;
     return bucket;
 }
@@ -111,7 +113,8 @@ struct rule_index *rule_index_new(struct arena *arena, const struct policy *poli
         chains *= 2;
     index->chains = arena_zeroed(arena, chains, sizeof *index->chains);
     index->mask = chains - 1;
-    for (const struct rule *rule = policy->rules; rule < policy->rules + policy->rule_count - 1; rule++) {
+    for (const struct rule *rule = policy->rules; rule < policy->rules + policy->rule_count - 1;
+         rule++) {
         struct rule_bucket *bucket = bucket_for(index, arena, rule);
         append(arena, bucket, rule);
         if (bucket->prefix.n > index->prefix_max)
@@ -132,7 +135,8 @@ struct lookup {
     void *context;
 };
 
-static void visit_bucket(const struct lookup *lookup, uint64_t hash, struct slice host, size_t prefix)
+static void visit_bucket(const struct lookup *lookup, uint64_t hash, struct slice host,
+                         size_t prefix)
 {
     const struct rule_bucket *bucket =
         find(lookup->index, hash, host, (struct slice){lookup->path.p, prefix});

@@ -24,6 +24,7 @@ struct rule_index *rule_index_new(struct arena *arena, const struct policy *poli
 
 /* Calls `visit` for each bucket whose rules may match the path and host. */
 void rule_index_visit(const struct rule_index *index, struct slice path, struct slice host,
-                      void (*visit)(const struct rule_bucket *bucket, void *context), void *context);
+                      void (*visit)(const struct rule_bucket *bucket, void *context),
+                      void *context);
 
 #endif

@@ -32,8 +32,8 @@ static bool has_method(const struct rule *rule, struct slice method)
 }
 
 void rule_request_begin(struct rule_request *request, const struct policy *policy,
-                        const struct request_head *head, const struct identity *identity, bool https,
-                        struct match_room *room)
+                        const struct request_head *head, const struct identity *identity,
+                        bool https, struct match_room *room)
 {
     request->method = head->method_text;
     request->criteria.head = head;
@@ -115,7 +115,8 @@ const struct rule *policy_match(const struct policy *policy, const struct rule_r
         rule_index_visit(policy->rule_index, request->path, request->host, search_bucket, &search);
     else
         search_all(policy, &search);
-    return search.truth == TRUTH_YES || policy->paths.ambiguous == AMBIGUOUS_ALLOW ? search.first : NULL;
+    return search.truth == TRUTH_YES || policy->paths.ambiguous == AMBIGUOUS_ALLOW ? search.first
+                                                                                   : NULL;
 }
 
 /* --- one rule covers another --- */
@@ -174,14 +175,14 @@ static bool covers_criteria(const struct rule *a, const struct rule *b)
 
 bool rule_covers(const struct rule *a, const struct rule *b)
 {
-    return covers_methods(a, b) && covers_path(a->pattern, b->pattern) && covers_host(a->host, b->host) &&
-           covers_criteria(a, b);
+    return covers_methods(a, b) && covers_path(a->pattern, b->pattern) &&
+           covers_host(a->host, b->host) && covers_criteria(a, b);
 }
 
 /* --- cost --- */
 
-bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct fields *fields, int64_t *cost,
-                  const char **why)
+bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct fields *fields,
+                  int64_t *cost, const char **why)
 {
     const struct field *field;
     uint64_t value;
@@ -191,7 +192,7 @@ bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct field
         !(field = fields_next_named(fields, slice_of(rule->cost_request), NULL)))
         return true;
     if (fields_next_named(fields, slice_of(rule->cost_request), field)) {
-        *why = "the cost header comes twice";
+        *why = "the cost header occurs twice";
         return false;
     }
     if (!slice_to_u64(field->value, INT64_MAX, &value) || value == 0) {

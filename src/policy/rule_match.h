@@ -27,8 +27,8 @@ struct slice rule_path(const struct path_settings *paths, struct slice path);
 
 /* Fills all but `path` and `host`; `room` must stay until the request has been matched. */
 void rule_request_begin(struct rule_request *request, const struct policy *policy,
-                        const struct request_head *head, const struct identity *identity, bool https,
-                        struct match_room *room);
+                        const struct request_head *head, const struct identity *identity,
+                        bool https, struct match_room *room);
 
 /* Returns the first matching rule; the last rule matches everything. Returns NULL if it depends on
  * how a server reads repeated fields or the query (TRUTH_MAYBE), unless paths.ambiguous is "allow";

@@ -21,7 +21,7 @@ enum {
     DAY = 86400,
 };
 
-static const char not_tzif[] = "its file is no time zone of version 2 or newer";
+static const char not_tzif[] = "its file is not a time zone file of version 2 or newer";
 static const char too_many[] = "its changes are too many, or out of order";
 
 /* --- list --- */
@@ -241,8 +241,8 @@ static bool take_header(struct slice *bytes, struct header *h)
 /* Returns the bytes of the block after a header, with times of `width` bytes. */
 static size_t block_size(const struct header *h, size_t width)
 {
-    return h->times * (width + 1) + h->types * (size_t)6 + h->letters + h->leaps * (width + 4) + h->standard +
-           h->utc;
+    return h->times * (width + 1) + h->types * (size_t)6 + h->letters + h->leaps * (width + 4) +
+           h->standard + h->utc;
 }
 
 static bool skip_bytes(struct slice *bytes, size_t n)
@@ -280,13 +280,15 @@ static bool add_listed(struct zone *zone, const char *block, const struct header
     return true;
 }
 
-static bool read_tzif(struct arena *scratch, struct zone *zone, struct slice bytes, const char **why)
+static bool read_tzif(struct arena *scratch, struct zone *zone, struct slice bytes,
+                      const char **why)
 {
     struct header h;
     int64_t last;
 
     *why = not_tzif;
-    if (!take_header(&bytes, &h) || !skip_bytes(&bytes, block_size(&h, 4)) || !take_header(&bytes, &h))
+    if (!take_header(&bytes, &h) || !skip_bytes(&bytes, block_size(&h, 4)) ||
+        !take_header(&bytes, &h))
         return false;
     if (h.leaps) {
         *why = "it counts leap seconds, which Unix time does not";
@@ -321,7 +323,8 @@ static const char *database(void)
     return directory && *directory ? directory : "/usr/share/zoneinfo";
 }
 
-static bool read_database(struct arena *scratch, struct slice name, struct slice *bytes, const char **why)
+static bool read_database(struct arena *scratch, struct slice name, struct slice *bytes,
+                          const char **why)
 {
     const char *directory = database();
     size_t room = strlen(directory) + name.n + 16;

@@ -103,10 +103,10 @@ static void report_refused(const struct address *peer, unsigned max)
     if (logged_us && now - logged_us < 10000000)
         return;
     logged_us = now;
-    log_warn(
-        "connection of %s refused: its address has %u already (size_limits.connections_per_ip; a proxy's "
-        "address belongs to identity.trusted_proxies, which are not counted)",
-        address_format(peer, text), max);
+    log_warn("connection from %s refused: its address has %u connections "
+             "(size_limits.connections_per_ip); if it is a proxy, add it to "
+             "identity.trusted_proxies, which are not counted",
+             address_format(peer, text), max);
 }
 
 /* The default is a quarter of size_limits.connections, or of the connections for which there are
@@ -219,7 +219,8 @@ static bool accept_one(struct listener *l)
         listener_pause(l); /* the connection waits in the kernel */
         return false;
     }
-    int client = accept4(l->fd, &peer.any, &peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC), error = errno;
+    int client = accept4(l->fd, &peer.any, &peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC),
+        error = errno;
     if (client >= 0 && to && to != w)
         hand_over(l, to, client, &peer);
     else if (client >= 0)

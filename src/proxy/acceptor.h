@@ -1,6 +1,6 @@
-/* acceptor.h - a worker's listeners: accepts connections, within the limits of size_limits, and opens
- * or passes them on (handoff.h). All functions run in the worker's own thread, or before it starts
- * and after it has ended. */
+/* acceptor.h - a worker's listeners: accepts connections, within the limits of size_limits, and
+ * opens or passes them on (handoff.h). All functions run in the worker's own thread, or before it
+ * starts and after it has ended. */
 #ifndef WEIR_PROXY_ACCEPTOR_H
 #define WEIR_PROXY_ACCEPTOR_H
 
@@ -10,8 +10,8 @@
 
 struct worker;
 
-/* Creates the listeners for `fds[0 .. policy->listen_count)`; -1: other workers accept for this one.
- * Takes over the sockets. False: no memory, and the sockets stay the caller's. */
+/* Creates the listeners for `fds[0 .. policy->listen_count)`; -1: other workers accept for this
+ * one. Takes over the sockets. False: no memory, and the sockets stay the caller's. */
 MUST_CHECK bool listeners_init(struct worker *worker, const int *fds);
 /* Starts accepting, and receiving connections of other workers. */
 void listeners_start(struct worker *worker);

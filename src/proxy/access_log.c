@@ -30,7 +30,8 @@ static struct slice redact(const struct exchange *x, struct slice text, struct r
     return cut(identity_redact(&x->policy->identity, cut(text), &out));
 }
 
-static struct slice referer(const struct exchange *x, const struct request_head *head, struct redacted *room)
+static struct slice referer(const struct exchange *x, const struct request_head *head,
+                            struct redacted *room)
 {
     return redact(x, field_value(head, FIELD_REFERER), room);
 }
@@ -210,8 +211,9 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
 
 /* ---- combined ------------------------------------------------------------------------------- */
 
-static void combined_begin(struct text *t, const struct exchange *x, const struct request_line *line,
-                           const struct request_head *head, uint32_t *split)
+static void combined_begin(struct text *t, const struct exchange *x,
+                           const struct request_line *line, const struct request_head *head,
+                           uint32_t *split)
 {
     const struct second *second = second_of(clock_wall_us());
     struct redacted room;
@@ -270,7 +272,8 @@ static void combined_end(struct text *t, const struct exchange *x, struct slice 
 /* ---- both ----------------------------------------------------------------------------------- */
 
 /* `head` is NULL if the header was refused. */
-static void begin(struct exchange *x, const struct request_line *line, const struct request_head *head)
+static void begin(struct exchange *x, const struct request_line *line,
+                  const struct request_head *head)
 {
     struct worker *w = x->worker;
     struct text t = text_over(w->send, sizeof w->send);

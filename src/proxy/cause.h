@@ -6,14 +6,14 @@
 #include <stdint.h>
 
 /* Causes of a retry (retry.h): name, label in metrics */
-#define RETRY_CAUSES(X)                                                                                      \
-    X(RETRY_NONE, "none")               /* the first try */                                                  \
-    X(RETRY_IDLE_CLOSED, "idle_closed") /* server closed a reused connection; on a new one */                \
-    X(RETRY_CONNECT, "connect")         /* no connection, or no TLS handshake */                             \
-    X(RETRY_RESET, "reset")             /* connection ended before any byte of the response */               \
-    X(RETRY_TIMEOUT, "timeout")         /* no byte of the response within response_timeout */                \
-    X(RETRY_502, "502")                                                                                      \
-    X(RETRY_503, "503")                                                                                      \
+#define RETRY_CAUSES(X)                                                                            \
+    X(RETRY_NONE, "none")               /* the first try */                                        \
+    X(RETRY_IDLE_CLOSED, "idle_closed") /* server closed a reused connection; on a new one */      \
+    X(RETRY_CONNECT, "connect")         /* no connection, or no TLS handshake */                   \
+    X(RETRY_RESET, "reset")             /* connection ended before any byte of the response */     \
+    X(RETRY_TIMEOUT, "timeout")         /* no byte of the response within response_timeout */      \
+    X(RETRY_502, "502")                                                                            \
+    X(RETRY_503, "503")                                                                            \
     X(RETRY_504, "504")
 
 enum retry_cause {
@@ -41,57 +41,59 @@ enum fault {
  * retry    the request may be sent to another server, under the rules for this cause (retry.c)
  * label    in metrics and logs
  * text     in logs and in the response */
-#define CAUSES(X)                                                                                            \
-    X(CAUSE_NONE, 0, FAULT_NONE, false, RETRY_NONE, "none", "")                                              \
-    X(CAUSE_BAD_REQUEST, 400, FAULT_CLIENT, false, RETRY_NONE, "bad_request", "the request is malformed")    \
-    X(CAUSE_BAD_IDENTITY, 400, FAULT_CLIENT, false, RETRY_NONE, "bad_identity",                              \
-      "the client's identity is malformed")                                                                  \
-    X(CAUSE_BAD_CONTENT, 400, FAULT_CLIENT, false, RETRY_NONE, "bad_content",                                \
-      "the request's content is malformed")                                                                  \
-    X(CAUSE_INVALID_TOKEN, 401, FAULT_CLIENT, false, RETRY_NONE, "invalid_token", "the token is not valid")  \
-    X(CAUSE_UNKNOWN_CLIENT, 403, FAULT_CLIENT, false, RETRY_NONE, "unknown_client",                          \
-      "the client is unknown, or cannot be looked up now")                                                   \
-    X(CAUSE_ADDRESS_BLOCKED, 403, FAULT_CLIENT, false, RETRY_NONE, "address_blocked",                        \
-      "this address is turned away")                                                                         \
-    X(CAUSE_CLIENT_BLOCKED, 403, FAULT_CLIENT, false, RETRY_NONE, "client_blocked",                          \
-      "this client is turned away")                                                                          \
-    X(CAUSE_ASKER_NOT_TRUSTED, 403, FAULT_CLIENT, false, RETRY_NONE, "decisions_untrusted",                  \
-      "this peer is not in decisions.trusted")                                                               \
-    X(CAUSE_HEAD_TIMEOUT, 408, FAULT_CLIENT, false, RETRY_NONE, "request_header_timeout",                    \
-      "the request's head took too long")                                                                    \
-    X(CAUSE_CONTENT_TIMEOUT, 408, FAULT_CLIENT, false, RETRY_NONE, "request_body_timeout",                   \
-      "the request's content took too long")                                                                 \
-    X(CAUSE_CONTENT_TOO_LARGE, 413, FAULT_CLIENT, false, RETRY_NONE, "request_body_too_large",               \
-      "the request's content is too large")                                                                  \
-    X(CAUSE_TARGET_TOO_LONG, 414, FAULT_CLIENT, false, RETRY_NONE, "target_too_long",                        \
-      "the request's target is too long")                                                                    \
-    X(CAUSE_HEAD_TOO_LARGE, 431, FAULT_CLIENT, false, RETRY_NONE, "request_header_too_large",                \
-      "the request's head is too large")                                                                     \
-    X(CAUSE_METHOD_NOT_ALLOWED, 405, FAULT_CLIENT, false, RETRY_NONE, "method_not_allowed",                  \
-      "TRACE is not allowed")                                                                                \
-    X(CAUSE_CLIENT_GONE, 0, FAULT_CLIENT, false, RETRY_NONE, "client_gone", "the client went away")          \
-    X(CAUSE_CLIENT_STALLED, 0, FAULT_CLIENT, false, RETRY_NONE, "client_stalled",                            \
-      "the client does not read its answer")                                                                 \
-    X(CAUSE_UPSTREAM_CONNECT, 502, FAULT_UPSTREAM, true, RETRY_CONNECT, "upstream_connect",                  \
-      "no server of the upstream could be reached")                                                          \
-    X(CAUSE_UPSTREAM_TLS, 502, FAULT_UPSTREAM, true, RETRY_CONNECT, "upstream_tls",                          \
-      "no server of the upstream proved over TLS who it is")                                                 \
-    X(CAUSE_NO_SERVER, 503, FAULT_UPSTREAM, true, RETRY_NONE, "upstream_no_server",                          \
-      "no server of the upstream passes its health checks, or its name is not resolved")                     \
-    X(CAUSE_UPSTREAM_CLOSED, 502, FAULT_SERVER, true, RETRY_RESET, "upstream_closed",                        \
-      "the server closed the connection before its answer ended")                                            \
-    X(CAUSE_UPSTREAM_BAD, 502, FAULT_SERVER, true, RETRY_NONE, "upstream_bad_response",                      \
-      "the server's answer is malformed")                                                                    \
-    X(CAUSE_CONNECT_TIMEOUT, 504, FAULT_UPSTREAM, true, RETRY_CONNECT, "upstream_connect_timeout",           \
-      "the server did not accept a connection in time")                                                      \
-    X(CAUSE_RESPONSE_TIMEOUT, 504, FAULT_SERVER, true, RETRY_TIMEOUT, "upstream_timeout",                    \
-      "the server did not answer in time")                                                                   \
-    X(CAUSE_EXCHANGE_TIMEOUT, 504, FAULT_UPSTREAM, true, RETRY_NONE, "exchange_timeout",                     \
-      "the exchange took longer than timeouts.exchange")                                                     \
-    X(CAUSE_NO_MEMORY, 503, FAULT_WEIR, true, RETRY_CONNECT, "no_memory",                                    \
-      "there is no memory for this request")                                                                 \
-    X(CAUSE_NO_DESCRIPTORS, 503, FAULT_WEIR, true, RETRY_NONE, "no_descriptors",                             \
-      "there is no file descriptor for a connection to a server")                                            \
+#define CAUSES(X)                                                                                  \
+    X(CAUSE_NONE, 0, FAULT_NONE, false, RETRY_NONE, "none", "")                                    \
+    X(CAUSE_BAD_REQUEST, 400, FAULT_CLIENT, false, RETRY_NONE, "bad_request",                      \
+      "the request is malformed")                                                                  \
+    X(CAUSE_BAD_IDENTITY, 400, FAULT_CLIENT, false, RETRY_NONE, "bad_identity",                    \
+      "the client's identity is malformed")                                                        \
+    X(CAUSE_BAD_CONTENT, 400, FAULT_CLIENT, false, RETRY_NONE, "bad_content",                      \
+      "the request content is malformed")                                                          \
+    X(CAUSE_INVALID_TOKEN, 401, FAULT_CLIENT, false, RETRY_NONE, "invalid_token",                  \
+      "the token is not valid")                                                                    \
+    X(CAUSE_UNKNOWN_CLIENT, 403, FAULT_CLIENT, false, RETRY_NONE, "unknown_client",                \
+      "the client is unknown, or cannot be looked up at the moment")                               \
+    X(CAUSE_ADDRESS_BLOCKED, 403, FAULT_CLIENT, false, RETRY_NONE, "address_blocked",              \
+      "this address is blocked")                                                                   \
+    X(CAUSE_CLIENT_BLOCKED, 403, FAULT_CLIENT, false, RETRY_NONE, "client_blocked",                \
+      "this client is turned away")                                                                \
+    X(CAUSE_ASKER_NOT_TRUSTED, 403, FAULT_CLIENT, false, RETRY_NONE, "decisions_untrusted",        \
+      "this peer is not in decisions.trusted")                                                     \
+    X(CAUSE_HEAD_TIMEOUT, 408, FAULT_CLIENT, false, RETRY_NONE, "request_header_timeout",          \
+      "the request header took too long")                                                          \
+    X(CAUSE_CONTENT_TIMEOUT, 408, FAULT_CLIENT, false, RETRY_NONE, "request_body_timeout",         \
+      "the request content took too long")                                                         \
+    X(CAUSE_CONTENT_TOO_LARGE, 413, FAULT_CLIENT, false, RETRY_NONE, "request_body_too_large",     \
+      "the request content is too large")                                                          \
+    X(CAUSE_TARGET_TOO_LONG, 414, FAULT_CLIENT, false, RETRY_NONE, "target_too_long",              \
+      "the request target is too long")                                                            \
+    X(CAUSE_HEAD_TOO_LARGE, 431, FAULT_CLIENT, false, RETRY_NONE, "request_header_too_large",      \
+      "the request header is too large")                                                           \
+    X(CAUSE_METHOD_NOT_ALLOWED, 405, FAULT_CLIENT, false, RETRY_NONE, "method_not_allowed",        \
+      "TRACE is not allowed")                                                                      \
+    X(CAUSE_CLIENT_GONE, 0, FAULT_CLIENT, false, RETRY_NONE, "client_gone",                        \
+      "the client closed the connection")                                                          \
+    X(CAUSE_CLIENT_STALLED, 0, FAULT_CLIENT, false, RETRY_NONE, "client_stalled",                  \
+      "the client does not read its response")                                                     \
+    X(CAUSE_UPSTREAM_CONNECT, 502, FAULT_UPSTREAM, true, RETRY_CONNECT, "upstream_connect",        \
+      "no server of the upstream could be reached")                                                \
+    X(CAUSE_UPSTREAM_TLS, 502, FAULT_UPSTREAM, true, RETRY_CONNECT, "upstream_tls",                \
+      "no server of the upstream has a valid TLS certificate")                                     \
+    X(CAUSE_NO_SERVER, 503, FAULT_UPSTREAM, true, RETRY_NONE, "upstream_no_server",                \
+      "no server of the upstream passes its health checks, or its name is not resolved")           \
+    X(CAUSE_UPSTREAM_CLOSED, 502, FAULT_SERVER, true, RETRY_RESET, "upstream_closed",              \
+      "the server closed the connection before the end of its response")                           \
+    X(CAUSE_UPSTREAM_BAD, 502, FAULT_SERVER, true, RETRY_NONE, "upstream_bad_response",            \
+      "the server's response is malformed")                                                        \
+    X(CAUSE_CONNECT_TIMEOUT, 504, FAULT_UPSTREAM, true, RETRY_CONNECT, "upstream_connect_timeout", \
+      "the server did not accept a connection in time")                                            \
+    X(CAUSE_RESPONSE_TIMEOUT, 504, FAULT_SERVER, true, RETRY_TIMEOUT, "upstream_timeout",          \
+      "the server did not respond in time")                                                        \
+    X(CAUSE_EXCHANGE_TIMEOUT, 504, FAULT_UPSTREAM, true, RETRY_NONE, "exchange_timeout",           \
+      "the exchange took longer than timeouts.exchange")                                           \
+    X(CAUSE_NO_MEMORY, 503, FAULT_WEIR, true, RETRY_CONNECT, "no_memory", "weir is out of memory") \
+    X(CAUSE_NO_DESCRIPTORS, 503, FAULT_WEIR, true, RETRY_NONE, "no_descriptors",                   \
+      "weir has no file descriptor for a connection to a server")                                  \
     X(CAUSE_SHUTDOWN, 503, FAULT_WEIR, true, RETRY_NONE, "shutdown", "weir is stopping")
 
 enum cause {

@@ -25,7 +25,8 @@ static const struct listen_settings *settings_of(const struct client *c)
     return &c->worker->policy->listen[c->listener]; /* reloads keep listeners in order */
 }
 
-bool client_open(struct worker *w, int fd, const struct address *peer, unsigned listener, bool counted)
+bool client_open(struct worker *w, int fd, const struct address *peer, unsigned listener,
+                 bool counted)
 {
     struct client *c = w->free_clients;
 

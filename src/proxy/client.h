@@ -68,7 +68,8 @@ struct client {
 /* Opens a connection on `fd`, which it takes over. `listener` is the index in the policy.
  * `counted`: the connection is counted for the address of `peer`. Returns false, with `fd` closed,
  * if there is no memory. */
-bool client_open(struct worker *worker, int fd, const struct address *peer, unsigned listener, bool counted);
+bool client_open(struct worker *worker, int fd, const struct address *peer, unsigned listener,
+                 bool counted);
 
 void client_close(struct client *client);
 

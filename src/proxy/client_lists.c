@@ -155,7 +155,9 @@ static struct client *slowest_head(const struct worker *w)
 {
     struct client *c = TAILQ_FIRST(&w->heads);
 
-    return c && client_now_ms() - c->since_ms >= HEAD_MIN_MS && !stream_has_unread(&c->stream) ? c : NULL;
+    return c && client_now_ms() - c->since_ms >= HEAD_MIN_MS && !stream_has_unread(&c->stream)
+               ? c
+               : NULL;
 }
 
 /* Silent connections must not keep active clients out, nor evict served connections. If more
@@ -183,8 +185,8 @@ bool clients_any(const struct worker *w)
 
 bool client_gives_way(const struct client *c)
 {
-    return unlikely(c->worker->draining) ||
-           (unlikely(c->worker->slots_exhausted) && client_now_ms() - c->opened_ms >= SERVED_MIN_MS);
+    return unlikely(c->worker->draining) || (unlikely(c->worker->slots_exhausted) &&
+                                             client_now_ms() - c->opened_ms >= SERVED_MIN_MS);
 }
 
 void client_evict(struct client *c)

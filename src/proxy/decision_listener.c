@@ -12,8 +12,8 @@ static bool may_ask(const struct exchange *x)
                            address_of_peer(&x->downstream->origin->peer, &address));
 }
 
-struct request_head *decision_head(struct exchange *x, struct request_head *asked, enum cause *cause,
-                                   const char **why)
+struct request_head *decision_head(struct exchange *x, struct request_head *asked,
+                                   enum cause *cause, const char **why)
 {
     struct worker *w = x->worker;
 

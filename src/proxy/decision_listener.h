@@ -7,7 +7,7 @@
 
 /* Returns the head of the request to decide on, valid during the call of exchange_begin(). Returns
  * NULL if the peer may not ask, or if the request does not name it; sets the cause and reason. */
-struct request_head *decision_head(struct exchange *x, struct request_head *asked, enum cause *cause,
-                                   const char **why);
+struct request_head *decision_head(struct exchange *x, struct request_head *asked,
+                                   enum cause *cause, const char **why);
 
 #endif

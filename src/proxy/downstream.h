@@ -79,7 +79,8 @@ struct downstream_ops {
                                       const struct iovec *content, int count, bool last);
     /* Sends an image that send_head() of the same ops has stored, with bytes overwritten. Returns
      * false if the image does not fit this connection; then nothing was sent. Optional (NULL). */
-    bool (*send_image)(struct downstream *d, const struct response_image *image, enum downstream_sent *sent);
+    bool (*send_image)(struct downstream *d, const struct response_image *image,
+                       enum downstream_sent *sent);
     /* Sends an interim response. A protocol without them ignores it. */
     enum downstream_sent (*send_interim)(struct downstream *d, const struct response *response);
     /* Sends a piece of content (may be empty), and its trailers if it is the last one. Call only
@@ -101,8 +102,8 @@ struct downstream_ops {
     /* Optional (NULL): moves content within the kernel. splice_body: from the client to `to`; sets
      * `moved->size` and `moved->last`. splice_from: from `from`, with its state in `reader`, to the
      * client. Otherwise as body_splice(). */
-    bool (*splice_body)(struct downstream *d, struct stream *to, enum body_status *status, enum sent *sent,
-                        struct content_piece *moved);
+    bool (*splice_body)(struct downstream *d, struct stream *to, enum body_status *status,
+                        enum sent *sent, struct content_piece *moved);
     bool (*splice_from)(struct downstream *d, struct body_reader *reader, struct stream *from,
                         enum body_status *status, enum downstream_sent *sent);
 

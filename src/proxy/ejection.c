@@ -33,8 +33,8 @@ static void report_ejected(struct server *server, const char *why, const char *u
     if (!server->logged)
         return;
     server->logged_us = now;
-    log_warn("upstream %s: server %s: %s; ejected %s", server->pool->settings->name, server->endpoint->text,
-             why, until);
+    log_warn("upstream %s: server %s: %s; ejected %s", server->pool->settings->name,
+             server->endpoint->text, why, until);
 }
 
 /* Ejects the server for at least `after_us`. */
@@ -133,7 +133,8 @@ static void eject_failing(struct server *server, enum ejection reason, const cha
     char until[48], text[256];
 
     if (reason == EJECTION_FAILURES)
-        snprintf(text, sizeof text, "%u failed requests in a row (the last one: %s)", server->failures, why);
+        snprintf(text, sizeof text, "%u failed requests in a row (the last one: %s)",
+                 server->failures, why);
     else
         snprintf(text, sizeof text, "%u of its last %u requests failed (the last one: %s)",
                  recent_count(&server->outcomes, OUTCOME_FAILURE, now),
@@ -154,7 +155,8 @@ static void judge(struct server *server, const char *why, uint64_t now)
     bool often = settings->failure_rate && requests >= settings->requests &&
                  failures * SHARE_WHOLE >= requests * (uint64_t)settings->failure_rate;
 
-    if ((in_a_row || often) && server->ejected == EJECTED_NOT && !server->gone && may_be_ejected(server))
+    if ((in_a_row || often) && server->ejected == EJECTED_NOT && !server->gone &&
+        may_be_ejected(server))
         eject_failing(server, in_a_row ? EJECTION_FAILURES : EJECTION_RATE, why);
 }
 

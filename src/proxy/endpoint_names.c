@@ -13,7 +13,8 @@ enum {
 
 static void look_up(struct name *name);
 
-const struct name *name_of(const struct endpoint_set *endpoint_set, const struct upstream_server *server)
+const struct name *name_of(const struct endpoint_set *endpoint_set,
+                           const struct upstream_server *server)
 {
     for (unsigned i = 0; i < endpoint_set->name_count; i++)
         if (endpoint_set->names[i].server == server)
@@ -37,14 +38,16 @@ static void report_addresses(const struct name *name)
         text_put(&text, i ? SLICE(", ") : SLICE_NONE);
         ip_format(&name->ips[i], &text);
     }
-    log_info("upstream %s: %s is now %.*s", name->upstream->name, name->server->text, (int)text.n, room);
+    log_info("upstream %s: %s is now %.*s", name->upstream->name, name->server->text, (int)text.n,
+             room);
 }
 
 static void report_trouble(struct name *name, const char *why)
 {
     if (!name->troubled)
         log_warn("upstream %s: %s: %s; %s", name->upstream->name, name->server->text, why,
-                 name->count ? "its last addresses stay" : "no requests go there until it is resolved");
+                 name->count ? "its last addresses stay"
+                             : "no requests go there until it is resolved");
     name->troubled = true;
 }
 
@@ -119,7 +122,8 @@ static void answered(void *context, const struct resolver_answer *answer)
     if (answer->count) {
         name->retry_us = RETRY_MIN_US;
         take_addresses(name, answer);
-        event_timer_arm(&name->again, bounded(answer->ttl_us, settings->min_ttl_us, settings->max_ttl_us));
+        event_timer_arm(&name->again,
+                        bounded(answer->ttl_us, settings->min_ttl_us, settings->max_ttl_us));
     } else {
         report_trouble(name, answer->why ? answer->why : "it has no address");
         event_timer_arm(&name->again, bounded(name->retry_us, 0, settings->max_ttl_us));
@@ -162,8 +166,10 @@ static void add_name(struct endpoint_set *endpoint_set, const struct upstream *u
 {
     struct name *name = &endpoint_set->names[endpoint_set->name_count++];
 
-    *name = (struct name){
-        .endpoint_set = endpoint_set, .upstream = upstream, .server = server, .retry_us = RETRY_MIN_US};
+    *name = (struct name){.endpoint_set = endpoint_set,
+                          .upstream = upstream,
+                          .server = server,
+                          .retry_us = RETRY_MIN_US};
     evtimer_assign(&name->again, endpoint_set->base, on_again, name);
     take_over(name, before);
     look_up(name);
@@ -180,7 +186,8 @@ bool names_begin(struct endpoint_set *endpoint_set, const struct endpoint_set *b
     for (unsigned u = 0; u < policy->upstream_count; u++)
         for (unsigned s = 0; s < policy->upstreams[u].server_count; s++)
             if (server_is_name(&policy->upstreams[u].servers[s]))
-                add_name(endpoint_set, &policy->upstreams[u], &policy->upstreams[u].servers[s], before);
+                add_name(endpoint_set, &policy->upstreams[u], &policy->upstreams[u].servers[s],
+                         before);
     adjust(endpoint_set);
     return true;
 }

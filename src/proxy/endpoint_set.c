@@ -32,7 +32,8 @@ static char *text_for(const struct upstream_server *server, const struct address
     return strdup(room);
 }
 
-static struct endpoint *endpoint_new(const struct upstream_server *server, const struct address *address)
+static struct endpoint *endpoint_new(const struct upstream_server *server,
+                                     const struct address *address)
 {
     struct endpoint *endpoint = calloc(1, sizeof *endpoint);
 
@@ -63,7 +64,8 @@ struct wanted {
 };
 
 /* Adds an address. Duplicates are dropped, except under a different host name. */
-static void want(struct wanted *wanted, const struct upstream_server *server, const struct address *address)
+static void want(struct wanted *wanted, const struct upstream_server *server,
+                 const struct address *address)
 {
     for (unsigned i = 0; i < wanted->count; i++)
         if (same_address(&wanted->at[i].address, address) &&
@@ -97,7 +99,8 @@ static struct endpoint *find(const struct row *row, const struct upstream_server
                              const struct address *address)
 {
     for (unsigned i = 0; i < row->count; i++)
-        if (row->endpoints[i]->settings == server && same_address(&row->endpoints[i]->address, address))
+        if (row->endpoints[i]->settings == server &&
+            same_address(&row->endpoints[i]->address, address))
             return row->endpoints[i];
     return NULL;
 }
@@ -112,7 +115,8 @@ static void take_over(struct endpoint *endpoint, const struct upstream *upstream
         return;
     for (unsigned u = 0; policy && u < policy->upstream_count; u++) {
         const struct row *row = &before->table[u];
-        if (strcmp(policy->upstreams[u].name, upstream->name) != 0 || !policy->upstreams[u].health.path)
+        if (strcmp(policy->upstreams[u].name, upstream->name) != 0 ||
+            !policy->upstreams[u].health.path)
             continue;
         for (unsigned i = 0; i < row->count; i++)
             if (strcmp(row->endpoints[i]->settings->text, endpoint->settings->text) == 0 &&
@@ -160,8 +164,8 @@ void endpoint_set_rebuild(struct endpoint_set *endpoint_set, const struct upstre
         return;
     }
     if (wanted.left_out)
-        log_warn("upstream %s: %u of its %u addresses are left out", upstream->name, wanted.left_out,
-                 wanted.left_out + ENDPOINTS_MAX);
+        log_warn("upstream %s: %u of its %u addresses are not used", upstream->name,
+                 wanted.left_out, wanted.left_out + ENDPOINTS_MAX);
     pthread_mutex_lock(&endpoint_set->lock);
     *row = next;
     pthread_mutex_unlock(&endpoint_set->lock);
@@ -182,7 +186,8 @@ struct endpoint_set *endpoint_set_hold(struct endpoint_set *endpoint_set)
 
 void endpoint_set_drop(struct endpoint_set *endpoint_set)
 {
-    if (!endpoint_set || atomic_fetch_sub_explicit(&endpoint_set->references, 1, memory_order_acq_rel) > 1)
+    if (!endpoint_set ||
+        atomic_fetch_sub_explicit(&endpoint_set->references, 1, memory_order_acq_rel) > 1)
         return;
     for (unsigned u = 0; endpoint_set->table && u < endpoint_set->policy->upstream_count; u++)
         row_clear(&endpoint_set->table[u]);

@@ -59,7 +59,8 @@ void endpoint_set_rebuild(struct endpoint_set *endpoint_set, const struct upstre
 bool names_begin(struct endpoint_set *endpoint_set, const struct endpoint_set *before);
 void names_end(struct endpoint_set *endpoint_set);
 /* Returns the lookup state of a server written as a host name. */
-const struct name *name_of(const struct endpoint_set *endpoint_set, const struct upstream_server *server);
+const struct name *name_of(const struct endpoint_set *endpoint_set,
+                           const struct upstream_server *server);
 
 /* health.c: starts and stops checks to match the upstream's current endpoints. */
 void health_follow(struct endpoint_set *endpoint_set, const struct upstream *upstream);

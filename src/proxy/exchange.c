@@ -153,7 +153,8 @@ static void begin(struct exchange *x, struct request_head *head, const struct fr
 }
 
 /* On the decision listener, the request in the access log is the one to decide on. */
-static void begin_decision(struct exchange *x, struct request_head *asked, const struct framing *framing)
+static void begin_decision(struct exchange *x, struct request_head *asked,
+                           const struct framing *framing)
 {
     enum cause cause;
     const char *why;
@@ -168,7 +169,8 @@ static void begin_decision(struct exchange *x, struct request_head *asked, const
     exchange_fail(x, cause, why);
 }
 
-bool exchange_begin(struct downstream *downstream, struct request_head *head, const struct framing *framing)
+bool exchange_begin(struct downstream *downstream, struct request_head *head,
+                    const struct framing *framing)
 {
     struct exchange *x = exchange_new(downstream);
 
@@ -190,8 +192,8 @@ bool exchange_begin(struct downstream *downstream, struct request_head *head, co
     return true;
 }
 
-bool exchange_refuse(struct downstream *downstream, enum cause cause, uint16_t status, const char *why,
-                     const struct request_line *line)
+bool exchange_refuse(struct downstream *downstream, enum cause cause, uint16_t status,
+                     const char *why, const struct request_line *line)
 {
     struct exchange *x = exchange_new(downstream);
 
@@ -295,7 +297,8 @@ static void content_passed(struct deadline *deadline)
     struct exchange *x = of_client_deadline(deadline);
 
     if (x->downstream->ops->has_input(x->downstream))
-        deadline_arm(&x->worker->queue.content, deadline, clock_us(), x->policy->timeouts.request_body_us);
+        deadline_arm(&x->worker->queue.content, deadline, clock_us(),
+                     x->policy->timeouts.request_body_us);
     else
         exchange_fail(x, CAUSE_CONTENT_TIMEOUT, NULL);
 }
@@ -328,8 +331,9 @@ static void link_timed_out(struct exchange *x)
         exchange_fail(x, cause, NULL);
 }
 
-/* In QUOTA and LIMIT, weir waits for the decision (at most quotas.timeout and redis.timeout): the charge cannot be refunded
- * before. In other phases, the failure cause depends on the peer that weir waits for. */
+/* In QUOTA and LIMIT, weir waits for the decision (at most quotas.timeout and redis.timeout): the
+ * charge cannot be refunded before. In other phases, the failure cause depends on the peer that
+ * weir waits for. */
 static void exchange_passed(struct deadline *whole)
 {
     struct exchange *x = CONTAINER_OF(whole, struct exchange, whole);

@@ -59,7 +59,7 @@ struct exchange {
         uint64_t bytes;         /* content bytes read so far */
     } request;
     struct waiting_request *waiting; /* in QUOTA: the header as received, and more */
-    struct iobuf *head;              /* the header as forwarded, kept for a retry until the response starts */
+    struct iobuf *head; /* the header as forwarded, kept for a retry until the response starts */
 
     /* upstream */
     struct link_owner owner; /* of link */
@@ -136,7 +136,7 @@ void exchange_client_gone(struct exchange *x);
 /* Ends the exchange in any phase; the client gets no complete response. */
 void exchange_cut(struct exchange *x, enum cause cause);
 
-/* ---- called within proxy/ --------------------------------------------------------------------- */
+/* ---- called within proxy/ -------------------------------------------------------------------- */
 
 /* Initialises the deadlines of exchanges, and worker->decided: exchanges with decisions that were
  * left to a later loop iteration. */

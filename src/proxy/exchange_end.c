@@ -51,7 +51,8 @@ void exchange_log(const struct exchange *x, enum cause cause, const char *why)
 
 bool exchange_end_if_done(struct exchange *x)
 {
-    bool goes_on = x->link && !x->link_broken && (!x->request.ended || stream_holds_output(&x->link->stream));
+    bool goes_on =
+        x->link && !x->link_broken && (!x->request.ended || stream_holds_output(&x->link->stream));
 
     if (goes_on || x->downstream->pending)
         return false;
@@ -141,7 +142,8 @@ static void count(const struct exchange *x, uint64_t duration_us)
 /* If the request failed after the server's response, the rest of it is refused. */
 enum downstream_end exchange_after_answer(const struct exchange *x)
 {
-    return exchange_is_answered(x) && x->cause != CAUSE_NONE ? DOWNSTREAM_REFUSED : DOWNSTREAM_COMPLETE;
+    return exchange_is_answered(x) && x->cause != CAUSE_NONE ? DOWNSTREAM_REFUSED
+                                                             : DOWNSTREAM_COMPLETE;
 }
 
 /* Refunds the charge if nothing was sent to the server and the cause allows it, or if the request

@@ -25,7 +25,8 @@ static inline void exchange_enter(struct exchange *x, enum phase next)
     x->phase = next;
 }
 
-/* ROUTE, QUOTA and LIMIT, for a head whose bytes are valid during the call. May end the exchange. */
+/* ROUTE, QUOTA and LIMIT, for a head whose bytes are valid during the call. May end the
+ * exchange. */
 void exchange_route(struct exchange *x, struct request_head *head, const struct framing *framing);
 /* Callback of the limiter: acts on the decision now or in a later loop iteration. */
 void exchange_decided(struct decision_request *decision_request);
@@ -57,7 +58,8 @@ void response_after(struct exchange *x);
 struct body_io exchange_io(struct exchange *x);
 
 /* Returns the parts of the request that determine its identity. `*peer` is room for the address. */
-struct identity_input exchange_identity_input(const struct exchange *x, const struct request_head *head,
+struct identity_input exchange_identity_input(const struct exchange *x,
+                                              const struct request_head *head,
                                               struct address *peer);
 
 /* The client waits for 100 (Continue) before it sends its content, so weir waits for the

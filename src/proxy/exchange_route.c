@@ -15,8 +15,9 @@
 
 enum { ACTS_AT_ONCE = 32 };
 
-static void decide(struct exchange *x, const struct request_head *head, const struct framing *framing,
-                   const struct identity *identity, const struct client_limits *client_limits);
+static void decide(struct exchange *x, const struct request_head *head,
+                   const struct framing *framing, const struct identity *identity,
+                   const struct client_limits *client_limits);
 static void act_on_decision(struct exchange *x);
 static bool must_wait(struct worker *w);
 static void act_later(struct exchange *x);
@@ -43,8 +44,8 @@ static void set_identity(struct exchange *x, const struct identity *identity)
     x->identity_size = identity->size;
 }
 
-struct identity_input exchange_identity_input(const struct exchange *x, const struct request_head *head,
-                                              struct address *peer)
+struct identity_input exchange_identity_input(const struct exchange *x,
+                                              const struct request_head *head, struct address *peer)
 {
     return (struct identity_input){
         .policy = x->policy,
@@ -91,8 +92,9 @@ static bool needs_quota(const struct exchange *x, const struct identity *identit
            identity->listed != LISTED_ALLOWED;
 }
 
-void exchange_quota_known(struct exchange *x, struct request_head *head, const struct framing *framing,
-                          struct identity *identity, const struct quota_result *result)
+void exchange_quota_known(struct exchange *x, struct request_head *head,
+                          const struct framing *framing, struct identity *identity,
+                          const struct quota_result *result)
 {
     const char *why;
 
@@ -162,7 +164,8 @@ void exchange_route(struct exchange *x, struct request_head *head, const struct 
 
 /* Writes the request header for the upstream to x->head. False: no memory, or it is too long. */
 static bool write_request_head(struct exchange *x, const struct request_head *head,
-                               const struct framing *framing, const struct identity *identity, int64_t cost)
+                               const struct framing *framing, const struct identity *identity,
+                               int64_t cost)
 {
     char ip_bytes[64];
     struct text ip = text_over(ip_bytes, sizeof ip_bytes);
@@ -180,7 +183,8 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
         .scheme = x->downstream->origin->secure ? SLICE("https") : SLICE("http"),
         .client = x->rule->limit_count ? identity_text(identity) : SLICE_NONE,
         .request_id = {x->request_id, x->id_size},
-        .upgrade = fields_have(&head->fields, FIELD_UPGRADE) ? tunnel_protocol(head, framing) : SLICE_NONE};
+        .upgrade = fields_have(&head->fields, FIELD_UPGRADE) ? tunnel_protocol(head, framing)
+                                                             : SLICE_NONE};
     struct text out = text_over(x->worker->send, sizeof x->worker->send);
 
     if (facts.upgrade.n > sizeof x->upgrade)
@@ -196,8 +200,9 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
     return true;
 }
 
-static void decide(struct exchange *x, const struct request_head *head, const struct framing *framing,
-                   const struct identity *identity, const struct client_limits *client_limits)
+static void decide(struct exchange *x, const struct request_head *head,
+                   const struct framing *framing, const struct identity *identity,
+                   const struct client_limits *client_limits)
 {
     const char *why;
     int64_t cost;
@@ -208,16 +213,16 @@ static void decide(struct exchange *x, const struct request_head *head, const st
         return;
     }
     x->cost = cost ? cost : top_clients_cost(x->rule);
-    struct limit_facts facts = {.rule = x->rule,
-                                .identity = identity,
-                                .client_limits = client_limits,
-                                .uncharged =
-                                    rule_skips_preflight(x->rule, head, framing->kind != FRAMING_NONE),
-                                .cost = cost,
-                                .method = head->method_text,
-                                .host = head->host,
-                                .path = head->path,
-                                .fields = &head->fields};
+    struct limit_facts facts = {
+        .rule = x->rule,
+        .identity = identity,
+        .client_limits = client_limits,
+        .uncharged = rule_skips_preflight(x->rule, head, framing->kind != FRAMING_NONE),
+        .cost = cost,
+        .method = head->method_text,
+        .host = head->host,
+        .path = head->path,
+        .fields = &head->fields};
     bool now = limiter_decide(x->generation->limiter, &facts, &x->decision_request) == DECIDED_NOW;
     bool forwards = !x->downstream->origin->decides;
     if (now && !(forwards && decision_admits(&x->decision_request.decision))) {
@@ -253,7 +258,8 @@ static bool must_wait(struct worker *w)
         w->decided_iteration = w->iteration;
         w->decided_count = 0;
     }
-    return (++w->decided_count > ACTS_AT_ONCE && clock_iteration_is_long()) || !TAILQ_EMPTY(&w->decided);
+    return (++w->decided_count > ACTS_AT_ONCE && clock_iteration_is_long()) ||
+           !TAILQ_EMPTY(&w->decided);
 }
 
 static void act_later(struct exchange *x)

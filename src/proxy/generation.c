@@ -30,8 +30,8 @@ struct generation *generation_new(struct worker *worker, struct endpoint_set *en
     if ((g->rejections = rejections_new(policy->rule_count)) &&
         upstream_init(&g->pools, worker, endpoint_set) == 0 &&
         token_checker_new(policy, &worker->stats.tokens, &g->tokens) &&
-        (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback, slice_of(policy->driver),
-                                  &worker->limiter_stats)))
+        (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback,
+                                  slice_of(policy->driver), &worker->limiter_stats)))
         return g;
     generation_free(g);
     return NULL;
@@ -89,7 +89,8 @@ void generations_flush(struct worker *worker)
 
     if (worker->coming) {
         limiter_flush(worker->coming->limiter);
-        if ((!policy_needs_redis(worker->coming->policy) || limiter_redis_ready(worker->coming->limiter)) &&
+        if ((!policy_needs_redis(worker->coming->policy) ||
+             limiter_redis_ready(worker->coming->limiter)) &&
             endpoint_set_is_resolved(worker->coming->endpoint_set))
             install_coming(worker);
     }

@@ -46,5 +46,6 @@ void granted_set(struct exchange *x)
         for (unsigned k = 0; k < d->result_count && x->granted_at[i]; k++)
             if (d->results[k].limit->base == x->rule->limits[i]->index &&
                 d->results[k].verdict == VERDICT_ALLOWED)
-                put_number(x->head->bytes + x->head->start + x->granted_at[i], d->results[k].granted);
+                put_number(x->head->bytes + x->head->start + x->granted_at[i],
+                           d->results[k].granted);
 }

@@ -61,10 +61,12 @@ static void change(struct check *check, bool failing, const char *why)
     endpoint->streak = 0;
     atomic_store_explicit(&endpoint->failing, failing, memory_order_relaxed);
     if (failing)
-        log_warn("upstream %s: server %s: health check: %s; no requests go there until it passes %u",
-                 upstream->name, endpoint->text, why, upstream->health.healthy);
+        log_warn(
+            "upstream %s: server %s: health check: %s; no requests go there until it passes %u",
+            upstream->name, endpoint->text, why, upstream->health.healthy);
     else
-        log_info("upstream %s: server %s passes its health checks again", upstream->name, endpoint->text);
+        log_info("upstream %s: server %s passes its health checks again", upstream->name,
+                 endpoint->text);
     check->endpoint_set->listener.changed(
         check->endpoint_set->listener.context); /* updates /readyz, through the workers */
 }
@@ -78,7 +80,8 @@ static void judge(struct check *check, const char *why)
     uint64_t took = clock_us() - check->began_us;
 
     if (why)
-        log_debug("upstream %s: server %s: health check: %s", check->upstream->name, endpoint->text, why);
+        log_debug("upstream %s: server %s: health check: %s", check->upstream->name, endpoint->text,
+                  why);
     endpoint->streak = failing == !why ? endpoint->streak + 1 : 0;
     if (endpoint->streak >= (failing ? health->healthy : health->unhealthy))
         change(check, !failing, why);
@@ -117,7 +120,7 @@ static void look_at_answer(struct check *check)
         case SCAN_REFUSED: judge(check, refusal.why); return;
         case SCAN_PARTIAL:
             if (check->size == ANSWER_MAX)
-                judge(check, "the answer's head is too large");
+                judge(check, "the response header is too large");
             return;
         case SCAN_WHOLE: break;
         }
@@ -138,7 +141,8 @@ static void read_answer(struct check *check)
     if (n == STREAM_AGAIN)
         return;
     if (n <= 0) {
-        judge(check, n == 0 ? "it closed the connection without an answer" : "it broke the connection");
+        judge(check,
+              n == 0 ? "it closed the connection without a response" : "it reset the connection");
         return;
     }
     check->size += (size_t)n;
@@ -153,10 +157,11 @@ static void decision_request(struct check *check)
     const struct upstream_server *server = check->endpoint->settings;
     const char *host = health->host ? health->host : server->host ? server->text : "localhost";
     char request[REQUEST_MAX];
-    int size = snprintf(request, sizeof request,
-                        "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: weir/%s (health check)\r\nAccept: */*\r\n"
-                        "Connection: close\r\n\r\n",
-                        health->path, host, PACKAGE_VERSION);
+    int size = snprintf(
+        request, sizeof request,
+        "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: weir/%s (health check)\r\nAccept: */*\r\n"
+        "Connection: close\r\n\r\n",
+        health->path, host, PACKAGE_VERSION);
     struct iovec piece = {request, (size_t)size};
 
     check->state = CHECK_READS;
@@ -164,7 +169,7 @@ static void decision_request(struct check *check)
     stream_want_write(&check->stream, false);
     stream_want_read(&check->stream, true);
     if (stream_send(&check->stream, &check->endpoint_set->buffers, &piece, 1) == SENT_FAILED)
-        judge(check, "it broke the connection");
+        judge(check, "it reset the connection");
 }
 
 static void shake_hands(struct check *check)
@@ -184,7 +189,8 @@ static void shake_hands(struct check *check)
 static void connected(struct check *check)
 {
     const struct client_tls *tls = &check->upstream->tls;
-    const char *own = check->endpoint->settings->host, *host = tls->server_name ? tls->server_name : own;
+    const char *own = check->endpoint->settings->host,
+               *host = tls->server_name ? tls->server_name : own;
 
     if (!tls->on) {
         decision_request(check);
@@ -207,7 +213,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 
     if (check->state == CHECK_READS) {
         if (stream_flush(&check->stream, &check->endpoint_set->buffers) == SENT_FAILED)
-            judge(check, "it broke the connection");
+            judge(check, "it reset the connection");
         return;
     }
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
@@ -260,7 +266,8 @@ static void begin(struct check *check)
     if (check->answer && (connect(fd, &to->any, to->length) == 0 || errno == EINPROGRESS)) {
         socket_set_options(fd, to);
         check->state = CHECK_CONNECTS;
-        stream_open(&check->stream, &check->endpoint_set->poller, fd, on_readable, on_writable, check);
+        stream_open(&check->stream, &check->endpoint_set->poller, fd, on_readable, on_writable,
+                    check);
         stream_want_write(&check->stream, true);
         event_timer_arm(&check->timer, check->upstream->health.timeout_us);
         return;
@@ -279,7 +286,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (check->state == CHECK_WAITS)
         begin(check);
     else
-        judge(check, "no answer within health.timeout");
+        judge(check, "no response within health.timeout");
 }
 
 /* ---- list of checks -------------------------------------------------------------------------- */

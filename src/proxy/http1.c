@@ -50,8 +50,8 @@ static bool awaits_continue(const struct http1 *h)
  * the connection. */
 static bool rest_is_small(const struct http1 *h)
 {
-    return h->request.ended ||
-           (h->request.kind == FRAMING_LENGTH && h->request.left <= DRAIN_KEEP_MAX && !h->expects_continue);
+    return h->request.ended || (h->request.kind == FRAMING_LENGTH &&
+                                h->request.left <= DRAIN_KEEP_MAX && !h->expects_continue);
 }
 
 /* Returns whether the connection ends with any response to this request. */
@@ -80,8 +80,8 @@ static unsigned form_of(const struct http1 *h)
 }
 
 /* Stores a complete response if it fits. Its lines end before the empty line of the head. */
-static void store_image(struct response_image *image, const struct http1 *h, const struct response *response,
-                        struct slice all, size_t content)
+static void store_image(struct response_image *image, const struct http1 *h,
+                        const struct response *response, struct slice all, size_t content)
 {
     size_t head = all.n - content;
 
@@ -96,7 +96,8 @@ static void store_image(struct response_image *image, const struct http1 *h, con
     memcpy(image->bytes, all.p, all.n);
 }
 
-static bool send_image(struct downstream *d, const struct response_image *image, enum downstream_sent *sent)
+static bool send_image(struct downstream *d, const struct response_image *image,
+                       enum downstream_sent *sent)
 {
     struct client *c = client_of(d);
     struct http1 *h = &c->http1;
@@ -158,8 +159,10 @@ static enum downstream_sent send_head(struct downstream *d, const struct respons
     }
     if (!h->chunked)
         return accepted(c, send_plain(c, &head, response, content, count), last && !response->own);
-    struct slice first = count ? (struct slice){content[0].iov_base, content[0].iov_len} : SLICE_NONE;
-    return accepted(c, body_write(&c->stream, &w->buffers, text_slice(&head), first, last, true), last);
+    struct slice first =
+        count ? (struct slice){content[0].iov_base, content[0].iov_len} : SLICE_NONE;
+    return accepted(c, body_write(&c->stream, &w->buffers, text_slice(&head), first, last, true),
+                    last);
 }
 
 /* Never sent to an HTTP/1.0 client (RFC 9110 section 15.2). */
@@ -184,9 +187,10 @@ static enum downstream_sent send_body(struct downstream *d, const struct content
     struct client *c = client_of(d);
     struct slice content = {piece->bytes, piece->size};
 
-    return accepted(
-        c, body_write(&c->stream, &c->worker->buffers, SLICE_NONE, content, piece->last, c->http1.chunked),
-        piece->last);
+    return accepted(c,
+                    body_write(&c->stream, &c->worker->buffers, SLICE_NONE, content, piece->last,
+                               c->http1.chunked),
+                    piece->last);
 }
 
 static bool splice_from(struct downstream *d, struct body_reader *reader, struct stream *from,
@@ -195,7 +199,8 @@ static bool splice_from(struct downstream *d, struct body_reader *reader, struct
     struct client *c = client_of(d);
     enum sent sent;
 
-    if (c->http1.chunked || !body_splice(reader, from, &c->stream, &c->worker->buffers, status, &sent))
+    if (c->http1.chunked ||
+        !body_splice(reader, from, &c->stream, &c->worker->buffers, status, &sent))
         return false;
     *result = accepted(c, sent, reader->ended);
     return true;
@@ -220,8 +225,8 @@ static void pause_reading(struct client *c)
 {
     const struct http1 *h = &c->http1;
 
-    stream_pause(&c->stream,
-                 c->worker->policy->half_close == HALF_CLOSE_END && !h->response_ended && !h->tunnel);
+    stream_pause(&c->stream, c->worker->policy->half_close == HALF_CLOSE_END &&
+                                 !h->response_ended && !h->tunnel);
 }
 
 static void want_body(struct downstream *d, bool want)
@@ -260,8 +265,8 @@ static bool consume_body(struct downstream *d, const struct content_piece *piece
     return false;
 }
 
-static bool splice_body(struct downstream *d, struct stream *to, enum body_status *status, enum sent *sent,
-                        struct content_piece *moved)
+static bool splice_body(struct downstream *d, struct stream *to, enum body_status *status,
+                        enum sent *sent, struct content_piece *moved)
 {
     struct client *c = client_of(d);
     struct body_reader *reader = &c->http1.request;
@@ -269,7 +274,8 @@ static bool splice_body(struct downstream *d, struct stream *to, enum body_statu
 
     if (!body_splice(reader, &c->stream, to, &c->worker->buffers, status, sent))
         return false;
-    *moved = (struct content_piece){.size = (size_t)(reader->bytes - before), .last = reader->ended};
+    *moved =
+        (struct content_piece){.size = (size_t)(reader->bytes - before), .last = reader->ended};
     return true;
 }
 
@@ -283,7 +289,8 @@ static bool is_cut_short(const struct client *c)
 {
     const struct body_reader *request = &c->http1.request;
 
-    return !request->ended && request->kind == FRAMING_LENGTH && iobuf_held(c->stream.in) < request->left;
+    return !request->ended && request->kind == FRAMING_LENGTH &&
+           iobuf_held(c->stream.in) < request->left;
 }
 
 /* Reads data that cannot be forwarded now: the next request, or content before the decision. weir

@@ -79,7 +79,8 @@ static void keep_part(struct client *c, const struct head_bytes *got)
     if (c->state == CLIENT_IDLE) {
         client_enter(c, CLIENT_HEAD);
         c->since_ms = client_now_ms();
-        deadline_arm(&w->queue.head, &c->deadline, clock_us(), w->policy->timeouts.request_header_us);
+        deadline_arm(&w->queue.head, &c->deadline, clock_us(),
+                     w->policy->timeouts.request_header_us);
     }
     if (got->kept)
         return;
@@ -91,14 +92,16 @@ static void keep_part(struct client *c, const struct head_bytes *got)
 
 /* Rejects a request. `bytes`: the received part of its head. Its end is unknown, and the client may
  * still be sending. */
-static void refuse(struct client *c, struct slice bytes, enum cause cause, uint16_t status, const char *why)
+static void refuse(struct client *c, struct slice bytes, enum cause cause, uint16_t status,
+                   const char *why)
 {
     struct request_line line = request_line_peek(bytes);
 
     client_enter(c, CLIENT_EXCHANGE);
     c->may_be_http2 = false;
     deadline_cancel(&c->deadline);
-    c->http1 = (struct http1){.minor = 1, .keep_alive = true, .end_unknown = true, .request.ended = true};
+    c->http1 =
+        (struct http1){.minor = 1, .keep_alive = true, .end_unknown = true, .request.ended = true};
     if (!exchange_refuse(&c->downstream, cause, status, why, &line))
         client_close(c);
     else if (c->state == CLIENT_EXCHANGE)
@@ -108,8 +111,8 @@ static void refuse(struct client *c, struct slice bytes, enum cause cause, uint1
 void http1_head_timed_out(struct client *c)
 {
     if (iobuf_held(c->stream.in))
-        refuse(c, iobuf_slice(c->stream.in), CAUSE_HEAD_TIMEOUT, cause_table[CAUSE_HEAD_TIMEOUT].status,
-               NULL);
+        refuse(c, iobuf_slice(c->stream.in), CAUSE_HEAD_TIMEOUT,
+               cause_table[CAUSE_HEAD_TIMEOUT].status, NULL);
     else
         client_close(c); /* no bytes were received */
 }
@@ -154,8 +157,9 @@ static void use_head(struct client *c, struct head_bytes *got, struct request_he
     c->may_be_http2 = false;
     deadline_cancel(&c->deadline);
     c->scanned = 0;
-    c->http1 = (struct http1){
-        .minor = head->minor, .keep_alive = head->keep_alive, .expects_continue = head->expects_continue};
+    c->http1 = (struct http1){.minor = head->minor,
+                              .keep_alive = head->keep_alive,
+                              .expects_continue = head->expects_continue};
     body_reader_begin(&c->http1.request, &framing);
     if (!exchange_begin(&c->downstream, head, &framing)) {
         client_close(c);

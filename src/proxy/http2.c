@@ -144,8 +144,8 @@ static void wait_in(struct client *c, struct deadline_queue *queue, uint64_t aft
         deadline_arm(queue, &c->deadline, clock_cached_us(), after_us);
 }
 
-/* Chooses the connection's list and deadline. A connection with requests needs none: they have their
- * own. */
+/* Chooses the connection's list and deadline. A connection with requests needs none: they have
+ * their own. */
 static void settle(struct http2_connection *connection, bool moved)
 {
     struct client *c = connection->client;
@@ -203,7 +203,8 @@ void http2_stop(struct client *c)
         return;
     connection->stopping = true;
     http2_session_shut_down(connection->session);
-    deadline_arm(&c->worker->queue.http2_second, &connection->second, clock_cached_us(), SECOND_GOAWAY_US);
+    deadline_arm(&c->worker->queue.http2_second, &connection->second, clock_cached_us(),
+                 SECOND_GOAWAY_US);
     http2_touch(connection);
 }
 
@@ -314,7 +315,8 @@ void http2_readable(struct client *c)
         client_close(c);
         return;
     }
-    http2_session_receive(connection->session, (struct slice){w->http2->receive, (size_t)n}, clock_us());
+    http2_session_receive(connection->session, (struct slice){w->http2->receive, (size_t)n},
+                          clock_us());
     http2_touch(connection);
 }
 

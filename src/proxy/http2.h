@@ -4,8 +4,8 @@
  *   http2.c          the connection: input, output, deadlines, graceful end
  *   http2_request.c  the downstream of one stream
  *
- * Streams of a connection share its output buffer. Output of a loop iteration is written at its end,
- * or when half of the buffer is full. */
+ * Streams of a connection share its output buffer. Output of a loop iteration is written at its
+ * end, or when half of the buffer is full. */
 #ifndef WEIR_PROXY_HTTP2_H
 #define WEIR_PROXY_HTTP2_H
 
@@ -28,7 +28,8 @@ void http2_idle_passed(struct client *client);
 void http2_stop(struct client *client);
 /* Ends the requests of all streams by force. */
 void http2_cut(struct client *client);
-/* Frees the session, and ends the requests of its streams as abandoned. Called by client_close(). */
+/* Frees the session, and ends the requests of its streams as abandoned. Called by
+ * client_close(). */
 void http2_end(struct client *client);
 
 /* Writes the output of this loop iteration and frees what has ended. Called once per iteration. */

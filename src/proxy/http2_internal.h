@@ -51,8 +51,10 @@ void http2_touch(struct http2_connection *connection);
 bool http2_push(struct http2_connection *connection);
 
 /* The session's events of streams; the context is the struct http2_connection. */
-void http2_on_request(struct http2_stream *stream, struct request_head *head, const struct framing *framing);
-void http2_on_refused(struct http2_stream *stream, const struct refusal *refusal, struct slice text);
+void http2_on_request(struct http2_stream *stream, struct request_head *head,
+                      const struct framing *framing);
+void http2_on_refused(struct http2_stream *stream, const struct refusal *refusal,
+                      struct slice text);
 void http2_on_content(struct http2_stream *stream, struct slice bytes);
 void http2_on_content_end(struct http2_stream *stream);
 void http2_on_writable(struct http2_stream *stream);

@@ -12,8 +12,8 @@
 #include "proxy/http2_internal.h"
 
 enum {
-    PIECE_MAX = 32 * 1024,              /* of content, with the head before it, in an upstream's buffer */
-    PUSH_AT = IOBUF_READ_MAX / 2,       /* output held for which weir writes before the iteration ends */
+    PIECE_MAX = 32 * 1024,        /* of content, with the head before it, in an upstream's buffer */
+    PUSH_AT = IOBUF_READ_MAX / 2, /* output held for which weir writes before the iteration ends */
     FIELDS_MAX = HTTP2_SENT_FIELDS_MAX, /* as many are too many */
     FORM_IMAGE = 0x200                  /* struct response_image: status, lines, content */
 };
@@ -106,9 +106,9 @@ static unsigned add_lines(struct http2_field *fields, unsigned count, struct sli
         const char *line_end = colon ? memchr(colon, '\r', (size_t)(all_end - colon)) : NULL;
         if (!line_end)
             break;
-        fields[count++] =
-            (struct http2_field){{p, (size_t)(colon - p)},
-                                 slice_trim_ows((struct slice){colon + 1, (size_t)(line_end - colon - 1)})};
+        fields[count++] = (struct http2_field){
+            {p, (size_t)(colon - p)},
+            slice_trim_ows((struct slice){colon + 1, (size_t)(line_end - colon - 1)})};
         p = line_end + 2;
     }
     return count;
@@ -119,7 +119,8 @@ static unsigned collect(const struct response *response, struct http2_field *fie
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; response->fields && i < response->fields->count && count < FIELDS_MAX; i++) {
+    for (unsigned i = 0; response->fields && i < response->fields->count && count < FIELDS_MAX;
+         i++) {
         const struct field *field = &response->fields->at[i];
         if (!field->hop_by_hop && !(response->dropped >> field->id & 1))
             fields[count++] = (struct http2_field){field->name, field->value};
@@ -158,14 +159,14 @@ static enum downstream_sent send_content(struct http2_request *r, struct slice c
     return DOWNSTREAM_PENDING;
 }
 
-static enum downstream_sent send_pieces(struct http2_request *r, const struct iovec *content, int count,
-                                        bool last)
+static enum downstream_sent send_pieces(struct http2_request *r, const struct iovec *content,
+                                        int count, bool last)
 {
     enum downstream_sent sent = DOWNSTREAM_SENT;
 
     for (int i = 0; i < count && sent != DOWNSTREAM_GONE; i++)
-        sent =
-            send_content(r, (struct slice){content[i].iov_base, content[i].iov_len}, last && i == count - 1);
+        sent = send_content(r, (struct slice){content[i].iov_base, content[i].iov_len},
+                            last && i == count - 1);
     return sent;
 }
 
@@ -367,7 +368,8 @@ void http2_on_refused(struct http2_stream *stream, const struct refusal *refusal
     refuse(stream, refusal->status, refusal->why, text);
 }
 
-void http2_on_request(struct http2_stream *stream, struct request_head *head, const struct framing *framing)
+void http2_on_request(struct http2_stream *stream, struct request_head *head,
+                      const struct framing *framing)
 {
     const struct http2_connection *connection = http2_session_context(http2_stream_session(stream));
     struct http2_request *r;

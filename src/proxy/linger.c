@@ -102,7 +102,8 @@ static void drain(struct client *c, bool readable)
     const char *why;
     uint64_t before = request->bytes;
     enum body_status status = body_read(request, &c->stream, readable, &io, &piece, &why);
-    bool usable = status == BODY_READ ? body_consume(&c->stream, &piece, &io) : status == BODY_AGAIN;
+    bool usable =
+        status == BODY_READ ? body_consume(&c->stream, &piece, &io) : status == BODY_AGAIN;
 
     if (usable && request->ended)
         client_await_request(c);

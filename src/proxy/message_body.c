@@ -21,16 +21,18 @@ static enum body_status fetch(struct body_reader *reader, struct stream *from, b
                               const struct body_io *io, struct content_piece *piece)
 {
     if (iobuf_held(from->in)) {
-        *piece = (struct content_piece){
-            .bytes = from->in->bytes + from->in->start, .encoded = iobuf_held(from->in), .kept = true};
+        *piece = (struct content_piece){.bytes = from->in->bytes + from->in->start,
+                                        .encoded = iobuf_held(from->in),
+                                        .kept = true};
         return BODY_READ;
     }
     *piece = (struct content_piece){.bytes = io->receive};
     if (!readable)
         return BODY_AGAIN;
     /* Never reads past a known length, so that no bytes of the next message need to be copied. */
-    size_t want = reader->kind == FRAMING_LENGTH && reader->left < IOBUF_READ_MAX ? (size_t)reader->left
-                                                                                  : IOBUF_READ_MAX;
+    size_t want = reader->kind == FRAMING_LENGTH && reader->left < IOBUF_READ_MAX
+                      ? (size_t)reader->left
+                      : IOBUF_READ_MAX;
     ssize_t n = stream_read(from, io->receive, want);
     if (n > 0) {
         piece->encoded = (size_t)n;
@@ -44,21 +46,24 @@ static enum body_status fetch(struct body_reader *reader, struct stream *from, b
 }
 
 /* Decodes a piece: finds its bytes of this message and, of those, its content. */
-static enum body_status decode(struct body_reader *reader, struct content_piece *piece, const char **why)
+static enum body_status decode(struct body_reader *reader, struct content_piece *piece,
+                               const char **why)
 {
     enum chunked_result result;
 
     switch (reader->kind) {
     case FRAMING_NONE: break;
     case FRAMING_LENGTH:
-        piece->consumed = piece->size = piece->encoded < reader->left ? piece->encoded : (size_t)reader->left;
+        piece->consumed = piece->size =
+            piece->encoded < reader->left ? piece->encoded : (size_t)reader->left;
         reader->left -= piece->consumed;
         reader->ended = reader->left == 0;
         break;
     case FRAMING_UNTIL_CLOSE: piece->consumed = piece->size = piece->encoded; break;
     case FRAMING_CHUNKED:
         piece->consumed = piece->encoded;
-        result = chunked_decode(&reader->chunked, piece->bytes, &piece->consumed, &piece->size, why);
+        result =
+            chunked_decode(&reader->chunked, piece->bytes, &piece->consumed, &piece->size, why);
         if (result == CHUNKED_BAD)
             return BODY_BAD;
         reader->ended = result == CHUNKED_END;
@@ -91,15 +96,16 @@ bool body_consume(struct stream *from, const struct content_piece *piece, const 
     if (piece->kept)
         stream_take(from, io->buffers, piece->consumed);
     else if (piece->consumed < piece->encoded)
-        return stream_keep(from, io->buffers,
-                           (struct slice){piece->bytes + piece->consumed, piece->encoded - piece->consumed});
+        return stream_keep(
+            from, io->buffers,
+            (struct slice){piece->bytes + piece->consumed, piece->encoded - piece->consumed});
     return true;
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-enum sent body_write(struct stream *to, struct iobuf_pool *buffers, struct slice head, struct slice content,
-                     bool last, bool chunked)
+enum sent body_write(struct stream *to, struct iobuf_pool *buffers, struct slice head,
+                     struct slice content, bool last, bool chunked)
 {
     char line_bytes[24];
     struct text line = text_over(line_bytes, sizeof line_bytes);
@@ -127,7 +133,8 @@ enum sent body_write(struct stream *to, struct iobuf_pool *buffers, struct slice
 /* ---- splicing ------------------------------------------------------------------------------- */
 
 /* True if weir does not need to decode the content and there is enough for splice(2). */
-static bool may_splice(const struct body_reader *reader, const struct stream *from, const struct stream *to)
+static bool may_splice(const struct body_reader *reader, const struct stream *from,
+                       const struct stream *to)
 {
     if (iobuf_held(from->in) || !stream_can_splice(from, to))
         return false;
@@ -144,8 +151,9 @@ bool body_splice(struct body_reader *reader, struct stream *from, struct stream 
     *status = BODY_READ;
     *sent = SENT_ALL;
     for (unsigned i = 0; i < SPLICES_AT_ONCE && !reader->ended; i++) {
-        size_t most =
-            reader->kind == FRAMING_LENGTH && reader->left < PIPE_BYTES ? (size_t)reader->left : PIPE_BYTES;
+        size_t most = reader->kind == FRAMING_LENGTH && reader->left < PIPE_BYTES
+                          ? (size_t)reader->left
+                          : PIPE_BYTES;
         ssize_t n = stream_splice(from, to, buffers, most, sent);
         if (n == STREAM_FAILED && (errno == ENOBUFS || errno == EINVAL))
             return i > 0;

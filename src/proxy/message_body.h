@@ -1,5 +1,5 @@
-/* message_body.h - the content of one HTTP/1.1 message on a stream: reads and decodes it, or encodes
- * and writes it.
+/* message_body.h - the content of one HTTP/1.1 message on a stream: reads and decodes it, or
+ * encodes and writes it.
  *
  * Content moves one piece at a time, decoded in place:
  *
@@ -67,12 +67,12 @@ MUST_CHECK bool body_consume(struct stream *from, const struct content_piece *pi
 
 /* Writes a head (may be empty) and a piece of content in one call. `last`: the content ends with
  * it. Returns as stream_send(). */
-enum sent body_write(struct stream *to, struct iobuf_pool *buffers, struct slice head, struct slice content,
-                     bool last, bool chunked);
+enum sent body_write(struct stream *to, struct iobuf_pool *buffers, struct slice head,
+                     struct slice content, bool last, bool chunked);
 
 /* Moves several pieces without copying them to user space. `to` must have no unsent bytes. Returns
- * false if that is not possible now; then nothing was moved. Otherwise sets `*sent`, and `*status` to
- * BODY_READ, BODY_AGAIN (the socket has no more) or BODY_CLOSED. */
+ * false if that is not possible now; then nothing was moved. Otherwise sets `*sent`, and `*status`
+ * to BODY_READ, BODY_AGAIN (the socket has no more) or BODY_CLOSED. */
 bool body_splice(struct body_reader *reader, struct stream *from, struct stream *to,
                  struct iobuf_pool *buffers, enum body_status *status, enum sent *sent);
 

@@ -26,8 +26,10 @@ static void waiting_free(struct waiting_request *waiting)
     free(waiting);
 }
 
-static struct waiting_request *waiting_new(const struct exchange *x, const struct request_head *head,
-                                           const struct framing *framing, const struct identity *identity)
+static struct waiting_request *waiting_new(const struct exchange *x,
+                                           const struct request_head *head,
+                                           const struct framing *framing,
+                                           const struct identity *identity)
 {
     struct waiting_request *waiting = malloc(sizeof *waiting + x->path.n);
 
@@ -62,7 +64,8 @@ static void settled(struct quota_wait *wait)
 
 /* Requests the quota from the database. QUOTA_KNOWN: too many lookups are pending. */
 static enum quota_known request_quota(struct exchange *x, const struct request_head *head,
-                                      const struct framing *framing, const struct identity *identity)
+                                      const struct framing *framing,
+                                      const struct identity *identity)
 {
     struct worker *w = x->worker;
     struct waiting_request *waiting = waiting_new(x, head, framing, identity);
@@ -89,8 +92,8 @@ void quota_wait_cancel(struct exchange *x)
 /* --- Lookup ---------------------------------------------------------------------------------- */
 
 /* Finds the outcome in the cache. False: it must be requested from the database. */
-static bool is_cached(struct exchange *x, const struct identity *identity, enum quota_outcome *outcome,
-                      struct quota_row *row)
+static bool is_cached(struct exchange *x, const struct identity *identity,
+                      enum quota_outcome *outcome, struct quota_row *row)
 {
     if (!quota_client_find(x->worker->quotas, identity, outcome, row))
         return false;
@@ -110,7 +113,8 @@ static bool is_denied(const struct policy *policy, enum quota_outcome outcome)
  * the database counts. */
 static bool is_granted(const struct exchange *x, const struct identity *identity)
 {
-    return !x->policy->identity.known_clients_only && limiter_has_grant(x->generation->limiter, identity);
+    return !x->policy->identity.known_clients_only &&
+           limiter_has_grant(x->generation->limiter, identity);
 }
 
 /* `answered`: x->quota has the database's reply for `identity`. */
@@ -152,8 +156,9 @@ static void find(struct exchange *x, const struct request_head *head, const stru
     }
 }
 
-void quota_wait_begin(struct exchange *x, const struct request_head *head, const struct framing *framing,
-                      struct identity *identity, struct quota_result *result)
+void quota_wait_begin(struct exchange *x, const struct request_head *head,
+                      const struct framing *framing, struct identity *identity,
+                      struct quota_result *result)
 {
     find(x, head, framing, identity, false, result);
 }

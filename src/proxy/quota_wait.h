@@ -28,13 +28,15 @@ struct quota_result {
  * identity.known_clients_only, an id without a row is replaced by the identity of the next
  * source. If the result is QUOTA_PENDING, the request's head, `framing`, `identity` and the
  * exchange's path were copied. */
-void quota_wait_begin(struct exchange *x, const struct request_head *head, const struct framing *framing,
-                      struct identity *identity, struct quota_result *result);
+void quota_wait_begin(struct exchange *x, const struct request_head *head,
+                      const struct framing *framing, struct identity *identity,
+                      struct quota_result *result);
 /* Ends the wait, if any. */
 void quota_wait_cancel(struct exchange *x);
 
 /* Continues the exchange in phase QUOTA. In exchange_route.c. May end the exchange. */
-void exchange_quota_known(struct exchange *x, struct request_head *head, const struct framing *framing,
-                          struct identity *identity, const struct quota_result *result);
+void exchange_quota_known(struct exchange *x, struct request_head *head,
+                          const struct framing *framing, struct identity *identity,
+                          const struct quota_result *result);
 
 #endif

@@ -37,7 +37,8 @@ void rejections_free(struct rejections *all)
 static struct rejection **position_of(const struct exchange *x)
 {
     unsigned index = (unsigned)(x->rule - x->generation->policy->rules);
-    return index < x->generation->rejections->count ? &x->generation->rejections->of_rule[index] : NULL;
+    return index < x->generation->rejections->count ? &x->generation->rejections->of_rule[index]
+                                                    : NULL;
 }
 
 /* Overwrites a marked number. False: the new number has a different size. */
@@ -80,7 +81,8 @@ const struct response_image *rejection_patch(struct exchange *x)
 {
     struct rejection **position = position_of(x), *r = position ? *position : NULL;
 
-    if (!r || r->status != x->status || !decision_reads_like(&x->decision_request.decision, &r->decision))
+    if (!r || r->status != x->status ||
+        !decision_reads_like(&x->decision_request.decision, &r->decision))
         return NULL;
     if (!patch(r, x, clock_cached_wall_us())) {
         free(r); /* it is partly overwritten */
@@ -115,7 +117,8 @@ struct response_image *rejection_image(struct exchange *x)
     return &r->image;
 }
 
-void rejection_keep(struct exchange *x, const struct marks *of_lines, const struct marks *of_document)
+void rejection_keep(struct exchange *x, const struct marks *of_lines,
+                    const struct marks *of_document)
 {
     struct rejection **position = position_of(x), *r = *position;
 

@@ -26,6 +26,7 @@ const struct response_image *rejection_patch(struct exchange *x);
  * cached. rejection_keep() must follow, with the positions of the variable values in the response's
  * lines and in its document. */
 struct response_image *rejection_image(struct exchange *x);
-void rejection_keep(struct exchange *x, const struct marks *of_lines, const struct marks *of_document);
+void rejection_keep(struct exchange *x, const struct marks *of_lines,
+                    const struct marks *of_document);
 
 #endif

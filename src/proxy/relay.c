@@ -67,9 +67,11 @@ enum relay relay_request(struct exchange *x, struct slice head, bool receive, co
             return RELAY_TOO_LARGE;
     } else if (status != BODY_AGAIN || head.n == 0)
         return relay_of_status(status);
-    enum sent sent = body_write(&x->link->stream, buffers, head, (struct slice){piece.bytes, piece.size},
-                                piece.last, x->request.kind == FRAMING_CHUNKED);
-    /* Also if the link failed: the piece is consumed, and the bytes after it are the next message. */
+    enum sent sent =
+        body_write(&x->link->stream, buffers, head, (struct slice){piece.bytes, piece.size},
+                   piece.last, x->request.kind == FRAMING_CHUNKED);
+    /* Also if the link failed: the piece is consumed, and the bytes after it are the next
+     * message. */
     if (status == BODY_READ && !d->ops->consume_body(d, &piece))
         return RELAY_NO_MEMORY;
     return relay_of_sent(sent, piece.last);
@@ -109,8 +111,8 @@ static void note_answer(struct exchange *x)
         x->answer = ANSWER_ENDED;
 }
 
-enum relay relay_response_head(struct exchange *x, const struct response *response, struct unread unread,
-                               const char **why)
+enum relay relay_response_head(struct exchange *x, const struct response *response,
+                               struct unread unread, const char **why)
 {
     struct downstream *d = x->downstream;
     struct body_io io = exchange_io(x);
@@ -126,7 +128,8 @@ enum relay relay_response_head(struct exchange *x, const struct response *respon
         return relay_of_status(status);
     note_answer(x);
     struct iovec content = {piece.bytes, piece.size};
-    enum downstream_sent sent = d->ops->send_head(d, response, &content, piece.size > 0, piece.last);
+    enum downstream_sent sent =
+        d->ops->send_head(d, response, &content, piece.size > 0, piece.last);
     if (sent == DOWNSTREAM_TOO_LARGE)
         return RELAY_TOO_LARGE;
     if (!body_consume(server, &piece, &io))

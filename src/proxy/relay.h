@@ -40,8 +40,8 @@ struct unread {
 /* Sends a final response head and the first piece of its content to the client. The content is
  * `unread`, or else the bytes in link->stream.in; nothing is read from the socket. RELAY_BAD and
  * RELAY_TOO_LARGE (of the head): nothing was sent. */
-enum relay relay_response_head(struct exchange *x, const struct response *response, struct unread unread,
-                               const char **why);
+enum relay relay_response_head(struct exchange *x, const struct response *response,
+                               struct unread unread, const char **why);
 
 /* Sends one piece of the response's content to the client. The downstream must have no pending
  * output. */

@@ -43,7 +43,8 @@ static void error_document(struct text *out, const struct exchange *x, const cha
     text_literal(out, "\",\"status\":");
     text_u64(out, x->status);
     text_literal(out, ",\"detail\":\"");
-    text_json(out, slice_of(redis ? "the rate limits cannot be checked now" : cause_table[x->cause].text));
+    text_json(out, slice_of(redis ? "the rate limits cannot be checked at the moment"
+                                  : cause_table[x->cause].text));
     if (why) {
         text_literal(out, ": ");
         text_json(out, slice_of(why));
@@ -69,7 +70,8 @@ static enum escape escape_of(const char *content_type)
 
     if (ends_with(type, SLICE("/json")) || ends_with(type, SLICE("+json")))
         return ESCAPE_JSON;
-    if (ends_with(type, SLICE("/html")) || ends_with(type, SLICE("/xml")) || ends_with(type, SLICE("+xml")))
+    if (ends_with(type, SLICE("/html")) || ends_with(type, SLICE("/xml")) ||
+        ends_with(type, SLICE("+xml")))
         return ESCAPE_XML;
     return ESCAPE_NONE;
 }
@@ -97,7 +99,8 @@ static void escaped(struct text *out, struct slice value, enum escape escape)
         text_put(out, value);
 }
 
-static void write_word(struct text *out, const struct exchange *x, enum body_word word, enum escape escape)
+static void write_word(struct text *out, const struct exchange *x, enum body_word word,
+                       enum escape escape)
 {
     const struct decision *d = &x->decision_request.decision;
     int64_t wait = decision_retry_after(d);
@@ -133,8 +136,8 @@ static int own_body(const struct exchange *x, struct text *scratch, struct iovec
 
 /* Writes the body as at most BODY_PIECES_MAX pieces and sets its type. Returns the number of
  * pieces. */
-static int document(const struct exchange *x, const char *why, struct text *scratch, struct slice *type,
-                    struct iovec *pieces, struct marks *marks)
+static int document(const struct exchange *x, const char *why, struct text *scratch,
+                    struct slice *type, struct iovec *pieces, struct marks *marks)
 {
     *type = SLICE("application/problem+json");
     if (is_rejection(x)) {
@@ -203,8 +206,9 @@ static bool may_be_patched(const struct exchange *x)
            x->downstream->ops->send_image;
 }
 
-static enum downstream_sent send_reply(struct exchange *x, struct slice lines, const struct iovec *content,
-                                       int count, struct response_image *image)
+static enum downstream_sent send_reply(struct exchange *x, struct slice lines,
+                                       const struct iovec *content, int count,
+                                       struct response_image *image)
 {
     struct downstream *d = x->downstream;
     struct response response = {.status = x->status,
@@ -266,10 +270,12 @@ enum downstream_sent reply_send(struct exchange *x, const char *why)
         char line_bytes[REPLY_LINES_MAX];
         struct text lines = text_over(line_bytes, sizeof line_bytes);
         write_lines(&lines, x, SLICE_NONE, 0, NULL);
-        return lines.failed ? DOWNSTREAM_TOO_LARGE : send_reply(x, text_slice(&lines), NULL, 0, NULL);
+        return lines.failed ? DOWNSTREAM_TOO_LARGE
+                            : send_reply(x, text_slice(&lines), NULL, 0, NULL);
     }
     if (is_rejection(x))
-        decision_spread(&x->decision_request.decision, x->policy->rejection.jitter, worker_random(x->worker));
+        decision_spread(&x->decision_request.decision, x->policy->rejection.jitter,
+                        worker_random(x->worker));
     if (may_be_patched(x) && send_patched(x, &sent))
         return sent;
     return write_and_send(x, why);

@@ -18,8 +18,8 @@ bool exchange_awaits_continue(const struct exchange *x)
 
 /* Runs the deadline in queue `wanted` (NULL: none). Restarts it if data moved or the queue
  * changed. */
-static void run_deadline(struct deadline_queue *wanted, struct deadline *deadline, uint64_t after_us,
-                         bool moved)
+static void run_deadline(struct deadline_queue *wanted, struct deadline *deadline,
+                         uint64_t after_us, bool moved)
 {
     if (!wanted)
         deadline_cancel(deadline);
@@ -30,18 +30,20 @@ static void run_deadline(struct deadline_queue *wanted, struct deadline *deadlin
 void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
 {
     struct worker *w = x->worker;
-    bool to_client = x->downstream->pending, to_server = x->link && stream_holds_output(&x->link->stream);
-    bool content =
-        x->link && !x->request.ended && !x->link_broken && !to_server && !exchange_awaits_continue(x);
+    bool to_client = x->downstream->pending,
+         to_server = x->link && stream_holds_output(&x->link->stream);
+    bool content = x->link && !x->request.ended && !x->link_broken && !to_server &&
+                   !exchange_awaits_continue(x);
 
     if (to_client)
-        run_deadline(&w->queue.write, &x->client_deadline, x->policy->timeouts.send_us, client_moved);
+        run_deadline(&w->queue.write, &x->client_deadline, x->policy->timeouts.send_us,
+                     client_moved);
     else
         run_deadline(content ? &w->queue.content : NULL, &x->client_deadline,
                      x->policy->timeouts.request_body_us, client_moved);
     if (x->link)
-        run_deadline(to_server || (!to_client && !content) ? &w->queue.response : NULL, &x->link->deadline,
-                     x->rule->upstream->response_timeout_us, link_moved);
+        run_deadline(to_server || (!to_client && !content) ? &w->queue.response : NULL,
+                     &x->link->deadline, x->rule->upstream->response_timeout_us, link_moved);
 }
 
 void request_send(struct exchange *x)
@@ -68,7 +70,8 @@ void request_relay(struct exchange *x)
  * read does not count. */
 static bool content_is_too_slow(const struct exchange *x, uint64_t now)
 {
-    uint64_t rate = x->policy->timeouts.body_min_rate, elapsed = now - x->content_since_us - x->blocked_us;
+    uint64_t rate = x->policy->timeouts.body_min_rate,
+             elapsed = now - x->content_since_us - x->blocked_us;
     return rate && x->content_since_us && elapsed > x->policy->timeouts.request_body_us &&
            x->request.bytes < rate * (elapsed / 1000000);
 }

@@ -48,7 +48,7 @@ static bool receive_head(struct exchange *x, struct head_bytes *got)
     if (n <= 0) {
         if (got->kept && errno == ENOBUFS && n != 0)
             exchange_fail(x, CAUSE_UPSTREAM_BAD,
-                          "the answer's head is larger than size_limits.response_header");
+                          "the response header is larger than size_limits.response_header");
         else
             exchange_link_died(x);
         return false;
@@ -59,7 +59,8 @@ static bool receive_head(struct exchange *x, struct head_bytes *got)
 
 /* Parses a header. True: the first `*size` bytes of got->all are a valid header. False: it is
  * incomplete and kept for later, or the exchange has ended. */
-static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size, struct response_head *head)
+static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size,
+                       struct response_head *head)
 {
     struct stream *s = &x->link->stream;
     struct refusal refusal;
@@ -67,7 +68,8 @@ static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size,
     enum scan scan = response_head_read(got->all, &x->link->scanned, size, head, &refusal);
 
     if (scan == SCAN_PARTIAL ? got->all.n >= max : *size > max)
-        exchange_fail(x, CAUSE_UPSTREAM_BAD, "the answer's head is larger than size_limits.response_header");
+        exchange_fail(x, CAUSE_UPSTREAM_BAD,
+                      "the response header is larger than size_limits.response_header");
     else if (scan == SCAN_REFUSED)
         exchange_fail(x, CAUSE_UPSTREAM_BAD, refusal.why);
     else if (scan == SCAN_WHOLE)
@@ -82,8 +84,9 @@ static bool whole_head(struct exchange *x, struct head_bytes *got, size_t *size,
 }
 
 /* Chooses the fields of the response. `lines` receives those that weir adds. */
-static void choose_fields(struct exchange *x, const struct response_head *head, const struct framing *framing,
-                          struct text *lines, struct response *response)
+static void choose_fields(struct exchange *x, const struct response_head *head,
+                          const struct framing *framing, struct text *lines,
+                          struct response *response)
 {
     bool limited = x->rule->limit_count > 0;
 
@@ -147,7 +150,7 @@ static void final_head(struct exchange *x, const struct head_bytes *got, size_t 
         x->response = (struct body_reader){0};
     }
     if (moved == RELAY_TOO_LARGE)
-        why = "the answer's head is larger than weir can pass on";
+        why = "the response header is larger than weir can forward";
     response_moved(x, moved, why);
 }
 
@@ -171,7 +174,7 @@ static const char *switch_fault(const struct exchange *x, const struct fields *f
     bool any = false;
 
     if (x->upgrade_size == 0)
-        return "the server switches protocols without having been asked";
+        return "the server switches protocols without a request for it";
     if (!upgrade || fields_repeat(fields, FIELD_UPGRADE))
         return "a 101 without exactly one Upgrade field";
     if (!connection_names(fields, SLICE("upgrade")))
@@ -222,7 +225,7 @@ static bool interim_head(struct exchange *x, const struct head_bytes *got, size_
     x->continued |= head->status == 100;
     x->answer = ANSWER_INTERIM;
     if (++x->interim > INTERIM_MAX) {
-        exchange_fail(x, CAUSE_UPSTREAM_BAD, "too many interim answers");
+        exchange_fail(x, CAUSE_UPSTREAM_BAD, "too many interim responses");
         return false;
     }
     enum downstream_sent sent = d->ops->send_interim(d, &response);
@@ -231,7 +234,8 @@ static bool interim_head(struct exchange *x, const struct head_bytes *got, size_
         return false;
     }
     struct unread unread = take_head(x, got, size);
-    if (!stream_keep(&x->link->stream, &x->worker->buffers, (struct slice){unread.bytes, unread.size})) {
+    if (!stream_keep(&x->link->stream, &x->worker->buffers,
+                     (struct slice){unread.bytes, unread.size})) {
         exchange_fail(x, CAUSE_NO_MEMORY, NULL);
         return false;
     }

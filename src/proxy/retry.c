@@ -22,8 +22,8 @@ static const struct retry_rule {
  * final or interim, has been relayed. */
 static bool is_harmless(const struct exchange *x)
 {
-    bool whole =
-        x->request.kind == FRAMING_NONE || (x->request.kind == FRAMING_LENGTH && x->request.bytes == 0);
+    bool whole = x->request.kind == FRAMING_NONE ||
+                 (x->request.kind == FRAMING_LENGTH && x->request.bytes == 0);
 
     return x->idempotent && x->head && whole && x->answer == ANSWER_NONE;
 }

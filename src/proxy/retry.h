@@ -25,7 +25,10 @@ static inline enum retry_cause retry_cause_of_status(uint16_t status)
 {
     if (status < 502)
         return RETRY_NONE;
-    return status == 502 ? RETRY_502 : status == 503 ? RETRY_503 : status == 504 ? RETRY_504 : RETRY_NONE;
+    return status == 502   ? RETRY_502
+           : status == 503 ? RETRY_503
+           : status == 504 ? RETRY_504
+                           : RETRY_NONE;
 }
 
 #endif

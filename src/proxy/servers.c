@@ -38,7 +38,8 @@ struct server *servers_choose(struct pool *pool, const struct upstream_tries *tr
 
     pool->next = pool->slots ? (pool->next + first) % pool->slots : 0;
     for (unsigned i = 0; i < pool->slots; i++) {
-        unsigned slot = pool->next + i < pool->slots ? pool->next + i : pool->next + i - pool->slots;
+        unsigned slot =
+            pool->next + i < pool->slots ? pool->next + i : pool->next + i - pool->slots;
         struct server *s = pool->servers[slot];
         if (!s || (tries->servers >> slot & 1) || !endpoint_is_healthy(s->endpoint))
             continue;
@@ -158,7 +159,8 @@ void servers_free_unused(struct worker *w)
     }
 }
 
-static bool is_among(const struct endpoint *endpoint, struct endpoint *const *endpoints, unsigned count)
+static bool is_among(const struct endpoint *endpoint, struct endpoint *const *endpoints,
+                     unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
         if (endpoints[i] == endpoint)
@@ -200,13 +202,15 @@ void servers_refresh(struct upstream_pools *pools)
         pool_refresh(&pools->all[i], pools->endpoint_set);
 }
 
-/* ---- the pools of an endpoint set --------------------------------------------------------------- */
+/* ---- the pools of an endpoint set ------------------------------------------------------------ */
 
-int upstream_init(struct upstream_pools *pools, struct worker *worker, struct endpoint_set *endpoint_set)
+int upstream_init(struct upstream_pools *pools, struct worker *worker,
+                  struct endpoint_set *endpoint_set)
 {
     const struct policy *policy = endpoint_set_policy(endpoint_set);
 
-    if (!(pools->all = calloc(policy->upstream_count ? policy->upstream_count : 1, sizeof *pools->all)))
+    if (!(pools->all =
+              calloc(policy->upstream_count ? policy->upstream_count : 1, sizeof *pools->all)))
         return -1;
     pools->worker = worker;
     pools->policy = policy;

@@ -11,9 +11,9 @@
 #include "proxy/cause.h"
 
 /* Reasons for which a worker ejects a server: name, label in metrics */
-#define EJECTIONS(X)                                                                                         \
-    X(EJECTION_CONNECT, "connect")   /* a connection or the TLS handshake failed */                          \
-    X(EJECTION_FAILURES, "failures") /* eject.failures consecutive requests failed */                        \
+#define EJECTIONS(X)                                                                               \
+    X(EJECTION_CONNECT, "connect")   /* a connection or the TLS handshake failed */                \
+    X(EJECTION_FAILURES, "failures") /* eject.failures consecutive requests failed */              \
     X(EJECTION_RATE, "failure_rate") /* eject.failure_rate of the recent requests failed */
 
 enum ejection {
@@ -25,7 +25,9 @@ enum ejection {
 
 extern const char *const ejection_label[EJECTION_COUNT];
 
-enum { RESPONSE_CLASSES = 6 }; /* 0: ended without a response; 1 to 5: the first digit of the status */
+enum {
+    RESPONSE_CLASSES = 6
+}; /* 0: ended without a response; 1 to 5: the first digit of the status */
 /* Values of labels. */
 const char *response_class_name(unsigned class);
 const char *cause_name(unsigned cause);
@@ -34,52 +36,58 @@ const char *ejection_name(unsigned reason);
 const char *http2_error_name(unsigned cause);
 
 /* clang-format off: a row per metric; see base/metric.h */
-#define WORKER_METRICS(ONE, EACH, TIMES)                                                                     \
-    EACH(responses, RESPONSE_CLASSES, 0, "class", response_class_name, "weir_responses_total",               \
-         "Answers by class of status; none: the client was gone, or cut off before one.")                    \
-    EACH(errors, CAUSE_COUNT, CAUSE_NONE + 1, "cause", cause_name, "weir_errors_total",                      \
-         "Requests that ended otherwise than with the upstream's answer or a rejection, by cause.")          \
-    TIMES(upstream_latency, "weir_upstream_latency_seconds",                                                 \
-          "From the request sent upstream to the head of its answer.")                                       \
-    TIMES(held, "weir_held_seconds", "How long held requests were held.")                                    \
-    TIMES(request_duration, "weir_request_duration_seconds",                                                 \
-          "From a request's head read to its answer written.")                                               \
-    ONE(connections_open, "gauge", "weir_connections", "Client connections open now.")                       \
-    ONE(connections_lingering, "gauge", "weir_connections_lingering",                                        \
-        "Of these: answered, while the client still sends content that is dropped.")                         \
-    ONE(connections_accepted, "counter", "weir_connections_accepted_total", "Client connections accepted.")  \
-    ONE(connections_refused, "counter", "weir_connections_refused_total",                                    \
-        "Client connections closed at once by a limit of size_limits.")                                      \
-    ONE(connections_evicted, "counter", "weir_connections_evicted_total",                                    \
-        "Client connections closed to make room for new ones: silent, idle or lingering ones, "              \
-        "or ones with an incomplete request head.")                                                          \
-    ONE(proxy_headers_refused, "counter", "weir_proxy_header_errors_total",                                  \
-        "Connections closed for the PROXY protocol's sake: no trusted proxy, or no good header in time.")    \
-    ONE(tls_handshakes_failed, "counter", "weir_tls_handshake_errors_total",                                 \
-        "Client connections closed because their TLS handshake failed, or took too long.")                   \
-    ONE(http2_connections, "counter", "weir_http2_connections_total",                                        \
-        "Client connections that became HTTP/2 ones.")                                                       \
-    EACH(http2_errors, HTTP2_CAUSE_COUNT, 0, "cause", http2_error_name, "weir_http2_errors_total",           \
-         "HTTP/2 connections closed and streams reset because of the client, by cause.")                     \
-    ONE(requests_active, "gauge", "weir_requests_active", "Requests under way now.")                         \
-    ONE(requests_held, "gauge", "weir_requests_held",                                                        \
-        "Requests that a leaky_bucket with max_delay holds now.")                                            \
-    ONE(upstream_connections_open, "gauge", "weir_upstream_connections",                                     \
-        "Connections to upstream servers open now.")                                                         \
-    ONE(upstream_connections_opened, "counter", "weir_upstream_connections_opened_total",                    \
-        "Connections opened to upstream servers.")                                                           \
-    ONE(upstream_reused, "counter", "weir_upstream_reused_total",                                            \
-        "Requests sent on a connection that had served before.")                                             \
-    EACH(upstream_retries, RETRY_CAUSE_COUNT, RETRY_NONE + 1, "cause", retry_name,                           \
-         "weir_upstream_retries_total",                                                                      \
-         "Requests sent to another server, or again on a fresh connection, "                                 \
-         "by cause.")                                                                                        \
-    ONE(upstream_retries_over_budget, "counter", "weir_upstream_retries_over_budget_total",                  \
-        "Requests not sent to another server because upstreams.NAME.retry.budget was used up.")              \
-    EACH(upstream_ejections, EJECTION_COUNT, 0, "reason", ejection_name, "weir_upstream_ejections_total",    \
-         "Times that a worker stopped sending requests to a server, by reason.")                             \
-    ONE(bytes_from_clients, "counter", "weir_received_content_bytes_total", "Content of requests received.") \
-    ONE(bytes_to_clients, "counter", "weir_sent_content_bytes_total", "Content of answers sent.")
+#define WORKER_METRICS(ONE, EACH, TIMES)                                                           \
+    EACH(responses, RESPONSE_CLASSES, 0, "class", response_class_name, "weir_responses_total",     \
+         "Responses by status class; none: the connection ended before a response.")               \
+    EACH(errors, CAUSE_COUNT, CAUSE_NONE + 1, "cause", cause_name, "weir_errors_total",            \
+         "Requests that ended without an upstream response or a rejection, by cause.")             \
+    TIMES(upstream_latency, "weir_upstream_latency_seconds",                                       \
+          "Time from sending a request upstream to its response header.")                          \
+    TIMES(held, "weir_held_seconds", "Time for which leaky_bucket delayed requests.")              \
+    TIMES(request_duration, "weir_request_duration_seconds",                                       \
+          "Time from reading a request header to writing the end of the response.")                \
+    ONE(connections_open, "gauge", "weir_connections", "Client connections open now.")             \
+    ONE(connections_lingering, "gauge", "weir_connections_lingering",                              \
+        "Client connections whose request was answered early, while weir discards its remaining "  \
+        "content.")                                                                                \
+    ONE(connections_accepted, "counter", "weir_connections_accepted_total",                        \
+        "Client connections accepted.")                                                            \
+    ONE(connections_refused, "counter", "weir_connections_refused_total",                          \
+        "Client connections closed at once by a limit of size_limits.")                            \
+    ONE(connections_evicted, "counter", "weir_connections_evicted_total",                          \
+        "Client connections closed to make room for new ones: silent, idle or lingering ones, "    \
+        "or ones with an incomplete request head.")                                                \
+    ONE(proxy_headers_refused, "counter", "weir_proxy_header_errors_total",                        \
+        "Connections closed because of the PROXY protocol: not a trusted proxy, or no valid "      \
+        "header in time.")                                                                         \
+    ONE(tls_handshakes_failed, "counter", "weir_tls_handshake_errors_total",                       \
+        "Client connections closed because their TLS handshake failed, or took too long.")         \
+    ONE(http2_connections, "counter", "weir_http2_connections_total",                              \
+        "Client connections that became HTTP/2 ones.")                                             \
+    EACH(http2_errors, HTTP2_CAUSE_COUNT, 0, "cause", http2_error_name, "weir_http2_errors_total", \
+         "HTTP/2 connections closed and streams reset because of the client, by cause.")           \
+    ONE(requests_active, "gauge", "weir_requests_active", "Requests in progress.")                 \
+    ONE(requests_held, "gauge", "weir_requests_held",                                              \
+        "Requests that leaky_bucket is delaying now.")                                             \
+    ONE(upstream_connections_open, "gauge", "weir_upstream_connections",                           \
+        "Connections to upstream servers open now.")                                               \
+    ONE(upstream_connections_opened, "counter", "weir_upstream_connections_opened_total",          \
+        "Connections opened to upstream servers.")                                                 \
+    ONE(upstream_reused, "counter", "weir_upstream_reused_total",                                  \
+        "Requests sent on a reused connection.")                                                   \
+    EACH(upstream_retries, RETRY_CAUSE_COUNT, RETRY_NONE + 1, "cause", retry_name,                 \
+         "weir_upstream_retries_total",                                                            \
+         "Requests sent to another server, or again on a fresh connection, "                       \
+         "by cause.")                                                                              \
+    ONE(upstream_retries_over_budget, "counter", "weir_upstream_retries_over_budget_total",        \
+        "Requests not sent to another server because upstreams.NAME.retry.budget was used up.")    \
+    EACH(upstream_ejections, EJECTION_COUNT, 0, "reason", ejection_name,                           \
+         "weir_upstream_ejections_total",                                                          \
+         "Times that a worker stopped sending requests to a server, by reason.")                   \
+    ONE(bytes_from_clients, "counter", "weir_received_content_bytes_total",                        \
+        "Bytes of request content received.")                                                      \
+    ONE(bytes_to_clients, "counter", "weir_sent_content_bytes_total",                              \
+        "Bytes of response content sent.")
 /* clang-format on */
 
 struct worker_stats {

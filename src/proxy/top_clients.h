@@ -8,7 +8,7 @@
 enum top_by {
     TOP_BY_ALLOWED, /* admitted requests */
     TOP_BY_LIMITED, /* rejected requests: 429, 403 of a blocked client or address, 503 without Redis */
-    TOP_BY_COST,    /* cost of admitted requests, at least 1 each; as the response states it if it does */
+    TOP_BY_COST, /* cost of admitted requests, at least 1 each; as the response states it if it does */
     TOP_BY_COUNT
 };
 extern const char *const top_by_label[TOP_BY_COUNT];
@@ -32,7 +32,8 @@ void top_clients_count(const struct exchange *x);
 void top_clients_count_end(const struct exchange *x);
 
 /* Reads the top clients of all workers, as top_keys_read(). Callable from any thread. */
-MUST_CHECK unsigned top_clients_read(struct worker *const *workers, unsigned worker_count, enum top_by by,
-                                     struct top_entry *entries, unsigned n, double *seconds);
+MUST_CHECK unsigned top_clients_read(struct worker *const *workers, unsigned worker_count,
+                                     enum top_by by, struct top_entry *entries, unsigned n,
+                                     double *seconds);
 
 #endif

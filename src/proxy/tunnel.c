@@ -35,7 +35,8 @@ struct slice tunnel_protocol(const struct request_head *head, const struct frami
 
 static void arm_idle(struct exchange *x)
 {
-    deadline_arm(&x->worker->queue.tunnel, &x->client_deadline, clock_us(), x->policy->timeouts.tunnel_us);
+    deadline_arm(&x->worker->queue.tunnel, &x->client_deadline, clock_us(),
+                 x->policy->timeouts.tunnel_us);
 }
 
 static void want_from_client(struct exchange *x, bool want)
@@ -57,7 +58,8 @@ static void end_if_done(struct exchange *x)
 }
 
 /* Handles the result of a move from one side; `want` controls reading from it. */
-static void moved_on(struct exchange *x, enum relay moved, void (*want)(struct exchange *x, bool want))
+static void moved_on(struct exchange *x, enum relay moved,
+                     void (*want)(struct exchange *x, bool want))
 {
     arm_idle(x);
     switch (moved) {

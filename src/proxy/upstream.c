@@ -263,8 +263,8 @@ static bool close_some_pooled(struct worker *w)
         for (unsigned s = 0; s < w->pools->all[i].slots; s++) {
             struct server *server = w->pools->all[i].servers[s];
             struct link *link;
-            for (unsigned n = 0; server && n < OF_A_SERVER && (link = TAILQ_LAST(&server->pooled, pooled));
-                 n++) {
+            for (unsigned n = 0;
+                 server && n < OF_A_SERVER && (link = TAILQ_LAST(&server->pooled, pooled)); n++) {
                 link_close(link);
                 any = true;
             }
@@ -279,10 +279,12 @@ static void check_pooled(struct server *server, uint64_t iteration)
 {
     struct pollfd polls[CHECKED_AT_ONCE];
     struct link *links[CHECKED_AT_ONCE];
-    unsigned most = server->needed > server->taken_count ? server->needed : server->taken_count, n = 0;
+    unsigned most = server->needed > server->taken_count ? server->needed : server->taken_count,
+             n = 0;
 
     most = most < 1 ? 1 : most > CHECKED_AT_ONCE ? CHECKED_AT_ONCE : most;
-    for (struct link *link = TAILQ_FIRST(&server->pooled); link && n < most; link = TAILQ_NEXT(link, link)) {
+    for (struct link *link = TAILQ_FIRST(&server->pooled); link && n < most;
+         link = TAILQ_NEXT(link, link)) {
         links[n] = link;
         polls[n++] = (struct pollfd){.fd = link->stream.fd, .events = POLLIN | POLLRDHUP};
     }
@@ -348,8 +350,9 @@ static struct link *dial_again(struct worker *w, struct server *server, struct l
     return NULL;
 }
 
-struct link *upstream_take(struct upstream_pools *pools, unsigned upstream, struct link_owner *owner,
-                           bool fresh, struct upstream_tries *tries, enum cause *cause)
+struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
+                           struct link_owner *owner, bool fresh, struct upstream_tries *tries,
+                           enum cause *cause)
 {
     struct worker *worker = pools->worker;
     struct pool *pool = &pools->all[upstream];
@@ -393,9 +396,9 @@ void upstream_release(struct link *link, bool reusable)
     unsigned max = worker_connections_max(w);
 
     MAGIC_CHECK(link, LINK_MAGIC);
-    if (!reusable || link->state != LINK_BUSY || stream_holds_input(&link->stream) || link->stream.in ||
-        stream_holds_output(&link->stream) || link->stream.eof || w->stopping || server->gone ||
-        server->pool->pools != w->pools || (max && server->pooled_count >= max)) {
+    if (!reusable || link->state != LINK_BUSY || stream_holds_input(&link->stream) ||
+        link->stream.in || stream_holds_output(&link->stream) || link->stream.eof || w->stopping ||
+        server->gone || server->pool->pools != w->pools || (max && server->pooled_count >= max)) {
         link_close(link);
         return;
     }

@@ -53,7 +53,8 @@ struct link {
     bool reused;               /* it has served a request before */
     bool noted, failed;        /* the request's outcome is counted; as a failure */
     uint64_t pooled_iteration; /* loop iteration in which it was last pooled */
-    uint64_t empty_iteration;  /* loop iteration in which it was last found without input while pooled */
+    uint64_t
+        empty_iteration; /* loop iteration in which it was last found without input while pooled */
     struct worker *worker;
     struct server *server;
     struct link_owner *owner; /* CONNECTING, BUSY */
@@ -74,8 +75,9 @@ struct upstream_tries {
  * new one. A new link is CONNECTING, or BUSY if it connected at once. If it is CONNECTING,
  * connected() or connect_failed() follows, never from inside this call. On failure returns NULL and
  * sets `*cause`: no server, none left to try, no connection, or no memory or descriptors. */
-struct link *upstream_take(struct upstream_pools *pools, unsigned upstream, struct link_owner *owner,
-                           bool fresh, struct upstream_tries *tries, enum cause *cause);
+struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
+                           struct link_owner *owner, bool fresh, struct upstream_tries *tries,
+                           enum cause *cause);
 
 /* Ends the owner's use of the link. `reusable`: both messages ended cleanly and the server
  * will read another request. */
@@ -107,8 +109,10 @@ void upstreams_init(struct worker *worker);
 /* Frees the links closed in this loop iteration. */
 void upstreams_free_closed(struct worker *worker);
 
-/* Creates the pools for an endpoint set, which the caller holds. Returns -1 if there is no memory. */
-int upstream_init(struct upstream_pools *pools, struct worker *worker, struct endpoint_set *endpoint_set);
+/* Creates the pools for an endpoint set, which the caller holds. Returns -1 if there is no
+ * memory. */
+int upstream_init(struct upstream_pools *pools, struct worker *worker,
+                  struct endpoint_set *endpoint_set);
 /* Closes the pooled links and ends all probes; links in use remain. */
 void upstream_retire(struct upstream_pools *pools);
 void upstream_free(struct upstream_pools *pools);

@@ -45,10 +45,14 @@ static bool all_done(const struct worker *w)
 
 static void publish(struct worker *w)
 {
-    atomic_store_explicit(&w->redis_ready, limiter_redis_ready(w->now->limiter), memory_order_relaxed);
-    atomic_store_explicit(&w->redis_unreachable, limiter_redis_away(w->now->limiter), memory_order_relaxed);
-    atomic_store_explicit(&w->redis_breaker, limiter_breaker(w->now->limiter), memory_order_relaxed);
-    atomic_store_explicit(&w->upstreams_ready, upstreams_ready(&w->now->pools), memory_order_relaxed);
+    atomic_store_explicit(&w->redis_ready, limiter_redis_ready(w->now->limiter),
+                          memory_order_relaxed);
+    atomic_store_explicit(&w->redis_unreachable, limiter_redis_away(w->now->limiter),
+                          memory_order_relaxed);
+    atomic_store_explicit(&w->redis_breaker, limiter_breaker(w->now->limiter),
+                          memory_order_relaxed);
+    atomic_store_explicit(&w->upstreams_ready, upstreams_ready(&w->now->pools),
+                          memory_order_relaxed);
     atomic_store_explicit(&w->iterations, w->iteration, memory_order_relaxed);
 }
 
@@ -137,8 +141,9 @@ static void *run(void *arg)
 static void shutdown_passed(struct deadline *deadline)
 {
     struct worker *w = CONTAINER_OF(deadline, struct worker, shutdown);
-    log_warn("worker %u: requests still under way after timeouts.shutdown: closing their connections",
-             w->number);
+    log_warn(
+        "worker %u: requests still in progress after timeouts.shutdown: closing their connections",
+        w->number);
     clients_cut(w);
 }
 
@@ -173,7 +178,8 @@ static void take_endpoint_set(struct worker *w, struct endpoint_set *endpoint_se
     if (next)
         generation_announce(w, next);
     else
-        log_error("worker %u: no memory for the new policy: it goes on with the one before", w->number);
+        log_error("worker %u: out of memory for the new policy: it keeps the previous one",
+                  w->number);
     endpoint_set_drop(endpoint_set);
 }
 
@@ -197,8 +203,8 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 
 /* ---- creation and destruction ---------------------------------------------------------------- */
 
-struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *endpoint_set, unsigned number,
-                          const int *listen_fds)
+struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *endpoint_set,
+                          unsigned number, const int *listen_fds)
 {
     struct policy *policy = endpoint_set_policy(endpoint_set);
     struct worker *w = calloc(1, sizeof *w);
@@ -215,7 +221,8 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     w->wake_fd = -1;
     w->date_second = -1;
     if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
-        !worker_make_rows(w, policy->rule_count, policy->limit_count) || !(w->base = event_base_new()) ||
+        !worker_make_rows(w, policy->rule_count, policy->limit_count) ||
+        !(w->base = event_base_new()) ||
         poller_init(&w->link_poller, w->base, LINKS_PER_BATCH) != 0 ||
         poller_init(&w->client_poller, w->base, CLIENTS_PER_BATCH) != 0 ||
         deadlines_init(&w->deadlines, w->base) != 0)
@@ -229,7 +236,8 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     deadline_queue_init(&w->deadlines, &w->first_queue, first_wait_passed);
     upstreams_init(w);
     generations_init(w);
-    if (!top_clients_init(w) || !(w->quotas = quota_client_new(shared->quotas, w->base, &w->deadlines)))
+    if (!top_clients_init(w) ||
+        !(w->quotas = quota_client_new(shared->quotas, w->base, &w->deadlines)))
         goto failed;
     if ((w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 ||
         !(first = generation_new(w, endpoint_set)))

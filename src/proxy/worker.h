@@ -13,9 +13,10 @@ struct endpoint_set;
 
 /* Creates a worker for `endpoint_set`, which is held, and its policy. Takes over the listening
  * sockets `listen_fds[0 .. policy->listen_count)`; -1: other workers accept for this listener.
- * Returns NULL with errno on failure, with the sockets closed unless the first allocation failed. */
-struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *endpoint_set, unsigned number,
-                          const int *listen_fds);
+ * Returns NULL with errno on failure, with the sockets closed unless the first allocation
+ * failed. */
+struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *endpoint_set,
+                          unsigned number, const int *listen_fds);
 
 /* Starts the worker's thread. Returns -1 with errno on failure. */
 MUST_CHECK int worker_start(struct worker *worker);

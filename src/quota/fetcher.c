@@ -10,7 +10,8 @@
 
 /* --- Messages --------------------------------------------------------------------------------- */
 
-static void refuse(struct fetcher *fetcher, struct quota_request *request, const struct quota_entry *known)
+static void refuse(struct fetcher *fetcher, struct quota_request *request,
+                   const struct quota_entry *known)
 {
     counter_add(&fetcher->quotas->stats.refused, 1);
     quota_post_back(fetcher->quotas, request, known ? known->outcome : QUOTA_UNKNOWN,
@@ -86,8 +87,10 @@ static void on_redis_not_ready(void *context, enum redis_failure cause)
 
 static void connect_to_redis(struct fetcher *fetcher)
 {
-    const struct redis_link_watch watch = {
-        .ready = on_redis_ready, .not_ready = on_redis_not_ready, .context = fetcher, .quiet = true};
+    const struct redis_link_watch watch = {.ready = on_redis_ready,
+                                           .not_ready = on_redis_not_ready,
+                                           .context = fetcher,
+                                           .quiet = true};
 
     fetcher->redis_down = false;
     fetcher->redis =
@@ -123,7 +126,8 @@ static void hang_up_database(struct fetcher *fetcher)
 
 static void connect_to_database(struct fetcher *fetcher)
 {
-    const struct postgres_watch watch = {lookups_on_idle, lookups_on_down, lookups_on_done, fetcher};
+    const struct postgres_watch watch = {lookups_on_idle, lookups_on_down, lookups_on_done,
+                                         fetcher};
 
     fetcher->postgres_policy = policy_hold(fetcher->policy);
     fetcher->postgres = postgres_link_new(fetcher->base, &fetcher->postgres_policy->quotas, &watch);
@@ -189,7 +193,8 @@ struct fetcher *fetcher_new(struct quotas *quotas)
     for (unsigned i = 0; i < QUEUES; i++)
         TAILQ_INIT(&fetcher->queues[i]);
     (void)!getrandom(&random, sizeof random, 0);
-    snprintf(fetcher->token_start, sizeof fetcher->token_start, "%016llx", (unsigned long long)random);
+    snprintf(fetcher->token_start, sizeof fetcher->token_start, "%016llx",
+             (unsigned long long)random);
     fetcher->base = event_base_new();
     fetcher->pace = fetcher->base ? evtimer_new(fetcher->base, lookups_on_pace, fetcher) : NULL;
     if (!fetcher->pace || deadlines_init(&fetcher->deadlines, fetcher->base) != 0) {

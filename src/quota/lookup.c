@@ -43,7 +43,8 @@ const char lookup_script[] =
     "if asked == 'put' then\n" /* tag, token, ms of freshness, ms until expiry, row -> stored */
     "  local time = call('TIME')\n"
     "  local till = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[4]\n"
-    "  call('SET', KEYS[1], ARGV[2] .. ' ' .. string.format('%.0f', till) .. ' ' .. ARGV[6], 'PX', ARGV[5])\n"
+    "  call('SET', KEYS[1], ARGV[2] .. ' ' .. string.format('%.0f', till) .. ' ' .. ARGV[6], 'PX', "
+    "ARGV[5])\n"
     "end\n" /* free: tag, token */
     "call('DEL', KEYS[2])\n"
     "return 1\n";
@@ -122,7 +123,8 @@ void lookup_send_back(struct lookup *k, enum quota_outcome outcome, const struct
 
 /* --- Redis calls ------------------------------------------------------------------------------ */
 
-static void on_answer(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure);
+static void on_answer(struct redis_call *call, const struct redis_reply *reply,
+                      enum redis_failure failure);
 
 /* Calls the script: `word` ("get", ...), TAG, TOKEN and up to three more. Returns false if the
  * call is refused. */
@@ -148,7 +150,8 @@ static bool call_redis(struct lookup *k, enum asked asked, const char *word, uns
         argv[6 + i] = more[i].p, sizes[6 + i] = more[i].n;
     k->asked = asked;
     k->call = (struct redis_call){.done = on_answer};
-    k->calling = !key.failed && redis_client_call(fetcher->redis, &k->call, (int)(6 + count), argv, sizes);
+    k->calling =
+        !key.failed && redis_client_call(fetcher->redis, &k->call, (int)(6 + count), argv, sizes);
     return k->calling;
 }
 
@@ -219,7 +222,8 @@ static void keep_in_redis(struct lookup *k, const struct quota_row *row, uint64_
     char bytes[48], text[QUOTA_TEXT_MAX];
     struct text digits = text_over(bytes, sizeof bytes), value = text_over(text, sizeof text);
     uint64_t kept_for_us = row->present ? fresh_for_us + QUOTA_STALE_US : fresh_for_us;
-    struct slice more[3] = {decimal(&digits, fresh_for_us / 1000), decimal(&digits, kept_for_us / 1000)};
+    struct slice more[3] = {decimal(&digits, fresh_for_us / 1000),
+                            decimal(&digits, kept_for_us / 1000)};
 
     quota_row_write(&value, row);
     more[2] = text_slice(&value);
@@ -250,8 +254,10 @@ static void send_back_what_is_known(struct lookup *k, bool database_is_down)
         settle(k, &entry);
         return;
     }
-    entry = (struct quota_entry){
-        .outcome = QUOTA_UNKNOWN, .got_us = now, .fresh_us = now + UNKNOWN_US, .usable_us = now + UNKNOWN_US};
+    entry = (struct quota_entry){.outcome = QUOTA_UNKNOWN,
+                                 .got_us = now,
+                                 .fresh_us = now + UNKNOWN_US,
+                                 .usable_us = now + UNKNOWN_US};
     if (database_is_down)
         settle(k, &entry);
     else
@@ -309,7 +315,8 @@ static void take_get(struct lookup *k, const struct redis_reply *reply)
     }
 }
 
-static void on_answer(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure)
+static void on_answer(struct redis_call *call, const struct redis_reply *reply,
+                      enum redis_failure failure)
 {
     struct lookup *k = CONTAINER_OF(call, struct lookup, call);
     bool good = reply && k->asked == ASKED_GET && redis_reply_is(reply, "sii");
@@ -416,8 +423,8 @@ void lookups_on_pace(evutil_socket_t fd, short what, void *arg)
 void lookups_on_idle(void *context)
 {
     struct fetcher *fetcher = context;
-    atomic_store_explicit(&fetcher->quotas->stats.database_up, !postgres_link_is_down(fetcher->postgres),
-                          memory_order_relaxed);
+    atomic_store_explicit(&fetcher->quotas->stats.database_up,
+                          !postgres_link_is_down(fetcher->postgres), memory_order_relaxed);
     pump(fetcher);
 }
 
@@ -439,9 +446,9 @@ static void check_plan(struct fetcher *fetcher, const struct quota_row *row)
         (fetcher->complained_us && now - fetcher->complained_us < COMPLAIN_US))
         return;
     fetcher->complained_us = now;
-    log_warn(
-        "postgres %s: the query names the plan \"%s\", which plans does not have; such clients meet no plan",
-        fetcher_settings(fetcher)->position, row->plan);
+    log_warn("postgres %s: the query returns the plan \"%s\", which is not in plans; no plan "
+             "applies to such clients",
+             fetcher_settings(fetcher)->position, row->plan);
 }
 
 static void take_row(struct lookup *k, const struct quota_row *row)
@@ -476,7 +483,8 @@ void lookups_on_done(void *context, enum postgres_result result, const struct qu
         take_row(k, row);
         return;
     }
-    if (result == POSTGRES_LOST && k->tries == 1 && !k->trying && !postgres_link_is_down(fetcher->postgres)) {
+    if (result == POSTGRES_LOST && k->tries == 1 && !k->trying &&
+        !postgres_link_is_down(fetcher->postgres)) {
         k->stage = STAGE_QUEUED;
         TAILQ_INSERT_HEAD(&fetcher->queues[QUEUE_KNOWN], k, entry);
         return;

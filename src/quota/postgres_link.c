@@ -39,17 +39,17 @@ enum state { LINK_DOWN, LINK_CONNECTING, LINK_PREPARING, LINK_IDLE, LINK_BUSY };
 enum cause { CAUSE_NONE, CAUSE_CONNECT, CAUSE_LOST, CAUSE_TIMEOUT, CAUSE_QUERY };
 
 static const char *const cause_text[] = {
-    [CAUSE_CONNECT] = "it cannot be connected to",
+    [CAUSE_CONNECT] = "the connection failed",
     [CAUSE_LOST] = "the connection was lost",
-    [CAUSE_TIMEOUT] = "it does not answer the query in time",
+    [CAUSE_TIMEOUT] = "the query timed out",
     [CAUSE_QUERY] = "the query fails",
 };
 
 static const char *const cause_remedy[] = {
     [CAUSE_CONNECT] = "check that PostgreSQL runs there, and quotas.postgres.connection",
-    [CAUSE_LOST] = "if this repeats, look at PostgreSQL's own log",
-    [CAUSE_TIMEOUT] = "check its load and that the query finds an id by an index, or raise quotas.timeout",
-    [CAUSE_QUERY] = "check quotas.postgres.query, and what this user may read",
+    [CAUSE_LOST] = "if this repeats, check the PostgreSQL log",
+    [CAUSE_TIMEOUT] = "check its load and that the query uses an index, or raise quotas.timeout",
+    [CAUSE_QUERY] = "check quotas.postgres.query and the privileges of this user",
 };
 
 struct postgres_link {
@@ -97,8 +97,8 @@ static void tell_soon(struct postgres_link *link)
 static void note_detail(struct postgres_link *link, const char *words)
 {
     size_t n = words ? strcspn(words, "\n") : 0;
-    snprintf(link->detail, sizeof link->detail, "%.*s", n > DETAIL_MAX - 1 ? DETAIL_MAX - 1 : (int)n,
-             words ? words : "");
+    snprintf(link->detail, sizeof link->detail, "%.*s",
+             n > DETAIL_MAX - 1 ? DETAIL_MAX - 1 : (int)n, words ? words : "");
 }
 
 static void report_down(struct postgres_link *link, enum cause cause)
@@ -108,17 +108,17 @@ static void report_down(struct postgres_link *link, enum cause cause)
     if (link->told == CAUSE_NONE)
         link->down_since_us = clock_us();
     link->told = cause;
-    log_error(
-        "postgres %s: %s%s%s%s; quotas that are cached hold on, other ids follow quotas.unknown_client; %s",
-        link->settings->position, cause_text[cause], link->detail[0] ? " (" : "", link->detail,
-        link->detail[0] ? ")" : "", cause_remedy[cause]);
+    log_error("postgres %s: %s%s%s%s; cached quotas stay in effect, quotas.unknown_client applies "
+              "to other ids; %s",
+              link->settings->position, cause_text[cause], link->detail[0] ? " (" : "",
+              link->detail, link->detail[0] ? ")" : "", cause_remedy[cause]);
 }
 
 static void report_up(struct postgres_link *link)
 {
     if (link->told != CAUSE_NONE)
-        log_info("postgres %s: answers again after %.1f s; quotas are read", link->settings->position,
-                 (double)(clock_us() - link->down_since_us) / 1e6);
+        log_info("postgres %s: answers again after %.1f s; quotas are read",
+                 link->settings->position, (double)(clock_us() - link->down_since_us) / 1e6);
     else
         log_debug("postgres %s: connected", link->settings->position);
     link->told = CAUSE_NONE;
@@ -163,7 +163,8 @@ static void link_fail(struct postgres_link *link, enum cause cause)
     if (busy)
         tell_done(link, cause == CAUSE_LOST ? POSTGRES_LOST : POSTGRES_FAILED);
     if (cause == CAUSE_LOST && stood && link->told == CAUSE_NONE) {
-        log_debug("postgres %s: the connection was lost (%s)", link->settings->position, link->detail);
+        log_debug("postgres %s: the connection was lost (%s)", link->settings->position,
+                  link->detail);
         /* the server may have restarted: the link is down only if reconnecting fails */
         event_timer_arm(link->timer, 0);
         return;
@@ -224,13 +225,14 @@ static void read_row(struct postgres_link *link, const PGresult *result)
 
     *row = (struct quota_row){.present = true, .quota = QUOTA_OF_ITS_OWN};
     find_columns(result, &quota, &plan);
-    if (quota >= 0 && !PQgetisnull(result, 0, quota) && !quota_read(value_of(result, quota), &row->quota)) {
+    if (quota >= 0 && !PQgetisnull(result, 0, quota) &&
+        !quota_read(value_of(result, quota), &row->quota)) {
         row->quota = QUOTA_OF_ITS_OWN;
-        snprintf(what, sizeof what, "says \"%.60s\" in its column %.40s", PQgetvalue(result, 0, quota),
-                 PQfname(result, quota));
-        complain(
-            link, what,
-            "expected -1, or 0 to 1000000000, or NULL; such clients meet the limits as they are written");
+        snprintf(what, sizeof what, "says \"%.60s\" in its column %.40s",
+                 PQgetvalue(result, 0, quota), PQfname(result, quota));
+        complain(link, what,
+                 "expected -1, or 0 to 1000000000, or NULL; the limits as written apply to such "
+                 "clients");
     }
     if (plan < 0 || PQgetisnull(result, 0, plan))
         return;
@@ -238,7 +240,7 @@ static void read_row(struct postgres_link *link, const PGresult *result)
     if (name.n <= QUOTA_PLAN_MAX)
         memcpy(row->plan, name.p, name.n);
     else
-        complain(link, "names a plan of more than 64 bytes", "such clients meet no plan");
+        complain(link, "names a plan of more than 64 bytes", "no plan applies to such clients");
 }
 
 static void take_error(struct postgres_link *link, const PGresult *result)
@@ -302,7 +304,8 @@ static void finish_query(struct postgres_link *link)
         return;
     }
     if (link->rows > 1)
-        complain(link, "returns several rows for an id", "the first one counts; add ORDER BY and LIMIT 1");
+        complain(link, "returns several rows for an id",
+                 "the first row is used; add ORDER BY and LIMIT 1");
     if (link->told != CAUSE_NONE)
         report_up(link);
     link->retry_us = RETRY_MIN_US;
@@ -312,7 +315,8 @@ static void finish_query(struct postgres_link *link)
 
 static void read_results(struct postgres_link *link)
 {
-    while (link->state >= LINK_PREPARING && link->state != LINK_IDLE && !PQisBusy(link->connection)) {
+    while (link->state >= LINK_PREPARING && link->state != LINK_IDLE &&
+           !PQisBusy(link->connection)) {
         PGresult *result = PQgetResult(link->connection);
         if (!result) {
             finish_query(link);
@@ -413,7 +417,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     case LINK_DOWN: link_connect(link); break;
     case LINK_CONNECTING:
     case LINK_PREPARING:
-        note_detail(link, "no answer to connect and log in");
+        note_detail(link, "no reply during connection setup and login");
         link_fail(link, CAUSE_CONNECT);
         break;
     case LINK_BUSY: link_fail(link, CAUSE_TIMEOUT); break;
@@ -484,7 +488,8 @@ void postgres_link_ask(struct postgres_link *link, struct slice id)
     link->failed = link->refused_id = false;
     link->detail[0] = 0;
     event_timer_arm(link->timer, link->settings->timeout_us + GRACE_US);
-    if (PQsendQueryParams(link->connection, link->settings->query, 1, NULL, values, NULL, NULL, 0) &&
+    if (PQsendQueryParams(link->connection, link->settings->query, 1, NULL, values, NULL, NULL,
+                          0) &&
         PQsetSingleRowMode(link->connection))
         flush(link);
     else {
@@ -493,7 +498,8 @@ void postgres_link_ask(struct postgres_link *link, struct slice id)
     }
 }
 
-struct postgres_link *postgres_link_new(struct event_base *base, const struct quota_settings *settings,
+struct postgres_link *postgres_link_new(struct event_base *base,
+                                        const struct quota_settings *settings,
                                         const struct postgres_watch *watch)
 {
     struct postgres_link *link = xcalloc(1, sizeof *link);
@@ -531,7 +537,8 @@ bool postgres_is_there(void)
     return false;
 }
 
-struct postgres_link *postgres_link_new(struct event_base *base, const struct quota_settings *settings,
+struct postgres_link *postgres_link_new(struct event_base *base,
+                                        const struct quota_settings *settings,
                                         const struct postgres_watch *watch)
 {
     (void)base, (void)settings, (void)watch;

@@ -40,7 +40,8 @@ struct postgres_watch {
 
 /* Starts to connect; `settings` must outlive the link. Exits the process if out of memory.
  * Returns NULL if weir was built without libpq. Logs one line per change of state. */
-struct postgres_link *postgres_link_new(struct event_base *base, const struct quota_settings *settings,
+struct postgres_link *postgres_link_new(struct event_base *base,
+                                        const struct quota_settings *settings,
                                         const struct postgres_watch *watch);
 /* Must not be called from inside its callbacks. */
 void postgres_link_free(struct postgres_link *link);

@@ -81,8 +81,8 @@ static struct stripe *stripe_of(struct quota_cache *table, uint64_t hash)
 }
 
 /* Returns the position of the pointer to the item, or where it would be inserted. */
-static struct item **position_of(const struct quota_cache *table, struct stripe *stripe, uint64_t hash,
-                                 struct slice id)
+static struct item **position_of(const struct quota_cache *table, struct stripe *stripe,
+                                 uint64_t hash, struct slice id)
 {
     struct item **position = &stripe->chains[hash & table->chain_mask];
     while (*position && ((*position)->hash != hash ||
@@ -102,7 +102,8 @@ static void take_out(struct stripe *stripe, struct item **position)
     free(item);
 }
 
-bool quota_cache_find(struct quota_cache *table, struct slice id, uint64_t now_us, struct quota_entry *entry)
+bool quota_cache_find(struct quota_cache *table, struct slice id, uint64_t now_us,
+                      struct quota_entry *entry)
 {
     uint64_t hash = hash_slice(&table->hash_key, id);
     struct stripe *stripe = stripe_of(table, hash);
@@ -126,8 +127,8 @@ static void make_room(const struct quota_cache *table, struct stripe *stripe, en
 {
     while (stripe->count[kind] >= table->max[kind]) {
         struct item *oldest = TAILQ_FIRST(&stripe->by_use[kind]);
-        take_out(stripe,
-                 position_of(table, stripe, oldest->hash, (struct slice){oldest->id, oldest->id_size}));
+        take_out(stripe, position_of(table, stripe, oldest->hash,
+                                     (struct slice){oldest->id, oldest->id_size}));
     }
 }
 

@@ -65,7 +65,8 @@ static void cut(struct quota_wait *wait)
 static void on_deadline(struct deadline *deadline)
 {
     struct quota_wait *wait = CONTAINER_OF(deadline, struct quota_wait, deadline);
-    struct quota_client *quota_client = CONTAINER_OF(wait->request->post, struct quota_client, post);
+    struct quota_client *quota_client =
+        CONTAINER_OF(wait->request->post, struct quota_client, post);
     struct slice id = {wait->request->id, wait->request->id_size};
     struct quota_entry entry;
 
@@ -92,7 +93,8 @@ static uint64_t address_of(const struct quotas *quotas, const struct policy *pol
     struct ip ip = identity->has_ip ? identity->ip : (struct ip){{0}};
 
     ip = identity_group(&policy->identity, &ip).ip;
-    return hash_slice(&quotas->address_key, (struct slice){(const char *)ip.bytes, sizeof ip.bytes});
+    return hash_slice(&quotas->address_key,
+                      (struct slice){(const char *)ip.bytes, sizeof ip.bytes});
 }
 
 bool quota_client_ask(struct quota_client *quota_client, const struct policy *policy,
@@ -195,8 +197,8 @@ struct quota_client *quota_client_new(struct quotas *quotas, struct event_base *
     deadline_queue_init(deadlines, &quota_client->waiting, on_deadline);
     quota_client->post.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (quota_client->post.fd < 0 ||
-        event_assign(&quota_client->event, base, quota_client->post.fd, EV_READ | EV_PERSIST, on_post,
-                     quota_client) != 0 ||
+        event_assign(&quota_client->event, base, quota_client->post.fd, EV_READ | EV_PERSIST,
+                     on_post, quota_client) != 0 ||
         event_add(&quota_client->event, NULL) != 0) {
         quota_client_free(quota_client);
         return NULL;

@@ -66,10 +66,12 @@ bool quota_row_parse(struct slice text, struct quota_row *row)
     struct slice quota = {text.p, space ? (size_t)(space - text.p) : text.n};
     struct slice plan = space ? (struct slice){space + 1, text.n - quota.n - 1} : SLICE_NONE;
 
-    *row = (struct quota_row){.present = !slice_equal(text, SLICE("absent")), .quota = QUOTA_OF_ITS_OWN};
+    *row = (struct quota_row){.present = !slice_equal(text, SLICE("absent")),
+                              .quota = QUOTA_OF_ITS_OWN};
     if (!row->present)
         return true;
-    if (plan.n > QUOTA_PLAN_MAX || (!slice_equal(quota, SLICE("-")) && !quota_read(quota, &row->quota)))
+    if (plan.n > QUOTA_PLAN_MAX ||
+        (!slice_equal(quota, SLICE("-")) && !quota_read(quota, &row->quota)))
         return false;
     if (plan.n)
         memcpy(row->plan, plan.p, plan.n);

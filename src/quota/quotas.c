@@ -79,7 +79,7 @@ static void *run(void *arg)
     log_thread_begin();
     if (!inbox || event_add(inbox, NULL) != 0)
         log_error(
-            "quotas: no memory for the thread that asks the database; ids follow quotas.unknown_client");
+            "quotas: out of memory for the quota fetcher; quotas.unknown_client applies to ids");
     while (event_base_loop(base, EVLOOP_ONCE) == 0 && !event_base_got_exit(base)) {
         fetcher_flush(q->fetcher);
         log_thread_flush();
@@ -103,7 +103,7 @@ bool quotas_start(struct quotas *q)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     q->running = failure == 0;
     if (failure)
-        log_error("cannot start the thread of the quotas: %s", strerror(failure));
+        log_error("cannot start the quota fetcher: %s", strerror(failure));
     return q->running;
 }
 

@@ -81,8 +81,9 @@ void quota_client_free(struct quota_client *quota_client);
 
 /* Looks the id up in the cache. Returns false if it must be requested. `identity` comes from a
  * header. */
-MUST_CHECK bool quota_client_find(struct quota_client *quota_client, const struct identity *identity,
-                                  enum quota_outcome *outcome, struct quota_row *row);
+MUST_CHECK bool quota_client_find(struct quota_client *quota_client,
+                                  const struct identity *identity, enum quota_outcome *outcome,
+                                  struct quota_row *row);
 
 /* Requests the id's quota. Returns false if too many requests wait; settled() will not run.
  * Otherwise it runs within quotas.timeout, unless quota_client_abandon() is called first. */

@@ -1,4 +1,5 @@
-/* blocking.c - a redis_connection with an event loop of its own, which runs while a caller waits. */
+/* blocking.c - a redis_connection with an event loop of its own, which runs while a caller
+ * waits. */
 #include "redis/blocking.h"
 
 #include <errno.h>
@@ -71,7 +72,8 @@ const struct address *redis_blocking_address(const struct redis_blocking *redis)
 
 /* --- Commands --------------------------------------------------------------------------------- */
 
-bool redis_ask_begin(struct redis_blocking *redis, int argc, const char *const *argv, const size_t *sizes)
+bool redis_ask_begin(struct redis_blocking *redis, int argc, const char *const *argv,
+                     const size_t *sizes)
 {
     redis->answered = false;
     if (!redis->ended && redis_connection_send(redis->connection, argc, argv, sizes))
@@ -89,7 +91,9 @@ enum redis_awaited redis_await(struct redis_blocking *redis, uint64_t us)
         if (event_base_loop(redis->base, EVLOOP_ONCE) != 0)
             on_lost(redis, "the event loop failed");
     event_del(redis->timer);
-    return redis->answered ? REDIS_AWAITED_REPLY : redis->ended ? REDIS_AWAITED_END : REDIS_AWAITED_NOTHING;
+    return redis->answered ? REDIS_AWAITED_REPLY
+           : redis->ended  ? REDIS_AWAITED_END
+                           : REDIS_AWAITED_NOTHING;
 }
 
 const struct redis_reply *redis_awaited_reply(const struct redis_blocking *redis)
@@ -103,7 +107,8 @@ const struct redis_reply *redis_ask(struct redis_blocking *redis, int argc, cons
     if (!redis_ask_begin(redis, argc, argv, sizes))
         return NULL;
     enum redis_awaited awaited = redis_await(redis, redis->timeout_us);
-    if (awaited == REDIS_AWAITED_NOTHING) /* a late reply would be taken for that of the next command */
+    if (awaited ==
+        REDIS_AWAITED_NOTHING) /* a late reply would be taken for that of the next command */
         on_lost(redis, redis_connection_timeout(redis->connection));
     return awaited == REDIS_AWAITED_REPLY ? &redis->reply : NULL;
 }
@@ -114,9 +119,11 @@ static bool begin(struct redis_blocking *redis, const struct redis_settings *set
 {
     const struct redis_connection_callbacks callbacks = {on_received, on_lost, redis};
 
-    if (!(redis->base = event_base_new()) || !(redis->timer = evtimer_new(redis->base, on_timer, redis)))
+    if (!(redis->base = event_base_new()) ||
+        !(redis->timer = evtimer_new(redis->base, on_timer, redis)))
         return false;
-    redis->connection = redis_connection_new(redis->base, settings, &redis->address, NULL, NULL, &callbacks);
+    redis->connection =
+        redis_connection_new(redis->base, settings, &redis->address, NULL, NULL, &callbacks);
     return redis->connection != NULL;
 }
 
@@ -131,7 +138,8 @@ static bool went_well(struct redis_blocking *redis, int argc, const char *const 
 }
 
 /* Without a password, any reply shows that the server is there, even most errors. */
-static bool log_in(struct redis_blocking *redis, const char *username, const char *password, char *why)
+static bool log_in(struct redis_blocking *redis, const char *username, const char *password,
+                   char *why)
 {
     if (username && password)
         return went_well(redis, 3, (const char *[]){"AUTH", username, password}, why);
@@ -154,13 +162,13 @@ static bool select_database(struct redis_blocking *redis, const struct redis_set
 }
 
 /* Returns a connection that is logged in, or NULL with `why`. */
-static struct redis_blocking *dial_as(const struct redis_settings *settings, const struct address *address,
-                                      const char *username, const char *password, uint64_t timeout_us,
-                                      char *why)
+static struct redis_blocking *dial_as(const struct redis_settings *settings,
+                                      const struct address *address, const char *username,
+                                      const char *password, uint64_t timeout_us, char *why)
 {
     struct redis_blocking *redis = calloc(1, sizeof *redis);
 
-    snprintf(why, REDIS_WHY_MAX, "no address, or no memory");
+    snprintf(why, REDIS_WHY_MAX, "no address, or out of memory");
     if (!redis || !address->length) {
         free(redis);
         return NULL;
@@ -178,22 +186,24 @@ static struct redis_blocking *dial_as(const struct redis_settings *settings, con
 
 /* --- Sentinels -------------------------------------------------------------------------------- */
 
-static const char *trouble_of(const struct redis_blocking *sentinel, const struct redis_reply *reply)
+static const char *trouble_of(const struct redis_blocking *sentinel,
+                              const struct redis_reply *reply)
 {
     return !reply                      ? sentinel->error
            : reply->type == RESP_ERROR ? reply->text.p
-           : reply->type == RESP_NIL   ? "it knows no master of this name"
-                                       : "it names the master by what is no address";
+           : reply->type == RESP_NIL   ? "it has no master of this name"
+                                       : "it gives an invalid address for the master";
 }
 
-static bool ask_sentinel(const struct redis_settings *s, const struct redis_node *node, uint64_t timeout_us,
-                         struct address *master, char *why)
+static bool ask_sentinel(const struct redis_settings *s, const struct redis_node *node,
+                         uint64_t timeout_us, struct address *master, char *why)
 {
     const char *argv[] = {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s->sentinel.master};
     char trouble[REDIS_WHY_MAX];
     struct redis_blocking *sentinel =
         dial_as(s, &node->address, s->sentinel.username, s->sentinel.password, timeout_us, trouble);
-    const struct redis_reply *reply = sentinel ? redis_ask(sentinel, COUNT_OF(argv), argv, NULL) : NULL;
+    const struct redis_reply *reply =
+        sentinel ? redis_ask(sentinel, COUNT_OF(argv), argv, NULL) : NULL;
     bool found = reply && redis_reply_is(reply, "ss") &&
                  redis_sentinel_address(reply->elements[0].text, reply->elements[1].text, master);
 
@@ -212,7 +222,8 @@ static bool is_replica(struct redis_blocking *redis)
 }
 
 /* Connects to the master that the first working sentinel names. */
-static struct redis_blocking *dial_master(const struct redis_settings *s, uint64_t timeout_us, char *why)
+static struct redis_blocking *dial_master(const struct redis_settings *s, uint64_t timeout_us,
+                                          char *why)
 {
     for (unsigned i = 0; i < s->sentinel.nodes.count; i++) {
         struct address master;
@@ -230,11 +241,12 @@ static struct redis_blocking *dial_master(const struct redis_settings *s, uint64
 
 /* --- Cluster ---------------------------------------------------------------------------------- */
 
-static bool ask_node(const struct redis_settings *s, const struct redis_node *node, uint64_t timeout_us,
-                     struct redis_cluster_map *map, char *why)
+static bool ask_node(const struct redis_settings *s, const struct redis_node *node,
+                     uint64_t timeout_us, struct redis_cluster_map *map, char *why)
 {
     char trouble[REDIS_WHY_MAX];
-    struct redis_blocking *redis = dial_as(s, &node->address, s->username, s->password, timeout_us, trouble);
+    struct redis_blocking *redis =
+        dial_as(s, &node->address, s->username, s->password, timeout_us, trouble);
     const struct redis_reply *reply =
         redis ? redis_ask(redis, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL) : NULL;
     const char *what = redis ? redis->error : trouble;
@@ -247,7 +259,8 @@ static bool ask_node(const struct redis_settings *s, const struct redis_node *no
 }
 
 /* Returns the slot map (malloc'ed), or NULL with `why`. */
-static struct redis_cluster_map *ask_map(const struct redis_settings *s, uint64_t timeout_us, char *why)
+static struct redis_cluster_map *ask_map(const struct redis_settings *s, uint64_t timeout_us,
+                                         char *why)
 {
     struct redis_cluster_map *map = malloc(sizeof *map);
 
@@ -261,8 +274,9 @@ static struct redis_cluster_map *ask_map(const struct redis_settings *s, uint64_
 
 /* Connects to a node of the map and frees the map. `node` < 0: there is none, and `absent` is
  * the error text. */
-static struct redis_blocking *dial_node(const struct redis_settings *s, struct redis_cluster_map *map,
-                                        int node, const char *absent, uint64_t timeout_us, char *why)
+static struct redis_blocking *dial_node(const struct redis_settings *s,
+                                        struct redis_cluster_map *map, int node, const char *absent,
+                                        uint64_t timeout_us, char *why)
 {
     struct redis_blocking *redis = NULL;
 
@@ -274,8 +288,8 @@ static struct redis_blocking *dial_node(const struct redis_settings *s, struct r
     return redis;
 }
 
-struct redis_blocking *redis_dial_slot(const struct redis_settings *s, unsigned slot, uint64_t timeout_us,
-                                       char why[static REDIS_WHY_MAX])
+struct redis_blocking *redis_dial_slot(const struct redis_settings *s, unsigned slot,
+                                       uint64_t timeout_us, char why[static REDIS_WHY_MAX])
 {
     struct redis_cluster_map *map;
 
@@ -286,8 +300,9 @@ struct redis_blocking *redis_dial_slot(const struct redis_settings *s, unsigned 
     return dial_node(s, map, map->of_slot[slot] - 1, "no node has the slot", timeout_us, why);
 }
 
-struct redis_blocking *redis_dial_part(const struct redis_settings *s, unsigned part, unsigned *parts,
-                                       uint64_t timeout_us, char why[static REDIS_WHY_MAX])
+struct redis_blocking *redis_dial_part(const struct redis_settings *s, unsigned part,
+                                       unsigned *parts, uint64_t timeout_us,
+                                       char why[static REDIS_WHY_MAX])
 {
     struct redis_cluster_map *map;
 
@@ -298,7 +313,7 @@ struct redis_blocking *redis_dial_part(const struct redis_settings *s, unsigned 
         return NULL;
     *parts = map->node_count;
     return dial_node(s, map, part < map->node_count ? (int)part : -1,
-                     "the cluster has changed meanwhile; try again", timeout_us, why);
+                     "the cluster has changed in the meantime; try again", timeout_us, why);
 }
 
 struct redis_blocking *redis_dial(const struct redis_settings *s, uint64_t timeout_us,

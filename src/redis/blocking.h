@@ -21,8 +21,9 @@ struct redis_blocking *redis_dial(const struct redis_settings *settings, uint64_
  * masters. */
 struct redis_blocking *redis_dial_slot(const struct redis_settings *settings, unsigned slot,
                                        uint64_t timeout_us, char why[static REDIS_WHY_MAX]);
-struct redis_blocking *redis_dial_part(const struct redis_settings *settings, unsigned part, unsigned *parts,
-                                       uint64_t timeout_us, char why[static REDIS_WHY_MAX]);
+struct redis_blocking *redis_dial_part(const struct redis_settings *settings, unsigned part,
+                                       unsigned *parts, uint64_t timeout_us,
+                                       char why[static REDIS_WHY_MAX]);
 
 /* NULL is allowed. */
 void redis_blocking_free(struct redis_blocking *redis);

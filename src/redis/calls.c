@@ -105,7 +105,8 @@ static bool send_asking(struct redis_link *link)
 
 /* Passes a command to hiredis and appends the call to the waiting list. hiredis looks for the
  * command's name with strchr(), so the command must be followed by a NUL. */
-static bool sent_go(struct redis_link *link, struct sent_call *sent, const char *command, size_t size)
+static bool sent_go(struct redis_link *link, struct sent_call *sent, const char *command,
+                    size_t size)
 {
     link->holds_writes = true;
     bool taken = (!sent->asking || send_asking(link)) &&
@@ -166,7 +167,8 @@ void redis_calls_accepted(struct redis_link *link)
     bool over = true;
 
     if (link->outage && redis_outage_accepted(link->outage, complain_every_us, &us, &over))
-        log_info("redis %s: calls are answered again, after %.1f s of errors; limits are counted in Redis",
+        log_info("redis %s: calls are answered again, after %.1f s of errors; limits are counted "
+                 "in Redis",
                  link->address_text, (double)us / 1e6);
     link->refusing = !over;
 }
@@ -186,9 +188,9 @@ static void complain(struct redis_link *link, enum redis_failure cause, const ch
         return;
     link->complained_us[cause] = now;
     bool said = link->outage && redis_outage_may_complain(link->outage, cause, complain_every_us);
-    log_at(said ? LEVEL_ERROR : LEVEL_DEBUG, "redis %s: %s: \"%s\"; such requests follow on_failure; %s",
-           link->address_text, redis_failure_text[cause], message,
-           redis_failure_remedy(cause, link->settings));
+    log_at(said ? LEVEL_ERROR : LEVEL_DEBUG,
+           "redis %s: %s: \"%s\"; on_failure applies to such requests; %s", link->address_text,
+           redis_failure_text[cause], message, redis_failure_remedy(cause, link->settings));
 }
 
 static enum redis_failure judge(struct redis_link *link, const struct redis_call *call,
@@ -272,8 +274,8 @@ bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc,
     return true;
 }
 
-bool redis_link_pass(struct redis_link *link, struct redis_call *call, int argc, struct slice arguments,
-                     bool asking)
+bool redis_link_pass(struct redis_link *link, struct redis_call *call, int argc,
+                     struct slice arguments, bool asking)
 {
     struct sent_call *sent;
 

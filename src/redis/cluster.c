@@ -125,7 +125,8 @@ static bool park(struct redis_cluster *c, struct node *node, struct redis_call *
 
     if (!p)
         return false;
-    *p = (struct parked){.node = node, .call = call, .asking = asking, .argc = argc, .size = arguments.n};
+    *p = (struct parked){
+        .node = node, .call = call, .asking = asking, .argc = argc, .size = arguments.n};
     call->link = NULL;
     memcpy(p->bytes, arguments.p, arguments.n);
     TAILQ_INSERT_TAIL(&c->parked, p, entry);
@@ -144,7 +145,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
 
     MAGIC_CHECK(c, CLUSTER_MAGIC);
-    for (p = TAILQ_FIRST(&c->parked); p && p->call->sent_us + c->settings->timeout_us <= now; p = next) {
+    for (p = TAILQ_FIRST(&c->parked); p && p->call->sent_us + c->settings->timeout_us <= now;
+         p = next) {
         next = TAILQ_NEXT(p, entry);
         parked_fail(c, p, REDIS_FAILURE_TIMEOUT);
     }
@@ -159,7 +161,8 @@ static void send_parked(struct redis_cluster *c, const struct node *node)
         next = TAILQ_NEXT(p, entry);
         if (p->node != node)
             continue;
-        if (!redis_link_pass(node->link, p->call, p->argc, (struct slice){p->bytes, p->size}, p->asking))
+        if (!redis_link_pass(node->link, p->call, p->argc, (struct slice){p->bytes, p->size},
+                             p->asking))
             return; /* no longer ready */
         unpark(c, p);
         free(p);
@@ -214,7 +217,8 @@ static struct node *node_at(const struct redis_cluster *c, const struct address 
 
 static struct node *node_make(struct redis_cluster *c, const struct address *address)
 {
-    struct node *node = c->node_count < REDIS_CLUSTER_MAP_NODES_MAX ? calloc(1, sizeof *node) : NULL;
+    struct node *node =
+        c->node_count < REDIS_CLUSTER_MAP_NODES_MAX ? calloc(1, sizeof *node) : NULL;
 
     if (!node)
         return NULL;
@@ -319,7 +323,8 @@ static bool on_redirected(void *context, struct redis_call *call, const char *er
         redis_cluster_map_reader_want(c->reader);
         return false;
     }
-    if (++call->redirects > REDIRECTS_MAX || clock_us() - call->sent_us >= c->settings->timeout_us ||
+    if (++call->redirects > REDIRECTS_MAX ||
+        clock_us() - call->sent_us >= c->settings->timeout_us ||
         !redis_redirect_read(error, &from->address, &asking, &slot, &address))
         return false;
     if (!(to = node_at(c, &address)) && !(to = node_make(c, &address)))
@@ -348,7 +353,8 @@ bool redis_cluster_has_room(const struct redis_cluster *c, unsigned slot)
 
 enum redis_breaker redis_cluster_breaker(const struct redis_cluster *c)
 {
-    enum redis_breaker worst = c->covered == REDIS_SLOTS ? REDIS_BREAKER_CLOSED : REDIS_BREAKER_OPEN;
+    enum redis_breaker worst =
+        c->covered == REDIS_SLOTS ? REDIS_BREAKER_CLOSED : REDIS_BREAKER_OPEN;
     const struct node *node;
 
     for (node = LIST_FIRST(&c->nodes); node; node = LIST_NEXT(node, entry))
@@ -397,8 +403,9 @@ bool redis_cluster_master(const struct redis_cluster *c, unsigned number, unsign
 
 /* --- Create and free -------------------------------------------------------------------------- */
 
-struct redis_cluster *redis_cluster_new(struct event_base *base, const struct redis_settings *settings,
-                                        struct slice script, const struct redis_link_watch *watch)
+struct redis_cluster *redis_cluster_new(struct event_base *base,
+                                        const struct redis_settings *settings, struct slice script,
+                                        const struct redis_link_watch *watch)
 {
     struct redis_cluster *c = xcalloc(1, sizeof *c);
 
@@ -412,8 +419,8 @@ struct redis_cluster *redis_cluster_new(struct event_base *base, const struct re
     TAILQ_INIT(&c->parked);
     c->deadline = evtimer_new(base, on_deadline, c);
     c->resume = event_new(base, -1, 0, on_resume, c);
-    c->reader =
-        redis_cluster_map_reader_new(base, settings, &(struct redis_cluster_map_callbacks){on_map, c});
+    c->reader = redis_cluster_map_reader_new(base, settings,
+                                             &(struct redis_cluster_map_callbacks){on_map, c});
     return c;
 }
 

@@ -19,8 +19,9 @@ struct redis_cluster;
 /* Starts to read the slot map from the nodes of `settings`. `settings` and `script` must outlive
  * the cluster. `watch->ready` runs whenever a link becomes ready, `watch->not_ready` when no
  * link is ready any more. */
-struct redis_cluster *redis_cluster_new(struct event_base *base, const struct redis_settings *settings,
-                                        struct slice script, const struct redis_link_watch *watch);
+struct redis_cluster *redis_cluster_new(struct event_base *base,
+                                        const struct redis_settings *settings, struct slice script,
+                                        const struct redis_link_watch *watch);
 
 /* is_ready: at least one node's link is ready. is_whole: every slot has a master with a ready
  * link. */
@@ -33,15 +34,17 @@ bool redis_cluster_has_room(const struct redis_cluster *cluster, unsigned slot);
 enum redis_breaker redis_cluster_breaker(const struct redis_cluster *cluster);
 
 /* As redis_link_call(), _flush(), _read() and _free(). */
-MUST_CHECK bool redis_cluster_call(struct redis_cluster *cluster, unsigned slot, struct redis_call *call,
-                                   int argc, const char **argv, const size_t *argv_sizes);
+MUST_CHECK bool redis_cluster_call(struct redis_cluster *cluster, unsigned slot,
+                                   struct redis_call *call, int argc, const char **argv,
+                                   const size_t *argv_sizes);
 void redis_cluster_flush(struct redis_cluster *cluster);
 void redis_cluster_read(struct redis_cluster *cluster);
 void redis_cluster_free(struct redis_cluster *cluster);
 
 /* Sets `*slot` to some slot of master `number` (from 0). Returns false if there is no such
  * master. For commands that must run on every master. */
-MUST_CHECK bool redis_cluster_master(const struct redis_cluster *cluster, unsigned number, unsigned *slot);
+MUST_CHECK bool redis_cluster_master(const struct redis_cluster *cluster, unsigned number,
+                                     unsigned *slot);
 
 /* Counters of the whole process (all threads). */
 struct redis_cluster_report {
@@ -52,6 +55,7 @@ struct redis_cluster_report redis_cluster_seen(void);
 
 /* Returns the number of masters in the last map that any thread read for this cluster. Sets
  * `*node` to master `number` (from 0), if it exists. For callers without a map of their own. */
-unsigned redis_cluster_nodes(const struct redis_settings *settings, unsigned number, struct address *node);
+unsigned redis_cluster_nodes(const struct redis_settings *settings, unsigned number,
+                             struct address *node);
 
 #endif

@@ -41,7 +41,8 @@ static unsigned add_address(struct address *list, unsigned *count, unsigned max,
                             const struct address *address)
 {
     for (unsigned i = 0; i < *count; i++)
-        if (list[i].length == address->length && memcmp(&list[i].any, &address->any, address->length) == 0)
+        if (list[i].length == address->length &&
+            memcmp(&list[i].any, &address->any, address->length) == 0)
             return i + 1;
     if (*count == max)
         return 0;
@@ -51,8 +52,9 @@ static unsigned add_address(struct address *list, unsigned *count, unsigned max,
 
 static bool is_range(const struct redis_reply *range)
 {
-    return range->type == RESP_ARRAY && range->count >= 3 && range->elements[0].type == RESP_INTEGER &&
-           range->elements[1].type == RESP_INTEGER && range->elements[0].integer >= 0 &&
+    return range->type == RESP_ARRAY && range->count >= 3 &&
+           range->elements[0].type == RESP_INTEGER && range->elements[1].type == RESP_INTEGER &&
+           range->elements[0].integer >= 0 &&
            range->elements[0].integer <= range->elements[1].integer &&
            range->elements[1].integer < REDIS_SLOTS;
 }
@@ -64,14 +66,14 @@ static bool read_range(const struct redis_reply *range, const struct address *an
     struct address address;
     unsigned node;
 
-    *why = "an answer of the wrong shape";
+    *why = "a reply in an unexpected format";
     if (!is_range(range))
         return false;
-    *why = "it names a node by what is no address; let it announce addresses "
+    *why = "it gives an invalid address for a node; configure it to announce addresses "
            "(cluster-preferred-endpoint-type ip)";
     if (!read_node(&range->elements[2], answered, &address))
         return false;
-    *why = "more masters than weir can have";
+    *why = "more masters than weir supports";
     if (!(node = add_address(map->nodes, &map->node_count, REDIS_CLUSTER_MAP_NODES_MAX, &address)))
         return false;
     for (int64_t slot = range->elements[0].integer; slot <= range->elements[1].integer; slot++) {
@@ -80,7 +82,8 @@ static bool read_range(const struct redis_reply *range, const struct address *an
     }
     for (size_t i = 3; i < range->count; i++)
         if (read_node(&range->elements[i], answered, &address))
-            (void)add_address(map->replicas, &map->replica_count, REDIS_CLUSTER_MAP_NODES_MAX, &address);
+            (void)add_address(map->replicas, &map->replica_count, REDIS_CLUSTER_MAP_NODES_MAX,
+                              &address);
     return true;
 }
 
@@ -88,10 +91,10 @@ bool redis_cluster_map_read(const struct redis_reply *reply, const struct addres
                             struct redis_cluster_map *map, const char **why)
 {
     memset(map, 0, sizeof *map);
-    *why = "an answer of the wrong shape";
+    *why = "a reply in an unexpected format";
     if (reply->type == RESP_ERROR)
         *why = strstr(reply->text.p, "cluster support disabled")
-                   ? "it is no node of a cluster; use redis.address"
+                   ? "it is not a cluster node; use redis.address"
                    : "it gives an error";
     if (reply->type != RESP_ARRAY)
         return false;
@@ -149,10 +152,9 @@ static void fail(struct redis_cluster_map_reader *r, const char *why)
 
     r->wanted = true;
     if (++r->failed >= r->known_count && !atomic_exchange(&away, true))
-        log_error(
-            "redis %s: none of %u nodes tells where the slots are (the last, %s: %s); check redis.cluster "
-            "and that they run",
-            r->settings->address_text, r->known_count, address_format(&r->asked, text), why);
+        log_error("redis %s: none of %u nodes returns the slot map (the last, %s: %s); check "
+                  "redis.cluster and that they run",
+                  r->settings->address_text, r->known_count, address_format(&r->asked, text), why);
     disconnect(r);
 }
 
@@ -179,7 +181,7 @@ static void on_received(void *context, struct redis_reply *reply)
         return;
     }
     if (atomic_exchange(&away, false))
-        log_info("redis %s: node %s tells where the slots are", r->settings->address_text,
+        log_info("redis %s: node %s returns the slot map again", r->settings->address_text,
                  address_format(&r->asked, text));
     r->failed = 0;
     r->wanted = false;
@@ -207,7 +209,7 @@ static void begin(struct redis_cluster_map_reader *r)
                                          r->settings->password, &callbacks);
     if (!r->connection ||
         !redis_connection_send(r->connection, 2, (const char *[]){"CLUSTER", "SLOTS"}, NULL))
-        fail(r, "it cannot be connected to");
+        fail(r, "the connection failed");
     else
         evtimer_add(r->timer, &timeout);
 }
@@ -240,9 +242,9 @@ void redis_cluster_map_reader_hurry(struct redis_cluster_map_reader *r, bool hur
 
 /* --- Create and free -------------------------------------------------------------------------- */
 
-struct redis_cluster_map_reader *redis_cluster_map_reader_new(struct event_base *base,
-                                                              const struct redis_settings *settings,
-                                                              const struct redis_cluster_map_callbacks *user)
+struct redis_cluster_map_reader *
+redis_cluster_map_reader_new(struct event_base *base, const struct redis_settings *settings,
+                             const struct redis_cluster_map_callbacks *user)
 {
     struct redis_cluster_map_reader *r = xcalloc(1, sizeof *r);
     static const struct timeval at_once = {0, 0};

@@ -23,7 +23,8 @@ struct redis_cluster_map {
 
 /* Decodes a CLUSTER SLOTS reply of the node at `answered`. Returns false on error and sets
  * `*why` (static text). */
-MUST_CHECK bool redis_cluster_map_read(const struct redis_reply *reply, const struct address *answered,
+MUST_CHECK bool redis_cluster_map_read(const struct redis_reply *reply,
+                                       const struct address *answered,
                                        struct redis_cluster_map *map, const char **why);
 
 /* Reads the map at the start, every 30 s, and on request. One query at a time, each to the next
@@ -35,9 +36,9 @@ struct redis_cluster_map_callbacks {
     void *context;
 };
 
-struct redis_cluster_map_reader *redis_cluster_map_reader_new(struct event_base *base,
-                                                              const struct redis_settings *settings,
-                                                              const struct redis_cluster_map_callbacks *user);
+struct redis_cluster_map_reader *
+redis_cluster_map_reader_new(struct event_base *base, const struct redis_settings *settings,
+                             const struct redis_cluster_map_callbacks *user);
 /* The map is out of date: reads it again, at most once per second. */
 void redis_cluster_map_reader_want(struct redis_cluster_map_reader *reader);
 /* While `hurry` is set (part of the cluster is unavailable), reads the map five times per

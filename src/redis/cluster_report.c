@@ -27,7 +27,8 @@ static void list_masters(const struct redis_cluster_map *map, struct text *out)
     }
 }
 
-void redis_cluster_report_map(const struct redis_settings *settings, const struct redis_cluster_map *map)
+void redis_cluster_report_map(const struct redis_settings *settings,
+                              const struct redis_cluster_map *map)
 {
     char masters[sizeof seen.masters];
     struct text text = text_over(masters, sizeof masters - 1);
@@ -45,8 +46,8 @@ void redis_cluster_report_map(const struct redis_settings *settings, const struc
     pthread_mutex_unlock(&seen.lock);
     if (change)
         log_at(map->slot_count == REDIS_SLOTS ? LEVEL_INFO : LEVEL_WARN,
-               "redis %s: %u masters with %u of %d slots: %s", settings->address_text, map->node_count,
-               map->slot_count, REDIS_SLOTS, masters);
+               "redis %s: %u masters with %u of %d slots: %s", settings->address_text,
+               map->node_count, map->slot_count, REDIS_SLOTS, masters);
 }
 
 void redis_cluster_report_redirect(bool asking)
@@ -64,7 +65,8 @@ struct redis_cluster_report redis_cluster_seen(void)
     return report;
 }
 
-unsigned redis_cluster_nodes(const struct redis_settings *settings, unsigned number, struct address *node)
+unsigned redis_cluster_nodes(const struct redis_settings *settings, unsigned number,
+                             struct address *node)
 {
     const struct address *of = &settings->cluster.node[0].address;
 

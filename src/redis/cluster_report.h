@@ -7,7 +7,8 @@
 
 /* A thread has read the map. Logs each change of the masters once, whichever thread reads it
  * first. */
-void redis_cluster_report_map(const struct redis_settings *settings, const struct redis_cluster_map *map);
+void redis_cluster_report_map(const struct redis_settings *settings,
+                              const struct redis_cluster_map *map);
 
 /* A redirection was followed. */
 void redis_cluster_report_redirect(bool asking);

@@ -20,7 +20,8 @@ static inline void redis_write_argument(struct text *t, const char *bytes, size_
 }
 
 /* Writes EVALSHA or EVAL and the script (or its SHA). `argc` more arguments follow. */
-static inline void redis_write_head(struct text *t, int argc, struct slice command, struct slice script)
+static inline void redis_write_head(struct text *t, int argc, struct slice command,
+                                    struct slice script)
 {
     text_char(t, '*');
     text_u64(t, (uint64_t)argc + 2);

@@ -95,7 +95,7 @@ static void on_read(struct bufferevent *stream, void *arg)
         redis_reply_free(reply);
     }
     if (!good && !connection->over)
-        lose(connection, "an answer of the wrong shape");
+        lose(connection, "a reply in an unexpected format");
     if (connection->over)
         connection_end(connection);
 }
@@ -157,8 +157,10 @@ static bool log_in(struct redis_connection *connection, const char *username, co
     if (!password)
         return true;
     connection->logging_in = true;
-    return username ? redis_connection_send(connection, 3, (const char *[]){"AUTH", username, password}, NULL)
-                    : redis_connection_send(connection, 2, (const char *[]){"AUTH", password}, NULL);
+    return username
+               ? redis_connection_send(connection, 3, (const char *[]){"AUTH", username, password},
+                                       NULL)
+               : redis_connection_send(connection, 2, (const char *[]){"AUTH", password}, NULL);
 }
 
 /* --- Create and free -------------------------------------------------------------------------- */
@@ -196,10 +198,12 @@ static bool dial(struct redis_connection *connection, struct event_base *base,
     redis_reply_reader_install(&connection->replies, connection->reader, &always);
     bufferevent_setcb(connection->stream, on_read, NULL, on_event, connection);
     return bufferevent_enable(connection->stream, EV_READ | EV_WRITE) == 0 &&
-           (fd >= 0 || bufferevent_socket_connect(connection->stream, &to->any, (int)to->length) == 0);
+           (fd >= 0 ||
+            bufferevent_socket_connect(connection->stream, &to->any, (int)to->length) == 0);
 }
 
-struct redis_connection *redis_connection_new(struct event_base *base, const struct redis_settings *settings,
+struct redis_connection *redis_connection_new(struct event_base *base,
+                                              const struct redis_settings *settings,
                                               const struct address *address, const char *username,
                                               const char *password,
                                               const struct redis_connection_callbacks *callbacks)
@@ -212,8 +216,8 @@ struct redis_connection *redis_connection_new(struct event_base *base, const str
     connection->address = *address;
     connection->callbacks = *callbacks;
     connection->starting = true;
-    bool good =
-        dial(connection, base, settings) && log_in(connection, username, password) && !connection->failed;
+    bool good = dial(connection, base, settings) && log_in(connection, username, password) &&
+                !connection->failed;
     connection->starting = false;
     if (good)
         return connection;

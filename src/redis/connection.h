@@ -24,17 +24,19 @@ struct redis_connection_callbacks {
     void *context;
 };
 
-/* Starts to connect, with TLS if `settings` say so; they must outlive the connection. `password` NULL: no login; `username` NULL: the default user. Returns NULL
- * with errno (0: no memory) if the attempt fails immediately. No callback runs from inside. */
-struct redis_connection *redis_connection_new(struct event_base *base, const struct redis_settings *settings,
+/* Starts to connect, with TLS if `settings` say so; they must outlive the connection. `password`
+ * NULL: no login; `username` NULL: the default user. Returns NULL with errno (0: no memory) if the
+ * attempt fails immediately. No callback runs from inside. */
+struct redis_connection *redis_connection_new(struct event_base *base,
+                                              const struct redis_settings *settings,
                                               const struct address *address, const char *username,
                                               const char *password,
                                               const struct redis_connection_callbacks *callbacks);
 
 /* Sends a command; also allowed before the connection is established. `sizes` NULL: the arguments
  * end with a NUL. Returns false if out of memory. */
-MUST_CHECK bool redis_connection_send(struct redis_connection *connection, int argc, const char *const *argv,
-                                      const size_t *sizes);
+MUST_CHECK bool redis_connection_send(struct redis_connection *connection, int argc,
+                                      const char *const *argv, const size_t *sizes);
 
 /* Returns the cause, for a caller that has waited for too long. */
 const char *redis_connection_timeout(const struct redis_connection *connection);

@@ -177,7 +177,8 @@ static bool answers(const struct embedded *e)
     struct redis_settings settings = {.address = e->address};
     char why[REDIS_WHY_MAX];
     struct redis_blocking *redis = redis_dial(&settings, ANSWER_US, why);
-    const struct redis_reply *reply = redis ? redis_ask(redis, 1, (const char *[]){"PING"}, NULL) : NULL;
+    const struct redis_reply *reply =
+        redis ? redis_ask(redis, 1, (const char *[]){"PING"}, NULL) : NULL;
     bool fine = reply && reply->type == RESP_STATUS;
 
     redis_blocking_free(redis);
@@ -263,13 +264,13 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 static void report_ended(const struct embedded *e, pid_t pid, int status)
 {
     if (WIFSIGNALED(status))
-        log_error("embedded Redis: process %d was ended by signal %d (%s); it is started again, all counts "
-                  "begin anew",
+        log_error("embedded Redis: process %d was ended by signal %d (%s); it is restarted, and "
+                  "all counts start from zero",
                   (int)pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
-        log_error(
-            "embedded Redis: process %d ended with status %d; it is started again, all counts begin anew",
-            (int)pid, WEXITSTATUS(status));
+        log_error("embedded Redis: process %d ended with status %d; it is restarted, and all "
+                  "counts start from zero",
+                  (int)pid, WEXITSTATUS(status));
     (void)e;
 }
 
@@ -294,7 +295,8 @@ void embedded_watch(struct embedded *e, struct event_base *base)
     e->again_timer = evtimer_new(base, on_again, e);
     e->child_event = evsignal_new(base, SIGCHLD, on_child, e);
     if (!e->again_timer || !e->child_event || event_add(e->child_event, NULL) != 0)
-        log_error("embedded Redis: it cannot be watched; it will not be started again when it ends");
+        log_error(
+            "embedded Redis: the process cannot be monitored; it will not be restarted if it ends");
     else
         event_active(e->child_event, EV_SIGNAL, 1); /* it may have exited before the watch began */
 }

@@ -60,9 +60,10 @@ char *embedded_find_program(void)
 
 void embedded_report_no_program(void)
 {
-    log_error(
-        "redis.address is embedded, but there is neither redis-server nor valkey-server; install the Debian "
-        "package redis-server (apt-get install redis-server), or set redis.address to a Redis that runs");
+    log_error("redis.address is embedded, but there is neither redis-server nor valkey-server; "
+              "install the Debian "
+              "package redis-server (apt-get install redis-server), or set redis.address to a "
+              "Redis that runs");
 }
 
 static const char *const directory_files[] = {EMBEDDED_SOCKET, EMBEDDED_LOG};

@@ -25,59 +25,67 @@ const char *const redis_failure_text[REDIS_FAILURE_COUNT] = {
 
 static const char *const remedy[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_CONNECT] = "check that Redis runs there and that redis.address is right",
-    [REDIS_FAILURE_CLOSED] = "check that Redis runs there, and look at Redis' own log",
+    [REDIS_FAILURE_CLOSED] = "check that Redis runs there, and check the Redis log",
     [REDIS_FAILURE_TLS_UNTRUSTED] = "name the authority of its certificate in redis.tls.ca",
     [REDIS_FAILURE_TLS_NAME] =
         "give Redis a certificate for this host or address, or set redis.tls.server_name",
     [REDIS_FAILURE_TLS_EXPIRED] = "renew the certificate of Redis, and check both clocks",
-    [REDIS_FAILURE_TLS_TIMEOUT] = "check that redis.address is Redis' tls-port, or remove redis.tls",
-    [REDIS_FAILURE_TLS_MISSING] = "check that redis.address is Redis' tls-port, or remove redis.tls",
+    [REDIS_FAILURE_TLS_TIMEOUT] =
+        "check that redis.address is Redis' tls-port, or remove redis.tls",
+    [REDIS_FAILURE_TLS_MISSING] =
+        "check that redis.address is Redis' tls-port, or remove redis.tls",
     [REDIS_FAILURE_TLS_REQUIRED] = "set redis.tls (or write rediss://) if this is Redis' tls-port",
     [REDIS_FAILURE_TLS] = "check redis.tls.certificate and Redis' own log",
-    [REDIS_FAILURE_TIMEOUT] = "check Redis' load (SLOWLOG, INFO) and the network, or raise redis.timeout",
-    [REDIS_FAILURE_AUTH] = "check redis.username and redis.password, and that this user is on",
+    [REDIS_FAILURE_TIMEOUT] =
+        "check Redis' load (SLOWLOG, INFO) and the network, or raise redis.timeout",
+    [REDIS_FAILURE_AUTH] = "check redis.username and redis.password, and that this user is enabled",
     [REDIS_FAILURE_PERMISSION] =
-        "let the user run the commands, and use the keys, that the manual of operations names (ACL SETUSER)",
+        "allow this user the commands and keys listed in docs/operations.md (ACL SETUSER)",
     [REDIS_FAILURE_PROTECTED] =
-        "set a password in Redis and here, or, where its network is its own, protected-mode no",
-    [REDIS_FAILURE_CLIENTS] = "raise Redis' maxclients, or see who holds connections (CLIENT LIST)",
+        "set a password in Redis and here or, in a private network, protected-mode no",
+    [REDIS_FAILURE_CLIENTS] =
+        "raise maxclients in Redis, or find the clients that use the connections (CLIENT LIST)",
     [REDIS_FAILURE_SCRIPT] = "check the limiter scripts with weir check",
-    [REDIS_FAILURE_LOADING] = "nothing to do: it answers once its data is loaded",
-    [REDIS_FAILURE_READONLY] = "point redis.address at the master, or name the sentinels in redis.sentinel",
-    [REDIS_FAILURE_MASTERDOWN] = "point redis.address at the master, or name the sentinels in redis.sentinel",
-    [REDIS_FAILURE_REPLICAS] = "bring the replicas back, or lower min-replicas-to-write in Redis",
-    [REDIS_FAILURE_PERSISTENCE] =
-        "see Redis' own log and its disk (INFO persistence), or set stop-writes-on-bgsave-error no",
-    [REDIS_FAILURE_OOM] = "raise Redis' maxmemory",
+    [REDIS_FAILURE_LOADING] = "no action needed: it is available when its data is loaded",
+    [REDIS_FAILURE_READONLY] =
+        "point redis.address at the master, or name the sentinels in redis.sentinel",
+    [REDIS_FAILURE_MASTERDOWN] =
+        "point redis.address at the master, or name the sentinels in redis.sentinel",
+    [REDIS_FAILURE_REPLICAS] = "restore the replicas, or lower min-replicas-to-write in Redis",
+    [REDIS_FAILURE_PERSISTENCE] = "check the Redis log and its disk (INFO persistence), or set "
+                                  "stop-writes-on-bgsave-error no",
+    [REDIS_FAILURE_OOM] = "raise maxmemory in Redis",
     [REDIS_FAILURE_REPLY] = "check that redis.address is a Redis server",
     [REDIS_FAILURE_BUSY] = "check for slow scripts or commands in Redis (SLOWLOG)",
     [REDIS_FAILURE_CLUSTER] =
-        "this is a node of a cluster: name its nodes in redis.cluster, in place of redis.address",
-    [REDIS_FAILURE_MOVING] = "nothing to do: it ends with the reshard",
-    [REDIS_FAILURE_DOWN] = "see the message before",
+        "this is a cluster node: list the nodes in redis.cluster instead of redis.address",
+    [REDIS_FAILURE_MOVING] = "no action needed: it ends with the resharding",
+    [REDIS_FAILURE_DOWN] = "see the previous message",
 };
 
 /* The address comes from sentinels. */
 static const char *const remedy_with_sentinels[REDIS_FAILURE_COUNT] = {
-    [REDIS_FAILURE_CONNECT] =
-        "check that Redis runs there: redis.sentinel.nodes say so of redis.sentinel.master",
-    [REDIS_FAILURE_CLOSED] = "if no sentinel names another master soon, look at Redis' own log",
-    [REDIS_FAILURE_READONLY] = "if no sentinel names another master soon, look at the sentinels' own logs",
-    [REDIS_FAILURE_MASTERDOWN] = "if no sentinel names another master soon, look at the sentinels' own logs",
+    [REDIS_FAILURE_CONNECT] = "check that Redis runs there: it is the master redis.sentinel.master "
+                              "according to redis.sentinel.nodes",
+    [REDIS_FAILURE_CLOSED] = "if no sentinel names another master soon, check the Redis log",
+    [REDIS_FAILURE_READONLY] =
+        "if no sentinel names another master soon, check the logs of the sentinels",
+    [REDIS_FAILURE_MASTERDOWN] =
+        "if no sentinel names another master soon, check the logs of the sentinels",
     [REDIS_FAILURE_REPLY] = "check that what the sentinels name as the master is a Redis server",
     [REDIS_FAILURE_CLUSTER] =
-        "this is a node of a cluster: name its nodes in redis.cluster, in place of redis.sentinel",
+        "this is a cluster node: list the nodes in redis.cluster instead of redis.sentinel",
 };
 
 /* The address comes from the cluster's map, which is read from the nodes in redis.cluster. */
 static const char *const remedy_in_cluster[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_CONNECT] =
-        "check that this node of redis.cluster runs and is reached by the address that it announces",
+        "check that this node of redis.cluster runs, and that its announced address is reachable",
     [REDIS_FAILURE_CLOSED] =
-        "if no replica takes its slots soon, check the cluster with redis-cli --cluster check",
-    [REDIS_FAILURE_CLUSTER] = "check it with redis-cli --cluster check",
-    [REDIS_FAILURE_READONLY] = "if this lasts, check the cluster with redis-cli --cluster check",
-    [REDIS_FAILURE_MASTERDOWN] = "if this lasts, check the cluster with redis-cli --cluster check",
+        "if no replica takes over its slots soon, run redis-cli --cluster check",
+    [REDIS_FAILURE_CLUSTER] = "run redis-cli --cluster check",
+    [REDIS_FAILURE_READONLY] = "if this persists, run redis-cli --cluster check",
+    [REDIS_FAILURE_MASTERDOWN] = "if this persists, run redis-cli --cluster check",
     [REDIS_FAILURE_REPLY] = "check that what redis.cluster names is a Redis node",
 };
 

@@ -48,7 +48,8 @@ unsigned redis_host_name_version(void)
 bool redis_host_name_now(const struct redis_settings *settings, struct address *address)
 {
     pthread_mutex_lock(&now.lock);
-    bool known = now.address.length && now.port == settings->port && strcmp(now.host, settings->host) == 0;
+    bool known =
+        now.address.length && now.port == settings->port && strcmp(now.host, settings->host) == 0;
     if (known)
         *address = now.address;
     pthread_mutex_unlock(&now.lock);
@@ -68,8 +69,9 @@ static void report_trouble(struct redis_host_name *name, const char *why)
 {
     if (!name->troubled)
         log_warn("redis %s: %s; %s", name->policy->redis.address_text, why,
-                 now.address.length ? "its last address stays"
-                                    : "limits follow on_failure until it is resolved; check redis.address");
+                 now.address.length
+                     ? "the last address stays in use"
+                     : "on_failure applies until it is resolved; check redis.address");
     name->troubled = true;
 }
 
@@ -78,7 +80,7 @@ static void publish(struct redis_host_name *name, const struct address *address)
     char text[2][ADDRESS_TEXT_MAX];
 
     if (now.address.length)
-        log_info("redis %s: is now at %s and no more at %s", name->policy->redis.address_text,
+        log_info("redis %s: its address is now %s, was %s", name->policy->redis.address_text,
                  address_format(address, text[0]), address_format(&now.address, text[1]));
     pthread_mutex_lock(&now.lock);
     now.address = *address;
@@ -150,8 +152,9 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
 
     MAGIC_CHECK(name, NAME_MAGIC);
-    if (!name->lookup && (time >= name->due_us || (atomic_load_explicit(&now.wanted, memory_order_relaxed) &&
-                                                   time - name->asked_us >= WANTED_US)))
+    if (!name->lookup &&
+        (time >= name->due_us || (atomic_load_explicit(&now.wanted, memory_order_relaxed) &&
+                                  time - name->asked_us >= WANTED_US)))
         ask(name);
     event_timer_arm(name->timer, LOOK_US);
 }

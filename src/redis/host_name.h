@@ -16,7 +16,8 @@ struct redis_host_name;
 /* Resolves the name now, when its TTL expires, and on redis_host_name_want(). `policy` must
  * outlive it. Returns NULL if redis.address has no host name, or if out of memory. Only one may
  * exist at a time. */
-struct redis_host_name *redis_host_name_follow(struct event_base *base, const struct policy *policy);
+struct redis_host_name *redis_host_name_follow(struct event_base *base,
+                                               const struct policy *policy);
 /* The event loop must run one more iteration before its base is freed. NULL is allowed. */
 void redis_host_name_free(struct redis_host_name *name);
 

@@ -77,7 +77,8 @@ void redis_link_close(struct redis_link *link, enum redis_failure cause, const c
 /* An established connection without TLS was closed before the first reply. */
 static bool may_require_tls(const struct redis_link *link, const redisAsyncContext *ac)
 {
-    return !link->tls && !link->heard && ac->c.flags & REDIS_CONNECTED && !address_is_unix(&link->address);
+    return !link->tls && !link->heard && ac->c.flags & REDIS_CONNECTED &&
+           !address_is_unix(&link->address);
 }
 
 /* hiredis found the connection dead and will run all callbacks with NULL. */
@@ -93,13 +94,14 @@ static void lost_by_hiredis(struct redis_link *link, const redisAsyncContext *ac
              redis_socket_last_words(ac->c.fd, last_words, sizeof last_words))
         link_lost(link, redis_failure_of(last_words), last_words);
     else if (link->reader.unsolicited)
-        link_lost(link, REDIS_FAILURE_REPLY, "an answer that nobody asked for");
+        link_lost(link, REDIS_FAILURE_REPLY, "an unexpected reply");
     else if (ac->err == REDIS_ERR_PROTOCOL || ac->err == REDIS_ERR_OOM)
         link_lost(link, REDIS_FAILURE_REPLY, detail);
     else if (!(ac->c.flags & REDIS_CONNECTED))
         link_lost(link, REDIS_FAILURE_CONNECT, detail);
     else
-        link_lost(link, may_require_tls(link, ac) ? REDIS_FAILURE_TLS_REQUIRED : REDIS_FAILURE_CLOSED,
+        link_lost(link,
+                  may_require_tls(link, ac) ? REDIS_FAILURE_TLS_REQUIRED : REDIS_FAILURE_CLOSED,
                   detail);
 }
 
@@ -159,7 +161,7 @@ static void on_connect_timeout(evutil_socket_t fd, short what, void *arg)
 {
     struct redis_link *link = redis_link_of(arg);
     (void)fd, (void)what;
-    const char *detail = "no answer to connect and log in";
+    const char *detail = "no reply during connection setup and login";
     enum redis_failure cause = redis_secure_failure(link->tls, true, &detail);
     redis_link_close(link, cause == REDIS_OK_ANSWER ? REDIS_FAILURE_CONNECT : cause, detail);
 }
@@ -193,7 +195,7 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
     if (!link->ac || oldest == 0)
         return;
     if (age >= answer_timeout(link))
-        redis_link_close(link, REDIS_FAILURE_TIMEOUT, "a call has waited for too long");
+        redis_link_close(link, REDIS_FAILURE_TIMEOUT, "a call timed out");
     else
         event_timer_arm(link->watchdog, answer_timeout(link) - age);
 }
@@ -305,8 +307,9 @@ static void link_connect(struct redis_link *link)
  * cluster, the node's address. */
 static const char *outage_name(const struct redis_link *link)
 {
-    return link->settings->cluster.count || !link->settings->address_text ? link->address_text
-                                                                          : link->settings->address_text;
+    return link->settings->cluster.count || !link->settings->address_text
+               ? link->address_text
+               : link->settings->address_text;
 }
 
 struct redis_link *redis_link_new(struct event_base *base, const struct redis_settings *settings,
@@ -376,7 +379,8 @@ enum redis_breaker redis_link_breaker(const struct redis_link *link)
 {
     if (link->state != LINK_READY)
         return REDIS_BREAKER_OPEN;
-    return redis_slow_start_is_on(&link->slow_start) ? REDIS_BREAKER_HALF_OPEN : REDIS_BREAKER_CLOSED;
+    return redis_slow_start_is_on(&link->slow_start) ? REDIS_BREAKER_HALF_OPEN
+                                                     : REDIS_BREAKER_CLOSED;
 }
 
 unsigned redis_link_pending(const struct redis_link *link)

@@ -83,8 +83,8 @@ enum redis_breaker redis_link_breaker(const struct redis_link *link);
  * arguments. On NOSCRIPT, the link retries once with EVAL within the same call. Returns false if
  * the call is refused (down, suspect, or too many pending); `done` will not run. The arguments
  * are copied. Nothing is written until redis_link_flush(). */
-MUST_CHECK bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc, const char **argv,
-                                const size_t *argv_sizes);
+MUST_CHECK bool redis_link_call(struct redis_link *link, struct redis_call *call, int argc,
+                                const char **argv, const size_t *argv_sizes);
 
 /* Queues a call that another node has redirected. `asking`: send ASKING first (an ASK
  * redirection). */

@@ -93,7 +93,8 @@ void redis_link_note_good(struct redis_link *link);
 
 /* Redis answered that it cannot serve at present (`failure`). Several of these in a row close
  * the connection. With sentinels, one READONLY or MASTERDOWN does. */
-void redis_link_note_unfit(struct redis_link *link, enum redis_failure failure, const char *message);
+void redis_link_note_unfit(struct redis_link *link, enum redis_failure failure,
+                           const char *message);
 
 /* Starts the watchdog: a command is now unanswered. */
 void redis_link_start_watchdog(struct redis_link *link);

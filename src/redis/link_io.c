@@ -65,7 +65,7 @@ void redis_link_flush(struct redis_link *link)
     if (!link->ac)
         return;
     if (link->ac->c.reader->len - link->ac->c.reader->pos > REPLY_BYTES_MAX)
-        redis_link_close(link, REDIS_FAILURE_REPLY, "an answer of more than a megabyte");
+        redis_link_close(link, REDIS_FAILURE_REPLY, "a reply of more than 1 MiB");
     else if (link->has_held) {
         link->has_held = false;
         redisAsyncHandleWrite(link->ac); /* the adapter writes what the socket does not take */

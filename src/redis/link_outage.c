@@ -19,20 +19,21 @@ void redis_link_report_down(struct redis_link *link, enum redis_failure cause, c
     char lasts[64] = "";
 
     if (news == OUTAGE_CHANGES || news == OUTAGE_LASTS)
-        snprintf(lasts, sizeof lasts, "still away after %.1f s: ", (double)us / 1e6);
+        snprintf(lasts, sizeof lasts, "still unavailable after %.1f s: ", (double)us / 1e6);
     log_at(news == OUTAGE_BEGINS  ? LEVEL_ERROR
            : news == OUTAGE_KNOWN ? LEVEL_DEBUG
                                   : LEVEL_WARN,
-           "redis %s: %s%s%s%s%s; limits follow on_failure (%s) until it answers; %s", link->address_text,
-           lasts, redis_failure_text[cause], detail && *detail ? " (" : "", detail && *detail ? detail : "",
-           detail && *detail ? ")" : "", on_failure_label[link->settings->on_failure],
+           "redis %s: %s%s%s%s%s; limits follow on_failure (%s) until it answers; %s",
+           link->address_text, lasts, redis_failure_text[cause], detail && *detail ? " (" : "",
+           detail && *detail ? detail : "", detail && *detail ? ")" : "",
+           on_failure_label[link->settings->on_failure],
            redis_failure_remedy(cause, link->settings));
 }
 
 static void report_up(const struct redis_link *link, uint64_t us)
 {
-    log_info("redis %s: answers again after %.1f s; limits are counted in Redis", link->address_text,
-             (double)us / 1e6);
+    log_info("redis %s: answers again after %.1f s; limits are counted in Redis",
+             link->address_text, (double)us / 1e6);
 }
 
 void redis_link_recovered(struct redis_link *link)

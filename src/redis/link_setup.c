@@ -31,7 +31,7 @@ static void on_setup(redisAsyncContext *ac, void *r, void *arg)
     if (reply->type == RESP_ERROR)
         setup_error(link, step, reply->text.p);
     else if (step == SETUP_SCRIPT && (reply->type != RESP_STRING || reply->text.n != SHA_SIZE))
-        redis_link_close(link, REDIS_FAILURE_REPLY, "SCRIPT LOAD did not answer with a SHA");
+        redis_link_close(link, REDIS_FAILURE_REPLY, "SCRIPT LOAD did not return a SHA");
     else if (step == SETUP_SCRIPT)
         memcpy(link->sha, reply->text.p, SHA_SIZE);
     else if (step == SETUP_ROLE && redis_is_replica(reply))
@@ -47,7 +47,8 @@ static bool setup_ask(struct redis_link *link, enum setup step, int argc, const 
         sizes[i] = strlen(argv[i]);
     if (step == SETUP_SCRIPT)
         sizes[2] = link->script.n;
-    if (redisAsyncCommandArgv(link->ac, on_setup, (void *)(intptr_t)step, argc, argv, sizes) != REDIS_OK)
+    if (redisAsyncCommandArgv(link->ac, on_setup, (void *)(intptr_t)step, argc, argv, sizes) !=
+        REDIS_OK)
         return false;
     link->unanswered++;
     return true;

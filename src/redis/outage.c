@@ -71,13 +71,13 @@ bool redis_outage_leave(struct redis_outage *outage, bool down, uint64_t *us)
 /* A dead, frozen or unreachable server shows as one of three causes at random: they share a bit. */
 static uint32_t bit_of(enum redis_failure cause)
 {
-    bool unreachable =
-        cause == REDIS_FAILURE_CLOSED || cause == REDIS_FAILURE_CONNECT || cause == REDIS_FAILURE_TIMEOUT;
+    bool unreachable = cause == REDIS_FAILURE_CLOSED || cause == REDIS_FAILURE_CONNECT ||
+                       cause == REDIS_FAILURE_TIMEOUT;
     return (uint32_t)1 << (unreachable ? REDIS_FAILURE_CONNECT : cause);
 }
 
-enum outage_news redis_outage_down(struct redis_outage *outage, bool *down, enum redis_failure cause,
-                                   uint64_t *us)
+enum outage_news redis_outage_down(struct redis_outage *outage, bool *down,
+                                   enum redis_failure cause, uint64_t *us)
 {
     enum outage_news news = OUTAGE_KNOWN;
 
@@ -115,7 +115,8 @@ bool redis_outage_up(struct redis_outage *outage, bool *down, uint64_t ready_us,
     return ended;
 }
 
-bool redis_outage_may_complain(struct redis_outage *outage, enum redis_failure cause, uint64_t every_us)
+bool redis_outage_may_complain(struct redis_outage *outage, enum redis_failure cause,
+                               uint64_t every_us)
 {
     pthread_mutex_lock(&lock);
     uint64_t now = clock_us();
@@ -144,7 +145,8 @@ bool redis_outage_accepted(struct redis_outage *outage, uint64_t calm_us, uint64
     *over = outage->refusing_us == 0;
     bool calm = !*over && now >= outage->refused_us + calm_us;
     if (calm) {
-        *us = outage->refused_us > outage->refusing_us ? outage->refused_us - outage->refusing_us : 0;
+        *us =
+            outage->refused_us > outage->refusing_us ? outage->refused_us - outage->refusing_us : 0;
         outage->refusing_us = 0;
         *over = true;
     }

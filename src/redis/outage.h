@@ -32,8 +32,8 @@ enum outage_news {
 
 /* Reports that a link is down because of `cause`. `*down` belongs to the link: whether it is
  * already counted. `*us` is set to the duration of the outage so far. */
-enum outage_news redis_outage_down(struct redis_outage *outage, bool *down, enum redis_failure cause,
-                                   uint64_t *us);
+enum outage_news redis_outage_down(struct redis_outage *outage, bool *down,
+                                   enum redis_failure cause, uint64_t *us);
 
 /* Reports that a link is up since `ready_us` (clock_us). Returns true if this ends the outage;
  * `*us` is its duration. */
@@ -41,7 +41,8 @@ bool redis_outage_up(struct redis_outage *outage, bool *down, uint64_t ready_us,
 
 /* Rate-limits the logging of error replies. Returns true if this link may log `cause`: one line
  * per `every_us` over all links. */
-bool redis_outage_may_complain(struct redis_outage *outage, enum redis_failure cause, uint64_t every_us);
+bool redis_outage_may_complain(struct redis_outage *outage, enum redis_failure cause,
+                               uint64_t every_us);
 
 /* Reports a call answered with such an error at `us` (clock_us). */
 void redis_outage_refused(struct redis_outage *outage, uint64_t us);

@@ -79,12 +79,15 @@ static void on_found(void *context, const struct address *master)
 
 /* --- Create and free -------------------------------------------------------------------------- */
 
-struct redis_client *redis_client_new(struct event_base *base, const struct redis_settings *settings,
-                                      struct slice script, const struct redis_link_watch *watch)
+struct redis_client *redis_client_new(struct event_base *base,
+                                      const struct redis_settings *settings, struct slice script,
+                                      const struct redis_link_watch *watch)
 {
     struct redis_client *store = xcalloc(1, sizeof *store);
-    const struct redis_link_watch own = {
-        .ready = on_ready, .not_ready = on_not_ready, .context = store, .quiet = watch && watch->quiet};
+    const struct redis_link_watch own = {.ready = on_ready,
+                                         .not_ready = on_not_ready,
+                                         .context = store,
+                                         .quiet = watch && watch->quiet};
     const struct redis_sentinel_callbacks callbacks = {on_found, store};
 
     if (settings->cluster.count) {
@@ -128,7 +131,8 @@ bool redis_client_is_whole(const struct redis_client *store)
 
 bool redis_client_has_room(const struct redis_client *store, unsigned slot)
 {
-    return store->link ? redis_link_has_room(store->link) : redis_cluster_has_room(store->cluster, slot);
+    return store->link ? redis_link_has_room(store->link)
+                       : redis_cluster_has_room(store->cluster, slot);
 }
 
 enum redis_breaker redis_client_breaker(const struct redis_client *store)
@@ -162,19 +166,19 @@ unsigned redis_client_parts(const struct redis_client *store)
     return parts;
 }
 
-bool redis_client_call(struct redis_client *store, struct redis_call *call, int argc, const char **argv,
-                       const size_t *argv_sizes)
+bool redis_client_call(struct redis_client *store, struct redis_call *call, int argc,
+                       const char **argv, const size_t *argv_sizes)
 {
     if (store->link)
         return redis_link_call(store->link, call, argc, argv, argv_sizes);
     if (argv_sizes[0] == 1 && argv[0][0] == '0') /* no key: any node */
         return redis_client_call_part(store, 0, call, argc, argv, argv_sizes);
-    return redis_cluster_call(store->cluster, redis_slot_of((struct slice){argv[1], argv_sizes[1]}), call,
-                              argc, argv, argv_sizes);
+    return redis_cluster_call(store->cluster, redis_slot_of((struct slice){argv[1], argv_sizes[1]}),
+                              call, argc, argv, argv_sizes);
 }
 
-bool redis_client_call_part(struct redis_client *store, unsigned part, struct redis_call *call, int argc,
-                            const char **argv, const size_t *argv_sizes)
+bool redis_client_call_part(struct redis_client *store, unsigned part, struct redis_call *call,
+                            int argc, const char **argv, const size_t *argv_sizes)
 {
     unsigned slot;
 

@@ -23,8 +23,9 @@
 struct redis_client;
 
 /* As redis_link_new(); `settings` names the server or servers. */
-struct redis_client *redis_client_new(struct event_base *base, const struct redis_settings *settings,
-                                      struct slice script, const struct redis_link_watch *watch);
+struct redis_client *redis_client_new(struct event_base *base,
+                                      const struct redis_settings *settings, struct slice script,
+                                      const struct redis_link_watch *watch);
 
 /* is_ready: calls are accepted (cluster: by at least one node). is_whole: by all nodes. */
 bool redis_client_is_ready(const struct redis_client *store);
@@ -50,8 +51,9 @@ void redis_client_free(struct redis_client *store);
 
 /* Calls one node, for commands such as SCAN that concern a single node: master number `part`,
  * from 0. */
-MUST_CHECK bool redis_client_call_part(struct redis_client *store, unsigned part, struct redis_call *call,
-                                       int argc, const char **argv, const size_t *argv_sizes);
+MUST_CHECK bool redis_client_call_part(struct redis_client *store, unsigned part,
+                                       struct redis_call *call, int argc, const char **argv,
+                                       const size_t *argv_sizes);
 unsigned redis_client_parts(const struct redis_client *store);
 
 /* Reports the timeout of an accepted call, see redis_link_note_timeout(). */

@@ -181,7 +181,8 @@ void redis_reply_reader_install(struct redis_reply_reader *own, redisReader *rea
 void redis_reply_reader_keep(struct redis_reply_reader *own)
 {
     if (!own->preallocated)
-        own->preallocated = calloc(1, sizeof *own->preallocated); /* on failure, replies are allocated */
+        own->preallocated =
+            calloc(1, sizeof *own->preallocated); /* on failure, replies are allocated */
     else
         own->preallocated->taken = false;
 }

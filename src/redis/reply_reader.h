@@ -1,6 +1,7 @@
 /* reply_reader.h - makes hiredis' parser build struct redis_reply, within limits.
  *
- * - An unsolicited reply is refused: it would trip an assertion in hiredis' asynchronous context and
+ * - An unsolicited reply is refused: it would trip an assertion in hiredis' asynchronous context
+ * and
  *   abort the process.
  * - So is an array of more than 65536 elements, or a reply of more than 524288 in all.
  * A refused reply is a protocol error. */

@@ -51,7 +51,8 @@ struct tls_pump *redis_secure(struct event_base *base, const struct redis_settin
                         name ? name : ip_text(address, text), plain);
 }
 
-enum redis_failure redis_secure_failure(const struct tls_pump *pump, bool timed_out, const char **detail)
+enum redis_failure redis_secure_failure(const struct tls_pump *pump, bool timed_out,
+                                        const char **detail)
 {
     static const enum redis_failure causes[] = {
         [TLS_PROBLEM_OTHER] = REDIS_FAILURE_TLS,

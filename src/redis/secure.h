@@ -16,6 +16,7 @@ struct tls_pump *redis_secure(struct event_base *base, const struct redis_settin
 /* Returns the cause if the connection could not be established or TLS failed, and sets `*detail`.
  * `timed_out`: the caller has waited for too long. Returns REDIS_OK_ANSWER for other causes, and
  * if `pump` is NULL. */
-enum redis_failure redis_secure_failure(const struct tls_pump *pump, bool timed_out, const char **detail);
+enum redis_failure redis_secure_failure(const struct tls_pump *pump, bool timed_out,
+                                        const char **detail);
 
 #endif

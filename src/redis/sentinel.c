@@ -75,8 +75,9 @@ static void announce(const struct redis_sentinel *s)
     received.changes += change && *before;
     pthread_mutex_unlock(&received.lock);
     if (change)
-        log_info("redis %s: the master is %s%s%s, says sentinel %s", s->settings->sentinel.master, text,
-                 *before ? " and no more " : "", before, address_format(&s->asked, by));
+        log_info("redis %s: the master is %s%s%s, according to sentinel %s",
+                 s->settings->sentinel.master, text, *before ? " and no more " : "", before,
+                 address_format(&s->asked, by));
 }
 
 static void report_back(const struct redis_sentinel *s)
@@ -88,7 +89,7 @@ static void report_back(const struct redis_sentinel *s)
     received.away = false;
     pthread_mutex_unlock(&received.lock);
     if (back)
-        log_info("redis %s: sentinel %s tells where the master is", s->settings->sentinel.master,
+        log_info("redis %s: sentinel %s names the master again", s->settings->sentinel.master,
                  address_format(&s->asked, text));
 }
 
@@ -101,9 +102,10 @@ static void report_away(const struct redis_sentinel *s, const char *why)
     received.away = true;
     pthread_mutex_unlock(&received.lock);
     if (!told)
-        log_error("redis %s: none of %u sentinels tells where the master is (the last, %s: %s); check "
+        log_error("redis %s: none of %u sentinels names the master (the last, %s: %s); check "
                   "redis.sentinel.nodes and that they run",
-                  s->settings->sentinel.master, s->known_count, address_format(&s->asked, text), why);
+                  s->settings->sentinel.master, s->known_count, address_format(&s->asked, text),
+                  why);
 }
 
 /* Logs an unusable reply of a sentinel, rate-limited. */
@@ -118,8 +120,8 @@ static void complain(const struct redis_sentinel *s, const char *what, const cha
         received.complained_us = now;
     pthread_mutex_unlock(&received.lock);
     if (!quiet)
-        log_error("redis %s: sentinel %s %s%s", s->settings->sentinel.master, address_format(&s->asked, text),
-                  what, detail);
+        log_error("redis %s: sentinel %s %s%s", s->settings->sentinel.master,
+                  address_format(&s->asked, text), what, detail);
 }
 
 void redis_sentinel_master(char text[static ADDRESS_TEXT_MAX])
@@ -160,9 +162,12 @@ static bool send_queries(struct redis_sentinel *s)
     const char *name = s->settings->sentinel.master;
 
     return redis_connection_send(s->connection, 3,
-                                 (const char *[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", name}, NULL) &&
-           redis_connection_send(s->connection, 3, (const char *[]){"SENTINEL", "SENTINELS", name}, NULL) &&
-           redis_connection_send(s->connection, 2, (const char *[]){"SUBSCRIBE", "+switch-master"}, NULL);
+                                 (const char *[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", name},
+                                 NULL) &&
+           redis_connection_send(s->connection, 3, (const char *[]){"SENTINEL", "SENTINELS", name},
+                                 NULL) &&
+           redis_connection_send(s->connection, 2, (const char *[]){"SUBSCRIBE", "+switch-master"},
+                                 NULL);
 }
 
 /* --- Replies ---------------------------------------------------------------------------------- */
@@ -179,7 +184,8 @@ bool redis_sentinel_address(struct slice host, struct slice port, struct address
     text_put(&text, host);
     text_put(&text, v6 ? SLICE("]:") : SLICE(":"));
     text_put(&text, port);
-    return ip_parse(host, &ip) && !text.failed && address_parse(text_slice(&text), false, address, &why) &&
+    return ip_parse(host, &ip) && !text.failed &&
+           address_parse(text_slice(&text), false, address, &why) &&
            address->v4.sin_port != 0; /* the port is at the same offset in IPv6 addresses */
 }
 
@@ -190,9 +196,10 @@ static void use_reported_master(struct redis_sentinel *s, struct slice host, str
     char name[128];
 
     if (!redis_sentinel_address(host, port, &master)) {
-        snprintf(name, sizeof name, "\"%.*s\"; let it announce addresses (announce-hostnames no)",
+        snprintf(name, sizeof name,
+                 "\"%.*s\"; configure it to announce addresses (announce-hostnames no)",
                  (int)(host.n < 64 ? host.n : 64), host.n ? host.p : "");
-        complain(s, "names the master by what is no address: ", name);
+        complain(s, "gives an invalid address for the master: ", name);
         try_next_sentinel(s, "no address");
         return;
     }
@@ -209,11 +216,12 @@ static void take_master(struct redis_sentinel *s, const struct redis_reply *repl
         s->step = STEP_OTHERS;
         use_reported_master(s, reply->elements[0].text, reply->elements[1].text);
     } else if (reply->type == RESP_NIL) {
-        complain(s, "knows no master of this name: ", "check redis.sentinel.master");
-        try_next_sentinel(s, "it knows no such master");
+        complain(s, "has no master of this name: ", "check redis.sentinel.master");
+        try_next_sentinel(s, "it has no such master");
     } else {
-        const char *error = reply->type == RESP_ERROR ? reply->text.p : "an answer of the wrong shape";
-        complain(s, "does not say where the master is: ", error);
+        const char *error =
+            reply->type == RESP_ERROR ? reply->text.p : "a reply in an unexpected format";
+        complain(s, "does not name the master: ", error);
         try_next_sentinel(s, error);
     }
 }
@@ -221,13 +229,15 @@ static void take_master(struct redis_sentinel *s, const struct redis_reply *repl
 static bool is_among(const struct address *known, unsigned count, const struct address *address)
 {
     for (unsigned i = 0; i < count; i++)
-        if (known[i].length == address->length && memcmp(&known[i].any, &address->any, address->length) == 0)
+        if (known[i].length == address->length &&
+            memcmp(&known[i].any, &address->any, address->length) == 0)
             return true;
     return false;
 }
 
 /* If the list is full, drops the oldest entry after the first `kept`. */
-static void add_address(struct address *known, unsigned *count, unsigned kept, const struct address *address)
+static void add_address(struct address *known, unsigned *count, unsigned kept,
+                        const struct address *address)
 {
     if (is_among(known, *count, address))
         return;
@@ -301,7 +311,7 @@ static void take_switch(struct redis_sentinel *s, struct slice message)
 static void take_pushed(struct redis_sentinel *s, const struct redis_reply *reply)
 {
     if (reply->type == RESP_ERROR) { /* the user may not subscribe: poll instead */
-        complain(s, "takes no subscription to +switch-master: ", reply->text.p);
+        complain(s, "rejects the subscription to +switch-master: ", reply->text.p);
         disconnect(s);
         event_timer_arm(s->timer, PING_US);
     } else if (reply->type == RESP_ARRAY && reply->count == 3 &&
@@ -349,7 +359,7 @@ static void consult(struct redis_sentinel *s)
     s->connection = redis_connection_new(s->base, s->settings, &s->asked, settings->username,
                                          settings->password, &callbacks);
     if (!s->connection || !send_queries(s)) {
-        try_next_sentinel(s, "it cannot be connected to");
+        try_next_sentinel(s, "the connection failed");
         return;
     }
     s->step = STEP_MASTER;
@@ -394,7 +404,8 @@ void redis_sentinel_verified(struct redis_sentinel *s)
 
 /* --- Create and free -------------------------------------------------------------------------- */
 
-struct redis_sentinel *redis_sentinel_new(struct event_base *base, const struct redis_settings *settings,
+struct redis_sentinel *redis_sentinel_new(struct event_base *base,
+                                          const struct redis_settings *settings,
                                           const struct redis_sentinel_callbacks *callbacks)
 {
     struct redis_sentinel *s = xcalloc(1, sizeof *s);

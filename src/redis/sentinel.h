@@ -19,7 +19,8 @@ struct redis_sentinel_callbacks {
 };
 
 /* Starts to query the sentinels of `settings`, which must outlive it. */
-struct redis_sentinel *redis_sentinel_new(struct event_base *base, const struct redis_settings *settings,
+struct redis_sentinel *redis_sentinel_new(struct event_base *base,
+                                          const struct redis_settings *settings,
                                           const struct redis_sentinel_callbacks *callbacks);
 
 /* The known master does not answer or is no longer a master. Queries the sentinels in turn, five

@@ -44,19 +44,20 @@ bool redis_node_read(struct slice host, struct slice port, const struct address 
     return true;
 }
 
-bool redis_redirect_read(const char *error, const struct address *answered, bool *asking, unsigned *slot,
-                         struct address *address)
+bool redis_redirect_read(const char *error, const struct address *answered, bool *asking,
+                         unsigned *slot, struct address *address)
 {
     uint64_t number;
 
     *asking = strncmp(error, "ASK ", 4) == 0;
     if (!*asking && strncmp(error, "MOVED ", 6) != 0)
         return false;
-    const char *rest = error + (*asking ? 4 : 6), *blank = strchr(rest, ' '), *colon = strrchr(rest, ':');
+    const char *rest = error + (*asking ? 4 : 6), *blank = strchr(rest, ' '),
+               *colon = strrchr(rest, ':');
     if (!blank || !colon || colon < blank ||
         !slice_to_u64((struct slice){rest, (size_t)(blank - rest)}, REDIS_SLOTS - 1, &number))
         return false;
     *slot = (unsigned)number;
-    return redis_node_read((struct slice){blank + 1, (size_t)(colon - blank) - 1}, slice_of(colon + 1),
-                           answered, address);
+    return redis_node_read((struct slice){blank + 1, (size_t)(colon - blank) - 1},
+                           slice_of(colon + 1), answered, address);
 }

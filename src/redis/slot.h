@@ -18,7 +18,7 @@ MUST_CHECK bool redis_redirect_read(const char *error, const struct address *ans
 
 /* Parses a node's host and port, as above. Returns false if the host is not an IP address (for
  * example, a host name). */
-MUST_CHECK bool redis_node_read(struct slice host, struct slice port, const struct address *answered,
-                                struct address *address);
+MUST_CHECK bool redis_node_read(struct slice host, struct slice port,
+                                const struct address *answered, struct address *address);
 
 #endif

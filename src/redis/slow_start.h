@@ -25,7 +25,8 @@ static inline bool redis_slow_start_is_on(const struct redis_slow_start *slow_st
     return slow_start->room != 0;
 }
 
-static inline bool redis_slow_start_has_room(const struct redis_slow_start *slow_start, unsigned under_way)
+static inline bool redis_slow_start_has_room(const struct redis_slow_start *slow_start,
+                                             unsigned under_way)
 {
     return slow_start->room == 0 || under_way < slow_start->room;
 }

@@ -14,11 +14,13 @@ static redisAsyncContext *dial(const struct address *address)
 {
     /* numeric: a name would make redisAsyncConnect() block in getaddrinfo() */
     char host[NI_MAXHOST];
-    uint16_t port = ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
+    uint16_t port =
+        ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
 
     if (address_is_unix(address))
         return redisAsyncConnectUnix(address->local.sun_path);
-    if (getnameinfo(&address->any, address->length, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
+    if (getnameinfo(&address->any, address->length, host, sizeof host, NULL, 0, NI_NUMERICHOST) !=
+        0)
         return NULL;
     return redisAsyncConnect(host, port);
 }
@@ -28,7 +30,8 @@ redisAsyncContext *redis_socket_dial(const struct address *address)
     errno = 0;
     redisAsyncContext *ac = dial(address);
 
-    if (!ac || !ac->err || !descriptors_lack(errno) || !descriptors_give(DESCRIPTOR_FOR_REDIS, errno))
+    if (!ac || !ac->err || !descriptors_lack(errno) ||
+        !descriptors_give(DESCRIPTOR_FOR_REDIS, errno))
         return ac;
     redisAsyncFree(ac); /* no callbacks are set yet */
     return dial(address);

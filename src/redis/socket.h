@@ -15,8 +15,8 @@ int redis_socket_open(const struct address *address);
 
 /* Returns a duplicate of the context's socket, or -1 with errno. */
 int redis_socket_duplicate(const redisAsyncContext *ac);
-/* Makes the context use the connected socket `fd` in place of its own. Takes ownership of both, also
- * on failure. Call before the context is attached. Returns NULL if out of memory. */
+/* Makes the context use the connected socket `fd` in place of its own. Takes ownership of both,
+ * also on failure. Call before the context is attached. Returns NULL if out of memory. */
 redisAsyncContext *redis_socket_replace(redisAsyncContext *ac, int fd);
 
 /* Sets TCP_NODELAY and keepalive, so that dead peers are detected. Does nothing for Unix

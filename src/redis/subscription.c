@@ -62,8 +62,8 @@ static void report_refused(struct redis_subscription *s, const char *message)
     if (s->told || !redis_error_is(message, "NOPERM"))
         return;
     s->told = true;
-    log_warn("redis %s: %s; a client reset elsewhere may be rejected here for a second more; let this user "
-             "SUBSCRIBE to %s",
+    log_warn("redis %s: %s; a client that another weir resets may be rejected here for one more "
+             "second; allow this user to SUBSCRIBE to %s",
              s->settings->address_text, message, s->channel);
 }
 
@@ -100,8 +100,10 @@ static void on_received(void *context, struct redis_reply *reply)
         return;
     if (strcmp(reply->elements[0].text.p, "subscribe") == 0)
         subscribed(s);
-    else if (strcmp(reply->elements[0].text.p, "message") == 0 && reply->elements[2].type == RESP_STRING)
-        s->listener.received(s->listener.context, reply->elements[2].text.p, reply->elements[2].text.n);
+    else if (strcmp(reply->elements[0].text.p, "message") == 0 &&
+             reply->elements[2].type == RESP_STRING)
+        s->listener.received(s->listener.context, reply->elements[2].text.p,
+                             reply->elements[2].text.n);
 }
 
 static void on_lost(void *context, const char *why)
@@ -125,7 +127,8 @@ static void choose_node(struct redis_subscription *s)
 
     if (next < cluster->count)
         s->address = cluster->node[next].address;
-    else if (redis_cluster_nodes(s->settings, next - cluster->count, &master) > next - cluster->count)
+    else if (redis_cluster_nodes(s->settings, next - cluster->count, &master) >
+             next - cluster->count)
         s->address = master;
 }
 
@@ -136,12 +139,12 @@ static void dial(struct redis_subscription *s)
     if (s->settings->host)
         (void)redis_host_name_now(s->settings, &s->address);
     event_timer_arm(s->timer, ANSWER_US);
-    s->connection =
-        redis_connection_new(s->base, s->settings, &s->address, s->settings->username, s->settings->password,
-                             &(struct redis_connection_callbacks){on_received, on_lost, s});
+    s->connection = redis_connection_new(
+        s->base, s->settings, &s->address, s->settings->username, s->settings->password,
+        &(struct redis_connection_callbacks){on_received, on_lost, s});
     if (!s->connection ||
         !redis_connection_send(s->connection, 2, (const char *[]){"SUBSCRIBE", s->channel}, NULL))
-        fail(s, "it cannot be connected to");
+        fail(s, "the connection failed");
 }
 
 static bool is_master_of_cluster(const struct redis_subscription *s)
@@ -161,11 +164,12 @@ static void ping(struct redis_subscription *s)
 
     s->is_master = s->settings->cluster.count && is_master_of_cluster(s);
     if (was_master && !s->is_master) {
-        fail(s, "it may have left the cluster, and hears nothing of it then");
+        fail(s, "it may have left the cluster");
         return;
     }
-    if (s->settings->host && redis_host_name_now(s->settings, &now) && !address_same(&now, &s->address)) {
-        fail(s, "its name has another address");
+    if (s->settings->host && redis_host_name_now(s->settings, &now) &&
+        !address_same(&now, &s->address)) {
+        fail(s, "its name resolves to another address");
         return;
     }
     s->pinged = true;
@@ -204,9 +208,9 @@ static void on_found(void *context, const struct address *master)
 
 /* --- Create and free -------------------------------------------------------------------------- */
 
-struct redis_subscription *redis_subscription_new(struct event_base *base,
-                                                  const struct redis_settings *settings, const char *channel,
-                                                  const struct redis_subscription_callbacks *listener)
+struct redis_subscription *
+redis_subscription_new(struct event_base *base, const struct redis_settings *settings,
+                       const char *channel, const struct redis_subscription_callbacks *listener)
 {
     struct redis_subscription *s = calloc(1, sizeof *s);
 
@@ -225,13 +229,15 @@ struct redis_subscription *redis_subscription_new(struct event_base *base,
         return NULL;
     }
     if (settings->sentinel.master)
-        s->sentinel = redis_sentinel_new(base, settings, &(struct redis_sentinel_callbacks){on_found, s});
+        s->sentinel =
+            redis_sentinel_new(base, settings, &(struct redis_sentinel_callbacks){on_found, s});
     else
         dial(s);
     return s;
 }
 
-bool redis_subscription_covers(const struct redis_subscription *before, const struct redis_subscription *now)
+bool redis_subscription_covers(const struct redis_subscription *before,
+                               const struct redis_subscription *now)
 {
     return before && before->hears && strcmp(before->channel, now->channel) == 0 &&
            address_same(&before->address, &now->address);

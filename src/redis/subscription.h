@@ -20,12 +20,13 @@ struct redis_subscription_callbacks {
 };
 
 /* Starts to connect; `settings` must outlive it. Returns NULL if out of memory. */
-struct redis_subscription *redis_subscription_new(struct event_base *base,
-                                                  const struct redis_settings *settings, const char *channel,
-                                                  const struct redis_subscription_callbacks *listener);
+struct redis_subscription *
+redis_subscription_new(struct event_base *base, const struct redis_settings *settings,
+                       const char *channel, const struct redis_subscription_callbacks *listener);
 /* Returns true if `before` is subscribed to the same channel of the same server without a gap.
  * For replacing a subscription on reload. */
-bool redis_subscription_covers(const struct redis_subscription *before, const struct redis_subscription *now);
+bool redis_subscription_covers(const struct redis_subscription *before,
+                               const struct redis_subscription *now);
 /* Must not be called from inside its own received(). */
 void redis_subscription_free(struct redis_subscription *subscription);
 

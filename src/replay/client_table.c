@@ -70,7 +70,8 @@ static bool ranks_before(const struct client_count *a, const struct client_count
     return a->count > b->count || (a->count == b->count && strcmp(a->name, b->name) < 0);
 }
 
-unsigned client_table_top(const struct client_table *table, const struct client_count **top, unsigned max)
+unsigned client_table_top(const struct client_table *table, const struct client_count **top,
+                          unsigned max)
 {
     unsigned count = 0;
 

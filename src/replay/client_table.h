@@ -28,6 +28,7 @@ void client_table_free(struct client_table *table);
 /* Adds 1 to the client's count. */
 void client_table_add(struct client_table *table, struct slice name);
 /* Writes the clients with the highest counts, highest first; returns how many there are. */
-unsigned client_table_top(const struct client_table *table, const struct client_count **top, unsigned max);
+unsigned client_table_top(const struct client_table *table, const struct client_count **top,
+                          unsigned max);
 
 #endif

@@ -57,8 +57,8 @@ static bool start_gzip(struct log_file *file)
 
 struct log_file *log_file_open(const char *path)
 {
-    int fd =
-        strcmp(path, "-") == 0 ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(path, O_RDONLY | O_CLOEXEC);
+    int fd = strcmp(path, "-") == 0 ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+                                    : open(path, O_RDONLY | O_CLOEXEC);
     struct log_file *file;
     struct stat status;
 
@@ -108,10 +108,12 @@ static bool gzip_succeeded(struct log_file *file)
     pid_t gzip = file->gzip;
 
     file->gzip = 0;
-    return gzip == 0 || (waitpid(gzip, &status, 0) == gzip && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return gzip == 0 ||
+           (waitpid(gzip, &status, 0) == gzip && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static enum log_read take_line(struct log_file *file, size_t size, size_t end, char **bytes, size_t *length)
+static enum log_read take_line(struct log_file *file, size_t size, size_t end, char **bytes,
+                               size_t *length)
 {
     *bytes = file->buffer + file->start;
     *length = size;

@@ -63,7 +63,8 @@ static bool take_unicode(struct cursor *c, char **out)
 
     if (!take_hex4(c, &code))
         return false;
-    if (code >= 0xD800 && code < 0xDC00 && c->end - c->p >= 6 && c->p[0] == '\\' && c->p[1] == 'u') {
+    if (code >= 0xD800 && code < 0xDC00 && c->end - c->p >= 6 && c->p[0] == '\\' &&
+        c->p[1] == 'u') {
         struct cursor ahead = {c->p + 2, c->end};
         if (take_hex4(&ahead, &low) && low >= 0xDC00 && low < 0xE000) {
             code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
@@ -134,7 +135,8 @@ static bool skip_value(struct cursor *c)
 }
 
 bool log_json_parse(char *bytes, size_t size,
-                    void (*member)(void *context, struct slice name, struct slice value), void *context)
+                    void (*member)(void *context, struct slice name, struct slice value),
+                    void *context)
 {
     struct cursor c = {bytes, bytes + size};
     struct slice name, value;

@@ -59,8 +59,8 @@ static char *closing_quote(char *p, const char *end)
     for (; p < end; p++)
         if (*p == '\\')
             p++;
-        else if (*p == '"' && (p + 1 == end ||
-                               (p[1] == ' ' && p + 2 < end && (p[2] == '-' || (p[2] >= '0' && p[2] <= '9')))))
+        else if (*p == '"' && (p + 1 == end || (p[1] == ' ' && p + 2 < end &&
+                                                (p[2] == '-' || (p[2] >= '0' && p[2] <= '9')))))
             return p;
     return NULL;
 }
@@ -75,7 +75,8 @@ static bool parse_request(struct slice request, struct log_line *line)
     line->method = (struct slice){request.p, (size_t)(space - request.p)};
     line->target = (struct slice){space + 1, (size_t)(end - space) - 1};
     const char *last = memrchr(line->target.p, ' ', line->target.n);
-    if (last && slice_starts_with((struct slice){last + 1, (size_t)(end - last) - 1}, SLICE("HTTP/")))
+    if (last &&
+        slice_starts_with((struct slice){last + 1, (size_t)(end - last) - 1}, SLICE("HTTP/")))
         line->target.n = (size_t)(last - line->target.p);
     return line->target.n > 0;
 }
@@ -147,8 +148,9 @@ static enum log_line_kind parse_json(char *bytes, size_t size, struct log_line *
         return LOG_LINE_OTHER;
     line->status = status_of(members.status);
     line->address = members.client_ip.n ? members.client_ip : members.peer;
-    return line->method.n && line->target.n && log_time_parse(members.time, &line->time_us) ? LOG_LINE_REQUEST
-                                                                                            : LOG_LINE_ODD;
+    return line->method.n && line->target.n && log_time_parse(members.time, &line->time_us)
+               ? LOG_LINE_REQUEST
+               : LOG_LINE_ODD;
 }
 
 enum log_line_kind log_line_parse(char *bytes, size_t size, struct log_line *line)

@@ -20,10 +20,11 @@ enum log_line_kind {
 
 /* The slices point into the parsed line. */
 struct log_line {
-    int64_t time_us;      /* Unix time in microseconds */
-    struct slice address; /* address of the client or, if that is not logged, of the peer; or empty */
-    struct slice client;  /* identity as weir logs it, "id:alice" or "ip:203.0.113.7"; or empty */
-    struct slice user;    /* user of a common or combined line that is no identity; or empty */
+    int64_t time_us; /* Unix time in microseconds */
+    struct slice
+        address; /* address of the client or, if that is not logged, of the peer; or empty */
+    struct slice client; /* identity as weir logs it, "id:alice" or "ip:203.0.113.7"; or empty */
+    struct slice user;   /* user of a common or combined line that is no identity; or empty */
     struct slice method, target;
     struct slice host; /* empty: not logged */
     unsigned status;   /* of the response; 0: not logged */

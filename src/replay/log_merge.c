@@ -37,7 +37,8 @@ struct log_merge {
 
 static bool is_before(const struct entry *a, const struct entry *b)
 {
-    return a->line.time_us < b->line.time_us || (a->line.time_us == b->line.time_us && a->number < b->number);
+    return a->line.time_us < b->line.time_us ||
+           (a->line.time_us == b->line.time_us && a->number < b->number);
 }
 
 static void heap_push(struct source *s, struct entry *entry)

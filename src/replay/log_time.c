@@ -63,8 +63,9 @@ struct civil {
 
 static bool take_clock(struct slice *rest, struct civil *c)
 {
-    return take_number(rest, 2, &c->hour) && take_char(rest, ':') && take_number(rest, 2, &c->minute) &&
-           take_char(rest, ':') && take_number(rest, 2, &c->second);
+    return take_number(rest, 2, &c->hour) && take_char(rest, ':') &&
+           take_number(rest, 2, &c->minute) && take_char(rest, ':') &&
+           take_number(rest, 2, &c->second);
 }
 
 static bool is_valid(const struct civil *c)
@@ -77,8 +78,8 @@ static bool is_valid(const struct civil *c)
 
 static int64_t unix_us(const struct civil *c, int offset_s)
 {
-    return ((civil_days(c->year, c->month) + c->day - 1) * DAY_S + c->hour * HOUR_S + c->minute * MINUTE_S +
-            c->second - offset_s) *
+    return ((civil_days(c->year, c->month) + c->day - 1) * DAY_S + c->hour * HOUR_S +
+            c->minute * MINUTE_S + c->second - offset_s) *
            1000000;
 }
 
@@ -90,7 +91,8 @@ static bool parse_common(struct slice rest, int64_t *time_us)
 
     if (!(take_number(&rest, 2, &c.day) && take_char(&rest, '/') && take_month(&rest, &c.month) &&
           take_char(&rest, '/') && take_number(&rest, 4, &c.year) && take_char(&rest, ':') &&
-          take_clock(&rest, &c) && take_char(&rest, ' ') && take_zone(&rest, &offset) && rest.n == 0))
+          take_clock(&rest, &c) && take_char(&rest, ' ') && take_zone(&rest, &offset) &&
+          rest.n == 0))
         return false;
     *time_us = unix_us(&c, offset);
     return is_valid(&c);
@@ -114,9 +116,10 @@ static bool parse_rfc3339(struct slice rest, int64_t *time_us)
     struct civil c;
     int offset, us;
 
-    if (!(take_number(&rest, 4, &c.year) && take_char(&rest, '-') && take_number(&rest, 2, &c.month) &&
-          take_char(&rest, '-') && take_number(&rest, 2, &c.day) &&
-          (take_char(&rest, 'T') || take_char(&rest, ' ')) && take_clock(&rest, &c)))
+    if (!(take_number(&rest, 4, &c.year) && take_char(&rest, '-') &&
+          take_number(&rest, 2, &c.month) && take_char(&rest, '-') &&
+          take_number(&rest, 2, &c.day) && (take_char(&rest, 'T') || take_char(&rest, ' ')) &&
+          take_clock(&rest, &c)))
         return false;
     us = take_fraction(&rest);
     if (!take_zone(&rest, &offset) || rest.n)
@@ -127,5 +130,6 @@ static bool parse_rfc3339(struct slice rest, int64_t *time_us)
 
 bool log_time_parse(struct slice text, int64_t *time_us)
 {
-    return text.n > 2 && text.p[2] == '/' ? parse_common(text, time_us) : parse_rfc3339(text, time_us);
+    return text.n > 2 && text.p[2] == '/' ? parse_common(text, time_us)
+                                          : parse_rfc3339(text, time_us);
 }

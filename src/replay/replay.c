@@ -69,7 +69,8 @@ static void show_progress(struct pass *p)
         fputs("\r", stderr);
     if (counts.bytes_total)
         fprintf(stderr, "%.0f %%, ", 100.0 * (double)counts.bytes / (double)counts.bytes_total);
-    fprintf(stderr, "%" PRIu64 " lines, %.0f lines/s\033[K", counts.lines, (double)counts.lines / seconds);
+    fprintf(stderr, "%" PRIu64 " lines, %.0f lines/s\033[K", counts.lines,
+            (double)counts.lines / seconds);
 }
 
 static void clear_progress(const struct pass *p)
@@ -99,10 +100,12 @@ static bool rejects(const struct replay_decision *decision)
            (decision->kind == REPLAY_DECIDED && !decision_admits(&decision->request.decision));
 }
 
-static void count_one(struct replay_stats *stats, struct slot *slot, struct replay_decision *decision)
+static void count_one(struct replay_stats *stats, struct slot *slot,
+                      struct replay_decision *decision)
 {
-    slot->request.client =
-        decision->client_size ? (struct slice){decision->client, decision->client_size} : SLICE("-");
+    slot->request.client = decision->client_size
+                               ? (struct slice){decision->client, decision->client_size}
+                               : SLICE("-");
     if (decision->kind == REPLAY_REFUSED)
         replay_stats_refuse(stats, &slot->request, decision->why);
     else if (decision->kind == REPLAY_BLOCKED)
@@ -125,7 +128,8 @@ static void fail(struct pass *p)
 {
     if (!p->failed) {
         clear_progress(p);
-        fputs("weir: the private Redis has failed or is full. It may use a quarter of the machine's memory;\n"
+        fputs("weir: the private Redis has failed or is full. It may use a quarter of the "
+              "machine's memory;\n"
               "replay fewer logs at a time.\n",
               stderr);
     }
@@ -259,7 +263,8 @@ static bool load_policies(struct pass *p, const struct replay_search *search)
             return false;
         if (search)
             replay_search_apply(&search[i], p->policies[i]);
-        p->engines[i] = replay_engine_new(p->base, p->policies[i], &p->order->options, p->order->lua_dir);
+        p->engines[i] =
+            replay_engine_new(p->base, p->policies[i], &p->order->options, p->order->lua_dir);
         if (!p->engines[i])
             return false;
         replay_stats_init(&result->stats, p->policies[i]->limit_count);
@@ -295,8 +300,8 @@ static void note_logs(struct pass *p)
 
 /* Reads the logs once. `search` (by policy; NULL: none) changes limits. Returns false after
  * printing the error. */
-static bool run_pass(const struct replay_order *order, const struct replay_search *search, unsigned number,
-                     unsigned numbers_max, struct replay_summary *summary)
+static bool run_pass(const struct replay_order *order, const struct replay_search *search,
+                     unsigned number, unsigned numbers_max, struct replay_summary *summary)
 {
     struct pass p = {.order = order,
                      .summary = summary,
@@ -338,7 +343,8 @@ static void summary_free(struct replay_summary *summary)
     }
 }
 
-static bool search_pass(const struct replay_order *order, struct replay_search *search, unsigned number)
+static bool search_pass(const struct replay_order *order, struct replay_search *search,
+                        unsigned number)
 {
     struct replay_summary found = {.result_count = order->policies[1] ? 2 : 1};
     bool good = run_pass(order, search, number, REPLAY_SEARCH_PASSES, &found);
@@ -357,8 +363,9 @@ static bool suggest(const struct replay_order *order, struct replay_summary *sum
 
     for (unsigned i = 0; i < count; i++)
         replay_search_init(&search[i], summary->results[i].policy, &summary->results[i].stats);
-    while (good && number < REPLAY_SEARCH_PASSES &&
-           (replay_search_continues(&search[0]) || (count > 1 && replay_search_continues(&search[1]))))
+    while (
+        good && number < REPLAY_SEARCH_PASSES &&
+        (replay_search_continues(&search[0]) || (count > 1 && replay_search_continues(&search[1]))))
         good = search_pass(order, search, ++number);
     for (unsigned i = 0; i < count; i++) {
         summary->results[i].suggestions = replay_search_result(&search[i]);

@@ -118,8 +118,9 @@ static bool charges_later(const struct rule *rule)
     return false;
 }
 
-static void decide(struct replay_engine *engine, const struct log_line *line, const struct rule *rule,
-                   const struct identity *identity, struct replay_decision *decision)
+static void decide(struct replay_engine *engine, const struct log_line *line,
+                   const struct rule *rule, const struct identity *identity,
+                   struct replay_decision *decision)
 {
     const struct request_head *head = &engine->head;
     struct limit_facts facts = {.rule = rule,
@@ -131,8 +132,10 @@ static void decide(struct replay_engine *engine, const struct log_line *line, co
                                 .now_us = line->time_us};
 
     decision->has_charges = charges_later(rule);
-    decision->request = (struct decision_request){.decided = decided, .wants_charge = decision->has_charges};
-    decision->pending = limiter_decide(engine->limiter, &facts, &decision->request) == DECIDED_LATER;
+    decision->request =
+        (struct decision_request){.decided = decided, .wants_charge = decision->has_charges};
+    decision->pending =
+        limiter_decide(engine->limiter, &facts, &decision->request) == DECIDED_LATER;
 }
 
 void replay_engine_decide(struct replay_engine *engine, const struct log_line *line,

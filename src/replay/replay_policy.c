@@ -40,7 +40,8 @@ static void remove_concurrency(struct rule *rule, struct replay_result *result)
 
     for (unsigned i = 0; i < rule->limit_count; i++) {
         if (rule->limits[i]->kind == LIMIT_CONCURRENCY)
-            note(result, "concurrency limits are left out: logs do not say which requests overlapped");
+            note(result,
+                 "concurrency limits are left out: logs do not say which requests overlapped");
         else
             rule->limits[kept++] = rule->limits[i];
     }
@@ -50,14 +51,16 @@ static void remove_concurrency(struct rule *rule, struct replay_result *result)
 static void note_criteria(const struct rule *rule, struct replay_result *result)
 {
     for (unsigned i = 0; i < rule->criterion_count; i++)
-        if (rule->criteria[i]->kind == CRITERION_HEADER || rule->criteria[i]->kind == CRITERION_SCHEME)
+        if (rule->criteria[i]->kind == CRITERION_HEADER ||
+            rule->criteria[i]->kind == CRITERION_SCHEME)
             note(result, "logs have neither headers nor the scheme: rules see http and no headers");
 }
 
 static void note_costs(const struct rule *rule, struct replay_result *result)
 {
     if (rule->limit_count && (rule->cost_request || rule->cost_response))
-        note(result, "costs in request and response headers are not in logs; the default costs apply");
+        note(result,
+             "costs in request and response headers are not in logs; the default costs apply");
 }
 
 static void prepare_limit(struct limit *limit, struct replay_result *result)
@@ -71,7 +74,8 @@ static void prepare_limit(struct limit *limit, struct replay_result *result)
             note(result, "logs do not have the headers of per: all requests count as having none");
 }
 
-static void prepare_redis(struct redis_settings *settings, const struct address *redis, char *prefix)
+static void prepare_redis(struct redis_settings *settings, const struct address *redis,
+                          char *prefix)
 {
     *settings = (struct redis_settings){.address = *redis,
                                         .address_text = prefix,
@@ -82,8 +86,9 @@ static void prepare_redis(struct redis_settings *settings, const struct address 
                                         .instances = 1};
 }
 
-struct policy *replay_policy_load(const char *file, const char *lua_dir, const struct address *redis,
-                                  const char *prefix, struct replay_result *result)
+struct policy *replay_policy_load(const char *file, const char *lua_dir,
+                                  const struct address *redis, const char *prefix,
+                                  struct replay_result *result)
 {
     struct policy *policy = load(file, lua_dir);
 

@@ -8,8 +8,9 @@
  * begin with `prefix`, and a failing limit rejects. Removes what a log cannot show (concurrency
  * limits, quotas from a database, leases) and appends a note about each to `result`. Prints errors
  * to standard error and returns NULL. The caller owns the reference. */
-struct policy *replay_policy_load(const char *file, const char *lua_dir, const struct address *redis,
-                                  const char *prefix, struct replay_result *result);
+struct policy *replay_policy_load(const char *file, const char *lua_dir,
+                                  const struct address *redis, const char *prefix,
+                                  struct replay_result *result);
 
 /* Makes a limit count without rejecting, with its numbers multiplied by `factor`. */
 void replay_policy_try(struct policy *policy, unsigned limit, double factor);

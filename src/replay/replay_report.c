@@ -142,13 +142,15 @@ static void put_rejections(const struct limit_stats *limit, FILE *out)
     put_clients(limit, out);
 }
 
-static void put_suggestion(const struct limit *limit, const struct limit_suggestion *suggestion, FILE *out)
+static void put_suggestion(const struct limit *limit, const struct limit_suggestion *suggestion,
+                           FILE *out)
 {
     char period_bytes[64];
     struct text period = text_over(period_bytes, sizeof period_bytes);
 
     limit_period_write(&period, limit);
-    fprintf(out, "    suggestion limit: %" PRId64 " (now %" PRId64 ") per %.*s would reject %.3f %%\n",
+    fprintf(out,
+            "    suggestion limit: %" PRId64 " (now %" PRId64 ") per %.*s would reject %.3f %%\n",
             suggestion->limit, limit->limit, SLICE_ARG(text_slice(&period)), suggestion->share);
 }
 
@@ -192,8 +194,10 @@ static void put_comparison(const struct replay_summary *s, FILE *out)
 
     fputs("\nRejected\n", out);
     fprintf(out, "  %15s  by both policies\n", grouped(s->both, number));
-    fprintf(out, "  %15s  by %s only\n", grouped(s->only_first, number), s->results[0].policy->file);
-    fprintf(out, "  %15s  by %s only\n", grouped(s->only_second, number), s->results[1].policy->file);
+    fprintf(out, "  %15s  by %s only\n", grouped(s->only_first, number),
+            s->results[0].policy->file);
+    fprintf(out, "  %15s  by %s only\n", grouped(s->only_second, number),
+            s->results[1].policy->file);
 }
 
 static void put_notes(const struct replay_summary *s, FILE *out)
@@ -205,7 +209,8 @@ static void put_notes(const struct replay_summary *s, FILE *out)
         fprintf(out, "Note: %s lines could not be parsed; the first: %s:%" PRIu64 "\n",
                 grouped(s->logs.odd, number), s->odd_file, s->odd_line);
     if (s->logs.out_of_order)
-        fprintf(out, "Note: %s requests are far out of order; they were replayed later than logged\n",
+        fprintf(out,
+                "Note: %s requests are far out of order; they were replayed later than logged\n",
                 grouped(s->logs.out_of_order, number));
     for (unsigned r = 0; r < s->result_count; r++)
         for (unsigned i = 0; i < s->results[r].note_count; i++)

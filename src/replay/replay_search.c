@@ -72,7 +72,8 @@ void replay_search_learn(struct replay_search *search, const struct replay_stats
         const struct limit_stats *tried = &stats->limits[i];
         if (!s->next)
             continue;
-        double share = tried->applied ? 100.0 * (double)tried->rejected / (double)tried->applied : 0;
+        double share =
+            tried->applied ? 100.0 * (double)tried->rejected / (double)tried->applied : 0;
         if (share > wanted_share) {
             s->too_small = s->next;
         } else {
@@ -88,7 +89,7 @@ struct limit_suggestion *replay_search_result(const struct replay_search *search
     struct limit_suggestion *suggestions = xcalloc(search->count + 1, sizeof *suggestions);
 
     for (unsigned i = 0; i < search->count; i++)
-        suggestions[i] =
-            (struct limit_suggestion){.limit = search->limits[i].enough, .share = search->limits[i].share};
+        suggestions[i] = (struct limit_suggestion){.limit = search->limits[i].enough,
+                                                   .share = search->limits[i].share};
     return suggestions;
 }

@@ -34,7 +34,8 @@ static void write_example(struct replay_example *example, const struct replay_re
              SLICE_ARG(request->target));
 }
 
-void replay_stats_refuse(struct replay_stats *stats, const struct replay_request *request, const char *why)
+void replay_stats_refuse(struct replay_stats *stats, const struct replay_request *request,
+                         const char *why)
 {
     stats->requests++;
     if (stats->refused++)

@@ -55,7 +55,8 @@ void replay_stats_init(struct replay_stats *stats, unsigned limit_count);
 void replay_stats_free(struct replay_stats *stats);
 
 /* Counts a refused request. `why` is static text. */
-void replay_stats_refuse(struct replay_stats *stats, const struct replay_request *request, const char *why);
+void replay_stats_refuse(struct replay_stats *stats, const struct replay_request *request,
+                         const char *why);
 /* Counts a request of a blocked address or client. */
 void replay_stats_block(struct replay_stats *stats, const struct replay_request *request);
 /* Counts a decided request. Requests must come in the order of their times. */

@@ -12,7 +12,8 @@
  *     return run
  *   end })
  *   local limits = setmetatable({}, { __index = function(made, number)
- *     ...likewise: elseif number == "1" then limit = { run = limiter["token_bucket"], period = 60000000 }
+ *     ...likewise: elseif number == "1" then limit = { run = limiter["token_bucket"],
+ *                                                         period = 60000000 }
  *   end }) if #ARGV == 1 then local _ = limiter["token_bucket"] end
  *   --@ lua/driver.lua
  *   ...driver.lua...
@@ -22,7 +23,8 @@
  * (lua/calendar.lua). Each of the two files, and each time zone, is included only if a limit needs
  * it.
  *
- * With a single limit its table is built at once: local limits = { ["1"] = { run = ... } }. Lines of driver.lua that no limit needs are left empty, see its head.
+ * With a single limit its table is built at once: local limits = { ["1"] = { run = ... } }. Lines
+ * of driver.lua that no limit needs are left empty, see its head.
  *
  * Redis runs the whole script for every call. Since table entries are built on first use, 60 limits
  * cost a call no more than one (13 µs instead of 26). A call without requests loads every limiter,
@@ -58,8 +60,9 @@ static unsigned entry_count(const struct policy *policy)
 /* Returns the limit or variant with this index if a rule uses it, else NULL. */
 static const struct limit *entry_used(const struct policy *policy, unsigned index)
 {
-    const struct limit *limit =
-        index < policy->limit_count ? &policy->limits[index] : policy->variants[index - policy->limit_count];
+    const struct limit *limit = index < policy->limit_count
+                                    ? &policy->limits[index]
+                                    : policy->variants[index - policy->limit_count];
     return compose_uses(policy, &policy->limits[limit->base]) ? limit : NULL;
 }
 
@@ -114,7 +117,8 @@ static bool has_feature(const struct features *f, struct slice name)
 {
     return (slice_equal(name, SLICE("several")) && f->several) ||
            (slice_equal(name, SLICE("options")) && f->options) ||
-           (slice_equal(name, SLICE("dedup")) && f->dedup) || (slice_equal(name, SLICE("own")) && f->own) ||
+           (slice_equal(name, SLICE("dedup")) && f->dedup) ||
+           (slice_equal(name, SLICE("own")) && f->own) ||
            (slice_equal(name, SLICE("numbers")) && f->numbers) ||
            (slice_equal(name, SLICE("clock")) && f->clock);
 }
@@ -130,8 +134,8 @@ static void write_needed_lines(FILE *out, const char *text, const struct feature
         size_t n = strcspn(text, "\n");
         bool begins = n >= sizeof begin && memcmp(text, begin, sizeof begin - 1) == 0;
         bool ends = slice_equal((struct slice){text, n}, SLICE("--}"));
-        if (begins &&
-            (left_out || !has_feature(f, (struct slice){text + sizeof begin - 1, n + 1 - sizeof begin})))
+        if (begins && (left_out || !has_feature(f, (struct slice){text + sizeof begin - 1,
+                                                                  n + 1 - sizeof begin})))
             left_out++;
         else if (ends)
             left_out -= left_out > 0;
@@ -145,8 +149,10 @@ static void write_needed_lines(FILE *out, const char *text, const struct feature
 /* A table whose entries are built on first use. */
 static void begin_table(FILE *out, const char *table, const char *key, const char *entry)
 {
-    fprintf(out, "local %s = setmetatable({}, { __index = function(made, %s)\n  local %s\n  if false then\n",
-            table, key, entry);
+    fprintf(
+        out,
+        "local %s = setmetatable({}, { __index = function(made, %s)\n  local %s\n  if false then\n",
+        table, key, entry);
 }
 
 static void end_table(FILE *out, const char *key, const char *entry)
@@ -223,7 +229,8 @@ static void write_limiters(FILE *out, const struct policy *policy, const char *l
 {
     begin_table(out, "limiter", "name", "run");
     for (unsigned i = 0; i < policy->limit_count; i++)
-        if (compose_uses(policy, &policy->limits[i]) && !is_pasted_before(policy, &policy->limits[i])) {
+        if (compose_uses(policy, &policy->limits[i]) &&
+            !is_pasted_before(policy, &policy->limits[i])) {
             fputs("  elseif name == ", out);
             lua_write_quoted(out, policy->limits[i].script);
             fputs(" then run = ", out);
@@ -338,7 +345,8 @@ static void write_loading(FILE *out, const struct policy *policy)
 {
     fputs("if #ARGV == 1 then local _", out);
     for (unsigned i = 0; i < policy->limit_count; i++)
-        if (compose_uses(policy, &policy->limits[i]) && !is_pasted_before(policy, &policy->limits[i])) {
+        if (compose_uses(policy, &policy->limits[i]) &&
+            !is_pasted_before(policy, &policy->limits[i])) {
             fputs(" _ = limiter[", out);
             lua_write_quoted(out, policy->limits[i].script);
             fputs("]", out);
@@ -377,7 +385,8 @@ static bool write_helpers(FILE *out, const struct policy *policy, const struct f
         own |= limit && limit->kind == LIMIT_CUSTOM;
         calendar |= limit && limit->calendar != CALENDAR_NONE;
     }
-    fputs(features->numbers ? "local muldiv, numbers = nil, { \"\" }\n" : "local muldiv, numbers\n", out);
+    fputs(features->numbers ? "local muldiv, numbers = nil, { \"\" }\n" : "local muldiv, numbers\n",
+          out);
     if (calendar)
         write_zones(out, policy);
     return (!features->muldiv || lua_write_helper(out, "muldiv", lua_dir, report)) &&
@@ -428,17 +437,18 @@ char *compose_driver_with_clock(const struct policy *policy, const char *lua_dir
 
 static void write_usage(FILE *out, const char *name)
 {
-    fprintf(
-        out,
-        "-- %s as a plain Redis script, printed by weir.\n"
-        "--\n"
-        "--   redis-cli --eval THIS.lua KEY , LIMIT PERIOD_US [BURST [COST [MODE [ID [OFFSET_US [NOW_US "
-        "[OPTION...]]]]]]]\n"
-        "--\n"
-        "-- e.g. 100 a minute:  redis-cli --eval THIS.lua my-client , 100 60000000\n"
-        "-- It answers granted, remaining, retry_after (us), reset (us) and, for some limiters, delay (us).\n"
-        "-- BURST, COST, MODE, ID, OFFSET_US and NOW_US may be \"\" for their defaults.\n\n",
-        name);
+    fprintf(out,
+            "-- %s as a plain Redis script, printed by weir.\n"
+            "--\n"
+            "--   redis-cli --eval THIS.lua KEY , LIMIT PERIOD_US [BURST [COST [MODE [ID "
+            "[OFFSET_US [NOW_US "
+            "[OPTION...]]]]]]]\n"
+            "--\n"
+            "-- e.g. 100 a minute:  redis-cli --eval THIS.lua my-client , 100 60000000\n"
+            "-- It answers granted, remaining, retry_after (us), reset (us) and, for some "
+            "limiters, delay (us).\n"
+            "-- BURST, COST, MODE, ID, OFFSET_US and NOW_US may be \"\" for their defaults.\n\n",
+            name);
 }
 
 bool compose_standalone(const char *name, const char *lua_dir, FILE *out, FILE *report)

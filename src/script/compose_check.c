@@ -54,7 +54,7 @@ static void report_lua_error(const char *script, const char *message, FILE *repo
     if (compose_blame(script, message, &blame))
         fprintf(report, "%.*s\n", (int)blame.n, room);
     else
-        fprintf(report, "the limiter scripts are refused by Redis: %s\n", message);
+        fprintf(report, "Redis rejects the limiter scripts: %s\n", message);
 }
 
 static bool is_about_script(const char *message)

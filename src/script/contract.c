@@ -64,7 +64,8 @@ static char *option_argument(const struct script_option *own)
     char *argument = NULL;
     int n = own->kind == OPTION_TEXT
                 ? asprintf(&argument, "t%s", own->text)
-                : asprintf(&argument, "%c%lld", own->kind == OPTION_BOOL ? 'b' : 'n', (long long)own->number);
+                : asprintf(&argument, "%c%lld", own->kind == OPTION_BOOL ? 'b' : 'n',
+                           (long long)own->number);
     return n < 0 ? xstrdup("n0") : argument;
 }
 
@@ -94,12 +95,14 @@ static bool await_answer(struct trial *t)
 
 static const struct redis_reply *answer_to(struct trial *t, int argc, const char **argv)
 {
-    return redis_ask_begin(t->redis, argc, argv, NULL) && await_answer(t) ? redis_awaited_reply(t->redis)
-                                                                          : NULL;
+    return redis_ask_begin(t->redis, argc, argv, NULL) && await_answer(t)
+               ? redis_awaited_reply(t->redis)
+               : NULL;
 }
 
 /* NULL: no reply in time, or the server has exited. */
-static const struct redis_reply *run_contract(struct trial *t, const struct limit *limit, const char *tell)
+static const struct redis_reply *run_contract(struct trial *t, const struct limit *limit,
+                                              const char *tell)
 {
     char *numbers[] = {number_argument(limit->limit), number_argument(limit->period_us),
                        number_argument(limit->burst),
@@ -121,7 +124,8 @@ static const struct redis_reply *run_contract(struct trial *t, const struct limi
 
 static void begin_report(const struct trial *t, const struct limit *limit)
 {
-    fprintf(t->report, "%s:%u:%u: limits.%s.script: %s breaks the contract of a limiter: ", t->policy->file,
+    fprintf(t->report,
+            "%s:%u:%u: limits.%s.script: %s breaks the contract of a limiter: ", t->policy->file,
             limit->script_position.line, limit->script_position.column, limit->name, limit->script);
 }
 
@@ -149,11 +153,10 @@ static int report_endless(struct trial *t, const struct limit *limit)
             (void)embedded_last_line(t->server, "weir contract: ", question, sizeof question);
     }
     begin_report(t, limit);
-    fprintf(
-        t->report,
-        "it does not end, takes far too long or too much memory: Redis, which serves nobody else meanwhile, "
-        "had not answered after %.1f s of work in %.1f s\n",
-        worked_s, waited_s);
+    fprintf(t->report,
+            "it does not end, is far too slow or uses too much memory: Redis, which is blocked "
+            "meanwhile, had not replied after %.1f s of CPU time in %.1f s\n",
+            worked_s, waited_s);
     end_report(t, question, "");
     end_server(t);
     return 1;
@@ -181,7 +184,7 @@ static int try_limit(struct trial *t, const struct limit *limit)
             end_report(t, reply->elements[1].text.p, reply->elements[2].text.p);
         } else
             fprintf(t->report, "%s\n",
-                    reply->type == RESP_ERROR ? reply->text.p : "no answer of the right shape");
+                    reply->type == RESP_ERROR ? reply->text.p : "no reply in the expected format");
     }
     return result;
 }
@@ -218,9 +221,10 @@ static int try_all(struct trial *t)
             continue;
         if (clock_us() >= t->until_us) {
             fprintf(t->report,
-                    "warning: %s:%u:%u: limits.%s.script and those after it were not tried: there was no "
-                    "time left\n",
-                    t->policy->file, limit->script_position.line, limit->script_position.column, limit->name);
+                    "warning: %s:%u:%u: limits.%s.script and the following ones were not tested: "
+                    "the time ran out\n",
+                    t->policy->file, limit->script_position.line, limit->script_position.column,
+                    limit->name);
             return 0;
         }
         int result = try_limit(t, limit);
@@ -232,7 +236,8 @@ static int try_all(struct trial *t)
 
 int contract_check(const struct policy *policy, const char *lua_dir, FILE *report)
 {
-    struct trial t = {.policy = policy, .report = report, .until_us = clock_us() + CONTRACT_ALL_US - TELL_US};
+    struct trial t = {
+        .policy = policy, .report = report, .until_us = clock_us() + CONTRACT_ALL_US - TELL_US};
     char *contract = compose_contract(lua_dir, report);
     int result = -1;
 

@@ -17,8 +17,8 @@ static const char *path_before(const struct node *node, struct path_text *path)
     return path->text;
 }
 
-static void say(struct loading *l, bool is_warning, struct position position, const struct node *path_of,
-                const char *format, va_list args)
+static void say(struct loading *l, bool is_warning, struct position position,
+                const struct node *path_of, const char *format, va_list args)
 {
     char words[800];
     struct path_text path;
@@ -114,11 +114,12 @@ bool name_is_good(struct loading *l, const struct node *node)
     bool good = node->key.n >= 1 && node->key.n <= NAME_MAX_BYTES;
     for (size_t i = 0; i < node->key.n; i++) {
         char c = node->key.p[i];
-        good &= (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
-                c == '_';
+        good &= (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                c == '-' || c == '_';
     }
     if (!good)
-        mistake_of_key(l, node, "%s is no name; expected 1 to %d letters, digits, \"-\" and \"_\"",
+        mistake_of_key(l, node,
+                       "%s is not a name; expected 1 to %d letters, digits, \"-\" and \"_\"",
                        QUOTE(node->key), NAME_MAX_BYTES);
     return good;
 }
@@ -126,15 +127,17 @@ bool name_is_good(struct loading *l, const struct node *node)
 char *neighbour_path(struct loading *l, struct slice path)
 {
     const char *slash = strrchr(l->report->file, '/');
-    size_t directory = path.n && path.p[0] == '/' ? 0 : slash ? (size_t)(slash + 1 - l->report->file) : 0;
+    size_t directory = path.n && path.p[0] == '/' ? 0
+                       : slash                    ? (size_t)(slash + 1 - l->report->file)
+                                                  : 0;
     char *whole = arena_zeroed(&l->scratch, directory + path.n + 1, 1);
     memcpy(whole, l->report->file, directory);
     memcpy(whole + directory, path.p, path.n);
     return whole;
 }
 
-bool named_file_read(struct loading *l, const struct node *node, struct arena *arena, const char *path,
-                     size_t max, struct slice *bytes)
+bool named_file_read(struct loading *l, const struct node *node, struct arena *arena,
+                     const char *path, size_t max, struct slice *bytes)
 {
     const char *why;
 

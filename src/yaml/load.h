@@ -19,7 +19,8 @@ struct loading {
 /* Report "POSITION: path.of.key: ...": an error at a node's value, an error at its key (with the
  * path of its map), or a warning at its value. */
 void mistake(struct loading *l, const struct node *node, const char *format, ...) PRINTF_LIKE(3, 4);
-void mistake_of_key(struct loading *l, const struct node *node, const char *format, ...) PRINTF_LIKE(3, 4);
+void mistake_of_key(struct loading *l, const struct node *node, const char *format, ...)
+    PRINTF_LIKE(3, 4);
 void warning(struct loading *l, const struct node *node, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* Return true if the node is a map, list or scalar; otherwise report "expected WHAT". A key without
@@ -45,8 +46,8 @@ bool name_is_good(struct loading *l, const struct node *node);
 /* Returns a path relative to the policy file's directory, in the scratch arena. */
 char *neighbour_path(struct loading *l, struct slice path);
 /* As file_read(), for a file named by `node`; reports errors there. */
-bool named_file_read(struct loading *l, const struct node *node, struct arena *arena, const char *path,
-                     size_t max, struct slice *bytes);
+bool named_file_read(struct loading *l, const struct node *node, struct arena *arena,
+                     const char *path, size_t max, struct slice *bytes);
 
 /* Returns the node of `section`.`key` in the file, or NULL. */
 const struct node *node_at(const struct loading *l, const char *section, const char *key);

@@ -16,7 +16,8 @@ static struct report_line *next_line(struct report *report)
     return &report->lines[report->count];
 }
 
-void report_line_add(struct report *report, bool warning, struct position position, const char *text)
+void report_line_add(struct report *report, bool warning, struct position position,
+                     const char *text)
 {
     *(warning ? &report->warnings : &report->mistakes) += 1;
     struct report_line *line = next_line(report);
@@ -27,8 +28,8 @@ void report_line_add(struct report *report, bool warning, struct position positi
     report->count++;
 }
 
-static void add_mistake(struct report *report, const char *file, struct position position, const char *format,
-                        va_list args)
+static void add_mistake(struct report *report, const char *file, struct position position,
+                        const char *format, va_list args)
 {
     unsigned before = report->count;
     char text[1024];
@@ -48,8 +49,8 @@ void report_mistake(struct report *report, struct position position, const char 
     va_end(args);
 }
 
-void report_mistake_in(struct report *report, const char *file, struct position position, const char *format,
-                       ...)
+void report_mistake_in(struct report *report, const char *file, struct position position,
+                       const char *format, ...)
 {
     va_list args;
 
@@ -81,11 +82,12 @@ void report_finish(struct report *report, FILE *out)
         const struct report_line *line = &report->lines[i];
         if (!line->warning && shown++ >= REPORT_SHOWN_MAX)
             continue;
-        fprintf(out, "%s:%u:%u: %s%s\n", line->file ? line->file : report->file, line->position.line,
-                line->position.column, line->warning ? "warning: " : "", line->text);
+        fprintf(out, "%s:%u:%u: %s%s\n", line->file ? line->file : report->file,
+                line->position.line, line->position.column, line->warning ? "warning: " : "",
+                line->text);
     }
     if (report->mistakes > REPORT_SHOWN_MAX)
-        fprintf(out, "%s: %u mistakes; the first %d are shown\n", report->file, report->mistakes,
+        fprintf(out, "%s: %u errors; the first %d are shown\n", report->file, report->mistakes,
                 REPORT_SHOWN_MAX);
     report_forget(report);
 }

@@ -29,13 +29,14 @@ struct report {
     unsigned mistakes, warnings;
 };
 
-void report_line_add(struct report *report, bool warning, struct position position, const char *text);
+void report_line_add(struct report *report, bool warning, struct position position,
+                     const char *text);
 void report_mistake(struct report *report, struct position position, const char *format, ...)
     PRINTF_LIKE(3, 4);
 
 /* Reports an error in another file. `file` must live as long as the report. */
-void report_mistake_in(struct report *report, const char *file, struct position position, const char *format,
-                       ...) PRINTF_LIKE(4, 5);
+void report_mistake_in(struct report *report, const char *file, struct position position,
+                       const char *format, ...) PRINTF_LIKE(4, 5);
 
 /* Prints errors and warnings as "FILE:LINE:COLUMN: ..." and frees the contents. */
 void report_finish(struct report *report, FILE *out);

@@ -52,7 +52,8 @@ void suggestion_consider(struct suggestion *suggestion, struct slice candidate)
 const char *suggestion_words(const struct suggestion *suggestion, struct suggestion_text *out)
 {
     if (suggestion->best.n)
-        snprintf(out->text, sizeof out->text, "; did you mean \"%.*s\"?", SLICE_ARG(suggestion->best));
+        snprintf(out->text, sizeof out->text, "; did you mean \"%.*s\"?",
+                 SLICE_ARG(suggestion->best));
     else
         out->text[0] = 0;
     return out->text;

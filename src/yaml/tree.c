@@ -46,7 +46,8 @@ static bool has_tab_indent(struct slice bytes, size_t line)
 static const char *yaml_remedy(const char *problem)
 {
     if (strstr(problem, "did not find expected ','"))
-        return "; within { } and [ ], separate values by commas, close what is open, and quote a value that "
+        return "; within { } and [ ], separate values by commas, close what is open, and quote a "
+               "value that "
                "holds one "
                "of { } [ ] ,";
     if (strstr(problem, "did not find expected alphabetic"))
@@ -79,8 +80,8 @@ static void report_syntax(struct reading *r)
     else if (p->error == YAML_SCANNER_ERROR && has_tab_indent(r->bytes, p->problem_mark.line))
         report_mistake(r->report, position, "not valid YAML: indented with a tab; use spaces");
     else if (p->context)
-        report_mistake(r->report, position, "not valid YAML: %s (%s, line %u)%s", problem, p->context,
-                       position_of(p->context_mark).line, yaml_remedy(problem));
+        report_mistake(r->report, position, "not valid YAML: %s (%s, line %u)%s", problem,
+                       p->context, position_of(p->context_mark).line, yaml_remedy(problem));
     else
         report_mistake(r->report, position, "not valid YAML: %s%s", problem, yaml_remedy(problem));
 }
@@ -123,7 +124,8 @@ static bool name_byte(char c)
 }
 
 /* Returns the value of the `${NAME}` at the start of `text`, whose length is stored in `*taken`. */
-static const char *environment(struct reading *r, struct position position, struct slice text, size_t *taken)
+static const char *environment(struct reading *r, struct position position, struct slice text,
+                               size_t *taken)
 {
     char name[128];
     size_t n = 2;
@@ -131,10 +133,10 @@ static const char *environment(struct reading *r, struct position position, stru
     while (n < text.n && name_byte(text.p[n]))
         n++;
     if (n == text.n || text.p[n] != '}' || n == 2 || n - 2 >= sizeof name) {
-        report_mistake(
-            r->report, position,
-            "\"${\" without a name and \"}\"; write ${NAME} for the environment's value, or $${ for "
-            "\"${\" itself");
+        report_mistake(r->report, position,
+                       "\"${\" without a name and \"}\"; write ${NAME} for the environment's "
+                       "value, or $${ for "
+                       "\"${\" itself");
         return NULL;
     }
     memcpy(name, text.p + 2, n - 2);
@@ -147,7 +149,8 @@ static const char *environment(struct reading *r, struct position position, stru
 }
 
 /* Replaces environment variables in `text`. Returns false after reporting an error. */
-static bool substitute(struct reading *r, struct position position, struct slice text, struct slice *result)
+static bool substitute(struct reading *r, struct position position, struct slice text,
+                       struct slice *result)
 {
     char *room = xmalloc(TREE_SCALAR_MAX);
     struct text out = text_over(room, TREE_SCALAR_MAX);
@@ -228,11 +231,13 @@ static struct node *read_scalar(struct reading *r, const yaml_event_t *event)
     return node;
 }
 
-static void refuse_extras(struct reading *r, const yaml_event_t *event, const void *anchor, const void *tag)
+static void refuse_extras(struct reading *r, const yaml_event_t *event, const void *anchor,
+                          const void *tag)
 {
     struct position position = position_of(event->start_mark);
     if (anchor)
-        report_mistake(r->report, position, "YAML anchors are not supported; write the value itself");
+        report_mistake(r->report, position,
+                       "YAML anchors are not supported; write the value itself");
     if (tag)
         report_mistake(r->report, position, "YAML tags are not supported; write the value alone");
 }
@@ -255,9 +260,11 @@ static void read_pair(struct reading *r, struct node *map, yaml_event_t *event, 
     yaml_event_t value_event;
 
     if (event->type != YAML_SCALAR_EVENT) {
-        report_mistake(
-            r->report, key_place, "a key must be a single word, not a map, list or alias%s",
-            event->type == YAML_SEQUENCE_START_EVENT ? "; a value such as \"[::1]:8080\" takes quotes" : "");
+        report_mistake(r->report, key_place,
+                       "a key must be a single word, not a map, list or alias%s",
+                       event->type == YAML_SEQUENCE_START_EVENT
+                           ? "; a value such as \"[::1]:8080\" takes quotes"
+                           : "");
         read_node(r, event, depth);
     } else {
         refuse_extras(r, event, event->data.scalar.anchor, event->data.scalar.tag);
@@ -292,8 +299,8 @@ static void report_duplicate(struct reading *r, const struct node *again, const 
     if (t.n)
         text_literal(&t, ": ");
     path[t.n] = 0;
-    report_mistake(r->report, again->key_place, "%s%s is already defined at line %u", path, QUOTE(again->key),
-                   first->key_place.line);
+    report_mistake(r->report, again->key_place, "%s%s is already defined at line %u", path,
+                   QUOTE(again->key), first->key_place.line);
 }
 
 /* Reports duplicate keys and marks the second as broken. The map must already be in the tree. */
@@ -366,7 +373,8 @@ static struct node *read_node(struct reading *r, yaml_event_t *event, unsigned d
             read_map(r, node, depth + 1);
         break;
     default:
-        report_mistake(r->report, position, "YAML aliases are not supported; write the value itself");
+        report_mistake(r->report, position,
+                       "YAML aliases are not supported; write the value itself");
         node = node_new(r, NODE_SCALAR, position);
         node->broken = true;
     }

@@ -44,7 +44,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what, (void)arg;
 }
 
-void rig_turn_until(struct event_base *base, void (*after)(void *), bool (*done)(void *), void *context)
+void rig_turn_until(struct event_base *base, void (*after)(void *), bool (*done)(void *),
+                    void *context)
 {
     static const struct timeval moment = {0, 2000};
     struct event *tick = event_new(base, -1, EV_PERSIST, on_tick, NULL);
@@ -100,8 +101,8 @@ void real_redis_start_again(struct real_redis *redis)
     ck_assert_int_ge(redis->pid, 0);
     if (redis->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", redis->path, "--save", "",
-               "--appendonly", "no", "--logfile", "/dev/null", "--dir", redis->directory, NULL);
+        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", redis->path, "--save",
+               "", "--appendonly", "no", "--logfile", "/dev/null", "--dir", redis->directory, NULL);
         _exit(127);
     }
     wait_until_it_answers(redis);
@@ -294,8 +295,8 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
         client_close(arg);
 }
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *peer, int size,
-                      void *arg)
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *peer,
+                      int size, void *arg)
 {
     struct fake_redis *fake = arg;
     struct fake_client *client = calloc(1, sizeof *client);

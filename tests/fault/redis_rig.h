@@ -16,7 +16,8 @@ void rig_remove_directory(const char *directory);
 /* --- Turning the loop ---- */
 
 /* Runs the loop, `after` after each turn, until `done(context)`; fails the test after 20 s. */
-void rig_turn_until(struct event_base *base, void (*after)(void *), bool (*done)(void *), void *context);
+void rig_turn_until(struct event_base *base, void (*after)(void *), bool (*done)(void *),
+                    void *context);
 
 /* --- The real server ---- */
 struct real_redis {

@@ -10,12 +10,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define PROPERTY(holds)                                                                                      \
-    do {                                                                                                     \
-        if (!(holds)) {                                                                                      \
-            fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #holds);                       \
-            abort();                                                                                         \
-        }                                                                                                    \
+#define PROPERTY(holds)                                                                            \
+    do {                                                                                           \
+        if (!(holds)) {                                                                            \
+            fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #holds);             \
+            abort();                                                                               \
+        }                                                                                          \
     } while (0)
 
 /* A copy that ends where its memory does, so that AddressSanitizer sees each byte read past it. */

@@ -34,7 +34,8 @@ static void decode(struct decoded *d, const uint8_t *data, size_t size, unsigned
         d->result = chunked_decode(&c, bytes, &taken, &n, &d->why);
         PROPERTY(taken <= piece && n <= taken);
         PROPERTY(d->result != CHUNKED_MORE || taken == piece);
-        PROPERTY(memcmp(bytes + taken, data + d->taken + taken, piece - taken) == 0); /* not touched */
+        PROPERTY(memcmp(bytes + taken, data + d->taken + taken, piece - taken) ==
+                 0); /* not touched */
         memcpy(d->bytes + d->content, bytes, n);
         d->taken += taken;
         d->content += n;
@@ -48,7 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     decode(&whole, data, size, 0);
     decode(&pieces, data, size, fuzz_choice(data, size) | 1);
-    PROPERTY(whole.result == pieces.result && whole.taken == pieces.taken && whole.content == pieces.content);
+    PROPERTY(whole.result == pieces.result && whole.taken == pieces.taken &&
+             whole.content == pieces.content);
     PROPERTY(memcmp(whole.bytes, pieces.bytes, whole.content) == 0);
     PROPERTY(whole.result == CHUNKED_BAD ? whole.why == pieces.why : whole.why == NULL);
     PROPERTY(whole.result != CHUNKED_END || memcmp(data + whole.taken - 2, "\r\n", 2) == 0);

@@ -75,7 +75,8 @@ static void assert_reads_back(const struct request_head *head, const struct fram
 
     PROPERTY(is_clean(head->method_text) && is_clean(head->path) && is_clean(head->query) &&
              is_clean(head->host));
-    PROPERTY(!fields_have(&head->fields, FIELD_CONNECTION) && !fields_have(&head->fields, FIELD_UPGRADE));
+    PROPERTY(!fields_have(&head->fields, FIELD_CONNECTION) &&
+             !fields_have(&head->fields, FIELD_UPGRADE));
     if (head->fields.count > HEAD_FIELDS_MAX - 10) /* weir adds its own */
         return;
     request_head_write(&text, head, framing, &facts);
@@ -84,7 +85,8 @@ static void assert_reads_back(const struct request_head *head, const struct fram
              size == text.n);
     PROPERTY(request_framing(&again, &framing_again, &refusal));
     PROPERTY(framing_again.kind == framing->kind && framing_again.length == framing->length);
-    PROPERTY(slice_equal(again.method_text, head->method_text) && slice_equal(again.host, head->host));
+    PROPERTY(slice_equal(again.method_text, head->method_text) &&
+             slice_equal(again.host, head->host));
     PROPERTY(slice_equal(again.path, head->path) && slice_equal(again.query, head->query));
     PROPERTY(again.keep_alive && !fields_have(&again.fields, FIELD_CONNECTION));
 }
@@ -115,7 +117,8 @@ static void let_go(struct http2_stream *stream)
     http2_stream_detach(stream);
 }
 
-static void on_request(struct http2_stream *stream, struct request_head *head, const struct framing *framing)
+static void on_request(struct http2_stream *stream, struct request_head *head,
+                       const struct framing *framing)
 {
     PROPERTY(http2_stream_user(stream) == NULL);
     struct request *request = request_new();
@@ -132,7 +135,8 @@ static void on_request(struct http2_stream *stream, struct request_head *head, c
         answer(stream);
 }
 
-static void on_refused(struct http2_stream *stream, const struct refusal *refusal, struct slice text)
+static void on_refused(struct http2_stream *stream, const struct refusal *refusal,
+                       struct slice text)
 {
     (void)text;
     PROPERTY(refusal->status >= 400 && refusal->status < 600 && refusal->why);
@@ -219,7 +223,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     choices = fuzz_choice(data, size);
     stored = 0;
-    struct http2_session *session = http2_session_new(&settings, &events, NULL, scratch, &pool, &out, 0);
+    struct http2_session *session =
+        http2_session_new(&settings, &events, NULL, scratch, &pool, &out, 0);
     PROPERTY(session != NULL);
     char *bytes = fuzz_copy(data, size);
     if (!whole) {

@@ -11,7 +11,8 @@ static struct policy *policy_from(const char *source)
     char yaml[256];
 
     snprintf(yaml, sizeof yaml,
-             "upstreams: { a: { servers: 127.0.0.1:1 } }\nidentity: { from: '%s', headers_from: anyone }\n",
+             "upstreams: { a: { servers: 127.0.0.1:1 } }\nidentity: { from: '%s', headers_from: "
+             "anyone }\n",
              source);
     struct policy *policy = policy_load_text("fuzz.yaml", slice_of(yaml), "lua", stderr);
     PROPERTY(policy != NULL);
@@ -70,7 +71,8 @@ static void query(const struct policy *policy, struct slice input)
         names_the_same(policy, "query:", (struct slice){input.p + 3, input.n - 3}, &identity);
     struct slice shown = identity_redact(&policy->identity, input, &out);
     if (found && input.p[0] == '?' && identify(policy, shown, SLICE_NONE, &logged))
-        PROPERTY(slice_equal(identity_text(&logged), SLICE("query:ba0bdd65cade263ad1e0d642bdb5e380")));
+        PROPERTY(
+            slice_equal(identity_text(&logged), SLICE("query:ba0bdd65cade263ad1e0d642bdb5e380")));
     free(room);
 }
 
@@ -86,9 +88,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         of_cookie = policy_from("cookie:k");
     }
     query(of_query, input);
-    if (identify(of_cookie, SLICE_NONE, input, &identity) && slice_starts_with(input, SLICE("k=")) &&
-        !memchr(input.p, ';', input.n))
-        names_the_same(of_cookie, "cookie:", slice_trim_ows((struct slice){input.p + 2, input.n - 2}),
+    if (identify(of_cookie, SLICE_NONE, input, &identity) &&
+        slice_starts_with(input, SLICE("k=")) && !memchr(input.p, ';', input.n))
+        names_the_same(of_cookie,
+                       "cookie:", slice_trim_ows((struct slice){input.p + 2, input.n - 2}),
                        &identity);
     free(bytes);
     return 0;

@@ -20,7 +20,9 @@ static bool model_normal(const char *path, size_t n, char *out, size_t *size)
 
     *size = 0;
     for (size_t i = 0; i < n; i++) {
-        int value = path[i] != '%' ? (unsigned char)path[i] : i + 2 < n ? hex_pair(path + i + 1) : -1;
+        int value = path[i] != '%' ? (unsigned char)path[i]
+                    : i + 2 < n    ? hex_pair(path + i + 1)
+                                   : -1;
         if (path[i] != '%') {
             out[(*size)++] = path[i];
             continue;

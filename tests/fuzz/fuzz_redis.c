@@ -46,7 +46,7 @@ static struct bufferevent *server;
 static redisReader *asked;
 static unsigned decided_count;
 
-/* ---- the server -------------------------------------------------------------------------------------- */
+/* ---- the server ------------------------------------------------------------------------------ */
 
 static void say(const char *bytes, size_t size)
 {
@@ -115,8 +115,8 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
     hang_up();
 }
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *peer, int size,
-                      void *arg)
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *peer,
+                      int size, void *arg)
 {
     (void)listener, (void)peer, (void)size, (void)arg;
     hang_up();
@@ -149,10 +149,11 @@ static void set_up(void)
     int n = snprintf(yaml, sizeof yaml, policy_text, directory);
     policy = policy_load_text("fuzz.yaml", (struct slice){yaml, (size_t)n}, lua, stderr);
     PROPERTY(policy && (script = compose_driver(policy, lua, stderr)));
-    PROPERTY((fallback = fallback_new(100)) && counter_table_grow(&stats.by_limit, policy->limit_count));
+    PROPERTY((fallback = fallback_new(100)) &&
+             counter_table_grow(&stats.by_limit, policy->limit_count));
 }
 
-/* ---- what is to come of it --------------------------------------------------------------------------- */
+/* ---- what is to come of it ------------------------------------------------------------------- */
 
 /* Does the input begin with an array of `count` integers? Whether the first of each five is above 0 for all
  * goes to `*admits`. */
@@ -213,7 +214,7 @@ static void assert_says_so(const struct decision *d)
     PROPERTY(!problem.failed);
 }
 
-/* ---- the run ----------------------------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
 static void on_decided(struct decision_request *decision_request)
 {
@@ -238,7 +239,8 @@ static void decide(struct limiter *limiter, struct decision_request *decision_re
     static const struct fields none;
     struct identity identity = {.is_id = true, .size = 4, .text = "id:a"};
     const struct rule *rule = &policy->rules[answer.to == 'm'];
-    struct limit_facts facts = {.rule = rule, .identity = &identity, .method = SLICE("GET"), .fields = &none};
+    struct limit_facts facts = {
+        .rule = rule, .identity = &identity, .method = SLICE("GET"), .fields = &none};
     bool admits;
 
     *decision_request = (struct decision_request){.decided = on_decided, .wants_charge = true};
@@ -250,7 +252,8 @@ static void decide(struct limiter *limiter, struct decision_request *decision_re
     if (!reads_as_answer(rule->limit_count * LIMIT_REPLY_NUMBERS + 1, &admits))
         PROPERTY(decision_request->decision.verdict == VERDICT_FAILED_CLOSED);
     else
-        PROPERTY(decision_request->decision.verdict == (admits ? VERDICT_ALLOWED : VERDICT_LIMITED));
+        PROPERTY(decision_request->decision.verdict ==
+                 (admits ? VERDICT_ALLOWED : VERDICT_LIMITED));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

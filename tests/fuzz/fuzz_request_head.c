@@ -34,7 +34,8 @@ static void read_head(struct verdict *v, struct slice bytes, size_t step)
     v->ok = false;
     do {
         there = step < bytes.n - there ? there + step : bytes.n;
-        v->scan = request_head_read((struct slice){bytes.p, there}, &seen, &v->size, &v->head, &v->refusal);
+        v->scan = request_head_read((struct slice){bytes.p, there}, &seen, &v->size, &v->head,
+                                    &v->refusal);
     } while (v->scan == SCAN_PARTIAL && there < bytes.n);
     v->ok = v->scan == SCAN_WHOLE && request_framing(&v->head, &v->framing, &v->refusal);
 }
@@ -46,9 +47,11 @@ static void assert_scan_agrees(const struct verdict *v, struct slice bytes)
     struct refusal refusal;
     size_t seen = 0, size = 0;
     enum scan scan = request_scan(bytes, &seen, &size, &refusal);
-    bool good = scan == SCAN_WHOLE && request_head_parse((struct slice){bytes.p, size}, &head, &refusal);
+    bool good =
+        scan == SCAN_WHOLE && request_head_parse((struct slice){bytes.p, size}, &head, &refusal);
 
-    PROPERTY((scan == SCAN_PARTIAL) == (v->scan == SCAN_PARTIAL) && good == (v->scan == SCAN_WHOLE));
+    PROPERTY((scan == SCAN_PARTIAL) == (v->scan == SCAN_PARTIAL) &&
+             good == (v->scan == SCAN_WHOLE));
     PROPERTY(scan != SCAN_WHOLE || size == v->size);
 }
 
@@ -73,9 +76,11 @@ static void assert_path(const struct request_head *head)
     PROPERTY(head->query.n == 0 || head->query.p[0] == '?');
     if (!head->path_is_plain)
         return;
-    PROPERTY(ok && slice_equal(text_slice(&normal), head->path) && !path_has_dot_segments(head->path));
+    PROPERTY(ok && slice_equal(text_slice(&normal), head->path) &&
+             !path_has_dot_segments(head->path));
     readings_begin(&readings, head->path);
-    PROPERTY(readings_next(&readings, &reading) && !readings_next(&readings, &reading) && !readings.too_many);
+    PROPERTY(readings_next(&readings, &reading) && !readings_next(&readings, &reading) &&
+             !readings.too_many);
 }
 
 static void assert_clean(const struct request_head *head)
@@ -94,7 +99,8 @@ static void assert_clean(const struct request_head *head)
 static unsigned count_of(const struct fields *fields, struct slice name)
 {
     unsigned n = 0;
-    for (const struct field *field = NULL; (field = fields_next_named(fields, name, field)) != NULL;)
+    for (const struct field *field = NULL;
+         (field = fields_next_named(fields, name, field)) != NULL;)
         n++;
     return n;
 }
@@ -150,14 +156,17 @@ static void assert_reads_back(const struct verdict *v)
     PROPERTY(slice_equal(again->method_text, head->method_text));
     PROPERTY(slice_equal(again->path, head->path) && slice_equal(again->query, head->query));
     PROPERTY(slice_equal(again->host, head->host.n ? head->host : facts.host));
-    PROPERTY(forwarded.framing.kind == v->framing.kind && forwarded.framing.length == v->framing.length);
-    PROPERTY(again->expects_continue == (head->expects_continue && v->framing.kind != FRAMING_NONE));
+    PROPERTY(forwarded.framing.kind == v->framing.kind &&
+             forwarded.framing.length == v->framing.length);
+    PROPERTY(again->expects_continue ==
+             (head->expects_continue && v->framing.kind != FRAMING_NONE));
     PROPERTY(again->keep_alive && again->minor == 1);
     PROPERTY(count_of(&again->fields, SLICE("X-Weir-Client")) == 1);
     PROPERTY(count_of(&again->fields, SLICE("X_Weir_Client")) == 0);
     PROPERTY(count_of(&again->fields, SLICE("X-Request-Id")) == 1);
     PROPERTY(count_of(&again->fields, SLICE("X-Forwarded-For")) == 1);
-    PROPERTY(!fields_have(&again->fields, FIELD_CONNECTION) && !fields_have(&again->fields, FIELD_UPGRADE));
+    PROPERTY(!fields_have(&again->fields, FIELD_CONNECTION) &&
+             !fields_have(&again->fields, FIELD_UPGRADE));
     PROPERTY(!fields_have(&again->fields, FIELD_FORWARDED));
 }
 
@@ -174,9 +183,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     assert_scan_agrees(&whole, rest);
     read_head(&pieces, rest, fuzz_choice(data, size) % 64 + 1);
     /* In pieces a first line may be refused before the rest is there: for the same reason. */
-    PROPERTY((whole.scan == SCAN_PARTIAL) == (pieces.scan == SCAN_PARTIAL) && whole.ok == pieces.ok &&
-             whole.refusal.why == pieces.refusal.why);
-    PROPERTY(whole.scan == SCAN_PARTIAL || whole.ok || (whole.refusal.status >= 400 && whole.refusal.why));
+    PROPERTY((whole.scan == SCAN_PARTIAL) == (pieces.scan == SCAN_PARTIAL) &&
+             whole.ok == pieces.ok && whole.refusal.why == pieces.refusal.why);
+    PROPERTY(whole.scan == SCAN_PARTIAL || whole.ok ||
+             (whole.refusal.status >= 400 && whole.refusal.why));
     if (whole.ok) {
         assert_clean(&whole.head);
         if (whole.head.fields.count <= HEAD_FIELDS_MAX - 10) { /* weir adds its own */

@@ -23,7 +23,8 @@ static void read_head(struct verdict *v, struct slice bytes, size_t step, enum m
     v->ok = false;
     do {
         there = step < bytes.n - there ? there + step : bytes.n;
-        v->scan = response_head_read((struct slice){bytes.p, there}, &seen, &v->size, &v->head, &v->refusal);
+        v->scan = response_head_read((struct slice){bytes.p, there}, &seen, &v->size, &v->head,
+                                     &v->refusal);
     } while (v->scan == SCAN_PARTIAL && there < bytes.n);
     v->ok = v->scan == SCAN_WHOLE && response_framing(&v->head, method, &v->framing, &v->refusal);
     PROPERTY(v->ok || v->scan == SCAN_PARTIAL || v->refusal.status == 502);
@@ -36,9 +37,11 @@ static void assert_scan_agrees(const struct verdict *v, struct slice bytes)
     struct refusal refusal;
     size_t seen = 0, size = 0;
     enum scan scan = head_scan(bytes, &seen, &size, &refusal);
-    bool good = scan == SCAN_WHOLE && response_head_parse((struct slice){bytes.p, size}, &head, &refusal);
+    bool good =
+        scan == SCAN_WHOLE && response_head_parse((struct slice){bytes.p, size}, &head, &refusal);
 
-    PROPERTY((scan == SCAN_PARTIAL) == (v->scan == SCAN_PARTIAL) && good == (v->scan == SCAN_WHOLE));
+    PROPERTY((scan == SCAN_PARTIAL) == (v->scan == SCAN_PARTIAL) &&
+             good == (v->scan == SCAN_WHOLE));
     PROPERTY(scan != SCAN_WHOLE || size == v->size);
 }
 
@@ -65,7 +68,8 @@ static void assert_reads_back(const struct verdict *v, enum method method, bool 
     PROPERTY(!out.failed);
     read_head(&forwarded, text_slice(&out), out.n, method);
     PROPERTY(forwarded.ok && forwarded.size == out.n);
-    PROPERTY(forwarded.head.status == v->head.status && slice_equal(forwarded.head.reason, v->head.reason));
+    PROPERTY(forwarded.head.status == v->head.status &&
+             slice_equal(forwarded.head.reason, v->head.reason));
     PROPERTY(forwarded.framing.kind == (connection.chunked ? FRAMING_CHUNKED : v->framing.kind));
     PROPERTY(forwarded.framing.length == v->framing.length);
     PROPERTY(!fields_have(&forwarded.head.fields, FIELD_CONNECTION));
@@ -84,7 +88,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     read_head(&whole, rest, rest.n, method);
     assert_scan_agrees(&whole, rest);
     read_head(&pieces, rest, choice % 64 + 1, method);
-    PROPERTY(whole.scan == pieces.scan && whole.ok == pieces.ok && whole.refusal.why == pieces.refusal.why);
+    PROPERTY(whole.scan == pieces.scan && whole.ok == pieces.ok &&
+             whole.refusal.why == pieces.refusal.why);
     if (whole.ok && whole.head.fields.count <= RESPONSE_FIELDS_MAX - 10)
         assert_reads_back(&whole, method, choice & 0x40);
     free(bytes);

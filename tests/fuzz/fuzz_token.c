@@ -7,7 +7,8 @@
 static const char known[] =
     "{\"keys\":[{\"kty\":\"oct\",\"k\":\"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-"
     "1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAz"
-    "Zr1Z9CAow\"},{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\","
+    "Zr1Z9CAow\"},{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":"
+    "\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\","
     "\"y\":"
     "\"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0\"},{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":"
     "\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}";
@@ -33,7 +34,8 @@ static enum jwt_fault verify(const struct jwt_keys *keys, const uint8_t *data, s
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
-    struct slice set = zero ? (struct slice){(const char *)data, (size_t)(zero - data)} : SLICE(known);
+    struct slice set =
+        zero ? (struct slice){(const char *)data, (size_t)(zero - data)} : SLICE(known);
     const uint8_t *token = zero ? zero + 1 : data;
     size_t token_size = (size_t)(data + size - token);
     struct jwt_keys *keys = jwt_keys_new();

@@ -301,13 +301,13 @@ class Weir(Process):
         return self
 
     def reload(self, **keys):
-        """Writes these top-level keys into its policy, sends SIGHUP, and waits until the new policy is in force."""
+        """Writes these top-level keys into its policy, sends SIGHUP, and waits until the new policy is in effect."""
         self.policy = {**self.policy, **keys}
         with open(self.policy_file, "w", encoding="utf-8") as out:
             out.write(json.dumps(self.policy, indent=1))
         self.signal(signal.SIGHUP)
         self.reloads += 1
-        self.announced("is in force", count=self.reloads)
+        self.announced("is in effect", count=self.reloads)
 
     def expect_errors(self, *patterns):
         """Error lines that this test brings about on purpose."""

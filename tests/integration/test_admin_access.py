@@ -100,13 +100,13 @@ def test_warnings_and_mistakes(rig):
         result = check(rig, admin)
         assert result.returncode == 0 and (reachable in result.stderr) == warned, (admin, result.stderr)
     write_token(rig, TOKEN, 0o644)
-    assert "can be read by everybody" in check(rig, good).stderr
+    assert "can be read by all users" in check(rig, good).stderr
     for token in "short", "with blank in the middle", "two\nlines-of-more-than-sixteen", "", "x" * 600:
         write_token(rig, token)
         result = check(rig, good)
         assert result.returncode == 1 and "openssl rand -hex 32" in result.stderr, (token, result.stderr)
-    for admin, message in (([{"address": "127.0.0.1:1", "mode": "0660"}], "admin[0].mode: is for unix sockets"),
-                           ([{"address": "unix:/a", "mode": "0999"}], "no permission in octal"), (["127.0.0.1:1"] * 2, "is listened on twice"),
+    for admin, message in (([{"address": "127.0.0.1:1", "mode": "0660"}], "admin[0].mode: applies to unix sockets"),
+                           ([{"address": "unix:/a", "mode": "0999"}], "not an octal permission"), (["127.0.0.1:1"] * 2, "is listed twice"),
                            (["127.0.0.1:0"] * 17, "expected at most 16"), ([{"read_only": True}], "address is missing"),
                            ([{"address": "127.0.0.1:1", "token_file": "missing"}], "cannot be read")):
         result = check(rig, admin)

@@ -103,7 +103,7 @@ def test_addresses_are_grouped_as_the_proxy_groups_them(rig):
     assert table(weir_command(rig, weir, "inspect", "ip:203.0.113.7"))["day", "client"][1] == "1 of 5"
     assert table(weir_command(rig, weir, "inspect", "ip:::ffff:203.0.113.7"))["day", "client"][1] == "1 of 5"
     for nonsense in "ip:nonsense", "ip:2001:db8::/48", "", "cookie:%", "a\nb":
-        assert "is no client" in weir_command(rig, weir, "inspect", nonsense, status=1)
+        assert "is not a client" in weir_command(rig, weir, "inspect", nonsense, status=1)
     assert rig.command("inspect", "-c", weir.policy_file).returncode == 2
     assert rig.command("reset", "-c", weir.policy_file, "a", "b").returncode == 2
 
@@ -291,7 +291,7 @@ def test_a_reload_gives_the_api_the_new_policy(rig):
     with open(weir.policy_file, "w", encoding="utf-8") as file:
         json.dump(policy, file)
     weir.signal(1)
-    weir.announced("is in force")
+    weir.announced("is in effect")
     assert look(weir, "a")["limits"][0]["remaining"] == 6
     assert b"limit: 7" in get(weir.admin, "/api/v1/policy").body
 
@@ -431,7 +431,7 @@ def test_resets_are_heard_again_after_redis_was_away(rig):
 def test_a_user_who_may_not_subscribe_is_told_once(rig):
     rig.redis().ask("ACL", "SETUSER", "weir", "on", ">secret", "~*", "&*", "+@all", "-subscribe", "-publish")
     weir = rig.weir(limits={"day": daily(2)}, redis={"username": "weir", "password": "secret"})
-    weir.announced("let this user SUBSCRIBE to weir:resets")
+    weir.announced("allow this user to SUBSCRIBE to weir:resets")
     assert ask(weir, "a", 3) == [200, 200, 429]
     done = rig.command("reset", "-c", weir.policy_file, "a")
     assert (done.returncode, done.stdout) == (0, "id:a: 1 key removed\n") and "PUBLISH" in done.stderr

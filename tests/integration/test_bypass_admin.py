@@ -112,7 +112,7 @@ def test_hosts_that_are_none_are_mistakes(rig):
     for hosts in ["weir.internal:9180"], ["*.internal"], [""], ["http://weir"], [".internal"]:
         policy = rig.policy(admin={"address": "127.0.0.1:0", "hosts": hosts}, rules=[], redis={"address": "127.0.0.1:6379"})
         result = rig.command("check", "-c", rig.write("policy.yaml", json.dumps(policy)))
-        assert result.returncode == 1 and "is no host name" in result.stderr and "admin.hosts[0]" in result.stderr, result.stderr
+        assert result.returncode == 1 and "is not a host name" in result.stderr and "admin.hosts[0]" in result.stderr, result.stderr
     policy = rig.policy(admin={"hosts": []}, rules=[], redis={"address": "127.0.0.1:6379"})
     result = rig.command("check", "-c", rig.write("policy.yaml", json.dumps(policy)))
     assert result.returncode == 1 and "address is missing" in result.stderr, result.stderr

@@ -303,8 +303,8 @@ def test_what_is_no_cluster_is_told(rig):
     redis = rig.redis(tcp=True)
     weir = rig.weir(redis={"cluster": [redis.text], "on_failure": "deny"}, wait="listening",
                     limits={"each": dict(script="gcra", limit=3, period="10d")})
-    weir.expect_errors("it is no node of a cluster; use redis.address")
-    weir.announced("it is no node of a cluster")
+    weir.expect_errors("it is not a cluster node; use redis.address")
+    weir.announced("it is not a cluster node")
     assert get(weir.address).status == 503
     cluster = Cluster(rig, replicas=False)
     weir = rig.weir(redis={"address": cluster.masters[0].text, "on_failure": "deny"}, wait="listening",
@@ -329,7 +329,7 @@ def test_a_part_that_is_away_concerns_its_keys_alone(rig):
     assert count(flood(weir.address, 50, connections=8, headers=client(there))) == {200: 50}
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 0)
     ready = get(weir.admin, "/readyz")
-    assert ready.status == 200 and b"a part of Redis is away" in ready.body, ready
+    assert ready.status == 200 and b"a part of Redis is unavailable" in ready.body, ready
     assert get(weir.admin, f"/api/v1/clients/{there}").status in (200, 503), "an answer in either case"
 
 

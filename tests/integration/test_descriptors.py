@@ -12,7 +12,7 @@ from wire import Connection, get, request_bytes
 RESERVED = 32  # DESCRIPTORS_RESERVED
 PARTIAL = b"GET / HTTP/1.1\r\n"  # a head that has begun: its client is not idle
 REST = b"Host: a\r\n\r\n"
-GONE = r"descriptors: all (\d+) that are allowed are in use"
+GONE = r"descriptors: all (\d+) allowed descriptors are in use"
 
 
 def exhaust(rig, weir, free=4):

@@ -117,12 +117,12 @@ def test_the_command_line_grants_and_takes_back(rig):
     assert grant(rig, weir, "a", "unlimited", "1d") == "id:a: unlimited for 1d\n"
     eventually(lambda: ask(weir, "a") == [200], what="the grant")
     assert "grant   unlimited" in rig.command("inspect", "-c", weir.policy_file, "a").stdout
-    assert grant(rig, weir, "a", "none") == "id:a: nothing is granted any more\n"
+    assert grant(rig, weir, "a", "none") == "id:a: the grant is revoked\n"
     eventually(lambda: ask(weir, "a") == [429], what="the end of the grant")
     for bad in (["a", "many", "1h"], ["a", "3"], ["a", "3", "0s"], ["a", "3", "31d"], ["a", "3", "1.5h"], ["a", "none", "1h"],
                 ["a", "1000000001", "1h"], ["ip:10.0.0.0/8", "3", "1h"], ["", "3", "1h"]):
         assert grant(rig, weir, *bad, status=1).startswith("weir: "), bad
-    assert "a range of addresses is no client" in grant(rig, weir, "ip:10.0.0.0/8", "3", "1h", status=1)
+    assert "a range is not a client" in grant(rig, weir, "ip:10.0.0.0/8", "3", "1h", status=1)
     assert rig.command("grant", "-c", weir.policy_file, "a").returncode == 2
     assert rig.redis().ask("HKEYS", "weir:grants") == ["version"]
 
@@ -150,14 +150,14 @@ def test_clients_of_every_kind(rig):
 def test_bad_bodies_are_told_what_is_wrong(rig):
     weir = rig.weir(limits={"day": daily(1)})
     for body, words in ((b"", "JSON object"), (b"[]", "JSON object"), (b"{}", "quota is missing"), (b'{"quota": 1}', "for is missing"),
-                        (b'{"for": "1h"}', "quota is missing"), (b'{"quota": 1, "for": "1h"', "no JSON object"),
-                        (b'{"quota": 1, "for": "1h"} x', "no JSON object"), (b'{"quota": 1, "quota": 1, "for": "1h"}', "twice"),
+                        (b'{"for": "1h"}', "quota is missing"), (b'{"quota": 1, "for": "1h"', "not a JSON object"),
+                        (b'{"quota": 1, "for": "1h"} x', "not a JSON object"), (b'{"quota": 1, "quota": 1, "for": "1h"}', "twice"),
                         (b'{"quota": "1", "for": "1h"}', "quota:"), (b'{"quota": -2, "for": "1h"}', "quota:"),
-                        (b'{"quota": 1.5, "for": "1h"}', "quota:"), (b'{"quota": unlimited, "for": "1h"}', "no JSON object"),
+                        (b'{"quota": 1.5, "for": "1h"}', "quota:"), (b'{"quota": unlimited, "for": "1h"}', "not a JSON object"),
                         (b'{"quota": 1, "for": 3600}', "for:"), (b'{"quota": 1, "for": "500ms"}', "for:"),
                         (b'{"quota": 1, "for": "721h"}', "for:"), (b'{"quota": 1, "for": "ever"}', "for:"),
-                        (b'{"quota": null, "for": "1h"}', "has no time"), (b'{"qouta": 1}', 'unknown member "qouta"'),
-                        (b'{"quota": {"a": 1}, "for": "1h"}', "quota:"), (b'{"quota": 1, "for": "1h",}', "no JSON object"),
+                        (b'{"quota": null, "for": "1h"}', "takes no duration"), (b'{"qouta": 1}', 'unknown member "qouta"'),
+                        (b'{"quota": {"a": 1}, "for": "1h"}', "quota:"), (b'{"quota": 1, "for": "1h",}', "not a JSON object"),
                         (b'{"quota": ' + b"1" * 100 + b', "for": "1h"}', "quota:"), (b"\0\xff{", "JSON object")):
         detail = put(weir, "a", body, status=400)["detail"]
         assert words in detail, (body, detail)
@@ -213,7 +213,7 @@ def test_there_is_a_bound(rig):
     rig.redis().ask("HSET", "weir:grants", "id:over", "7:1000")
     put(weir, "last", {"quota": 1, "for": "1h"})
     assert rig.redis().ask("HEXISTS", "weir:grants", "id:over") == 0  # what is over makes room
-    assert "as many grants" in put(weir, "more", {"quota": 1, "for": "1h"}, status=503)["detail"]
+    assert "maximum number of grants" in put(weir, "more", {"quota": 1, "for": "1h"}, status=503)["detail"]
     assert "2048 grants" in grant(rig, weir, "more", "1", "1h", status=1)
     is_known(weir, 2048)
     assert ask(weir, "last", 2) == [200, 429]

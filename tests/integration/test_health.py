@@ -102,13 +102,13 @@ def bad(rig, health, words, **more):
 
 
 def test_bad_answers(rig):
-    bad(rig, lambda peer: None, "it closed the connection without an answer")
+    bad(rig, lambda peer: None, "it closed the connection without a response")
     bad(rig, lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"), "")
     bad(rig, lambda peer: peer.send(b"HTTP/2 what\r\n\r\n"), "")
-    bad(rig, lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 20000), "the answer's head is too large")
+    bad(rig, lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 20000), "the response header is too large")
     bad(rig, lambda peer: peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"), "status 404")
     bad(rig, b"302 Found", "status 302", status=["2xx"])
-    bad(rig, lambda peer: peer.socket.recv(1), "no answer within health.timeout", timeout="40ms")
+    bad(rig, lambda peer: peer.socket.recv(1), "no response within health.timeout", timeout="40ms")
 
 
 def test_good_answers(rig):
@@ -150,7 +150,7 @@ def test_checks_go_over_tls(rig):
     eventually(lambda: len(server.checks) > 3)
     assert server.resumed > 0
     chosen.append(True)
-    eventually(lambda: said(weir, "health check: its certificate, or one that vouches for it, has expired on 2021-01-01") == 1)
+    eventually(lambda: said(weir, "health check: its certificate, or one in its chain, expired on 2021-01-01") == 1)
     assert up(weir, server) == 0
 
 

@@ -91,9 +91,9 @@ def test_every_line_of_a_json_log_is_json(rig):
         rig.write(os.path.basename(weir.policy_file), text)
         weir.signal(signal.SIGHUP)
     reload("limits: [ 1 ]\n")
-    weir.announced("the policy in force stays")
+    weir.announced("the current policy stays in effect")
     reload(json.dumps({**policy, "rules": [{"limits": ["few"]}]}))
-    weir.announced("is in force")
+    weir.announced("is in effect")
     weir.signal(signal.SIGTERM)
     assert weir.wait() == 0
     entries = [json.loads(line) for line in weir.output().splitlines()]
@@ -102,7 +102,7 @@ def test_every_line_of_a_json_log_is_json(rig):
     said = [(event["level"], event["message"]) for event in events]
     assert said[0][1].startswith("weir ") and said[-1] == ("info", "stopped"), said
     for level, words in [("warn", "no rule uses this limit"), ("info", "ready"), ("error", ".yaml:1:9: limits"),
-                         ("error", "the policy in force stays"), ("info", "is in force")]:
+                         ("error", "the current policy stays in effect"), ("info", "is in effect")]:
         assert any(level == l and words in message for l, message in said), (level, words, said)
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event["time"]) for event in events)
     assert [entry["target"] for entry in entries if "level" not in entry] == ["/x"]
@@ -125,7 +125,7 @@ def test_a_policy_that_does_not_start_is_refused_in_json(rig):
 def test_the_log_format_changes_with_a_reload(rig):
     weir = rig.weir(workers=1, log={"access": "off"})
     weir.reload(log={"access": "off", "format": "json"})
-    entry = json.loads(eventually(lambda: [line for line in weir.output().splitlines() if "is in force" in line])[0])
+    entry = json.loads(eventually(lambda: [line for line in weir.output().splitlines() if "is in effect" in line])[0])
     assert entry["level"] == "info", entry
 
 

@@ -123,8 +123,8 @@ def test_the_last_answer_stays_while_nobody_answers(rig):
     dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
     weir = weir_asking(rig, dns, port, resolver={"timeout": f"{patience * 300}ms", "max_ttl": "50ms"})
     eventually(lambda: get(weir.address).body == b"one")
-    for trouble, words in (("silent", "no answer from the name servers"), ("code", "no answer from the name servers"),
-                           ("truncated", "the answer does not fit a datagram"), ("gone", "there is no such name")):
+    for trouble, words in (("silent", "no response from the name servers"), ("code", "no response from the name servers"),
+                           ("truncated", "the response does not fit a datagram"), ("gone", "the name does not exist")):
         before = said(weir, words + "; its last addresses stay")
         if trouble == "gone":
             dns.records.clear()
@@ -199,5 +199,5 @@ def test_a_check_tells_of_names_that_do_not_resolve(rig):
                                                "resolver": {"nameservers": [dns.text]}}))
     done = rig.command("check", "-c", file)
     assert done.returncode == 0, done.stderr
-    assert "names.yaml:1:52: warning: upstreams.api: bad.test:80: there is no such name; requests get 503 until" in done.stderr, done.stderr
+    assert "names.yaml:1:52: warning: upstreams.api: bad.test:80: the name does not exist; requests get 503 until" in done.stderr, done.stderr
     assert "good.test" not in done.stderr

@@ -140,7 +140,7 @@ def test_other_listeners_go_without_and_reloads_keep_it(rig):
             connection.send(V1 + request_bytes("/"))
             assert connection.response().status == 400
         weir.signal(1)
-        weir.announced(r"info +(reload: .* is in force)")
+        weir.announced(r"info +(reload: .* is in effect)")
 
 
 def test_on_a_unix_socket(rig):

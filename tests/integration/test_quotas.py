@@ -13,8 +13,8 @@ from wire import Connection, flood, get
 
 WINDOW = {"quota": dict(script="fixed_window", limit=60, period="1m", label="Window")}
 HOUR = {"quota": dict(script="fixed_window", limit=60, period="1h")}
-DOWN = "postgres .*(cannot be connected to|connection was lost)"
-SLOW = "postgres .*does not answer the query in time"
+DOWN = "postgres .*(the connection failed|connection was lost)"
+SLOW = "postgres .*the query timed out"
 
 
 def quotas(database, **more):
@@ -89,7 +89,7 @@ def test_what_a_row_means(rig):
                 "named": 2}
     assert {name: limit_of(weir, name) for name in expected} == expected
     weir.announced(r'warn .*says "-2" in its column a; expected (-1)')
-    weir.announced(r'warn .*plan "(lead)", which plans does not have')
+    weir.announced(r'warn .*plan "(lead)", which is not in plans')
 
 
 def test_columns_by_name(rig):
@@ -237,7 +237,7 @@ def test_where_a_client_stands(rig):
     def inspect(client):
         return rig.command("inspect", "-c", weir.policy_file, client).stdout
 
-    assert look("client-2")["database"] == {"cached": False} and "not known: the next request looks" in inspect("client-2")
+    assert look("client-2")["database"] == {"cached": False} and "not cached: the next request looks" in inspect("client-2")
     for client in "client-0", "client-1", "client-2", "golden", "stranger", "named":
         ask(weir, client)
     two = look("client-2")

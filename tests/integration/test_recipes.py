@@ -243,7 +243,7 @@ def test_limits_per_user_from_an_access_token(rig):
     assert "https://id.example.com/realms/shop/certs" in commands and "systemctl reload weir" in commands
     commands = commands.replace("https://id.example.com/realms/shop/certs", "file://" + os.path.join(rig.directory, "next.json"))
     subprocess.run(["sh", "-ec", commands.replace("systemctl reload weir", f"kill -HUP {weir.pid}")], cwd=rig.directory, check=True)
-    weir.announced("is in force")
+    weir.announced("is in effect")
     carol = after.sign("ES256", {**claims, "sub": "carol"})[0]
     eventually(lambda: get(weir.address, headers={"Authorization": "Bearer " + carol}).number("X-RateLimit-Limit"), what="a limit")
     echo = json.loads(get(weir.address, "/echo", headers={"Authorization": "Bearer " + carol}).body)

@@ -40,7 +40,7 @@ def test_without_limits_nobody_connects_to_redis(rig):
 def test_check_says_that_redis_is_not_needed(rig):
     policy = rig.write("none.yaml", json.dumps({**rig.policy(limits={}), "rules": [{"limits": []}]}))
     done = rig.command("check", "-c", policy)
-    assert done.returncode == 0 and "there are no limits: weir does not connect to Redis" in done.stderr, done.stderr
+    assert done.returncode == 0 and "there are no limits, so weir does not connect to Redis" in done.stderr, done.stderr
 
 
 def hearing(answers_ping, seen):
@@ -108,7 +108,7 @@ def test_a_name_leads_to_another_server_when_the_first_has_died(rig):
     eventually(lambda: weir.metric("weir_redis_ready_workers") == 2, 15, "every worker at the new address")
     eventually(lambda: two.ask("PUBSUB", "NUMSUB", "weir:resets")[1] == 1, 15, "the subscription")
     port = one.address[1]
-    assert weir.output().count(f"redis redis.test:{port}: is now at 127.0.0.2:{port} and no more at 127.0.0.1:{port}") == 1
+    assert weir.output().count(f"redis redis.test:{port}: its address is now 127.0.0.2:{port}, was 127.0.0.1:{port}") == 1
 
 
 def test_a_name_that_moves_is_followed_though_the_first_server_lives(rig):
@@ -123,7 +123,7 @@ def test_a_name_that_moves_is_followed_though_the_first_server_lives(rig):
     eventually(lambda: len(dns.asked) > count + 3)
     assert decides(weir, one), "it is still one of its addresses"
     dns.records["redis.test"] = ["127.0.0.2"]
-    weir.announced("is now at 127.0.0.2")
+    weir.announced("its address is now 127.0.0.2")
     eventually(lambda: decides(weir, two), what="a decision there")
     eventually(lambda: one.ask("CLIENT", "LIST").count("name=weir") == 0, 15, what="the end of the connections to the first")
 
@@ -141,7 +141,7 @@ def test_weir_starts_before_the_name_is_there(rig):
     dns = Nameserver(rig, **{"api.test": ["127.0.0.1"]})
     weir = weir_by_name(rig, dns, redis.address[1], on_failure="deny")
     assert get(weir.address).status == 503
-    weir.announced("warn +redis redis.test:.*limits follow on_failure until it is resolved; check redis.address")
+    weir.announced("warn +redis redis.test:.*on_failure applies until it is resolved; check redis.address")
     dns.records["redis.test"] = ["127.0.0.1"]
     eventually(lambda: get(weir.address).status == 200, 15, "a decision by Redis")
     weir.announced("info +redis redis.test:.*is resolved again")

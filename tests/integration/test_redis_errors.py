@@ -43,7 +43,7 @@ def test_out_of_memory(rig):
     weir = weir_before(rig, rig.redis().text)
     assert_well(weir)
     rig.redis().ask("CONFIG", "SET", "maxmemory", "1")
-    assert_refused(weir, "oom", "raise Redis' maxmemory")
+    assert_refused(weir, "oom", "raise maxmemory in Redis")
     rig.redis().ask("CONFIG", "SET", "maxmemory", "0")
     assert_well(weir)
 
@@ -174,7 +174,7 @@ def test_data_that_is_being_loaded(rig):
         reloading.sendall(b"DEBUG RELOAD\r\n")
         eventually(lambda: loading(redis), what="LOADING")
         weir = weir_before(rig, redis.text)
-        assert_refused(weir, "loading", "it answers once its data is loaded")
+        assert_refused(weir, "loading", "it is available when its data is loaded")
         redis.ask("CONFIG", "SET", "key-load-delay", "0")
         assert reloading.recv(100).startswith(b"+OK")
     assert_well(weir)
@@ -213,7 +213,7 @@ def is_busy(redis):
 def test_a_node_of_a_cluster(rig):
     redis = rig.redis(tcp=True, arguments=["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"])
     weir = weir_before(rig, redis.text)
-    assert_refused(weir, "cluster", "name its nodes in redis.cluster")
+    assert_refused(weir, "cluster", "list the nodes in redis.cluster")
 
 
 def test_an_http_server(rig):
@@ -251,8 +251,8 @@ def greeting(line):
 CASES = [
     # what it says, the cause, the remedy; two answers where the first would be good
     ("half an answer, and no more", answering_calls(b"*6\r\n:1\r\n"), "timeout", "redis.timeout"),
-    ("half an answer, then the end", answering_calls(b"*6\r\n:1\r\n", True), "closed", "Redis' own log"),
-    ("no answer, and the end", answering_calls(b"", True), "closed", "Redis' own log"),
+    ("half an answer, then the end", answering_calls(b"*6\r\n:1\r\n", True), "closed", "check the Redis log"),
+    ("no answer, and the end", answering_calls(b"", True), "closed", "check the Redis log"),
     ("a huge string", answering_calls(b"$2000000\r\n" + b"x" * 2000000 + b"\r\n"), "reply", "is a Redis server"),
     ("a huge array", answering_calls(b"*1000000\r\n" + b":1\r\n" * 1000000), "reply", "is a Redis server"),
     ("an answer nobody asked for", answering_calls(b"$-1\r\n$-1\r\n"), "reply", "is a Redis server"),

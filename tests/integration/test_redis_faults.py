@@ -381,7 +381,7 @@ def test_workers_and_weirs_come_back_at_different_moments(rig):
             assert last < started + 10 * patience, "every worker is back"
         return last - first if first else 0
     eventually(lambda: spread() > 0.02, 30, "a return at different moments")
-    assert b"Redis has just come back" in get(weirs[0].admin, "/readyz").body
+    assert b"Redis is available again" in get(weirs[0].admin, "/readyz").body
     assert b'"half_open":4' in get(weirs[0].admin, "/api/v1/status").body
     for weir in weirs:
         assert count(flood(weir.address, 1000, connections=32)) == {200: 1000}

@@ -82,7 +82,7 @@ def test_it_is_over_when_the_last_worker_is_back(rig):
     assert seconds >= 2.5, "from the first worker that lost it to the last that is back"
     levels = [level for level, _ in lines(weir)]
     assert levels.count("error") == 1 and levels.count("info") == 1 and levels[-1] == "info", lines(weir)
-    assert all("still away after" in m for level, m in lines(weir) if level == "warn"), lines(weir)
+    assert all("still unavailable after" in m for level, m in lines(weir) if level == "warn"), lines(weir)
 
 
 def test_a_connection_that_flaps_is_one_outage(rig):
@@ -134,7 +134,7 @@ def test_calls_that_are_refused_and_no_more(rig):
     redis.ask("CONFIG", "SET", "maxmemory", "1")
     for _ in range(20):
         get(weir.address)
-    weir.announced(r"error redis \S+: Redis is out of memory: .*such requests follow on_failure; raise Redis' maxmemory")
+    weir.announced(r"error redis \S+: Redis is out of memory: .*on_failure applies to such requests; raise maxmemory in Redis")
     redis.ask("CONFIG", "SET", "maxmemory", "0")
 
     def over():
@@ -159,5 +159,5 @@ def test_another_cause_is_told_in_the_same_outage(rig):
     # The test's Redis has no password: the login is refused. Then it dies.
     weir.announced(r"error redis \S+: the login was refused")
     rig.redis().kill()
-    weir.announced(r"warn +redis \S+: still away after [\d.]+ s: could not connect")
+    weir.announced(r"warn +redis \S+: still unavailable after [\d.]+ s: could not connect")
     assert [level for level, _ in lines(weir)] == ["error", "warn"], lines(weir)

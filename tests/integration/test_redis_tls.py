@@ -46,10 +46,10 @@ def test_certificates_that_are_refused(rig):
     assert_well(weir)
     named = weir_before(rig, server.text, tls=tls(server_name="other.test"))
     assert_refused(named, "tls_name", "redis.tls.server_name")
-    assert "is not for other.test but for server.test" in named.output()
+    assert "is not valid for other.test but for server.test" in named.output()
     expired = weir_before(rig, Redis(rig, "expired", tls=redis_tls("expired.pem")).text, tls=tls())
     assert_refused(expired, "tls_expired", "renew the certificate of Redis")
-    assert "has expired on 2021-" in expired.output()
+    assert "expired on 2021-" in expired.output()
 
 
 def test_a_server_that_wants_a_certificate(rig):

@@ -185,7 +185,7 @@ def test_a_script_that_is_not_seen_to_end_is_refused(rig):
     """Where the machine leaves no time for that; and it is said how little there was."""
     weir, _ = stopped_trial(rig)
     printed, _ = weir.communicate(timeout=60)
-    assert weir.returncode == 1 and re.search(r"does not end, .* had not answered after 0\.\d s of work in \d+\.\d s", printed), printed
+    assert weir.returncode == 1 and re.search(r"does not end, .* had not replied after 0\.\d s of CPU time in \d+\.\d s", printed), printed
 
 
 def said_to_fail(weir):

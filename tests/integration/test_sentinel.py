@@ -145,7 +145,7 @@ def test_sentinels_with_users_of_their_own(rig):
     policy["sentinel"].update(username="weir", password="wrong")
     weir = rig.weir(redis=policy, limits=limits, wait="listening")
     weir.expect_errors("redis shop")
-    weir.announced("does not say where the master is: WRONGPASS")
+    weir.announced("does not name the master: WRONGPASS")
     assert get(weir.address).status == 503
 
 
@@ -157,7 +157,7 @@ def test_a_sentinel_that_announces_names_is_told(rig):
     weir = rig.weir(redis={"sentinel": {"master": MASTER, "nodes": [sentinel.text]}, "on_failure": "deny"},
                     limits={"few": dict(script="gcra", limit=3, period="10d")}, wait="listening")
     weir.expect_errors("redis shop")
-    weir.announced('names the master by what is no address: "localhost"; let it announce addresses')
+    weir.announced('gives an invalid address for the master: "localhost"; configure it to announce addresses')
     assert get(weir.address).status == 503
 
 
@@ -175,7 +175,7 @@ def test_no_sentinel_answers(rig):
     nodes = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     weir = rig.weir(redis={"sentinel": {"master": MASTER, "nodes": nodes}, "on_failure": "deny"},
                     limits={"few": dict(script="gcra", limit=3, period="10d")})
-    weir.expect_errors("none of 2 sentinels tells where the master is")
+    weir.expect_errors("none of 2 sentinels names the master")
     assert get(weir.address).status == 503
     assert get(weir.admin, "/readyz").status == 503
     weir.announced("none of 2 sentinels")

@@ -82,7 +82,7 @@ def test_a_reload_shows_the_dates_of_the_new_certificate(rig):
 def test_reloads_are_counted_and_dated(rig):
     before = time.time()
     weir = rig.weir(limits=HOUR)
-    weir.expect_errors("policy in force stays", r"\.yaml:")
+    weir.expect_errors("current policy stays in effect", r"\.yaml:")
     started = weir.metric("process_start_time_seconds")
     loaded = weir.metric("weir_policy_loaded_timestamp_seconds")
     assert before - 1 <= started <= loaded <= time.time()
@@ -94,7 +94,7 @@ def test_reloads_are_counted_and_dated(rig):
     rig.write(os.path.basename(weir.policy_file), "limits: [ 1 ]\n")
     for number in 1, 2:
         weir.signal(signal.SIGHUP)
-        weir.announced("the policy in force stays", count=number)
+        weir.announced("the current policy stays in effect", count=number)
     assert weir.metric("weir_reload_total", result="failure") == 2
     assert weir.metric("weir_reload_total", result="success") == 1
     assert weir.metric("weir_policy_loaded_timestamp_seconds") == reloaded, "that of the policy in force"

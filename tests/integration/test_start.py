@@ -135,7 +135,7 @@ def test_standalone_scripts_run_in_redis(rig):
 def test_script_of_an_unknown_name(rig):
     for name in ("no_such_thing", "driver"):
         result = rig.command("script", name)
-        assert result.returncode == 1 and name in result.stderr and "there are token_bucket, " in result.stderr, result
+        assert result.returncode == 1 and name in result.stderr and "use one of token_bucket, " in result.stderr, result
 
 
 def test_check_warns_of_a_redis_that_evicts(rig):
@@ -159,7 +159,7 @@ def test_check_warns_of_a_redis_that_keeps_nothing(rig):
     def is_warned():
         result = rig.command("check", "-c", policy)
         assert result.returncode == 0, result
-        return "keeps nothing on disk" in result.stderr
+        return "has no persistence" in result.stderr
     assert is_warned()
     redis.ask("CONFIG", "SET", "save", "3600 1")
     assert not is_warned()
@@ -175,7 +175,7 @@ def test_check_warns_of_a_redis_that_keeps_nothing(rig):
 def test_check_tells_of_an_embedded_redis_that_keeps_nothing(rig):
     limits = {"each": dict(script="gcra", limit=1, period="1s")}
     policy = rig.write("policy.yaml", json.dumps(rig.policy(limits=limits, redis={"address": "embedded"})))
-    assert "the embedded Redis keeps nothing on disk" in rig.command("check", "-c", policy).stderr
+    assert "the embedded Redis has no persistence" in rig.command("check", "-c", policy).stderr
 
 
 def test_a_url_of_redis_is_where_the_limits_are(rig):

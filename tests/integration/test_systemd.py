@@ -51,7 +51,7 @@ def listening(address=("127.0.0.1", 0), family=socket.AF_INET):
 def test_ready_reload_and_stop_are_notified(rig):
     notifications = Notifications(rig)
     weir = rig.weir(environment={"NOTIFY_SOCKET": notifications.path}, limits={"each": HOUR})
-    weir.expect_errors("reload", "rules")
+    weir.expect_errors("reload", "rules", "upstreams is missing")
     assert weir.policy_file in notifications.until("READY")["STATUS"]
     before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
     weir.reload()

@@ -66,7 +66,8 @@ static EVP_PKEY *key_of(const char *algorithm, const char *file)
     if (!pkey || !out)
         die("cannot make a key");
     if (strcmp(algorithm, "RS256") == 0) {
-        fprintf(out, "{\"keys\":[{\"kty\":\"RSA\",\"n\":\"%s\",\"e\":\"AQAB\"}]}", member(pkey, "n"));
+        fprintf(out, "{\"keys\":[{\"kty\":\"RSA\",\"n\":\"%s\",\"e\":\"AQAB\"}]}",
+                member(pkey, "n"));
     } else if (strcmp(algorithm, "ES256") == 0) {
         fprintf(out, "{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"%s\",\"y\":\"%s\"}]}",
                 member(pkey, "qx"), member(pkey, "qy"));
@@ -94,7 +95,8 @@ static size_t without_der(unsigned char *signature, size_t size)
 }
 
 /* A token as issuers make them, of about 600 to 900 bytes. */
-static void sign(EVP_PKEY *pkey, const char *algorithm, unsigned number, char token[static TOKEN_MAX_BYTES])
+static void sign(EVP_PKEY *pkey, const char *algorithm, unsigned number,
+                 char token[static TOKEN_MAX_BYTES])
 {
     char header[128], payload[512];
     unsigned char signature[512];
@@ -105,8 +107,10 @@ static void sign(EVP_PKEY *pkey, const char *algorithm, unsigned number, char to
     snprintf(header, sizeof header, "{\"alg\":\"%s\",\"typ\":\"JWT\"}", algorithm);
     snprintf(
         payload, sizeof payload,
-        "{\"iss\":\"https://id.example.com/realms/shop\",\"aud\":[\"api\",\"account\"],\"exp\":4102444800,"
-        "\"iat\":1700000000,\"jti\":\"6f9ad2c0-0f4c-4c42-a6a5-%012u\",\"sub\":\"2f0d1f8e-53b4-4c8a-%04u\","
+        "{\"iss\":\"https://id.example.com/realms/"
+        "shop\",\"aud\":[\"api\",\"account\"],\"exp\":4102444800,"
+        "\"iat\":1700000000,\"jti\":\"6f9ad2c0-0f4c-4c42-a6a5-%012u\",\"sub\":\"2f0d1f8e-53b4-4c8a-"
+        "%04u\","
         "\"azp\":\"web\",\"scope\":\"openid profile email orders:read orders:write\","
         "\"email\":\"someone@example.com\",\"preferred_username\":\"someone\",\"session_state\":"
         "\"0b0dcf54-2c7f-4d3a-9c1c-9a1d3f0f5f11\"}",
@@ -132,7 +136,8 @@ static struct policy *load(const char *identity)
 {
     char yaml[2048];
 
-    snprintf(yaml, sizeof yaml, "upstreams: { a: { servers: 127.0.0.1:1 } }\nidentity: { %s }\n", identity);
+    snprintf(yaml, sizeof yaml, "upstreams: { a: { servers: 127.0.0.1:1 } }\nidentity: { %s }\n",
+             identity);
     struct policy *policy = policy_load_text("token_cost.yaml", slice_of(yaml), "lua", stderr);
     if (!policy)
         die("the policy is refused");
@@ -143,10 +148,12 @@ static struct policy *load(const char *identity)
 static void add_fields(struct fields *fields)
 {
     static const char *const others[] = {
-        "Host",   "User-Agent",     "Accept",         "Accept-Language", "Accept-Encoding", "Referer",
-        "Origin", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site",  "Cache-Control"};
+        "Host",         "User-Agent", "Accept",         "Accept-Language", "Accept-Encoding",
+        "Referer",      "Origin",     "Sec-Fetch-Dest", "Sec-Fetch-Mode",  "Sec-Fetch-Site",
+        "Cache-Control"};
     for (unsigned i = 0; i < COUNT_OF(others); i++)
-        fields->at[fields->count++] = (struct field){.name = slice_of(others[i]), .value = SLICE("value")};
+        fields->at[fields->count++] =
+            (struct field){.name = slice_of(others[i]), .value = SLICE("value")};
 }
 
 static void identify(const struct identity_input *input, const char *prefix)
@@ -196,7 +203,8 @@ static void measure_algorithm(const char *algorithm, const char *file)
         strcpy(values[i], "Bearer ");
         sign(pkey, algorithm, i, values[i] + 7);
     }
-    snprintf(identity, sizeof identity, "from: [ 'jwt:sub', ip ], jwt: { audience: api, keys: '%s' }", file);
+    snprintf(identity, sizeof identity,
+             "from: [ 'jwt:sub', ip ], jwt: { audience: api, keys: '%s' }", file);
     struct policy *policy = load(identity);
     if (!token_checker_new(policy, &stats, &tokens))
         die("no memory");
@@ -211,8 +219,8 @@ static void measure_algorithm(const char *algorithm, const char *file)
         free(values[i]);
 }
 
-static void measure_source(const char *what, const char *identity, const char *name, const char *value,
-                           const char *prefix)
+static void measure_source(const char *what, const char *identity, const char *name,
+                           const char *value, const char *prefix)
 {
     struct policy *policy = load(identity);
     measure(what, policy, NULL, name, (char *const[]){(char *)value}, 1, 1000000, prefix);
@@ -228,9 +236,10 @@ int main(void)
         die(file);
     close(fd);
     measure_source("address", "from: [ ip ]", "X-Client-Id", "", "ip:");
-    measure_source("header", "from: [ 'header:X-Key' ], headers_from: anyone", "X-Key", "client-2", "id:");
-    measure_source("header, hashed", "from: [ 'header:X-Key' ], headers_from: anyone, hash: true", "X-Key",
-                   "pk_live_4eC39HqLyjWDarjtT1zdp7dc", "id:h:");
+    measure_source("header", "from: [ 'header:X-Key' ], headers_from: anyone", "X-Key", "client-2",
+                   "id:");
+    measure_source("header, hashed", "from: [ 'header:X-Key' ], headers_from: anyone, hash: true",
+                   "X-Key", "pk_live_4eC39HqLyjWDarjtT1zdp7dc", "id:h:");
     measure_source("cookie", "from: [ 'cookie:session' ], headers_from: anyone", "Cookie",
                    "theme=dark; session=f3b1c9e0a7d24b6f8e5d1c2b3a495867", "cookie:");
     measure_source("query parameter", "from: [ 'query:key' ], headers_from: anyone", "?",

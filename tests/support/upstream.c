@@ -128,8 +128,8 @@ static void set_content_length(struct evhttp_request *request, unsigned long lon
 
 static bool has_content(struct evhttp_request *request, int status)
 {
-    return evhttp_request_get_command(request) != EVHTTP_REQ_HEAD && status >= 200 && status != 204 &&
-           status != 304;
+    return evhttp_request_get_command(request) != EVHTTP_REQ_HEAD && status >= 200 &&
+           status != 204 && status != 304;
 }
 
 /* Responds with `body` and frees it. For HEAD and 304, sends only the length;
@@ -156,10 +156,11 @@ static void answer_echo(struct evhttp_request *request)
     const char *separator = "";
     struct evkeyval *field;
 
-    evbuffer_add_printf(body,
-                        "{\"method\":\"%s\",\"target\":", method_name(evhttp_request_get_command(request)));
+    evbuffer_add_printf(
+        body, "{\"method\":\"%s\",\"target\":", method_name(evhttp_request_get_command(request)));
     json_string(body, evhttp_request_get_uri(request));
-    evbuffer_add_printf(body, ",\"version\":\"HTTP/%d.%d\",\"fields\":[", request->major, request->minor);
+    evbuffer_add_printf(body, ",\"version\":\"HTTP/%d.%d\",\"fields\":[", request->major,
+                        request->minor);
     TAILQ_FOREACH (field, evhttp_request_get_input_headers(request), next) {
         evbuffer_add_printf(body, "%s[", separator);
         json_string(body, field->key);
@@ -251,7 +252,8 @@ static void pause_over(evutil_socket_t fd, short what, void *context)
     (void)what;
     event_free(pause->timer);
     free(pause);
-    answer_text(request, HTTP_OK, "{\"message\":\"at last\"}\n"); /* if the client is gone, only frees it */
+    answer_text(request, HTTP_OK,
+                "{\"message\":\"at last\"}\n"); /* if the client is gone, only frees it */
 }
 
 static void answer_slowly(struct evhttp_request *request, long ms)
@@ -346,8 +348,9 @@ static struct evconnlistener *listener_new(const char *address)
         errno = EINVAL;
         return NULL;
     }
-    struct evconnlistener *listener = evconnlistener_new_bind(
-        base, NULL, NULL, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE, 1024, (struct sockaddr *)&at, size);
+    struct evconnlistener *listener =
+        evconnlistener_new_bind(base, NULL, NULL, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE, 1024,
+                                (struct sockaddr *)&at, size);
     if (listener && at.ss_family != AF_UNIX) /* accepted sockets inherit the option */
         setsockopt(evconnlistener_get_fd(listener), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     return listener;
@@ -359,7 +362,8 @@ static void print_address(struct evconnlistener *listener, const char *address)
     socklen_t size = sizeof at;
     getsockname(evconnlistener_get_fd(listener), (struct sockaddr *)&at, &size);
     if (at.ss_family == AF_INET)
-        printf("listening on 127.0.0.1:%u\n", (unsigned)ntohs(((struct sockaddr_in *)&at)->sin_port));
+        printf("listening on 127.0.0.1:%u\n",
+               (unsigned)ntohs(((struct sockaddr_in *)&at)->sin_port));
     else if (at.ss_family == AF_INET6)
         printf("listening on [::1]:%u\n", (unsigned)ntohs(((struct sockaddr_in6 *)&at)->sin6_port));
     else

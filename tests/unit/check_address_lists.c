@@ -65,7 +65,8 @@ static void check_at(const struct address_table *table, struct ip ip, unsigned c
 }
 
 /* The first and last address of a range, and their neighbours. */
-static void check_ends(const struct address_table *table, const struct ip_range *range, unsigned count)
+static void check_ends(const struct address_table *table, const struct ip_range *range,
+                       unsigned count)
 {
     struct ip last = range->ip, ip;
 

@@ -116,8 +116,10 @@ START_TEST(json_text_is_always_valid)
     char bytes[200];
     struct text t = text_over(bytes, sizeof bytes);
     text_json(&t, SLICE("a\"b\\c\n\x01\x7f\xc3\xa9\xff\xed\xa0\x80\xf0\x9f\x98\x80"));
-    assert_text(&t, "a\\\"b\\\\c\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xf0"
-                    "\x9f\x98\x80");
+    assert_text(
+        &t,
+        "a\\\"b\\\\c\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xf0"
+        "\x9f\x98\x80");
 }
 END_TEST
 
@@ -136,7 +138,8 @@ START_TEST(siphash_depends_on_every_byte_and_the_key)
         ck_assert_uint_ne(whole, hash_slice(&key, (struct slice){bytes, sizeof bytes}));
         bytes[i] ^= 1;
     }
-    ck_assert_uint_ne(hash_slice(&key, (struct slice){bytes, 7}), hash_slice(&key, (struct slice){bytes, 8}));
+    ck_assert_uint_ne(hash_slice(&key, (struct slice){bytes, 7}),
+                      hash_slice(&key, (struct slice){bytes, 8}));
 }
 END_TEST
 
@@ -153,8 +156,8 @@ START_TEST(names_compare_without_case_at_every_length_and_place)
             for (unsigned bit = 0; bit < 8; bit++) {
                 other[i] = (char)(lower[i] ^ 1 << bit);
                 bool letter = (lower[i] | 0x20) >= 'a' && (lower[i] | 0x20) <= 'z';
-                ck_assert_int_eq(letter && bit == 5,
-                                 slice_equal_nocase((struct slice){upper, n}, (struct slice){other, n}));
+                ck_assert_int_eq(letter && bit == 5, slice_equal_nocase((struct slice){upper, n},
+                                                                        (struct slice){other, n}));
                 other[i] = lower[i];
             }
     }
@@ -437,7 +440,7 @@ START_TEST(connections_of_an_address_are_counted_exactly)
 }
 END_TEST
 
-/* ---- alarms ------------------------------------------------------------------------------------------ */
+/* ---- alarms ---------------------------------------------------------------------------------- */
 
 enum { ALARMS = 500 };
 
@@ -575,7 +578,8 @@ static void take_lines(int fd, size_t size)
     while (size) {
         ssize_t n = recv(fd, bytes, sizeof bytes, 0);
         ck_assert_int_gt(n, 0);
-        ck_assert_msg(n % LINE_BYTES == 0 && bytes[n - 1] == '\n', "a write of %zd bytes ends in a line", n);
+        ck_assert_msg(n % LINE_BYTES == 0 && bytes[n - 1] == '\n',
+                      "a write of %zd bytes ends in a line", n);
         size -= (size_t)n;
     }
 }
@@ -665,7 +669,8 @@ int main(void)
     tcase_add_test(tests, the_clock_of_a_turn_never_runs_ahead);
     tcase_add_test(tests, histogram_puts_a_value_on_its_bound_below);
     tcase_add_test(tests, deadlines_of_a_queue_pass_in_order_of_time_whatever_the_order_of_arming);
-    tcase_add_test(tests, deadlines_that_are_due_pass_without_the_timer_and_may_be_cancelled_before);
+    tcase_add_test(tests,
+                   deadlines_that_are_due_pass_without_the_timer_and_may_be_cancelled_before);
     tcase_add_test(tests, deadlines_need_no_descriptor);
     tcase_add_test(tests, a_turn_that_is_long_is_noticed_when_the_clock_is_read_again);
     tcase_add_test(tests, timer_heap_ring_in_order_never_too_early_and_never_when_cancelled);

@@ -9,16 +9,17 @@
 #include "redis/reply_reader.h"
 #include "run_suite.h"
 
-static const char yaml[] = "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\n"
-                           "identity: { from: [ 'header:X-Client-Id', ip ], ipv6_prefix: 56 }\n"
-                           "redis: { key_prefix: 'p*' }\n"
-                           "limits:\n"
-                           "  single: { script: gcra, limit: 5, period: 1s }\n"
-                           "  list: { script: gcra, limit: 6, period: 1s, per: [ client, route ] }\n"
-                           "  all: { script: gcra, limit: 7, period: 1s, per: all }\n"
-                           "  unused: { script: gcra, limit: 7, period: 1s }\n"
-                           "clients: { none: { quota: 0 }, few: { quota: 2 } }\n"
-                           "rules: [ { limits: [ single, list, all ] } ]\n";
+static const char yaml[] =
+    "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\n"
+    "identity: { from: [ 'header:X-Client-Id', ip ], ipv6_prefix: 56 }\n"
+    "redis: { key_prefix: 'p*' }\n"
+    "limits:\n"
+    "  single: { script: gcra, limit: 5, period: 1s }\n"
+    "  list: { script: gcra, limit: 6, period: 1s, per: [ client, route ] }\n"
+    "  all: { script: gcra, limit: 7, period: 1s, per: all }\n"
+    "  unused: { script: gcra, limit: 7, period: 1s }\n"
+    "clients: { none: { quota: 0 }, few: { quota: 2 } }\n"
+    "rules: [ { limits: [ single, list, all ] } ]\n";
 
 static struct policy *policy;
 static struct identity identity;
@@ -121,9 +122,9 @@ START_TEST(a_look_scans_for_lists_and_asks_once)
     expect_argument(8, "0");  /* for nothing */
     expect_argument(10, "2"); /* of 2 */
     ck_assert_int_eq(argc, 5 + 3 * 7);
-    ck_assert(give(
-        "*16\r\n:1\r\n:2\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:7\r\n:9\r\n:0\r\n:1\r\n:1\r\n:0\r\n:8\r\n:0\r\n"
-        ":1790000000000000\r\n"));
+    ck_assert(give("*16\r\n:1\r\n:2\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:7\r\n:9\r\n:0\r\n:1\r\n:"
+                   "1\r\n:0\r\n:8\r\n:0\r\n"
+                   ":1790000000000000\r\n"));
     expect_end();
     const struct limit_status *rows;
     ck_assert_uint_eq(client_query_rows(query, &rows), 3);
@@ -266,8 +267,8 @@ START_TEST(a_reset_removes_each_key_once)
 {
     begin("a", CLIENT_QUERY_RESET, 1000000);
     expect_next();
-    ck_assert(give(
-        "*2\r\n$1\r\n5\r\n*2\r\n$18\r\np*:{id:a}:l:single\r\n$30\r\np*:{id:a}:l:list:{route:00001}\r\n"));
+    ck_assert(give("*2\r\n$1\r\n5\r\n*2\r\n$18\r\np*:{id:a}:l:single\r\n$30\r\np*:{id:a}:l:list:{"
+                   "route:00001}\r\n"));
     expect_next();
     expect_argument(1, "scan");
     expect_argument(2, "5");
@@ -329,7 +330,8 @@ START_TEST(clients_are_read)
     const char *why = NULL;
 
     for (unsigned i = 0; i < COUNT_OF(bad); i++) {
-        ck_assert_msg(!client_query_identity(policy, slice_of(bad[i]), &identity, &why), "%s", bad[i]);
+        ck_assert_msg(!client_query_identity(policy, slice_of(bad[i]), &identity, &why), "%s",
+                      bad[i]);
         ck_assert_ptr_nonnull(why);
     }
     ck_assert(client_query_identity(policy, SLICE("id:id:x"), &identity, &why) && identity.is_id);

@@ -52,9 +52,10 @@ static void set_up(void)
 {
     rig_make_directory(directory);
     for (unsigned i = 0; i < LIMITS; i++) {
-        limits[i] =
-            (struct limit){.index = i, .base = i, .script = (char *)"one", .period_us = 1000000 * (i + 1)};
-        limits[i].script_text = (char *)"return function() return 1, 2, 0, 3 end -- no newline at the end";
+        limits[i] = (struct limit){
+            .index = i, .base = i, .script = (char *)"one", .period_us = 1000000 * (i + 1)};
+        limits[i].script_text =
+            (char *)"return function() return 1, 2, 0, 3 end -- no newline at the end";
     }
     limits[1].script = (char *)"unused";
     limits[1].script_text = (char *)"this is no Lua";
@@ -66,7 +67,8 @@ static void set_up(void)
     used[0] = &limits[0];
     used[1] = &limits[2];
     rules[0] = (struct rule){.limits = used, .limit_count = 2};
-    policy = (struct policy){.limits = limits, .limit_count = LIMITS, .rules = rules, .rule_count = 1};
+    policy =
+        (struct policy){.limits = limits, .limit_count = LIMITS, .rules = rules, .rule_count = 1};
     report = open_memstream(&report_text, &report_size);
 }
 
@@ -91,9 +93,9 @@ static struct redis_settings start_redis(void)
 
 START_TEST(what_no_limit_needs_is_left_out_of_the_driver)
 {
-    static const char driver[] =
-        "1\n--{ several\n2\n--{ dedup\n9\n--}\n--}\n--{ options\n3\n--}\n--{ dedup\n4\n--}\n--{ own\n5\n--}\n"
-        "--{ numbers\n6\n--}\n--{ clock\n7\n--}\n8";
+    static const char driver[] = "1\n--{ several\n2\n--{ dedup\n9\n--}\n--}\n--{ "
+                                 "options\n3\n--}\n--{ dedup\n4\n--}\n--{ own\n5\n--}\n"
+                                 "--{ numbers\n6\n--}\n--{ clock\n7\n--}\n8";
     static const struct {
         const char *what, *kept;
     } cases[] = {{"one limit", "18"}, {"two limits", "1238"}, {"options", "138"},
@@ -119,7 +121,8 @@ START_TEST(what_no_limit_needs_is_left_out_of_the_driver)
         if (*p != '\n')
             kept[n++] = *p;
     ck_assert_str_eq(kept, cases[_i].kept);
-    ck_assert_msg((strstr(script, "setmetatable") == NULL) == (_i != 1), "%s: %s", cases[_i].what, script);
+    ck_assert_msg((strstr(script, "setmetatable") == NULL) == (_i != 1), "%s: %s", cases[_i].what,
+                  script);
     free(script);
 }
 END_TEST
@@ -134,10 +137,12 @@ START_TEST(every_composition_is_compiled_and_runs)
         limits[0].option_count = features >> 1 & 1;
         limits[0].dedup.header = features & 4 ? (char *)"X-Id" : NULL;
         limits[0].script = (char *)(features & 8 ? "gcra" : "one");
-        limits[0].script_text = features & 8 ? text : (char *)"return function() return 1, 2, 0, 3 end";
+        limits[0].script_text =
+            features & 8 ? text : (char *)"return function() return 1, 2, 0, 3 end";
         limits[0].kind = features & 16 ? LIMIT_CUSTOM : LIMIT_BUCKET;
         char *script = compose_driver(&policy, lua_dir(), report);
-        ck_assert_msg(compose_check(&settings, script, report) == 0, "%u: %s", features, reported());
+        ck_assert_msg(compose_check(&settings, script, report) == 0, "%u: %s", features,
+                      reported());
         free(script);
         free(text);
     }
@@ -150,37 +155,38 @@ START_TEST(the_driver_text_is_as_promised)
     write_file("driver.lua", "return limits\n");
     char *script = compose_driver(&policy, directory, report);
     char *expected;
-    ck_assert_int_gt(asprintf(&expected,
-                              "local muldiv, numbers\n"
-                              "local limiter = setmetatable({}, { __index = function(made, name)\n"
-                              "  local run\n"
-                              "  if false then\n"
-                              "  elseif name == \"one\" then run = (function(...) --@ %s/one.lua\n"
-                              "return function() return 1, 2, 0, 3 end -- no newline at the end\n"
-                              "end)(muldiv, numbers)\n"
-                              "  end\n"
-                              "  made[name] = run\n"
-                              "  return run\n"
-                              "end })\n"
-                              "local limits = setmetatable({}, { __index = function(made, number)\n"
-                              "  local limit\n"
-                              "  if false then\n"
-                              "  elseif number == \"1\" then limit = { run = limiter[\"one\"], period = "
-                              "1000000, amount = 0, amount_text "
-                              "= \"0\" }\n"
-                              "  elseif number == \"3\" then limit = { run = limiter[\"one\"], period = "
-                              "3000000, amount = 0, amount_text "
-                              "= \"0\", offset = -5, "
-                              "options = { 7, 8 } }\n"
-                              "  end\n"
-                              "  made[number] = limit\n"
-                              "  return limit\n"
-                              "end })\n"
-                              "if #ARGV == 1 then local _ _ = limiter[\"one\"] end\n"
-                              "--@ %s/driver.lua\n"
-                              "return limits\n",
-                              directory, directory),
-                     0);
+    ck_assert_int_gt(
+        asprintf(&expected,
+                 "local muldiv, numbers\n"
+                 "local limiter = setmetatable({}, { __index = function(made, name)\n"
+                 "  local run\n"
+                 "  if false then\n"
+                 "  elseif name == \"one\" then run = (function(...) --@ %s/one.lua\n"
+                 "return function() return 1, 2, 0, 3 end -- no newline at the end\n"
+                 "end)(muldiv, numbers)\n"
+                 "  end\n"
+                 "  made[name] = run\n"
+                 "  return run\n"
+                 "end })\n"
+                 "local limits = setmetatable({}, { __index = function(made, number)\n"
+                 "  local limit\n"
+                 "  if false then\n"
+                 "  elseif number == \"1\" then limit = { run = limiter[\"one\"], period = "
+                 "1000000, amount = 0, amount_text "
+                 "= \"0\" }\n"
+                 "  elseif number == \"3\" then limit = { run = limiter[\"one\"], period = "
+                 "3000000, amount = 0, amount_text "
+                 "= \"0\", offset = -5, "
+                 "options = { 7, 8 } }\n"
+                 "  end\n"
+                 "  made[number] = limit\n"
+                 "  return limit\n"
+                 "end })\n"
+                 "if #ARGV == 1 then local _ _ = limiter[\"one\"] end\n"
+                 "--@ %s/driver.lua\n"
+                 "return limits\n",
+                 directory, directory),
+        0);
     ck_assert_str_eq(script, expected);
     free(expected);
     free(script);
@@ -189,9 +195,9 @@ END_TEST
 
 START_TEST(the_real_driver_runs_in_redis)
 {
-    static const char *const names[] = {"token_bucket",  "leaky_bucket",       "gcra",
-                                        "fixed_window",  "sliding_window_log", "sliding_window_counter",
-                                        "rolling_window"};
+    static const char *const names[] = {
+        "token_bucket",       "leaky_bucket",           "gcra",          "fixed_window",
+        "sliding_window_log", "sliding_window_counter", "rolling_window"};
     struct redis_settings settings = start_redis();
 
     for (size_t i = 0; i < COUNT_OF(names); i++) {
@@ -202,7 +208,8 @@ START_TEST(the_real_driver_runs_in_redis)
             limits[j].script = (char *)names[i], limits[j].script_text = text;
         char *script = compose_driver(&policy, lua_dir(), report);
         ck_assert_ptr_nonnull(script);
-        ck_assert_msg(compose_check(&settings, script, report) == 0, "%s: %s", names[i], reported());
+        ck_assert_msg(compose_check(&settings, script, report) == 0, "%s: %s", names[i],
+                      reported());
         free(script);
         free(text);
     }

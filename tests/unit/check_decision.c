@@ -150,7 +150,8 @@ static struct decision random_rejection(void)
     return d;
 }
 
-static size_t write_marked(struct text *out, const struct decision *d, unsigned headers, struct marks *marks)
+static size_t write_marked(struct text *out, const struct decision *d, unsigned headers,
+                           struct marks *marks)
 {
     marks->count = 0;
     marks->too_many = false;
@@ -192,7 +193,8 @@ START_TEST(numbers_written_over_a_rejection_make_another_one)
             continue;
         same_size++;
         ck_assert_uint_eq(size, size_b);
-        ck_assert_msg(memcmp(first, second, size) == 0, "%.*s\n%.*s", (int)size, first, (int)size, second);
+        ck_assert_msg(memcmp(first, second, size) == 0, "%.*s\n%.*s", (int)size, first, (int)size,
+                      second);
     }
     ck_assert_uint_gt(alike, 1000);
     ck_assert_uint_gt(same_size, 100);
@@ -201,9 +203,11 @@ END_TEST
 
 static struct decision by_terms(enum verdict verdict)
 {
-    struct decision d = {
-        .verdict = verdict, .result_count = 1, .rejected_by = verdict == VERDICT_PROHIBITED ? 0 : -1};
-    d.results[0] = (struct limit_result){.limit = &window, .verdict = verdict, .retry_after_us = -1};
+    struct decision d = {.verdict = verdict,
+                         .result_count = 1,
+                         .rejected_by = verdict == VERDICT_PROHIBITED ? 0 : -1};
+    d.results[0] =
+        (struct limit_result){.limit = &window, .verdict = verdict, .retry_after_us = -1};
     return d;
 }
 
@@ -221,7 +225,8 @@ END_TEST
 START_TEST(an_unlimited_client_sees_minus_one)
 {
     struct decision d = by_terms(VERDICT_UNLIMITED);
-    ck_assert_str_eq(fields(&d, all_families), "X-Rate-Limit-Policy: Window\r\nX-Rate-Limit-Quota: -1\r\n");
+    ck_assert_str_eq(fields(&d, all_families),
+                     "X-Rate-Limit-Policy: Window\r\nX-Rate-Limit-Quota: -1\r\n");
     ck_assert_str_eq(fields(&d, HEADERS_IETF | HEADERS_X_RATELIMIT), "");
 }
 END_TEST
@@ -312,9 +317,10 @@ START_TEST(limits_that_are_not_to_be_shown_are_not)
     d.results[1].verdict = d.verdict = VERDICT_LIMITED;
     d.results[1].retry_after_us = 5000000;
     d.rejected_by = 1;
-    ck_assert_str_eq(fields(&d, HEADERS_X_RATELIMIT),
-                     "X-RateLimit-Limit: 20\r\nX-RateLimit-Remaining: 15\r\nX-RateLimit-Reset: 3\r\n"
-                     "Retry-After: 5\r\n");
+    ck_assert_str_eq(
+        fields(&d, HEADERS_X_RATELIMIT),
+        "X-RateLimit-Limit: 20\r\nX-RateLimit-Remaining: 15\r\nX-RateLimit-Reset: 3\r\n"
+        "Retry-After: 5\r\n");
     ck_assert_ptr_nonnull(strstr(problem(&d, 429), "\"violated-policies\":[\"quota\"]"));
 }
 END_TEST

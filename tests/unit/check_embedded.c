@@ -39,7 +39,8 @@ static long long ask_number(const struct embedded *e, const char *command)
 {
     redisContext *redis = redisConnectUnix(embedded_address(e)->local.sun_path);
     redisReply *reply = redis && !redis->err ? redisCommand(redis, command) : NULL;
-    const char *pid = reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, "process_id:") : NULL;
+    const char *pid =
+        reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, "process_id:") : NULL;
     long long number = pid ? atoll(pid + 11) : -1;
     freeReplyObject(reply);
     if (redis)
@@ -141,7 +142,8 @@ START_TEST(it_dies_with_its_parent)
     pid_t child, server;
     uint64_t since = clock_us();
 
-    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* the test becomes the server's reaper */
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1),
+                     0); /* the test becomes the server's reaper */
     ck_assert_int_eq(pipe(channel), 0);
     child = fork();
     if (child == 0) {
@@ -195,7 +197,8 @@ int main(void)
 {
     Suite *suite = suite_create("embedded");
     TCase *tests = tcase_create("embedded");
-    bool installed = system("command -v redis-server >/dev/null || command -v valkey-server >/dev/null") == 0;
+    bool installed =
+        system("command -v redis-server >/dev/null || command -v valkey-server >/dev/null") == 0;
 
     tcase_add_checked_fixture(tests, set_up, tear_down);
     tcase_set_timeout(tests, 60);

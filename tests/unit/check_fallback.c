@@ -19,7 +19,8 @@ static struct limit_result result_for(const struct limit *limit)
 {
     return (struct limit_result){.limit = limit,
                                  .quota = limit->limit,
-                                 .capacity = limit->kind == LIMIT_WINDOW ? limit->limit : limit->burst};
+                                 .capacity =
+                                     limit->kind == LIMIT_WINDOW ? limit->limit : limit->burst};
 }
 
 static bool decide(struct fallback *f, const struct limit *limit, struct slice key, int64_t cost,
@@ -38,7 +39,7 @@ static uint64_t random_below(uint64_t n)
     return (random_state >> 20) % n;
 }
 
-/* --- Buckets ------------------------------------------------------------------------------------------ */
+/* --- Buckets ---------------------------------------------------------------------------------- */
 
 /* A token bucket that counts tokens in units of 1/period, in 128 bits: nothing is rounded. */
 struct model {
@@ -67,7 +68,8 @@ START_TEST(a_bucket_is_exact)
                    {7, 3, 1000000},           {1, 1, 1},
                    {1000000, 5, 1000003},     {999983, 999983, 86400000000},
                    {1, 1000000, 86400000000}, {5, 1, 3}};
-    struct limit limit = limit_of(LIMIT_BUCKET, numbers[_i].limit, numbers[_i].burst, numbers[_i].period_us);
+    struct limit limit =
+        limit_of(LIMIT_BUCKET, numbers[_i].limit, numbers[_i].burst, numbers[_i].period_us);
     struct model model = {(__int128)limit.burst * limit.period_us, begin_us};
     struct fallback *f = fallback_new(1000);
     struct limit_result r;
@@ -149,7 +151,7 @@ START_TEST(best_effort_takes_what_is_left)
 }
 END_TEST
 
-/* --- Windows ------------------------------------------------------------------------------------------ */
+/* --- Windows ---------------------------------------------------------------------------------- */
 
 START_TEST(a_window_starts_at_the_first_request)
 {
@@ -189,7 +191,7 @@ START_TEST(a_window_follows_the_clock)
 }
 END_TEST
 
-/* --- Several limits, many keys ------------------------------------------------------------------------- */
+/* --- Several limits, many keys ---------------------------------------------------------------- */
 
 /* As tests/lua/edits.lua for Redis: n used units remain used in the edited limit, at most its
  * burst. */
@@ -236,8 +238,8 @@ START_TEST(an_edited_bucket_keeps_what_was_used)
     ck_assert(!decide(f, &small, SLICE("burst"), 1, begin_us, &r));
     ck_assert_int_eq(r.retry_after_us, 6000000);
     ck_assert(decide(f, &small, SLICE("burst"), 1, begin_us + 6000000, &r));
-    ck_assert(
-        !decide(f, &large, SLICE("burst"), 1, begin_us + 6000000, &r)); /* not forgotten for a larger one */
+    ck_assert(!decide(f, &large, SLICE("burst"), 1, begin_us + 6000000,
+                      &r)); /* not forgotten for a larger one */
     fallback_free(f);
 }
 END_TEST
@@ -353,8 +355,8 @@ START_TEST(requests_in_flight_are_counted_until_they_have_ended)
     fallback_enter(f, SLICE("key"), 2); /* admitted by Redis before the outage */
     ck_assert(decide(f, &limit, SLICE("key"), 1, begin_us, &r));
     ck_assert_int_eq(r.remaining, 0);
-    ck_assert(
-        !decide(f, &limit, SLICE("key"), 1, begin_us + 100000000, &r)); /* entries do not expire by time */
+    ck_assert(!decide(f, &limit, SLICE("key"), 1, begin_us + 100000000,
+                      &r)); /* entries do not expire by time */
     ck_assert_int_eq(r.retry_after_us, 1000000);
     fallback_leave(f, SLICE("key"), 1);
     ck_assert(!decide(f, &limit, SLICE("key"), 2, begin_us, &r));
@@ -367,7 +369,7 @@ START_TEST(requests_in_flight_are_counted_until_they_have_ended)
 }
 END_TEST
 
-/* --- Threads ------------------------------------------------------------------------------------------ */
+/* --- Threads ---------------------------------------------------------------------------------- */
 
 enum { THREADS = 8, ROUNDS = 10000 };
 
@@ -377,8 +379,11 @@ struct thread {
     struct fallback *fallback;
 };
 
-static const struct limit shared_limit = {
-    .name = (char *)"shared", .kind = LIMIT_BUCKET, .limit = 500, .burst = 500, .period_us = 86400000000};
+static const struct limit shared_limit = {.name = (char *)"shared",
+                                          .kind = LIMIT_BUCKET,
+                                          .limit = 500,
+                                          .burst = 500,
+                                          .period_us = 86400000000};
 
 /* Two limits with random keys, in either order: a lock-order bug would deadlock here. */
 static void *hammer(void *arg)
@@ -428,7 +433,8 @@ START_TEST(threads_share_exactly_one_limit)
         left += r.remaining;
     }
     ck_assert_uint_gt(admitted, 0);
-    ck_assert_int_eq(16 * shared_limit.burst - left, admitted); /* every admission took one from an a-key */
+    ck_assert_int_eq(16 * shared_limit.burst - left,
+                     admitted); /* every admission took one from an a-key */
     fallback_free(f);
 }
 END_TEST

@@ -18,13 +18,18 @@ static const char *add_fields(const char *fields)
 
     ck_assert_uint_lt(strlen(fields), sizeof bytes);
     strcpy(bytes, fields);
-    for (char *field = strtok_r(bytes, "|", &save); field && !fault; field = strtok_r(NULL, "|", &save)) {
+    for (char *field = strtok_r(bytes, "|", &save); field && !fault;
+         field = strtok_r(NULL, "|", &save)) {
         char *equals = strchr(field + 1, '='), value[4096];
         size_t n = 0;
         for (const char *p = equals + 1; *p; p++) {
             if (*p == '~')
                 value[n++] = '\r';
-            value[n++] = (char)(*p == '_' ? ' ' : *p == '~' ? '\n' : *p == '^' ? '\t' : *p == '`' ? 0 : *p);
+            value[n++] = (char)(*p == '_'   ? ' '
+                                : *p == '~' ? '\n'
+                                : *p == '^' ? '\t'
+                                : *p == '`' ? 0
+                                            : *p);
         }
         fault = request_text_field(&text, (struct slice){field, (size_t)(equals - field)},
                                    (struct slice){value, n});
@@ -48,19 +53,19 @@ static const struct {
     bool content;
 } good[] = {
     {GET, "GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n", false},
-    {":path=/x?q=1|:authority=a.test|:scheme=http|:method=GET", "GET /x?q=1 HTTP/1.1\r\nHost: a.test\r\n\r\n",
-     false},
-    {":method=GET|:scheme=https|:path=/|host=a.test:8443", "GET / HTTP/1.1\r\nhost: a.test:8443\r\n\r\n",
-     false},
+    {":path=/x?q=1|:authority=a.test|:scheme=http|:method=GET",
+     "GET /x?q=1 HTTP/1.1\r\nHost: a.test\r\n\r\n", false},
+    {":method=GET|:scheme=https|:path=/|host=a.test:8443",
+     "GET / HTTP/1.1\r\nhost: a.test:8443\r\n\r\n", false},
     {GET "|host=A.test", "GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n", false},
-    {GET "|accept=*/*|te=trailers", "GET /x HTTP/1.1\r\nHost: a.test\r\naccept: */*\r\nte: trailers\r\n\r\n",
-     false},
+    {GET "|accept=*/*|te=trailers",
+     "GET /x HTTP/1.1\r\nHost: a.test\r\naccept: */*\r\nte: trailers\r\n\r\n", false},
     {GET "|cookie=a=1|accept=x|cookie=b=2|cookie=c=3",
      "GET /x HTTP/1.1\r\nHost: a.test\r\naccept: x\r\ncookie: a=1; b=2; c=3\r\n\r\n", false},
     {GET "|x-empty=", "GET /x HTTP/1.1\r\nHost: a.test\r\nx-empty: \r\n\r\n", false},
     {GET "|x-tab=a^b", "GET /x HTTP/1.1\r\nHost: a.test\r\nx-tab: a\tb\r\n\r\n", false},
-    {":method=OPTIONS|:scheme=https|:authority=a.test|:path=*", "OPTIONS * HTTP/1.1\r\nHost: a.test\r\n\r\n",
-     false},
+    {":method=OPTIONS|:scheme=https|:authority=a.test|:path=*",
+     "OPTIONS * HTTP/1.1\r\nHost: a.test\r\n\r\n", false},
     {":method=POST|:scheme=https|:authority=a.test|:path=/x|content-length=5",
      "POST /x HTTP/1.1\r\nHost: a.test\r\ncontent-length: 5\r\n\r\n", true},
     {":method=POST|:scheme=https|:authority=a.test|:path=/x",
@@ -213,7 +218,8 @@ START_TEST(more_fields_than_http1_allows_get_431)
         size_t n = (size_t)snprintf(name, sizeof name, "a%u", i);
         ck_assert_ptr_null(request_text_field(&text, (struct slice){name, n}, SLICE("x")));
     }
-    ck_assert_int_eq(request_text_end(&text, true, &head, &framing, &refusal), REQUEST_TEXT_REFUSED);
+    ck_assert_int_eq(request_text_end(&text, true, &head, &framing, &refusal),
+                     REQUEST_TEXT_REFUSED);
     ck_assert_uint_eq(refusal.status, 431);
 }
 END_TEST

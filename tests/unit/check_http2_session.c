@@ -64,7 +64,8 @@ static void answer(struct http2_stream *stream)
         send_reply(stream, reply);
 }
 
-static void on_request(struct http2_stream *stream, struct request_head *head, const struct framing *framing)
+static void on_request(struct http2_stream *stream, struct request_head *head,
+                       const struct framing *framing)
 {
     static const char *const kinds[] = {"none", "length", "unknown"};
     note("request %u %.*s %.*s %s;", http2_stream_id(stream), SLICE_ARG(head->method_text),
@@ -74,7 +75,8 @@ static void on_request(struct http2_stream *stream, struct request_head *head, c
         answer(stream);
 }
 
-static void on_refused(struct http2_stream *stream, const struct refusal *refusal, struct slice text)
+static void on_refused(struct http2_stream *stream, const struct refusal *refusal,
+                       struct slice text)
 {
     (void)text;
     note("refused %u %u;", http2_stream_id(stream), refusal->status);
@@ -180,7 +182,8 @@ static bool read_output(void)
         if (p[3] == NGHTTP2_RST_STREAM)
             last_code = (uint32_t)p[11] << 8 | p[12];
         if (p[3] == NGHTTP2_GOAWAY) {
-            last_goaway_stream = (uint32_t)p[9] << 24 | (uint32_t)p[10] << 16 | (uint32_t)p[11] << 8 | p[12];
+            last_goaway_stream =
+                (uint32_t)p[9] << 24 | (uint32_t)p[10] << 16 | (uint32_t)p[11] << 8 | p[12];
             last_code = (uint32_t)p[15] << 8 | p[16];
         }
         at += 9 + n;
@@ -252,13 +255,13 @@ END_TEST
 
 /* ---- errors by section of RFC 9113 ----------------------------------------------------------- */
 
-#define F(type, flags, stream, payload)                                                                      \
-    {                                                                                                        \
-        NGHTTP2_##type, flags, stream, payload, sizeof payload - 1                                           \
+#define F(type, flags, stream, payload)                                                            \
+    {                                                                                              \
+        NGHTTP2_##type, flags, stream, payload, sizeof payload - 1                                 \
     }
-#define FIELDS(flags, stream, fields)                                                                        \
-    {                                                                                                        \
-        -1, flags, stream, fields, 0                                                                         \
+#define FIELDS(flags, stream, fields)                                                              \
+    {                                                                                              \
+        -1, flags, stream, fields, 0                                                               \
     }
 #define GET1  FIELDS(END_STREAM, 1, PEER_GET)
 #define POST1 FIELDS(0, 1, PEER_POST)
@@ -303,7 +306,10 @@ static const struct {
      {F(HEADERS, END_STREAM, 1, "\x82"), F(CONTINUATION, END_HEADERS, 3, "\x87")},
      CONNECTION_ERROR,
      NGHTTP2_PROTOCOL_ERROR},
-    {"5.1 DATA on an idle stream", {F(DATA, 0, 1, "abc")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"5.1 DATA on an idle stream",
+     {F(DATA, 0, 1, "abc")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
     {"5.1 WINDOW_UPDATE on an idle stream",
      {F(WINDOW_UPDATE, 0, 1, "\0\0\0\1")},
      CONNECTION_ERROR,
@@ -320,7 +326,10 @@ static const struct {
      {GET1, FIELDS(END_STREAM, 1, PEER_GET)},
      ACCEPTED, /* dropped, and counted as LIMIT_RESETS */
      0},
-    {"5.1.1 even stream id", {FIELDS(END_STREAM, 2, PEER_GET)}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"5.1.1 even stream id",
+     {FIELDS(END_STREAM, 2, PEER_GET)},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
     {"5.1.1 stream 0", {FIELDS(END_STREAM, 0, PEER_GET)}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
     {"5.1.1 lower stream id",
      {FIELDS(END_STREAM, 5, PEER_GET), FIELDS(END_STREAM, 3, PEER_GET)},
@@ -343,22 +352,37 @@ static const struct {
      {F(HEADERS, PADDED | END_HEADERS, 1, "\x03\x82")},
      CONNECTION_ERROR,
      NGHTTP2_PROTOCOL_ERROR},
-    {"6.3 PRIORITY of 4 bytes", {F(PRIORITY, 0, 1, "1234")}, CONNECTION_ERROR, NGHTTP2_FRAME_SIZE_ERROR},
-    {"6.3 PRIORITY on stream 0", {F(PRIORITY, 0, 0, "\0\0\0\1\1"), GET1}, ACCEPTED, 0}, /* RFC 9218 */
+    {"6.3 PRIORITY of 4 bytes",
+     {F(PRIORITY, 0, 1, "1234")},
+     CONNECTION_ERROR,
+     NGHTTP2_FRAME_SIZE_ERROR},
+    {"6.3 PRIORITY on stream 0",
+     {F(PRIORITY, 0, 0, "\0\0\0\1\1"), GET1},
+     ACCEPTED,
+     0}, /* RFC 9218 */
     {"6.3 PRIORITY on an idle stream", {F(PRIORITY, 0, 7, "\0\0\0\1\1"), GET1}, ACCEPTED, 0},
     {"6.4 RST_STREAM of 3 bytes",
      {POST1, F(RST_STREAM, 0, 1, "123")},
      CONNECTION_ERROR,
      NGHTTP2_FRAME_SIZE_ERROR},
-    {"6.4 RST_STREAM on stream 0", {F(RST_STREAM, 0, 0, "1234")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"6.4 RST_STREAM on stream 0",
+     {F(RST_STREAM, 0, 0, "1234")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
     {"6.5 SETTINGS on a stream", {F(SETTINGS, 0, 1, "")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
-    {"6.5 SETTINGS of 5 bytes", {F(SETTINGS, 0, 0, "12345")}, CONNECTION_ERROR, NGHTTP2_FRAME_SIZE_ERROR},
+    {"6.5 SETTINGS of 5 bytes",
+     {F(SETTINGS, 0, 0, "12345")},
+     CONNECTION_ERROR,
+     NGHTTP2_FRAME_SIZE_ERROR},
     {"6.5 acknowledgement with a payload",
      {F(SETTINGS, ACK, 0, "\0\1\0\0\0\0")},
      CONNECTION_ERROR,
      NGHTTP2_FRAME_SIZE_ERROR},
     {"6.5 unknown setting", {F(SETTINGS, 0, 0, "\x7f\1\0\0\0\1"), GET1}, ACCEPTED, 0},
-    {"6.5.2 ENABLE_PUSH of 2", {F(SETTINGS, 0, 0, "\0\2\0\0\0\2")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"6.5.2 ENABLE_PUSH of 2",
+     {F(SETTINGS, 0, 0, "\0\2\0\0\0\2")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
     {"6.5.2 INITIAL_WINDOW_SIZE of 2^31",
      {F(SETTINGS, 0, 0, "\0\4\x80\0\0\0")},
      CONNECTION_ERROR,
@@ -378,7 +402,10 @@ static const struct {
     {"6.7 PING on a stream", {F(PING, 0, 1, "12345678")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
     {"6.7 PING of 7 bytes", {F(PING, 0, 0, "1234567")}, CONNECTION_ERROR, NGHTTP2_FRAME_SIZE_ERROR},
     {"6.7 PING", {F(PING, 0, 0, "12345678"), GET1}, ACCEPTED, 0},
-    {"6.8 GOAWAY on a stream", {F(GOAWAY, 0, 1, "12345678")}, CONNECTION_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"6.8 GOAWAY on a stream",
+     {F(GOAWAY, 0, 1, "12345678")},
+     CONNECTION_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
     {"6.9 WINDOW_UPDATE of 0 on a stream",
      {POST1, F(WINDOW_UPDATE, 0, 1, "\0\0\0\0")},
      CONNECTION_ERROR,
@@ -424,7 +451,10 @@ static const struct {
      STREAM_ERROR,
      NGHTTP2_PROTOCOL_ERROR},
     {"8.1 trailers", {POST1, FIELDS(END_STREAM, 1, "a=b")}, ACCEPTED, 0},
-    {"8.1 trailers without END_STREAM", {POST1, FIELDS(0, 1, "a=b")}, STREAM_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"8.1 trailers without END_STREAM",
+     {POST1, FIELDS(0, 1, "a=b")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
     {"8.1 pseudo-field in trailers",
      {POST1, FIELDS(END_STREAM, 1, ":path=/")},
      STREAM_ERROR,
@@ -461,7 +491,10 @@ static const struct {
      {FIELDS(END_STREAM, 1, PEER_GET "|connection=x")},
      STREAM_ERROR,
      NGHTTP2_PROTOCOL_ERROR},
-    {"8.2.2 te", {FIELDS(END_STREAM, 1, PEER_GET "|te=gzip")}, STREAM_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"8.2.2 te",
+     {FIELDS(END_STREAM, 1, PEER_GET "|te=gzip")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
     {"8.2.2 transfer-encoding in trailers",
      {POST1, FIELDS(END_STREAM, 1, "transfer-encoding=chunked")},
      STREAM_ERROR,
@@ -478,7 +511,10 @@ static const struct {
      {FIELDS(END_STREAM, 1, ":method=GET|:scheme=https|:authority=a.test")},
      STREAM_ERROR,
      NGHTTP2_PROTOCOL_ERROR},
-    {"8.3.1 two :path", {FIELDS(END_STREAM, 1, PEER_GET "|:path=/")}, STREAM_ERROR, NGHTTP2_PROTOCOL_ERROR},
+    {"8.3.1 two :path",
+     {FIELDS(END_STREAM, 1, PEER_GET "|:path=/")},
+     STREAM_ERROR,
+     NGHTTP2_PROTOCOL_ERROR},
     {"8.3.1 empty :path",
      {FIELDS(END_STREAM, 1, ":method=GET|:scheme=https|:authority=a.test|:path=")},
      STREAM_ERROR,
@@ -512,8 +548,8 @@ START_TEST(frames_are_judged_as_rfc_9113_says)
                        cases[i].frames[f].stream, cases[i].frames[f].payload, cases[i].frames[f].n);
     }
     deliver_in_steps(whole ? 16384 : 1);
-    ck_assert_msg(sent[NGHTTP2_GOAWAY] == (cases[i].outcome == CONNECTION_ERROR), "%s: %s", cases[i].name,
-                  events);
+    ck_assert_msg(sent[NGHTTP2_GOAWAY] == (cases[i].outcome == CONNECTION_ERROR), "%s: %s",
+                  cases[i].name, events);
     ck_assert_msg((sent[NGHTTP2_RST_STREAM] > 0) == (cases[i].outcome == STREAM_ERROR), "%s: %s",
                   cases[i].name, events);
     if (cases[i].outcome != ACCEPTED)
@@ -529,15 +565,16 @@ START_TEST(frames_are_judged_as_rfc_9113_says)
     unsigned before = end_streams;
     peer_headers(&peer, END_STREAM, 9, PEER_GET);
     deliver();
-    ck_assert_msg(end_streams == before + 1, "%s: the connection does not go on: %s", cases[i].name, events);
+    ck_assert_msg(end_streams == before + 1, "%s: the connection does not go on: %s", cases[i].name,
+                  events);
 }
 END_TEST
 
 START_TEST(another_protocol_is_refused)
 {
-    static const char *const others[] = {"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-                                         "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
-                                         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 and more bytes"};
+    static const char *const others[] = {
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 and more bytes"};
     peer.n = 0;
     peer_put(&peer, others[_i], strlen(others[_i]));
     deliver();
@@ -976,7 +1013,8 @@ START_TEST(an_incomplete_head_is_kept)
     struct peer *saved = malloc(sizeof *saved);
     *saved = peer;
     peer_begin(&peer);
-    peer_headers(&peer, END_STREAM, 1, ":method=PUT|:scheme=http|:authority=b.test|:path=/long/path/of/b");
+    peer_headers(&peer, END_STREAM, 1,
+                 ":method=PUT|:scheme=http|:authority=b.test|:path=/long/path/of/b");
     begin();
     deliver();
     http2_session_free(session);

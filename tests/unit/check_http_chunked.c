@@ -123,9 +123,12 @@ static enum chunked_result decode_with_filler(const char *before, size_t filler,
 
 START_TEST(each_limit_is_exact)
 {
-    ck_assert_int_eq(decode_with_filler("1;", CHUNK_EXTENSIONS_MAX - 1, "\r\nx\r\n0\r\n\r\n"), CHUNKED_END);
-    ck_assert_int_eq(decode_with_filler("1;", CHUNK_EXTENSIONS_MAX, "\r\nx\r\n0\r\n\r\n"), CHUNKED_BAD);
-    ck_assert_int_eq(decode_with_filler("0\r\nA:", CHUNK_TRAILERS_MAX - 4, "\r\n\r\n"), CHUNKED_END);
+    ck_assert_int_eq(decode_with_filler("1;", CHUNK_EXTENSIONS_MAX - 1, "\r\nx\r\n0\r\n\r\n"),
+                     CHUNKED_END);
+    ck_assert_int_eq(decode_with_filler("1;", CHUNK_EXTENSIONS_MAX, "\r\nx\r\n0\r\n\r\n"),
+                     CHUNKED_BAD);
+    ck_assert_int_eq(decode_with_filler("0\r\nA:", CHUNK_TRAILERS_MAX - 4, "\r\n\r\n"),
+                     CHUNKED_END);
     ck_assert_int_eq(decode_with_filler("0\r\nA:", CHUNK_TRAILERS_MAX, "\r\n\r\n"), CHUNKED_BAD);
     ck_assert_int_eq(decode_with_filler("", 16, "\r\n\r\n"), CHUNKED_END);
     ck_assert_int_eq(decode_with_filler("", 17, "\r\n\r\n"), CHUNKED_BAD);

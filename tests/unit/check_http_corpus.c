@@ -45,9 +45,9 @@ static void reader_begin(struct reader *r, bool response)
 
 static enum scan head_read(struct reader *r, struct slice bytes)
 {
-    enum scan scan = r->response
-                         ? response_head_read(bytes, &r->seen, &r->head_size, &r->answer, &r->refusal)
-                         : request_head_read(bytes, &r->seen, &r->head_size, &r->request, &r->refusal);
+    enum scan scan =
+        r->response ? response_head_read(bytes, &r->seen, &r->head_size, &r->answer, &r->refusal)
+                    : request_head_read(bytes, &r->seen, &r->head_size, &r->request, &r->refusal);
     if (scan != SCAN_WHOLE)
         return scan;
     bool framed = r->response ? response_framing(&r->answer, METHOD_GET, &r->framing, &r->refusal)
@@ -81,7 +81,8 @@ static size_t content_read(struct reader *r, const char *p, size_t n)
 static void head_step(struct reader *r)
 {
     if (!r->response && r->seen == 0)
-        r->start += request_skip_empty_line((struct slice){r->bytes + r->start, r->filled - r->start});
+        r->start +=
+            request_skip_empty_line((struct slice){r->bytes + r->start, r->filled - r->start});
     struct slice bytes = {r->bytes + r->start, r->filled - r->start};
     enum scan scan = head_read(r, bytes);
     if (scan != SCAN_WHOLE) {
@@ -147,7 +148,10 @@ static void framing_report(struct text *out, const struct reader *r)
     text_printf(out, "framing: %s", kinds[r->framing.kind]);
     if (r->framing.kind == FRAMING_LENGTH)
         text_printf(out, " %llu", (unsigned long long)r->framing.length);
-    text_printf(out, "%s\n", r->response ? "" : r->request.expects_continue ? ", expects 100-continue" : "");
+    text_printf(out, "%s\n",
+                r->response                   ? ""
+                : r->request.expects_continue ? ", expects 100-continue"
+                                              : "");
 }
 
 static void request_report(struct text *out, const struct request_head *head)
@@ -183,7 +187,8 @@ static void report(struct text *out, const struct reader *r)
         request_report(out, &r->request);
     framing_report(out, r);
     if (r->framing.kind != FRAMING_NONE)
-        text_printf(out, "content: %zu bytes%s\n", r->content_size, r->done ? "" : ", more to come");
+        text_printf(out, "content: %zu bytes%s\n", r->content_size,
+                    r->done ? "" : ", more to come");
     text_printf(out, "after it: %zu bytes\n", r->filled - r->start);
     forward(out, r);
 }
@@ -206,7 +211,8 @@ static void assert_reads_back(const struct reader *r)
     ck_assert(!out.failed);
     reader_begin(&again, r->response);
     feed(&again, out.p, out.n);
-    ck_assert_msg(again.refusal.status == 0 && again.head_size == out.n, "refused: %s", again.refusal.why);
+    ck_assert_msg(again.refusal.status == 0 && again.head_size == out.n, "refused: %s",
+                  again.refusal.why);
     enum framing_kind kind =
         r->response && r->framing.kind == FRAMING_UNTIL_CLOSE ? FRAMING_CHUNKED : r->framing.kind;
     ck_assert_int_eq(again.framing.kind, kind);
@@ -219,7 +225,8 @@ static void assert_reads_back(const struct reader *r)
     ck_assert(same_slices(r->request.method_text, again.request.method_text, "method"));
     ck_assert(same_slices(r->request.path, again.request.path, "path"));
     ck_assert(same_slices(r->request.query, again.request.query, "query"));
-    ck_assert(same_slices(r->request.host.n ? r->request.host : facts.host, again.request.host, "host"));
+    ck_assert(
+        same_slices(r->request.host.n ? r->request.host : facts.host, again.request.host, "host"));
     ck_assert(again.request.expects_continue ==
               (r->request.expects_continue && r->framing.kind != FRAMING_NONE));
 }
@@ -235,13 +242,13 @@ static size_t file_read(const char *path, char *bytes, size_t cap)
     return n < cap ? n : SIZE_MAX;
 }
 
-static void assert_report(const struct reader *r, struct slice wanted, const char *name, const char *how,
-                          size_t cut)
+static void assert_report(const struct reader *r, struct slice wanted, const char *name,
+                          const char *how, size_t cut)
 {
     struct text out = text_over(report_bytes, sizeof report_bytes);
     report(&out, r);
-    ck_assert_msg(slice_equal(text_slice(&out), wanted), "%s, %s %zu:\n%.*s\nbut expected:\n%.*s", name, how,
-                  cut, (int)out.n, out.p, SLICE_ARG(wanted));
+    ck_assert_msg(slice_equal(text_slice(&out), wanted), "%s, %s %zu:\n%.*s\nbut expected:\n%.*s",
+                  name, how, cut, (int)out.n, out.p, SLICE_ARG(wanted));
 }
 
 static bool has_suffix(const char *name, const char *suffix)

@@ -41,9 +41,12 @@ START_TEST(classes_are_those_of_the_rfcs)
 {
     for (int i = 0; i < 256; i++) {
         char c = (char)i;
-        ck_assert_msg(char_is(c, CHAR_TOKEN) == is_one_of(i, "!#$%&'*+-.^_`|~" ALPHA_DIGIT), "token %d", i);
-        ck_assert_msg(char_is(c, CHAR_TEXT) == (i == '\t' || (i >= 0x20 && i != 0x7f)), "text %d", i);
-        ck_assert_msg(char_is(c, CHAR_PATH) == (i > ' ' && i < 0x7f && i != '#' && i != '?'), "path %d", i);
+        ck_assert_msg(char_is(c, CHAR_TOKEN) == is_one_of(i, "!#$%&'*+-.^_`|~" ALPHA_DIGIT),
+                      "token %d", i);
+        ck_assert_msg(char_is(c, CHAR_TEXT) == (i == '\t' || (i >= 0x20 && i != 0x7f)), "text %d",
+                      i);
+        ck_assert_msg(char_is(c, CHAR_PATH) == (i > ' ' && i < 0x7f && i != '#' && i != '?'),
+                      "path %d", i);
         ck_assert_msg(char_is(c, CHAR_LABEL) == is_one_of(i, "-_~" ALPHA_DIGIT), "label %d", i);
         ck_assert_msg(char_is(c, CHAR_SEGMENT) == (char_is(c, CHAR_PATH) && !is_one_of(i, "/%;\\")),
                       "segment %d", i);
@@ -62,7 +65,8 @@ START_TEST(a_head_is_scanned_once)
     struct slice bytes = SLICE("GET / HTTP/1.1\r\nHost: a\r\n\r\nrest");
     size_t seen = 0, size = 0;
     for (size_t n = 0; n < bytes.n - 4; n++) {
-        ck_assert_int_eq(head_scan((struct slice){bytes.p, n}, &seen, &size, &refusal), SCAN_PARTIAL);
+        ck_assert_int_eq(head_scan((struct slice){bytes.p, n}, &seen, &size, &refusal),
+                         SCAN_PARTIAL);
         ck_assert_uint_eq(seen, n);
     }
     ck_assert_int_eq(head_scan(bytes, &seen, &size, &refusal), SCAN_WHOLE);
@@ -99,8 +103,10 @@ START_TEST(a_first_line_that_is_none_is_refused_while_partial)
         ck_assert_uint_eq(refusal.status, lines[i].status);
         seen = 0;
         for (size_t n = 0; n < line; n++)
-            ck_assert_int_eq(request_scan((struct slice){all.p, n}, &seen, &size, &refusal), SCAN_PARTIAL);
-        ck_assert_int_eq(request_scan((struct slice){all.p, line}, &seen, &size, &refusal), SCAN_REFUSED);
+            ck_assert_int_eq(request_scan((struct slice){all.p, n}, &seen, &size, &refusal),
+                             SCAN_PARTIAL);
+        ck_assert_int_eq(request_scan((struct slice){all.p, line}, &seen, &size, &refusal),
+                         SCAN_REFUSED);
         ck_assert_uint_eq(refusal.status, lines[i].status);
     }
 }
@@ -202,13 +208,17 @@ START_TEST(known_names_are_known_in_any_case)
         char name[32], *p = name;
         ck_assert_msg(field_id_of(slice_of(known[i].name)) == known[i].id, "%s", known[i].name);
         for (strcpy(name, known[i].name); *p; p++)
-            *p = (char)(*p >= 'a' && *p <= 'z' ? *p & ~0x20 : *p >= 'A' && *p <= 'Z' ? *p | 0x20 : *p);
+            *p = (char)(*p >= 'a' && *p <= 'z'   ? *p & ~0x20
+                        : *p >= 'A' && *p <= 'Z' ? *p | 0x20
+                                                 : *p);
         ck_assert_msg(field_id_of(slice_of(name)) == known[i].id, "%s", name);
         name[strlen(name) - 1] = '!';
-        ck_assert_msg(field_id_of(slice_of(name)) == FIELD_OTHER || strstr(name, "ORWARDED-"), "%s", name);
+        ck_assert_msg(field_id_of(slice_of(name)) == FIELD_OTHER || strstr(name, "ORWARDED-"), "%s",
+                      name);
         all |= UINT64_C(1) << known[i].id;
     }
-    ck_assert_uint_eq(all, (UINT64_C(1) << FIELD_ID_COUNT) - 2); /* every id but FIELD_OTHER has a name */
+    ck_assert_uint_eq(all, (UINT64_C(1) << FIELD_ID_COUNT) -
+                               2); /* every id but FIELD_OTHER has a name */
 }
 END_TEST
 
@@ -238,8 +248,10 @@ static bool is_dropped(const char *name)
 START_TEST(twins_of_known_names_are_dropped)
 {
     static const char *const twins[] = {
-        "X_Weir_Client", "Content_Length", "transfer-encodinG~", "X!Forwarded-For",
-        "X.Request'Id",  "HOST_",          "User_Agent",         "X_Forwarded_Tls_Client_Cert_Information",
+        "X_Weir_Client",      "Content_Length",
+        "transfer-encodinG~", "X!Forwarded-For",
+        "X.Request'Id",       "HOST_",
+        "User_Agent",         "X_Forwarded_Tls_Client_Cert_Information",
         "X|Real_IP"};
     static const bool dropped[] = {true, true, false, true, true, false, true, true, true};
     static const char *const others[] = {"My_Field", "X_Api_Key", "_", "X_Weir", "Weir_Client"};
@@ -268,10 +280,13 @@ START_TEST(twins_of_other_names_are_dropped)
                     "a-B: 6\r\na.B: 7\r\nX-Api-Keys: 8\r\n"));
     fields_drop_twins(&request.fields, names, COUNT_OF(names));
     ck_assert(!is_dropped("X-Api-Key") && is_dropped("X_Api_Key") && is_dropped("x-api.key"));
-    ck_assert(is_dropped("X-Tenant") && !is_dropped("x_tenant") && is_dropped("a-b") && !is_dropped("a.b"));
+    ck_assert(is_dropped("X-Tenant") && !is_dropped("x_tenant") && is_dropped("a-b") &&
+              !is_dropped("a.b"));
     ck_assert(!is_dropped("X-Api-Keys"));
-    ck_assert(names_are_twins(SLICE("a_b"), SLICE("A-B")) && !names_are_twins(SLICE("a-b"), SLICE("A-B")));
-    ck_assert(!names_are_twins(SLICE("a_b"), SLICE("ab")) && !names_are_twins(SLICE("a_b"), SLICE("a-bc")));
+    ck_assert(names_are_twins(SLICE("a_b"), SLICE("A-B")) &&
+              !names_are_twins(SLICE("a-b"), SLICE("A-B")));
+    ck_assert(!names_are_twins(SLICE("a_b"), SLICE("ab")) &&
+              !names_are_twins(SLICE("a_b"), SLICE("a-bc")));
 }
 END_TEST
 
@@ -294,11 +309,13 @@ END_TEST
 /* Returns whether each scan of `n` letters that contain `c` stops at the right byte. */
 static bool scans_end_well(const char *bytes, size_t n, size_t position, unsigned c)
 {
-    const char *end = bytes + n, *there = bytes + position, *found = c < 0x20 || c == 0x7f ? there : end;
+    const char *end = bytes + n, *there = bytes + position,
+               *found = c < 0x20 || c == 0x7f ? there : end;
     struct scan_lines lines = scan_lines_of(bytes, end);
     bool in_name = c == '-' || (c < 0x80 && strchr(ALPHA, (int)c ? (int)c : '0'));
 
-    return scan_to_control(bytes, end) == found && scan_to_blank(bytes, end) == (c == ' ' ? there : found) &&
+    return scan_to_control(bytes, end) == found &&
+           scan_to_blank(bytes, end) == (c == ' ' ? there : found) &&
            scan_next_line_end(&lines) == (c == '\n' ? there : NULL) &&
            scan_past_letters(bytes, end) <= (in_name ? end : there);
 }
@@ -342,9 +359,9 @@ END_TEST
 
 START_TEST(connection_marks_what_it_names)
 {
-    ck_assert(
-        parse("A: 1\r\nConnection: a, b\r\nB: 2\r\nC: 3\r\nUpgrade: x\r\nX-Weir-Client: y\r\nConnection: "
-              "x-weir-client\r\n"));
+    ck_assert(parse(
+        "A: 1\r\nConnection: a, b\r\nB: 2\r\nC: 3\r\nUpgrade: x\r\nX-Weir-Client: y\r\nConnection: "
+        "x-weir-client\r\n"));
     static const bool hop_by_hop[] = {false, true, true, true, false, true, false, true};
     ck_assert_uint_eq(request.fields.count, COUNT_OF(hop_by_hop));
     for (unsigned i = 0; i < request.fields.count; i++)
@@ -379,10 +396,11 @@ START_TEST(max_forwards_counts_for_options)
 {
     ck_assert(parse("Max-Forwards: 3\r\n"));
     ck_assert_int_eq(request.max_forwards, -1);
-    ck_assert(request_head_parse(SLICE("OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n"), &request,
-                                 &refusal));
+    ck_assert(request_head_parse(SLICE("OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n"),
+                                 &request, &refusal));
     ck_assert_int_eq(request.max_forwards, 0);
-    ck_assert(request_head_parse(SLICE("OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n"), &request, &refusal));
+    ck_assert(
+        request_head_parse(SLICE("OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n"), &request, &refusal));
     ck_assert_int_eq(request.max_forwards, -1);
 }
 END_TEST
@@ -470,7 +488,8 @@ END_TEST
 /* The bytes end at the end of their memory, so that AddressSanitizer detects overreads. */
 START_TEST(nothing_is_read_past_the_end)
 {
-    static const char text[] = "GET /a?b HTTP/1.1\r\nHost: a\r\nConnection: x\r\nX: abcdefgh\r\n\r\n";
+    static const char text[] =
+        "GET /a?b HTTP/1.1\r\nHost: a\r\nConnection: x\r\nX: abcdefgh\r\n\r\n";
     for (size_t n = 0; n < sizeof text; n++) {
         char *bytes = malloc(n + 4);
         memcpy(bytes, text, n);
@@ -503,8 +522,10 @@ START_TEST(a_copied_head_outlives_its_bytes)
     ck_assert(slice_equal(request.path, SLICE("*")));
     ck_assert(slice_equal(request.host, SLICE("a.test")));
     ck_assert_uint_eq(request.fields.count, 3);
-    ck_assert(slice_equal(request.fields.at[1].name, SLICE("X_A")) && request.fields.at[1].hop_by_hop);
-    ck_assert(slice_equal(request.fields.at[2].value, SLICE("two")) && !request.fields.at[2].hop_by_hop);
+    ck_assert(slice_equal(request.fields.at[1].name, SLICE("X_A")) &&
+              request.fields.at[1].hop_by_hop);
+    ck_assert(slice_equal(request.fields.at[2].value, SLICE("two")) &&
+              !request.fields.at[2].hop_by_hop);
     ck_assert(slice_starts_with(request.whole, SLICE("OPTIONS * HTTP/1.1\r\n")));
     head_copy_free(copy);
 }

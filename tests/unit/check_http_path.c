@@ -20,7 +20,8 @@ static const struct {
     {"/a%20b", "/a b"},
     {"/%c0%af", "/\xc0\xaf"},
     {"/a%2fb%5cc", "/a%2Fb%5Cc"},
-    {"/%3a%3B%40%3f%23%25%2b", "/%3A%3B%40%3F%23%25%2B"}, /* reserved: not the same as their characters */
+    {"/%3a%3B%40%3f%23%25%2b",
+     "/%3A%3B%40%3F%23%25%2B"}, /* reserved: not the same as their characters */
     {"/%01%7f%0a%22%7C", "/%01%7F%0A%22%7C"},
     {"/a|b[c]^{d}\"<e>\\`", "/a|b[c]^{d}\"<e>\\`"},
     {"/%252e%252e/a", "/%252e%252e/a"}, /* once, not twice */
@@ -43,8 +44,8 @@ START_TEST(paths_have_one_normal_form)
         ck_assert_msg(ok == (paths[i].normal != NULL), "%s", paths[i].path);
         if (!ok)
             continue;
-        ck_assert_msg(slice_equal(text_slice(&out), slice_of(paths[i].normal)), "%s: %.*s", paths[i].path,
-                      (int)out.n, out.p);
+        ck_assert_msg(slice_equal(text_slice(&out), slice_of(paths[i].normal)), "%s: %.*s",
+                      paths[i].path, (int)out.n, out.p);
         ck_assert(path_normalise(text_slice(&out), &again));
         ck_assert_msg(slice_equal(text_slice(&out), text_slice(&again)), "%s", paths[i].path);
     }
@@ -84,12 +85,14 @@ START_TEST(dot_segments_are_removed_as_rfc_3986_has_it)
         char bytes[64];
         struct text out = text_over(bytes, sizeof bytes);
         struct slice path = slice_of(cases[i].path);
-        ck_assert_msg(path_has_dot_segments(path) == (cases[i].without != NULL), "%s", cases[i].path);
+        ck_assert_msg(path_has_dot_segments(path) == (cases[i].without != NULL), "%s",
+                      cases[i].path);
         if (path.p[0] == '*')
             continue;
         ck_assert(path_remove_dot_segments(path, &out));
-        ck_assert_msg(slice_equal(text_slice(&out), cases[i].without ? slice_of(cases[i].without) : path),
-                      "%s: %.*s", cases[i].path, (int)out.n, out.p);
+        ck_assert_msg(
+            slice_equal(text_slice(&out), cases[i].without ? slice_of(cases[i].without) : path),
+            "%s: %.*s", cases[i].path, (int)out.n, out.p);
         ck_assert(!path_has_dot_segments(text_slice(&out)));
     }
 }
@@ -154,7 +157,8 @@ START_TEST(paths_are_read_as_servers_read_them)
         {"/x%25c0%25afy", "/x/y"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_msg(reads_as(cases[i].path, cases[i].reading), "%s as %s", cases[i].path, cases[i].reading);
+        ck_assert_msg(reads_as(cases[i].path, cases[i].reading), "%s as %s", cases[i].path,
+                      cases[i].reading);
     ck_assert(!reads_as("/a+b", "/a b")); /* only in forms and queries */
     ck_assert(!reads_as("/Login", "/login"));
 }
@@ -200,7 +204,8 @@ START_TEST(readings_are_bounded)
     readings_begin(&readings, (struct slice){path, sizeof path});
     for (count = 0; readings_next(&readings, &reading);)
         count++;
-    ck_assert(!readings.too_many && count == 4); /* one, that decoded, merged, and without the authority */
+    ck_assert(!readings.too_many &&
+              count == 4); /* one, that decoded, merged, and without the authority */
 }
 END_TEST
 
@@ -266,7 +271,8 @@ START_TEST(patterns_match_segment_by_segment)
         {"", "/", false},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_msg(path_matches(slice_of(cases[i].pattern), slice_of(cases[i].path)) == cases[i].matches,
+        ck_assert_msg(path_matches(slice_of(cases[i].pattern), slice_of(cases[i].path)) ==
+                          cases[i].matches,
                       "%s and %s", cases[i].pattern, cases[i].path);
 }
 END_TEST
@@ -298,7 +304,8 @@ START_TEST(hosts_match_without_port_and_case)
         {"*.example.com", "", false},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_msg(host_matches(slice_of(cases[i].pattern), slice_of(cases[i].host)) == cases[i].matches,
+        ck_assert_msg(host_matches(slice_of(cases[i].pattern), slice_of(cases[i].host)) ==
+                          cases[i].matches,
                       "%s and %s", cases[i].pattern, cases[i].host);
     ck_assert(!host_matches(SLICE("example.com"), SLICE_NONE));
     ck_assert(!host_matches(SLICE("*.example.com"), SLICE_NONE));

@@ -33,7 +33,8 @@ struct response_plan {
 static struct slice rewritten_response(const char *head, const struct response_plan *plan)
 {
     char line_bytes[1024];
-    struct text out = text_over(bytes, sizeof bytes), lines = text_over(line_bytes, sizeof line_bytes);
+    struct text out = text_over(bytes, sizeof bytes),
+                lines = text_over(line_bytes, sizeof line_bytes);
     struct framing framing = {FRAMING_NONE, 0};
     struct response chosen;
     ck_assert_msg(response_head_parse(slice_of(head), &response, &refusal), "%s", refusal.why);
@@ -54,7 +55,8 @@ static void assert_is(struct slice is, const char *wanted)
 }
 
 static const char forged[] =
-    "GET /a HTTP/1.1\r\nHost: weir.test\r\nX-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n"
+    "GET /a HTTP/1.1\r\nHost: weir.test\r\nX-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: "
+    "https\r\n"
     "X-Forwarded-Host: api.example.com\r\nForwarded: for=203.0.113.9\r\nX-Weir-Client: id:admin\r\n"
     "X-Weir-Client: id:root\r\nX-Request-Id: 1\r\n\r\n";
 
@@ -76,10 +78,11 @@ START_TEST(a_trusted_peer_is_believed)
 {
     struct forward_facts facts = {
         .peer_ip = SLICE("192.0.2.7"), .peer_trusted = true, .scheme = SLICE("http")};
-    assert_is(rewritten_request(forged, &facts),
-              "GET /a HTTP/1.1\r\nHost: weir.test\r\nForwarded: for=203.0.113.9\r\nX-Forwarded-For: "
-              "203.0.113.9, 192.0.2.7\r\n"
-              "X-Forwarded-Proto: https\r\nX-Forwarded-Host: api.example.com\r\nVia: 1.1 weir\r\n\r\n");
+    assert_is(
+        rewritten_request(forged, &facts),
+        "GET /a HTTP/1.1\r\nHost: weir.test\r\nForwarded: for=203.0.113.9\r\nX-Forwarded-For: "
+        "203.0.113.9, 192.0.2.7\r\n"
+        "X-Forwarded-Proto: https\r\nX-Forwarded-Host: api.example.com\r\nVia: 1.1 weir\r\n\r\n");
 }
 END_TEST
 
@@ -92,7 +95,8 @@ START_TEST(a_trusted_peer_that_says_two_things_is_not)
             "GET /a HTTP/1.1\r\nHost: weir.test\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Proto: "
             "http\r\nX-Forwarded-Host:\r\n\r\n",
             &facts),
-        "GET /a HTTP/1.1\r\nHost: weir.test\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: http\r\n"
+        "GET /a HTTP/1.1\r\nHost: weir.test\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: "
+        "http\r\n"
         "X-Forwarded-Host: weir.test\r\nVia: 1.1 weir\r\n\r\n");
 }
 END_TEST
@@ -101,7 +105,8 @@ START_TEST(a_peer_without_address_appends_nothing)
 {
     struct forward_facts facts = {.scheme = SLICE("http"), .host = SLICE("127.0.0.1:3000")};
     assert_is(rewritten_request("GET /a HTTP/1.0\r\n\r\n", &facts),
-              "GET /a HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nX-Forwarded-Proto: http\r\nVia: 1.0 weir\r\n\r\n");
+              "GET /a HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nX-Forwarded-Proto: http\r\nVia: 1.0 "
+              "weir\r\n\r\n");
 }
 END_TEST
 
@@ -123,19 +128,19 @@ static const char *forwarded(const char *lines, const struct forward_facts *fact
 
 START_TEST(forwarded_is_said_once_and_never_by_a_forger)
 {
-    struct forward_facts facts = {.peer_ip = SLICE("192.0.2.7"), .forwarded = true, .scheme = SLICE("https")};
+    struct forward_facts facts = {
+        .peer_ip = SLICE("192.0.2.7"), .forwarded = true, .scheme = SLICE("https")};
     const char *ours = "for=192.0.2.7;host=weir.test;proto=https";
     ck_assert_str_eq(forwarded("", &facts), ours);
     ck_assert_str_eq(forwarded("Forwarded: for=203.0.113.9\r\n", &facts), ours);
     facts.peer_trusted = true;
     ck_assert_str_eq(forwarded("", &facts), ours);
-    ck_assert_str_eq(
-        forwarded(
-            "Forwarded: for=203.0.113.9\r\nX-A: 1\r\nforwarded:\r\nFORWARDED: for=\"[2001:db8::1]:80\"; "
-            "proto=https , for=_x\r\n",
-            &facts),
-        "for=203.0.113.9, for=\"[2001:db8::1]:80\"; proto=https , for=_x, "
-        "for=192.0.2.7;host=weir.test;proto=https");
+    ck_assert_str_eq(forwarded("Forwarded: for=203.0.113.9\r\nX-A: 1\r\nforwarded:\r\nFORWARDED: "
+                               "for=\"[2001:db8::1]:80\"; "
+                               "proto=https , for=_x\r\n",
+                               &facts),
+                     "for=203.0.113.9, for=\"[2001:db8::1]:80\"; proto=https , for=_x, "
+                     "for=192.0.2.7;host=weir.test;proto=https");
     /* Values that would swallow the element that weir appends. */
     static const char *const open[] = {"Forwarded: for=\"203.0.113.9\r\n",
                                        "Forwarded: for=\"a\\\"\r\n",
@@ -156,7 +161,8 @@ START_TEST(forwarded_quotes_what_is_no_token)
     const char *head = "GET /a HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n";
     assert_is(
         rewritten_request(head, &facts),
-        "GET /a HTTP/1.1\r\nHost: [::1]:8080\r\nX-Forwarded-For: 2001:db8::7\r\nX-Forwarded-Proto: http\r\n"
+        "GET /a HTTP/1.1\r\nHost: [::1]:8080\r\nX-Forwarded-For: 2001:db8::7\r\nX-Forwarded-Proto: "
+        "http\r\n"
         "X-Forwarded-Host: [::1]:8080\r\n"
         "Forwarded: for=\"[2001:db8::7]\";host=\"[::1]:8080\";proto=http\r\nVia: 1.1 weir\r\n\r\n");
     facts.peer_ip = SLICE_NONE;
@@ -170,18 +176,20 @@ END_TEST
 
 START_TEST(an_upgrade_is_asked_for_where_planned)
 {
-    const char *head =
-        "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, X-A\r\nUpgrade: websocket\r\nX-A: 1\r\n\r\n";
+    const char *head = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, X-A\r\nUpgrade: "
+                       "websocket\r\nX-A: 1\r\n\r\n";
     struct forward_facts facts = {.scheme = SLICE("http"), .upgrade = SLICE("websocket")};
-    assert_is(rewritten_request(head, &facts), "GET /a HTTP/1.1\r\nHost: a\r\nConnection: "
-                                               "upgrade\r\nUpgrade: websocket\r\nX-Forwarded-Proto: http\r\n"
-                                               "X-Forwarded-Host: a\r\nVia: 1.1 weir\r\n\r\n");
+    assert_is(rewritten_request(head, &facts),
+              "GET /a HTTP/1.1\r\nHost: a\r\nConnection: "
+              "upgrade\r\nUpgrade: websocket\r\nX-Forwarded-Proto: http\r\n"
+              "X-Forwarded-Host: a\r\nVia: 1.1 weir\r\n\r\n");
     struct response_plan plan = {.connection.client_minor = 1, .upgrade = SLICE("websocket")};
-    assert_is(rewritten_response("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: "
-                                 "websocket\r\nDate: x\r\n\r\n",
-                                 &plan),
-              "HTTP/1.1 101 Switching Protocols\r\nDate: x\r\nConnection: upgrade\r\nUpgrade: "
-              "websocket\r\nVia: 1.1 weir\r\n\r\n");
+    assert_is(
+        rewritten_response("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: "
+                           "websocket\r\nDate: x\r\n\r\n",
+                           &plan),
+        "HTTP/1.1 101 Switching Protocols\r\nDate: x\r\nConnection: upgrade\r\nUpgrade: "
+        "websocket\r\nVia: 1.1 weir\r\n\r\n");
 }
 END_TEST
 
@@ -196,14 +204,16 @@ START_TEST(a_426_names_the_protocols_that_the_server_requires)
               "Connection: upgrade\r\nVia: 1.1 weir\r\n\r\n");
     plan.connection.client_minor = 0;
     assert_is(rewritten_response(head, &plan),
-              "HTTP/1.1 426 Upgrade Required\r\nDate: x\r\nConnection: keep-alive\r\nVia: 1.1 weir\r\n\r\n");
+              "HTTP/1.1 426 Upgrade Required\r\nDate: x\r\nConnection: keep-alive\r\nVia: 1.1 "
+              "weir\r\n\r\n");
 }
 END_TEST
 
 START_TEST(responses_follow_the_plan)
 {
-    const char *head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRateLimit: \"theirs\"\r\nX-RateLimit-Reset: "
-                       "1\r\nDate: x\r\n\r\n";
+    const char *head =
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRateLimit: \"theirs\"\r\nX-RateLimit-Reset: "
+        "1\r\nDate: x\r\n\r\n";
     struct response_plan plan = {.connection.client_minor = 1};
     assert_is(rewritten_response(head, &plan),
               "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRateLimit: \"theirs\"\r\n"
@@ -215,7 +225,8 @@ START_TEST(responses_follow_the_plan)
     plan = (struct response_plan){.connection = {.client_minor = 1, .close = true, .chunked = true},
                                   .request_id = SLICE("id")};
     assert_is(rewritten_response("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", &plan),
-              "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nDate: Sat, 21 Nov 2026 "
+              "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nDate: Sat, 21 "
+              "Nov 2026 "
               "12:00:00 "
               "GMT\r\nVia: 1.0 weir\r\nX-Request-Id: id\r\n\r\n");
 }
@@ -224,9 +235,9 @@ END_TEST
 START_TEST(interim_responses_are_end_to_end_fields_alone)
 {
     struct text out = text_over(bytes, sizeof bytes);
-    ck_assert(response_head_parse(
-        SLICE("HTTP/1.1 103 Early Hints\r\nLink: a\r\nConnection: b\r\nB: c\r\nContent-Length: 1\r\n\r\n"),
-        &response, &refusal));
+    ck_assert(response_head_parse(SLICE("HTTP/1.1 103 Early Hints\r\nLink: a\r\nConnection: "
+                                        "b\r\nB: c\r\nContent-Length: 1\r\n\r\n"),
+                                  &response, &refusal));
     struct response interim = response_interim(&response);
     interim_head_write(&out, &interim);
     assert_is(text_slice(&out), "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n");

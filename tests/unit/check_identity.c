@@ -13,7 +13,8 @@ static void load(const char *identity)
 {
     char yaml[1024];
     snprintf(yaml, sizeof yaml,
-             "listen: 127.0.0.1:0\nupstreams: { a: { servers: 127.0.0.1:1 } }\nidentity: { %s }\n", identity);
+             "listen: 127.0.0.1:0\nupstreams: { a: { servers: 127.0.0.1:1 } }\nidentity: { %s }\n",
+             identity);
     policy_drop(policy);
     FILE *report = fopen("/dev/null", "w"); /* one of them comes with a warning */
     policy = policy_load_text("test.yaml", slice_of(yaml), "lua", report);
@@ -33,7 +34,8 @@ static struct fields fields_of(const char *const *lines)
     struct fields fields = {.count = 0};
     for (; lines && *lines; lines++) {
         const char *colon = strchr(*lines, ':');
-        struct field field = {.name = {*lines, (size_t)(colon - *lines)}, .value = slice_of(colon + 1)};
+        struct field field = {.name = {*lines, (size_t)(colon - *lines)},
+                              .value = slice_of(colon + 1)};
         field.value = slice_trim_ows(field.value);
         if (slice_equal_nocase(field.name, SLICE("X-Forwarded-For")))
             field.id = FIELD_X_FORWARDED_FOR;
@@ -72,8 +74,8 @@ static void is(const char *peer, const char *const *lines, const char *text)
 {
     ck_assert_msg(identify(peer, lines), "%s: %s", peer, why);
     struct slice found = identity_text(&identity);
-    ck_assert_msg(slice_equal(found, slice_of(text)), "%s: %.*s in place of %s", peer, SLICE_ARG(found),
-                  text);
+    ck_assert_msg(slice_equal(found, slice_of(text)), "%s: %.*s in place of %s", peer,
+                  SLICE_ARG(found), text);
 }
 
 START_TEST(an_address_is_grouped_by_its_prefix)
@@ -139,9 +141,12 @@ START_TEST(forwarded_for_is_read_from_the_right)
     load("trusted_proxies: 10.0.0.0/8");
     is("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1, 2.2.2.2"), "ip:2.2.2.2");
     is("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1, 2.2.2.2, 10.9.9.9"), "ip:2.2.2.2");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: 10.3.3.3, 10.2.2.2"), "ip:10.3.3.3"); /* all are proxies */
-    is("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1", "Via: x", "x-forwarded-for: 10.2.2.2"), "ip:1.1.1.1");
-    is("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1", "X-Forwarded-For: 2.2.2.2,10.2.2.2 ,"), "ip:2.2.2.2");
+    is("10.1.1.1:1", LINES("X-Forwarded-For: 10.3.3.3, 10.2.2.2"),
+       "ip:10.3.3.3"); /* all are proxies */
+    is("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1", "Via: x", "x-forwarded-for: 10.2.2.2"),
+       "ip:1.1.1.1");
+    is("10.1.1.1:1", LINES("X-Forwarded-For: 1.1.1.1", "X-Forwarded-For: 2.2.2.2,10.2.2.2 ,"),
+       "ip:2.2.2.2");
     is("10.1.1.1:1", LINES("X-Forwarded-For:"), "ip:10.1.1.1");
     is("10.1.1.1:1", LINES("X-Forwarded-For: ,, ,"), "ip:10.1.1.1");
     drop();
@@ -163,10 +168,11 @@ END_TEST
 
 START_TEST(the_walk_stops_at_what_is_no_address)
 {
-    static const char *const bad[] = {"unknown", "_hidden",   "1.1.1",          "1.1.1.1.1",     "[1.1.1.1]",
-                                      "[::1",    "[::1]x",    "1.1.1.1;2",      "\"1.1.1.1\"",   "256.1.1.1",
-                                      "::g",     ":",         "fe80::1%eth0",   "1.1.1.1:80:90", "[]:1",
-                                      "-",       "0x1.1.1.1", "1.1.1.1 2.2.2.2"};
+    static const char *const bad[] = {"unknown",      "_hidden",        "1.1.1",  "1.1.1.1.1",
+                                      "[1.1.1.1]",    "[::1",           "[::1]x", "1.1.1.1;2",
+                                      "\"1.1.1.1\"",  "256.1.1.1",      "::g",    ":",
+                                      "fe80::1%eth0", "1.1.1.1:80:90",  "[]:1",   "-",
+                                      "0x1.1.1.1",    "1.1.1.1 2.2.2.2"};
     char line[128];
 
     load("trusted_proxies: 10.0.0.0/8");
@@ -187,7 +193,8 @@ START_TEST(a_header_gives_an_id)
     ck_assert(identity.has_ip); /* for limits per ip */
     is("203.0.113.7:1", LINES("X-Key: k", "X-Client-Id: c"), "id:c");
     is("203.0.113.7:1", LINES("X-Key: k"), "id:k");
-    is("203.0.113.7:1", LINES("X-Client-Id:", "X-Key: k"), "id:k"); /* an empty id counts as absent */
+    is("203.0.113.7:1", LINES("X-Client-Id:", "X-Key: k"),
+       "id:k"); /* an empty id counts as absent */
     is("203.0.113.7:1", LINES("X-Client-Id:"), "ip:203.0.113.7");
     is("203.0.113.7:1", NULL, "ip:203.0.113.7");
     ck_assert(!identity.is_id);
@@ -215,10 +222,10 @@ START_TEST(a_bad_identity_header_is_refused)
 
     load("from: [ 'header:X-Client-Id', ip ]");
     ck_assert(!identify("1.1.1.1:1", LINES("X-Client-Id: a", "X-Client-Id: a")));
-    ck_assert_str_eq(why, "the identity header comes twice");
+    ck_assert_str_eq(why, "the identity header occurs twice");
     ck_assert(!identify("1.1.1.1:1", LINES("X-Client-Id:", "x-client-id: a")));
     ck_assert(!identify("1.1.1.1:1", LINES("X-Client-Id: a\tb")));
-    ck_assert_str_eq(why, "the identity header holds control bytes");
+    ck_assert_str_eq(why, "the identity header contains control bytes");
     ck_assert(!identify("1.1.1.1:1", LINES("X-Client-Id: a\x7f")));
     memset(line + 13, 'x', CLIENT_ID_MAX);
     ck_assert(identify("1.1.1.1:1", LINES(line)));

@@ -54,8 +54,10 @@ static const char *identify_from(const char *peer, const char *query, const char
         fields.present |= FIELD_BIT(field->id);
     }
     ck_assert(address_parse(slice_of(peer), false, &address, &bad));
-    const struct identity_input input = {
-        .policy = policy, .peer = {.address = &address}, .fields = &fields, .query = slice_of(query)};
+    const struct identity_input input = {.policy = policy,
+                                         .peer = {.address = &address},
+                                         .fields = &fields,
+                                         .query = slice_of(query)};
     if (!identity_of(&input, &identity, &why)) {
         malformed = identity.failure == IDENTITY_MALFORMED;
         return NULL;
@@ -163,7 +165,8 @@ END_TEST
 
 START_TEST(the_first_of_eight_sources_counts)
 {
-    load("from: [ 'header:A', 'header:B', 'cookie:c', 'cookie:d', 'query:e', 'query:f', 'header:G', ip ]");
+    load("from: [ 'header:A', 'header:B', 'cookie:c', 'cookie:d', 'query:e', 'query:f', "
+         "'header:G', ip ]");
     ck_assert_str_eq(identify("?f=A", "Cookie: d=a+b\n"), "cookie:" HASH_A_B);
     ck_assert_str_eq(identify("?f=A", "G: g\n"), "query:" HASH_A);
     ck_assert_str_eq(identify("?f=A", "G: g\nB: b\n"), "id:b");
@@ -198,13 +201,17 @@ END_TEST
 
 START_TEST(another_header_and_prefix_for_addresses)
 {
-    load("trusted_proxies: 10.0.0.0/8, client_ip_header: CF-Connecting-IP, ipv4_prefix: 24, ipv6_prefix: 48");
-    ck_assert_str_eq(
-        identify_from("10.0.0.1:1", "", "CF-Connecting-IP: 203.0.113.7\nX-Forwarded-For: 1.1.1.1\n"),
-        "ip:203.0.113.0/24");
-    ck_assert_str_eq(identify_from("10.0.0.1:1", "", "cf-connecting-ip: 2001:db8::1\n"), "ip:2001:db8::/48");
-    ck_assert_str_eq(identify_from("10.0.0.1:1", "", "X-Forwarded-For: 1.1.1.1\n"), "ip:10.0.0.0/24");
-    ck_assert_str_eq(identify_from("192.0.2.9:1", "", "CF-Connecting-IP: 203.0.113.7\n"), "ip:192.0.2.0/24");
+    load("trusted_proxies: 10.0.0.0/8, client_ip_header: CF-Connecting-IP, ipv4_prefix: 24, "
+         "ipv6_prefix: 48");
+    ck_assert_str_eq(identify_from("10.0.0.1:1", "",
+                                   "CF-Connecting-IP: 203.0.113.7\nX-Forwarded-For: 1.1.1.1\n"),
+                     "ip:203.0.113.0/24");
+    ck_assert_str_eq(identify_from("10.0.0.1:1", "", "cf-connecting-ip: 2001:db8::1\n"),
+                     "ip:2001:db8::/48");
+    ck_assert_str_eq(identify_from("10.0.0.1:1", "", "X-Forwarded-For: 1.1.1.1\n"),
+                     "ip:10.0.0.0/24");
+    ck_assert_str_eq(identify_from("192.0.2.9:1", "", "CF-Connecting-IP: 203.0.113.7\n"),
+                     "ip:192.0.2.0/24");
     drop();
 }
 END_TEST
@@ -253,8 +260,8 @@ START_TEST(operators_name_clients)
         ck_assert_msg(slice_equal(identity_text(&identity), slice_of(names[_i].text)), "%s: %.*s",
                       names[_i].name, SLICE_ARG(identity_text(&identity)));
         identity_write_name(&back, identity_text(&identity));
-        ck_assert_msg(slice_equal(text_slice(&back), slice_of(names[_i].back)), "%s: %.*s", names[_i].name,
-                      SLICE_ARG(text_slice(&back)));
+        ck_assert_msg(slice_equal(text_slice(&back), slice_of(names[_i].back)), "%s: %.*s",
+                      names[_i].name, SLICE_ARG(text_slice(&back)));
         struct identity again;
         ck_assert(identity_parse(&policy->identity, text_slice(&back), &again, &why));
         ck_assert(slice_equal(identity_text(&again), identity_text(&identity)));
@@ -270,13 +277,15 @@ START_TEST(the_policy_names_clients_by_their_values)
     static const char yaml[] =
         "upstreams: { a: { servers: 127.0.0.1:1 } }\n"
         "identity: { from: [ 'cookie:s', 'query:k', 'header:X', ip ], headers_from: anyone }\n"
-        "clients: { 'cookie:A': { quota: 0 }, 'query:A': { quota: unlimited }, 'id:A': { quota: 0 } }\n";
+        "clients: { 'cookie:A': { quota: 0 }, 'query:A': { quota: unlimited }, 'id:A': { quota: 0 "
+        "} }\n";
 
     policy = policy_load_text("test.yaml", slice_of(yaml), "lua", stderr);
     ck_assert_ptr_nonnull(policy);
     ck_assert_ptr_nonnull(identify("", "Cookie: s=A\n"));
     ck_assert_int_eq(policy_client(policy, &identity)->quota, QUOTA_PROHIBITED);
-    ck_assert_str_eq(policy_client(policy, &identity)->name, "cookie:h:" HASH_A); /* no credential */
+    ck_assert_str_eq(policy_client(policy, &identity)->name,
+                     "cookie:h:" HASH_A); /* no credential */
     ck_assert_ptr_nonnull(identify("?k=A", ""));
     ck_assert_int_eq(policy_client(policy, &identity)->quota, QUOTA_UNLIMITED);
     ck_assert_ptr_nonnull(identify("", "X: A\n"));

@@ -72,13 +72,13 @@ END_TEST
 START_TEST(values_are_found)
 {
     struct arena arena = {NULL};
-    const struct json_node *node = json_read(
-        &arena,
-        SLICE("{\"a\":{\"b\":-1.5e2,\"c\":\"x\\n\\\"\\/\\u00e9\\u20ac\\ud83d\\ude00\"},\"d\":[true,2]}"));
+    const struct json_node *node =
+        json_read(&arena, SLICE("{\"a\":{\"b\":-1.5e2,\"c\":\"x\\n\\\"\\/"
+                                "\\u00e9\\u20ac\\ud83d\\ude00\"},\"d\":[true,2]}"));
 
     ck_assert(json_double(json_at(node, "a.b"), 0) == -150);
-    ck_assert(
-        slice_equal(json_string(json_at(node, "a.c")), SLICE("x\n\"/\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80")));
+    ck_assert(slice_equal(json_string(json_at(node, "a.c")),
+                          SLICE("x\n\"/\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80")));
     ck_assert(json_member(node, "d")->first->value &&
               json_double(json_member(node, "d")->first->next, 0) == 2);
     ck_assert_ptr_null(json_at(node, "a.b.c"));

@@ -38,7 +38,9 @@ static char *file_text(const char *name)
     return text;
 }
 
-#define JOE "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
+#define JOE                                                                                        \
+    "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVl" \
+    "fQ"
 
 static const struct vector {
     const char *input, *signature;
@@ -48,16 +50,21 @@ static const struct vector {
     {"eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9." JOE, "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
      JWT_GOOD},
     {"eyJhbGciOiJSUzI1NiJ9." JOE,
-     "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJ"
-     "dbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN"
-     "9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXL"
+     "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_"
+     "O8W2Fp5jujGbds9uJ"
+     "dbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_"
+     "nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN"
+     "9383LcOLn6_dO--xi12jzDwusC-"
+     "eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXL"
      "IhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw",
      JWT_GOOD},
     {"eyJhbGciOiJFUzI1NiJ9." JOE,
-     "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q", JWT_GOOD},
+     "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
+     JWT_GOOD},
     /* RFC 8037 appendix A.4: the signature is good, the payload is no JSON */
     {"eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc",
-     "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg", JWT_MALFORMED},
+     "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg",
+     JWT_MALFORMED},
 };
 
 static enum jwt_fault verify_at(const char *input, const char *signature, int64_t now_s)
@@ -162,8 +169,9 @@ static enum jwt_fault check(const struct jwt_rules *rules, const char *header, c
 START_TEST(the_key_decides_the_algorithm)
 {
     struct jwt_rules rules = {.keys = keys_of(file_text("rfc.json"))};
-    static const char *const headers[] = {"{\"alg\":\"none\"}",  "{\"alg\":\"HS512\"}", "{\"alg\":\"hs256\"}",
-                                          "{\"alg\":\"RS512\"}", "{\"alg\":\"PS256\"}", "{\"alg\":\"\"}"};
+    static const char *const headers[] = {"{\"alg\":\"none\"}",  "{\"alg\":\"HS512\"}",
+                                          "{\"alg\":\"hs256\"}", "{\"alg\":\"RS512\"}",
+                                          "{\"alg\":\"PS256\"}", "{\"alg\":\"\"}"};
 
     for (unsigned i = 0; i < COUNT_OF(headers); i++)
         ck_assert_int_eq(check(&rules, headers[i], "{}", 0), JWT_WRONG_ALGORITHM);
@@ -172,7 +180,8 @@ START_TEST(the_key_decides_the_algorithm)
     /* public keys never verify an HMAC (RFC 8725 section 2.1) */
     rules.keys = keys_of("{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"kid\":\"a\","
                          "\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}");
-    ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"a\"}", "{}", 0), JWT_WRONG_ALGORITHM);
+    ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"a\"}", "{}", 0),
+                     JWT_WRONG_ALGORITHM);
     ck_assert_int_eq(check(&rules, HS256, "{}", 0), JWT_WRONG_ALGORITHM);
     jwt_keys_free((struct jwt_keys *)rules.keys);
 }
@@ -182,7 +191,8 @@ END_TEST
 
 START_TEST(keys_are_found_by_kid)
 {
-    struct jwt_rules rules = {.keys = keys_of("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\"," K "}]}")};
+    struct jwt_rules rules = {.keys =
+                                  keys_of("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\"," K "}]}")};
 
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"a\"}", "{}", 0), JWT_GOOD);
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"b\"}", "{}", 0), JWT_UNKNOWN_KEY);
@@ -190,8 +200,8 @@ START_TEST(keys_are_found_by_kid)
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":7}", "{}", 0), JWT_MALFORMED);
     ck_assert_int_eq(check(&rules, HS256, "{}", 0), JWT_GOOD); /* the only one */
     jwt_keys_free((struct jwt_keys *)rules.keys);
-    rules.keys =
-        keys_of("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\"," K "},{\"kty\":\"oct\",\"kid\":\"b\"," K "}]}");
+    rules.keys = keys_of("{\"keys\":[{\"kty\":\"oct\",\"kid\":\"a\"," K
+                         "},{\"kty\":\"oct\",\"kid\":\"b\"," K "}]}");
     ck_assert_int_eq(check(&rules, "{\"alg\":\"HS256\",\"kid\":\"b\"}", "{}", 0), JWT_GOOD);
     ck_assert_int_eq(check(&rules, HS256, "{}", 0), JWT_UNKNOWN_KEY);
     jwt_keys_free((struct jwt_keys *)rules.keys);
@@ -211,7 +221,8 @@ START_TEST(keys_that_cannot_verify_are_skipped)
         {"{\"kty\":\"oct\",\"use\":\"enc\"," K "}", "is not for signatures"},
         {"{\"kty\":\"oct\",\"key_ops\":[\"sign\"]," K "}", "is not for signatures"},
         {"{\"kty\":\"oct\",\"kid\":1," K "}", "has a kid that is no text"},
-        {"{\"kty\":\"RSA\",\"e\":\"AQAB\",\"n\":\"ofgWCuLjybRlzo0t\"}", "RSA key of less than 2048"},
+        {"{\"kty\":\"RSA\",\"e\":\"AQAB\",\"n\":\"ofgWCuLjybRlzo0t\"}",
+         "RSA key of less than 2048"},
         {"{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\","
          "\"y\":\"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a1\"}",
          "key 1 "}, /* y is not base64url: bits at its end */
@@ -228,7 +239,8 @@ START_TEST(keys_that_cannot_verify_are_skipped)
     for (unsigned i = 0; i < COUNT_OF(skipped); i++) {
         snprintf(json, sizeof json, "{\"keys\":[%s]}", skipped[i].jwk);
         jwt_keys_free(keys_of(json));
-        ck_assert_msg(report.usable == 0 && report.skipped == 1 && strstr(report.why, skipped[i].why),
+        ck_assert_msg(report.usable == 0 && report.skipped == 1 &&
+                          strstr(report.why, skipped[i].why),
                       "%s: %s", json, report.why);
     }
 }
@@ -277,8 +289,10 @@ START_TEST(dates_issuer_and_audience_are_checked)
     ck_assert_int_eq(check(&rules, HS256, "{\"nbf\":100}", 90), JWT_NO_EXPIRY);
     rules = (struct jwt_rules){.keys = rules.keys, .issuer = "https://a", .audience = "api"};
     ck_assert_int_eq(check(&rules, HS256, "{\"iss\":\"https://a\",\"aud\":\"api\"}", 0), JWT_GOOD);
-    ck_assert_int_eq(check(&rules, HS256, "{\"iss\":\"https://a\",\"aud\":[\"x\",7,\"api\"]}", 0), JWT_GOOD);
-    ck_assert_int_eq(check(&rules, HS256, "{\"iss\":\"https://a/\",\"aud\":\"api\"}", 0), JWT_WRONG_ISSUER);
+    ck_assert_int_eq(check(&rules, HS256, "{\"iss\":\"https://a\",\"aud\":[\"x\",7,\"api\"]}", 0),
+                     JWT_GOOD);
+    ck_assert_int_eq(check(&rules, HS256, "{\"iss\":\"https://a/\",\"aud\":\"api\"}", 0),
+                     JWT_WRONG_ISSUER);
     ck_assert_int_eq(check(&rules, HS256, "{\"aud\":\"api\"}", 0), JWT_WRONG_ISSUER);
     ck_assert_int_eq(check(&rules, HS256, "{\"iss\":\"https://a\",\"aud\":[\"apis\"]}", 0),
                      JWT_WRONG_AUDIENCE);
@@ -354,7 +368,8 @@ START_TEST(malformed_tokens_are_invalid)
     longer[JWT_TOKEN_MAX / 2] = 0;
     ck_assert_int_eq(check(&rules, HS256, longer, 0), JWT_MALFORMED);
     memset(longer, 'A', JWT_TOKEN_MAX + 1);
-    ck_assert_int_eq(jwt_verify(&rules, (struct slice){longer, JWT_TOKEN_MAX + 1}, 0, &token), JWT_MALFORMED);
+    ck_assert_int_eq(jwt_verify(&rules, (struct slice){longer, JWT_TOKEN_MAX + 1}, 0, &token),
+                     JWT_MALFORMED);
     free(longer);
     jwt_keys_free((struct jwt_keys *)rules.keys);
 }

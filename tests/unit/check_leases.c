@@ -72,8 +72,8 @@ static void spend(int64_t units, uint64_t now_us)
     pass_time(&redis.spent, &redis.spent_at_us, &redis.spent_window_us, now_us);
     redis.spent += units * scale();
     redis.all_spent += units;
-    ck_assert_msg(redis.spent <= capacity() * scale(), "at %d us: %lld units of %lld are spent", (int)now_us,
-                  (long long)(redis.spent / scale() + 1), (long long)capacity());
+    ck_assert_msg(redis.spent <= capacity() * scale(), "at %d us: %lld units of %lld are spent",
+                  (int)now_us, (long long)(redis.spent / scale() + 1), (long long)capacity());
 }
 
 static int64_t reset_us(uint64_t now_us)
@@ -129,11 +129,12 @@ static void answer(struct worker *w, uint64_t now_us)
 
 static void decision_request(struct worker *w, uint64_t now_us)
 {
-    w->decision_request = (struct call){.on_its_way = true,
-                                        .asked_us = now_us,
-                                        .at_us = now_us + (uint64_t)random_from(0, LATENCY_MAX),
-                                        .needed = random_from(1, 3),
-                                        .extra = random_from(0, 2) ? random_from(1, capacity()) : 0};
+    w->decision_request =
+        (struct call){.on_its_way = true,
+                      .asked_us = now_us,
+                      .at_us = now_us + (uint64_t)random_from(0, LATENCY_MAX),
+                      .needed = random_from(1, 3),
+                      .extra = random_from(0, 2) ? random_from(1, capacity()) : 0};
     w->decision_request.back_us = w->decision_request.at_us + (uint64_t)random_from(0, LATENCY_MAX);
 }
 
@@ -192,8 +193,8 @@ static void play(enum limit_kind kind)
     for (unsigned i = 0; i < WORKERS; i++) {
         workers[i].leases = leases_new();
         while (!workers[i].lease)
-            workers[i].lease =
-                leases_meet(workers[i].leases, SLICE("{id:a}:l:key"), &redis.limit, &redis.numbers, 1);
+            workers[i].lease = leases_meet(workers[i].leases, SLICE("{id:a}:l:key"), &redis.limit,
+                                           &redis.numbers, 1);
         workers[i].busy = (unsigned)(random_from(0, 1) * random_from(1, 3)) * 33;
     }
     for (uint64_t now_us = 1; now_us < TICKS; now_us += (uint64_t)random_from(0, 3))
@@ -215,7 +216,7 @@ START_TEST(never_more_than_the_definition_allows)
 }
 END_TEST
 
-/* --- Who takes how many --------------------------------------------------------------------------------- */
+/* --- Who takes how many ----------------------------------------------------------------------- */
 
 /* Two whole intervals, and the first request of the next. */
 enum { BUSY_US = 2 * LEASE_AUTO_US };
@@ -235,8 +236,8 @@ static struct lease *busy_for(const struct limit *limit, int64_t numbers_limit, 
     return lease;
 }
 
-static int64_t wants(const struct limit *limit, int64_t numbers_limit, unsigned requests, uint64_t us,
-                     int64_t remaining, unsigned sharers)
+static int64_t wants(const struct limit *limit, int64_t numbers_limit, unsigned requests,
+                     uint64_t us, int64_t remaining, unsigned sharers)
 {
     leases = leases_new();
     struct lease *lease = busy_for(limit, numbers_limit, requests, 1000000, 1000000 + us);
@@ -254,8 +255,8 @@ START_TEST(a_lease_is_no_larger_than_it_is_of_use_and_leaves_others_enough)
     ck_assert_int_eq(wants(&limit, 5000, 3, 0, 5000, 1), 0);     /* not busy */
     ck_assert_int_eq(wants(&limit, 5000, 8, 0, 5000, 1), 20);    /* for 50 ms */
     ck_assert_int_eq(wants(&limit, 5000, 800, 0, 5000, 1), 100); /* the maximum */
-    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 80, 2), 20);    /* a share of the remaining units */
-    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 80, 100), 0);   /* not worth it */
+    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 80, 2), 20);  /* a share of the remaining units */
+    ck_assert_int_eq(wants(&limit, 5000, 800, 0, 80, 100), 0); /* not worth it */
     ck_assert_int_eq(wants(&limit, 5000, 3, 900000, 5000, 1), 0);
     limit.lease_units = 10;
     ck_assert(lease_may_be(&limit, &(struct limit_numbers){.limit = 5, .burst = 5}));
@@ -272,8 +273,9 @@ START_TEST(auto_is_for_large_limits_and_for_who_stays_busy)
 
     ck_assert(lease_may_be(&limit, &(struct limit_numbers){.limit = 1000, .burst = 1000}));
     ck_assert(!lease_may_be(&limit, &(struct limit_numbers){.limit = 999, .burst = 999}));
-    ck_assert(!lease_may_be(&limit, &(struct limit_numbers){.limit = 3, .burst = 3})); /* a client's quota */
-    ck_assert_int_eq(wants(&limit, 10000, 800, 0, 10000, 1), 0); /* a page with many pictures */
+    ck_assert(!lease_may_be(
+        &limit, &(struct limit_numbers){.limit = 3, .burst = 3})); /* a client's quota */
+    ck_assert_int_eq(wants(&limit, 10000, 800, 0, 10000, 1), 0);   /* a page with many pictures */
     ck_assert_int_eq(wants(&limit, 10000, 800, BUSY_US - 20000, 10000, 1), 0);
     ck_assert_int_eq(wants(&limit, 10000, 800, BUSY_US, 10000, 1), 500); /* a twentieth */
     ck_assert_int_eq(wants(&limit, 10000, 8, BUSY_US, 10000, 1), 20);

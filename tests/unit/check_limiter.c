@@ -37,7 +37,8 @@ static uint64_t random_state;
 static uint64_t denials_hold_until;
 static bool wants_charge;
 static struct decision_request charge;
-static const char *timeout; /* redis.timeout; long in tests that need exact counts on a loaded machine */
+static const char
+    *timeout; /* redis.timeout; long in tests that need exact counts on a loaded machine */
 
 static const char *lua_dir(void)
 {
@@ -45,7 +46,7 @@ static const char *lua_dir(void)
     return directory ? directory : "lua";
 }
 
-/* --- The policy under test ---------------------------------------------------------------------------- */
+/* --- The policy under test -------------------------------------------------------------------- */
 
 static const char policy_text[] =
     "redis: { address: \"%s\", timeout: %s, on_failure: local }\n"
@@ -92,7 +93,8 @@ static const char policy_text[] =
     "  - { name: tried, match: { path: /tried }, limits: [ tried, window ] }\n"
     "  - { name: tried-alone, match: { path: /tried-alone }, limits: [ tried ] }\n"
     "  - { name: half, match: { path: /half }, limits: [ half ] }\n"
-    "  - { name: tried-closed, match: { path: /tried-closed }, limits: [ tried-closed, tried, window ] }\n"
+    "  - { name: tried-closed, match: { path: /tried-closed }, limits: [ tried-closed, tried, "
+    "window ] }\n"
     "  - { name: closed, match: { path: /closed }, limits: [ open, window, closed ] }\n";
 
 static void load_policy(const struct address *address)
@@ -129,7 +131,7 @@ static struct identity identity_named(const char *name)
     return identity;
 }
 
-/* --- Driving ------------------------------------------------------------------------------------------ */
+/* --- Driving ---------------------------------------------------------------------------------- */
 
 /* Flushes as after a loop iteration, and after one without new requests. */
 static void flush_all(void *context)
@@ -204,12 +206,14 @@ static void on_decided(struct decision_request *decision_request)
 static enum decided ask_from(unsigned i, unsigned limiter, const char *rule, const char *client)
 {
     struct identity identity = identity_named(client);
-    struct limit_facts facts = {.rule = rule_named(rule), .identity = &identity, .method = SLICE("GET")};
+    struct limit_facts facts = {
+        .rule = rule_named(rule), .identity = &identity, .method = SLICE("GET")};
     enum decided decided;
 
     requests[i] = (struct test_ask){.decision_request.decided = on_decided, .asked_us = clock_us()};
     requests[i].decision_request.wants_charge = wants_charge;
-    memset(&requests[i].decision_request.decision, 0xa5, sizeof requests[i].decision_request.decision);
+    memset(&requests[i].decision_request.decision, 0xa5,
+           sizeof requests[i].decision_request.decision);
     expected_count++;
     decided = limiter_decide(limiters[limiter], &facts, &requests[i].decision_request);
     if (decided == DECIDED_NOW) {
@@ -293,7 +297,7 @@ static void stop_fake(void)
     event_base_loop(base, EVLOOP_NONBLOCK);
 }
 
-/* --- In a real Redis ---------------------------------------------------------------------------------- */
+/* --- In a real Redis -------------------------------------------------------------------------- */
 
 START_TEST(numbers_come_from_redis)
 {
@@ -313,7 +317,8 @@ START_TEST(numbers_come_from_redis)
     d = decide("one", "a");
     ck_assert_int_eq(d->verdict, VERDICT_LIMITED);
     ck_assert_int_eq(d->rejected_by, 0);
-    ck_assert(d->results[0].retry_after_us > 800000000 && d->results[0].retry_after_us <= 864000000);
+    ck_assert(d->results[0].retry_after_us > 800000000 &&
+              d->results[0].retry_after_us <= 864000000);
     stop_real();
 }
 END_TEST
@@ -372,7 +377,8 @@ START_TEST(an_answer_that_is_there_is_taken_also_after_the_deadline)
     start_real(1);
     ck_assert_int_eq(ask_from(0, 0, "closed", "a"), DECIDED_LATER);
     flush_all(NULL);
-    real_redis_do(&real, "PING"); /* the second reply follows the call, in any order of reads by Redis */
+    real_redis_do(&real,
+                  "PING"); /* the second reply follows the call, in any order of reads by Redis */
     real_redis_do(&real, "PING");
     while (clock_us() < requests[0].asked_us + 51000)
         usleep(1000);
@@ -399,7 +405,8 @@ START_TEST(decisions_gather_while_a_call_is_under_way)
     for (unsigned i = 1; i < 10; i++)
         (void)!ask_from(i, 0, "two", i % 2 ? "a" : "b");
     flush_all(NULL);
-    if (clock_us() - before < 150) /* a busy machine may have stopped us here for longer than they wait */
+    if (clock_us() - before <
+        150) /* a busy machine may have stopped us here for longer than they wait */
         ck_assert_uint_eq(counter_read(calls), 1);
     turn_until(all_decided);
     ck_assert_uint_eq(counter_read(calls), 2);
@@ -457,7 +464,8 @@ static void assert_turn(const char *const (*asked)[2], const int64_t *remaining,
     for (unsigned i = 0; i < count; i++) {
         const struct decision *d = &requests[i].decision_request.decision;
         ck_assert_uint_eq(requests[i].decided, 1);
-        ck_assert_msg((d->verdict == VERDICT_ALLOWED ? d->results[0].remaining : -1) == remaining[i],
+        ck_assert_msg((d->verdict == VERDICT_ALLOWED ? d->results[0].remaining : -1) ==
+                          remaining[i],
                       "request %u, %s of %s: %s, %d remain, not %d", i, asked[i][0], asked[i][1],
                       verdict_label[d->verdict], (int)d->results[0].remaining, (int)remaining[i]);
     }
@@ -470,7 +478,8 @@ START_TEST(requests_of_a_turn_are_told_what_each_would_have_been_told)
         {"costly", "a"}, {"one", "a"}, {"one", "b"},        {"one", "a"},        {"costly", "a"},
         {"all", "a"},    {"all", "b"}, {"all", "client-3"}, {"all", "client-3"}, {"all", "b"},
         {"two", "a"},    {"all", "a"}};
-    static const int64_t remaining[] = {19, 19, 18, 11, 10, 3, 2, 18, 1, -1, 49, 48, 4, 3, 45, 0, 43};
+    static const int64_t remaining[] = {19, 19, 18, 11, 10, 3,  2, 18, 1,
+                                        -1, 49, 48, 4,  3,  45, 0, 43};
 
     timeout = "5s";
     start_real(1);
@@ -795,7 +804,8 @@ START_TEST(a_redis_that_returns_is_asked_with_care)
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), CALLS);
     ck_assert_int_eq(limiter_breaker(limiters[0]), REDIS_BREAKER_CLOSED);
     for (unsigned i = 0; i < ASKED - 1; i++)
-        ck_assert(requests[i].decided == 1 && !requests[i].decision_request.decision.results[0].local &&
+        ck_assert(requests[i].decided == 1 &&
+                  !requests[i].decision_request.decision.results[0].local &&
                   requests[i].decision_request.decision.verdict == VERDICT_ALLOWED);
     ck_assert_int_eq(decide("window", client)->results[0].remaining, 9);
     stop_real();
@@ -817,14 +827,15 @@ START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
     start_real(1);
     ck_assert_int_eq(decide("brief", "a")->verdict, VERDICT_ALLOWED);
     ck_assert_int_eq(decide("brief", "a")->verdict, VERDICT_LIMITED);
-    denials_hold_until =
-        requests[0].asked_us + (uint64_t)requests[0].decision_request.decision.results[0].retry_after_us;
+    denials_hold_until = requests[0].asked_us +
+                         (uint64_t)requests[0].decision_request.decision.results[0].retry_after_us;
     ck_assert_int_eq(ask_from(0, 0, "brief", "a"), DECIDED_NOW);
     ck_assert_int_eq(requests[0].decision_request.decision.verdict, VERDICT_LIMITED);
     ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
     ck_assert_uint_eq(counter_read(&stats[0].redis_calls), 2);
     ck_assert_int_le(requests[0].decision_request.decision.results[0].retry_after_us, 900000);
-    ck_assert_int_eq(decide("brief", "b")->verdict, VERDICT_ALLOWED); /* other clients are not affected */
+    ck_assert_int_eq(decide("brief", "b")->verdict,
+                     VERDICT_ALLOWED); /* other clients are not affected */
     turn_until(denial_is_over);
     ck_assert_int_eq(ask_from(0, 0, "brief", "a"), DECIDED_LATER);
     turn_until(all_decided);
@@ -881,7 +892,7 @@ START_TEST(redis_out_of_memory_is_local)
 }
 END_TEST
 
-/* --- Faults and on_failure ----------------------------------------------------------------------------- */
+/* --- Faults and on_failure -------------------------------------------------------------------- */
 
 static const struct limit_result *result_named(const struct decision *d, const char *name)
 {
@@ -1092,7 +1103,8 @@ START_TEST(without_redis_a_shadow_limit_rejects_nobody_either)
         const struct decision *d = decide("tried-closed", "a");
         ck_assert_int_eq(d->verdict, VERDICT_ALLOWED);
         ck_assert_uint_eq(d->result_count, 2); /* tried-closed is not counted, and closes nothing */
-        ck_assert_int_eq(result_named(d, "tried")->verdict, i <= 3 ? VERDICT_ALLOWED : VERDICT_SHADOW);
+        ck_assert_int_eq(result_named(d, "tried")->verdict,
+                         i <= 3 ? VERDICT_ALLOWED : VERDICT_SHADOW);
         ck_assert_int_eq(result_named(d, "window")->remaining, 10 - i);
     }
     const struct decision *d = decide("tried-closed", "a");
@@ -1316,7 +1328,8 @@ int main(void)
     tcase_add_test(fake_case, without_redis_a_shadow_limit_rejects_nobody_either);
     tcase_add_test(fake_case, a_hang_ends_at_the_deadline);
     tcase_add_test(fake_case, a_redis_that_times_out_is_not_asked_again_until_it_answers);
-    tcase_add_loop_test(fake_case, an_answer_of_the_wrong_shape_is_a_failure, 0, (int)COUNT_OF(wrong_shapes));
+    tcase_add_loop_test(fake_case, an_answer_of_the_wrong_shape_is_a_failure, 0,
+                        (int)COUNT_OF(wrong_shapes));
     tcase_add_test(fake_case, an_abandoned_ask_is_never_decided);
     tcase_add_loop_test(fake_case, decided_may_abandon_and_ask, 0, 4);
     tcase_add_test(fake_case, a_limiter_is_freed_with_decisions_under_way);

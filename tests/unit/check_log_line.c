@@ -22,13 +22,15 @@ static enum log_line_kind parse(const char *text)
 
 static void is(struct slice value, const char *wanted)
 {
-    ck_assert_msg(slice_equal(value, slice_of(wanted)), "\"%.*s\", not \"%s\"", SLICE_ARG(value), wanted);
+    ck_assert_msg(slice_equal(value, slice_of(wanted)), "\"%.*s\", not \"%s\"", SLICE_ARG(value),
+                  wanted);
 }
 
 START_TEST(a_common_line)
 {
-    ck_assert_int_eq(parse("192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] \"GET /a.gif HTTP/1.0\" 200 2326"),
-                     LOG_LINE_REQUEST);
+    ck_assert_int_eq(
+        parse("192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] \"GET /a.gif HTTP/1.0\" 200 2326"),
+        LOG_LINE_REQUEST);
     is(line.address, "192.0.2.1");
     is(line.user, "frank");
     is(line.client, "");
@@ -41,10 +43,10 @@ END_TEST
 
 START_TEST(a_combined_line_of_weir_names_the_client)
 {
-    ck_assert_int_eq(
-        parse("2001:db8::1 - id:al\\x20ice [10/Oct/2000:20:55:36 +0000] \"POST /v1?x=\\x22 HTTP/1.1\" "
-              "429 12 \"-\" \"curl\"\r"),
-        LOG_LINE_REQUEST);
+    ck_assert_int_eq(parse("2001:db8::1 - id:al\\x20ice [10/Oct/2000:20:55:36 +0000] \"POST "
+                           "/v1?x=\\x22 HTTP/1.1\" "
+                           "429 12 \"-\" \"curl\"\r"),
+                     LOG_LINE_REQUEST);
     is(line.client, "id:al ice");
     is(line.user, "");
     is(line.target, "/v1?x=\"");
@@ -55,9 +57,9 @@ END_TEST
 
 START_TEST(quotes_brackets_and_spaces_in_odd_places)
 {
-    ck_assert_int_eq(
-        parse("192.0.2.1 - a [b] c [10/Oct/2000:20:55:36 +0000] \"GET /\\\"x y\" HTTP/1.1\" 404 - \"r\""),
-        LOG_LINE_REQUEST);
+    ck_assert_int_eq(parse("192.0.2.1 - a [b] c [10/Oct/2000:20:55:36 +0000] \"GET /\\\"x y\" "
+                           "HTTP/1.1\" 404 - \"r\""),
+                     LOG_LINE_REQUEST);
     is(line.user, "a [b] c");
     is(line.target, "/\"x y\"");
     ck_assert_int_eq(parse("192.0.2.1 - - [10/Oct/2000:20:55:36 +0000] \"GET /old\" 200 1"),
@@ -69,9 +71,11 @@ END_TEST
 START_TEST(a_json_line)
 {
     ck_assert_int_eq(
-        parse("{\"time\":\"2000-10-10T22:55:36.250+02:00\",\"peer\":\"10.0.0.1\",\"method\":\"GET\","
-              "\"target\":\"/\\u00e9\\ud83d\\ude00\\\"\",\"host\":\"a.test\",\"client_ip\":\"192.0.2.7\","
-              "\"client\":\"id:x\",\"status\":200,\"shadow\":[\"a\",\"b}\"],\"n\":{\"time\":1}}"),
+        parse(
+            "{\"time\":\"2000-10-10T22:55:36.250+02:00\",\"peer\":\"10.0.0.1\",\"method\":\"GET\","
+            "\"target\":\"/"
+            "\\u00e9\\ud83d\\ude00\\\"\",\"host\":\"a.test\",\"client_ip\":\"192.0.2.7\","
+            "\"client\":\"id:x\",\"status\":200,\"shadow\":[\"a\",\"b}\"],\"n\":{\"time\":1}}"),
         LOG_LINE_REQUEST);
     ck_assert_int_eq(line.time_us, OCTOBER + 250000);
     is(line.address, "192.0.2.7");
@@ -84,7 +88,8 @@ END_TEST
 
 START_TEST(lines_without_a_request)
 {
-    static const char *const other[] = {"", "# comment", "{}", "{\"level\":\"info\",\"message\":\"reload\"}"};
+    static const char *const other[] = {"", "# comment", "{}",
+                                        "{\"level\":\"info\",\"message\":\"reload\"}"};
     static const char *const odd[] = {
         "x",
         "\xff\x00\x01",
@@ -141,11 +146,13 @@ static char *written(const char *text, size_t size)
 
 START_TEST(files_are_merged_by_time)
 {
-    static const char one[] = "192.0.2.1 - - [10/Oct/2000:20:55:38 +0000] \"GET /3 HTTP/1.1\" 200 1\n"
-                              "192.0.2.1 - - [10/Oct/2000:20:55:36 +0000] \"GET /1 HTTP/1.1\" 200 1\n"
-                              "nonsense\n"
-                              "192.0.2.1 - - [10/Oct/2000:20:55:39 +0000] \"GET /4 HTTP/1.1\" 200 1";
-    static const char other[] = "192.0.2.1 - - [10/Oct/2000:22:55:37 +0200] \"GET /2 HTTP/1.1\" 200 1\n";
+    static const char one[] =
+        "192.0.2.1 - - [10/Oct/2000:20:55:38 +0000] \"GET /3 HTTP/1.1\" 200 1\n"
+        "192.0.2.1 - - [10/Oct/2000:20:55:36 +0000] \"GET /1 HTTP/1.1\" 200 1\n"
+        "nonsense\n"
+        "192.0.2.1 - - [10/Oct/2000:20:55:39 +0000] \"GET /4 HTTP/1.1\" 200 1";
+    static const char other[] =
+        "192.0.2.1 - - [10/Oct/2000:22:55:37 +0200] \"GET /2 HTTP/1.1\" 200 1\n";
     char *paths[] = {written(one, sizeof one - 1), written(other, sizeof other - 1)};
     struct log_merge *merge = log_merge_open(paths, 2);
     const struct log_line *next;
@@ -176,7 +183,8 @@ END_TEST
 START_TEST(long_lines_are_skipped)
 {
     static char text[REPLAY_LINE_MAX * 5];
-    static const char last[] = "\n192.0.2.1 - - [10/Oct/2000:20:55:36 +0000] \"GET / HTTP/1.1\" 200 1\n";
+    static const char last[] =
+        "\n192.0.2.1 - - [10/Oct/2000:20:55:36 +0000] \"GET / HTTP/1.1\" 200 1\n";
     memset(text, 'x', sizeof text);
     memcpy(text + sizeof text - sizeof last + 1, last, sizeof last - 1);
     char *path = written(text, sizeof text);

@@ -30,8 +30,10 @@ static unsigned below(unsigned n)
 }
 
 static const char *const methods[] = {"GET", "POST"};
-static const char *const rule_paths[] = {"/**", "/v1/**", "/v1/a", "/v1/*", "/v1/*/c", "/a", "/*", "/v1/a*"};
-static const char *const paths[] = {"/", "/a", "/v1", "/v1/a", "/v1/ab", "/v1/b/c", "/v1/a/c/", "/x/y"};
+static const char *const rule_paths[] = {"/**",     "/v1/**", "/v1/a", "/v1/*",
+                                         "/v1/*/c", "/a",     "/*",    "/v1/a*"};
+static const char *const paths[] = {"/",      "/a",      "/v1",      "/v1/a",
+                                    "/v1/ab", "/v1/b/c", "/v1/a/c/", "/x/y"};
 static const char *const rule_hosts[] = {"a.example", "*.example", "b.a.example", "*.a.example"};
 static const char *const hosts[] = {"a.example",  "A.Example:8080", "b.a.example",
                                     "x.example.", "example",        "b"};
@@ -64,7 +66,8 @@ static const char *const clients[] = {"partner",        "bob",          "ip:10.0
                                       "ip:10.1.0.0/16", "ip:192.0.2.1", "ip:unix"};
 static const char *const identities[] = {"id:partner", "id:bob", "id:other", "ip:10.1.2.3"};
 static const char *const addresses[] = {"10.1.2.3", "10.2.0.1", "192.0.2.1", "2001:db8::1"};
-static const char *const protos[] = {"https", "http", "wss", "https, http", "https,https", "ftp", ""};
+static const char *const protos[] = {"https",       "http", "wss", "https, http",
+                                     "https,https", "ftp",  ""};
 
 #define ONE_OF(list) ((list)[below(COUNT_OF(list))])
 
@@ -102,7 +105,8 @@ static struct model_rule random_rule(void)
 
 static int write_rule(char *out, size_t room, const struct model_rule *rule)
 {
-    int n = snprintf(out, room, "  - match:\n      path: \"%s\"\n", rule->path ? rule->path : "/**");
+    int n =
+        snprintf(out, room, "  - match:\n      path: \"%s\"\n", rule->path ? rule->path : "/**");
     if (rule->method)
         n += snprintf(out + n, room - (size_t)n, "      methods: [ %s ]\n", rule->method);
     if (rule->host)
@@ -110,8 +114,8 @@ static int write_rule(char *out, size_t room, const struct model_rule *rule)
     if (rule->scheme)
         n += snprintf(out + n, room - (size_t)n, "      scheme: %s\n", rule->scheme);
     if (rule->client[0])
-        n += snprintf(out + n, room - (size_t)n, "      client: [ \"%s\", \"%s\" ]\n", rule->client[0],
-                      rule->client[1]);
+        n += snprintf(out + n, room - (size_t)n, "      client: [ \"%s\", \"%s\" ]\n",
+                      rule->client[0], rule->client[1]);
     if (rule->header.name)
         n += snprintf(out + n, room - (size_t)n, "      header: { %s: [ \"%s\", \"%s\" ] }\n",
                       rule->header.name, rule->header.pattern[0], rule->header.pattern[1]);
@@ -124,7 +128,8 @@ static int write_rule(char *out, size_t room, const struct model_rule *rule)
 static struct policy *random_policy(struct model_rule *rules, unsigned *count)
 {
     static char yaml[1 << 16], said[1 << 16];
-    int n = snprintf(yaml, sizeof yaml, "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\nrules:\n");
+    int n =
+        snprintf(yaml, sizeof yaml, "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\nrules:\n");
 
     *count = 1 + below(below(2) ? 6 : RULES_MOST); /* with and without the index */
     for (unsigned i = 0; i < *count; i++) {
@@ -219,16 +224,18 @@ static void parse(const struct random_request *r, struct request_head *head)
 {
     static char bytes[2048];
     struct refusal refusal;
-    int n = snprintf(bytes, sizeof bytes, "%s %s%s HTTP/1.1\r\nHost: %s\r\n", r->method, r->path, r->query,
-                     r->host);
+    int n = snprintf(bytes, sizeof bytes, "%s %s%s HTTP/1.1\r\nHost: %s\r\n", r->method, r->path,
+                     r->query, r->host);
 
     for (unsigned i = 0; i < r->field_count; i++)
-        n += snprintf(bytes + n, sizeof bytes - (size_t)n, "%s: %s\r\n", r->field[i].name, r->field[i].value);
+        n += snprintf(bytes + n, sizeof bytes - (size_t)n, "%s: %s\r\n", r->field[i].name,
+                      r->field[i].value);
     for (unsigned i = 0; i < 2 && r->proto[i]; i++)
-        n += snprintf(bytes + n, sizeof bytes - (size_t)n, "X-Forwarded-Proto: %s\r\n", r->proto[i]);
+        n +=
+            snprintf(bytes + n, sizeof bytes - (size_t)n, "X-Forwarded-Proto: %s\r\n", r->proto[i]);
     n += snprintf(bytes + n, sizeof bytes - (size_t)n, "\r\n");
-    ck_assert_msg(request_head_parse((struct slice){bytes, (size_t)n}, head, &refusal), "%s: %s", bytes,
-                  refusal.why);
+    ck_assert_msg(request_head_parse((struct slice){bytes, (size_t)n}, head, &refusal), "%s: %s",
+                  bytes, refusal.why);
 }
 
 /* --- models of servers --- */
@@ -337,7 +344,8 @@ static bool header_holds(const struct server *server, const struct random_reques
     return either(named, picked(server, list, count, ", "));
 }
 
-static bool scheme_holds(const struct server *server, const struct random_request *r, const char *scheme)
+static bool scheme_holds(const struct server *server, const struct random_request *r,
+                         const char *scheme)
 {
     const char *own = r->https ? "https" : "http", *proto = own;
     if (r->trusted && !r->proto[1] && r->proto[0][0])
@@ -388,7 +396,8 @@ static bool path_holds(const char *path, const char *pattern)
     if (!*pattern || (!*path && *pattern != '*'))
         return *pattern == *path;
     if (*pattern == '*')
-        return path_holds(path, pattern + 1) || (*path && *path != '/' && path_holds(path + 1, pattern));
+        return path_holds(path, pattern + 1) ||
+               (*path && *path != '/' && path_holds(path + 1, pattern));
     return *pattern == *path && path_holds(path + 1, pattern + 1);
 }
 
@@ -402,7 +411,8 @@ static bool model_holds(const struct server *server, const struct random_request
            (!rule->path || path_holds(path, rule->path)) &&
            (!rule->host || host_holds(r->host, rule->host)) &&
            (!rule->scheme || scheme_holds(server, r, rule->scheme)) &&
-           (!rule->client[0] || client_holds(r, rule->client[0]) || client_holds(r, rule->client[1])) &&
+           (!rule->client[0] || client_holds(r, rule->client[0]) ||
+            client_holds(r, rule->client[1])) &&
            (!rule->header.name || header_holds(server, r, &rule->header)) &&
            (!rule->query.name || query_holds(server, r, &rule->query));
 }
@@ -451,13 +461,14 @@ static void compare(const struct policy *policy, const struct model_rule *rules,
     for (unsigned i = 0; rule && i < 16 * PICKS; i++) {
         struct server server = server_of(i);
         unsigned expected = model_rule(&server, &r, rules, count);
-        ck_assert_msg(rule->index == expected, "%s%s: rule %u, but server %u reads %u", r.path, r.query,
-                      rule->index, i, expected);
+        ck_assert_msg(rule->index == expected, "%s%s: rule %u, but server %u reads %u", r.path,
+                      r.query, rule->index, i, expected);
     }
 }
 
 /* Only the first rule of the pair is in force, so its rule_covers() must hold for any request. */
-static void compare_covers(const struct policy *policy, const struct model_rule *rules, unsigned count)
+static void compare_covers(const struct policy *policy, const struct model_rule *rules,
+                           unsigned count)
 {
     unsigned a = below(count), b = below(count);
     struct server server = server_of(below(16 * PICKS));

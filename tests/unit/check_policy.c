@@ -77,8 +77,8 @@ static char *printed(const struct policy *policy)
     return bytes;
 }
 
-#define UPSTREAMS                                                                                            \
-    "upstreams: { api: { servers: [ 127.0.0.1:3000, 'unix:/run/api.sock' ] }, other: { servers: "            \
+#define UPSTREAMS                                                                                  \
+    "upstreams: { api: { servers: [ 127.0.0.1:3000, 'unix:/run/api.sock' ] }, other: { servers: "  \
     "127.0.0.1:4 } }\n"
 /* Clients have ids; the header is accepted from any peer. */
 #define IDS "identity: { from: 'header:X', headers_from: anyone }\n"
@@ -88,18 +88,23 @@ static const char sample[] =
     "workers: 3\n"
     "listen: [ '127.0.0.1:8080', { address: '[::1]:8080' }, 'unix:/run/weir/weir.sock' ]\n"
     "admin: 127.0.0.1:9180\n"
-    "redis: { address: 127.0.0.1:6379, key_prefix: 'production:shop', timeout: 20ms, on_failure: deny "
+    "redis: { address: 127.0.0.1:6379, key_prefix: 'production:shop', timeout: 20ms, on_failure: "
+    "deny "
     "}\n" UPSTREAMS "identity:\n"
     "  from: [ 'header:X-Client-Id', ip ]\n"
     "  trusted_proxies: [ 127.0.0.1, 10.0.0.0/8, '2001:db8::/32', 'unix:' ]\n"
     "  ipv6_prefix: 56\n"
     "limits:\n"
     "  per-client: { script: token_bucket, limit: 100, period: 1m, burst: 20 }\n"
-    "  writes:     { script: sliding_window_log, limit: 10, period: 1s, per: [ route, client ], cost: 2 }\n"
-    "  everyone:   { script: gcra, limit: 5000, period: 1s, per: all, on_failure: allow, best_effort: true "
+    "  writes:     { script: sliding_window_log, limit: 10, period: 1s, per: [ route, client ], "
+    "cost: 2 }\n"
+    "  everyone:   { script: gcra, limit: 5000, period: 1s, per: all, on_failure: allow, "
+    "best_effort: true "
     "}\n"
-    "  quota:      { script: fixed_window, limit: 60, period: 1m, align: clock, offset: 5s, label: Window }\n"
-    "  rolling:    { script: rolling_window, limit: 60, period: 1m, buckets: 20, per: [ 'header:X-Tenant', "
+    "  quota:      { script: fixed_window, limit: 60, period: 1m, align: clock, offset: 5s, label: "
+    "Window }\n"
+    "  rolling:    { script: rolling_window, limit: 60, period: 1m, buckets: 20, per: [ "
+    "'header:X-Tenant', "
     "ip ], headers: false, enforce: 12.5%, count: [ 401, 403, 5xx ] }\n"
     "plans:\n"
     "  silver: { limits: { per-client: { limit: 300 }, everyone: { limit: 6000 } } }\n"
@@ -123,13 +128,17 @@ static const char sample[] =
     "  'ip:::/0': { quota: 9 }\n"
     "rules:\n"
     "  - { match: { path: /healthz } }\n"
-    "  - { match: { path: '/v1/**', methods: [ POST, PUT ] }, limits: [ writes, everyone ], cost: 5, "
+    "  - { match: { path: '/v1/**', methods: [ POST, PUT ] }, limits: [ writes, everyone ], cost: "
+    "5, "
     "upstream: other }\n"
-    "  - { match: { host: '*.example.com' }, limits: [ quota ], name: 'by host', rejection: { status: 403 } "
+    "  - { match: { host: '*.example.com' }, limits: [ quota ], name: 'by host', rejection: { "
+    "status: 403 } "
     "}\n"
     "  - { match: { path: /healthz, host: a.example }, limits: [ rolling ] }\n"
-    "  - { match: { path: /said }, limits: [ per-client ], cost: { request_header: X-Cost, max: 10 } }\n"
-    "  - { match: { path: /learnt }, limits: [ per-client ], cost: { reserve: 5, response_header: X-Used } "
+    "  - { match: { path: /said }, limits: [ per-client ], cost: { request_header: X-Cost, max: 10 "
+    "} }\n"
+    "  - { match: { path: /learnt }, limits: [ per-client ], cost: { reserve: 5, response_header: "
+    "X-Used } "
     "}\n"
     "  - { limits: [ per-client ] }\n"
     "headers: [ x-ratelimit-epoch, ietf ]\n"
@@ -170,7 +179,8 @@ START_TEST(a_policy_is_read)
     ck_assert(policy->identity.trust_unix);
     ck_assert_uint_eq(policy->identity.ipv6_prefix, 56);
     ck_assert_int_eq(policy->identity.from[0].field, FIELD_X_CLIENT_ID);
-    ck_assert_uint_eq(policy->headers, HEADERS_X_RATELIMIT | HEADERS_X_RATELIMIT_EPOCH | HEADERS_IETF);
+    ck_assert_uint_eq(policy->headers,
+                      HEADERS_X_RATELIMIT | HEADERS_X_RATELIMIT_EPOCH | HEADERS_IETF);
     ck_assert_uint_eq(policy->rejection.status, 503);
     ck_assert_int_eq(policy->rejection.jitter, 1000);
     ck_assert_ptr_null(policy->rejection.body);
@@ -228,10 +238,11 @@ END_TEST
 
 START_TEST(a_whole_policy_is_tried_but_for_limits_that_say_otherwise)
 {
-    static const char yaml[] = UPSTREAMS
-        "shadow: true\nlimits:\n  a: { script: gcra, limit: 1, period: 1s }\n"
-        "  b: { script: gcra, limit: 1, period: 1s, shadow: false }\n"
-        "  c: { script: gcra, limit: 1, period: 1s, enforce: 10% }\nrules: [ { limits: [ a, b, c ] } ]\n";
+    static const char yaml[] =
+        UPSTREAMS "shadow: true\nlimits:\n  a: { script: gcra, limit: 1, period: 1s }\n"
+                  "  b: { script: gcra, limit: 1, period: 1s, shadow: false }\n"
+                  "  c: { script: gcra, limit: 1, period: 1s, enforce: 10% }\nrules: [ { limits: [ "
+                  "a, b, c ] } ]\n";
     struct policy *policy = load_good(yaml);
     ck_assert(policy->limits[0].shadow && !policy->limits[1].shadow && policy->limits[2].shadow);
     ck_assert_int_eq(policy->limits[0].enforce, 0);
@@ -309,7 +320,8 @@ END_TEST
 
 START_TEST(what_is_not_written_has_its_default)
 {
-    struct policy *policy = load_good("upstreams: { api: { servers: 127.0.0.1:3000 } }\nredis:\nrules:\n");
+    struct policy *policy =
+        load_good("upstreams: { api: { servers: 127.0.0.1:3000 } }\nredis:\nrules:\n");
     char text[ADDRESS_TEXT_MAX];
 
     ck_assert_uint_ge(policy->workers, 1);
@@ -341,7 +353,8 @@ START_TEST(leases_are_the_default_where_they_can_be)
                   "  all: { script: gcra, limit: 5, period: 1s, per: all }\n"
                   "plans: { gold: { limits: { all: { limit: 6 } } } }\n"
                   "rules: [ { limits: [ bucket, window, some, log, queue, all ] } ]\n");
-    static const int64_t units[] = {LEASE_AUTO, 0, 7, 0, 0, 0}; /* the last: its bucket fills at two rates */
+    static const int64_t units[] = {LEASE_AUTO, 0, 7,
+                                    0,          0, 0}; /* the last: its bucket fills at two rates */
 
     for (unsigned i = 0; i < COUNT_OF(units); i++)
         ck_assert_int_eq(policy->limits[i].lease_units, units[i]);
@@ -398,9 +411,10 @@ END_TEST
 
 START_TEST(a_rule_says_that_it_has_no_limits)
 {
-    struct policy *policy = load_good(UPSTREAMS "limits: { a: { script: gcra, limit: 1, period: 1s } }\n"
-                                                "rules:\n  - { match: { path: /healthz }, limits: none }\n"
-                                                "  - { match: { path: /** }, limits: a }\n");
+    struct policy *policy =
+        load_good(UPSTREAMS "limits: { a: { script: gcra, limit: 1, period: 1s } }\n"
+                            "rules:\n  - { match: { path: /healthz }, limits: none }\n"
+                            "  - { match: { path: /** }, limits: a }\n");
     ck_assert_uint_eq(policy->rules[0].limit_count, 0);
     ck_assert_str_eq(matched(policy, "OPTIONS", "*", ""), "/**");
     char *text = printed(policy);
@@ -425,10 +439,10 @@ START_TEST(the_environment_is_put_in)
     setenv("WEIR_TEST_PASSWORD", "s3cr\"t", 1);
     setenv("WEIR_TEST_PORT", "7000", 1);
     setenv("WEIR_TEST_EMPTY", "", 1);
-    struct policy *policy =
-        load_good("redis: { address: '127.0.0.1:${WEIR_TEST_PORT}', password: '${WEIR_TEST_PASSWORD}',\n"
-                  "         key_prefix: 'a${WEIR_TEST_EMPTY}b' }\n"
-                  "log: { file: '/tmp/$${x}$y' }\n" UPSTREAMS);
+    struct policy *policy = load_good(
+        "redis: { address: '127.0.0.1:${WEIR_TEST_PORT}', password: '${WEIR_TEST_PASSWORD}',\n"
+        "         key_prefix: 'a${WEIR_TEST_EMPTY}b' }\n"
+        "log: { file: '/tmp/$${x}$y' }\n" UPSTREAMS);
     ck_assert_str_eq(policy->redis.address_text, "127.0.0.1:7000");
     ck_assert_str_eq(policy->redis.password, "s3cr\"t");
     ck_assert_str_eq(policy->redis.key_prefix, "ab");
@@ -453,10 +467,11 @@ START_TEST(files_are_the_policys_neighbours)
     fclose(file);
     snprintf(path, sizeof path, "%s/weir.yaml", directory);
     file = fopen(path, "w");
-    fputs(UPSTREAMS
-          "limits: { own: { script: my.lua, limit: 5, period: 1s, burst: 7, align: clock } }\n"
-          "rules: [ { limits: own } ]\nrejection: { body_file: my.lua, content_type: text/x-lua }\n",
-          file);
+    fputs(
+        UPSTREAMS
+        "limits: { own: { script: my.lua, limit: 5, period: 1s, burst: 7, align: clock } }\n"
+        "rules: [ { limits: own } ]\nrejection: { body_file: my.lua, content_type: text/x-lua }\n",
+        file);
     fclose(file);
     struct policy *policy = policy_load(path, lua_dir(), stderr);
     ck_assert_ptr_nonnull(policy);
@@ -510,9 +525,10 @@ START_TEST(what_is_printed_reads_as_the_same)
     is_a_fixed_point(UPSTREAMS);
     is_a_fixed_point(UPSTREAMS "headers: []\nidentity: { trusted_proxies: 'unix:' }\n"
                                "redis: { address: embedded }\n");
-    is_a_fixed_point(UPSTREAMS
-                     "clients:\n  'null': { quota: 0 }\n  'a: b': { quota: 0 }\n  '\"\\': { quota: 1 }\n"
-                     "  'über': { quota: 2 }\n  '{x}': { quota: 2 }\n  '${HOME}': {}\n  '- ': {}\n");
+    is_a_fixed_point(
+        UPSTREAMS
+        "clients:\n  'null': { quota: 0 }\n  'a: b': { quota: 0 }\n  '\"\\': { quota: 1 }\n"
+        "  'über': { quota: 2 }\n  '{x}': { quota: 2 }\n  '${HOME}': {}\n  '- ': {}\n");
 }
 END_TEST
 
@@ -537,27 +553,29 @@ START_TEST(the_printed_policy_says_what_holds)
     struct policy *policy = load(slice_of(sample));
     char *text = printed(policy);
 
-    ck_assert_ptr_nonnull(strstr(text,
-                                 "  quota:\n    script: fixed_window\n    limit: 60\n    period: 1m\n"
-                                 "    per: [ client ]\n    cost: 1\n    best_effort: false\n"
-                                 "    label: Window\n    align: clock\n    offset: 5s\n"
-                                 "    headers: true\n    near: 20%\n    shadow: false\n    enforce: 100%\n"
-                                 "    count: all\n    dedup: null\n    on_failure: deny\n"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "  quota:\n    script: fixed_window\n    limit: 60\n    period: 1m\n"
+                     "    per: [ client ]\n    cost: 1\n    best_effort: false\n"
+                     "    label: Window\n    align: clock\n    offset: 5s\n"
+                     "    headers: true\n    near: 20%\n    shadow: false\n    enforce: 100%\n"
+                     "    count: all\n    dedup: null\n    on_failure: deny\n"));
     ck_assert_ptr_nonnull(strstr(text, "    count: [ 401, 403, 5xx ]\n"));
     ck_assert_ptr_nonnull(
         strstr(text, "    cost:\n      reserve: 1\n      request_header: X-Cost\n      max: 10\n"));
-    ck_assert_ptr_nonnull(strstr(text, "    cost:\n      reserve: 5\n      response_header: X-Used\n"));
     ck_assert_ptr_nonnull(
-        strstr(text, "  mixed:\n    quota: 7\n    limits:\n      writes:\n        limit: 2\n  ip:"));
-    ck_assert_ptr_nonnull(strstr(text,
-                                 "plans:\n  silver:\n    limits:\n      per-client:\n        limit: 300\n"
-                                 "        burst: 20\n      everyone:\n        limit: 6000\n"
-                                 "        burst: 6000\n  same:\n  none:\nclients:\n"));
-    ck_assert_ptr_nonnull(strstr(text, "  silver-2:\n    plan: silver\n    limits:\n      per-client:\n"
-                                       "        limit: 300\n        burst: 9\n  silver-3:\n    plan: silver\n"
-                                       "    quota: 7\n  silver-4:\n"));
-    ck_assert_ptr_nonnull(strstr(text, "  - name: by host\n") ? text
-                                                              : strstr(text, "  - name: \"by host\"\n"));
+        strstr(text, "    cost:\n      reserve: 5\n      response_header: X-Used\n"));
+    ck_assert_ptr_nonnull(strstr(
+        text, "  mixed:\n    quota: 7\n    limits:\n      writes:\n        limit: 2\n  ip:"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "plans:\n  silver:\n    limits:\n      per-client:\n        limit: 300\n"
+                     "        burst: 20\n      everyone:\n        limit: 6000\n"
+                     "        burst: 6000\n  same:\n  none:\nclients:\n"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "  silver-2:\n    plan: silver\n    limits:\n      per-client:\n"
+                     "        limit: 300\n        burst: 9\n  silver-3:\n    plan: silver\n"
+                     "    quota: 7\n  silver-4:\n"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "  - name: by host\n") ? text : strstr(text, "  - name: \"by host\"\n"));
     free(text);
     policy_drop(policy);
 }
@@ -666,7 +684,8 @@ START_TEST(thousands_of_clients_are_found)
 
     fputs(UPSTREAMS IDS "clients:\n", out);
     for (unsigned i = 0; i < 20000; i++)
-        fprintf(out, "  c%u: { quota: %u }\n  'ip:10.%u.%u.0/24': { quota: 0 }\n", i, i % 3, i >> 8, i & 255);
+        fprintf(out, "  c%u: { quota: %u }\n  'ip:10.%u.%u.0/24': { quota: 0 }\n", i, i % 3, i >> 8,
+                i & 255);
     fclose(out);
     struct policy *policy = load_warned(yaml);
     for (unsigned i = 0; i < 20000; i += 997) {
@@ -702,10 +721,11 @@ END_TEST
 
 START_TEST(rules_have_names_of_their_own)
 {
-    struct policy *policy = load(SLICE(UPSTREAMS "rules:\n  - { name: '(none)', match: { path: /a } }\n"
-                                                 "  - { match: { path: /a, methods: GET } }\n"
-                                                 "  - { match: { path: /a, methods: PUT } }\n"
-                                                 "  - { name: '/a#2', match: { path: /b } }\n"));
+    struct policy *policy =
+        load(SLICE(UPSTREAMS "rules:\n  - { name: '(none)', match: { path: /a } }\n"
+                             "  - { match: { path: /a, methods: GET } }\n"
+                             "  - { match: { path: /a, methods: PUT } }\n"
+                             "  - { name: '/a#2', match: { path: /b } }\n"));
     ck_assert_str_eq(policy->rules[0].name, "(none)#2");
     ck_assert_str_eq(policy->rules[1].name, "/a");
     ck_assert_str_eq(policy->rules[2].name, "/a#2");
@@ -721,7 +741,8 @@ START_TEST(long_names_are_cut_for_their_number)
     memset(name, 'n', sizeof name - 1);
     memcpy(name + RULE_NAME_MAX - 3, "\xc3\xa9x", 4); /* the cut would fall inside it */
     snprintf(yaml, sizeof yaml,
-             UPSTREAMS "rules:\n  - { name: '%s', match: { path: /a } }\n  - { name: '%s' }\n", name, name);
+             UPSTREAMS "rules:\n  - { name: '%s', match: { path: /a } }\n  - { name: '%s' }\n",
+             name, name);
     struct policy *policy = load_warned(yaml);
     ck_assert_str_eq(policy->rules[0].name, name);
     memcpy(name + RULE_NAME_MAX - 3, "#2", 3);
@@ -734,8 +755,8 @@ END_TEST
 static bool is_unreachable(const char *first, const char *second)
 {
     char yaml[1024];
-    snprintf(yaml, sizeof yaml, UPSTREAMS "rules:\n  - { match: { %s } }\n  - { match: { %s } }\n", first,
-             second);
+    snprintf(yaml, sizeof yaml, UPSTREAMS "rules:\n  - { match: { %s } }\n  - { match: { %s } }\n",
+             first, second);
     struct policy *policy = load(slice_of(yaml));
     ck_assert_msg(policy != NULL, "%s", said);
     policy_drop(policy);
@@ -856,9 +877,10 @@ START_TEST(a_missing_limiter_is_told)
     FILE *report = fmemopen(said, sizeof said, "w+");
     ck_assert_ptr_null(policy_load_text("test.yaml", slice_of(sample), "/nowhere", report));
     fclose(report);
-    ck_assert_ptr_nonnull(strstr(said, "test.yaml:11:25: limits.per-client.script: /nowhere/token_bucket.lua "
-                                       "cannot be read: No such file or directory; install weir, or name "
-                                       "the directory of its limiters in WEIR_LUA_DIR\n"));
+    ck_assert_ptr_nonnull(
+        strstr(said, "test.yaml:11:25: limits.per-client.script: /nowhere/token_bucket.lua "
+                     "cannot be read: No such file or directory; install weir, or name "
+                     "the directory of its limiters in WEIR_LUA_DIR\n"));
 }
 END_TEST
 
@@ -879,7 +901,8 @@ static char *many(const char *head, const char *item, unsigned count, const char
     return yaml;
 }
 
-static void too_many(const char *head, const char *item, unsigned count, const char *tail, const char *words)
+static void too_many(const char *head, const char *item, unsigned count, const char *tail,
+                     const char *words)
 {
     char *yaml = many(head, item, count, tail);
     load_bad(yaml, words);
@@ -891,8 +914,8 @@ START_TEST(everything_has_a_limit)
     char *text = many("log: { file: '", "#", 20000, "' }\n" UPSTREAMS);
     load_bad(text, "test.yaml:1:14: longer than 65536 bytes\n");
     free(text);
-    too_many(UPSTREAMS "limits:\n", "  l#: { script: gcra, limit: 1, period: 1s }\n", LIMITS_MAX + 1, "",
-             "limits: has 257 limits; expected at most 256");
+    too_many(UPSTREAMS "limits:\n", "  l#: { script: gcra, limit: 1, period: 1s }\n",
+             LIMITS_MAX + 1, "", "limits: has 257 limits; expected at most 256");
     too_many(UPSTREAMS "rules:\n", " - { name: r# }\n", RULES_MAX + 1, "",
              "rules: has 1025 rules; expected at most 1024");
     too_many(UPSTREAMS "clients:\n", "  c#: {}\n", 100001, "",
@@ -901,9 +924,11 @@ START_TEST(everything_has_a_limit)
              "expected a list of at most 1024 addresses and ranges");
     too_many("upstreams: {", "u#: { servers: 127.0.0.1:1 }, ", 257, "}",
              "upstreams: has 257 upstreams; expected 1 to 256");
-    too_many(UPSTREAMS "limits: { a: { script: gcra, limit: 1, period: 1s } }\nrules: [ { limits: [ ", "a#, ",
-             9, "] } ]", "expected a list of at most 8 limits");
-    too_many(UPSTREAMS "listen: [ ", "127.0.0.1:#, ", 65, "]", "listen: has 65 addresses; expected 1 to 64");
+    too_many(UPSTREAMS
+             "limits: { a: { script: gcra, limit: 1, period: 1s } }\nrules: [ { limits: [ ",
+             "a#, ", 9, "] } ]", "expected a list of at most 8 limits");
+    too_many(UPSTREAMS "listen: [ ", "127.0.0.1:#, ", 65, "]",
+             "listen: has 65 addresses; expected 1 to 64");
 }
 END_TEST
 
@@ -918,10 +943,10 @@ END_TEST
 START_TEST(more_mistakes_than_are_kept_are_counted)
 {
     char *text = many(UPSTREAMS "rules:\n- { match: { methods: [ ", "x#,", 31, "] } }\n");
-    load_bad(text, "test.yaml: 31 mistakes; the first 20 are shown\n");
+    load_bad(text, "test.yaml: 31 errors; the first 20 are shown\n");
     free(text);
     text = many(UPSTREAMS "clients:\n", "  c#: 1\n", 20000, "");
-    load_bad(text, "test.yaml: 20000 mistakes; the first 20 are shown\n");
+    load_bad(text, "test.yaml: 20000 errors; the first 20 are shown\n");
     ck_assert_ptr_nonnull(strstr(said, "test.yaml:3:7: clients.c0: expected a map"));
     free(text);
 }
@@ -929,17 +954,20 @@ END_TEST
 
 START_TEST(numbers_stay_exact_in_lua)
 {
-    policy_drop(load_good(UPSTREAMS "limits: { a: { script: fixed_window, limit: 1000000000, period: 1d } }\n"
-                                    "rules: [ { limits: a } ]\n"));
-    policy_drop(load_good(UPSTREAMS "limits: { a: { script: token_bucket, limit: 10000000, period: 30d } }\n"
-                                    "rules: [ { limits: a } ]\n"));
-    load_bad(UPSTREAMS "limits: { a: { script: token_bucket, limit: 1, period: 1d, burst: 100000 } }\n"
-                       "rules: [ { limits: a } ]\n",
-             "beyond what scripts count exactly");
+    policy_drop(load_good(UPSTREAMS
+                          "limits: { a: { script: fixed_window, limit: 1000000000, period: 1d } }\n"
+                          "rules: [ { limits: a } ]\n"));
+    policy_drop(load_good(UPSTREAMS
+                          "limits: { a: { script: token_bucket, limit: 10000000, period: 30d } }\n"
+                          "rules: [ { limits: a } ]\n"));
     load_bad(UPSTREAMS
-             "limits: { a: { script: gcra, limit: 100, period: 1d, burst: 10000 } }\n"
-             "rules: [ { limits: a } ]\nclients: { c: { limits: { a: { limit: 1, burst: 1000000 } } } }\n",
-             "beyond what scripts count exactly");
+             "limits: { a: { script: token_bucket, limit: 1, period: 1d, burst: 100000 } }\n"
+             "rules: [ { limits: a } ]\n",
+             "which scripts cannot count exactly");
+    load_bad(UPSTREAMS "limits: { a: { script: gcra, limit: 100, period: 1d, burst: 10000 } }\n"
+                       "rules: [ { limits: a } ]\nclients: { c: { limits: { a: { limit: 1, burst: "
+                       "1000000 } } } }\n",
+             "which scripts cannot count exactly");
 }
 END_TEST
 

@@ -64,7 +64,8 @@ static const struct node *find(const struct node *node, const char *path)
         if (!any && !slice_equal(child->key, key))
             continue;
         const struct node *found = path[n] ? NULL : child;
-        for (const struct node *item = list ? child->first : NULL; item && !found; item = item->next)
+        for (const struct node *item = list ? child->first : NULL; item && !found;
+             item = item->next)
             found = find(item, path + n + 1);
         if (!found && !list && path[n])
             found = find(child, path + n + 1);
@@ -77,8 +78,8 @@ static const struct node *find(const struct node *node, const char *path)
 /* Options of single scripts and rules are in examples, which use other values. */
 static bool is_a_default(const struct option *option)
 {
-    return option->fallback && option->fallback[0] && !(option->flags & OPTION_DERIVED) && !option->applies &&
-           !strstr(option->path, "[]");
+    return option->fallback && option->fallback[0] && !(option->flags & OPTION_DERIVED) &&
+           !option->applies && !strstr(option->path, "[]");
 }
 
 /* An option in a comment of the sample has its default value. */
@@ -126,8 +127,9 @@ static char *with_its_script(const char *yaml)
 
     if (!at)
         return strdup(yaml);
-    ck_assert_int_gt(
-        asprintf(&whole, "%.*s../../lua/lockout.lua%s", (int)(at - yaml), yaml, at + sizeof written - 1), 0);
+    ck_assert_int_gt(asprintf(&whole, "%.*s../../lua/lockout.lua%s", (int)(at - yaml), yaml,
+                              at + sizeof written - 1),
+                     0);
     return whole;
 }
 
@@ -153,7 +155,8 @@ static void loads_without_a_word(const char *sample)
 
     snprintf(directory, sizeof directory, "%s/lua", srcdir ? srcdir : ".");
     snprintf(name, sizeof name, "%s/tests/tls/weir.yaml", srcdir ? srcdir : ".");
-    struct policy *policy = policy_load_text(name, slice_of(yaml), lua_dir ? lua_dir : directory, report);
+    struct policy *policy =
+        policy_load_text(name, slice_of(yaml), lua_dir ? lua_dir : directory, report);
     fclose(report);
     ck_assert_msg(policy && only_about_decisions(said), "%s", said);
     free(said);
@@ -176,7 +179,8 @@ static void keep_one_redis(char *yaml, const char *kept)
     for (size_t i = 0; i < COUNT_OF(lines); i++) {
         char *line = strcmp(lines[i] + 3, kept) == 0 ? NULL : strstr(yaml, lines[i]);
         if (line)
-            memmove(line, line + 1 + strcspn(line + 1, "\n"), strlen(line + 1 + strcspn(line + 1, "\n")) + 1);
+            memmove(line, line + 1 + strcspn(line + 1, "\n"),
+                    strlen(line + 1 + strcspn(line + 1, "\n")) + 1);
     }
 }
 
@@ -187,8 +191,8 @@ static char *with(const char *yaml, const char *from, const char *to)
     char *copy = NULL;
 
     ck_assert_msg(position != NULL, "%s", from);
-    ck_assert_int_gt(asprintf(&copy, "%.*s%s%s", (int)(position - yaml), yaml, to, position + strlen(from)),
-                     0);
+    ck_assert_int_gt(
+        asprintf(&copy, "%.*s%s%s", (int)(position - yaml), yaml, to, position + strlen(from)), 0);
     return copy;
 }
 
@@ -232,10 +236,13 @@ static void manual_names(const char *manual, const struct option *option)
     const char *line = strstr(manual, start);
     ck_assert_msg(line != NULL, "weir.yaml(5) does not say %s", start + 1);
     char *copy = strndup(line + 1, strcspn(line + 1, "\n"));
-    bool has_default = option->fallback && option->fallback[0] && strcmp(option->fallback, "[]") != 0;
+    bool has_default =
+        option->fallback && option->fallback[0] && strcmp(option->fallback, "[]") != 0;
     ck_assert_msg(!has_default || strstr(copy + strlen(start) - 1, option->fallback), "%s", copy);
-    ck_assert_msg((strstr(copy, ", required") != NULL) == !!(option->flags & OPTION_REQUIRED), "%s", copy);
-    ck_assert_msg((strstr(copy, ", restart") != NULL) == !!(option->flags & OPTION_RESTART), "%s", copy);
+    ck_assert_msg((strstr(copy, ", required") != NULL) == !!(option->flags & OPTION_REQUIRED), "%s",
+                  copy);
+    ck_assert_msg((strstr(copy, ", restart") != NULL) == !!(option->flags & OPTION_RESTART), "%s",
+                  copy);
     free(copy);
 }
 

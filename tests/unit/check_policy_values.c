@@ -49,8 +49,9 @@ START_TEST(durations_are_read_and_written)
             continue;
         ck_assert_int_eq(us, durations[i].us);
         duration_write(&text, us);
-        ck_assert(slice_equal(text_slice(&text),
-                              slice_of(durations[i].written ? durations[i].written : durations[i].text)));
+        ck_assert(
+            slice_equal(text_slice(&text),
+                        slice_of(durations[i].written ? durations[i].written : durations[i].text)));
     }
 }
 END_TEST
@@ -60,8 +61,9 @@ START_TEST(sizes_are_read_and_written)
     static const struct {
         const char *text;
         int64_t bytes;
-    } sizes[] = {{"0", 0},      {"512", 512}, {"8k", 8192}, {"1m", 1 << 20}, {"3g", INT64_C(3) << 30},
-                 {"1025", 1025}};
+    } sizes[] = {
+        {"0", 0},      {"512", 512}, {"8k", 8192}, {"1m", 1 << 20}, {"3g", INT64_C(3) << 30},
+        {"1025", 1025}};
     char room[32];
     int64_t bytes;
 
@@ -95,7 +97,8 @@ END_TEST
 
 static const char *nearest(const char *word)
 {
-    static const char *const words[] = {"burst", "best_effort", "limit", "period", "per", "label", "ip", "a"};
+    static const char *const words[] = {"burst", "best_effort", "limit", "period",
+                                        "per",   "label",       "ip",    "a"};
     struct suggestion meant = suggestion_for(slice_of(word));
     for (size_t i = 0; i < COUNT_OF(words); i++)
         suggestion_consider(&meant, slice_of(words[i]));

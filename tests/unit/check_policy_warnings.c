@@ -13,7 +13,8 @@ static const char *said_about(const char *yaml)
 {
     const char *lua_dir = getenv("WEIR_LUA_DIR");
     FILE *report = fmemopen(said, sizeof said, "w+");
-    struct policy *policy = policy_load_text("test.yaml", slice_of(yaml), lua_dir ? lua_dir : "lua", report);
+    struct policy *policy =
+        policy_load_text("test.yaml", slice_of(yaml), lua_dir ? lua_dir : "lua", report);
 
     fclose(report);
     ck_assert_msg(policy != NULL, "%s\n%s", yaml, said);
@@ -22,9 +23,9 @@ static const char *said_about(const char *yaml)
 }
 
 #define API "upstreams: { api: { servers: [ 127.0.0.1:3000 ] } }\n"
-#define LIMITS                                                                                               \
-    "limits: { a: { script: gcra, limit: 9, period: 1s }, ip: { script: gcra, limit: 99, period: "           \
-    "1s, per: "                                                                                              \
+#define LIMITS                                                                                     \
+    "limits: { a: { script: gcra, limit: 9, period: 1s }, ip: { script: gcra, limit: 99, period: " \
+    "1s, per: "                                                                                    \
     "ip } }\n"
 #define USED  "rules: [ { limits: [ a, ip ] } ]\n"
 #define QUEUE "limits: { a: { script: leaky_bucket, limit: 9, period: 1s, max_delay: 1s, "
@@ -34,39 +35,43 @@ static const struct {
     const char *policy, *words, *remedied;
 } cases[] = {
     {API LIMITS, "there are no rules", API LIMITS USED},
-    {API LIMITS "rules: [ { match: { path: /a }, limits: [ a, ip ] } ]\n", "requests that no rule matches",
+    {API LIMITS "rules: [ { match: { path: /a }, limits: [ a, ip ] } ]\n",
+     "requests that match no rule",
      API LIMITS "rules: [ { match: { path: /a }, limits: [ a, ip ] }, { limits: none } ]\n"},
-    {API LIMITS "rules: [ { match: { path: /a }, limits: [ a, ip ] } ]\n", "requests that no rule matches",
+    {API LIMITS "rules: [ { match: { path: /a }, limits: [ a, ip ] } ]\n",
+     "requests that match no rule",
      API LIMITS
      "rules: [ { match: { path: /a }, limits: [ a ] }, { match: { path: '/**' }, limits: ip } ]\n"},
     {API LIMITS "rules: [ { match: { path: /a } }, { limits: [ a, ip ] } ]\n",
-     "this rule's requests are not limited",
+     "requests of this rule are not limited",
      API LIMITS "rules: [ { match: { path: /a }, limits: none }, { limits: [ a, ip ] } ]\n"},
     {API LIMITS "rules: [ { match: { path: /a }, limits: }, { limits: [ a, ip ] } ]\n", "is empty",
      API LIMITS "rules: [ { match: { path: /a }, limits: [ none ] }, { limits: [ a, ip ] } ]\n"},
-    {API QUEUE "burst: 1 } }\nrules: [ { limits: a } ]\n", "so small a burst",
+    {API QUEUE "burst: 1 } }\nrules: [ { limits: a } ]\n", "with this burst",
      API QUEUE "burst: 2 } }\nrules: [ { limits: a } ]\n"},
-    {API QUEUE "burst: 5, cost: 5 } }\nrules: [ { limits: a } ]\n", "so small a burst",
+    {API QUEUE "burst: 5, cost: 5 } }\nrules: [ { limits: a } ]\n", "with this burst",
      API QUEUE "burst: 10, cost: 5 } }\nrules: [ { limits: a } ]\n"},
-    {API LIMITS USED "identity: { from: [ 'header:X', ip ] }\n", "believed from anyone",
+    {API LIMITS USED "identity: { from: [ 'header:X', ip ] }\n", "accepted from anyone",
      API LIMITS USED "identity: { from: [ 'header:X', ip ], trusted_proxies: [ 10.0.0.1 ] }\n"},
-    {API LIMITS USED "identity: { from: [ 'header:X', ip ] }\n", "believed from anyone",
+    {API LIMITS USED "identity: { from: [ 'header:X', ip ] }\n", "accepted from anyone",
      API LIMITS USED "identity: { from: [ 'header:X', ip ], headers_from: anyone }\n"},
     {API LIMITS USED "identity: { client_ip_header: X-Real-IP }\n", "is never read",
      API LIMITS USED "identity: { client_ip_header: X-Real-IP, trusted_proxies: [ 10.0.0.1 ] }\n"},
-    {API LIMITS USED "identity: { trusted_proxies: [ '::/0' ] }\n", "name everyone",
+    {API LIMITS USED "identity: { trusted_proxies: [ '::/0' ] }\n", "trust everyone",
      API LIMITS USED "identity: { trusted_proxies: [ '2001:db8::/32' ] }\n"},
     {API LIMITS "rules: [ { limits: a } ]\nidentity: { from: 'header:X', headers_from: anyone }\n",
-     "make up ids", API LIMITS USED "identity: { from: 'header:X', headers_from: anyone }\n"},
+     "can invent", API LIMITS USED "identity: { from: 'header:X', headers_from: anyone }\n"},
     {API LIMITS "rules: [ { limits: a } ]\nidentity: { from: 'header:X', headers_from: anyone }\n",
-     "make up ids",
+     "can invent",
      API LIMITS "rules: [ { match: { path: /a }, limits: a }, { limits: ip } ]\n"
                 "identity: { from: 'header:X', trusted_proxies: 10.0.0.1 }\n"},
-    {API LIMITS USED IDS " }\nclients: { 'ip:10.0.0.0/8': { quota: 5 } }\n", "does not meet this",
-     API LIMITS USED IDS ", known_clients_only: true }\nclients: { 'ip:10.0.0.0/8': { quota: 5 } }\n"},
+    {API LIMITS USED IDS " }\nclients: { 'ip:10.0.0.0/8': { quota: 5 } }\n",
+     "does not apply to requests with an id",
+     API LIMITS USED IDS
+     ", known_clients_only: true }\nclients: { 'ip:10.0.0.0/8': { quota: 5 } }\n"},
     {API LIMITS "rules: [ { limits: a } ]\nidentity: { from: 'query:key', headers_from: anyone }\n",
-     "make up ids", API LIMITS USED "identity: { from: 'query:key', headers_from: anyone }\n"},
-    {API LIMITS USED "clients: { alice: { quota: 5 } }\n", "nobody is this client",
+     "can invent", API LIMITS USED "identity: { from: 'query:key', headers_from: anyone }\n"},
+    {API LIMITS USED "clients: { alice: { quota: 5 } }\n", "this client never occurs",
      API LIMITS USED IDS " }\nclients: { alice: { quota: 5 } }\n"},
 };
 

@@ -8,7 +8,8 @@
 #include "run_suite.h"
 
 #define SIGNATURE "\r\n\r\n\0\r\nQUIT\n"
-#define V4        "\xcb\x00\x71\x07\xc0\x00\x02\x01\x12\x67\x01\xbb" /* 203.0.113.7:4711 to 192.0.2.1:443 */
+#define V4                                                                                         \
+    "\xcb\x00\x71\x07\xc0\x00\x02\x01\x12\x67\x01\xbb" /* 203.0.113.7:4711 to 192.0.2.1:443 */
 
 /* In memory that ends with the bytes, so that sanitizers detect overreads. */
 static enum proxy_header_scan scan(struct slice bytes, struct proxy_header *header)
@@ -29,8 +30,8 @@ static void good(struct slice bytes, const char *source)
     struct proxy_header header;
 
     for (size_t n = 0; n < bytes.n; n++)
-        ck_assert_msg(scan((struct slice){bytes.p, n}, &header) == PROXY_HEADER_PARTIAL, "%s at %zu", source,
-                      n);
+        ck_assert_msg(scan((struct slice){bytes.p, n}, &header) == PROXY_HEADER_PARTIAL,
+                      "%s at %zu", source, n);
     ck_assert_msg(scan(bytes, &header) == PROXY_HEADER_WHOLE, "%s", source);
     ck_assert_uint_eq(header.size, bytes.n);
     ck_assert_str_eq(address_format(&header.source, text), source);

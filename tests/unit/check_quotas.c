@@ -30,9 +30,10 @@ END_TEST
 
 START_TEST(what_is_no_quota_is_refused)
 {
-    const char *const bad[] = {"",    " ",    "-2",  "-",   "ten",      "1000000001", "99999999999999999999",
-                               "5.5", "5.01", "1e3", "+3",  "Infinity", ".",          ".0",
-                               "0x3", "3 4",  "NaN", "--1", "-1.5"};
+    const char *const bad[] = {
+        "",    " ",    "-2",  "-",   "ten",      "1000000001", "99999999999999999999",
+        "5.5", "5.01", "1e3", "+3",  "Infinity", ".",          ".0",
+        "0x3", "3 4",  "NaN", "--1", "-1.5"};
     for (size_t i = 0; i < COUNT_OF(bad); i++)
         ck_assert_msg(read_or(bad[i], -9) == -9, "%s", bad[i]);
 }
@@ -84,7 +85,7 @@ START_TEST(what_is_no_row_is_refused)
 }
 END_TEST
 
-/* --- The table ---------------------------------------------------------------------------------------- */
+/* --- The table -------------------------------------------------------------------------------- */
 
 static struct quota_entry entry_of(enum quota_outcome outcome, int64_t quota)
 {
@@ -95,7 +96,8 @@ static struct quota_entry entry_of(enum quota_outcome outcome, int64_t quota)
                                 .usable_us = 2000};
 }
 
-static void put(struct quota_cache *table, const char *id, enum quota_outcome outcome, int64_t quota)
+static void put(struct quota_cache *table, const char *id, enum quota_outcome outcome,
+                int64_t quota)
 {
     struct quota_entry entry = entry_of(outcome, quota);
     quota_cache_put(table, slice_of(id), &entry);

@@ -29,8 +29,10 @@ START_TEST(slots_of_keys)
     ck_assert_uint_eq(redis_slot_of(SLICE("123456789")), 0x31c3);
     ck_assert_uint_eq(redis_slot_of(SLICE("foo")), 12182);
     ck_assert_uint_eq(redis_slot_of(SLICE("")), 0);
-    ck_assert_uint_eq(redis_slot_of(SLICE("{user1000}.following")), redis_slot_of(SLICE("user1000")));
-    ck_assert_uint_eq(redis_slot_of(SLICE("foo{}{bar}")), redis_slot_of((struct slice){"foo{}{bar}", 10}));
+    ck_assert_uint_eq(redis_slot_of(SLICE("{user1000}.following")),
+                      redis_slot_of(SLICE("user1000")));
+    ck_assert_uint_eq(redis_slot_of(SLICE("foo{}{bar}")),
+                      redis_slot_of((struct slice){"foo{}{bar}", 10}));
     ck_assert_uint_eq(redis_slot_of(SLICE("foo{{bar}}zap")), redis_slot_of(SLICE("{bar")));
     ck_assert_uint_eq(redis_slot_of(SLICE("foo{bar}{zap}")), redis_slot_of(SLICE("bar")));
     ck_assert_uint_ne(redis_slot_of(SLICE("foo{}bar")), redis_slot_of(SLICE("bar")));
@@ -119,11 +121,12 @@ START_TEST(the_map)
     static struct redis_cluster_map map;
     const char *why;
 
-    ck_assert(read_map("*3\r\n"
-                       "*4\r\n:0\r\n:99\r\n" NODE("8\r\n10.0.0.2", "7001")
-                           NODE("8\r\n10.0.0.3", "7002") "*3\r\n:100\r\n:100\r\n" NODE(
-                               "0\r\n", "7003") "*3\r\n:16383\r\n:16383\r\n" NODE("8\r\n10.0.0.2", "7001"),
-                       &map, &why));
+    ck_assert(read_map(
+        "*3\r\n"
+        "*4\r\n:0\r\n:99\r\n" NODE("8\r\n10.0.0.2", "7001")
+            NODE("8\r\n10.0.0.3", "7002") "*3\r\n:100\r\n:100\r\n" NODE(
+                "0\r\n", "7003") "*3\r\n:16383\r\n:16383\r\n" NODE("8\r\n10.0.0.2", "7001"),
+        &map, &why));
     ck_assert_uint_eq(map.node_count, 2);
     ck_assert_uint_eq(map.slot_count, 102);
     ck_assert_uint_eq(map.replica_count, 1);
@@ -139,19 +142,20 @@ END_TEST
 
 START_TEST(what_is_no_map)
 {
-    static const char *const bad[] = {"+OK\r\n",
-                                      "*0\r\n",
-                                      "$-1\r\n",
-                                      "-ERR This instance has cluster support disabled\r\n",
-                                      "*1\r\n:1\r\n",
-                                      "*1\r\n*2\r\n:0\r\n:1\r\n",
-                                      "*1\r\n*3\r\n:0\r\n:16384\r\n" NODE("8\r\n10.0.0.2", "7001"),
-                                      "*1\r\n*3\r\n:-1\r\n:1\r\n" NODE("8\r\n10.0.0.2", "7001"),
-                                      "*1\r\n*3\r\n:2\r\n:1\r\n" NODE("8\r\n10.0.0.2", "7001"),
-                                      "*1\r\n*3\r\n:0\r\n:1\r\n" NODE("6\r\na.name", "7001"),
-                                      "*1\r\n*3\r\n:0\r\n:1\r\n" NODE("8\r\n10.0.0.2", "70001"),
-                                      "*1\r\n*3\r\n:0\r\n:1\r\n*1\r\n$8\r\n10.0.0.2\r\n",
-                                      "*1\r\n*3\r\n:0\r\n$1\r\n1\r\n" NODE("8\r\n10.0.0.2", "7001")};
+    static const char *const bad[] = {
+        "+OK\r\n",
+        "*0\r\n",
+        "$-1\r\n",
+        "-ERR This instance has cluster support disabled\r\n",
+        "*1\r\n:1\r\n",
+        "*1\r\n*2\r\n:0\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16384\r\n" NODE("8\r\n10.0.0.2", "7001"),
+        "*1\r\n*3\r\n:-1\r\n:1\r\n" NODE("8\r\n10.0.0.2", "7001"),
+        "*1\r\n*3\r\n:2\r\n:1\r\n" NODE("8\r\n10.0.0.2", "7001"),
+        "*1\r\n*3\r\n:0\r\n:1\r\n" NODE("6\r\na.name", "7001"),
+        "*1\r\n*3\r\n:0\r\n:1\r\n" NODE("8\r\n10.0.0.2", "70001"),
+        "*1\r\n*3\r\n:0\r\n:1\r\n*1\r\n$8\r\n10.0.0.2\r\n",
+        "*1\r\n*3\r\n:0\r\n$1\r\n1\r\n" NODE("8\r\n10.0.0.2", "7001")};
     static struct redis_cluster_map map;
     const char *why;
 
@@ -160,7 +164,7 @@ START_TEST(what_is_no_map)
         ck_assert_msg(!read_map(bad[i], &map, &why) && why, "%s", bad[i]);
     }
     ck_assert(!read_map(bad[3], &map, &why));
-    ck_assert_str_eq(why, "it is no node of a cluster; use redis.address");
+    ck_assert_str_eq(why, "it is not a cluster node; use redis.address");
 }
 END_TEST
 

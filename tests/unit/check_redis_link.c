@@ -52,7 +52,8 @@ static void on_not_ready(void *context, enum redis_failure cause)
     last_cause = cause;
 }
 
-static void on_done(struct redis_call *call, const struct redis_reply *reply, enum redis_failure failure)
+static void on_done(struct redis_call *call, const struct redis_reply *reply,
+                    enum redis_failure failure)
 {
     struct test_call *c = (struct test_call *)call;
 
@@ -185,7 +186,7 @@ static void stop_fake(void)
     event_base_loop(base, EVLOOP_NONBLOCK);
 }
 
-/* --- A real Redis ------------------------------------------------------------------------------------- */
+/* --- A real Redis ----------------------------------------------------------------------------- */
 
 /* Several workers repeatedly lose the same Redis at the same time. */
 static void *lose_and_find(void *wrong)
@@ -348,7 +349,7 @@ START_TEST(redis_absent_at_start_is_found_when_it_appears)
 }
 END_TEST
 
-/* --- A scripted one ----------------------------------------------------------------------------------- */
+/* --- A scripted one --------------------------------------------------------------------------- */
 
 static const struct {
     enum fake_mode mode;
@@ -405,10 +406,12 @@ static const struct {
     {"-READONLY You can't write against a read only replica.\r\n", REDIS_FAILURE_READONLY, true},
     {"-MASTERDOWN Link with MASTER is down\r\n", REDIS_FAILURE_MASTERDOWN, true},
     {"-NOPERM this user has no permissions\r\n", REDIS_FAILURE_PERMISSION, false},
-    {"-ERR unknown command `EVALSHA`, with args beginning with:\r\n", REDIS_FAILURE_PERMISSION, false},
+    {"-ERR unknown command `EVALSHA`, with args beginning with:\r\n", REDIS_FAILURE_PERMISSION,
+     false},
     {"-ERR ACL failure in script: User weir has no permissions to run the 'set' command\r\n",
      REDIS_FAILURE_PERMISSION, false},
-    {"-ERR Error running script (call to f_0): @user_script:1: The user executing the script can't run this "
+    {"-ERR Error running script (call to f_0): @user_script:1: The user executing the script can't "
+     "run this "
      "command or subcommand script: 0\r\n",
      REDIS_FAILURE_PERMISSION, false},
     {"-NOREPLICAS Not enough good replicas to write.\r\n", REDIS_FAILURE_REPLICAS, false},
@@ -632,7 +635,8 @@ START_TEST(a_relapse_is_seen_at_once_and_not_told_again)
         ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_OPEN);
         ck_assert(!ask(1));
     }
-    ck_assert_uint_eq(log_lines("no answer within"), 1); /* repeated failures belong to the same outage */
+    ck_assert_uint_eq(log_lines("no answer within"),
+                      1); /* repeated failures belong to the same outage */
     ck_assert_uint_eq(log_lines("answers again"), 0);
     turn_until(is_half_open);
     while (is_half_open(NULL)) {
@@ -719,8 +723,8 @@ static unsigned random_below(unsigned n)
 
 static void something_happens(void)
 {
-    static const char *const answers[] = {NULL, "-OOM no\r\n", "-READONLY no\r\n", "-NOSCRIPT no\r\n",
-                                          "$-1\r\n"};
+    static const char *const answers[] = {NULL, "-OOM no\r\n", "-READONLY no\r\n",
+                                          "-NOSCRIPT no\r\n", "$-1\r\n"};
 
     switch (random_below(8)) {
     case 0: fake.mode = (enum fake_mode)random_below(FAKE_DEAF); break;
@@ -800,7 +804,8 @@ int main(void)
                         (int)COUNT_OF(errors));
     tcase_add_test(fake_case, noscript_is_answered_once_by_eval);
     tcase_add_loop_test(set_up_case, a_failed_set_up_is_tried_again_and_told_once, 0, SET_UPS / 2);
-    tcase_add_loop_test(set_up_case_2, a_failed_set_up_is_tried_again_and_told_once, SET_UPS / 2, SET_UPS);
+    tcase_add_loop_test(set_up_case_2, a_failed_set_up_is_tried_again_and_told_once, SET_UPS / 2,
+                        SET_UPS);
     tcase_add_loop_test(fake_case, set_up_commands_that_are_best_effort_may_fail, 0, 2);
     tcase_add_loop_test(fake_case, a_server_that_never_answers_the_login_is_given_up, 0, 2);
     tcase_add_test(fake_case, the_watchdog_ends_a_connection_that_hangs);

@@ -133,7 +133,8 @@ START_TEST(a_known_length_is_read_to_its_end_and_not_beyond)
     ck_assert(x.request.ended);
     assert_sent("hello");
     char rest[16];
-    ck_assert_int_eq(read(from.fd, rest, sizeof rest), 9); /* the next message is still in the kernel */
+    ck_assert_int_eq(read(from.fd, rest, sizeof rest),
+                     9); /* the next message is still in the kernel */
 }
 END_TEST
 
@@ -293,7 +294,7 @@ START_TEST(a_buffer_grows_to_hold_a_head_that_comes_in_pieces)
 }
 END_TEST
 
-/* --- splicing ----------------------------------------------------------------------------------------- */
+/* --- splicing --------------------------------------------------------------------------------- */
 
 static void close_both(void)
 {
@@ -347,7 +348,8 @@ static void drink(size_t step)
     ssize_t n = read(sink, bytes, step < sizeof bytes ? step : sizeof bytes);
 
     for (ssize_t i = 0; i < n; i++)
-        if (bytes[i] != byte_at(received + (size_t)i)) /* an assertion for each byte would take minutes */
+        if (bytes[i] !=
+            byte_at(received + (size_t)i)) /* an assertion for each byte would take minutes */
             ck_abort_msg("byte %zu", received + (size_t)i);
     if (n > 0)
         received += (size_t)n;
@@ -384,8 +386,9 @@ static void drink_rest(void)
     }
 }
 
-static const size_t spliced_sizes[] = {SPLICE_MIN - 1, SPLICE_MIN,     SPLICE_MIN + 1,      PIPE_BYTES,
-                                       PIPE_BYTES + 1, 4 * PIPE_BYTES, 4 * PIPE_BYTES + 999};
+static const size_t spliced_sizes[] = {SPLICE_MIN - 1,      SPLICE_MIN,     SPLICE_MIN + 1,
+                                       PIPE_BYTES,          PIPE_BYTES + 1, 4 * PIPE_BYTES,
+                                       4 * PIPE_BYTES + 999};
 
 START_TEST(spliced_content_arrives_byte_for_byte)
 {
@@ -516,7 +519,8 @@ int main(void)
     tcase_add_test(tests, nothing_is_read_while_the_sink_is_full);
     tcase_add_test(tests, dropped_content_leaves_the_next_message);
     tcase_add_test(tests, content_that_the_sink_did_not_take_is_gone_all_the_same);
-    tcase_add_loop_test(tests, spliced_content_arrives_byte_for_byte, 0, 4 * (int)COUNT_OF(spliced_sizes));
+    tcase_add_loop_test(tests, spliced_content_arrives_byte_for_byte, 0,
+                        4 * (int)COUNT_OF(spliced_sizes));
     tcase_add_test(tests, splicing_stops_where_the_message_ends);
     tcase_add_test(tests, spliced_content_that_is_cut_is_told_and_counted);
     tcase_add_test(tests, spliced_content_until_close_ends_with_the_connection);

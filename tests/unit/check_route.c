@@ -28,12 +28,12 @@ static struct request_head *head_of(const char *method, const char *target, cons
     static struct request_head head;
     static char bytes[4096];
     struct refusal refusal;
-    int n = snprintf(bytes, sizeof bytes, "%s %s HTTP/1.%d\r\n%s%s\r\n", method, target, host[0] ? 1 : 0,
-                     host[0] ? "Host: " : "", host);
+    int n = snprintf(bytes, sizeof bytes, "%s %s HTTP/1.%d\r\n%s%s\r\n", method, target,
+                     host[0] ? 1 : 0, host[0] ? "Host: " : "", host);
 
     n += snprintf(bytes + n, sizeof bytes - (size_t)n, "%s", host[0] ? "\r\n" : "");
-    ck_assert_msg(request_head_parse((struct slice){bytes, (size_t)n}, &head, &refusal), "%s %s", method,
-                  target);
+    ck_assert_msg(request_head_parse((struct slice){bytes, (size_t)n}, &head, &refusal), "%s %s",
+                  method, target);
     return &head;
 }
 
@@ -64,8 +64,8 @@ static void assert_routes(const struct policy *policy, const struct expected *ca
     for (size_t i = 0; i < count; i++) {
         const char *name = routed(policy, "GET", cases[i].target, "a", NULL);
         bool refused = name[0] == '(' && strcmp(name, "(none)") != 0;
-        ck_assert_msg(strcmp(refused ? "400" : name, cases[i].rule) == 0, "%s: %s, not %s", cases[i].target,
-                      name, cases[i].rule);
+        ck_assert_msg(strcmp(refused ? "400" : name, cases[i].rule) == 0, "%s: %s, not %s",
+                      cases[i].target, name, cases[i].rule);
     }
 }
 
@@ -170,10 +170,10 @@ START_TEST(dot_segments_may_be_removed)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct slice forwarded;
         const char *name = routed(policy, "GET", cases[i].target, "a", &forwarded);
-        ck_assert_msg(strcmp(name[0] == '(' ? "400" : name, cases[i].rule) == 0, "%s: %s", cases[i].target,
-                      name);
-        ck_assert_msg(slice_equal(forwarded, slice_of(cases[i].forwarded)), "%s: %.*s", cases[i].target,
-                      SLICE_ARG(forwarded));
+        ck_assert_msg(strcmp(name[0] == '(' ? "400" : name, cases[i].rule) == 0, "%s: %s",
+                      cases[i].target, name);
+        ck_assert_msg(slice_equal(forwarded, slice_of(cases[i].forwarded)), "%s: %.*s",
+                      cases[i].target, SLICE_ARG(forwarded));
     }
     policy_drop(policy);
 }
@@ -182,20 +182,23 @@ END_TEST
 START_TEST(slashes_and_case_are_matched_as_the_policy_says)
 {
     static const struct expected loose[] = {
-        {"/LOGIN/", "/Login/"}, {"/login", "/Login/"},   {"/V1/a/", "/v1/*"},  {"/v1/", "rest"},
-        {"/v1", "rest"},        {"/%4cogin", "/Login/"}, {"/LOGIN%2F", "400"}, {"/x%2f..%2fLOGIN", "400"},
+        {"/LOGIN/", "/Login/"}, {"/login", "/Login/"},
+        {"/V1/a/", "/v1/*"},    {"/v1/", "rest"},
+        {"/v1", "rest"},        {"/%4cogin", "/Login/"},
+        {"/LOGIN%2F", "400"},   {"/x%2f..%2fLOGIN", "400"},
     };
     static const struct expected exact[] = {
         {"/login", "/login"}, {"/login/", "rest"}, {"/Login", "rest"},
         {"/a/", "/a/"},       {"/a", "rest"},      {"/login%2F", "rest"},
     };
-    struct policy *policy =
-        load("paths: { ignore_case: true }\n" UPSTREAMS
-             "rules: [ { match: { path: /Login/ } }, { match: { path: '/v1/*' } }, { name: rest } ]\n");
+    struct policy *policy = load(
+        "paths: { ignore_case: true }\n" UPSTREAMS
+        "rules: [ { match: { path: /Login/ } }, { match: { path: '/v1/*' } }, { name: rest } ]\n");
     assert_routes(policy, loose, COUNT_OF(loose));
     policy_drop(policy);
-    policy = load("paths: { trailing_slash: exact }\n" UPSTREAMS
-                  "rules: [ { match: { path: /login } }, { match: { path: /a/ } }, { name: rest } ]\n");
+    policy =
+        load("paths: { trailing_slash: exact }\n" UPSTREAMS
+             "rules: [ { match: { path: /login } }, { match: { path: /a/ } }, { name: rest } ]\n");
     assert_routes(policy, exact, COUNT_OF(exact));
     policy_drop(policy);
 }
@@ -204,14 +207,17 @@ END_TEST
 /* If no rule has a path, no reading selects another rule. */
 START_TEST(paths_that_no_rule_asks_for_pass)
 {
-    struct policy *policy = load(UPSTREAMS "rules: [ { match: { methods: [ GET ] } }, { name: rest } ]\n");
-    ck_assert_str_eq(routed(policy, "GET", "//a%252F\\;b/..%5C%3Bc%3F.%09d.%20/%c0%af//%25252e", "a", NULL),
-                     "*");
+    struct policy *policy =
+        load(UPSTREAMS "rules: [ { match: { methods: [ GET ] } }, { name: rest } ]\n");
+    ck_assert_str_eq(
+        routed(policy, "GET", "//a%252F\\;b/..%5C%3Bc%3F.%09d.%20/%c0%af//%25252e", "a", NULL),
+        "*");
     policy_drop(policy);
     policy = load(two_rules);
     /* a path in which no reading is another rule\'s, but there are too many */
     ck_assert_ptr_nonnull(strstr(
-        routed(policy, "GET", "/v1/a%252F\\;b/c%3Bc%3F.%09d.%20/%ef%bd%8c//%25252e", "a", NULL), "too many"));
+        routed(policy, "GET", "/v1/a%252F\\;b/c%3Bc%3F.%09d.%20/%ef%bd%8c//%25252e", "a", NULL),
+        "too many"));
     policy_drop(policy);
 }
 END_TEST

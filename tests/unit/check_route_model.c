@@ -59,12 +59,12 @@ static struct policy *random_policy(struct model_rules *rules, struct model_opti
     int n;
 
     *options = (struct model_options){below(2), below(2), below(3) == 0};
-    n = snprintf(
-        yaml, sizeof yaml,
-        "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\npaths: { dot_segments: %s, trailing_slash: %s, "
-        "ignore_case: %s }\nrules:\n",
-        options->normalize ? "normalize" : "reject", options->exact ? "exact" : "ignore",
-        options->nocase ? "true" : "false");
+    n = snprintf(yaml, sizeof yaml,
+                 "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\npaths: { dot_segments: %s, "
+                 "trailing_slash: %s, "
+                 "ignore_case: %s }\nrules:\n",
+                 options->normalize ? "normalize" : "reject", options->exact ? "exact" : "ignore",
+                 options->nocase ? "true" : "false");
     rules->count = 1 + below(RULES);
     for (unsigned i = 0; i < rules->count; i++) {
         rules->pattern[i] = patterns[below(COUNT_OF(patterns))];
@@ -81,7 +81,8 @@ static struct policy *random_policy(struct model_rules *rules, struct model_opti
 static void random_path(char path[static LONGEST])
 {
     bool from_usual = below(2);
-    size_t n = (size_t)snprintf(path, LONGEST, "%s", from_usual ? usual[below(COUNT_OF(usual))] : "/");
+    size_t n =
+        (size_t)snprintf(path, LONGEST, "%s", from_usual ? usual[below(COUNT_OF(usual))] : "/");
 
     for (unsigned more = below(from_usual ? 4 : 8); more > 0; more--) {
         const char *piece = pieces[below(COUNT_OF(pieces))];
@@ -129,7 +130,8 @@ static bool model_normalise(const struct string *in, struct string *out)
         }
         if (c <= 0)
             return false;
-        if (c >= 0x80 || strchr(" -._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", c))
+        if (c >= 0x80 ||
+            strchr(" -._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", c))
             put(out, (unsigned)c);
         else
             out->n += (size_t)snprintf((char *)out->p + out->n, 4, "%%%02X", (unsigned)c);
@@ -315,8 +317,8 @@ static void take_step(enum step step, const struct string *in, struct string *ou
         parameter = c == '/' ? false : parameter || c == ';';
         if (step == QUERY && (c == '?' || c == '#' || c == 0 || c == 10 || c == 13))
             return;
-        if ((step == MERGE && c == '/' && i && in->p[i - 1] == '/') || (step == PARAMETERS && parameter) ||
-            (step == CONTROLS && (c < ' ' || c == 127)))
+        if ((step == MERGE && c == '/' && i && in->p[i - 1] == '/') ||
+            (step == PARAMETERS && parameter) || (step == CONTROLS && (c < ' ' || c == 127)))
             continue;
         put(out, step == BACKSLASHES && c == '\\' ? '/' : c);
     }
@@ -344,7 +346,8 @@ static bool model_matches(const char *pattern, size_t m, const char *path, size_
         a++;
     while (b < n && path[b] != '/')
         b++;
-    return glob(pattern + 1, a - 1, path + 1, b - 1) && model_matches(pattern + a, m - a, path + b, n - b);
+    return glob(pattern + 1, a - 1, path + 1, b - 1) &&
+           model_matches(pattern + a, m - a, path + b, n - b);
 }
 
 /* The form for matching: lower case, no trailing slash. */
@@ -415,8 +418,8 @@ static void compare(const struct policy *policy, const struct model_rules *rules
     char bytes[LONGEST + 64];
     int n = snprintf(bytes, sizeof bytes, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path);
 
-    ck_assert_msg(request_head_parse((struct slice){bytes, (size_t)n}, &head, &refusal), "%s: %s", path,
-                  refusal.why);
+    ck_assert_msg(request_head_parse((struct slice){bytes, (size_t)n}, &head, &refusal), "%s: %s",
+                  path, refusal.why);
     struct identity identity = {.has_ip = true};
     struct route_request request = {&head, &identity, false};
     const char *why = policy_route(policy, &request, &room, &route);
@@ -437,8 +440,9 @@ static void compare(const struct policy *policy, const struct model_rules *rules
         return;
     ck_assert_msg(route.rule->index == rule, "%s: rule %u, not %u", path, route.rule->index, rule);
     ck_assert_msg((route.path.n > 0) == dots, "%s", path);
-    ck_assert_msg(!dots || (route.path.n == without.n && memcmp(route.path.p, without.p, without.n) == 0),
-                  "%s: %.*s", path, SLICE_ARG(route.path));
+    ck_assert_msg(
+        !dots || (route.path.n == without.n && memcmp(route.path.p, without.p, without.n) == 0),
+        "%s: %.*s", path, SLICE_ARG(route.path));
     rewritten += dots;
 }
 

@@ -29,8 +29,8 @@ static const struct kind {
 static struct policy *policy_of(const struct kind *kind, unsigned count)
 {
     static char yaml[1 << 18];
-    size_t n =
-        (size_t)snprintf(yaml, sizeof yaml, "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\nrules:\n");
+    size_t n = (size_t)snprintf(yaml, sizeof yaml,
+                                "upstreams: { api: { servers: [ 127.0.0.1:1 ] } }\nrules:\n");
     FILE *report = tmpfile();
 
     for (unsigned i = 0; i < count; i++) {

@@ -71,7 +71,8 @@ START_TEST(hmac_gives_the_digests_of_rfc_4231)
     memset(text, 0xdd, sizeof text);
     hmac_is((struct slice){key, 20}, (struct slice){text, sizeof text},
             "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
-    hmac_is((struct slice){key, sizeof key}, SLICE("Test Using Larger Than Block-Size Key - Hash Key First"),
+    hmac_is((struct slice){key, sizeof key},
+            SLICE("Test Using Larger Than Block-Size Key - Hash Key First"),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 END_TEST

@@ -59,9 +59,9 @@ START_TEST(counts_are_within_their_bounds)
     ck_assert(seconds > 49.9 && seconds < 50.1);
     for (unsigned i = 0; i < n; i++) {
         uint64_t count = exact[number_of(&entries[i])];
-        ck_assert_msg(entries[i].at_least <= count && count <= entries[i].at_most, "%u: %llu <= %llu <= %llu",
-                      i, (unsigned long long)entries[i].at_least, (unsigned long long)count,
-                      (unsigned long long)entries[i].at_most);
+        ck_assert_msg(entries[i].at_least <= count && count <= entries[i].at_most,
+                      "%u: %llu <= %llu <= %llu", i, (unsigned long long)entries[i].at_least,
+                      (unsigned long long)count, (unsigned long long)entries[i].at_most);
         ck_assert(i == 0 || entries[i].at_least <= entries[i - 1].at_least);
     }
     unsigned frequent = 0;
@@ -139,8 +139,8 @@ START_TEST(a_reader_sees_whole_keys)
         for (unsigned k = 0; k < n; k++) {
             char room[40];
             struct slice name = name_of(number_of(&entries[k]), room);
-            ck_assert_msg(slice_equal(name, (struct slice){entries[k].key, entries[k].size}), "%.*s",
-                          (int)entries[k].size, entries[k].key);
+            ck_assert_msg(slice_equal(name, (struct slice){entries[k].key, entries[k].size}),
+                          "%.*s", (int)entries[k].size, entries[k].key);
         }
     }
     atomic_store(&writer.end, true);

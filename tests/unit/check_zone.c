@@ -85,7 +85,8 @@ static void rule_is(const char *rule, bool good, unsigned changes)
     const char *why = "";
     size_t n = 0;
 
-    for (int block = 0; block < 2; block++) { /* version 1 and 2 data: no changes, one type, UTC+1 */
+    for (int block = 0; block < 2;
+         block++) { /* version 1 and 2 data: no changes, one type, UTC+1 */
         memcpy(bytes + n, "TZif2", 5);
         bytes[n + 39] = 1; /* types */
         bytes[n + 43] = 4; /* letters */
@@ -127,7 +128,8 @@ START_TEST(names)
 
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         why = NULL;
-        ck_assert_msg(!zone_read(&arena, &scratch, slice_of(bad[i]), &zone, &why) && why, "\"%s\"", bad[i]);
+        ck_assert_msg(!zone_read(&arena, &scratch, slice_of(bad[i]), &zone, &why) && why, "\"%s\"",
+                      bad[i]);
     }
     ck_assert_str_eq(why, "there is no time zone database; install the Debian package tzdata");
     ck_assert(zone_read(&arena, &scratch, SLICE("UTC"), &zone, &why));

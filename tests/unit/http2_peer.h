@@ -64,8 +64,9 @@ static inline size_t peer_encode(struct peer *peer, const char *fields, uint8_t 
     strcpy(bytes, fields);
     for (char *field = strtok_r(bytes, "|", &save); field; field = strtok_r(NULL, "|", &save)) {
         char *equals = strchr(field + 1, '=');
-        pairs[count++] = (nghttp2_nv){(uint8_t *)field, (uint8_t *)equals + 1, (size_t)(equals - field),
-                                      strlen(equals + 1), NGHTTP2_NV_FLAG_NONE};
+        pairs[count++] =
+            (nghttp2_nv){(uint8_t *)field, (uint8_t *)equals + 1, (size_t)(equals - field),
+                         strlen(equals + 1), NGHTTP2_NV_FLAG_NONE};
     }
     ssize_t n = nghttp2_hd_deflate_hd(peer->deflater, block, size, pairs, count);
     if (n < 0)
@@ -73,7 +74,8 @@ static inline size_t peer_encode(struct peer *peer, const char *fields, uint8_t 
     return (size_t)n;
 }
 
-static inline void peer_headers(struct peer *peer, unsigned flags, unsigned stream, const char *fields)
+static inline void peer_headers(struct peer *peer, unsigned flags, unsigned stream,
+                                const char *fields)
 {
     uint8_t block[16384];
     size_t n = peer_encode(peer, fields, block, sizeof block);
