@@ -161,7 +161,8 @@ static int64_t mode_of(const struct op_limit *part)
     return part->cost < 0 ? part->charged_at_us : part->mode + MODE_REPEAT * part->repeat_index;
 }
 
-static void find_limit_arguments(const struct group *group, unsigned count, struct limit_arguments *found)
+static void find_limit_arguments(const struct group *group, unsigned count,
+                                 struct limit_arguments *found)
 {
     const struct limit_op *op = group->first;
     int64_t units = group->size + group->extra;
