@@ -41,7 +41,7 @@ static enum verdict counted_as(enum verdict of_limit, const struct decision *d)
 
 static bool is_near(const struct limit_result *r)
 {
-    return r->remaining * SHARE_WHOLE < r->capacity * r->limit->near;
+    return (__int128)r->remaining * SHARE_WHOLE < (__int128)r->capacity * r->limit->near;
 }
 
 void verdict_count(struct limiter *l, const struct decision *d)

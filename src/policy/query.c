@@ -15,7 +15,8 @@ static struct slice take(struct slice *rest, char separator)
     const char *end = memchr(rest->p, separator, rest->n);
     struct slice piece = {rest->p, end ? (size_t)(end - rest->p) : rest->n};
 
-    *rest = end ? (struct slice){end + 1, rest->n - piece.n - 1} : SLICE_NONE;
+    size_t taken = piece.n + (end != NULL);
+    *rest = (struct slice){rest->p + taken, rest->n - taken};
     return piece;
 }
 
