@@ -52,8 +52,8 @@ static const char *const remedy[REDIS_FAILURE_COUNT] = {
     [REDIS_FAILURE_MASTERDOWN] =
         "point redis.address at the master, or name the sentinels in redis.sentinel",
     [REDIS_FAILURE_REPLICAS] = "restore the replicas, or lower min-replicas-to-write in Redis",
-    [REDIS_FAILURE_PERSISTENCE] = "check the Redis log and its disk (INFO persistence), or set "
-                                  "stop-writes-on-bgsave-error no",
+    [REDIS_FAILURE_PERSISTENCE] = ("check the Redis log and its disk (INFO persistence), or set "
+                                   "stop-writes-on-bgsave-error no"),
     [REDIS_FAILURE_OOM] = "raise maxmemory in Redis",
     [REDIS_FAILURE_REPLY] = "check that redis.address is a Redis server",
     [REDIS_FAILURE_BUSY] = "check for slow scripts or commands in Redis (SLOWLOG)",
