@@ -135,12 +135,12 @@ def test_a_script_that_never_ends_is_found(rig):
     """A weir that runs refuses it, as weir check does, and serves its clients meanwhile."""
     loop = "return function(state, now, limit, period, burst, cost)\n  while cost > limit do end\n  return cost == 0 and 1 or cost, 0, 0, 0\nend\n"
     weir = rig.weir(limits={"own": dict(script=LOCKOUT, limit=100_000_000, period="1h")})
-    weir.expect_errors("breaks the contract", "asked:", "see weir.yaml", "mistakes")
+    weir.expect_errors("breaks the contract", "asked:", "see weir.yaml", "has errors")
     weir.policy["limits"]["own"]["script"] = rig.write("own.lua", loop)
     with open(weir.policy_file, "w", encoding="utf-8") as out:
         json.dump(weir.policy, out)
     weir.signal(1)
-    slowest, refused = 0, lambda: any("has mistakes" in message for _, message in weir.log())
+    slowest, refused = 0, lambda: any("has errors" in message for _, message in weir.log())
     while not refused():
         began = time.monotonic()
         assert get(weir.address).status == 200
