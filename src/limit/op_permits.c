@@ -95,9 +95,11 @@ bool op_fill_permit_call(struct limit_op *op)
     op->permits[0] = call.permit;
     op->permit_count = 1;
     op->started_us = clock_cached_us();
+    op->now_us = 0;
     op->keys_size = 0;
     op->is_adjustment = true;
-    op->denial_key_known = op->part = op->abandoned = false;
+    op->denial_key_known = op->part = op->abandoned = op->counts_later = false;
+    op->aside_count = op->times_asked = 0;
     return true;
 }
 

@@ -37,6 +37,7 @@ patience = 3 if sanitized else 1
 os.environ["WEIR_LUA_DIR"] = os.path.join(top, "lua")
 os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=1")
 os.environ.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
+os.environ.setdefault("MALLOC_PERTURB_", "165")  # memory that is read before it is set shows without sanitizers too
 
 # What weir's stderr must never hold.
 FATAL = re.compile(r"Sanitizer|runtime error:|[Aa]ssert|magic|core dumped|double free|corrupt")
