@@ -5,7 +5,7 @@ import re
 
 from http2_wire import (CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, INITIAL_WINDOW_SIZE, PADDED, PING,
                         PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, Http2, frame)
-from rig import sanitized
+from rig import eventually, sanitized
 from wire import get
 
 
@@ -29,7 +29,8 @@ def attack(rig, cause, each, repeats=3000, **keys):
         assert other.get().status == 200 and not other.goaways
         assert sanitized or weir.resident_kib() < before + 2048
     weir.counts(1, "weir_http2_errors_total", cause=cause)
-    assert [m for level, m in weir.log() if level == "warn" and m.startswith(f"client {name}: HTTP/2 connection closed: ")], weir.log()
+    eventually(lambda: [m for level, m in weir.log() if level == "warn" and m.startswith(f"client {name}: HTTP/2 connection closed: ")],
+               what="the warning")
     return weir
 
 
