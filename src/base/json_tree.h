@@ -1,5 +1,5 @@
-/* json_tree.h - reads JSON (RFC 8259) into a tree. For small documents of trusted size: the bodies
- * of the admin API. */
+/* json_tree.h - reads JSON (RFC 8259) into a tree. For small documents: bodies of the admin API,
+ * lines of an access log. */
 #ifndef WEIR_BASE_JSON_TREE_H
 #define WEIR_BASE_JSON_TREE_H
 

@@ -1,7 +1,8 @@
 #include "replay/log_line.h"
 
+#include "base/json_tree.h"
+#include "base/text.h"
 #include "policy/identity_source.h"
-#include "replay/log_json.h"
 
 static unsigned status_of(struct slice text)
 {
@@ -118,39 +119,48 @@ static enum log_line_kind parse_combined(char *bytes, size_t size, struct log_li
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-struct json_members {
-    struct log_line *line;
-    struct slice time, peer, client_ip, status;
-};
-
-static void take_member(void *context, struct slice name, struct slice value)
+/* Copies a member's text to the end of `room`. Decoded texts are no longer than the line, so all of
+ * them fit. */
+static struct slice take_text(struct text *room, const struct json_node *object, const char *name)
 {
-    struct json_members *m = context;
-    const struct {
-        struct slice name, *to;
-    } wanted[] = {{SLICE("time"), &m->time},           {SLICE("peer"), &m->peer},
-                  {SLICE("client_ip"), &m->client_ip}, {SLICE("client"), &m->line->client},
-                  {SLICE("method"), &m->line->method}, {SLICE("target"), &m->line->target},
-                  {SLICE("host"), &m->line->host},     {SLICE("status"), &m->status}};
+    const struct json_node *member = json_member(object, name);
+    size_t start = room->n;
 
-    for (unsigned i = 0; i < COUNT_OF(wanted); i++)
-        if (slice_equal(wanted[i].name, name))
-            *wanted[i].to = value;
+    if (member && (member->kind == JSON_STRING || member->kind == JSON_NUMBER))
+        text_put(room, member->text);
+    return (struct slice){room->p + start, room->n - start};
+}
+
+/* `bytes` held the line; the slices of the result point into it. */
+static enum log_line_kind take_members(const struct json_node *object, char *bytes, size_t size,
+                                       struct log_line *line)
+{
+    struct text room = text_over(bytes, size);
+
+    line->method = take_text(&room, object, "method");
+    line->target = take_text(&room, object, "target");
+    if (line->method.n == 0 && line->target.n == 0)
+        return LOG_LINE_OTHER;
+    line->host = take_text(&room, object, "host");
+    line->client = take_text(&room, object, "client");
+    line->status = status_of(take_text(&room, object, "status"));
+    line->address = take_text(&room, object, "client_ip");
+    if (line->address.n == 0)
+        line->address = take_text(&room, object, "peer");
+    return line->method.n && line->target.n &&
+                   log_time_parse(take_text(&room, object, "time"), &line->time_us)
+               ? LOG_LINE_REQUEST
+               : LOG_LINE_ODD;
 }
 
 static enum log_line_kind parse_json(char *bytes, size_t size, struct log_line *line)
 {
-    struct json_members members = {.line = line};
+    struct arena arena = {NULL};
+    const struct json_node *object = json_read(&arena, (struct slice){bytes, size});
+    enum log_line_kind kind = object ? take_members(object, bytes, size, line) : LOG_LINE_ODD;
 
-    if (!log_json_parse(bytes, size, take_member, &members))
-        return LOG_LINE_ODD;
-    if (line->method.n == 0 && line->target.n == 0)
-        return LOG_LINE_OTHER;
-    line->status = status_of(members.status);
-    line->address = members.client_ip.n ? members.client_ip : members.peer;
-    return line->method.n && line->target.n && log_time_parse(members.time, &line->time_us)
-               ? LOG_LINE_REQUEST
-               : LOG_LINE_ODD;
+    arena_free(&arena);
+    return kind;
 }
 
 enum log_line_kind log_line_parse(char *bytes, size_t size, struct log_line *line)
