@@ -1,0 +1,257 @@
+/* client_report.c - what weir inspect, weir reset and weir grant print. */
+#include "cli/client_report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/values.h"
+
+enum { CELL_MAX = 600 };
+
+enum { COLUMNS = 5 };
+struct table_row {
+    char cell[COLUMNS][CELL_MAX];
+};
+
+/* "12.3 s" up to two minutes, then hours, minutes and seconds. */
+static void write_wait(struct text *out, int64_t us)
+{
+    int64_t s = us / 1000000 + (us % 1000000 != 0);
+
+    if (us <= 0)
+        text_char(out, '-');
+    else if (s < 120)
+        text_printf(out, "%.1f s", (double)us / 1e6);
+    else if (s < 7200)
+        text_printf(out, "%" PRId64 "m %02" PRId64 "s", s / 60, s % 60);
+    else
+        text_printf(out, "%" PRId64 "h %02" PRId64 "m", s / 3600, s % 3600 / 60);
+}
+
+/* Writes the parts of `per`. If a key is given, writes the values of all parts but the first. */
+static void write_per(struct text *out, const struct limit_status *row)
+{
+    static const char *const names[] = {"client", "ip", "route", "method", "host", "all", "header"};
+    const struct limit *limit = row->limit;
+
+    text_put(out, slice_of(names[limit->per[0].per]));
+    if (row->rest.n) {
+        text_literal(out, ", ");
+        for (size_t i = 0; i < row->rest.n; i++)
+            if (!strchr("{}", row->rest.p[i]))
+                text_char(out, row->rest.p[i]);
+        return;
+    }
+    for (unsigned i = 1; i < limit->per_count; i++)
+        text_printf(out, ", each %s",
+                    limit->per[i].header ? limit->per[i].header : names[limit->per[i].per]);
+}
+
+/* The cells are zeroed before, so the text is NUL-terminated. */
+static void fill_row(struct table_row *cells, const struct limit_status *row)
+{
+    struct text out[COLUMNS];
+
+    for (unsigned i = 0; i < COLUMNS; i++)
+        out[i] = text_over(cells->cell[i], CELL_MAX - 1);
+    text_put(&out[0], slice_of(row->limit->name));
+    text_put(&out[0], row->enforced ? SLICE("") : SLICE(" (shadow)"));
+    write_per(&out[1], row);
+    bool in_flight =
+        row->limit->kind == LIMIT_CONCURRENCY; /* its period is a lease, which clients do not see */
+    text_i64(&out[2], row->quota);
+    text_literal(&out[2], " in ");
+    if (in_flight)
+        text_literal(&out[2], "flight");
+    else
+        limit_period_write(&out[2], row->limit);
+    if (row->failed)
+        text_literal(&out[3], "? (its script fails)");
+    else
+        text_i64(&out[3], row->remaining);
+    text_literal(&out[3], " of ");
+    text_i64(&out[3], row->capacity);
+    write_wait(&out[4], in_flight ? 0 : row->reset_us);
+}
+
+static void print_table(const struct table_row *rows, unsigned count)
+{
+    int width[COLUMNS] = {0};
+
+    for (unsigned r = 0; r < count; r++)
+        for (unsigned c = 0; c < COLUMNS; c++)
+            if ((int)strlen(rows[r].cell[c]) > width[c])
+                width[c] = (int)strlen(rows[r].cell[c]);
+    for (unsigned r = 0; r < count; r++)
+        for (unsigned c = 0; c < COLUMNS; c++)
+            if (c + 1 < COLUMNS)
+                printf("%-*s  ", width[c], rows[r].cell[c]);
+            else
+                printf("%s\n", rows[r].cell[c]);
+}
+
+static void print_standing(const struct query *query)
+{
+    const struct limit_status *limit_status;
+    unsigned count = client_query_rows(query, &limit_status);
+    struct table_row *rows = xcalloc((size_t)count + 1, sizeof *rows);
+
+    rows[0] = (struct table_row){{"LIMIT", "COUNTED PER", "QUOTA", "REMAINING", "RESETS IN"}};
+    for (unsigned i = 0; i < count; i++)
+        fill_row(&rows[i + 1], &limit_status[i]);
+    print_table(rows, count + 1);
+    free(rows);
+}
+
+/* Returns true if neither the policy nor the database has the id, and
+ * identity.known_clients_only then counts the client by its address. */
+static bool is_unknown_id(const struct client_subject *subject)
+{
+    struct quota_row row;
+    int64_t us;
+
+    return subject->policy->identity.known_clients_only && subject->identity.is_id &&
+           !policy_client(subject->policy, &subject->identity) &&
+           !(client_query_row(subject->query, &row, &us) && row.present);
+}
+
+/* Prints the database's quota for an id that the policy does not name. */
+static void print_row(const struct client_subject *subject)
+{
+    char bytes[64];
+    struct text text = text_over(bytes, sizeof bytes);
+    struct quota_row row;
+    int64_t us;
+
+    if (!client_query_asks_database(subject->query))
+        return;
+    if (!client_query_row(subject->query, &row, &us)) {
+        puts("quotas  not cached: the next request looks it up");
+        return;
+    }
+    if (!row.present)
+        fputs("quotas  no row for this id", stdout);
+    else if (row.quota == QUOTA_OF_ITS_OWN)
+        fputs(row.plan[0] ? "quotas  " : "quotas  a row without a quota", stdout);
+    else if (row.quota < 0)
+        fputs("quotas  unlimited", stdout);
+    else
+        printf("quotas  a quota of %" PRId64, row.quota);
+    if (row.plan[0])
+        printf("%splan %s", row.quota == QUOTA_OF_ITS_OWN ? "" : ", ", row.plan);
+    write_wait(&text, us);
+    if (us > 0)
+        printf("; looked up again in %.*s\n", SLICE_ARG(text_slice(&text)));
+    else
+        puts("; expired: the next request looks it up");
+}
+
+static void print_grant(const struct client_subject *subject)
+{
+    char bytes[64];
+    struct text text = text_over(bytes, sizeof bytes);
+    int64_t quota, us;
+
+    if (!client_query_granted(subject->query, &quota, &us))
+        return;
+    write_wait(&text, us);
+    if (quota == GRANT_UNLIMITED)
+        printf("grant   unlimited, for %.*s more\n", SLICE_ARG(text_slice(&text)));
+    else
+        printf("grant   a quota of %" PRId64 ", for %.*s more\n", quota,
+               SLICE_ARG(text_slice(&text)));
+}
+
+static void print_limits_in_force(const struct client_subject *subject)
+{
+    const struct client_limits *client_limits = client_query_client(subject->query);
+
+    printf("client  %.*s\nterms   %s", SLICE_ARG(identity_text(&subject->identity)),
+           client_query_limits_text(client_limits));
+    if (client_limits && client_limits->plan)
+        printf(" %s", client_limits->plan->name);
+    if (client_limits && client_limits->name)
+        printf(" (clients: %s)", client_limits->name);
+    if (subject->identity.listed)
+        fputs(subject->identity.listed == LISTED_BLOCKED
+                  ? "; this address is blocked (addresses.block)"
+                  : "; this address is never limited (addresses.allow)",
+              stdout);
+    puts(is_unknown_id(subject)
+             ? "; an unknown id: with identity.known_clients_only it is counted by address"
+             : "");
+}
+
+int client_report_inspect(const struct client_subject *subject)
+{
+    const struct client_limits *client_limits = client_query_client(subject->query);
+    const struct limit_status *rows;
+
+    print_limits_in_force(subject);
+    print_grant(subject);
+    print_row(subject);
+    if (client_limits && client_limits->quota != QUOTA_AS_WRITTEN)
+        puts(client_limits->quota == QUOTA_PROHIBITED
+                 ? "\nEvery request that has a limit is rejected."
+                 : "\nNo limit counts this client.");
+    else if (client_query_rows(subject->query, &rows) == 0)
+        puts("\nThe policy has no limit that is counted per client.");
+    else {
+        putchar('\n');
+        print_standing(subject->query);
+    }
+    if (!client_query_complete(subject->query))
+        puts("\nRedis has more keys than could be scanned: some limits counted per several "
+             "attributes may be missing.");
+    return 0;
+}
+
+int client_report_reset(const struct client_subject *subject)
+{
+    uint64_t removed = client_query_removed(subject->query);
+
+    printf("%.*s: %" PRIu64 " key%s removed\n", SLICE_ARG(identity_text(&subject->identity)),
+           removed, removed == 1 ? "" : "s");
+    if (!client_query_told(subject->query))
+        fputs("weir: Redis did not accept the message to the running weirs (is this user allowed "
+              "to PUBLISH?): they may reject for up to one more second\n",
+              stderr);
+    if (client_query_complete(subject->query))
+        return 0;
+    fputs("weir: Redis has more keys than could be scanned: some may remain; try again\n", stderr);
+    return 1;
+}
+
+int client_report_grant(const struct client_subject *subject)
+{
+    struct slice client = identity_text(&subject->identity);
+    int64_t quota, us;
+
+    if (!client_query_granted(subject->query, &quota, &us)) {
+        fprintf(stderr,
+                "weir: there are already %d grants: revoke others, or wait until they end\n",
+                GRANTS_MAX);
+        return 1;
+    }
+    if (quota == GRANT_NONE)
+        printf("%.*s: the grant is revoked\n", SLICE_ARG(client));
+    else {
+        char bytes[64];
+        struct text time = text_over(bytes, sizeof bytes);
+        duration_write(&time, us);
+        if (quota == GRANT_UNLIMITED)
+            printf("%.*s: unlimited for %.*s\n", SLICE_ARG(client), SLICE_ARG(text_slice(&time)));
+        else
+            printf("%.*s: a quota of %" PRId64 " for %.*s\n", SLICE_ARG(client), quota,
+                   SLICE_ARG(text_slice(&time)));
+    }
+    if (is_unknown_id(subject))
+        puts("an unknown id: with identity.known_clients_only it is counted by address, so this "
+             "has no effect");
+    if (!client_query_told(subject->query))
+        fputs("weir: Redis did not accept the message to the running weirs (is this user allowed "
+              "to PUBLISH?): the grant may take some seconds to apply\n",
+              stderr);
+    return 0;
+}
