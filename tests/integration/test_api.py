@@ -254,8 +254,7 @@ def test_the_api_while_redis_is_away(rig):
     assert "Redis" in answer["detail"]
     assert look(weir, "a", 503, method="DELETE")["title"] == "Service Unavailable"
     assert get(weir.admin, "/api/v1/clients/a")["Retry-After"] == "1"
-    status = json.loads(get(weir.admin, "/api/v1/status").body)
-    assert status["redis"]["ready"] is False
+    eventually(lambda: json.loads(get(weir.admin, "/api/v1/status").body)["redis"]["ready"] is False, what="workers that know")
     rig.redis().start()
     eventually(lambda: get(weir.admin, "/api/v1/clients/a").status == 200, what="an answer when Redis is back")
 
