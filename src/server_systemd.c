@@ -94,8 +94,9 @@ void systemd_reload_read(const struct weir *weir)
 
 void systemd_reload_failed(const struct weir *weir)
 {
-    tell("READY=1\nSTATUS=the last reload failed, the policy before it is in force; weir check -c "
-         "%s says why",
+    tell("READY=1\nSTATUS=the last reload failed, the previous policy stays in effect; weir check "
+         "-c "
+         "%s prints the errors",
          weir->file);
 }
 

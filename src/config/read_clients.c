@@ -376,7 +376,7 @@ static void read_client(struct loading *l, const struct node *node)
         if (client->quota != QUOTA_NOT_WRITTEN || client->client_limits.plan ||
             (client->limits && client->limits->count))
             mistake_of_key(l, node,
-                           "a blocked client meets no limits; remove plan, quota and limits");
+                           "no limits apply to a blocked client; remove plan, quota and limits");
     }
     enter_client(l, node, &identity);
     work_out_numbers(l, client, node);

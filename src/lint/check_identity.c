@@ -47,7 +47,7 @@ static void warn_of_sources(struct loading *l)
     }
     if (identity->drops_client_ip_header && identity->trusted_count == 0 && !identity->trust_unix)
         warning(l, node_at(l, "identity", "client_ip_header"),
-                "is never read, since trusted_proxies names nobody; name the proxies that send it");
+                "is never read, since trusted_proxies is empty; list the proxies that send it");
     if (trusts_everyone(identity))
         warning(l, node_at(l, "identity", "trusted_proxies"),
                 "0.0.0.0/0 and ::/0 trust everyone: any client can choose its address and id; list "

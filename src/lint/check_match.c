@@ -38,7 +38,7 @@ static void warn_of_scheme(struct loading *l, const struct node *scheme,
     if (criterion->count == 1 && !has_listener(policy, https) &&
         policy->identity.trusted_count == 0 && !policy->identity.trust_unix)
         warning(l, scheme,
-                "no request has this scheme: no listener has %s, and trusted_proxies names nobody",
+                "no request has this scheme: no listener has %s, and trusted_proxies is empty",
                 https ? "tls" : "cleartext");
 }
 

@@ -56,7 +56,7 @@ enum fault {
     X(CAUSE_ADDRESS_BLOCKED, 403, FAULT_CLIENT, false, RETRY_NONE, "address_blocked",              \
       "this address is blocked")                                                                   \
     X(CAUSE_CLIENT_BLOCKED, 403, FAULT_CLIENT, false, RETRY_NONE, "client_blocked",                \
-      "this client is turned away")                                                                \
+      "this client is blocked")                                                                    \
     X(CAUSE_ASKER_NOT_TRUSTED, 403, FAULT_CLIENT, false, RETRY_NONE, "decisions_untrusted",        \
       "this peer is not in decisions.trusted")                                                     \
     X(CAUSE_HEAD_TIMEOUT, 408, FAULT_CLIENT, false, RETRY_NONE, "request_header_timeout",          \
