@@ -21,7 +21,7 @@
 #include "policy/identity.h"
 
 #ifdef HAVE_LIBPQ
-#include <libpq-fe.h>
+#include "quota/postgres_row.h"
 
 enum {
     POSTGRES_MAGIC = 0x50475351,
@@ -186,68 +186,19 @@ static void link_idle(struct postgres_link *link)
 
 /* --- Results ---------------------------------------------------------------------------------- */
 
-/* Returns true if the error is caused by the parameter: text for a number, or invalid UTF-8. No
- * row has such an id. */
-static bool is_about_the_id(const char *state)
-{
-    static const char *const codes[] = {"22P02", "22003", "22007", "22008", "22021", "22P05"};
-    for (size_t i = 0; state && i < COUNT_OF(codes); i++)
-        if (strcmp(state, codes[i]) == 0)
-            return true;
-    return false;
-}
-
-/* Finds the columns by name, else by position: quota first, plan second. -1: none. */
-static void find_columns(const PGresult *result, int *quota, int *plan)
-{
-    int count = PQnfields(result);
-
-    *quota = PQfnumber(result, "quota");
-    *plan = PQfnumber(result, "plan");
-    for (int i = 0; i < count && *quota < 0; i++)
-        if (i != *plan)
-            *quota = i;
-    for (int i = 0; i < count && *plan < 0; i++)
-        if (i != *quota)
-            *plan = i;
-}
-
-static struct slice value_of(const PGresult *result, int column)
-{
-    return (struct slice){PQgetvalue(result, 0, column), (size_t)PQgetlength(result, 0, column)};
-}
-
 static void read_row(struct postgres_link *link, const PGresult *result)
 {
-    struct quota_row *row = &link->row;
-    char what[160];
-    int quota, plan;
+    struct postgres_row_fault fault;
 
-    *row = (struct quota_row){.present = true, .quota = QUOTA_OF_ITS_OWN};
-    find_columns(result, &quota, &plan);
-    if (quota >= 0 && !PQgetisnull(result, 0, quota) &&
-        !quota_read(value_of(result, quota), &row->quota)) {
-        row->quota = QUOTA_OF_ITS_OWN;
-        snprintf(what, sizeof what, "says \"%.60s\" in its column %.40s",
-                 PQgetvalue(result, 0, quota), PQfname(result, quota));
-        complain(link, what,
-                 "expected -1, or 0 to 1000000000, or NULL; the limits as written apply to such "
-                 "clients");
-    }
-    if (plan < 0 || PQgetisnull(result, 0, plan))
-        return;
-    struct slice name = value_of(result, plan);
-    if (name.n <= QUOTA_PLAN_MAX)
-        memcpy(row->plan, name.p, name.n);
-    else
-        complain(link, "names a plan of more than 64 bytes", "no plan applies to such clients");
+    if (!postgres_row_read(result, &link->row, &fault))
+        complain(link, fault.what, fault.then);
 }
 
 static void take_error(struct postgres_link *link, const PGresult *result)
 {
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 
-    link->refused_id = is_about_the_id(state);
+    link->refused_id = postgres_error_is_about_id(state);
     link->failed = !link->refused_id;
     note_detail(link, PQresultErrorMessage(result));
     if (state && strcmp(state, "57014") == 0) /* query_canceled: statement_timeout */
@@ -528,43 +479,6 @@ void postgres_link_free(struct postgres_link *link)
     event_free(link->call);
     MAGIC_WIPE(link);
     free(link);
-}
-
-#else /* without libpq, policies with quotas are rejected: these functions are not called */
-
-bool postgres_is_there(void)
-{
-    return false;
-}
-
-struct postgres_link *postgres_link_new(struct event_base *base,
-                                        const struct quota_settings *settings,
-                                        const struct postgres_watch *watch)
-{
-    (void)base, (void)settings, (void)watch;
-    return NULL;
-}
-
-void postgres_link_free(struct postgres_link *link)
-{
-    (void)link;
-}
-
-bool postgres_link_is_idle(const struct postgres_link *link)
-{
-    (void)link;
-    return false;
-}
-
-bool postgres_link_is_down(const struct postgres_link *link)
-{
-    (void)link;
-    return true;
-}
-
-void postgres_link_ask(struct postgres_link *link, struct slice id)
-{
-    (void)link, (void)id;
 }
 
 #endif
