@@ -53,7 +53,7 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
     struct text keys = text_over(op->keys, l->op_keys_size);
     struct slice client = SLICE_NONE;
 
-    op->decision_request = NULL;
+    op_clear(op);
     op->count = rule->limit_count;
     for (unsigned i = 0; i < rule->limit_count; i++) {
         struct op_limit *part = &op->limits[i];
@@ -76,9 +76,6 @@ static void op_fill(struct limit_op *op, const struct limit_facts *facts,
     }
     assert(!keys.failed); /* op_keys_size is the sum of key_size_max() */
     op->keys_size = keys.n;
-    op->denial_key_known = op->is_adjustment = op->part = op->abandoned = op->counts_later = false;
-    op->aside_count = 0;
-    op->times_asked = 0;
     op->now_us = facts->now_us;
     if (!op->now_us)
         op_meet_lease(op, facts);

@@ -2,6 +2,7 @@
 #include "limit/op_permits.h"
 
 #include "base/clock.h"
+#include "limit/operation.h"
 
 bool op_use_permits(struct limit_op *op)
 {
@@ -84,7 +85,7 @@ bool op_fill_permit_call(struct limit_op *op)
 
     if (!permits_next(op->limiter->permits, &call))
         return false;
-    op->decision_request = NULL;
+    op_clear(op);
     op->count = 1;
     op->limits[0] = (struct op_limit){.limit = call.limit,
                                       .numbers = call.numbers,
@@ -95,11 +96,7 @@ bool op_fill_permit_call(struct limit_op *op)
     op->permits[0] = call.permit;
     op->permit_count = 1;
     op->started_us = clock_cached_us();
-    op->now_us = 0;
-    op->keys_size = 0;
     op->is_adjustment = true;
-    op->denial_key_known = op->part = op->abandoned = op->counts_later = false;
-    op->aside_count = op->times_asked = 0;
     return true;
 }
 

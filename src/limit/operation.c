@@ -146,18 +146,26 @@ struct decision_request *op_cut(struct limit_op *op)
 
 /* --- Queue ------------------------------------------------------------------------------------ */
 
-void op_copy(struct limit_op *op, const struct limit_op *from)
+void op_clear(struct limit_op *op)
 {
-    memcpy(op->keys, from->keys, from->keys_size);
-    op->keys_size = from->keys_size;
     op->decision_request = NULL;
-    op->started_us = from->started_us;
-    op->now_us = from->now_us;
+    op->started_us = 0;
+    op->now_us = 0;
+    op->keys_size = 0;
     op->count = 0;
     op->denial_key_known = op->is_adjustment = op->part = op->abandoned = op->counts_later = false;
     op->aside_count = 0;
     op->times_asked = 0;
     op->lease = NULL;
+}
+
+void op_copy(struct limit_op *op, const struct limit_op *from)
+{
+    op_clear(op);
+    memcpy(op->keys, from->keys, from->keys_size);
+    op->keys_size = from->keys_size;
+    op->started_us = from->started_us;
+    op->now_us = from->now_us;
 }
 
 void op_gather_quietly(struct limit_op *op)

@@ -31,6 +31,8 @@ static inline void op_enter(struct limit_op *op, enum op_phase phase)
 void op_gather(struct limit_op *op);
 void op_gather_quietly(struct limit_op *op);
 
+/* Resets what belongs to one request. Whatever prepares an op begins with it. */
+void op_clear(struct limit_op *op);
 /* Copies an op's request, without its limits and its caller. */
 void op_copy(struct limit_op *op, const struct limit_op *from);
 /* Separates the op from its decision request, and stops its timer. Returns the request, or NULL. */

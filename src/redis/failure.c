@@ -65,8 +65,8 @@ static const char *const remedy[REDIS_FAILURE_COUNT] = {
 
 /* The address comes from sentinels. */
 static const char *const remedy_with_sentinels[REDIS_FAILURE_COUNT] = {
-    [REDIS_FAILURE_CONNECT] = "check that Redis runs there: it is the master redis.sentinel.master "
-                              "according to redis.sentinel.nodes",
+    [REDIS_FAILURE_CONNECT] =
+        "check that Redis runs there: the sentinels of redis.sentinel name it as the master",
     [REDIS_FAILURE_CLOSED] = "if no sentinel names another master soon, check the Redis log",
     [REDIS_FAILURE_READONLY] =
         "if no sentinel names another master soon, check the logs of the sentinels",
