@@ -11,8 +11,9 @@ import subprocess
 
 from rig import eventually
 
+NO_CRASH_HANDLER = ["--disable-breakpad", "--disable-crash-reporter"]  # the handler is a process that can outlive its browser
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars"]
+         "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", *NO_CRASH_HANDLER]
 KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c"}
 
 

@@ -98,6 +98,24 @@ def test_live(rig):
     assert page.complaints() == []
 
 
+def open_dialog(page, button):
+    """Presses Enter on the button until the dialog is open: the page replaces its buttons when it refreshes the client."""
+    def is_open():
+        return page.run("return document.getElementById('dialog').open")
+
+    def opens():
+        if not is_open():
+            page.run("document.getElementById(arguments[0])?.focus()", button)
+            page.press("Enter")
+        return is_open()
+    eventually(opens, what=f"the dialog of {button}")
+
+
+def wait_for_the_change(page):
+    """Until the server has answered the confirmed request and the dialog is closed."""
+    page.wait_for("!document.getElementById('dialog').open && !document.getElementById('confirm').disabled", what="a closed dialog")
+
+
 @timeout(90)
 def test_a_client_is_inspected_granted_and_reset_by_keyboard(rig):
     weir = start(rig)
@@ -108,25 +126,24 @@ def test_a_client_is_inspected_granted_and_reset_by_keyboard(rig):
     page.run("document.querySelector('#limited button').focus()")
     page.press("Enter")
     text_of(page, "#found", "rejects for")
-    page.run("document.getElementById('grant').focus()")
-    page.press("Enter")
-    page.wait_for("document.getElementById('dialog').open")
+    open_dialog(page, "grant")
     text_of(page, "#dialog-text", "id:" + SCRIPT)
     page.press("Escape")
     page.wait_for("!document.getElementById('dialog').open")
-    page.press("Enter")
+    open_dialog(page, "grant")
     page.wait_for("document.activeElement.id === 'quota'", what="the dialog with its first field focused")
     page.press("500", "Enter")
+    wait_for_the_change(page)
     text_of(page, "#found", "granted 500")
     quoted = "".join("%%%02x" % b for b in SCRIPT.encode())
     client = json.loads(get(weir.admin, "/api/v1/clients/" + quoted, host="127.0.0.1").body)
     assert client["grant"]["quota"] == 500 and 3590 < client["grant"]["ends_in_seconds"] <= 3600, client
     for button, confirmed, after in (("reset", "Everything that", "500 of 500"), ("revoke", "apply to", "40 of 40")):
-        page.run("document.getElementById(arguments[0]).focus()", button)
-        page.press("Enter")
+        open_dialog(page, button)
         text_of(page, "#dialog-text", confirmed)
         page.run("document.getElementById('confirm').focus()")
         page.press("Enter")
+        wait_for_the_change(page)
         text_of(page, "#found", after)
     page.wait_for("!document.getElementById('revoke')", what="no grant any more")
     page.run("document.getElementById('client').value = 'ip:nonsense'; document.getElementById('search').requestSubmit()")

@@ -20,7 +20,7 @@ def test_decisions_in_time_whatever_redis_does(rig):
         # What the machine adds: nobody is woken in time where others have its cores.
         allowed_us = (TIMEOUT_MS * 2.5 * patience + 20) * 1000 + 3 * what.lag.most_us
         assert len(what.every) > 50 and what.every[-1] <= allowed_us, "\n".join(table)
-    assert len(what.by_redis) > 0, "Redis decides again after each"
+    assert len(sick.suffer("none", 1).by_redis) > 0, "Redis decides again"
     lines = [m for _, m in sick.weir_log() if "redis " in m]
     assert len(lines) < 100, f"a line for each change, and pauses that grow: {len(lines)}"
 

@@ -28,7 +28,8 @@ have() {
     afl++) command -v afl-fuzz ;;
     groff-base) command -v groff ;;
     python3-flask) /usr/bin/python3 -c 'import flask, werkzeug' ;;
-    python3-jwt) /usr/bin/python3 -c 'import cryptography, jwt' ;;
+    python3-jwt) /usr/bin/python3 -c 'import jwt' ;;
+    python3-cryptography) /usr/bin/python3 -c 'import cryptography' ;;
     nghttp2-client) command -v h2load ;;
     python3-hpack) /usr/bin/python3 -c 'import hpack' ;;
     nginx-light) command -v nginx || [[ -x /usr/sbin/nginx ]] ;;
