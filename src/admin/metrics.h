@@ -5,8 +5,8 @@
 #include <event2/buffer.h>
 
 #include "base/counter_table.h"
-#include "proxy/endpoint_set.h"
 #include "proxy/worker.h"
+#include "upstream/endpoint_set.h"
 
 /* The data that the admin listener shows. Owned and updated by the main thread, whose loop runs
  * the listener. */
@@ -22,7 +22,7 @@ struct admin_view {
     unsigned worker_count;
 };
 
-/* Appends the metrics that WORKER_METRICS and LIMITER_METRICS declare. */
+/* Appends the metrics that WORKER_METRICS, UPSTREAM_METRICS and LIMITER_METRICS declare. */
 void metrics_write_table(struct evbuffer *out, const struct admin_view *view);
 /* Appends durations by rule, of rules that had a request. */
 void metrics_write_rules(struct evbuffer *out, const struct admin_view *view);

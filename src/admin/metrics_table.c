@@ -1,4 +1,5 @@
-/* metrics_table.c - the metrics that WORKER_METRICS and LIMITER_METRICS declare. */
+/* metrics_table.c - the metrics that WORKER_METRICS, UPSTREAM_METRICS and
+ * LIMITER_METRICS declare. */
 #include "admin/metrics.h"
 #include "admin/metrics_text.h"
 
@@ -20,20 +21,30 @@ struct row {
 #define TIMES_OF(stats, member, name, help)                                                        \
     {SHAPE_TIMES, name, "histogram", help, offsetof(stats, member), 0, 0, 0, 0},
 
-#define WORKER_ONE(...)    ONE_OF(struct worker_stats, __VA_ARGS__)
-#define WORKER_EACH(...)   EACH_OF(struct worker_stats, __VA_ARGS__)
-#define WORKER_TIMES(...)  TIMES_OF(struct worker_stats, __VA_ARGS__)
-#define LIMITER_ONE(...)   ONE_OF(struct limiter_stats, __VA_ARGS__)
-#define LIMITER_EACH(...)  EACH_OF(struct limiter_stats, __VA_ARGS__)
-#define LIMITER_TIMES(...) TIMES_OF(struct limiter_stats, __VA_ARGS__)
+#define WORKER_ONE(...)     ONE_OF(struct worker_stats, __VA_ARGS__)
+#define WORKER_EACH(...)    EACH_OF(struct worker_stats, __VA_ARGS__)
+#define WORKER_TIMES(...)   TIMES_OF(struct worker_stats, __VA_ARGS__)
+#define UPSTREAM_ONE(...)   ONE_OF(struct upstream_stats, __VA_ARGS__)
+#define UPSTREAM_EACH(...)  EACH_OF(struct upstream_stats, __VA_ARGS__)
+#define UPSTREAM_TIMES(...) TIMES_OF(struct upstream_stats, __VA_ARGS__)
+#define LIMITER_ONE(...)    ONE_OF(struct limiter_stats, __VA_ARGS__)
+#define LIMITER_EACH(...)   EACH_OF(struct limiter_stats, __VA_ARGS__)
+#define LIMITER_TIMES(...)  TIMES_OF(struct limiter_stats, __VA_ARGS__)
 
 static const struct row worker_rows[] = {WORKER_METRICS(WORKER_ONE, WORKER_EACH, WORKER_TIMES)};
+static const struct row upstream_rows[] = {
+    UPSTREAM_METRICS(UPSTREAM_ONE, UPSTREAM_EACH, UPSTREAM_TIMES)};
 static const struct row limiter_rows[] = {
     LIMITER_METRICS(LIMITER_ONE, LIMITER_EACH, LIMITER_TIMES)};
 
 static const void *stats_of_worker(const struct worker *worker)
 {
     return worker_stats(worker);
+}
+
+static const void *stats_of_upstreams(const struct worker *worker)
+{
+    return worker_upstream_stats(worker);
 }
 
 static const void *stats_of_limiter(const struct worker *worker)
@@ -90,5 +101,6 @@ static void write_rows(struct evbuffer *out, const struct admin_view *view, cons
 void metrics_write_table(struct evbuffer *out, const struct admin_view *view)
 {
     write_rows(out, view, worker_rows, COUNT_OF(worker_rows), stats_of_worker);
+    write_rows(out, view, upstream_rows, COUNT_OF(upstream_rows), stats_of_upstreams);
     write_rows(out, view, limiter_rows, COUNT_OF(limiter_rows), stats_of_limiter);
 }

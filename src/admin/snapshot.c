@@ -183,7 +183,7 @@ static void requests(struct source *s)
     json_u64(&s->json, "active", SUM(s, worker_stats, requests_active));
     json_u64(&s->json, "held", SUM(s, worker_stats, requests_held));
     json_u64(&s->json, "connections", SUM(s, worker_stats, connections_open));
-    json_u64(&s->json, "upstream_connections", SUM(s, worker_stats, upstream_connections_open));
+    json_u64(&s->json, "upstream_connections", SUM(s, worker_upstream_stats, connections_open));
     json_end(&s->json, '}');
     json_begin(&s->json, "decisions", '{');
     for (unsigned v = 0; v < VERDICT_NOT_CHARGED; v++)

@@ -362,9 +362,9 @@ static void on_connected(struct link_owner *owner)
     exchange_connected(of_owner(owner));
 }
 
-static void on_connect_failed(struct link_owner *owner, enum cause cause)
+static void on_connect_failed(struct link_owner *owner, enum link_failure failure)
 {
-    exchange_connect_failed(of_owner(owner), cause);
+    exchange_connect_failed(of_owner(owner), failure);
 }
 
 static void on_link_readable(struct link_owner *owner)

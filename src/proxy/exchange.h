@@ -7,8 +7,8 @@
 #include "base/timer_heap.h"
 #include "proxy/downstream.h"
 #include "proxy/generation.h"
-#include "proxy/upstream.h"
 #include "quota/quotas.h"
+#include "upstream/upstream.h"
 
 enum phase {
     PHASE_ROUTE,

@@ -4,12 +4,21 @@
 #include "net/tls.h"
 #include "proxy/exchange_internal.h"
 
+/* The cause of an exchange's failure if there is no upstream connection. */
+static const enum cause cause_of[LINK_FAILURES] = {
+    [LINK_FAILED_CONNECT] = CAUSE_UPSTREAM_CONNECT,
+    [LINK_FAILED_TLS] = CAUSE_UPSTREAM_TLS,
+    [LINK_FAILED_TIMEOUT] = CAUSE_CONNECT_TIMEOUT,
+    [LINK_FAILED_NO_SERVER] = CAUSE_NO_SERVER,
+    [LINK_FAILED_NO_MEMORY] = CAUSE_NO_MEMORY,
+    [LINK_FAILED_NO_DESCRIPTORS] = CAUSE_NO_DESCRIPTORS,
+};
+
 /* Takes an upstream connection for the first try, or for a retry (`why`). If there is none, the
- * exchange fails with `otherwise`, or with the cause from upstream_take() if that is
- * CAUSE_NONE. */
+ * exchange fails with `otherwise`, or with that of upstream_take() if it is CAUSE_NONE. */
 static void forward(struct exchange *x, enum retry_cause why, enum cause otherwise)
 {
-    enum cause cause;
+    enum link_failure failure;
 
     exchange_enter(x, PHASE_CONNECT);
     if (x->overdue) {
@@ -17,9 +26,9 @@ static void forward(struct exchange *x, enum retry_cause why, enum cause otherwi
         return;
     }
     x->link = upstream_take(&x->generation->pools, x->rule->upstream->index, &x->owner,
-                            why == RETRY_IDLE_CLOSED, &x->tries, &cause);
+                            why == RETRY_IDLE_CLOSED, &x->tries, &failure);
     if (!x->link) {
-        exchange_fail(x, otherwise == CAUSE_NONE ? cause : otherwise, NULL);
+        exchange_fail(x, otherwise == CAUSE_NONE ? cause_of[failure] : otherwise, NULL);
         return;
     }
     if (why != RETRY_NONE)
@@ -49,8 +58,10 @@ void exchange_connected(struct exchange *x)
 }
 
 /* Nothing was sent on this connection, so any request may go to the next server. */
-void exchange_connect_failed(struct exchange *x, enum cause cause)
+void exchange_connect_failed(struct exchange *x, enum link_failure failure)
 {
+    enum cause cause = cause_of[failure];
+
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     x->link = NULL;
     if (retry_may(x, cause_table[cause].retry))

@@ -34,7 +34,7 @@ void decisions_init(struct worker *worker);
 
 /* Events of the link. Each may end the exchange. */
 void exchange_connected(struct exchange *x);
-void exchange_connect_failed(struct exchange *x, enum cause cause);
+void exchange_connect_failed(struct exchange *x, enum link_failure failure);
 void exchange_link_writable(struct exchange *x);
 
 /* CONNECT: takes an upstream connection and sends the request. May end the exchange. */

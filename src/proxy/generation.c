@@ -28,7 +28,7 @@ struct generation *generation_new(struct worker *worker, struct endpoint_set *en
     g->endpoint_set = endpoint_set_hold(endpoint_set);
     g->policy = policy_hold(policy);
     if ((g->rejections = rejections_new(policy->rule_count)) &&
-        upstream_init(&g->pools, worker, endpoint_set) == 0 &&
+        upstream_init(&g->pools, &worker->upstream, endpoint_set) == 0 &&
         token_checker_new(policy, &worker->stats.tokens, &g->tokens) &&
         (g->limiter = limiter_new(worker->base, policy, worker->shared->fallback,
                                   slice_of(policy->driver), &worker->limiter_stats)))
@@ -43,7 +43,7 @@ void generation_install(struct worker *worker, struct generation *next)
 
     worker->now = next;
     worker->policy = next->policy;
-    worker->pools = &next->pools;
+    upstreams_use(&worker->upstream, &next->pools, worker_connections_max(worker));
     atomic_store(&worker->judged_by, next->endpoint_set);
     if (!before)
         return;

@@ -7,7 +7,8 @@
 #ifndef WEIR_PROXY_GENERATION_H
 #define WEIR_PROXY_GENERATION_H
 
-#include "proxy/upstream.h"
+#include "proxy/worker_internal.h"
+#include "upstream/upstream.h"
 
 struct generation {
     struct worker *worker;

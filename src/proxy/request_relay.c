@@ -42,7 +42,7 @@ void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
         run_deadline(content ? &w->queue.content : NULL, &x->client_deadline,
                      x->policy->timeouts.request_body_us, client_moved);
     if (x->link)
-        run_deadline(to_server || (!to_client && !content) ? &w->queue.response : NULL,
+        run_deadline(to_server || (!to_client && !content) ? &w->upstream.queue.response : NULL,
                      &x->link->deadline, x->rule->upstream->response_timeout_us, link_moved);
 }
 

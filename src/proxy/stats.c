@@ -1,9 +1,5 @@
 #include "proxy/stats.h"
 
-#define X(name, label) [name] = label,
-const char *const ejection_label[EJECTION_COUNT] = {EJECTIONS(X)};
-#undef X
-
 const char *response_class_name(unsigned class)
 {
     static const char *const names[RESPONSE_CLASSES] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
@@ -18,11 +14,6 @@ const char *cause_name(unsigned cause)
 const char *retry_name(unsigned cause)
 {
     return retry_label[cause];
-}
-
-const char *ejection_name(unsigned reason)
-{
-    return ejection_label[reason];
 }
 
 const char *http2_error_name(unsigned cause)

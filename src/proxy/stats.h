@@ -10,21 +10,6 @@
 #include "policy/identity_token.h"
 #include "proxy/cause.h"
 
-/* Reasons for which a worker ejects a server: name, label in metrics */
-#define EJECTIONS(X)                                                                               \
-    X(EJECTION_CONNECT, "connect")   /* a connection or the TLS handshake failed */                \
-    X(EJECTION_FAILURES, "failures") /* eject.failures consecutive requests failed */              \
-    X(EJECTION_RATE, "failure_rate") /* eject.failure_rate of the recent requests failed */
-
-enum ejection {
-#define X(name, label) name,
-    EJECTIONS(X)
-#undef X
-        EJECTION_COUNT
-};
-
-extern const char *const ejection_label[EJECTION_COUNT];
-
 enum {
     RESPONSE_CLASSES = 6
 }; /* 0: ended without a response; 1 to 5: the first digit of the status */
@@ -32,7 +17,6 @@ enum {
 const char *response_class_name(unsigned class);
 const char *cause_name(unsigned cause);
 const char *retry_name(unsigned cause);
-const char *ejection_name(unsigned reason);
 const char *http2_error_name(unsigned cause);
 
 /* clang-format off: a row per metric; see base/metric.h */
@@ -69,21 +53,10 @@ const char *http2_error_name(unsigned cause);
     ONE(requests_active, "gauge", "weir_requests_active", "Requests in progress.")                 \
     ONE(requests_held, "gauge", "weir_requests_held",                                              \
         "Requests that leaky_bucket is delaying now.")                                             \
-    ONE(upstream_connections_open, "gauge", "weir_upstream_connections",                           \
-        "Connections to upstream servers open now.")                                               \
-    ONE(upstream_connections_opened, "counter", "weir_upstream_connections_opened_total",          \
-        "Connections opened to upstream servers.")                                                 \
-    ONE(upstream_reused, "counter", "weir_upstream_reused_total",                                  \
-        "Requests sent on a reused connection.")                                                   \
     EACH(upstream_retries, RETRY_CAUSE_COUNT, RETRY_NONE + 1, "cause", retry_name,                 \
          "weir_upstream_retries_total",                                                            \
          "Requests sent to another server, or again on a fresh connection, "                       \
          "by cause.")                                                                              \
-    ONE(upstream_retries_over_budget, "counter", "weir_upstream_retries_over_budget_total",        \
-        "Requests not sent to another server because upstreams.NAME.retry.budget was used up.")    \
-    EACH(upstream_ejections, EJECTION_COUNT, 0, "reason", ejection_name,                           \
-         "weir_upstream_ejections_total",                                                          \
-         "Times that a worker stopped sending requests to a server, by reason.")                   \
     ONE(bytes_from_clients, "counter", "weir_received_content_bytes_total",                        \
         "Bytes of request content received.")                                                      \
     ONE(bytes_to_clients, "counter", "weir_sent_content_bytes_total",                              \

@@ -9,22 +9,18 @@
 #include "http/rewrite.h"
 #include "proxy/acceptor.h"
 #include "proxy/client.h"
-#include "proxy/endpoint_set.h"
 #include "proxy/exchange.h"
 #include "proxy/hold.h"
 #include "proxy/http2.h"
-#include "proxy/upstream.h"
 #include "proxy/worker.h"
 #include "proxy/worker_internal.h"
+#include "upstream/endpoint_set.h"
+#include "upstream/upstream.h"
 
 enum {
     LAST_REQUESTS_US = 1000000, /* for clients that connected at the end of timeouts.drain */
     ITERATION_US = 2000,        /* time limit of a loop iteration; the rest waits for the next */
-    /* Sockets per epoll_wait. The limit is higher for upstream connections than for clients:
-     * requests in progress complete before new ones start. This keeps the requests in flight, and
-     * the upstream connections in use, few with any number of clients. */
-    CLIENTS_PER_BATCH = 128,
-    LINKS_PER_BATCH = 256
+    CLIENTS_PER_BATCH = 128     /* sockets per epoll_wait; see LINKS_PER_BATCH in upstream.c */
 };
 
 static void request_ids_init(struct worker *w)
@@ -63,20 +59,20 @@ static void iteration_is_long(void *arg)
 {
     struct worker *w = arg;
     poller_stop(&w->client_poller);
-    poller_stop(&w->link_poller);
+    poller_stop(&w->upstream.poller);
     event_base_loopbreak(w->base);
 }
 
 static void run_iteration(struct worker *w)
 {
     clock_iteration_begin();
-    w->iteration++;
+    w->upstream.iteration = ++w->iteration;
     event_base_loop(w->base, EVLOOP_ONCE);
     generations_flush(w);
     servers_refresh(&w->now->pools);
     http2_flush(w);
     clients_free_closed(w);
-    upstreams_free_closed(w);
+    upstreams_free_closed(&w->upstream);
     if (unlikely(w->slots_exhausted))
         listeners_resume(w);
     publish(w);
@@ -132,7 +128,7 @@ static void *run(void *arg)
         run_iteration(w);
     give_back(w);
     upstream_retire(&w->now->pools);
-    upstreams_free_closed(w);
+    upstreams_free_closed(&w->upstream);
     log_thread_end();
     w->shared->ended(w->shared->context);
     return NULL;
@@ -151,7 +147,7 @@ static void stop_clients(struct worker *w)
 {
     w->stopping = true;
     clients_stop(w);
-    upstream_retire(&w->now->pools);
+    upstreams_stop(&w->upstream);
 }
 
 static void last_requests_passed(struct deadline *deadline)
@@ -223,7 +219,6 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
         !worker_make_rows(w, policy->rule_count, policy->limit_count) ||
         !(w->base = event_base_new()) ||
-        poller_init(&w->link_poller, w->base, LINKS_PER_BATCH) != 0 ||
         poller_init(&w->client_poller, w->base, CLIENTS_PER_BATCH) != 0 ||
         deadlines_init(&w->deadlines, w->base) != 0)
         goto failed;
@@ -234,7 +229,8 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);
     deadline_queue_init(&w->deadlines, &w->last_requests_queue, last_requests_passed);
     deadline_queue_init(&w->deadlines, &w->first_queue, first_wait_passed);
-    upstreams_init(w);
+    if (!upstreams_init(&w->upstream, w->base, &w->deadlines, &w->buffers))
+        goto failed;
     generations_init(w);
     if (!top_clients_init(w) ||
         !(w->quotas = quota_client_new(shared->quotas, w->base, &w->deadlines)))
@@ -323,7 +319,7 @@ void worker_free(struct worker *w)
     quota_client_free(w->quotas);
     deadlines_clear(&w->deadlines);
     poller_clear(&w->client_poller);
-    poller_clear(&w->link_poller);
+    upstreams_clear(&w->upstream);
     if (w->base)
         event_base_free(w->base);
     iobuf_pool_clear(&w->buffers);
@@ -339,6 +335,11 @@ void worker_free(struct worker *w)
 const struct worker_stats *worker_stats(const struct worker *w)
 {
     return &w->stats;
+}
+
+const struct upstream_stats *worker_upstream_stats(const struct worker *w)
+{
+    return &w->upstream.stats;
 }
 
 const struct limiter_stats *worker_limiter_stats(const struct worker *w)

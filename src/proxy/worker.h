@@ -7,6 +7,7 @@
 #define WEIR_PROXY_WORKER_H
 
 #include "proxy/worker_shared.h"
+#include "upstream/upstream_stats.h"
 
 struct worker;
 struct endpoint_set;
@@ -50,6 +51,7 @@ uint64_t worker_iterations(const struct worker *worker);
 
 /* For the admin listener. Callable from any thread between worker_new and worker_free. */
 const struct worker_stats *worker_stats(const struct worker *worker);
+const struct upstream_stats *worker_upstream_stats(const struct worker *worker);
 const struct limiter_stats *worker_limiter_stats(const struct worker *worker);
 /* ready: all of Redis is reachable. away: none of it is. Both are false if part of a cluster is
  * unreachable. */

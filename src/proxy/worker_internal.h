@@ -15,12 +15,10 @@
 #include "proxy/handoff.h"
 #include "proxy/top_clients.h"
 #include "proxy/worker_shared.h"
+#include "upstream/upstream.h"
 
 struct client;
 struct exchange;
-struct link;
-struct upstream_pools;
-struct server;
 struct generation;
 
 enum { WORKER_TEXT_SIZE = IOBUF_LARGE };
@@ -34,12 +32,11 @@ struct worker {
     uint32_t magic;
     unsigned number;
     struct worker_shared *shared;
-    struct policy *policy;        /* of `now`: used for new connections and heads */
-    struct upstream_pools *pools; /* of `now` */
+    struct policy *policy; /* of `now`: used for new connections and heads */
     struct generation *now, *coming;
     TAILQ_HEAD(retired, generation) retired; /* replaced by a reload, still used by exchanges */
     struct event_base *base;
-    struct poller client_poller, link_poller; /* for client connections; for upstream connections */
+    struct poller client_poller;
     pthread_t thread;
     bool stopping;      /* set in the worker's own thread */
     bool draining;      /* responses announce the end of their connection; likewise */
@@ -57,8 +54,6 @@ struct worker {
         heads,     /* part of a head, PROXY header or handshake was received: oldest first */
         lingering; /* response sent, rest of the input is dropped: longest first */
     TAILQ_HEAD(closed, client) closed; /* closed in this loop iteration */
-    TAILQ_HEAD(closed_links, link) closed_links;
-    TAILQ_HEAD(unused_servers, server) unused_servers;
     struct exchange *free_exchanges;
     TAILQ_HEAD(decided_list, exchange) decided; /* decided by the limits, not processed yet */
     uint64_t decided_iteration;                 /* iteration of the last decision */
@@ -76,9 +71,9 @@ struct worker {
     struct {
         struct deadline_queue head, content, idle, write, linger, tunnel; /* of clients */
         struct deadline_queue http2_send, http2_second;
-        struct deadline_queue exchange;                         /* of exchanges */
-        struct deadline_queue connect, response, pooled, probe; /* of links */
+        struct deadline_queue exchange; /* of exchanges */
     } queue;
+    struct upstream_worker upstream;
 
     /* Shared by all connections. Data needed after a callback is copied into a buffer. */
     char receive[IOBUF_READ_MAX];

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/values.h"
-#include "proxy/upstream_internal.h"
+#include "upstream/upstream_internal.h"
 
 enum {
     DOWN_MIN_US = 1000000, /* from a failed connection to the first probe; doubled per failure */
@@ -52,7 +52,7 @@ static void take_out(struct server *server, enum ejected ejected, uint64_t after
 
 static void count(const struct server *server, enum ejection why)
 {
-    counter_add(&server->pool->pools->worker->stats.upstream_ejections[why], 1);
+    counter_add(&server->pool->pools->worker->stats.ejections[why], 1);
 }
 
 void server_eject(struct server *server, const char *why)

@@ -1,4 +1,4 @@
-#include "proxy/upstream.h"
+#include "upstream/upstream.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -9,14 +9,19 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
+#include "base/magic.h"
 #include "net/listener.h"
 #include "net/tls.h"
-#include "proxy/upstream_internal.h"
+#include "upstream/upstream_internal.h"
 
 enum {
     LINK_MAGIC = 0x4c494e4b,
     POOLED_IDLE_US = 60 * 1000000, /* idle timeout of a pooled link */
-    CHECKED_AT_ONCE = 64           /* maximum number of pooled links checked per poll(2) */
+    CHECKED_AT_ONCE = 64,          /* maximum number of pooled links checked per poll(2) */
+    /* Sockets per epoll_wait. The limit is higher than for clients (proxy/worker.c): requests in
+     * progress complete before new ones start. This keeps the requests in flight, and the upstream
+     * connections in use, few with any number of clients. */
+    LINKS_PER_BATCH = 256
 };
 
 const char *link_server_text(const struct link *link)
@@ -28,7 +33,7 @@ const char *link_server_text(const struct link *link)
 
 void link_close(struct link *link)
 {
-    struct worker *w = link->worker;
+    struct upstream_worker *w = link->worker;
 
     if (link->state == LINK_CLOSED)
         return;
@@ -42,8 +47,8 @@ void link_close(struct link *link)
     link->state = LINK_CLOSED;
     link->owner = NULL;
     deadline_cancel(&link->deadline);
-    stream_close(&link->stream, &w->buffers);
-    counter_subtract(&w->stats.upstream_connections_open, 1);
+    stream_close(&link->stream, w->buffers);
+    counter_subtract(&w->stats.connections_open, 1);
     TAILQ_INSERT_TAIL(&w->closed_links, link, link);
     server_free_if_unused(link->server);
 }
@@ -59,7 +64,7 @@ static void link_connected(struct link *link)
 }
 
 /* Handles a failed connection. A request goes to another server; a probe is repeated later. */
-static void connect_failed(struct link *link, enum cause cause, const char *why)
+static void connect_failed(struct link *link, enum link_failure failure, const char *why)
 {
     struct link_owner *owner = link->owner;
     struct server *server = link->server;
@@ -67,7 +72,7 @@ static void connect_failed(struct link *link, enum cause cause, const char *why)
     link_close(link);
     server_eject(server, why);
     if (owner)
-        owner->ops->connect_failed(owner, cause);
+        owner->ops->connect_failed(owner, failure);
 }
 
 /* Ends the ejection, and pools the connection for the next request. */
@@ -98,7 +103,7 @@ static void continue_handshake(struct link *link)
     case TLS_FAILED:
         tls_connect_failure(&link->stream, why);
         tls_resumption_clear(&link->server->resumption);
-        connect_failed(link, CAUSE_UPSTREAM_TLS, why);
+        connect_failed(link, LINK_FAILED_TLS, why);
     }
 }
 
@@ -113,7 +118,7 @@ static void begin_tls(struct link *link)
     if (tls_connect(&link->stream, tls->client, host ? host : "localhost", &server->resumption))
         continue_handshake(link);
     else
-        connect_failed(link, CAUSE_NO_MEMORY, "no memory for TLS");
+        connect_failed(link, LINK_FAILED_NO_MEMORY, "no memory for TLS");
 }
 
 static void link_finish_connect(struct link *link)
@@ -124,7 +129,7 @@ static void link_finish_connect(struct link *link)
     if (getsockopt(link->stream.fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
         error = errno;
     if (error)
-        connect_failed(link, CAUSE_UPSTREAM_CONNECT, strerror(error));
+        connect_failed(link, LINK_FAILED_CONNECT, strerror(error));
     else if (link->server->pool->settings->tls.on)
         begin_tls(link);
     else
@@ -178,7 +183,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 static void connect_timed_out(struct deadline *deadline)
 {
     struct link *link = CONTAINER_OF(deadline, struct link, deadline);
-    connect_failed(link, CAUSE_CONNECT_TIMEOUT,
+    connect_failed(link, LINK_FAILED_TIMEOUT,
                    link->stream.layer ? "no TLS handshake within connect_timeout"
                                       : "no connection within connect_timeout");
 }
@@ -196,7 +201,7 @@ static void idle_timed_out(struct deadline *deadline)
 
 /* Connects to `server`. The link is connecting or, on a unix socket, connected. Without an
  * owner it is a probe. NULL with errno on failure. */
-static struct link *dial(struct worker *w, struct server *server, struct link_owner *owner)
+static struct link *dial(struct upstream_worker *w, struct server *server, struct link_owner *owner)
 {
     const struct address *to = &server->endpoint->address;
     int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -221,11 +226,11 @@ static struct link *dial(struct worker *w, struct server *server, struct link_ow
     link->worker = w;
     link->server = server;
     link->owner = owner;
-    stream_open(&link->stream, &w->link_poller, fd, on_readable, on_writable, link);
+    stream_open(&link->stream, &w->poller, fd, on_readable, on_writable, link);
     server->outstanding++;
     server->probing = owner ? server->probing : link;
-    counter_add(&w->stats.upstream_connections_opened, 1);
-    counter_add(&w->stats.upstream_connections_open, 1);
+    counter_add(&w->stats.connections_opened, 1);
+    counter_add(&w->stats.connections_open, 1);
     if (at_once && !server->pool->settings->tls.on)
         link_connected(link);
     else {
@@ -253,13 +258,13 @@ static void probe(struct deadline *deadline)
 
 /* Closes pooled pipes, and up to OF_A_SERVER of the longest-idle links of every server. False:
  * there were none. */
-static bool close_some_pooled(struct worker *w)
+static bool close_some_pooled(struct upstream_worker *w)
 {
     enum { OF_A_SERVER = 4 };
-    bool any = w->buffers.pipes.kept > 0;
+    bool any = w->buffers->pipes.kept > 0;
 
-    pipe_pool_clear(&w->buffers.pipes);
-    for (unsigned i = 0; i < w->policy->upstream_count; i++)
+    pipe_pool_clear(&w->buffers->pipes);
+    for (unsigned i = 0; i < w->pools->policy->upstream_count; i++)
         for (unsigned s = 0; s < w->pools->all[i].slots; s++) {
             struct server *server = w->pools->all[i].servers[s];
             struct link *link;
@@ -328,13 +333,14 @@ static struct link *take_pooled(struct server *server, struct link_owner *owner)
     link->reused = true;
     link->noted = link->failed = false;
     link->owner = owner;
-    counter_add(&link->worker->stats.upstream_reused, 1);
+    counter_add(&link->worker->stats.reused, 1);
     return link;
 }
 
 /* Retries after a lack of descriptors: frees pooled links and pipes, else uses the process's
  * reserve. NULL with errno on failure. */
-static struct link *dial_again(struct worker *w, struct server *server, struct link_owner *owner)
+static struct link *dial_again(struct upstream_worker *w, struct server *server,
+                               struct link_owner *owner)
 {
     int error = errno;
 
@@ -352,9 +358,9 @@ static struct link *dial_again(struct worker *w, struct server *server, struct l
 
 struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
                            struct link_owner *owner, bool fresh, struct upstream_tries *tries,
-                           enum cause *cause)
+                           enum link_failure *failure)
 {
-    struct worker *worker = pools->worker;
+    struct upstream_worker *worker = pools->worker;
     struct pool *pool = &pools->all[upstream];
     struct link *link;
 
@@ -363,7 +369,7 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
         recent_add(&pool->retries, RETRIES_REQUEST, clock_cached_us());
     tries->counted = true;
     if (!servers_any(pool)) {
-        *cause = CAUSE_NO_SERVER;
+        *failure = LINK_FAILED_NO_SERVER;
         return NULL;
     }
     for (struct server *server; (server = servers_choose(pool, tries));) {
@@ -375,14 +381,14 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
         if (descriptors_lack(errno) && (link = dial_again(worker, server, owner)))
             return link;
         if (errno == ENOMEM || errno == ENOBUFS || descriptors_lack(errno)) {
-            *cause = descriptors_lack(errno) ? CAUSE_NO_DESCRIPTORS : CAUSE_NO_MEMORY;
+            *failure = descriptors_lack(errno) ? LINK_FAILED_NO_DESCRIPTORS : LINK_FAILED_NO_MEMORY;
             return NULL;
         }
         server_eject(server, strerror(errno));
         if (!(pool->settings->retry.on & RETRY_ON_CONNECT))
             break;
     }
-    *cause = CAUSE_UPSTREAM_CONNECT;
+    *failure = LINK_FAILED_CONNECT;
     return NULL;
 }
 
@@ -392,13 +398,13 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
 void upstream_release(struct link *link, bool reusable)
 {
     struct server *server = link->server;
-    struct worker *w = link->worker;
-    unsigned max = worker_connections_max(w);
+    struct upstream_worker *w = link->worker;
 
     MAGIC_CHECK(link, LINK_MAGIC);
     if (!reusable || link->state != LINK_BUSY || stream_holds_input(&link->stream) ||
         link->stream.in || stream_holds_output(&link->stream) || link->stream.eof || w->stopping ||
-        server->gone || server->pool->pools != w->pools || (max && server->pooled_count >= max)) {
+        server->gone || server->pool->pools != w->pools ||
+        (w->pooled_max && server->pooled_count >= w->pooled_max)) {
         link_close(link);
         return;
     }
@@ -430,17 +436,37 @@ bool upstream_closed_idle(const struct link *link)
 
 /* ---- a worker's links ------------------------------------------------------------------------ */
 
-void upstreams_init(struct worker *w)
+bool upstreams_init(struct upstream_worker *w, struct event_base *base, struct deadlines *deadlines,
+                    struct iobuf_pool *buffers)
 {
-    deadline_queue_init(&w->deadlines, &w->queue.connect, connect_timed_out);
-    deadline_queue_init(&w->deadlines, &w->queue.response, response_timed_out);
-    deadline_queue_init(&w->deadlines, &w->queue.pooled, idle_timed_out);
-    deadline_queue_init(&w->deadlines, &w->queue.probe, probe);
+    w->buffers = buffers;
     TAILQ_INIT(&w->closed_links);
     TAILQ_INIT(&w->unused_servers);
+    deadline_queue_init(deadlines, &w->queue.connect, connect_timed_out);
+    deadline_queue_init(deadlines, &w->queue.response, response_timed_out);
+    deadline_queue_init(deadlines, &w->queue.pooled, idle_timed_out);
+    deadline_queue_init(deadlines, &w->queue.probe, probe);
+    return poller_init(&w->poller, base, LINKS_PER_BATCH) == 0;
 }
 
-void upstreams_free_closed(struct worker *w)
+void upstreams_clear(struct upstream_worker *w)
+{
+    poller_clear(&w->poller);
+}
+
+void upstreams_use(struct upstream_worker *w, struct upstream_pools *pools, unsigned pooled_max)
+{
+    w->pools = pools;
+    w->pooled_max = pooled_max;
+}
+
+void upstreams_stop(struct upstream_worker *w)
+{
+    w->stopping = true;
+    upstream_retire(w->pools);
+}
+
+void upstreams_free_closed(struct upstream_worker *w)
 {
     for (struct link *link; (link = TAILQ_FIRST(&w->closed_links));) {
         TAILQ_REMOVE(&w->closed_links, link, link);

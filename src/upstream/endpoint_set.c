@@ -1,7 +1,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "proxy/endpoint_set_internal.h"
+#include "upstream/endpoint_set_internal.h"
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
 

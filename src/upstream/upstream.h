@@ -1,25 +1,48 @@
 /* upstream.h - a worker's connections (links) to the servers of one upstream. weir picks the server
  * with the fewest outstanding requests and pools idle keep-alive connections.
  *
+ * This directory owns what weir knows about servers: addresses, health, ejections, connections. It
+ * contains nothing of clients, rules or limits; whether a request is sent again is decided in
+ * proxy/. In reading order:
+ *
+ *   endpoint_set.h      servers and their health, for all workers: endpoint_names.c, health.c
+ *   upstream.h          a worker's links and pools: upstream.c
+ *   servers.c           a worker's view of the endpoint set: choice of a server, retry budget
+ *   ejection.c          servers that fail
+ *   upstream_stats.h    counters
+ *
  *   CONNECTING -> BUSY <-> POOLED -> CLOSED   closed by server, unexpected data, or idle timeout
  *   PROBING -----------------^                an ejected server accepts connections again
  *
- * A link belongs to an exchange (CONNECTING, BUSY), its server (PROBING) or the pool (POOLED).
+ * A link belongs to its link_owner, an exchange (CONNECTING, BUSY), to its server (PROBING) or to
+ * the pool (POOLED).
  *
  * A server that refuses a connection is ejected: it gets no requests while another server is left.
  * weir probes it with a bare connection (and the TLS handshake) after 1 s, then with doubled
  * intervals up to 32 s, until a probe succeeds. A server that fails too many requests is ejected
  * for a time (ejection.c). The endpoint set defines the servers and their health check results. */
-#ifndef WEIR_PROXY_UPSTREAM_H
-#define WEIR_PROXY_UPSTREAM_H
+#ifndef WEIR_UPSTREAM_UPSTREAM_H
+#define WEIR_UPSTREAM_UPSTREAM_H
 
+#include "base/deadline.h"
 #include "net/stream.h"
-#include "proxy/cause.h"
-#include "proxy/endpoint_set.h"
-#include "proxy/worker_internal.h"
+#include "upstream/endpoint_set.h"
+#include "upstream/upstream_stats.h"
 
 enum link_state { LINK_CONNECTING, LINK_PROBING, LINK_BUSY, LINK_POOLED, LINK_CLOSED };
 
+/* Why there is no connection. */
+enum link_failure {
+    LINK_FAILED_CONNECT,   /* no server was left to try, or it refused the connection */
+    LINK_FAILED_TLS,       /* the TLS handshake failed */
+    LINK_FAILED_TIMEOUT,   /* no connection, or no TLS handshake, within connect_timeout */
+    LINK_FAILED_NO_SERVER, /* no server passes its health checks, or no name is resolved */
+    LINK_FAILED_NO_MEMORY,
+    LINK_FAILED_NO_DESCRIPTORS,
+    LINK_FAILURES
+};
+
+struct link;
 struct server;
 struct pool;
 
@@ -31,16 +54,33 @@ struct link_owner {
 struct link_owner_ops {
     void (*connected)(struct link_owner *owner);
     /* The link was closed. */
-    void (*connect_failed)(struct link_owner *owner, enum cause cause);
+    void (*connect_failed)(struct link_owner *owner, enum link_failure failure);
     void (*readable)(struct link_owner *owner);
     void (*writable)(struct link_owner *owner);
     /* The deadline of `queue.response` has passed. */
     void (*timed_out)(struct link_owner *owner);
 };
 
+/* A worker's part in this directory: what the links and servers of all its pools share. Embedded in
+ * struct worker. */
+struct upstream_worker {
+    struct iobuf_pool *buffers;   /* of the worker */
+    struct upstream_pools *pools; /* those in use: upstreams_use() */
+    unsigned pooled_max;          /* idle connections per server; 0: no limit */
+    bool stopping;                /* nothing is pooled or probed any more: upstreams_stop() */
+    uint64_t iteration;           /* number of the loop iteration; the worker sets it */
+    struct poller poller;
+    struct {
+        struct deadline_queue connect, response, pooled, probe;
+    } queue;
+    TAILQ_HEAD(closed_links, link) closed_links; /* in this loop iteration */
+    TAILQ_HEAD(unused_servers, server) unused_servers;
+    struct upstream_stats stats;
+};
+
 /* A worker's pools for one endpoint set, by upstream index. */
 struct upstream_pools {
-    struct worker *worker;
+    struct upstream_worker *worker;
     const struct policy *policy; /* of the endpoint set */
     struct endpoint_set *endpoint_set;
     unsigned version; /* of the endpoint set that the pools reflect */
@@ -55,7 +95,7 @@ struct link {
     uint64_t pooled_iteration; /* loop iteration in which it was last pooled */
     uint64_t
         empty_iteration; /* loop iteration in which it was last found without input while pooled */
-    struct worker *worker;
+    struct upstream_worker *worker;
     struct server *server;
     struct link_owner *owner; /* CONNECTING, BUSY */
     struct stream stream;
@@ -74,10 +114,10 @@ struct upstream_tries {
 /* Returns a link to a server of the upstream for `owner`: a pooled one (BUSY) unless `fresh`, or a
  * new one. A new link is CONNECTING, or BUSY if it connected at once. If it is CONNECTING,
  * connected() or connect_failed() follows, never from inside this call. On failure returns NULL and
- * sets `*cause`: no server, none left to try, no connection, or no memory or descriptors. */
+ * sets `*failure`. */
 struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
                            struct link_owner *owner, bool fresh, struct upstream_tries *tries,
-                           enum cause *cause);
+                           enum link_failure *failure);
 
 /* Ends the owner's use of the link. `reusable`: both messages ended cleanly and the server
  * will read another request. */
@@ -104,14 +144,25 @@ bool upstreams_ready(const struct upstream_pools *pools);
 /* Applies changes of the endpoint set to the pools. Called once per loop iteration. */
 void servers_refresh(struct upstream_pools *pools);
 
-/* Initialises the link deadlines of a worker. */
-void upstreams_init(struct worker *worker);
+/* Initialises a worker's part. Connections are polled by `base`, end with `deadlines` and use
+ * `buffers`. False: no memory or descriptor. */
+MUST_CHECK bool upstreams_init(struct upstream_worker *worker, struct event_base *base,
+                               struct deadlines *deadlines, struct iobuf_pool *buffers);
+/* Call after all pools were freed. May be called twice, or on zeroed memory. */
+void upstreams_clear(struct upstream_worker *worker);
+/* From now on, only links of `pools` are pooled, and only its servers probed. At most `pooled_max`
+ * idle connections per server are kept; 0: no limit. */
+void upstreams_use(struct upstream_worker *worker, struct upstream_pools *pools,
+                   unsigned pooled_max);
+/* Closes the pooled links of the pools in use. From now on, no link is pooled and no server is
+ * probed. */
+void upstreams_stop(struct upstream_worker *worker);
 /* Frees the links closed in this loop iteration. */
-void upstreams_free_closed(struct worker *worker);
+void upstreams_free_closed(struct upstream_worker *worker);
 
 /* Creates the pools for an endpoint set, which the caller holds. Returns -1 if there is no
  * memory. */
-int upstream_init(struct upstream_pools *pools, struct worker *worker,
+int upstream_init(struct upstream_pools *pools, struct upstream_worker *worker,
                   struct endpoint_set *endpoint_set);
 /* Closes the pooled links and ends all probes; links in use remain. */
 void upstream_retire(struct upstream_pools *pools);

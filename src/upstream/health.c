@@ -20,7 +20,7 @@
 #include "net/listener.h"
 #include "net/stream.h"
 #include "net/tls.h"
-#include "proxy/endpoint_set_internal.h"
+#include "upstream/endpoint_set_internal.h"
 
 enum {
     ANSWER_MAX = 16 * 1024, /* size of a response head, interim responses included */

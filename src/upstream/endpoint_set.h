@@ -7,8 +7,8 @@
  * one endpoint per current address. Addresses change without a restart. If DNS fails, the last
  * ones stay. The main thread changes the table and runs the health checks. Workers copy the table
  * when its version has changed. */
-#ifndef WEIR_PROXY_ENDPOINT_SET_H
-#define WEIR_PROXY_ENDPOINT_SET_H
+#ifndef WEIR_UPSTREAM_ENDPOINT_SET_H
+#define WEIR_UPSTREAM_ENDPOINT_SET_H
 
 #include <event2/event.h>
 

@@ -1,7 +1,7 @@
 /* endpoint_set_internal.h - shared by endpoint_set.c, endpoint_names.c and health.c. Not
  * included elsewhere. */
-#ifndef WEIR_PROXY_ENDPOINT_SET_INTERNAL_H
-#define WEIR_PROXY_ENDPOINT_SET_INTERNAL_H
+#ifndef WEIR_UPSTREAM_ENDPOINT_SET_INTERNAL_H
+#define WEIR_UPSTREAM_ENDPOINT_SET_INTERNAL_H
 
 #include <event2/event_struct.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 #include "net/iobuf.h"
 #include "net/poller.h"
-#include "proxy/endpoint_set.h"
+#include "upstream/endpoint_set.h"
 
 /* A server written as a host name. */
 struct name {

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/values.h"
-#include "proxy/upstream_internal.h"
+#include "upstream/upstream_internal.h"
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
@@ -76,7 +76,7 @@ bool upstream_retry_may(const struct link *link, struct upstream_tries *tries)
     uint64_t requests = recent_count(&pool->retries, RETRIES_REQUEST, now);
     uint64_t allowed = settings->budget_min + requests * (uint64_t)settings->budget / SHARE_WHOLE;
     if (recent_count(&pool->retries, RETRIES_RETRY, now) >= allowed) {
-        counter_add(&link->worker->stats.upstream_retries_over_budget, 1);
+        counter_add(&link->worker->stats.retries_over_budget, 1);
         return false;
     }
     recent_add(&pool->retries, RETRIES_RETRY, now);
@@ -151,7 +151,7 @@ void server_free_if_unused(struct server *server)
     TAILQ_INSERT_TAIL(&server->pool->pools->worker->unused_servers, server, link);
 }
 
-void servers_free_unused(struct worker *w)
+void servers_free_unused(struct upstream_worker *w)
 {
     for (struct server *server; (server = TAILQ_FIRST(&w->unused_servers));) {
         TAILQ_REMOVE(&w->unused_servers, server, link);
@@ -204,7 +204,7 @@ void servers_refresh(struct upstream_pools *pools)
 
 /* ---- the pools of an endpoint set ------------------------------------------------------------ */
 
-int upstream_init(struct upstream_pools *pools, struct worker *worker,
+int upstream_init(struct upstream_pools *pools, struct upstream_worker *worker,
                   struct endpoint_set *endpoint_set)
 {
     const struct policy *policy = endpoint_set_policy(endpoint_set);

@@ -4,7 +4,7 @@
 
 #include "base/event_timer.h"
 #include "base/log.h"
-#include "proxy/endpoint_set_internal.h"
+#include "upstream/endpoint_set_internal.h"
 
 enum {
     RETRY_MIN_US = 1000000, /* after a failed lookup; doubled each time */

@@ -1,11 +1,11 @@
 /* upstream_internal.h - shared by upstream.c (links), servers.c (choice of servers) and
  * ejection.c. Not included elsewhere. */
-#ifndef WEIR_PROXY_UPSTREAM_INTERNAL_H
-#define WEIR_PROXY_UPSTREAM_INTERNAL_H
+#ifndef WEIR_UPSTREAM_UPSTREAM_INTERNAL_H
+#define WEIR_UPSTREAM_UPSTREAM_INTERNAL_H
 
 #include "base/recent.h"
 #include "net/tls.h"
-#include "proxy/upstream.h"
+#include "upstream/upstream.h"
 
 /* Whether a server gets requests. If all are ejected, the lowest value is used first. */
 enum ejected {
@@ -43,7 +43,7 @@ struct server {
     struct link *probing;  /* the running probe, or NULL */
     struct tls_resumption resumption;
     TAILQ_HEAD(pooled, link) pooled; /* most recently used first */
-    TAILQ_ENTRY(server) link;        /* if gone: pool->leaving or worker->unused_servers */
+    TAILQ_ENTRY(server) link;        /* if gone: pool->leaving or unused_servers of the worker */
 };
 
 /* A worker's view of one upstream. */
@@ -67,7 +67,7 @@ void server_admit(struct server *server, const char *what);
 void server_forget_ejection(struct server *server);
 /* Schedules the server to be freed if it has left its pool and its last link has closed. */
 void server_free_if_unused(struct server *server);
-void servers_free_unused(struct worker *worker);
+void servers_free_unused(struct upstream_worker *worker);
 
 /* Returns whether any server is healthy by its health checks. */
 bool servers_any(const struct pool *pool);
