@@ -4,8 +4,10 @@
 
 #include <stddef.h>
 
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
+
+extern const struct option_group options_server, options_upstreams, options_identity,
+    options_limits, options_rules, options_process;
 
 #define MS(n)    (INT64_C(n) * 1000)
 #define SEC(n)   (INT64_C(n) * 1000000)
@@ -13,10 +15,13 @@
 #define KIB(n)   (INT64_C(n) << 10)
 #define MIB(n)   (INT64_C(n) << 20)
 
-#define OF(member)         offsetof(struct policy, member)
-#define CLIENT_TLS(member) offsetof(struct client_tls, member)
-#define RESTART            OPTION_RESTART
-#define REQUIRED           OPTION_REQUIRED
-#define DERIVED            OPTION_DERIVED
+/* Offset and size of the field of an option; WHOLE: the section's struct. */
+#define MEMBER(type, member) offsetof(struct type, member), sizeof(((struct type *)0)->member)
+#define WHOLE                0, 0
+#define OF(member)           MEMBER(policy, member)
+#define CLIENT_TLS(member)   MEMBER(client_tls, member)
+#define RESTART              OPTION_RESTART
+#define REQUIRED             OPTION_REQUIRED
+#define DERIVED              OPTION_DERIVED
 
 #endif

@@ -7,9 +7,9 @@ static const char *const headers_from_names[] = {
 static const char *const jwt_invalid_names[] = {
     [JWT_INVALID_FALL_THROUGH] = "fall_through", [JWT_INVALID_401] = "401", NULL};
 
-/* clang-format off: path, type, offset, default, low, high, flags, names, applies, help */
+/* clang-format off: path, type, member, default, low, high, flags, names, applies, help */
 static const struct option rows[] = {
-    {"identity", &type_section, 0, "", 0, 0, 0, NULL, NULL, "how weir identifies a client"},
+    {"identity", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL, "how weir identifies a client"},
     {"identity.from", &type_identity_from, OF(identity), "[ ip ]", 1, IDENTITY_FROM_MAX, 0, NULL,
      NULL, "sources of the client identity (at most 8), in order"},
     {"identity.trusted_proxies", &type_trusted, OF(identity), "[]", 0, TRUSTED_MAX, 0, NULL, NULL,
@@ -31,7 +31,7 @@ static const struct option rows[] = {
      "if true, all ids from headers are replaced by their hash, such as id:h:HASH"},
     {"identity.hash_key", &type_hash_key, OF(identity), "", 1, 1024, 0, NULL, NULL,
      "secret key of the hashes (1 to 1024 bytes)"},
-    {"identity.jwt", &type_section, 0, "", 0, 0, 0, NULL, identity_reads_tokens,
+    {"identity.jwt", &type_section, WHOLE, "", 0, 0, 0, NULL, identity_reads_tokens,
      "JSON Web Tokens (RFC 7519), for the sources jwt:CLAIM"},
     {"identity.jwt.header", &type_text, OF(identity.jwt.header), "Authorization", 1, 128, 0, NULL,
      NULL, "request header with the token"},
@@ -53,7 +53,7 @@ static const struct option rows[] = {
     {"identity.jwt.invalid", &type_enum, OF(identity.jwt.invalid), "fall_through", 0, 0, 0,
      jwt_invalid_names, NULL, "how weir treats a request with an invalid token"},
 
-    {"addresses", &type_section, 0, "", 0, 0, 0, NULL, NULL,
+    {"addresses", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL,
      "allow lists and block lists of client addresses"},
     {"addresses.allow", &type_address_files, OF(addresses.allow), "[]", 0, ADDRESS_LISTS_MAX, 0,
      NULL, NULL, "files with addresses of clients that are never limited, whatever their identity"},

@@ -17,12 +17,12 @@ static bool idle_is_written(const void *policy)
     return ((const struct policy *)policy)->timeouts.idle_us != 0;
 }
 
-/* clang-format off: path, type, offset, default, low, high, flags, names, applies, help */
+/* clang-format off: path, type, member, default, low, high, flags, names, applies, help */
 static const struct option rows[] = {
     {"half_close", &type_enum, OF(half_close), "end", 0, 0, 0, half_close_names, NULL,
      "handling of a client that closes its sending side while its request is in flight"},
 
-    {"timeouts", &type_section, 0, "", 0, 0, 0, NULL, NULL, "timeouts of client connections"},
+    {"timeouts", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL, "timeouts of client connections"},
     {"timeouts.request_header", &type_duration, OF(timeouts.request_header_us), "10s", MS(10),
      HOURS(1), 0, NULL, NULL, "maximum time to receive the complete request header (10ms to 1h)"},
     {"timeouts.request_body", &type_duration, OF(timeouts.request_body_us), "30s", MS(10), HOURS(1),
@@ -51,7 +51,7 @@ static const struct option rows[] = {
     {"timeouts.shutdown", &type_duration, OF(timeouts.shutdown_us), "30s", 0, HOURS(24), 0, NULL,
      NULL, "maximum time for requests in flight when weir stops (0 to 1d)"},
 
-    {"size_limits", &type_section, 0, "", 0, 0, 0, NULL, NULL,
+    {"size_limits", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL,
      "maximum sizes of messages, and maximum numbers of connections"},
     {"size_limits.request_header", &type_size, OF(size_limits.request_header), "16k", KIB(1),
      KIB(64), 0, NULL, NULL, "maximum size of a request header (1k to 64k)"},
@@ -65,7 +65,7 @@ static const struct option rows[] = {
      "a quarter of connections", 0, 10000000, DERIVED, NULL, NULL,
      "maximum number of client connections from one address, across all workers"},
 
-    {"http2", &type_section, 0, "", 0, 0, 0, NULL, NULL, "bounds of HTTP/2 connections"},
+    {"http2", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL, "bounds of HTTP/2 connections"},
     {"http2.max_concurrent_streams", &type_count, OF(http2.max_concurrent_streams), "100", 1, 10000,
      0, NULL, NULL, "maximum number of requests in flight on one connection (1 to 10000)"},
     {"http2.initial_window", &type_size, OF(http2.initial_window), "64k", KIB(1), MIB(16), 0, NULL,
@@ -77,7 +77,7 @@ static const struct option rows[] = {
     {"http2.resets_per_second", &type_count, OF(http2.resets_per_second), "100", 1, 100000, 0, NULL,
      NULL, "maximum rate at which a client may reset streams of one connection (1 to 100000)"},
 
-    {"log", &type_section, 0, "", 0, 0, 0, NULL, NULL, "log of events and requests"},
+    {"log", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL, "log of events and requests"},
     {"log.level", &type_enum, OF(log.level), "info", 0, 0, 0, level_names, NULL,
      "minimum severity of logged events: error, warn, info or debug"},
     {"log.format", &type_enum, OF(log.format), "text", 0, 0, 0, format_names, NULL,

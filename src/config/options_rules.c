@@ -9,11 +9,15 @@ static const char *const ambiguous_names[] = {
 static const char *const trailing_slash_names[] = {
     [TRAILING_SLASH_IGNORE] = "ignore", [TRAILING_SLASH_EXACT] = "exact", NULL};
 
-#define RULE(m) offsetof(struct rule, m)
+/* In the order of HEADERS_*. */
+static const char *const header_names[] = {"x-ratelimit", "x-ratelimit-epoch", "x-rate-limit",
+                                           "ietf", NULL};
 
-/* clang-format off: path, type, offset, default, low, high, flags, names, applies, help */
+#define RULE(m) MEMBER(rule, m)
+
+/* clang-format off: path, type, member, default, low, high, flags, names, applies, help */
 static const struct option rows[] = {
-    {"rejection", &type_section, 0, "", 0, 0, 0, NULL, NULL, "response to rejected requests"},
+    {"rejection", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL, "response to rejected requests"},
     {"rejection.status", &type_count, OF(rejection.status), "429", 400, 599, 0, NULL, NULL,
      "status code (400 to 599)"},
     {"rejection.body_file", &type_body_file, OF(rejection), "", 1, 4096, 0, NULL, NULL,
@@ -25,7 +29,7 @@ static const struct option rows[] = {
     {"rejection.jitter", &type_share, OF(rejection.jitter), "0%", 0, SHARE_WHOLE, 0, NULL, NULL,
      "maximum share of the wait time that weir adds to Retry-After (0% to 100%)"},
 
-    {"paths", &type_section, 0, "", 0, 0, 0, NULL, NULL,
+    {"paths", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL,
      "how paths are normalized and matched if servers could interpret them differently"},
     {"paths.dot_segments", &type_enum, OF(paths.dot_segments), "reject", 0, 0, 0, dot_segment_names,
      NULL, "handling of paths with a segment"},
@@ -36,26 +40,27 @@ static const struct option rows[] = {
     {"paths.ignore_case", &type_bool, OF(paths.ignore_case), "false", 0, 0, 0, NULL, NULL,
      "if true, ASCII letters in paths match regardless of case"},
 
-    {"rules", &type_rules, 0, "[]", 0, RULES_MAX, 0, NULL, NULL, "rules (at most 1024), in order"},
+    {"rules", &type_rules, WHOLE, "[]", 0, RULES_MAX, 0, NULL, NULL,
+     "rules (at most 1024), in order"},
     {"rules[].name", &type_text, RULE(name), "its path, else *", 1, RULE_NAME_MAX, DERIVED, NULL,
      NULL, "name of the rule in metrics, logs and per: route (at most 256 bytes)"},
-    {"rules[].match", &type_section, 0, "", 0, 0, 0, NULL, rule_has_match,
+    {"rules[].match", &type_section, WHOLE, "", 0, 0, 0, NULL, rule_has_match,
      "conditions for requests; all of them must hold"},
     {"rules[].match.path", &type_path_pattern, RULE(path), "any", 1, RULE_NAME_MAX, DERIVED, NULL,
      rule_has_path, "pattern for the normalized path; see PATHS"},
-    {"rules[].match.methods", &type_methods, 0, "any", 1, METHODS_MAX, DERIVED, NULL,
+    {"rules[].match.methods", &type_methods, WHOLE, "any", 1, METHODS_MAX, DERIVED, NULL,
      rule_has_methods, "request methods in uppercase (at most 32)"},
     {"rules[].match.host", &type_host_pattern, RULE(host), "any", 1, 255, DERIVED, NULL,
      rule_has_host, "Host name, or *.example.com for all subdomains"},
-    {"rules[].match.header", &type_match_header, 0, "any", 1, CRITERION_NAMES_MAX, DERIVED, NULL,
-     rule_has_header, "request headers, at most 8"},
-    {"rules[].match.query", &type_match_query, 0, "any", 1, CRITERION_NAMES_MAX, DERIVED, NULL,
+    {"rules[].match.header", &type_match_header, WHOLE, "any", 1, CRITERION_NAMES_MAX, DERIVED,
+     NULL, rule_has_header, "request headers, at most 8"},
+    {"rules[].match.query", &type_match_query, WHOLE, "any", 1, CRITERION_NAMES_MAX, DERIVED, NULL,
      rule_has_query, "query parameters, at most 8, with values as for header"},
-    {"rules[].match.client", &type_match_client, 0, "any", 1, CRITERION_CLIENTS_MAX, DERIVED, NULL,
-     rule_has_client, "clients (at most 256), as in clients"},
-    {"rules[].match.scheme", &type_match_scheme, 0, "any", 1, 2, DERIVED, NULL, rule_has_scheme,
+    {"rules[].match.client", &type_match_client, WHOLE, "any", 1, CRITERION_CLIENTS_MAX, DERIVED,
+     NULL, rule_has_client, "clients (at most 256), as in clients"},
+    {"rules[].match.scheme", &type_match_scheme, WHOLE, "any", 1, 2, DERIVED, NULL, rule_has_scheme,
      "http or https: whether the client's connection uses TLS"},
-    {"rules[].limits", &type_rule_limits, 0, "[]", 0, LIMITS_PER_RULE_MAX, 0, NULL, NULL,
+    {"rules[].limits", &type_rule_limits, WHOLE, "[]", 0, LIMITS_PER_RULE_MAX, 0, NULL, NULL,
      "names of the limits that apply (at most 8)"},
     {"rules[].cost", &type_rule_cost, RULE(cost), "each limit's cost", 1, LIMIT_COST_MAX, DERIVED,
      NULL, rule_has_cost, "cost of a request in every limit of the rule (1 to 1000000), or a map"},
@@ -69,9 +74,9 @@ static const struct option rows[] = {
     {"rules[].cost.response_header", &type_text, RULE(cost_response), "", 1, 128, 0, NULL,
      rule_has_cost_response,
      "response header with the actual cost of the request, an integer of 0 or more"},
-    {"rules[].upstream", &type_rule_upstream, 0, "the first", 0, 0, DERIVED, NULL, NULL,
+    {"rules[].upstream", &type_rule_upstream, WHOLE, "the first", 0, 0, DERIVED, NULL, NULL,
      "name of the upstream that receives the requests"},
-    {"rules[].rejection", &type_section, 0, "", 0, 0, 0, NULL, rule_has_rejection,
+    {"rules[].rejection", &type_section, WHOLE, "", 0, 0, 0, NULL, rule_has_rejection,
      "response to requests that this rule rejects"},
     {"rules[].rejection.status", &type_count, RULE(rejection.status), "rejection.status", 400, 599,
      DERIVED, NULL, NULL, "replaces the status code"},
@@ -82,8 +87,8 @@ static const struct option rows[] = {
     {"rules[].rejection.headers", &type_answer_headers, RULE(rejection), "rejection.headers", 0,
      REJECTION_HEADERS_MAX, DERIVED, NULL, NULL, "replaces all headers"},
 
-    {"headers", &type_headers, OF(headers), "[ x-ratelimit, x-rate-limit, ietf ]", 0, 4, 0, NULL,
-     NULL, "families of rate limit headers in responses"},
+    {"headers", &type_words, OF(headers), "[ x-ratelimit, x-rate-limit, ietf ]", 0, 0, 0,
+     header_names, NULL, "families of rate limit headers in responses"},
 };
 /* clang-format on */
 

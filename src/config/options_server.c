@@ -9,20 +9,20 @@ static const char *const request_from_names[] = {[REQUEST_FROM_FORWARDED] = "for
                                                  [REQUEST_FROM_REQUEST] = "request",
                                                  NULL};
 
-#define LISTEN(m)      offsetof(struct listen_settings, m)
-#define ADMIN(m)       offsetof(struct admin_listener, m)
-#define CERTIFICATE(m) offsetof(struct certificate_files, m)
+#define LISTEN(m)      MEMBER(listen_settings, m)
+#define ADMIN(m)       MEMBER(admin_listener, m)
+#define CERTIFICATE(m) MEMBER(certificate_files, m)
 
-/* clang-format off: path, type, offset, default, low, high, flags, names, applies, help */
+/* clang-format off: path, type, member, default, low, high, flags, names, applies, help */
 static const struct option rows[] = {
     {"workers", &type_workers, OF(workers), "auto", 1, 256, RESTART, NULL, NULL,
      "number of worker threads (1 to 256)"},
 
-    {"listen", &type_listen, 0, "0.0.0.0:8080", 1, LISTEN_MAX, RESTART, NULL, NULL,
+    {"listen", &type_listen, WHOLE, "0.0.0.0:8080", 1, LISTEN_MAX, RESTART, NULL, NULL,
      "addresses on which weir accepts clients (at most 64): host:port, [ipv6]:port or unix:/path"},
     {"listen[].address", &type_address, LISTEN(address), NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
      "address of an entry that is written as a map"},
-    {"listen[].tls", &type_listen_tls, 0, "", 0, CERTIFICATES_MAX, 0, NULL, NULL,
+    {"listen[].tls", &type_listen_tls, WHOLE, "", 0, CERTIFICATES_MAX, 0, NULL, NULL,
      "enables TLS 1.2 and newer with this certificate or list of certificates"},
     {"listen[].tls.certificate", &type_text, CERTIFICATE(certificate), NULL, 1, 4096, REQUIRED,
      NULL, NULL,
@@ -37,23 +37,23 @@ static const struct option rows[] = {
     {"listen[].http2", &type_bool, LISTEN(http2), "true", 0, 0, 0, NULL, NULL,
      "accepts HTTP/2 (RFC 9113) beside HTTP/1.1"},
 
-    {"admin", &type_admin, 0, "", 0, ADMIN_LISTENERS_MAX, RESTART, NULL, NULL,
+    {"admin", &type_admin, WHOLE, "", 0, ADMIN_LISTENERS_MAX, RESTART, NULL, NULL,
      "addresses of the admin listeners (at most 16), which serve /healthz, /readyz, /metrics, "
      "the API and the dashboard"},
     {"admin[].address", &type_address, ADMIN(address), NULL, 0, 0, RESTART | REQUIRED, NULL, NULL,
      "address of an entry that is written as a map: host:port, [ipv6]:port or unix:/path"},
     {"admin[].read_only", &type_bool, ADMIN(read_only), "false", 0, 0, 0, NULL, NULL,
      "if true, the listener serves /healthz, /readyz and /metrics only"},
-    {"admin[].token_file", &type_token_file, 0, "", 1, 4096, 0, NULL, NULL,
+    {"admin[].token_file", &type_token_file, WHOLE, "", 1, 4096, 0, NULL, NULL,
      "file with a token of 16 to 512 letters, digits and -._~+/ on one line, such as the output "
      "of openssl rand -hex 32"},
-    {"admin[].hosts", &type_admin_hosts, 0, "[]", 0, ADMIN_HOSTS_MAX, 0, NULL, NULL,
+    {"admin[].hosts", &type_admin_hosts, WHOLE, "[]", 0, ADMIN_HOSTS_MAX, 0, NULL, NULL,
      "Host names, without ports, that the admin listener accepts in Host, such as weir.internal "
      "(at most 64)"},
     {"admin[].mode", &type_admin_mode, ADMIN(mode), "0600", 0, 0, RESTART, NULL, admin_is_unix,
      "permissions of a unix socket"},
 
-    {"decisions", &type_section, 0, "", 0, 0, 0, NULL, has_decisions,
+    {"decisions", &type_section, WHOLE, "", 0, 0, 0, NULL, has_decisions,
      "listener that decides requests for other proxies"},
     {"decisions.listen", &type_address, OF(decisions.address), NULL, 0, 0, RESTART, NULL, NULL,
      "address of the listener: host:port, [ipv6]:port or unix:/path"},
@@ -65,10 +65,11 @@ static const struct option rows[] = {
      TRUSTED_MAX, DERIVED, NULL, NULL,
      "addresses and ranges of the proxies that may ask (at most 1024)"},
 
-    {"redis", &type_section, 0, "", 0, 0, 0, NULL, NULL, "Redis, which stores the usage counts"},
+    {"redis", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL,
+     "Redis, which stores the usage counts"},
     {"redis.address", &type_redis_address, OF(redis), "127.0.0.1:6379", 0, 0, 0, NULL,
      redis_has_address, "address of Redis, in one of these forms"},
-    {"redis.sentinel", &type_sentinel, 0, "", 0, 0, 0, NULL, redis_has_sentinel,
+    {"redis.sentinel", &type_sentinel, WHOLE, "", 0, 0, 0, NULL, redis_has_sentinel,
      "Redis Sentinel, instead of address"},
     {"redis.sentinel.master", &type_text, OF(redis.sentinel.master), NULL, 1, 256, REQUIRED, NULL,
      NULL, "name of the master in the Sentinel configuration"},

@@ -1,16 +1,19 @@
 /* options_upstreams.c - rows of the option table: upstreams and resolver. */
 #include "config/option_rows.h"
 
-#define UPSTREAM(m) offsetof(struct upstream, m)
-#define HEALTH(m)   offsetof(struct upstream_health, m)
-#define RETRY(m)    offsetof(struct upstream, retry.m)
-#define EJECT(m)    offsetof(struct upstream, eject.m)
+#define UPSTREAM(m) MEMBER(upstream, m)
+#define HEALTH(m)   MEMBER(upstream_health, m)
+#define RETRY(m)    MEMBER(upstream, retry.m)
+#define EJECT(m)    MEMBER(upstream, eject.m)
 
-/* clang-format off: path, type, offset, default, low, high, flags, names, applies, help */
+/* In the order of enum retry_on. */
+static const char *const retry_names[] = {"connect", "reset", "timeout", "502", "503", "504", NULL};
+
+/* clang-format off: path, type, member, default, low, high, flags, names, applies, help */
 static const struct option rows[] = {
-    {"upstreams", &type_upstreams, 0, NULL, 0, 0, REQUIRED, NULL, NULL,
+    {"upstreams", &type_upstreams, WHOLE, NULL, 1, UPSTREAMS_MAX, REQUIRED, NULL, NULL,
      "upstreams by name (at most 256)"},
-    {"upstreams.NAME.servers", &type_servers, 0, NULL, 1, SERVERS_MAX, REQUIRED, NULL, NULL,
+    {"upstreams.NAME.servers", &type_servers, WHOLE, NULL, 1, SERVERS_MAX, REQUIRED, NULL, NULL,
      "servers of the upstream (at most 64): host:port or unix:/path"},
     {"upstreams.NAME.connect_timeout", &type_duration, UPSTREAM(connect_timeout_us), "1s", MS(1),
      SEC(60), 0, NULL, NULL, "maximum time to connect to a server (1ms to 1m)"},
@@ -50,9 +53,9 @@ static const struct option rows[] = {
      "number of consecutive failed checks after which a server is unhealthy (1 to 100)"},
     {"upstreams.NAME.health.healthy", &type_count, HEALTH(healthy), "2", 1, 100, 0, NULL, NULL,
      "number of consecutive successful checks after which a server is healthy again (1 to 100)"},
-    {"upstreams.NAME.retry", &type_section, 0, "", 0, 0, 0, NULL, NULL,
+    {"upstreams.NAME.retry", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL,
      "retries on another server of the upstream"},
-    {"upstreams.NAME.retry.on", &type_retry_on, RETRY(on), "[ connect, reset ]", 0, 16, 0, NULL,
+    {"upstreams.NAME.retry.on", &type_words, RETRY(on), "[ connect, reset ]", 0, 0, 0, retry_names,
      NULL, "failures after which weir tries another server"},
     {"upstreams.NAME.retry.tries", &type_count, RETRY(tries), "2", 1, 10, 0, NULL, NULL,
      "maximum number of servers that a request is sent to, including the first (1 to 10)"},
@@ -64,7 +67,7 @@ static const struct option rows[] = {
      NULL,
      "number of retries per worker in 10 seconds that are allowed in addition to budget (0 to "
      "1000000)"},
-    {"upstreams.NAME.eject", &type_section, 0, "", 0, 0, 0, NULL, NULL,
+    {"upstreams.NAME.eject", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL,
      "passive health checks: a server gets no requests for a time after requests to it failed"},
     {"upstreams.NAME.eject.failures", &type_count, EJECT(failures), "5", 0, 1000, 0, NULL, NULL,
      "number of consecutive failed requests that eject a server (1 to 1000)"},
@@ -84,7 +87,7 @@ static const struct option rows[] = {
      "maximum share of the servers that failures may eject, rounded down, but at least one "
      "server"},
 
-    {"resolver", &type_section, 0, "", 0, 0, 0, NULL, NULL,
+    {"resolver", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL,
      "resolution of host names of upstream servers and of redis.address"},
     {"resolver.nameservers", &type_nameservers, OF(resolver), "[]", 0, NAMESERVERS_MAX, 0, NULL,
      NULL, "addresses of nameservers (at most 8), with a port if it is not 53"},

@@ -5,8 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "lint/lint.h"
 
 enum { POLICY_FILE_MAX = 16 << 20 }; /* bytes */

@@ -2,8 +2,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 
 /* Entries of all files. */
 struct gathered {
@@ -101,15 +100,13 @@ static void read_file(struct loading *l, const struct node *item, enum listed as
 
 /* --- option --- */
 
-static void read_list(struct loading *l, const struct option *option, const struct node *node,
-                      void *field)
+static void read_names(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
 {
     struct address_files *files = field;
 
-    if (!list_fits(option, node)) {
-        mistake(l, node, "expected a list of at most %d files", (int)option->high);
+    if (!expect_items(l, option, node, "files"))
         return;
-    }
     files->names = arena_zeroed(l->arena, list_count(node), sizeof *files->names);
     files->nodes = node;
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
@@ -118,21 +115,19 @@ static void read_list(struct loading *l, const struct option *option, const stru
             files->names[files->count++] = keep_text(l, item);
 }
 
-static void print_list(const struct printer *printer, const struct option *option,
-                       const void *field)
+static void print_name(FILE *out, const void *files, unsigned index)
 {
-    const struct address_files *files = field;
-
-    (void)option;
-    fputs(" [", printer->out);
-    for (unsigned i = 0; i < files->count; i++) {
-        fputs(i ? ", " : " ", printer->out);
-        print_scalar(printer->out, slice_of(files->names[i]));
-    }
-    fputs(files->count ? " ]\n" : "]\n", printer->out);
+    print_scalar(out, slice_of(((const struct address_files *)files)->names[index]));
 }
 
-const struct option_type type_address_files = {"list of files", read_list, print_list, true};
+static void print_names(const struct printer *printer, const struct option *option,
+                        const void *field)
+{
+    (void)option;
+    print_items(printer, ((const struct address_files *)field)->count, print_name, field);
+}
+
+const struct option_type type_address_files = {"list of files", read_names, print_names, true, 0};
 
 static void read_files(struct loading *l, const struct address_files *files, enum listed as,
                        struct gathered *all)

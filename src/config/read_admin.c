@@ -1,6 +1,5 @@
 /* read_admin.c - option admin: the listeners for operators and monitoring. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "net/address.h"
 
 enum { TOKEN_FILE_MAX = 4096, MODE_MAX = 0777 };
@@ -30,10 +29,8 @@ static void read_admin_hosts(struct loading *l, const struct option *option,
     struct admin_listener *listener = field;
     unsigned count = list_count(node);
 
-    if (node->kind == NODE_MAP || count > (unsigned)option->high) {
-        mistake(l, node, "expected a list of at most %d host names", (int)option->high);
+    if (!expect_items(l, option, node, "host names"))
         return;
-    }
     listener->hosts = arena_zeroed(l->arena, count, sizeof *listener->hosts);
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         if (item->broken || !expect_scalar(l, item, "a host name") || !host_name_is_good(l, item))
@@ -47,27 +44,20 @@ static void read_admin_hosts(struct loading *l, const struct option *option,
     }
 }
 
-static void print_hosts(FILE *out, const struct admin_listener *listener)
+static void print_host(FILE *out, const void *listener, unsigned index)
 {
-    fputs("[ ", out);
-    for (unsigned i = 0; i < listener->host_count; i++) {
-        fputs(i ? ", " : "", out);
-        print_scalar(out, slice_of(listener->hosts[i]));
-    }
-    fputs(" ]", out);
+    print_scalar(out, slice_of(((const struct admin_listener *)listener)->hosts[index]));
 }
 
 static void print_admin_hosts(const struct printer *printer, const struct option *option,
                               const void *field)
 {
     (void)option;
-    fputc(' ', printer->out);
-    print_hosts(printer->out, field);
-    fputc('\n', printer->out);
+    print_items(printer, ((const struct admin_listener *)field)->host_count, print_host, field);
 }
 
 const struct option_type type_admin_hosts = {"list of host names", read_admin_hosts,
-                                             print_admin_hosts, true};
+                                             print_admin_hosts, true, 0};
 
 /* --- token_file --- */
 
@@ -116,7 +106,7 @@ static void print_token_file(const struct printer *printer, const struct option 
     type_text.print(printer, option, &((const struct admin_listener *)field)->token_file);
 }
 
-const struct option_type type_token_file = {"path", read_token_file, print_token_file, true};
+const struct option_type type_token_file = {"path", read_token_file, print_token_file, true, 0};
 
 /* --- mode --- */
 
@@ -153,7 +143,7 @@ static void print_admin_mode(const struct printer *printer, const struct option 
 }
 
 const struct option_type type_admin_mode = {"octal number", read_admin_mode, print_admin_mode,
-                                            false};
+                                            false, sizeof(unsigned)};
 
 /* --- admin --- */
 
@@ -207,8 +197,9 @@ static void read_admin(struct loading *l, const struct option *option, const str
 }
 
 /* Prints a map only if there is more than an address. */
-static void print_listener(FILE *out, const struct admin_listener *listener)
+static void print_listener(FILE *out, const void *listeners, unsigned index)
 {
+    const struct admin_listener *listener = (const struct admin_listener *)listeners + index;
     bool has_mode = admin_is_unix(listener) && listener->mode != 0600;
 
     if (!listener->read_only && !listener->token_file && !listener->host_count && !has_mode) {
@@ -225,7 +216,7 @@ static void print_listener(FILE *out, const struct admin_listener *listener)
     }
     if (listener->host_count) {
         fputs(", hosts: ", out);
-        print_hosts(out, listener);
+        print_list(out, listener->host_count, print_host, listener);
     }
     if (has_mode)
         fprintf(out, ", mode: %04o", listener->mode);
@@ -242,12 +233,7 @@ static void print_admin(const struct printer *printer, const struct option *opti
         fputs(" null\n", printer->out);
         return;
     }
-    fputs(" [ ", printer->out);
-    for (unsigned i = 0; i < policy->admin_count; i++) {
-        fputs(i ? ", " : "", printer->out);
-        print_listener(printer->out, &policy->admin[i]);
-    }
-    fputs(" ]\n", printer->out);
+    print_items(printer, policy->admin_count, print_listener, policy->admin);
 }
 
-const struct option_type type_admin = {"list of addresses", read_admin, print_admin, true};
+const struct option_type type_admin = {"list of addresses", read_admin, print_admin, true, 0};

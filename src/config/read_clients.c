@@ -1,6 +1,5 @@
 /* read_clients.c - sections plans and clients: limits of client groups and single clients. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "policy/identity.h"
 
 bool client_is_blocked(const void *client)
@@ -45,7 +44,7 @@ static void print_quota(const struct printer *printer, const struct option *opti
         fprintf(printer->out, " %lld\n", (long long)client->quota);
 }
 
-const struct option_type type_quota = {"quota", read_quota, print_quota, true};
+const struct option_type type_quota = {"quota", read_quota, print_quota, true, 0};
 
 /* --- numbers --- */
 
@@ -166,7 +165,7 @@ static void print_client_limits(const struct printer *printer, const struct opti
 }
 
 const struct option_type type_client_limits = {"map by name", read_client_limits,
-                                               print_client_limits, true};
+                                               print_client_limits, true, 0};
 
 static void work_out_numbers(struct loading *l, struct client *client, const struct node *node)
 {
@@ -216,12 +215,8 @@ static void read_plans(struct loading *l, const struct option *option, const str
 {
     struct policy *policy = field;
 
-    if (!expect_map(l, node, "a map of plans by name"))
+    if (!expect_entries(l, option, node, "a map of plans by name", "plans"))
         return;
-    if (node->count > (unsigned)option->high) {
-        mistake(l, node, "has %u plans; expected at most %d", node->count, (int)option->high);
-        return;
-    }
     policy->plans = arena_zeroed(l->arena, node->count, sizeof *policy->plans);
     for (const struct node *child = node->first; child; child = child->next) {
         struct plan *plan = &policy->plans[policy->plan_count++];
@@ -268,9 +263,9 @@ static void print_plans(const struct printer *printer, const struct option *opti
     }
 }
 
-const struct option_type type_plans = {"map by name", read_plans, print_plans, true};
+const struct option_type type_plans = {"map by name", read_plans, print_plans, true, 0};
 /* Printed by print_plans(), since a plan has no pointer to its policy. */
-const struct option_type type_plan_limits = {"map by name", read_plan_limits, NULL, true};
+const struct option_type type_plan_limits = {"map by name", read_plan_limits, NULL, true, 0};
 
 bool client_has_plan(const void *field)
 {
@@ -303,7 +298,7 @@ static void print_plan(const struct printer *printer, const struct option *optio
     fprintf(printer->out, " %s\n", ((const struct client *)field)->client_limits.plan->name);
 }
 
-const struct option_type type_plan = {"name", read_plan, print_plan, true};
+const struct option_type type_plan = {"name", read_plan, print_plan, true, 0};
 
 /* --- one client --- */
 
@@ -386,12 +381,8 @@ static void read_clients(struct loading *l, const struct option *option, const s
                          void *field)
 {
     struct policy *policy = field;
-    bool good = expect_map(l, node, "a map of clients by id or address");
+    bool good = expect_entries(l, option, node, "a map of clients by id or address", "clients");
 
-    if (good && node->count > (unsigned)option->high) {
-        mistake(l, node, "has %u clients; expected at most %d", node->count, (int)option->high);
-        good = false;
-    }
     policy->clients = clients_new(l->arena, good ? node->count : 0);
     for (const struct node *child = good ? node->first : NULL; child; child = child->next)
         read_client(l, child);
@@ -409,11 +400,8 @@ static void print_clients(const struct printer *printer, const struct option *op
     fputs(clients_count(policy->clients) ? "\n" : " {}\n", printer->out);
     for (unsigned i = 0; i < clients_count(policy->clients); i++) {
         const struct client *client = clients_at(policy->clients, i);
-        print_key(&names, slice_of(client->client_limits.name));
-        fputc('\n', printer->out);
-        struct printer below = printer_below(&names);
-        options_print(&below, "clients.ID", client);
+        print_entry(&names, slice_of(client->client_limits.name), "clients.ID", client);
     }
 }
 
-const struct option_type type_clients = {"map by id", read_clients, print_clients, true};
+const struct option_type type_clients = {"map by id", read_clients, print_clients, true, 0};

@@ -1,6 +1,5 @@
 /* read_criteria.c - header, query, client and scheme of rules[].match. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "http/chars.h"
 #include "policy/criteria.h"
 #include "policy/identity.h"
@@ -85,13 +84,14 @@ static void read_patterns(struct loading *l, const struct node *node, unsigned m
                 (struct slice){keep_text(l, item), item->text.n};
 }
 
+static void print_pattern(FILE *out, const void *criterion, unsigned index)
+{
+    print_scalar(out, ((const struct criterion *)criterion)->patterns[index]);
+}
+
 static void print_patterns(const struct printer *printer, const struct criterion *criterion)
 {
-    for (unsigned i = 0; i < criterion->count; i++) {
-        fputs(i ? ", " : " [ ", printer->out);
-        print_scalar(printer->out, criterion->patterns[i]);
-    }
-    fputs(" ]\n", printer->out);
+    print_items(printer, criterion->count, print_pattern, criterion);
 }
 
 static void print_unnamed(const struct printer *printer, const struct rule *rule,
@@ -208,7 +208,7 @@ static void print_header(const struct printer *printer, const struct option *opt
     print_named(printer, field, CRITERION_HEADER);
 }
 
-const struct option_type type_match_header = {"map by name", read_header, print_header, false};
+const struct option_type type_match_header = {"map by name", read_header, print_header, false, 0};
 
 static void read_query(struct loading *l, const struct option *option, const struct node *node,
                        void *field)
@@ -223,7 +223,7 @@ static void print_query(const struct printer *printer, const struct option *opti
     print_named(printer, field, CRITERION_QUERY);
 }
 
-const struct option_type type_match_query = {"map by name", read_query, print_query, false};
+const struct option_type type_match_query = {"map by name", read_query, print_query, false, 0};
 
 /* --- client --- */
 
@@ -284,7 +284,8 @@ static void print_client(const struct printer *printer, const struct option *opt
     print_unnamed(printer, field, CRITERION_CLIENT);
 }
 
-const struct option_type type_match_client = {"client or list", read_client, print_client, false};
+const struct option_type type_match_client = {"client or list", read_client, print_client, false,
+                                              0};
 
 /* --- scheme --- */
 
@@ -315,4 +316,4 @@ static void print_scheme(const struct printer *printer, const struct option *opt
     print_unnamed(printer, field, CRITERION_SCHEME);
 }
 
-const struct option_type type_match_scheme = {"http or https", read_scheme, print_scheme, false};
+const struct option_type type_match_scheme = {"http or https", read_scheme, print_scheme, false, 0};

@@ -1,6 +1,5 @@
 /* read_dedup.c - limits.NAME.dedup. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 
 static void read_dedup(struct loading *l, const struct option *option, const struct node *node,
                        void *field)
@@ -31,4 +30,4 @@ static void print_dedup(const struct printer *printer, const struct option *opti
         fputs(" null\n", printer->out);
 }
 
-const struct option_type type_dedup = {"map or text", read_dedup, print_dedup, true};
+const struct option_type type_dedup = {"map or text", read_dedup, print_dedup, true, 0};

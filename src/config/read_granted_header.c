@@ -1,6 +1,5 @@
 /* read_granted_header.c - limits.NAME.granted_header. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "http/head.h"
 
 bool limit_has_granted_header(const void *limit)
@@ -13,8 +12,7 @@ static void read_granted(struct loading *l, const struct option *option, const s
 {
     if (node->null)
         return;
-    if (!expect_scalar(l, node, "a header's name") ||
-        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+    if (!expect_text(l, option, node, "a header's name"))
         return;
     if (!slice_is_token(node->text) || field_id_of(node->text) != FIELD_OTHER) {
         mistake(l, node, "%s cannot be set: use the name of a header that weir does not know",
@@ -25,13 +23,8 @@ static void read_granted(struct loading *l, const struct option *option, const s
     l->policy->has_granted_headers = true;
 }
 
-static void print_granted(const struct printer *printer, const struct option *option,
-                          const void *field)
-{
-    type_text.print(printer, option, field);
-}
-
-const struct option_type type_granted_header = {"text", read_granted, print_granted, true};
+const struct option_type type_granted_header = {"text", read_granted, print_text, true,
+                                                sizeof(char *)};
 
 void limit_check_granted_header(struct loading *l, const struct node *node,
                                 const struct limit *limit)

@@ -1,6 +1,5 @@
 /* read_identity.c - section identity: sources of client identity, and trusted peers. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "policy/identity_source.h"
 
 enum { EXPECTED_MAX = 128, HASH_KEY_MAX = 1024 }; /* bytes */
@@ -72,13 +71,11 @@ static void read_from(struct loading *l, const struct option *option, const stru
                       void *field)
 {
     struct identity_settings *identity = field;
-    char expected[EXPECTED_MAX];
+    char expected[EXPECTED_MAX + 3] = "of ";
 
-    if (!list_fits(option, node)) {
-        mistake(l, node, "expected a list of 1 to %d of %s", (int)option->high,
-                expected_sources(expected));
+    expected_sources(expected + 3);
+    if (!expect_items(l, option, node, expected))
         return;
-    }
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         struct identity_from *from = &identity->from[identity->from_count];
         if (item->broken || !read_source(l, item, from))
@@ -92,28 +89,26 @@ static void read_from(struct loading *l, const struct option *option, const stru
     }
 }
 
+static void print_source(FILE *out, const void *identity, unsigned index)
+{
+    const struct identity_from *from = &((const struct identity_settings *)identity)->from[index];
+
+    fprintf(out, from->name ? "\"%s:" : "%s", from->source->word);
+    if (!from->name)
+        return;
+    print_quoted(out, slice_of(from->name));
+    fputc('"', out);
+}
+
 static void print_from(const struct printer *printer, const struct option *option,
                        const void *field)
 {
-    const struct identity_settings *identity = field;
-
     (void)option;
-    fputs(" [ ", printer->out);
-    for (unsigned i = 0; i < identity->from_count; i++) {
-        const struct identity_from *from = &identity->from[i];
-        fputs(i ? ", " : "", printer->out);
-        if (!from->name) {
-            fputs(from->source->word, printer->out);
-            continue;
-        }
-        fprintf(printer->out, "\"%s:", from->source->word);
-        print_quoted(printer->out, slice_of(from->name));
-        fputc('"', printer->out);
-    }
-    fputs(" ]\n", printer->out);
+    print_items(printer, ((const struct identity_settings *)field)->from_count, print_source,
+                field);
 }
 
-const struct option_type type_identity_from = {"list of sources", read_from, print_from, false};
+const struct option_type type_identity_from = {"list of sources", read_from, print_from, false, 0};
 
 static void read_proxy(struct loading *l, const struct node *item,
                        struct identity_settings *identity)
@@ -137,14 +132,25 @@ static void read_trusted(struct loading *l, const struct option *option, const s
     struct identity_settings *identity = field;
     unsigned count = list_count(node);
 
-    if (!list_fits(option, node)) {
-        mistake(l, node, "expected a list of at most %d addresses and ranges", (int)option->high);
+    if (!expect_items(l, option, node, "addresses and ranges"))
         return;
-    }
     identity->trusted = arena_zeroed(l->arena, count, sizeof *identity->trusted);
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
         if (!item->broken)
             read_proxy(l, item, identity);
+}
+
+static void print_proxy(FILE *out, const void *field, unsigned index)
+{
+    const struct identity_settings *identity = field;
+    char room[64];
+    struct text range = text_over(room, sizeof room);
+
+    if (index == identity->trusted_count)
+        text_literal(&range, "unix:");
+    else
+        ip_range_format(&identity->trusted[index], &range);
+    print_scalar(out, text_slice(&range));
 }
 
 static void print_trusted(const struct printer *printer, const struct option *option,
@@ -153,21 +159,11 @@ static void print_trusted(const struct printer *printer, const struct option *op
     const struct identity_settings *identity = field;
 
     (void)option;
-    fputs(" [", printer->out);
-    for (unsigned i = 0; i < identity->trusted_count; i++) {
-        char room[64];
-        struct text range = text_over(room, sizeof room);
-        ip_range_format(&identity->trusted[i], &range);
-        fputs(i ? ", " : " ", printer->out);
-        print_scalar(printer->out, text_slice(&range));
-    }
-    if (identity->trust_unix)
-        fprintf(printer->out, "%s\"unix:\"", identity->trusted_count ? ", " : " ");
-    fputs(identity->trusted_count || identity->trust_unix ? " ]\n" : "]\n", printer->out);
+    print_items(printer, identity->trusted_count + identity->trust_unix, print_proxy, identity);
 }
 
 const struct option_type type_trusted = {"list of addresses and ranges", read_trusted,
-                                         print_trusted, true};
+                                         print_trusted, true, 0};
 
 /* --- hash_key --- */
 
@@ -193,7 +189,7 @@ static void print_hash_key(const struct printer *printer, const struct option *o
     type_secret.print(printer, option, &identity->hash_key_text);
 }
 
-const struct option_type type_hash_key = {"text", read_hash_key, print_hash_key, true};
+const struct option_type type_hash_key = {"text", read_hash_key, print_hash_key, true, 0};
 
 /* --- client_ip_header --- */
 
@@ -202,8 +198,7 @@ static void read_client_ip_header(struct loading *l, const struct option *option
 {
     struct identity_settings *identity = field;
 
-    if (!expect_scalar(l, node, "a header's name") ||
-        !text_fits(l, node, option->low, option->high))
+    if (!expect_text(l, option, node, "a header's name"))
         return;
     if (slice_is_token(node->text))
         identity->client_ip_header = keep_text(l, node);
@@ -219,7 +214,7 @@ static void print_client_ip_header(const struct printer *printer, const struct o
 }
 
 const struct option_type type_client_ip_header = {"text", read_client_ip_header,
-                                                  print_client_ip_header, false};
+                                                  print_client_ip_header, false, 0};
 
 void identity_finish(struct loading *l)
 {

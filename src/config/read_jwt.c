@@ -1,6 +1,5 @@
 /* read_jwt.c - section identity.jwt: keys and rules of tokens. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "jwt/jwt.h"
 
 enum { KEYS_FILE_MAX = 256 << 10 }; /* bytes */
@@ -71,7 +70,7 @@ static void print_keys(const struct printer *printer, const struct option *optio
     type_text.print(printer, option, &((const struct jwt_settings *)field)->keys_file);
 }
 
-const struct option_type type_jwt_keys = {"path", read_keys, print_keys, true};
+const struct option_type type_jwt_keys = {"path", read_keys, print_keys, true, 0};
 
 /* --- secret --- */
 
@@ -105,7 +104,7 @@ static void print_secret(const struct printer *printer, const struct option *opt
     fprintf(printer->out, " \"%.*s\"\n", JWT_SECRET_MIN, "********************************");
 }
 
-const struct option_type type_jwt_secret = {"text", read_secret, print_secret, true};
+const struct option_type type_jwt_secret = {"text", read_secret, print_secret, true, 0};
 
 static void read_secret_file(struct loading *l, const struct option *option,
                              const struct node *node, void *field)
@@ -129,7 +128,8 @@ static void print_secret_file(const struct printer *printer, const struct option
     type_text.print(printer, option, &((const struct jwt_settings *)field)->secret_file);
 }
 
-const struct option_type type_jwt_secret_file = {"path", read_secret_file, print_secret_file, true};
+const struct option_type type_jwt_secret_file = {"path", read_secret_file, print_secret_file, true,
+                                                 0};
 
 /* --- checks --- */
 

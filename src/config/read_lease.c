@@ -1,6 +1,5 @@
 /* read_lease.c - limits.NAME.lease. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "policy/shipped_limiter.h"
 
 #define LEASE_DEFAULT_US INT64_C(10000000) /* default lease of concurrency limits, µs */
@@ -44,7 +43,7 @@ static void print_lease(const struct printer *printer, const struct option *opti
         fprintf(printer->out, " %lld\n", (long long)limit->lease_units);
 }
 
-const struct option_type type_lease = {"auto, off or number", read_lease, print_lease, false};
+const struct option_type type_lease = {"auto, off or number", read_lease, print_lease, false, 0};
 
 /* Returns why units of this limit cannot be leased, that is, charged before use; NULL: they can. */
 static const char *no_lease(const struct limit *limit)

@@ -1,6 +1,5 @@
 /* read_limits.c - section limits. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "policy/shipped_limiter.h"
 
 bool limit_has_burst(const void *limit)
@@ -90,13 +89,7 @@ static void read_label(struct loading *l, const struct option *option, const str
         *(char **)field = keep_text(l, node);
 }
 
-static void print_label(const struct printer *printer, const struct option *option,
-                        const void *field)
-{
-    type_text.print(printer, option, field);
-}
-
-const struct option_type type_label = {"text", read_label, print_label, false};
+const struct option_type type_label = {"text", read_label, print_text, false, sizeof(char *)};
 
 static void read_align(struct loading *l, const struct option *option, const struct node *node,
                        void *field)
@@ -118,7 +111,7 @@ static void print_align(const struct printer *printer, const struct option *opti
     fputs(*(const bool *)field ? " clock\n" : " first-request\n", printer->out);
 }
 
-const struct option_type type_align = {"word", read_align, print_align, false};
+const struct option_type type_align = {"word", read_align, print_align, false, sizeof(bool)};
 
 /* --- one limit --- */
 
@@ -265,12 +258,8 @@ static void read_limits(struct loading *l, const struct option *option, const st
 {
     struct policy *policy = field;
 
-    if (!expect_map(l, node, "a map of limits by name"))
+    if (!expect_entries(l, option, node, "a map of limits by name", "limits"))
         return;
-    if (node->count > (unsigned)option->high) {
-        mistake(l, node, "has %u limits; expected at most %d", node->count, (int)option->high);
-        return;
-    }
     policy->limits = arena_zeroed(l->arena, node->count, sizeof *policy->limits);
     for (const struct node *child = node->first; child; child = child->next) {
         struct limit *limit = &policy->limits[policy->limit_count];
@@ -287,12 +276,8 @@ static void print_limits(const struct printer *printer, const struct option *opt
 
     (void)option;
     fputs(policy->limit_count ? "\n" : " {}\n", printer->out);
-    for (unsigned i = 0; i < policy->limit_count; i++) {
-        print_key(&names, slice_of(policy->limits[i].name));
-        fputc('\n', printer->out);
-        struct printer below = printer_below(&names);
-        options_print(&below, "limits.NAME", &policy->limits[i]);
-    }
+    for (unsigned i = 0; i < policy->limit_count; i++)
+        print_entry(&names, slice_of(policy->limits[i].name), "limits.NAME", &policy->limits[i]);
 }
 
-const struct option_type type_limits = {"map by name", read_limits, print_limits, true};
+const struct option_type type_limits = {"map by name", read_limits, print_limits, true, 0};

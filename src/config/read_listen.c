@@ -2,8 +2,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "http2/session.h"
 #include "net/tls.h"
 
@@ -36,36 +35,8 @@ static void print_workers(const struct printer *printer, const struct option *op
     type_count.print(printer, option, field);
 }
 
-const struct option_type type_workers = {"number", read_workers, print_workers, false};
-
-void print_address(FILE *out, const struct address *address)
-{
-    char text[ADDRESS_TEXT_MAX];
-    print_scalar(out, slice_of(address_format(address, text)));
-}
-
-static void read_address(struct loading *l, const struct option *option, const struct node *node,
-                         void *field)
-{
-    const char *why;
-
-    (void)option;
-    if (node->null || !expect_scalar(l, node, "host:port, [ipv6]:port or unix:/path"))
-        return;
-    if (!address_parse(node->text, true, field, &why))
-        mistake(l, node, "weir cannot listen on %s: %s", QUOTE(node->text), why);
-}
-
-static void print_whole_address(const struct printer *printer, const struct option *option,
-                                const void *field)
-{
-    (void)option;
-    fputc(' ', printer->out);
-    print_address(printer->out, field);
-    fputc('\n', printer->out);
-}
-
-const struct option_type type_address = {"address", read_address, print_whole_address, true};
+const struct option_type type_workers = {"number", read_workers, print_workers, false,
+                                         sizeof(unsigned)};
 
 /* --- listen --- */
 
@@ -127,28 +98,28 @@ static void read_listen_tls(struct loading *l, const struct option *option, cons
             read_certificate(l, item, listen);
 }
 
-static void print_certificates(FILE *out, const struct listen_settings *listen)
+static void print_certificate(FILE *out, const void *field, unsigned index)
 {
-    fputs(", tls: [ ", out);
-    for (unsigned i = 0; i < listen->certificate_count; i++) {
-        fputs(i ? ", { certificate: " : "{ certificate: ", out);
-        print_scalar(out, slice_of(listen->certificates[i].certificate));
-        fputs(", key: ", out);
-        print_scalar(out, slice_of(listen->certificates[i].key));
-        fputs(" }", out);
-    }
-    fputs(" ]", out);
+    const struct certificate_files *files =
+        &((const struct listen_settings *)field)->certificates[index];
+
+    fputs("{ certificate: ", out);
+    print_scalar(out, slice_of(files->certificate));
+    fputs(", key: ", out);
+    print_scalar(out, slice_of(files->key));
+    fputs(" }", out);
 }
 
 static void print_listen_tls(const struct printer *printer, const struct option *option,
                              const void *field)
 {
     (void)option;
-    print_certificates(printer->out, field);
+    print_items(printer, ((const struct listen_settings *)field)->certificate_count,
+                print_certificate, field);
 }
 
 const struct option_type type_listen_tls = {"map, or list of maps", read_listen_tls,
-                                            print_listen_tls, true};
+                                            print_listen_tls, true, 0};
 
 /* Reads "host:port", or a map with `address`. */
 static void read_listener(struct loading *l, const struct option *option, const struct node *item,
@@ -163,7 +134,7 @@ static void read_listener(struct loading *l, const struct option *option, const 
         options_read(l, item, "listen[]", listen);
         http2 = node_find(item, "http2");
     } else if (expect_scalar(l, item, "an address, or a map with one"))
-        read_address(l, option, item, &listen->address);
+        type_address.read(l, option, item, &listen->address);
     if (!http2_is_there() && http2 && listen->http2)
         mistake(l, http2, "this weir was built without libnghttp2 (./configure --with-http2)");
     listen->http2 = listen->http2 && http2_is_there();
@@ -178,8 +149,7 @@ static void refuse_second(struct loading *l, const struct node *item,
     char text[ADDRESS_TEXT_MAX];
 
     for (unsigned i = 0; i < count && last->length; i++)
-        if (listen[i].address.length == last->length &&
-            memcmp(&listen[i].address.any, &last->any, last->length) == 0 &&
+        if (address_same(&listen[i].address, last) &&
             (address_is_unix(last) || last->v4.sin_port != 0)) {
             mistake(l, item, "%s is listed twice", address_format(last, text));
             return;
@@ -208,8 +178,9 @@ static void read_listen(struct loading *l, const struct option *option, const st
 }
 
 /* Prints a map only if there is more than an address. */
-static void print_listener(FILE *out, const struct listen_settings *listen)
+static void print_listener(FILE *out, const void *listeners, unsigned index)
 {
+    const struct listen_settings *listen = (const struct listen_settings *)listeners + index;
     bool http2_off = !listen->http2 && http2_is_there();
 
     if (!listen->proxy_protocol && !listen->certificate_count && !http2_off) {
@@ -220,8 +191,10 @@ static void print_listener(FILE *out, const struct listen_settings *listen)
     print_address(out, &listen->address);
     if (listen->proxy_protocol)
         fputs(", proxy_protocol: true", out);
-    if (listen->certificate_count)
-        print_certificates(out, listen);
+    if (listen->certificate_count) {
+        fputs(", tls: ", out);
+        print_list(out, listen->certificate_count, print_certificate, listen);
+    }
     if (http2_off)
         fputs(", http2: false", out);
     fputs(" }", out);
@@ -231,14 +204,12 @@ static void print_listen(const struct printer *printer, const struct option *opt
                          const void *field)
 {
     const struct policy *policy = field;
+    unsigned count = 0;
 
     (void)option;
-    fputs(" [ ", printer->out);
-    for (unsigned i = 0; i < policy->listen_count && !policy->listen[i].decides; i++) {
-        fputs(i ? ", " : "", printer->out);
-        print_listener(printer->out, &policy->listen[i]);
-    }
-    fputs(" ]\n", printer->out);
+    while (count < policy->listen_count && !policy->listen[count].decides)
+        count++;
+    print_items(printer, count, print_listener, policy->listen);
 }
 
-const struct option_type type_listen = {"list of addresses", read_listen, print_listen, false};
+const struct option_type type_listen = {"list of addresses", read_listen, print_listen, false, 0};

@@ -1,6 +1,5 @@
 /* read_match.c - path, host and methods of rules[].match. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "http/path.h"
 
 bool rule_has_path(const void *rule)
@@ -22,15 +21,6 @@ bool rule_has_match(const void *rule)
 {
     return rule_has_path(rule) || rule_has_host(rule) || rule_has_methods(rule) ||
            ((const struct rule *)rule)->criterion_count > 0;
-}
-
-static void print_slice(const struct printer *printer, const struct option *option,
-                        const void *field)
-{
-    (void)option;
-    fputc(' ', printer->out);
-    print_scalar(printer->out, *(const struct slice *)field);
-    fputc('\n', printer->out);
 }
 
 /* "**" matches a subtree only as the last segment (http/path.h); elsewhere it acts like "*". */
@@ -74,8 +64,7 @@ static bool path_is_normal(struct loading *l, const struct node *node)
 static void read_path(struct loading *l, const struct option *option, const struct node *node,
                       void *field)
 {
-    if (!expect_scalar(l, node, "a path such as /v1/**") ||
-        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+    if (!expect_text(l, option, node, "a path such as /v1/**"))
         return;
     const char *fault = path_fault(node->text);
     if (fault)
@@ -84,7 +73,8 @@ static void read_path(struct loading *l, const struct option *option, const stru
         *(struct slice *)field = (struct slice){keep_text(l, node), node->text.n};
 }
 
-const struct option_type type_path_pattern = {"path", read_path, print_slice, false};
+const struct option_type type_path_pattern = {"path", read_path, print_slice, false,
+                                              sizeof(struct slice)};
 
 static bool host_byte(char c)
 {
@@ -107,8 +97,7 @@ static bool host_is_good(struct slice host)
 static void read_host(struct loading *l, const struct option *option, const struct node *node,
                       void *field)
 {
-    if (!expect_scalar(l, node, "a host such as api.example.com or *.example.com") ||
-        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+    if (!expect_text(l, option, node, "a host such as api.example.com or *.example.com"))
         return;
     if (!host_is_good(node->text))
         mistake(
@@ -119,7 +108,8 @@ static void read_host(struct loading *l, const struct option *option, const stru
         *(struct slice *)field = (struct slice){keep_text(l, node), node->text.n};
 }
 
-const struct option_type type_host_pattern = {"host", read_host, print_slice, false};
+const struct option_type type_host_pattern = {"host", read_host, print_slice, false,
+                                              sizeof(struct slice)};
 
 /* Methods are case-sensitive (RFC 9110 section 9.1); all registered methods are in upper case. */
 static bool read_method(struct loading *l, const struct node *item, struct slice *method)
@@ -142,27 +132,24 @@ static void read_methods(struct loading *l, const struct option *option, const s
     struct rule *rule = field;
     unsigned count = list_count(node);
 
-    if (!list_fits(option, node)) {
-        mistake(l, node, "expected a list of 1 to %d methods", (int)option->high);
+    if (!expect_items(l, option, node, "methods"))
         return;
-    }
     struct slice *methods = arena_zeroed(l->arena, count, sizeof *methods);
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
         rule->method_count += read_method(l, item, &methods[rule->method_count]);
     rule->methods = methods;
 }
 
+static void print_method(FILE *out, const void *rule, unsigned index)
+{
+    print_scalar(out, ((const struct rule *)rule)->methods[index]);
+}
+
 static void print_methods(const struct printer *printer, const struct option *option,
                           const void *field)
 {
-    const struct rule *rule = field;
-
     (void)option;
-    for (unsigned i = 0; i < rule->method_count; i++) {
-        fputs(i ? ", " : " [ ", printer->out);
-        print_scalar(printer->out, rule->methods[i]);
-    }
-    fputs(" ]\n", printer->out);
+    print_items(printer, ((const struct rule *)field)->method_count, print_method, field);
 }
 
-const struct option_type type_methods = {"list of methods", read_methods, print_methods, false};
+const struct option_type type_methods = {"list of methods", read_methods, print_methods, false, 0};

@@ -1,7 +1,6 @@
 /* read_options.c - limits.NAME.options: options of custom limiter scripts. */
 #include "base/values.h"
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "policy/shipped_limiter.h"
 
 /* Largest integer that Lua doubles hold exactly. */
@@ -116,7 +115,7 @@ static void print_own_options(const struct printer *printer, const struct option
 }
 
 const struct option_type type_own_options = {"map or list", read_own_options, print_own_options,
-                                             true};
+                                             true, 0};
 
 bool limit_has_own_options(const void *limit)
 {

@@ -1,6 +1,5 @@
 /* read_per.c - limits.NAME.per: the keys of a limit. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 
 static const char *const per_names[] = {
     [PER_CLIENT] = "client", [PER_IP] = "ip",     [PER_ROUTE] = "route",
@@ -67,11 +66,8 @@ static void read_per(struct loading *l, const struct option *option, const struc
 {
     struct limit *limit = field;
 
-    if (!list_fits(option, node)) {
-        mistake(l, node, "expected 1 to %d of client, ip, route, method, host, all and header:NAME",
-                (int)option->high);
+    if (!expect_items(l, option, node, "of client, ip, route, method, host, all and header:NAME"))
         return;
-    }
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         struct limit_part part = {0};
         if (!item->broken && read_part(l, item, &part) && part_fits(l, item, limit, &part))
@@ -79,20 +75,20 @@ static void read_per(struct loading *l, const struct option *option, const struc
     }
 }
 
-static void print_per(const struct printer *printer, const struct option *option, const void *field)
+static void print_part(FILE *out, const void *limit, unsigned index)
 {
-    const struct limit *limit = field;
+    const struct limit_part *part = &((const struct limit *)limit)->per[index];
 
-    (void)option;
-    for (unsigned i = 0; i < limit->per_count; i++) {
-        const struct limit_part *part = &limit->per[i];
-        fputs(i ? ", " : " [ ", printer->out);
-        if (part->per == PER_HEADER)
-            fprintf(printer->out, "\"header:%s\"", part->header);
-        else
-            fputs(per_names[part->per], printer->out);
-    }
-    fputs(" ]\n", printer->out);
+    if (part->per == PER_HEADER)
+        fprintf(out, "\"header:%s\"", part->header);
+    else
+        fputs(per_names[part->per], out);
 }
 
-const struct option_type type_per = {"word or list", read_per, print_per, false};
+static void print_per(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    print_items(printer, ((const struct limit *)field)->per_count, print_part, field);
+}
+
+const struct option_type type_per = {"word or list", read_per, print_per, false, 0};

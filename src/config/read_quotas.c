@@ -6,8 +6,7 @@
 #include <stdlib.h>
 
 #include "config.h"
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "net/address.h"
 
 #ifdef HAVE_LIBPQ
@@ -36,13 +35,7 @@ static void read_quotas(struct loading *l, const struct option *option, const st
 #endif
 }
 
-static void print_quotas(const struct printer *printer, const struct option *option,
-                         const void *field)
-{
-    type_section.print(printer, option, field);
-}
-
-const struct option_type type_quotas = {"section", read_quotas, print_quotas, true};
+const struct option_type type_quotas = {"section", read_quotas, print_section, true, 0};
 
 /* --- the query --- */
 
@@ -69,8 +62,7 @@ static void read_query(struct loading *l, const struct option *option, const str
 {
     struct quota_settings *quotas = field;
 
-    if (!expect_scalar(l, node, "a query such as SELECT quota FROM clients WHERE id = $1") ||
-        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+    if (!expect_text(l, option, node, "a query such as SELECT quota FROM clients WHERE id = $1"))
         return;
     if (memchr(node->text.p, 0, node->text.n))
         mistake(l, node, "contains control bytes; expected printable text");
@@ -92,7 +84,7 @@ static void print_query(const struct printer *printer, const struct option *opti
     fputc('\n', printer->out);
 }
 
-const struct option_type type_quota_query = {"text", read_query, print_query, false};
+const struct option_type type_quota_query = {"text", read_query, print_query, false, 0};
 
 /* --- the connection --- */
 
@@ -362,8 +354,8 @@ static void read_connection(struct loading *l, const struct option *option, cons
 {
     struct quota_settings *quotas = field;
 
-    if (!expect_scalar(l, node, "a connection string such as postgresql://weir@127.0.0.1/weir") ||
-        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+    if (!expect_text(l, option, node,
+                     "a connection string such as postgresql://weir@127.0.0.1/weir"))
         return;
     if (slice_has_control_bytes(node->text)) {
         mistake(l, node, "contains control bytes; expected printable text");
@@ -391,4 +383,5 @@ static void print_connection(const struct printer *printer, const struct option 
     fputc('\n', printer->out);
 }
 
-const struct option_type type_quota_connection = {"text", read_connection, print_connection, false};
+const struct option_type type_quota_connection = {"text", read_connection, print_connection, false,
+                                                  0};

@@ -1,6 +1,5 @@
 /* read_redis.c - section redis: the server, sentinels or cluster that stores usage counts. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 
 /* --- one server --- */
 
@@ -46,7 +45,7 @@ static void print_redis_address(const struct printer *printer, const struct opti
 }
 
 const struct option_type type_redis_address = {"address", read_redis_address, print_redis_address,
-                                               false};
+                                               false, 0};
 
 bool redis_has_address(const void *policy)
 {
@@ -78,15 +77,7 @@ static void read_sentinel(struct loading *l, const struct option *option, const 
     redis->address_text = redis->sentinel.master;
 }
 
-static void print_sentinel(const struct printer *printer, const struct option *option,
-                           const void *field)
-{
-    struct printer below = printer_below(printer);
-    fputc('\n', printer->out);
-    options_print(&below, option->path, field);
-}
-
-const struct option_type type_sentinel = {"map", read_sentinel, print_sentinel, false};
+const struct option_type type_sentinel = {"map", read_sentinel, print_section, false, 0};
 
 static void read_redis_nodes(struct loading *l, const struct option *option,
                              const struct node *node, void *field)
@@ -94,10 +85,8 @@ static void read_redis_nodes(struct loading *l, const struct option *option,
     struct redis_nodes *nodes = field;
     unsigned count = list_count(node);
 
-    if (!list_fits(option, node)) {
-        mistake(l, node, "expected a list of 1 to %d addresses", (int)option->high);
+    if (!expect_items(l, option, node, "addresses"))
         return;
-    }
     nodes->node = arena_zeroed(l->arena, count, sizeof *nodes->node);
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         struct redis_node *entry = &nodes->node[nodes->count];
@@ -108,22 +97,20 @@ static void read_redis_nodes(struct loading *l, const struct option *option,
     }
 }
 
+static void print_redis_node(FILE *out, const void *nodes, unsigned index)
+{
+    print_scalar(out, slice_of(((const struct redis_nodes *)nodes)->node[index].text));
+}
+
 static void print_redis_nodes(const struct printer *printer, const struct option *option,
                               const void *field)
 {
-    const struct redis_nodes *nodes = field;
-
     (void)option;
-    fputs(" [ ", printer->out);
-    for (unsigned i = 0; i < nodes->count; i++) {
-        fputs(i ? ", " : "", printer->out);
-        print_scalar(printer->out, slice_of(nodes->node[i].text));
-    }
-    fputs(" ]\n", printer->out);
+    print_items(printer, ((const struct redis_nodes *)field)->count, print_redis_node, field);
 }
 
 const struct option_type type_redis_nodes = {"list of addresses", read_redis_nodes,
-                                             print_redis_nodes, false};
+                                             print_redis_nodes, false, 0};
 
 /* --- cluster --- */
 
@@ -158,7 +145,8 @@ static void print_cluster(const struct printer *printer, const struct option *op
     print_redis_nodes(printer, option, &redis->cluster);
 }
 
-const struct option_type type_cluster = {"list of addresses", read_cluster, print_cluster, false};
+const struct option_type type_cluster = {"list of addresses", read_cluster, print_cluster, false,
+                                         0};
 
 /* --- password --- */
 
@@ -191,7 +179,7 @@ static void print_password_file(const struct printer *printer, const struct opti
 }
 
 const struct option_type type_password_file = {"path", read_password_file, print_password_file,
-                                               true};
+                                               true, 0};
 
 /* --- keys --- */
 
@@ -205,10 +193,5 @@ static void read_key_prefix(struct loading *l, const struct option *option, cons
         *(char **)field = keep_text(l, node);
 }
 
-static void print_key_prefix(const struct printer *printer, const struct option *option,
-                             const void *field)
-{
-    type_text.print(printer, option, field);
-}
-
-const struct option_type type_key_prefix = {"text", read_key_prefix, print_key_prefix, false};
+const struct option_type type_key_prefix = {"text", read_key_prefix, print_text, false,
+                                            sizeof(char *)};

@@ -1,6 +1,5 @@
 /* read_rejection_headers.c - rejection.headers: response headers of rejections. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "http/head.h"
 
 enum { VALUE_MAX = 1024, LINES_MAX = 4096 /* bytes of all lines */ };
@@ -66,12 +65,8 @@ static void read_headers(struct loading *l, const struct option *option, const s
     struct rejection_settings *rejection = field;
     struct text lines = text_over(arena_zeroed(l->arena, LINES_MAX, 1), LINES_MAX);
 
-    if (!expect_map(l, node, "a map of headers and values"))
+    if (!expect_entries(l, option, node, "a map of headers and values", "headers"))
         return;
-    if (node->count > (unsigned)option->high) {
-        mistake(l, node, "has %u headers; use at most %d", node->count, (int)option->high);
-        return;
-    }
     struct rejection_header *headers = arena_zeroed(l->arena, node->count, sizeof *headers);
     rejection->headers = headers;
     for (const struct node *child = node->first; child; child = child->next) {
@@ -106,4 +101,5 @@ static void print_headers(const struct printer *printer, const struct option *op
     }
 }
 
-const struct option_type type_answer_headers = {"map by name", read_headers, print_headers, true};
+const struct option_type type_answer_headers = {"map by name", read_headers, print_headers, true,
+                                                0};

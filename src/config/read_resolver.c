@@ -1,6 +1,5 @@
 /* read_resolver.c - resolver.nameservers. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 
 enum { DNS_PORT = 53 };
 
@@ -21,10 +20,8 @@ static void read_nameservers(struct loading *l, const struct option *option,
 {
     struct resolver_settings *resolver = field;
 
-    if (!list_fits(option, node)) {
-        mistake(l, node, "expected a list of at most %d addresses", (int)option->high);
+    if (!expect_items(l, option, node, "addresses"))
         return;
-    }
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         if (item->broken ||
             !expect_scalar(l, item, "an address such as 10.0.0.2 or 127.0.0.1:5353"))
@@ -38,20 +35,19 @@ static void read_nameservers(struct loading *l, const struct option *option,
     }
 }
 
+static void print_nameserver(FILE *out, const void *resolver, unsigned index)
+{
+    print_address(out, &((const struct resolver_settings *)resolver)->nameservers[index]);
+}
+
 static void print_nameservers(const struct printer *printer, const struct option *option,
                               const void *field)
 {
     const struct resolver_settings *resolver = field;
-    char text[ADDRESS_TEXT_MAX];
 
     (void)option;
-    fputs(" [", printer->out);
-    for (unsigned i = 0; i < resolver->nameserver_count; i++) {
-        fputs(i ? ", " : " ", printer->out);
-        print_scalar(printer->out, slice_of(address_format(&resolver->nameservers[i], text)));
-    }
-    fputs(resolver->nameserver_count ? " ]\n" : "]\n", printer->out);
+    print_items(printer, resolver->nameserver_count, print_nameserver, resolver);
 }
 
 const struct option_type type_nameservers = {"list of addresses", read_nameservers,
-                                             print_nameservers, true};
+                                             print_nameservers, true, 0};

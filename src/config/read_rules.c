@@ -1,6 +1,5 @@
 /* read_rules.c - section rules: the limits of each request. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "policy/criteria.h"
 #include "policy/rule_index.h"
 
@@ -52,10 +51,8 @@ static void read_rule_limits(struct loading *l, const struct option *option,
     struct rule *rule = field;
     unsigned count = list_count(node);
 
-    if (!list_fits(option, node)) {
-        mistake(l, node, "expected a list of at most %d limits, or none", (int)option->high);
+    if (!expect_items(l, option, node, "limits, or none"))
         return;
-    }
     const struct node *only = count == 1 ? list_first(node) : NULL;
     if (only && only->kind == NODE_SCALAR && slice_equal(only->text, SLICE("none"))) {
         rule->unlimited = true;
@@ -78,7 +75,7 @@ static void print_rule_limits(const struct printer *printer, const struct option
 }
 
 const struct option_type type_rule_limits = {"list of limits", read_rule_limits, print_rule_limits,
-                                             true};
+                                             true, 0};
 
 static bool cost_header_is_good(struct loading *l, const struct node *map, const char *key,
                                 const char *name)
@@ -134,7 +131,8 @@ static void print_rule_cost(const struct printer *printer, const struct option *
     options_print(&below, "rules[].cost", rule);
 }
 
-const struct option_type type_rule_cost = {"number or map", read_rule_cost, print_rule_cost, false};
+const struct option_type type_rule_cost = {"number or map", read_rule_cost, print_rule_cost, false,
+                                           sizeof(int64_t)};
 
 static void read_rule_upstream(struct loading *l, const struct option *option,
                                const struct node *node, void *field)
@@ -164,7 +162,7 @@ static void print_rule_upstream(const struct printer *printer, const struct opti
 }
 
 const struct option_type type_rule_upstream = {"name", read_rule_upstream, print_rule_upstream,
-                                               false};
+                                               false, 0};
 
 /* --- one rule --- */
 
@@ -326,4 +324,4 @@ static void print_rules(const struct printer *printer, const struct option *opti
     }
 }
 
-const struct option_type type_rules = {"list of rules", read_rules, print_rules, true};
+const struct option_type type_rules = {"list of rules", read_rules, print_rules, true, 0};

@@ -2,8 +2,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "policy/shipped_limiter.h"
 
 static void unknown_script(struct loading *l, const struct node *node)
@@ -95,4 +94,4 @@ static void print_script(const struct printer *printer, const struct option *opt
     type_text.print(printer, option, &limit->script);
 }
 
-const struct option_type type_script = {"name or path", read_script, print_script, false};
+const struct option_type type_script = {"name or path", read_script, print_script, false, 0};

@@ -1,31 +1,5 @@
 /* read_upstreams.c - section upstreams: the servers that weir forwards requests to. */
-#include "config/parts.h"
-#include "config/types.h"
-#include "http/parse.h"
-
-static bool has_port_0(const struct address *address)
-{
-    /* sin6_port has the same offset */
-    return !address_is_unix(address) && address->v4.sin_port == 0;
-}
-
-bool destination_read(struct loading *l, const struct node *node, struct address *address)
-{
-    const char *why;
-    bool good = address_parse(node->text, true, address, &why);
-
-    if (good && has_port_0(address)) {
-        why = "port 0 is not valid";
-        good = false;
-    }
-    /* may contain a password: do not print it */
-    if (!good && memchr(node->text.p, '@', node->text.n))
-        mistake(l, node,
-                "contains an @; expected host:port; the user and password have their own options");
-    else if (!good)
-        mistake(l, node, "weir cannot connect to %s: %s", QUOTE(node->text), why);
-    return good;
-}
+#include "config/sections.h"
 
 /* Stores a host name unresolved; the resolver looks it up at run time. */
 static bool read_server(struct loading *l, const struct node *item, struct upstream_server *server)
@@ -56,10 +30,8 @@ static void read_servers(struct loading *l, const struct option *option, const s
     struct upstream *upstream = field;
     unsigned count = list_count(node);
 
-    if (!list_fits(option, node)) {
-        mistake(l, node, "expected a list of 1 to %d addresses", (int)option->high);
+    if (!expect_items(l, option, node, "addresses"))
         return;
-    }
     upstream->servers = arena_zeroed(l->arena, count, sizeof *upstream->servers);
     for (const struct node *item = list_first(node); item; item = list_next(node, item)) {
         struct upstream_server *server = &upstream->servers[upstream->server_count];
@@ -69,21 +41,20 @@ static void read_servers(struct loading *l, const struct option *option, const s
     }
 }
 
+static void print_server(FILE *out, const void *upstream, unsigned index)
+{
+    print_scalar(out, slice_of(((const struct upstream *)upstream)->servers[index].text));
+}
+
 static void print_servers(const struct printer *printer, const struct option *option,
                           const void *field)
 {
-    const struct upstream *upstream = field;
-
     (void)option;
-    fputs(" [ ", printer->out);
-    for (unsigned i = 0; i < upstream->server_count; i++) {
-        fputs(i ? ", " : "", printer->out);
-        print_scalar(printer->out, slice_of(upstream->servers[i].text));
-    }
-    fputs(" ]\n", printer->out);
+    print_items(printer, ((const struct upstream *)field)->server_count, print_server, field);
 }
 
-const struct option_type type_servers = {"list of addresses", read_servers, print_servers, false};
+const struct option_type type_servers = {"list of addresses", read_servers, print_servers, false,
+                                         0};
 
 /* Certificates are for names or addresses, and a unix socket has neither. */
 static void check_server_names(struct loading *l, const struct node *node,
@@ -119,20 +90,13 @@ static void read_health(struct loading *l, const struct option *option, const st
                 QUOTE(slice_of(health->host)));
 }
 
-static void print_health(const struct printer *printer, const struct option *option,
-                         const void *field)
-{
-    type_section.print(printer, option, field);
-}
-
-const struct option_type type_health = {"map", read_health, print_health, true};
+const struct option_type type_health = {"map", read_health, print_section, true, 0};
 
 /* The path is sent unchanged in the request line. */
 static void read_health_path(struct loading *l, const struct option *option,
                              const struct node *node, void *field)
 {
-    if (!expect_scalar(l, node, "a path such as /healthz") ||
-        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+    if (!expect_text(l, option, node, "a path such as /healthz"))
         return;
     bool good = node->text.p[0] == '/';
     for (size_t i = 0; i < node->text.n; i++)
@@ -144,13 +108,8 @@ static void read_health_path(struct loading *l, const struct option *option,
                 QUOTE(node->text));
 }
 
-static void print_health_path(const struct printer *printer, const struct option *option,
-                              const void *field)
-{
-    type_text.print(printer, option, field);
-}
-
-const struct option_type type_health_path = {"path", read_health_path, print_health_path, false};
+const struct option_type type_health_path = {"path", read_health_path, print_text, false,
+                                             sizeof(char *)};
 
 /* --- upstreams --- */
 
@@ -170,14 +129,10 @@ static void read_upstreams(struct loading *l, const struct option *option, const
 {
     struct policy *policy = field;
 
-    (void)option;
-    if (!expect_map(l, node,
-                    "a map of upstreams by name, such as api: { servers: [ 127.0.0.1:3000 ] }"))
+    if (!expect_entries(l, option, node,
+                        "a map of upstreams by name, such as api: { servers: [ 127.0.0.1:3000 ] }",
+                        "upstreams"))
         return;
-    if (node->count < 1 || node->count > UPSTREAMS_MAX) {
-        mistake(l, node, "has %u upstreams; expected 1 to %d", node->count, UPSTREAMS_MAX);
-        return;
-    }
     policy->upstreams = arena_zeroed(l->arena, node->count, sizeof *policy->upstreams);
     for (const struct node *child = node->first; child; child = child->next) {
         struct upstream *upstream = &policy->upstreams[policy->upstream_count];
@@ -194,12 +149,9 @@ static void print_upstreams(const struct printer *printer, const struct option *
 
     (void)option;
     fputc('\n', printer->out);
-    for (unsigned i = 0; i < policy->upstream_count; i++) {
-        print_key(&names, slice_of(policy->upstreams[i].name));
-        fputc('\n', printer->out);
-        struct printer below = printer_below(&names);
-        options_print(&below, "upstreams.NAME", &policy->upstreams[i]);
-    }
+    for (unsigned i = 0; i < policy->upstream_count; i++)
+        print_entry(&names, slice_of(policy->upstreams[i].name), "upstreams.NAME",
+                    &policy->upstreams[i]);
 }
 
-const struct option_type type_upstreams = {"map by name", read_upstreams, print_upstreams, true};
+const struct option_type type_upstreams = {"map by name", read_upstreams, print_upstreams, true, 0};

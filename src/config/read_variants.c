@@ -1,7 +1,6 @@
 /* read_variants.c - periods of plans and clients: copies of limits that differ only in the
  * period. */
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "policy/zone.h"
 
 static const int64_t day_us = INT64_C(86400000000);

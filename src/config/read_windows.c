@@ -1,7 +1,6 @@
 /* read_windows.c - period, align, offset and time_zone of a limit: its time windows. */
 #include "base/values.h"
-#include "config/parts.h"
-#include "config/types.h"
+#include "config/sections.h"
 #include "policy/zone.h"
 
 #define DAY_US INT64_C(86400000000)
@@ -61,7 +60,7 @@ static void print_period(const struct printer *printer, const struct option *opt
 }
 
 const struct option_type type_period = {"duration, or week, month or year", read_period,
-                                        print_period, false};
+                                        print_period, false, 0};
 
 /* --- time_zone --- */
 
@@ -102,7 +101,7 @@ static void print_time_zone(const struct printer *printer, const struct option *
 }
 
 const struct option_type type_time_zone = {"name of a time zone", read_time_zone, print_time_zone,
-                                           false};
+                                           false, 0};
 
 bool limit_has_time_zone(const void *limit)
 {

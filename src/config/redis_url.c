@@ -1,7 +1,7 @@
 /* redis_url.c - parses redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], as accepted by Redis
  * clients (https://www.iana.org/assignments/uri-schemes/prov/redis). rediss:// is the same with
  * TLS. */
-#include "config/parts.h"
+#include "config/sections.h"
 #include "http/chars.h"
 #include "net/tls.h"
 

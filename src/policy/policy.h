@@ -46,9 +46,9 @@ struct decision_settings {
 
 enum {
     HEADERS_X_RATELIMIT = 1,
-    HEADERS_X_RATE_LIMIT = 2,
-    HEADERS_IETF = 4,
-    HEADERS_X_RATELIMIT_EPOCH = 8 /* X-RateLimit-Reset as Unix time */
+    HEADERS_X_RATELIMIT_EPOCH = 2, /* X-RateLimit-Reset as Unix time */
+    HEADERS_X_RATE_LIMIT = 4,
+    HEADERS_IETF = 8
 };
 
 /* Treatment of a client that shuts down its sending side: end the request, or send the response. */
@@ -113,6 +113,7 @@ struct read_headers {
     bool has_odd_names;    /* a name has a character other than letters, digits, "-" */
     bool has_proxy_claims; /* a name is a FIELD_PROXY_CLAIM */
 };
+bool read_headers_contain(const struct read_headers *headers, struct slice name);
 
 struct criterion;
 struct rule_index;

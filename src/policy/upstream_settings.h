@@ -22,7 +22,8 @@ struct upstream_health {
     uint64_t *statuses;          /* successful statuses, for statuses_hold() */
 };
 
-/* Failures after which a request may be retried: bits of upstreams.NAME.retry.on. */
+/* Failures after which a request may be retried: bits of upstreams.NAME.retry.on, in the order of
+ * its words. */
 enum retry_on {
     RETRY_ON_CONNECT = 1,
     RETRY_ON_RESET = 2,

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "config/options.h"
 #include "config/policy_file.h"
 #include "jwt/jwt.h"
+#include "options/types.h"
 #include "quota/postgres_link.h"
 #include "run_suite.h"
 
@@ -281,6 +281,52 @@ START_TEST(the_table_is_sound)
 }
 END_TEST
 
+static const struct option *row_of(struct slice path)
+{
+    const struct option *found = NULL;
+    EACH_OPTION (option)
+        if (slice_equal(slice_of(option->path), path))
+            found = option;
+    return found;
+}
+
+/* Returns the path of the struct whose members the option sets: its section, or the one around
+ * sections that have no struct of their own. */
+static struct slice struct_of(const struct option *option)
+{
+    struct slice path = slice_of(option->path);
+    const struct option *section = NULL;
+
+    do {
+        const char *dot = memrchr(path.p, '.', path.n);
+        path.n = dot ? (size_t)(dot - path.p) : 0;
+        section = row_of(path);
+    } while (section && section->size == 0 && section->type->print == print_section);
+    return path;
+}
+
+static bool sets_a_part_of(const struct option *a, const struct option *b)
+{
+    return a->offset < b->offset + b->type->size && b->offset < a->offset + a->type->size;
+}
+
+/* Otherwise the default of the second row would overwrite the value of the first. */
+START_TEST(no_two_options_set_the_same_member)
+{
+    EACH_OPTION (a) {
+        ck_assert_msg(!a->type->size || a->type->size == a->size,
+                      "%s: the type writes %zu bytes, the member has %zu", a->path, a->type->size,
+                      a->size);
+        for (size_t i = 0; option_groups[i]; i++)
+            for (const struct option *b = option_groups[i]->rows;
+                 b < option_groups[i]->rows + option_groups[i]->count; b++)
+                ck_assert_msg(a == b || !a->type->size || !b->type->size ||
+                                  !slice_equal(struct_of(a), struct_of(b)) || !sets_a_part_of(a, b),
+                              "%s and %s set the same member", a->path, b->path);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("policy docs");
@@ -289,6 +335,7 @@ int main(void)
     tcase_add_test(tests, the_sample_is_a_policy_without_warnings);
     tcase_add_test(tests, the_manual_explains_every_option);
     tcase_add_test(tests, the_table_is_sound);
+    tcase_add_test(tests, no_two_options_set_the_same_member);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

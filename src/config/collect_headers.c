@@ -1,6 +1,5 @@
-/* request_headers.c - request headers that the policy evaluates, accepts and forwards. */
-#include "config/parts.h"
-#include "config/types.h"
+/* collect_headers.c - collects the request headers that the policy evaluates. */
+#include "config/sections.h"
 #include "http/chars.h"
 #include "policy/identity_source.h"
 
@@ -10,14 +9,6 @@ static unsigned headers_max(const struct policy *policy)
 {
     return IDENTITY_FROM_MAX + 3 + policy->limit_count * (LIMIT_PER_MAX + 2) +
            policy->criterion_count + policy->rule_count;
-}
-
-static bool is_there(const struct read_headers *headers, struct slice name)
-{
-    for (unsigned i = 0; i < headers->count; i++)
-        if (slice_equal_nocase(headers->names[i], name))
-            return true;
-    return false;
 }
 
 /* Rejects a header that frameworks take the path or the environment from: weir removes it. */
@@ -55,7 +46,7 @@ static void add(struct loading *l, const char *name, const struct node *node)
     struct read_headers *headers = &l->policy->read_headers;
     struct slice text = slice_of(name);
 
-    if (!name || !slice_is_token(text) || is_there(headers, text))
+    if (!name || !slice_is_token(text) || read_headers_contain(headers, text))
         return;
     refuse_never_forwarded(l, node, text);
     refuse_twins(l, node, text);
@@ -123,44 +114,4 @@ void read_headers_collect(struct loading *l)
         add(l, limit->granted_header, node_find(limit_node, "granted_header"));
     }
     add_of_rules(l, rule);
-}
-
-/* Keeps headers that would not be forwarded from untrusted peers, if the policy evaluates them. */
-static void keep_claims(const struct read_headers *headers, struct fields *fields)
-{
-    for (struct field *field = fields->at; field < fields->at + fields->count; field++)
-        if (field->id == FIELD_PROXY_CLAIM && is_there(headers, field->name))
-            field->id = FIELD_OTHER;
-}
-
-static void drop_identity(const struct identity_settings *settings, struct fields *fields)
-{
-    for (unsigned i = 0; i < settings->from_count; i++)
-        if (settings->from[i].source->is_header)
-            fields_drop_named(fields, slice_of(settings->from[i].name));
-}
-
-/* Only weir sets these. */
-static void drop_granted(const struct policy *policy, struct fields *fields)
-{
-    for (unsigned i = 0; i < policy->limit_count; i++)
-        if (policy->limits[i].granted_header)
-            fields_drop_named(fields, slice_of(policy->limits[i].granted_header));
-}
-
-void policy_sort_headers(const struct policy *policy, const struct identity *identity,
-                         struct fields *fields)
-{
-    const struct read_headers *headers = &policy->read_headers;
-
-    if (headers->has_proxy_claims)
-        keep_claims(headers, fields);
-    if (headers->count && (fields->odd_names || headers->has_odd_names))
-        fields_drop_twins(fields, headers->names, headers->count);
-    if (policy->has_granted_headers)
-        drop_granted(policy, fields);
-    if (!identity->headers_believed)
-        drop_identity(&policy->identity, fields);
-    if (!identity->peer_trusted && policy->identity.drops_client_ip_header)
-        fields_drop_named(fields, slice_of(policy->identity.client_ip_header));
 }

@@ -1,17 +1,7 @@
 /* options.c - reads and prints sections according to the option table. */
-#include "config/options.h"
+#include "options/options.h"
 
 #include <string.h>
-
-#include "config/types.h"
-
-const struct option_group *const option_groups[] = {&options_server,
-                                                    &options_upstreams,
-                                                    &options_identity,
-                                                    &options_limits,
-                                                    &options_rules,
-                                                    &options_process,
-                                                    NULL};
 
 const char *option_key(const struct option *option)
 {
@@ -116,4 +106,14 @@ void options_print(struct printer *printer, const char *section, const void *bas
         print_key(printer, slice_of(option_key(option)));
         option->type->print(printer, option, (const char *)base + option->offset);
     }
+}
+
+void print_entry(const struct printer *names, struct slice name, const char *section,
+                 const void *base)
+{
+    struct printer key = *names, below = printer_below(names);
+
+    print_key(&key, name);
+    fputc('\n', names->out);
+    options_print(&below, section, base);
 }

@@ -1,67 +1,5 @@
-/* read_answers.c - options headers and rejection. */
-#include "config/parts.h"
-#include "config/types.h"
-
-/* x-ratelimit-epoch includes the bit of x-ratelimit and precedes it, so that only it is printed. */
-static const struct family {
-    const char *name;
-    unsigned bits;
-} families[] = {
-    {"x-ratelimit-epoch", HEADERS_X_RATELIMIT | HEADERS_X_RATELIMIT_EPOCH},
-    {"x-ratelimit", HEADERS_X_RATELIMIT},
-    {"x-rate-limit", HEADERS_X_RATE_LIMIT},
-    {"ietf", HEADERS_IETF},
-};
-
-static void read_family(struct loading *l, const struct node *item, unsigned *headers)
-{
-    static const char expected[] = "x-ratelimit, x-ratelimit-epoch, x-rate-limit or ietf";
-    struct suggestion meant = suggestion_for(item->text);
-
-    if (item->broken || !expect_scalar(l, item, expected))
-        return;
-    for (size_t i = 0; i < COUNT_OF(families); i++) {
-        suggestion_consider(&meant, slice_of(families[i].name));
-        if (slice_equal(item->text, slice_of(families[i].name))) {
-            *headers |= families[i].bits;
-            return;
-        }
-    }
-    mistake(l, item, "%s is unknown; expected %s%s", QUOTE(item->text), expected,
-            DID_YOU_MEAN(&meant));
-}
-
-static void read_headers(struct loading *l, const struct option *option, const struct node *node,
-                         void *field)
-{
-    if (!list_fits(option, node)) {
-        mistake(l, node,
-                "expected a list of x-ratelimit, x-ratelimit-epoch, x-rate-limit and ietf");
-        return;
-    }
-    for (const struct node *item = list_first(node); item; item = list_next(node, item))
-        read_family(l, item, field);
-}
-
-static void print_headers(const struct printer *printer, const struct option *option,
-                          const void *field)
-{
-    unsigned left = *(const unsigned *)field;
-    bool any = left != 0;
-
-    (void)option;
-    fputs(" [", printer->out);
-    for (size_t i = 0; i < COUNT_OF(families); i++)
-        if ((left & families[i].bits) == families[i].bits) {
-            left &= ~families[i].bits;
-            fprintf(printer->out, " %s%s", families[i].name, left ? "," : "");
-        }
-    fputs(any ? " ]\n" : "]\n", printer->out);
-}
-
-const struct option_type type_headers = {"list of words", read_headers, print_headers, false};
-
-/* --- rejection body --- */
+/* read_rejection_body.c - rejection.body_file: the body of rejections, with placeholders. */
+#include "config/sections.h"
 
 static const struct {
     struct slice text;
@@ -132,4 +70,4 @@ static void print_body_file(const struct printer *printer, const struct option *
     type_text.print(printer, option, &rejection->body_file);
 }
 
-const struct option_type type_body_file = {"path", read_body_file, print_body_file, true};
+const struct option_type type_body_file = {"path", read_body_file, print_body_file, true, 0};

@@ -1,7 +1,6 @@
-/* read_client_tls.c - TLS from weir to a server: upstreams.NAME.tls and redis.tls. */
-#include "config/parts.h"
-#include "config/types.h"
+/* type_client_tls.c - TLS from weir to a server: upstreams.NAME.tls and redis.tls. */
 #include "net/tls.h"
+#include "options/types.h"
 
 void client_tls_load(struct loading *l, const struct node *node, struct client_tls *tls)
 {
@@ -82,4 +81,4 @@ static void print_client_tls(const struct printer *printer, const struct option 
 }
 
 const struct option_type type_client_tls = {"true, false or map", read_client_tls, print_client_tls,
-                                            true};
+                                            true, 0};

@@ -2,8 +2,8 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "config/parts.h"
 #include "net/tls.h"
+#include "options/types.h"
 
 enum { DAY_S = 86400 };
 

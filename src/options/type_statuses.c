@@ -1,6 +1,6 @@
-/* read_statuses.c - sets of response statuses. */
-#include "config/parts.h"
-#include "config/types.h"
+/* type_statuses.c - sets of response statuses. */
+#include "options/types.h"
+#include "policy/limit.h"
 
 enum { STATUS_WORDS = STATUS_MAX / 64 + 1 };
 
@@ -33,14 +33,10 @@ static bool read_status(struct loading *l, const struct node *item, uint64_t *co
 static void read_statuses(struct loading *l, const struct option *option, const struct node *node,
                           void *field)
 {
-
     if (option->low && node->kind == NODE_SCALAR && slice_equal(node->text, SLICE("all")))
         return;
-    if (!list_fits(option, node)) {
-        mistake(l, node, "expected %sa list of %d to %d statuses", option->low ? "all, or " : "",
-                (int)option->low, (int)option->high);
+    if (!expect_items(l, option, node, option->low ? "statuses, or all" : "statuses"))
         return;
-    }
     uint64_t *counted = arena_zeroed(l->arena, STATUS_WORDS, sizeof *counted);
     for (const struct node *item = list_first(node); item; item = list_next(node, item))
         if (!item->broken)
@@ -78,4 +74,5 @@ static void print_statuses(const struct printer *printer, const struct option *o
     fputs(before == start ? " []\n" : " ]\n", printer->out);
 }
 
-const struct option_type type_statuses = {"list of statuses", read_statuses, print_statuses, false};
+const struct option_type type_statuses = {"list of statuses", read_statuses, print_statuses, false,
+                                          sizeof(uint64_t *)};

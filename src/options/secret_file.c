@@ -1,8 +1,7 @@
 /* secret_file.c - files that hold a secret and nothing else. */
 #include <sys/stat.h>
 
-#include "config/options.h"
-#include "config/parts.h"
+#include "options/types.h"
 
 enum { SECRET_FILE_MAX = 4096 }; /* bytes */
 

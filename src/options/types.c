@@ -1,4 +1,4 @@
-#include "config/types.h"
+#include "options/types.h"
 
 #include "base/values.h"
 #include "http/chars.h"
@@ -91,7 +91,8 @@ static void print_amount(const struct printer *printer, const struct amount *amo
         (void)option;                                                                              \
         print_amount(printer, &word, *(const int64_t *)field);                                     \
     }                                                                                              \
-    const struct option_type type_##word = {#word, read_##word, print_##word, false}
+    const struct option_type type_##word = {#word, read_##word, print_##word, false,               \
+                                            sizeof(int64_t)}
 
 AMOUNT_TYPE(duration);
 AMOUNT_TYPE(size);
@@ -113,7 +114,7 @@ static void print_count(const struct printer *printer, const struct option *opti
     print_amount(printer, &number, *(const unsigned *)field);
 }
 
-const struct option_type type_count = {"number", read_count, print_count, false};
+const struct option_type type_count = {"number", read_count, print_count, false, sizeof(unsigned)};
 
 /* --- words --- */
 
@@ -130,23 +131,31 @@ static const char *names_listed(const struct option *option, char *text, size_t 
     return text;
 }
 
-static void read_enum(struct loading *l, const struct option *option, const struct node *node,
-                      void *field)
+/* Sets `*index` to the position of the node's word in `names`. Returns false after an error. */
+static bool read_word(struct loading *l, const struct option *option, const struct node *node,
+                      unsigned *index)
 {
     char names[200];
     struct suggestion meant = suggestion_for(node->text);
 
     if (!expect_scalar(l, node, names_listed(option, names, sizeof names)))
-        return;
+        return false;
     for (unsigned i = 0; option->names[i]; i++) {
         suggestion_consider(&meant, slice_of(option->names[i]));
         if (slice_equal(node->text, slice_of(option->names[i]))) {
-            *(unsigned *)field = i;
-            return;
+            *index = i;
+            return true;
         }
     }
     mistake(l, node, "%s is unknown; expected %s%s", QUOTE(node->text), names,
             DID_YOU_MEAN(&meant));
+    return false;
+}
+
+static void read_enum(struct loading *l, const struct option *option, const struct node *node,
+                      void *field)
+{
+    (void)read_word(l, option, node, field);
 }
 
 static void print_enum(const struct printer *printer, const struct option *option,
@@ -155,7 +164,39 @@ static void print_enum(const struct printer *printer, const struct option *optio
     fprintf(printer->out, " %s\n", option->names[*(const unsigned *)field]);
 }
 
-const struct option_type type_enum = {"word", read_enum, print_enum, false};
+const struct option_type type_enum = {"word", read_enum, print_enum, false, sizeof(unsigned)};
+
+static void read_words(struct loading *l, const struct option *option, const struct node *node,
+                       void *field)
+{
+    unsigned *bits = field, index, count = 0;
+    char names[200];
+
+    while (option->names[count])
+        count++;
+    if (node->kind == NODE_MAP || list_count(node) > count) {
+        mistake(l, node, "expected a list of %s", names_listed(option, names, sizeof names));
+        return;
+    }
+    for (const struct node *item = list_first(node); item; item = list_next(node, item))
+        if (!item->broken && read_word(l, option, item, &index))
+            *bits |= 1u << index;
+}
+
+static void print_words(const struct printer *printer, const struct option *option,
+                        const void *field)
+{
+    unsigned bits = *(const unsigned *)field;
+    const char *before = " [ ";
+
+    for (unsigned i = 0; option->names[i]; i++)
+        if (bits >> i & 1)
+            fprintf(printer->out, "%s%s", before, option->names[i]), before = ", ";
+    fputs(bits ? " ]\n" : " []\n", printer->out);
+}
+
+const struct option_type type_words = {"list of words", read_words, print_words, false,
+                                       sizeof(unsigned)};
 
 static void read_bool(struct loading *l, const struct option *option, const struct node *node,
                       void *field)
@@ -178,13 +219,19 @@ static void print_bool(const struct printer *printer, const struct option *optio
     fprintf(printer->out, " %s\n", *(const bool *)field ? "true" : "false");
 }
 
-const struct option_type type_bool = {"true or false", read_bool, print_bool, false};
+const struct option_type type_bool = {"true or false", read_bool, print_bool, false, sizeof(bool)};
+
+bool expect_text(struct loading *l, const struct option *option, const struct node *node,
+                 const char *what)
+{
+    return expect_scalar(l, node, what) &&
+           text_fits(l, node, (size_t)option->low, (size_t)option->high);
+}
 
 static void read_text(struct loading *l, const struct option *option, const struct node *node,
                       void *field)
 {
-    if (node->null || !expect_scalar(l, node, "text") ||
-        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+    if (node->null || !expect_text(l, option, node, "text"))
         return;
     if (slice_has_control_bytes(node->text))
         mistake(l, node, "contains control bytes; expected printable text");
@@ -195,8 +242,7 @@ static void read_text(struct loading *l, const struct option *option, const stru
 bool ascii_fits(struct loading *l, const struct option *option, const struct node *node,
                 const char *refused, const char *what)
 {
-    if (!expect_scalar(l, node, "text") ||
-        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+    if (!expect_text(l, option, node, "text"))
         return false;
     for (size_t i = 0; i < node->text.n; i++)
         if (node->text.p[i] < ' ' || node->text.p[i] > '~' || strchr(refused, node->text.p[i])) {
@@ -208,14 +254,12 @@ bool ascii_fits(struct loading *l, const struct option *option, const struct nod
 
 const char *file_path(struct loading *l, const struct option *option, const struct node *node)
 {
-    if (node->null || !expect_scalar(l, node, "a file's path") ||
-        !text_fits(l, node, (size_t)option->low, (size_t)option->high))
+    if (node->null || !expect_text(l, option, node, "a file's path"))
         return NULL;
     return neighbour_path(l, node->text);
 }
 
-static void print_text(const struct printer *printer, const struct option *option,
-                       const void *field)
+void print_text(const struct printer *printer, const struct option *option, const void *field)
 {
     const char *text = *(char *const *)field;
     (void)option;
@@ -227,7 +271,7 @@ static void print_text(const struct printer *printer, const struct option *optio
     fputc('\n', printer->out);
 }
 
-const struct option_type type_text = {"text", read_text, print_text, true};
+const struct option_type type_text = {"text", read_text, print_text, true, sizeof(char *)};
 
 static void print_secret(const struct printer *printer, const struct option *option,
                          const void *field)
@@ -236,13 +280,46 @@ static void print_secret(const struct printer *printer, const struct option *opt
     fputs(*(char *const *)field ? " \"***\"\n" : " null\n", printer->out);
 }
 
-const struct option_type type_secret = {"text", read_text, print_secret, true};
+const struct option_type type_secret = {"text", read_text, print_secret, true, sizeof(char *)};
 
-bool list_fits(const struct option *option, const struct node *node)
+void print_slice(const struct printer *printer, const struct option *option, const void *field)
+{
+    (void)option;
+    fputc(' ', printer->out);
+    print_scalar(printer->out, *(const struct slice *)field);
+    fputc('\n', printer->out);
+}
+
+/* --- lists, maps --- */
+
+bool expect_items(struct loading *l, const struct option *option, const struct node *node,
+                  const char *what)
 {
     unsigned count = list_count(node);
-    return node->kind != NODE_MAP && count >= (unsigned)option->low &&
-           count <= (unsigned)option->high;
+
+    if (node->kind != NODE_MAP && count >= (unsigned)option->low && count <= (unsigned)option->high)
+        return true;
+    if (option->low)
+        mistake(l, node, "expected a list of %d to %d %s", (int)option->low, (int)option->high,
+                what);
+    else
+        mistake(l, node, "expected a list of at most %d %s", (int)option->high, what);
+    return false;
+}
+
+bool expect_entries(struct loading *l, const struct option *option, const struct node *node,
+                    const char *a_map, const char *things)
+{
+    if (!expect_map(l, node, a_map))
+        return false;
+    if (node->count >= (unsigned)option->low && node->count <= (unsigned)option->high)
+        return true;
+    if (option->low)
+        mistake(l, node, "has %u %s; expected %d to %d", node->count, things, (int)option->low,
+                (int)option->high);
+    else
+        mistake(l, node, "has %u %s; expected at most %d", node->count, things, (int)option->high);
+    return false;
 }
 
 /* --- sections --- */
@@ -254,72 +331,11 @@ static void read_section(struct loading *l, const struct option *option, const s
         options_read(l, node, option->path, field);
 }
 
-static void print_section(const struct printer *printer, const struct option *option,
-                          const void *field)
+void print_section(const struct printer *printer, const struct option *option, const void *field)
 {
     struct printer below = printer_below(printer);
     fputc('\n', printer->out);
     options_print(&below, option->path, field);
 }
 
-const struct option_type type_section = {"section", read_section, print_section, true};
-
-/* --- printing --- */
-
-/* Returns false for words that YAML or these readers do not read as plain text. */
-static bool is_plain_word(struct slice text)
-{
-    static const char *const safe = "/_.:@%+-";
-    bool good = text.n > 0 && text.p[text.n - 1] != ':' && !slice_equal(text, SLICE("null"));
-
-    for (size_t i = 0; i < text.n && good; i++) {
-        char c = text.p[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        good = letter || (c && strchr(i ? safe : "/_", c));
-    }
-    return good;
-}
-
-/* Escapes "${", so that the output can be read again without variable substitution. */
-void print_quoted(FILE *out, struct slice text)
-{
-    while (text.n) {
-        char room[6 * 256];
-        const char *dollar = memmem(text.p, text.n, "${", 2);
-        size_t n = dollar == text.p ? 2 : dollar ? (size_t)(dollar - text.p) : text.n;
-        if (dollar == text.p)
-            fputc('$', out);
-        while (n > 256 || (n < text.n && n > 1 && ((unsigned char)text.p[n] & 0xc0) == 0x80))
-            n = n > 256 ? 256 : n - 1; /* a piece that fits and ends between characters */
-        struct text piece = text_over(room, sizeof room);
-        text_json(&piece, (struct slice){text.p, n});
-        fwrite(room, 1, piece.n, out);
-        text.p += n;
-        text.n -= n;
-    }
-}
-
-void print_scalar(FILE *out, struct slice text)
-{
-    if (is_plain_word(text)) {
-        fwrite(text.p, 1, text.n, out);
-        return;
-    }
-    fputc('"', out);
-    print_quoted(out, text);
-    fputc('"', out);
-}
-
-void print_key(struct printer *printer, struct slice key)
-{
-    unsigned spaces = printer->indent - (printer->item ? 2 : 0);
-    fprintf(printer->out, "%*s%s", (int)spaces, "", printer->item ? "- " : "");
-    print_scalar(printer->out, key);
-    fputc(':', printer->out);
-    printer->item = false;
-}
-
-struct printer printer_below(const struct printer *printer)
-{
-    return (struct printer){printer->out, printer->indent + 2, false};
-}
+const struct option_type type_section = {"section", read_section, print_section, true, 0};

@@ -1,22 +1,18 @@
 /* options.h - table of all options of a policy file.
  *
- * The rows are in options_*.c. Used by the reader, by the output of `weir check`, and by the test
- * that compares it with conf/weir.yaml and weir.yaml(5). An option's path is its name in the
+ * This directory has what is independent of single sections: reading and printing by table
+ * (options.c), types of values (types.h), and their output as YAML (printer.h). The rows are in
+ * config/options_*.c. The table is used by the reader, by the output of `weir check`, and by the
+ * test that compares it with conf/weir.yaml and weir.yaml(5). An option's path is its name in the
  * manual: "redis.timeout", "limits.NAME.period", "rules[].match.path". Within a section, options
  * are read and printed in table order; limits precede the rules that name them. */
-#ifndef WEIR_CONFIG_OPTIONS_H
-#define WEIR_CONFIG_OPTIONS_H
+#ifndef WEIR_OPTIONS_OPTIONS_H
+#define WEIR_OPTIONS_OPTIONS_H
 
+#include "options/printer.h"
 #include "yaml/load.h"
 
 struct option;
-
-/* Output state. `indent` is in spaces; with `item`, the next line starts a list item. */
-struct printer {
-    FILE *out;
-    unsigned indent;
-    bool item;
-};
 
 struct option_type {
     const char *name; /* for the manual */
@@ -26,6 +22,7 @@ struct option_type {
     /* Prints the value after "key:". */
     void (*print)(const struct printer *printer, const struct option *option, const void *field);
     bool takes_null; /* `key:` without a value is an empty map or list, or none */
+    size_t size;     /* of the field; 0: a struct, of which the type sets some members */
 };
 
 enum {
@@ -37,7 +34,7 @@ enum {
 struct option {
     const char *path;
     const struct option_type *type;
-    size_t offset;        /* of the field in the section's struct */
+    size_t offset, size;  /* of the field in the section's struct; size 0: the struct itself */
     const char *fallback; /* default as YAML; NULL: none */
     int64_t low, high;
     unsigned flags;
@@ -46,15 +43,13 @@ struct option {
     const char *help;
 };
 
-/* Rows of some top-level sections; each group is a file options_*.c. */
+/* Rows of some top-level sections; each group is a file config/options_*.c. */
 struct option_group {
     const struct option *rows;
     size_t count;
 };
 
-extern const struct option_group options_server, options_upstreams, options_identity,
-    options_limits, options_rules, options_process;
-/* All groups in table order; NULL-terminated. */
+/* All groups in table order; NULL-terminated. Defined by config/option_rows.c. */
 extern const struct option_group *const option_groups[];
 
 /* Iterates over all rows in table order. `break` ends only the current group. */
@@ -66,22 +61,13 @@ extern const struct option_group *const option_groups[];
 /* Returns the last part of the path: the key in the file. */
 const char *option_key(const struct option *option);
 
-/* Returns true for a list (or a scalar as its only item) of option->low to option->high items. */
-bool list_fits(const struct option *option, const struct node *node);
-
-/* Returns true for option->low to option->high printable ASCII characters, none in `refused`.
- * Otherwise reports "holds more than WHAT". */
-bool ascii_fits(struct loading *l, const struct option *option, const struct node *node,
-                const char *refused, const char *what);
-
-/* Returns the neighbour_path() of a file named by an option. NULL: the value is null, or an error
- * was reported. */
-const char *file_path(struct loading *l, const struct option *option, const struct node *node);
-
 /* Reads a map into the struct at `base` according to the table's `section`. Reports unknown and
  * missing keys and sets defaults. If `map` is a null scalar, all options get their defaults. */
 void options_read(struct loading *l, const struct node *map, const char *section, void *base);
 /* Prints the section in table order. */
 void options_print(struct printer *printer, const char *section, const void *base);
+/* Prints "NAME:" and the section below it. */
+void print_entry(const struct printer *names, struct slice name, const char *section,
+                 const void *base);
 
 #endif

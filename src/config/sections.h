@@ -1,9 +1,76 @@
-/* parts.h - bounds and functions that the section readers share; internal to src/config/. */
-#ifndef WEIR_CONFIG_PARTS_H
-#define WEIR_CONFIG_PARTS_H
+/* sections.h - what the section readers share: the types of their options, bounds and functions;
+ * internal to src/config/.
+ *
+ * Each section of a policy file has a reader, read_SECTION.c, and rows in options_*.c. */
+#ifndef WEIR_CONFIG_SECTIONS_H
+#define WEIR_CONFIG_SECTIONS_H
 
+#include "http/parse.h"
+#include "options/types.h"
 #include "policy/client_table.h"
-#include "yaml/load.h"
+
+/* Types for single sections. The comments give the file and the C type of the field, which may be
+ * the enclosing struct; the keyword struct is omitted. */
+extern const struct option_type type_workers;          /* read_listen.c: unsigned */
+extern const struct option_type type_listen;           /* read_listen.c: policy */
+extern const struct option_type type_listen_tls;       /* read_listen.c: listen_settings */
+extern const struct option_type type_admin;            /* read_admin.c: policy */
+extern const struct option_type type_admin_hosts;      /* read_admin.c: admin_listener */
+extern const struct option_type type_admin_mode;       /* read_admin.c: unsigned */
+extern const struct option_type type_token_file;       /* read_admin.c: admin_listener */
+extern const struct option_type type_redis_address;    /* read_redis.c: redis_settings */
+extern const struct option_type type_sentinel;         /* read_redis.c: policy */
+extern const struct option_type type_redis_nodes;      /* read_redis.c: redis_nodes */
+extern const struct option_type type_cluster;          /* read_redis.c: redis_settings */
+extern const struct option_type type_password_file;    /* read_redis.c: redis_settings */
+extern const struct option_type type_key_prefix;       /* read_redis.c: char * */
+extern const struct option_type type_upstreams;        /* read_upstreams.c: policy */
+extern const struct option_type type_health;           /* read_upstreams.c: upstream_health */
+extern const struct option_type type_health_path;      /* read_upstreams.c: char * */
+extern const struct option_type type_nameservers;      /* read_resolver.c: resolver_settings */
+extern const struct option_type type_servers;          /* read_upstreams.c: upstream */
+extern const struct option_type type_identity_from;    /* read_identity.c: identity_settings */
+extern const struct option_type type_client_ip_header; /* read_identity.c: identity_settings */
+extern const struct option_type type_hash_key;         /* read_identity.c: identity_settings */
+extern const struct option_type type_jwt_keys;         /* read_jwt.c: jwt_settings */
+extern const struct option_type type_jwt_secret;       /* read_jwt.c: jwt_settings */
+extern const struct option_type type_jwt_secret_file;  /* read_jwt.c: jwt_settings */
+extern const struct option_type type_address_files;    /* read_addresses.c: address_files */
+extern const struct option_type type_trusted;          /* read_identity.c: identity_settings */
+extern const struct option_type type_limits;           /* read_limits.c: policy */
+extern const struct option_type type_script;           /* read_script.c: limit */
+extern const struct option_type type_per;              /* read_per.c: limit */
+extern const struct option_type type_granted_header;   /* read_granted_header.c: char * */
+extern const struct option_type type_label;            /* read_limits.c: char * */
+extern const struct option_type type_align;            /* read_limits.c: bool */
+extern const struct option_type type_period;           /* read_windows.c: limit */
+extern const struct option_type type_time_zone;        /* read_windows.c: limit */
+extern const struct option_type type_lease;            /* read_lease.c: limit */
+extern const struct option_type type_dedup;            /* read_dedup.c: dedup_settings */
+extern const struct option_type type_own_options;      /* read_options.c: limit */
+extern const struct option_type type_plans;            /* read_clients.c: policy */
+extern const struct option_type type_plan_limits;      /* read_clients.c: plan */
+extern const struct option_type type_clients;          /* read_clients.c: policy */
+extern const struct option_type type_plan;             /* read_clients.c: client */
+extern const struct option_type type_quota;            /* read_clients.c: client */
+extern const struct option_type type_client_limits;    /* read_clients.c: client */
+extern const struct option_type type_quotas;           /* read_quotas.c: policy */
+extern const struct option_type type_quota_connection; /* read_quotas.c: quota_settings */
+extern const struct option_type type_quota_query;      /* read_quotas.c: quota_settings */
+extern const struct option_type type_rules;            /* read_rules.c: policy */
+extern const struct option_type type_path_pattern;     /* read_match.c: slice */
+extern const struct option_type type_host_pattern;     /* read_match.c: slice */
+extern const struct option_type type_methods;          /* read_match.c: rule */
+extern const struct option_type type_match_header;     /* read_criteria.c: rule */
+extern const struct option_type type_match_query;      /* read_criteria.c: rule */
+extern const struct option_type type_match_client;     /* read_criteria.c: rule */
+extern const struct option_type type_match_scheme;     /* read_criteria.c: rule */
+extern const struct option_type type_rule_limits;      /* read_rules.c: rule */
+extern const struct option_type type_rule_cost;        /* read_rules.c: int64_t */
+extern const struct option_type type_rule_upstream;    /* read_rules.c: rule */
+extern const struct option_type
+    type_answer_headers;                        /* read_rejection_headers.c: rejection_settings */
+extern const struct option_type type_body_file; /* read_rejection_body.c: rejection_settings */
 
 enum {
     LISTEN_MAX = 64,
@@ -101,20 +168,6 @@ void identity_finish(struct loading *l);
 bool jwt_has_inline_secret(const void *policy); /* for option->applies */
 void check_jwt(struct loading *l);              /* read_jwt.c: reports a jwt source without keys */
 
-/* --- secrets (secret_file.c) --- */
-
-/* Removes a trailing newline, as added by editors and `echo`. */
-struct slice without_newline(struct slice bytes);
-/* Warns if every user of the machine may read or write the file with a secret that `node` names. */
-void warn_of_file_mode(struct loading *l, const struct node *node, const char *path);
-
-/* Reads a file that holds a secret alone, on one line, into the scratch arena. `what` is its name
- * in errors. Returns false if the value is null, or after reporting an error. Warns if everybody
- * can read the file. */
-struct option;
-bool secret_file_read(struct loading *l, const struct option *option, const struct node *node,
-                      const char *what, struct slice *secret);
-
 /* --- admin --- */
 
 bool admin_is_unix(const void *listener); /* for option->applies */
@@ -142,23 +195,7 @@ bool rule_has_cost_request(const void *rule);
 bool rule_has_cost_response(const void *rule);
 bool rule_has_rejection(const void *rule);
 
-/* --- certificates --- */
-
-/* Warns about certificates that are not valid now or expire within CERTIFICATE_WARN_S seconds.
- * `file` is the node that names them. */
-enum { CERTIFICATE_WARN_S = 14 * 86400 };
-struct tls_dates;
-void certificate_check(struct loading *l, const struct node *file, const struct tls_dates *dates);
-
-/* --- destinations --- */
-
-/* Reads "host:port" or "unix:/path" and resolves host names. Returns false after reporting an
- * error. Blocks. */
-bool destination_read(struct loading *l, const struct node *node, struct address *address);
-
-/* read_client_tls.c: makes tls->client from the files that the options name. `node` is the map of
- * these options, or a node for errors if there is none. */
-void client_tls_load(struct loading *l, const struct node *node, struct client_tls *tls);
+/* --- redis --- */
 
 /* redis_url.c: reads redis[s]://USER:PASSWORD@HOST:PORT/DATABASE as redis.address. `*position` is
  * set to its host:port. Returns false after reporting an error. */
