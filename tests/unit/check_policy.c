@@ -179,8 +179,7 @@ START_TEST(a_policy_is_read)
     ck_assert(policy->identity.trust_unix);
     ck_assert_uint_eq(policy->identity.ipv6_prefix, 56);
     ck_assert_int_eq(policy->identity.from[0].field, FIELD_X_CLIENT_ID);
-    ck_assert_uint_eq(policy->headers,
-                      HEADERS_X_RATELIMIT_EPOCH | HEADERS_IETF);
+    ck_assert_uint_eq(policy->headers, HEADERS_X_RATELIMIT_EPOCH | HEADERS_IETF);
     ck_assert_uint_eq(policy->rejection.status, 503);
     ck_assert_int_eq(policy->rejection.jitter, 1000);
     ck_assert_ptr_null(policy->rejection.body);
