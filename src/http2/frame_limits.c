@@ -39,7 +39,8 @@ void frame_limits_begin(struct frame_limits *limits, uint32_t resets_per_second,
     }
 }
 
-static void add(struct frame_limits *limits, enum frame_limit which, uint64_t thousandths)
+static void add_thousandths(struct frame_limits *limits, enum frame_limit which,
+                            uint64_t thousandths)
 {
     uint64_t tokens = limits->tokens[which] + thousandths, most = burst_of(limits, which);
     limits->tokens[which] = (uint32_t)(tokens < most ? tokens : most);
@@ -51,7 +52,8 @@ bool frame_limits_take(struct frame_limits *limits, enum frame_limit which, uint
     uint32_t rate =
         which == LIMIT_RESETS ? limits->resets_per_second : limit_table[which].per_second;
 
-    add(limits, which, (uint64_t)elapsed_ms * rate); /* per second = thousandths per millisecond */
+    add_thousandths(limits, which,
+                    (uint64_t)elapsed_ms * rate); /* per second = thousandths per millisecond */
     limits->refilled_ms[which] = now_ms;
     if (limits->tokens[which] < THOUSAND)
         return false;
@@ -59,9 +61,14 @@ bool frame_limits_take(struct frame_limits *limits, enum frame_limit which, uint
     return true;
 }
 
+void frame_limits_add(struct frame_limits *limits, enum frame_limit which, uint32_t tokens)
+{
+    add_thousandths(limits, which, (uint64_t)tokens * THOUSAND);
+}
+
 void frame_limits_sent(struct frame_limits *limits, size_t size)
 {
     for (enum frame_limit i = 0; i < LIMIT_COUNT; i++)
         if (limit_table[i].per_frame_sent && size >= limit_table[i].frame_min)
-            add(limits, i, (uint64_t)limit_table[i].per_frame_sent * THOUSAND);
+            frame_limits_add(limits, i, limit_table[i].per_frame_sent);
 }

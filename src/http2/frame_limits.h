@@ -1,6 +1,6 @@
 /* frame_limits.h - bounds on frames that cost weir more than their sender.
  *
- * Each kind has a token bucket. A well-behaved client stays far below; a client that exceeds one is
+ * Each kind has a token bucket. A well-behaved peer stays far below; a peer that exceeds one is
  * sent GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 section 10.5), and the kind is the cause in metrics
  * and logs. */
 #ifndef WEIR_HTTP2_FRAME_LIMITS_H
@@ -34,7 +34,10 @@ void frame_limits_begin(struct frame_limits *limits, uint32_t resets_per_second,
 /* Takes a token. Returns false if none is left. */
 bool frame_limits_take(struct frame_limits *limits, enum frame_limit which, uint64_t now_us);
 
-/* Adds the tokens for a DATA or HEADERS frame sent, with a payload of `size` bytes: the client may
+/* Adds tokens, because weir has done what the peer may react to. */
+void frame_limits_add(struct frame_limits *limits, enum frame_limit which, uint32_t tokens);
+
+/* Adds the tokens for a DATA or HEADERS frame sent, with a payload of `size` bytes: the peer may
  * react to each. */
 void frame_limits_sent(struct frame_limits *limits, size_t size);
 

@@ -1,8 +1,9 @@
-/* kept_head.c - the head under construction. HPACK allows one header section at a time per
- * connection, so it is built in the worker's buffers. Only a section that is still incomplete when
- * the input ends is copied to the session, until its next field arrives. */
+/* kept_head.c - the header section under construction. HPACK allows one at a time per connection,
+ * so it is built in the worker's buffers. Only a section that is still incomplete when the input
+ * ends is copied to the session, until its next field arrives. */
 #include <stdlib.h>
 
+#include "http/chunked.h"
 #include "http2/session_internal.h"
 
 void http2_head_drop(struct http2_session *s)
@@ -14,12 +15,17 @@ void http2_head_drop(struct http2_session *s)
         s->scratch->used_by = NULL;
 }
 
-void http2_head_begin(struct http2_session *s, struct http2_stream *stream)
+void http2_head_begin(struct http2_session *s, struct http2_stream *stream, enum section section)
 {
+    bool trailers = section == SECTION_TRAILERS;
+
     http2_head_drop(s);
     s->head_of = stream;
+    s->section = section;
     s->scratch->used_by = s;
-    request_text_begin(&s->text, s->scratch->head, s->scratch->side, s->max_header_list);
+    head_text_begin(&s->text, s->scratch->head, s->scratch->side,
+                    trailers && s->max_header_list > CHUNK_TRAILERS_MAX ? CHUNK_TRAILERS_MAX
+                                                                        : s->max_header_list);
 }
 
 /* Copies the kept bytes back, at the first field after an interruption. */

@@ -17,31 +17,33 @@ static struct http2_stream *stream_of(nghttp2_session *ng, int32_t id)
     return stream;
 }
 
-static bool is_request(const nghttp2_frame *frame)
-{
-    return frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST;
-}
-
 /* ---- header sections ------------------------------------------------------------------------- */
+
+/* Returns a new stream of a client's request. */
+static struct http2_stream *request_stream(struct http2_session *s, int32_t id)
+{
+    struct http2_stream *stream = http2_stream_new(s);
+
+    if (!stream)
+        return NULL;
+    stream->id = id;
+    nghttp2_session_set_stream_user_data(s->ng, id, stream);
+    return stream;
+}
 
 static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, void *user_data)
 {
     struct http2_session *s = http2_session_of(user_data);
-    struct http2_stream *stream;
+    bool request = !s->client && frame->headers.cat == NGHTTP2_HCAT_REQUEST;
+    struct http2_stream *stream =
+        request ? request_stream(s, frame->hd.stream_id) : stream_of(ng, frame->hd.stream_id);
 
-    if (!is_request(frame)) { /* trailers */
-        s->text.list_size = 0;
-        return 0;
-    }
-    if (!(stream = calloc(1, sizeof *stream)))
+    if (!stream)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
-    MAGIC_SET(stream, HTTP2_STREAM_MAGIC);
-    stream->id = frame->hd.stream_id;
-    stream->session = s;
-    TAILQ_INSERT_TAIL(&s->streams, stream, link);
-    s->stream_count++;
-    nghttp2_session_set_stream_user_data(ng, stream->id, stream);
-    http2_head_begin(s, stream);
+    http2_head_begin(s, stream,
+                     request                            ? SECTION_REQUEST
+                     : s->client && !stream->final_head ? SECTION_RESPONSE
+                                                        : SECTION_TRAILERS);
     return 0;
 }
 
@@ -56,16 +58,14 @@ static int refuse_section(struct http2_session *s, int32_t id, uint32_t code, co
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
-static const char *request_field(struct http2_session *s, struct slice name, struct slice value)
+static const char *add_field(struct http2_session *s, struct slice name, struct slice value)
 {
     http2_head_resume(s);
-    return request_text_field(&s->text, name, value);
-}
-
-static const char *trailer(struct http2_session *s, struct slice name, struct slice value)
-{
-    s->text.list_size += (uint32_t)(name.n + value.n) + REQUEST_TEXT_ENTRY;
-    return request_text_trailer(name, value);
+    switch (s->section) {
+    case SECTION_REQUEST: return request_text_field(&s->text, name, value);
+    case SECTION_RESPONSE: return response_text_field(&s->text, name, value);
+    default: return trailer_text_field(&s->text, name, value);
+    }
 }
 
 static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint8_t *name,
@@ -73,12 +73,15 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
                      void *user_data)
 {
     struct http2_session *s = http2_session_of(user_data);
-    struct slice n = slice_of_bytes(name, name_size), v = slice_of_bytes(value, value_size);
-    const char *why = is_request(frame) ? request_field(s, n, v) : trailer(s, n, v);
+    const char *why =
+        add_field(s, slice_of_bytes(name, name_size), slice_of_bytes(value, value_size));
     (void)ng, (void)flags;
 
     if (why)
         return refuse_section(s, frame->hd.stream_id, NGHTTP2_PROTOCOL_ERROR, why);
+    if (s->section == SECTION_TRAILERS && s->text.too_large)
+        return refuse_section(s, frame->hd.stream_id, NGHTTP2_ENHANCE_YOUR_CALM,
+                              "trailers too long");
     if (s->text.list_size > 2 * s->max_header_list)
         return refuse_section(s, frame->hd.stream_id, NGHTTP2_ENHANCE_YOUR_CALM, NULL);
     return 0;
@@ -107,22 +110,40 @@ static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int
 
 /* ---- complete frames ------------------------------------------------------------------------- */
 
+static void message_frame(struct http2_session *s, struct http2_stream *stream, uint8_t type,
+                          bool end)
+{
+    bool head = type == NGHTTP2_HEADERS && s->section != SECTION_TRAILERS;
+
+    stream->received_all |= end;
+    if (head)
+        s->headed = stream;
+    else if (end)
+        s->ended = stream;
+}
+
 static int on_frame(nghttp2_session *ng, const nghttp2_frame *frame, void *user_data)
 {
     struct http2_session *s = http2_session_of(user_data);
     struct http2_stream *stream = frame->hd.stream_id ? stream_of(ng, frame->hd.stream_id) : NULL;
 
-    s->open |= frame->hd.type == NGHTTP2_SETTINGS;
-    if (frame->hd.type == NGHTTP2_PING && frame->hd.flags & NGHTTP2_FLAG_ACK)
-        http2_ping_returned(s, frame->ping.opaque_data);
-    if (!stream || (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA))
-        return 0;
-    if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
-        stream->request_ended = true;
-    if (is_request(frame))
-        s->requested = stream;
-    else if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
-        s->ended = stream;
+    switch (frame->hd.type) {
+    case NGHTTP2_SETTINGS:
+        s->open = true;
+        s->capacity_changed = true;
+        break;
+    case NGHTTP2_GOAWAY: s->capacity_changed = true; break;
+    case NGHTTP2_PING:
+        if (frame->hd.flags & NGHTTP2_FLAG_ACK)
+            http2_ping_returned(s, frame->ping.opaque_data);
+        break;
+    case NGHTTP2_HEADERS:
+    case NGHTTP2_DATA:
+        if (stream)
+            message_frame(s, stream, frame->hd.type, frame->hd.flags & NGHTTP2_FLAG_END_STREAM);
+        break;
+    default: break;
+    }
     return 0;
 }
 
@@ -149,8 +170,9 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void 
     if (!stream)
         return 0;
     stream->closed = true;
-    stream->complete = code == NGHTTP2_NO_ERROR && stream->request_ended && stream->response_ended;
-    if (s->head_of == stream)
+    stream->code = code;
+    stream->complete = code == NGHTTP2_NO_ERROR && stream->received_all && stream->sent_all;
+    if (s->head_of == stream && s->headed != stream && s->ended != stream) /* not reported */
         http2_head_drop(s);
     if (stream->unconsumed && nghttp2_session_consume_connection(ng, stream->unconsumed) != 0)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
@@ -172,50 +194,104 @@ void http2_received_callbacks(nghttp2_session_callbacks *callbacks)
 
 /* ---- reports --------------------------------------------------------------------------------- */
 
+/* Resets a stream because of its head. The end of a response has closed it already. */
+static void reset_malformed(struct http2_session *s, struct http2_stream *stream, const char *why)
+{
+    s->why = why;
+    if (stream->closed) {
+        stream->complete = false;
+        stream->code = NGHTTP2_PROTOCOL_ERROR;
+        http2_reset_fault(s, stream, stream->code);
+    } else if (nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, stream->id,
+                                         NGHTTP2_PROTOCOL_ERROR) != 0)
+        http2_session_fail(s, HTTP2_NO_MEMORY, NULL);
+}
+
 static void report_request(struct http2_session *s, struct http2_stream *stream)
 {
     struct request_head *head = &s->scratch->request;
     struct framing framing;
     struct refusal refusal;
 
-    http2_head_resume(s);
     stream->reported = true;
     enum request_text_end end =
-        request_text_end(&s->text, stream->request_ended, head, &framing, &refusal);
+        request_text_end(&s->text, stream->received_all, head, &framing, &refusal);
     if (end == REQUEST_TEXT_MALFORMED) {
-        s->why = refusal.why;
         stream->reported = false;
-        if (nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, stream->id,
-                                      NGHTTP2_PROTOCOL_ERROR) != 0)
-            http2_session_fail(s, HTTP2_NO_MEMORY, NULL);
+        reset_malformed(s, stream, refusal.why);
     } else if (end == REQUEST_TEXT_REFUSED)
         s->events->refused(stream, &refusal, text_slice(&s->text.out));
     else
         s->events->request(stream, head, &framing);
+}
+
+static void report_response(struct http2_session *s, struct http2_stream *stream)
+{
+    struct response_head *head = &s->scratch->response;
+    struct framing framing;
+    const char *why = response_text_end(&s->text, (enum method)stream->method, stream->received_all,
+                                        head, &framing);
+
+    if (why)
+        reset_malformed(s, stream, why);
+    else if (head->status < 200)
+        s->events->interim(stream, head);
+    else {
+        stream->final_head = true;
+        s->events->response(stream, head, &framing, stream->received_all);
+    }
+}
+
+/* A response's end closes its stream before it is reported. */
+static bool is_listening(const struct http2_stream *stream)
+{
+    return !stream->detached && (!stream->closed || stream->session->client);
+}
+
+static void report_head(struct http2_session *s, struct http2_stream *stream)
+{
+    http2_head_resume(s);
+    if (s->shutdown == SHUTDOWN_DONE && stream->id > s->last_stream && !s->client)
+        stream->detached = true; /* the GOAWAY that is to be sent closes it */
+    else if (is_listening(stream) && s->client)
+        report_response(s, stream);
+    else if (is_listening(stream))
+        report_request(s, stream);
     http2_head_drop(s);
 }
 
-static bool is_listening(const struct http2_stream *stream)
+static void report_end(struct http2_session *s, struct http2_stream *stream)
 {
-    return !stream->closed && !stream->detached;
+    bool trailers = s->head_of == stream;
+    struct slice text = SLICE_NONE;
+
+    if (trailers) {
+        http2_head_resume(s);
+        text = trailer_text_end(&s->text);
+    }
+    if (is_listening(stream))
+        s->events->content_end(stream, text);
+    if (trailers)
+        http2_head_drop(s);
 }
 
 void http2_report_received(struct http2_session *s)
 {
-    struct http2_stream *requested = s->requested, *content_of = s->content_of, *ended = s->ended;
+    struct http2_stream *headed = s->headed, *content_of = s->content_of, *ended = s->ended;
     struct slice content = s->content;
+    bool capacity = s->capacity_changed;
 
-    s->requested = s->content_of = s->ended = NULL;
+    s->headed = s->content_of = s->ended = NULL;
     s->content = SLICE_NONE;
-    if (requested && s->shutdown == SHUTDOWN_DONE && requested->id > s->last_stream) {
-        requested->detached = true; /* the GOAWAY that is to be sent closes it */
-        http2_head_drop(s);
-    } else if (requested && !requested->closed)
-        report_request(s, requested);
+    s->capacity_changed = false;
+    if (headed)
+        report_head(s, headed);
     if (content_of && is_listening(content_of))
         s->events->content(content_of, content);
     else if (content_of)
         http2_consume(content_of, content.n);
-    if (ended && is_listening(ended))
-        s->events->content_end(ended);
+    if (ended)
+        report_end(s, ended);
+    if (capacity && s->events->capacity)
+        s->events->capacity(s->context);
 }

@@ -3,84 +3,14 @@
 #include "base/scan.h"
 #include "http/chars.h"
 
-void request_text_begin(struct request_text *text, char *out, char *side, uint32_t list_max)
-{
-    *text = (struct request_text){.out = text_over(out, REQUEST_TEXT_MAX),
-                                  .side = text_over(side, REQUEST_TEXT_MAX),
-                                  .list_max = list_max};
-}
-
-/* ---- checks of one field --------------------------------------------------------------------- */
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-/* RFC 9113 section 8.2.1: a token without upper-case letters. */
-static bool name_is_valid(struct slice name)
-{
-    for (size_t i = 0; i < name.n; i++)
-        if (!char_is(name.p[i], CHAR_TOKEN) || (name.p[i] >= 'A' && name.p[i] <= 'Z'))
-            return false;
-    return name.n > 0;
-}
-
-/* RFC 9113 section 8.2.1, and stricter: no control bytes except HTAB, as in HTTP/1.1. */
-static bool value_is_valid(struct slice value)
-{
-    const char *p = value.p, *end = p + value.n;
-
-    if (value.n == 0)
-        return true;
-    if (is_blank(*p) || is_blank(end[-1]))
-        return false;
-    while ((p = scan_to_control(p, end)) < end && *p == '\t')
-        p++;
-    return p == end;
-}
-
-/* RFC 9113 section 8.2.2: meaningful on one connection of HTTP/1.1 only. */
-static bool is_connection_specific(struct slice name)
-{
-    static const struct slice names[] = {{"connection", 10},
-                                         {"keep-alive", 10},
-                                         {"proxy-connection", 16},
-                                         {"transfer-encoding", 17},
-                                         {"upgrade", 7}};
-
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (slice_equal(name, names[i]))
-            return true;
-    return false;
-}
-
-static const char *field_fault(struct slice name, struct slice value)
-{
-    if (!name_is_valid(name))
-        return "invalid byte in a field name";
-    if (!value_is_valid(value))
-        return "invalid byte in a field value, or a blank at its end";
-    if (is_connection_specific(name))
-        return "connection-specific field";
-    if (slice_equal(name, SLICE("te")) && !slice_equal(value, SLICE("trailers")))
-        return "TE other than trailers";
-    return NULL;
-}
-
-const char *request_text_trailer(struct slice name, struct slice value)
-{
-    return field_fault(name, value);
-}
-
 /* ---- pseudo-fields and the request line ------------------------------------------------------ */
 
-static struct slice pseudo_value(const struct request_text *text, enum pseudo_field which)
+static struct slice pseudo_value(const struct head_text *text, enum pseudo_field which)
 {
     return (struct slice){text->side.p + text->pseudo_at[which], text->pseudo_size[which]};
 }
 
-static bool has_pseudo(const struct request_text *text, enum pseudo_field which)
+static bool has_pseudo(const struct head_text *text, enum pseudo_field which)
 {
     return text->pseudo >> which & 1;
 }
@@ -111,7 +41,7 @@ static const char *pseudo_fault(enum pseudo_field which, struct slice value)
     }
 }
 
-static const char *pseudo_add(struct request_text *text, struct slice name, struct slice value)
+static const char *pseudo_add(struct head_text *text, struct slice name, struct slice value)
 {
     static const struct slice names[PSEUDO_COUNT] = {[PSEUDO_METHOD] = {":method", 7},
                                                      [PSEUDO_SCHEME] = {":scheme", 7},
@@ -138,7 +68,7 @@ static const char *pseudo_add(struct request_text *text, struct slice name, stru
 }
 
 /* RFC 9113 section 8.3.1. CONNECT (section 8.5) has no :scheme and :path; the parser refuses it. */
-static const char *line_write(struct request_text *text)
+static const char *line_write(struct head_text *text)
 {
     bool connect = has_pseudo(text, PSEUDO_METHOD) &&
                    slice_equal(pseudo_value(text, PSEUDO_METHOD), SLICE("CONNECT"));
@@ -171,57 +101,41 @@ static const char *line_write(struct request_text *text)
 /* ---- other fields ---------------------------------------------------------------------------- */
 
 /* Offset of the joined cookies in `side`, behind :authority. */
-static size_t cookies_at(const struct request_text *text)
+static size_t cookies_at(const struct head_text *text)
 {
     return text->has_authority ? text->pseudo_size[PSEUDO_AUTHORITY] : 0;
 }
 
-static void cookie_add(struct request_text *text, struct slice value)
+static void cookie_add(struct head_text *text, struct slice value)
 {
     if (text->side.n > cookies_at(text))
         text_literal(&text->side, "; ");
     text_put(&text->side, value);
 }
 
-static void field_write(struct request_text *text, struct slice name, struct slice value)
-{
-    text_put(&text->out, name);
-    text_literal(&text->out, ": ");
-    text_put(&text->out, value);
-    text_literal(&text->out, "\r\n");
-}
-
-/* Returns whether the field counts beyond list_max. Nothing more is stored then. */
-static bool counts_too_much(struct request_text *text, struct slice name, struct slice value)
-{
-    text->list_size += (uint32_t)(name.n + value.n) + REQUEST_TEXT_ENTRY;
-    text->too_large |= text->list_size > text->list_max;
-    return text->too_large;
-}
-
-const char *request_text_field(struct request_text *text, struct slice name, struct slice value)
+const char *request_text_field(struct head_text *text, struct slice name, struct slice value)
 {
     const char *fault;
 
-    if (counts_too_much(text, name, value))
+    if (!head_text_count(text, name, value))
         return NULL;
     if (name.n && *name.p == ':')
         return pseudo_add(text, name, value);
     if (!text->line_written && (fault = line_write(text)))
         return fault;
-    if ((fault = field_fault(name, value)))
+    if ((fault = head_text_fault(name, value)))
         return fault;
     if (slice_equal(name, SLICE("cookie")))
         cookie_add(text, value);
     else if (!slice_equal(name, SLICE("host")) || !text->has_authority)
-        field_write(text, name, value);
+        head_text_write(text, name, value);
     else if (!slice_equal_nocase(value, pseudo_value(text, PSEUDO_AUTHORITY)))
         return "Host differs from :authority";
     text->has_length |= slice_equal(name, SLICE("content-length"));
     return NULL;
 }
 
-enum request_text_end request_text_end(struct request_text *text, bool end_stream,
+enum request_text_end request_text_end(struct head_text *text, bool end_stream,
                                        struct request_head *head, struct framing *framing,
                                        struct refusal *refusal)
 {
@@ -236,11 +150,11 @@ enum request_text_end request_text_end(struct request_text *text, bool end_strea
         return REQUEST_TEXT_MALFORMED;
     }
     if (text->side.n > cookies_at(text))
-        field_write(
+        head_text_write(
             text, SLICE("cookie"),
             (struct slice){text->side.p + cookies_at(text), text->side.n - cookies_at(text)});
     if (!end_stream && !text->has_length)
-        field_write(text, SLICE("transfer-encoding"), SLICE("chunked"));
+        head_text_write(text, SLICE("transfer-encoding"), SLICE("chunked"));
     text_literal(&text->out, "\r\n");
     if (text->out.failed || text->side.failed) {
         *refusal = (struct refusal){431, "see http2.max_header_list"};

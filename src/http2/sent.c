@@ -1,11 +1,12 @@
-/* sent.c - responses. Content goes from the caller's memory to the output buffer, at the moment
- * when nghttp2 asks for it. */
+/* sent.c - responses, content and trailers. Content goes from the caller's memory to the output
+ * buffer, at the moment when nghttp2 asks for it. */
 #include "http2/session_internal.h"
 
 enum {
     FRAME_MIN = 1024, /* room in the output buffer for which a DATA frame is begun */
     SMALL_FRAME_MAX =
-        64 /* smaller frames, because of a small window, count for LIMIT_SMALL_WINDOWS */
+        64,         /* smaller frames, because of a small window, count for LIMIT_SMALL_WINDOWS */
+    LATE_FRAMES = 2 /* frames that cross a reset: head and trailers, or a reset */
 };
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -35,8 +36,7 @@ static ssize_t on_send(nghttp2_session *ng, const uint8_t *bytes, size_t n, int 
     return (ssize_t)n;
 }
 
-/* Produces output; the events that this causes stay queued. */
-static void produce(struct http2_session *s)
+void http2_produce(struct http2_session *s)
 {
     if (s->sending)
         return;
@@ -58,6 +58,20 @@ static void wait_for_room(struct http2_stream *stream)
     }
 }
 
+/* The content has ended: gives nghttp2 the trailers instead. */
+static ssize_t take_trailers(struct http2_session *s, int32_t id, uint32_t *flags)
+{
+    nghttp2_nv *pairs = s->scratch->pairs;
+
+    for (unsigned i = 0; i < s->trailer_count; i++)
+        pairs[i] = http2_pair(s->trailers[i].name, s->trailers[i].value);
+    if (nghttp2_submit_trailer(s->ng, id, pairs, s->trailer_count) != 0)
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    s->trailers_of = NULL;
+    *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+    return 0;
+}
+
 /* nghttp2 asks for at most `most` bytes, as much as the windows permit. */
 static ssize_t on_wanted(nghttp2_session *ng, int32_t id, uint8_t *unused, size_t most,
                          uint32_t *flags, nghttp2_data_source *source, void *user_data)
@@ -65,9 +79,11 @@ static ssize_t on_wanted(nghttp2_session *ng, int32_t id, uint8_t *unused, size_
     struct http2_session *s = http2_session_of(user_data);
     struct http2_stream *stream = source->ptr;
     size_t n = stream->piece.n, room;
-    (void)ng, (void)id, (void)unused;
+    (void)ng, (void)unused;
 
     MAGIC_CHECK(stream, HTTP2_STREAM_MAGIC);
+    if (s->trailers_of == stream)
+        return take_trailers(s, id, flags);
     if (n == 0 && !stream->piece_ends) {
         stream->deferred = true;
         if (stream->wants_room)
@@ -110,22 +126,33 @@ static int on_send_data(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t
     return 0;
 }
 
-size_t http2_send_content(struct http2_stream *stream, struct slice bytes, bool end)
+nghttp2_data_provider http2_content_of(struct http2_stream *stream)
+{
+    return (nghttp2_data_provider){.source.ptr = stream, .read_callback = on_wanted};
+}
+
+/* Lets nghttp2 ask for what the stream has to send. */
+static void offer(struct http2_stream *stream)
 {
     struct http2_session *s = stream->session;
 
-    MAGIC_CHECK(stream, HTTP2_STREAM_MAGIC);
-    if (stream->closed || stream->response_ended)
-        return bytes.n; /* `closed` follows */
-    stream->piece = bytes;
-    stream->piece_ends = end;
     stream->wants_room = false;
     if (stream->deferred) {
         stream->deferred = false;
         (void)nghttp2_session_resume_data(s->ng, stream->id);
     }
-    produce(s);
+    http2_produce(s);
     s->work = true;
+}
+
+size_t http2_send_content(struct http2_stream *stream, struct slice bytes, bool end)
+{
+    MAGIC_CHECK(stream, HTTP2_STREAM_MAGIC);
+    if (stream->closed || stream->sent_all)
+        return bytes.n; /* `closed` follows */
+    stream->piece = bytes;
+    stream->piece_ends = end;
+    offer(stream);
     size_t taken = bytes.n - stream->piece.n;
     if (stream->piece.n && !stream->closed) {
         stream->piece_ends = false; /* until the rest is offered again */
@@ -136,21 +163,46 @@ size_t http2_send_content(struct http2_stream *stream, struct slice bytes, bool 
     return stream->closed ? bytes.n : taken;
 }
 
-bool http2_response_ended(const struct http2_stream *stream)
+bool http2_send_trailers(struct http2_stream *stream, const struct http2_field *fields,
+                         unsigned count)
 {
-    return stream->response_ended;
+    struct http2_session *s = stream->session;
+
+    MAGIC_CHECK(stream, HTTP2_STREAM_MAGIC);
+    if (stream->closed || stream->sent_all)
+        return true; /* `closed` follows */
+    s->trailers_of = stream;
+    s->trailers = fields;
+    s->trailer_count = count;
+    offer(stream);
+    bool taken = s->trailers_of == NULL;
+    s->trailers_of = NULL;
+    stream->end_given = taken;
+    stream->wants_room = !taken && !stream->closed;
+    return taken || stream->closed;
+}
+
+bool http2_sent_all(const struct http2_stream *stream)
+{
+    return stream->sent_all;
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* Returns whether the value is new in every response: it would fill the table of HPACK, which
- * nghttp2 searches linearly for a name. */
+/* Returns whether the value is new in every message, or belongs to one client of many: it would
+ * fill the table of HPACK, which nghttp2 searches linearly for a name. */
 static bool is_unique(struct slice name)
 {
-    return slice_equal_nocase(name, SLICE("X-Request-Id"));
+    switch (name.n) {
+    case 6: return slice_equal_nocase(name, SLICE("Cookie"));
+    case 11: return slice_equal_nocase(name, SLICE("Traceparent"));
+    case 12: return slice_equal_nocase(name, SLICE("X-Request-Id"));
+    case 15: return slice_equal_nocase(name, SLICE("X-Forwarded-For"));
+    default: return false;
+    }
 }
 
-static nghttp2_nv pair_of(struct slice name, struct slice value)
+nghttp2_nv http2_pair(struct slice name, struct slice value)
 {
     return (nghttp2_nv){(uint8_t *)(uintptr_t)name.p, (uint8_t *)(uintptr_t)value.p, name.n,
                         value.n, is_unique(name) ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE};
@@ -165,9 +217,9 @@ static size_t write_pairs(struct http2_scratch *scratch, unsigned status,
     scratch->status[0] = (char)('0' + status / 100 % 10);
     scratch->status[1] = (char)('0' + status / 10 % 10);
     scratch->status[2] = (char)('0' + status % 10);
-    scratch->pairs[0] = pair_of(SLICE(":status"), (struct slice){scratch->status, 3});
+    scratch->pairs[0] = http2_pair(SLICE(":status"), (struct slice){scratch->status, 3});
     for (unsigned i = 0; i < count; i++)
-        scratch->pairs[i + 1] = pair_of(fields[i].name, fields[i].value);
+        scratch->pairs[i + 1] = http2_pair(fields[i].name, fields[i].value);
     return count + 1;
 }
 
@@ -186,7 +238,7 @@ bool http2_send_head(struct http2_stream *stream, unsigned status, const struct 
                      unsigned count, bool end)
 {
     struct http2_session *s = stream->session;
-    nghttp2_data_provider content = {.source.ptr = stream, .read_callback = on_wanted};
+    nghttp2_data_provider content = http2_content_of(stream);
     size_t n = write_pairs(s->scratch, status, fields, count);
 
     s->work = true;
@@ -210,7 +262,7 @@ static void reset(struct http2_stream *stream, uint32_t code)
 
 void http2_reset(struct http2_stream *stream)
 {
-    reset(stream, NGHTTP2_INTERNAL_ERROR);
+    reset(stream, stream->session->client ? NGHTTP2_CANCEL : NGHTTP2_INTERNAL_ERROR);
 }
 
 void http2_consume(struct http2_stream *stream, size_t size)
@@ -232,13 +284,15 @@ void http2_stream_detach(struct http2_stream *stream)
     stream->detached = true;
     stream->user = NULL;
     http2_consume(stream, stream->unconsumed);
-    if (stream->response_ended && !stream->request_ended)
+    if (stream->session->client)
+        http2_reset(stream);
+    else if (stream->sent_all && !stream->received_all)
         reset(stream, NGHTTP2_NO_ERROR);
     else if (!stream->end_given)
-        reset(stream, NGHTTP2_INTERNAL_ERROR);
+        http2_reset(stream);
 }
 
-/* Names what the client has caused by the code of a RST_STREAM. */
+/* Names what the peer has caused by the code of a RST_STREAM. */
 static enum http2_cause cause_of_reset(uint32_t code)
 {
     return code == NGHTTP2_REFUSED_STREAM      ? HTTP2_TOO_MANY_STREAMS
@@ -246,23 +300,28 @@ static enum http2_cause cause_of_reset(uint32_t code)
                                                : HTTP2_MALFORMED;
 }
 
-/* A reset of weir that the client has provoked costs as much as one of the client
- * (CVE-2025-8671). */
-static void reset_sent(struct http2_session *s, const struct http2_stream *stream, uint32_t code)
+/* A reset of weir that the peer has provoked costs as much as one of the peer (CVE-2025-8671).
+ * Client's role: the server may answer a stream's reset before it receives it. */
+void http2_reset_fault(struct http2_session *s, struct http2_stream *stream, uint32_t code)
 {
+    enum http2_cause cause = cause_of_reset(code);
     const char *why = s->why;
 
     s->why = NULL;
+    if (s->client)
+        frame_limits_add(&s->limits, LIMIT_RESETS, LATE_FRAMES);
     if (stream && stream->own_reset)
         return;
-    http2_fault(s, cause_of_reset(code), why);
+    if (stream)
+        stream->why = why ? why : http2_cause_text[cause];
+    http2_fault(s, cause, why);
     http2_charge(s, LIMIT_RESETS);
 }
 
-static void response_ended(struct http2_stream *stream)
+static void sent_all(struct http2_stream *stream)
 {
-    stream->response_ended = true;
-    if (stream->detached && !stream->request_ended)
+    stream->sent_all = true;
+    if (stream->detached && !stream->received_all)
         reset(stream, NGHTTP2_NO_ERROR);
 }
 
@@ -278,9 +337,9 @@ static int on_frame_sent(nghttp2_session *ng, const nghttp2_frame *frame, void *
     case NGHTTP2_HEADERS:
         frame_limits_sent(&s->limits, frame->hd.length);
         if (stream && frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
-            response_ended(stream);
+            sent_all(stream);
         break;
-    case NGHTTP2_RST_STREAM: reset_sent(s, stream, frame->rst_stream.error_code); break;
+    case NGHTTP2_RST_STREAM: http2_reset_fault(s, stream, frame->rst_stream.error_code); break;
     case NGHTTP2_GOAWAY:
         if (frame->goaway.error_code != NGHTTP2_NO_ERROR && !s->failed) {
             s->failed = true;
@@ -337,7 +396,7 @@ void http2_session_send(struct http2_session *s)
 
     MAGIC_CHECK(s, HTTP2_SESSION_MAGIC);
     s->work = false;
-    produce(s);
+    http2_produce(s);
     if (iobuf_held(*s->out) < IOBUF_READ_MAX / 2) /* there is room for further content */
         for (stream = TAILQ_FIRST(&s->no_room); stream; stream = next) {
             next = TAILQ_NEXT(stream, event_link);
@@ -345,7 +404,7 @@ void http2_session_send(struct http2_session *s)
         }
     while ((stream = TAILQ_FIRST(&s->events_due)))
         report(stream);
-    produce(s);
+    http2_produce(s);
     s->work = !TAILQ_EMPTY(&s->events_due);
     if (*s->out && iobuf_held(*s->out) == 0)
         iobuf_put(s->pool, s->out);

@@ -44,6 +44,13 @@ static nghttp2_option *new_options(void)
     return option;
 }
 
+static int new_of_role(struct http2_session *s, const nghttp2_session_callbacks *callbacks,
+                       const nghttp2_option *option)
+{
+    return s->client ? nghttp2_session_client_new2(&s->ng, callbacks, s, option)
+                     : nghttp2_session_server_new2(&s->ng, callbacks, s, option);
+}
+
 static bool new_nghttp2_session(struct http2_session *s)
 {
     nghttp2_session_callbacks *callbacks = NULL;
@@ -53,7 +60,7 @@ static bool new_nghttp2_session(struct http2_session *s)
     if (good) {
         http2_received_callbacks(callbacks);
         http2_sent_callbacks(callbacks);
-        good = nghttp2_session_server_new2(&s->ng, callbacks, s, option) == 0;
+        good = new_of_role(s, callbacks, option) == 0;
     }
     nghttp2_session_callbacks_del(callbacks);
     nghttp2_option_del(option);
@@ -63,7 +70,9 @@ static bool new_nghttp2_session(struct http2_session *s)
 static bool submit_settings(struct http2_session *s, const struct http2_settings *settings)
 {
     const nghttp2_settings_entry entries[] = {
-        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings->max_concurrent_streams},
+        s->client ? (nghttp2_settings_entry){NGHTTP2_SETTINGS_ENABLE_PUSH, 0}
+                  : (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS,
+                                             settings->max_concurrent_streams},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, (uint32_t)settings->initial_window},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)settings->max_header_list},
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1}};
@@ -75,10 +84,10 @@ static bool submit_settings(struct http2_session *s, const struct http2_settings
            nghttp2_session_set_local_window_size(s->ng, NGHTTP2_FLAG_NONE, 0, (int32_t)window) == 0;
 }
 
-struct http2_session *http2_session_new(const struct http2_settings *settings,
-                                        const struct http2_events *events, void *context,
-                                        struct http2_scratch *scratch, struct iobuf_pool *pool,
-                                        struct iobuf **out, uint64_t now_us)
+struct http2_session *http2_session_begin(const struct http2_settings *settings,
+                                          const struct http2_events *events, void *context,
+                                          struct http2_scratch *scratch, struct iobuf_pool *pool,
+                                          struct iobuf **out, uint64_t now_us, bool client)
 {
     struct http2_session *s = calloc(1, sizeof *s);
 
@@ -92,7 +101,8 @@ struct http2_session *http2_session_new(const struct http2_settings *settings,
     s->out = out;
     s->now_us = now_us;
     s->cause = HTTP2_NO_CAUSE;
-    s->preface_left = HTTP2_PREFACE_SIZE;
+    s->client = client;
+    s->preface_left = client ? 0 : HTTP2_PREFACE_SIZE;
     s->max_header_list = (uint32_t)settings->max_header_list;
     s->work = true;
     TAILQ_INIT(&s->streams);
@@ -103,6 +113,14 @@ struct http2_session *http2_session_new(const struct http2_settings *settings,
         return s;
     http2_session_free(s);
     return NULL;
+}
+
+struct http2_session *http2_session_new(const struct http2_settings *settings,
+                                        const struct http2_events *events, void *context,
+                                        struct http2_scratch *scratch, struct iobuf_pool *pool,
+                                        struct iobuf **out, uint64_t now_us)
+{
+    return http2_session_begin(settings, events, context, scratch, pool, out, now_us, false);
 }
 
 void http2_session_free(struct http2_session *s)
@@ -118,6 +136,19 @@ void http2_session_free(struct http2_session *s)
     http2_head_drop(s);
     MAGIC_WIPE(s);
     free(s);
+}
+
+struct http2_stream *http2_stream_new(struct http2_session *s)
+{
+    struct http2_stream *stream = calloc(1, sizeof *stream);
+
+    if (!stream)
+        return NULL;
+    MAGIC_SET(stream, HTTP2_STREAM_MAGIC);
+    stream->session = s;
+    TAILQ_INSERT_TAIL(&s->streams, stream, link);
+    s->stream_count++;
+    return stream;
 }
 
 void http2_stream_free(struct http2_stream *stream)
@@ -198,7 +229,7 @@ static bool is_late(const struct http2_session *s)
 {
     int32_t id = (int32_t)(((uint32_t)s->header[5] & 0x7f) << 24 | (uint32_t)s->header[6] << 16 |
                            (uint32_t)s->header[7] << 8 | s->header[8]);
-    return id <= nghttp2_session_get_last_proc_stream_id(s->ng) &&
+    return (s->client || id <= nghttp2_session_get_last_proc_stream_id(s->ng)) &&
            !nghttp2_session_get_stream_user_data(s->ng, id);
 }
 
@@ -223,7 +254,10 @@ static void frame_begins(struct http2_session *s)
             s->payload_left <= (flags & FLAG_PADDED ? PADDING_MAX : 0))
             http2_charge(s, LIMIT_EMPTY_FRAMES);
         break;
-    case NGHTTP2_RST_STREAM: http2_charge(s, LIMIT_RESETS); break;
+    case NGHTTP2_RST_STREAM: /* a server resets only what weir has opened */
+        if (!s->client || is_late(s))
+            http2_charge(s, LIMIT_RESETS);
+        break;
     case NGHTTP2_SETTINGS: http2_charge(s, LIMIT_SETTINGS); break;
     case NGHTTP2_PING: http2_charge(s, LIMIT_PINGS); break;
     case NGHTTP2_WINDOW_UPDATE: http2_charge(s, LIMIT_WINDOW_UPDATES); break;

@@ -1,19 +1,20 @@
-/* session.h - HTTP/2 sessions of clients (RFC 9113, RFC 7541): bytes in, events out.
+/* session.h - HTTP/2 sessions (RFC 9113, RFC 7541): bytes in, events out.
  *
- * This directory owns the framing, HPACK, flow control and stream states of a client's connection,
- * on libnghttp2. It checks requests and rewrites their heads, and it bounds what a client can make
- * weir do. It has no sockets, events or timers, and knows nothing of rules and limits.
+ * This directory owns the framing, HPACK, flow control and stream states of a connection, on
+ * libnghttp2. It checks messages and rewrites their heads, and it bounds what a peer can make weir
+ * do. It has no sockets, events or timers, and knows nothing of rules and limits.
  *
- *   session.h         the interface; read this first
+ *   session.h         the interface, and the server's role; read this first
+ *   client_session.h  the client's role: what differs from session.h
  *   session.c         begin and end, GOAWAY, input frame by frame
- *   received.c        frames received: requests, content, errors
- *   sent.c            responses and their content
+ *   client_session.c  the same of the client's role; opening streams
+ *   received.c        frames received: heads, content, trailers, errors
+ *   sent.c            responses, content and trailers
  *   frame_limits.h    bounds on floods of frames
- *   request_text.h    the rewriting of a request's fields as an HTTP/1.1 head
- *   kept_head.c       a head that is incomplete between reads
+ *   head_text.h       the rewriting of fields as HTTP/1.1, with request_text.h and response_text.h
+ *   kept_head.c       a header section that is incomplete between reads
  *
- *   input --http2_session_receive()--> events: request, refused, content, content_end, writable,
- *                                              closed
+ *   input --http2_session_receive()--> events: request or response, content, content_end, ...
  *   http2_send_head(), http2_send_content() --> output buffer --> the caller's socket
  *
  * Memory: the session stores no content. Content that is sent stays with the caller until the
@@ -47,7 +48,7 @@ extern const char http2_preface[];
 enum http2_cause {
     HTTP2_CONTINUATIONS = LIMIT_COUNT, /* CVE-2024-27316: more than HTTP2_CONTINUATIONS_MAX */
     HTTP2_HEADER_LIST,      /* a header list of more than twice max_header_list (HPACK bomb) */
-    HTTP2_MALFORMED,        /* a malformed request: stream error (RFC 9113 section 8.1.1) */
+    HTTP2_MALFORMED,        /* a malformed message: stream error (RFC 9113 section 8.1.1) */
     HTTP2_TOO_MANY_STREAMS, /* above max_concurrent_streams: REFUSED_STREAM */
     HTTP2_PROTOCOL_ERROR,   /* a connection error (RFC 9113 section 5.4.1) */
     HTTP2_NO_MEMORY,
@@ -71,22 +72,36 @@ void http2_scratch_free(struct http2_scratch *scratch);
 /* What the caller is told. None of these may free the session. All slices are valid only during the
  * call. */
 struct http2_events {
-    /* A valid request. FRAMING_CHUNKED: content of unknown length follows, not in chunks. If the
-     * framing is FRAMING_NONE, the request is complete. */
+    /* Server's role. A valid request. FRAMING_CHUNKED: content of unknown length follows, not in
+     * chunks. If the framing is FRAMING_NONE, the request is complete. */
     void (*request)(struct http2_stream *stream, struct request_head *head,
                     const struct framing *framing);
-    /* A request to be answered with refusal->status. `text`: its head as HTTP/1.1, may be cut. */
+    /* Server's role. A request to be answered with refusal->status. `text`: its head as HTTP/1.1,
+     * may be cut. */
     void (*refused)(struct http2_stream *stream, const struct refusal *refusal, struct slice text);
-    /* A piece of a request's content, or its end. */
+    /* Client's role. A valid interim response (1xx except 101). */
+    void (*interim)(struct http2_stream *stream, struct response_head *head);
+    /* Client's role. The head of the final response. FRAMING_CHUNKED: content of unknown length
+     * follows, not in chunks. FRAMING_NONE: no content follows. `end`: the response is complete,
+     * without content_end; otherwise content_end follows, also after FRAMING_NONE. */
+    void (*response)(struct http2_stream *stream, struct response_head *head,
+                     const struct framing *framing, bool end);
+    /* Client's role. Optional (NULL). http2_session_capacity() has changed for a reason of the
+     * server's: SETTINGS or GOAWAY. */
+    void (*capacity)(void *context);
+    /* A piece of the content. */
     void (*content)(struct http2_stream *stream, struct slice bytes);
-    void (*content_end)(struct http2_stream *stream);
-    /* http2_send_content() had not taken everything and may be called again. */
+    /* The end of the content. `trailers`: valid field lines and an empty line, as trailers_parse()
+     * reads them; empty if there are none. */
+    void (*content_end)(struct http2_stream *stream, struct slice trailers);
+    /* http2_send_content() or http2_send_trailers() had not taken everything and may be called
+     * again. */
     void (*writable)(struct http2_stream *stream);
     /* The stream is closed; it is freed after the call. `complete`: the request and the response
-     * were complete. Called only for streams that were reported, and not after
+     * were complete. Called only for streams that were reported or opened, and not after
      * http2_stream_detach(). */
     void (*closed)(struct http2_stream *stream, bool complete);
-    /* weir has reset a stream, refused one or ended the session because of the client. `why` is a
+    /* weir has reset a stream, refused one or ended the session because of the peer. `why` is a
      * static text, or NULL. */
     void (*fault)(void *context, enum http2_cause cause, const char *why);
 };
@@ -123,7 +138,7 @@ void http2_session_shut_down(struct http2_session *session);
 
 /* Returns the number of streams that are not closed. */
 unsigned http2_session_streams(const struct http2_session *session);
-/* Returns whether the client's preface and first SETTINGS were received. */
+/* Returns whether the peer's first SETTINGS were received. */
 bool http2_session_is_open(const struct http2_session *session);
 /* Returns whether a header section is incomplete. */
 bool http2_session_in_head(const struct http2_session *session);
@@ -152,17 +167,23 @@ MUST_CHECK bool http2_send_head(struct http2_stream *stream, unsigned status,
  * are fewer than bytes.n, `writable` follows. `end`: the content ends with these bytes, and nothing
  * more is to be sent if all are taken. */
 size_t http2_send_content(struct http2_stream *stream, struct slice bytes, bool end);
-/* Returns whether the response is complete in the output buffer or sent. */
-bool http2_response_ended(const struct http2_stream *stream);
+/* Ends the content with trailers, at least one field (RFC 9113 section 8.1), after all content was
+ * taken. The fields are copied. Returns false if they were not taken; then `writable` or `closed`
+ * follows. */
+MUST_CHECK bool http2_send_trailers(struct http2_stream *stream, const struct http2_field *fields,
+                                    unsigned count);
+/* Returns whether all of what weir sends on the stream is in the output buffer or sent. */
+bool http2_sent_all(const struct http2_stream *stream);
 
 /* Reports that `size` bytes of received content are not stored any more. */
 void http2_consume(struct http2_stream *stream, size_t size);
 
-/* Resets the stream (RFC 9113 section 5.4.2): the response must not look complete. `closed`
- * follows. */
+/* Resets the stream (RFC 9113 section 5.4.2): a response must not look complete, or a request is
+ * cancelled. `closed` follows. */
 void http2_reset(struct http2_stream *stream);
 /* The caller needs no more of the stream: no further events; content that still arrives is dropped.
- * If the response is complete and the request is not, the client is asked to stop (section 8.1). */
+ * Server's role: if the response is complete and the request is not, the client is asked to stop
+ * (section 8.1). Client's role: a stream that is not closed is reset. */
 void http2_stream_detach(struct http2_stream *stream);
 
 #endif

@@ -6,15 +6,17 @@
 #include <sys/queue.h>
 
 #include "base/magic.h"
+#include "http2/client_session.h"
 #include "http2/request_text.h"
-#include "http2/session.h"
+#include "http2/response_text.h"
 
 enum { HTTP2_SESSION_MAGIC = 0x48325345, HTTP2_STREAM_MAGIC = 0x48325354, HTTP2_FRAME_HEADER = 9 };
 
 struct http2_scratch {
     const struct http2_session *used_by; /* whose head is in the buffers; NULL: none */
-    char head[REQUEST_TEXT_MAX], side[REQUEST_TEXT_MAX];
+    char head[HEAD_TEXT_MAX], side[HEAD_TEXT_MAX];
     struct request_head request;
+    struct response_head response;
     nghttp2_nv pairs[HTTP2_SENT_FIELDS_MAX];
     char status[3];
 };
@@ -32,19 +34,27 @@ struct http2_stream {
     bool piece_ends;     /* the content ends behind `piece` */
     bool deferred;       /* nghttp2 waits for http2_send_content() */
     bool wants_room;     /* http2_send_content() had not taken everything */
-    bool end_given;      /* all of the response was handed over */
-    bool response_ended; /* ... and is in the output buffer or sent */
-    bool request_ended;
-    bool reported;  /* the caller knows the stream */
-    bool detached;  /* the caller needs no more events */
-    bool own_reset; /* weir resets it for reasons of its own */
+    bool end_given;      /* all of what weir sends was handed over */
+    bool sent_all;       /* ... and is in the output buffer or sent */
+    bool received_all;   /* END_STREAM was received */
+    bool final_head;     /* client's role: the head of the final response was received */
+    uint8_t method;      /* client's role: enum method of the request */
+    bool reported;       /* the caller knows the stream */
+    bool detached;       /* the caller needs no more events */
+    bool own_reset;      /* weir resets it for reasons of its own */
     bool closed, complete;
+    uint32_t code;   /* closed: error code */
+    const char *why; /* client's role: the fault for which weir resets the stream; static text */
 };
 
 TAILQ_HEAD(http2_stream_list, http2_stream);
 
+/* A header section being received. */
+enum section { SECTION_REQUEST, SECTION_RESPONSE, SECTION_TRAILERS };
+
 struct http2_session {
     uint32_t magic;
+    bool client; /* the client's role */
     nghttp2_session *ng;
     const struct http2_events *events;
     void *context;
@@ -63,20 +73,27 @@ struct http2_session {
     uint8_t continuations;
     uint32_t payload_left;
 
-    /* the head being received (kept_head.c) */
+    /* the header section being received (kept_head.c) */
     struct http2_stream *head_of; /* NULL: none */
-    struct request_text text;
+    enum section section;
+    struct head_text text;
     char *kept; /* its bytes between reads */
 
+    /* during http2_send_trailers() */
+    const struct http2_stream *trailers_of; /* NULL: nghttp2 has taken them */
+    const struct http2_field *trailers;
+    unsigned trailer_count;
+
     /* what the last part of the input has brought */
-    struct http2_stream *requested;
+    struct http2_stream *headed; /* the head of a request or response */
     struct http2_stream *content_of;
     struct slice content;
     struct http2_stream *ended;
+    bool capacity_changed;
 
     const char *why;        /* of the next reset by weir; static text, or NULL */
     enum http2_cause cause; /* why weir has ended the session */
-    bool open;              /* the client's first SETTINGS were received */
+    bool open;              /* the peer's first SETTINGS were received */
     bool failed;            /* no more input is processed */
     bool sending;           /* in nghttp2_session_send() */
     bool work;              /* output or events are pending */
@@ -92,12 +109,23 @@ static inline struct http2_session *http2_session_of(void *user_data)
     return session;
 }
 
+/* Begins a session of either role; session.c and client_session.c. */
+struct http2_session *http2_session_begin(const struct http2_settings *settings,
+                                          const struct http2_events *events, void *context,
+                                          struct http2_scratch *scratch, struct iobuf_pool *pool,
+                                          struct iobuf **out, uint64_t now_us, bool client);
+/* Returns a new stream without an identifier; NULL if there is no memory. */
+struct http2_stream *http2_stream_new(struct http2_session *session);
+
 /* Sets the callbacks for received and sent frames. */
 void http2_received_callbacks(nghttp2_session_callbacks *callbacks);
 void http2_sent_callbacks(nghttp2_session_callbacks *callbacks);
 
 /* Reports a fault to the caller. `why`: static text, or NULL. */
 void http2_fault(struct http2_session *session, enum http2_cause cause, const char *why);
+/* Reports the fault for which weir has reset a stream, and charges it. `stream`: NULL if it is
+ * closed. */
+void http2_reset_fault(struct http2_session *session, struct http2_stream *stream, uint32_t code);
 /* Reports a fault and sends GOAWAY with ENHANCE_YOUR_CALM. No more input is processed. */
 void http2_session_fail(struct http2_session *session, enum http2_cause cause, const char *why);
 
@@ -109,19 +137,26 @@ void http2_ping_returned(struct http2_session *session, const uint8_t *opaque);
 
 /* Queues an event of the stream: it is closed, or writable. */
 void http2_stream_due(struct http2_stream *stream);
+/* Produces output; the events that this causes stay queued. */
+void http2_produce(struct http2_session *session);
+/* Returns the content of a stream, for nghttp2. */
+nghttp2_data_provider http2_content_of(struct http2_stream *stream);
+/* Returns a field, for nghttp2, which copies it and changes its name to lower case. */
+nghttp2_nv http2_pair(struct slice name, struct slice value);
 /* Frees a stream that is in no list of nghttp2 any more. */
 void http2_stream_free(struct http2_stream *stream);
 
 /* Reports what the last part of the input has brought. */
 void http2_report_received(struct http2_session *session);
 
-/* Starts the head of a request (kept_head.c). */
-void http2_head_begin(struct http2_session *session, struct http2_stream *stream);
+/* Starts a header section (kept_head.c). */
+void http2_head_begin(struct http2_session *session, struct http2_stream *stream,
+                      enum section section);
 /* Makes session->text usable again after http2_head_keep(). */
 void http2_head_resume(struct http2_session *session);
-/* Keeps an incomplete head until more input arrives. Returns false if there is no memory. */
+/* Keeps an incomplete section until more input arrives. Returns false if there is no memory. */
 bool http2_head_keep(struct http2_session *session);
-/* Ends the head of a request, if there is one. */
+/* Ends the header section, if there is one. */
 void http2_head_drop(struct http2_session *session);
 
 #endif

@@ -56,7 +56,7 @@ void http2_on_request(struct http2_stream *stream, struct request_head *head,
 void http2_on_refused(struct http2_stream *stream, const struct refusal *refusal,
                       struct slice text);
 void http2_on_content(struct http2_stream *stream, struct slice bytes);
-void http2_on_content_end(struct http2_stream *stream);
+void http2_on_content_end(struct http2_stream *stream, struct slice trailers);
 void http2_on_writable(struct http2_stream *stream);
 void http2_on_closed(struct http2_stream *stream, bool complete);
 

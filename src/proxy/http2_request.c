@@ -406,9 +406,10 @@ void http2_on_content(struct http2_stream *stream, struct slice bytes)
         make_ready(r);
 }
 
-void http2_on_content_end(struct http2_stream *stream)
+void http2_on_content_end(struct http2_stream *stream, struct slice trailers)
 {
     struct http2_request *r = http2_stream_user(stream);
+    (void)trailers;
 
     r->body_ended = true;
     make_ready(r);

@@ -161,11 +161,17 @@ static void on_content(struct http2_stream *stream, struct slice bytes)
         let_go(stream);
 }
 
-static void on_content_end(struct http2_stream *stream)
+static void assert_trailers(struct slice text)
+{
+    PROPERTY(text.n == 0 || (text.n > 4 && memcmp(text.p + text.n - 4, "\r\n\r\n", 4) == 0));
+}
+
+static void on_content_end(struct http2_stream *stream, struct slice trailers)
 {
     struct request *request = http2_stream_user(stream);
     PROPERTY(!request->has_length || request->length == 0);
-    if (request->left == 0 && !http2_response_ended(stream) && choose(2))
+    assert_trailers(trailers);
+    if (request->left == 0 && !http2_sent_all(stream) && choose(2))
         http2_reset(stream);
 }
 

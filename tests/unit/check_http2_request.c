@@ -4,11 +4,11 @@
 #include "http2/request_text.h"
 #include "run_suite.h"
 
-static char head_bytes[REQUEST_TEXT_MAX], side_bytes[REQUEST_TEXT_MAX];
+static char head_bytes[HEAD_TEXT_MAX], side_bytes[HEAD_TEXT_MAX];
 static struct request_head head;
 static struct framing framing;
 static struct refusal refusal;
-static struct request_text text;
+static struct head_text text;
 
 /* Reads "name=value|name=value". "_" in a value stands for a space, "~" for CR LF, "^" for HTAB. */
 static const char *add_fields(const char *fields)
@@ -39,7 +39,7 @@ static const char *add_fields(const char *fields)
 
 static enum request_text_end rewrite(const char *fields, bool end_stream, uint32_t list_max)
 {
-    request_text_begin(&text, head_bytes, side_bytes, list_max);
+    head_text_begin(&text, head_bytes, side_bytes, list_max);
     refusal = (struct refusal){0, NULL};
     refusal.why = add_fields(fields);
     return refusal.why ? REQUEST_TEXT_MALFORMED
@@ -199,9 +199,9 @@ START_TEST(the_largest_header_list_fits)
 {
     char value[64];
     size_t n;
-    request_text_begin(&text, head_bytes, side_bytes, REQUEST_TEXT_LIST_MAX);
+    head_text_begin(&text, head_bytes, side_bytes, HEAD_TEXT_LIST_MAX);
     ck_assert_ptr_null(add_fields(GET));
-    for (unsigned i = 0; text.list_size + 6 + 40 + 32 <= REQUEST_TEXT_LIST_MAX; i++) {
+    for (unsigned i = 0; text.list_size + 6 + 40 + 32 <= HEAD_TEXT_LIST_MAX; i++) {
         n = (size_t)snprintf(value, sizeof value, "%040u", i);
         ck_assert_ptr_null(request_text_field(&text, SLICE("cookie"), (struct slice){value, n}));
     }
@@ -212,7 +212,7 @@ END_TEST
 START_TEST(more_fields_than_http1_allows_get_431)
 {
     char name[16];
-    request_text_begin(&text, head_bytes, side_bytes, REQUEST_TEXT_LIST_MAX);
+    head_text_begin(&text, head_bytes, side_bytes, HEAD_TEXT_LIST_MAX);
     ck_assert_ptr_null(add_fields(GET));
     for (unsigned i = 0; i < HEAD_FIELDS_MAX; i++) {
         size_t n = (size_t)snprintf(name, sizeof name, "a%u", i);
@@ -224,13 +224,18 @@ START_TEST(more_fields_than_http1_allows_get_431)
 }
 END_TEST
 
-START_TEST(trailers_are_checked)
+START_TEST(trailers_become_field_lines)
 {
-    ck_assert_ptr_null(request_text_trailer(SLICE("grpc-status"), SLICE("0")));
-    ck_assert_ptr_nonnull(request_text_trailer(SLICE("Grpc-Status"), SLICE("0")));
-    ck_assert_ptr_nonnull(request_text_trailer(SLICE(":path"), SLICE("/")));
-    ck_assert_ptr_nonnull(request_text_trailer(SLICE("transfer-encoding"), SLICE("chunked")));
-    ck_assert_ptr_nonnull(request_text_trailer(SLICE("a"), SLICE("b\r\nc")));
+    head_text_begin(&text, head_bytes, side_bytes, 4096);
+    ck_assert_ptr_null(trailer_text_field(&text, SLICE("grpc-status"), SLICE("0")));
+    ck_assert_ptr_nonnull(trailer_text_field(&text, SLICE("Grpc-Status"), SLICE("0")));
+    ck_assert_ptr_nonnull(trailer_text_field(&text, SLICE(":path"), SLICE("/")));
+    ck_assert_ptr_nonnull(trailer_text_field(&text, SLICE("transfer-encoding"), SLICE("chunked")));
+    ck_assert_ptr_nonnull(trailer_text_field(&text, SLICE("a"), SLICE("b\r\nc")));
+    ck_assert_ptr_null(trailer_text_field(&text, SLICE("a"), SLICE("")));
+    ck_assert(slice_equal(trailer_text_end(&text), SLICE("grpc-status: 0\r\na: \r\n\r\n")));
+    head_text_begin(&text, head_bytes, side_bytes, 4096);
+    ck_assert_uint_eq(trailer_text_end(&text).n, 0);
 }
 END_TEST
 
@@ -244,7 +249,7 @@ int main(void)
     tcase_add_test(tests, the_header_list_limit_is_exact);
     tcase_add_test(tests, the_largest_header_list_fits);
     tcase_add_test(tests, more_fields_than_http1_allows_get_431);
-    tcase_add_test(tests, trailers_are_checked);
+    tcase_add_test(tests, trailers_become_field_lines);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

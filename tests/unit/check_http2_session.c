@@ -91,9 +91,9 @@ static void on_content(struct http2_stream *stream, struct slice bytes)
         http2_consume(stream, bytes.n);
 }
 
-static void on_content_end(struct http2_stream *stream)
+static void on_content_end(struct http2_stream *stream, struct slice trailers)
 {
-    note("end %u;", http2_stream_id(stream));
+    note("end %u;%.*s", http2_stream_id(stream), SLICE_ARG(trailers));
     if (!no_reply)
         answer(stream);
 }
@@ -235,7 +235,7 @@ START_TEST(requests_are_reported_and_answered)
     ck_assert_ptr_null(out);
     if (_i == 0)
         ck_assert_str_eq(events, "request 1 GET / none;request 3 POST / length;content 3 5;end 3;"
-                                 "request 5 POST / unknown;content 5 5;end 5;"
+                                 "request 5 POST / unknown;content 5 5;end 5;x-checksum: 1\r\n\r\n"
                                  "closed 1 complete;closed 3 complete;closed 5 complete;");
 }
 END_TEST

@@ -1,0 +1,115 @@
+#include "http2/client_session.h"
+
+#include "http2/session_internal.h"
+
+struct http2_session *http2_client_session_new(const struct http2_settings *settings,
+                                               const struct http2_events *events, void *context,
+                                               struct http2_scratch *scratch,
+                                               struct iobuf_pool *pool, struct iobuf **out,
+                                               uint64_t now_us)
+{
+    return http2_session_begin(settings, events, context, scratch, pool, out, now_us, true);
+}
+
+bool http2_session_accepts(const struct http2_session *s)
+{
+    return !s->failed && s->shutdown == SHUTDOWN_NONE &&
+           nghttp2_session_check_request_allowed(s->ng);
+}
+
+unsigned http2_session_capacity(const struct http2_session *s)
+{
+    uint32_t most =
+        s->open
+            ? nghttp2_session_get_remote_settings(s->ng, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
+            : HTTP2_CAPACITY_UNKNOWN;
+
+    return http2_session_accepts(s) && most > s->stream_count ? most - s->stream_count : 0;
+}
+
+void http2_client_session_end(struct http2_session *s)
+{
+    if (s->shutdown == SHUTDOWN_DONE)
+        return;
+    s->shutdown = SHUTDOWN_DONE;
+    s->work = true;
+    if (nghttp2_submit_goaway(s->ng, NGHTTP2_FLAG_NONE, 0, NGHTTP2_NO_ERROR, NULL, 0) != 0)
+        s->cause = HTTP2_NO_MEMORY;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+/* Returns whether the client accepts trailers: the only TE of HTTP/2 (RFC 9113 section 8.2.2). */
+static bool te_has_trailers(const struct fields *fields)
+{
+    for (const struct field *field = fields->at; field < fields->at + fields->count; field++) {
+        struct slice rest = field->value, coding;
+        while (field->id == FIELD_TE && slice_next_element(&rest, &coding))
+            if (slice_equal_nocase(coding, SLICE("trailers")))
+                return true;
+    }
+    return false;
+}
+
+/* Writes the request to scratch->pairs. Returns their number, or 0: too many. */
+static size_t write_request(struct http2_scratch *scratch, const struct request_head *head,
+                            struct slice scheme)
+{
+    nghttp2_nv *pairs = scratch->pairs;
+    size_t n = 0;
+
+    if (head->fields.count + PSEUDO_COUNT >= HTTP2_SENT_FIELDS_MAX)
+        return 0;
+    pairs[n++] = http2_pair(SLICE(":method"), head->method_text);
+    pairs[n++] = http2_pair(SLICE(":scheme"), scheme);
+    if (head->host.n)
+        pairs[n++] = http2_pair(SLICE(":authority"), head->host);
+    pairs[n++] = http2_pair(SLICE(":path"), head->target);
+    for (const struct field *field = head->fields.at; field < head->fields.at + head->fields.count;
+         field++)
+        if (!field->hop_by_hop && field->id != FIELD_HOST)
+            pairs[n++] = http2_pair(field->name, field->value);
+    if (te_has_trailers(&head->fields))
+        pairs[n++] = http2_pair(SLICE("te"), SLICE("trailers"));
+    return n;
+}
+
+struct http2_stream *http2_open(struct http2_session *s, const struct request_head *head,
+                                struct slice scheme, bool content, void *user)
+{
+    size_t n = write_request(s->scratch, head, scheme);
+    struct http2_stream *stream = n && http2_session_capacity(s) ? http2_stream_new(s) : NULL;
+
+    if (!stream)
+        return NULL;
+    nghttp2_data_provider provider = http2_content_of(stream);
+    stream->id = nghttp2_submit_request(s->ng, NULL, s->scratch->pairs, n,
+                                        content ? &provider : NULL, stream);
+    if (stream->id < 0) {
+        http2_stream_free(stream);
+        return NULL;
+    }
+    stream->user = user;
+    stream->method = head->method;
+    stream->reported = true;
+    stream->end_given = !content;
+    s->work = true;
+    return stream;
+}
+
+/* ---- closed streams -------------------------------------------------------------------------- */
+
+uint32_t http2_stream_code(const struct http2_stream *stream)
+{
+    return stream->code;
+}
+
+bool http2_stream_unprocessed(const struct http2_stream *stream)
+{
+    return stream->closed && stream->code == NGHTTP2_REFUSED_STREAM;
+}
+
+const char *http2_stream_why(const struct http2_stream *stream)
+{
+    return stream->why;
+}

@@ -1,0 +1,60 @@
+/* client_session.h - HTTP/2 sessions in the client's role: towards a server.
+ *
+ * Everything in session.h applies, except for requests, responses and the shutdown: here weir opens
+ * the streams, and events->interim and events->response report the heads of responses. Push is
+ * disabled.
+ *
+ *   http2_open() --> http2_send_content()*, http2_send_trailers()
+ *   events:          interim*, response, content*, content_end, closed
+ *
+ * A request is complete with `content` false, with `end` of http2_send_content(), or with its
+ * trailers. The server may respond before that. If it then wants no more of the request, it resets
+ * the stream with NO_ERROR, after content_end (RFC 9113 section 8.1). */
+#ifndef WEIR_HTTP2_CLIENT_SESSION_H
+#define WEIR_HTTP2_CLIENT_SESSION_H
+
+#include "http2/session.h"
+
+/* Begins a client's session: the preface and SETTINGS are the first output. Of the settings,
+ * initial_window, max_header_list (for responses) and resets_per_second (resets without a reason,
+ * see frame_limits.h) are used. Output and its buffer: as for http2_session_new(). Streams may be
+ * opened at once, before the server's SETTINGS. Returns NULL if there is no memory. */
+MUST_CHECK struct http2_session *
+http2_client_session_new(const struct http2_settings *settings, const struct http2_events *events,
+                         void *context, struct http2_scratch *scratch, struct iobuf_pool *pool,
+                         struct iobuf **out, uint64_t now_us);
+
+/* Returns how many streams can be opened now: 0 while MAX_CONCURRENT_STREAMS of the server are
+ * open. Before the server's first SETTINGS: HTTP2_CAPACITY_UNKNOWN, less the streams that are open. */
+unsigned http2_session_capacity(const struct http2_session *session);
+enum { HTTP2_CAPACITY_UNKNOWN = 100 /* RFC 9113 section 6.5.2 recommends no less */ };
+
+/* Returns whether streams can be opened on the session, now or later: no GOAWAY was received, the
+ * session has not failed, and stream identifiers are left. If not, close the connection when
+ * http2_session_streams() is 0. */
+bool http2_session_accepts(const struct http2_session *session);
+
+/* Opens a stream with a request. `head`: a request in origin-form or with the target "*", and
+ * exactly one Host, as request_head_write() writes it; hop-by-hop fields are not sent, except
+ * "TE: trailers". `scheme`: "http" or "https" (:scheme). `content`: content or trailers follow.
+ * Everything is copied. `user`: as for http2_stream_set_user(). Returns NULL if the capacity is 0,
+ * if there is no memory, or if there are HTTP2_SENT_FIELDS_MAX fields or more. */
+MUST_CHECK struct http2_stream *http2_open(struct http2_session *session,
+                                           const struct request_head *head, struct slice scheme,
+                                           bool content, void *user);
+
+/* Ends the session: sends GOAWAY. Streams that are open are finished; the session is over when none
+ * is left. */
+void http2_client_session_end(struct http2_session *session);
+
+/* ---- in `closed`: why a stream was closed ---------------------------------------------------- */
+
+/* Returns the error code of RST_STREAM or GOAWAY (RFC 9113 section 7), sent or received. */
+uint32_t http2_stream_code(const struct http2_stream *stream);
+/* Returns whether the server states that it has not processed the request, so that it can be sent
+ * again, whatever its method: REFUSED_STREAM, or a GOAWAY with a lower last stream (section 8.7). */
+bool http2_stream_unprocessed(const struct http2_stream *stream);
+/* Returns why weir has reset the stream: static text about the fault of the server; or NULL. */
+const char *http2_stream_why(const struct http2_stream *stream);
+
+#endif

@@ -1,0 +1,57 @@
+/* head_text.h - rewrites a header section of HTTP/2 as the text of HTTP/1.1: the common part of
+ * requests, responses and trailers.
+ *
+ * The text is then read by the parsers of http/head.h, like the text of an HTTP/1.1 peer. So there
+ * is one definition of what a message means, and what weir forwards is what it understood. The
+ * checks here keep every byte of a field inside its line (RFC 9113 section 8.2.1, request
+ * smuggling), and refuse what HTTP/1.1 has no text for:
+ *
+ * - pseudo-fields that are unknown, repeated, missing or after another field (section 8.3)
+ * - names with upper-case letters or other than tokens; values with NUL, CR, LF or outer blanks
+ * - connection-specific fields, and TE other than "trailers" (section 8.2.2) */
+#ifndef WEIR_HTTP2_HEAD_TEXT_H
+#define WEIR_HTTP2_HEAD_TEXT_H
+
+#include "base/text.h"
+#include "http/framing.h"
+
+enum {
+    HEAD_TEXT_LIST_MAX = 64 * 1024, /* largest accepted header list: RFC 9113 section 6.5.2 */
+    HEAD_TEXT_MAX = HEAD_TEXT_LIST_MAX + 256,
+    HEAD_TEXT_ENTRY = 32 /* bytes that a field counts beside its name and value */
+};
+
+enum pseudo_field { PSEUDO_METHOD, PSEUDO_SCHEME, PSEUDO_AUTHORITY, PSEUDO_PATH, PSEUDO_COUNT };
+
+/* A header section under construction. */
+struct head_text {
+    struct text out;  /* the HTTP/1.1 text */
+    struct text side; /* requests: pseudo-fields; after the request line is written: cookies */
+    uint32_t pseudo_at[PSEUDO_COUNT], pseudo_size[PSEUDO_COUNT]; /* in `side` */
+    uint32_t list_size, list_max; /* decoded size, and the size above which it is refused */
+    uint8_t pseudo;               /* bit per pseudo-field of a request received */
+    bool line_written;            /* the first line was written: no more pseudo-fields */
+    bool has_authority, has_length;
+    bool too_large; /* above list_max; nothing is stored any more */
+};
+
+/* Starts a section in the caller's buffers of HEAD_TEXT_MAX bytes each. `list_max`: at most
+ * HEAD_TEXT_LIST_MAX. */
+void head_text_begin(struct head_text *text, char *out, char *side, uint32_t list_max);
+
+/* Counts a field. Returns false if the section is too large; the field is then not stored. */
+bool head_text_count(struct head_text *text, struct slice name, struct slice value);
+
+/* Returns why the field (not a pseudo-field) is malformed (static text), or NULL. */
+const char *head_text_fault(struct slice name, struct slice value);
+
+/* Writes a field line. */
+void head_text_write(struct head_text *text, struct slice name, struct slice value);
+
+/* Adds a field of a trailer section. Returns NULL, or why the message is malformed (static
+ * text). */
+const char *trailer_text_field(struct head_text *text, struct slice name, struct slice value);
+/* Ends a trailer section. Returns its field lines and an empty line; empty if there are none. */
+struct slice trailer_text_end(struct head_text *text);
+
+#endif
