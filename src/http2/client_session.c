@@ -90,7 +90,7 @@ struct http2_stream *http2_open(struct http2_session *s, const struct request_he
         return NULL;
     }
     stream->user = user;
-    stream->method = head->method;
+    stream->method = (uint8_t)head->method;
     stream->reported = true;
     stream->end_given = !content;
     s->work = true;

@@ -25,7 +25,7 @@ http2_client_session_new(const struct http2_settings *settings, const struct htt
                          struct iobuf **out, uint64_t now_us);
 
 /* Returns how many streams can be opened now: 0 while MAX_CONCURRENT_STREAMS of the server are
- * open. Before the server's first SETTINGS: HTTP2_CAPACITY_UNKNOWN, less the streams that are open. */
+ * open. Before the server's first SETTINGS: HTTP2_CAPACITY_UNKNOWN, less the open streams. */
 unsigned http2_session_capacity(const struct http2_session *session);
 enum { HTTP2_CAPACITY_UNKNOWN = 100 /* RFC 9113 section 6.5.2 recommends no less */ };
 
@@ -52,7 +52,8 @@ void http2_client_session_end(struct http2_session *session);
 /* Returns the error code of RST_STREAM or GOAWAY (RFC 9113 section 7), sent or received. */
 uint32_t http2_stream_code(const struct http2_stream *stream);
 /* Returns whether the server states that it has not processed the request, so that it can be sent
- * again, whatever its method: REFUSED_STREAM, or a GOAWAY with a lower last stream (section 8.7). */
+ * again, whatever its method: REFUSED_STREAM, or a GOAWAY with a lower last stream (section
+ * 8.7). */
 bool http2_stream_unprocessed(const struct http2_stream *stream);
 /* Returns why weir has reset the stream: static text about the fault of the server; or NULL. */
 const char *http2_stream_why(const struct http2_stream *stream);
