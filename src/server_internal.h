@@ -16,9 +16,9 @@
 
 #include "admin/admin.h"
 #include "base/counter_table.h"
-#include "proxy/worker.h"
 #include "quota/quotas.h"
 #include "upstream/endpoint_set.h"
+#include "worker/worker.h"
 
 /* All state of the process, owned by the main thread. */
 struct weir {

@@ -2,8 +2,8 @@
  *
  * A socket that weir opens is one per worker (SO_REUSEPORT). A socket from systemd exists once and
  * outlives the process: up to INHERITED_ACCEPTORS workers accept from duplicates of its
- * descriptor, and pass connections on to the others (proxy/handoff.h). All of them wake for each
- * connection, so their number is bounded. A second socket on its port (SO_REUSEPORT) would be
+ * descriptor, and pass connections on to the others (downstream/handoff.h). All of them wake for
+ * each connection, so their number is bounded. A second socket on its port (SO_REUSEPORT) would be
  * reset, with the connections in its queue, when the process ends. */
 #include <errno.h>
 #include <fcntl.h>

@@ -5,8 +5,8 @@
 #include <event2/buffer.h>
 
 #include "base/counter_table.h"
-#include "proxy/worker.h"
 #include "upstream/endpoint_set.h"
+#include "worker/worker.h"
 
 /* The data that the admin listener shows. Owned and updated by the main thread, whose loop runs
  * the listener. */

@@ -4,7 +4,7 @@
  *
  * There are two sizes. IOBUF_SMALL holds an ordinary head; IOBUF_LARGE holds the largest head
  * allowed or one read of content. An idle connection owns no buffer. The number of buffers per
- * connection is fixed (see proxy/), so memory is bounded. */
+ * connection is fixed (see proxy/relay.h), so memory is bounded. */
 #ifndef WEIR_NET_IOBUF_H
 #define WEIR_NET_IOBUF_H
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "policy/identity.h"
-#include "proxy/worker_internal.h"
+#include "proxy/worker_state.h"
 
 static bool may_ask(const struct exchange *x)
 {

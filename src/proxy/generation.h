@@ -7,7 +7,7 @@
 #ifndef WEIR_PROXY_GENERATION_H
 #define WEIR_PROXY_GENERATION_H
 
-#include "proxy/worker_internal.h"
+#include "proxy/worker_state.h"
 #include "upstream/upstream.h"
 
 struct generation {

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "proxy/exchange.h"
-#include "proxy/worker_internal.h"
+#include "proxy/worker_state.h"
 
 const char *const top_by_label[TOP_BY_COUNT] = {
     [TOP_BY_ALLOWED] = "allowed", [TOP_BY_LIMITED] = "limited", [TOP_BY_COST] = "cost"};

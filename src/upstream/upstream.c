@@ -18,8 +18,8 @@ enum {
     LINK_MAGIC = 0x4c494e4b,
     POOLED_IDLE_US = 60 * 1000000, /* idle timeout of a pooled link */
     CHECKED_AT_ONCE = 64,          /* maximum number of pooled links checked per poll(2) */
-    /* Sockets per epoll_wait. The limit is higher than for clients (proxy/worker.c): requests in
-     * progress complete before new ones start. This keeps the requests in flight, and the upstream
+    /* Sockets per epoll_wait; more than for clients (downstream/client.c): requests in progress
+     * complete before new ones start. This keeps the requests in flight, and the upstream
      * connections in use, few with any number of clients. */
     LINKS_PER_BATCH = 256
 };

@@ -1,8 +1,6 @@
-#include "proxy/handoff.h"
+#include "downstream/handoff.h"
 
 #include <unistd.h>
-
-#include "proxy/worker_internal.h"
 
 enum { DIFFERENCE_MIN = 4 }; /* minimum difference to pass one on; plus 1/8 of its own */
 
@@ -20,27 +18,28 @@ void handoff_clear(struct handoff *handoff)
 
 void handoff_open(struct worker *w)
 {
-    atomic_store(&w->handoff.takes, true);
+    atomic_store(&w->downstream->handoff.takes, true);
 }
 
 void handoff_close(struct worker *w)
 {
-    atomic_store(&w->handoff.takes, false);
-    pthread_mutex_lock(&w->handoff.lock);
-    w->handoff.closed = true;
-    pthread_mutex_unlock(&w->handoff.lock);
+    atomic_store(&w->downstream->handoff.takes, false);
+    pthread_mutex_lock(&w->downstream->handoff.lock);
+    w->downstream->handoff.closed = true;
+    pthread_mutex_unlock(&w->downstream->handoff.lock);
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
 static unsigned slots_taken(const struct worker *w)
 {
-    return atomic_load_explicit(&w->handoff.slots, memory_order_relaxed);
+    return atomic_load_explicit(&w->downstream->handoff.slots, memory_order_relaxed);
 }
 
 bool slot_take_here(struct worker *w)
 {
-    unsigned max = worker_connections_max(w), taken = atomic_fetch_add(&w->handoff.slots, 1);
+    unsigned max = worker_connections_max(w),
+             taken = atomic_fetch_add(&w->downstream->handoff.slots, 1);
 
     if (max == 0 || taken < max)
         return true;
@@ -50,21 +49,21 @@ bool slot_take_here(struct worker *w)
 
 void slot_take_extra(struct worker *w)
 {
-    atomic_fetch_add(&w->handoff.slots, 1);
+    atomic_fetch_add(&w->downstream->handoff.slots, 1);
 }
 
 void slot_free(struct worker *w)
 {
-    atomic_fetch_sub(&w->handoff.slots, 1);
+    atomic_fetch_sub(&w->downstream->handoff.slots, 1);
 }
 
 static bool take_at(struct worker *other, const struct worker *w)
 {
     unsigned max = worker_share_of(w, other->number), taken;
 
-    if (!atomic_load(&other->handoff.takes))
+    if (!atomic_load(&other->downstream->handoff.takes))
         return false;
-    taken = atomic_fetch_add(&other->handoff.slots, 1);
+    taken = atomic_fetch_add(&other->downstream->handoff.slots, 1);
     if (max == 0 || taken < max)
         return true;
     slot_free(other);
@@ -100,7 +99,7 @@ struct worker *slot_take(struct worker *w)
 
 bool handoff_give(struct worker *to, const struct handed *connection)
 {
-    struct handoff *handoff = &to->handoff;
+    struct handoff *handoff = &to->downstream->handoff;
 
     pthread_mutex_lock(&handoff->lock);
     bool taken = !handoff->closed && handoff->count < HANDOFFS_MAX;
@@ -115,7 +114,7 @@ bool handoff_give(struct worker *to, const struct handed *connection)
 /* Returns the last one first. Order does not matter: all arrived within one loop iteration. */
 bool handoff_receive(struct worker *w, struct handed *connection)
 {
-    struct handoff *handoff = &w->handoff;
+    struct handoff *handoff = &w->downstream->handoff;
 
     pthread_mutex_lock(&handoff->lock);
     bool any = handoff->count > 0;

@@ -1,5 +1,5 @@
 /* http2_none.c - weir without libnghttp2: no connection becomes an HTTP/2 one. */
-#include "proxy/http2.h"
+#include "downstream/http2.h"
 
 void http2_begin(struct client *client, struct slice bytes)
 {

@@ -1,4 +1,4 @@
-#include "proxy/acceptor.h"
+#include "downstream/acceptor.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,11 +7,12 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
-#include "net/ip_counts.h"
+#include "downstream/client.h"
+#include "downstream/handoff.h"
+#include "downstream/peer_counts.h"
 #include "net/listener.h"
 #include "policy/identity.h"
-#include "proxy/client.h"
-#include "proxy/worker_internal.h"
+#include "proxy/worker_state.h"
 
 enum {
     ACCEPTS_PER_ITERATION = 64, /* so that a connection flood does not starve open connections */
@@ -72,66 +73,10 @@ static void accept_failed(struct listener *l, int error)
 /* Each worker has a share of size_limits.connections. If it is taken, a connection goes to a
  * worker with a free slot (handoff.h). If there is none, the worker evicts one of its own
  * connections. */
-unsigned worker_share_of(const struct worker *w, unsigned number)
-{
-    unsigned max = w->policy->size_limits.connections, workers = w->shared->workers;
-
-    if (w->shared->connections_max && max > w->shared->connections_max)
-        max = w->shared->connections_max;
-    unsigned share = max / workers + (number < max % workers);
-    return max && !share ? 1 : share;
-}
-
-unsigned worker_connections_max(const struct worker *w)
-{
-    return worker_share_of(w, w->number);
-}
-
 static bool is_full(const struct worker *w)
 {
     unsigned max = worker_connections_max(w);
-    return max && atomic_load_explicit(&w->handoff.slots, memory_order_relaxed) >= max;
-}
-
-/* Warns at most once per 10 s: the peer may be a proxy that is missing in trusted_proxies. */
-static void report_refused(const struct address *peer, unsigned max)
-{
-    static _Thread_local uint64_t logged_us;
-    uint64_t now = clock_us();
-    char text[ADDRESS_TEXT_MAX];
-
-    if (logged_us && now - logged_us < 10000000)
-        return;
-    logged_us = now;
-    log_warn("connection from %s refused: its address has %u connections "
-             "(size_limits.connections_per_ip); if it is a proxy, add it to "
-             "identity.trusted_proxies, which are not counted",
-             address_format(peer, text), max);
-}
-
-/* The default is a quarter of size_limits.connections, or of the connections for which there are
- * descriptors if that is less. */
-static unsigned connections_per_ip_max(const struct worker *w)
-{
-    const struct size_limits *sizes = &w->policy->size_limits;
-    unsigned slots = w->shared->connections_max;
-
-    if (!sizes->connections_per_ip_derived || slots == 0 || slots >= sizes->connections)
-        return sizes->connections_per_ip;
-    return slots < 4 ? 1 : slots / 4;
-}
-
-bool worker_count_peer(struct worker *w, const struct address *peer, bool *counted)
-{
-    unsigned max = connections_per_ip_max(w);
-
-    *counted = w->shared->ip_counts && !identity_trusts(&w->policy->identity, peer);
-    if (!*counted || ip_counts_enter(w->shared->ip_counts, peer, max))
-        return true;
-    *counted = false;
-    counter_add(&w->stats.connections_refused, 1);
-    report_refused(peer, max);
-    return false;
+    return max && atomic_load_explicit(&w->downstream->handoff.slots, memory_order_relaxed) >= max;
 }
 
 /* Returns whether the peer may connect. On a PROXY protocol listener the peer must be trusted;
@@ -144,7 +89,7 @@ static bool may_connect(struct listener *l, const struct address *peer, bool *co
     if (w->policy->listen[l->index].decides && identity_trusts(&w->policy->decisions.peers, peer))
         return true;
     if (!w->policy->listen[l->index].proxy_protocol)
-        return worker_count_peer(w, peer, counted);
+        return peer_count(w, peer, counted);
     if (identity_trusts(&w->policy->identity, peer))
         return true;
     counter_add(&w->stats.proxy_headers_refused, 1);
@@ -172,7 +117,9 @@ static void admit(struct listener *l, int fd, const struct address *peer, struct
     socket_set_options(fd, peer);
     if (!client_open(w, fd, peer, l->index, counted)) {
         counter_add(&w->stats.connections_refused, 1);
-        worker_client_closed(w, counted ? peer : NULL);
+        slot_free(w);
+        if (counted)
+            peer_uncount(w, peer);
     }
 }
 
@@ -180,9 +127,9 @@ void listeners_resume(struct worker *w)
 {
     if (is_full(w))
         return;
-    w->slots_exhausted = false;
-    for (unsigned i = 0; i < w->listener_count; i++) {
-        struct listener *l = &w->listeners[i];
+    w->downstream->slots_exhausted = false;
+    for (unsigned i = 0; i < w->downstream->listener_count; i++) {
+        struct listener *l = &w->downstream->listeners[i];
         if (!l->paused || l->fd < 0)
             continue;
         event_del(&l->resume);
@@ -215,7 +162,7 @@ static bool accept_one(struct listener *l)
     struct address peer = {.length = sizeof peer.local};
 
     if (!to && !leaves) {
-        w->slots_exhausted = true;
+        w->downstream->slots_exhausted = true;
         listener_pause(l); /* the connection waits in the kernel */
         return false;
     }
@@ -249,7 +196,8 @@ void listeners_receive(struct worker *w)
     struct handed connection;
 
     while (handoff_receive(w, &connection))
-        admit(&w->listeners[connection.listener], connection.fd, &connection.peer, NULL);
+        admit(&w->downstream->listeners[connection.listener], connection.fd, &connection.peer,
+              NULL);
 }
 
 static void on_accept(evutil_socket_t fd, short what, void *arg)
@@ -261,22 +209,15 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
         accept_waiting(arg, ACCEPTS_PER_ITERATION);
 }
 
-void worker_client_closed(struct worker *w, const struct address *peer)
-{
-    slot_free(w);
-    if (w->shared->ip_counts && peer)
-        ip_counts_leave(w->shared->ip_counts, peer);
-}
-
 /* Closing a SO_REUSEPORT listener resets the connections in its queue, so they are accepted first.
  * The queue of an inherited socket is left to the next process. */
 void listeners_close(struct worker *w)
 {
-    w->listeners_closed = true;
+    w->downstream->listeners_closed = true;
     handoff_close(w);
     listeners_receive(w);
-    for (unsigned i = 0; i < w->listener_count; i++) {
-        struct listener *l = &w->listeners[i];
+    for (unsigned i = 0; i < w->downstream->listener_count; i++) {
+        struct listener *l = &w->downstream->listeners[i];
         if (l->fd < 0)
             continue;
         if (!w->shared->inherited[i])
@@ -294,11 +235,11 @@ bool listeners_init(struct worker *w, const int *fds)
 {
     unsigned count = w->policy->listen_count;
 
-    if (!(w->listeners = calloc(count ? count : 1, sizeof *w->listeners)))
+    if (!(w->downstream->listeners = calloc(count ? count : 1, sizeof *w->downstream->listeners)))
         return false;
-    w->listener_count = count;
+    w->downstream->listener_count = count;
     for (unsigned i = 0; i < count; i++) {
-        struct listener *l = &w->listeners[i];
+        struct listener *l = &w->downstream->listeners[i];
         l->worker = w;
         l->index = i;
         l->fd = fds[i];
@@ -310,19 +251,19 @@ bool listeners_init(struct worker *w, const int *fds)
 
 void listeners_start(struct worker *w)
 {
-    for (unsigned i = 0; i < w->listener_count; i++)
-        if (w->listeners[i].fd >= 0)
-            event_add(&w->listeners[i].event, NULL);
+    for (unsigned i = 0; i < w->downstream->listener_count; i++)
+        if (w->downstream->listeners[i].fd >= 0)
+            event_add(&w->downstream->listeners[i].event, NULL);
     handoff_open(w);
 }
 
 void listeners_free(struct worker *w)
 {
-    for (unsigned i = 0; w->listeners && i < w->listener_count; i++)
-        if (w->listeners[i].fd >= 0) {
-            event_del(&w->listeners[i].event);
-            event_del(&w->listeners[i].resume);
-            close(w->listeners[i].fd);
+    for (unsigned i = 0; w->downstream->listeners && i < w->downstream->listener_count; i++)
+        if (w->downstream->listeners[i].fd >= 0) {
+            event_del(&w->downstream->listeners[i].event);
+            event_del(&w->downstream->listeners[i].resume);
+            close(w->downstream->listeners[i].fd);
         }
-    free(w->listeners);
+    free(w->downstream->listeners);
 }

@@ -1,6 +1,7 @@
-/* worker_internal.h - the worker as seen inside proxy/. Not included outside of proxy/. */
-#ifndef WEIR_PROXY_WORKER_INTERNAL_H
-#define WEIR_PROXY_WORKER_INTERNAL_H
+/* worker_state.h - a worker as its exchanges and client connections use it. worker/ runs it.
+ * Only used in the worker's own thread, except the atomic members. */
+#ifndef WEIR_PROXY_WORKER_STATE_H
+#define WEIR_PROXY_WORKER_STATE_H
 
 #include <event2/event_struct.h>
 #include <pthread.h>
@@ -12,12 +13,11 @@
 #include "net/iobuf.h"
 #include "net/poller.h"
 #include "policy/rule_choice.h"
-#include "proxy/handoff.h"
 #include "proxy/top_clients.h"
 #include "proxy/worker_shared.h"
 #include "upstream/upstream.h"
 
-struct client;
+struct downstream_worker;
 struct exchange;
 struct generation;
 
@@ -36,44 +36,27 @@ struct worker {
     struct generation *now, *coming;
     TAILQ_HEAD(retired, generation) retired; /* replaced by a reload, still used by exchanges */
     struct event_base *base;
-    struct poller client_poller;
     pthread_t thread;
     bool stopping;      /* set in the worker's own thread */
     bool draining;      /* responses announce the end of their connection; likewise */
     uint64_t iteration; /* number of the loop iteration */
 
-    struct listener *listeners;
-    unsigned listener_count;
-    struct handoff handoff;
-    bool slots_exhausted; /* every slot is taken, and connections wait in the kernel */
-    bool listeners_closed;
+    struct downstream_worker *downstream; /* listeners and client connections */
+    struct upstream_worker upstream;      /* connections to servers */
 
-    unsigned silent_count;                         /* of `silent` */
-    TAILQ_HEAD(client_list, client) clients, idle, /* in a request; idle: longest first */
-        silent,                                    /* nothing received yet: oldest first */
-        heads,     /* part of a head, PROXY header or handshake was received: oldest first */
-        lingering; /* response sent, rest of the input is dropped: longest first */
-    TAILQ_HEAD(closed, client) closed; /* closed in this loop iteration */
     struct exchange *free_exchanges;
     TAILQ_HEAD(decided_list, exchange) decided; /* decided by the limits, not processed yet */
     uint64_t decided_iteration;                 /* iteration of the last decision */
     unsigned decided_count;                     /* number of decisions in that iteration */
     struct event act;                           /* active while `decided` is not empty */
-    struct client *free_clients;
-    struct http2_worker *http2; /* NULL: no HTTP/2 connection yet */
-    struct event http2_wake;    /* active while HTTP/2 output is pending */
-    struct log_throttle http2_throttle[HTTP2_CAUSE_COUNT];
 
     struct quota_client *quotas;
     struct iobuf_pool buffers;
     struct deadlines deadlines;
     struct timer_heap holds; /* timers of held exchanges, see hold.h */
     struct {
-        struct deadline_queue head, content, idle, write, linger, tunnel; /* of clients */
-        struct deadline_queue http2_send, http2_second;
-        struct deadline_queue exchange; /* of exchanges */
+        struct deadline_queue content, write, tunnel, exchange;
     } queue;
-    struct upstream_worker upstream;
 
     /* Shared by all connections. Data needed after a callback is copied into a buffer. */
     char receive[IOBUF_READ_MAX];
@@ -119,11 +102,5 @@ size_t worker_request_id(struct worker *worker, char *id);
 unsigned worker_connections_max(const struct worker *worker);
 /* The same for the worker with this number, by `worker`'s policy. */
 unsigned worker_share_of(const struct worker *worker, unsigned number);
-
-/* Counts a connection for its peer's address. Sets `*counted` to false for exempt peers (trusted
- * proxies, unix sockets). False: the address is over its limit; the refusal is counted. */
-MUST_CHECK bool worker_count_peer(struct worker *worker, const struct address *peer, bool *counted);
-/* Releases the slot of a closed client connection. `peer` is NULL if it was not counted. */
-void worker_client_closed(struct worker *worker, const struct address *peer);
 
 #endif

@@ -5,30 +5,10 @@
  * with one worker picked at random, and passes a new connection on if that one has clearly fewer.
  * If its own share of size_limits.connections is taken, it looks for a free slot at all other
  * workers. All of this happens per connection, never per request. */
-#ifndef WEIR_PROXY_HANDOFF_H
-#define WEIR_PROXY_HANDOFF_H
+#ifndef WEIR_DOWNSTREAM_HANDOFF_H
+#define WEIR_DOWNSTREAM_HANDOFF_H
 
-#include <pthread.h>
-
-#include "net/address.h"
-
-struct worker;
-
-enum { HANDOFFS_MAX = 64 };
-
-/* A worker's connection slots, and the connections that other workers pass to it. */
-struct handoff {
-    _Atomic unsigned slots; /* taken: connections open, being passed, or about to be accepted */
-    _Atomic bool takes;     /* it serves and is not stopping */
-    pthread_mutex_t lock;   /* protects the members below */
-    bool closed;
-    unsigned count;
-    struct handed {
-        int fd;
-        unsigned listener;
-        struct address peer;
-    } handed[HANDOFFS_MAX];
-};
+#include "downstream/downstream_worker.h"
 
 void handoff_init(struct handoff *handoff);
 /* Closes the connections that were not received. */

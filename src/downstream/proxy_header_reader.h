@@ -1,7 +1,7 @@
 /* proxy_header_reader.h - reads the PROXY protocol header from the start of a connection. It
  * consumes no byte after the header. */
-#ifndef WEIR_PROXY_PROXY_HEADER_READER_H
-#define WEIR_PROXY_PROXY_HEADER_READER_H
+#ifndef WEIR_DOWNSTREAM_PROXY_HEADER_READER_H
+#define WEIR_DOWNSTREAM_PROXY_HEADER_READER_H
 
 #include "net/proxy_header.h"
 #include "net/stream.h"

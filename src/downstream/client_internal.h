@@ -1,8 +1,8 @@
 /* client_internal.h - shared by client.c, client_lists.c, linger.c and http1*.c. */
-#ifndef WEIR_PROXY_CLIENT_INTERNAL_H
-#define WEIR_PROXY_CLIENT_INTERNAL_H
+#ifndef WEIR_DOWNSTREAM_CLIENT_INTERNAL_H
+#define WEIR_DOWNSTREAM_CLIENT_INTERNAL_H
 
-#include "proxy/client.h"
+#include "downstream/client.h"
 
 enum { CLIENT_MAGIC = 0x434c4954 };
 

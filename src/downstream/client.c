@@ -1,4 +1,4 @@
-#include "proxy/client_internal.h"
+#include "downstream/client_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -7,11 +7,15 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "downstream/handoff.h"
+#include "downstream/http2.h"
+#include "downstream/peer_counts.h"
+#include "downstream/proxy_header_reader.h"
 #include "net/listener.h"
 #include "net/tls.h"
 #include "proxy/exchange.h"
-#include "proxy/http2.h"
-#include "proxy/proxy_header_reader.h"
+
+enum { CLIENTS_PER_BATCH = 128 }; /* sockets per epoll_wait; see LINKS_PER_BATCH in upstream.c */
 
 static void on_readable(evutil_socket_t fd, short what, void *arg);
 static void on_writable(evutil_socket_t fd, short what, void *arg);
@@ -28,10 +32,10 @@ static const struct listen_settings *settings_of(const struct client *c)
 bool client_open(struct worker *w, int fd, const struct address *peer, unsigned listener,
                  bool counted)
 {
-    struct client *c = w->free_clients;
+    struct client *c = w->downstream->free_clients;
 
     if (c)
-        w->free_clients = TAILQ_NEXT(c, link);
+        w->downstream->free_clients = TAILQ_NEXT(c, link);
     else if (!(c = malloc(sizeof *c))) {
         close(fd);
         return false;
@@ -47,10 +51,11 @@ bool client_open(struct worker *w, int fd, const struct address *peer, unsigned 
     c->origin.peer = peer_of_address(peer);
     c->origin.decides = settings_of(c)->decides;
     c->opened_ms = c->since_ms = client_now_ms();
-    stream_open(&c->stream, &w->client_poller, fd, on_readable, on_writable, c);
+    stream_open(&c->stream, &w->downstream->poller, fd, on_readable, on_writable, c);
     stream_want_read(&c->stream, true);
     client_list_insert(c);
-    deadline_arm(&w->queue.head, &c->deadline, clock_us(), w->policy->timeouts.request_header_us);
+    deadline_arm(&w->downstream->queue.head, &c->deadline, clock_us(),
+                 w->policy->timeouts.request_header_us);
     counter_add(&w->stats.connections_open, 1);
     if (!settings_of(c)->proxy_protocol)
         secure(c);
@@ -71,9 +76,11 @@ void client_close(struct client *c)
     c->state = CLIENT_CLOSED;
     deadline_cancel(&c->deadline);
     stream_close(&c->stream, &w->buffers);
-    TAILQ_INSERT_TAIL(&w->closed, c, link);
+    TAILQ_INSERT_TAIL(&w->downstream->closed, c, link);
     counter_subtract(&w->stats.connections_open, 1);
-    worker_client_closed(w, c->counted ? address_of_peer(&c->origin.peer, &peer) : NULL);
+    slot_free(w);
+    if (c->counted)
+        peer_uncount(w, address_of_peer(&c->origin.peer, &peer));
 }
 
 /* ---- TLS ------------------------------------------------------------------------------------- */
@@ -135,7 +142,7 @@ static void read_proxy_header(struct client *c)
     if (header.source.length)
         c->origin.peer = peer_of_address(&header.source);
     c->origin.peer_unknown = header.source.length == 0 && !header.local;
-    if (worker_count_peer(c->worker, address_of_peer(&c->origin.peer, &peer), &c->counted))
+    if (peer_count(c->worker, address_of_peer(&c->origin.peer, &peer), &c->counted))
         secure(c);
     else
         client_close(c);
@@ -204,7 +211,7 @@ static void idle_passed(struct deadline *deadline)
 {
     struct client *c = of_deadline(deadline);
     if (stream_has_input(&c->stream))
-        deadline_arm(&c->worker->queue.idle, &c->deadline, clock_us(),
+        deadline_arm(&c->worker->downstream->queue.idle, &c->deadline, clock_us(),
                      c->worker->policy->timeouts.keepalive_us);
     else if (c->http2)
         http2_idle_passed(c);
@@ -212,15 +219,19 @@ static void idle_passed(struct deadline *deadline)
         client_close(c);
 }
 
-void clients_init(struct worker *w)
+bool clients_init(struct worker *w)
 {
-    TAILQ_INIT(&w->clients);
-    TAILQ_INIT(&w->silent);
-    TAILQ_INIT(&w->heads);
-    TAILQ_INIT(&w->idle);
-    TAILQ_INIT(&w->closed);
+    if (!(w->downstream = calloc(1, sizeof *w->downstream)))
+        return false;
+    handoff_init(&w->downstream->handoff);
+    TAILQ_INIT(&w->downstream->clients);
+    TAILQ_INIT(&w->downstream->silent);
+    TAILQ_INIT(&w->downstream->heads);
+    TAILQ_INIT(&w->downstream->idle);
+    TAILQ_INIT(&w->downstream->closed);
     linger_init(w);
     http2_init(w);
-    deadline_queue_init(&w->deadlines, &w->queue.head, head_passed);
-    deadline_queue_init(&w->deadlines, &w->queue.idle, idle_passed);
+    deadline_queue_init(&w->deadlines, &w->downstream->queue.head, head_passed);
+    deadline_queue_init(&w->deadlines, &w->downstream->queue.idle, idle_passed);
+    return poller_init(&w->downstream->poller, w->base, CLIENTS_PER_BATCH) == 0;
 }

@@ -14,7 +14,7 @@
  * CLIENT_DRAIN the message framing marks the start of the next request, in CLIENT_LINGER there is
  * none. */
 #include "base/clock.h"
-#include "proxy/client_internal.h"
+#include "downstream/client_internal.h"
 
 enum {
     LINGER_PAUSE_US = 5 * 1000000,
@@ -35,7 +35,7 @@ static unsigned lingering_max(const struct worker *w)
 static void make_room(struct worker *w)
 {
     if (counter_read(&w->stats.connections_lingering) >= lingering_max(w))
-        client_close(TAILQ_FIRST(&w->lingering));
+        client_close(TAILQ_FIRST(&w->downstream->lingering));
 }
 
 static void arm(struct client *c)
@@ -43,7 +43,8 @@ static void arm(struct client *c)
     uint64_t left = c->worker->stopping ? LINGER_STOPPING_US : LINGER_PAUSE_US;
     uint64_t most = c->worker->policy->timeouts.linger_us;
 
-    deadline_arm(&c->worker->queue.linger, &c->deadline, clock_us(), left < most ? left : most);
+    deadline_arm(&c->worker->downstream->queue.linger, &c->deadline, clock_us(),
+                 left < most ? left : most);
 }
 
 static void begin(struct client *c, enum client_state state)
@@ -121,7 +122,7 @@ void linger_readable(struct client *c)
 
 void linger_stop(struct worker *w)
 {
-    for (struct client *c = TAILQ_FIRST(&w->lingering); c; c = TAILQ_NEXT(c, link))
+    for (struct client *c = TAILQ_FIRST(&w->downstream->lingering); c; c = TAILQ_NEXT(c, link))
         arm(c);
 }
 
@@ -139,6 +140,6 @@ static void linger_passed(struct deadline *deadline)
 
 void linger_init(struct worker *w)
 {
-    TAILQ_INIT(&w->lingering);
-    deadline_queue_init(&w->deadlines, &w->queue.linger, linger_passed);
+    TAILQ_INIT(&w->downstream->lingering);
+    deadline_queue_init(&w->deadlines, &w->downstream->queue.linger, linger_passed);
 }

@@ -1,11 +1,11 @@
-#include "proxy/http2_internal.h"
+#include "downstream/http2_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "proxy/client_internal.h"
+#include "downstream/client_internal.h"
 #include "proxy/exchange.h"
 
 enum {
@@ -22,7 +22,7 @@ static void on_fault(void *context, enum http2_cause cause, const char *why)
 {
     struct http2_connection *connection = context;
     struct worker *w = connection->client->worker;
-    struct log_throttle *throttle = &w->http2_throttle[cause];
+    struct log_throttle *throttle = &w->downstream->http2_throttle[cause];
     bool of_stream = cause == HTTP2_MALFORMED || cause == HTTP2_TOO_MANY_STREAMS;
     uint64_t now = clock_us();
     struct address address;
@@ -55,7 +55,7 @@ static const struct http2_events events = {.request = http2_on_request,
 
 static struct http2_worker *worker_of(struct worker *w)
 {
-    struct http2_worker *h = w->http2;
+    struct http2_worker *h = w->downstream->http2;
 
     if (h || !(h = malloc(sizeof *h)))
         return h;
@@ -68,7 +68,7 @@ static struct http2_worker *worker_of(struct worker *w)
     h->dirty_count = 0;
     h->free_requests = NULL;
     h->free_count = 0;
-    return w->http2 = h;
+    return w->downstream->http2 = h;
 }
 
 void http2_begin(struct client *c, struct slice bytes)
@@ -102,7 +102,7 @@ void http2_begin(struct client *c, struct slice bytes)
 /* Takes the connection off the list of those to be flushed. */
 static void take_off(struct http2_connection *connection)
 {
-    struct http2_worker *h = connection->client->worker->http2;
+    struct http2_worker *h = connection->client->worker->downstream->http2;
 
     if (!connection->dirty)
         return;
@@ -161,13 +161,13 @@ static void settle(struct http2_connection *connection, bool moved)
         client_enter(c, CLIENT_IDLE);
     }
     if (stream_holds_output(&c->stream))
-        wait_in(c, &w->queue.http2_send, timeouts->send_us, moved);
+        wait_in(c, &w->downstream->queue.http2_send, timeouts->send_us, moved);
     else if (c->state == CLIENT_HEAD || http2_session_in_head(connection->session))
-        wait_in(c, &w->queue.head, timeouts->request_header_us, false);
+        wait_in(c, &w->downstream->queue.head, timeouts->request_header_us, false);
     else if (busy)
         deadline_cancel(&c->deadline);
     else
-        wait_in(c, &w->queue.idle, timeouts->keepalive_us, false);
+        wait_in(c, &w->downstream->queue.idle, timeouts->keepalive_us, false);
 }
 
 void http2_head_timed_out(struct client *c)
@@ -203,7 +203,7 @@ void http2_stop(struct client *c)
         return;
     connection->stopping = true;
     http2_session_shut_down(connection->session);
-    deadline_arm(&c->worker->queue.http2_second, &connection->second, clock_cached_us(),
+    deadline_arm(&c->worker->downstream->queue.http2_second, &connection->second, clock_cached_us(),
                  SECOND_GOAWAY_US);
     http2_touch(connection);
 }
@@ -217,8 +217,8 @@ void http2_touch(struct http2_connection *connection)
     if (connection->dirty)
         return;
     connection->dirty = true;
-    TAILQ_INSERT_TAIL(&w->http2->dirty, connection, dirty_link);
-    w->http2->dirty_count++;
+    TAILQ_INSERT_TAIL(&w->downstream->http2->dirty, connection, dirty_link);
+    w->downstream->http2->dirty_count++;
 }
 
 bool http2_push(struct http2_connection *connection)
@@ -283,7 +283,7 @@ static void free_ended(struct http2_worker *h)
 
 void http2_flush(struct worker *w)
 {
-    struct http2_worker *h = w->http2;
+    struct http2_worker *h = w->downstream->http2;
 
     if (!h)
         return;
@@ -294,7 +294,7 @@ void http2_flush(struct worker *w)
     }
     free_ended(h);
     if (h->dirty_count) /* the loop must not wait for events */
-        event_active(&w->http2_wake, EV_TIMEOUT, 1);
+        event_active(&w->downstream->http2_wake, EV_TIMEOUT, 1);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -308,15 +308,15 @@ void http2_readable(struct client *c)
         stream_want_read(&c->stream, false);
         return;
     }
-    ssize_t n = stream_read(&c->stream, w->http2->receive, IOBUF_READ_MAX);
+    ssize_t n = stream_read(&c->stream, w->downstream->http2->receive, IOBUF_READ_MAX);
     if (n == STREAM_AGAIN)
         return;
     if (n <= 0) {
         client_close(c);
         return;
     }
-    http2_session_receive(connection->session, (struct slice){w->http2->receive, (size_t)n},
-                          clock_us());
+    http2_session_receive(connection->session,
+                          (struct slice){w->downstream->http2->receive, (size_t)n}, clock_us());
     http2_touch(connection);
 }
 
@@ -338,14 +338,14 @@ static void wake(evutil_socket_t fd, short what, void *arg)
 
 void http2_init(struct worker *w)
 {
-    event_assign(&w->http2_wake, w->base, -1, 0, wake, w);
-    deadline_queue_init(&w->deadlines, &w->queue.http2_send, send_passed);
-    deadline_queue_init(&w->deadlines, &w->queue.http2_second, second_passed);
+    event_assign(&w->downstream->http2_wake, w->base, -1, 0, wake, w);
+    deadline_queue_init(&w->deadlines, &w->downstream->queue.http2_send, send_passed);
+    deadline_queue_init(&w->deadlines, &w->downstream->queue.http2_second, second_passed);
 }
 
 void http2_worker_free(struct worker *w)
 {
-    struct http2_worker *h = w->http2;
+    struct http2_worker *h = w->downstream->http2;
 
     if (!h)
         return;
@@ -354,7 +354,7 @@ void http2_worker_free(struct worker *w)
         h->free_requests = (void *)r->connection;
         free(r);
     }
-    event_del(&w->http2_wake);
+    event_del(&w->downstream->http2_wake);
     http2_scratch_free(h->scratch);
     free(h);
 }

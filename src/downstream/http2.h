@@ -6,10 +6,10 @@
  *
  * Streams of a connection share its output buffer. Output of a loop iteration is written at its
  * end, or when half of the buffer is full. */
-#ifndef WEIR_PROXY_HTTP2_H
-#define WEIR_PROXY_HTTP2_H
+#ifndef WEIR_DOWNSTREAM_HTTP2_H
+#define WEIR_DOWNSTREAM_HTTP2_H
 
-#include "proxy/client.h"
+#include "downstream/client.h"
 
 /* Per worker: buffers and lists; created with the first connection. */
 struct http2_worker;

@@ -2,9 +2,10 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "proxy/client_internal.h"
+#include "downstream/client_internal.h"
+#include "downstream/handoff.h"
+#include "downstream/http2.h"
 #include "proxy/exchange.h"
-#include "proxy/http2.h"
 
 enum {
     IDLE_MIN_MS = 200,    /* minimum idle time before eviction: a request may be in transit */
@@ -24,15 +25,15 @@ static struct client_list *list_of(const struct client *c, enum client_state sta
     struct worker *w = c->worker;
 
     if (unlikely(c->silent))
-        return &w->silent;
+        return &w->downstream->silent;
     switch (state) {
-    case CLIENT_IDLE: return &w->idle;
+    case CLIENT_IDLE: return &w->downstream->idle;
     case CLIENT_DRAIN:
-    case CLIENT_LINGER: return &w->lingering;
+    case CLIENT_LINGER: return &w->downstream->lingering;
     case CLIENT_PROXY_HEADER:
     case CLIENT_HANDSHAKE:
-    case CLIENT_HEAD: return &w->heads;
-    default: return &w->clients;
+    case CLIENT_HEAD: return &w->downstream->heads;
+    default: return &w->downstream->clients;
     }
 }
 
@@ -40,9 +41,9 @@ static void count(struct client *c, const struct client_list *list, int change)
 {
     struct worker *w = c->worker;
 
-    if (unlikely(list == &w->silent))
-        w->silent_count += (unsigned)change;
-    if (unlikely(list == &w->lingering))
+    if (unlikely(list == &w->downstream->silent))
+        w->downstream->silent_count += (unsigned)change;
+    if (unlikely(list == &w->downstream->lingering))
         counter_add(&w->stats.connections_lingering, (uint64_t)change);
 }
 
@@ -99,19 +100,19 @@ void clients_stop(struct worker *w)
 {
     struct client *c, *next;
 
-    for (c = TAILQ_FIRST(&w->silent); c; c = next) {
+    for (c = TAILQ_FIRST(&w->downstream->silent); c; c = next) {
         next = TAILQ_NEXT(c, link);
         close_unless_asking(c);
     }
-    for (c = TAILQ_FIRST(&w->idle); c; c = next) {
+    for (c = TAILQ_FIRST(&w->downstream->idle); c; c = next) {
         next = TAILQ_NEXT(c, link);
         close_unless_asking(c);
     }
-    for (c = TAILQ_FIRST(&w->heads); c; c = next) {
+    for (c = TAILQ_FIRST(&w->downstream->heads); c; c = next) {
         next = TAILQ_NEXT(c, link);
         close_unless_asking(c);
     }
-    TAILQ_FOREACH (c, &w->clients, link)
+    TAILQ_FOREACH (c, &w->downstream->clients, link)
         if (c->http2)
             http2_stop(c);
     linger_stop(w);
@@ -119,7 +120,7 @@ void clients_stop(struct worker *w)
 
 void clients_cut(struct worker *w)
 {
-    for (struct client *c; (c = TAILQ_FIRST(&w->clients));) {
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->clients));) {
         if (c->http2) {
             http2_cut(c);
             client_close(c);
@@ -128,13 +129,13 @@ void clients_cut(struct worker *w)
         else
             client_close(c);
     }
-    for (struct client *c; (c = TAILQ_FIRST(&w->silent));)
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->silent));)
         client_close(c);
-    for (struct client *c; (c = TAILQ_FIRST(&w->heads));)
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->heads));)
         client_close(c);
-    for (struct client *c; (c = TAILQ_FIRST(&w->idle));)
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->idle));)
         client_close(c);
-    for (struct client *c; (c = TAILQ_FIRST(&w->lingering));)
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->lingering));)
         client_close(c);
 }
 
@@ -153,7 +154,7 @@ static struct client *oldest_of(const struct client_list *list, uint32_t since_m
 /* Returns the oldest incomplete head if it has taken HEAD_MIN_MS and has no unread input. */
 static struct client *slowest_head(const struct worker *w)
 {
-    struct client *c = TAILQ_FIRST(&w->heads);
+    struct client *c = TAILQ_FIRST(&w->downstream->heads);
 
     return c && client_now_ms() - c->since_ms >= HEAD_MIN_MS && !stream_has_unread(&c->stream)
                ? c
@@ -165,12 +166,13 @@ static struct client *slowest_head(const struct worker *w)
  * enough soon. */
 struct client *client_to_evict(const struct worker *w, bool for_slot)
 {
-    struct client *c = oldest_of(&w->silent, IDLE_MIN_MS), *lingers = TAILQ_FIRST(&w->lingering);
+    struct client *c = oldest_of(&w->downstream->silent, IDLE_MIN_MS),
+                  *lingers = TAILQ_FIRST(&w->downstream->lingering);
     unsigned slots = worker_connections_max(w);
 
-    if (c || (slots && w->silent_count > slots / 4))
+    if (c || (slots && w->downstream->silent_count > slots / 4))
         return c;
-    if ((c = oldest_of(&w->idle, IDLE_MIN_MS)))
+    if ((c = oldest_of(&w->downstream->idle, IDLE_MIN_MS)))
         return c;
     if (lingers && client_now_ms() - lingers->since_ms >= LINGER_MIN_MS)
         return lingers;
@@ -179,13 +181,14 @@ struct client *client_to_evict(const struct worker *w, bool for_slot)
 
 bool clients_any(const struct worker *w)
 {
-    return !TAILQ_EMPTY(&w->clients) || !TAILQ_EMPTY(&w->heads) || !TAILQ_EMPTY(&w->silent) ||
-           !TAILQ_EMPTY(&w->idle) || !TAILQ_EMPTY(&w->lingering);
+    return !TAILQ_EMPTY(&w->downstream->clients) || !TAILQ_EMPTY(&w->downstream->heads) ||
+           !TAILQ_EMPTY(&w->downstream->silent) || !TAILQ_EMPTY(&w->downstream->idle) ||
+           !TAILQ_EMPTY(&w->downstream->lingering);
 }
 
 bool client_gives_way(const struct client *c)
 {
-    return unlikely(c->worker->draining) || (unlikely(c->worker->slots_exhausted) &&
+    return unlikely(c->worker->draining) || (unlikely(c->worker->downstream->slots_exhausted) &&
                                              client_now_ms() - c->opened_ms >= SERVED_MIN_MS);
 }
 
@@ -197,19 +200,26 @@ void client_evict(struct client *c)
 
 void clients_free_closed(struct worker *w)
 {
-    for (struct client *c; (c = TAILQ_FIRST(&w->closed));) {
-        TAILQ_REMOVE(&w->closed, c, link);
+    for (struct client *c; (c = TAILQ_FIRST(&w->downstream->closed));) {
+        TAILQ_REMOVE(&w->downstream->closed, c, link);
         MAGIC_WIPE(c);
-        TAILQ_NEXT(c, link) = w->free_clients;
-        w->free_clients = c;
+        TAILQ_NEXT(c, link) = w->downstream->free_clients;
+        w->downstream->free_clients = c;
     }
 }
 
 void clients_free(struct worker *w)
 {
+    if (!w->downstream)
+        return;
+    handoff_clear(&w->downstream->handoff);
+    http2_worker_free(w);
     clients_free_closed(w);
-    for (struct client *c; (c = w->free_clients);) {
-        w->free_clients = TAILQ_NEXT(c, link);
+    for (struct client *c; (c = w->downstream->free_clients);) {
+        w->downstream->free_clients = TAILQ_NEXT(c, link);
         free(c);
     }
+    poller_clear(&w->downstream->poller);
+    free(w->downstream);
+    w->downstream = NULL;
 }

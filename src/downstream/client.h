@@ -8,13 +8,13 @@
  *       `--------`---------------> CLOSED
  *
  * A newly accepted connection is `silent` until its first byte arrives. */
-#ifndef WEIR_PROXY_CLIENT_H
-#define WEIR_PROXY_CLIENT_H
+#ifndef WEIR_DOWNSTREAM_CLIENT_H
+#define WEIR_DOWNSTREAM_CLIENT_H
 
+#include "downstream/downstream_worker.h"
 #include "net/address.h"
 #include "net/stream.h"
 #include "proxy/downstream.h"
-#include "proxy/worker_internal.h"
 
 enum client_state {
     CLIENT_PROXY_HEADER,
@@ -92,11 +92,11 @@ bool clients_any(const struct worker *worker);
 /* Closes the connection to make room, and counts the eviction. */
 void client_evict(struct client *client);
 
-/* Recycles the structs of connections closed in this loop iteration. clients_free also frees the
- * recycled structs, at shutdown. */
+/* Recycles the structs of connections closed in this loop iteration. */
 void clients_free_closed(struct worker *worker);
-void clients_free(struct worker *worker);
 
-void clients_init(struct worker *worker);
+/* Creates and frees worker->downstream. False: no memory or descriptor; call clients_free(). */
+MUST_CHECK bool clients_init(struct worker *worker);
+void clients_free(struct worker *worker);
 
 #endif

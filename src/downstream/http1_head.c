@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "proxy/client_internal.h"
+#include "downstream/client_internal.h"
+#include "downstream/http2.h"
 #include "proxy/exchange.h"
-#include "proxy/http2.h"
 
 /* ---- between requests ------------------------------------------------------------------------ */
 
@@ -21,7 +21,8 @@ void client_await_request(struct client *c)
     client_enter(c, CLIENT_IDLE);
     c->since_ms = client_now_ms();
     stream_want_read(&c->stream, !c->stream.eof);
-    deadline_arm(&w->queue.idle, &c->deadline, clock_cached_us(), w->policy->timeouts.keepalive_us);
+    deadline_arm(&w->downstream->queue.idle, &c->deadline, clock_cached_us(),
+                 w->policy->timeouts.keepalive_us);
     if (iobuf_held(c->stream.in)) { /* through the event loop: no recursion or starvation */
         c->unread = true;
         stream_wake(&c->stream);
@@ -79,7 +80,7 @@ static void keep_part(struct client *c, const struct head_bytes *got)
     if (c->state == CLIENT_IDLE) {
         client_enter(c, CLIENT_HEAD);
         c->since_ms = client_now_ms();
-        deadline_arm(&w->queue.head, &c->deadline, clock_us(),
+        deadline_arm(&w->downstream->queue.head, &c->deadline, clock_us(),
                      w->policy->timeouts.request_header_us);
     }
     if (got->kept)

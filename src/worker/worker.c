@@ -6,21 +6,20 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "downstream/acceptor.h"
+#include "downstream/client.h"
+#include "downstream/http2.h"
 #include "http/rewrite.h"
-#include "proxy/acceptor.h"
-#include "proxy/client.h"
 #include "proxy/exchange.h"
 #include "proxy/hold.h"
-#include "proxy/http2.h"
-#include "proxy/worker.h"
-#include "proxy/worker_internal.h"
+#include "proxy/worker_state.h"
 #include "upstream/endpoint_set.h"
 #include "upstream/upstream.h"
+#include "worker/worker.h"
 
 enum {
     LAST_REQUESTS_US = 1000000, /* for clients that connected at the end of timeouts.drain */
     ITERATION_US = 2000,        /* time limit of a loop iteration; the rest waits for the next */
-    CLIENTS_PER_BATCH = 128     /* sockets per epoll_wait; see LINKS_PER_BATCH in upstream.c */
 };
 
 static void request_ids_init(struct worker *w)
@@ -36,7 +35,7 @@ static void request_ids_init(struct worker *w)
 
 static bool all_done(const struct worker *w)
 {
-    return w->listeners_closed && !clients_any(w);
+    return w->downstream->listeners_closed && !clients_any(w);
 }
 
 static void publish(struct worker *w)
@@ -58,7 +57,7 @@ static void publish(struct worker *w)
 static void iteration_is_long(void *arg)
 {
     struct worker *w = arg;
-    poller_stop(&w->client_poller);
+    poller_stop(&w->downstream->poller);
     poller_stop(&w->upstream.poller);
     event_base_loopbreak(w->base);
 }
@@ -73,7 +72,7 @@ static void run_iteration(struct worker *w)
     http2_flush(w);
     clients_free_closed(w);
     upstreams_free_closed(&w->upstream);
-    if (unlikely(w->slots_exhausted))
+    if (unlikely(w->downstream->slots_exhausted))
         listeners_resume(w);
     publish(w);
     log_thread_flush();
@@ -102,7 +101,7 @@ static void await_readiness(struct worker *w)
 
 static void serve(struct worker *w)
 {
-    if (!w->listeners_closed)
+    if (!w->downstream->listeners_closed)
         listeners_start(w);
     w->shared->serving(w->shared->context);
 }
@@ -193,7 +192,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
         take_endpoint_set(w, endpoint_set);
     listeners_receive(w);
     w->draining = atomic_load(&w->drain);
-    if (atomic_load(&w->stop) && !w->listeners_closed)
+    if (atomic_load(&w->stop) && !w->downstream->listeners_closed)
         begin_to_stop(w);
 }
 
@@ -212,18 +211,15 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     w->number = number;
     w->shared = shared;
     w->policy = policy;
-
-    handoff_init(&w->handoff);
     w->wake_fd = -1;
     w->date_second = -1;
     if (getrandom(w->random, sizeof w->random, 0) != (ssize_t)sizeof w->random ||
         !worker_make_rows(w, policy->rule_count, policy->limit_count) ||
-        !(w->base = event_base_new()) ||
-        poller_init(&w->client_poller, w->base, CLIENTS_PER_BATCH) != 0 ||
-        deadlines_init(&w->deadlines, w->base) != 0)
+        !(w->base = event_base_new()) || deadlines_init(&w->deadlines, w->base) != 0)
         goto failed;
     request_ids_init(w);
-    clients_init(w);
+    if (!clients_init(w))
+        goto failed;
     holds_init(w);
     exchanges_init(w);
     deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);
@@ -247,7 +243,8 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     return w;
 failed:;
     int error = errno ? errno : ENOMEM;
-    for (unsigned i = 0; !w->listeners && i < policy->listen_count; i++)
+    bool taken = w->downstream && w->downstream->listeners;
+    for (unsigned i = 0; !taken && i < policy->listen_count; i++)
         if (listen_fds[i] >= 0)
             close(listen_fds[i]);
     worker_free(w);
@@ -301,16 +298,14 @@ void worker_free(struct worker *w)
 {
     if (!w)
         return;
-    listeners_free(w);
-    handoff_clear(&w->handoff);
+    if (w->downstream)
+        listeners_free(w);
     generations_free(w);
     if (w->wake_fd >= 0) {
         event_del(&w->wake);
         close(w->wake_fd);
     }
-    http2_worker_free(w);
-    if (w->clients.tqh_last)
-        clients_free(w);
+    clients_free(w);
     holds_clear(w);
     if (w->decided.tqh_last)
         event_del(&w->act);
@@ -318,7 +313,6 @@ void worker_free(struct worker *w)
     free(w->original);
     quota_client_free(w->quotas);
     deadlines_clear(&w->deadlines);
-    poller_clear(&w->client_poller);
     upstreams_clear(&w->upstream);
     if (w->base)
         event_base_free(w->base);

@@ -6,10 +6,10 @@
  * is full) is stored, at most one piece; `pending` is set meanwhile. */
 #include <stdlib.h>
 
+#include "downstream/client_internal.h"
+#include "downstream/http2_internal.h"
 #include "http/head.h"
-#include "proxy/client_internal.h"
 #include "proxy/exchange.h"
-#include "proxy/http2_internal.h"
 
 enum {
     PIECE_MAX = 32 * 1024,        /* of content, with the head before it, in an upstream's buffer */
@@ -33,7 +33,7 @@ static struct http2_request *request_new(struct http2_stream *stream)
 {
     struct http2_connection *connection = http2_session_context(http2_stream_session(stream));
     struct client *c = connection->client;
-    struct http2_worker *h = c->worker->http2;
+    struct http2_worker *h = c->worker->downstream->http2;
     struct http2_request *r = h->free_requests;
 
     if (r) {
@@ -72,7 +72,7 @@ static void request_end(struct http2_request *r)
     r->ended = true;
     r->stream = NULL;
     TAILQ_REMOVE(&r->connection->requests, r, link);
-    TAILQ_INSERT_TAIL(&w->http2->ended, r, link);
+    TAILQ_INSERT_TAIL(&w->downstream->http2->ended, r, link);
     http2_touch(r->connection);
 }
 

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "downstream/client_internal.h"
 #include "http/rewrite.h"
-#include "proxy/client_internal.h"
 #include "proxy/exchange.h"
 
 enum {

@@ -1,4 +1,4 @@
-#include "proxy/worker_internal.h"
+#include "proxy/worker_state.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -41,6 +41,21 @@ size_t worker_request_id(struct worker *w, char *id)
     text_bytes(&out, w->id_start, sizeof w->id_start);
     text_hex_fixed(&out, x ^ x >> 31, 16);
     return out.n;
+}
+
+unsigned worker_share_of(const struct worker *w, unsigned number)
+{
+    unsigned max = w->policy->size_limits.connections, workers = w->shared->workers;
+
+    if (w->shared->connections_max && max > w->shared->connections_max)
+        max = w->shared->connections_max;
+    unsigned share = max / workers + (number < max % workers);
+    return max && !share ? 1 : share;
+}
+
+unsigned worker_connections_max(const struct worker *w)
+{
+    return worker_share_of(w, w->number);
 }
 
 void worker_wake(struct worker *w)

@@ -1,10 +1,13 @@
 /* worker.h - one thread with its own event loop, listeners, clients, upstream pools and limiter.
  * On the request path a worker writes nothing that it shares with other workers.
  *
+ * This directory owns the thread: its start, loop, reload and stop. It contains nothing of single
+ * requests. What exchanges and clients use of their worker is in proxy/worker_state.h.
+ *
  *   loop iteration:  event_base_loop(ONCE) -> generations_flush() -> servers_refresh()
  *                    -> free closed objects -> log_thread_flush() */
-#ifndef WEIR_PROXY_WORKER_H
-#define WEIR_PROXY_WORKER_H
+#ifndef WEIR_WORKER_WORKER_H
+#define WEIR_WORKER_WORKER_H
 
 #include "proxy/worker_shared.h"
 #include "upstream/upstream_stats.h"

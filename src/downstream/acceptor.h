@@ -1,8 +1,8 @@
 /* acceptor.h - a worker's listeners: accepts connections, within the limits of size_limits, and
  * opens or passes them on (handoff.h). All functions run in the worker's own thread, or before it
  * starts and after it has ended. */
-#ifndef WEIR_PROXY_ACCEPTOR_H
-#define WEIR_PROXY_ACCEPTOR_H
+#ifndef WEIR_DOWNSTREAM_ACCEPTOR_H
+#define WEIR_DOWNSTREAM_ACCEPTOR_H
 
 #include <stdbool.h>
 

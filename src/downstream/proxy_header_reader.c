@@ -1,4 +1,4 @@
-#include "proxy/proxy_header_reader.h"
+#include "downstream/proxy_header_reader.h"
 
 #include <errno.h>
 #include <sys/socket.h>

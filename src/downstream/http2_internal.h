@@ -1,9 +1,9 @@
 /* http2_internal.h - shared by http2.c and http2_request.c. */
-#ifndef WEIR_PROXY_HTTP2_INTERNAL_H
-#define WEIR_PROXY_HTTP2_INTERNAL_H
+#ifndef WEIR_DOWNSTREAM_HTTP2_INTERNAL_H
+#define WEIR_DOWNSTREAM_HTTP2_INTERNAL_H
 
+#include "downstream/http2.h"
 #include "http2/session.h"
-#include "proxy/http2.h"
 
 enum { HTTP2_REQUEST_MAGIC = 0x48325251 };
 

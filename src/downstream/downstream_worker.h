@@ -1,0 +1,62 @@
+/* downstream_worker.h - a worker's part in this directory: its listeners and client connections.
+ *
+ * This directory owns the client's side: sockets from accept to close, and the protocols on them.
+ * Each request becomes an exchange (proxy/exchange.h) behind struct downstream
+ * (proxy/downstream.h). It contains nothing of rules, limits or servers. In reading order:
+ *
+ *   acceptor.h, handoff.h    accepting; which worker serves a connection: slots; peer_counts.h
+ *   client.h                 a connection: client.c; client_lists.c: eviction, shutdown
+ *   http1_head.c, http1.c    HTTP/1.1: a request's head; the downstream of a request
+ *   http2.h                  HTTP/2: http2.c, the connection; http2_request.c, a stream's downstream
+ *   linger.c                 the input after the last response */
+#ifndef WEIR_DOWNSTREAM_DOWNSTREAM_WORKER_H
+#define WEIR_DOWNSTREAM_DOWNSTREAM_WORKER_H
+
+#include <pthread.h>
+
+#include "net/address.h"
+#include "proxy/worker_state.h"
+
+struct client;
+
+enum { HANDOFFS_MAX = 64 };
+
+/* A worker's connection slots, and the connections that other workers pass to it. */
+struct handoff {
+    _Atomic unsigned slots; /* taken: connections open, being passed, or about to be accepted */
+    _Atomic bool takes;     /* it serves and is not stopping */
+    pthread_mutex_t lock;   /* protects the members below */
+    bool closed;
+    unsigned count;
+    struct handed {
+        int fd;
+        unsigned listener;
+        struct address peer;
+    } handed[HANDOFFS_MAX];
+};
+
+struct downstream_worker {
+    struct poller poller;
+    struct listener *listeners;
+    unsigned listener_count;
+    struct handoff handoff;
+    bool slots_exhausted; /* every slot is taken, and connections wait in the kernel */
+    bool listeners_closed;
+
+    unsigned silent_count;                         /* of `silent` */
+    TAILQ_HEAD(client_list, client) clients, idle, /* in a request; idle: longest first */
+        silent,                                    /* nothing received yet: oldest first */
+        heads,     /* part of a head, PROXY header or handshake was received: oldest first */
+        lingering; /* response sent, rest of the input is dropped: longest first */
+    TAILQ_HEAD(closed, client) closed; /* closed in this loop iteration */
+    struct client *free_clients;
+    struct {
+        struct deadline_queue head, idle, linger, http2_send, http2_second;
+    } queue;
+
+    struct http2_worker *http2; /* NULL: no HTTP/2 connection yet */
+    struct event http2_wake;    /* active while HTTP/2 output is pending */
+    struct log_throttle http2_throttle[HTTP2_CAUSE_COUNT];
+};
+
+#endif
