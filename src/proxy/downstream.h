@@ -39,7 +39,7 @@
 
 #include "http/response.h"
 #include "net/address.h"
-#include "proxy/message_body.h"
+#include "upstream/message_body.h"
 
 struct downstream;
 struct exchange;

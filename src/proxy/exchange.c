@@ -42,11 +42,6 @@
 #include "proxy/hold.h"
 #include "proxy/tunnel.h"
 
-struct body_io exchange_io(struct exchange *x)
-{
-    return (struct body_io){&x->worker->buffers, x->worker->receive};
-}
-
 /* ---- phases --------------------------------------------------------------------------------- */
 
 #define TO(phase) (1u << (phase))
@@ -237,7 +232,7 @@ void exchange_client_gone(struct exchange *x)
         exchange_fail(x, CAUSE_CLIENT_GONE, NULL);
 }
 
-/* ---- RELAY: socket events (response direction: response_relay.c) ---------------------------- */
+/* ---- RELAY: events (response direction: response_relay.c) ----------------------------------- */
 
 void exchange_tunnel_ended(struct exchange *x)
 {
@@ -252,10 +247,11 @@ static void link_readable(struct exchange *x)
         tunnel_link_readable(x);
         return;
     }
-    if (exchange_is_answered(x))
-        response_after(x);
-    else if (x->downstream->pending)
-        stream_want_read(&x->link->stream, false); /* resumed by exchange_writable() */
+    if (exchange_is_answered(x)) {
+        if (!x->link->ops->takes_rest(x->link))
+            exchange_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
+    } else if (x->downstream->pending)
+        x->link->ops->want_read(x->link, false); /* resumed by exchange_writable() */
     else if (x->answer == ANSWER_STARTED)
         response_relay(x);
     else
@@ -275,9 +271,7 @@ void exchange_writable(struct exchange *x)
         if (!exchange_end_if_done(x))
             exchange_watch(x, true, false);
     } else {
-        stream_want_read(&x->link->stream, true);
-        if (x->link->unread)
-            stream_wake(&x->link->stream);
+        x->link->ops->want_read(x->link, true);
         exchange_watch(x, true, true);
     }
 }
@@ -320,8 +314,7 @@ static void link_timed_out(struct exchange *x)
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     /* On a busy machine, weir may process the deadline before a response that arrived in time.
      * A partial header that was already read does not count. */
-    if (!stream_holds_output(&x->link->stream) && !x->downstream->pending &&
-        stream_has_unread(&x->link->stream)) {
+    if (!x->link->pending && !x->downstream->pending && x->link->ops->has_input(x->link)) {
         exchange_watch(x, false, true);
         return;
     }
@@ -377,6 +370,11 @@ static void on_link_writable(struct link_owner *owner)
     exchange_link_writable(of_owner(owner));
 }
 
+static void on_link_broken(struct link_owner *owner)
+{
+    exchange_link_broke(of_owner(owner));
+}
+
 static void on_link_timed_out(struct link_owner *owner)
 {
     link_timed_out(of_owner(owner));
@@ -386,6 +384,7 @@ static const struct link_owner_ops link_ops = {.connected = on_connected,
                                                .connect_failed = on_connect_failed,
                                                .readable = on_link_readable,
                                                .writable = on_link_writable,
+                                               .broken = on_link_broken,
                                                .timed_out = on_link_timed_out};
 
 void exchanges_init(struct worker *w)

@@ -65,13 +65,15 @@ struct exchange {
     struct link_owner owner; /* of link */
     struct link *link;
     struct upstream_tries tries;
-    bool sent_again;      /* on a new connection, after the server closed a reused one */
-    unsigned retries;     /* retries on another server */
-    bool link_broken;     /* sending the request failed; a response may still arrive */
-    bool link_keep_alive; /* the server keeps the connection open */
+    bool sent_again;  /* on a new connection, after the server closed a reused one */
+    unsigned retries; /* retries on another server */
+    bool link_broken; /* sending the request failed; a response may still arrive */
     enum answer answer;
-    unsigned interim;            /* number of 1xx responses received */
-    struct body_reader response; /* upstream -> client */
+    unsigned interim; /* number of 1xx responses received */
+    struct {
+        bool ended;     /* all content was read */
+        uint64_t bytes; /* content bytes read so far */
+    } response;
 
     /* results */
     bool decided;    /* the limits' decision was applied */

@@ -1,7 +1,6 @@
 /* exchange_connect.c - the phase CONNECT: takes an upstream connection, and retries after a failure
  * (retry.h says when). */
 #include "base/clock.h"
-#include "net/tls.h"
 #include "proxy/exchange_internal.h"
 
 /* The cause of an exchange's failure if there is no upstream connection. */
@@ -74,7 +73,7 @@ bool exchange_try_again(struct exchange *x, enum retry_cause why, enum cause oth
 {
     if (!retry_may(x, why))
         return false;
-    upstream_release(x->link, false);
+    x->link->ops->release(x->link, false);
     x->link = NULL;
     x->content_since_us = x->blocked_since_us = x->blocked_us = 0;
     deadline_cancel(&x->client_deadline);
@@ -90,7 +89,7 @@ bool exchange_try_again(struct exchange *x, enum retry_cause why, enum cause oth
 void exchange_link_died(struct exchange *x)
 {
     enum cause cause = CAUSE_UPSTREAM_CLOSED;
-    bool idle = upstream_closed_idle(x->link);
+    bool idle = x->link->ops->closed_idle(x->link);
 
     if (idle && exchange_try_again(x, RETRY_IDLE_CLOSED, cause))
         return;
@@ -98,5 +97,5 @@ void exchange_link_died(struct exchange *x)
     if (exchange_try_again(x, cause_table[cause].retry, cause) ||
         exchange_try_again(x, RETRY_IDLE_CLOSED, cause))
         return;
-    exchange_fail(x, cause, tls_fault_of(&x->link->stream));
+    exchange_fail(x, cause, x->link->ops->fault(x->link));
 }

@@ -18,7 +18,7 @@
 static void drop_link(struct exchange *x)
 {
     if (x->link)
-        upstream_release(x->link, false);
+        x->link->ops->release(x->link, false);
     x->link = NULL;
 }
 
@@ -51,8 +51,7 @@ void exchange_log(const struct exchange *x, enum cause cause, const char *why)
 
 bool exchange_end_if_done(struct exchange *x)
 {
-    bool goes_on =
-        x->link && !x->link_broken && (!x->request.ended || stream_holds_output(&x->link->stream));
+    bool goes_on = x->link && !x->link_broken && (!x->request.ended || x->link->pending);
 
     if (goes_on || x->downstream->pending)
         return false;

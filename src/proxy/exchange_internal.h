@@ -36,6 +36,7 @@ void decisions_init(struct worker *worker);
 void exchange_connected(struct exchange *x);
 void exchange_connect_failed(struct exchange *x, enum link_failure failure);
 void exchange_link_writable(struct exchange *x);
+void exchange_link_broke(struct exchange *x);
 
 /* CONNECT: takes an upstream connection and sends the request. May end the exchange. */
 void exchange_connect(struct exchange *x);
@@ -51,12 +52,6 @@ void request_drop(struct exchange *x);
 void response_read_head(struct exchange *x);
 /* Relays one piece of the response content. May end the exchange. */
 void response_relay(struct exchange *x);
-/* Handles data or end of stream from the server after its response, while the request is still
- * being sent. May end the exchange. */
-void response_after(struct exchange *x);
-
-struct body_io exchange_io(struct exchange *x);
-
 /* Returns the parts of the request that determine its identity. `*peer` is room for the address. */
 struct identity_input exchange_identity_input(const struct exchange *x,
                                               const struct request_head *head,

@@ -15,13 +15,13 @@ static enum relay relay_of_status(enum body_status status)
 
 /* ---- request -------------------------------------------------------------------------------- */
 
-static enum relay relay_of_sent(enum sent sent, bool ended)
+static enum relay relay_of_link(enum link_sent sent, bool ended)
 {
-    if (sent == SENT_FAILED)
+    if (sent == LINK_BROKEN)
         return RELAY_GONE;
     if (ended)
         return RELAY_ENDED;
-    return sent == SENT_PART ? RELAY_SINK : RELAY_SOURCE;
+    return sent == LINK_PENDING ? RELAY_SINK : RELAY_SOURCE;
 }
 
 /* Counts a piece of the request's content. False: it exceeds request.max. */
@@ -36,45 +36,63 @@ static bool count_request(struct exchange *x, const struct content_piece *piece)
 static bool splice_request(struct exchange *x, enum relay *result)
 {
     struct downstream *d = x->downstream;
+    struct link *link = x->link;
     struct content_piece moved;
     enum body_status status;
     enum sent sent;
 
-    if (x->request.kind == FRAMING_CHUNKED || !d->ops->splice_body ||
-        !d->ops->splice_body(d, &x->link->stream, &status, &sent, &moved))
+    if (x->request.kind == FRAMING_CHUNKED || !d->ops->splice_body || !link->ops->splice ||
+        !d->ops->splice_body(d, link->ops->splice(link).stream, &status, &sent, &moved))
         return false;
     (void)count_request(x, &moved);
-    *result = status == BODY_CLOSED ? RELAY_CLOSED : relay_of_sent(sent, moved.last);
+    enum link_sent result_of_link = link->ops->spliced(link, sent, moved.last);
+    *result = status == BODY_CLOSED ? RELAY_CLOSED : relay_of_link(result_of_link, moved.last);
     return true;
 }
 
-enum relay relay_request(struct exchange *x, struct slice head, bool receive, const char **why)
+enum relay relay_request_head(struct exchange *x, const char **why)
 {
     struct downstream *d = x->downstream;
-    struct iobuf_pool *buffers = &x->worker->buffers;
-    struct content_piece piece = {.size = 0};
-    enum relay result;
+    struct link_request request = {.head = iobuf_slice(x->head),
+                                   .method = x->method,
+                                   .content = x->request.kind,
+                                   .response_head_max = x->policy->size_limits.response_header};
+    struct content_piece piece;
 
-    if (x->request.ended) {
-        struct iovec all = iovec_of(head);
-        return relay_of_sent(stream_send(&x->link->stream, buffers, &all, 1), true);
-    }
-    if (receive && splice_request(x, &result))
-        return result;
-    enum body_status status = d->ops->read_body(d, receive, &piece, why);
-    if (status == BODY_READ) {
-        if (!count_request(x, &piece))
-            return RELAY_TOO_LARGE;
-    } else if (status != BODY_AGAIN || head.n == 0)
+    if (x->request.ended)
+        return relay_of_link(x->link->ops->send_head(x->link, &request, NULL), true);
+    enum body_status status = d->ops->read_body(d, false, &piece, why);
+    if (status == BODY_AGAIN)
+        piece = (struct content_piece){.size = 0};
+    else if (status != BODY_READ)
         return relay_of_status(status);
-    enum sent sent =
-        body_write(&x->link->stream, buffers, head, (struct slice){piece.bytes, piece.size},
-                   piece.last, x->request.kind == FRAMING_CHUNKED);
+    else if (!count_request(x, &piece))
+        return RELAY_TOO_LARGE;
+    enum link_sent sent = x->link->ops->send_head(x->link, &request, &piece);
     /* Also if the link failed: the piece is consumed, and the bytes after it are the next
      * message. */
     if (status == BODY_READ && !d->ops->consume_body(d, &piece))
         return RELAY_NO_MEMORY;
-    return relay_of_sent(sent, piece.last);
+    return relay_of_link(sent, piece.last);
+}
+
+enum relay relay_request(struct exchange *x, const char **why)
+{
+    struct downstream *d = x->downstream;
+    struct content_piece piece;
+    enum relay result;
+
+    if (splice_request(x, &result))
+        return result;
+    enum body_status status = d->ops->read_body(d, true, &piece, why);
+    if (status != BODY_READ)
+        return relay_of_status(status);
+    if (!count_request(x, &piece))
+        return RELAY_TOO_LARGE;
+    enum link_sent sent = x->link->ops->send_body(x->link, &piece);
+    if (!d->ops->consume_body(d, &piece))
+        return RELAY_NO_MEMORY;
+    return relay_of_link(sent, piece.last);
 }
 
 enum relay relay_drop_request(struct exchange *x, const char **why)
@@ -105,59 +123,72 @@ static enum relay relay_of_downstream(enum downstream_sent sent, bool ended)
     return ended ? RELAY_ENDED : RELAY_SOURCE;
 }
 
-static void note_answer(struct exchange *x)
+/* Counts a piece of the response's content. */
+static void count_response(struct exchange *x, const struct content_piece *piece)
 {
-    if (x->response.ended)
+    x->response.bytes += piece->size;
+    x->response.ended = piece->last;
+    if (piece->last)
         x->answer = ANSWER_ENDED;
 }
 
 enum relay relay_response_head(struct exchange *x, const struct response *response,
-                               struct unread unread, const char **why)
+                               const char **why)
 {
     struct downstream *d = x->downstream;
-    struct body_io io = exchange_io(x);
-    struct stream *server = &x->link->stream;
-    struct content_piece piece = {.last = x->response.ended};
-    enum body_status status = BODY_READ;
+    struct content_piece piece;
+    enum body_status status = x->link->ops->read_body(x->link, false, &piece, why);
 
-    if (unread.size)
-        status = body_read_after_head(&x->response, unread.bytes, unread.size, &piece, why);
-    else if (!x->response.ended && iobuf_held(server->in))
-        status = body_read(&x->response, server, false, &io, &piece, why);
-    if (status != BODY_READ)
+    if (status == BODY_AGAIN)
+        piece = (struct content_piece){.size = 0};
+    else if (status != BODY_READ)
         return relay_of_status(status);
-    note_answer(x);
+    count_response(x, &piece);
     struct iovec content = {piece.bytes, piece.size};
     enum downstream_sent sent =
         d->ops->send_head(d, response, &content, piece.size > 0, piece.last);
     if (sent == DOWNSTREAM_TOO_LARGE)
         return RELAY_TOO_LARGE;
-    if (!body_consume(server, &piece, &io))
+    if (!x->link->ops->consume_body(x->link, &piece))
         return RELAY_NO_MEMORY;
     return relay_of_downstream(sent, piece.last);
+}
+
+static bool splice_response(struct exchange *x, enum relay *result)
+{
+    struct downstream *d = x->downstream;
+    struct link_splice from;
+    enum body_status status;
+    enum downstream_sent sent;
+
+    if (!d->ops->splice_from || !x->link->ops->splice)
+        return false;
+    from = x->link->ops->splice(x->link);
+    uint64_t before = from.reader->bytes;
+    if (!d->ops->splice_from(d, from.reader, from.stream, &status, &sent))
+        return false;
+    count_response(x, &(struct content_piece){.size = (size_t)(from.reader->bytes - before),
+                                              .last = from.reader->ended});
+    *result = status == BODY_CLOSED ? RELAY_CLOSED : relay_of_downstream(sent, x->response.ended);
+    return true;
 }
 
 enum relay relay_response(struct exchange *x, const char **why)
 {
     struct downstream *d = x->downstream;
-    struct body_io io = exchange_io(x);
-    struct stream *server = &x->link->stream;
     struct content_piece piece;
-    enum body_status status;
-    enum downstream_sent sent;
+    enum relay result;
 
     if (x->response.ended)
         return RELAY_ENDED;
-    if (d->ops->splice_from && d->ops->splice_from(d, &x->response, server, &status, &sent)) {
-        note_answer(x);
-        return status == BODY_CLOSED ? RELAY_CLOSED : relay_of_downstream(sent, x->response.ended);
-    }
-    status = body_read(&x->response, server, true, &io, &piece, why);
+    if (splice_response(x, &result))
+        return result;
+    enum body_status status = x->link->ops->read_body(x->link, true, &piece, why);
     if (status != BODY_READ)
         return relay_of_status(status);
-    note_answer(x);
-    sent = d->ops->send_body(d, &piece);
-    if (!body_consume(server, &piece, &io))
+    count_response(x, &piece);
+    enum downstream_sent sent = d->ops->send_body(d, &piece);
+    if (!x->link->ops->consume_body(x->link, &piece))
         return RELAY_NO_MEMORY;
     return relay_of_downstream(sent, piece.last);
 }

@@ -23,25 +23,20 @@ enum relay {
     RELAY_NO_MEMORY
 };
 
-/* Sends `head` (may be empty) and one piece of the request's content to the server. `receive`: as
- * for read_body() in downstream.h. The link must have no unsent bytes. */
-enum relay relay_request(struct exchange *x, struct slice head, bool receive, const char **why);
+/* Sends the request's head and the content that was received before to the server. */
+enum relay relay_request_head(struct exchange *x, const char **why);
+/* Sends one piece of the request's content to the server. The link must have no pending output. */
+enum relay relay_request(struct exchange *x, const char **why);
 
 /* Reads one piece of the request's content and discards it. Never returns RELAY_SINK or
  * RELAY_GONE. */
 enum relay relay_drop_request(struct exchange *x, const char **why);
 
-/* Encoded bytes in the worker's receive buffer that follow a response head. */
-struct unread {
-    char *bytes;
-    size_t size;
-};
-
-/* Sends a final response head and the first piece of its content to the client. The content is
- * `unread`, or else the bytes in link->stream.in; nothing is read from the socket. RELAY_BAD and
- * RELAY_TOO_LARGE (of the head): nothing was sent. */
+/* Sends a final response head, which was just read, and the first piece of its content to the
+ * client; nothing is read from the socket. RELAY_BAD and RELAY_TOO_LARGE (of the head): nothing was
+ * sent. */
 enum relay relay_response_head(struct exchange *x, const struct response *response,
-                               struct unread unread, const char **why);
+                               const char **why);
 
 /* Sends one piece of the response's content to the client. The downstream must have no pending
  * output. */

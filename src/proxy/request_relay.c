@@ -30,8 +30,7 @@ static void run_deadline(struct deadline_queue *wanted, struct deadline *deadlin
 void exchange_watch(struct exchange *x, bool client_moved, bool link_moved)
 {
     struct worker *w = x->worker;
-    bool to_client = x->downstream->pending,
-         to_server = x->link && stream_holds_output(&x->link->stream);
+    bool to_client = x->downstream->pending, to_server = x->link && x->link->pending;
     bool content = x->link && !x->request.ended && !x->link_broken && !to_server &&
                    !exchange_awaits_continue(x);
 
@@ -55,14 +54,14 @@ void request_send(struct exchange *x)
     x->sent_us = clock_cached_us();
     if (!x->rule->learns)
         limiter_keep_charge(&x->decision_request);
-    enum relay moved = relay_request(x, iobuf_slice(x->head), false, &why);
+    enum relay moved = relay_request_head(x, &why);
     request_moved(x, moved, why);
 }
 
 void request_relay(struct exchange *x)
 {
     const char *why = NULL;
-    enum relay moved = relay_request(x, SLICE_NONE, true, &why);
+    enum relay moved = relay_request(x, &why);
     request_moved(x, moved, why);
 }
 
@@ -87,10 +86,7 @@ static void link_broke(struct exchange *x)
     }
     x->link_broken = true;
     x->request.max = 0;
-    stream_drop_output(&x->link->stream, &x->worker->buffers);
     want_body(x, true);
-    stream_want_write(&x->link->stream, false);
-    stream_wake(&x->link->stream);
     exchange_watch(x, false, true);
 }
 
@@ -146,18 +142,23 @@ void exchange_link_writable(struct exchange *x)
         tunnel_link_writable(x);
         return;
     }
-    enum sent sent = stream_flush(&x->link->stream, &x->worker->buffers);
+    bool sent = !x->link->pending;
 
-    if (sent == SENT_FAILED) {
-        request_moved(x, RELAY_GONE, NULL);
-        return;
-    }
-    if (sent == SENT_ALL && x->blocked_since_us) {
+    if (sent && x->blocked_since_us) {
         x->blocked_us += clock_cached_us() - x->blocked_since_us;
         x->blocked_since_us = 0;
     }
-    if (sent == SENT_ALL && !x->request.ended)
+    if (sent && !x->request.ended)
         request_relay(x);
     else if (!exchange_is_answered(x) || !exchange_end_if_done(x))
         exchange_watch(x, false, true);
+}
+
+void exchange_link_broke(struct exchange *x)
+{
+    MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    if (x->phase == PHASE_TUNNEL)
+        exchange_tunnel_ended(x);
+    else
+        request_moved(x, RELAY_GONE, NULL);
 }

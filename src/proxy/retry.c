@@ -35,7 +35,7 @@ bool retry_may(struct exchange *x, enum retry_cause cause)
 
     if (cause == RETRY_NONE || (rule->option && !(settings->on & rule->option)))
         return false;
-    if (rule->sent && (!is_harmless(x) || (!rule->answered && iobuf_held(x->link->stream.in))))
+    if (rule->sent && (!is_harmless(x) || (!rule->answered && x->link->response_begun)))
         return false;
     if (cause == RETRY_IDLE_CLOSED) { /* once (RFC 9112 section 9.3.1) */
         bool first = x->link->reused && !x->sent_again;

@@ -46,14 +46,13 @@ static void want_from_client(struct exchange *x, bool want)
 
 static void want_from_server(struct exchange *x, bool want)
 {
-    stream_want_read(&x->link->stream, want);
+    x->link->ops->want_read(x->link, want);
 }
 
 /* Ends the tunnel if both directions have ended and are delivered. */
 static void end_if_done(struct exchange *x)
 {
-    if (x->request.ended && x->response.ended && !x->downstream->pending &&
-        !stream_holds_output(&x->link->stream))
+    if (x->request.ended && x->response.ended && !x->downstream->pending && !x->link->pending)
         exchange_tunnel_ended(x);
 }
 
@@ -73,45 +72,28 @@ static void moved_on(struct exchange *x, enum relay moved,
     }
 }
 
-/* The client has closed its sending side, and its data was sent: the server sees the end. */
-static bool end_to_server(struct exchange *x)
+void tunnel_begin(struct exchange *x)
 {
-    struct stream *server = &x->link->stream;
-    return !x->request.ended || stream_holds_output(server) || stream_end(server);
-}
-
-void tunnel_begin(struct exchange *x, struct unread unread)
-{
-    static const struct framing until_close = {.kind = FRAMING_UNTIL_CLOSE};
-    struct stream *server = &x->link->stream;
-
     x->request.kind = FRAMING_UNTIL_CLOSE;
     x->request.ended = false;
     x->request.bytes = x->request.max = 0;
-    body_reader_begin(&x->response, &until_close);
+    x->link->ops->begin_tunnel(x->link);
     deadline_cancel(&x->link->deadline);
     arm_idle(x);
-    if (!stream_keep(server, &x->worker->buffers, (struct slice){unread.bytes, unread.size})) {
-        exchange_tunnel_ended(x);
-        return;
-    }
     /* Moves the data through the event loop, because either move may end the exchange. */
     want_from_client(x, true);
     want_from_server(x, !x->downstream->pending);
-    if (iobuf_held(server->in) && !x->downstream->pending)
-        stream_wake(server);
 }
 
 void tunnel_client_readable(struct exchange *x)
 {
     const char *why;
 
-    if (x->request.ended || stream_holds_output(&x->link->stream)) {
+    if (x->request.ended || x->link->pending) {
         want_from_client(x, false);
         return;
     }
-    enum relay moved = relay_request(x, SLICE_NONE, true, &why);
-    moved_on(x, moved == RELAY_ENDED && !end_to_server(x) ? RELAY_GONE : moved, want_from_client);
+    moved_on(x, relay_request(x, &why), want_from_client);
 }
 
 void tunnel_link_readable(struct exchange *x)
@@ -129,25 +111,16 @@ void tunnel_client_writable(struct exchange *x)
     arm_idle(x);
     if (x->downstream->pending)
         return;
-    if (x->response.ended) {
+    if (x->response.ended)
         end_if_done(x);
-        return;
-    }
-    want_from_server(x, true);
-    if (iobuf_held(x->link->stream.in))
-        stream_wake(&x->link->stream);
+    else
+        want_from_server(x, true);
 }
 
 void tunnel_link_writable(struct exchange *x)
 {
-    enum sent sent = stream_flush(&x->link->stream, &x->worker->buffers);
-
-    if (sent == SENT_FAILED || (sent == SENT_ALL && !end_to_server(x))) {
-        exchange_tunnel_ended(x);
-        return;
-    }
     arm_idle(x);
-    if (sent == SENT_PART)
+    if (x->link->pending)
         return;
     if (x->request.ended)
         end_if_done(x);

@@ -22,9 +22,9 @@
  * could not limit their requests. */
 struct slice tunnel_protocol(const struct request_head *head, const struct framing *framing);
 
-/* Starts the tunnel after the 101 was sent to the client. `unread`: bytes that the server sent
- * after it. This function and those below may end the exchange. */
-void tunnel_begin(struct exchange *x, struct unread unread);
+/* Starts the tunnel after the 101 was sent to the client. */
+void tunnel_begin(struct exchange *x);
+/* Each of these may end the exchange. */
 
 void tunnel_client_readable(struct exchange *x);
 void tunnel_client_writable(struct exchange *x);

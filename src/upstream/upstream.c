@@ -47,7 +47,7 @@ void link_close(struct link *link)
     link->state = LINK_CLOSED;
     link->owner = NULL;
     deadline_cancel(&link->deadline);
-    stream_close(&link->stream, w->buffers);
+    stream_close(&link->stream, w->io.buffers);
     counter_subtract(&w->stats.connections_open, 1);
     TAILQ_INSERT_TAIL(&w->closed_links, link, link);
     server_free_if_unused(link->server);
@@ -177,7 +177,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     if (link->state == LINK_CONNECTING || link->state == LINK_PROBING)
         link_finish_connect(link);
     else if (link->state == LINK_BUSY)
-        link->owner->ops->writable(link->owner);
+        http1_link_writable(link);
 }
 
 static void connect_timed_out(struct deadline *deadline)
@@ -223,6 +223,7 @@ static struct link *dial(struct upstream_worker *w, struct server *server, struc
     }
     MAGIC_SET(link, LINK_MAGIC);
     link->state = owner ? LINK_CONNECTING : LINK_PROBING;
+    link->ops = &http1_link_ops;
     link->worker = w;
     link->server = server;
     link->owner = owner;
@@ -261,9 +262,9 @@ static void probe(struct deadline *deadline)
 static bool close_some_pooled(struct upstream_worker *w)
 {
     enum { OF_A_SERVER = 4 };
-    bool any = w->buffers->pipes.kept > 0;
+    bool any = w->io.buffers->pipes.kept > 0;
 
-    pipe_pool_clear(&w->buffers->pipes);
+    pipe_pool_clear(&w->io.buffers->pipes);
     for (unsigned i = 0; i < w->pools->policy->upstream_count; i++)
         for (unsigned s = 0; s < w->pools->all[i].slots; s++) {
             struct server *server = w->pools->all[i].servers[s];
@@ -437,9 +438,9 @@ bool upstream_closed_idle(const struct link *link)
 /* ---- a worker's links ------------------------------------------------------------------------ */
 
 bool upstreams_init(struct upstream_worker *w, struct event_base *base, struct deadlines *deadlines,
-                    struct iobuf_pool *buffers)
+                    const struct body_io *io)
 {
-    w->buffers = buffers;
+    w->io = *io;
     TAILQ_INIT(&w->closed_links);
     TAILQ_INIT(&w->unused_servers);
     deadline_queue_init(deadlines, &w->queue.connect, connect_timed_out);

@@ -6,6 +6,8 @@
  * proxy/. In reading order:
  *
  *   endpoint_set.h      servers and their health, for all workers: endpoint_names.c, health.c
+ *   link.h              the interface between an exchange and its use of a server
+ *   http1_link.c        HTTP/1.1 behind it, with message_body.h
  *   upstream.h          a worker's links and pools: upstream.c
  *   servers.c           a worker's view of the endpoint set: choice of a server, retry budget
  *   ejection.c          servers that fail
@@ -24,47 +26,19 @@
 #ifndef WEIR_UPSTREAM_UPSTREAM_H
 #define WEIR_UPSTREAM_UPSTREAM_H
 
-#include "base/deadline.h"
-#include "net/stream.h"
 #include "upstream/endpoint_set.h"
+#include "upstream/link.h"
 #include "upstream/upstream_stats.h"
 
 enum link_state { LINK_CONNECTING, LINK_PROBING, LINK_BUSY, LINK_POOLED, LINK_CLOSED };
 
-/* Why there is no connection. */
-enum link_failure {
-    LINK_FAILED_CONNECT,   /* no server was left to try, or it refused the connection */
-    LINK_FAILED_TLS,       /* the TLS handshake failed */
-    LINK_FAILED_TIMEOUT,   /* no connection, or no TLS handshake, within connect_timeout */
-    LINK_FAILED_NO_SERVER, /* no server passes its health checks, or no name is resolved */
-    LINK_FAILED_NO_MEMORY,
-    LINK_FAILED_NO_DESCRIPTORS,
-    LINK_FAILURES
-};
-
-struct link;
 struct server;
 struct pool;
-
-/* What uses a link in CONNECTING and BUSY, and its events. Each may release the link. */
-struct link_owner {
-    const struct link_owner_ops *ops;
-};
-
-struct link_owner_ops {
-    void (*connected)(struct link_owner *owner);
-    /* The link was closed. */
-    void (*connect_failed)(struct link_owner *owner, enum link_failure failure);
-    void (*readable)(struct link_owner *owner);
-    void (*writable)(struct link_owner *owner);
-    /* The deadline of `queue.response` has passed. */
-    void (*timed_out)(struct link_owner *owner);
-};
 
 /* A worker's part in this directory: what the links and servers of all its pools share. Embedded in
  * struct worker. */
 struct upstream_worker {
-    struct iobuf_pool *buffers;   /* of the worker */
+    struct body_io io;            /* of the worker */
     struct upstream_pools *pools; /* those in use: upstreams_use() */
     unsigned pooled_max;          /* idle connections per server; 0: no limit */
     bool stopping;                /* nothing is pooled or probed any more: upstreams_stop() */
@@ -90,18 +64,32 @@ struct upstream_pools {
 struct link {
     uint32_t magic;
     enum link_state state;
-    bool reused;               /* it has served a request before */
-    bool noted, failed;        /* the request's outcome is counted; as a failure */
-    uint64_t pooled_iteration; /* loop iteration in which it was last pooled */
-    uint64_t
-        empty_iteration; /* loop iteration in which it was last found without input while pooled */
+    const struct link_ops *ops;
     struct upstream_worker *worker;
     struct server *server;
     struct link_owner *owner; /* CONNECTING, BUSY */
+    struct deadline deadline; /* BUSY: armed by the owner, in `queue.response` */
+    bool reused;              /* it has served a request before */
+    bool noted, failed;       /* the request's outcome is counted; as a failure */
+    bool pending;             /* accepted output was not sent yet; set by the protocol */
+    bool response_begun;      /* part of a head was received; set by the protocol */
+
+    /* HTTP/1.1 (http1_link.c): the connection */
+    bool keep_alive;    /* the server will read another request */
+    bool request_ended; /* all of the request was accepted */
+    bool response_over; /* takes_rest() was called */
+    bool chunked;       /* the request's content */
+    bool tunnel;        /* both bodies are a tunnel's bytes */
+    bool unread;        /* stream.in holds bytes that were not parsed yet */
     struct stream stream;
-    struct deadline deadline;
-    size_t scanned;         /* bytes of stream.in that response_head_read has scanned */
-    bool unread;            /* stream.in holds bytes that were not parsed yet */
+    enum method method;        /* of the request */
+    uint64_t head_max;         /* of the response, in bytes */
+    size_t scanned;            /* bytes of stream.in that response_head_read has scanned */
+    char *head_end;            /* in the receive buffer: unread bytes behind the final head, */
+    size_t after_head;         /* and their number; only until read_body() */
+    uint64_t pooled_iteration; /* loop iteration in which it was last pooled */
+    uint64_t empty_iteration;  /* loop iteration in which it was last found empty while pooled */
+    struct body_reader response;
     TAILQ_ENTRY(link) link; /* in the server's pool, or in the worker's closed_links */
 };
 
@@ -119,10 +107,6 @@ struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
                            struct link_owner *owner, bool fresh, struct upstream_tries *tries,
                            enum link_failure *failure);
 
-/* Ends the owner's use of the link. `reusable`: both messages ended cleanly and the server
- * will read another request. */
-void upstream_release(struct link *link, bool reusable);
-
 /* Returns the server's address for logs: as written, with the resolved address for a host name. */
 const char *link_server_text(const struct link *link);
 
@@ -130,10 +114,6 @@ const char *link_server_text(const struct link *link);
 void upstream_note_answer(struct link *link, uint16_t status);
 /* Records a failed request. Too many of them eject the server: see upstreams.NAME.eject. */
 void upstream_note_failure(struct link *link, const char *why);
-
-/* Returns whether the server closed a reused connection before it received the request. That is
- * no failure of the server. */
-bool upstream_closed_idle(const struct link *link);
 
 /* Returns whether upstreams.NAME.retry.budget allows a retry on another server than that of
  * `link`. If so, counts the retry and marks that server as tried. */
@@ -144,10 +124,10 @@ bool upstreams_ready(const struct upstream_pools *pools);
 /* Applies changes of the endpoint set to the pools. Called once per loop iteration. */
 void servers_refresh(struct upstream_pools *pools);
 
-/* Initialises a worker's part. Connections are polled by `base`, end with `deadlines` and use
- * `buffers`. False: no memory or descriptor. */
+/* Initialises a worker's part. Connections are polled by `base`, end with `deadlines` and use the
+ * buffers `io`. False: no memory or descriptor. */
 MUST_CHECK bool upstreams_init(struct upstream_worker *worker, struct event_base *base,
-                               struct deadlines *deadlines, struct iobuf_pool *buffers);
+                               struct deadlines *deadlines, const struct body_io *io);
 /* Call after all pools were freed. May be called twice, or on zeroed memory. */
 void upstreams_clear(struct upstream_worker *worker);
 /* From now on, only links of `pools` are pooled, and only its servers probed. At most `pooled_max`

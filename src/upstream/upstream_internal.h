@@ -1,5 +1,5 @@
-/* upstream_internal.h - shared by upstream.c (links), servers.c (choice of servers) and
- * ejection.c. Not included elsewhere. */
+/* upstream_internal.h - shared by upstream.c (links), http1_link.c, servers.c (choice of servers)
+ * and ejection.c. Not included elsewhere. */
 #ifndef WEIR_UPSTREAM_UPSTREAM_INTERNAL_H
 #define WEIR_UPSTREAM_UPSTREAM_INTERNAL_H
 
@@ -76,5 +76,17 @@ bool servers_any(const struct pool *pool);
 struct server *servers_choose(struct pool *pool, const struct upstream_tries *tries);
 
 void link_close(struct link *link);
+
+/* Closes a link, or pools it. `reusable`: both messages ended cleanly and the server will read
+ * another request. */
+void upstream_release(struct link *link, bool reusable);
+
+/* See closed_idle() in link.h. */
+bool upstream_closed_idle(const struct link *link);
+
+/* http1_link.c */
+extern const struct link_ops http1_link_ops;
+/* The socket accepts output. May release the link. */
+void http1_link_writable(struct link *link);
 
 #endif

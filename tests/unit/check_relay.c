@@ -10,11 +10,14 @@
 
 #include "proxy/exchange_internal.h"
 #include "run_suite.h"
+#include "upstream/upstream_internal.h"
 
 static struct event_base *base;
 static struct poller poller;
 static struct worker worker;
+static struct upstream_worker upstream;
 static struct link server;
+static struct policy policy;
 static struct exchange x;
 static struct stream from;
 static struct body_reader reader;
@@ -101,6 +104,11 @@ static void begin(enum framing_kind kind, uint64_t length, bool chunked_out, uin
     x.worker = &worker;
     x.downstream = &client;
     x.link = &server;
+    x.policy = &policy;
+    upstream.io = io();
+    server.ops = &http1_link_ops;
+    server.worker = &upstream;
+    server.chunked = chunked_out;
     x.request.kind = chunked_out ? FRAMING_CHUNKED : kind;
     x.request.ended = kind == FRAMING_NONE;
     x.request.bytes = 0;
@@ -122,7 +130,16 @@ static void assert_sent(const char *expected)
 
 static enum relay move(void)
 {
-    return relay_request(&x, SLICE_NONE, true, &why);
+    return relay_request(&x, &why);
+}
+
+static enum relay send_head(struct slice head)
+{
+    ck_assert_ptr_nonnull(x.head = iobuf_get(&pool, head.n));
+    iobuf_append(x.head, head);
+    enum relay moved = relay_request_head(&x, &why);
+    iobuf_put(&pool, &x.head);
+    return moved;
 }
 
 START_TEST(a_known_length_is_read_to_its_end_and_not_beyond)
@@ -209,7 +226,7 @@ START_TEST(a_head_goes_out_with_the_first_piece_behind_it)
 {
     begin(FRAMING_LENGTH, 5, false, 0);
     ck_assert(stream_keep(&from, &pool, SLICE("helloGET /next")));
-    ck_assert_int_eq(relay_request(&x, SLICE("HEAD\r\n\r\n"), false, &why), RELAY_ENDED);
+    ck_assert_int_eq(send_head(SLICE("HEAD\r\n\r\n")), RELAY_ENDED);
     assert_sent("HEAD\r\n\r\nhello");
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
 }
@@ -274,7 +291,7 @@ START_TEST(content_that_the_sink_did_not_take_is_gone_all_the_same)
 
     ck_assert(stream_keep(&from, &pool, SLICE("bodyGET /next")));
     close(sink);
-    ck_assert_int_eq(relay_request(&x, SLICE("HEAD"), false, &why), RELAY_GONE);
+    ck_assert_int_eq(send_head(SLICE("HEAD")), RELAY_GONE);
     ck_assert(x.request.ended);
     ck_assert(slice_equal(iobuf_slice(from.in), SLICE("GET /next")));
     sink = -1;

@@ -8,8 +8,8 @@
  * body_splice() moves content that weir neither decodes nor encodes through a kernel pipe:
  *   - content of a known length, while at least SPLICE_MIN bytes are left;
  *   - content that ends with the connection, after its first SPLICE_MIN bytes. */
-#ifndef WEIR_PROXY_MESSAGE_BODY_H
-#define WEIR_PROXY_MESSAGE_BODY_H
+#ifndef WEIR_UPSTREAM_MESSAGE_BODY_H
+#define WEIR_UPSTREAM_MESSAGE_BODY_H
 
 #include "base/text.h"
 #include "http/chunked.h"
@@ -64,6 +64,12 @@ enum body_status body_read_after_head(struct body_reader *reader, char *bytes, s
  * Returns false if there is no memory. */
 MUST_CHECK bool body_consume(struct stream *from, const struct content_piece *piece,
                              const struct body_io *io);
+
+/* Returns whether body_consume() has nothing to do. */
+static inline bool body_is_consumed(const struct content_piece *piece)
+{
+    return !piece->kept && piece->consumed == piece->encoded;
+}
 
 /* Writes a head (may be empty) and a piece of content in one call. `last`: the content ends with
  * it. Returns as stream_send(). */

@@ -1,4 +1,4 @@
-#include "proxy/message_body.h"
+#include "upstream/message_body.h"
 
 #include <errno.h>
 

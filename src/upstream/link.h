@@ -1,0 +1,146 @@
+/* link.h - the interface between an exchange and its use of a server; the mirror of downstream.h.
+ *
+ * A protocol sends requests to a server and reads its responses. A link is one exchange's use of a
+ * server: with HTTP/1.1 (http1_link.c) a connection. An exchange does not know the connection, its
+ * socket or the syntax of messages. The one exception is the request head: it is serialised as
+ * HTTP/1.1 and kept until the response starts, so that any server can get it again. What a protocol
+ * decides by itself: whether a connection is used again, and how the end of a message is marked.
+ *
+ *              exchange calls (struct link_ops)         protocol calls (struct link_owner_ops)
+ *   request    send_head()        head, first content   connected(), connect_failed()
+ *              send_body()        content, trailers     writable()     output was sent
+ *                                                       broken()       sending has failed
+ *   response   read_head()        interim, final, 101   readable()     a head, content, its end
+ *              read_body()        next piece                           or an error can be read
+ *              consume_body()     the piece is used     timed_out()    deadline of the exchange
+ *              want_read()
+ *   end        release()          always the last call
+ *
+ * Request. The protocol accepts everything that it is given. If the server does not take it at
+ * once, it keeps the rest (at most one piece of IOBUF_READ_MAX and a head), sets `pending`, and
+ * calls writable() when some or all of it was sent. While `pending` is set, the exchange sends no
+ * more. If sending fails, a response may still arrive: a server may respond before it has read the
+ * request, and close.
+ *
+ * Response. While want_read(true) is in effect, as it is at first, the protocol calls readable()
+ * whenever something can be read. It receives no more than it can keep within a bound (HTTP/1.1:
+ * one buffer; the rest stays in the kernel).
+ *
+ * Calls of the protocol into the exchange may end it: release() was then called. The functions of
+ * link_ops never call into the exchange. */
+#ifndef WEIR_UPSTREAM_LINK_H
+#define WEIR_UPSTREAM_LINK_H
+
+#include "base/deadline.h"
+#include "upstream/message_body.h"
+
+/* Why there is no connection. */
+enum link_failure {
+    LINK_FAILED_CONNECT,   /* no server was left to try, or it refused the connection */
+    LINK_FAILED_TLS,       /* the TLS handshake failed */
+    LINK_FAILED_TIMEOUT,   /* no connection, or no TLS handshake, within connect_timeout */
+    LINK_FAILED_NO_SERVER, /* no server passes its health checks, or no name is resolved */
+    LINK_FAILED_NO_MEMORY,
+    LINK_FAILED_NO_DESCRIPTORS,
+    LINK_FAILURES
+};
+
+struct link;
+
+/* What uses a link, and the events of the link. Each may release the link. */
+struct link_owner {
+    const struct link_owner_ops *ops;
+};
+
+struct link_owner_ops {
+    void (*connected)(struct link_owner *owner);
+    /* The link was closed. */
+    void (*connect_failed)(struct link_owner *owner, enum link_failure failure);
+    void (*readable)(struct link_owner *owner);
+    void (*writable)(struct link_owner *owner);
+    /* Sending has failed; the output was dropped. */
+    void (*broken)(struct link_owner *owner);
+    /* The deadline of `queue.response` has passed. */
+    void (*timed_out)(struct link_owner *owner);
+};
+
+enum link_sent {
+    LINK_SENT,
+    LINK_PENDING, /* the rest is kept; `pending` is set */
+    LINK_BROKEN   /* sending has failed; the output was dropped */
+};
+
+/* Result of read_head(). */
+enum link_head {
+    LINK_HEAD,  /* a head was read */
+    LINK_AGAIN, /* nothing to read now, or the head is incomplete */
+    LINK_ENDED, /* the server has ended the link; see closed_idle() and fault() */
+    LINK_BAD,   /* the head is malformed or too large: `*why`, a static text */
+    LINK_NO_MEMORY
+};
+
+/* What send_head() needs of a request. */
+struct link_request {
+    struct slice head; /* serialised as HTTP/1.1; used during the call only */
+    enum method method;
+    enum framing_kind content;  /* FRAMING_CHUNKED: of unknown length */
+    uint64_t response_head_max; /* maximum size of the header of the response, in bytes */
+};
+
+/* The socket of a link and the state of the response's content, for moves within the kernel. */
+struct link_splice {
+    struct stream *stream;
+    struct body_reader *reader;
+};
+
+struct link_ops {
+    /* Sends a request's head and the first piece of its content (may be empty; NULL: the request
+     * has no content). */
+    enum link_sent (*send_head)(struct link *link, const struct link_request *request,
+                                const struct content_piece *first);
+    /* Sends a piece of content (may be empty), and its trailers if it is the last one. Call only
+     * while `pending` is not set. In a tunnel, `last` ends the sending direction alone. */
+    enum link_sent (*send_body)(struct link *link, const struct content_piece *piece);
+
+    /* true: readable() is called whenever something can be read. false: it is not called, and the
+     * server is slowed down. */
+    void (*want_read)(struct link *link, bool want);
+    /* Reads the next head: of an interim response, a 101 or the final response. `receive`: also
+     * from the socket, else only what was received before. Of a final response, `framing` is set;
+     * FRAMING_CHUNKED: the length is unknown. The head's slices are valid until the next call for
+     * this link. After a final head, read_body() follows at once, or release(). */
+    enum link_head (*read_head)(struct link *link, bool receive, struct response_head *head,
+                                struct framing *framing, const char **why);
+    /* Reads the next piece of the response's content, decoded. Returns as body_read(); an empty
+     * last piece if the content has ended. */
+    enum body_status (*read_body)(struct link *link, bool receive, struct content_piece *piece,
+                                  const char **why);
+    /* Releases the piece of the last read_body(). Returns false if there is no memory. */
+    bool (*consume_body)(struct link *link, const struct content_piece *piece);
+    /* Returns whether there is unread input: used to be fair when a deadline has passed. */
+    bool (*has_input)(const struct link *link);
+    /* Call when the response has ended and the request has not, and for each readable() after it.
+     * Returns whether the server may still take the rest of the request. */
+    bool (*takes_rest)(struct link *link);
+
+    /* The 101 was accepted: from now on both bodies are a tunnel's bytes. Optional (NULL): the
+     * protocol has no tunnels. */
+    void (*begin_tunnel)(struct link *link);
+
+    /* Optional (NULL): what content can be spliced from or to. spliced() records what was sent to
+     * the server; `last`: the content ends with it. */
+    struct link_splice (*splice)(struct link *link);
+    enum link_sent (*spliced)(struct link *link, enum sent sent, bool last);
+
+    /* After LINK_ENDED: whether the server has closed a reused connection before it received the
+     * request. That is no failure of the server. */
+    bool (*closed_idle)(const struct link *link);
+    /* Returns why the link has failed (static text), or NULL. */
+    const char *(*fault)(const struct link *link);
+
+    /* The exchange is over and does not use the link again. `complete`: both messages were
+     * transferred completely. */
+    void (*release)(struct link *link, bool complete);
+};
+
+#endif
