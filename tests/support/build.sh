@@ -32,6 +32,10 @@ have() {
     python3-cryptography) /usr/bin/python3 -c 'import cryptography' ;;
     nghttp2-client) command -v h2load ;;
     python3-hpack) /usr/bin/python3 -c 'import hpack' ;;
+    python3-jsonschema) /usr/bin/python3 -c 'import jsonschema' ;;
+    python3-yaml) /usr/bin/python3 -c 'import yaml' ;;
+    chromium-driver) command -v chromedriver ;;
+    fonts-dejavu-core) [[ -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf ]] ;;
     nginx-light) command -v nginx || [[ -x /usr/sbin/nginx ]] ;;
     haproxy) command -v haproxy || [[ -x /usr/sbin/haproxy ]] ;;
     prometheus) command -v promtool ;;
