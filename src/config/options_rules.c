@@ -1,5 +1,6 @@
 /* options_rules.c - rows of the option table: rejection, paths, rules and headers. */
 #include "config/option_rows.h"
+#include "decision/header_families.h"
 #include "policy/criteria.h"
 
 static const char *const dot_segment_names[] = {
@@ -8,10 +9,6 @@ static const char *const ambiguous_names[] = {
     [AMBIGUOUS_REJECT] = "reject", [AMBIGUOUS_ALLOW] = "allow", NULL};
 static const char *const trailing_slash_names[] = {
     [TRAILING_SLASH_IGNORE] = "ignore", [TRAILING_SLASH_EXACT] = "exact", NULL};
-
-/* In the order of HEADERS_*. */
-static const char *const header_names[] = {"x-ratelimit", "x-ratelimit-epoch", "x-rate-limit",
-                                           "ietf", NULL};
 
 #define RULE(m) MEMBER(rule, m)
 
@@ -88,7 +85,7 @@ static const struct option rows[] = {
      REJECTION_HEADERS_MAX, DERIVED, NULL, NULL, "replaces all headers"},
 
     {"headers", &type_words, OF(headers), "[ x-ratelimit, x-rate-limit, ietf ]", 0, 0, 0,
-     header_names, NULL, "families of rate limit headers in responses"},
+     header_family_words, NULL, "families of rate limit headers in responses"},
 };
 /* clang-format on */
 

@@ -40,8 +40,7 @@ enum field_id {
      * X-Real-IP, CF-Connecting-IP, X-Forwarded-Port and others. Listed in field_names.c. */
     FIELD_PROXY_CLAIM,
     FIELD_PROXY_CONNECTION,
-    FIELD_RATELIMIT,        /* RateLimit */
-    FIELD_RATELIMIT_POLICY, /* RateLimit-Policy */
+    FIELD_RATE_LIMIT, /* fields of the header families, such as RateLimit, X-RateLimit-Limit */
     FIELD_REFERER,
     FIELD_RETRY_AFTER,
     FIELD_TE,
@@ -55,8 +54,6 @@ enum field_id {
     FIELD_X_FORWARDED_FOR,
     FIELD_X_FORWARDED_HOST,
     FIELD_X_FORWARDED_PROTO,
-    FIELD_X_RATE_LIMIT, /* X-Rate-Limit-Policy, -Quota, -Used, -Reset */
-    FIELD_X_RATELIMIT,  /* X-RateLimit-Limit, -Remaining, -Reset */
     FIELD_X_REQUEST_ID,
     FIELD_X_WEIR_CLIENT,
     FIELD_ID_COUNT
@@ -75,9 +72,7 @@ struct fields {
     unsigned count;
     bool odd_names;   /* a name contains a character other than letters, digits and "-" */
     uint64_t present; /* FIELD_BIT(id): at least one field has this id */
-    /* FIELD_BIT(id): several fields have this id; X-RateLimit-* share one, X-Rate-Limit-*
-     * another */
-    uint64_t repeated;
+    uint64_t repeated; /* FIELD_BIT(id): several fields have this id */
     struct field at[RESPONSE_FIELDS_MAX];
 };
 

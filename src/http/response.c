@@ -30,8 +30,7 @@ void response_forward(struct response *response, struct text *lines,
     if (!status_has_length(head->status))
         response->dropped |= FIELD_BIT(FIELD_CONTENT_LENGTH);
     if (limited)
-        response->dropped |= FIELD_BIT(FIELD_RATELIMIT) | FIELD_BIT(FIELD_RATELIMIT_POLICY) |
-                             FIELD_BIT(FIELD_X_RATE_LIMIT) | FIELD_BIT(FIELD_X_RATELIMIT);
+        response->dropped |= FIELD_BIT(FIELD_RATE_LIMIT);
     if (!fields_have(&head->fields, FIELD_DATE)) /* RFC 9110 section 6.6.1 */
         WRITE_FIELD(lines, "Date", date);
     via_write(lines, head->minor);

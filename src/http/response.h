@@ -42,7 +42,7 @@ struct response_image {
 };
 
 /* Starts a response from a server's final response or 101. `limited`: drops the server's
- * rate-limit fields (FIELD_RATELIMIT*, FIELD_X_RATE*), but not Retry-After. Appends weir's Via, and
+ * rate-limit fields (FIELD_RATE_LIMIT), but not Retry-After. Appends weir's Via, and
  * Date (an IMF-fixdate) if missing, to `lines`. The caller appends further lines, then sets
  * `response->lines` to the whole text. */
 void response_forward(struct response *response, struct text *lines,

@@ -9,7 +9,7 @@
 #ifndef WEIR_LIMIT_FALLBACK_H
 #define WEIR_LIMIT_FALLBACK_H
 
-#include "limit/decision.h"
+#include "decision/decision.h"
 
 struct fallback;
 

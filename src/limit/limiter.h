@@ -24,7 +24,7 @@
 
 #include "base/counter_table.h"
 #include "base/metric.h"
-#include "limit/decision.h"
+#include "decision/decision.h"
 #include "limit/fallback.h"
 #include "policy/identity.h"
 #include "redis/redis_client.h"

@@ -44,13 +44,6 @@ struct decision_settings {
     struct identity_settings peers; /* `trusted` and `trust_unix`: the peers that may ask */
 };
 
-enum {
-    HEADERS_X_RATELIMIT = 1,
-    HEADERS_X_RATELIMIT_EPOCH = 2, /* X-RateLimit-Reset as Unix time */
-    HEADERS_X_RATE_LIMIT = 4,
-    HEADERS_IETF = 8
-};
-
 /* Treatment of a client that shuts down its sending side: end the request, or send the response. */
 enum half_close { HALF_CLOSE_END, HALF_CLOSE_ALLOW };
 
@@ -156,7 +149,7 @@ struct policy {
     const struct criterion **criteria; /* of all rules, each once */
     unsigned criterion_count;
     bool rules_have_clients; /* a rule matches on the client */
-    unsigned headers;        /* HEADERS_* */
+    unsigned headers;        /* bits of header_family_words (decision/header_families.h) */
     struct rejection_settings rejection;
     enum half_close half_close;
     struct timeouts timeouts;

@@ -5,6 +5,7 @@
 #ifndef WEIR_PROXY_REJECTION_H
 #define WEIR_PROXY_REJECTION_H
 
+#include "decision/numbers.h"
 #include "proxy/exchange.h"
 
 struct rejections;

@@ -1,6 +1,8 @@
 #include "proxy/reply.h"
 
 #include "base/clock.h"
+#include "decision/header_families.h"
+#include "decision/problem.h"
 #include "http/response.h"
 #include "http/rewrite.h"
 #include "proxy/rejection.h"

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "decision/header_families.h"
 #include "proxy/exchange_internal.h"
 #include "proxy/tunnel.h"
 

@@ -6,7 +6,7 @@
 #include "base/counter_table.h"
 #include "base/metric.h"
 #include "http2/session.h"
-#include "limit/decision.h"
+#include "decision/decision.h"
 #include "policy/identity_token.h"
 #include "proxy/cause.h"
 

@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "base/values.h"
 #include "config/policy_file.h"
+#include "decision/problem.h"
 #include "fuzz.h"
+#include "../unit/headers_named.h"
 #include "limit/limiter_state.h"
 #include "redis/reply_reader.h"
 #include "script/compose.h"
@@ -196,10 +198,10 @@ static void assert_says_so(const struct decision *d)
     char bytes[4096];
     struct text fields = text_over(bytes, sizeof bytes);
 
-    decision_fields_write(&fields, d, HEADERS_X_RATELIMIT | HEADERS_X_RATE_LIMIT | HEADERS_IETF, 1);
+    decision_fields_write(&fields, d, headers_named("x-ratelimit x-rate-limit ietf"), 1);
     assert_lines(&fields);
     fields = text_over(bytes, sizeof bytes);
-    decision_fields_write(&fields, d, HEADERS_X_RATELIMIT_EPOCH, UINT64_C(1763733600000000));
+    decision_fields_write(&fields, d, headers_named("x-ratelimit-epoch"), UINT64_C(1763733600000000));
     assert_lines(&fields);
     PROPERTY(decision_retry_after(d) >= -1);
     for (unsigned i = 0; i < d->result_count; i++)

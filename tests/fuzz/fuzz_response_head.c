@@ -73,7 +73,7 @@ static void assert_reads_back(const struct verdict *v, enum method method, bool 
     PROPERTY(forwarded.framing.kind == (connection.chunked ? FRAMING_CHUNKED : v->framing.kind));
     PROPERTY(forwarded.framing.length == v->framing.length);
     PROPERTY(!fields_have(&forwarded.head.fields, FIELD_CONNECTION));
-    PROPERTY(interim || !limited || !fields_have(&forwarded.head.fields, FIELD_X_RATELIMIT));
+    PROPERTY(interim || !limited || !fields_have(&forwarded.head.fields, FIELD_RATE_LIMIT));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

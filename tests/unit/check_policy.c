@@ -13,6 +13,7 @@
 #include "policy/identity_source.h"
 #include "policy/rule_match.h"
 #include "quota/postgres_link.h"
+#include "headers_named.h"
 #include "run_suite.h"
 
 static const char *top(void)
@@ -179,7 +180,7 @@ START_TEST(a_policy_is_read)
     ck_assert(policy->identity.trust_unix);
     ck_assert_uint_eq(policy->identity.ipv6_prefix, 56);
     ck_assert_int_eq(policy->identity.from[0].field, FIELD_X_CLIENT_ID);
-    ck_assert_uint_eq(policy->headers, HEADERS_X_RATELIMIT_EPOCH | HEADERS_IETF);
+    ck_assert_uint_eq(policy->headers, headers_named("x-ratelimit-epoch ietf"));
     ck_assert_uint_eq(policy->rejection.status, 503);
     ck_assert_int_eq(policy->rejection.jitter, 1000);
     ck_assert_ptr_null(policy->rejection.body);
@@ -332,7 +333,7 @@ START_TEST(what_is_not_written_has_its_default)
     ck_assert_uint_eq(policy->upstreams[0].connect_timeout_us, 1000000);
     ck_assert_uint_eq(policy->identity.from_count, 1);
     ck_assert_str_eq(policy->identity.from[0].source->word, "ip");
-    ck_assert_uint_eq(policy->headers, HEADERS_X_RATELIMIT | HEADERS_X_RATE_LIMIT | HEADERS_IETF);
+    ck_assert_uint_eq(policy->headers, headers_named("x-ratelimit x-rate-limit ietf"));
     ck_assert_uint_eq(policy->rule_count, 1);
     ck_assert_str_eq(policy->log.file, "stderr");
     policy_drop(policy);

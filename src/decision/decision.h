@@ -1,8 +1,11 @@
-/* decision.h - the decision about one request, and the response fields and body made from it. */
-#ifndef WEIR_LIMIT_DECISION_H
-#define WEIR_LIMIT_DECISION_H
+/* decision.h - the decision about one request.
+ *
+ * This directory describes a decision and writes what the client receives of it: the rate-limit
+ * fields (header_families.h) and the body of a rejection (problem.h). limit/ makes decisions.
+ * Files in reading order: decision.h, numbers.h, header_families.h, problem.h. */
+#ifndef WEIR_DECISION_DECISION_H
+#define WEIR_DECISION_DECISION_H
 
-#include "base/text.h"
 #include "policy/policy.h"
 
 #define VERDICTS(X)                                                                                \
@@ -47,51 +50,11 @@ struct decision {
     struct limit_result results[LIMITS_PER_RULE_MAX];
 };
 
-/* The numbers that differ between rejections by the same limits. */
-enum decision_number {
-    NUMBER_REMAINING,
-    NUMBER_USED,
-    NUMBER_RESET,        /* seconds from now */
-    NUMBER_RESET_AT,     /* Unix time in seconds */
-    NUMBER_SF_REMAINING, /* capped to a structured field Integer (RFC 9651) */
-    NUMBER_SF_RESET,
-    NUMBER_WAIT, /* decision_retry_after() */
-    NUMBER_COUNT
-};
-
-/* Positions of such numbers in a text, so that another decision's numbers can overwrite them. */
-enum { MARKS_MAX = 56 };
-struct marks {
-    unsigned count;
-    bool too_many; /* more than MARKS_MAX, or past 64 KiB */
-    struct mark {
-        uint16_t at;
-        uint8_t size;   /* digits */
-        uint8_t number; /* enum decision_number; from NUMBER_COUNT on the caller's own */
-        uint8_t result; /* index of the limit's result */
-    } mark[MARKS_MAX];
-};
-
-/* Records that the text from `at` to its end is such a number. `marks` may be NULL. */
-void marks_add(struct marks *marks, const struct text *out, size_t at, unsigned number,
-               unsigned result);
-int64_t decision_number(const struct decision *decision, enum decision_number number,
-                        unsigned result, uint64_t wall_us);
-
 static inline bool decision_admits(const struct decision *d)
 {
     return d->verdict == VERDICT_ALLOWED || d->verdict == VERDICT_UNLIMITED ||
            d->verdict == VERDICT_FAILED_OPEN;
 }
-
-/* Appends the rate-limit fields of the families in `headers` (HEADERS_*) as lines "Name: value
- * CRLF", and Retry-After for rejections that have one. `wall_us` (Unix time) is for the epoch
- * form. Appends nothing if no limit applied. */
-void decision_fields_write(struct text *out, const struct decision *decision, unsigned headers,
-                           uint64_t wall_us);
-/* The same, and records the numbers in `marks` (may be NULL). */
-void decision_fields_write_marked(struct text *out, const struct decision *decision,
-                                  unsigned headers, uint64_t wall_us, struct marks *marks);
 
 /* Retry-After in seconds, rounded up; -1: none. */
 int64_t decision_retry_after(const struct decision *decision);
@@ -100,11 +63,11 @@ int64_t decision_retry_after(const struct decision *decision);
  * its wait. `random`: uniform random bits. */
 void decision_spread(struct decision *decision, int64_t share, uint64_t random);
 
-/* Appends the problem document of a rejection as application/problem+json (RFC 9457,
- * draft-ietf-httpapi-ratelimit-headers). */
-void decision_problem_write(struct text *out, const struct decision *decision, unsigned status);
-void decision_problem_write_marked(struct text *out, const struct decision *decision,
-                                   unsigned status, struct marks *marks);
+/* Returns true if the limit appears in response fields. */
+static inline bool limit_result_is_shown(const struct limit_result *result)
+{
+    return !result->shadow && result->limit->headers;
+}
 
 /* Returns true if two rejections have the same response text except for their numbers, given the
  * same `headers`. */

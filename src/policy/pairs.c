@@ -1,0 +1,113 @@
+#include "policy/pairs.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "http/chars.h"
+
+bool pairs_next(struct pairs *pairs, struct pair *pair)
+{
+    size_t n = 0;
+
+    if (pairs->ended)
+        return false;
+    while (n < pairs->rest.n && !strchr(pairs->separators, pairs->rest.p[n]))
+        n++;
+    *pair = (struct pair){.text = {pairs->rest.p, n}, .before = pairs->before};
+    pairs->ended = n == pairs->rest.n;
+    pair->after = pairs->before = pairs->ended ? 0 : pairs->rest.p[n];
+    pairs->rest =
+        (struct slice){pairs->rest.p + n + !pairs->ended, pairs->rest.n - n - !pairs->ended};
+
+    const char *equals = n ? memchr(pair->text.p, '=', n) : NULL;
+    pair->has_value = equals != NULL;
+    pair->name = (struct slice){pair->text.p, equals ? (size_t)(equals - pair->text.p) : n};
+    if (equals)
+        pair->value = (struct slice){equals + 1, n - pair->name.n - 1};
+    return true;
+}
+
+int percent_next(struct percent *percent)
+{
+    if (percent->p == percent->end)
+        return PERCENT_END;
+    int code = percent_code_at(percent->p, percent->end);
+    if (code >= 0) {
+        percent->p += 3;
+        return code;
+    }
+    char c = *percent->p++;
+    return c == '+' ? ' ' : c == '%' ? PERCENT_MALFORMED : (unsigned char)c;
+}
+
+struct slice percent_decode(struct slice coded, bool plus, char *out)
+{
+    const char *p = coded.p, *end = p + coded.n;
+    char *to = out;
+
+    while (p < end) {
+        int octet = *p == '%' ? percent_code_at(p, end) : -1;
+        *to++ = octet >= 0 ? (char)octet : plus && *p == '+' ? ' ' : *p;
+        p += octet >= 0 ? 3 : 1;
+    }
+    return (struct slice){out, (size_t)(to - out)};
+}
+
+bool percent_is_in(struct slice text)
+{
+    const char *p = text.p, *end = p + text.n;
+
+    while (p < end && (p = memchr(p, '%', (size_t)(end - p)))) {
+        if (percent_code_at(p, end) >= 0)
+            return true;
+        p++;
+    }
+    return false;
+}
+
+/* --- Names --- */
+
+static int in_variable(int c)
+{
+    return c >= 0 && c < 128 && isalnum(c) ? ascii_lower((char)c) : '_';
+}
+
+/* Compares from the position on. Returns the first byte behind the wanted name in `*behind`. */
+static enum name_match match_start(struct percent percent, struct slice wanted, int *behind)
+{
+    bool equal = true;
+
+    *behind = percent_next(&percent);
+    for (size_t i = 0; i < wanted.n; i++, *behind = percent_next(&percent)) {
+        if (*behind == PERCENT_END ||
+            in_variable(*behind) != in_variable((unsigned char)wanted.p[i]))
+            return NAME_DIFFERS;
+        equal &= *behind == (unsigned char)wanted.p[i];
+    }
+    return equal && *behind == PERCENT_END ? NAME_EQUAL : NAME_TWIN;
+}
+
+/* Returns true if `c` is the end of a name for some servers: of its variable, for an array, or of a
+ * C string. */
+static bool ends_name(int c, struct slice wanted)
+{
+    return c == PERCENT_END || c == 0 || (c == '[' && !memchr(wanted.p, '[', wanted.n));
+}
+
+enum name_match name_match(struct slice coded, struct slice wanted)
+{
+    struct percent percent = {coded.p, coded.p + coded.n}, next = percent;
+    bool is_spaced = percent_next(&next) == ' ';
+    int behind;
+    enum name_match match = match_start(percent, wanted, &behind);
+
+    if (match != NAME_DIFFERS && (is_spaced ? behind == PERCENT_END : ends_name(behind, wanted)))
+        return match;
+    if (!is_spaced)
+        return NAME_DIFFERS;
+    do
+        percent = next;
+    while (percent_next(&next) == ' ');
+    match = match_start(percent, wanted, &behind);
+    return match != NAME_DIFFERS && ends_name(behind, wanted) ? NAME_TWIN : NAME_DIFFERS;
+}
