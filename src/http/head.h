@@ -70,8 +70,8 @@ struct field {
 
 struct fields {
     unsigned count;
-    bool odd_names;   /* a name contains a character other than letters, digits and "-" */
-    uint64_t present; /* FIELD_BIT(id): at least one field has this id */
+    bool odd_names;    /* a name contains a character other than letters, digits and "-" */
+    uint64_t present;  /* FIELD_BIT(id): at least one field has this id */
     uint64_t repeated; /* FIELD_BIT(id): several fields have this id */
     struct field at[RESPONSE_FIELDS_MAX];
 };

@@ -9,12 +9,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "../unit/headers_named.h"
 #include "base/log.h"
 #include "base/values.h"
 #include "config/policy_file.h"
 #include "decision/problem.h"
 #include "fuzz.h"
-#include "../unit/headers_named.h"
 #include "limit/limiter_state.h"
 #include "redis/reply_reader.h"
 #include "script/compose.h"
@@ -201,7 +201,8 @@ static void assert_says_so(const struct decision *d)
     decision_fields_write(&fields, d, headers_named("x-ratelimit x-rate-limit ietf"), 1);
     assert_lines(&fields);
     fields = text_over(bytes, sizeof bytes);
-    decision_fields_write(&fields, d, headers_named("x-ratelimit-epoch"), UINT64_C(1763733600000000));
+    decision_fields_write(&fields, d, headers_named("x-ratelimit-epoch"),
+                          UINT64_C(1763733600000000));
     assert_lines(&fields);
     PROPERTY(decision_retry_after(d) >= -1);
     for (unsigned i = 0; i < d->result_count; i++)

@@ -7,13 +7,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "config/policy_file.h"
+#include "headers_named.h"
 #include "jwt/jwt.h"
 #include "net/tls.h"
 #include "policy/identity.h"
 #include "policy/identity_source.h"
 #include "policy/rule_match.h"
 #include "quota/postgres_link.h"
-#include "headers_named.h"
 #include "run_suite.h"
 
 static const char *top(void)
