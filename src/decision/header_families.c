@@ -77,19 +77,23 @@ static const struct limit_result *most_telling(const struct decision *d)
 
 /* --- Lines ------------------------------------------------------------------------------------ */
 
-static void number_line(struct writer *w, struct slice name, enum decision_number number,
-                        const struct limit_result *r)
-{
-    text_put(w->out, name);
-    decision_put_number(w->out, w->d, number, (unsigned)(r - w->d->results), w->wall_us, w->marks);
-    text_literal(w->out, "\r\n");
-}
+#define CONSTANT_LINE(w, name, value)                                                              \
+    do {                                                                                           \
+        text_literal((w)->out, name ": ");                                                         \
+        text_i64((w)->out, (value));                                                               \
+        text_literal((w)->out, "\r\n");                                                            \
+    } while (0)
 
-static void constant_line(struct writer *w, struct slice name, int64_t value)
+#define NUMBER_LINE(w, name, number, result)                                                       \
+    do {                                                                                           \
+        text_literal((w)->out, name ": ");                                                         \
+        put_number(w, number, result);                                                             \
+        text_literal((w)->out, "\r\n");                                                            \
+    } while (0)
+
+static void put_number(struct writer *w, enum decision_number number, const struct limit_result *r)
 {
-    text_put(w->out, name);
-    text_i64(w->out, value);
-    text_literal(w->out, "\r\n");
+    decision_put_number(w->out, w->d, number, (unsigned)(r - w->d->results), w->wall_us, w->marks);
 }
 
 /* --- X-RateLimit-* ---------------------------------------------------------------------------- */
@@ -100,13 +104,13 @@ static void x_ratelimit(struct writer *w, const struct limit_result *r, enum dec
 
     if (w->d->verdict == VERDICT_UNLIMITED)
         return;
-    constant_line(w, SLICE("X-RateLimit-Limit: "), prohibited ? 0 : r->capacity);
+    CONSTANT_LINE(w, "X-RateLimit-Limit", prohibited ? 0 : r->capacity);
     if (prohibited)
-        constant_line(w, SLICE("X-RateLimit-Remaining: "), 0);
+        CONSTANT_LINE(w, "X-RateLimit-Remaining", 0);
     else
-        number_line(w, SLICE("X-RateLimit-Remaining: "), NUMBER_REMAINING, r);
+        NUMBER_LINE(w, "X-RateLimit-Remaining", NUMBER_REMAINING, r);
     if (!prohibited && has_window(r))
-        number_line(w, SLICE("X-RateLimit-Reset: "), reset, r);
+        NUMBER_LINE(w, "X-RateLimit-Reset", reset, r);
 }
 
 static void x_ratelimit_lines(struct writer *w, const struct limit_result *r)
@@ -131,12 +135,12 @@ static void x_rate_limit_lines(struct writer *w, const struct limit_result *r)
     text_literal(w->out, "X-Rate-Limit-Policy: ");
     text_put(w->out, slice_of(r->limit->label ? r->limit->label : r->limit->name));
     text_literal(w->out, "\r\n");
-    constant_line(w, SLICE("X-Rate-Limit-Quota: "), quota);
+    CONSTANT_LINE(w, "X-Rate-Limit-Quota", quota);
     if (quota < 1)
         return;
-    number_line(w, SLICE("X-Rate-Limit-Used: "), NUMBER_USED, r);
+    NUMBER_LINE(w, "X-Rate-Limit-Used", NUMBER_USED, r);
     if (has_window(r))
-        number_line(w, SLICE("X-Rate-Limit-Reset: "), NUMBER_RESET, r);
+        NUMBER_LINE(w, "X-Rate-Limit-Reset", NUMBER_RESET, r);
 }
 
 /* --- RateLimit, RateLimit-Policy -------------------------------------------------------------- */
@@ -189,15 +193,13 @@ static void ietf_policy_item(struct writer *w, const struct limit_result *r)
 
 static void ietf_state_item(struct writer *w, const struct limit_result *r)
 {
-    unsigned result = (unsigned)(r - w->d->results);
-
     sf_string(w->out, r->limit->name);
     text_literal(w->out, IETF_REMAINING);
-    decision_put_number(w->out, w->d, NUMBER_SF_REMAINING, result, w->wall_us, w->marks);
+    put_number(w, NUMBER_SF_REMAINING, r);
     if (!has_window(r))
         return;
     text_literal(w->out, IETF_RESET);
-    decision_put_number(w->out, w->d, NUMBER_SF_RESET, result, w->wall_us, w->marks);
+    put_number(w, NUMBER_SF_RESET, r);
 }
 
 static void ietf_line(struct writer *w, struct slice name,
