@@ -92,20 +92,31 @@ static bool needs_quota(const struct exchange *x, const struct identity *identit
            identity->listed != LISTED_ALLOWED;
 }
 
+/* The database does not know the first id: another client, which may be blocked or have another
+ * rule. Returns false if the request was rejected. */
+static bool route_again(struct exchange *x, const struct request_head *head,
+                        const struct identity *identity)
+{
+    const char *why = NULL;
+
+    if (policy_blocks(x->policy, identity))
+        exchange_fail(x, CAUSE_CLIENT_BLOCKED, NULL);
+    else if (x->policy->rules_have_clients && (why = select_rule(x, head, identity)))
+        exchange_fail(x, CAUSE_BAD_REQUEST, why);
+    else
+        return true;
+    return false;
+}
+
 void exchange_quota_known(struct exchange *x, struct request_head *head,
                           const struct framing *framing, struct identity *identity,
                           const struct quota_result *result)
 {
-    const char *why;
-
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     set_identity(x, identity);
-    /* The database does not know the first id: another client, and perhaps another rule. */
     if (result->known == QUOTA_KNOWN && identity->source != x->routed_source &&
-        x->policy->rules_have_clients && (why = select_rule(x, head, identity))) {
-        exchange_fail(x, CAUSE_BAD_REQUEST, why);
+        !route_again(x, head, identity))
         return;
-    }
     switch (result->known) {
     case QUOTA_KNOWN: decide(x, head, framing, identity, result->client_limits); break;
     case QUOTA_PENDING: exchange_enter(x, PHASE_QUOTA); break;

@@ -1,13 +1,14 @@
 """Quotas from PostgreSQL: what a row means, one query for all, and the database slow, down and back."""
 
 import json
+import os
 import re
 import signal
 import threading
 import time
 
 from postgres import Postgres
-from rig import eventually, free_port, sanitized, timeout
+from rig import TLS_FILES, eventually, free_port, redis_tls, sanitized, timeout
 from test_holding import reset
 from wire import Connection, flood, get
 
@@ -170,6 +171,25 @@ def test_known_clients_only(rig):
         assert who(**{"X-First": "a much longer id than any address has: " + "x" * 200}) == "ip:127.0.0.1"
     assert database.asked("stranger") == 1
     assert get(weir.address, headers=[("X-First", "stranger"), ("X-Second", "a"), ("X-Second", "b")]).status == 400
+
+
+def test_the_rule_of_the_client_that_counts(rig):
+    """The database does not know the first id. The rule, a block and the fields are then those of the next identity, not of the
+    invented id; asked for the first time, and from the cache."""
+    weir = weir_of(rig, Postgres(rig), limits={**HOUR, "made-up": dict(script="fixed_window", limit=9, period="1h")},
+                   identity={"from": ["header:X-First", "header:X-Second", "ip"], "known_clients_only": True},
+                   clients={"banned": {"blocked": True}},
+                   rules=[{"match": {"client": "stranger"}, "limits": ["made-up"]},
+                          {"match": {"client": "client-1"}, "limits": "none"},
+                          {"limits": ["quota"]}])
+    for _ in range(2):
+        two, one, banned, nobody = [get(weir.address, headers={"X-First": "stranger", "X-Second": second})
+                                    for second in ("client-2", "client-1", "banned", "nobody")]
+        assert two.status == 200 and two["X-RateLimit-Limit"] == "3", two
+        assert one.status == 200 and one["X-RateLimit-Limit"] is None, one
+        assert banned.status == 403, banned
+        assert nobody["X-RateLimit-Limit"] == "60", nobody
+    weir.counts(2, "weir_errors_total", cause="client_blocked")
 
 
 def test_bodies_and_pipelined_requests_wait_with_their_client(rig):
@@ -422,6 +442,21 @@ def test_a_query_without_an_end(rig):
     assert limit_of(weir, "client-2") == 60
     wait_for_down(weir)
     assert sanitized or weir.resident_kib() < memory + 20000
+
+
+def test_redis_over_tls(rig):
+    """The fetcher's own connection to Redis: it writes the row there, and the next weir reads it."""
+    redis = rig.redis(tls=redis_tls())
+    database = Postgres(rig)
+    address = {"address": f"rediss://{redis.text}", "tls": {"ca": os.path.join(TLS_FILES, "ca.pem")}}
+    weirs = [weir_of(rig, database, redis=address) for _ in range(2)]
+    assert [limit_of(weir, "client-2") for weir in weirs] == [3, 3] and database.asked() == 1
+    weirs[1].counts(1, "weir_quota_redis_hits_total")
+    database.sql("UPDATE clients SET quota = 4 WHERE id = 'client-2'")
+    assert rig.command("reset", "-c", weirs[0].policy_file, "client-2").returncode == 0
+    for weir in weirs:
+        eventually(lambda weir=weir: limit_of(weir, "client-2") == 4, what="the quota after a reset")
+    assert redis.ask("PTTL", "weir:{id:client-2}:q") > 0
 
 
 def test_without_redis_the_database_is_asked(rig):
