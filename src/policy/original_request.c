@@ -1,111 +1,147 @@
 #include "policy/original_request.h"
 
-#include "base/text.h"
+#include "http/parse.h"
 
-/* The fields that name the parts of a request; NULL: not used. */
-struct part_names {
-    const char *method, *target, *host, *scheme, *client;
+enum part { PART_METHOD, PART_TARGET, PART_HOST, PART_COUNT, PART_NONE = PART_COUNT };
+
+struct parts {
+    const struct field *field[PART_COUNT]; /* NULL: missing */
+    struct slice value[PART_COUNT];        /* empty: missing, or in several fields */
 };
 
-static const struct part_names part_names[] = {
-    [REQUEST_FROM_FORWARDED] = {"X-Forwarded-Method", "X-Forwarded-Uri", "X-Forwarded-Host",
-                                "X-Forwarded-Proto", "X-Forwarded-For"},
-    [REQUEST_FROM_ORIGINAL] = {"X-Original-Method", "X-Original-URI", "Host", NULL, NULL},
-    [REQUEST_FROM_REQUEST] = {NULL, NULL, NULL, NULL, NULL},
+/* The fields with the parts of a request. */
+struct part_fields {
+    struct slice method, target;
+    enum field_id host;
+    bool scheme_and_client; /* X-Forwarded-Proto and X-Forwarded-For are required */
 };
 
-/* Returns the value of the only field with this name. False: there is none or more than one, or it
- * is empty. */
-static bool only_value(const struct fields *fields, const char *name, struct slice *value)
-{
-    const struct field *field = fields_next_named(fields, slice_of(name), NULL);
+#define NAME(literal)                                                                              \
+    {                                                                                              \
+        (literal), sizeof(literal) - 1                                                             \
+    }
 
-    if (!field || fields_next_named(fields, slice_of(name), field))
-        return false;
-    *value = field->value;
-    return value->n > 0;
+static const struct part_fields part_fields[] = {
+    [REQUEST_FROM_FORWARDED] = {NAME("X-Forwarded-Method"), NAME("X-Forwarded-Uri"),
+                                FIELD_X_FORWARDED_HOST, true},
+    [REQUEST_FROM_ORIGINAL] = {NAME("X-Original-Method"), NAME("X-Original-URI"), FIELD_HOST,
+                               false},
+};
+
+/* The fields with method and target share an id with other fields that proxies set. */
+static enum part part_of(const struct part_fields *names, const struct field *field)
+{
+    if (field->id == names->host)
+        return PART_HOST;
+    if (field->id != FIELD_PROXY_CLAIM)
+        return PART_NONE;
+    if (field->name.n == names->method.n && slice_equal_nocase(field->name, names->method))
+        return PART_METHOD;
+    return field->name.n == names->target.n && slice_equal_nocase(field->name, names->target)
+               ? PART_TARGET
+               : PART_NONE;
 }
 
-/* The target must be the path and query: an absolute target would replace the host. */
-static bool has_parts(const struct fields *fields, const struct part_names *names,
-                      struct slice *method, struct slice *target, struct slice *host,
-                      const char **why)
+static struct parts find_parts(const struct part_fields *names, const struct fields *fields)
 {
-    struct slice scheme;
+    struct parts parts = {.field = {NULL}};
 
-    *why = "the field with the method is missing, or occurs twice; see decisions.request_from";
-    if (!only_value(fields, names->method, method))
-        return false;
-    *why = "the field with the target is missing, occurs twice or has no path; see "
-           "decisions.request_from";
-    if (!only_value(fields, names->target, target) || target->p[0] != '/')
-        return false;
-    *why = "the field with the host is missing, or occurs twice; see decisions.request_from";
-    if (!only_value(fields, names->host, host))
-        return false;
-    *why = "X-Forwarded-Proto is missing, occurs twice, or is neither http nor https";
-    if (names->scheme && (!only_value(fields, names->scheme, &scheme) ||
-                          !(slice_equal_nocase(scheme, SLICE("http")) ||
-                            slice_equal_nocase(scheme, SLICE("https")))))
-        return false;
-    *why = "X-Forwarded-For is missing";
-    return !names->client || fields_next_named(fields, slice_of(names->client), NULL);
+    for (const struct field *f = fields->at; f < fields->at + fields->count; f++) {
+        enum part part = part_of(names, f);
+        if (part == PART_NONE)
+            continue;
+        parts.value[part] = parts.field[part] ? SLICE_NONE : f->value;
+        parts.field[part] = f;
+    }
+    return parts;
 }
 
-static bool is_part(const struct part_names *names, struct slice name)
+/* Returns whether the only X-Forwarded-Proto is http or https. */
+static bool has_scheme(const struct fields *fields)
 {
-    return slice_equal_nocase(name, slice_of(names->method)) ||
-           slice_equal_nocase(name, slice_of(names->target)) ||
-           slice_equal_nocase(name, slice_of(names->host));
+    const struct field *field = fields_find(fields, FIELD_X_FORWARDED_PROTO);
+
+    return field && !fields_repeat(fields, FIELD_X_FORWARDED_PROTO) &&
+           (slice_equal_nocase(field->value, SLICE("http")) ||
+            slice_equal_nocase(field->value, SLICE("https")));
 }
 
-/* Fields about the asking connection and content, and fields that name the request's parts. */
-static bool is_left_out(const struct part_names *names, const struct field *field)
+/* Returns which part is missing, occurs twice or is malformed; NULL: none. The target is a path
+ * with a query: an absolute target would replace the host. */
+static const char *fault(const struct part_fields *names, const struct parts *parts,
+                         const struct fields *fields)
 {
-    return field->hop_by_hop || field->id == FIELD_HOST || field->id == FIELD_CONTENT_LENGTH ||
-           field->id == FIELD_TRANSFER_ENCODING || field->id == FIELD_CONNECTION ||
-           field->id == FIELD_UPGRADE || field->id == FIELD_EXPECT || field->id == FIELD_TE ||
-           field->id == FIELD_TRAILER || field->id == FIELD_MAX_FORWARDS ||
-           is_part(names, field->name);
-}
+    struct slice method = parts->value[PART_METHOD], target = parts->value[PART_TARGET],
+                 host = parts->value[PART_HOST];
 
-static void put_field(struct text *out, struct slice name, struct slice value)
-{
-    text_put(out, name);
-    text_literal(out, ": ");
-    text_put(out, value);
-    text_literal(out, "\r\n");
-}
-
-struct request_head *original_request(enum request_from from, struct request_head *asked,
-                                      struct original_room *room, const char **why)
-{
-    const struct part_names *names = &part_names[from];
-    struct text out = text_over(room->bytes, sizeof room->bytes);
-    struct slice method, target, host;
-    struct refusal refusal;
-    size_t seen = 0, size;
-
-    asked->max_forwards = -1; /* weir must not answer OPTIONS itself: 204 would mean "allowed" */
-    if (from == REQUEST_FROM_REQUEST)
-        return asked;
-    if (!has_parts(&asked->fields, names, &method, &target, &host, why))
-        return NULL;
-    text_put(&out, method);
-    text_char(&out, ' ');
-    text_put(&out, target);
-    text_literal(&out, " HTTP/1.1\r\n");
-    put_field(&out, SLICE("Host"), host);
-    for (const struct field *f = asked->fields.at; f < asked->fields.at + asked->fields.count; f++)
-        if (!is_left_out(names, f))
-            put_field(&out, f->name, f->value);
-    text_literal(&out, "\r\n");
-    *why = "the request in the fields is too long";
-    if (out.failed)
-        return NULL;
-    if (request_head_read(text_slice(&out), &seen, &size, &room->head, &refusal) == SCAN_WHOLE &&
-        size == out.n)
-        return &room->head;
-    *why = refusal.why;
+    if (!method.n)
+        return "the field with the method is missing, or occurs twice; see decisions.request_from";
+    if (!slice_is_token(method) || method_of(method) == METHOD_CONNECT)
+        return "the field with the method is malformed, or names CONNECT";
+    if (!target.n || target.p[0] != '/')
+        return "the field with the target is missing, occurs twice or has no path; see "
+               "decisions.request_from";
+    if (!host.n)
+        return "the field with the host is missing, or occurs twice; see decisions.request_from";
+    if (!authority_is_valid(host))
+        return "the field with the host is malformed";
+    if (names->scheme_and_client && !has_scheme(fields))
+        return "X-Forwarded-Proto is missing, occurs twice, or is neither http nor https";
+    if (names->scheme_and_client && !fields_have(fields, FIELD_X_FORWARDED_FOR))
+        return "X-Forwarded-For is missing";
     return NULL;
+}
+
+/* Fields about the connection and the content of the other proxy's request. */
+static bool is_of_connection(const struct field *field)
+{
+    const uint64_t ids = FIELD_BIT(FIELD_CONNECTION) | FIELD_BIT(FIELD_CONTENT_LENGTH) |
+                         FIELD_BIT(FIELD_EXPECT) | FIELD_BIT(FIELD_MAX_FORWARDS) |
+                         FIELD_BIT(FIELD_TE) | FIELD_BIT(FIELD_TRAILER) |
+                         FIELD_BIT(FIELD_TRANSFER_ENCODING) | FIELD_BIT(FIELD_UPGRADE);
+
+    return field->hop_by_hop || (ids >> field->id & 1);
+}
+
+static void keep_fields_of_client(const struct parts *parts, struct fields *fields)
+{
+    struct field *to = fields->at;
+    const struct field *method = parts->field[PART_METHOD], *target = parts->field[PART_TARGET],
+                       *host = parts->field[PART_HOST];
+    struct slice host_value = parts->value[PART_HOST];
+
+    fields->present = fields->repeated = 0;
+    for (struct field *f = fields->at; f < fields->at + fields->count; f++) {
+        if (f->id == FIELD_HOST)
+            f->value = host_value;
+        else if (is_of_connection(f) || f == method || f == target || f == host)
+            continue;
+        fields->repeated |= fields->present & FIELD_BIT(f->id);
+        fields->present |= FIELD_BIT(f->id);
+        *to++ = *f;
+    }
+    fields->count = (unsigned)(to - fields->at);
+}
+
+bool original_request(enum request_from from, struct request_head *head, const char **why)
+{
+    const struct part_fields *names = &part_fields[from];
+    struct refusal refusal;
+
+    head->max_forwards = -1; /* weir must not answer OPTIONS itself: 204 would mean "allowed" */
+    if (from == REQUEST_FROM_REQUEST)
+        return true;
+    struct parts parts = find_parts(names, &head->fields);
+    if ((*why = fault(names, &parts, &head->fields)))
+        return false;
+    head->method_text = parts.value[PART_METHOD];
+    head->method = method_of(head->method_text);
+    head->target = parts.value[PART_TARGET];
+    if (!target_parse(head, &refusal)) {
+        *why = refusal.why;
+        return false;
+    }
+    head->host = parts.value[PART_HOST];
+    keep_fields_of_client(&parts, &head->fields);
+    return true;
 }

@@ -1,8 +1,8 @@
 /* original_request.h - the request that another proxy asks a decision about.
  *
  * The proxy names it in fields of its own request: nginx (auth_request), Traefik (ForwardAuth),
- * Caddy (forward_auth), Envoy (ext_authz over HTTP). The request is rebuilt as a head and parsed
- * like one that a client sent, so that the same rules and checks apply to it. */
+ * Caddy (forward_auth), Envoy (ext_authz over HTTP). Its parts are checked like those that a client
+ * sends, so that the same rules apply to it. */
 #ifndef WEIR_POLICY_ORIGINAL_REQUEST_H
 #define WEIR_POLICY_ORIGINAL_REQUEST_H
 
@@ -16,17 +16,11 @@ enum request_from {
     REQUEST_FROM_REQUEST    /* the request itself */
 };
 
-/* Memory for one rebuilt head. */
-struct original_room {
-    struct request_head head;
-    char bytes[(64 << 10) + 64];
-};
-
-/* Returns the head of the request that `asked` is about, in `room` or `asked` itself. All other
- * fields of `asked` are kept, as fields of the client, except those about the connection and the
- * content. Returns NULL and the reason `*why` (static text) if a field is missing, occurs twice or
- * is malformed; the response is 400. */
-struct request_head *original_request(enum request_from from, struct request_head *asked,
-                                      struct original_room *room, const char **why);
+/* Turns `head`, the request of the other proxy, into the request that it is about: its method,
+ * target and host are replaced. The other fields stay, as fields of the client, except those about
+ * the connection and the content. Returns false and the reason `*why` (static text) if a field is
+ * missing, occurs twice or is malformed; the response is then 400. */
+MUST_CHECK bool original_request(enum request_from from, struct request_head *head,
+                                 const char **why);
 
 #endif

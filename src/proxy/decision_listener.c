@@ -1,7 +1,5 @@
 #include "proxy/decision_listener.h"
 
-#include <stdlib.h>
-
 #include "policy/identity.h"
 #include "proxy/worker_state.h"
 
@@ -12,18 +10,13 @@ static bool may_ask(const struct exchange *x)
                            address_of_peer(&x->downstream->origin->peer, &address));
 }
 
-struct request_head *decision_head(struct exchange *x, struct request_head *asked,
-                                   enum cause *cause, const char **why)
+bool decision_head(struct exchange *x, struct request_head *head, enum cause *cause,
+                   const char **why)
 {
-    struct worker *w = x->worker;
-
     *why = NULL;
     *cause = CAUSE_ASKER_NOT_TRUSTED;
     if (!may_ask(x))
-        return NULL;
-    *cause = CAUSE_NO_MEMORY;
-    if (!w->original && !(w->original = malloc(sizeof *w->original)))
-        return NULL;
+        return false;
     *cause = CAUSE_BAD_REQUEST;
-    return original_request(x->policy->decisions.request_from, asked, w->original, why);
+    return original_request(x->policy->decisions.request_from, head, why);
 }

@@ -5,9 +5,9 @@
 
 #include "proxy/exchange.h"
 
-/* Returns the head of the request to decide on, valid during the call of exchange_begin(). Returns
- * NULL if the peer may not ask, or if the request does not name it; sets the cause and reason. */
-struct request_head *decision_head(struct exchange *x, struct request_head *asked,
-                                   enum cause *cause, const char **why);
+/* Turns `head` into the request to decide on. Returns false if the peer may not ask, or if its
+ * request does not name one; sets the cause and reason. */
+MUST_CHECK bool decision_head(struct exchange *x, struct request_head *head, enum cause *cause,
+                              const char **why);
 
 #endif

@@ -148,19 +148,18 @@ static void begin(struct exchange *x, struct request_head *head, const struct fr
 }
 
 /* On the decision listener, the request in the access log is the one to decide on. */
-static void begin_decision(struct exchange *x, struct request_head *asked,
+static void begin_decision(struct exchange *x, struct request_head *head,
                            const struct framing *framing)
 {
     enum cause cause;
     const char *why;
-    struct request_head *head = decision_head(x, asked, &cause, &why);
 
-    if (head) {
+    if (decision_head(x, head, &cause, &why)) {
         begin(x, head, framing);
         return;
     }
     if (x->policy->log.access != ACCESS_OFF)
-        access_log_begin(x, asked);
+        access_log_begin(x, head);
     exchange_fail(x, cause, why);
 }
 

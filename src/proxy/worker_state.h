@@ -62,7 +62,6 @@ struct worker {
     char receive[IOBUF_READ_MAX];
     char send[WORKER_TEXT_SIZE];
     struct route_room route;
-    struct original_room *original; /* NULL until the decision listener's first request */
     struct request_head request;
     struct response_head response;
 
