@@ -349,6 +349,7 @@ static void wait_for_lines(void)
 static void *writer_main(void *unused)
 {
     (void)unused;
+    pthread_setname_np(pthread_self(), "weir log");
     while (!atomic_load(&writer.stop)) {
         atomic_store(&writer.check, false);
         atomic_fetch_add(&writer.rounds, 1);

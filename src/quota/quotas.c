@@ -76,6 +76,7 @@ static void *run(void *arg)
     struct event_base *base = fetcher_base(q->fetcher);
     struct event *inbox = event_new(base, q->fd, EV_READ | EV_PERSIST, on_inbox, q);
 
+    pthread_setname_np(pthread_self(), "weir quotas");
     log_thread_begin();
     if (!inbox || event_add(inbox, NULL) != 0)
         log_error(

@@ -1,4 +1,6 @@
 #include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -118,7 +120,10 @@ static void give_back(struct worker *w)
 static void *run(void *arg)
 {
     struct worker *w = arg;
+    char name[16]; /* the kernel's maximum */
 
+    snprintf(name, sizeof name, "weir worker %u", w->number % 1000);
+    pthread_setname_np(pthread_self(), name);
     log_thread_begin();
     clock_iteration_limit(ITERATION_US, iteration_is_long, w);
     await_readiness(w);
@@ -311,7 +316,6 @@ void worker_free(struct worker *w)
     if (w->decided.tqh_last)
         event_del(&w->act);
     exchanges_free(w);
-    free(w->original);
     quota_client_free(w->quotas);
     deadlines_clear(&w->deadlines);
     upstreams_clear(&w->upstream);

@@ -103,17 +103,22 @@ def silent(notifications, seconds):
     return pending() is None
 
 
+def threads_of(weir):
+    """The numbers of its threads by name."""
+    numbers = map(int, os.listdir(f"/proc/{weir.pid}/task"))
+    return {open(f"/proc/{weir.pid}/task/{number}/comm", encoding="ascii").read().strip(): number for number in numbers}
+
+
 def test_the_watchdog_is_pinged_only_while_every_thread_works(rig):
     notifications = Notifications(rig)
     weir = rig.weir(environment={"NOTIFY_SOCKET": notifications.path, "WATCHDOG_USEC": "400000"})
     weir.expect_errors("has not completed a loop iteration", "log writer has not responded")
     for _ in range(3):
         notifications.until("WATCHDOG")
-    writer, *workers = sorted(map(int, os.listdir(f"/proc/{weir.pid}/task")))[1:]
-    assert len(workers) == 2
-    for thread, word in (workers[0], "worker 0 has not"), (workers[1], "worker 1 has not"), (writer, "log writer has not"):
+    threads = threads_of(weir)
+    for name, word in ("weir worker 0", "worker 0 has not"), ("weir worker 1", "worker 1 has not"), ("weir log", "log writer has not"):
         before = weir.output().count(word)  # on a busy machine, any thread may stop for that long
-        with Stopped(thread):
+        with Stopped(threads[name]):
             weir.announced(word, before + 1)
             notifications.socket.setblocking(False)
             eventually(lambda: silent(notifications, 0.5), what=f"no ping within the watchdog's interval: {word}")
