@@ -1,5 +1,8 @@
 /* token_cost.c - measures the CPU time of identifying a client by each source, for docs/performance.md:
- * a token verified for the first time, and one that was verified before. */
+ * a token verified for the first time, and one that was verified before.
+ *
+ *   token_cost          the time of each
+ *   token_cost WHAT     a few rounds of WHAT, such as "ES256, first", and their number: for bench/tokens */
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <stdio.h>
@@ -11,7 +14,11 @@
 #include "policy/identity.h"
 #include "policy/identity_token.h"
 
-enum { TOKEN_MAX_BYTES = 4096 };
+enum { TOKEN_MAX_BYTES = 4096, TOKENS = 200, COUNTED = 11 * TOKENS };
+
+#define SECRET "a secret of 32 bytes and of some more"
+
+static const char *only; /* NULL: all */
 
 static void die(const char *what)
 {
@@ -55,6 +62,9 @@ static const char *member(EVP_PKEY *pkey, const char *name)
 
 static EVP_PKEY *key_of(const char *algorithm, const char *file)
 {
+    if (strcmp(algorithm, "HS256") == 0)
+        return EVP_PKEY_new_mac_key(EVP_PKEY_HMAC, NULL, (const unsigned char *)SECRET,
+                                    (int)strlen(SECRET));
     EVP_PKEY *pkey = strcmp(algorithm, "RS256") == 0   ? EVP_RSA_gen(2048)
                      : strcmp(algorithm, "ES256") == 0 ? EVP_EC_gen("P-256")
                                                        : EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
@@ -156,7 +166,9 @@ static void add_fields(struct fields *fields)
             (struct field){.name = slice_of(others[i]), .value = SLICE("value")};
 }
 
-static void identify(const struct identity_input *input, const char *prefix)
+/* bench/tokens counts what this function executes. */
+__attribute__((noinline)) static void identify(const struct identity_input *input,
+                                               const char *prefix)
 {
     struct identity identity;
     const char *why;
@@ -177,23 +189,29 @@ static void measure(const char *what, const struct policy *policy, struct token_
     struct identity_input input = {
         .policy = policy, .peer = {.address = &address}, .fields = &fields, .tokens = tokens};
 
+    if (only && strcmp(only, what) != 0)
+        return;
     if (!address_parse(SLICE("127.0.0.1:1"), false, &address, &bad))
         die(bad);
     fields.count = 0;
     add_fields(&fields);
     struct field *field = &fields.at[fields.count++];
+    if (only)
+        rounds = rounds < COUNTED ? rounds : COUNTED;
     uint64_t start = clock_us();
     for (unsigned i = 0; i < rounds; i++) {
         *field = (struct field){.name = slice_of(name), .value = slice_of(values[i % count])};
         input.query = name[0] == '?' ? field->value : SLICE_NONE;
         identify(&input, prefix);
     }
-    printf("%-28s %8.2f us\n", what, (double)(clock_us() - start) / rounds);
+    if (only)
+        printf("%u\n", rounds);
+    else
+        printf("%-28s %8.2f us\n", what, (double)(clock_us() - start) / rounds);
 }
 
 static void measure_algorithm(const char *algorithm, const char *file)
 {
-    enum { TOKENS = 200 };
     char identity[512], line[64], *values[TOKENS];
     EVP_PKEY *pkey = key_of(algorithm, file);
     struct token_checker *tokens;
@@ -203,12 +221,16 @@ static void measure_algorithm(const char *algorithm, const char *file)
         strcpy(values[i], "Bearer ");
         sign(pkey, algorithm, i, values[i] + 7);
     }
-    snprintf(identity, sizeof identity,
-             "from: [ 'jwt:sub', ip ], jwt: { audience: api, keys: '%s' }", file);
+    if (strcmp(algorithm, "HS256") == 0)
+        snprintf(identity, sizeof identity,
+                 "from: [ 'jwt:sub', ip ], jwt: { audience: api, secret: '%s' }", SECRET);
+    else
+        snprintf(identity, sizeof identity,
+                 "from: [ 'jwt:sub', ip ], jwt: { audience: api, keys: '%s' }", file);
     struct policy *policy = load(identity);
     if (!token_checker_new(policy, &stats, &tokens))
         die("no memory");
-    snprintf(line, sizeof line, "%s (%zu bytes), first", algorithm, strlen(values[0]) - 7);
+    snprintf(line, sizeof line, "%s, first", algorithm);
     measure(line, policy, tokens, "Authorization", values, TOKENS, TOKENS, "jwt:");
     snprintf(line, sizeof line, "%s, repeated", algorithm);
     measure(line, policy, tokens, "Authorization", values, TOKENS, 1000000, "jwt:");
@@ -227,7 +249,7 @@ static void measure_source(const char *what, const char *identity, const char *n
     policy_drop(policy);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     char file[] = "/tmp/token_cost-XXXXXX";
     int fd = mkstemp(file);
@@ -235,6 +257,7 @@ int main(void)
     if (fd < 0)
         die(file);
     close(fd);
+    only = argc > 1 ? argv[1] : NULL;
     measure_source("address", "from: [ ip ]", "X-Client-Id", "", "ip:");
     measure_source("header", "from: [ 'header:X-Key' ], headers_from: anyone", "X-Key", "client-2",
                    "id:");
@@ -244,6 +267,7 @@ int main(void)
                    "theme=dark; session=f3b1c9e0a7d24b6f8e5d1c2b3a495867", "cookie:");
     measure_source("query parameter", "from: [ 'query:key' ], headers_from: anyone", "?",
                    "?page=2&key=f3b1c9e0a7d24b6f8e5d1c2b3a495867", "query:");
+    measure_algorithm("HS256", file);
     measure_algorithm("RS256", file);
     measure_algorithm("ES256", file);
     measure_algorithm("EdDSA", file);
