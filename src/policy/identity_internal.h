@@ -19,15 +19,4 @@ static inline enum found identity_bad(const struct identity_search *search, cons
     return FOUND_BAD;
 }
 
-/* Decodes percent-encoding once, and "+" as a space. */
-struct percent {
-    const char *p, *end;
-};
-
-enum { PERCENT_END = -1, PERCENT_MALFORMED = -2 };
-
-/* Returns the next byte, PERCENT_END, or PERCENT_MALFORMED for a "%" without two hexadecimal
- * digits, which is skipped. */
-int percent_next(struct percent *percent);
-
 #endif

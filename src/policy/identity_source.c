@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "http/parse.h"
 #include "policy/identity_internal.h"
+#include "policy/pairs.h"
 
 enum { HASH_BYTES = 16, HASH_DIGITS = 2 * HASH_BYTES };
 

@@ -4,15 +4,14 @@
  * (application/x-www-form-urlencoded, WHATWG URL Standard section 5). Some also
  *
  *   - separate pairs by ";" (HTML 4.01 appendix B.2.2)
- *   - ignore the case of names, or take ".", " " and other characters in them for "_" (PHP)
- *   - read "name[]" and "name[key]" as name, and end names at a NUL
+ *   - take other names for the wanted one: see NAME_TWIN
  *   - decode twice
  *
  * Each value is marked with who reads it. */
 #ifndef WEIR_POLICY_QUERY_H
 #define WEIR_POLICY_QUERY_H
 
-#include "base/text.h"
+#include "policy/pairs.h"
 
 /* Who reads a value. */
 enum query_reading {
@@ -22,8 +21,8 @@ enum query_reading {
 };
 
 struct query_reader {
-    struct slice rest;  /* unread pairs */
-    struct slice part;  /* the pair being split at ";"; n == 0: none */
+    struct pairs rest;  /* between "&" */
+    struct pairs part;  /* the last of them, split at ";" if it contains one */
     bool part_replaces; /* its first piece is another reading of the value of the whole pair */
     struct slice name;
     struct slice again; /* a decoded value to be decoded once more; n == 0: none */
