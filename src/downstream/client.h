@@ -32,6 +32,7 @@ struct http1 {
     struct body_reader request;
     uint8_t minor;         /* HTTP/1.minor of the request */
     bool keep_alive;       /* the client accepts another response on this connection */
+    bool accepts_trailers; /* TE: trailers */
     bool expects_continue; /* Expect: 100-continue */
     bool continued;        /* 100 (Continue) was sent */
     bool end_unknown;      /* it is malformed: the start of the next request is unknown */

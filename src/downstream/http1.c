@@ -20,7 +20,7 @@ static struct client *client_of(const struct downstream *d)
 
 static struct body_io io_of(struct client *c)
 {
-    return (struct body_io){&c->worker->buffers, c->worker->receive};
+    return (struct body_io){&c->worker->buffers, c->worker->receive, &c->worker->trailers};
 }
 
 /* ---- response ------------------------------------------------------------------------------- */
@@ -134,6 +134,13 @@ static enum sent send_plain(struct client *c, struct text *head, const struct re
     return stream_send(&c->stream, &c->worker->buffers, pieces, 1 + count);
 }
 
+/* Only for clients that accept trailers: others may drop them (RFC 9110 section 6.5.1), or read
+ * them otherwise than weir writes them. */
+static struct fields *trailers_for(const struct http1 *h, struct fields *trailers)
+{
+    return h->accepts_trailers ? trailers : NULL;
+}
+
 static enum downstream_sent send_head(struct downstream *d, const struct response *response,
                                       const struct iovec *content, int count, bool last)
 {
@@ -159,10 +166,12 @@ static enum downstream_sent send_head(struct downstream *d, const struct respons
     }
     if (!h->chunked)
         return accepted(c, send_plain(c, &head, response, content, count), last && !response->own);
-    struct slice first =
-        count ? (struct slice){content[0].iov_base, content[0].iov_len} : SLICE_NONE;
-    return accepted(c, body_write(&c->stream, &w->buffers, text_slice(&head), first, last, true),
-                    last);
+    struct content_piece first = {.last = last, .trailers = trailers_for(h, response->trailers)};
+    if (count) {
+        first.bytes = content[0].iov_base;
+        first.size = content[0].iov_len;
+    }
+    return accepted(c, body_write(&c->stream, &w->buffers, text_slice(&head), &first, true), last);
 }
 
 /* Never sent to an HTTP/1.0 client (RFC 9110 section 15.2). */
@@ -185,12 +194,12 @@ static enum downstream_sent send_interim(struct downstream *d, const struct resp
 static enum downstream_sent send_body(struct downstream *d, const struct content_piece *piece)
 {
     struct client *c = client_of(d);
-    struct slice content = {piece->bytes, piece->size};
+    struct content_piece sent = *piece;
 
-    return accepted(c,
-                    body_write(&c->stream, &c->worker->buffers, SLICE_NONE, content, piece->last,
-                               c->http1.chunked),
-                    piece->last);
+    sent.trailers = trailers_for(&c->http1, piece->trailers);
+    return accepted(
+        c, body_write(&c->stream, &c->worker->buffers, SLICE_NONE, &sent, c->http1.chunked),
+        piece->last);
 }
 
 static bool splice_from(struct downstream *d, struct body_reader *reader, struct stream *from,
@@ -356,6 +365,7 @@ static void end(struct downstream *d, enum downstream_end how)
     struct client *c = client_of(d);
     const struct http1 *h = &c->http1;
 
+    body_reader_end(&c->http1.request, &c->worker->buffers);
     if (how == DOWNSTREAM_ABORTED || h->tunnel)
         abort_connection(c);
     else if (h->close || h->end_unknown || how == DOWNSTREAM_REFUSED) {

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "downstream/client_internal.h"
 #include "downstream/http2.h"
+#include "http/trailers.h"
 #include "proxy/exchange.h"
 
 /* ---- between requests ------------------------------------------------------------------------ */
@@ -160,6 +161,7 @@ static void use_head(struct client *c, struct head_bytes *got, struct request_he
     c->scanned = 0;
     c->http1 = (struct http1){.minor = head->minor,
                               .keep_alive = head->keep_alive,
+                              .accepts_trailers = request_accepts_trailers(head, false),
                               .expects_continue = head->expects_continue};
     body_reader_begin(&c->http1.request, &framing);
     if (!exchange_begin(&c->downstream, head, &framing)) {

@@ -9,6 +9,7 @@
 #include "downstream/client_internal.h"
 #include "downstream/http2_internal.h"
 #include "http/head.h"
+#include "http/trailers.h"
 #include "proxy/exchange.h"
 
 enum {
@@ -69,6 +70,8 @@ static void request_end(struct http2_request *r)
         iobuf_put(&w->buffers, &in);
     }
     iobuf_put(&w->buffers, &r->out);
+    iobuf_put(&w->buffers, &r->in_trailers);
+    iobuf_put(&w->buffers, &r->out_trailers);
     r->ended = true;
     r->stream = NULL;
     TAILQ_REMOVE(&r->connection->requests, r, link);
@@ -145,28 +148,46 @@ static bool store_out(struct http2_request *r, struct slice rest, bool last)
     return true;
 }
 
-/* Hands content to the session; stores the rest. */
-static enum downstream_sent send_content(struct http2_request *r, struct slice content, bool last)
+/* Stores trailers that the session has not taken. */
+static bool store_trailers(struct http2_request *r, const struct fields *trailers)
 {
-    size_t taken = r->downstream.pending ? 0 : http2_send_content(r->stream, content, last);
+    char bytes[TRAILERS_TEXT_MAX + 2];
+    struct text lines = text_over(bytes, sizeof bytes);
+
+    trailers_write(&lines, trailers);
+    text_literal(&lines, "\r\n");
+    if (lines.failed || !(r->out_trailers = iobuf_get(&r->downstream.worker->buffers, lines.n)))
+        return false;
+    iobuf_append(r->out_trailers, text_slice(&lines));
+    return true;
+}
+
+/* Hands content to the session; stores the rest. `trailers`: only with `last`; NULL: none. */
+static enum downstream_sent send_content(struct http2_request *r, struct slice content, bool last,
+                                         const struct fields *trailers)
+{
+    bool waits = r->downstream.pending;
+    size_t taken = waits ? 0 : http2_send_content(r->stream, content, last && !trailers);
 
     http2_touch(r->connection);
-    if (taken == content.n && !r->downstream.pending)
+    if (taken == content.n && !waits && (!trailers || http2_send_trailers(r->stream, trailers)))
         return DOWNSTREAM_SENT;
     struct slice rest = taken ? (struct slice){content.p + taken, content.n - taken} : content;
-    if (!store_out(r, rest, last))
+    if (!store_out(r, rest, last) || (trailers && !store_trailers(r, trailers)))
         return DOWNSTREAM_GONE;
     return DOWNSTREAM_PENDING;
 }
 
 static enum downstream_sent send_pieces(struct http2_request *r, const struct iovec *content,
-                                        int count, bool last)
+                                        int count, bool last, const struct fields *trailers)
 {
     enum downstream_sent sent = DOWNSTREAM_SENT;
 
-    for (int i = 0; i < count && sent != DOWNSTREAM_GONE; i++)
-        sent = send_content(r, (struct slice){content[i].iov_base, content[i].iov_len},
-                            last && i == count - 1);
+    for (int i = 0; i < count && sent != DOWNSTREAM_GONE; i++) {
+        bool ends = last && i == count - 1;
+        sent = send_content(r, (struct slice){content[i].iov_base, content[i].iov_len}, ends,
+                            ends ? trailers : NULL);
+    }
     return sent;
 }
 
@@ -182,11 +203,11 @@ static enum downstream_sent send_head(struct downstream *d, const struct respons
 {
     struct http2_request *r = request_of(d);
     struct http2_field fields[FIELDS_MAX];
-    bool empty = last && count == 0;
+    bool empty = last && count == 0 && !response->trailers;
 
     if (!r->stream || r->connection->lost)
         return DOWNSTREAM_GONE;
-    for (int i = 0; i < count && last; i++)
+    for (int i = 0; i < count && last && !response->trailers; i++)
         empty = empty || (count == 1 && content[i].iov_len == 0);
     http2_touch(r->connection);
     if (!http2_send_head(r->stream, response->status, fields, collect(response, fields), empty))
@@ -194,7 +215,9 @@ static enum downstream_sent send_head(struct downstream *d, const struct respons
     if (empty)
         return DOWNSTREAM_SENT;
     push_if_much(r->connection);
-    return send_pieces(r, content, count, last);
+    if (count == 0 && last)
+        return send_content(r, SLICE_NONE, true, response->trailers);
+    return send_pieces(r, content, count, last, response->trailers);
 }
 
 static enum downstream_sent send_interim(struct downstream *d, const struct response *response)
@@ -217,7 +240,20 @@ static enum downstream_sent send_body(struct downstream *d, const struct content
     if (!r->stream || r->connection->lost)
         return DOWNSTREAM_GONE;
     push_if_much(r->connection);
-    return send_content(r, (struct slice){piece->bytes, piece->size}, piece->last);
+    return send_content(r, (struct slice){piece->bytes, piece->size}, piece->last, piece->trailers);
+}
+
+/* Returns whether the session has taken the stored trailers, or there are none. */
+static bool send_stored_trailers(struct http2_request *r)
+{
+    struct fields *trailers = &r->downstream.worker->trailers;
+    const char *why;
+
+    if (r->out_trailers && trailers_parse(iobuf_slice(r->out_trailers), trailers, &why) &&
+        !http2_send_trailers(r->stream, trailers))
+        return false;
+    iobuf_put(&r->downstream.worker->buffers, &r->out_trailers);
+    return true;
 }
 
 void http2_on_writable(struct http2_stream *stream)
@@ -225,13 +261,13 @@ void http2_on_writable(struct http2_stream *stream)
     struct http2_request *r = http2_stream_user(stream);
     struct iobuf_pool *buffers = &r->downstream.worker->buffers;
     struct slice rest = r->out ? iobuf_slice(r->out) : SLICE_NONE;
-    size_t taken = http2_send_content(stream, rest, r->out_last);
+    size_t taken = http2_send_content(stream, rest, r->out_last && !r->out_trailers);
 
     if (r->out && taken)
         iobuf_take(r->out, taken);
     if (taken == rest.n) {
         iobuf_put(buffers, &r->out);
-        r->downstream.pending = false;
+        r->downstream.pending = !send_stored_trailers(r);
     }
     if (taken || !r->downstream.pending)
         exchange_writable(r->downstream.exchange);
@@ -276,6 +312,17 @@ static void want_body(struct downstream *d, bool want)
         make_ready(r);
 }
 
+static enum body_status read_trailers(struct http2_request *r, struct content_piece *piece,
+                                      const char **why)
+{
+    struct fields *trailers = &r->downstream.worker->trailers;
+
+    if (!trailers_parse(iobuf_slice(r->in_trailers), trailers, why))
+        return BODY_BAD;
+    piece->trailers = trailers_any(trailers) ? trailers : NULL;
+    return BODY_READ;
+}
+
 static enum body_status read_body(struct downstream *d, bool receive, struct content_piece *piece,
                                   const char **why)
 {
@@ -283,12 +330,12 @@ static enum body_status read_body(struct downstream *d, bool receive, struct con
     struct slice bytes = r->in_first ? iobuf_slice(r->in_first) : r->arriving;
     size_t n = bytes.n < PIECE_MAX ? bytes.n : PIECE_MAX;
     bool more = n < bytes.n || (r->in_first && (r->in_first->next_free || r->arriving.n));
-    (void)receive, (void)why;
+    (void)receive;
 
     if (n || r->body_ended) {
         *piece = (struct content_piece){
             .bytes = (char *)(uintptr_t)bytes.p, .size = n, .last = r->body_ended && !more};
-        return BODY_READ;
+        return piece->last && r->in_trailers ? read_trailers(r, piece, why) : BODY_READ;
     }
     return r->stream ? BODY_AGAIN : BODY_CLOSED;
 }
@@ -409,8 +456,14 @@ void http2_on_content(struct http2_stream *stream, struct slice bytes)
 void http2_on_content_end(struct http2_stream *stream, struct slice trailers)
 {
     struct http2_request *r = http2_stream_user(stream);
-    (void)trailers;
+    struct iobuf_pool *buffers = &r->downstream.worker->buffers;
 
+    if (trailers.n && !(r->in_trailers = iobuf_get(buffers, trailers.n))) {
+        exchange_cut(r->downstream.exchange, CAUSE_NO_MEMORY);
+        return;
+    }
+    if (trailers.n)
+        iobuf_append(r->in_trailers, trailers);
     r->body_ended = true;
     make_ready(r);
 }

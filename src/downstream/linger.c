@@ -98,7 +98,7 @@ static void read_and_drop(struct client *c)
 static void drain(struct client *c, bool readable)
 {
     struct body_reader *request = &c->http1.request;
-    struct body_io io = {&c->worker->buffers, c->worker->receive};
+    struct body_io io = {&c->worker->buffers, c->worker->receive, NULL};
     struct content_piece piece;
     const char *why;
     uint64_t before = request->bytes;

@@ -1,6 +1,7 @@
 #include "http/chunked.h"
 
 #include "http/parse.h"
+#include "http/trailers.h"
 
 /* RFC 9112 section 7.1:
  *
@@ -119,7 +120,7 @@ static enum state extension_step(enum state state, char c, const char **why)
     }
 }
 
-/* Same grammar as the field lines of a head (RFC 9112 section 7.1.2). Trailers are dropped. */
+/* Same grammar as the field lines of a head (RFC 9112 section 7.1.2). */
 static enum state trailer_step(enum state state, char c, const char **why)
 {
     switch (state) {
@@ -142,7 +143,7 @@ static enum state trailer_step(enum state state, char c, const char **why)
 static bool count(struct chunked *c)
 {
     if (c->state >= TRAILER_START)
-        return ++c->counted <= CHUNK_TRAILERS_MAX;
+        return ++c->counted <= TRAILERS_MAX;
     return ++c->counted <= CHUNK_EXTENSIONS_MAX &&
            ++c->extensions_total <= CHUNK_EXTENSIONS_TOTAL_MAX;
 }
@@ -190,19 +191,24 @@ static size_t data_move(struct chunked *c, char *to, const char *from, size_t th
 enum chunked_result chunked_decode(struct chunked *c, char *bytes, size_t *size, size_t *content,
                                    const char **why)
 {
-    size_t in = 0, out = 0;
+    size_t in = 0, out = 0, trailers = 0;
 
     while (in < *size && c->state != END) {
         if (c->state == DATA) {
             size_t n = data_move(c, bytes + out, bytes + in, *size - in);
             in += n;
             out += n;
-        } else if ((c->state = (uint8_t)step(c, bytes[in], why)) == BAD) {
-            break;
         } else {
+            bool trailer = c->state >= TRAILER_START;
+            char byte = bytes[in];
+            if ((c->state = (uint8_t)step(c, byte, why)) == BAD)
+                break;
+            if (trailer)
+                bytes[out + trailers++] = byte;
             in++;
         }
     }
+    c->trailers = (uint32_t)trailers;
     *size = in;
     *content = out;
     return c->state == END ? CHUNKED_END : c->state == BAD ? CHUNKED_BAD : CHUNKED_MORE;

@@ -3,8 +3,8 @@
 #include "http/parse.h"
 
 /* Never forwarded, whether or not Connection names them: the list of RFC 9110 section 7.6.1,
- * Trailer (weir drops trailers), and fields for the next hop only (RFC 9110 sections 11.7.1 and
- * 11.7.2). */
+ * Trailer (some trailers are dropped), and fields for the next hop only (RFC 9110 sections 11.7.1
+ * and 11.7.2). */
 static const uint64_t hop_by_hop_by_nature =
     FIELD_BIT(FIELD_CONNECTION) | FIELD_BIT(FIELD_KEEP_ALIVE) |
     FIELD_BIT(FIELD_PROXY_AUTHENTICATE) | FIELD_BIT(FIELD_PROXY_AUTHORIZATION) |

@@ -24,8 +24,9 @@ struct response {
     struct slice lines;   /* further fields, as lines "Name: value CRLF"; may be empty */
     struct slice upgrade; /* of a 101: the protocol that follows; else empty */
     enum body_kind body;
-    bool own;          /* made by weir, which has not used the rest of the request */
-    bool client_fault; /* the request is at fault: HTTP/1.1 closes the connection */
+    struct fields *trailers; /* of content that is given whole; NULL: none */
+    bool own;                /* made by weir, which has not used the rest of the request */
+    bool client_fault;       /* the request is at fault: HTTP/1.1 closes the connection */
     struct response_image
         *image; /* NULL, or where the protocol may store the serialised response */
 };

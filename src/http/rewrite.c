@@ -163,6 +163,8 @@ void request_head_write(struct text *out, const struct request_head *head,
         max_forwards_write(out, head->max_forwards);
     if (facts->upgrade.n)
         upgrade_write(out, facts->upgrade);
+    if (facts->trailers) /* Connection: RFC 9110 section 10.1.4 */
+        text_literal(out, "Connection: TE\r\nTE: trailers\r\n");
     forwarding_write(out, head, facts);
     crlf(out);
 }

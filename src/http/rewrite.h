@@ -15,6 +15,7 @@ struct forward_facts {
     bool peer_trusted;
     bool forwarded;      /* also send Forwarded (RFC 7239) */
     bool http2;          /* received over HTTP/2, for Via */
+    bool trailers;       /* the client accepts trailers: send "TE: trailers" */
     struct slice scheme; /* "http" or "https" */
     /* replaces the path of the target; empty: the path is forwarded as received */
     struct slice path;

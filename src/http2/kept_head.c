@@ -3,7 +3,7 @@
  * ends is copied to the session, until its next field arrives. */
 #include <stdlib.h>
 
-#include "http/chunked.h"
+#include "http/trailers.h"
 #include "http2/session_internal.h"
 
 void http2_head_drop(struct http2_session *s)
@@ -24,8 +24,8 @@ void http2_head_begin(struct http2_session *s, struct http2_stream *stream, enum
     s->section = section;
     s->scratch->used_by = s;
     head_text_begin(&s->text, s->scratch->head, s->scratch->side,
-                    trailers && s->max_header_list > CHUNK_TRAILERS_MAX ? CHUNK_TRAILERS_MAX
-                                                                        : s->max_header_list);
+                    trailers && s->max_header_list > TRAILERS_MAX ? TRAILERS_MAX
+                                                                  : s->max_header_list);
 }
 
 /* Copies the kept bytes back, at the first field after an interruption. */

@@ -62,10 +62,12 @@ static void wait_for_room(struct http2_stream *stream)
 static ssize_t take_trailers(struct http2_session *s, int32_t id, uint32_t *flags)
 {
     nghttp2_nv *pairs = s->scratch->pairs;
+    size_t n = 0;
 
-    for (unsigned i = 0; i < s->trailer_count; i++)
-        pairs[i] = http2_pair(s->trailers[i].name, s->trailers[i].value);
-    if (nghttp2_submit_trailer(s->ng, id, pairs, s->trailer_count) != 0)
+    for (unsigned i = 0; i < s->trailers->count; i++)
+        if (!s->trailers->at[i].hop_by_hop)
+            pairs[n++] = http2_pair(s->trailers->at[i].name, s->trailers->at[i].value);
+    if (nghttp2_submit_trailer(s->ng, id, pairs, n) != 0)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     s->trailers_of = NULL;
     *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
@@ -163,8 +165,7 @@ size_t http2_send_content(struct http2_stream *stream, struct slice bytes, bool 
     return stream->closed ? bytes.n : taken;
 }
 
-bool http2_send_trailers(struct http2_stream *stream, const struct http2_field *fields,
-                         unsigned count)
+bool http2_send_trailers(struct http2_stream *stream, const struct fields *trailers)
 {
     struct http2_session *s = stream->session;
 
@@ -172,8 +173,7 @@ bool http2_send_trailers(struct http2_stream *stream, const struct http2_field *
     if (stream->closed || stream->sent_all)
         return true; /* `closed` follows */
     s->trailers_of = stream;
-    s->trailers = fields;
-    s->trailer_count = count;
+    s->trailers = trailers;
     offer(stream);
     bool taken = s->trailers_of == NULL;
     s->trailers_of = NULL;

@@ -167,11 +167,10 @@ MUST_CHECK bool http2_send_head(struct http2_stream *stream, unsigned status,
  * are fewer than bytes.n, `writable` follows. `end`: the content ends with these bytes, and nothing
  * more is to be sent if all are taken. */
 size_t http2_send_content(struct http2_stream *stream, struct slice bytes, bool end);
-/* Ends the content with trailers, at least one field (RFC 9113 section 8.1), after all content was
- * taken. The fields are copied. Returns false if they were not taken; then `writable` or `closed`
- * follows. */
-MUST_CHECK bool http2_send_trailers(struct http2_stream *stream, const struct http2_field *fields,
-                                    unsigned count);
+/* Ends the content with trailers (RFC 9113 section 8.1), after all content was taken. At least one
+ * is to be forwarded (trailers_any()). They are copied. Returns false if they were not taken; then
+ * `writable` or `closed` follows. */
+MUST_CHECK bool http2_send_trailers(struct http2_stream *stream, const struct fields *trailers);
 /* Returns whether all of what weir sends on the stream is in the output buffer or sent. */
 bool http2_sent_all(const struct http2_stream *stream);
 

@@ -81,8 +81,7 @@ struct http2_session {
 
     /* during http2_send_trailers() */
     const struct http2_stream *trailers_of; /* NULL: nghttp2 has taken them */
-    const struct http2_field *trailers;
-    unsigned trailer_count;
+    const struct fields *trailers;
 
     /* what the last part of the input has brought */
     struct http2_stream *headed; /* the head of a request or response */

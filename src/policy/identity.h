@@ -121,5 +121,8 @@ struct slice identity_redact(const struct identity_settings *settings, struct sl
  * rules. */
 void policy_sort_headers(const struct policy *policy, const struct identity *identity,
                          struct fields *fields);
+/* Drops the request's trailers whose names, or twins of them, the policy reads or sets in request
+ * headers: a server that merges trailers into the header would take them for these. */
+void policy_sort_trailers(const struct policy *policy, struct fields *trailers);
 
 #endif

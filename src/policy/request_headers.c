@@ -34,6 +34,18 @@ static void drop_granted(const struct policy *policy, struct fields *fields)
             fields_drop_named(fields, slice_of(policy->limits[i].granted_header));
 }
 
+void policy_sort_trailers(const struct policy *policy, struct fields *trailers)
+{
+    const struct read_headers *headers = &policy->read_headers;
+
+    for (unsigned i = 0; i < headers->count; i++)
+        fields_drop_named(trailers, headers->names[i]);
+    if (headers->count)
+        fields_drop_twins(trailers, headers->names, headers->count);
+    drop_granted(policy, trailers);
+    drop_identity(&policy->identity, trailers);
+}
+
 void policy_sort_headers(const struct policy *policy, const struct identity *identity,
                          struct fields *fields)
 {

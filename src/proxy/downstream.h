@@ -24,8 +24,8 @@
  * buffer, or the kernel; HTTP/2: the stream's window). When want_body(true) was called and content,
  * its end or an error is there, the protocol calls exchange_body_ready(). The exchange then takes
  * one piece at a time with read_body() and consume_body(), also at other moments; HTTP/2 returns
- * window as pieces are consumed. The last piece may carry trailers; HTTP/1.1 drops those that it
- * receives, and those that it should send (RFC 9110 section 6.5.1).
+ * window as pieces are consumed. The last piece may carry trailers. HTTP/1.1 sends them only to
+ * clients that accept them (RFC 9110 section 6.5.1).
  *
  * Response. The protocol accepts everything that it is given. If the client does not take it at
  * once, it keeps the rest (at most one piece of IOBUF_READ_MAX and a head), sets `pending`, and

@@ -6,6 +6,7 @@
  *   act_on_decision()  HOLD, CONNECT or REPLY */
 #include "base/clock.h"
 #include "http/rewrite.h"
+#include "http/trailers.h"
 #include "proxy/exchange_internal.h"
 #include "proxy/granted.h"
 #include "proxy/hold.h"
@@ -191,6 +192,7 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
         .path = x->path,
         .forwarded = x->rule->upstream->forwarded,
         .http2 = x->downstream->origin->http2,
+        .trailers = request_accepts_trailers(head, x->downstream->origin->http2),
         .scheme = x->downstream->origin->secure ? SLICE("https") : SLICE("http"),
         .client = x->rule->limit_count ? identity_text(identity) : SLICE_NONE,
         .request_id = {x->request_id, x->id_size},

@@ -1,5 +1,6 @@
 #include "proxy/relay.h"
 
+#include "http/trailers.h"
 #include "proxy/exchange_internal.h"
 
 static enum relay relay_of_status(enum body_status status)
@@ -22,6 +23,16 @@ static enum relay relay_of_link(enum link_sent sent, bool ended)
     if (ended)
         return RELAY_ENDED;
     return sent == LINK_PENDING ? RELAY_SINK : RELAY_SOURCE;
+}
+
+/* Drops trailers that the policy reads in request headers, whatever they are in trailers. */
+static void sort_trailers(struct exchange *x, struct content_piece *piece)
+{
+    if (likely(!piece->trailers))
+        return;
+    policy_sort_trailers(x->policy, piece->trailers);
+    if (!trailers_any(piece->trailers))
+        piece->trailers = NULL;
 }
 
 /* Counts a piece of the request's content. False: it exceeds request.max. */
@@ -68,6 +79,7 @@ enum relay relay_request_head(struct exchange *x, const char **why)
         return relay_of_status(status);
     else if (!count_request(x, &piece))
         return RELAY_TOO_LARGE;
+    sort_trailers(x, &piece);
     enum link_sent sent = x->link->ops->send_head(x->link, &request, &piece);
     /* Also if the link failed: the piece is consumed, and the bytes after it are the next
      * message. */
@@ -89,6 +101,7 @@ enum relay relay_request(struct exchange *x, const char **why)
         return relay_of_status(status);
     if (!count_request(x, &piece))
         return RELAY_TOO_LARGE;
+    sort_trailers(x, &piece);
     enum link_sent sent = x->link->ops->send_body(x->link, &piece);
     if (!d->ops->consume_body(d, &piece))
         return RELAY_NO_MEMORY;
@@ -132,8 +145,7 @@ static void count_response(struct exchange *x, const struct content_piece *piece
         x->answer = ANSWER_ENDED;
 }
 
-enum relay relay_response_head(struct exchange *x, const struct response *response,
-                               const char **why)
+enum relay relay_response_head(struct exchange *x, struct response *response, const char **why)
 {
     struct downstream *d = x->downstream;
     struct content_piece piece;
@@ -144,6 +156,7 @@ enum relay relay_response_head(struct exchange *x, const struct response *respon
     else if (status != BODY_READ)
         return relay_of_status(status);
     count_response(x, &piece);
+    response->trailers = piece.trailers;
     struct iovec content = {piece.bytes, piece.size};
     enum downstream_sent sent =
         d->ops->send_head(d, response, &content, piece.size > 0, piece.last);

@@ -35,8 +35,7 @@ enum relay relay_drop_request(struct exchange *x, const char **why);
 /* Sends a final response head, which was just read, and the first piece of its content to the
  * client; nothing is read from the socket. RELAY_BAD and RELAY_TOO_LARGE (of the head): nothing was
  * sent. */
-enum relay relay_response_head(struct exchange *x, const struct response *response,
-                               const char **why);
+enum relay relay_response_head(struct exchange *x, struct response *response, const char **why);
 
 /* Sends one piece of the response's content to the client. The downstream must have no pending
  * output. */

@@ -64,6 +64,7 @@ struct worker {
     struct route_room route;
     struct request_head request;
     struct response_head response;
+    struct fields trailers; /* of the piece of content that is being forwarded */
 
     uint64_t random[4]; /* xoshiro256** */
     char id_start[16];  /* prefix of this worker's request ids */

@@ -36,10 +36,9 @@ static enum link_sent accepted(struct link *link, enum sent sent, bool last)
 static enum link_sent write_body(struct link *link, struct slice head,
                                  const struct content_piece *piece)
 {
+    link->sent_trailers |= piece->trailers && link->chunked;
     return accepted(link,
-                    body_write(&link->stream, link->worker->io.buffers, head,
-                               (struct slice){piece->bytes, piece->size}, piece->last,
-                               link->chunked),
+                    body_write(&link->stream, link->worker->io.buffers, head, piece, link->chunked),
                     piece->last);
 }
 
@@ -207,7 +206,8 @@ static enum body_status read_body(struct link *link, bool receive, struct conten
     link->unread = false;
     if (size) {
         link->after_head = 0;
-        return body_read_after_head(&link->response, link->head_end, size, piece, why);
+        return body_read_after_head(&link->response, link->head_end, size, &link->worker->io, piece,
+                                    why);
     }
     if (link->response.ended) {
         *piece = (struct content_piece){.last = true};
@@ -269,9 +269,12 @@ static const char *fault(const struct link *link)
     return tls_fault_of(&link->stream);
 }
 
+/* A server that reads trailers otherwise than weir could take them for the next request: a
+ * connection on which weir has sent some is not used again. */
 static void release(struct link *link, bool complete)
 {
-    upstream_release(link, complete && link->keep_alive);
+    body_reader_end(&link->response, link->worker->io.buffers);
+    upstream_release(link, complete && link->keep_alive && !link->sent_trailers);
 }
 
 const struct link_ops http1_link_ops = {.send_head = send_head,

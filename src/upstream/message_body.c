@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "http/trailers.h"
+
 enum { SPLICES_AT_ONCE = 4 /* per call, so that other connections are served */ };
 
 void body_reader_begin(struct body_reader *reader, const struct framing *framing)
@@ -11,6 +13,41 @@ void body_reader_begin(struct body_reader *reader, const struct framing *framing
                                    .left = framing->kind == FRAMING_LENGTH ? framing->length : 0};
     if (framing->kind == FRAMING_CHUNKED)
         chunked_begin(&reader->chunked);
+}
+
+void body_reader_end(struct body_reader *reader, struct iobuf_pool *buffers)
+{
+    iobuf_put(buffers, &reader->trailers);
+}
+
+/* ---- trailers ------------------------------------------------------------------------------- */
+
+/* Takes the part of the trailer section that chunked_decode() has found behind the content. A
+ * section in one part is parsed where it is. */
+static enum body_status take_trailers(struct body_reader *reader, struct content_piece *piece,
+                                      const struct body_io *io, const char **why)
+{
+    struct slice part = {piece->bytes + piece->size, reader->chunked.trailers};
+
+    bool none = !reader->trailers && (*part.p == '\r' || *part.p == '\n'); /* the empty line */
+
+    if (none || !io->trailers)
+        return BODY_READ;
+    if (!reader->ended && !reader->trailers &&
+        !(reader->trailers = iobuf_get(io->buffers, TRAILERS_MAX + TRAILERS_MAX / 2))) {
+        *why = "no memory for trailers";
+        return BODY_BAD;
+    }
+    if (reader->trailers) {
+        iobuf_append(reader->trailers, part);
+        part = iobuf_slice(reader->trailers);
+    }
+    if (!reader->ended)
+        return BODY_READ;
+    if (!trailers_parse(part, io->trailers, why))
+        return BODY_BAD;
+    piece->trailers = trailers_any(io->trailers) ? io->trailers : NULL;
+    return BODY_READ;
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -47,7 +84,7 @@ static enum body_status fetch(struct body_reader *reader, struct stream *from, b
 
 /* Decodes a piece: finds its bytes of this message and, of those, its content. */
 static enum body_status decode(struct body_reader *reader, struct content_piece *piece,
-                               const char **why)
+                               const struct body_io *io, const char **why)
 {
     enum chunked_result result;
 
@@ -67,6 +104,8 @@ static enum body_status decode(struct body_reader *reader, struct content_piece 
         if (result == CHUNKED_BAD)
             return BODY_BAD;
         reader->ended = result == CHUNKED_END;
+        if (reader->chunked.trailers && take_trailers(reader, piece, io, why) != BODY_READ)
+            return BODY_BAD;
     }
     reader->bytes += piece->size;
     piece->last = reader->ended;
@@ -81,14 +120,15 @@ enum body_status body_read(struct body_reader *reader, struct stream *from, bool
     if (status != BODY_READ)
         return status;
     piece->last = reader->ended;
-    return piece->encoded && !reader->ended ? decode(reader, piece, why) : BODY_READ;
+    return piece->encoded && !reader->ended ? decode(reader, piece, io, why) : BODY_READ;
 }
 
 enum body_status body_read_after_head(struct body_reader *reader, char *bytes, size_t size,
-                                      struct content_piece *piece, const char **why)
+                                      const struct body_io *io, struct content_piece *piece,
+                                      const char **why)
 {
     *piece = (struct content_piece){.bytes = bytes, .encoded = size, .last = reader->ended};
-    return reader->ended ? BODY_READ : decode(reader, piece, why);
+    return reader->ended ? BODY_READ : decode(reader, piece, io, why);
 }
 
 bool body_consume(struct stream *from, const struct content_piece *piece, const struct body_io *io)
@@ -104,29 +144,55 @@ bool body_consume(struct stream *from, const struct content_piece *piece, const 
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-enum sent body_write(struct stream *to, struct iobuf_pool *buffers, struct slice head,
-                     struct slice content, bool last, bool chunked)
+/* Gathers the head, the chunk line and the content. Returns their number. */
+static int gather(struct iovec *out, struct slice head, struct text *line, struct slice content,
+                  bool chunked)
 {
-    char line_bytes[24];
-    struct text line = text_over(line_bytes, sizeof line_bytes);
-    struct iovec out[4];
     int count = 0;
-    struct slice tail = SLICE_NONE;
 
     if (head.n)
         out[count++] = iovec_of(head);
     if (chunked && content.n) {
-        text_hex(&line, content.n);
-        text_literal(&line, "\r\n");
-        out[count++] = iovec_of(text_slice(&line));
-        tail = SLICE("\r\n");
+        text_hex(line, content.n);
+        text_literal(line, "\r\n");
+        out[count++] = iovec_of(text_slice(line));
     }
     if (content.n)
         out[count++] = iovec_of(content);
-    if (chunked && last)
-        tail = content.n ? SLICE("\r\n0\r\n\r\n") : SLICE("0\r\n\r\n");
-    if (tail.n)
+    return count;
+}
+
+/* Sends `count` of `out`, the last chunk and the trailers. */
+static enum sent send_trailers(struct stream *to, struct iobuf_pool *buffers, struct iovec *out,
+                               int count, struct slice tail, const struct fields *trailers)
+{
+    char bytes[TRAILERS_TEXT_MAX + 16];
+    struct text lines = text_over(bytes, sizeof bytes);
+
+    tail.n -= 2; /* the empty line */
+    text_put(&lines, tail);
+    trailers_write(&lines, trailers);
+    text_literal(&lines, "\r\n");
+    out[count++] = iovec_of(text_slice(&lines));
+    return lines.failed ? SENT_FAILED : stream_send(to, buffers, out, count);
+}
+
+enum sent body_write(struct stream *to, struct iobuf_pool *buffers, struct slice head,
+                     const struct content_piece *piece, bool chunked)
+{
+    struct slice content = {piece->bytes, piece->size};
+    char line_bytes[24];
+    struct text line = text_over(line_bytes, sizeof line_bytes);
+    struct iovec out[4];
+    int count = gather(out, head, &line, content, chunked);
+
+    if (chunked && piece->last) {
+        struct slice tail = content.n ? SLICE("\r\n0\r\n\r\n") : SLICE("0\r\n\r\n");
+        if (unlikely(piece->trailers))
+            return send_trailers(to, buffers, out, count, tail, piece->trailers);
         out[count++] = iovec_of(tail);
+    } else if (chunked && content.n)
+        out[count++] = iovec_of(SLICE("\r\n"));
     return stream_send(to, buffers, out, count);
 }
 

@@ -25,14 +25,18 @@ struct body_reader {
     uint64_t left;  /* FRAMING_LENGTH: bytes not read yet */
     uint64_t bytes; /* content bytes read so far */
     struct chunked chunked;
+    struct iobuf *trailers; /* trailers that arrived in several pieces; NULL: none */
 };
 
 void body_reader_begin(struct body_reader *reader, const struct framing *framing);
+/* Frees what the reader stores. Call it before the reader is begun again. */
+void body_reader_end(struct body_reader *reader, struct iobuf_pool *buffers);
 
 /* Buffers of the worker, used during one call. */
 struct body_io {
     struct iobuf_pool *buffers;
-    char *receive; /* IOBUF_READ_MAX bytes */
+    char *receive;           /* IOBUF_READ_MAX bytes */
+    struct fields *trailers; /* those of the last piece; NULL: trailers are dropped */
 };
 
 enum body_status {
@@ -46,10 +50,10 @@ enum body_status {
 struct content_piece {
     char *bytes;
     size_t size;
-    bool last;                     /* the content ends with this piece */
-    const struct fields *trailers; /* of the last piece; NULL: none. HTTP/1.1 sets none */
-    size_t encoded, consumed;      /* private: bytes received; those of this message */
-    bool kept;                     /* private: they are in stream.in */
+    bool last;                /* the content ends with this piece */
+    struct fields *trailers;  /* of the last piece, by trailers_parse(); NULL: none to forward */
+    size_t encoded, consumed; /* private: bytes received; those of this message */
+    bool kept;                /* private: they are in stream.in */
 };
 
 /* Reads the next piece: from stream.in, else, if `readable` is set, from the socket (one read). */
@@ -58,7 +62,8 @@ enum body_status body_read(struct body_reader *reader, struct stream *from, bool
 
 /* Decodes `size` bytes in io.receive that follow a head, as body_read() does. */
 enum body_status body_read_after_head(struct body_reader *reader, char *bytes, size_t size,
-                                      struct content_piece *piece, const char **why);
+                                      const struct body_io *io, struct content_piece *piece,
+                                      const char **why);
 
 /* Releases the piece, and keeps the bytes of the next message that came with it in stream.in.
  * Returns false if there is no memory. */
@@ -71,10 +76,10 @@ static inline bool body_is_consumed(const struct content_piece *piece)
     return !piece->kept && piece->consumed == piece->encoded;
 }
 
-/* Writes a head (may be empty) and a piece of content in one call. `last`: the content ends with
- * it. Returns as stream_send(). */
+/* Writes a head (may be empty) and a piece of content in one call. Trailers are written only if the
+ * content is chunked. Returns as stream_send(). */
 enum sent body_write(struct stream *to, struct iobuf_pool *buffers, struct slice head,
-                     struct slice content, bool last, bool chunked);
+                     const struct content_piece *piece, bool chunked);
 
 /* Moves several pieces without copying them to user space. `to` must have no unsent bytes. Returns
  * false if that is not possible now; then nothing was moved. Otherwise sets `*sent`, and `*status`

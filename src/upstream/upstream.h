@@ -79,6 +79,7 @@ struct link {
     bool request_ended; /* all of the request was accepted */
     bool response_over; /* takes_rest() was called */
     bool chunked;       /* the request's content */
+    bool sent_trailers; /* of the request */
     bool tunnel;        /* both bodies are a tunnel's bytes */
     bool unread;        /* stream.in holds bytes that were not parsed yet */
     struct stream stream;

@@ -231,7 +231,7 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     deadline_queue_init(&w->deadlines, &w->last_requests_queue, last_requests_passed);
     deadline_queue_init(&w->deadlines, &w->first_queue, first_wait_passed);
     if (!upstreams_init(&w->upstream, w->base, &w->deadlines,
-                        &(struct body_io){&w->buffers, w->receive}))
+                        &(struct body_io){&w->buffers, w->receive, &w->trailers}))
         goto failed;
     generations_init(w);
     if (!top_clients_init(w) ||

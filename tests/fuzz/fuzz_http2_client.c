@@ -117,13 +117,13 @@ static void on_content_end(struct http2_stream *stream, struct slice text)
 static void send_more(struct http2_stream *stream)
 {
     static const char zeros[100000];
-    static const struct http2_field sum = {{"X-Sum", 5}, {"9", 1}};
+    static struct fields sum = {.count = 1, .at = {{.name = {"X-Sum", 5}, .value = {"9", 1}}}};
     struct request *request = http2_stream_user(stream);
 
     request->left -=
         http2_send_content(stream, (struct slice){zeros, request->left}, !request->trailers);
     if (request->left == 0 && request->trailers)
-        request->trailers = !http2_send_trailers(stream, &sum, 1);
+        request->trailers = !http2_send_trailers(stream, &sum);
 }
 
 static void on_closed(struct http2_stream *stream, bool complete)

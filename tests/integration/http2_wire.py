@@ -21,7 +21,7 @@ class Stream:
     """What came for one stream. `reset`: the code of a RST_STREAM; `cut`: the connection ended first."""
 
     def __init__(self):
-        self.status, self.fields, self.body, self.interim = None, {}, b"", []
+        self.status, self.fields, self.body, self.interim, self.trailers = None, {}, b"", [], []
         self.ended, self.reset, self.cut = False, None, False
 
     def __getitem__(self, name):
@@ -120,8 +120,10 @@ class Http2:
         if kind == HEADERS:
             fields = self.decoder.decode(payload)
             assert flags & END_HEADERS
-            status = int(dict(fields)[":status"])
-            if status < 200:
+            status = int(dict(fields).get(":status", 0))
+            if stream.status is not None:
+                stream.trailers = fields
+            elif status < 200:
                 stream.interim.append(status)
             else:
                 stream.status, stream.fields = status, {name: value for name, value in fields if name[0] != ":"}

@@ -138,8 +138,10 @@ class Connection:
         while True:
             size = int(self.read_until(b"\r\n", "a chunk's size").split(b";")[0], 16)
             if size == 0:
-                while self.read_until(b"\r\n", "the trailers"):
-                    pass
+                self.trailers = []
+                while line := self.read_until(b"\r\n", "the trailers"):
+                    name, value = line.decode("latin-1").split(":", 1)
+                    self.trailers.append((name, value.strip()))
                 return b"".join(body)
             body.append(self.read_exactly(size, "a chunk"))
             assert self.read_exactly(2, "a chunk's end") == b"\r\n"

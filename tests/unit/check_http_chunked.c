@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "http/chunked.h"
+#include "http/trailers.h"
 #include "run_suite.h"
 
 static const char coded[] = "5\r\nhello\r\n"
@@ -127,9 +128,8 @@ START_TEST(each_limit_is_exact)
                      CHUNKED_END);
     ck_assert_int_eq(decode_with_filler("1;", CHUNK_EXTENSIONS_MAX, "\r\nx\r\n0\r\n\r\n"),
                      CHUNKED_BAD);
-    ck_assert_int_eq(decode_with_filler("0\r\nA:", CHUNK_TRAILERS_MAX - 4, "\r\n\r\n"),
-                     CHUNKED_END);
-    ck_assert_int_eq(decode_with_filler("0\r\nA:", CHUNK_TRAILERS_MAX, "\r\n\r\n"), CHUNKED_BAD);
+    ck_assert_int_eq(decode_with_filler("0\r\nA:", TRAILERS_MAX - 4, "\r\n\r\n"), CHUNKED_END);
+    ck_assert_int_eq(decode_with_filler("0\r\nA:", TRAILERS_MAX, "\r\n\r\n"), CHUNKED_BAD);
     ck_assert_int_eq(decode_with_filler("", 16, "\r\n\r\n"), CHUNKED_END);
     ck_assert_int_eq(decode_with_filler("", 17, "\r\n\r\n"), CHUNKED_BAD);
 }

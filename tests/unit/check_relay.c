@@ -29,7 +29,7 @@ static const char *why;
 
 static struct body_io io(void)
 {
-    return (struct body_io){&pool, worker.receive};
+    return (struct body_io){&pool, worker.receive, &worker.trailers};
 }
 
 static enum body_status read_body(struct downstream *d, bool receive, struct content_piece *piece,
@@ -222,6 +222,39 @@ START_TEST(what_is_over_the_maximum_is_not_passed_on)
 }
 END_TEST
 
+/* Whole, and cut at every byte. */
+START_TEST(trailers_are_passed_on_except_those_that_are_none)
+{
+    static const char coded[] = "3\r\nabc\r\n0\r\nX-Sum: 1\r\nContent-Length: 9\r\nempty:\r\n\r\n";
+    begin(FRAMING_CHUNKED, 0, true, 0);
+    for (const char *p = coded; *p; p++) {
+        char byte[2] = {*p, '\0'};
+        arrives(_i ? byte : coded);
+        enum relay moved = move();
+        ck_assert_int_eq(moved, !_i || !p[1] ? RELAY_ENDED : RELAY_SOURCE);
+        if (!_i)
+            break;
+    }
+    if (_i)
+        assert_sent("1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\nX-Sum: 1\r\nempty: \r\n\r\n");
+    else
+        assert_sent("3\r\nabc\r\n0\r\nX-Sum: 1\r\nempty: \r\n\r\n");
+    ck_assert(server.sent_trailers);
+    body_reader_end(&reader, &pool);
+    server.sent_trailers = false;
+}
+END_TEST
+
+START_TEST(forbidden_trailers_alone_leave_no_trace)
+{
+    begin(FRAMING_CHUNKED, 0, true, 0);
+    arrives("1\r\na\r\n0\r\nTransfer-Encoding: chunked\r\nHost: b\r\n\r\n");
+    ck_assert_int_eq(move(), RELAY_ENDED);
+    assert_sent("1\r\na\r\n0\r\n\r\n");
+    ck_assert(!server.sent_trailers);
+}
+END_TEST
+
 START_TEST(a_head_goes_out_with_the_first_piece_behind_it)
 {
     begin(FRAMING_LENGTH, 5, false, 0);
@@ -238,7 +271,8 @@ START_TEST(a_piece_behind_a_head_keeps_what_follows_it)
     struct content_piece piece;
     begin(FRAMING_LENGTH, 5, false, 0);
     memcpy(worker.receive, "helloHTTP/1.1 200", 17);
-    ck_assert_int_eq(body_read_after_head(&reader, worker.receive, 17, &piece, &why), BODY_READ);
+    ck_assert_int_eq(body_read_after_head(&reader, worker.receive, 17, &m, &piece, &why),
+                     BODY_READ);
     ck_assert(piece.last && slice_equal((struct slice){piece.bytes, piece.size}, SLICE("hello")));
     ck_assert(body_consume(&from, &piece, &m));
     ck_assert(slice_equal(iobuf_slice(from.in),
@@ -524,6 +558,8 @@ int main(void)
     Suite *suite = suite_create("relay");
     TCase *tests = tcase_create("all");
     tcase_add_checked_fixture(tests, set_up, tear_down);
+    tcase_add_loop_test(tests, trailers_are_passed_on_except_those_that_are_none, 0, 2);
+    tcase_add_test(tests, forbidden_trailers_alone_leave_no_trace);
     tcase_add_test(tests, a_known_length_is_read_to_its_end_and_not_beyond);
     tcase_add_test(tests, chunked_content_is_written_with_chunk_lines_of_our_own);
     tcase_add_test(tests, the_last_piece_and_the_end_go_out_together);

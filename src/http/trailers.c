@@ -1,0 +1,114 @@
+#include "http/trailers.h"
+
+#include "http/parse.h"
+
+/* ---- which fields are not forwarded ---------------------------------------------------------- */
+
+enum { NAME_MAX_COMPARED = 32 }; /* longer than every name here */
+
+/* Fields without an id, in lower case. Those with one are never forwarded. */
+static const struct slice forbidden[] = {
+    {"age", 3},
+    {"authentication-info", 19},
+    {"authorization", 13},
+    {"cache-control", 13},
+    {"clear-site-data", 15},
+    {"content-disposition", 19},
+    {"content-encoding", 16},
+    {"content-language", 16},
+    {"content-location", 16},
+    {"content-range", 13},
+    {"content-security-policy", 23},
+    {"cookie", 6},
+    {"expires", 7},
+    {"if-match", 8},
+    {"if-modified-since", 17},
+    {"if-none-match", 13},
+    {"if-range", 8},
+    {"if-unmodified-since", 19},
+    {"location", 8},
+    {"origin", 6},
+    {"pragma", 6},
+    {"proxy-authentication-info", 25},
+    {"range", 5},
+    {"refresh", 7},
+    {"set-cookie", 10},
+    {"strict-transport-security", 25},
+    {"vary", 4},
+    {"warning", 7},
+    {"www-authenticate", 16},
+};
+
+/* Compares as CGI and similar interfaces do, which take "_" and "-" for the same character. Names
+ * with an id, and their twins, are forbidden: weir interprets these fields. */
+static bool is_forbidden(struct slice name)
+{
+    char bytes[NAME_MAX_COMPARED];
+    struct slice folded = {bytes, name.n < sizeof bytes ? name.n : sizeof bytes};
+
+    for (size_t i = 0; i < folded.n; i++) {
+        char c = name.p[i];
+        bytes[i] = (char)(!char_is(c, CHAR_PLAIN) ? '-' : c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+    }
+    if (field_id_of(name) != FIELD_OTHER || field_id_of(folded) != FIELD_OTHER)
+        return true;
+    for (size_t i = 0; i < COUNT_OF(forbidden); i++)
+        if (slice_equal(folded, forbidden[i]))
+            return true;
+    return slice_starts_with(folded, SLICE("access-control-")) ||
+           slice_starts_with(folded, SLICE("x-forwarded-"));
+}
+
+/* ---- parsing and writing --------------------------------------------------------------------- */
+
+bool trailers_parse(struct slice text, struct fields *trailers, const char **why)
+{
+    struct refusal refusal;
+
+    if (!fields_parse(text.p, text.p + text.n, TRAILER_FIELDS_MAX, trailers, &refusal)) {
+        *why = refusal.status == 431 ? "too many trailers" : refusal.why;
+        return false;
+    }
+    for (struct field *field = trailers->at; field < trailers->at + trailers->count; field++)
+        field->hop_by_hop = is_forbidden(field->name);
+    return true;
+}
+
+bool trailers_any(const struct fields *trailers)
+{
+    for (unsigned i = 0; i < trailers->count; i++)
+        if (!trailers->at[i].hop_by_hop)
+            return true;
+    return false;
+}
+
+void trailers_write(struct text *out, const struct fields *trailers)
+{
+    for (unsigned i = 0; i < trailers->count; i++) {
+        const struct field *field = &trailers->at[i];
+        if (field->hop_by_hop)
+            continue;
+        text_put(out, field->name);
+        text_literal(out, ": ");
+        text_put(out, field->value);
+        text_literal(out, "\r\n");
+    }
+}
+
+/* ---- TE -------------------------------------------------------------------------------------- */
+
+bool request_accepts_trailers(const struct request_head *head, bool http2)
+{
+    const struct fields *fields = &head->fields;
+
+    if (likely(!fields_have(fields, FIELD_TE)) ||
+        (!http2 && (head->minor == 0 || !connection_names(fields, SLICE("te")))))
+        return false;
+    for (unsigned i = 0; i < fields->count; i++) {
+        struct slice rest = fields->at[i].value, coding;
+        while (fields->at[i].id == FIELD_TE && slice_next_element(&rest, &coding))
+            if (slice_equal_nocase(coding, SLICE("trailers")))
+                return true;
+    }
+    return false;
+}
