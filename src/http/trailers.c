@@ -97,12 +97,11 @@ void trailers_write(struct text *out, const struct fields *trailers)
 
 /* ---- TE -------------------------------------------------------------------------------------- */
 
-bool request_accepts_trailers(const struct request_head *head, bool http2)
+bool te_accepts_trailers(const struct request_head *head, bool http2)
 {
     const struct fields *fields = &head->fields;
 
-    if (likely(!fields_have(fields, FIELD_TE)) ||
-        (!http2 && (head->minor == 0 || !connection_names(fields, SLICE("te")))))
+    if (!http2 && (head->minor == 0 || !connection_names(fields, SLICE("te"))))
         return false;
     for (unsigned i = 0; i < fields->count; i++) {
         struct slice rest = fields->at[i].value, coding;

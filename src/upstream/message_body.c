@@ -15,11 +15,6 @@ void body_reader_begin(struct body_reader *reader, const struct framing *framing
         chunked_begin(&reader->chunked);
 }
 
-void body_reader_end(struct body_reader *reader, struct iobuf_pool *buffers)
-{
-    iobuf_put(buffers, &reader->trailers);
-}
-
 /* ---- trailers ------------------------------------------------------------------------------- */
 
 /* Takes the part of the trailer section that chunked_decode() has found behind the content. A

@@ -30,7 +30,11 @@ struct body_reader {
 
 void body_reader_begin(struct body_reader *reader, const struct framing *framing);
 /* Frees what the reader stores. Call it before the reader is begun again. */
-void body_reader_end(struct body_reader *reader, struct iobuf_pool *buffers);
+static inline void body_reader_end(struct body_reader *reader, struct iobuf_pool *buffers)
+{
+    if (unlikely(reader->trailers != NULL))
+        iobuf_put(buffers, &reader->trailers);
+}
 
 /* Buffers of the worker, used during one call. */
 struct body_io {
