@@ -7,12 +7,27 @@
 #include "base/text.h"
 #include "policy/identity.h"
 
+/* Reads the top clients of all workers. Without memory there are none. */
+static unsigned read_all(const struct admin_view *view, enum top_by by, struct top_entry *entries,
+                         unsigned n, double *seconds)
+{
+    const struct top_clients **tops = calloc(view->worker_count, sizeof *tops);
+    unsigned count = 0;
+
+    *seconds = 0;
+    for (unsigned w = 0; tops && w < view->worker_count; w++)
+        tops[w] = worker_top_clients(view->workers[w]);
+    if (tops)
+        count = top_clients_read(tops, view->worker_count, by, entries, n, seconds);
+    free(tops);
+    return count;
+}
+
 void top_write(struct json *json, const char *key, const struct admin_view *view, enum top_by by,
                unsigned n, double *seconds)
 {
     struct top_entry *entries = calloc(n, sizeof *entries);
-    unsigned count =
-        entries ? top_clients_read(view->workers, view->worker_count, by, entries, n, seconds) : 0;
+    unsigned count = entries ? read_all(view, by, entries, n, seconds) : 0;
 
     json_begin(json, key, '[');
     for (unsigned i = 0; i < count; i++) {

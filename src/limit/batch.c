@@ -463,7 +463,7 @@ static bool is_held_up(const struct limiter *l)
     return !l->in_slots && unlikely(!redis_client_has_room(l->redis, 0));
 }
 
-void limiter_flush(struct limiter *l)
+void batches_flush(struct limiter *l)
 {
     bool waits;
 

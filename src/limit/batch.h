@@ -1,8 +1,12 @@
-/* batch.h - calls of the driver: limiter_flush() of limiter.h, and ops that get no reply. */
+/* batch.h - calls of the driver, and ops that get no reply. */
 #ifndef WEIR_LIMIT_BATCH_H
 #define WEIR_LIMIT_BATCH_H
 
 #include "limit/limiter_state.h"
+
+/* Sends the gathered requests, unless they wait for more. Runs deadlines that have passed. Call once
+ * per loop iteration. */
+void batches_flush(struct limiter *l);
 
 /* Decides the op by on_failure. The caller's object may be freed meanwhile; the op is not. */
 void op_fail(struct limit_op *op, enum redis_failure cause);

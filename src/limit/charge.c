@@ -2,6 +2,7 @@
  * it. */
 #include "base/magic.h"
 #include "limit/adjust.h"
+#include "limit/limiter.h"
 #include "limit/op_leases.h"
 #include "limit/operation.h"
 #include "limit/split.h"

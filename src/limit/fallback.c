@@ -15,7 +15,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "limit/calendar.h"
+#include "policy/calendar.h"
 
 enum {
     STRIPES_MAX = 64,

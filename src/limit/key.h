@@ -16,7 +16,7 @@
 #ifndef WEIR_LIMIT_KEY_H
 #define WEIR_LIMIT_KEY_H
 
-#include "limit/limiter.h"
+#include "limit/decision_request.h"
 
 enum { KEY_VALUE_MAX = IDENTITY_TEXT_MAX + 4 };
 

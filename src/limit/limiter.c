@@ -13,14 +13,7 @@
  *
  * An op stores its keys as text, so the facts need not outlive limiter_decide(). Ops and batches
  * are reused. */
-#include "limit/arguments.h"
-#include "limit/batch.h"
-#include "limit/failure_log.h"
-#include "limit/op_leases.h"
-#include "limit/op_permits.h"
-#include "limit/operation.h"
-#include "limit/split.h"
-#include "limit/verdict.h"
+#include "limit/limiter.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -29,7 +22,15 @@
 #include "base/event_timer.h"
 #include "base/magic.h"
 #include "base/memory.h"
+#include "limit/arguments.h"
+#include "limit/batch.h"
+#include "limit/failure_log.h"
 #include "limit/key.h"
+#include "limit/op_leases.h"
+#include "limit/op_permits.h"
+#include "limit/operation.h"
+#include "limit/split.h"
+#include "limit/verdict.h"
 
 /* --- Requests --------------------------------------------------------------------------------- */
 
@@ -344,6 +345,17 @@ void limiter_free(struct limiter *l)
     policy_drop(l->policy);
     MAGIC_WIPE(l);
     free(l);
+}
+
+void limiter_retire(struct limiter *l)
+{
+    l->retired = true;
+    limiter_leases_return(l);
+}
+
+void limiter_flush(struct limiter *l)
+{
+    batches_flush(l);
 }
 
 bool limiter_redis_ready(const struct limiter *l)

@@ -8,57 +8,27 @@
  *
  * This directory owns the decision. In reading order:
  *
- *   limiter.h, decision.h         the interface; the result, and its response header fields
+ *   limiter.h, decision_request.h the interface; the facts and the state of a request
  *   key.h, arguments.h, batch.h   from limits to one call of lua/driver.lua
  *   operation.h, limit_reply.h    one decision on its way to Redis and back
  *   verdict.h, adjust.h           from replies to the verdict; what changes after the response
  *   leases.h, denials.h           decisions without Redis, while it works; resets.h ends them
- *   fallback.h, calendar.h        decisions while it does not
+ *   fallback.h                    decisions while it does not
  *   permits.h                     concurrency limits; op_permits.c and op_leases.c tie both to ops
  *   split.h                       limits in several slots of a cluster
- *   grants.h                      other limits for a while */
+ *   grants.h                      other limits for a while
+ *   limiter_state.h, _stats.h     the data of a limiter; its counters */
 #ifndef WEIR_LIMIT_LIMITER_H
 #define WEIR_LIMIT_LIMITER_H
 
 #include <event2/event.h>
 
-#include "base/counter_table.h"
-#include "base/metric.h"
-#include "decision/decision.h"
+#include "limit/decision_request.h"
 #include "limit/fallback.h"
-#include "policy/identity.h"
+#include "limit/limiter_stats.h"
 #include "redis/redis_client.h"
 
 struct limiter;
-
-/* Columns of by_limit after the verdicts: requests for which the limit's own script failed,
- * requests of such limits that timed out, and admitted requests that left less than limit->near. */
-enum { SCRIPT_FAILED_COLUMN = VERDICT_COUNT, SCRIPT_LATE_COLUMN, NEAR_COLUMN, LIMIT_COLUMNS };
-_Static_assert(LIMIT_COLUMNS <= (int)COUNTER_TABLE_COLUMNS, "a row has room for all");
-
-/* clang-format off: a row per metric; see base/metric.h */
-#define LIMITER_METRICS(ONE, EACH, TIMES)                                                          \
-    EACH(redis_failures, REDIS_FAILURE_COUNT, 0, "cause", redis_failure_name,                      \
-         "weir_redis_errors_total",                                                                \
-         "Decisions made by on_failure because Redis did not decide, by cause.")                   \
-    TIMES(redis_latency, "weir_redis_latency_seconds",                                             \
-          "Time from the start of a decision to the reply of Redis.")                              \
-    ONE(redis_calls, "counter", "weir_redis_calls_total",                                          \
-        "Script calls sent to Redis; one call contains all decisions of an event loop iteration.") \
-    ONE(redis_requests, "counter", "weir_redis_decisions_total",                                   \
-        "Requests decided by a script call in Redis.")                                             \
-    ONE(remembered_denials, "counter", "weir_remembered_denials_total",                            \
-        "Rejections from a remembered denial, without a call to Redis.")
-/* clang-format on */
-
-/* Counters of one worker's limiters. Written by that worker only; any thread may read (relaxed). */
-struct limiter_stats {
-    LIMITER_METRICS(METRIC_ONE, METRIC_EACH, METRIC_TIMES)
-    counter_t lease_used, lease_returned, lease_lost; /* units; one decision uses one unit */
-    counter_t lease_taken; /* units taken: used + returned + lost + currently held */
-    struct counter_table
-        by_limit; /* by limit->row and verdict; the caller has reserved the policy's rows */
-};
 
 /* Creates a limiter. Takes a reference to `policy`. `fallback` is shared by all limiters of the
  * process. `script` is the composed script (compose_driver); `script` and `stats` must outlive
@@ -76,47 +46,6 @@ void limiter_retire(struct limiter *limiter);
 bool limiter_redis_ready(const struct limiter *limiter);
 bool limiter_redis_away(const struct limiter *limiter);
 enum redis_breaker limiter_breaker(const struct limiter *limiter);
-
-/* The facts that a decision depends on. */
-struct limit_facts {
-    const struct rule *rule;
-    const struct identity *identity;
-    const struct client_limits
-        *client_limits;          /* of a client outside the policy; NULL: the policy's */
-    bool uncharged;              /* no limit of the rule applies */
-    int64_t cost;                /* 0: the cost in the rule or in the limit */
-    struct slice method, host;   /* for per: method and per: host; dedup uses the method as well */
-    struct slice path;           /* for dedup: as received, without the query */
-    const struct fields *fields; /* for per: header:NAME */
-    /* 0: the clock of Redis. Otherwise the time of the request in Unix µs: a replay. The script
-     * must have been composed for it (compose_driver_with_clock). Such requests must come in the
-     * order of their times. They use no leases and no remembered denials. */
-    int64_t now_us;
-};
-
-/* Units that a request holds of one concurrency limit. */
-struct permit;
-struct held {
-    struct permit *permit;
-    int64_t units;
-    bool by_redis;
-};
-
-/* A decision request. The caller embeds it in its own object. */
-struct limit_op;
-struct decision_request {
-    struct decision decision;                                   /* the result */
-    void (*decided)(struct decision_request *decision_request); /* see limiter_decide() */
-    struct limit_op *op; /* limiter's; NULL: no decision in progress */
-    /* Set before limiter_decide(). If true, `charge` records what Redis charged an admitted
-     * request, until limiter_refund(), limiter_adjust() or limiter_keep_charge(). These three
-     * may also be called when there is no charge. */
-    bool wants_charge;
-    struct limit_op *charge; /* limiter's, or NULL */
-    /* Units held of concurrency limits, until limiter_leave(). */
-    unsigned held_count;
-    struct held held[LIMITS_PER_RULE_MAX];
-};
 
 enum decided { DECIDED_NOW, DECIDED_LATER };
 

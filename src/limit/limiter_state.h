@@ -16,11 +16,13 @@
 #include "base/deadline.h"
 #include "base/hash.h"
 #include "limit/denials.h"
-#include "limit/grants.h"
+#include "limit/fallback.h"
 #include "limit/leases.h"
 #include "limit/limit_reply.h"
-#include "limit/limiter.h"
+#include "limit/limiter_stats.h"
 #include "limit/permits.h"
+#include "limit/grants.h"
+#include "redis/redis_client.h"
 
 enum {
     LIMITER_MAGIC = 0x4c4d5452,

@@ -196,11 +196,10 @@ static void on_lease_ends(struct deadline *deadline)
     give_back(CONTAINER_OF(deadline, struct lease, deadline));
 }
 
-void limiter_retire(struct limiter *l)
+void limiter_leases_return(struct limiter *l)
 {
     struct deadline *deadline;
 
-    l->retired = true;
     while (l->leases && (deadline = TAILQ_FIRST(&l->lease_ends.armed)))
         give_back(CONTAINER_OF(deadline, struct lease, deadline));
 }

@@ -5,7 +5,8 @@
 #include "limit/limiter_state.h"
 
 void limiter_leases_init(struct limiter *l);
-void limiter_leases_free(struct limiter *l); /* call before the spare ops are freed */
+void limiter_leases_return(struct limiter *l); /* all units, to Redis */
+void limiter_leases_free(struct limiter *l);   /* call before the spare ops are freed */
 /* Call after op_fill(). Looks up the lease of the op's key, if it may have one. */
 void op_meet_lease(struct limit_op *op, const struct limit_facts *facts);
 /* Decides from the lease. The op becomes the charge or is released. False: the lease is empty. */

@@ -14,8 +14,8 @@
 #define WEIR_LIMIT_PERMITS_H
 
 #include "base/deadline.h"
+#include "limit/decision_request.h"
 #include "limit/fallback.h"
-#include "limit/limiter.h"
 
 struct permit;
 struct permits;

@@ -13,7 +13,6 @@
 #include "proxy/access_log.h"
 #include "proxy/quota_wait.h"
 #include "proxy/reply.h"
-#include "proxy/top_clients.h"
 
 static void drop_link(struct exchange *x)
 {
@@ -138,6 +137,19 @@ static void count(const struct exchange *x, uint64_t duration_us)
         row_histogram_add(counter_table_row(&s->rule_durations, x->rule->row), duration_us);
 }
 
+/* Counts among the top clients: the cost of an admitted request, which is final now, and the
+ * rejection of a blocked address, which no limit decided. */
+static void count_client(const struct exchange *x)
+{
+    struct top_clients *top = &x->worker->top_clients;
+    struct slice client = {x->identity, x->identity_size};
+
+    if (x->cause == CAUSE_ADDRESS_BLOCKED || x->cause == CAUSE_CLIENT_BLOCKED)
+        top_keys_add(top->by[TOP_BY_LIMITED], clock_cached_us(), client, 1);
+    else if (unlikely(x->cost > 1) && x->decided && decision_admits(&x->decision_request.decision))
+        top_keys_add(top->by[TOP_BY_COST], clock_cached_us(), client, (uint64_t)x->cost - 1);
+}
+
 /* If the request failed after the server's response, the rest of it is refused. */
 enum downstream_end exchange_after_answer(const struct exchange *x)
 {
@@ -175,7 +187,7 @@ void exchange_finish(struct exchange *x, enum downstream_end how)
     adjust(x);
     drop_link(x);
     count(x, duration);
-    top_clients_count_end(x);
+    count_client(x);
     if (x->log)
         access_log_end(x, duration);
     iobuf_put(&w->buffers, &x->head);

@@ -11,7 +11,6 @@
 #include "proxy/granted.h"
 #include "proxy/hold.h"
 #include "proxy/quota_wait.h"
-#include "proxy/top_clients.h"
 #include "proxy/tunnel.h"
 
 enum { ACTS_AT_ONCE = 32 };
@@ -213,6 +212,16 @@ static bool write_request_head(struct exchange *x, const struct request_head *he
     return true;
 }
 
+/* Returns the cost of a request that states none. */
+static int64_t cost_of_rule(const struct rule *rule)
+{
+    int64_t highest = 1;
+
+    for (unsigned i = 0; i < rule->limit_count; i++)
+        highest = rule->limits[i]->cost > highest ? rule->limits[i]->cost : highest;
+    return rule->cost ? rule->cost : highest;
+}
+
 static void decide(struct exchange *x, const struct request_head *head,
                    const struct framing *framing, const struct identity *identity,
                    const struct client_limits *client_limits)
@@ -225,7 +234,7 @@ static void decide(struct exchange *x, const struct request_head *head,
         exchange_fail(x, CAUSE_BAD_REQUEST, why);
         return;
     }
-    x->cost = cost ? cost : top_clients_cost(x->rule);
+    x->cost = cost ? cost : cost_of_rule(x->rule);
     struct limit_facts facts = {
         .rule = x->rule,
         .identity = identity,
@@ -308,12 +317,21 @@ static uint16_t rejection_status(const struct exchange *x)
                                                      : x->rule->rejection.status);
 }
 
+/* Counts among the top clients. */
+static void count_client(const struct exchange *x, bool admitted)
+{
+    struct top_clients *top = &x->worker->top_clients;
+
+    top_keys_add(top->by[admitted ? TOP_BY_ALLOWED : TOP_BY_LIMITED], x->started_us,
+                 (struct slice){x->identity, x->identity_size}, 1);
+}
+
 static void act_on_decision(struct exchange *x)
 {
     const struct decision *d = &x->decision_request.decision;
 
     x->decided = true;
-    top_clients_count(x);
+    count_client(x, decision_admits(d));
     counter_add(counter_table_row(&x->worker->stats.by_rule, x->rule->row) + d->verdict, 1);
     if (decision_admits(d))
         granted_set(x);

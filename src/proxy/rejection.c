@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "proxy/generation.h"
 
 struct rejection {
     struct decision decision;
@@ -34,11 +33,9 @@ void rejections_free(struct rejections *all)
     free(all);
 }
 
-static struct rejection **position_of(const struct exchange *x)
+static struct rejection **position_of(struct rejections *all, unsigned rule)
 {
-    unsigned index = (unsigned)(x->rule - x->generation->policy->rules);
-    return index < x->generation->rejections->count ? &x->generation->rejections->of_rule[index]
-                                                    : NULL;
+    return rule < all->count ? &all->of_rule[rule] : NULL;
 }
 
 /* Overwrites a marked number. False: the new number has a different size. */
@@ -54,21 +51,19 @@ static bool put_digits(char *at, unsigned size, int64_t value)
     return true;
 }
 
-static bool patch(struct rejection *r, struct exchange *x, uint64_t wall_us)
+static bool patch(struct rejection *r, const struct rejection_facts *facts, uint64_t wall_us)
 {
-    const struct decision *d = &x->decision_request.decision;
-
     for (unsigned i = 0; i < r->marks.count; i++) {
         const struct mark *mark = &r->marks.mark[i];
         char *at = r->image.bytes + mark->at;
         if (mark->number == MARK_DATE)
-            memcpy(at, worker_date(x->worker).p, mark->size);
-        else if (mark->number == MARK_REQUEST_ID && mark->size == x->id_size)
-            memcpy(at, x->request_id, mark->size);
+            memcpy(at, facts->date.p, mark->size);
+        else if (mark->number == MARK_REQUEST_ID && mark->size == facts->request_id.n)
+            memcpy(at, facts->request_id.p, mark->size);
         else if (mark->number == MARK_REQUEST_ID)
             return false;
         else {
-            int64_t value = decision_number(d, mark->number, mark->result, wall_us);
+            int64_t value = decision_number(facts->decision, mark->number, mark->result, wall_us);
             if (value != r->numbers[i] && !put_digits(at, mark->size, value))
                 return false;
             r->numbers[i] = value;
@@ -77,14 +72,14 @@ static bool patch(struct rejection *r, struct exchange *x, uint64_t wall_us)
     return true;
 }
 
-const struct response_image *rejection_patch(struct exchange *x)
+const struct response_image *rejection_patch(struct rejections *all,
+                                             const struct rejection_facts *facts)
 {
-    struct rejection **position = position_of(x), *r = position ? *position : NULL;
+    struct rejection **position = position_of(all, facts->rule), *r = position ? *position : NULL;
 
-    if (!r || r->status != x->status ||
-        !decision_reads_like(&x->decision_request.decision, &r->decision))
+    if (!r || r->status != facts->status || !decision_reads_like(facts->decision, &r->decision))
         return NULL;
-    if (!patch(r, x, clock_cached_wall_us())) {
+    if (!patch(r, facts, clock_cached_wall_us())) {
         free(r); /* it is partly overwritten */
         *position = NULL;
         return NULL;
@@ -103,24 +98,24 @@ static bool add_marks(struct marks *all, const struct marks *more, size_t behind
     return true;
 }
 
-struct response_image *rejection_image(struct exchange *x)
+struct response_image *rejection_image(struct rejections *all, const struct rejection_facts *facts)
 {
-    struct rejection **position = position_of(x), *r;
+    struct rejection **position = position_of(all, facts->rule), *r;
 
-    if (!position || x->decision_request.decision.verdict != VERDICT_LIMITED)
+    if (!position || facts->decision->verdict != VERDICT_LIMITED)
         return NULL;
     if (!(r = *position) && !(r = *position = malloc(sizeof *r)))
         return NULL;
-    r->decision = x->decision_request.decision;
-    r->status = x->status;
+    r->decision = *facts->decision;
+    r->status = facts->status;
     r->image.size = 0;
     return &r->image;
 }
 
-void rejection_keep(struct exchange *x, const struct marks *of_lines,
+void rejection_keep(struct rejections *all, unsigned rule, const struct marks *of_lines,
                     const struct marks *of_document)
 {
-    struct rejection **position = position_of(x), *r = *position;
+    struct rejection **position = position_of(all, rule), *r = *position;
 
     r->marks.count = 0;
     if (r->image.size == 0 || !add_marks(&r->marks, of_lines, r->image.lines_at) ||

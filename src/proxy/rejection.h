@@ -6,7 +6,7 @@
 #define WEIR_PROXY_REJECTION_H
 
 #include "decision/numbers.h"
-#include "proxy/exchange.h"
+#include "http/response.h"
 
 struct rejections;
 
@@ -18,16 +18,24 @@ enum { MARK_DATE = NUMBER_COUNT, MARK_REQUEST_ID };
 struct rejections *rejections_new(unsigned rules);
 void rejections_free(struct rejections *all);
 
-/* Makes the response to `x`, a rejection with the default document, from the last rejection of
- * its rule. Returns NULL if none is cached with the same text. The image is valid until the next
- * call of these functions. */
-const struct response_image *rejection_patch(struct exchange *x);
+/* What a rejection consists of, besides its rule. */
+struct rejection_facts {
+    unsigned rule; /* index in the policy */
+    uint16_t status;
+    const struct decision *decision;
+    struct slice date, request_id;
+};
 
-/* Returns where to store the response to `x` (struct response.image), or NULL if it is not to be
- * cached. rejection_keep() must follow, with the positions of the variable values in the response's
- * lines and in its document. */
-struct response_image *rejection_image(struct exchange *x);
-void rejection_keep(struct exchange *x, const struct marks *of_lines,
+/* Makes a rejection with the default document from the last one of its rule. Returns NULL if none is
+ * cached with the same text. The image is valid until the next call of these functions. */
+const struct response_image *rejection_patch(struct rejections *all,
+                                             const struct rejection_facts *facts);
+
+/* Returns where to store a rejection (struct response.image), or NULL if it is not to be cached.
+ * rejection_keep() must follow, with the positions of the variable values in the response's lines
+ * and in its document. */
+struct response_image *rejection_image(struct rejections *all, const struct rejection_facts *facts);
+void rejection_keep(struct rejections *all, unsigned rule, const struct marks *of_lines,
                     const struct marks *of_document);
 
 #endif

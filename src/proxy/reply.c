@@ -224,6 +224,21 @@ static enum downstream_sent send_reply(struct exchange *x, struct slice lines,
     return d->ops->send_head(d, &response, content, count, true);
 }
 
+static struct rejection_facts facts_of(struct exchange *x)
+{
+    return (struct rejection_facts){.rule = (unsigned)(x->rule - x->policy->rules),
+                                    .status = x->status,
+                                    .decision = &x->decision_request.decision,
+                                    .date = worker_date(x->worker),
+                                    .request_id = {x->request_id, x->id_size}};
+}
+
+static struct response_image *image_of(struct exchange *x)
+{
+    struct rejection_facts facts = facts_of(x);
+    return rejection_image(x->generation->rejections, &facts);
+}
+
 static enum downstream_sent write_and_send(struct exchange *x, const char *why)
 {
     char body_bytes[REPLY_BODY_MAX], line_bytes[REPLY_LINES_MAX];
@@ -245,10 +260,11 @@ static enum downstream_sent write_and_send(struct exchange *x, const char *why)
     x->reply_bytes = content;
     if (lines.failed || body.failed)
         return DOWNSTREAM_TOO_LARGE;
-    struct response_image *image = may_be_patched(x) ? rejection_image(x) : NULL;
+    struct response_image *image = may_be_patched(x) ? image_of(x) : NULL;
     enum downstream_sent sent = send_reply(x, text_slice(&lines), pieces, count, image);
     if (image)
-        rejection_keep(x, &of_lines, &of_document);
+        rejection_keep(x->generation->rejections, (unsigned)(x->rule - x->policy->rules), &of_lines,
+                       &of_document);
     return sent;
 }
 
@@ -256,7 +272,8 @@ static enum downstream_sent write_and_send(struct exchange *x, const char *why)
 static bool send_patched(struct exchange *x, enum downstream_sent *sent)
 {
     struct downstream *d = x->downstream;
-    const struct response_image *image = rejection_patch(x);
+    struct rejection_facts facts = facts_of(x);
+    const struct response_image *image = rejection_patch(x->generation->rejections, &facts);
 
     if (!image || !d->ops->send_image(d, image, sent))
         return false;

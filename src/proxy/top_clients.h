@@ -13,26 +13,17 @@ enum top_by {
 };
 extern const char *const top_by_label[TOP_BY_COUNT];
 
-struct exchange;
-struct rule;
-struct worker;
+/* The tables of one worker. */
+struct top_clients {
+    struct top_keys *by[TOP_BY_COUNT]; /* of the cost: above 1, so requests of cost 1 are cheap */
+};
 
-/* Allocates a worker's tables. False: no memory. */
-MUST_CHECK bool top_clients_init(struct worker *worker);
-void top_clients_clear(struct worker *worker);
+/* Allocates the tables. False: no memory; call top_clients_clear(). */
+MUST_CHECK bool top_clients_init(struct top_clients *top);
+void top_clients_clear(struct top_clients *top);
 
-/* Returns the cost of a request that states none: the rule's, else the highest of its limits, else
- * 1. */
-int64_t top_clients_cost(const struct rule *rule);
-
-/* Counts a request when its limits have decided. */
-void top_clients_count(const struct exchange *x);
-/* Counts an ended request: the cost of an admitted one, which is final now, and the rejection of a
- * blocked address, which no limit decided. */
-void top_clients_count_end(const struct exchange *x);
-
-/* Reads the top clients of all workers, as top_keys_read(). Callable from any thread. */
-MUST_CHECK unsigned top_clients_read(struct worker *const *workers, unsigned worker_count,
+/* Reads the top clients of `count` workers, as top_keys_read(). Callable from any thread. */
+MUST_CHECK unsigned top_clients_read(const struct top_clients *const *tops, unsigned count,
                                      enum top_by by, struct top_entry *entries, unsigned n,
                                      double *seconds);
 

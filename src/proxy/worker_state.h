@@ -75,7 +75,7 @@ struct worker {
 
     struct worker_stats stats;
     struct limiter_stats limiter_stats;
-    struct top_keys *top_clients[TOP_BY_COUNT];
+    struct top_clients top_clients;
     struct log_throttle log_throttle[CAUSE_COUNT];
     _Atomic bool redis_ready, redis_unreachable, upstreams_ready;
     _Atomic unsigned redis_breaker; /* enum redis_breaker */

@@ -234,7 +234,7 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
                         &(struct body_io){&w->buffers, w->receive, &w->trailers}))
         goto failed;
     generations_init(w);
-    if (!top_clients_init(w) ||
+    if (!top_clients_init(&w->top_clients) ||
         !(w->quotas = quota_client_new(shared->quotas, w->base, &w->deadlines)))
         goto failed;
     if ((w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0 ||
@@ -322,7 +322,7 @@ void worker_free(struct worker *w)
     if (w->base)
         event_base_free(w->base);
     iobuf_pool_clear(&w->buffers);
-    top_clients_clear(w);
+    top_clients_clear(&w->top_clients);
     counter_table_clear(&w->stats.by_rule);
     counter_table_clear(&w->stats.rule_durations);
     counter_table_clear(&w->limiter_stats.by_limit);
@@ -339,6 +339,11 @@ const struct worker_stats *worker_stats(const struct worker *w)
 const struct upstream_stats *worker_upstream_stats(const struct worker *w)
 {
     return &w->upstream.stats;
+}
+
+const struct top_clients *worker_top_clients(const struct worker *w)
+{
+    return &w->top_clients;
 }
 
 const struct limiter_stats *worker_limiter_stats(const struct worker *w)

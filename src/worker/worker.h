@@ -14,6 +14,7 @@
 
 struct worker;
 struct endpoint_set;
+struct top_clients;
 
 /* Creates a worker for `endpoint_set`, which is held, and its policy. Takes over the listening
  * sockets `listen_fds[0 .. policy->listen_count)`; -1: other workers accept for this listener.
@@ -55,6 +56,7 @@ uint64_t worker_iterations(const struct worker *worker);
 /* For the admin listener. Callable from any thread between worker_new and worker_free. */
 const struct worker_stats *worker_stats(const struct worker *worker);
 const struct upstream_stats *worker_upstream_stats(const struct worker *worker);
+const struct top_clients *worker_top_clients(const struct worker *worker);
 const struct limiter_stats *worker_limiter_stats(const struct worker *worker);
 /* ready: all of Redis is reachable. away: none of it is. Both are false if part of a cluster is
  * unreachable. */

@@ -5,7 +5,7 @@
  *                                        on_failure: local */
 #include <stdlib.h>
 
-#include "limit/calendar.h"
+#include "policy/calendar.h"
 #include "script/compose.h"
 
 static const struct limit *limit_of(const struct policy *policy, const char *name)

@@ -1,7 +1,7 @@
 /* calendar.h - the calendar window of a point in time, for decisions without Redis. Same
  * definition as lua/calendar.lua, which is documented there. */
-#ifndef WEIR_LIMIT_CALENDAR_H
-#define WEIR_LIMIT_CALENDAR_H
+#ifndef WEIR_POLICY_CALENDAR_H
+#define WEIR_POLICY_CALENDAR_H
 
 #include "policy/policy.h"
 

@@ -1,4 +1,4 @@
-#include "limit/calendar.h"
+#include "policy/calendar.h"
 
 #include "policy/civil.h"
 #include "policy/zone.h"

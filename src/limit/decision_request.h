@@ -1,0 +1,50 @@
+/* decision_request.h - what a caller of the limiter passes and keeps: the facts of a request, and its
+ * decision with the units that it holds. */
+#ifndef WEIR_LIMIT_DECISION_REQUEST_H
+#define WEIR_LIMIT_DECISION_REQUEST_H
+
+#include "decision/decision.h"
+#include "policy/identity.h"
+
+/* The facts that a decision depends on. */
+struct limit_facts {
+    const struct rule *rule;
+    const struct identity *identity;
+    const struct client_limits
+        *client_limits;          /* of a client outside the policy; NULL: the policy's */
+    bool uncharged;              /* no limit of the rule applies */
+    int64_t cost;                /* 0: the cost in the rule or in the limit */
+    struct slice method, host;   /* for per: method and per: host; dedup uses the method as well */
+    struct slice path;           /* for dedup: as received, without the query */
+    const struct fields *fields; /* for per: header:NAME */
+    /* 0: the clock of Redis. Otherwise the time of the request in Unix µs: a replay. The script
+     * must have been composed for it (compose_driver_with_clock). Such requests must come in the
+     * order of their times. They use no leases and no remembered denials. */
+    int64_t now_us;
+};
+
+/* Units that a request holds of one concurrency limit. */
+struct permit;
+struct held {
+    struct permit *permit;
+    int64_t units;
+    bool by_redis;
+};
+
+/* A decision request. The caller embeds it in its own object. */
+struct limit_op;
+struct decision_request {
+    struct decision decision;                                   /* the result */
+    void (*decided)(struct decision_request *decision_request); /* see limiter_decide() */
+    struct limit_op *op; /* limiter's; NULL: no decision in progress */
+    /* Set before limiter_decide(). If true, `charge` records what Redis charged an admitted
+     * request, until limiter_refund(), limiter_adjust() or limiter_keep_charge(). These three
+     * may also be called when there is no charge. */
+    bool wants_charge;
+    struct limit_op *charge; /* limiter's, or NULL */
+    /* Units held of concurrency limits, until limiter_leave(). */
+    unsigned held_count;
+    struct held held[LIMITS_PER_RULE_MAX];
+};
+
+#endif

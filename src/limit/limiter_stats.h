@@ -1,0 +1,39 @@
+/* limiter_stats.h - the counters of one worker's limiters. */
+#ifndef WEIR_LIMIT_LIMITER_STATS_H
+#define WEIR_LIMIT_LIMITER_STATS_H
+
+#include "base/counter_table.h"
+#include "base/metric.h"
+#include "decision/decision.h"
+#include "redis/failure.h"
+
+/* Columns of by_limit after the verdicts: requests for which the limit's own script failed,
+ * requests of such limits that timed out, and admitted requests that left less than limit->near. */
+enum { SCRIPT_FAILED_COLUMN = VERDICT_COUNT, SCRIPT_LATE_COLUMN, NEAR_COLUMN, LIMIT_COLUMNS };
+_Static_assert(LIMIT_COLUMNS <= (int)COUNTER_TABLE_COLUMNS, "a row has room for all");
+
+/* clang-format off: a row per metric; see base/metric.h */
+#define LIMITER_METRICS(ONE, EACH, TIMES)                                                          \
+    EACH(redis_failures, REDIS_FAILURE_COUNT, 0, "cause", redis_failure_name,                      \
+         "weir_redis_errors_total",                                                                \
+         "Decisions made by on_failure because Redis did not decide, by cause.")                   \
+    TIMES(redis_latency, "weir_redis_latency_seconds",                                             \
+          "Time from the start of a decision to the reply of Redis.")                              \
+    ONE(redis_calls, "counter", "weir_redis_calls_total",                                          \
+        "Script calls sent to Redis; one call contains all decisions of an event loop iteration.") \
+    ONE(redis_requests, "counter", "weir_redis_decisions_total",                                   \
+        "Requests decided by a script call in Redis.")                                             \
+    ONE(remembered_denials, "counter", "weir_remembered_denials_total",                            \
+        "Rejections from a remembered denial, without a call to Redis.")
+/* clang-format on */
+
+/* Counters of one worker's limiters. Written by that worker only; any thread may read (relaxed). */
+struct limiter_stats {
+    LIMITER_METRICS(METRIC_ONE, METRIC_EACH, METRIC_TIMES)
+    counter_t lease_used, lease_returned, lease_lost; /* units; one decision uses one unit */
+    counter_t lease_taken; /* units taken: used + returned + lost + currently held */
+    struct counter_table
+        by_limit; /* by limit->row and verdict; the caller has reserved the policy's rows */
+};
+
+#endif
