@@ -4,8 +4,8 @@
 
 #include "limit/limiter_state.h"
 
-/* Sends the gathered requests, unless they wait for more. Runs deadlines that have passed. Call once
- * per loop iteration. */
+/* Sends the gathered requests, unless they wait for more. Runs deadlines that have passed. Call
+ * once per loop iteration. */
 void batches_flush(struct limiter *l);
 
 /* Decides the op by on_failure. The caller's object may be freed meanwhile; the op is not. */

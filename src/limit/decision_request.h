@@ -1,5 +1,5 @@
-/* decision_request.h - what a caller of the limiter passes and keeps: the facts of a request, and its
- * decision with the units that it holds. */
+/* decision_request.h - what a caller of the limiter passes and keeps: the facts of a request, and
+ * its decision with the units that it holds. */
 #ifndef WEIR_LIMIT_DECISION_REQUEST_H
 #define WEIR_LIMIT_DECISION_REQUEST_H
 

@@ -17,11 +17,11 @@
 #include "base/hash.h"
 #include "limit/denials.h"
 #include "limit/fallback.h"
+#include "limit/grants.h"
 #include "limit/leases.h"
 #include "limit/limit_reply.h"
 #include "limit/limiter_stats.h"
 #include "limit/permits.h"
-#include "limit/grants.h"
 #include "redis/redis_client.h"
 
 enum {

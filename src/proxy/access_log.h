@@ -5,7 +5,7 @@
 #ifndef WEIR_PROXY_ACCESS_LOG_H
 #define WEIR_PROXY_ACCESS_LOG_H
 
-#include "proxy/exchange.h"
+#include "proxy/exchange_state.h"
 
 /* Begins the line of a request, or of one whose header was refused. Call only if the policy has
  * an access log. Without memory, x->log stays NULL and no line is written. */

@@ -3,7 +3,7 @@
 #ifndef WEIR_PROXY_DECISION_LISTENER_H
 #define WEIR_PROXY_DECISION_LISTENER_H
 
-#include "proxy/exchange.h"
+#include "proxy/exchange_state.h"
 
 /* Turns `head` into the request to decide on. Returns false if the peer may not ask, or if its
  * request does not name one; sets the cause and reason. */

@@ -2,9 +2,9 @@
  *
  *   exchange_begin()
  *     ROUTE    client identity, path, rule, size limits (exchange_route.c) -----.
- *     QUOTA    client quota from a database (quota_wait.c) ---------------------+
+ *     QUOTA    client quota from a database (exchange_quota.c) -----------------+
  *     LIMIT    decide(): at once, or when Redis replies ------------------------+--> REPLY
- *     HOLD     wait in a queue (hold.c) ----------------------------------------+    weir's response:
+ *     HOLD     wait in a queue (exchange_hold.c) -------------------------------+    weir's response:
  *     CONNECT  a pooled connection, a new one, or the next server ---------.----+    204 400 403 405
  *       |      (exchange_connect.c)                                 retry  |    |    408 413 429 5xx
  *     RELAY    both directions at the same time:  -------------------------'    |      |
@@ -12,7 +12,7 @@
  *       |        response  upstream -> client (response_relay.c)                |      |
  *       |      failure before the first byte of the response -------------------'      |
  *       |      failure after it: the client's message is cut off                       |
- *     TUNNEL   after 101 to a requested upgrade (tunnel.c)                             |
+ *     TUNNEL   after 101 to a requested upgrade (exchange_tunnel.c)                    |
  *       v                                                                              v
  *     DONE     exchange_finish() releases the upstream connection, updates the counters, writes the
  *              access log line, ends the use of the downstream (all exits: exchange_end.c)
@@ -39,8 +39,6 @@
 #include "base/log.h"
 #include "proxy/access_log.h"
 #include "proxy/decision_listener.h"
-#include "proxy/hold.h"
-#include "proxy/tunnel.h"
 
 /* ---- phases --------------------------------------------------------------------------------- */
 
@@ -112,6 +110,9 @@ static struct exchange *exchange_new(struct downstream *downstream)
 
 void exchanges_free(struct worker *worker)
 {
+    holds_clear(worker);
+    if (worker->decided.tqh_last)
+        event_del(&worker->act);
     for (struct exchange *x; (x = worker->free_exchanges);) {
         worker->free_exchanges = x->next_free;
         free(x);
@@ -388,6 +389,7 @@ static const struct link_owner_ops link_ops = {.connected = on_connected,
 
 void exchanges_init(struct worker *w)
 {
+    holds_init(w);
     decisions_init(w);
     deadline_queue_init(&w->deadlines, &w->queue.content, content_passed);
     deadline_queue_init(&w->deadlines, &w->queue.write, write_passed);

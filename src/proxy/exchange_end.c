@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/row_histogram.h"
 #include "proxy/access_log.h"
-#include "proxy/quota_wait.h"
 #include "proxy/reply.h"
 
 static void drop_link(struct exchange *x)

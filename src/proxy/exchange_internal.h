@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "proxy/exchange.h"
+#include "proxy/exchange_state.h"
 #include "proxy/relay.h"
 #include "proxy/retry.h"
 
@@ -38,6 +39,55 @@ void exchange_connect_failed(struct exchange *x, enum link_failure failure);
 void exchange_link_writable(struct exchange *x);
 void exchange_link_broke(struct exchange *x);
 
+/* ---- QUOTA: exchange_quota.c ----------------------------------------------------------------- */
+
+enum quota_known {
+    QUOTA_KNOWN,         /* `identity` and `client_limits` are final */
+    QUOTA_PENDING,       /* exchange_quota_known() runs unless quota_wait_cancel() is called */
+    QUOTA_CLIENT_DENIED, /* denied by quotas.unknown_client: deny */
+    QUOTA_IDENTITY_BAD,  /* the identity source after an unknown id is malformed: `why` */
+    QUOTA_NO_MEMORY
+};
+
+struct quota_result {
+    enum quota_known known;
+    const struct client_limits *client_limits; /* &found, or NULL: the database has no row */
+    struct client_limits found;
+    const char *why;
+};
+
+/* Looks up the quota for `identity`, the result of identity_of(). With
+ * identity.known_clients_only, an id without a row is replaced by the identity of the next
+ * source. If the result is QUOTA_PENDING, the request's head, `framing`, `identity` and the
+ * exchange's path were copied. */
+void quota_wait_begin(struct exchange *x, const struct request_head *head,
+                      const struct framing *framing, struct identity *identity,
+                      struct quota_result *result);
+/* Ends the wait, if any. */
+void quota_wait_cancel(struct exchange *x);
+
+/* exchange_route.c: continues after QUOTA. May end the exchange. */
+void exchange_quota_known(struct exchange *x, struct request_head *head,
+                          const struct framing *framing, struct identity *identity,
+                          const struct quota_result *result);
+
+/* ---- HOLD: exchange_hold.c ------------------------------------------------------------------- */
+
+/* Called by exchanges_init() and exchanges_free(). */
+void holds_init(struct worker *worker);
+void holds_clear(struct worker *worker);
+
+/* Enters HOLD; exchange_release() runs after `delay_us` microseconds. False: no memory. */
+MUST_CHECK bool hold_begin(struct exchange *x, uint64_t delay_us);
+
+/* Called by exchange_enter() when HOLD ends. Before the delay has passed, sets x->left_queue. */
+void hold_end(struct exchange *x);
+
+/* The delay of HOLD has passed. May end the exchange. */
+void exchange_release(struct exchange *x);
+
+/* ---- CONNECT and RELAY ----------------------------------------------------------------------- */
+
 /* CONNECT: takes an upstream connection and sends the request. May end the exchange. */
 void exchange_connect(struct exchange *x);
 
@@ -52,6 +102,29 @@ void request_drop(struct exchange *x);
 void response_read_head(struct exchange *x);
 /* Relays one piece of the response content. May end the exchange. */
 void response_relay(struct exchange *x);
+
+/* ---- TUNNEL: exchange_tunnel.c --------------------------------------------------------------- */
+
+/* Returns the protocols that a request offers to switch to, or an empty slice if weir does not
+ * forward the upgrade. The request must be HTTP/1.1, have no content, and name Upgrade in
+ * Connection. Protocols that carry HTTP (h2c, HTTP/2.0, TLS/1.0) are never forwarded: weir
+ * could not limit their requests. */
+struct slice tunnel_protocol(const struct request_head *head, const struct framing *framing);
+
+/* Starts the tunnel after the 101 was sent to the client. This function and those below may end the
+ * exchange. */
+void tunnel_begin(struct exchange *x);
+
+void tunnel_client_readable(struct exchange *x);
+void tunnel_client_writable(struct exchange *x);
+void tunnel_link_readable(struct exchange *x);
+void tunnel_link_writable(struct exchange *x);
+
+/* The exchange's tunnel has ended. Ends the exchange. */
+void exchange_tunnel_ended(struct exchange *x);
+
+/* ---- all phases ------------------------------------------------------------------------------ */
+
 /* Returns the parts of the request that determine its identity. `*peer` is room for the address. */
 struct identity_input exchange_identity_input(const struct exchange *x,
                                               const struct request_head *head,

@@ -9,9 +9,6 @@
 #include "http/trailers.h"
 #include "proxy/exchange_internal.h"
 #include "proxy/granted.h"
-#include "proxy/hold.h"
-#include "proxy/quota_wait.h"
-#include "proxy/tunnel.h"
 
 enum { ACTS_AT_ONCE = 32 };
 

@@ -2,7 +2,7 @@
 #ifndef WEIR_PROXY_GRANTED_H
 #define WEIR_PROXY_GRANTED_H
 
-#include "proxy/exchange.h"
+#include "proxy/exchange_state.h"
 
 /* Appends the header of each limit of the rule that has one to a complete request head, with the
  * full cost as its value. `cost` is that of the request; 0: the rule's or the limits' own. */

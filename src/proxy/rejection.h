@@ -26,8 +26,8 @@ struct rejection_facts {
     struct slice date, request_id;
 };
 
-/* Makes a rejection with the default document from the last one of its rule. Returns NULL if none is
- * cached with the same text. The image is valid until the next call of these functions. */
+/* Makes a rejection with the default document from the last one of its rule. Returns NULL if none
+ * is cached with the same text. The image is valid until the next call of these functions. */
 const struct response_image *rejection_patch(struct rejections *all,
                                              const struct rejection_facts *facts);
 

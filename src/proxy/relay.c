@@ -1,7 +1,7 @@
 #include "proxy/relay.h"
 
 #include "http/trailers.h"
-#include "proxy/exchange_internal.h"
+#include "proxy/exchange_state.h"
 
 static enum relay relay_of_status(enum body_status status)
 {

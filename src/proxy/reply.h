@@ -3,7 +3,7 @@
 #ifndef WEIR_PROXY_REPLY_H
 #define WEIR_PROXY_REPLY_H
 
-#include "proxy/exchange.h"
+#include "proxy/exchange_state.h"
 
 /* Sends a response with x->status to the client, with the decision's rate-limit fields and
  * Retry-After. `why`: detail of the cause, or NULL. Returns as send_head() in downstream.h. */

@@ -2,7 +2,6 @@
  * deadlines of both sides. */
 #include "base/clock.h"
 #include "proxy/exchange_internal.h"
-#include "proxy/tunnel.h"
 
 static void request_moved(struct exchange *x, enum relay moved, const char *why);
 

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "decision/header_families.h"
 #include "proxy/exchange_internal.h"
-#include "proxy/tunnel.h"
 
 enum {
     INTERIM_MAX = 16,         /* 1xx responses per request */

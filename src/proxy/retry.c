@@ -1,6 +1,6 @@
 #include "proxy/retry.h"
 
-#include "proxy/exchange_internal.h"
+#include "proxy/exchange_state.h"
 
 static const struct retry_rule {
     unsigned option; /* bit of upstreams.NAME.retry.on; 0: not an option */

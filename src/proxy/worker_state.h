@@ -53,7 +53,7 @@ struct worker {
     struct quota_client *quotas;
     struct iobuf_pool buffers;
     struct deadlines deadlines;
-    struct timer_heap holds; /* timers of held exchanges, see hold.h */
+    struct timer_heap holds; /* timers of held exchanges, see exchange_hold.c */
     struct {
         struct deadline_queue content, write, tunnel, exchange;
     } queue;

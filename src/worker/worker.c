@@ -13,7 +13,7 @@
 #include "downstream/http2.h"
 #include "http/rewrite.h"
 #include "proxy/exchange.h"
-#include "proxy/hold.h"
+#include "proxy/generation.h"
 #include "proxy/worker_state.h"
 #include "upstream/endpoint_set.h"
 #include "upstream/upstream.h"
@@ -225,7 +225,6 @@ struct worker *worker_new(struct worker_shared *shared, struct endpoint_set *end
     request_ids_init(w);
     if (!clients_init(w))
         goto failed;
-    holds_init(w);
     exchanges_init(w);
     deadline_queue_init(&w->deadlines, &w->shutdown_queue, shutdown_passed);
     deadline_queue_init(&w->deadlines, &w->last_requests_queue, last_requests_passed);
@@ -312,9 +311,6 @@ void worker_free(struct worker *w)
         close(w->wake_fd);
     }
     clients_free(w);
-    holds_clear(w);
-    if (w->decided.tqh_last)
-        event_del(&w->act);
     exchanges_free(w);
     quota_client_free(w->quotas);
     deadlines_clear(&w->deadlines);

@@ -1,5 +1,9 @@
-#include "proxy/quota_wait.h"
-
+/* exchange_quota.c - looks up the client's quota from a database, before LIMIT, if the policy has
+ * quotas.
+ *
+ * If the quota is not in the cache, weir requests it, keeps the request, and the exchange waits in
+ * phase QUOTA. With identity.known_clients_only, the reply determines which identity source
+ * applies. */
 #include <stdlib.h>
 
 #include "http/head_copy.h"

@@ -1,5 +1,15 @@
-#include "proxy/tunnel.h"
-
+/* exchange_tunnel.c - a connection after 101 Switching Protocols (RFC 9110 section 7.8):
+ * uninterpreted bytes in both directions.
+ *
+ *   client --exchange.request---> upstream
+ *   client <--exchange.response-- upstream
+ *
+ * Each direction ends with its sender's FIN, which weir forwards. The tunnel ends:
+ *   - when both directions have ended,
+ *   - when one side fails, or
+ *   - when no data has moved for timeouts.tunnel.
+ * Back-pressure is that of relay.h: one piece per direction. The limits apply only to the
+ * request that opens the tunnel. */
 #include "base/clock.h"
 #include "proxy/exchange_internal.h"
 

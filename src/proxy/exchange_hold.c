@@ -1,5 +1,8 @@
-#include "proxy/hold.h"
-
+/* exchange_hold.c - requests that wait in a queue: phase HOLD in exchange.c.
+ *
+ * The limiter script returns a delay in µs from its decision. weir counts it from the arrival of
+ * the decision, which is later, so no request leaves early. Each connection holds at most one
+ * request. */
 #include "base/clock.h"
 #include "proxy/exchange_internal.h"
 

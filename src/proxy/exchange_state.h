@@ -1,0 +1,112 @@
+/* exchange_state.h - the data of an exchange, for the files of this directory. exchange.h has its
+ * interface, exchange.c its life. */
+#ifndef WEIR_PROXY_EXCHANGE_STATE_H
+#define WEIR_PROXY_EXCHANGE_STATE_H
+
+#include "base/timer_heap.h"
+#include "proxy/downstream.h"
+#include "proxy/generation.h"
+#include "quota/quotas.h"
+#include "upstream/upstream.h"
+
+enum phase {
+    PHASE_ROUTE,
+    PHASE_QUOTA,
+    PHASE_LIMIT,
+    PHASE_HOLD,
+    PHASE_CONNECT,
+    PHASE_RELAY,
+    PHASE_TUNNEL,
+    PHASE_REPLY,
+    PHASE_DONE
+};
+
+/* Progress of the response. */
+enum answer {
+    ANSWER_NONE,
+    ANSWER_INTERIM, /* 1xx responses were received */
+    ANSWER_STARTED, /* the server's final response is being sent to the client */
+    ANSWER_ENDED    /* all of its content was read; the downstream may still buffer some of it */
+};
+
+enum { REQUEST_ID_MAX = 128 };
+
+struct waiting_request;
+
+struct exchange {
+    uint32_t magic;
+    enum phase phase;
+    struct worker *worker;
+    struct downstream *downstream;
+    struct generation *generation; /* configuration at its start, used until its end */
+    struct policy *policy;         /* the generation's policy */
+    const struct rule *rule;       /* NULL: refused before a rule matched */
+    struct slice path;             /* path to forward, valid with the header; empty: as received */
+    struct exchange *next_free;
+
+    /* the request: members needed after its header is forwarded */
+    unsigned routed_source; /* the identity source that the rule was selected with */
+    enum method method;
+    bool expects_continue, idempotent;
+    bool continued;                  /* the server has sent 100 (Continue) */
+    size_t upgrade_size;             /* of upgrade */
+    struct deadline client_deadline; /* the client must send content, or read */
+    struct {
+        enum framing_kind kind; /* FRAMING_CHUNKED: the length is unknown */
+        bool ended;             /* all content was read and accepted by the link */
+        uint64_t max;           /* maximum content length in bytes; 0: no limit */
+        uint64_t bytes;         /* content bytes read so far */
+    } request;
+    struct waiting_request *waiting; /* in QUOTA: the header as received, and more */
+    struct iobuf *head; /* the header as forwarded, kept for a retry until the response starts */
+
+    /* upstream */
+    struct link_owner owner; /* of link */
+    struct link *link;
+    struct upstream_tries tries;
+    bool sent_again;  /* on a new connection, after the server closed a reused one */
+    unsigned retries; /* retries on another server */
+    bool link_broken; /* sending the request failed; a response may still arrive */
+    enum answer answer;
+    unsigned interim; /* number of 1xx responses received */
+    struct {
+        bool ended;     /* all content was read */
+        uint64_t bytes; /* content bytes read so far */
+    } response;
+
+    /* results */
+    bool decided;    /* the limits' decision was applied */
+    bool acts_later; /* decided, waiting in worker->decided */
+    TAILQ_ENTRY(exchange) decided_link;
+    uint32_t granted_at[LIMITS_PER_RULE_MAX]; /* positions in `head`; 0: none (proxy/granted.h) */
+    int64_t cost;         /* before the response, and then as it states; 0: not decided yet */
+    uint64_t decision_us; /* from the start to the decision; 0: decided at once */
+    struct timer hold;
+    uint64_t held_since_us, held_us; /* start and duration of HOLD; start 0: not held */
+    bool left_queue;                 /* left HOLD before its time */
+    enum cause cause;
+    const char *why;       /* detail of the cause (static text), or NULL */
+    uint16_t status;       /* status sent to the client; 0: none */
+    struct deadline whole; /* timeouts.exchange */
+    bool overdue;          /* timeouts.exchange expired in LIMIT */
+    uint64_t reply_bytes;  /* content length of weir's own response */
+    uint64_t started_us, sent_us, response_us;
+    uint64_t content_since_us; /* when the client could start to send content; 0: not yet */
+    uint64_t blocked_since_us,
+        blocked_us; /* time the server did not read content; not counted against the client */
+
+    struct iobuf *log;  /* access log line: the parts from the request header; NULL: no line */
+    uint32_t log_split; /* offset of its second part */
+
+    size_t identity_size, id_size;
+    bool has_client_ip; /* client_ip is set */
+    /* exchange_new() does not clear the members from here on. */
+    struct decision_request decision_request; /* the limits' decision */
+    struct quota_wait quota;
+    struct ip client_ip; /* behind trusted proxies */
+    char identity[IDENTITY_TEXT_MAX];
+    char request_id[REQUEST_ID_MAX];
+    char upgrade[64]; /* protocols offered to the server */
+};
+
+#endif
