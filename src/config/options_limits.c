@@ -1,10 +1,21 @@
 /* options_limits.c - rows of the option table: shadow, limits, plans, clients and quotas. */
 #include "config/option_rows.h"
+#include "policy/shipped_limiter.h"
 
 static const char *const on_failure_names[] = {
     [ON_FAILURE_LOCAL] = "local", [ON_FAILURE_ALLOW] = "allow", [ON_FAILURE_DENY] = "deny", NULL};
 static const char *const unknown_client_names[] = {
     [UNKNOWN_CLIENT_DEFAULT] = "default", [UNKNOWN_CLIENT_DENY] = "deny", NULL};
+
+static bool takes_buckets(const void *limit)
+{
+    return shipped_limiter_takes(limit, "buckets");
+}
+
+static bool takes_max_delay(const void *limit)
+{
+    return shipped_limiter_takes(limit, "max_delay");
+}
 
 #define LIMIT(m) MEMBER(limit, m)
 #define DEDUP(m) MEMBER(dedup_settings, m)
@@ -44,9 +55,8 @@ static const struct option rows[] = {
      limit_has_offset, "time that is added to the window starts of align: clock"},
     {"limits.NAME.time_zone", &type_time_zone, WHOLE, "UTC", 0, 0, DERIVED, NULL,
      limit_has_time_zone, "time zone of windows of week, month, year, or 1d with align: clock"},
-    {"limits.NAME.buckets", &type_number, LIMIT(options[0]), "10", BUCKETS_MIN, BUCKETS_MAX, 0,
-     NULL, limit_has_buckets,
-     "number of parts into which rolling_window divides its period (2 to 100)"},
+    {"limits.NAME.buckets", &type_number, LIMIT(buckets), "10", BUCKETS_MIN, BUCKETS_MAX, 0, NULL,
+     takes_buckets, "number of parts into which rolling_window divides its period (2 to 100)"},
     {"limits.NAME.headers", &type_bool, LIMIT(headers), "true", 0, 0, 0, NULL, NULL,
      "if false, the limit is left out of the rate limit headers of responses"},
     {"limits.NAME.near", &type_share, LIMIT(near), "20%", 0, SHARE_WHOLE, 0, NULL, NULL,
@@ -70,7 +80,7 @@ static const struct option rows[] = {
      on_failure_names, NULL,
      "how this limit decides while Redis is unavailable; see redis.on_failure"},
     {"limits.NAME.max_delay", &type_duration, LIMIT(max_delay_us), "0s", 0, PERIOD_MAX_US, 0, NULL,
-     limit_has_max_delay,
+     takes_max_delay,
      "maximum time that leaky_bucket delays a request instead of rejecting it (1ms to 366d)"},
     {"limits.NAME.options", &type_own_options, WHOLE, "[]", 0, LIMIT_OPTIONS_MAX, DERIVED, NULL,
      limit_has_own_options,

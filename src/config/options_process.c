@@ -10,7 +10,10 @@ static const char *const level_names[] = {[LEVEL_ERROR] = "error",
                                           NULL};
 static const char *const format_names[] = {[LOG_TEXT] = "text", [LOG_JSON] = "json", NULL};
 static const char *const access_names[] = {
-    [ACCESS_OFF] = "off", [ACCESS_JSON] = "json", [ACCESS_COMBINED] = "combined", NULL};
+#define X(name, word) word,
+    ACCESS_FORMATS(X)
+#undef X
+        NULL};
 
 static bool idle_is_written(const void *policy)
 {
@@ -83,7 +86,7 @@ static const struct option rows[] = {
     {"log.format", &type_enum, OF(log.format), "text", 0, 0, 0, format_names, NULL,
      "format of events"},
     {"log.access", &type_enum, OF(log.access), "json", 0, 0, 0, access_names, NULL,
-     "format of the access log, which has one line per request: off, json or combined"},
+     "format of the access log, which has one line per request"},
     {"log.file", &type_text, OF(log.file), "stderr", 1, 4096, 0, NULL, NULL,
      "path of the log file, or stderr"},
 };

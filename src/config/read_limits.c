@@ -19,16 +19,6 @@ bool limit_has_offset(const void *limit)
     return ((const struct limit *)limit)->has_offset;
 }
 
-bool limit_has_buckets(const void *limit)
-{
-    return shipped_limiter_takes(limit, "buckets");
-}
-
-bool limit_has_max_delay(const void *limit)
-{
-    return shipped_limiter_takes(limit, "max_delay");
-}
-
 bool limit_is_in_flight(const void *limit)
 {
     return ((const struct limit *)limit)->kind == LIMIT_CONCURRENCY;
@@ -119,9 +109,8 @@ static void refuse_where_useless(struct loading *l, const struct node *node,
                                  const struct limit *limit)
 {
     const struct node *burst = node_find(node, "burst"), *align = node_find(node, "align"),
-                      *offset = node_find(node, "offset"), *buckets = node_find(node, "buckets"),
-                      *enforce = node_find(node, "enforce"), *dedup = node_find(node, "dedup"),
-                      *own = node_find(node, "options");
+                      *offset = node_find(node, "offset"), *enforce = node_find(node, "enforce"),
+                      *dedup = node_find(node, "dedup"), *own = node_find(node, "options");
 
     if (burst && !limit_has_burst(limit))
         mistake_of_key(l, burst,
@@ -141,9 +130,6 @@ static void refuse_where_useless(struct loading *l, const struct node *node,
     if (own && !limit_has_own_options(limit))
         mistake_of_key(l, own,
                        "%s does not support options; only your own scripts (given by path) do",
-                       limit->script);
-    if (buckets && !limit_has_buckets(limit))
-        mistake_of_key(l, buckets, "%s has no buckets; remove it, or use rolling_window",
                        limit->script);
     if (limit->dedup.header && limit->counted)
         mistake_of_key(l, dedup,
@@ -182,15 +168,27 @@ static void refuse_to_hold(struct loading *l, const struct node *node, const str
 {
     const struct node *max_delay = node_find(node, "max_delay");
 
-    if (max_delay && !limit_has_max_delay(limit))
-        mistake_of_key(l, max_delay, "%s does not delay requests; remove it, or use leaky_bucket",
-                       limit->script);
-    else if (limit->max_delay_us && limit->max_delay_us < PERIOD_MIN_US)
+    if (limit->max_delay_us && limit->max_delay_us < PERIOD_MIN_US)
         mistake(l, max_delay, "must be 0 or at least 1ms");
     if (limit->max_delay_us && limit->counted)
         mistake_of_key(l, max_delay,
                        "a limit with count charges after the response, so it cannot delay "
                        "requests; remove one of the two");
+}
+
+/* Sets the value for the option that the shipped limiter reads, and reports those of others. */
+static void finish_script_option(struct loading *l, const struct node *node, struct limit *limit)
+{
+    const struct shipped_limiter *limiter;
+
+    for (unsigned i = 0; (limiter = shipped_limiter_at(i)); i++) {
+        const struct node *key = limiter->option ? node_find(node, limiter->option) : NULL;
+        if (limit->shipped == limiter && limiter->option)
+            limit->script_option = option_number("limits.NAME", limiter->option, limit);
+        else if (key && !shipped_limiter_takes(limit, limiter->option))
+            mistake_of_key(l, key, "%s does not support %s; remove it, or use %s", limit->script,
+                           limiter->option, limiter->name);
+    }
 }
 
 static void check_cost(struct loading *l, const struct node *node, const struct limit *limit)
@@ -218,17 +216,10 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
     limit_finish_windows(l, node, limit);
     if (limit->burst == 0 || !limit_has_burst(limit))
         limit->burst = limit->limit;
-    if (limit_has_buckets(limit))
-        limit->option_count = 1;
-    else
-        limit->options[0] = 0;
     if (!limit->script)
         return; /* reported; the other checks depend on it */
     limit_finish_lease(l, node, limit);
-    if (limit_has_max_delay(limit) && limit->max_delay_us) {
-        limit->option_count = 1;
-        limit->options[0] = limit->max_delay_us;
-    }
+    finish_script_option(l, node, limit);
     refuse_where_useless(l, node, limit);
     limit_finish_own_options(l, node, limit);
     refuse_in_flight(l, node, limit);

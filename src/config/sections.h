@@ -112,9 +112,7 @@ enum { BUCKETS_MIN = 2, BUCKETS_MAX = 100 }; /* buckets of rolling_window */
 bool limit_has_burst(const void *limit); /* for option->applies */
 bool limit_has_align(const void *limit);
 bool limit_has_offset(const void *limit);
-bool limit_has_buckets(const void *limit);
 bool limit_has_period(const void *limit);
-bool limit_has_max_delay(const void *limit);
 bool limit_has_best_effort(const void *limit);
 bool limit_has_granted_header(const void *limit);
 bool limit_has_enforce(const void *limit);

@@ -67,7 +67,17 @@ struct size_limits {
     bool connections_per_ip_derived; /* not set: connections / 4, rounded up to 1 */
 };
 
-enum access_format { ACCESS_OFF, ACCESS_JSON, ACCESS_COMBINED };
+/* Formats of the access log, with their words in `log.access`. */
+#define ACCESS_FORMATS(X)                                                                          \
+    X(ACCESS_OFF, "off")                                                                           \
+    X(ACCESS_JSON, "json")                                                                         \
+    X(ACCESS_COMBINED, "combined")
+
+enum access_format {
+#define X(name, word) name,
+    ACCESS_FORMATS(X)
+#undef X
+};
 
 struct log_settings {
     int level; /* enum log_level */

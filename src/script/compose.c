@@ -101,7 +101,7 @@ static struct features features_of(const struct policy *policy)
         if (!limit)
             continue;
         used++;
-        f.options |= limit->option_count + limit->own_option_count > 0;
+        f.options |= limit->script_option || limit->own_option_count;
         f.dedup |= limit->dedup.header != NULL;
         f.own |= limit->kind == LIMIT_CUSTOM;
         f.numbers |= writes_numbers(limit);
@@ -251,11 +251,11 @@ static void write_own_option(FILE *out, const struct script_option *own)
 
 static void write_options(FILE *out, const struct limit *limit)
 {
-    if (limit->option_count + limit->own_option_count == 0)
+    if (!limit->script_option && !limit->own_option_count)
         return;
     fputs(", options = { ", out);
-    for (unsigned i = 0; i < limit->option_count; i++)
-        fprintf(out, "%s%lld", i ? ", " : "", (long long)limit->options[i]);
+    if (limit->script_option)
+        fprintf(out, "%lld", (long long)limit->script_option);
     for (unsigned i = 0; i < limit->own_option_count; i++) {
         fputs(i ? ", " : "", out);
         write_own_option(out, &limit->own_options[i]);

@@ -61,9 +61,7 @@ static void set_up(void)
     limits[1].script_text = (char *)"this is no Lua";
     limits[2].has_offset = true;
     limits[2].offset_us = -5;
-    limits[2].option_count = 2;
-    limits[2].options[0] = 7;
-    limits[2].options[1] = 8;
+    limits[2].script_option = 7;
     used[0] = &limits[0];
     used[1] = &limits[2];
     rules[0] = (struct rule){.limits = used, .limit_count = 2};
@@ -105,7 +103,7 @@ START_TEST(what_no_limit_needs_is_left_out_of_the_driver)
 
     write_file("driver.lua", driver);
     rules[0].limit_count = _i == 1 ? 2 : 1;
-    limits[0].option_count = _i == 2;
+    limits[0].script_option = _i == 2;
     limits[0].dedup.header = _i == 3 ? (char *)"X-Id" : NULL;
     limits[0].kind = _i == 4 ? LIMIT_CUSTOM : LIMIT_BUCKET;
     limits[0].script = (char *)(_i == 5 ? "gcra" : "one");
@@ -134,7 +132,7 @@ START_TEST(every_composition_is_compiled_and_runs)
     for (unsigned features = 0; features < 64; features++) {
         char *text = file_text("gcra.lua");
         rules[0].limit_count = features & 1 ? 2 : 1;
-        limits[0].option_count = features >> 1 & 1;
+        limits[0].script_option = features >> 1 & 1;
         limits[0].dedup.header = features & 4 ? (char *)"X-Id" : NULL;
         limits[0].script = (char *)(features & 8 ? "gcra" : "one");
         limits[0].script_text =
@@ -177,7 +175,7 @@ START_TEST(the_driver_text_is_as_promised)
                  "  elseif number == \"3\" then limit = { run = limiter[\"one\"], period = "
                  "3000000, amount = 0, amount_text "
                  "= \"0\", offset = -5, "
-                 "options = { 7, 8 } }\n"
+                 "options = { 7 } }\n"
                  "  end\n"
                  "  made[number] = limit\n"
                  "  return limit\n"
