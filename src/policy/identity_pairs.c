@@ -2,8 +2,8 @@
  *
  * weir must not read another value than the server does: a client could then choose the id that is
  * counted and use another one. Servers differ on repeated names, on the spelling of names (PHP
- * reads "a.b" as "a_b", others ignore case) and on ";" between parameters. A request that they may
- * read differently is rejected. */
+ * reads "a.b" as "a_b", others ignore case), on ";" between parameters and "," between cookies. A
+ * request that they may read differently is rejected. */
 #include "base/text.h"
 #include "policy/identity_internal.h"
 #include "policy/pairs.h"
@@ -25,8 +25,9 @@ static enum found take(const struct identity_search *search, const struct identi
     return FOUND;
 }
 
+/* Some servers read `odd` as a separator too. */
 static enum found consider(const struct identity_search *search, const struct identity_from *from,
-                           const struct pair *pair, bool separated_oddly, enum found before)
+                           const struct pair *pair, char odd, enum found before)
 {
     switch (name_match(pair->name, slice_of(from->name))) {
     case NAME_DIFFERS: return before;
@@ -36,12 +37,16 @@ static enum found consider(const struct identity_search *search, const struct id
                             "of the identity");
     case NAME_EQUAL: break;
     }
-    if (separated_oddly)
-        return identity_bad(search, "\";\" stands beside the query parameter of the identity");
+    if (pair->before == odd || pair->after == odd)
+        return identity_bad(search, odd == ';'
+                                        ? "\";\" stands beside the query parameter of the identity"
+                                        : "\",\" stands beside the cookie of the identity");
     return pair->has_value ? take(search, from, pair, before) : before;
 }
 
-/* Reads all Cookie fields: HTTP/2 splits them (RFC 9113 section 8.2.3). */
+/* Reads all Cookie fields: HTTP/2 splits them (RFC 9113 section 8.2.3). Servers that follow RFC
+ * 2965 section 3.3.4 also separate cookies by ",", which values must not contain (RFC 6265 section
+ * 4.1.1). */
 enum found identity_find_cookie(const struct identity_search *search,
                                 const struct identity_from *from)
 {
@@ -50,12 +55,12 @@ enum found identity_find_cookie(const struct identity_search *search,
 
     while (found != FOUND_BAD &&
            (field = fields_next_named(search->input->fields, SLICE("Cookie"), field)) != NULL) {
-        struct pairs pairs = pairs_of(field->value, ";");
+        struct pairs pairs = pairs_of(field->value, ";,");
         struct pair pair;
         while (found != FOUND_BAD && pairs_next(&pairs, &pair)) {
             pair.name = slice_trim_ows(pair.name);
             pair.value = slice_trim_ows(pair.value);
-            found = consider(search, from, &pair, false, found);
+            found = consider(search, from, &pair, ',', found);
         }
     }
     return found;
@@ -75,7 +80,7 @@ enum found identity_find_query(const struct identity_search *search,
         return FOUND_NONE;
     struct pairs pairs = pairs_of((struct slice){query.p + 1, query.n - 1}, query_separators);
     while (found != FOUND_BAD && pairs_next(&pairs, &pair))
-        found = consider(search, from, &pair, pair.before == ';' || pair.after == ';', found);
+        found = consider(search, from, &pair, ';', found);
     return found;
 }
 

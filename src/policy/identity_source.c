@@ -160,18 +160,19 @@ static void hash_byte(struct hashing *hashing, char c)
     hashing->bytes[hashing->n++] = c;
 }
 
-/* Hashes one spelling of the values that servers read alike: without quotes around it, decoded
- * once, with "+" as a space, without spaces at its ends. `*empty`: nothing is left. Returns false
- * for malformed encoding and control bytes. */
+/* Hashes one spelling of the values that servers read alike: without quotes around it and escapes
+ * inside them, decoded once, with "+" as a space, without spaces at its ends. `*empty`: nothing is
+ * left. Returns false for malformed encoding and control bytes. */
 static bool hash_decoded(struct sha256 *hash, struct slice value, bool *empty)
 {
     struct hashing hashing = {.hash = hash};
     size_t spaces = 0;
     int c;
 
-    if (value.n >= 2 && value.p[0] == '"' && value.p[value.n - 1] == '"')
+    bool quoted = value.n >= 2 && value.p[0] == '"' && value.p[value.n - 1] == '"';
+    if (quoted)
         value = (struct slice){value.p + 1, value.n - 2};
-    struct percent percent = {value.p, value.p + value.n};
+    struct percent percent = {value.p, value.p + value.n, quoted};
     *empty = true;
     while ((c = percent_next(&percent)) != PERCENT_END) {
         if (c < 0 || (c < ' ' && c != '\t') || c == 0x7f)

@@ -27,17 +27,46 @@ bool pairs_next(struct pairs *pairs, struct pair *pair)
     return true;
 }
 
+static int octal(char c)
+{
+    return c >= '0' && c <= '7' ? c - '0' : -1;
+}
+
+/* Returns the next byte, without its backslash, or PERCENT_END. */
+static int unescaped(struct percent *percent)
+{
+    const char *p = percent->p;
+    size_t left = (size_t)(percent->end - p);
+
+    if (left == 0)
+        return PERCENT_END;
+    if (!percent->quoted || *p != '\\' || left == 1) {
+        percent->p++;
+        return (unsigned char)*p;
+    }
+    if (left >= 4 && octal(p[1]) >= 0 && octal(p[1]) <= 3 && octal(p[2]) >= 0 && octal(p[3]) >= 0) {
+        percent->p += 4;
+        return octal(p[1]) << 6 | octal(p[2]) << 3 | octal(p[3]);
+    }
+    percent->p += 2;
+    return (unsigned char)p[1];
+}
+
 int percent_next(struct percent *percent)
 {
-    if (percent->p == percent->end)
-        return PERCENT_END;
-    int code = percent_code_at(percent->p, percent->end);
-    if (code >= 0) {
-        percent->p += 3;
-        return code;
-    }
-    char c = *percent->p++;
-    return c == '+' ? ' ' : c == '%' ? PERCENT_MALFORMED : (unsigned char)c;
+    int c = unescaped(percent);
+
+    if (c != '%')
+        return c == '+' ? ' ' : c;
+    struct percent ahead = *percent;
+    char code[3] = {'%'};
+    code[1] = (char)unescaped(&ahead);
+    code[2] = (char)unescaped(&ahead);
+    int octet = percent_code_at(code, code + sizeof code);
+    if (octet < 0)
+        return PERCENT_MALFORMED;
+    *percent = ahead;
+    return octet;
 }
 
 struct slice percent_decode(struct slice coded, bool plus, char *out)
@@ -96,7 +125,7 @@ static bool ends_name(int c, struct slice wanted)
 
 enum name_match name_match(struct slice coded, struct slice wanted)
 {
-    struct percent percent = {coded.p, coded.p + coded.n}, next = percent;
+    struct percent percent = {coded.p, coded.p + coded.n, false}, next = percent;
     bool is_spaced = percent_next(&next) == ' ';
     int behind;
     enum name_match match = match_start(percent, wanted, &behind);

@@ -29,9 +29,11 @@ static inline struct pairs pairs_of(struct slice text, const char *separators)
 bool pairs_next(struct pairs *pairs, struct pair *pair);
 
 /* Decodes percent-encoding once, and "+" as a space (application/x-www-form-urlencoded, WHATWG URL
- * Standard section 5). */
+ * Standard section 5). If `quoted`, first removes the backslashes of a quoted cookie value: "\141"
+ * and "\a" are "a" (Python's http.cookies). */
 struct percent {
     const char *p, *end;
+    bool quoted;
 };
 
 enum { PERCENT_END = -1, PERCENT_MALFORMED = -2 };

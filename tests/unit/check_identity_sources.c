@@ -85,6 +85,11 @@ static const struct {
     {"session=a+b", "cookie:" HASH_A_B},
     {"session=a%20b+", "cookie:" HASH_A_B},
     {"session=a%2Bb", "cookie:" HASH_A_B},
+    {"session=\"\\101\"", "cookie:" HASH_A},
+    {"session=\"\\A\"", "cookie:" HASH_A},
+    {"session=\"\\%4\\061\"", "cookie:" HASH_A},
+    {"session=\"a\\040b\"", "cookie:" HASH_A_B},
+    {"theme=a,b; session=A; x=a,b", "cookie:" HASH_A},
     {"session=", ADDRESS},
     {"session=\"\"", ADDRESS},
     {"session=%20", ADDRESS},
@@ -100,6 +105,11 @@ static const struct {
     {"session=%zz", NULL},
     {"session=%00", NULL},
     {"session=A%0A", NULL},
+    {"session=\"A\\012\"", NULL},
+    {"session=A,x=1", NULL},
+    {"x=1,session=A", NULL},
+    {"session=B; x=1, session=A", NULL},
+    {"session=\"a,b\"", NULL},
 };
 
 START_TEST(a_cookie_gives_an_id)
