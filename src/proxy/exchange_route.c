@@ -83,10 +83,30 @@ static const char *select_rule(struct exchange *x, const struct request_head *he
     return why;
 }
 
-static bool needs_quota(const struct exchange *x, const struct identity *identity)
+/* With known_clients_only, a client of a later source counts if the database does not know this
+ * id. Returns true if that one is blocked, or cannot be determined. */
+static bool may_be_blocked(const struct identity_input *input, struct identity *identity)
 {
-    return x->policy->quotas.connection && x->rule->limit_count && identity->is_id &&
-           identity->listed != LISTED_ALLOWED;
+    const struct policy *policy = input->policy;
+    struct identity next = *identity;
+    const char *why;
+
+    if (likely(!policy->blocks_clients) || !policy->identity.known_clients_only)
+        return false;
+    while (next.is_id && !policy_client(policy, &next)) {
+        bool good = identity_next(input, &next, &why);
+        identity->token_counted = next.token_counted;
+        if (!good || policy_blocks(policy, &next))
+            return true;
+    }
+    return false;
+}
+
+static bool needs_quota(const struct exchange *x, const struct identity_input *input,
+                        struct identity *identity)
+{
+    return x->policy->quotas.connection && identity->is_id && identity->listed != LISTED_ALLOWED &&
+           (x->rule->limit_count || may_be_blocked(input, identity));
 }
 
 /* The database does not know the first id: another client, which may be blocked or have another
@@ -160,7 +180,7 @@ void exchange_route(struct exchange *x, struct request_head *head, const struct 
         exchange_fail(x, CAUSE_CONTENT_TOO_LARGE, NULL);
         return;
     }
-    if (needs_quota(x, &identity)) {
+    if (needs_quota(x, &input, &identity)) {
         struct quota_result result;
         quota_wait_begin(x, head, framing, &identity, &result);
         exchange_quota_known(x, head, framing, &identity, &result);

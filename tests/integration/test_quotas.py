@@ -171,6 +171,12 @@ def test_known_clients_only(rig):
         assert who(**{"X-First": "a much longer id than any address has: " + "x" * 200}) == "ip:127.0.0.1"
     assert database.asked("stranger") == 1
     assert get(weir.address, headers=[("X-First", "stranger"), ("X-Second", "a"), ("X-Second", "b")]).status == 400
+    weir.reload(clients={"ip:127.0.0.1": {"blocked": True}}, rules=[{"match": {"path": "/free"}, "limits": "none"}, {"limits": ["quota"]}])
+    for target in "/", "/free":
+        assert get(weir.address, target).status == 403
+        for unknown in "stranger", "unknown of " + target:
+            assert get(weir.address, target, headers={"X-First": unknown}).status == 403, "an invented id is no way around the block"
+        assert get(weir.address, target, headers={"X-First": "stranger", "X-Second": "client-1"}).status == 200
 
 
 def test_the_rule_of_the_client_that_counts(rig):
