@@ -32,6 +32,7 @@ struct identity {
     struct ip ip;
     enum identity_token token_state; /* of the request's token */
     bool token_counted;
+    bool token_repeated;     /* TOKEN_INVALID: its header occurs twice */
     const char *token_fault; /* TOKEN_INVALID: why, as text */
     int token;               /* TOKEN_VALID: its index in the cache, during this call */
     size_t size;             /* of text */
@@ -73,9 +74,9 @@ struct identity_input {
  * identity_next(). Empty values count as missing, as do those that are not accepted.
  *
  * Returns false if the request must be rejected, for `identity->failure` and the reason `*why`:
- *   - IDENTITY_MALFORMED: an identity header occurs twice or has control bytes; a cookie or
- *     parameter has two values, or a name that servers may read as this one; Connection names the
- *     header; a value's percent-encoding is malformed
+ *   - IDENTITY_MALFORMED: an identity or token header occurs twice or has control bytes; a cookie
+ *     or parameter has two values, or a name that servers may read as this one; Connection names
+ *     the header; a value's percent-encoding is malformed
  *   - IDENTITY_INVALID_TOKEN: the token is not valid, with jwt.invalid: 401 */
 MUST_CHECK bool identity_of(const struct identity_input *input, struct identity *identity,
                             const char **why);

@@ -151,6 +151,7 @@ static void read_request(const struct identity_search *search, const struct fiel
     }
     identity->token_state = fault == JWT_GOOD ? TOKEN_VALID : TOKEN_INVALID;
     identity->token_fault = jwt_fault_text[fault];
+    identity->token_repeated = fault == JWT_REPEATED;
     if (identity->token_counted)
         return;
     identity->token_counted = true;
@@ -177,6 +178,7 @@ enum found identity_find_claim(const struct identity_search *search,
         if (field && field_is_named_away(field))
             return identity_bad(search, "Connection names the header of the token");
         identity->token_state = TOKEN_NONE;
+        identity->token_repeated = false;
         if (field)
             read_request(search, field);
     }
@@ -186,6 +188,8 @@ enum found identity_find_claim(const struct identity_search *search,
         *search->why = identity->token_fault;
         return FOUND_BAD;
     }
+    if (identity->token_repeated) /* servers differ in which one they use */
+        return identity_bad(search, "the header of the token occurs twice");
     if (identity->token_state != TOKEN_VALID)
         return FOUND_NONE;
     struct slice text = token_cache_get(checker->cache, identity->token, from->claim);

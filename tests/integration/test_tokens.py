@@ -86,6 +86,9 @@ def test_an_invalid_token_falls_through(rig):
     assert charged(weir, {**bearer(bad), "X-Client-Id": "c"}) == "id:c"
     assert charged(weir, bearer(list_claim)) == "jwt:c", "a claim that is no text gives no value"
     assert re.fullmatch("jwt:h:[0-9a-f]{32}", charged(weir, bearer(good))), "long ones are hashed"
+    answer = get(weir.address, headers=[("Authorization", "Bearer " + good), ("Authorization", "Bearer x")])
+    assert answer.status == 400, "a server may use the first one"
+    weir.counts(1, "weir_invalid_tokens_total", reason="repeated")
     assert not weir.log() or all("web" not in text for _, text in weir.log())
 
 
