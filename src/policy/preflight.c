@@ -1,10 +1,12 @@
 /* preflight.c - CORS preflights, which browsers send before a request to another origin. */
 #include "policy/rule.h"
 
+/* Returns true if the server receives the field, once and with a value. */
 static bool has_value(const struct fields *fields, struct slice name)
 {
     const struct field *field = fields_next_named(fields, name, NULL);
-    return field && field->value.n > 0;
+    return field && !field->hop_by_hop && field->value.n > 0 &&
+           !fields_next_named(fields, name, field);
 }
 
 static bool names_options(const struct rule *rule)

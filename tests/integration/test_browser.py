@@ -114,7 +114,8 @@ def test_preflights_are_not_charged(rig):
     assert get(weir.address).status == 200
     assert statuses(headers=PREFLIGHT) == [200, 200, 200], "nor rejected"
     for near in ({"Origin": "https://app.test"}, {"Access-Control-Request-Method": "PUT"}, {**PREFLIGHT, "Origin": ""},
-                 {**PREFLIGHT, "X-HTTP-Method-Override": "GET"}):
+                 {**PREFLIGHT, "X-HTTP-Method-Override": "GET"},
+                 {**PREFLIGHT, "Connection": "Origin"}, {**PREFLIGHT, "Connection": "access-control-request-method"}):
         assert set(statuses(headers=near)) <= {400, 429}, near
     assert statuses(headers=PREFLIGHT, body=b"x") == [429, 429, 429], "a preflight has no content"
     assert statuses(method="GET", headers=PREFLIGHT) == [429, 429, 429]
