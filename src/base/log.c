@@ -122,18 +122,15 @@ static void put_time(struct text *t)
     text_printf(t, ".%03uZ", (unsigned)(now / 1000 % 1000));
 }
 
-/* Control bytes become "?", so that an event is one line whatever a client sent. */
+/* Control characters become "?", so that an event is one line, and commands no terminal, whatever a
+ * client sent. */
 static void put_text_event(struct text *t, enum log_level level, struct slice message)
 {
     static const char *const word[] = {" error ", " warn  ", " info  ", " debug "};
 
     put_time(t);
     text_put(t, slice_of(word[level]));
-    size_t start = t->n;
-    text_put(t, message);
-    for (size_t i = start; i < t->n; i++)
-        if ((unsigned char)t->p[i] < 0x20 || t->p[i] == 0x7f)
-            t->p[i] = '?';
+    text_clean(t, message);
 }
 
 static void put_json_event(struct text *t, enum log_level level, struct slice message)

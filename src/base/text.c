@@ -125,6 +125,28 @@ static size_t utf8_length(struct slice s)
     return n;
 }
 
+/* U+0080 to U+009F are control characters (ISO/IEC 6429): U+009B begins a command like ESC [. */
+static bool is_c1(struct slice utf8)
+{
+    return (unsigned char)utf8.p[0] == 0xc2 && (unsigned char)utf8.p[1] < 0xa0;
+}
+
+size_t text_printable(struct slice s)
+{
+    unsigned char c = (unsigned char)s.p[0];
+    size_t n = utf8_length(s);
+    return c < ' ' || c == 0x7f || (n == 2 && is_c1(s)) ? 0 : n;
+}
+
+void text_clean(struct text *t, struct slice s)
+{
+    for (size_t n; s.n; s.p += n, s.n -= n) {
+        n = text_printable(s);
+        text_bytes(t, n ? s.p : "?", n ? n : 1);
+        n += n == 0;
+    }
+}
+
 static void json_escape(struct text *t, unsigned char c)
 {
     switch (c) {
@@ -156,7 +178,9 @@ void text_json(struct text *t, struct slice s)
         size_t taken = 1;
         if (c < 0x80)
             json_escape(t, c);
-        else if ((taken = utf8_length(s)) != 0)
+        else if ((taken = utf8_length(s)) == 2 && is_c1(s))
+            json_escape(t, (unsigned char)s.p[1]);
+        else if (taken != 0)
             text_bytes(t, s.p, taken);
         else {
             text_literal(t, "\xef\xbf\xbd");

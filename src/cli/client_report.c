@@ -38,9 +38,13 @@ static void write_per(struct text *out, const struct limit_status *row)
     text_put(out, slice_of(names[limit->per[0].per]));
     if (row->rest.n) {
         text_literal(out, ", ");
-        for (size_t i = 0; i < row->rest.n; i++)
-            if (!strchr("{}", row->rest.p[i]))
-                text_char(out, row->rest.p[i]);
+        size_t start = out->n;
+        text_clean(out, row->rest); /* clients choose values of headers */
+        size_t end = out->n;
+        out->n = start;
+        for (size_t i = start; i < end; i++)
+            if (!strchr("{}", out->p[i]))
+                out->p[out->n++] = out->p[i];
         return;
     }
     for (unsigned i = 1; i < limit->per_count; i++)

@@ -42,11 +42,14 @@ static const char *time_text(int64_t time_us, const char *format, char text[stat
     return text;
 }
 
-/* Prints text from a log. Control bytes could command the terminal, so they become "?". */
+/* Prints text from a log. Control characters could command the terminal, so they become "?". */
 static void put_clean(FILE *out, const char *text)
 {
-    for (; *text; text++)
-        putc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, out);
+    for (struct slice s = slice_of(text); s.n;) {
+        size_t n = text_printable(s), taken = n ? n : 1;
+        fwrite(n ? s.p : "?", 1, taken, out);
+        s = (struct slice){s.p + taken, s.n - taken};
+    }
 }
 
 static void put_example(FILE *out, const struct replay_example *example)

@@ -115,11 +115,21 @@ START_TEST(json_text_is_always_valid)
 {
     char bytes[200];
     struct text t = text_over(bytes, sizeof bytes);
-    text_json(&t, SLICE("a\"b\\c\n\x01\x7f\xc3\xa9\xff\xed\xa0\x80\xf0\x9f\x98\x80"));
+    text_json(&t,
+              SLICE("a\"b\\c\n\x01\x7f\xc3\xa9\xff\xed\xa0\x80\xf0\x9f\x98\x80\xc2\x9b\xc2\xa0"));
     assert_text(
         &t,
         "a\\\"b\\\\c\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xf0"
-        "\x9f\x98\x80");
+        "\x9f\x98\x80\\u009b\xc2\xa0");
+}
+END_TEST
+
+START_TEST(text_for_terminals_has_no_control_characters)
+{
+    char bytes[200];
+    struct text t = text_over(bytes, sizeof bytes);
+    text_clean(&t, SLICE("a b~\n\x1b\x7f\xc3\xa9\x9b\xc2\x9b\xc2\x80\xc2\xa0\xe2\x82\xac\xc2"));
+    assert_text(&t, "a b~???\xc3\xa9?????\xc2\xa0\xe2\x82\xac?");
 }
 END_TEST
 
@@ -647,8 +657,11 @@ START_TEST(an_event_in_json_is_one_valid_object)
     ck_assert_ptr_nonnull(strstr(line, "\xc3\xa9...\"}\n"));
     ck_assert_ptr_null(strstr(line, "\xef\xbf\xbd"));
     log_set_format(LOG_TEXT);
-    log_one_event(path, "%s", "a\nb\x1b[2J", line);
-    ck_assert_ptr_nonnull(strstr(line, "Z warn  a?b?[2J\n"));
+    log_one_event(path, "%s",
+                  "a\nb\x1b[2J\xc2\x9b"
+                  "2J\xc3\xa9",
+                  line);
+    ck_assert_ptr_nonnull(strstr(line, "Z warn  a?b?[2J??2J\xc3\xa9\n"));
     unlink(path);
 }
 END_TEST
@@ -662,6 +675,7 @@ int main(void)
     tcase_add_test(tests, text_never_writes_beyond_its_end);
     tcase_add_test(tests, text_writes_numbers);
     tcase_add_test(tests, json_text_is_always_valid);
+    tcase_add_test(tests, text_for_terminals_has_no_control_characters);
     tcase_add_test(tests, siphash_depends_on_every_byte_and_the_key);
     tcase_add_test(tests, names_compare_without_case_at_every_length_and_place);
     tcase_add_test(tests, numbers_are_written_as_printf_writes_them);
