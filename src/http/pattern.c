@@ -89,7 +89,7 @@ bool host_matches(struct slice pattern, struct slice host)
     struct slice name = host_without_port(host);
     if (!slice_starts_with(pattern, SLICE("*.")))
         return slice_equal_nocase(host_without_port(pattern), name);
-    struct slice tail = {pattern.p + 1, pattern.n - 1};
+    struct slice tail = host_without_port((struct slice){pattern.p + 1, pattern.n - 1});
     return name.n > tail.n &&
            slice_equal_nocase(tail, (struct slice){name.p + name.n - tail.n, tail.n});
 }

@@ -61,8 +61,9 @@ static struct slice prefix_of(struct slice pattern)
 /* "*.example.com" becomes ".example.com". */
 static struct slice host_key(struct slice pattern)
 {
-    return slice_starts_with(pattern, SLICE("*.")) ? (struct slice){pattern.p + 1, pattern.n - 1}
-                                                   : host_without_port(pattern);
+    if (slice_starts_with(pattern, SLICE("*.")))
+        pattern.p++, pattern.n--;
+    return host_without_port(pattern);
 }
 
 static struct rule_bucket *find(const struct rule_index *index, uint64_t hash, struct slice host,
