@@ -17,10 +17,11 @@ struct http2_request {
     TAILQ_ENTRY(http2_request) ready; /* connection->ready, if is_ready */
     struct iobuf *in_first, *in_last; /* content that the exchange has not read */
     struct slice arriving;            /* content that is being reported by the session */
-    struct iobuf *in_trailers;        /* of the request, as text; NULL: none */
-    struct iobuf *out;                /* content that the session has not taken */
-    struct iobuf *out_trailers;       /* trailers behind it, as text; NULL: none */
-    bool out_last;                    /* the response ends behind it */
+    size_t kept;                /* stored content of a closed stream, in the connection's window */
+    struct iobuf *in_trailers;  /* of the request, as text; NULL: none */
+    struct iobuf *out;          /* content that the session has not taken */
+    struct iobuf *out_trailers; /* trailers behind it, as text; NULL: none */
+    bool out_last;              /* the response ends behind it */
     bool wants_body, body_ended, is_ready, ended;
 };
 

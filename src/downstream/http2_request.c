@@ -59,12 +59,22 @@ static void unready(struct http2_request *r)
     r->is_ready = false;
 }
 
+/* Returns the connection's window for content of a closed stream. */
+static void give_back(struct http2_request *r, size_t size)
+{
+    if (size > r->kept)
+        size = r->kept;
+    r->kept -= size;
+    http2_session_consume(r->connection->session, size);
+}
+
 /* Takes the request from its connection. It is freed after the loop iteration. */
 static void request_end(struct http2_request *r)
 {
     struct worker *w = r->downstream.worker;
 
     unready(r);
+    give_back(r, r->kept);
     for (struct iobuf *in; (in = r->in_first);) {
         r->in_first = in->next_free;
         iobuf_put(&w->buffers, &in);
@@ -357,10 +367,11 @@ static bool consume_body(struct downstream *d, const struct content_piece *piece
             iobuf_put(&d->worker->buffers, &first);
         }
     }
-    if (r->stream) {
+    if (r->stream)
         http2_consume(r->stream, piece->size);
-        http2_touch(r->connection);
-    }
+    else
+        give_back(r, piece->size);
+    http2_touch(r->connection);
     return true;
 }
 
@@ -468,11 +479,14 @@ void http2_on_content_end(struct http2_stream *stream, struct slice trailers)
     make_ready(r);
 }
 
-/* The client has reset the stream, or weir has because the client has violated the protocol. */
+/* The client has reset the stream, or weir has because the client has violated the protocol. Or it
+ * is complete, and the server has not read all of the request: the client could otherwise open any
+ * number of streams whose content is stored. */
 void http2_on_closed(struct http2_stream *stream, bool complete)
 {
     struct http2_request *r = http2_stream_user(stream);
 
+    r->kept = http2_stream_keep_content(stream);
     r->stream = NULL;
     if (!complete)
         exchange_client_gone(r->downstream.exchange);

@@ -174,9 +174,6 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void 
     stream->complete = code == NGHTTP2_NO_ERROR && stream->received_all && stream->sent_all;
     if (s->head_of == stream && s->headed != stream && s->ended != stream) /* not reported */
         http2_head_drop(s);
-    if (stream->unconsumed && nghttp2_session_consume_connection(ng, stream->unconsumed) != 0)
-        return NGHTTP2_ERR_CALLBACK_FAILURE;
-    stream->unconsumed = 0;
     http2_stream_due(stream);
     return 0;
 }

@@ -279,6 +279,22 @@ void http2_consume(struct http2_stream *stream, size_t size)
         http2_session_fail(s, HTTP2_NO_MEMORY, NULL);
 }
 
+void http2_session_consume(struct http2_session *s, size_t size)
+{
+    if (size == 0)
+        return;
+    s->work = true;
+    if (nghttp2_session_consume_connection(s->ng, size) != 0)
+        http2_session_fail(s, HTTP2_NO_MEMORY, NULL);
+}
+
+size_t http2_stream_keep_content(struct http2_stream *stream)
+{
+    size_t size = stream->unconsumed;
+    stream->unconsumed = 0;
+    return size;
+}
+
 void http2_stream_detach(struct http2_stream *stream)
 {
     stream->detached = true;
@@ -383,6 +399,7 @@ static void report(struct http2_stream *stream)
     if (stream->closed) {
         if (stream->reported && !stream->detached)
             s->events->closed(stream, stream->complete);
+        http2_session_consume(s, stream->unconsumed);
         http2_stream_free(stream);
     } else if (stream->wants_room && !stream->detached) {
         stream->wants_room = false;

@@ -176,6 +176,11 @@ bool http2_sent_all(const struct http2_stream *stream);
 
 /* Reports that `size` bytes of received content are not stored any more. */
 void http2_consume(struct http2_stream *stream, size_t size);
+/* In `closed`: the caller goes on storing the content that http2_consume() was not called for, and
+ * reports it with http2_session_consume() later. Returns its size. Without this call, all content
+ * of a closed stream counts as consumed. */
+size_t http2_stream_keep_content(struct http2_stream *stream);
+void http2_session_consume(struct http2_session *session, size_t size);
 
 /* Resets the stream (RFC 9113 section 5.4.2): a response must not look complete, or a request is
  * cancelled. `closed` follows. */

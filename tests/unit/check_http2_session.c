@@ -22,6 +22,8 @@ static struct http2_stream *last_stream;
 
 /* what the session is to do */
 static bool hold_content; /* do not consume */
+static bool keep_content; /* ... when the stream closes */
+static size_t kept;
 static size_t reply_size; /* content of responses; 0: none */
 static bool no_reply;
 
@@ -106,6 +108,8 @@ static void on_writable(struct http2_stream *stream)
 static void on_closed(struct http2_stream *stream, bool complete)
 {
     note("closed %u %s;", http2_stream_id(stream), complete ? "complete" : "cut");
+    if (keep_content)
+        kept += http2_stream_keep_content(stream);
 }
 
 static void on_fault(void *context, enum http2_cause cause, const char *why)
@@ -132,7 +136,8 @@ static void start(void)
     now_us = 1000000;
     events[0] = '\0';
     last_fault = HTTP2_NO_CAUSE;
-    hold_content = no_reply = false;
+    hold_content = keep_content = no_reply = false;
+    kept = 0;
     reply_size = 5;
     memset(sent, 0, sizeof sent);
     end_streams = 0;
@@ -850,6 +855,36 @@ START_TEST(content_of_all_streams_is_bounded)
 }
 END_TEST
 
+static void post_a_window(unsigned stream)
+{
+    static char content[16384];
+    peer_headers(&peer, 0, stream, PEER_POST);
+    for (unsigned i = 0; i < 4; i++)
+        peer_frame(&peer, NGHTTP2_DATA, i == 3 ? END_STREAM : 0, stream, content, sizeof content);
+    deliver();
+}
+
+/* A request may be complete, and answered, while the caller stores its content. */
+START_TEST(content_of_closed_streams_is_bounded)
+{
+    unsigned stream = 1;
+
+    hold_content = keep_content = true;
+    for (; stream <= 31; stream += 2)
+        post_a_window(stream);
+    ck_assert_uint_eq(kept, 16 * 65536);
+    http2_session_consume(session, 9 * 65536); /* more than half of the connection's */
+    run_output();
+    for (; stream <= 49; stream += 2)
+        post_a_window(stream);
+    ck_assert_int_eq(last_fault, HTTP2_NO_CAUSE);
+    ck_assert_uint_eq(http2_session_streams(session), 0);
+    post_a_window(stream);
+    ck_assert(last_fault != HTTP2_NO_CAUSE);
+    ck_assert_uint_eq(last_code, NGHTTP2_FLOW_CONTROL_ERROR);
+}
+END_TEST
+
 START_TEST(content_waits_for_the_window_of_the_client)
 {
     reply_size = 200000;
@@ -1050,6 +1085,7 @@ int main(void)
     tcase_add_test(all, large_trailers_end_their_stream);
     tcase_add_test(all, a_client_cannot_send_more_than_its_window);
     tcase_add_test(all, content_of_all_streams_is_bounded);
+    tcase_add_test(all, content_of_closed_streams_is_bounded);
     tcase_add_test(all, content_waits_for_the_window_of_the_client);
     tcase_add_test(all, output_is_bounded);
     tcase_add_test(all, windows_of_one_byte_end_the_session);
