@@ -48,10 +48,12 @@ static bool parse_head(struct replay_engine *engine, const struct log_line *line
     text_literal(&head, " HTTP/1.1\r\nHost: ");
     text_put(&head, host);
     text_literal(&head, "\r\n\r\n");
+    refusal.why = head.failed ? "the request is too long" : "the request holds a line end";
     if (!head.failed &&
-        request_head_read(text_slice(&head), &seen, &size, &engine->head, &refusal) == SCAN_WHOLE)
+        request_head_read(text_slice(&head), &seen, &size, &engine->head, &refusal) == SCAN_WHOLE &&
+        size == head.n && engine->head.fields.count == 1)
         return true;
-    refuse_replay(decision, head.failed ? "the request is too long" : refusal.why);
+    refuse_replay(decision, refusal.why);
     return false;
 }
 

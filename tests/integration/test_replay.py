@@ -146,12 +146,14 @@ def test_odd_lines_are_counted_and_named(rig):
         out.write(b"\n".join([good[0].encode(), b"\x00\xff\xfe", b"# a comment", b"", b"x" * 70000, good[2].encode(), b'{"level":"info"}',
                               good[1].encode(), b'192.0.2.1 - - [99/Xyz/2000:00:00:00 +0000] "GET / HTTP/1.1" 200 1',
                               common_line(START + 3000, "192.0.2.1", "/v1/../log").encode(),
-                              common_line(START + 4000, "example.com", "/log").encode()]))
+                              common_line(START + 4000, "example.com", "/log").encode(),
+                              json_line(START + 5000, "192.0.2.1", "/log HTTP/1.1\r\nX-Client-Id: victim\r\nA:").encode(),
+                              json_line(START + 6000, "192.0.2.1", "/log HTTP/1.1\r\nHost: a\r\n\r\n").encode()]))
     got = report(rig, "odd.log")
-    assert (got["lines"], got["requests"], got["odd_lines"], got["other_lines"]) == (11, 5, 3, 3), got
+    assert (got["lines"], got["requests"], got["odd_lines"], got["other_lines"]) == (13, 7, 3, 3), got
     assert got["first_odd"] == {"file": "odd.log", "line": 2}
     policy = got["policies"][0]
-    assert (policy["admitted"], policy["invalid"]) == (3, 2), policy
+    assert (policy["admitted"], policy["invalid"]) == (3, 4), policy
     assert "dot segments" in policy["invalid_reason"] and policy["first_invalid"]["line"] == 10
 
 
