@@ -1,12 +1,12 @@
 -- The driver: one call for the limits of one request, or of several requests, on keys of one slot.
 --
--- The generated preamble above defines `limits`, a table by the index of a limit as text:
+-- The generated preamble above defines `limits`, a table by the index of a limit as text or, if the
+-- policy has one limit, this `limit`:
 --   run      the function of a limiter file
 --   period   in µs
---   amount, amount_text, numbers
---            the limit's own number of units, as text too, and "LIMIT:PERIOD:BURST" for limiters
---            that write these numbers into their states; all absent if burst is another number
---   period_text  the period as text, for such limiters
+--   amount, burst
+--            the limit's own numbers
+--   numbers  the end of a state with these numbers, for limiters that write them into their states
 --   offset   in µs, or nil
 --   options  an array, or nil
 --   exact    whether the state must expire exactly at its reset
@@ -15,10 +15,14 @@
 -- its limits or on none. The requests of a call see each other's charges, in order.
 --
 -- KEYS   the distinct state keys
--- ARGV   now in µs, or "" for the clock of Redis; then runs of requests that differ only in their
---        keys. If `now` is given, "0" and a later time may come before a run. A run starts with
---        ten times its number of requests, plus the number of limits of each request (1 to 8). For
---        each of these limits follow:
+-- ARGV   now in µs, or "" for the clock of Redis, which may be left out before a plain run; then
+--        runs of requests that differ only in their keys. If `now` is given, "0" and a later time
+--        may come before a run. A run starts with ten times its number of requests, plus the number
+--        of limits of each request (1 to 8).
+--        In a plain run, this number is negative, and the index of each limit follows. Each request
+--        costs one unit of each limit, by the limit's own numbers, all or nothing. The keys of
+--        plain runs are the first ones of KEYS, in order: a request's limits one after the other.
+--        In other runs, for each limit follow:
 --          limit  index into `limits`
 --          key    index into KEYS
 --          cost   a negative cost is a refund; it never rejects
@@ -33,20 +37,22 @@
 --          + 8 * i  KEYS[i] stores the answer to a charge. While it does, repeats are free, up to
 --                   `repeats`
 -- Reply  for each request, for each of its limits: granted, remaining, retry_after, reset, delay;
---        at the end now, the time of all charges. A limit that rejects has granted 0. In a rejected
---        request the other limits report what they would have granted, and their numbers without
---        the charge. A repeat has the first answer's numbers, its reset counted from now, and
---        retry_after 1.
+--        at the end now, the time of all charges. In a plain run, a limit that grants the unit at
+--        once is answered with remaining and reset alone; other answers start with -1. Three
+--        numbers may come as one text of 24 bytes: as little-endian integers.
+--        A limit that rejects has granted 0. In a rejected request the other limits report what
+--        they would have granted, and their numbers without the charge. A repeat has the first
+--        answer's numbers, its reset counted from now, and retry_after 1.
 --
 -- An error in a limiter fails the call. weir's own limiters raise none. guard.lua wraps custom
 -- limiters, so that an error fails only their requests.
 --
 -- Expiry of keys. A state is needed until now + reset, or until now + the limiter's eighth result.
 -- A state of a custom limiter (`exact`) and a stored answer expire exactly then, since their expiry
--- is meaningful. Any other state lives to the end of its SLOT of 4.2 s, plus up to one more SLOT,
--- so that keys do not expire all at once. Some limiters can derive from the old state until when it
--- was needed, and return that time as their seventh result. If a new state ends in the same SLOT,
--- the key's expiry is still sufficient. A write without an expiry costs Redis half.
+-- is meaningful. Any other state lives to the end of its SLOT (4194304 µs), plus up to one more
+-- SLOT, so that keys do not expire all at once. Some limiters can derive from the old state until
+-- when it was needed, and return that time as their seventh result. If a new state ends in the same
+-- SLOT, the key's expiry is still sufficient. A write without an expiry costs Redis half.
 --
 -- States with other numbers. The numbers (limit, period, burst) change with an edited policy or
 -- another plan. A limiter that reads a state with other numbers returns the same usage in the
@@ -60,26 +66,30 @@
 --   own       custom limiters: their states may be numbers
 --   options   limits with options
 --   dedup     limits with dedup
+--   many      policies with more than one limit
 --   several   rules with more than one limit
---   numbers   limiters that write limit, period and burst into their states: numbers[1] is the text
---             "LIMIT:PERIOD:BURST", since formatting numbers is expensive
+--   numbers   limiters that write limit, period and burst into their states: numbers[1] is the end
+--             of a state with the current numbers if they are the limit's own, else nil, since
+--             formatting numbers is expensive
 --
--- Redis runs all of this for every call. So `text + 0` converts to a number at half the price of
--- tonumber(text), and `number .. ""` to a text at half the price of Redis' own conversion. Numbers
--- that are usually the same are compared as text, which is cheaper still. Functions and tables are
--- created only when needed.
-local call, ARGV, KEYS, limits, unpack = redis.call, ARGV, KEYS, limits, unpack
-local SLOT = 4194304
+-- Redis runs all of this for every call. Its Lua takes some 50 machine instructions per step, a
+-- thousand per argument or text, and two thousand per function or table that is made. So
+-- `text + 0` converts to a number at half the price of tonumber(text), and `number .. ""` to a text
+-- at half the price of Redis' own conversion. The SLOT is written as a number, 4194304: a local
+-- variable that functions share costs more than ten steps per call.
+local call, ARGV, KEYS, unpack = redis.call, ARGV, KEYS, unpack
 
 -- Step 1: the time. If the caller passes its own clock, limiters detect expired states themselves.
 -- Keys must only not expire too early.
-local now, margin
+local at = ARGV[1] == "" and 2 or 1
+local now
 --{ clock
-if ARGV[1] ~= "" then now, margin = ARGV[1] + 0, 3600000 end
+local margin = 0
+if at == 1 and ARGV[1] + 0 > 0 then now, margin, at = ARGV[1] + 0, 3600000, 2 end
 --}
 if not now then
   local time = call("TIME")
-  now, margin = time[1] * 1000000 + time[2], 0
+  now = time[1] * 1000000 + time[2]
 end
 
 -- Step 2: all states. MGET even for one key: it returns nil for a key of another type. From here on
@@ -95,53 +105,32 @@ local function text_of(number)
 end
 --}
 
--- Writes a state in place of `old`, which was needed until `needed` (nil: unknown).
-local function write(key, state, reset, exact, old, needed)
-  local ends = now + reset
+-- Writes a state in place of `old`, which was needed until `needed` (nil: unknown). Names no local
+-- variable of the script: it is made in each call, and most calls do not need it.
+local function write(now, key, state, reset, exact, old, needed)
+  local call, ends = redis.call, now + reset
   if reset <= 0 then return call("DEL", key) end
-  if needed and margin == 0 and needed - needed % SLOT == ends - ends % SLOT then
+--{ clock
+  if margin > 0 then needed = nil end
+--}
+  if needed and needed - needed % 4194304 == ends - ends % 4194304 then
     if #state == #old then return call("SETRANGE", key, "0", state) end
     return call("SET", key, state, "KEEPTTL")
   end
   -- + 1000, since Redis truncates its clock to ms.
-  if not exact then reset = reset + SLOT + 1000 - ends % SLOT + now % 65536 * 64 end
-  local ms = (reset + -reset % 1000) / 1000 + margin
+  if not exact then reset = reset + 4194304 + 1000 - ends % 4194304 + now % 65536 * 64 end
+  local ms = (reset + -reset % 1000) / 1000
+--{ clock
+  ms = ms + margin
+--}
 --{ own
   if type(state) == "number" then state = text_of(state) end
 --}
   call("SET", key, state, "PX", ms < 1e13 and ms .. "" or "10000000000000")
 end
 
--- Step 4: the usual call without load, of one request with one limit. The reply is at its end.
-if #ARGV == 8 and not KEYS[2] then
-  local _, _, index, _, cost, mode, amount, burst = unpack(ARGV)
-  local limit = limits[index]
---{ numbers
-  numbers[1] = amount == burst and amount == limit.amount_text and limit.numbers or amount .. ":" .. (limit.period_text or "") .. ":" .. burst
---}
-  burst = burst ~= amount and burst + 0
-  amount = amount == limit.amount_text and limit.amount or amount + 0
-  local state = states[1] or nil
-  local granted, remaining, retry_after, reset, new_state, delay, needed, lasts =
-    limit.run(state, now, amount, limit.period, burst or amount, cost == "1" and 1 or cost + 0, mode == "0" and 0 or mode + 0, limit.offset
---{ options
-              , unpack(limit.options or {})
---}
-             )
-  if new_state then
-    lasts = lasts or reset
-    local ends = now + lasts
-    if needed and lasts > 0 and needed - needed % 4194304 == ends - ends % 4194304 and #new_state == #state and margin == 0 then
-      call("SETRANGE", KEYS[1], "0", new_state)                -- as in write(), without the call
-    else
-      write(KEYS[1], new_state, lasts, limit.exact, state, needed)
-    end
-  end
-  return { granted, remaining, retry_after, reset, delay or 0, now }
-end
-
--- Step 5: the reply of all others, of its size: growing a table allocates it again.
-local reply, filled = { ("0"):rep(5 * math.min(#KEYS, 200) + 6):byte(1, -1) }, 0
+-- Step 4: the reply.
+local reply, filled = { 0, 0, 0, 0 }, 0
 
 --{ dedup
 -- Returns the stored answer to an earlier charge and the text to store in its place. Returns
@@ -161,7 +150,7 @@ local function remembered(limit, granted, remaining, reset)
 end
 --}
 
--- Step 6: requests with several limits.
+-- Step 5: requests with several limits.
 --{ several
 -- Returns the current state of a key.
 local function state_of(key)
@@ -192,7 +181,7 @@ local changed, keys, olds, news, resets, exacts, neededs = 0, nil, nil, nil, nil
 
 -- Writes a state with the same usage in the current numbers.
 local function renumber(key, state, lasts, exact, needed)
-  write(KEYS[key], state, lasts, exact, states[key], needed)
+  write(now, KEYS[key], state, lasts, exact, states[key], needed)
   states[key] = lasts > 0 and state
 end
 
@@ -204,10 +193,10 @@ local function change(key, state, reset, exact, needed)
 end
 
 local function write_changes()
-  for i = 1, changed do write(KEYS[keys[i]], news[i], resets[i], exacts[i], olds[i], neededs[i]) end
+  for i = 1, changed do write(now, KEYS[keys[i]], news[i], resets[i], exacts[i], olds[i], neededs[i]) end
 end
 
--- Runs one limit of one request and fills in its part of the reply. Returns true if it rejects the
+-- Runs one limit of one request and stores its answer in `one`. Returns true if it rejects the
 -- request.
 local function decide(one)
   local limit, key, cost, mode = one.limit, one.key, one.cost, one.mode
@@ -231,9 +220,7 @@ local function decide(one)
 --{ dedup
   end
 --}
-  reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
-    granted, remaining, retry_after, reset, delay or 0
-  filled = filled + 5
+  one.granted, one.remaining, one.retry_after, one.reset, one.delay = granted, remaining, retry_after, reset, delay or 0
   if granted == 0 or cost == 0 then
     if state then renumber(key, state, lasts or reset, limit.exact, needed) end
     return granted == 0 and not tried
@@ -251,26 +238,37 @@ end
 -- Undoes the charges of a rejected request. The other limits report what they would have granted.
 local function put_back(wanted)
   for i = changed, 1, -1 do states[keys[i]] = olds[i] end
-  local slot = filled - 5 * #wanted
   for i = 1, #wanted do
-    if reply[slot + 1] ~= 0 and reply[slot + 3] ~= 1 then
-      local one = wanted[i]
+    local one = wanted[i]
+    if one.granted ~= 0 and one.retry_after ~= 1 then
       local _, remaining, _, reset, state, _, needed, lasts = ask(one, state_of(one.key), 0, 0)
       if state then renumber(one.key, state, lasts or reset, one.limit.exact, needed) end
-      reply[slot + 2], reply[slot + 3], reply[slot + 4], reply[slot + 5] = remaining, 0, reset, 0
+      one.remaining, one.retry_after, one.reset, one.delay = remaining, 0, reset, 0
     end
-    slot = slot + 5
   end
 end
 
-local function run_of_several(at, requests, count)
+-- Reads the limits of a run. `plain`: the index of its first key; nil: the run is not plain.
+local function read_limits(from, requests, count, plain)
   local wanted, width = {}, requests > 1 and 7 or 6
   for i = 1, count do
-    local index, key, cost, mode, amount, burst, step = unpack(ARGV, at + 1 + (i - 1) * width, at + i * width)
-    local limit = limits[index]
-    wanted[i] = { limit = limit, key = key + 0, cost = cost + 0, mode = mode + 0, amount = amount + 0, burst = burst + 0, step = (step or 0) + 0,
-                  numbers = amount .. ":" .. (limit.period_text or "") .. ":" .. burst }
+    if plain then
+      local limit = limits[ARGV[from + i - 1]]
+      wanted[i] = { limit = limit, key = plain + i - 1, cost = 1, mode = 0, amount = limit.amount, burst = limit.burst, step = count,
+                    numbers = limit.numbers, granted = 0, remaining = 0, retry_after = 0, reset = 0, delay = 0 }
+    else
+      local index, key, cost, mode, amount, burst, step = unpack(ARGV, from + (i - 1) * width, from - 1 + i * width)
+      local limit = limits[index]
+      wanted[i] = { limit = limit, key = key + 0, cost = cost + 0, mode = mode + 0, amount = amount + 0, burst = burst + 0, step = (step or 0) + 0,
+                    numbers = amount + 0 == limit.amount and burst + 0 == limit.burst and limit.numbers or nil,
+                    granted = 0, remaining = 0, retry_after = 0, reset = 0, delay = 0 }
+    end
   end
+  return wanted
+end
+
+local function run_of_several(from, requests, count, plain)
+  local wanted = read_limits(from, requests, count, plain)
   if not keys then           -- of the usual size, since growing a table allocates it again
     keys, olds, news, resets, exacts, neededs =
       { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }
@@ -280,35 +278,52 @@ local function run_of_several(at, requests, count)
     changed = 0
     for i = 1, count do rejected = decide(wanted[i]) or rejected end
     if rejected then put_back(wanted) else write_changes() end
-    for i = 1, count do wanted[i].key = wanted[i].key + wanted[i].step end
+    for i = 1, count do
+      local one = wanted[i]
+      one.key = one.key + one.step
+      if plain and one.granted == 1 and one.retry_after == 0 and one.delay == 0 then
+        reply[filled + 1], reply[filled + 2] = one.remaining, one.reset
+        filled = filled + 2
+      else
+        if plain then filled = filled + 1; reply[filled] = -1 end
+        reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
+          one.granted, one.remaining, one.retry_after, one.reset, one.delay
+        filled = filled + 5
+      end
+    end
   end
 end
 --}
 
--- Step 7: all runs. Requests with one limit are decided and written one after the other, here.
-local at, last = 2, #ARGV
+-- Step 6: all runs. Requests with one limit are decided and written one after the other, here.
+local last, next_key = #ARGV, 1
 while at <= last do
 --{ clock
   if ARGV[at] == "0" then now, at = ARGV[at + 1] + 0, at + 2 end
 --}
-  local requests, count = 1, 1
-  if ARGV[at] ~= "11" then
-    count = ARGV[at] % 10
-    requests = (ARGV[at] - count) / 10
+  local requests, count, plain = 1, 1, next_key
+  if ARGV[at] ~= "-11" then
+    requests = ARGV[at] + 0
+    if requests < 0 then requests = -requests else plain = nil end
+    count = requests % 10
+    requests = (requests - count) / 10
   end
+  if plain then next_key = plain + requests * count end
 --{ several
-  if count > 1 then run_of_several(at, requests, count) else
+  if count > 1 then run_of_several(at + 1, requests, count, plain) else
 --}
-  local index, key, cost, mode, amount, burst, step = unpack(ARGV, at + 1, at + 7)
-  local limit = limits[index]
+--{ many
+  local limit = limits[ARGV[at + 1]]
+--}
   local run, period, offset = limit.run, limit.period, limit.offset
+  local key, cost, mode, amount, burst, step = plain, 1, 0, limit.amount, limit.burst, 1
+  if not plain then
+    key, cost, mode, amount, burst, step = unpack(ARGV, at + 2, at + 7)
+    key, cost, mode, amount, burst, step = key + 0, cost + 0, mode + 0, amount + 0, burst + 0, requests > 1 and step + 0 or 0
+  end
 --{ numbers
-  numbers[1] = amount == burst and amount == limit.amount_text and limit.numbers or amount .. ":" .. (limit.period_text or "") .. ":" .. burst
+  numbers[1] = amount == limit.amount and burst == limit.burst and limit.numbers or nil
 --}
-  burst = burst ~= amount and burst + 0
-  amount = amount == limit.amount_text and limit.amount or amount + 0
-  burst, key, cost, mode = burst or amount, key == "1" and 1 or key + 0, cost == "1" and 1 or cost + 0, mode == "0" and 0 or mode + 0
-  step = requests > 1 and (step == "1" and 1 or step + 0) or 0
 --{ dedup
   local memory
   if mode > 7 and cost >= 0 then memory, mode = (mode - mode % 8) / 8, mode % 4 end
@@ -323,8 +338,9 @@ while at <= last do
     if memory then granted, remaining, _, reset, memo = answered(states[memory]) end
     if memo then
       states[memory] = memo
-      write(KEYS[memory], memo, reset, true)
+      write(now, KEYS[memory], memo, reset, true)
       reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] = granted, remaining, 1, reset, 0
+      filled = filled + 5
     else
 --}
     local granted, remaining, retry_after, reset, new_state, delay, needed, lasts = run(state, now, amount, period, burst, cost, mode, offset
@@ -332,39 +348,48 @@ while at <= last do
       , unpack(limit.options or {})
 --}
     )
-    reply[filled + 1] = granted
-    reply[filled + 2] = remaining
-    reply[filled + 3] = retry_after
-    reply[filled + 4] = reset
-    reply[filled + 5] = delay or 0
+    if plain and granted == 1 and retry_after == 0 and (not delay or delay == 0) then
+      reply[filled + 1] = remaining
+      reply[filled + 2] = reset
+      filled = filled + 2
+    else
+      if plain then filled = filled + 1; reply[filled] = -1 end
+      reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
+        granted, remaining, retry_after, reset, delay or 0
+      filled = filled + 5
+    end
     if new_state then
       lasts = lasts or reset
       local ends = now + lasts
-      if needed and lasts > 0 and needed - needed % 4194304 == ends - ends % 4194304 and #new_state == #state and margin == 0 then
+--{ clock
+      if margin > 0 then needed = nil end
+--}
+      if needed and lasts > 0 and needed - needed % 4194304 == ends - ends % 4194304 and #new_state == #state then
         call("SETRANGE", KEYS[key], "0", new_state)            -- as in write(), without the call
       else
-        write(KEYS[key], new_state, lasts, limit.exact, state, needed)
+        write(now, KEYS[key], new_state, lasts, limit.exact, state, needed)
       end
       states[key] = lasts > 0 and new_state
 --{ dedup
       if memory and granted ~= 0 and reset > 0 then
         states[memory] = remembered(limit, granted, remaining, reset)
-        write(KEYS[memory], states[memory], reset, true)
+        write(now, KEYS[memory], states[memory], reset, true)
       end
 --}
     end
 --{ dedup
     end
 --}
-    filled = filled + 5
     key = key + step
   end
 --{ several
   end
 --}
-  at = at + 1 + count * (requests > 1 and 7 or 6)
+  at = at + 1 + count * (plain and 1 or requests > 1 and 7 or 6)
 end
 
--- Step 8: the time of all charges ends the reply.
+-- Step 7: the time of all charges ends the reply. Redis converts a table at the price of ten texts,
+-- so the usual reply without load is packed: of one plain run of one request with one limit.
+if last == 2 and filled == 2 then return struct.pack("<i8i8i8", reply[1], reply[2], now) end
 reply[filled + 1], reply[filled + 2] = now, nil             -- nil: Redis stops reading here
 return reply

@@ -21,12 +21,12 @@
 
 return function(state, now, limit, period, burst, cost, mode, offset)
   local since, used, start, adapted, needed = now, 0, nil, false, nil
-  local s, u, e
+  local s, u, e, counted
   if state then
     s, u, e = state:match("^(%d+):(%d+):(%d+)$")
     if s then
-      needed = e + 0
-      since, used = s + 0, u + 0
+      needed, counted = e + 0, s + 0
+      since, used = counted, u + 0
       start = offset and since - (since - offset) % period or since
       if now - start >= period then
         if now >= needed then
@@ -41,7 +41,7 @@ return function(state, now, limit, period, burst, cost, mode, offset)
     end
   end
   if not start then start = offset and now - (now - offset) % period or now end
-  if needed and used > 0 and (needed ~= start + period or since ~= s + 0) then adapted = true end
+  if needed and used > 0 and (needed ~= start + period or since ~= counted) then adapted = true end
 
   local left, granted, retry_after, changed = limit - used, 0, 0, true
   if cost < 0 then
@@ -73,7 +73,7 @@ return function(state, now, limit, period, burst, cost, mode, offset)
     return granted, remaining, retry_after, lasts, ("%s:%.0f:%s"):format(s, used, e), nil, needed
   end
   if offset and now > since then since = now end
-  if needed == now + ends and used < 1e14 and s + 0 == since then
+  if needed == now + ends and used < 1e14 and counted == since then
     return granted, remaining, retry_after, reset, s .. ":" .. used .. ":" .. e, nil, needed
   end
   return granted, remaining, retry_after, reset, ("%.0f:%.0f:%.0f"):format(since, used, now + ends), nil, needed

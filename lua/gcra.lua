@@ -25,7 +25,7 @@
 --
 -- Earlier versions wrote "AT" or "AT:PART", counted by the current numbers, and ignore the rest.
 
-local muldiv, numbers = ...    -- muldiv.lua; numbers[1]: the current numbers as text, if the driver passes them
+local muldiv, numbers = ...    -- muldiv.lua; numbers[1]: the end of a state with the current numbers, if the driver passes it
 
 -- Reads a state with other numbers, a fraction of a µs or slack. Returns AT (rounded up), how far
 -- the TAT is ahead of now, part, slack, and whether the numbers have changed; nothing if it is
@@ -93,20 +93,16 @@ end
 
 return function(state, now, limit, period, burst, cost, mode)
   if limit < 1 then return cost < 0 and cost or 0, 0, cost < 0 and 0 or -1, 0 end
-  local current = numbers and numbers[1] or ("%.0f:%.0f:%.0f"):format(limit, period, burst)
+  local tail = numbers and numbers[1] or (":0:02:%.0f:%.0f:%.0f"):format(limit, period, burst)
 
   -- ahead: µs from now to the TAT, at least 0, with part. slack: see SLACK. used: units of the
   -- burst that are used, rounded up.
   local ahead, part, slack, used, changed, needed = 0, 0, 0, 0, false, nil
   if state then
-    if state:sub(23) == current then
-      needed = state:match("^(%d+):0:02:")
-      if needed then
-        needed = needed + 0
-        if needed > now then ahead = needed - now end
-      end
-    end
-    if not needed then
+    if state:sub(17) == tail then
+      needed = state:sub(1, 16) + 0
+      if needed > now then ahead = needed - now end
+    else
       needed, ahead, part, slack, changed = read_other(state, now, limit, period, burst)
       if not needed then ahead, part, slack = 0, 0, 0 end
     end
@@ -174,10 +170,10 @@ return function(state, now, limit, period, burst, cost, mode)
   local at = now + ahead + slack
   if at > 9007199254740991 then at = 9007199254740991 end
   if part == 0 and slack == 0 then
-    local text = ("%d:0:02:%s"):format(at, current)     -- twice as fast as "%.0f", and correct on 64-bit Redis
-    if #text ~= 22 + #current then text = ("%.0f:0:02:%s"):format(at, current) end
-    return granted, remaining, retry_after, reset, text, nil, needed
+    local text = ("%d"):format(at)     -- twice as fast as "%.0f", and correct on 64-bit Redis
+    if #text ~= 16 then text = ("%.0f"):format(at) end
+    return granted, remaining, retry_after, reset, text .. tail, nil, needed
   end
   return granted, remaining, retry_after, reset,
-         ("%.0f:%.0f:02:%s"):format(at, part, current) .. (slack > 0 and (":%.0f:0"):format(slack) or ""), nil, needed, reset + slack
+         ("%.0f:%.0f"):format(at, part) .. tail:sub(3) .. (slack > 0 and (":%.0f:0"):format(slack) or ""), nil, needed, reset + slack
 end

@@ -43,14 +43,8 @@
 
 local FREE_MAX = 32  -- length of the list, two numbers per free slot; then the earliest is dropped
 
-local muldiv, numbers = ...    -- muldiv.lua; numbers[1]: the current numbers as text, if the driver passes them
+local muldiv, numbers = ...    -- muldiv.lua; numbers[1]: the end of a state with the current numbers, if the driver passes it
 local AT_MAX, LONGEST = 9007199254740991, 4503599627370496     -- maximum debt: 2^52 µs (142 years)
-local tail, tail_limit, tail_period, tail_burst      -- a state with these numbers, from behind AT
-
-local function make_tail(limit, period, burst)
-  tail_limit, tail_period, tail_burst = limit, period, burst
-  tail = ":0:02:" .. (numbers and numbers[1] or ("%.0f:%.0f:%.0f"):format(limit, period, burst))
-end
 
 -- Returns at, part; limit, period, burst and slack if known; and the free slots as text. Returns
 -- nothing if unreadable.
@@ -171,7 +165,7 @@ end
 return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
   if limit < 1 then return cost < 0 and cost or 0, 0, cost < 0 and 0 or -1, 0 end
   if not max_delay or max_delay <= 0 then max_delay = nil end
-  if limit ~= tail_limit or burst ~= tail_burst or period ~= tail_period then make_tail(limit, period, burst) end
+  local tail = numbers and numbers[1] or (":0:02:%.0f:%.0f:%.0f"):format(limit, period, burst)
 
   -- drain: µs until the bucket is empty, with part. level: units in the bucket, rounded up. wait
   -- (below): delay of a request that arrives now. As a meter, `drain` ends with the level, and AT
@@ -289,7 +283,9 @@ return function(state, now, limit, period, burst, cost, mode, offset, max_delay)
   local at = now + drain + (max_delay and 0 or slack)
   if at > AT_MAX then at = AT_MAX end
   if part == 0 and slack == 0 and not (free and free[1]) then
-    return granted, remaining, retry_after, reset, ("%.0f"):format(at) .. tail, delay, needed
+    local text = ("%d"):format(at)     -- twice as fast as "%.0f", and correct on 64-bit Redis
+    if #text ~= 16 then text = ("%.0f"):format(at) end
+    return granted, remaining, retry_after, reset, text .. tail, delay, needed
   end
   local behind = slack > 0 and (":%.0f:0"):format(slack) or ""
   if free and free[1] then

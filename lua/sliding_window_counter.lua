@@ -48,14 +48,16 @@ local LARGEST = 9999999999999  -- of a row of digits
 
 local code, code_period        -- z + 23 * y + 529 * x of this period
 local zeros_z, zeros_y, zeros_x, FORMAT, DEBT_FORMAT
+-- "%d" is twice as fast, and correct if C integers are wide enough.
+local DIGITS = ("%d"):format(9007199254740991) == "9007199254740991" and "%d" or "%.0f"
 
 local function encode(period)
   code_period, code = period, 1 + math.floor(270 * math.log(period) / math.log(2))
   local z, y = code % 23, (code - code % 23) / 23
   y = y % 23
   zeros_z, zeros_y, zeros_x = ("0"):rep(z), ("0"):rep(y), ("0"):rep((code - z - 23 * y) / 529)
-  FORMAT = zeros_z .. "%.0f:" .. zeros_y .. "%.0f:" .. zeros_x .. "%.0f"
-  DEBT_FORMAT = zeros_z .. "%.0f:" .. zeros_y .. "%.0f:" .. zeros_x .. ("0"):rep(23) .. "%.0f"
+  FORMAT = zeros_z .. DIGITS .. ":" .. zeros_y .. DIGITS .. ":" .. zeros_x .. DIGITS
+  DEBT_FORMAT = zeros_z .. DIGITS .. ":" .. zeros_y .. DIGITS .. ":" .. zeros_x .. ("0"):rep(23) .. DIGITS
 end
 
 local function zeros_of(digits) return (digits:find("[^0]") or #digits) - 1 end

@@ -28,18 +28,12 @@
 -- Earlier versions wrote only the first 16 digits of MORE, without the numbers. They read a longer
 -- row as a time long after the expiry of any key.
 
-local muldiv = ...             -- muldiv.lua
+local muldiv, numbers = ...    -- muldiv.lua; numbers[1]: the end of a state with the current numbers, if the driver passes it
 
 -- "%d" is twice as fast, and correct if C integers are wide enough.
 local WIDE = ("%d"):format(9007199254740991) == "9007199254740991"
 local FORMAT = WIDE and "%d:%d:%d:%016d" or "%.0f:%.0f:%.0f:%016.0f"
 local NUMBERS = WIDE and "%013d%014d%013d" or "%013.0f%014.0f%013.0f"
-local tail, tail_limit, tail_period, tail_burst      -- the end of a state with these numbers
-
-local function make_tail(limit, period, burst)
-  tail_limit, tail_period, tail_burst = limit, period, burst
-  tail = NUMBERS:format(limit, period, burst)
-end
 
 -- Returns limit, period, burst and CUT of a state, or nothing.
 local function numbers_of(more)
@@ -76,7 +70,7 @@ end
 
 return function(state, now, limit, period, burst, cost, mode)
   if limit < 1 then return cost < 0 and cost or 0, 0, cost < 0 and 0 or -1, 0 end
-  if limit ~= tail_limit or burst ~= tail_burst or period ~= tail_period then make_tail(limit, period, burst) end
+  local tail = numbers and numbers[1] or NUMBERS:format(limit, period, burst)
 
   local missing, since, part, cut, adapted, needed = 0, now, 0, 0, false, nil
   if state then

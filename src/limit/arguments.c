@@ -195,6 +195,27 @@ static bool goes_on(const struct limit_arguments *next, struct limit_arguments *
     return true;
 }
 
+/* Returns true if a run of `length` requests is a plain one. */
+static bool is_plain_run(const struct arguments *a, const struct limit_arguments *run,
+                         unsigned count, unsigned length)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (run[i].cost != 1 || run[i].mode != MODE_PLAIN || run[i].key != a->plain_keys + i + 1 ||
+            (length > 1 && run[i].step != count) || run[i].amount != run[i].limit->limit ||
+            run[i].burst != run[i].limit->burst)
+            return false;
+    return true;
+}
+
+static void append_plain_run(struct arguments *a, const struct limit_arguments *run, unsigned count,
+                             unsigned length)
+{
+    append_number_argument(a, -(int64_t)(length * RUN_COUNTS + count));
+    for (unsigned i = 0; i < count; i++)
+        append_number_argument(a, run[i].limit->index + 1);
+    a->plain_keys += length * count;
+}
+
 static void append_limit_arguments(struct arguments *a, const struct limit_arguments *t,
                                    bool several)
 {
@@ -211,8 +232,25 @@ static void append_limit_arguments(struct arguments *a, const struct limit_argum
         append_number_argument(a, t->step);
 }
 
+static void append_run(struct arguments *a, const struct limit_arguments *run, unsigned count,
+                       unsigned length)
+{
+    append_number_argument(a, length * RUN_COUNTS + count);
+    for (unsigned i = 0; i < count; i++)
+        append_limit_arguments(a, &run[i], length > 1);
+}
+
+/* The clock of Redis need not be named before a plain run. */
+static void append_now_argument(struct arguments *a, int64_t now_us, bool plain)
+{
+    if (now_us)
+        append_number_argument(a, now_us);
+    else if (!plain)
+        append_argument(a, "", 0);
+}
+
 /* Appends a run of groups that starts at `first`; returns its length. */
-static unsigned append_run_arguments(struct arguments *a, const struct batch *batch, unsigned first)
+static unsigned append_run_arguments(struct arguments *a, struct batch *batch, unsigned first)
 {
     struct limit_arguments run[LIMITS_PER_RULE_MAX], next[LIMITS_PER_RULE_MAX];
     unsigned count = batch->groups[first].count, length = 1;
@@ -226,18 +264,13 @@ static unsigned append_run_arguments(struct arguments *a, const struct batch *ba
         if (!goes_on(next, run, count, length))
             break;
     }
-    append_number_argument(a, length * RUN_COUNTS + count);
-    for (unsigned i = 0; i < count; i++)
-        append_limit_arguments(a, &run[i], length > 1);
+    bool plain = is_plain_run(a, run, count, length);
+    for (unsigned i = first; i < first + length; i++)
+        batch->groups[i].plain = plain;
+    if (first == 0)
+        append_now_argument(a, batch->groups[0].first->now_us, plain);
+    (plain ? append_plain_run : append_run)(a, run, count, length);
     return length;
-}
-
-static void append_now_argument(struct arguments *a, int64_t now_us)
-{
-    if (now_us)
-        append_number_argument(a, now_us);
-    else
-        append_argument(a, "", 0); /* the clock of Redis */
 }
 
 /* In a replay, groups may have different times: a run of 0 requests sets the clock. */
@@ -255,8 +288,8 @@ void arguments_make(struct arguments *a, struct batch *batch)
 {
     a->count = 0;
     a->numbers.n = 0;
+    a->plain_keys = 0;
     append_keys_arguments(a, batch);
-    append_now_argument(a, batch->groups[0].first->now_us);
     for (unsigned i = 0; i < batch->group_count;) {
         append_clock_arguments(a, batch, i);
         i += append_run_arguments(a, batch, i);

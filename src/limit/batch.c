@@ -45,21 +45,22 @@ void op_give_up(struct limit_op *op, enum redis_failure cause)
 static bool read_replies(const struct redis_reply *reply, struct batch *batch, int64_t *time_us)
 {
     struct limit_reply *to = batch->limiter->replies;
-    unsigned count = 0;
+    struct redis_reply unpacked[LIMIT_REPLY_PACKED];
+    struct limit_replies from;
 
-    for (unsigned i = 0; i < batch->group_count; i++) {
-        batch->groups[i].first_reply = count;
-        count += batch->groups[i].count;
-    }
-    if (reply->type != RESP_ARRAY || reply->count != (size_t)count * LIMIT_REPLY_NUMBERS + 1)
+    if (!limit_replies_begin(&from, reply, unpacked))
         return false;
-    const struct redis_reply *from = reply->elements;
-    for (unsigned i = 0; i < batch->group_count; i++)
-        for (unsigned j = 0; j < batch->groups[i].count; j++, from += LIMIT_REPLY_NUMBERS)
-            if (!limit_reply_read(from, batch->groups[i].first->limits[j].limit, to++))
+    for (unsigned i = 0; i < batch->group_count; i++) {
+        struct group *group = &batch->groups[i];
+        group->first_reply = (unsigned)(to - batch->limiter->replies);
+        for (unsigned j = 0; j < group->count; j++)
+            if (!limit_reply_read(&from, group->first->limits[j].limit, group->plain, to++))
                 return false;
-    *time_us = from->integer;
-    return limit_reply_is_number(from);
+    }
+    if (from.end - from.next != 1 || !limit_reply_is_number(from.next))
+        return false;
+    *time_us = from.next->integer;
+    return true;
 }
 
 /* If a limit's own script failed, decides such limits without Redis. If that admits, the other

@@ -1,5 +1,8 @@
 #include "limit/limit_reply.h"
 
+#include <endian.h>
+#include <string.h>
+
 /* lua/guard.lua: retry_after of a script that failed; the message is in place of the delay */
 enum { SCRIPT_FAILED = -2 };
 
@@ -9,8 +12,27 @@ static bool is_failure(const struct redis_reply *elements, const struct limit *l
            elements[0].integer == 0 && elements[2].integer == SCRIPT_FAILED;
 }
 
-bool limit_reply_read(const struct redis_reply *elements, const struct limit *limit,
-                      struct limit_reply *reply)
+bool limit_replies_begin(struct limit_replies *from, const struct redis_reply *reply,
+                         struct redis_reply unpacked[LIMIT_REPLY_PACKED])
+{
+    uint64_t numbers[LIMIT_REPLY_PACKED];
+
+    if (reply->type == RESP_ARRAY) {
+        *from = (struct limit_replies){reply->elements, reply->elements + reply->count};
+        return true;
+    }
+    if (reply->type != RESP_STRING || reply->text.n != sizeof numbers)
+        return false;
+    memcpy(numbers, reply->text.p, sizeof numbers);
+    for (int i = 0; i < LIMIT_REPLY_PACKED; i++)
+        unpacked[i] =
+            (struct redis_reply){.type = RESP_INTEGER, .integer = (int64_t)le64toh(numbers[i])};
+    *from = (struct limit_replies){unpacked, unpacked + LIMIT_REPLY_PACKED};
+    return true;
+}
+
+static bool read_all_numbers(const struct redis_reply *elements, const struct limit *limit,
+                             struct limit_reply *reply)
 {
     bool failed = is_failure(elements, limit);
 
@@ -24,4 +46,24 @@ bool limit_reply_read(const struct redis_reply *elements, const struct limit *li
     reply->delay_us = failed ? 0 : elements[4].integer;
     reply->failure = failed ? elements[4].text.p : NULL;
     return true;
+}
+
+bool limit_reply_read(struct limit_replies *from, const struct limit *limit, bool plain,
+                      struct limit_reply *reply)
+{
+    const struct redis_reply *elements = from->next;
+
+    if (plain && (from->end - elements < LIMIT_REPLY_PLAIN || !limit_reply_is_number(elements)))
+        return false;
+    if (plain && elements[0].integer >= 0) {
+        from->next += LIMIT_REPLY_PLAIN;
+        *reply = (struct limit_reply){
+            .granted = 1, .remaining = elements[0].integer, .reset_us = elements[1].integer};
+        return limit_reply_is_number(&elements[1]);
+    }
+    elements += plain; /* -1: all numbers follow */
+    if (from->end - elements < LIMIT_REPLY_NUMBERS)
+        return false;
+    from->next = elements + LIMIT_REPLY_NUMBERS;
+    return read_all_numbers(elements, limit, reply);
 }

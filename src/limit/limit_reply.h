@@ -5,8 +5,9 @@
 #include "policy/policy.h"
 #include "redis/reply.h"
 
-/* Numbers per limit in the driver's reply. */
-enum { LIMIT_REPLY_NUMBERS = 5 };
+/* Numbers per limit in the driver's reply, of a unit granted at once in a plain run, and in a
+ * packed reply. */
+enum { LIMIT_REPLY_NUMBERS = 5, LIMIT_REPLY_PLAIN = 2, LIMIT_REPLY_PACKED = 3 };
 
 /* Larger numbers are invalid. Limiters return numbers below 2^53 (exact in Lua), and debts end at
  * 2^52 µs. The margin keeps sums of a few numbers in range. */
@@ -24,9 +25,19 @@ struct limit_reply {
     const char *failure; /* the limit's own script failed with this message; NULL: it did not */
 };
 
-/* Reads the reply for `limit` from LIMIT_REPLY_NUMBERS elements. `failure` points into them.
- * Returns false if they are malformed. */
-MUST_CHECK bool limit_reply_read(const struct redis_reply *elements, const struct limit *limit,
+/* Elements of the driver's reply that are not read yet. */
+struct limit_replies {
+    const struct redis_reply *next, *end;
+};
+
+/* Begins to read the driver's reply. `unpacked`: storage for the elements of a packed reply.
+ * Returns false if the reply is malformed. */
+MUST_CHECK bool limit_replies_begin(struct limit_replies *from, const struct redis_reply *reply,
+                                    struct redis_reply unpacked[LIMIT_REPLY_PACKED]);
+
+/* Reads the next limit's reply. `plain`: its request was in a plain run. `failure` points into the
+ * elements. Returns false if they are malformed. */
+MUST_CHECK bool limit_reply_read(struct limit_replies *from, const struct limit *limit, bool plain,
                                  struct limit_reply *reply);
 
 /* Returns whether the element is a number in range. */

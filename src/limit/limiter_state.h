@@ -131,6 +131,7 @@ struct group {
     unsigned count;               /* limits per op */
     unsigned size, answered;      /* ops; ops that have their reply */
     unsigned first_reply;         /* index in the batch's replies */
+    bool plain;                   /* sent in a plain run, see lua/driver.lua */
     int64_t extra;                /* units requested beyond those that the ops need */
     struct lease *lease;          /* the lease that gets the extra units, or NULL */
 };
@@ -158,6 +159,7 @@ struct arguments {
     struct hash_key hash;
     struct slice keys[BATCH_KEYS_MAX];
     unsigned key_count, last_key; /* 1-based index of the last key looked up */
+    unsigned plain_keys;          /* keys of the plain runs so far */
     uint16_t slots[KEY_SLOTS];    /* by hash: 1-based key index, 0: free */
     uint8_t groups[BATCH_KEYS_MAX +
                    1]; /* by key index: 1-based index of the group that may grow, 0: none */

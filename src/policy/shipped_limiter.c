@@ -2,13 +2,13 @@
 #include "policy/shipped_limiter.h"
 
 static const struct shipped_limiter limiters[] = {
-    {.name = "token_bucket", .kind = LIMIT_BUCKET, .leases = true},
+    {.name = "token_bucket", .kind = LIMIT_BUCKET, .leases = true, .state_end = STATE_END_DIGITS},
     {.name = "leaky_bucket",
      .kind = LIMIT_BUCKET,
      .leases = true,
-     .writes_numbers = true,
+     .state_end = STATE_END_FIELDS,
      .option = "max_delay"},
-    {.name = "gcra", .kind = LIMIT_BUCKET, .leases = true, .writes_numbers = true},
+    {.name = "gcra", .kind = LIMIT_BUCKET, .leases = true, .state_end = STATE_END_FIELDS},
     {.name = "fixed_window", .kind = LIMIT_WINDOW, .leases = true, .aligns = true},
     {.name = "rolling_window", .kind = LIMIT_WINDOW, .option = "buckets"},
     {.name = "sliding_window_log", .kind = LIMIT_WINDOW, .keeps_charges = true},

@@ -5,17 +5,24 @@
 
 #include "policy/limit.h"
 
+/* How a limiter writes limit, period and burst at the end of its states. */
+enum state_end {
+    STATE_END_NONE,
+    STATE_END_FIELDS, /* ":0:02:LIMIT:PERIOD:BURST" */
+    STATE_END_DIGITS, /* one row of 13, 14 and 13 digits */
+};
+
 struct shipped_limiter {
     const char *name; /* the file lua/NAME.lua */
     /* The family: whether there is a burst, how refunds find their charge, and what counts while
      * Redis is away (limit/fallback.c). */
     enum limit_kind kind;
-    bool leases;         /* a unit may be used later than it was charged */
-    bool aligns;         /* options align, offset and time_zone */
-    bool writes_numbers; /* its states contain limit, period and burst, formatted by the driver */
-    bool keeps_charges;  /* its states contain each charge */
-    const char *option;  /* the limit's own option for it: "buckets", "max_delay"; NULL: none */
-    const char *rest;    /* a duration among `options`; NULL: none */
+    bool leases;              /* a unit may be used later than it was charged */
+    bool aligns;              /* options align, offset and time_zone */
+    enum state_end state_end; /* how its states end */
+    bool keeps_charges;       /* its states contain each charge */
+    const char *option; /* the limit's own option for it: "buckets", "max_delay"; NULL: none */
+    const char *rest;   /* a duration among `options`; NULL: none */
 };
 
 /* Returns the row of a limiter, or NULL. */

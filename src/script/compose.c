@@ -23,8 +23,8 @@
  * (lua/calendar.lua). Each of the two files, and each time zone, is included only if a limit needs
  * it.
  *
- * With a single limit its table is built at once: local limits = { ["1"] = { run = ... } }. Lines
- * of driver.lua that no limit needs are left empty, see its head.
+ * With a single limit: local limit = { run = ... }. Lines of driver.lua that no limit needs are
+ * left empty, see its head.
  *
  * Redis runs the whole script for every call. Since table entries are built on first use, 60 limits
  * cost a call no more than one (13 µs instead of 26). A call without requests loads every limiter,
@@ -76,14 +76,14 @@ static bool is_pasted_before(const struct policy *policy, const struct limit *li
 
 /* The features of the driver that a policy's limits need; see the head of lua/driver.lua. */
 struct features {
-    bool single; /* the policy uses one limit */
+    bool many; /* the policy uses more than one limit */
     bool several, options, dedup, own, numbers, clock;
     bool muldiv; /* not of the driver: lua/muldiv.lua */
 };
 
-static bool writes_numbers(const struct limit *limit)
+static enum state_end state_end(const struct limit *limit)
 {
-    return limit->shipped && limit->shipped->writes_numbers;
+    return limit->shipped ? limit->shipped->state_end : STATE_END_NONE;
 }
 
 static bool uses_muldiv(const struct limit *limit)
@@ -93,7 +93,7 @@ static bool uses_muldiv(const struct limit *limit)
 
 static struct features features_of(const struct policy *policy)
 {
-    struct features f = {.single = false};
+    struct features f = {.many = false};
     unsigned used = 0;
 
     for (unsigned i = 0; i < entry_count(policy); i++) {
@@ -104,18 +104,19 @@ static struct features features_of(const struct policy *policy)
         f.options |= limit->script_option || limit->own_option_count;
         f.dedup |= limit->dedup.header != NULL;
         f.own |= limit->kind == LIMIT_CUSTOM;
-        f.numbers |= writes_numbers(limit);
+        f.numbers |= state_end(limit) != STATE_END_NONE;
         f.muldiv |= uses_muldiv(limit);
     }
     for (unsigned i = 0; i < policy->rule_count; i++)
         f.several |= policy->rules[i].limit_count > 1;
-    f.single = used == 1;
+    f.many = used != 1;
     return f;
 }
 
 static bool has_feature(const struct features *f, struct slice name)
 {
-    return (slice_equal(name, SLICE("several")) && f->several) ||
+    return (slice_equal(name, SLICE("many")) && f->many) ||
+           (slice_equal(name, SLICE("several")) && f->several) ||
            (slice_equal(name, SLICE("options")) && f->options) ||
            (slice_equal(name, SLICE("dedup")) && f->dedup) ||
            (slice_equal(name, SLICE("own")) && f->own) ||
@@ -287,17 +288,16 @@ static void write_run(FILE *out, const struct limit *limit, const char *lua_dir)
     }
 }
 
-/* The limit's own number of units. Other clients may have other numbers. */
-static void write_amount(FILE *out, const struct limit *limit)
+/* The limit's own numbers. Clients with other numbers pass them with the request. */
+static void write_own_numbers(FILE *out, const struct limit *limit)
 {
-    if (writes_numbers(limit))
-        fprintf(out, ", period_text = \"%lld\"", (long long)limit->period_us);
-    if (limit->limit != limit->burst)
-        return;
-    fprintf(out, ", amount = %1$lld, amount_text = \"%1$lld\"", (long long)limit->limit);
-    if (writes_numbers(limit))
-        fprintf(out, ", numbers = \"%1$lld:%2$lld:%1$lld\"", (long long)limit->limit,
-                (long long)limit->period_us);
+    long long amount = limit->limit, burst = limit->burst, period = limit->period_us;
+
+    fprintf(out, ", amount = %lld, burst = %lld", amount, burst);
+    if (state_end(limit) == STATE_END_FIELDS)
+        fprintf(out, ", numbers = \":0:02:%lld:%lld:%lld\"", amount, period, burst);
+    else if (state_end(limit) == STATE_END_DIGITS)
+        fprintf(out, ", numbers = \"%013lld%014lld%013lld\"", amount, period, burst);
 }
 
 /* Writes a limit as an expression; `lua_dir` as in write_run(). */
@@ -306,7 +306,7 @@ static void write_limit(FILE *out, const struct limit *limit, const char *lua_di
     fputs("{ run = ", out);
     write_run(out, limit, lua_dir);
     fprintf(out, ", period = %lld", (long long)limit->period_us);
-    write_amount(out, limit);
+    write_own_numbers(out, limit);
     if (limit->has_offset)
         fprintf(out, ", offset = %lld", (long long)limit->offset_us);
     if (limit->dedup.header)
@@ -328,16 +328,15 @@ static void write_limits(FILE *out, const struct policy *policy)
     end_table(out, "number", "limit");
 }
 
-/* Writes the table of limits with its single entry, which contains the limiter. */
+/* Writes the policy's only limit, which contains the limiter. */
 static void write_single_limit(FILE *out, const struct policy *policy, const char *lua_dir)
 {
     for (unsigned i = 0; i < policy->limit_count; i++) {
         const struct limit *limit = &policy->limits[i];
         if (!compose_uses(policy, limit))
             continue;
-        fprintf(out, "local limits = { [\"%u\"] = ", limit->index + 1);
+        fputs("local limit = ", out);
         write_limit(out, limit, lua_dir);
-        fputs("}\n", out);
     }
 }
 
@@ -404,13 +403,12 @@ static char *compose(const struct policy *policy, bool clock, const char *lua_di
         struct features features = features_of(policy);
         features.clock = clock;
         bool good = write_helpers(out, policy, &features, lua_dir, report);
-        if (features.single)
-            write_single_limit(out, policy, lua_dir);
-        else {
+        if (features.many) {
             write_limiters(out, policy, lua_dir);
             write_limits(out, policy);
             write_loading(out, policy);
-        }
+        } else
+            write_single_limit(out, policy, lua_dir);
         lua_write_mark(out, path);
         write_needed_lines(out, driver, &features);
         if (fclose(out) != 0 || !good) {

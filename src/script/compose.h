@@ -9,7 +9,7 @@
 #include "policy/policy.h"
 
 /* The header argument of a run: RUN_COUNTS times the number of requests, plus the number of
- * limits of each. */
+ * limits of each; negative for a plain run. */
 enum { RUN_COUNTS = 10 };
 
 /* Marks a line of the composed script; the name of the source file of the following lines comes

@@ -24,7 +24,8 @@ static bool locate(const char *script, unsigned number, struct slice *file, unsi
                                    n - (size_t)(mark + sizeof COMPOSE_MARK - 1 - script)};
             *line = 0;
             found = true;
-        } else if (slice_equal(parent, SLICE(LUA_END)) || slice_equal(parent, SLICE(LUA_OWN_END)))
+        } else if (slice_equal(parent, SLICE(LUA_END)) || slice_equal(parent, SLICE(LUA_OWN_END)) ||
+                   slice_equal(parent, SLICE(LUA_VALUE_END)))
             found = false;
         script += n + (script[n] == '\n');
     }

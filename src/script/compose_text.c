@@ -80,8 +80,24 @@ void lua_write_mark(FILE *out, const char *name)
     putc('\n', out);
 }
 
+/* Returns the position of "return" if it is the file's first statement, else NULL. */
+static const char *only_return(const char *text)
+{
+    while (*text == '\n' || strncmp(text, "--", 2) == 0)
+        text += strcspn(text, "\n") + (text[strcspn(text, "\n")] == '\n');
+    return strncmp(text, "return ", strlen("return ")) == 0 ? text : NULL;
+}
+
 void lua_write_chunk(FILE *out, const char *name, const char *text, bool own)
 {
+    const char *value = own ? NULL : only_return(text);
+
+    if (value) {
+        lua_write_mark(out, name);
+        fwrite(text, 1, (size_t)(value - text), out);
+        fprintf(out, "%s\n%s\n", value + strlen("return "), LUA_VALUE_END);
+        return;
+    }
     fputs(own ? "(function(...) local redis, server, KEYS, ARGV " : "(function(...) ", out);
     lua_write_mark(out, name);
     if (text[0] == '#')

@@ -9,6 +9,8 @@
  * (lua/muldiv.lua) and, for weir's own files, numbers (see lua/driver.lua). */
 #define LUA_END     "end)(muldiv, numbers)"
 #define LUA_OWN_END "end)(muldiv)"
+/* The line after a file that is a single return statement, written as that value. */
+#define LUA_VALUE_END "-- end of the file"
 
 /* Returns the text of a file, to be freed by the caller; NULL: error printed to `report`. */
 char *lua_read(const char *path, FILE *report);
@@ -22,9 +24,9 @@ void lua_write_quoted(FILE *out, const char *text);
 /* Writes the mark of the file `name`, see COMPOSE_MARK. */
 void lua_write_mark(FILE *out, const char *name);
 
-/* Writes a file as an expression: its chunk, called once. The newline before `end` closes a comment
- * on the last line. A first line "#!..." is for the shell. `own`: an operator's own limiter, which
- * has no access to Redis. */
+/* Writes a file as an expression: its chunk, called once, or the value of its only statement. The
+ * newline before `end` closes a comment on the last line. A first line "#!..." is for the shell.
+ * `own`: an operator's own limiter, which has no access to Redis. */
 void lua_write_chunk(FILE *out, const char *name, const char *text, bool own);
 
 /* Writes `local NAME = ` and the value that lua_dir/NAME.lua returns. False: the file cannot be

@@ -185,21 +185,31 @@ static long argument(const redisReply *command, size_t i)
     return i < command->elements ? strtol(command->element[i]->str, NULL, 10) : 0;
 }
 
-/* What the driver says when everything is admitted: granted 1, remaining 7, 0, reset 1 s, 0. */
+/* Writes what the driver says of a run when everything is admitted: remaining 7, reset 1 s. */
+static unsigned say_run(struct evbuffer *out, long limits, bool plain)
+{
+    for (long i = 0; i < limits; i++)
+        evbuffer_add_printf(out,
+                            plain ? ":7\r\n:1000000\r\n" : ":1\r\n:7\r\n:0\r\n:1000000\r\n:0\r\n");
+    return (unsigned)limits * (plain ? 2 : 5);
+}
+
 static void say_admitted(struct fake_client *client, const redisReply *command)
 {
-    struct evbuffer *out = bufferevent_get_output(client->stream);
-    size_t at = 3 + (size_t)argument(command, 2) + 1;
-    unsigned limits = 0;
+    struct evbuffer *out = bufferevent_get_output(client->stream), *numbers = evbuffer_new();
+    size_t at = 3 + (size_t)argument(command, 2);
+    unsigned count = 1;
 
+    at += argument(command, at) >= 0; /* the clock */
     while (at < command->elements) {
-        long requests = argument(command, at) / 10, each = argument(command, at) % 10;
-        limits += (unsigned)(requests * each);
-        at += 1 + (size_t)each * (requests > 1 ? 7 : 6);
+        bool plain = argument(command, at) < 0;
+        long header = labs(argument(command, at)), requests = header / 10, each = header % 10;
+        count += say_run(numbers, requests * each, plain);
+        at += 1 + (size_t)each * (plain ? 1 : requests > 1 ? 7 : 6);
     }
-    evbuffer_add_printf(out, "*%u\r\n", limits * 5 + 1);
-    for (unsigned i = 0; i < limits; i++)
-        say(client, ":1\r\n:7\r\n:0\r\n:1000000\r\n:0\r\n");
+    evbuffer_add_printf(out, "*%u\r\n", count);
+    evbuffer_add_buffer(out, numbers);
+    evbuffer_free(numbers);
     say(client, ":1790000000000000\r\n");
 }
 

@@ -157,9 +157,61 @@ static void set_up(void)
 
 /* ---- what is to come of it ------------------------------------------------------------------- */
 
-/* Does the input begin with an array of `count` integers? Whether the first of each five is above 0 for all
- * goes to `*admits`. */
-static bool reads_as_answer(size_t count, bool *admits)
+/* Are `count` elements, from `at` on, numbers? */
+static bool numbers_at(const struct redis_reply *reply, size_t at, size_t count)
+{
+    if (reply->count < at + count)
+        return false;
+    for (size_t i = at; i < at + count; i++)
+        if (!limit_reply_is_number(&reply->elements[i]))
+            return false;
+    return true;
+}
+
+/* Does the array hold the answers of so many limits, and the time? Each answer is five numbers; in a plain run
+ * two, or a negative one and five. Whether all admit goes to `*admits`. */
+static bool holds_answers(const struct redis_reply *reply, unsigned limits, bool plain,
+                          bool *admits)
+{
+    size_t at = 0;
+
+    for (; limits > 0; limits--) {
+        if (!numbers_at(reply, at, plain ? 2 : LIMIT_REPLY_NUMBERS))
+            return false;
+        if (plain && reply->elements[at].integer >= 0) {
+            at += 2;
+            continue;
+        }
+        if (!numbers_at(reply, at += plain, LIMIT_REPLY_NUMBERS))
+            return false;
+        *admits &= reply->elements[at].integer > 0;
+        at += LIMIT_REPLY_NUMBERS;
+    }
+    return reply->count == at + 1 && numbers_at(reply, at, 1);
+}
+
+/* The same for an array or three numbers of 8 bytes in a text. */
+static bool is_answer(const struct redis_reply *reply, unsigned limits, bool plain, bool *admits)
+{
+    struct redis_reply elements[3], array = {.type = RESP_ARRAY, .count = 3, .elements = elements};
+
+    *admits = true;
+    if (reply->type == RESP_ARRAY)
+        return holds_answers(reply, limits, plain, admits);
+    if (reply->type != RESP_STRING || reply->text.n != 24)
+        return false;
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t number = 0;
+        for (unsigned j = 8; j-- > 0;)
+            number = number << 8 | (unsigned char)reply->text.p[8 * i + j];
+        elements[i] = (struct redis_reply){.type = RESP_INTEGER, .integer = (int64_t)number};
+    }
+    return holds_answers(&array, limits, plain, admits);
+}
+
+/* Does the input begin with an answer for `limits` limits? The rule of one limit is asked in a plain run; one of the
+ * others counts later. Whether it admits goes to `*admits`. */
+static bool reads_as_answer(unsigned limits, bool *admits)
 {
     redisReader *reader = redisReaderCreate();
     struct redis_reply_reader replies = {
@@ -168,16 +220,9 @@ static bool reads_as_answer(size_t count, bool *admits)
     void *found = NULL;
     redis_reply_reader_install(&replies, reader, &unanswered);
     redisReaderFeed(reader, answer.bytes, answer.size);
-    bool good = redisReaderGetReply(reader, &found) == REDIS_OK && found;
-    const struct redis_reply *reply = found;
+    bool good = redisReaderGetReply(reader, &found) == REDIS_OK && found &&
+                is_answer(found, limits, limits == 1, admits);
 
-    good = good && reply->type == RESP_ARRAY && reply->count == count;
-    *admits = true;
-    for (size_t i = 0; good && i < count; i++) {
-        good = limit_reply_is_number(&reply->elements[i]);
-        if (good && i % LIMIT_REPLY_NUMBERS == 0 && i + 1 < count) /* the last is the time */
-            *admits &= reply->elements[i].integer > 0;
-    }
     redis_reply_free(found);
     redisReaderFree(reader);
     return good;
@@ -252,7 +297,7 @@ static void decide(struct limiter *limiter, struct decision_request *decision_re
     PROPERTY(decided_count == 1);
     if (answer.to == 's')
         return;
-    if (!reads_as_answer(rule->limit_count * LIMIT_REPLY_NUMBERS + 1, &admits))
+    if (!reads_as_answer(rule->limit_count, &admits))
         PROPERTY(decision_request->decision.verdict == VERDICT_FAILED_CLOSED);
     else
         PROPERTY(decision_request->decision.verdict ==

@@ -80,12 +80,15 @@ local limits = {
   ["2"] = { run = limiter["fixed_window"], period = 1000000, offset = nil },
   ["3"] = { run = limiter["fixed_window"], period = 1000000, offset = 250000 },
   ["4"] = { run = limiter["rolling_window"], period = 1000000, offset = nil, options = { 10 } },
-  ["5"] = { run = limiter["leaky_bucket"], period = 1000000, offset = nil, options = { 500000 }, period_text = "1000000" },
+  ["5"] = { run = limiter["leaky_bucket"], period = 1000000, offset = nil, options = { 500000 } },
   ["6"] = { run = limiter["number"], period = 1000000, offset = nil },
   ["7"] = { run = limiter["broken"], period = 1000000, offset = nil },
-  ["8"] = { run = limiter["gcra"], period = 1000000, offset = nil, period_text = "1000000" },
+  ["8"] = { run = limiter["gcra"], period = 1000000, offset = nil },
   ["9"] = { run = limiter["fixed_window"], period = 60000000, offset = nil },
   ["10"] = { run = limiter["fixed_window"], period = 60000000, offset = nil, repeats = 2 },
+  ["20"] = { run = limiter["fixed_window"], period = 1000000, amount = 2, burst = 2 },
+  ["21"] = { run = limiter["gcra"], period = 1000000, amount = 1000, burst = 500, numbers = ":0:02:1000:1000000:500" },
+  ["22"] = { run = limiter["leaky_bucket"], period = 1000000, amount = 4, burst = 4, options = { 250000 }, numbers = ":0:02:4:1000000:4" },
 }
 ]]
 
@@ -93,9 +96,14 @@ local function run(text, redis, keys, args)
   local chunk = assert(loadstring(text))
   for i, value in ipairs(args) do args[i] = type(value) == "number" and ("%.0f"):format(value) or value end
   redis.log = {}
-  setfenv(chunk, setmetatable({ redis = redis, KEYS = keys, ARGV = args }, { __index = _G,
+  local function pack(format, ...) return format == "<i8i8i8" and ("%.0f %.0f %.0f"):format(...) end
+  setfenv(chunk, setmetatable({ redis = redis, KEYS = keys, ARGV = args, struct = { pack = pack } }, { __index = _G,
     __newindex = function(_, name) error("global " .. name) end }))
   local reply, copy = chunk(), {}
+  if type(reply) == "string" then                                         -- packed numbers, see below
+    for number in reply:gmatch("%d+") do copy[#copy + 1] = number + 0 end
+    return copy
+  end
   if reply.err then return reply end
   for _, value in ipairs(reply) do copy[#copy + 1] = value end            -- Redis, too, reads a table up to the first nil
   return copy
@@ -115,7 +123,7 @@ local function driver(redis, keys, args)
   args = as_runs(args)
   local reply = run(driver_text, redis, keys, args)
   local now = table.remove(reply)                                         -- stands at the end of each
-  check(now == (args[1] == "" and redis.clock or tonumber(args[1])), "the time of the call is %s", tostring(now))
+  check(now == (tonumber(args[1]) and tonumber(args[1]) > 0 and tonumber(args[1]) or redis.clock), "the time of the call is %s", tostring(now))
   return reply
 end
 -- A state of fixed_window, whatever its end; and an expiry, which comes up to two slots later than it must.
@@ -265,6 +273,31 @@ do -- runs: requests that differ in their keys alone, of one limit and of severa
   is(driver(redis, { "a", "s", "b" }, { runs = true, "", 22, 2, 1, 1, 0, 2, 2, 2, 2, 2, 1, 0, 1, 1, 0, 11, 2, 2, 0, 0, 1, 1 }),
      1, 0, 0, 1000000, 0, 1, 0, 0, 1000000, 0,  1, 1, 0, 1000000, 0, 0, 0, 1000000, 1000000, 0,  0, 0, 1000000, 1000000, 0)
   check(counts(redis.data.b, "1790000000123456:1") and counts(redis.data.a, "1790000000123456:2"), "who is rejected is not charged")
+end
+
+do -- plain runs: one unit of each limit, by the limit's own numbers; what is granted at once is answered with two numbers
+  local redis = new_redis()
+  local function plain(keys, ...) return driver(redis, keys, { runs = true, ... }) end
+  is(plain({ "a" }, -11, 21), 499, 1000)
+  check(redis.data.a == "1790000000124456:0:02:1000:1000000:500" and table.concat(redis.log, " ") == "TIME MGET SET", "state: %s", redis.data.a)
+  is(plain({ "a", "b" }, -21, 21), 498, 2000, 499, 1000)
+  is(driver(redis, { "a" }, { "", 1, 21, 1, 1, 0, 1000, 500 }), 1, 497, 0, 3000, 0)            -- the same in the other form
+  is(driver(redis, { "b" }, { "", 1, 21, 1, 1, 0, 1000, 400 }), 1, 398, 0, 2000, 0)            -- a client's own numbers, and back
+  is(plain({ "b" }, -11, 21), 497, 3000)
+  is(plain({ "w" }, -11, 20), 1, 1000000)
+  is(plain({ "w", "v" }, -21, 20), 0, 1000000, 1, 1000000)
+  is(plain({ "v", "w" }, -21, 20), 0, 1000000, -1, 0, 0, 1000000, 1000000, 0)
+  check(counts(redis.data.w, "1790000000123456:2"), "who is rejected is not charged: %s", redis.data.w)
+  is(plain({ "q" }, -11, 22), 3, 250000)
+  is(plain({ "q" }, -11, 22), -1, 1, 0, 0, 500000, 250000)                                      -- a delay
+  -- several limits; all or none
+  is(plain({ "x", "y", "w" }, -12, 21, 20, -11, 20), 499, 1000, 1, 1000000, -1, 0, 0, 1000000, 1000000, 0)
+  is(plain({ "x", "w", "z", "y" }, -22, 21, 20), 499, 1000, -1, 0, 0, 1000000, 1000000, 0, 499, 1000, 0, 1000000)
+  -- before and behind other runs, by the caller's clock
+  redis = new_redis()
+  is(plain({ "a", "b" }, "", -11, 21, 11, 20, 2, 2, 0, 2, 2), 499, 1000, 2, 0, 0, 1000000, 0)
+  is(plain({ "a", "e", "c" }, "", 11, 20, 3, 1, 0, 2, 2, -21, 21), 1, 1, 0, 1000000, 0, 498, 2000, 499, 1000)
+  is(plain({ "d" }, 1790000000200000, -11, 21), 499, 1000)
 end
 
 do -- a key is given a new expiry only when it would not live long enough

@@ -151,7 +151,7 @@ def driver_script(limits, directory=LUADIR):
     lines.append("local limits = {")
     for i, (name, period, offset, option) in enumerate(limits):
         options = "" if option is None else f", options = {{ {option} }}"
-        lines.append(f'  ["{i + 1}"] = {{ run = limiter["{name}"], period = {period}, period_text = "{period}", '
+        lines.append(f'  ["{i + 1}"] = {{ run = limiter["{name}"], period = {period}, '
                      f'offset = {"nil" if offset is None else offset}{options} }},')
     return "\n".join(lines) + "\n}\n" + text("driver", directory)
 

@@ -1192,11 +1192,16 @@ static const char *const wrong_shapes[] = {
     "$-1\r\n",
     "*-1\r\n",
     "*0\r\n",
-    "*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
-    "*6\r\n:1\r\n:1\r\n$1\r\n1\r\n:1\r\n:1\r\n:1\r\n",
-    "*6\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n$1\r\n1\r\n",
-    "*7\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
-    "*1\r\n*6\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+    "*2\r\n:1\r\n:1\r\n",
+    "*3\r\n:1\r\n$1\r\n1\r\n:1\r\n",
+    "*3\r\n:1\r\n:1\r\n$1\r\n1\r\n",
+    "*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+    "*1\r\n*3\r\n:1\r\n:1\r\n:1\r\n",
+    "*6\r\n:-1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+    "*7\r\n:-1\r\n:1\r\n:1\r\n$1\r\n1\r\n:1\r\n:1\r\n:1\r\n",
+    "*8\r\n:-1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+    "$23\r\n12345678123456781234567\r\n",
+    "$24\r\n123456781234567812345678\r\n", /* numbers out of range */
 };
 
 START_TEST(an_answer_of_the_wrong_shape_is_a_failure)
