@@ -1,5 +1,16 @@
 /* admin.h - the admin listeners: /healthz, /readyz, /metrics and /api/v1. They run on the main
- * thread's loop and use evhttp: they are for operators and monitoring, not for proxied traffic. */
+ * thread's loop and use evhttp: they are for operators and monitoring, not for proxied traffic.
+ *
+ * This directory owns the answers to operators and monitoring. It reads what workers publish and
+ * touches no request on its way. In reading order:
+ *
+ *   admin.h, bound.h, access.h    listeners; one socket; who may ask
+ *   answer.h, json.h              how answers are written
+ *   metrics.h, metrics_text.h     /metrics: metrics_table.c has the declared counters
+ *   api.h                         /api/v1: the table of its paths
+ *   status.h, policy_api.h, top_api.h, clients_api.h    its answers; client_body.h, grant_body.h
+ *   events.h, snapshot.h          a snapshot a second, for the dashboard
+ *   dashboard.h                   files of src/admin/dashboard/ */
 #ifndef WEIR_ADMIN_ADMIN_H
 #define WEIR_ADMIN_ADMIN_H
 

@@ -1,4 +1,15 @@
-/* macros.h - macros used in all directories. */
+/* macros.h - macros used in all directories.
+ *
+ * This directory owns what has nothing to do with HTTP or Redis. In reading order:
+ *
+ *   macros.h, slice.h, text.h, values.h    text: bytes with a length, bounded buffers, units
+ *   clock.h, event_timer.h        time; libevent's timers
+ *   deadline.h, timer_heap.h      timers of one length per kind; timers of any length
+ *   log.h                         log_file.c writes what log.c gathers
+ *   memory.h, arena.h, magic.h    allocation; checked pointers
+ *   descriptors.h, file.h         lack of descriptors; whole files
+ *   histogram.h, counter_table.h, metric.h, row_histogram.h    counters
+ *   hash.h, sha256.h, recent.h, top_keys.h, json_tree.h        data structures and algorithms */
 #ifndef WEIR_BASE_MACROS_H
 #define WEIR_BASE_MACROS_H
 

@@ -1,5 +1,9 @@
 /* cli.h - subcommands. Each takes the rest of the command line and returns the exit status: 0
- * success, 1 bad input or policy, 2 bad usage. */
+ * success, 1 bad input or policy, 2 bad usage.
+ *
+ * This directory owns what `weir SUBCOMMAND` prints. It runs no workers and accepts no connections.
+ * In reading order: check.c (with check_names.c, check_redis.c), client_commands.c and
+ * client_report.h for inspect, reset and grant, top.h, replay.c, script.c. */
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
 

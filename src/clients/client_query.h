@@ -7,7 +7,14 @@
  * A client query only builds the Redis calls and decodes the replies. The command line makes
  * blocking calls, the admin listener non-blocking ones. State keys of a limit with several `per`
  * keys are found with SCAN, which reads all key names in Redis, about 1000 per call. SCAN stops
- * after a time limit; the result then covers only the keys found so far (client_query_complete). */
+ * after a time limit; the result then covers only the keys found so far (client_query_complete).
+ *
+ * This directory owns what an operator does to one client: inspect, reset, grant. It decides no
+ * requests. In reading order:
+ *
+ *   client_query.h                query_identity.c: whose keys; query_replies.c: from replies
+ *   grant_calls.h, grant_reader.h grants in Redis; their copy in each process
+ *   redis_memory.h                Redis' memory, for the metrics */
 #ifndef WEIR_CLIENTS_CLIENT_QUERY_H
 #define WEIR_CLIENTS_CLIENT_QUERY_H
 

@@ -1,4 +1,11 @@
-/* policy_file.h - loads a policy from memory; policy_load() is in policy/policy.h. */
+/* policy_file.h - loads a policy from memory; policy_load() is in policy/policy.h.
+ *
+ * This directory owns the way from a tree of YAML nodes to a policy. It does nothing after the
+ * policy is read. In reading order:
+ *
+ *   policy_file.h                 the sections, one after the other
+ *   option_rows.h                 options_*.c: the rows of the option table
+ *   sections.h                    read_*.c: one reader per section, for what rows cannot express */
 #ifndef WEIR_CONFIG_POLICY_FILE_H
 #define WEIR_CONFIG_POLICY_FILE_H
 

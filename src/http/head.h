@@ -5,7 +5,16 @@
  *     --request_head_parse()---> struct request_head  --request_framing()---> struct framing
  *     --response_head_parse()--> struct response_head --response_framing()--> struct framing
  *
- * A field is a pair of slices into the parsed bytes, and is valid as long as those bytes. */
+ * A field is a pair of slices into the parsed bytes, and is valid as long as those bytes.
+ *
+ * This directory owns the syntax of HTTP/1.1, and what all versions share: fields, paths, methods.
+ * It has no sockets and no events, and allocates nothing on the request path. In reading order:
+ *
+ *   head.h, parse.h, chars.h      from bytes to slices: request_head.c, response_head.c, fields.c
+ *   framing.h, chunked.h, trailers.h    where content ends; its coding; fields behind it
+ *   path.h, readings.h            normalised paths, patterns; how servers may read a path
+ *   response.h, rewrite.h         a response; heads that weir writes
+ *   forwarded.h, traceparent.h    single fields */
 #ifndef WEIR_HTTP_HEAD_H
 #define WEIR_HTTP_HEAD_H
 

@@ -1,4 +1,8 @@
-/* lint.h - checks of a policy across its sections: contradictions and probable mistakes. */
+/* lint.h - checks of a policy across its sections: contradictions and probable mistakes.
+ *
+ * This directory owns findings that concern more than one section of a policy. It never changes
+ * the policy. check.c calls the others: check_rules.c, check_match.c, check_paths.c, check_costs.c,
+ * check_identity.c, check_decisions.c, check_admin.c. */
 #ifndef WEIR_LINT_LINT_H
 #define WEIR_LINT_LINT_H
 

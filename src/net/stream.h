@@ -5,7 +5,16 @@
  *   peer <-- [socket] <-stream_splice- socket     pipe: same for stream_splice; never used with out
  *
  * Events are level-triggered and stay registered while they are wanted. Both sides of the proxy use
- * streams. TLS is added in one place, as a layer between a stream and its socket. */
+ * streams. TLS is added in one place, as a layer between a stream and its socket.
+ *
+ * This directory owns sockets and addresses. It gives no meaning to the bytes. In reading order:
+ *
+ *   address.h, resolver.h         addresses as text and bytes; names
+ *   listener.h, inherited.h       listening sockets, own and of systemd; ip_counts.h
+ *   poller.h                      which sockets are ready
+ *   stream.h, iobuf.h, pipe.h     a socket with its buffers; content that stays in the kernel
+ *   tls.h, tls_pump.h             TLS below a stream; TLS below a plain socket
+ *   proxy_header.h                the PROXY protocol */
 #ifndef WEIR_NET_STREAM_H
 #define WEIR_NET_STREAM_H
 

@@ -3,7 +3,18 @@
  *   YAML --yaml/--> nodes with positions --config/--> struct policy --lint/--> warnings
  *
  * A policy is immutable, shared by all threads and freed with its last reference. Durations are in
- * microseconds, sizes in bytes. The policy owns the memory that its pointers refer to. */
+ * microseconds, sizes in bytes. The policy owns the memory that its pointers refer to.
+ *
+ * This directory owns the policy, and finds the client and the rule of a request. It reads no YAML,
+ * and does no I/O on the request path. In reading order:
+ *
+ *   policy.h, bounds.h            the data, with a header per section: rule.h, limit.h, ...
+ *   identity.h, identity_source.h the client of a request; identity_token.h: tokens
+ *   rule_choice.h, rule_match.h   the rule of a request; rule_index.h, criteria.h, query.h, pairs.h
+ *   original_request.h            the request that another proxy asks about
+ *   client_table.h, address_lists.h    named clients; allowed and blocked addresses
+ *   shipped_limiter.h             the limiters of lua/
+ *   zone.h, calendar.h, civil.h   time zones, windows of the calendar */
 #ifndef WEIR_POLICY_POLICY_H
 #define WEIR_POLICY_POLICY_H
 

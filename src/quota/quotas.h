@@ -10,7 +10,11 @@
  *            settled() <--quota request, via the worker's queue--'
  *
  * Workers never use the database. If libpq is slow, a request waits at most quotas.timeout,
- * which is a deadline in its own worker. */
+ * which is a deadline in its own worker.
+ *
+ * This directory owns the way from an id to its row in PostgreSQL. It decides nothing. In reading
+ * order: quotas.h, quota_client.c (a worker's side), quota_cache.h, fetcher.c and lookup.h (the
+ * thread), quota_row.h, postgres_link.h, postgres_row.h. */
 #ifndef WEIR_QUOTA_QUOTAS_H
 #define WEIR_QUOTA_QUOTAS_H
 

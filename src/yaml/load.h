@@ -1,4 +1,7 @@
-/* load.h - what the readers and checks of a policy file share: state, messages, node access. */
+/* load.h - what the readers and checks of a policy file share: state, messages, node access.
+ *
+ * This directory owns YAML files as trees of nodes, and messages about them. It contains nothing of
+ * single options. In reading order: tree.h, report.h, suggest.h, load.h. */
 #ifndef WEIR_YAML_LOAD_H
 #define WEIR_YAML_LOAD_H
 
