@@ -9,12 +9,19 @@
 /* In the order of enum retry_on. */
 static const char *const retry_names[] = {"connect", "reset", "timeout", "502", "503", "504", NULL};
 
+static const char *const protocol_names[] = {
+    [UPSTREAM_HTTP1] = "http1", [UPSTREAM_HTTP2] = "http2", [UPSTREAM_AUTO] = "auto", NULL};
+
 /* clang-format off: path, type, member, default, low, high, flags, names, applies, help */
 static const struct option rows[] = {
     {"upstreams", &type_upstreams, WHOLE, NULL, 1, UPSTREAMS_MAX, REQUIRED, NULL, NULL,
      "upstreams by name (at most 256)"},
     {"upstreams.NAME.servers", &type_servers, WHOLE, NULL, 1, SERVERS_MAX, REQUIRED, NULL, NULL,
      "servers of the upstream (at most 64): host:port or unix:/path"},
+    {"upstreams.NAME.protocol", &type_enum, UPSTREAM(protocol), "http1", 0, 0, 0, protocol_names,
+     NULL,
+     "HTTP version: http1, http2 (with tls by ALPN, else with prior knowledge), or auto (with tls: "
+     "HTTP/2 if the server offers it)"},
     {"upstreams.NAME.connect_timeout", &type_duration, UPSTREAM(connect_timeout_us), "1s", MS(1),
      SEC(60), 0, NULL, NULL, "maximum time to connect to a server (1ms to 1m)"},
     {"upstreams.NAME.response_timeout", &type_duration, UPSTREAM(response_timeout_us), "30s", MS(1),

@@ -1,5 +1,6 @@
 /* read_upstreams.c - section upstreams: the servers that weir forwards requests to. */
 #include "config/sections.h"
+#include "http2/session.h"
 
 /* Stores a host name unresolved; the resolver looks it up at run time. */
 static bool read_server(struct loading *l, const struct node *item, struct upstream_server *server)
@@ -69,6 +70,19 @@ static void check_server_names(struct loading *l, const struct node *node,
         }
 }
 
+static void check_protocol(struct loading *l, const struct node *node,
+                           const struct upstream *upstream)
+{
+    const struct node *protocol = node_find(node, "protocol");
+
+    if (upstream->protocol == UPSTREAM_HTTP1)
+        return;
+    if (!http2_is_there())
+        mistake(l, protocol, "this weir was built without libnghttp2 (./configure --with-http2)");
+    else if (upstream->protocol == UPSTREAM_AUTO && !upstream->tls.on)
+        mistake(l, protocol, "auto requires tls; without it, give http1 or http2");
+}
+
 /* --- health --- */
 
 bool upstream_has_health(const void *upstream)
@@ -122,6 +136,7 @@ static void read_upstream(struct loading *l, const struct node *node, struct ups
         return;
     options_read(l, node, "upstreams.NAME", upstream);
     check_server_names(l, node, upstream);
+    check_protocol(l, node, upstream);
 }
 
 static void read_upstreams(struct loading *l, const struct option *option, const struct node *node,

@@ -17,8 +17,10 @@
 
 /* Begins a client's session: the preface and SETTINGS are the first output. Of the settings,
  * initial_window, max_header_list (for responses) and resets_per_second (resets without a reason,
- * see frame_limits.h) are used. Output and its buffer: as for http2_session_new(). Streams may be
- * opened at once, before the server's SETTINGS. Returns NULL if there is no memory. */
+ * see frame_limits.h) are used. The window of the connection is max_concurrent_streams times
+ * initial_window: the caller opens no more streams, so those that are not read do not stop others.
+ * Output and its buffer: as for http2_session_new(). Streams may be opened at once, before the
+ * server's SETTINGS. Returns NULL if there is no memory. */
 MUST_CHECK struct http2_session *
 http2_client_session_new(const struct http2_settings *settings, const struct http2_events *events,
                          void *context, struct http2_scratch *scratch, struct iobuf_pool *pool,

@@ -76,7 +76,8 @@ static bool submit_settings(struct http2_session *s, const struct http2_settings
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, (uint32_t)settings->initial_window},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)settings->max_header_list},
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1}};
-    int64_t window = (int64_t)settings->initial_window * HTTP2_CONNECTION_WINDOWS;
+    int64_t windows = s->client ? settings->max_concurrent_streams : HTTP2_CONNECTION_WINDOWS;
+    int64_t window = (int64_t)settings->initial_window * windows;
 
     if (window > NGHTTP2_MAX_WINDOW_SIZE)
         window = NGHTTP2_MAX_WINDOW_SIZE;
@@ -302,7 +303,9 @@ static void receive_failed(struct http2_session *s, ssize_t error)
     if (error == NGHTTP2_ERR_NOMEM || error == NGHTTP2_ERR_CALLBACK_FAILURE)
         http2_session_fail(s, HTTP2_NO_MEMORY, NULL);
     else if (error == NGHTTP2_ERR_FLOODED)
-        http2_session_fail(s, (enum http2_cause)LIMIT_SETTINGS, "too many unsent acknowledgements");
+        http2_session_fail(
+            s, (enum http2_cause)(s->header[3] == NGHTTP2_PING ? LIMIT_PINGS : LIMIT_SETTINGS),
+            "too many unsent acknowledgements");
     else
         http2_session_fail(s, HTTP2_PROTOCOL_ERROR, nghttp2_strerror((int)error));
 }

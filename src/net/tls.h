@@ -90,6 +90,10 @@ void tls_resumption_clear(struct tls_resumption *resumption);
 MUST_CHECK bool tls_connect(struct stream *stream, struct tls_client *client, const char *host,
                             struct tls_resumption *resumption);
 
+/* Offers HTTP/2 (ALPN h2), and HTTP/1.1 after it if `http1` is set. Call after tls_connect() and
+ * before the handshake. Returns false if out of memory. */
+MUST_CHECK bool tls_client_offer_http2(struct stream *stream, bool http1);
+
 /* Writes the reason of TLS_FAILED, for the log. */
 void tls_connect_failure(const struct stream *stream, char why[static TLS_WHY_MAX]);
 

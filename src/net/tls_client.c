@@ -331,4 +331,13 @@ bool tls_connect(struct stream *s, struct tls_client *client, const char *host,
     return true;
 }
 
+bool tls_client_offer_http2(struct stream *s, bool http1)
+{
+    static const unsigned char spoken[] = "\x02h2\x08http/1.1"; /* preferred first */
+    enum { H2_SIZE = 3 };
+    struct tls_session *t = s->session;
+
+    return SSL_set_alpn_protos(t->ssl, spoken, http1 ? sizeof spoken - 1 : H2_SIZE) == 0;
+}
+
 #endif

@@ -115,3 +115,9 @@ enum tls_handshake tls_handshake(struct stream *stream)
 }
 
 #endif
+
+bool tls_client_offer_http2(struct stream *stream, bool http1)
+{
+    (void)stream, (void)http1;
+    return false;
+}

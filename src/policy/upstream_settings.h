@@ -52,12 +52,20 @@ struct upstream_eject {
     uint64_t *statuses; /* statuses that count as failures, for statuses_hold() */
 };
 
+/* upstreams.NAME.protocol */
+enum upstream_protocol {
+    UPSTREAM_HTTP1,
+    UPSTREAM_HTTP2,
+    UPSTREAM_AUTO /* with TLS: as the server chooses by ALPN */
+};
+
 struct upstream {
     char *name;
     unsigned index; /* in policy->upstreams */
     struct upstream_server *servers;
     unsigned server_count; /* at least 1 */
     uint64_t connect_timeout_us, response_timeout_us;
+    enum upstream_protocol protocol;
     bool forwarded; /* send Forwarded (RFC 7239) */
     struct client_tls tls;
     struct upstream_health health;

@@ -9,6 +9,8 @@
 #define RETRY_CAUSES(X)                                                                            \
     X(RETRY_NONE, "none")               /* the first try */                                        \
     X(RETRY_IDLE_CLOSED, "idle_closed") /* server closed a reused connection; on a new one */      \
+    X(RETRY_GOING_AWAY, "going_away")   /* HTTP/2: server closes the connection, has not begun */  \
+    X(RETRY_REFUSED, "refused")         /* HTTP/2: server has not begun, REFUSED_STREAM */         \
     X(RETRY_CONNECT, "connect")         /* no connection, or no TLS handshake */                   \
     X(RETRY_RESET, "reset")             /* connection ended before any byte of the response */     \
     X(RETRY_TIMEOUT, "timeout")         /* no byte of the response within response_timeout */      \

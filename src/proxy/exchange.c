@@ -350,9 +350,9 @@ static struct exchange *of_owner(struct link_owner *owner)
     return CONTAINER_OF(owner, struct exchange, owner);
 }
 
-static void on_connected(struct link_owner *owner)
+static void on_connected(struct link_owner *owner, struct link *link)
 {
-    exchange_connected(of_owner(owner));
+    exchange_connected(of_owner(owner), link);
 }
 
 static void on_connect_failed(struct link_owner *owner, enum link_failure failure)

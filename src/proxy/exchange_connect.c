@@ -32,7 +32,7 @@ static void forward(struct exchange *x, enum retry_cause why, enum cause otherwi
     }
     if (why != RETRY_NONE)
         counter_add(&x->worker->stats.upstream_retries[why], 1);
-    if (x->link->state == LINK_BUSY)
+    if (x->link->ready)
         request_send(x);
 }
 
@@ -50,9 +50,10 @@ void exchange_release(struct exchange *x)
     exchange_connect(x);
 }
 
-void exchange_connected(struct exchange *x)
+void exchange_connected(struct exchange *x, struct link *link)
 {
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
+    x->link = link;
     request_send(x);
 }
 
@@ -83,15 +84,19 @@ bool exchange_try_again(struct exchange *x, enum retry_cause why, enum cause oth
     return true;
 }
 
-/* If the server closed an idle pooled connection before it received the request, the server has
+/* If the server states that it has not processed the request, any request is sent again. If it
+ * closed an idle pooled connection before it received the request, the server has
  * not failed: the request is sent again on a new connection. Otherwise the server has failed,
  * and weir tries another server first. */
 void exchange_link_died(struct exchange *x)
 {
     enum cause cause = CAUSE_UPSTREAM_CLOSED;
-    bool idle = x->link->ops->closed_idle(x->link);
+    static const enum retry_cause retries[] = {[LINK_LOST] = RETRY_NONE,
+                                               [LINK_CLOSED_IDLE] = RETRY_IDLE_CLOSED,
+                                               [LINK_GOING_AWAY] = RETRY_GOING_AWAY,
+                                               [LINK_REFUSED] = RETRY_REFUSED};
 
-    if (idle && exchange_try_again(x, RETRY_IDLE_CLOSED, cause))
+    if (exchange_try_again(x, retries[x->link->ops->loss(x->link)], cause))
         return;
     upstream_note_failure(x->link, cause_table[cause].text);
     if (exchange_try_again(x, cause_table[cause].retry, cause) ||

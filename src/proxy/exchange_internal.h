@@ -34,7 +34,7 @@ void exchange_decided(struct decision_request *decision_request);
 void decisions_init(struct worker *worker);
 
 /* Events of the link. Each may end the exchange. */
-void exchange_connected(struct exchange *x);
+void exchange_connected(struct exchange *x, struct link *link);
 void exchange_connect_failed(struct exchange *x, enum link_failure failure);
 void exchange_link_writable(struct exchange *x);
 void exchange_link_broke(struct exchange *x);

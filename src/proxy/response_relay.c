@@ -224,7 +224,7 @@ static void response_moved(struct exchange *x, enum relay moved, const char *why
         exchange_watch(x, false, true);
         break;
     case RELAY_ENDED: response_ended(x); break;
-    case RELAY_CLOSED: exchange_fail(x, CAUSE_UPSTREAM_CLOSED, NULL); break;
+    case RELAY_CLOSED: exchange_fail(x, CAUSE_UPSTREAM_CLOSED, x->link->ops->fault(x->link)); break;
     case RELAY_BAD:
     case RELAY_TOO_LARGE: exchange_fail(x, CAUSE_UPSTREAM_BAD, why); break;
     case RELAY_GONE: exchange_fail(x, CAUSE_CLIENT_GONE, NULL); break;

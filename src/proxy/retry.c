@@ -3,12 +3,15 @@
 #include "proxy/exchange_state.h"
 
 static const struct retry_rule {
-    unsigned option; /* bit of upstreams.NAME.retry.on; 0: not an option */
-    bool sent;       /* part of the request may have been sent: repeating it must be safe */
-    bool answered;   /* weir holds a response header; else no byte of a response has arrived */
-    bool budget;     /* goes to another server, within retry.tries and retry.budget */
+    unsigned option;  /* bit of upstreams.NAME.retry.on; 0: not an option */
+    bool sent;        /* part of the request may have been sent: repeating it must be safe */
+    bool answered;    /* weir holds a response header; else no byte of a response has arrived */
+    bool unprocessed; /* the server states that it has not processed the request */
+    bool budget;      /* goes to another server, within retry.tries and retry.budget */
 } rules[RETRY_CAUSE_COUNT] = {
     [RETRY_IDLE_CLOSED] = {.sent = true},
+    [RETRY_GOING_AWAY] = {.sent = true, .unprocessed = true},
+    [RETRY_REFUSED] = {.sent = true, .unprocessed = true, .budget = true},
     [RETRY_CONNECT] = {.option = RETRY_ON_CONNECT},
     [RETRY_RESET] = {.option = RETRY_ON_RESET, .sent = true, .budget = true},
     [RETRY_TIMEOUT] = {.option = RETRY_ON_TIMEOUT, .sent = true, .budget = true},
@@ -17,15 +20,36 @@ static const struct retry_rule {
     [RETRY_504] = {.option = RETRY_ON_504, .sent = true, .answered = true, .budget = true},
 };
 
-/* Sending the request again is safe: the method is idempotent (RFC 9110 section 9.2.2), and
- * weir still has the whole request (its header is kept and no content was read). No response,
- * final or interim, has been relayed. */
-static bool is_harmless(const struct exchange *x)
+/* weir still has the whole request: its header is kept and no content was read. No response, final
+ * or interim, has been relayed. */
+static bool is_whole(const struct exchange *x, const struct retry_rule *rule)
 {
+    bool unread = x->request.bytes == 0 && !x->request.ended;
     bool whole = x->request.kind == FRAMING_NONE ||
-                 (x->request.kind == FRAMING_LENGTH && x->request.bytes == 0);
+                 (unread && (x->request.kind == FRAMING_LENGTH || rule->unprocessed));
 
-    return x->idempotent && x->head && whole && x->answer == ANSWER_NONE;
+    return x->head && whole && x->answer == ANSWER_NONE;
+}
+
+/* Sending the request again is safe (RFC 9110 section 9.2.2, RFC 9113 section 8.7). */
+static bool is_harmless(const struct exchange *x, const struct retry_rule *rule)
+{
+    return (x->idempotent || rule->unprocessed) && is_whole(x, rule) &&
+           (rule->answered || !x->link->response_begun);
+}
+
+/* The server has refused the request: once without a budget if it closes the connection. */
+static bool refused_may(struct exchange *x, const struct retry_rule *rule)
+{
+    bool first = !x->sent_again;
+
+    if (rule->budget && x->retries + 1 >= x->rule->upstream->retry.tries)
+        return false;
+    if (!(rule->budget || first) || !upstream_retry_refused_may(x->link, rule->budget, &x->tries))
+        return false;
+    x->sent_again = true;
+    x->retries += rule->budget;
+    return true;
 }
 
 bool retry_may(struct exchange *x, enum retry_cause cause)
@@ -35,8 +59,10 @@ bool retry_may(struct exchange *x, enum retry_cause cause)
 
     if (cause == RETRY_NONE || (rule->option && !(settings->on & rule->option)))
         return false;
-    if (rule->sent && (!is_harmless(x) || (!rule->answered && x->link->response_begun)))
+    if (rule->sent && !is_harmless(x, rule))
         return false;
+    if (rule->unprocessed)
+        return refused_may(x, rule);
     if (cause == RETRY_IDLE_CLOSED) { /* once (RFC 9112 section 9.3.1) */
         bool first = x->link->reused && !x->sent_again;
         x->sent_again |= first;

@@ -4,7 +4,8 @@
  *   wait -> connect -> (TLS) -> GET -> response head -> judge -> wait
  *
  * Each check uses a connection of its own, closed after the response head. A check that takes
- * longer than health.timeout has failed. */
+ * longer than health.timeout has failed. With protocol http2, checks use HTTP/2; with auto,
+ * HTTP/1.1. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include "net/stream.h"
 #include "net/tls.h"
 #include "upstream/endpoint_set_internal.h"
+#include "upstream/health_http2.h"
 
 enum {
     ANSWER_MAX = 16 * 1024, /* size of a response head, interim responses included */
@@ -39,6 +41,7 @@ struct check {
     struct tls_resumption resumption;
     char *answer; /* ANSWER_MAX bytes while a check runs */
     size_t size, scanned;
+    struct health_http2 *http2; /* NULL: HTTP/1.1 */
     TAILQ_ENTRY(check) link;
 };
 
@@ -51,6 +54,8 @@ static void hang_up(struct check *check)
     check->state = CHECK_WAITS;
     free(check->answer);
     check->answer = NULL;
+    health_http2_free(check->http2);
+    check->http2 = NULL;
 }
 
 static void change(struct check *check, bool failing, const char *why)
@@ -91,20 +96,23 @@ static void judge(struct check *check, const char *why)
 
 /* ---- response -------------------------------------------------------------------------------- */
 
+static void judge_status(struct check *check, unsigned status)
+{
+    char why[64];
+
+    snprintf(why, sizeof why, "status %u", status);
+    judge(check, statuses_hold(check->upstream->health.statuses, (uint16_t)status) ? NULL : why);
+}
+
 static void judge_head(struct check *check, const struct response_head *head)
 {
     struct framing framing;
     struct refusal refusal;
-    char why[64];
 
     if (!response_framing(head, METHOD_GET, &framing, &refusal))
         judge(check, refusal.why);
-    else if (statuses_hold(check->upstream->health.statuses, head->status))
-        judge(check, NULL);
-    else {
-        snprintf(why, sizeof why, "status %u", (unsigned)head->status);
-        judge(check, why);
-    }
+    else
+        judge_status(check, head->status);
 }
 
 /* Looks for the head of the final response in the received bytes. */
@@ -134,6 +142,22 @@ static void look_at_answer(struct check *check)
     }
 }
 
+static void receive_http2(struct check *check, size_t size)
+{
+    const char *why;
+    unsigned status;
+
+    health_http2_receive(check->http2, (struct slice){check->answer, size});
+    status = health_http2_status(check->http2, &why);
+    if (status || why) {
+        if (why)
+            judge(check, why);
+        else
+            judge_status(check, status);
+    } else if (stream_flush(&check->stream, &check->endpoint_set->buffers) == SENT_FAILED)
+        judge(check, "it reset the connection");
+}
+
 static void read_answer(struct check *check)
 {
     ssize_t n = stream_read(&check->stream, check->answer + check->size, ANSWER_MAX - check->size);
@@ -145,13 +169,17 @@ static void read_answer(struct check *check)
               n == 0 ? "it closed the connection without a response" : "it reset the connection");
         return;
     }
+    if (check->http2) {
+        receive_http2(check, (size_t)n);
+        return;
+    }
     check->size += (size_t)n;
     look_at_answer(check);
 }
 
 /* ---- request --------------------------------------------------------------------------------- */
 
-static void decision_request(struct check *check)
+static void send_request(struct check *check)
 {
     const struct upstream_health *health = &check->upstream->health;
     const struct upstream_server *server = check->endpoint->settings;
@@ -163,13 +191,26 @@ static void decision_request(struct check *check)
         "Connection: close\r\n\r\n",
         health->path, host, PACKAGE_VERSION);
     struct iovec piece = {request, (size_t)size};
+    enum sent sent;
 
     check->state = CHECK_READS;
     check->size = check->scanned = 0;
     stream_want_write(&check->stream, false);
     stream_want_read(&check->stream, true);
-    if (stream_send(&check->stream, &check->endpoint_set->buffers, &piece, 1) == SENT_FAILED)
+    if (check->upstream->protocol != UPSTREAM_HTTP2)
+        sent = stream_send(&check->stream, &check->endpoint_set->buffers, &piece, 1);
+    else if ((check->http2 = health_http2_begin(&check->endpoint_set->buffers, &check->stream.out,
+                                                (struct slice){request, (size_t)size},
+                                                check->upstream->tls.on)))
+        sent = stream_flush(&check->stream, &check->endpoint_set->buffers);
+    else {
+        judge(check, "no memory for HTTP/2");
+        return;
+    }
+    if (sent == SENT_FAILED)
         judge(check, "it reset the connection");
+    else if (sent == SENT_PART)
+        stream_want_write(&check->stream, true);
 }
 
 static void shake_hands(struct check *check)
@@ -178,7 +219,12 @@ static void shake_hands(struct check *check)
 
     switch (tls_handshake(&check->stream)) {
     case TLS_AGAIN: break;
-    case TLS_DONE: decision_request(check); break;
+    case TLS_DONE:
+        if (check->upstream->protocol == UPSTREAM_HTTP2 && !tls_chose_http2(&check->stream))
+            judge(check, "it does not offer HTTP/2 (ALPN h2)");
+        else
+            send_request(check);
+        break;
     case TLS_FAILED:
         tls_connect_failure(&check->stream, why);
         tls_resumption_clear(&check->resumption);
@@ -193,12 +239,14 @@ static void connected(struct check *check)
                *host = tls->server_name ? tls->server_name : own;
 
     if (!tls->on) {
-        decision_request(check);
+        send_request(check);
         return;
     }
     check->state = CHECK_SHAKES_HANDS;
     stream_want_write(&check->stream, false);
-    if (tls_connect(&check->stream, tls->client, host ? host : "localhost", &check->resumption))
+    if (tls_connect(&check->stream, tls->client, host ? host : "localhost", &check->resumption) &&
+        (check->upstream->protocol != UPSTREAM_HTTP2 ||
+         tls_client_offer_http2(&check->stream, false)))
         shake_hands(check);
     else
         judge(check, "no memory for TLS");

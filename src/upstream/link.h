@@ -53,7 +53,8 @@ struct link_owner {
 };
 
 struct link_owner_ops {
-    void (*connected)(struct link_owner *owner);
+    /* `link` replaces the one from upstream_take(). */
+    void (*connected)(struct link_owner *owner, struct link *link);
     /* The link was closed. */
     void (*connect_failed)(struct link_owner *owner, enum link_failure failure);
     void (*readable)(struct link_owner *owner);
@@ -74,9 +75,17 @@ enum link_sent {
 enum link_head {
     LINK_HEAD,  /* a head was read */
     LINK_AGAIN, /* nothing to read now, or the head is incomplete */
-    LINK_ENDED, /* the server has ended the link; see closed_idle() and fault() */
+    LINK_ENDED, /* the server has ended the link; see loss() and fault() */
     LINK_BAD,   /* the head is malformed or too large: `*why`, a static text */
     LINK_NO_MEMORY
+};
+
+/* What a server has done with a request that it did not answer. */
+enum link_loss {
+    LINK_LOST,        /* unknown: it may have processed the request */
+    LINK_CLOSED_IDLE, /* it closed a reused connection, probably before it received the request */
+    LINK_GOING_AWAY,  /* HTTP/2: it has not processed the request, and closes the connection */
+    LINK_REFUSED      /* HTTP/2: it has not processed the request */
 };
 
 /* What send_head() needs of a request. */
@@ -132,15 +141,30 @@ struct link_ops {
     struct link_splice (*splice)(struct link *link);
     enum link_sent (*spliced)(struct link *link, enum sent sent, bool last);
 
-    /* After LINK_ENDED: whether the server has closed a reused connection before it received the
-     * request. That is no failure of the server. */
-    bool (*closed_idle)(const struct link *link);
+    /* After LINK_ENDED: what the server has done with the request. */
+    enum link_loss (*loss)(const struct link *link);
     /* Returns why the link has failed (static text), or NULL. */
     const char *(*fault)(const struct link *link);
 
     /* The exchange is over and does not use the link again. `complete`: both messages were
      * transferred completely. */
     void (*release)(struct link *link, bool complete);
+};
+
+struct upstream_worker;
+struct server;
+
+struct link {
+    const struct link_ops *ops;
+    struct upstream_worker *worker;
+    struct server *server;
+    struct link_owner *owner;
+    struct deadline deadline; /* when ready: armed by the owner, in `queue.response` */
+    bool ready;               /* send_head() may be called; else connected() follows */
+    bool reused;              /* its connection has served a request before */
+    bool noted, failed;       /* the request's outcome is counted; as a failure */
+    bool pending;             /* accepted output was not sent yet; set by the protocol */
+    bool response_begun;      /* part of a head was received; set by the protocol */
 };
 
 #endif

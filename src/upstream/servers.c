@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/values.h"
+#include "upstream/http2_upstream.h"
 #include "upstream/upstream_internal.h"
 
 /* ---- choosing -------------------------------------------------------------------------------- */
@@ -28,6 +29,12 @@ bool servers_any(const struct pool *pool)
         if (pool->servers[i] && endpoint_is_healthy(pool->servers[i]->endpoint))
             return true;
     return false;
+}
+
+void server_tried(const struct server *server, struct upstream_tries *tries)
+{
+    if (!server->gone)
+        tries->servers |= (uint64_t)1 << server->slot;
 }
 
 struct server *servers_choose(struct pool *pool, const struct upstream_tries *tries)
@@ -61,26 +68,41 @@ static bool servers_another(const struct pool *pool, const struct upstream_tries
     return false;
 }
 
-bool upstream_retry_may(const struct link *link, struct upstream_tries *tries)
+/* Takes a retry from the budget of the upstream. */
+static bool take_retry(struct pool *pool)
 {
-    const struct server *server = link->server;
-    struct pool *pool = server->pool;
     const struct upstream_retry *settings = &pool->settings->retry;
     uint64_t now = clock_cached_us();
-
-    struct upstream_tries after = *tries;
-    if (!server->gone)
-        after.servers |= (uint64_t)1 << server->slot;
-    if (!servers_another(pool, &after))
-        return false;
     uint64_t requests = recent_count(&pool->retries, RETRIES_REQUEST, now);
     uint64_t allowed = settings->budget_min + requests * (uint64_t)settings->budget / SHARE_WHOLE;
     if (recent_count(&pool->retries, RETRIES_RETRY, now) >= allowed) {
-        counter_add(&link->worker->stats.retries_over_budget, 1);
+        counter_add(&pool->pools->worker->stats.retries_over_budget, 1);
         return false;
     }
     recent_add(&pool->retries, RETRIES_RETRY, now);
+    return true;
+}
+
+bool upstream_retry_may(const struct link *link, struct upstream_tries *tries)
+{
+    struct pool *pool = link->server->pool;
+    struct upstream_tries after = *tries;
+
+    server_tried(link->server, &after);
+    if (!servers_another(pool, &after) || !take_retry(pool))
+        return false;
     *tries = after;
+    return true;
+}
+
+bool upstream_retry_refused_may(const struct link *link, bool budget, struct upstream_tries *tries)
+{
+    const struct server *server = link->server;
+
+    if (budget && !take_retry(server->pool))
+        return false;
+    if (!server->gone)
+        tries->servers &= ~((uint64_t)1 << server->slot);
     return true;
 }
 
@@ -113,6 +135,8 @@ static void server_arrives(struct pool *pool, struct endpoint *endpoint)
     server->slot = slot;
     recent_init(&server->outcomes, pool->settings->eject.window_us);
     TAILQ_INIT(&server->pooled);
+    TAILQ_INIT(&server->http2.connections);
+    TAILQ_INIT(&server->http2.waiting);
     pool->servers[slot] = server;
     pool->count++;
     if (slot >= pool->slots)
@@ -122,10 +146,11 @@ static void server_arrives(struct pool *pool, struct endpoint *endpoint)
 static void hang_up(struct server *server)
 {
     deadline_cancel(&server->probe);
-    if (server->probing)
-        link_close(server->probing);
-    for (struct link *link; (link = TAILQ_FIRST(&server->pooled));)
-        link_close(link);
+    if (server->probing && !server->probing->http2)
+        connection_close(server->probing);
+    for (struct connection *c; (c = TAILQ_FIRST(&server->pooled));)
+        connection_close(c);
+    (void)http2_retire_idle(server);
 }
 
 /* Removes a server from its pool. Its exchanges continue to their end. */
@@ -145,7 +170,7 @@ static void server_leaves(struct server *server)
 
 void server_free_if_unused(struct server *server)
 {
-    if (!server->gone || server->outstanding || server->pooled_count)
+    if (!server->gone || server->outstanding || server->pooled_count || server->http2.count)
         return;
     TAILQ_REMOVE(&server->pool->leaving, server, link);
     TAILQ_INSERT_TAIL(&server->pool->pools->worker->unused_servers, server, link);
@@ -239,7 +264,9 @@ void upstream_free(struct upstream_pools *pools)
     if (!pools->all)
         return;
     upstream_retire(pools);
-    upstreams_free_closed(pools->worker); /* closed links point at these pools */
+    for (unsigned i = 0; i < pools->policy->upstream_count; i++)
+        http2_close_all(&pools->all[i]);
+    upstreams_free_closed(pools->worker); /* closed connections point at these pools */
     for (unsigned i = 0; i < pools->policy->upstream_count; i++) {
         struct pool *pool = &pools->all[i];
         for (struct server *server; (server = TAILQ_FIRST(&pool->leaving));) {

@@ -7,8 +7,10 @@
  *
  *   endpoint_set.h      servers and their health, for all workers: endpoint_names.c, health.c
  *   link.h              the interface between an exchange and its use of a server
- *   http1_link.c        HTTP/1.1 behind it, with message_body.h
  *   upstream.h          a worker's links and pools: upstream.c
+ *   connection.c        connections: TCP, TLS, probes
+ *   http1_link.c        links of HTTP/1.1: a connection each, with message_body.h
+ *   http2_upstream.h    links of HTTP/2: streams that share connections
  *   servers.c           a worker's view of the endpoint set: choice of a server, retry budget
  *   ejection.c          servers that fail
  *   upstream_stats.h    counters
@@ -16,8 +18,8 @@
  *   CONNECTING -> BUSY <-> POOLED -> CLOSED   closed by server, unexpected data, or idle timeout
  *   PROBING -----------------^                an ejected server accepts connections again
  *
- * A link belongs to its link_owner, an exchange (CONNECTING, BUSY), to its server (PROBING) or to
- * the pool (POOLED).
+ * A connection of HTTP/1.1 belongs to its link_owner, an exchange (CONNECTING, BUSY), to its server
+ * (PROBING) or to the pool (POOLED). One of HTTP/2 belongs to its server.
  *
  * A server that refuses a connection is ejected: it gets no requests while another server is left.
  * weir probes it with a bare connection (and the TLS handshake) after 1 s, then with doubled
@@ -26,11 +28,10 @@
 #ifndef WEIR_UPSTREAM_UPSTREAM_H
 #define WEIR_UPSTREAM_UPSTREAM_H
 
+#include "http2/session.h"
 #include "upstream/endpoint_set.h"
 #include "upstream/link.h"
 #include "upstream/upstream_stats.h"
-
-enum link_state { LINK_CONNECTING, LINK_PROBING, LINK_BUSY, LINK_POOLED, LINK_CLOSED };
 
 struct server;
 struct pool;
@@ -44,11 +45,14 @@ struct upstream_worker {
     bool stopping;                /* nothing is pooled or probed any more: upstreams_stop() */
     uint64_t iteration;           /* number of the loop iteration; the worker sets it */
     struct poller poller;
+    struct event wake; /* of the loop */
     struct {
-        struct deadline_queue connect, response, pooled, probe;
+        struct deadline_queue connect, response, pooled, probe, http2_wait;
     } queue;
-    TAILQ_HEAD(closed_links, link) closed_links; /* in this loop iteration */
+    TAILQ_HEAD(closed_connections, connection) closed; /* in this loop iteration */
     TAILQ_HEAD(unused_servers, server) unused_servers;
+    struct http2_upstreams *http2;               /* NULL: no HTTP/2 connection yet */
+    uint64_t http2_logged_us[HTTP2_CAUSE_COUNT]; /* time of each cause's last log line */
     struct upstream_stats stats;
 };
 
@@ -61,49 +65,15 @@ struct upstream_pools {
     struct pool *all;
 };
 
-struct link {
-    uint32_t magic;
-    enum link_state state;
-    const struct link_ops *ops;
-    struct upstream_worker *worker;
-    struct server *server;
-    struct link_owner *owner; /* CONNECTING, BUSY */
-    struct deadline deadline; /* BUSY: armed by the owner, in `queue.response` */
-    bool reused;              /* it has served a request before */
-    bool noted, failed;       /* the request's outcome is counted; as a failure */
-    bool pending;             /* accepted output was not sent yet; set by the protocol */
-    bool response_begun;      /* part of a head was received; set by the protocol */
-
-    /* HTTP/1.1 (http1_link.c): the connection */
-    bool keep_alive;    /* the server will read another request */
-    bool request_ended; /* all of the request was accepted */
-    bool response_over; /* takes_rest() was called */
-    bool chunked;       /* the request's content */
-    bool sent_trailers; /* of the request */
-    bool tunnel;        /* both bodies are a tunnel's bytes */
-    bool unread;        /* stream.in holds bytes that were not parsed yet */
-    struct stream stream;
-    enum method method;        /* of the request */
-    uint64_t head_max;         /* of the response, in bytes */
-    size_t scanned;            /* bytes of stream.in that response_head_read has scanned */
-    char *head_end;            /* in the receive buffer: unread bytes behind the final head, */
-    size_t after_head;         /* and their number; only until read_body() */
-    uint64_t pooled_iteration; /* loop iteration in which it was last pooled */
-    uint64_t empty_iteration;  /* loop iteration in which it was last found empty while pooled */
-    struct body_reader response;
-    TAILQ_ENTRY(link) link; /* in the server's pool, or in the worker's closed_links */
-};
-
 /* Servers tried for one exchange. No server is tried twice. */
 struct upstream_tries {
     uint64_t servers; /* bit mask by slot */
     bool counted;     /* the request is counted for the retry budget */
 };
 
-/* Returns a link to a server of the upstream for `owner`: a pooled one (BUSY) unless `fresh`, or a
- * new one. A new link is CONNECTING, or BUSY if it connected at once. If it is CONNECTING,
- * connected() or connect_failed() follows, never from inside this call. On failure returns NULL and
- * sets `*failure`. */
+/* Returns a link to a server of the upstream for `owner`: on a pooled connection unless `fresh`, or
+ * on a new one. If it is not ready, connected() or connect_failed() follows, never from inside this
+ * call. On failure returns NULL and sets `*failure`. */
 struct link *upstream_take(struct upstream_pools *pools, unsigned upstream,
                            struct link_owner *owner, bool fresh, struct upstream_tries *tries,
                            enum link_failure *failure);
@@ -119,6 +89,10 @@ void upstream_note_failure(struct link *link, const char *why);
 /* Returns whether upstreams.NAME.retry.budget allows a retry on another server than that of
  * `link`. If so, counts the retry and marks that server as tried. */
 bool upstream_retry_may(const struct link *link, struct upstream_tries *tries);
+
+/* The server has stated that it has not processed the request. Returns whether it may be sent
+ * again, also to the same server; with `budget`, that counts as a retry. */
+bool upstream_retry_refused_may(const struct link *link, bool budget, struct upstream_tries *tries);
 
 /* Returns whether every upstream has a server that is not known to be down. */
 bool upstreams_ready(const struct upstream_pools *pools);
@@ -138,6 +112,12 @@ void upstreams_use(struct upstream_worker *worker, struct upstream_pools *pools,
 /* Closes the pooled links of the pools in use. From now on, no link is pooled and no server is
  * probed. */
 void upstreams_stop(struct upstream_worker *worker);
+/* Writes the output of this loop iteration and reports what can be read. */
+void upstreams_flush(struct upstream_worker *worker);
+/* Returns whether upstreams_flush() has more to do. upstreams_wake(): the loop does not wait for
+ * events. */
+bool upstreams_have_work(const struct upstream_worker *worker);
+void upstreams_wake(struct upstream_worker *worker);
 /* Frees the links closed in this loop iteration. */
 void upstreams_free_closed(struct upstream_worker *worker);
 

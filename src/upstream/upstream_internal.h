@@ -7,6 +7,43 @@
 #include "net/tls.h"
 #include "upstream/upstream.h"
 
+enum connection_state {
+    CONNECTION_CONNECTING,
+    CONNECTION_PROBING,
+    CONNECTION_BUSY,
+    CONNECTION_POOLED,
+    CONNECTION_CLOSED
+};
+
+enum { CONNECTION_MAGIC = 0x434f4e4e, CONNECTION_IDLE_US = 60 * 1000000 /* idle timeout */ };
+
+/* A connection to a server. With HTTP/1.1 it is one link; with HTTP/2 it carries many. */
+struct connection {
+    uint32_t magic;
+    enum connection_state state;
+    struct http2_connection *http2; /* NULL: HTTP/1.1 */
+    struct link link;               /* its deadline is also for connecting and for the pool */
+
+    /* HTTP/1.1 (http1_link.c) */
+    bool keep_alive;    /* the server will read another request */
+    bool request_ended; /* all of the request was accepted */
+    bool response_over; /* takes_rest() was called */
+    bool chunked;       /* the request's content */
+    bool sent_trailers; /* of the request */
+    bool tunnel;        /* both bodies are a tunnel's bytes */
+    bool unread;        /* stream.in holds bytes that were not parsed yet */
+    struct stream stream;
+    enum method method;        /* of the request */
+    uint64_t head_max;         /* of the response, in bytes */
+    size_t scanned;            /* bytes of stream.in that response_head_read has scanned */
+    char *head_end;            /* in the receive buffer: unread bytes behind the final head, */
+    size_t after_head;         /* and their number; only until read_body() */
+    uint64_t pooled_iteration; /* loop iteration in which it was last pooled */
+    uint64_t empty_iteration;  /* loop iteration in which it was last found empty while pooled */
+    struct body_reader response;
+    TAILQ_ENTRY(connection) entry; /* in the server's pool, or in the worker's closed ones */
+};
+
 /* Whether a server gets requests. If all are ejected, the lowest value is used first. */
 enum ejected {
     EJECTED_NOT,
@@ -18,14 +55,27 @@ enum ejected {
 enum outcome { OUTCOME_REQUEST, OUTCOME_FAILURE };
 enum retries { RETRIES_REQUEST, RETRIES_RETRY };
 
+TAILQ_HEAD(http2_links, http2_link);
+
+/* HTTP/2 to a server (http2_upstream.h). */
+struct http2_server {
+    TAILQ_HEAD(, http2_connection) connections;
+    struct http2_links waiting; /* links without a connection: longest first */
+    unsigned waiting_count;
+    unsigned count, connecting; /* connections; those that are not open yet */
+    unsigned streams;           /* streams that the last connection allowed; 0: unknown */
+    bool is_http1;              /* protocol auto: the server has chosen HTTP/1.1 */
+};
+
 /* A worker's view of one endpoint of the endpoint set. An ejected server gets requests only if
  * all servers of its pool are ejected. It is probed by connecting until that succeeds. If its
- * endpoint leaves the endpoint set, the server leaves its pool. It is freed with its last link. */
+ * endpoint leaves the endpoint set, the server leaves its pool, and is freed with its last
+ * connection. */
 struct server {
     struct endpoint *endpoint; /* held */
     struct pool *pool;
     unsigned slot;        /* index in the pool, while not gone */
-    unsigned outstanding; /* number of links CONNECTING, PROBING or BUSY */
+    unsigned outstanding; /* links, waiting or in use, and probes of HTTP/1.1 */
     unsigned pooled_count;
     uint64_t taken_iteration; /* last loop iteration in which a pooled link was requested */
     unsigned taken_count;     /* links taken in that iteration that were pooled before it */
@@ -38,12 +88,13 @@ struct server {
     uint64_t returned_us; /* time of the return from the last ejection */
     bool logged;          /* the ejection was logged; at most one line per second per server */
     uint64_t logged_us;
-    uint64_t ejected_us;   /* duration of the last ejection */
-    struct deadline probe; /* armed while ejected and no probe is running */
-    struct link *probing;  /* the running probe, or NULL */
+    uint64_t ejected_us;        /* duration of the last ejection */
+    struct deadline probe;      /* armed while ejected and no probe is running */
+    struct connection *probing; /* the running probe, or NULL */
     struct tls_resumption resumption;
-    TAILQ_HEAD(pooled, link) pooled; /* most recently used first */
-    TAILQ_ENTRY(server) link;        /* if gone: pool->leaving or unused_servers of the worker */
+    struct http2_server http2;
+    TAILQ_HEAD(pooled, connection) pooled; /* most recently used first */
+    TAILQ_ENTRY(server) link; /* if gone: pool->leaving or unused_servers of the worker */
 };
 
 /* A worker's view of one upstream. */
@@ -71,22 +122,48 @@ void servers_free_unused(struct upstream_worker *worker);
 
 /* Returns whether any server is healthy by its health checks. */
 bool servers_any(const struct pool *pool);
+/* Marks the server as tried. */
+void server_tried(const struct server *server, struct upstream_tries *tries);
 /* Returns the server with the fewest outstanding requests. Ejected servers are used only if all
  * are ejected. NULL: all were tried. */
 struct server *servers_choose(struct pool *pool, const struct upstream_tries *tries);
 
-void link_close(struct link *link);
+/* ---- connection.c ---------------------------------------------------------------------------- */
 
-/* Closes a link, or pools it. `reusable`: both messages ended cleanly and the server will read
- * another request. */
-void upstream_release(struct link *link, bool reusable);
+/* What a connection is dialed for. */
+struct connection_use {
+    struct link_owner *owner;       /* of its link; NULL: none */
+    struct http2_connection *http2; /* NULL: HTTP/1.1 */
+    bool probe;                     /* of an ejected server */
+};
 
-/* See closed_idle() in link.h. */
-bool upstream_closed_idle(const struct link *link);
+/* Connects to the server. The connection is CONNECTING or PROBING or, with HTTP/1.1 on a unix
+ * socket, BUSY. NULL with errno on failure. */
+struct connection *connection_dial(struct server *server, const struct connection_use *use);
+/* Closes the connection; it is freed after the loop iteration. */
+void connection_close(struct connection *c);
+/* Closes it and ejects the server; its owner or its links are told. */
+void connection_failed(struct connection *c, enum link_failure failure, const char *why);
+/* Returns whether an idle connection or its socket holds unexpected data or has ended. */
+bool connection_is_stale(struct connection *c);
+/* Returns whether the server has closed a reused connection before it received the request. */
+bool connection_closed_idle(const struct connection *c);
+void connections_init(struct upstream_worker *worker, struct deadlines *deadlines);
 
-/* http1_link.c */
+/* ---- upstream.c ------------------------------------------------------------------------------ */
+
+/* Takes a pooled connection; NULL: none. */
+struct link *upstream_take_pooled(struct server *server, struct link_owner *owner);
+/* Closes a connection of HTTP/1.1, or pools it. `reusable`: both messages ended cleanly and the
+ * server will read another request. */
+void connection_release(struct connection *c, bool reusable);
+/* Returns whether idle connections to the server are kept: its pool is in use. */
+bool server_keeps_idle(const struct server *server);
+
+/* ---- http1_link.c ---------------------------------------------------------------------------- */
+
 extern const struct link_ops http1_link_ops;
 /* The socket accepts output. May release the link. */
-void http1_link_writable(struct link *link);
+void http1_link_writable(struct connection *c);
 
 #endif

@@ -9,3 +9,8 @@ const char *ejection_name(unsigned reason)
     };
     return names[reason];
 }
+
+const char *upstream_http2_error_name(unsigned cause)
+{
+    return http2_cause_name[cause];
+}

@@ -4,6 +4,7 @@
 #define WEIR_UPSTREAM_UPSTREAM_STATS_H
 
 #include "base/metric.h"
+#include "http2/session.h"
 
 /* Reasons for which a worker ejects a server: name, label in metrics */
 #define EJECTIONS(X)                                                                               \
@@ -18,6 +19,8 @@ enum ejection {
         EJECTION_COUNT
 };
 
+/* Value of the label `cause`. */
+const char *upstream_http2_error_name(unsigned cause);
 /* Value of the label `reason`. */
 const char *ejection_name(unsigned reason);
 
@@ -31,7 +34,10 @@ const char *ejection_name(unsigned reason);
     ONE(retries_over_budget, "counter", "weir_upstream_retries_over_budget_total",                 \
         "Requests not sent to another server because upstreams.NAME.retry.budget was used up.")    \
     EACH(ejections, EJECTION_COUNT, 0, "reason", ejection_name, "weir_upstream_ejections_total",   \
-         "Times that a worker stopped sending requests to a server, by reason.")
+         "Times that a worker stopped sending requests to a server, by reason.")                   \
+    EACH(http2_errors, HTTP2_CAUSE_COUNT, 0, "cause", upstream_http2_error_name,                   \
+         "weir_upstream_http2_errors_total",                                                       \
+         "HTTP/2 connections ended and streams reset because of a server, by cause.")
 /* clang-format on */
 
 struct upstream_stats {

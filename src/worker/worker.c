@@ -64,6 +64,16 @@ static void iteration_is_long(void *arg)
     event_base_loopbreak(w->base);
 }
 
+/* Requests and responses pass between HTTP/2 clients and servers: each flush may give the other
+ * work. What is left is done in the next iteration, which does not wait. */
+static void flush_upstreams(struct worker *w)
+{
+    upstreams_flush(&w->upstream);
+    http2_flush(w);
+    if (upstreams_have_work(&w->upstream))
+        upstreams_wake(&w->upstream);
+}
+
 static void run_iteration(struct worker *w)
 {
     clock_iteration_begin();
@@ -72,6 +82,8 @@ static void run_iteration(struct worker *w)
     generations_flush(w);
     servers_refresh(&w->now->pools);
     http2_flush(w);
+    if (unlikely(upstreams_have_work(&w->upstream)))
+        flush_upstreams(w);
     clients_free_closed(w);
     upstreams_free_closed(&w->upstream);
     if (unlikely(w->downstream->slots_exhausted))

@@ -1,0 +1,325 @@
+/* http2_connection.c - an HTTP/2 connection to a server: its session, input, output, end.
+ *
+ * weir reads from the server even while it has unsent output, so that a server that reads only when
+ * its own output is taken does not wait for ever. What the session then holds is bounded: content
+ * by the windows, acknowledgements and frames by http2/frame_limits.h. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "net/tls.h"
+#include "policy/policy.h"
+#include "upstream/http2_upstream_internal.h"
+
+enum {
+    ROUNDS_MAX = 4,              /* buffers written per connection and loop iteration */
+    PUSH_AT = IOBUF_READ_MAX / 2 /* output held for which weir writes before the iteration ends */
+};
+
+struct http2_upstreams *http2_upstreams_of(struct upstream_worker *w)
+{
+    struct http2_upstreams *u = w->http2;
+
+    if (u || !(u = malloc(sizeof *u)))
+        return u;
+    if (!(u->scratch = http2_scratch_new())) {
+        free(u);
+        return NULL;
+    }
+    TAILQ_INIT(&u->dirty);
+    TAILQ_INIT(&u->ready);
+    TAILQ_INIT(&u->ended);
+    u->dirty_count = u->free_count = 0;
+    u->free_links = NULL;
+    return w->http2 = u;
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+/* Faults of the server: at most one line per second, cause and worker. */
+static void on_fault(void *context, enum http2_cause cause, const char *why)
+{
+    struct http2_connection *h = context;
+    struct upstream_worker *w = h->connection->link.worker;
+    bool of_stream = cause == HTTP2_MALFORMED || cause == HTTP2_HEADER_LIST;
+    uint64_t now = clock_us();
+
+    counter_add(&w->stats.http2_errors[cause], 1);
+    const char *text = cause == HTTP2_HEADER_LIST ? http2_link_too_large : http2_cause_text[cause];
+
+    if (!of_stream)
+        h->why = why && cause == HTTP2_PROTOCOL_ERROR ? why : text;
+    if (now - w->http2_logged_us[cause] < 1000000)
+        return;
+    w->http2_logged_us[cause] = now;
+    log_warn("server %s: HTTP/2 %s: %s%s%s", link_server_text(&h->connection->link),
+             of_stream ? "stream reset" : "connection closed", text, why ? ": " : "",
+             why ? why : "");
+}
+
+static void on_capacity(void *context)
+{
+    http2_upstream_touch(context); /* http2_serve() follows */
+}
+
+static const struct http2_events events = {.interim = http2_link_on_interim,
+                                           .response = http2_link_on_response,
+                                           .capacity = on_capacity,
+                                           .content = http2_link_on_content,
+                                           .content_end = http2_link_on_content_end,
+                                           .writable = http2_link_on_writable,
+                                           .closed = http2_link_on_closed,
+                                           .fault = on_fault};
+
+/* ---- begin ----------------------------------------------------------------------------------- */
+
+static void begin_session(struct http2_connection *h)
+{
+    struct connection *c = h->connection;
+    struct upstream_worker *w = c->link.worker;
+    const struct policy *policy = h->server->pool->pools->policy;
+    struct http2_upstreams *u = http2_upstreams_of(w);
+    struct http2_settings settings = {.max_concurrent_streams = HTTP2_UPSTREAM_STREAMS_MAX,
+                                      .initial_window = HTTP2_UPSTREAM_WINDOW,
+                                      .max_header_list = policy->size_limits.response_header,
+                                      .resets_per_second = policy->http2.resets_per_second};
+
+    if (u)
+        h->session = http2_client_session_new(&settings, &events, h, u->scratch, w->io.buffers,
+                                              &c->stream.out, clock_us());
+    if (h->session)
+        http2_upstream_touch(h);
+    else
+        connection_failed(c, LINK_FAILED_NO_MEMORY, "no memory for HTTP/2");
+}
+
+void http2_connection_up(struct http2_connection *h)
+{
+    const struct upstream *settings = h->server->pool->settings;
+
+    if (!settings->tls.on || tls_chose_http2(&h->connection->stream)) {
+        h->server->http2.is_http1 = false;
+        begin_session(h);
+    } else if (settings->protocol == UPSTREAM_AUTO)
+        http2_becomes_http1(h);
+    else
+        connection_failed(h->connection, LINK_FAILED_TLS,
+                          "the server does not offer HTTP/2 (ALPN h2)");
+}
+
+/* The server's SETTINGS have arrived. */
+static void open_connection(struct http2_connection *h)
+{
+    struct http2_server *s = &h->server->http2;
+    unsigned capacity = http2_session_capacity(h->session);
+
+    h->open = true;
+    s->connecting--;
+    s->streams = capacity < 1                            ? 1
+                 : capacity > HTTP2_UPSTREAM_STREAMS_MAX ? HTTP2_UPSTREAM_STREAMS_MAX
+                                                         : capacity;
+    deadline_cancel(&h->connection->link.deadline);
+    if (h->probe)
+        server_admit(h->server, "accepts connections");
+}
+
+/* ---- end ------------------------------------------------------------------------------------- */
+
+static void take_off(struct http2_connection *h)
+{
+    struct http2_upstreams *u = h->connection->link.worker->http2;
+
+    if (!h->dirty)
+        return;
+    h->dirty = false;
+    TAILQ_REMOVE(&u->dirty, h, dirty_entry);
+    u->dirty_count--;
+}
+
+void http2_connect_failed(struct http2_connection *h, enum link_failure failure)
+{
+    struct server *server = h->server;
+
+    take_off(h);
+    http2_connection_free(h);
+    http2_fail_waiting(server, failure);
+}
+
+/* Closes an open connection; its links learn that. */
+static void end_connection(struct http2_connection *h)
+{
+    struct server *server = h->server;
+    struct http2_link *l;
+
+    while ((l = TAILQ_FIRST(&h->links)))
+        http2_link_lose(l);
+    take_off(h);
+    connection_close(h->connection);
+    http2_connection_free(h);
+    http2_serve(server);
+}
+
+/* The connection can carry nothing any more. */
+static void lose(struct http2_connection *h)
+{
+    if (h->open)
+        end_connection(h);
+    else
+        connection_failed(h->connection, LINK_FAILED_CONNECT,
+                          h->why ? h->why : "the server closed the connection before its SETTINGS");
+}
+
+void http2_connection_idle(struct http2_connection *h)
+{
+    h->draining = true;
+    http2_client_session_end(h->session);
+    http2_upstream_touch(h);
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+void http2_upstream_touch(struct http2_connection *h)
+{
+    struct http2_upstreams *u = h->connection->link.worker->http2;
+
+    if (h->dirty)
+        return;
+    h->dirty = true;
+    TAILQ_INSERT_TAIL(&u->dirty, h, dirty_entry);
+    u->dirty_count++;
+}
+
+/* Returns whether all output was written. */
+static bool push(struct http2_connection *h)
+{
+    struct stream *s = &h->connection->stream;
+    enum sent sent = stream_flush(s, h->connection->link.worker->io.buffers);
+
+    if (sent == SENT_PART)
+        stream_want_write(s, true);
+    h->lost |= sent == SENT_FAILED;
+    return sent == SENT_ALL;
+}
+
+void http2_upstream_push(struct http2_connection *h)
+{
+    if (iobuf_held(h->connection->stream.out) >= PUSH_AT)
+        (void)push(h);
+}
+
+/* Arms the deadline of a connection without links. */
+static void settle(struct http2_connection *h)
+{
+    struct connection *c = h->connection;
+    struct deadline_queue *idle = &c->link.worker->queue.pooled;
+
+    if (!TAILQ_EMPTY(&h->links))
+        deadline_cancel(&c->link.deadline);
+    else if (c->link.deadline.queue != idle)
+        deadline_arm(idle, &c->link.deadline, clock_cached_us(), CONNECTION_IDLE_US);
+}
+
+static bool is_unused(const struct http2_connection *h)
+{
+    return TAILQ_EMPTY(&h->links) &&
+           (h->draining || !server_keeps_idle(h->server) || !http2_session_accepts(h->session));
+}
+
+static void flush(struct http2_connection *h)
+{
+    struct stream *s = &h->connection->stream;
+    bool sent = true;
+
+    for (unsigned i = 0; i < ROUNDS_MAX && sent && !h->lost; i++) {
+        http2_session_send(h->session);
+        if (!s->out && !http2_session_has_work(h->session))
+            break;
+        sent = push(h);
+    }
+    if (!h->lost && !h->open && http2_session_is_open(h->session))
+        open_connection(h);
+    if (h->lost || http2_session_is_over(h->session) || (h->open && is_unused(h))) {
+        lose(h);
+        return;
+    }
+    if (sent && (s->out || http2_session_has_work(h->session)))
+        http2_upstream_touch(h);
+    if (h->open) {
+        settle(h);
+        http2_serve(h->server);
+    }
+}
+
+void http2_upstreams_flush(struct upstream_worker *w)
+{
+    struct http2_upstreams *u = w->http2;
+
+    if (!u)
+        return;
+    http2_links_report(u);
+    for (unsigned n = u->dirty_count; n && u->dirty_count; n--) {
+        struct http2_connection *h = TAILQ_FIRST(&u->dirty);
+        take_off(h);
+        flush(h);
+    }
+}
+
+bool http2_upstreams_have_work(const struct upstream_worker *w)
+{
+    return w->http2 && (w->http2->dirty_count || !TAILQ_EMPTY(&w->http2->ready));
+}
+
+void http2_connection_close(struct http2_connection *h)
+{
+    if (h->session) {
+        http2_client_session_end(h->session);
+        http2_session_send(h->session);
+        (void)push(h);
+    }
+    take_off(h);
+    connection_close(h->connection);
+    http2_connection_free(h);
+}
+
+/* ---- input ----------------------------------------------------------------------------------- */
+
+void http2_connection_readable(struct http2_connection *h)
+{
+    struct stream *s = &h->connection->stream;
+    struct http2_upstreams *u = h->connection->link.worker->http2;
+    ssize_t n = stream_read(s, u->receive, IOBUF_READ_MAX);
+
+    if (n == STREAM_AGAIN)
+        return;
+    if (n <= 0) {
+        h->lost = true;
+        stream_want_read(s, false);
+    } else {
+        h->received_us = clock_cached_us();
+        http2_session_receive(h->session, (struct slice){u->receive, (size_t)n}, clock_us());
+    }
+    http2_upstream_touch(h);
+}
+
+void http2_connection_writable(struct http2_connection *h)
+{
+    if (push(h) || h->lost)
+        http2_upstream_touch(h);
+}
+
+void http2_upstreams_free(struct upstream_worker *w)
+{
+    struct http2_upstreams *u = w->http2;
+
+    if (!u)
+        return;
+    http2_upstreams_free_ended(w);
+    for (struct http2_link *l; (l = u->free_links);) {
+        u->free_links = (void *)l->connection;
+        free(l);
+    }
+    http2_scratch_free(u->scratch);
+    free(u);
+    w->http2 = NULL;
+}

@@ -1,0 +1,147 @@
+"""Scripted HTTP/2 servers: a test decides every frame. Settings and pings are acknowledged, windows are opened as content arrives."""
+
+import queue
+import struct
+
+from http2_wire import (ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, PING, PREFACE, RST_STREAM, SETTINGS,
+                        WINDOW_UPDATE, Decoder, Encoder, frame)
+from scripted import Scripted
+
+
+class Request:
+    """A request on its stream. `fields`: pairs in order; `reset`: the code of a RST_STREAM."""
+
+    def __init__(self, peer, stream, fields):
+        self.peer, self.stream, self.fields = peer, stream, fields
+        self.body, self.ended, self.reset, self.trailers = b"", False, None, None
+
+    def __getitem__(self, name):
+        return dict(self.fields).get(name)
+
+    def answer(self, body=b"ok", status=200, fields=(), end=True):
+        self.head(status, fields, end=end and not body)
+        if body:
+            self.data(body, end)
+
+    def head(self, status=200, fields=(), end=False):
+        self.raw_head([(":status", str(status)), *fields], end)
+
+    def raw_head(self, fields, end=False):
+        self.peer.put(HEADERS, END_HEADERS | (END_STREAM if end else 0), self.stream, self.peer.encoder.encode(fields))
+
+    def data(self, body, end=False):
+        """Within the windows, which this does not check."""
+        for at in range(0, max(len(body), 1), 16384):
+            piece = body[at:at + 16384]
+            self.peer.put(DATA, END_STREAM if end and at + 16384 >= len(body) else 0, self.stream, piece)
+
+    def rst(self, code):
+        self.peer.put(RST_STREAM, 0, self.stream, struct.pack(">I", code))
+
+    def read_all(self):
+        self.peer.read_until(lambda: self.ended or self.reset is not None)
+        return self.body
+
+
+class Http2Peer:
+    """One connection, server's side."""
+
+    def __init__(self, peer, settings=(), hold=False):
+        self.peer, self.hold = peer, hold
+        self.encoder, self.decoder = Encoder(), Decoder()
+        self.requests, self.new = {}, []
+        self.window, self.windows, self.initial = 65535, {}, 65535
+        self.goaway, self.closed = None, False
+        assert peer.read_exactly(len(PREFACE), "the preface") == PREFACE
+        self.put(SETTINGS, payload=b"".join(struct.pack(">HI", *s) for s in settings))
+
+    def put(self, *args, **more):
+        self.peer.socket.sendall(frame(*args, **more))
+
+    def read_frame(self):
+        """Reads and applies a frame; False at the end of the connection."""
+        try:
+            header = self.peer.read_exactly(9, "a frame")
+            payload = self.peer.read_exactly(int.from_bytes(header[:3], "big"), "its payload")
+        except Exception:
+            self.closed = True
+            return False
+        self.apply(header[3], header[4], int.from_bytes(header[5:], "big"), payload)
+        return True
+
+    def apply(self, kind, flags, stream, payload):
+        request = self.requests.get(stream)
+        if kind == HEADERS and request:
+            request.trailers = self.decoder.decode(payload)
+        elif kind == HEADERS:
+            request = self.requests[stream] = Request(self, stream, self.decoder.decode(payload))
+            self.windows[stream] = self.initial
+            self.new.append(request)
+        elif kind == DATA:
+            request.body += payload
+            if payload and not self.hold:
+                self.put(WINDOW_UPDATE, 0, 0, struct.pack(">I", len(payload)))
+                if not flags & END_STREAM:
+                    self.put(WINDOW_UPDATE, 0, stream, struct.pack(">I", len(payload)))
+        elif kind == RST_STREAM:
+            request.reset = struct.unpack(">I", payload)[0]
+        elif kind == GOAWAY:
+            self.goaway = struct.unpack(">II", payload[:8])
+        elif kind == PING and not flags & ACK:
+            self.put(PING, ACK, 0, payload)
+        elif kind == SETTINGS and not flags & ACK:
+            for at in range(0, len(payload), 6):
+                name, value = struct.unpack(">HI", payload[at:at + 6])
+                if name == INITIAL_WINDOW_SIZE:
+                    self.initial = value
+            self.put(SETTINGS, ACK)
+        elif kind == WINDOW_UPDATE and stream:
+            self.windows[stream] += struct.unpack(">I", payload)[0]
+        elif kind == WINDOW_UPDATE:
+            self.window += struct.unpack(">I", payload)[0]
+        if kind in (HEADERS, DATA) and flags & END_STREAM:
+            request.ended = True
+
+    def read_until(self, condition):
+        while not condition() and self.read_frame():
+            pass
+        return condition()
+
+    def next_request(self):
+        """The next request, whose content may follow; None at the end of the connection."""
+        return self.new.pop(0) if self.read_until(lambda: self.new) else None
+
+    def go_away(self, last, code=0):
+        self.put(GOAWAY, 0, 0, struct.pack(">II", last, code))
+
+    def send_as_windows_permit(self, request, size):
+        """Sends up to `size` bytes of content; returns how many the windows permit now."""
+        n = min(size, self.window, self.windows[request.stream])
+        request.data(b"x" * n)
+        self.window -= n
+        self.windows[request.stream] -= n
+        return n
+
+
+class Http2Server(Scripted):
+    """Runs `script(connection, number)` for each connection. `requests`: a queue for those that a script wants to show its test."""
+
+    def __init__(self, rig, script, settings=(), hold=False, **more):
+        self.shown = queue.Queue()
+
+        def serve(peer, number):
+            script(Http2Peer(peer, settings, hold), number)
+        super().__init__(rig, serve, **more)
+
+    def show(self, item):
+        self.shown.put(item)
+
+    def shown_next(self):
+        return self.shown.get(timeout=20)
+
+
+def answering_all(connection, _number):
+    """Answers every request when it is complete."""
+    while (request := connection.next_request()) is not None:
+        request.read_all()
+        request.answer()

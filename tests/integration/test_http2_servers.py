@@ -1,0 +1,589 @@
+"""HTTP/2 to servers: streams as links, flow control, GOAWAY, refusals, servers that break the rules; a real nginx."""
+
+import os
+import shutil
+import socket
+import struct
+import threading
+
+from http2_server import Http2Peer, Http2Server, answering_all
+from http2_wire import (CANCEL, DATA, HEADERS, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, MAX_CONCURRENT_STREAMS, PING, PUSH_PROMISE,
+                        REFUSED_STREAM, SETTINGS, Http2)
+from rig import Process, eventually, free_port
+from scripted import Scripted, keeping
+from test_upstream_tls import CA, Secure, context
+from wire import Connection, Cut, connect, get, together
+
+NEVER_EJECT = {"failures": 0, "failure_rate": "0%"}
+
+
+def weir_before(rig, *servers, protocol="http2", **more):
+    upstream = {"servers": [s if isinstance(s, str) else s.text for s in servers], "protocol": protocol, "eject": NEVER_EJECT,
+                **more.pop("upstream", {})}
+    weir = rig.weir(workers=1, upstreams={"api": upstream}, rules=[], **more)
+    weir.expect_errors("upstream|server")
+    return weir
+
+
+def gather(client, count):
+    results = [None] * count
+
+    def keep(number):
+        results[number] = client(number)
+    together(keep, count)
+    return results
+
+
+def accepts(port):
+    try:
+        connect(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def assert_problem(weir, status, cause, **more):
+    assert get(weir.address, **more).status == status
+    weir.counts(1, "weir_errors_total", cause=cause)
+
+
+# --- requests and responses ---
+
+def test_a_request_becomes_a_stream(rig):
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            server.show(request)
+            request.read_all()
+            request.answer(b"body", 201, [("x-one", "1"), ("set-cookie", "a=1"), ("set-cookie", "b=2")])
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server)
+    response = get(weir.address, "/a?b=c", method="POST", body=b"content",
+                   headers=[("X-Upper", "Value"), ("Connection", "close, X-Mine"), ("X-Mine", "1"), ("TE", "gzip"), ("Cookie", "a=1")])
+    assert (response.status, response.body, response["x-one"]) == (201, b"body", "1")
+    assert response.all("set-cookie") == ["a=1", "b=2"]
+    request = server.shown_next()
+    assert request.fields[:4] == [(":method", "POST"), (":scheme", "http"), (":authority", "api.test"), (":path", "/a?b=c")]
+    names = [name for name, _ in request.fields]
+    assert request.body == b"content" and request["content-length"] == "7" and request["x-upper"] == "Value"
+    assert names == [name.lower() for name in names]
+    assert not {"connection", "x-mine", "te", "host", "transfer-encoding", "keep-alive"} & set(names)
+    with Http2(weir.address) as client:  # both sides are HTTP/2; content of unknown length
+        stream = client.start("/x", method="POST", end=False)
+        client.send_body(stream, b"some content")
+        response = client.response(stream)
+        assert (response.status, response.body) == (201, b"body")
+    assert server.shown_next().body == b"some content"
+    assert server.accepted == 1 and weir.metric("weir_upstream_reused_total") == 1
+
+
+def test_responses_without_content(rig):
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            status = int(request[":path"][1:])
+            request.head(status, [("content-length", "5")] if status in (200, 304) else [], end=True)
+    weir = weir_before(rig, Http2Server(rig, script))
+    with Connection(weir.address) as client:
+        assert client.request("/204").status == 204
+        assert client.request("/304").status == 304
+        head = client.request("/200", method="HEAD")
+        assert head["content-length"] == "5"
+        assert client.request("/404").body == b""
+
+
+def test_interim_responses_pass(rig):
+    def script(connection, _number):
+        request = connection.next_request()
+        request.head(103, [("link", "</a.css>")])
+        request.head(100)
+        request.read_all()
+        request.answer(request.body)
+    weir = weir_before(rig, Http2Server(rig, script))
+    with Http2(weir.address) as client:
+        stream = client.start("/", method="POST", fields=[("expect", "100-continue")], end=False)
+        client.read_until(lambda: client.streams[stream].interim == [103, 100])
+        client.send_body(stream, b"content")
+        assert client.response(stream).body == b"content"
+
+
+def test_trailers_pass_in_both_directions(rig):
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            request.read_all()
+            server.show(request)
+            request.answer(b"body", end=False)
+            request.raw_head([("grpc-status", "0"), ("cache-control", "no-store")], end=True)
+    server = Http2Server(rig, script, settings=[(INITIAL_WINDOW_SIZE, 2)])
+    weir = weir_before(rig, server)
+    with Http2(weir.address) as client:
+        stream = client.put_request("/", method="POST", fields=[("te", "trailers")], end=False)
+        client.put(DATA, 0, stream, b"content")
+        client.put_headers([("x-sum", "7")], stream)
+        client.flush()
+        response = client.response(stream)
+        assert response.body == b"body" and response.trailers == [("grpc-status", "0")]
+    request = server.shown_next()
+    assert request.body == b"content" and request.trailers == [("x-sum", "7")] and request["te"] == "trailers"
+
+
+def test_an_upgrade_is_not_forwarded(rig):
+    def script(connection, _number):
+        request = connection.next_request()
+        server.show(request)
+        request.answer(b"", 426)
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server)
+    response = get(weir.address, headers=[("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")])
+    assert response.status == 426
+    assert server.shown_next()["upgrade"] is None
+
+
+def test_large_content_in_both_directions(rig):
+    """Through a real nginx, as an HTTP/2 server in front of the test's upstream."""
+    port = free_port()
+    rig.write("nginx.conf", f"""daemon off; master_process off; pid {rig.directory}/nginx.pid; error_log stderr; events {{}}
+        http {{ access_log off; client_body_temp_path {rig.directory}; proxy_temp_path {rig.directory}; client_max_body_size 0;
+          fastcgi_temp_path {rig.directory}; uwsgi_temp_path {rig.directory}; scgi_temp_path {rig.directory};
+          server {{ listen 127.0.0.1:{port} http2; location / {{ proxy_pass http://{rig.upstream().text}; }} }} }}""")
+    Process(rig, "nginx", [shutil.which("nginx", path="/usr/sbin:/usr/bin"), "-c", f"{rig.directory}/nginx.conf"])
+    eventually(lambda: accepts(port))
+    weir = weir_before(rig, f"127.0.0.1:{port}")
+    size = 3000000
+    for response in gather(lambda _: get(weir.address, f"/bytes/{size}"), 4):
+        assert len(response.body) == size
+    assert len(get(weir.address, f"/chunked/{size}").body) == size
+    body = os.urandom(size)
+    assert get(weir.address, "/body", method="POST", body=body).status == 200
+    with Http2(weir.address) as client:
+        streams = [client.start(f"/bytes/{size}") for _ in range(4)]
+        assert [len(client.response(s).body) for s in streams] == [size] * 4
+    assert weir.metric("weir_upstream_connections_opened_total") <= 2
+    assert weir.metric("weir_upstream_http2_errors_total") == 0
+
+
+# --- streams and connections ---
+
+def test_requests_share_a_connection(rig):
+    def script(connection, _number):
+        requests = [connection.next_request() for _ in range(20)]
+        for request in reversed(requests):
+            request.answer(request[":path"].encode())
+        connection.next_request()
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server)
+    responses = gather(lambda n: get(weir.address, f"/{n}"), 20)
+    assert sorted(r.body for r in responses) == sorted(b"/%d" % n for n in range(20))
+    assert server.accepted == 1
+
+
+def test_full_connections_get_company(rig):
+    """A server that allows two streams: five requests at once need three connections."""
+    together_at = threading.Barrier(5)
+
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            threading.Thread(target=late, args=(request,), daemon=True).start()
+
+    def late(request):
+        together_at.wait(20)
+        request.answer()
+    server = Http2Server(rig, script, settings=[(MAX_CONCURRENT_STREAMS, 2)])
+    weir = weir_before(rig, server)
+    assert [r.status for r in gather(lambda n: get(weir.address), 5)] == [200] * 5
+    assert server.accepted == 3
+
+
+def test_a_lower_limit_of_streams_is_obeyed(rig):
+    def script(connection, number):
+        request = connection.next_request()
+        if number == 0:
+            connection.put(SETTINGS, payload=struct.pack(">HI", MAX_CONCURRENT_STREAMS, 0))
+        request.answer()
+        while (request := connection.next_request()) is not None:
+            server.show(number)
+            request.answer()
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server)
+    assert [get(weir.address).status for _ in range(3)] == [200] * 3
+    assert server.shown_next() == 1 and server.accepted == 2
+
+
+def test_a_client_that_leaves_resets_its_stream(rig):
+    def script(connection, _number):
+        request = connection.next_request()
+        server.show(request)
+        connection.read_until(lambda: request.reset is not None)
+        server.show(request.reset)
+        answering_all(connection, 0)
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server)
+    with Connection(weir.address) as client:
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        server.shown_next()
+    assert server.shown_next() == CANCEL
+    assert get(weir.address).status == 200 and server.accepted == 1
+
+
+# --- flow control ---
+
+def test_a_client_that_does_not_read_stalls_only_its_own_stream(rig):
+    """weir keeps at most a window of a response, and the server's other responses pass."""
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            if request[":path"] != "/large":
+                request.answer()
+                continue
+            request.head()
+            while connection.window and (connection.windows[request.stream] or
+                                         connection.read_until(lambda: connection.windows[request.stream] or connection.new)):
+                if not connection.send_as_windows_permit(request, 1 << 30):
+                    break  # the next request
+                sent[0] += 1
+    sent = [0]
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server, timeouts={"send": "1m"})
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    with client:
+        client.connect(weir.address)
+        client.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+        eventually(lambda: sent[0])
+        before = weir.resident_kib()
+        assert [get(weir.address).status for _ in range(20)] == [200] * 20
+        assert weir.resident_kib() - before < 10000
+    assert server.accepted == 1
+
+
+def test_a_window_of_one_byte(rig):
+    server = Http2Server(rig, answering_all, settings=[(INITIAL_WINDOW_SIZE, 1)])
+    weir = weir_before(rig, server)
+    assert get(weir.address, method="POST", body=b"0123456789").status == 200
+
+
+def test_a_server_that_reads_no_content_stops_the_client(rig):
+    """The window of the server is the client's."""
+    def script(connection, _number):
+        request = connection.next_request()
+        connection.read_until(lambda: len(request.body) == 65535)
+        server.show(request)
+        assert answer_now.wait(20)
+        request.answer(b"early")
+        connection.next_request()
+    answer_now = threading.Event()
+    server = Http2Server(rig, script, hold=True)
+    weir = weir_before(rig, server)
+    with Http2(weir.address) as client:
+        stream = client.start("/", method="POST", end=False)
+        client.send_body(stream, b"x" * 65535, end=False)
+        server.shown_next()
+        answer_now.set()
+        response = client.streams[stream]
+        client.read_until(lambda: response.ended or response.reset is not None)
+        assert response.body == b"early"
+
+
+# --- the end of connections ---
+
+def test_goaway_loses_no_request(rig):
+    """Those after the last stream were not processed and go to another connection, whatever their method."""
+    def script(connection, number):
+        if number:
+            answering_all(connection, number)
+            return
+        requests = [connection.next_request() for _ in range(6)]
+        connection.go_away(requests[2].stream)
+        for request in requests[:3]:
+            request.answer(b"old")
+        while connection.read_frame():
+            pass
+        server.show(connection)
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server)
+    responses = gather(lambda n: get(weir.address, f"/{n}", method="POST" if n % 2 else "GET"), 6)
+    assert sorted(r.body for r in responses) == [b"ok"] * 3 + [b"old"] * 3
+    server.shown_next()  # weir has closed the old connection
+    assert server.accepted == 2
+    weir.counts(3, "weir_upstream_retries_total", cause="going_away")
+
+
+def test_goaway_under_load(rig):
+    """A server that restarts all the time: every connection ends gracefully after ten requests."""
+    def script(connection, _number):
+        for n in range(10):
+            request = connection.next_request()
+            if request is None:
+                return
+            if n == 9:
+                connection.go_away(request.stream)
+            request.answer()
+        while connection.read_frame():
+            pass
+    weir = weir_before(rig, Http2Server(rig, script), upstream={"retry": {"tries": 5}})
+    with Http2(weir.address) as one, Http2(weir.address) as two:
+        for _ in range(10):
+            streams = [(client, client.start()) for client in (one, two) for _ in range(10)]
+            assert [client.response(stream).status for client, stream in streams] == [200] * 20
+
+
+def test_a_refused_stream_is_sent_again(rig):
+    def script(connection, _number):
+        refused = 0
+        while (request := connection.next_request()) is not None:
+            if refused < 2:
+                refused += 1
+                request.rst(REFUSED_STREAM)
+            else:
+                request.answer()
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server, upstream={"retry": {"tries": 3}})
+    assert get(weir.address, method="POST").status == 200
+    assert server.accepted == 1
+    weir.counts(2, "weir_upstream_retries_total", cause="refused")
+
+
+def test_refusals_use_up_the_budget(rig):
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            request.rst(REFUSED_STREAM)
+    weir = weir_before(rig, Http2Server(rig, script), upstream={"retry": {"tries": 10, "budget": "0%", "budget_min": 4}})
+    assert get(weir.address).status == 502
+    weir.counts(4, "weir_upstream_retries_total", cause="refused")
+    weir.counts(1, "weir_upstream_retries_over_budget_total")
+
+
+def test_a_connection_that_breaks(rig):
+    """A GET is sent to another server; a POST that may have been processed is not."""
+    def script(connection, _number):
+        connection.next_request()
+    broken = Http2Server(rig, script)
+    fine = Http2Server(rig, answering_all)
+    weir = weir_before(rig, broken, fine)
+    assert [get(weir.address).status for _ in range(4)] == [200] * 4
+    weir.counts(broken.accepted, "weir_upstream_retries_total", cause="reset")
+    assert sorted(get(weir.address, method="POST").status for _ in range(2)) == [200, 502]
+
+
+def test_a_reset_in_the_middle_cuts_the_response(rig):
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            request.answer(b"part", end=False)
+            request.rst(INTERNAL_ERROR)
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server)
+    try:
+        get(weir.address)
+        raise AssertionError("a response that was cut looks complete")
+    except Cut:
+        pass
+    with Http2(weir.address) as client:
+        stream = client.start()
+        client.read_until(client.streams[stream].over)
+        assert client.streams[stream].reset is not None and not client.streams[stream].ended
+    assert server.accepted == 1
+    eventually(lambda: "the server reset the stream: INTERNAL_ERROR" in weir.output())
+
+
+def test_a_stream_without_response_times_out_alone(rig):
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            if request[":path"] == "/silent":
+                server.show(request)
+            else:
+                request.answer()
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server, upstream={"response_timeout": "300ms"})
+    with Http2(weir.address) as client:
+        silent = client.start("/silent")
+        request = server.shown_next()
+        assert client.get("/").status == 200
+        assert client.response(silent).status == 504
+        assert client.get("/").status == 200
+    assert server.accepted == 1 and request.peer is not None
+    weir.counts(1, "weir_errors_total", cause="upstream_timeout")
+
+
+def test_a_server_that_is_silent_gets_a_new_connection(rig):
+    def script(connection, number):
+        if number:
+            answering_all(connection, number)
+        while connection.read_frame():
+            pass
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server, upstream={"response_timeout": "200ms"})
+    assert get(weir.address).status == 504
+    assert get(weir.address).status == 200 and server.accepted == 2
+
+
+# --- servers that break the rules ---
+
+MALFORMED = {
+    "no status": [("x-one", "1")],
+    "two statuses": [(":status", "200"), (":status", "200")],
+    "a status behind a field": [("x-one", "1"), (":status", "200")],
+    "status 99": [(":status", "99")],
+    "status 101": [(":status", "101")],
+    "a pseudo-field of requests": [(":status", "200"), (":path", "/")],
+    "an upper-case name": [(":status", "200"), ("X-One", "1")],
+    "a connection-specific field": [(":status", "200"), ("connection", "close")],
+    "Transfer-Encoding": [(":status", "200"), ("transfer-encoding", "chunked")],
+    "two lengths": [(":status", "200"), ("content-length", "2"), ("content-length", "3")],
+    "a line break in a value": [(":status", "200"), ("x-one", "1\r\nx-two: 2")],
+}
+
+
+def test_malformed_responses(rig):
+    """Each costs its stream alone."""
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            name = request[":path"][1:].replace("%20", " ")
+            if name in MALFORMED:
+                request.raw_head(MALFORMED[name], end=True)
+            elif name == "less than its length":
+                request.answer(b"less", fields=[("content-length", "5")])
+            elif name == "more than its length":
+                request.answer(b"more and more", fields=[("content-length", "5")])
+            else:
+                request.answer()
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server, http2={"resets_per_second": 1000})
+    for name in MALFORMED:
+        response = get(weir.address, "/" + name.replace(" ", "%20"))
+        assert response.status == 502, name
+        assert get(weir.address).status == 200, name
+    for name in ("less than its length", "more than its length"):
+        try:
+            assert get(weir.address, "/" + name.replace(" ", "%20")).status == 502, name
+        except Cut:
+            pass
+        assert get(weir.address).status == 200, name
+    assert server.accepted == 1
+    weir.counts(len(MALFORMED) + 2, "weir_upstream_http2_errors_total", cause="malformed")
+    weir.counts(len(MALFORMED) + 2, "weir_errors_total", cause="upstream_bad_response")
+
+
+def broken(rig, cause, send):
+    """A server that breaks a rule for connections: the request fails, the connection is closed, and the cause is counted and logged."""
+    def script(connection, number):
+        request = connection.next_request()
+        if number:
+            request.answer()
+        else:
+            send(connection, request)
+        while connection.read_frame():
+            pass
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server, upstream={"retry": {"on": []}})
+    assert_problem(weir, 502, "upstream_bad_response")
+    assert get(weir.address).status == 200
+    weir.counts(1, "weir_upstream_http2_errors_total", cause=cause)
+    assert f"server {server.text}: HTTP/2 connection closed" in weir.output()
+
+
+def test_malformed_frames(rig):
+    broken(rig, "protocol_error", lambda connection, request: connection.put(DATA, 0, 0, b"on stream 0"))
+
+
+def test_a_push(rig):
+    broken(rig, "protocol_error", lambda connection, request: connection.put(PUSH_PROMISE, 4, request.stream, struct.pack(">I", 2)))
+
+
+def test_a_header_list_without_end(rig):
+    """An HPACK bomb: one byte stands for 4,000."""
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            block = connection.encoder.encode([(":status", "200"), ("x-bomb", "x" * 3000)])
+            connection.put(HEADERS, 4, request.stream, block + b"\xbe" * 10000)
+    weir = weir_before(rig, Http2Server(rig, script))
+    assert get(weir.address).status == 502
+    weir.counts(1, "weir_upstream_http2_errors_total", cause="header_list")
+
+
+def flood(kind, payload=b"", flags=0):
+    def send(connection, request):
+        try:
+            for _ in range(300):
+                connection.peer.socket.sendall((len(payload).to_bytes(3, "big") + bytes((kind, flags)) + bytes(4) + payload) * 100)
+        except OSError:
+            pass
+    return send
+
+
+def test_a_flood_of_pings(rig):
+    broken(rig, "pings", flood(PING, b"12345678"))
+
+
+def test_a_flood_of_settings(rig):
+    broken(rig, "settings", flood(SETTINGS))
+
+
+def test_a_server_of_http1(rig):
+    """It does not send SETTINGS: no request was sent, and the server is ejected as one that refuses connections."""
+    fine = Http2Server(rig, answering_all)
+    weir = weir_before(rig, Scripted(rig, keeping(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")), fine)
+    assert [get(weir.address, method="POST", body=b"x").status for _ in range(4)] == [200] * 4
+    weir.counts(1, "weir_upstream_ejections_total", reason="connect")
+
+
+# --- TLS and ALPN ---
+
+class SecureHttp2(Secure):
+    """A server that offers these protocols by ALPN, and speaks the one that is chosen."""
+
+    def __init__(self, rig, protocols):
+        def chosen(_number):
+            made = context()
+            made.set_alpn_protocols(protocols)
+            return made
+
+        def script(peer, number):
+            if peer.socket.selected_alpn_protocol() == "h2":
+                answering_all(Http2Peer(peer), number)
+            else:
+                keeping()(peer, number)
+        super().__init__(rig, script, chosen)
+
+
+def test_auto_is_what_the_server_chooses(rig):
+    for protocols in (["h2", "http/1.1"], ["http/1.1"]):
+        server = SecureHttp2(rig, protocols)
+        weir = weir_before(rig, server, protocol="auto", upstream={"tls": {"ca": CA}})
+        assert [r.status for r in gather(lambda n: get(weir.address), 6)] == [200] * 6
+        assert [get(weir.address).status for _ in range(4)] == [200] * 4
+        assert not server.failures
+        if protocols[0] == "h2":
+            assert server.accepted == 1
+        else:
+            assert server.accepted <= 6
+
+
+def test_http2_requires_that_the_server_chooses_it(rig):
+    weir = weir_before(rig, SecureHttp2(rig, ["http/1.1"]), upstream={"tls": {"ca": CA}})
+    assert_problem(weir, 502, "upstream_tls")
+    assert "the server does not offer HTTP/2 (ALPN h2)" in weir.output()
+
+
+def test_health_checks_use_http2(rig):
+    """Over TLS and without; a server that fails its checks gets no requests."""
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            if request[":path"] == "/healthz":
+                server.show(request[":authority"])
+                request.answer(status=503 if ill.is_set() else 200)
+            else:
+                request.answer()
+    ill = threading.Event()
+    server = Http2Server(rig, script)
+    health = {"path": "/healthz", "interval": "20ms", "unhealthy": 1, "healthy": 1, "host": "health.test"}
+    weir = weir_before(rig, server, upstream={"health": health})
+    assert server.shown_next() == "health.test"
+    assert get(weir.address).status == 200
+    ill.set()
+    eventually(lambda: get(weir.address).status == 503)
+    assert "health check: status 503" in weir.output()
+    ill.clear()
+    eventually(lambda: get(weir.address).status == 200)
+    http1 = SecureHttp2(rig, ["http/1.1"])
+    weir = weir_before(rig, http1, upstream={"health": health, "tls": {"ca": CA}})
+    eventually(lambda: "health check: it does not offer HTTP/2 (ALPN h2)" in weir.output())
+    weir = weir_before(rig, SecureHttp2(rig, ["h2"]), upstream={"health": health, "tls": {"ca": CA}})
+    assert get(weir.address).status == 200
+    assert "health check" not in weir.output()
