@@ -15,6 +15,7 @@
 #include "config/policy_file.h"
 #include "decision/problem.h"
 #include "fuzz.h"
+#include "limit/limiter.h"
 #include "limit/limiter_state.h"
 #include "redis/reply_reader.h"
 #include "script/compose.h"
