@@ -39,6 +39,7 @@
 #include "base/log.h"
 #include "proxy/access_log.h"
 #include "proxy/decision_listener.h"
+#include "proxy/grpc.h"
 
 /* ---- phases --------------------------------------------------------------------------------- */
 
@@ -111,6 +112,7 @@ static struct exchange *exchange_new(struct downstream *downstream)
 void exchanges_free(struct worker *worker)
 {
     holds_clear(worker);
+    timer_heap_clear(&worker->calls);
     if (worker->decided.tqh_last)
         event_del(&worker->act);
     for (struct exchange *x; (x = worker->free_exchanges);) {
@@ -164,6 +166,18 @@ static void begin_decision(struct exchange *x, struct request_head *head,
     exchange_fail(x, cause, why);
 }
 
+/* A gRPC call has a deadline of its own. Returns false if there is no memory. */
+static bool note_call(struct exchange *x, const struct request_head *head)
+{
+    uint64_t timeout_us;
+
+    if (likely(!fields_have(&head->fields, FIELD_CONTENT_TYPE)) || !grpc_is_call(x, head))
+        return true;
+    x->grpc = true;
+    timeout_us = grpc_timeout(head);
+    return !timeout_us || timer_set(&x->worker->calls, &x->call, x->started_us + timeout_us);
+}
+
 bool exchange_begin(struct downstream *downstream, struct request_head *head,
                     const struct framing *framing)
 {
@@ -180,7 +194,9 @@ bool exchange_begin(struct downstream *downstream, struct request_head *head,
     x->request.ended = framing->kind == FRAMING_NONE;
     x->request.max = x->policy->size_limits.request_body;
     set_request_id(x, head);
-    if (unlikely(downstream->origin->decides))
+    if (!note_call(x, head))
+        exchange_fail(x, CAUSE_NO_MEMORY, NULL);
+    else if (unlikely(downstream->origin->decides))
         begin_decision(x, head, framing);
     else
         begin(x, head, framing);
@@ -327,20 +343,30 @@ static void link_timed_out(struct exchange *x)
 /* In QUOTA and LIMIT, weir waits for the decision (at most quotas.timeout and redis.timeout): the
  * charge cannot be refunded before. In other phases, the failure cause depends on the peer that
  * weir waits for. */
-static void exchange_passed(struct deadline *whole)
+/* A deadline of the whole exchange has passed. */
+static void overdue(struct exchange *x, enum cause cause)
 {
-    struct exchange *x = CONTAINER_OF(whole, struct exchange, whole);
     bool awaits_content = x->client_deadline.queue == &x->worker->queue.content;
 
     MAGIC_CHECK(x, EXCHANGE_MAGIC);
     if (x->phase == PHASE_QUOTA || x->phase == PHASE_LIMIT)
-        x->overdue = true;
+        x->overdue = cause;
     else if (x->phase == PHASE_REPLY)
         exchange_cut(x, CAUSE_CLIENT_STALLED);
-    else if (awaits_content && x->answer < ANSWER_STARTED)
+    else if (cause == CAUSE_EXCHANGE_TIMEOUT && awaits_content && x->answer < ANSWER_STARTED)
         exchange_fail(x, CAUSE_CONTENT_TIMEOUT, "timeouts.exchange has passed");
     else
-        exchange_fail(x, CAUSE_EXCHANGE_TIMEOUT, NULL);
+        exchange_fail(x, cause, NULL);
+}
+
+static void exchange_passed(struct deadline *whole)
+{
+    overdue(CONTAINER_OF(whole, struct exchange, whole), CAUSE_EXCHANGE_TIMEOUT);
+}
+
+static void call_passed(struct timer *timer)
+{
+    overdue(CONTAINER_OF(timer, struct exchange, call), CAUSE_CALL_TIMEOUT);
 }
 
 /* ---- events of the link --------------------------------------------------------------------- */
@@ -390,6 +416,7 @@ static const struct link_owner_ops link_ops = {.connected = on_connected,
 void exchanges_init(struct worker *w)
 {
     holds_init(w);
+    timer_heap_init(&w->calls, w->base, call_passed);
     decisions_init(w);
     deadline_queue_init(&w->deadlines, &w->queue.content, content_passed);
     deadline_queue_init(&w->deadlines, &w->queue.write, write_passed);

@@ -21,7 +21,7 @@ static void forward(struct exchange *x, enum retry_cause why, enum cause otherwi
 
     exchange_enter(x, PHASE_CONNECT);
     if (x->overdue) {
-        exchange_fail(x, CAUSE_EXCHANGE_TIMEOUT, NULL);
+        exchange_fail(x, x->overdue, NULL);
         return;
     }
     x->link = upstream_take(&x->generation->pools, x->rule->upstream->index, &x->owner,

@@ -177,6 +177,8 @@ void exchange_finish(struct exchange *x, enum downstream_end how)
     exchange_enter(x, PHASE_DONE);
     deadline_cancel(&x->whole);
     deadline_cancel(&x->client_deadline);
+    if (unlikely(x->grpc))
+        timer_cancel(&w->calls, &x->call);
     if (x->acts_later)
         TAILQ_REMOVE(&w->decided, x, decided_link);
     if (x->decision_request.op)

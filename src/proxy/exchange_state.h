@@ -88,7 +88,10 @@ struct exchange {
     const char *why;       /* detail of the cause (static text), or NULL */
     uint16_t status;       /* status sent to the client; 0: none */
     struct deadline whole; /* timeouts.exchange */
-    bool overdue;          /* timeouts.exchange expired in LIMIT */
+    enum cause overdue;    /* a deadline of the whole exchange expired in LIMIT; CAUSE_NONE: none */
+    bool grpc;             /* a gRPC call, see grpc.h */
+    uint8_t grpc_status;   /* of weir's own response to it; 0: none */
+    struct timer call;     /* the deadline of a gRPC call */
     uint64_t reply_bytes;  /* content length of weir's own response */
     uint64_t started_us, sent_us, response_us;
     uint64_t content_since_us; /* when the client could start to send content; 0: not yet */

@@ -5,6 +5,7 @@
 #include "decision/problem.h"
 #include "http/response.h"
 #include "http/rewrite.h"
+#include "proxy/grpc.h"
 #include "proxy/rejection.h"
 
 enum {
@@ -178,7 +179,9 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
     text_put(out, worker_date(x->worker));
     marks_add(marks, out, at, MARK_DATE, 0);
     text_literal(out, "\r\n");
-    if (x->status != 204)
+    if (unlikely(x->grpc))
+        grpc_fields_write(out, x);
+    else if (x->status != 204)
         content_fields(out, type, content);
     if (x->cause == CAUSE_NONE && x->status != 204)
         text_put(out, x->rule->rejection.header_lines);
@@ -204,8 +207,8 @@ static void write_lines(struct text *out, struct exchange *x, struct slice type,
  * few bytes. */
 static bool may_be_patched(const struct exchange *x)
 {
-    return is_rejection(x) && x->rule && !x->rule->rejection.body && x->method != METHOD_HEAD &&
-           x->downstream->ops->send_image;
+    return is_rejection(x) && x->rule && !x->grpc && !x->rule->rejection.body &&
+           x->method != METHOD_HEAD && x->downstream->ops->send_image;
 }
 
 static enum downstream_sent send_reply(struct exchange *x, struct slice lines,
@@ -213,8 +216,9 @@ static enum downstream_sent send_reply(struct exchange *x, struct slice lines,
                                        struct response_image *image)
 {
     struct downstream *d = x->downstream;
-    struct response response = {.status = x->status,
-                                .reason = slice_of(reason_phrase(x->status)),
+    unsigned status = x->grpc ? 200 : x->status;
+    struct response response = {.status = (uint16_t)status,
+                                .reason = slice_of(reason_phrase(status)),
                                 .lines = lines,
                                 .body = count ? BODY_LENGTH : BODY_NONE,
                                 .own = true,
@@ -281,20 +285,26 @@ static bool send_patched(struct exchange *x, enum downstream_sent *sent)
     return true;
 }
 
+static enum downstream_sent send_lines_alone(struct exchange *x)
+{
+    char line_bytes[REPLY_LINES_MAX];
+    struct text lines = text_over(line_bytes, sizeof line_bytes);
+
+    write_lines(&lines, x, SLICE_NONE, 0, NULL);
+    return lines.failed ? DOWNSTREAM_TOO_LARGE : send_reply(x, text_slice(&lines), NULL, 0, NULL);
+}
+
 enum downstream_sent reply_send(struct exchange *x, const char *why)
 {
     enum downstream_sent sent;
 
-    if (is_success(x)) {
-        char line_bytes[REPLY_LINES_MAX];
-        struct text lines = text_over(line_bytes, sizeof line_bytes);
-        write_lines(&lines, x, SLICE_NONE, 0, NULL);
-        return lines.failed ? DOWNSTREAM_TOO_LARGE
-                            : send_reply(x, text_slice(&lines), NULL, 0, NULL);
-    }
     if (is_rejection(x))
         decision_spread(&x->decision_request.decision, x->policy->rejection.jitter,
                         worker_random(x->worker));
+    if (x->grpc)
+        x->grpc_status = (uint8_t)grpc_status(x);
+    if (is_success(x) || x->grpc)
+        return send_lines_alone(x);
     if (may_be_patched(x) && send_patched(x, &sent))
         return sent;
     return write_and_send(x, why);

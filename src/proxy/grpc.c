@@ -1,0 +1,132 @@
+#include "proxy/grpc.h"
+
+#include "decision/decision.h"
+#include "policy/limit.h"
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+bool grpc_is_call(const struct exchange *x, const struct request_head *head)
+{
+    static const struct slice prefix = {"application/grpc", 16};
+    const struct field *field = fields_find(&head->fields, FIELD_CONTENT_TYPE);
+    struct slice type = field ? field->value : SLICE_NONE;
+
+    return x->downstream->origin->http2 && !x->downstream->origin->decides &&
+           head->method == METHOD_POST && type.n >= prefix.n &&
+           slice_equal_nocase((struct slice){type.p, prefix.n}, prefix) &&
+           (type.n == prefix.n || type.p[prefix.n] == '+' || type.p[prefix.n] == ';');
+}
+
+/* TimeoutValue TimeoutUnit: at most 8 digits, and a unit. */
+uint64_t grpc_timeout(const struct request_head *head)
+{
+    static const struct {
+        char unit;
+        uint32_t us, per;
+    } units[] = {{'H', 3600000000, 1}, {'M', 60000000, 1}, {'S', 1000000, 1},
+                 {'m', 1000, 1},       {'u', 1, 1},        {'n', 1, 1000}};
+    const struct field *field = fields_next_named(&head->fields, SLICE("grpc-timeout"), NULL);
+    struct slice value = field ? field->value : SLICE_NONE;
+    uint64_t count;
+
+    if (value.n < 2 || value.n > 9 ||
+        !slice_to_u64((struct slice){value.p, value.n - 1}, UINT64_MAX, &count))
+        return 0;
+    for (size_t i = 0; i < COUNT_OF(units); i++)
+        if (value.p[value.n - 1] == units[i].unit)
+            return count * units[i].us / units[i].per + 1;
+    return 0;
+}
+
+/* ---- responses ------------------------------------------------------------------------------- */
+
+/* Codes of google.rpc.Code. */
+enum grpc_code {
+    GRPC_UNKNOWN = 2,
+    GRPC_DEADLINE_EXCEEDED = 4,
+    GRPC_PERMISSION_DENIED = 7,
+    GRPC_RESOURCE_EXHAUSTED = 8,
+    GRPC_UNIMPLEMENTED = 12,
+    GRPC_INTERNAL = 13,
+    GRPC_UNAVAILABLE = 14,
+    GRPC_UNAUTHENTICATED = 16
+};
+
+static bool is_rejection(const struct exchange *x)
+{
+    return x->cause == CAUSE_NONE && x->decision_request.decision.verdict != VERDICT_FAILED_CLOSED;
+}
+
+/* As clients map HTTP statuses (doc/http-grpc-status-mapping.md), except where weir knows more. */
+unsigned grpc_status(const struct exchange *x)
+{
+    switch (x->status) {
+    case 400: return GRPC_INTERNAL;
+    case 401: return GRPC_UNAUTHENTICATED;
+    case 403: return GRPC_PERMISSION_DENIED;
+    case 404:
+    case 405: return GRPC_UNIMPLEMENTED;
+    case 408:
+    case 504: return GRPC_DEADLINE_EXCEEDED;
+    case 413:
+    case 431: return GRPC_RESOURCE_EXHAUSTED;
+    default: break;
+    }
+    if (is_rejection(x))
+        return GRPC_RESOURCE_EXHAUSTED;
+    return x->status >= 500 ? GRPC_UNAVAILABLE : GRPC_UNKNOWN;
+}
+
+/* Percent-encodes everything but printable ASCII, and "%". */
+static void message_put(struct text *out, struct slice message)
+{
+    static const char digits[] = "0123456789ABCDEF";
+
+    for (size_t i = 0; i < message.n; i++) {
+        unsigned char c = (unsigned char)message.p[i];
+        if (c >= ' ' && c <= '~' && c != '%') {
+            text_char(out, (char)c);
+            continue;
+        }
+        char code[3] = {'%', digits[c >> 4], digits[c & 15]};
+        text_bytes(out, code, sizeof code);
+    }
+}
+
+static void message_write(struct text *out, const struct exchange *x)
+{
+    const struct decision *d = &x->decision_request.decision;
+
+    text_literal(out, "grpc-message: ");
+    if (is_rejection(x)) {
+        text_literal(out, "rate limit exceeded");
+        if (d->rejected_by >= 0) {
+            text_literal(out, ": ");
+            message_put(out, slice_of(d->results[d->rejected_by].limit->name));
+        }
+    } else if (x->cause == CAUSE_NONE)
+        text_literal(out, "the rate limits cannot be checked at the moment");
+    else {
+        message_put(out, slice_of(cause_table[x->cause].text));
+        if (x->why) {
+            text_literal(out, ": ");
+            message_put(out, slice_of(x->why));
+        }
+    }
+    text_literal(out, "\r\n");
+}
+
+void grpc_fields_write(struct text *out, const struct exchange *x)
+{
+    int64_t wait = decision_retry_after(&x->decision_request.decision);
+
+    text_literal(out, "Content-Type: application/grpc\r\ngrpc-status: ");
+    text_u64(out, grpc_status(x));
+    text_literal(out, "\r\n");
+    message_write(out, x);
+    if (!is_rejection(x))
+        return;
+    text_literal(out, "grpc-retry-pushback-ms: ");
+    text_i64(out, wait < 0 ? -1 : wait > INT32_MAX / 1000 ? INT32_MAX : wait * 1000);
+    text_literal(out, "\r\n");
+}
