@@ -140,7 +140,7 @@ static void pending_query_step(struct pending_query *pending_query)
         return;
     }
     if (api->down) {
-        pending_query_fail(pending_query, "Redis is away");
+        pending_query_fail(pending_query, "Redis is unavailable");
         return;
     }
     if (!redis_client_is_ready(api->store))
@@ -153,7 +153,7 @@ static void pending_query_step(struct pending_query *pending_query)
                  : redis_client_call(api->store, &pending_query->call, argc, argv, sizes))
         pending_query->under_way = true;
     else if (redis_client_is_whole(api->store)) /* else waits for the node, or for the timeout */
-        pending_query_fail(pending_query, "Redis is busy");
+        pending_query_fail(pending_query, "too many calls to Redis are waiting; try again");
 }
 
 static void on_pump(evutil_socket_t fd, short what, void *arg)

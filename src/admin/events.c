@@ -177,5 +177,6 @@ void events_answer(struct events *events, struct evhttp_request *request)
             listen_with(events, &events->listeners[i], request);
             return;
         }
-    answer_problem(request, 503, "Service Unavailable", "as many clients listen as may");
+    answer_problem(request, 503, "Service Unavailable",
+                   "the maximum number of clients that receive events is reached");
 }

@@ -32,7 +32,7 @@ static bool read_time(const struct json_node *node, int64_t *us, char *why)
            say(why, "for: expected a duration from \"1s\" to \"30d\", such as \"1h\"");
 }
 
-/* Sets the members' nodes; NULL: missing. False: a member is unknown, or stands twice. */
+/* Sets the members' nodes; NULL: missing. False: a member is unknown, or given twice. */
 static bool find_members(const struct json_node *object, const struct json_node **quota,
                          const struct json_node **time, char *why)
 {
@@ -41,12 +41,12 @@ static bool find_members(const struct json_node *object, const struct json_node 
         bool is_quota = slice_equal(member->key, SLICE("quota"));
         const struct json_node **found = is_quota ? quota : time;
         if (!is_quota && !slice_equal(member->key, SLICE("for"))) {
-            snprintf(why, GRANT_WHY_MAX, "unknown member \"%.64s\"; there are quota and for",
+            snprintf(why, GRANT_WHY_MAX, "unknown member \"%.64s\"; expected quota and for",
                      member->key.p);
             return false;
         }
         if (*found)
-            return say(why, is_quota ? "quota stands twice" : "for stands twice");
+            return say(why, is_quota ? "quota is given twice" : "for is given twice");
         *found = member;
     }
     return true;

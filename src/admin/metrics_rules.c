@@ -40,7 +40,7 @@ void metrics_write_rules(struct evbuffer *out, const struct admin_view *view)
     char label[1024];
 
     metric_head(out, "weir_rule_duration_seconds", "histogram",
-                "From a request's head read to its answer written, by rule.");
+                "Time from reading a request header to writing the end of the response, by rule.");
     for (unsigned row = 0; row < view->rules->count; row++) {
         struct text text = text_over(label, sizeof label);
         label_value(&text, view->rules->name[row]);

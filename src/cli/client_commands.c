@@ -200,13 +200,14 @@ static void doubt(const struct client_command *command, const char *client)
         fprintf(stderr, "weir: %s is interpreted as an id; the address is ip:%s\n", client, client);
     else if (!is_read)
         fprintf(stderr,
-                "weir: no client has such an id by this policy, since identity.from names no %s; "
+                "weir: this policy has no such ids: identity.from contains no %s; "
                 "an address is "
                 "ip:ADDRESS\n",
                 source->description);
     else if (source->hashed && identity_is_hash(slice_of(client + strlen(source->prefix))))
-        fprintf(stderr, "weir: %s is taken for a value; the hash in logs is %sh:HASH\n", client,
-                source->prefix);
+        fprintf(stderr,
+                "weir: %s is interpreted as a value; a hash, as in logs, is written %sh:HASH\n",
+                client, source->prefix);
 }
 
 static int ask_about(struct client_command *command, const struct order *order)

@@ -34,7 +34,7 @@ static void on_fault(void *context, enum http2_cause cause, const char *why)
         return;
     }
     if (throttle->suppressed)
-        snprintf(more, sizeof more, " (and %llu more like it before)",
+        snprintf(more, sizeof more, " (and %llu similar ones not logged)",
                  (unsigned long long)throttle->suppressed);
     log_write(of_stream ? LEVEL_DEBUG : LEVEL_WARN, "client %s: HTTP/2 %s: %s%s%s%s",
               address_format(address_of_peer(&connection->client->origin.peer, &address), peer),

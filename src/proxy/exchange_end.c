@@ -36,7 +36,7 @@ void exchange_log(const struct exchange *x, enum cause cause, const char *why)
     }
     char more[64] = "";
     if (log_throttle->suppressed)
-        snprintf(more, sizeof more, " (and %llu more like it before)",
+        snprintf(more, sizeof more, " (and %llu similar ones not logged)",
                  (unsigned long long)log_throttle->suppressed);
     log_write(client_fault ? LEVEL_DEBUG : LEVEL_WARN, "request %.*s of %.*s%s%s: %s%s%s%s%s%s",
               (int)x->id_size, x->request_id, (int)x->identity_size, x->identity,

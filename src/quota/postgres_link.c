@@ -117,7 +117,7 @@ static void report_down(struct postgres_link *link, enum cause cause)
 static void report_up(struct postgres_link *link)
 {
     if (link->told != CAUSE_NONE)
-        log_info("postgres %s: answers again after %.1f s; quotas are read",
+        log_info("postgres %s: available again after %.1f s; quotas are read",
                  link->settings->position, (double)(clock_us() - link->down_since_us) / 1e6);
     else
         log_debug("postgres %s: connected", link->settings->position);

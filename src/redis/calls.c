@@ -167,7 +167,7 @@ void redis_calls_accepted(struct redis_link *link)
     bool over = true;
 
     if (link->outage && redis_outage_accepted(link->outage, complain_every_us, &us, &over))
-        log_info("redis %s: calls are answered again, after %.1f s of errors; limits are counted "
+        log_info("redis %s: calls succeed again after %.1f s of errors; limits are counted "
                  "in Redis",
                  link->address_text, (double)us / 1e6);
     link->refusing = !over;

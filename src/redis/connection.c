@@ -116,10 +116,10 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
         connection->failed = connection->failed ? connection->failed : ECONNREFUSED;
         return;
     }
-    const char *why =
-        what & BEV_EVENT_EOF ? "it hung up" : evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR());
+    const char *why = what & BEV_EVENT_EOF ? "it closed the connection"
+                                           : evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR());
     if (connection->connected && !connection->heard && !address_is_unix(&connection->address))
-        why = "it hung up without an answer, as a server does that requires TLS";
+        why = "it closed the connection without a reply, as a server does that requires TLS";
     if (redis_secure_failure(connection->tls, false, &why) == REDIS_OK_ANSWER &&
         redis_socket_last_words(bufferevent_getfd(stream), last_words, sizeof last_words))
         why = last_words;
@@ -134,7 +134,7 @@ const char *redis_connection_timeout(const struct redis_connection *connection)
 
     return redis_secure_failure(connection->tls, true, &detail) == REDIS_FAILURE_TLS_TIMEOUT
                ? "no TLS handshake in time; a server without TLS does not answer it"
-               : "no answer in time";
+               : "no reply in time";
 }
 
 /* --- Sending ---------------------------------------------------------------------------------- */

@@ -219,7 +219,7 @@ static bool wait_until_it_answers(struct embedded *e)
             return false;
         }
         if (clock_us() - e->started_us > start_timeout_us) {
-            report_not_started(e, "did not answer within 5 s");
+            report_not_started(e, "did not respond within 5 s");
             return false;
         }
         nap();

@@ -16,22 +16,23 @@
     X(REDIS_FAILURE_TLS_TIMEOUT, "tls_timeout", "no TLS handshake in time")                        \
     X(REDIS_FAILURE_TLS_MISSING, "tls_missing", "it does not use TLS")                             \
     X(REDIS_FAILURE_TLS_REQUIRED, "tls_required",                                                  \
-      "it closes new connections without an answer, as a server does that requires TLS")           \
+      "it closes new connections without a reply, as a server does that requires TLS")             \
     X(REDIS_FAILURE_TLS, "tls", "TLS failed")                                                      \
     X(REDIS_FAILURE_CLOSED, "closed", "the connection was lost")                                   \
-    X(REDIS_FAILURE_TIMEOUT, "timeout", "no answer within redis.timeout")                          \
+    X(REDIS_FAILURE_TIMEOUT, "timeout", "no reply within redis.timeout")                           \
     X(REDIS_FAILURE_AUTH, "auth", "the login was refused")                                         \
     X(REDIS_FAILURE_PERMISSION, "permission",                                                      \
       "the user may not run a command, or the command was renamed")                                \
     X(REDIS_FAILURE_PROTECTED, "protected", "Redis is in protected mode")                          \
-    X(REDIS_FAILURE_CLIENTS, "clients", "Redis takes no more connections")                         \
+    X(REDIS_FAILURE_CLIENTS, "clients", "Redis accepts no more connections")                       \
     X(REDIS_FAILURE_SCRIPT, "script", "the script failed")                                         \
     X(REDIS_FAILURE_LOADING, "loading", "Redis is loading its data")                               \
     X(REDIS_FAILURE_READONLY, "readonly", "Redis is a read-only replica")                          \
     X(REDIS_FAILURE_MASTERDOWN, "masterdown", "Redis is a replica that has lost its master")       \
-    X(REDIS_FAILURE_REPLICAS, "replicas", "the master has fewer replicas than it is told to have") \
+    X(REDIS_FAILURE_REPLICAS, "replicas",                                                          \
+      "the master has fewer replicas than min-replicas-to-write")                                  \
     X(REDIS_FAILURE_PERSISTENCE, "persistence",                                                    \
-      "Redis cannot write its data to disk and takes no writes")                                   \
+      "Redis cannot write its data to disk and refuses writes")                                    \
     X(REDIS_FAILURE_OOM, "oom", "Redis is out of memory")                                          \
     X(REDIS_FAILURE_REPLY, "reply", "a reply in an unexpected format")                             \
     X(REDIS_FAILURE_BUSY, "busy", "too many calls are waiting, or a long script runs")             \

@@ -23,7 +23,7 @@ void redis_link_report_down(struct redis_link *link, enum redis_failure cause, c
     log_at(news == OUTAGE_BEGINS  ? LEVEL_ERROR
            : news == OUTAGE_KNOWN ? LEVEL_DEBUG
                                   : LEVEL_WARN,
-           "redis %s: %s%s%s%s%s; limits follow on_failure (%s) until it answers; %s",
+           "redis %s: %s%s%s%s%s; limits follow on_failure (%s) until it is available; %s",
            link->address_text, lasts, redis_failure_text[cause], detail && *detail ? " (" : "",
            detail && *detail ? detail : "", detail && *detail ? ")" : "",
            on_failure_label[link->settings->on_failure],
@@ -32,7 +32,7 @@ void redis_link_report_down(struct redis_link *link, enum redis_failure cause, c
 
 static void report_up(const struct redis_link *link, uint64_t us)
 {
-    log_info("redis %s: answers again after %.1f s; limits are counted in Redis",
+    log_info("redis %s: available again after %.1f s; limits are counted in Redis",
              link->address_text, (double)us / 1e6);
 }
 

@@ -46,8 +46,8 @@ static void report_trouble(struct name *name, const char *why)
 {
     if (!name->troubled)
         log_warn("upstream %s: %s: %s; %s", name->upstream->name, name->server->text, why,
-                 name->count ? "its last addresses stay"
-                             : "no requests go there until it is resolved");
+                 name->count ? "its last addresses stay in use"
+                             : "it receives no requests until it is resolved");
     name->troubled = true;
 }
 

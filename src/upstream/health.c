@@ -67,7 +67,7 @@ static void change(struct check *check, bool failing, const char *why)
     atomic_store_explicit(&endpoint->failing, failing, memory_order_relaxed);
     if (failing)
         log_warn(
-            "upstream %s: server %s: health check: %s; no requests go there until it passes %u",
+            "upstream %s: server %s: health check: %s; it receives no requests until it passes %u",
             upstream->name, endpoint->text, why, upstream->health.healthy);
     else
         log_info("upstream %s: server %s passes its health checks again", upstream->name,

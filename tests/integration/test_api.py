@@ -137,7 +137,7 @@ def test_inspect_says_where_somebody_else_may_be_meant(rig):
     said = [rig.command("inspect", "-c", weir.policy_file, client).stderr for client in ("10.0.0.1", "ip:10.0.0.1", "alice")]
     assert "the address is ip:10.0.0.1" in said[0] and said[1:] == ["", ""], said
     weir.reload(identity={"from": "ip"})
-    assert "no client has such an id by this policy, since identity.from names no header" in rig.command("inspect", "-c", weir.policy_file, "alice").stderr
+    assert "this policy has no such ids: identity.from contains no header" in rig.command("inspect", "-c", weir.policy_file, "alice").stderr
 
 
 # --- weir reset ---------------------------------------------------------------------------------------------------

@@ -108,5 +108,5 @@ def test_health_checks_do_not_take_it_for_the_servers_fault(rig):
     weir.announced(r"debug upstream api: server \S+: health check: no descriptor", count=3)  # they go on meanwhile
     resource.prlimit(weir.pid, resource.RLIMIT_NOFILE, (20000, 20000))
     weir.announced(r"descriptors: some are free again")
-    assert "no requests go there" not in weir.output() and "ejected" not in weir.output()
+    assert "receives no requests" not in weir.output() and "ejected" not in weir.output()
     assert get(weir.address).status == 200

@@ -125,18 +125,18 @@ def test_the_last_answer_stays_while_nobody_answers(rig):
     eventually(lambda: get(weir.address).body == b"one")
     for trouble, words in (("silent", "no response from the name servers"), ("code", "no response from the name servers"),
                            ("truncated", "the response does not fit a datagram"), ("gone", "the name does not exist")):
-        before = said(weir, words + "; its last addresses stay")
+        before = said(weir, words + "; its last addresses stay in use")
         if trouble == "gone":
             dns.records.clear()
         elif trouble == "code":
             dns.code = 2
         else:
             setattr(dns, trouble, True)
-        eventually(lambda: said(weir, words + "; its last addresses stay") == before + 1, what=trouble)
+        eventually(lambda: said(weir, words + "; its last addresses stay in use") == before + 1, what=trouble)
         seen = len(dns.asked)
         eventually(lambda: len(dns.asked) >= seen + 4, what="it is asked again")
         assert get(weir.address).body == b"one"
-        assert said(weir, words + "; its last addresses stay") == before + 1, "said once"
+        assert said(weir, words + "; its last addresses stay in use") == before + 1, "said once"
         again = said(weir, "is resolved again")
         dns.silent, dns.code, dns.truncated = False, 0, False
         dns.records["api.test"] = ["127.0.0.1"]
@@ -153,7 +153,7 @@ def test_a_start_without_dns(rig):
     answer = get(weir.address)
     assert answer.status == 503 and b"its name is not resolved" in answer.body
     weir.counts(1, "weir_errors_total", cause="upstream_no_server")
-    eventually(lambda: said(weir, "no requests go there until it is resolved") == 1)
+    eventually(lambda: said(weir, "it receives no requests until it is resolved") == 1)
     assert servers_of(weir) == [{"address": None, "name": "api.test:%d" % port, "state": "unresolved", "ejected_by_workers": 0}]
     eventually(lambda: get(weir.admin, "/readyz").status == 503)
     dns.records["api.test"] = ["127.0.0.1"]

@@ -318,9 +318,9 @@ def test_the_database_is_down_and_back(rig):
     database.start()
     wait_for_up(weir)
     eventually(lambda: limit_of(weir, "client-1") == -1, what="the client that was unknown")
-    weir.announced("postgres .*answers again")
+    weir.announced("postgres .*available again")
     lines = [message for level, message in weir.log() if "postgres" in message and level != "debug"]
-    assert len(lines) == 2 and "check that PostgreSQL runs there" in lines[0] and "answers again" in lines[1], lines
+    assert len(lines) == 2 and "check that PostgreSQL runs there" in lines[0] and "available again" in lines[1], lines
 
 
 @timeout(90)
@@ -391,9 +391,9 @@ def test_a_slow_query_is_ended_by_the_server(rig):
                                     "AND pid <> pg_backend_pid()") == "0", what="no query that goes on")
     database.sql("UPDATE pace SET seconds = 0")
     eventually(lambda: limit_of(weir, "client-2") == 3, 30, "the quota")
-    weir.announced("postgres .*answers again")
+    weir.announced("postgres .*available again")
     lines = [message for level, message in weir.log() if "postgres" in message and level != "debug"]
-    assert len(lines) == 2 and "raise quotas.timeout" in lines[0] and "answers again" in lines[1], lines
+    assert len(lines) == 2 and "raise quotas.timeout" in lines[0] and "available again" in lines[1], lines
 
 
 def test_clients_that_go_away_while_they_wait(rig):

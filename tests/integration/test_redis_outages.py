@@ -7,7 +7,7 @@ from rig import eventually, read_reply, timeout
 from wire import connect, get
 
 MANY = {"many": dict(script="gcra", limit=1000000, period="1h", lease="off")}
-AGAIN = r"redis \S+: answers again after ([\d.]+) s"
+AGAIN = r"redis \S+: available again after ([\d.]+) s"
 
 
 def weir_with(rig, workers=4, wait=True, **redis):
@@ -139,7 +139,7 @@ def test_calls_that_are_refused_and_no_more(rig):
 
     def over():
         get(weir.address)
-        return re.findall(r"info +redis \S+: calls are answered again, after ([\d.]+) s of errors", weir.output())
+        return re.findall(r"info +redis \S+: calls succeed again after ([\d.]+) s of errors", weir.output())
     assert float(eventually(over, 30)[0]) < 10
     assert [level for level, _ in lines(weir)] == ["error", "info"], lines(weir)
 

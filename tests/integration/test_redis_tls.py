@@ -84,7 +84,7 @@ def test_a_server_that_is_killed_under_load(rig):
     server.kill()
     eventually(lambda: any(status == 503 for _, status, _ in list(load.answers)), 5)
     server.start()
-    weir.announced("answers again after")
+    weir.announced("available again after")
     before = len(load.answers)
     eventually(lambda: len(load.answers) > before + 300)
     answers = load.stop()

@@ -143,7 +143,7 @@ static unsigned log_lines(const char *with)
 static bool was_told_again(void *context)
 {
     (void)context;
-    return log_lines("answers again") > 0;
+    return log_lines("available again") > 0;
 }
 
 static void set_up(void)
@@ -275,7 +275,7 @@ START_TEST(a_killed_redis_fails_every_call_once_and_comes_back)
     turn_until(nothing_pending);
     ck_assert_uint_eq(calls[0].good, 1);
     turn_until(was_told_again);
-    ck_assert_uint_eq(log_lines("answers again"), 1);
+    ck_assert_uint_eq(log_lines("available again"), 1);
     real_redis_stop(&real);
 }
 END_TEST
@@ -497,7 +497,7 @@ START_TEST(a_failed_set_up_is_tried_again_and_told_once)
     fake.setup_error = NULL;
     turn_until(is_ready);
     turn_until(was_told_again);
-    ck_assert_uint_eq(log_lines("answers again"), 1);
+    ck_assert_uint_eq(log_lines("available again"), 1);
     stop_fake();
 }
 END_TEST
@@ -635,16 +635,16 @@ START_TEST(a_relapse_is_seen_at_once_and_not_told_again)
         ck_assert_int_eq(redis_link_breaker(test_link), REDIS_BREAKER_OPEN);
         ck_assert(!ask(1));
     }
-    ck_assert_uint_eq(log_lines("no answer within"),
+    ck_assert_uint_eq(log_lines("no reply within"),
                       1); /* repeated failures belong to the same outage */
-    ck_assert_uint_eq(log_lines("answers again"), 0);
+    ck_assert_uint_eq(log_lines("available again"), 0);
     turn_until(is_half_open);
     while (is_half_open(NULL)) {
         ck_assert(ask(2));
         turn_until(nothing_pending);
     }
-    ck_assert_uint_eq(log_lines("no answer within"), 1);
-    ck_assert_uint_eq(log_lines("answers again"), 1); /* slow start has ended */
+    ck_assert_uint_eq(log_lines("no reply within"), 1);
+    ck_assert_uint_eq(log_lines("available again"), 1); /* slow start has ended */
     stop_fake();
 }
 END_TEST
