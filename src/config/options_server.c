@@ -58,12 +58,12 @@ static const struct option rows[] = {
     {"decisions.listen", &type_address, OF(decisions.address), NULL, 0, 0, RESTART, NULL, NULL,
      "address of the listener: host:port, [ipv6]:port or unix:/path"},
     {"decisions.request_from", &type_enum, OF(decisions.request_from), "forwarded", 0, 0, 0,
-     request_from_names, NULL, "the one place where the request to decide on is read"},
+     request_from_names, NULL, "headers from which weir reads the request to decide on"},
     {"decisions.deny_status", &type_count, OF(decisions.deny_status), "429", 400, 599, 0, NULL,
      NULL, "status code of rejections (400 to 599)"},
     {"decisions.trusted", &type_trusted, OF(decisions.peers), "loopback and trusted_proxies", 0,
      TRUSTED_MAX, DERIVED, NULL, NULL,
-     "addresses and ranges of the proxies that may ask (at most 1024)"},
+     "addresses and ranges of the proxies that may use the listener (at most 1024)"},
 
     {"redis", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL,
      "Redis, which stores the usage counts"},
@@ -111,7 +111,7 @@ static const struct option rows[] = {
      NULL, NULL, "Host name or address that every certificate must match"},
     {"redis.tls.certificate", &type_text, CLIENT_TLS(certificate), "", 1, 4096, 0, NULL, NULL,
      "path of a PEM file with a client certificate, for servers that request one "
-     "(tls-auth-clients.)"},
+     "(tls-auth-clients)"},
     {"redis.tls.key", &type_text, CLIENT_TLS(key), "", 1, 4096, 0, NULL, NULL,
      "path of a PEM file with the private key of the client certificate"},
 };

@@ -75,7 +75,7 @@ static const struct option rows[] = {
      "number of retries per worker in 10 seconds that are allowed in addition to budget (0 to "
      "1000000)"},
     {"upstreams.NAME.eject", &type_section, WHOLE, "", 0, 0, 0, NULL, NULL,
-     "passive health checks: a server gets no requests for a time after requests to it failed"},
+     "passive health checks: a server gets no requests for some time after requests to it failed"},
     {"upstreams.NAME.eject.failures", &type_count, EJECT(failures), "5", 0, 1000, 0, NULL, NULL,
      "number of consecutive failed requests that eject a server (1 to 1000)"},
     {"upstreams.NAME.eject.failure_rate", &type_share, EJECT(failure_rate), "25%", 0, SHARE_WHOLE,
