@@ -45,6 +45,7 @@ static void write_per(struct text *out, const struct limit_status *row)
         for (size_t i = start; i < end; i++)
             if (!strchr("{}", out->p[i]))
                 out->p[out->n++] = out->p[i];
+        memset(out->p + out->n, 0, end - out->n);
         return;
     }
     for (unsigned i = 1; i < limit->per_count; i++)
