@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "fault/test_clock.h"
 
 static const uint64_t rig_patience_us = 20000000;
 
@@ -326,6 +327,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 void fake_redis_start(struct fake_redis *fake, struct event_base *base)
 {
     *fake = (struct fake_redis){.base = base};
+    test_clock_skip_waits(true);
     rig_make_directory(fake->directory);
     set_address(&fake->address, NULL, 0, fake->directory);
     fake->listener = evconnlistener_new_bind(base, on_accept, fake, LEV_OPT_CLOSE_ON_FREE, 64,

@@ -65,6 +65,7 @@ struct fake_redis {
     struct fake_client *clients;
 };
 
+/* Also turns test_clock_skip_waits() on: nothing outside the loop is waited for. */
 void fake_redis_start(struct fake_redis *fake, struct event_base *base);
 void fake_redis_stop(struct fake_redis *fake);
 /* Drops all connections. */

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fault/redis_rig.h"
+#include "fault/test_clock.h"
 #include "limit/denials.h"
 #include "limit/key.h"
 #include "limit/limiter.h"
@@ -34,7 +35,6 @@ static unsigned limiter_count;
 static struct test_ask requests[REQUESTS_MAX];
 static unsigned decided_count, expected_count;
 static uint64_t random_state;
-static uint64_t denials_hold_until;
 static bool wants_charge;
 static struct decision_request charge;
 static const char
@@ -812,13 +812,6 @@ START_TEST(a_redis_that_returns_is_asked_with_care)
 }
 END_TEST
 
-/* Returns whether the cached denial has expired. */
-static bool denial_is_over(void *context)
-{
-    (void)context;
-    return !denials_hold_until || clock_us() >= denials_hold_until;
-}
-
 /* One unit per 900 ms: Redis denies the second request, the cache denies the next ones, until the
  * moment at which Redis would admit again. */
 START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
@@ -827,8 +820,8 @@ START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
     start_real(1);
     ck_assert_int_eq(decide("brief", "a")->verdict, VERDICT_ALLOWED);
     ck_assert_int_eq(decide("brief", "a")->verdict, VERDICT_LIMITED);
-    denials_hold_until = requests[0].asked_us +
-                         (uint64_t)requests[0].decision_request.decision.results[0].retry_after_us;
+    uint64_t end_us = requests[0].asked_us +
+                      (uint64_t)requests[0].decision_request.decision.results[0].retry_after_us;
     ck_assert_int_eq(ask_from(0, 0, "brief", "a"), DECIDED_NOW);
     ck_assert_int_eq(requests[0].decision_request.decision.verdict, VERDICT_LIMITED);
     ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
@@ -836,11 +829,10 @@ START_TEST(a_denial_is_remembered_until_its_wait_is_over_and_not_longer)
     ck_assert_int_le(requests[0].decision_request.decision.results[0].retry_after_us, 900000);
     ck_assert_int_eq(decide("brief", "b")->verdict,
                      VERDICT_ALLOWED); /* other clients are not affected */
-    turn_until(denial_is_over);
+    test_clock_advance_us(end_us - clock_us());
     ck_assert_int_eq(ask_from(0, 0, "brief", "a"), DECIDED_LATER);
     turn_until(all_decided);
     ck_assert_uint_eq(counter_read(&stats[0].remembered_denials), 1);
-    denials_hold_until = 0;
     stop_real();
 }
 END_TEST
@@ -856,9 +848,7 @@ START_TEST(a_denial_is_forgotten_after_a_second)
     ck_assert_int_eq(decide("window", "a")->verdict, VERDICT_LIMITED);
     ck_assert_int_eq(ask_from(0, 0, "window", "a"), DECIDED_NOW);
     freeReplyObject(real_redis_command(&real, "FLUSHALL"));
-    denials_hold_until = clock_us() + DENIAL_US;
-    turn_until(denial_is_over);
-    denials_hold_until = 0;
+    test_clock_advance_us(DENIAL_US);
     ck_assert_int_eq(decide("window", "a")->verdict, VERDICT_ALLOWED);
     stop_real();
 }
