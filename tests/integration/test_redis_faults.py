@@ -4,7 +4,7 @@ import os
 import threading
 import time
 
-from illness import Lag
+from redis_failures import WakeupDelay
 from rig import eventually, free_port, patience, timeout
 from scripted import Scripted, redis_commands
 from wire import Connection, count, flood, get
@@ -132,14 +132,14 @@ def in_traffic(rig, weir, fault, seconds=3):
                 status = connection.request().status
                 answers.append((status, time.monotonic() - start))
     threads = [threading.Thread(target=client) for _ in range(16)]
-    with Lag() as lag:
+    with WakeupDelay() as delay:
         for thread in threads:
             thread.start()
         eventually(lambda: len(answers) > 50)
         fault()
         for thread in threads:
             thread.join()
-    return answers, lag.most_us / 1e6
+    return answers, delay.max_us / 1e6
 
 
 MANY = {"many": dict(script="gcra", limit=10000000, period="10d", lease="off")}

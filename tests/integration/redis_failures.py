@@ -1,4 +1,4 @@
-"""The ways in which Redis can be slow, and what a decision then takes: of test_redis_deadline.py and of bench/survival."""
+"""Ways in which Redis can be slow or fail, and the decision times meanwhile: for test_redis_deadline.py and bench/survival."""
 
 import datetime
 import json
@@ -13,13 +13,13 @@ import time
 
 from rig import LOG_LINE, address_of, eventually
 from scripted import Scripted
-from turns import Waits, longest_cpu_us
+from loop_iterations import RunDelays, longest_cpu_us
 from wire import Connection, connect
 
 TIMEOUT_MS = 100
 THREADS_MAX = 500
 
-# Where a request costs 7 its decision takes Redis longer than redis.timeout.
+# For a request of cost 7, this script runs for longer than redis.timeout.
 SLOW_SCRIPT = """return function(state, now, limit, period, burst, cost)
   if cost == 7 then
     for i = 1, 8000000 do end
@@ -29,8 +29,8 @@ end
 """
 
 
-class Link(Scripted):
-    """Stands between weir and Redis and passes bytes on: late, and at times not for a while, as a network that loses packets does."""
+class LossyLink(Scripted):
+    """Forwards bytes between weir and Redis. While `bad`, some are late, as on a network that loses packets."""
 
     def __init__(self, rig, redis):
         self.redis, self.bad, self.random = redis, False, random.Random(1)
@@ -49,27 +49,27 @@ class Link(Scripted):
                     pair[source].sendall(data)
 
 
-def pausing(well, ill, do, undo):
-    """An illness of fits: `ill` seconds with it, `well` without."""
-    def run(sick, over):
+def intermittent(healthy_s, failing_s, begin, end):
+    """A failure that begins and ends repeatedly."""
+    def run(server, over):
         while not over.is_set():
-            do(sick)
-            over.wait(ill)
-            undo(sick)
-            over.wait(well)
+            begin(server)
+            over.wait(failing_s)
+            end(server)
+            over.wait(healthy_s)
     return run
 
 
-def asleep(sick, over):
+def debug_sleep(server, over):
     while not over.is_set():
-        sick.redis.ask("DEBUG", "SLEEP", "0.3")
+        server.redis.ask("DEBUG", "SLEEP", "0.3")
         over.wait(0.1)
 
 
-def burning(loops):
-    """Another client's scripts, one after the other."""
-    def run(sick, over):
-        with connect(sick.redis.address) as busy:
+def busy_with_scripts(loops):
+    """Scripts of another client, one after the other."""
+    def run(server, over):
+        with connect(server.redis.address) as busy:
             busy.settimeout(30)
             command = b'EVAL "for i = 1, %d do end return 1" 0\r\n' % loops
             while not over.is_set():
@@ -79,39 +79,39 @@ def burning(loops):
     return run
 
 
-def losing(sick, over):
-    sick.link.bad = True
+def packet_loss(server, over):
+    server.link.bad = True
     over.wait()
-    sick.link.bad = False
+    server.link.bad = False
 
 
-def slow_script(sick, over):
-    with Connection(sick.weir.address) as connection:
+def slow_script(server, over):
+    with Connection(server.weir.address) as connection:
         while not over.is_set():
             connection.request("/slow")
             over.wait(0.05)
 
 
-def restarting(sick, over):
+def restarting(server, over):
     while not over.is_set():
-        sick.redis.kill()
+        server.redis.kill()
         over.wait(0.2)
-        sick.redis.start()
+        server.redis.start()
         over.wait(0.4)
 
 
-ILLNESSES = {
-    "none": lambda sick, over: over.wait(),
-    "stopped (SIGSTOP, 0.4 s of 0.7)": pausing(0.3, 0.4, lambda s: s.redis.freeze(), lambda s: s.redis.thaw()),
-    "asleep (DEBUG SLEEP, 0.3 s of 0.4)": asleep,
-    "busy with others (scripts of some 50 ms)": burning(3000000),
-    "busy with others (scripts of some 300 ms)": burning(18000000),
-    "a slow limiter of one's own": slow_script,
-    "a network that loses a third of its packets": losing,
+FAILURES = {
+    "none": lambda server, over: over.wait(),
+    "stopped (SIGSTOP, 0.4 s of 0.7)": intermittent(0.3, 0.4, lambda server: server.redis.freeze(), lambda server: server.redis.thaw()),
+    "asleep (DEBUG SLEEP, 0.3 s of 0.4)": debug_sleep,
+    "busy with others (scripts of some 50 ms)": busy_with_scripts(3000000),
+    "busy with others (scripts of some 300 ms)": busy_with_scripts(18000000),
+    "an operator's slow script": slow_script,
+    "a network that loses a third of its packets": packet_loss,
     "killed and started again (every 0.6 s)": restarting,
 }
 
-LAG = """
+SLEEPER = """
 import os, signal, sys, time
 if len(sys.argv) > 1:
     os.sched_setaffinity(0, {int(sys.argv[1])})
@@ -129,12 +129,11 @@ finally:
 """
 
 
-class Lag:
-    """How late this machine wakes a process that does nothing but sleep, a millisecond at a time, on this core (None: any):
-    the 99.9th percentile and the worst, µs."""
+class WakeupDelay:
+    """How late the kernel wakes a process that only sleeps, 1 ms at a time, on this core (None: any): p999_us and max_us."""
 
     def __init__(self, core=None):
-        self.words = [sys.executable, "-c", LAG] + ([] if core is None else [str(core)])
+        self.words = [sys.executable, "-c", SLEEPER] + ([] if core is None else [str(core)])
 
     def __enter__(self):
         self.process = subprocess.Popen(self.words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
@@ -143,52 +142,52 @@ class Lag:
     def __exit__(self, *_):
         self.process.terminate()
         words = self.process.communicate()[0].split()
-        self.p999_us, self.most_us = map(int, words) if words else (0, 0)
+        self.p999_us, self.max_us = map(int, words) if words else (0, 0)
 
 
-class Suffered:
-    """What decisions took in a while, µs: `every`, those `by_redis`, and `own`, less the time in which weir's thread was ready to run and
-    the kernel had no core for it (None without turns.py). Each in order of length."""
+class DecisionTimes:
+    """Decision times, µs, each list sorted: `every`; `by_redis`, those that Redis decided; `own`, less the time in which weir's thread was
+    runnable and had no core (None without loop_iterations.py)."""
 
-    def __init__(self, entries, lag, turns=None):
+    def __init__(self, entries, delay, iterations=None):
         self.every = sorted(took for _, took, _ in entries)
         self.by_redis = sorted(took for _, took, by_redis in entries if by_redis)
-        self.lag, self.own, self.turn_us = lag, None, 0
-        if turns and entries:
-            waits = Waits(turns)
-            self.own = sorted(max(0, took - waits.within(begun, begun + took + 1000)) for begun, took, _ in entries)
-            self.turn_us = longest_cpu_us(turns, entries[0][0] - 1000, max(begun + took for begun, took, _ in entries))
+        self.delay, self.own, self.iteration_us = delay, None, 0
+        if iterations and entries:
+            delays = RunDelays(iterations)
+            self.own = sorted(max(0, took - delays.within(begun, begun + took + 1000)) for begun, took, _ in entries)
+            self.iteration_us = longest_cpu_us(iterations, entries[0][0] - 1000, max(begun + took for begun, took, _ in entries))
 
     def line(self, name):
         """One row of a table, ms."""
         numbers = [at(self.every, p) for p in (0.5, 0.99, 0.999, 1)]
-        numbers += [at(self.own, 0.999), at(self.own, 1), self.turn_us] if self.own else []
+        numbers += [at(self.own, 0.999), at(self.own, 1), self.iteration_us] if self.own else []
         return (f"{name:44} {len(self.every):7} {100 * len(self.by_redis) / max(1, len(self.every)):6.1f}% " +
-                " ".join(f"{n / 1000:7.1f}" for n in numbers + [self.lag.p999_us, self.lag.most_us]))
+                " ".join(f"{n / 1000:7.1f}" for n in numbers + [self.delay.p999_us, self.delay.max_us]))
 
 
 def heading(own=False):
-    words = ["p50 ms", "p99", "p99.9", "most"] + (["own 99.9", "most", "turn"] if own else []) + ["lag 99.9", "most"]
+    words = ["p50 ms", "p99", "p99.9", "max"] + (["own 99.9", "max", "loop"] if own else []) + ["wake 99.9", "max"]
     return f"{'Redis is':44} {'decided':>7} {'by it':>7} " + " ".join(f"{w:>7}" for w in words)
 
 
-class Sick:
-    """A Redis that can be ill, and weir before it, with an access log that has what each decision took."""
+class FailingRedis:
+    """A Redis that fails on demand, and weir before it, whose access log has the decision times."""
 
-    def __init__(self, rig, on_failure="deny", turns=None, core=None):
-        self.turns, self.core = turns, core
+    def __init__(self, rig, on_failure="deny", iterations=None, core=None):
+        self.iterations, self.core = iterations, core
         try:
             self.redis = rig.redis(arguments=["--enable-debug-command", "local"])
         except AssertionError:  # before Redis 7 it needs none
             self.redis = rig.redis()
-        self.link = Link(rig, self.redis)
+        self.link = LossyLink(rig, self.redis)
         self.log = os.path.join(rig.directory, "access.log")
         script = rig.write("slow.lua", SLOW_SCRIPT)
         self.weir = rig.weir(
-            wait=False, environment=turns and turns.environment, log={"access": "json", "file": self.log}, workers=1,
+            wait=False, environment=iterations and iterations.environment, log={"access": "json", "file": self.log}, workers=1,
             redis={"address": self.link.text, "timeout": f"{TIMEOUT_MS}ms", "on_failure": on_failure},
             size_limits={"connections_per_ip": 0},
-            limits={"all": dict(script="gcra", limit=100_000_000, period="1h", lease="off"),  # it is Redis' decisions that count
+            limits={"all": dict(script="gcra", limit=100_000_000, period="1h", lease="off"),  # Redis decides each request
                     "own": dict(script=script, limit=100_000_000, period="1h")},
             rules=[{"match": {"path": "/slow"}, "limits": ["own"], "cost": 7}, {"limits": ["all"]}])
         self.weir.log_path = self.log
@@ -211,7 +210,7 @@ class Sick:
         self.weir.admin = address_of(re.search(r"admin on (\S+)$", self.text(), re.M)[1])
 
     def decisions(self, start=0):
-        """The decisions that the log has from this place on: when the request came, what its decision took, µs, and was it by Redis."""
+        """The decisions in the log from this offset on: start of the request, decision time, both µs, and whether Redis decided."""
         entries = []
         with open(self.log, encoding="utf-8") as log:
             log.seek(start)
@@ -223,8 +222,8 @@ class Sick:
                 entries.append((int(begun * 1e6), entry.get("decision_us", 0), entry["status"] == 200))
         return entries
 
-    def suffer(self, illness, seconds, connections=16, pause=0.002):
-        """Requests from so many connections while Redis is ill; from more than THREADS_MAX by wrk, which makes no pause."""
+    def measure(self, failure, seconds, connections=16, pause=0.002):
+        """Sends requests while Redis fails; over more than THREADS_MAX connections with wrk, without pauses. Returns DecisionTimes."""
         over, start = threading.Event(), os.path.getsize(self.log)
 
         def ask():
@@ -237,8 +236,8 @@ class Sick:
                            stdout=subprocess.DEVNULL)
         many = connections > THREADS_MAX
         threads = [threading.Thread(target=ask_by_wrk)] if many else [threading.Thread(target=ask) for _ in range(connections)]
-        threads.append(threading.Thread(target=ILLNESSES[illness], args=(self, over)))
-        with Lag(self.core) as lag:
+        threads.append(threading.Thread(target=FAILURES[failure], args=(self, over)))
+        with WakeupDelay(self.core) as delay:
             for thread in threads:
                 thread.start()
             time.sleep(seconds)
@@ -246,9 +245,9 @@ class Sick:
             for thread in threads:
                 thread.join()
         eventually(lambda: self.weir.metric("weir_requests_active") == 0)
-        eventually(lambda: self.weir.metric("weir_redis_breaker_workers", state="open") == 0, 15, "a Redis that is well again")
+        eventually(lambda: self.weir.metric("weir_redis_breaker_workers", state="open") == 0, 15, "closed breakers")
         time.sleep(0.1)  # the log's thread
-        return Suffered(self.decisions(start), lag, self.turns and self.turns.worker())
+        return DecisionTimes(self.decisions(start), delay, self.iterations and self.iterations.worker())
 
 
 def at(values, part):

@@ -1,6 +1,7 @@
-/* turns.c - LD_PRELOAD library that records every iteration of a thread's event loop: its start and
+/* loop_iterations.c - LD_PRELOAD library that records every iteration of a thread's event loop: its start and
  * end, its CPU time and its run delay. The run delay (schedstat) is the time for which the thread
- * was runnable but had no CPU; it depends on the machine. See tests/integration/turns.py. */
+ * was runnable but had no CPU; it depends on the machine. See
+ * tests/integration/loop_iterations.py. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -10,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The record format; turns.py reads it. */
-struct turn {
+/* The record format; loop_iterations.py reads it. */
+struct iteration {
     uint64_t woken_us, end_us; /* wall clock */
     uint32_t cpu_us, delay_us; /* of the iteration */
     uint32_t wake_us;          /* run delay before the iteration, on wake-up */
@@ -20,7 +21,7 @@ struct turn {
 
 static _Thread_local FILE *out;
 static _Thread_local int schedstat = -1;
-static _Thread_local struct turn turn;
+static _Thread_local struct iteration iteration;
 static _Thread_local uint64_t cpu_us, delay_us;
 static _Thread_local int loop_fd =
     -1; /* the event loop's epoll instance; pollers call others within an iteration */
@@ -48,7 +49,7 @@ static void begin_thread(void)
 {
     char name[256];
 
-    snprintf(name, sizeof name, "%s.%d", getenv("WEIR_TURNS"), gettid());
+    snprintf(name, sizeof name, "%s.%d", getenv("LOOP_ITERATIONS"), gettid());
     schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     if ((out = fopen(name, "we")))
         setvbuf(out, NULL, _IOFBF, 1 << 16);
@@ -65,25 +66,25 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
         loop_fd = fd;
     if (fd != loop_fd) {
         int more = real(fd, events, most, timeout);
-        turn.events += more > 0 ? (uint32_t)more : 0;
+        iteration.events += more > 0 ? (uint32_t)more : 0;
         return more;
     }
     if (schedstat < 0)
         begin_thread();
     before = run_delay();
-    if (turn.woken_us && out) {
-        turn.end_us = clock_of(CLOCK_REALTIME);
-        turn.cpu_us = (uint32_t)(clock_of(CLOCK_THREAD_CPUTIME_ID) - cpu_us);
-        turn.delay_us = (uint32_t)(before - delay_us);
-        fwrite(&turn, sizeof turn, 1, out);
+    if (iteration.woken_us && out) {
+        iteration.end_us = clock_of(CLOCK_REALTIME);
+        iteration.cpu_us = (uint32_t)(clock_of(CLOCK_THREAD_CPUTIME_ID) - cpu_us);
+        iteration.delay_us = (uint32_t)(before - delay_us);
+        fwrite(&iteration, sizeof iteration, 1, out);
         if (timeout != 0)
             fflush(out);
     }
     int n = real(fd, events, most, timeout);
     delay_us = run_delay();
     cpu_us = clock_of(CLOCK_THREAD_CPUTIME_ID);
-    turn.woken_us = clock_of(CLOCK_REALTIME);
-    turn.wake_us = (uint32_t)(delay_us - before);
-    turn.events = n > 0 ? (uint32_t)n : 0;
+    iteration.woken_us = clock_of(CLOCK_REALTIME);
+    iteration.wake_us = (uint32_t)(delay_us - before);
+    iteration.events = n > 0 ? (uint32_t)n : 0;
     return n;
 }

@@ -1,0 +1,60 @@
+"""Iterations of weir's event loop, recorded by tests/support/loop_iterations.c: which part of a delay is weir's, and which the machine's."""
+
+import bisect
+import glob
+import os
+import struct
+import subprocess
+
+import rig as the_rig
+
+RECORD = struct.Struct("<QQIIII")  # woken and end, µs of the wall clock; CPU, run delay, run delay before waking, µs; events
+SOURCE = os.path.join(the_rig.top, "tests", "support", "loop_iterations.c")
+
+
+class LoopIterations:
+    """Start weir with `environment`; not with a sanitizer, which must be loaded first."""
+
+    def __init__(self, rig):
+        library = os.path.join(rig.directory, "libloop_iterations.so")
+        subprocess.run([*os.environ.get("CC", "cc").split(), "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o", library, SOURCE, "-ldl"],
+                       check=True)
+        self.files = os.path.join(rig.directory, "iterations")
+        self.environment = {"LD_PRELOAD": library, "LOOP_ITERATIONS": self.files}
+
+    def worker(self):
+        """The iterations of the busiest thread, in order."""
+        threads = []
+        for name in glob.glob(self.files + ".*"):
+            with open(name, "rb") as file:
+                data = file.read()
+            threads.append(list(RECORD.iter_unpack(data[:len(data) - len(data) % RECORD.size])))
+        return max(threads, key=lambda iterations: sum(i[2] for i in iterations))
+
+
+def longest_cpu_us(iterations, since_us=0, until_us=1 << 62):
+    """The longest CPU time of one iteration."""
+    return max((i[2] for i in iterations if since_us <= i[0] < until_us), default=0)
+
+
+class RunDelays:
+    """For any span of time, how long weir's thread was runnable without a core."""
+
+    def __init__(self, iterations):
+        self.spans = []  # begin, end, waited in between
+        for woken, end, _cpu, delay, wake, _events in iterations:
+            if wake:
+                self.spans.append((woken - wake, woken, wake))
+            if delay:
+                self.spans.append((woken, end, delay))
+        self.spans.sort()
+        self.ends = [end for _, end, _ in self.spans]
+
+    def within(self, begin_us, end_us):
+        """When in an iteration the thread waited is unknown: as much of the wait as fits into the span counts."""
+        waited = 0
+        for begin, end, wait in self.spans[bisect.bisect_right(self.ends, begin_us):]:
+            if begin >= end_us:
+                break
+            waited += min(wait, min(end, end_us) - max(begin, begin_us))
+        return waited
