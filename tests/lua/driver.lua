@@ -92,8 +92,10 @@ local limits = {
 }
 ]]
 
+local compiled = {}                                    -- by text, as Redis keeps scripts by their SHA-1
 local function run(text, redis, keys, args)
-  local chunk = assert(loadstring(text))
+  compiled[text] = compiled[text] or assert(loadstring(text))
+  local chunk = compiled[text]
   for i, value in ipairs(args) do args[i] = type(value) == "number" and ("%.0f"):format(value) or value end
   redis.log = {}
   local function pack(format, ...) return format == "<i8i8i8" and ("%.0f %.0f %.0f"):format(...) end
