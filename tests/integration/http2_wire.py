@@ -1,7 +1,6 @@
 """An HTTP/2 client for the tests: frames are written and read one by one, so that a test can break every rule. HPACK is
 Debian's python3-hpack (pure Python, so any Python 3 can import it)."""
 
-import socket
 import struct
 import sys
 

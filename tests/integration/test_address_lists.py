@@ -1,7 +1,6 @@
 """Addresses that are never limited, and addresses that are turned away: files that a reload reads again."""
 
 import json
-import socket
 
 from rig import eventually
 from wire import get

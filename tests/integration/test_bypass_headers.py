@@ -7,7 +7,7 @@ import socketserver
 import threading
 import wsgiref.simple_server
 
-from test_proxying import echo, fields_of
+from echoes import echo, fields_of
 from wire import Connection, get, request_bytes
 
 EACH = {"each": dict(script="gcra", limit=1000, period="1d")}

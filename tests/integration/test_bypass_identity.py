@@ -3,8 +3,8 @@
 import json
 import os
 
-from test_proxy_protocol import SIGNATURE, V1, v2
-from test_proxying import echo, fields_of
+from echoes import echo, fields_of
+from proxy_header import SIGNATURE, V1, v2
 from wire import Connection, get
 
 EACH = {"each": dict(script="gcra", limit=1000, period="1d")}

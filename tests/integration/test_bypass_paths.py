@@ -7,8 +7,7 @@ from random import Random
 
 from flask_api import FlaskApi, ask, before_flask
 from rig import eventually
-from scripted import Scripted
-from test_rules import echoing, weir_with
+from rule_choice import echoing, weir_with
 from wire import Connection, get, request_bytes
 
 LOGIN = {"match": {"path": "/login"}, "limits": ["logins"]}

@@ -3,9 +3,9 @@
 import threading
 import time
 
+from gate import Gate, ask
+from queues import reset
 from rig import eventually, free_port, patience, timeout
-from test_concurrency import Gate, ask
-from test_holding import reset
 from topology import Cluster, Load, charged_twice, slot_of, slot_of_client
 from wire import count, flood, get
 

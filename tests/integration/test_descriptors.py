@@ -4,27 +4,14 @@ import re
 import resource
 import threading
 import time
+from few_descriptors import GONE, PARTIAL, exhaust
 
 from rig import eventually
 from scripted import Scripted
 from wire import Connection, get, request_bytes
 
 RESERVED = 32  # DESCRIPTORS_RESERVED
-PARTIAL = b"GET / HTTP/1.1\r\n"  # a head that has begun: its client is not idle
 REST = b"Host: a\r\n\r\n"
-GONE = r"descriptors: all (\d+) allowed descriptors are in use"
-
-
-def exhaust(rig, weir, free=4):
-    """Leaves `free` descriptors and takes all of them with clients that are not idle."""
-    limit = weir.descriptors() + free
-    weir.expect_errors(GONE)
-    resource.prlimit(weir.pid, resource.RLIMIT_NOFILE, (limit, resource.prlimit(weir.pid, resource.RLIMIT_NOFILE)[1]))
-    held = [Connection(weir.address).send(PARTIAL) for _ in range(free + 4)]
-    for connection in held:
-        rig.close_with(connection.close)
-    assert weir.announced(GONE) == [str(limit)]
-    return held
 
 
 def lines(weir, pattern):

@@ -5,7 +5,7 @@ import ssl
 import threading
 
 from scripted import Scripted
-from test_upstream_tls import CA, Secure, context
+from tls_server import CA, TlsServer, context
 from wire import Connection, Cut, request_bytes
 
 UPLOAD = 20_000_000
@@ -83,12 +83,12 @@ VARIANTS = [
 
 
 def test_of_a_tls_server_that_answers_early_and_closes(rig):
-    uploads(rig, Secure, {"tls": {"ca": CA}}, VARIANTS + [dict(status=200, framing="until close", after=1_000_000)])
+    uploads(rig, TlsServer, {"tls": {"ca": CA}}, VARIANTS + [dict(status=200, framing="until close", after=1_000_000)])
 
 
 def test_of_a_tls_1_2_server_that_answers_early_and_closes(rig):
     made = context(version=ssl.TLSVersion.TLSv1_2)
-    uploads(rig, lambda rig, script: Secure(rig, script, lambda _: made), {"tls": {"ca": CA}}, VARIANTS[:1])
+    uploads(rig, lambda rig, script: TlsServer(rig, script, lambda _: made), {"tls": {"ca": CA}}, VARIANTS[:1])
 
 
 def test_of_a_server_that_answers_early_and_closes(rig):

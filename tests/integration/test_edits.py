@@ -1,13 +1,12 @@
 """Edited limits keep what was used, and so do weirs of two versions on one Redis."""
 
 import os
+from shipped_limiters import ALL, BUCKETS
 
 from rig import eventually, top
 from wire import count, flood, get
 
 EARLIER = {"WEIR_LUA_DIR": os.path.join(top, "tests", "lua", "format-1")}  # the driver whose states have no version
-BUCKETS = "gcra", "token_bucket", "leaky_bucket"
-ALL = *BUCKETS, "fixed_window", "sliding_window_counter", "sliding_window_log", "rolling_window"
 
 
 def policy(**numbers):

@@ -3,9 +3,9 @@
 import socket
 import threading
 
+from echoes import echo, fields_of
 from rig import eventually
-from scripted import OK, Scripted, keeping
-from test_proxying import echo, fields_of
+from scripted import OK, Scripted
 from wire import Connection, Cut, get, request_bytes
 
 

@@ -7,7 +7,7 @@ import time
 from nameserver import Nameserver
 from rig import eventually
 from scripted import Scripted
-from test_upstream_tls import CA, Secure, context
+from tls_server import CA, TlsServer, context
 from wire import get
 
 OFTEN = {"path": "/healthz", "interval": "30ms", "timeout": "20s"}
@@ -141,7 +141,7 @@ def test_a_reload_does_not_make_a_server_healthy(rig):
 
 
 def test_checks_go_over_tls(rig):
-    class SecureChecked(Checked, Secure):
+    class SecureChecked(Checked, TlsServer):
         pass
     valid, expired, chosen = context(), context("expired.pem"), []
     server = SecureChecked(rig, chosen=lambda _: expired if chosen else valid)

@@ -4,17 +4,13 @@ import bisect
 import json
 import signal
 import socket
-import struct
 import threading
 import time
+from queues import queue, reset
 
 from rig import eventually, free_port
 from scripted import OK, Scripted
 from wire import Connection, get, request_bytes
-
-
-def queue(limit=10, period="1s", max_delay="30s", burst=1000, **more):
-    return dict(script="leaky_bucket", limit=limit, period=period, max_delay=max_delay, burst=burst, **more)
 
 
 def noting(rig):
@@ -45,11 +41,6 @@ def lines(weir, number):
 
 def held(weir):
     return weir.metric("weir_requests_held")
-
-
-def reset(connection):
-    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
 
 
 def test_requests_leave_in_order_and_no_closer_than_the_rate(rig):

@@ -9,11 +9,11 @@ import subprocess
 import threading
 import zlib
 
+from gate import Gate
 from http2_wire import (CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, NO_ERROR,
                         PROTOCOL_ERROR, RST_STREAM, WINDOW_UPDATE, Http2, Stream)
 from rig import eventually, patience, top
 from scripted import Scripted
-from test_concurrency import Gate
 from wire import Connection, get
 
 CERTIFICATE = {name: os.path.join(top, "tests/tls", file) for name, file in (("certificate", "cert.pem"), ("key", "key.pem"))}

@@ -3,11 +3,11 @@
 import socket
 import threading
 
+from gate import Gate, flight
+from queues import queue
 from rig import eventually
 from scripted import OK, Scripted
-from test_concurrency import Gate, flight
-from test_holding import queue
-from test_tls import ByHand, secure
+from tls_client import ManualTls, weir_with_tls
 from wire import Connection, chunked, get, request_bytes
 
 
@@ -209,8 +209,8 @@ def test_a_reset_behind_content_that_the_server_does_not_take_ends_the_request(r
 
 def test_close_notify_ends_a_request(rig):
     server = Waiting(rig)
-    weir = secure(rig, workers=1, upstreams=server.upstreams)
-    hand = ByHand(weir.address).handshake()
+    weir = weir_with_tls(rig, workers=1, upstreams=server.upstreams)
+    hand = ManualTls(weir.address).handshake()
     hand.tls.write(request_bytes())
     hand.socket.sendall(hand.take())
     eventually(lambda: server.seen, what="the request at the server")

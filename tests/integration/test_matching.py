@@ -1,7 +1,7 @@
 """Rules that match on headers, query parameters, clients, addresses and the scheme."""
 
 from flask_api import ask, before_flask
-from test_rules import weir_with
+from rule_choice import weir_with
 from wire import get
 
 REST = {"name": "rest", "limits": ["rest"]}

@@ -6,7 +6,7 @@ import re
 import subprocess
 
 from rig import eventually, top
-from test_tls import pair
+from tls_client import pair
 from wire import flood, get
 
 HOUR = {"script": "gcra", "limit": 10, "period": "1h"}

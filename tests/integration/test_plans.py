@@ -3,7 +3,7 @@
 import json
 
 from rig import eventually
-from test_edits import ALL, BUCKETS
+from shipped_limiters import ALL, BUCKETS
 from wire import count, flood, get
 
 FREE, GOLD = {"X-Client-Id": "someone"}, {"X-Client-Id": "golden"}

@@ -3,10 +3,11 @@
 import hashlib
 import json
 import os
-import socket
 import threading
 import zlib
+from slow_reader import read_slowly
 
+from echoes import echo, fields_of
 from rig import eventually, sanitized, timeout
 from scripted import OK, Scripted, answering, keeping
 from wire import Connection, chunked, get, request_bytes
@@ -23,16 +24,6 @@ def before(rig, script, **more):
     """weir without limits before a scripted upstream; both."""
     api = Scripted(rig, script)
     return rig.weir(upstreams={"api": {"servers": [api.text], **more.pop("upstream", {})}}, **more), api
-
-
-def echo(address, *arguments, **more):
-    response = get(address, "/echo", *arguments, **more)
-    assert response.status == 200, response
-    return json.loads(response.body)
-
-
-def fields_of(echoed, name):
-    return [value for n, value in echoed["fields"] if n.lower() == name.lower()]
 
 
 # --- connections ---------------------------------------------------------------------------------------------------------
@@ -145,25 +136,6 @@ def test_bodies_of_many_sizes_both_ways_and_in_both_framings(rig):
                 assert (echoed["content_length"], echoed["content_crc32"]) == (size, zlib.crc32(body)), (size, headers)
             for target in f"/bytes/{size}", f"/chunked/{size}":
                 assert connection.request(target).body == (b"abcdefghijklmnopqrstuvwxyz" * (size // 26 + 1))[:size], target
-
-
-def read_slowly(connection, size, look=lambda: None):
-    """Reads `size` bytes, stopping for a moment again and again, and returns their digest."""
-    pause, digest = threading.Event(), hashlib.md5()
-    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-    digest.update(connection.buffer)
-    size -= len(connection.buffer)
-    step = 0
-    while size > 0:
-        data = connection.socket.recv(min(65536, size))
-        assert data, f"cut {size} bytes before the end"
-        digest.update(data)
-        size -= len(data)
-        step += 1
-        if step % 64 == 0:
-            pause.wait(0.01)
-            look()
-    return digest.hexdigest()
 
 
 @timeout(120)

@@ -8,8 +8,8 @@ import threading
 import time
 
 from postgres import Postgres
+from queues import reset
 from rig import TLS_FILES, eventually, free_port, redis_tls, sanitized, timeout
-from test_holding import reset
 from wire import Connection, flood, get
 
 WINDOW = {"quota": dict(script="fixed_window", limit=60, period="1m", label="Window")}

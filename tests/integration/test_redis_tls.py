@@ -3,10 +3,10 @@ a reload; the connection is lost under load."""
 
 import os
 
+from few_descriptors import exhaust
+from redis_errors import FEW, assert_refused, assert_well, weir_before
 from rig import TLS_FILES, Redis, eventually, redis_tls
 from scripted import Scripted
-from test_descriptors import exhaust
-from test_redis_errors import FEW, assert_refused, assert_well, weir_before
 from topology import Cluster, Load, Sentinels, charged_twice
 from wire import count, flood, get
 

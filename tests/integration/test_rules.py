@@ -2,23 +2,9 @@
 
 Paths that servers read in another way: test_bypass_paths.py."""
 
-from scripted import Scripted
+from rule_choice import echoing, weir_with
+
 from wire import get
-
-
-def echoing(rig):
-    """An upstream that answers with the request line it got."""
-    def script(peer, _number):
-        while (request := peer.read_request()) is not None:
-            line = request[0].split(b"\r\n")[0]
-            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(line), line))
-    return Scripted(rig, script)
-
-
-def weir_with(rig, *rules):
-    names = sorted({name for rule in rules for name in rule["limits"]})
-    return rig.weir(upstreams={"api": {"servers": [echoing(rig).text]}}, rules=list(rules),
-                    limits={name: dict(script="gcra", limit=1000, period="1d") for name in names})
 
 
 def test_no_spelling_of_a_path_slips_past_its_rule(rig):

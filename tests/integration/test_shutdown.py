@@ -1,23 +1,12 @@
 """SIGTERM and SIGINT: what is under way is finished, within timeouts.shutdown."""
 
 import signal
-import socket
 import time
 
+from gate import Gate
+from ports import accepts
 from rig import eventually, patience
-from test_concurrency import Gate
 from wire import Connection, Cut, request_bytes
-
-
-def accepts(address):
-    """False once every listener at the address is closed: the kernel refuses the connection."""
-    try:
-        socket.create_connection(address, timeout=5).close()
-    except ConnectionRefusedError:
-        return False
-    except ConnectionResetError:  # it was queued at one listener when that closed; another may still be open
-        pass
-    return True
 
 
 def test_requests_under_way_are_finished(rig):

@@ -10,9 +10,9 @@ import subprocess
 import threading
 import time
 
+from ports import accepts
 from rig import eventually, free_port, text_of, weir_program
-from test_shutdown import accepts
-from test_tls import Secure, pair
+from tls_client import TlsConnection, pair
 from wire import Connection, Cut, connect, get, request_bytes
 
 HOUR = {"script": "gcra", "limit": 1_000_000, "period": "1h"}
@@ -138,7 +138,7 @@ def test_sockets_are_found_by_address_and_by_name(rig):
     weir.announced("4 of these sockets are from systemd")
     assert weir.addresses[:3] == [one.getsockname(), secure.getsockname(), local] and weir.admin == admin.getsockname()
     connections = [Connection(address) for address in weir.addresses[:1] + weir.addresses[2:] for _ in range(20)]
-    connections += [Secure(weir.addresses[1]) for _ in range(3)]
+    connections += [TlsConnection(weir.addresses[1]) for _ in range(3)]
     for connection in connections:
         assert connection.request().status == 200
     used = [weir.metric("weir_worker_connections", worker=str(number)) for number in range(7)]
@@ -261,4 +261,4 @@ def test_files_in_the_credentials_directory(rig):
         shutil.copy(file, directory)
     names = {option: "${CREDENTIALS_DIRECTORY}/" + os.path.basename(path) for option, path in pair("one").items()}
     weir = rig.weir(listen=[{"address": "127.0.0.1:0", "tls": names}], environment={"CREDENTIALS_DIRECTORY": directory})
-    assert Secure(weir.address).request().status == 200
+    assert TlsConnection(weir.address).request().status == 200

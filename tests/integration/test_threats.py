@@ -2,7 +2,6 @@
 descriptors that run out, readers that do not read. Each line of docs/threat-model.md that no other file here tests."""
 
 import fcntl
-import json
 import os
 import queue
 import resource
@@ -12,9 +11,9 @@ import socket
 import termios
 import threading
 
+from echoes import echo
 from rig import eventually
 from scripted import OK, Scripted, keeping
-from test_proxying import echo, fields_of
 from wire import Connection, Cut, get, request_bytes
 
 

@@ -2,12 +2,10 @@
 
 import socket
 import threading
-import time
 
-from rig import eventually
 from scripted import Scripted
-from test_tunnel import open_tunnel, tunnel
-from wire import Connection, Cut, get, request_bytes
+from tunnels import open_tunnel, tunnel
+from wire import Connection, get, request_bytes
 
 SHORT = "300ms"
 

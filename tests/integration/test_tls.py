@@ -11,46 +11,13 @@ import subprocess
 import threading
 import zlib
 
-from rig import eventually, sanitized, timeout, top
+from proxy_header import V1
+from rig import eventually, sanitized, timeout
 from scripted import OK, Scripted
-from test_proxying import read_slowly
-from test_proxy_protocol import V1
-from test_tunnel import ASKED, echo_after, open_tunnel
+from slow_reader import read_slowly
+from tls_client import FILES, ManualTls, TlsConnection, client, pair, weir_with_tls
+from tunnels import ASKED, echo_after
 from wire import Connection, chunked, connect, get, request_bytes
-
-FILES = os.path.join(top, "tests/tls")
-PAIRS = {"one": ("cert.pem", "key.pem"), "rsa": ("rsa.pem", "rsa.key"), "two": ("two.pem", "two.key"), "three": ("three.pem", "three.key")}
-
-
-def pair(name):
-    return dict(zip(("certificate", "key"), (os.path.join(FILES, file) for file in PAIRS[name])))
-
-
-def secure(rig, *names, extra=None, **more):
-    tls = [pair(name) for name in names or ["one"]]
-    return rig.weir(listen=[{"address": "127.0.0.1:0", "tls": tls if len(tls) > 1 else tls[0], **(extra or {})}], **more)
-
-
-def client(*names, version=None, alpn=("http/1.1",)):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    for name in names or PAIRS:
-        context.load_verify_locations(os.path.join(FILES, PAIRS[name][0]))
-    if version:
-        context.minimum_version = context.maximum_version = version
-    if alpn:
-        context.set_alpn_protocols(list(alpn))
-    return context
-
-
-class Secure(Connection):
-    """A client that checks the certificate. `plain` goes ahead of the handshake."""
-
-    def __init__(self, address, host="one.test", context=None, plain=b"", timeout=20, session=None):
-        raw = connect(address, timeout)
-        if plain:
-            raw.sendall(plain)
-        self.socket = (context or client()).wrap_socket(raw, server_hostname=host, session=session)
-        self.buffer = b""
 
 
 def handshake_errors(weir):
@@ -58,9 +25,9 @@ def handshake_errors(weir):
 
 
 def test_requests_over_both_versions(rig):
-    weir = secure(rig)
+    weir = weir_with_tls(rig)
     for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
-        with Secure(weir.address, context=client(version=version)) as connection:
+        with TlsConnection(weir.address, context=client(version=version)) as connection:
             assert connection.socket.selected_alpn_protocol() == "http/1.1"
             for _ in range(3):
                 fields = json.loads(connection.request("/echo").body)["fields"]
@@ -70,7 +37,7 @@ def test_requests_over_both_versions(rig):
 
 
 def test_curl(rig):
-    weir = secure(rig)
+    weir = weir_with_tls(rig)
     url = f"https://one.test:{weir.address[1]}/bytes/100000"
     done = subprocess.run(["curl", "-sS", "--cacert", os.path.join(FILES, "cert.pem"), "--resolve",
                            f"one.test:{weir.address[1]}:127.0.0.1", url, url], capture_output=True, timeout=20)
@@ -81,7 +48,7 @@ def test_curl(rig):
 def refused(weir, **more):
     before = handshake_errors(weir)
     try:
-        Secure(weir.address, **more).close()
+        TlsConnection(weir.address, **more).close()
     except (ssl.SSLError, OSError):
         eventually(lambda: handshake_errors(weir) == before + 1, what="the handshake is counted")
         return
@@ -89,7 +56,7 @@ def refused(weir, **more):
 
 
 def test_what_is_not_spoken(rig):
-    weir = secure(rig)
+    weir = weir_with_tls(rig)
     old = client()
     old.set_ciphers("ALL:@SECLEVEL=0")
     old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
@@ -98,56 +65,56 @@ def test_what_is_not_spoken(rig):
     static.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
     refused(weir, context=static)
     refused(weir, context=client(alpn=["spdy/3"]))
-    with Secure(weir.address, context=client(alpn=["http/1.1", "h2"])) as connection:
+    with TlsConnection(weir.address, context=client(alpn=["http/1.1", "h2"])) as connection:
         assert connection.socket.selected_alpn_protocol() == "h2"
-    with Secure(weir.address, context=client(alpn=["spdy/3", "http/1.1"])) as connection:
+    with TlsConnection(weir.address, context=client(alpn=["spdy/3", "http/1.1"])) as connection:
         assert connection.socket.selected_alpn_protocol() == "http/1.1"
-    with Secure(weir.address, context=client(alpn=None)) as connection:
+    with TlsConnection(weir.address, context=client(alpn=None)) as connection:
         assert connection.request().status == 200
 
 
 def test_the_certificate_is_the_hosts(rig):
-    weir = secure(rig, "one", "two")
+    weir = weir_with_tls(rig, "one", "two")
     for host, file in ("one.test", "one"), ("a.one.test", "one"), ("two.test", "two"), ("b.two.test", "two"), ("TWO.test", "two"):
-        with Secure(weir.address, host, client(file)) as connection:
+        with TlsConnection(weir.address, host, client(file)) as connection:
             assert connection.request().status == 200
     anyone = client("one")
     anyone.check_hostname = False
     for host in None, "other.test":  # the first is for everybody else
-        with Secure(weir.address, host, anyone) as connection:
+        with TlsConnection(weir.address, host, anyone) as connection:
             assert connection.request().status == 200
 
 
 def test_each_client_gets_the_kind_of_certificate_that_it_can_check(rig):
     """RSA and ECDSA for the same hosts, in either order; who names no host gets the same choice."""
     for order in ("one", "rsa", "two"), ("two", "rsa", "one"), ("rsa", "one"):
-        weir = secure(rig, *order)
+        weir = weir_with_tls(rig, *order)
         for ciphers, file in ("ECDHE-ECDSA-AES128-GCM-SHA256", "one"), ("ECDHE-RSA-AES128-GCM-SHA256", "rsa"):
             for host in ("one.test", "a.one.test") + ((None, "other.test") if order[0] != "two" else ()):
                 context = client(file, version=ssl.TLSVersion.TLSv1_2)
                 context.check_hostname = host in ("one.test", "a.one.test")
                 context.set_ciphers(ciphers)
-                with Secure(weir.address, host, context) as connection:
+                with TlsConnection(weir.address, host, context) as connection:
                     assert connection.request().status == 200
-        with Secure(weir.address, "two.test", client("two")) if "two" in order else Secure(weir.address, "one.test") as connection:
+        with TlsConnection(weir.address, "two.test", client("two")) if "two" in order else TlsConnection(weir.address, "one.test") as connection:
             assert connection.request().status == 200
 
 
 def test_a_ticket_resumes(rig):
-    weir = secure(rig, workers=3)
+    weir = weir_with_tls(rig, workers=3)
     for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
         context = client(version=version)
-        with Secure(weir.address, context=context) as connection:
+        with TlsConnection(weir.address, context=context) as connection:
             connection.request()
             session = connection.socket.session
         for _ in range(4):  # whichever worker it meets
-            with Secure(weir.address, context=context, session=session) as connection:
+            with TlsConnection(weir.address, context=context, session=session) as connection:
                 assert connection.socket.session_reused
                 assert connection.request().status == 200
 
 
 def test_garbage_and_plain_http(rig):
-    weir = secure(rig)
+    weir = weir_with_tls(rig)
     for count, data in enumerate((b"\x16\x03\x01\x00\x05hello", b"\0" * 1000, request_bytes("/"), b"\x80\x2e\x01", V1), 1):
         with Connection(weir.address) as connection:
             connection.send(data)
@@ -160,70 +127,14 @@ def test_garbage_and_plain_http(rig):
             assert b"HTTP/1.1" not in connection.buffer
         eventually(lambda: handshake_errors(weir) == count, what="each is counted")
     assert not [line for line in weir.log() if "handshake" in line[1]], "not a line each"
-    with Secure(weir.address) as connection:
+    with TlsConnection(weir.address) as connection:
         assert connection.request().status == 200
 
 
-class ByHand:
-    """A client whose every byte on the wire is ours to send."""
-
-    def __init__(self, address, context=None):
-        self.socket = connect(address)
-        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = (context or client()).wrap_bio(self.incoming, self.outgoing, server_hostname="one.test")
-
-    def take(self):
-        return self.outgoing.read()
-
-    def try_to(self, what, *arguments):
-        """The result, or None where something must be received first."""
-        try:
-            return what(*arguments)
-        except ssl.SSLWantReadError:
-            return None
-
-    def receive(self):
-        data = self.socket.recv(65536)
-        if data:
-            self.incoming.write(data)
-        else:
-            self.incoming.write_eof()
-
-    def until(self, what, *arguments):
-        while True:
-            result = self.try_to(what, *arguments)
-            self.socket.sendall(self.take())
-            if result is not None:
-                return result
-            self.receive()
-
-    def handshake(self, step=65536):
-        while True:
-            try:
-                self.tls.do_handshake()
-                finished = True
-            except ssl.SSLWantReadError:
-                finished = False
-            data = self.take()
-            for at in range(0, len(data), step):
-                self.socket.sendall(data[at:at + step])
-            if finished:
-                return self
-            self.receive()
-
-    def read_all(self):
-        received = b""
-        while True:
-            piece = self.until(self.tls.read, 65536)
-            if not piece:
-                return received
-            received += piece
-
-
 def test_byte_by_byte(rig):
-    weir = secure(rig)
+    weir = weir_with_tls(rig)
     for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
-        hand = ByHand(weir.address, client(version=version)).handshake(step=1)
+        hand = ManualTls(weir.address, client(version=version)).handshake(step=1)
         hand.tls.write(request_bytes("/bytes/30000", headers={"Connection": "close"}))
         for byte in hand.take():
             hand.socket.sendall(bytes([byte]))
@@ -232,8 +143,8 @@ def test_byte_by_byte(rig):
 
 
 def test_who_stops_within_the_handshake_is_closed_in_time(rig):
-    weir = secure(rig, timeouts={"request_header": "600ms"})
-    first = ByHand(weir.address)
+    weir = weir_with_tls(rig, timeouts={"request_header": "600ms"})
+    first = ManualTls(weir.address)
     first.try_to(first.tls.do_handshake)
     hello = first.take()
     waiting = [Connection(weir.address) for _ in range(3)]
@@ -244,7 +155,7 @@ def test_who_stops_within_the_handshake_is_closed_in_time(rig):
     while waiting[2].fill():
         pass
     eventually(lambda: handshake_errors(weir) == 4, what="all are counted, the first that sent nothing as well")
-    with Secure(weir.address) as silent:  # one deadline for handshake and head
+    with TlsConnection(weir.address) as silent:  # one deadline for handshake and head
         assert silent.is_closed()
     for connection in waiting:
         connection.close()
@@ -253,11 +164,11 @@ def test_who_stops_within_the_handshake_is_closed_in_time(rig):
 
 def test_what_waits_inside_a_record_is_not_forgotten(rig):
     """Many requests, with content and without, in records that each hold several, behind one that is slow."""
-    weir = secure(rig, workers=1)
+    weir = weir_with_tls(rig, workers=1)
     bodies = [os.urandom(size) for size in (0, 1, 10, 5000, 16000, 3)]
     batch = b"".join(request_bytes("/echo", "POST", body=body) for body in bodies) + request_bytes("/") * 50
     for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
-        with Secure(weir.address, context=client(version=version)) as connection:
+        with TlsConnection(weir.address, context=client(version=version)) as connection:
             for _ in range(3):
                 connection.send(request_bytes("/slow?ms=100") + batch)
                 assert connection.response().status == 200
@@ -273,8 +184,8 @@ def test_what_waits_inside_a_record_is_not_forgotten(rig):
 
 def test_a_request_inside_a_record_is_not_closed_to_make_room(rig):
     """Between the requests of one record the connection is idle for as long as a turn takes, with newcomers at the door."""
-    weir = secure(rig, workers=1, size_limits={"connections": 2, "connections_per_ip": 0})
-    with Secure(weir.address) as first, Secure(weir.address) as second:
+    weir = weir_with_tls(rig, workers=1, size_limits={"connections": 2, "connections_per_ip": 0})
+    with TlsConnection(weir.address) as first, TlsConnection(weir.address) as second:
         assert [c.request().status for c in (first, second)] == [200, 200]
         weir.signal(signal.SIGSTOP)
         raw = [connect(weir.address) for _ in range(3)]
@@ -287,13 +198,13 @@ def test_a_request_inside_a_record_is_not_closed_to_make_room(rig):
 
 @timeout(120)
 def test_a_large_answer_to_a_slow_reader_with_flat_memory(rig):
-    weir = secure(rig, workers=1)
+    weir = weir_with_tls(rig, workers=1)
     size = 20_000_000
     expected = hashlib.md5((b"abcdefghijklmnopqrstuvwxyz" * (size // 26 + 1))[:size]).hexdigest()
-    with Secure(weir.address) as connection:
+    with TlsConnection(weir.address) as connection:
         connection.request("/bytes/1000000")
     at_rest = weir.resident_kib()
-    with Secure(weir.address) as connection:
+    with TlsConnection(weir.address) as connection:
         connection.send(request_bytes(f"/bytes/{size}"))
         assert connection.read_head().number("Content-Length") == size
         assert read_slowly(connection, size) == expected
@@ -311,10 +222,10 @@ def test_a_large_upload_to_a_slow_server_with_flat_memory(rig):
         peer.send(OK)
 
     api = Scripted(rig, slow_server)
-    weir = secure(rig, workers=1, upstreams={"api": {"servers": [api.text]}})
+    weir = weir_with_tls(rig, workers=1, upstreams={"api": {"servers": [api.text]}})
     body = os.urandom(total)
     at_rest = weir.resident_kib()
-    with Secure(weir.address, timeout=60) as connection:
+    with TlsConnection(weir.address, timeout=60) as connection:
         connection.send(request_bytes("/", "POST", {"Content-Length": str(total)}))
         for at in range(0, total, 65536):
             connection.send(body[at:at + 65536])
@@ -327,8 +238,8 @@ def test_a_large_upload_to_a_slow_server_with_flat_memory(rig):
 def test_both_ways_at_once_through_a_tunnel(rig):
     api = Scripted(rig, echo_after(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
                                    b"Sec-WebSocket-Accept: y\r\n\r\n"))
-    weir = secure(rig, workers=1, upstreams={"api": {"servers": [api.text]}})
-    hand = ByHand(weir.address).handshake()
+    weir = weir_with_tls(rig, workers=1, upstreams={"api": {"servers": [api.text]}})
+    hand = ManualTls(weir.address).handshake()
     hand.tls.write(request_bytes(headers=ASKED))
     sent = os.urandom(3_000_000)
     received, done = bytearray(), threading.Event()
@@ -371,8 +282,8 @@ def test_both_ways_at_once_through_a_tunnel(rig):
 
 def test_the_end_is_said(rig):
     """close_notify behind the last answer, none behind one that was cut."""
-    weir = secure(rig)
-    hand = ByHand(weir.address).handshake()
+    weir = weir_with_tls(rig)
+    hand = ManualTls(weir.address).handshake()
     hand.tls.write(request_bytes("/bytes/1000", headers={"Connection": "close"}))
     assert hand.read_all().endswith(b"l")  # an end without close_notify would be an SSLEOFError
     hand.socket.close()
@@ -384,8 +295,8 @@ def test_the_end_is_said(rig):
         peer.reset()
 
     api = Scripted(rig, cut)
-    weir = secure(rig, upstreams={"api": {"servers": [api.text]}})
-    hand = ByHand(weir.address).handshake()
+    weir = weir_with_tls(rig, upstreams={"api": {"servers": [api.text]}})
+    hand = ManualTls(weir.address).handshake()
     hand.tls.write(request_bytes(version="HTTP/1.0", method="POST", headers={"Content-Length": "2"}))
     hand.socket.sendall(hand.take())
     received = b""
@@ -401,8 +312,8 @@ def test_the_end_is_said(rig):
 
 
 def test_a_client_that_says_its_end_still_gets_its_answer_where_that_is_allowed(rig):
-    weir = secure(rig, half_close="allow")
-    hand = ByHand(weir.address, client(version=ssl.TLSVersion.TLSv1_3)).handshake()
+    weir = weir_with_tls(rig, half_close="allow")
+    hand = ManualTls(weir.address, client(version=ssl.TLSVersion.TLSv1_3)).handshake()
     hand.tls.write(request_bytes("/slow?ms=200"))
     hand.try_to(hand.tls.unwrap)
     hand.socket.sendall(hand.take())
@@ -415,7 +326,7 @@ def test_a_client_that_says_its_end_still_gets_its_answer_where_that_is_allowed(
 
 def test_key_updates(rig):
     """RFC 8446 section 4.6.3: reading has to write in between."""
-    weir = secure(rig)
+    weir = weir_with_tls(rig)
     if not shutil.which("openssl"):
         return
     with subprocess.Popen(["openssl", "s_client", "-connect", f"127.0.0.1:{weir.address[1]}", "-servername", "one.test", "-tls1_3",
@@ -435,13 +346,13 @@ def test_a_reload_takes_the_new_certificate(rig):
     for name, file in ("cert.pem", "cert.pem"), ("key.pem", "key.pem"):
         shutil.copy(os.path.join(FILES, file), os.path.join(rig.directory, name))
     weir = rig.weir(listen=[{"address": "127.0.0.1:0", "tls": {"certificate": "cert.pem", "key": "key.pem"}}])
-    with Secure(weir.address, "one.test", client("one")) as before:
+    with TlsConnection(weir.address, "one.test", client("one")) as before:
         assert before.request().status == 200
         shutil.copy(os.path.join(FILES, "three.pem"), os.path.join(rig.directory, "cert.pem"))
         weir.expect_errors("is not the key of the certificate", "has errors")
         weir.signal(1)
         weir.announced("(the current policy stays in effect)")
-        with Secure(weir.address, "one.test", client("one")) as connection:
+        with TlsConnection(weir.address, "one.test", client("one")) as connection:
             assert connection.request().status == 200
         shutil.copy(os.path.join(FILES, "three.key"), os.path.join(rig.directory, "key.pem"))
         weir.signal(1)
@@ -449,7 +360,7 @@ def test_a_reload_takes_the_new_certificate(rig):
 
         def renewed():
             try:
-                with Secure(weir.address, "three.test", client("three")) as connection:
+                with TlsConnection(weir.address, "three.test", client("three")) as connection:
                     return connection.request().status == 200
             except ssl.SSLError:
                 return False
@@ -458,11 +369,11 @@ def test_a_reload_takes_the_new_certificate(rig):
 
 
 def test_with_the_proxy_protocol_ahead(rig):
-    weir = secure(rig, extra={"proxy_protocol": True}, identity={"trusted_proxies": ["127.0.0.1"]})
-    with Secure(weir.address, plain=V1) as connection:
+    weir = weir_with_tls(rig, extra={"proxy_protocol": True}, identity={"trusted_proxies": ["127.0.0.1"]})
+    with TlsConnection(weir.address, plain=V1) as connection:
         told = {name.lower(): value for name, value in json.loads(connection.request("/echo").body)["fields"]}
         assert told["x-forwarded-for"] == "203.0.113.7" and told["x-forwarded-proto"] == "https"
-    hand = ByHand(weir.address)
+    hand = ManualTls(weir.address)
     hand.try_to(hand.tls.do_handshake)
     hand.socket.sendall(V1 + hand.take())  # in one piece
     hand.receive()
@@ -478,13 +389,13 @@ def test_bad_files_are_named_at_the_start(rig):
 
 
 def test_nothing_is_left_of_many_connections(rig):
-    weir = secure(rig, workers=1)
-    get_one = lambda: Secure(weir.address).request().status
+    weir = weir_with_tls(rig, workers=1)
+    get_one = lambda: TlsConnection(weir.address).request().status
     assert get_one() == 200
     eventually(lambda: weir.metric("weir_connections") == 0)
     descriptors = weir.descriptors()
     for _ in range(30):
-        connection = Secure(weir.address)
+        connection = TlsConnection(weir.address)
         connection.send(request_bytes("/bytes/1000000"))
         connection.close()
         assert get_one() == 200

@@ -12,7 +12,7 @@ import threading
 
 from rig import eventually, patience, sanitized, timeout
 from scripted import Scripted, keeping
-from test_tls import client as tls_client, pair
+from tls_client import client as tls_client, pair
 from wire import Connection, get, request_bytes, together
 
 MIB = 1024 * 1024

@@ -8,49 +8,11 @@ import socket
 import ssl
 import subprocess
 import threading
+from tls_server import CA, TlsServer, context, file
 
-from rig import eventually, free_port, top
-from scripted import OK, Peer, Scripted, keeping
+from rig import eventually, free_port
+from scripted import OK, Scripted, keeping
 from wire import Connection, Cut, get, request_bytes
-
-FILES = os.path.join(top, "tests/tls")
-CA = os.path.join(FILES, "ca.pem")
-
-
-def file(name):
-    return os.path.join(FILES, name)
-
-
-def context(certificate="server.pem", key="server.key", version=None, client_ca=None):
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.load_cert_chain(file(certificate), file(key))
-    made.set_alpn_protocols(["http/1.1"])
-    if version:
-        made.minimum_version = made.maximum_version = version
-    if client_ca:
-        made.verify_mode = ssl.CERT_REQUIRED
-        made.load_verify_locations(client_ca)
-    return made
-
-
-class Secure(Scripted):
-    """A scripted server behind TLS. `chosen(number)` gives the context of a connection."""
-
-    def __init__(self, rig, script, chosen=None, **more):
-        fixed = context()
-        self.chosen, self.shaken, self.resumed = chosen or (lambda number: fixed), 0, 0
-        super().__init__(rig, script, **more)
-
-    def serve(self, peer, number):
-        try:
-            peer.socket = self.chosen(number).wrap_socket(peer.socket, server_side=True)
-        except (ssl.SSLError, OSError) as failure:
-            self.failures.append(failure)
-            peer.close()
-            return
-        self.shaken += 1
-        self.resumed += peer.socket.session_reused
-        super().serve(peer, number)
 
 
 def weir_before(rig, *servers, tls=None, workers=1, **more):
@@ -70,7 +32,7 @@ def test_requests_over_both_versions(rig):
         made = context(version=version)
         names = []
         made.sni_callback = lambda _socket, name, _context: names.append(name)
-        server = Secure(rig, echo, lambda _: made)
+        server = TlsServer(rig, echo, lambda _: made)
         weir = weir_before(rig, server, tls={"ca": CA, "server_name": "server.test"})
         with Connection(weir.address) as client:
             for size in 0, 5, 300000:
@@ -83,14 +45,14 @@ def test_requests_over_both_versions(rig):
 def test_an_address_is_verified_and_told_to_nobody(rig):
     made, names = context(), []
     made.sni_callback = lambda _socket, name, _context: names.append(name)
-    weir = weir_before(rig, Secure(rig, keeping(), lambda _: made))
+    weir = weir_before(rig, TlsServer(rig, keeping(), lambda _: made))
     assert get(weir.address).status == 200 and names == [None]
 
 
 def test_a_large_answer_and_a_unix_socket(rig):
     body = os.urandom(3 << 20)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-    server = Secure(rig, keeping(answer), address=os.path.join(rig.directory, "api.sock"))
+    server = TlsServer(rig, keeping(answer), address=os.path.join(rig.directory, "api.sock"))
     weir = weir_before(rig, server, tls={"ca": CA, "server_name": "server.test"})
     for _ in range(2):
         assert get(weir.address).body == body
@@ -98,12 +60,12 @@ def test_a_large_answer_and_a_unix_socket(rig):
 
 def test_the_servers_own_certificate_may_be_what_is_trusted(rig):
     """Pinned: no authority is asked."""
-    assert get(weir_before(rig, Secure(rig, keeping()), tls={"ca": file("server.pem")}).address).status == 200
+    assert get(weir_before(rig, TlsServer(rig, keeping()), tls={"ca": file("server.pem")}).address).status == 200
 
 
 def refused(rig, words, servers=None, made=None, **more):
     """The answer is 502 for a cause of its own, and the log says once what is wrong."""
-    server = servers or Secure(rig, keeping(), lambda _: made or context())
+    server = servers or TlsServer(rig, keeping(), lambda _: made or context())
     weir = weir_before(rig, server, **more)
     with Connection(weir.address) as client:
         for _ in range(5):
@@ -145,7 +107,7 @@ def test_what_does_not_speak_tls(rig):
 
 def test_without_verification(rig):
     made = context("expired.pem")
-    weir = weir_before(rig, Secure(rig, keeping(), lambda _: made), tls={"verify": False, "server_name": "any.test"})
+    weir = weir_before(rig, TlsServer(rig, keeping(), lambda _: made), tls={"verify": False, "server_name": "any.test"})
     assert get(weir.address).status == 200
     done = rig.command("check", "-c", weir.policy_file)
     assert done.returncode == 0 and "warning: upstreams.api.tls.verify: an attacker between" in done.stderr, done.stderr
@@ -153,12 +115,12 @@ def test_without_verification(rig):
 
 def test_a_server_that_asks_for_a_certificate(rig):
     made = context(client_ca=CA, version=ssl.TLSVersion.TLSv1_2)
-    server = Secure(rig, keeping(), lambda _: made)
+    server = TlsServer(rig, keeping(), lambda _: made)
     own = {"ca": CA, "certificate": file("client.pem"), "key": file("client.key")}
     assert get(weir_before(rig, server, tls=own).address).status == 200
     refused(rig, "no TLS handshake with it: ", servers=server)
     newer = context(client_ca=CA, version=ssl.TLSVersion.TLSv1_3)  # there it is told after the handshake
-    server = Secure(rig, keeping(), lambda _: newer)
+    server = TlsServer(rig, keeping(), lambda _: newer)
     assert get(weir_before(rig, server, tls=own).address).status == 200
     weir = weir_before(rig, server)
     assert get(weir.address).status == 502
@@ -176,7 +138,7 @@ def test_a_handshake_that_stalls(rig):
 
 def test_the_next_server_is_asked(rig):
     expired = context("expired.pem")
-    bad, good = Secure(rig, keeping(), lambda _: expired), Secure(rig, keeping())
+    bad, good = TlsServer(rig, keeping(), lambda _: expired), TlsServer(rig, keeping())
     weir = weir_before(rig, bad, good)
     assert {get(weir.address).status for _ in range(8)} == {200}
     weir.counts(1, "weir_upstream_retries_total")
@@ -184,7 +146,7 @@ def test_the_next_server_is_asked(rig):
 
 def test_a_probe_shakes_hands(rig):
     expired, valid, mended = context("expired.pem"), context(), []
-    server = Secure(rig, keeping(), lambda _: valid if mended else expired)
+    server = TlsServer(rig, keeping(), lambda _: valid if mended else expired)
     weir = weir_before(rig, server)
     assert get(weir.address).status == 502
     weir.announced("expired on 2021-01-01; ejected")
@@ -197,7 +159,7 @@ def test_a_probe_shakes_hands(rig):
 def test_sessions_are_resumed(rig):
     for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
         made = context(version=version)
-        server = Secure(rig, keeping(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")), lambda _: made)
+        server = TlsServer(rig, keeping(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")), lambda _: made)
         weir = weir_before(rig, server)
         for _ in range(4):
             assert get(weir.address).status == 200
@@ -215,8 +177,8 @@ def ending(politely, head=b"HTTP/1.1 200 OK\r\n\r\n"):
 
 def test_an_answer_that_ends_with_the_connection(rig):
     """RFC 9112 section 9.8: only a close_notify ends it."""
-    assert get(weir_before(rig, Secure(rig, ending(True))).address).body == b"half of it"
-    weir = weir_before(rig, Secure(rig, ending(False)))
+    assert get(weir_before(rig, TlsServer(rig, ending(True))).address).body == b"half of it"
+    weir = weir_before(rig, TlsServer(rig, ending(False)))
     try:
         raise AssertionError(f"a cut answer looks whole: {get(weir.address)}")
     except Cut:
@@ -274,7 +236,7 @@ def test_what_an_idle_link_holds_is_nobodys_answer(rig):
         peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)   # nothing waits for an acknowledgement
         keeping()(peer, number)
 
-    server = Secure(rig, script)
+    server = TlsServer(rig, script)
     weir = weir_before(rig, server)
     with Connection(weir.address) as client:
         for ill in False, True, False, True:
@@ -291,7 +253,7 @@ def test_what_an_idle_link_holds_is_nobodys_answer(rig):
 
 
 def test_a_reload_changes_who_is_believed(rig):
-    server = Secure(rig, keeping())
+    server = TlsServer(rig, keeping())
     weir = weir_before(rig, server)
     assert get(weir.address).status == 200
     weir.reload(upstreams={"api": {"servers": [server.text], "tls": {"ca": file("two.pem")}}})
@@ -301,7 +263,7 @@ def test_a_reload_changes_who_is_believed(rig):
 
 
 def test_nothing_is_left_of_many_links(rig):
-    server = Secure(rig, keeping(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")))
+    server = TlsServer(rig, keeping(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")))
     weir = weir_before(rig, server)
     get(weir.address)
     before = weir.descriptors()

@@ -1,0 +1,6 @@
+"""The shipped limiters by what they do when their options change."""
+
+
+
+BUCKETS = "gcra", "token_bucket", "leaky_bucket"
+ALL = *BUCKETS, "fixed_window", "sliding_window_counter", "sliding_window_log", "rolling_window"
