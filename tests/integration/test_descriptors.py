@@ -4,8 +4,8 @@ import re
 import resource
 import threading
 import time
-from few_descriptors import GONE, PARTIAL, exhaust
 
+from few_descriptors import GONE, PARTIAL, exhaust
 from rig import eventually
 from scripted import Scripted
 from wire import Connection, get, request_bytes

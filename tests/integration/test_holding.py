@@ -6,8 +6,8 @@ import signal
 import socket
 import threading
 import time
-from queues import queue, reset
 
+from queues import queue, reset
 from rig import eventually, free_port
 from scripted import OK, Scripted
 from wire import Connection, get, request_bytes

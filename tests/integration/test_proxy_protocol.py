@@ -1,8 +1,8 @@
 """The PROXY protocol on listeners: whom it names, who may say so, and what a bad header does."""
 
 import json
-from proxy_header import SIGNATURE, V1, v2
 
+from proxy_header import SIGNATURE, V1, v2
 from rig import eventually
 from wire import Connection, get, request_bytes
 

@@ -5,11 +5,11 @@ import json
 import os
 import threading
 import zlib
-from slow_reader import read_slowly
 
 from echoes import echo, fields_of
 from rig import eventually, sanitized, timeout
 from scripted import OK, Scripted, answering, keeping
+from slow_reader import read_slowly
 from wire import Connection, chunked, get, request_bytes
 
 MIB = 1024 * 1024

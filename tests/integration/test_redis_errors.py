@@ -3,8 +3,8 @@ tells the operator what to do. Real servers where a real one can be brought into
 
 import contextlib
 import os
-from redis_errors import assert_refused, assert_well, weir_before
 
+from redis_errors import assert_refused, assert_well, weir_before
 from rig import Redis, eventually, timeout
 from scripted import Scripted, redis_commands
 from wire import connect

@@ -3,10 +3,10 @@
 import random
 import socket
 import threading
-from tunnels import ASKED, SWITCH, open_tunnel, tunnel
 
 from rig import eventually
 from scripted import OK, Scripted
+from tunnels import ASKED, SWITCH, open_tunnel, tunnel
 from wire import Connection, request_bytes
 
 

@@ -8,10 +8,10 @@ import socket
 import ssl
 import subprocess
 import threading
-from tls_server import CA, TlsServer, context, file
 
 from rig import eventually, free_port
 from scripted import OK, Scripted, keeping
+from tls_server import CA, TlsServer, context, file
 from wire import Connection, Cut, get, request_bytes
 
 
