@@ -69,6 +69,7 @@ def test_live(rig):
     page.open(url(weir))
     text_of(page, "#connection", "live")
     text_of(page, "#busiest", "No request was admitted")
+    text_of(page, "#limited-window", "last minute")
     looks(page, None)
     if PICTURES:
         load = load_for_a_minute(weir, time.monotonic() + 65)
@@ -94,6 +95,8 @@ def test_live(rig):
     text_of(page, "#workers", "connected")
     page.wait_for("[...document.querySelectorAll('.chart path.line-1')].every(p => p.getAttribute('d').length > 10)", what="lines in every chart")
     assert page.run("return document.querySelector('#chart-requests svg').getAttribute('aria-label')").startswith("all now ")
+    page.look(390, 900, False)
+    assert page.run("return document.querySelector('#workers tbody tr').clientHeight < 50"), "no word is broken on a phone"
     looks(page, None)
     assert page.complaints() == []
 
@@ -126,6 +129,8 @@ def test_a_client_is_inspected_granted_and_reset_by_keyboard(rig):
     page.run("document.querySelector('#limited button').focus()")
     page.press("Enter")
     text_of(page, "#found", "rejects for")
+    text_of(page, "#found", "limits of the policy")
+    assert page.run("return /at .*\\d:\\d\\d/.test(document.getElementById('found').textContent)"), "the time of what is shown"
     open_dialog(page, "grant")
     text_of(page, "#dialog-text", "id:" + SCRIPT)
     page.press("Escape")

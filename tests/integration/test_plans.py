@@ -70,6 +70,9 @@ def test_operators_see_the_period_of_a_client(rig):
     get(weir.address, headers=GOLD)
     shown = json.loads(get(weir.admin, "/api/v1/clients/golden").body)
     assert [(limit["limit"], limit["period_seconds"], limit["remaining"]) for limit in shown["limits"]] == [("per-client", 7200, 2)], shown
+    assert rig.command("grant", "-c", weir.policy_file, "golden", "5", "1h").returncode == 0
+    granted = eventually(lambda: (answer := get(weir.address, headers=GOLD))["X-RateLimit-Limit"] == "5" and answer, what="the grant")
+    assert "w=86400" in granted["RateLimit-Policy"], "a grant counts in the limit's own period"
 
 
 def test_a_blocked_client_gets_403(rig):

@@ -44,8 +44,8 @@ function element(name, attributes = {}, ...children) {
 function text(id, value) {
   if ($(id).textContent !== value) $(id).textContent = value;
 }
-function number(value) {
-  return element("td", { className: "number" }, value);
+function number(value, title = null) {
+  return element("td", { className: "number", title }, value);
 }
 
 /* Replaces the rows unless they are equal, so that focus and selection stay. */
@@ -208,11 +208,14 @@ function alerts(s) {
 
 function tables(s) {
   const cost = new Map(s.top.cost.map((c) => [c.client, c]));
-  const about = (c) => whole.format(c.at_least) + (c.at_most > c.at_least ? "+" : "");
-  text("top-window", `last ${Math.round(s.top.seconds)} s`);
-  rows("busiest", s.top.allowed.slice(0, 10).map((c) => ({ key: c.client, cells: [clientLink(c.client), number(about(c)), number(cost.has(c.client) ? about(cost.get(c.client)) : "–")] })),
+  const about = (c) => !c ? number("–") : c.at_most === c.at_least ? number(whole.format(c.at_least))
+    : number(whole.format(c.at_least) + "+", `at least ${whole.format(c.at_least)}, at most ${whole.format(c.at_most)}`);
+  const seconds = Math.round(s.top.seconds), recent = seconds > 0 && seconds < 60 ? `last ${seconds} s` : "last minute";
+  text("busiest-window", recent);
+  text("limited-window", recent);
+  rows("busiest", s.top.allowed.slice(0, 10).map((c) => ({ key: c.client, cells: [clientLink(c.client), about(c), about(cost.get(c.client))] })),
     "No request was admitted in the last minute.");
-  rows("limited", s.top.limited.slice(0, 10).map((c) => ({ key: c.client, cells: [clientLink(c.client), number(about(c)), number(rate(c.at_least / Math.max(1, s.top.seconds)))] })),
+  rows("limited", s.top.limited.slice(0, 10).map((c) => ({ key: c.client, cells: [clientLink(c.client), about(c), number(rate(c.at_least / Math.max(1, s.top.seconds)))] })),
     "Nobody was rejected in the last minute.");
   rows("limits", s.limits.map((l) => ({ key: l.name, cells: [
     element("td", {}, l.name, element("small", {}, `${whole.format(l.limit)} ${l.period_seconds === null ? "in flight" : "per " + span(l.period_seconds)}, ${l.script}${l.shadow ? ", shadow" : ""}`)),
@@ -321,7 +324,7 @@ function limitRow(l) {
 }
 
 function showClient(client) {
-  const facts = [client.terms, client.plan && `plan ${client.plan}`,
+  const facts = [`at ${new Date().toLocaleTimeString()}`, client.terms === "default" ? "limits of the policy" : client.terms, client.plan && `plan ${client.plan}`,
     client.grant && `granted ${client.grant.quota < 0 ? "unlimited" : whole.format(client.grant.quota)} for ${span(client.grant.ends_in_seconds)} more`].filter(Boolean).join(" · ");
   const heads = ["Limit", "Remaining", "Full again", "Now"].map((name, i) => element("th", { scope: "col", className: i === 1 || i === 2 ? "number" : "" }, name));
   $("found").replaceChildren(
