@@ -143,7 +143,7 @@ bool redis_connection_send(struct redis_connection *connection, int argc, const 
                            const size_t *sizes)
 {
     char *command;
-    int size = redisFormatCommandArgv(&command, argc, (const char **)(uintptr_t)argv, sizes);
+    long long size = redisFormatCommandArgv(&command, argc, (const char **)(uintptr_t)argv, sizes);
 
     if (size < 0)
         return false;

@@ -72,7 +72,11 @@ redisAsyncContext *redis_socket_replace(redisAsyncContext *ac, int fd)
     redisOptions options = {.type = REDIS_CONN_USERFD, .endpoint.fd = fd};
 
     redisAsyncFree(ac); /* no callbacks are set yet */
-    return redisAsyncConnectWithOptions(&options);
+    if (!(ac = redisAsyncConnectWithOptions(&options)))
+        close(fd);
+    else /* otherwise hiredis would call connect(2) without an address */
+        ac->c.flags |= REDIS_CONNECTED;
+    return ac;
 #else
     /* 0.14 has no function for it. Its check of the connection, SO_ERROR, works with any socket. */
     bool good = dup3(fd, ac->c.fd, O_CLOEXEC) >= 0;
