@@ -87,6 +87,19 @@ static void walk_client_ip_header(const struct identity_settings *settings,
     }
 }
 
+bool forwarded_for_is_valid(const struct fields *fields)
+{
+    struct slice element;
+    struct ip ip;
+
+    for (unsigned i = fields->count; i > 0; i--) {
+        struct slice list = fields->at[i - 1].value;
+        if (fields->at[i - 1].id == FIELD_X_FORWARDED_FOR)
+            return last_element(&list, &element) && element_ip(element, &ip);
+    }
+    return false;
+}
+
 static void find_address(const struct identity_settings *settings, const struct identity_peer *peer,
                          const struct fields *fields, struct identity *identity)
 {

@@ -46,6 +46,10 @@ static inline struct slice identity_text(const struct identity *identity)
     return (struct slice){identity->text, identity->size};
 }
 
+/* Returns whether the last element of X-Forwarded-For, which the proxy at the other end of the
+ * connection appends, is an address. False: there is no such field. */
+bool forwarded_for_is_valid(const struct fields *fields);
+
 /* Returns true if the peer of a connection matches trusted_proxies. */
 bool identity_trusts(const struct identity_settings *settings, const struct address *peer);
 

@@ -1,6 +1,7 @@
 #include "policy/original_request.h"
 
 #include "http/parse.h"
+#include "policy/identity.h"
 
 enum part { PART_METHOD, PART_TARGET, PART_HOST, PART_COUNT, PART_NONE = PART_COUNT };
 
@@ -87,8 +88,8 @@ static const char *fault(const struct part_fields *names, const struct parts *pa
         return "the field with the host is malformed";
     if (names->scheme_and_client && !has_scheme(fields))
         return "X-Forwarded-Proto is missing, occurs twice, or is neither http nor https";
-    if (names->scheme_and_client && !fields_have(fields, FIELD_X_FORWARDED_FOR))
-        return "X-Forwarded-For is missing";
+    if (names->scheme_and_client && !forwarded_for_is_valid(fields))
+        return "X-Forwarded-For is missing, or does not end with an address";
     return NULL;
 }
 
@@ -137,11 +138,12 @@ bool original_request(enum request_from from, struct request_head *head, const c
     head->method_text = parts.value[PART_METHOD];
     head->method = method_of(head->method_text);
     head->target = parts.value[PART_TARGET];
-    if (!target_parse(head, &refusal)) {
+    bool good = target_parse(head, &refusal);
+    head->host = parts.value[PART_HOST];
+    if (!good) {
         *why = refusal.why;
         return false;
     }
-    head->host = parts.value[PART_HOST];
     keep_fields_of_client(&parts, &head->fields);
     return true;
 }

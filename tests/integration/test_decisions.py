@@ -45,12 +45,14 @@ def test_fields_that_are_missing_or_malformed(rig):
     for change in ({"X-Forwarded-Uri": "http://a.test/v1/x"}, {"X-Forwarded-Uri": "/v1/../x"}, {"X-Forwarded-Uri": "/a b"},
                    {"X-Forwarded-Uri": ""}, {"X-Forwarded-Method": "post"}, {"X-Forwarded-Method": "PO ST"}, {"X-Forwarded-Host": "a b"},
                    {"X-Forwarded-Proto": "ftp"}, {"X-Forwarded-Method": "CONNECT"},
+                   {"X-Forwarded-For": "nonsense"}, {"X-Forwarded-For": "203.0.113.7, unknown"}, {"X-Forwarded-For": " , "},
                    {"X-Forwarded-Uri": "/v1/a/..%2f..%2fx"}):
         assert get(listener, headers={**good, **change}).status == 400, change
     with Connection(listener) as connection:   # twice
         lines = "".join(f"{k}: {v}\r\n" for k, v in good.items())
         connection.send(f"GET / HTTP/1.1\r\nHost: x\r\n{lines}X-Forwarded-Uri: /free\r\n\r\n".encode())
         assert connection.response().status == 400
+    assert get(listener, headers=forwarded(client="unknown, [2001:db8::1]:80")).status == 200, "what a client sent before its proxy's element"
     assert get(listener, headers=forwarded(method="TRACE")).status == 405
     assert get(listener, headers=forwarded(method="OPTIONS", **{"Max-Forwards": "0"}, uri="/v1/x")).status == 200
 
