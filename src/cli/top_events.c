@@ -171,16 +171,19 @@ static enum top_read take_head(struct top_events *events, bool ended, char *why)
     struct slice bytes = unread(events);
     const char *end = bytes.n ? memmem(bytes.p, bytes.n, "\r\n\r\n", 4) : NULL;
 
+    if (!end && !ended && bytes.n <= HEAD_MAX)
+        return TOP_READ_MORE;
     if (!end) {
         snprintf(why, TOP_WHY_MAX, "the answer is no HTTP");
-        return ended || bytes.n > HEAD_MAX ? TOP_READ_END : TOP_READ_MORE;
+        return TOP_READ_END;
     }
     size_t head = (size_t)(end - bytes.p) + 4;
     if (bytes.n > 12 && memcmp(bytes.p, "HTTP/1.", 7) == 0 && memcmp(bytes.p + 8, " 200", 4) == 0) {
-        snprintf(why, TOP_WHY_MAX,
-                 "the answer has no events; expected the address of an admin listener");
-        if (!memmem(bytes.p, head, "text/event-stream", 17))
+        if (!memmem(bytes.p, head, "text/event-stream", 17)) {
+            snprintf(why, TOP_WHY_MAX,
+                     "the answer has no events; expected the address of an admin listener");
             return TOP_READ_END;
+        }
         events->used += head;
         events->has_head = true;
         return TOP_READ_EVENT;

@@ -115,6 +115,7 @@ def test_the_live_view_follows_the_size_and_restores_the_terminal(rig):
         terminal.read_until(b"q quits")
         assert terminal.output.startswith(ALTERNATE + NO_CURSOR) and not terminal.echoes()
         assert b"\xc2\x9b" not in terminal.output and rb"\xc2\x9b31m" in terminal.output
+        assert b"the answer" not in terminal.output, "no error before the first event"
         if end == "q":
             terminal.output = b""
             terminal.resize(60, 12)
