@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import subprocess
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
@@ -203,6 +204,19 @@ def test_bad_usage_and_files_that_cannot_be_read(rig):
     done = subprocess.run([weir_program, "replay", "-c", "replay.yaml", "-"], cwd=rig.directory, text=True, capture_output=True, timeout=60,
                           input=common_line(START, "192.0.2.1", "/log") + "\n", check=False)
     assert done.returncode == 0 and "1 requests" in done.stdout and "standard input cannot be read again" in done.stdout, done
+
+
+def test_more_clients_than_fit_into_memory(rig):
+    """The private Redis is full after some thousand clients: it has 3 MB here."""
+    os.mkdir(os.path.join(rig.directory, "bin"))
+    program = rig.write("bin/redis-server", f'#!/bin/sh\nexec {shutil.which("redis-server")} "$@" --maxmemory 3mb\n')
+    os.chmod(program, 0o755)
+    rig.write("replay.yaml", json.dumps(POLICY))
+    rig.write("a.log", "\n".join(common_line(START + i, f"10.0.{i >> 8}.{i & 255}", "/log") for i in range(20000)))
+    done = subprocess.run([weir_program, "replay", "-c", "replay.yaml", "-q", "--no-suggest", "a.log"], cwd=rig.directory, text=True,
+                          capture_output=True, timeout=60, check=False, env={**os.environ, "PATH": f"{rig.directory}/bin:" + os.environ["PATH"]})
+    assert done.returncode == 1 and "is full" in done.stderr and "replay fewer logs at a time" in done.stderr, done
+    assert done.stdout == "", "no report of a part"
 
 
 def test_text_from_a_log_cannot_command_the_terminal(rig):
