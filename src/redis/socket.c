@@ -66,6 +66,10 @@ int redis_socket_duplicate(const redisAsyncContext *ac)
     return fd;
 }
 
+#if HIREDIS_MAJOR == 1 && HIREDIS_MINOR == 0
+#error "hiredis 1.0 takes a full socket buffer for an error and aborts; use 0.14, or 1.1 or newer"
+#endif
+
 redisAsyncContext *redis_socket_replace(redisAsyncContext *ac, int fd)
 {
 #if HIREDIS_MAJOR >= 1
