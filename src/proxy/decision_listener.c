@@ -13,10 +13,15 @@ static bool may_ask(const struct exchange *x)
 bool decision_head(struct exchange *x, struct request_head *head, enum cause *cause,
                    const char **why)
 {
+    enum request_from from = x->policy->decisions.request_from;
+
     *why = NULL;
     *cause = CAUSE_ASKER_NOT_TRUSTED;
     if (!may_ask(x))
         return false;
     *cause = CAUSE_BAD_REQUEST;
-    return original_request(x->policy->decisions.request_from, head, why);
+    if (!original_request(from, head, why))
+        return false;
+    *why = "X-Forwarded-For does not end with an address";
+    return from != REQUEST_FROM_FORWARDED || forwarded_for_is_valid(&head->fields);
 }
