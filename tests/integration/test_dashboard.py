@@ -97,6 +97,9 @@ def test_live(rig):
     assert page.run("return document.querySelector('#chart-requests svg').getAttribute('aria-label')").startswith("all now ")
     page.look(390, 900, False)
     assert page.run("return document.querySelector('#workers tbody tr').clientHeight < 50"), "no word is broken on a phone"
+    wide = page.run("""return [...document.querySelectorAll('table')].filter((t) => t.getBoundingClientRect().right >
+                       t.parentElement.getBoundingClientRect().right - 8).map((t) => t.id)""")
+    assert wide == [], wide
     looks(page, None)
     assert page.complaints() == []
 
