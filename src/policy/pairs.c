@@ -17,7 +17,7 @@ bool pairs_next(struct pairs *pairs, struct pair *pair)
     pairs->ended = n == pairs->rest.n;
     pair->after = pairs->before = pairs->ended ? 0 : pairs->rest.p[n];
     pairs->rest =
-        (struct slice){pairs->rest.p + n + !pairs->ended, pairs->rest.n - n - !pairs->ended};
+        pairs->ended ? SLICE_NONE : (struct slice){pairs->rest.p + n + 1, pairs->rest.n - n - 1};
 
     const char *equals = n ? memchr(pair->text.p, '=', n) : NULL;
     pair->has_value = equals != NULL;
@@ -71,10 +71,11 @@ int percent_next(struct percent *percent)
 
 struct slice percent_decode(struct slice coded, bool plus, char *out)
 {
-    const char *p = coded.p, *end = p + coded.n;
     char *to = out;
 
-    while (p < end) {
+    if (coded.n == 0)
+        return (struct slice){out, 0};
+    for (const char *p = coded.p, *end = p + coded.n; p < end;) {
         int octet = *p == '%' ? percent_code_at(p, end) : -1;
         *to++ = octet >= 0 ? (char)octet : plus && *p == '+' ? ' ' : *p;
         p += octet >= 0 ? 3 : 1;
