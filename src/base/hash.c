@@ -73,6 +73,14 @@ uint64_t hash_slice(const struct hash_key *key, struct slice s)
 }
 
 /* The 128-bit output variant of SipHash. */
+static inline void sip_end_128(uint64_t v[4], uint64_t hash[2])
+{
+    v[2] ^= 0xee;
+    hash[0] = sip_end(v);
+    v[1] ^= 0xdd;
+    hash[1] = sip_end(v);
+}
+
 void hash_slice_128(const struct hash_key *key, struct slice s, uint64_t hash[2])
 {
     uint64_t v[4];
@@ -80,8 +88,17 @@ void hash_slice_128(const struct hash_key *key, struct slice s, uint64_t hash[2]
     sip_begin(v, key);
     v[1] ^= 0xee;
     sip_take(v, s);
-    v[2] ^= 0xee;
-    hash[0] = sip_end(v);
-    v[1] ^= 0xdd;
-    hash[1] = sip_end(v);
+    sip_end_128(v, hash);
+}
+
+/* The size of `a` says where `b` begins. */
+void hash_slices_128(const struct hash_key *key, struct slice a, struct slice b, uint64_t hash[2])
+{
+    uint64_t v[4];
+
+    sip_begin(v, key);
+    v[1] ^= 0xee ^ a.n << 8;
+    sip_take(v, a);
+    sip_take(v, b);
+    sip_end_128(v, hash);
 }

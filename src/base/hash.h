@@ -18,5 +18,7 @@ uint64_t hash_slice(const struct hash_key *key, struct slice s);
 
 /* Computes a 128-bit hash, at little more cost than 64 bits. */
 void hash_slice_128(const struct hash_key *key, struct slice s, uint64_t hash[2]);
+/* The same of two texts, which differ from any other two, even if these have the same bytes. */
+void hash_slices_128(const struct hash_key *key, struct slice a, struct slice b, uint64_t hash[2]);
 
 #endif

@@ -9,7 +9,7 @@
 enum { SETS = 1024, WAYS = 4 };
 
 struct denials {
-    struct hash_key hash[2];
+    struct hash_key hash;
     uint64_t last_until_us; /* of all remembered denials */
     struct denial table[SETS][WAYS];
 };
@@ -26,8 +26,7 @@ void denials_forget_all(void)
 struct denials *denials_new(void)
 {
     struct denials *d = xcalloc(1, sizeof *d);
-    d->hash[0] = hash_key_random();
-    d->hash[1] = hash_key_random();
+    d->hash = hash_key_random();
     return d;
 }
 
@@ -38,15 +37,10 @@ void denials_free(struct denials *d)
 
 struct denial_key denials_key(const struct denials *d, struct slice keys, struct slice numbers)
 {
-    struct hash_key with_numbers = d->hash[0];
-    uint64_t of_numbers[2], of_keys[2];
+    uint64_t hash[2];
 
-    /* The hash of the numbers becomes part of the hash key of the texts. */
-    hash_slice_128(&d->hash[1], numbers, of_numbers);
-    with_numbers.k0 ^= of_numbers[0];
-    with_numbers.k1 ^= of_numbers[1];
-    hash_slice_128(&with_numbers, keys, of_keys);
-    return (struct denial_key){of_keys[0], of_keys[1]};
+    hash_slices_128(&d->hash, numbers, keys, hash);
+    return (struct denial_key){hash[0], hash[1]};
 }
 
 bool denials_any(const struct denials *d, uint64_t now_us)

@@ -66,7 +66,7 @@ static enum truth criteria_truth(const struct rule *rule, const struct rule_requ
 
 static enum truth rule_truth(const struct rule *rule, const struct rule_request *request)
 {
-    if (!has_method(rule, request->method) ||
+    if ((!rule->any_method && !has_method(rule, request->method)) ||
         (rule->path.n > 0 && !path_matches(rule->pattern, request->path)) ||
         (rule->host.n > 0 && !host_matches(rule->host, request->host)))
         return TRUTH_NO;
