@@ -11,7 +11,7 @@ from http2_wire import (CANCEL, DATA, HEADERS, INITIAL_WINDOW_SIZE, INTERNAL_ERR
                         REFUSED_STREAM, SETTINGS, Http2)
 from rig import Process, eventually, free_port
 from scripted import Scripted, keeping
-from test_upstream_tls import CA, Secure, context
+from tls_server import CA, TlsServer, context
 from wire import Connection, Cut, connect, get, together
 
 NEVER_EJECT = {"failures": 0, "failure_rate": "0%"}
@@ -525,7 +525,7 @@ def test_a_server_of_http1(rig):
 
 # --- TLS and ALPN ---
 
-class SecureHttp2(Secure):
+class SecureHttp2(TlsServer):
     """A server that offers these protocols by ALPN, and speaks the one that is chosen."""
 
     def __init__(self, rig, protocols):

@@ -173,8 +173,7 @@ START_TEST(the_driver_text_is_as_promised)
                  "1000000, amount = 0, burst = 0 }\n"
                  "  elseif number == \"3\" then limit = { run = limiter[\"one\"], period = "
                  "3000000, amount = 0, burst = 0, offset = -5, "
-                 "options = { 7 } }
-                 "
+                 "options = { 7 } }\n"
                  "  end\n"
                  "  made[number] = limit\n"
                  "  return limit\n"
