@@ -29,6 +29,42 @@
 local by_text = limits
 local limits = setmetatable({}, { __index = function(_, index) return by_text[tostring(index)] end })
 
+-- weir of today sends plain runs (see lua/driver.lua). They are written as other runs here, and -1 is put before each of their answers.
+local sent, ARGV, is_plain = ARGV, { "" }, {}
+do
+  local at, next_key = 1, 1
+  if sent[1] == "" or sent[1] + 0 > 0 then ARGV[1], at = sent[1], 2 end
+  while at <= #sent do
+    local header = math.abs(sent[at])
+    local plain, count = sent[at] + 0 < 0, header % 10
+    local requests = (header - count) / 10
+    local width = plain and 1 or requests > 1 and 7 or 6
+    ARGV[#ARGV + 1] = ("%d"):format(header)
+    for i = 1, count * width do
+      ARGV[#ARGV + 1] = sent[at + i]
+      if plain then
+        local limit = by_text[sent[at + i]]
+        for _, number in ipairs { next_key + i - 1, 1, 0, limit.amount, limit.burst, requests > 1 and count or nil } do
+          ARGV[#ARGV + 1] = ("%.0f"):format(number)
+        end
+      end
+    end
+    for _ = 1, requests * count do is_plain[#is_plain + 1] = plain end
+    if plain then next_key = next_key + requests * count end
+    at = at + 1 + count * width
+  end
+end
+
+local function as_of_today(reply)
+  local all = {}
+  for i = 1, #is_plain do
+    if is_plain[i] then all[#all + 1] = -1 end
+    for j = 5 * i - 4, 5 * i do all[#all + 1] = reply[j] end
+  end
+  all[#all + 1] = reply[5 * #is_plain + 1]
+  return all
+end
+
 local call = redis.call
 local SLOT = 4194304
 
@@ -77,7 +113,7 @@ if #ARGV == 8 and not KEYS[2] then                                          -- o
     granted, remaining, retry_after, reset, new_state, delay, needed = run(state, now, amount, period, burst, cost, mode, offset)
   end
   if new_state then write(KEYS[1], new_state, reset, limit.exact, state, needed) end
-  return { granted, remaining, retry_after, reset, delay or 0, now }
+  return as_of_today { granted, remaining, retry_after, reset, delay or 0, now }
 end
 
 local ARGV, KEYS, limits, unpack, states = ARGV, KEYS, limits, unpack, states
@@ -227,4 +263,4 @@ while at <= last do
 end
 
 reply[filled + 1], reply[filled + 2] = now, nil             -- where Redis stops reading
-return reply
+return as_of_today(reply)
