@@ -1,5 +1,6 @@
 /* http2_response.c - the response of a link of HTTP/2: heads, content, trailers. */
 #include "base/clock.h"
+#include "http/rewrite.h"
 #include "http/trailers.h"
 #include "upstream/http2_upstream_internal.h"
 
@@ -105,12 +106,14 @@ static enum link_head parse_stored(struct http2_link *l, struct response_head *h
     }
     if (framing->kind == FRAMING_UNTIL_CLOSE)
         framing->kind = FRAMING_CHUNKED;
+    head->reason = slice_of(reason_phrase(head->status));
     iobuf_take(l->heads, size);
     if (iobuf_held(l->heads) == 0)
         iobuf_put(http2_link_buffers(l), &l->heads);
     return LINK_HEAD;
 }
 
+/* HTTP/2 has no reason phrases; clients of HTTP/1.1 get the usual ones. */
 enum link_head http2_link_read_head(struct link *link, bool receive, struct response_head *head,
                                     struct framing *framing, const char **why)
 {
@@ -119,6 +122,7 @@ enum link_head http2_link_read_head(struct link *link, bool receive, struct resp
 
     if (l->head) {
         copy_head(head, l->head);
+        head->reason = slice_of(reason_phrase(head->status));
         *framing = l->framing;
         l->head = NULL;
         return LINK_HEAD;

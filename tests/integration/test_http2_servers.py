@@ -59,7 +59,7 @@ def test_a_request_becomes_a_stream(rig):
     weir = weir_before(rig, server)
     response = get(weir.address, "/a?b=c", method="POST", body=b"content",
                    headers=[("X-Upper", "Value"), ("Connection", "close, X-Mine"), ("X-Mine", "1"), ("TE", "gzip"), ("Cookie", "a=1")])
-    assert (response.status, response.body, response["x-one"]) == (201, b"body", "1")
+    assert (response.status, response.reason, response.body, response["x-one"]) == (201, "Created", b"body", "1")
     assert response.all("set-cookie") == ["a=1", "b=2"]
     request = server.shown_next()
     assert request.fields[:4] == [(":method", "POST"), (":scheme", "http"), (":authority", "api.test"), (":path", "/a?b=c")]
