@@ -91,7 +91,7 @@ static void write_server(struct json *json, const struct upstream *upstream,
 
     for (unsigned i = 0; i < count; i++)
         if (endpoints[i]->settings == server) {
-            write_endpoint(json, endpoints[i], upstream->health.path != NULL);
+            write_endpoint(json, endpoints[i], health_is_on(&upstream->health));
             any = true;
         }
     if (any || !server_is_name(server))

@@ -83,11 +83,18 @@ static void check_protocol(struct loading *l, const struct node *node,
         mistake(l, protocol, "auto requires tls; without it, give http1 or http2");
 }
 
+static void check_health(struct loading *l, const struct node *node,
+                         const struct upstream *upstream)
+{
+    if (upstream->health.grpc && upstream->protocol != UPSTREAM_HTTP2)
+        mistake(l, node_find(node, "health"), "gRPC health checks require protocol: http2");
+}
+
 /* --- health --- */
 
 bool upstream_has_health(const void *upstream)
 {
-    return ((const struct upstream *)upstream)->health.path != NULL;
+    return health_is_on(&((const struct upstream *)upstream)->health);
 }
 
 static void read_health(struct loading *l, const struct option *option, const struct node *node,
@@ -98,6 +105,8 @@ static void read_health(struct loading *l, const struct option *option, const st
     if (node->null || !expect_map(l, node, "a map such as { path: /healthz }"))
         return;
     options_read(l, node, option->path, field);
+    if (health->grpc ? health->path != NULL : !node_find(node, "path"))
+        mistake(l, node, "a health check needs either path or grpc");
     if (health->host && !authority_is_valid(slice_of(health->host)))
         mistake(l, node_find(node, "host"),
                 "%s is not a valid Host; expected a host name, optionally with a port",
@@ -110,7 +119,7 @@ const struct option_type type_health = {"map", read_health, print_section, true,
 static void read_health_path(struct loading *l, const struct option *option,
                              const struct node *node, void *field)
 {
-    if (!expect_text(l, option, node, "a path such as /healthz"))
+    if (node->null || !expect_text(l, option, node, "a path such as /healthz"))
         return;
     bool good = node->text.p[0] == '/';
     for (size_t i = 0; i < node->text.n; i++)
@@ -137,6 +146,7 @@ static void read_upstream(struct loading *l, const struct node *node, struct ups
     options_read(l, node, "upstreams.NAME", upstream);
     check_server_names(l, node, upstream);
     check_protocol(l, node, upstream);
+    check_health(l, node, upstream);
 }
 
 static void read_upstreams(struct loading *l, const struct option *option, const struct node *node,

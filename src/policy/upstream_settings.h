@@ -14,13 +14,22 @@ struct upstream_server {
     struct position position;
 };
 
+enum { HEALTH_SERVICE_MAX = 255 };
+
 struct upstream_health {
-    char *path; /* NULL: no health checks */
+    char *path; /* requested with GET; NULL: none */
+    char *grpc; /* service of a gRPC health check, may be empty; NULL: none */
     char *host; /* Host header; NULL: the server's address */
     uint64_t interval_us, timeout_us;
     unsigned healthy, unhealthy; /* consecutive results that change a server's state */
     uint64_t *statuses;          /* successful statuses, for statuses_hold() */
 };
+
+/* Returns whether servers are checked. */
+static inline bool health_is_on(const struct upstream_health *health)
+{
+    return health->path || health->grpc;
+}
 
 /* Failures after which a request may be retried: bits of upstreams.NAME.retry.on, in the order of
  * its words. */

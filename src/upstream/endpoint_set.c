@@ -111,12 +111,12 @@ static void take_over(struct endpoint *endpoint, const struct upstream *upstream
 {
     const struct policy *policy = before ? before->policy : NULL;
 
-    if (!upstream->health.path)
+    if (!health_is_on(&upstream->health))
         return;
     for (unsigned u = 0; policy && u < policy->upstream_count; u++) {
         const struct row *row = &before->table[u];
         if (strcmp(policy->upstreams[u].name, upstream->name) != 0 ||
-            !policy->upstreams[u].health.path)
+            !health_is_on(&policy->upstreams[u].health))
             continue;
         for (unsigned i = 0; i < row->count; i++)
             if (strcmp(row->endpoints[i]->settings->text, endpoint->settings->text) == 0 &&

@@ -5,7 +5,7 @@
  *
  * Each check uses a connection of its own, closed after the response head. A check that takes
  * longer than health.timeout has failed. With protocol http2, checks use HTTP/2; with auto,
- * HTTP/1.1. */
+ * HTTP/1.1. health.grpc calls grpc.health.v1.Health/Check instead of GET. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -142,19 +142,30 @@ static void look_at_answer(struct check *check)
     }
 }
 
-static void receive_http2(struct check *check, size_t size)
+/* Returns whether the check was judged. */
+static bool judge_http2(struct check *check)
 {
     const char *why;
     unsigned status;
 
+    if (check->upstream->health.grpc) {
+        if (!health_http2_serving(check->http2, &why))
+            return false;
+        judge(check, why);
+        return true;
+    }
+    if ((status = health_http2_status(check->http2, &why)))
+        judge_status(check, status);
+    else if (why)
+        judge(check, why);
+    return status || why;
+}
+
+static void receive_http2(struct check *check, size_t size)
+{
     health_http2_receive(check->http2, (struct slice){check->answer, size});
-    status = health_http2_status(check->http2, &why);
-    if (status || why) {
-        if (why)
-            judge(check, why);
-        else
-            judge_status(check, status);
-    } else if (stream_flush(&check->stream, &check->endpoint_set->buffers) == SENT_FAILED)
+    if (!judge_http2(check) &&
+        stream_flush(&check->stream, &check->endpoint_set->buffers) == SENT_FAILED)
         judge(check, "it reset the connection");
 }
 
@@ -179,30 +190,41 @@ static void read_answer(struct check *check)
 
 /* ---- request --------------------------------------------------------------------------------- */
 
-static void send_request(struct check *check)
+/* Writes the head of the request to `request` of REQUEST_MAX bytes. */
+static struct slice write_request(const struct check *check, char *request)
 {
     const struct upstream_health *health = &check->upstream->health;
     const struct upstream_server *server = check->endpoint->settings;
     const char *host = health->host ? health->host : server->host ? server->text : "localhost";
-    char request[REQUEST_MAX];
-    int size = snprintf(
-        request, sizeof request,
-        "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: weir/%s (health check)\r\nAccept: */*\r\n"
-        "Connection: close\r\n\r\n",
-        health->path, host, PACKAGE_VERSION);
-    struct iovec piece = {request, (size_t)size};
+    int size =
+        snprintf(request, REQUEST_MAX,
+                 "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: weir/%s (health check)\r\n%s\r\n",
+                 health->grpc ? "POST" : "GET", health->grpc ? HEALTH_GRPC_PATH : health->path,
+                 host, PACKAGE_VERSION,
+                 health->grpc ? "Content-Type: application/grpc\r\nTE: trailers\r\n"
+                              : "Accept: */*\r\nConnection: close\r\n");
+
+    return (struct slice){request, (size_t)size};
+}
+
+static void send_request(struct check *check)
+{
+    struct iobuf_pool *buffers = &check->endpoint_set->buffers;
+    char bytes[REQUEST_MAX];
+    struct slice request = write_request(check, bytes);
     enum sent sent;
 
     check->state = CHECK_READS;
     check->size = check->scanned = 0;
     stream_want_write(&check->stream, false);
     stream_want_read(&check->stream, true);
-    if (check->upstream->protocol != UPSTREAM_HTTP2)
-        sent = stream_send(&check->stream, &check->endpoint_set->buffers, &piece, 1);
-    else if ((check->http2 = health_http2_begin(&check->endpoint_set->buffers, &check->stream.out,
-                                                (struct slice){request, (size_t)size},
-                                                check->upstream->tls.on)))
-        sent = stream_flush(&check->stream, &check->endpoint_set->buffers);
+    if (check->upstream->protocol != UPSTREAM_HTTP2) {
+        struct iovec piece = iovec_of(request);
+        sent = stream_send(&check->stream, buffers, &piece, 1);
+    } else if ((check->http2 =
+                    health_http2_begin(buffers, &check->stream.out, request,
+                                       check->upstream->health.grpc, check->upstream->tls.on)))
+        sent = stream_flush(&check->stream, buffers);
     else {
         judge(check, "no memory for HTTP/2");
         return;
@@ -381,7 +403,7 @@ void health_follow(struct endpoint_set *endpoint_set, const struct upstream *ups
     const struct row *row = &endpoint_set->table[upstream->index];
     struct check *check, *next;
 
-    if (!upstream->health.path)
+    if (!health_is_on(&upstream->health))
         return;
     for (check = TAILQ_FIRST(&endpoint_set->checks); check; check = next) {
         bool stays = check->upstream != upstream;

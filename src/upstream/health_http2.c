@@ -3,16 +3,40 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "http/trailers.h"
 #include "http2/client_session.h"
+#include "policy/upstream_settings.h"
 
-enum { HEAD_MAX = 16 * 1024, WINDOW = 65535, RESETS_PER_SECOND = 10 };
+enum {
+    HEAD_MAX = 16 * 1024,
+    WINDOW = 65535,
+    RESETS_PER_SECOND = 10,
+    MESSAGE_MAX = 256, /* a HealthCheckResponse has 2 bytes */
+    MESSAGE_PREFIX = 5 /* "gRPC over HTTP2": compressed flag and length */
+};
 
 struct health_http2 {
     struct http2_session *session;
     struct http2_scratch *scratch;
     unsigned status;
     const char *why;
+
+    /* gRPC */
+    bool ended;      /* the response is complete */
+    int grpc_status; /* -1: none */
+    unsigned char message[MESSAGE_MAX];
+    size_t size;
 };
+
+static void note_grpc_status(struct health_http2 *h, const struct fields *fields)
+{
+    const struct field *field = fields_next_named(fields, SLICE("grpc-status"), NULL);
+    uint64_t status;
+
+    h->ended = true;
+    if (field && slice_to_u64(field->value, INT32_MAX, &status))
+        h->grpc_status = (int)status;
+}
 
 static void on_interim(struct http2_stream *stream, struct response_head *head)
 {
@@ -23,20 +47,36 @@ static void on_response(struct http2_stream *stream, struct response_head *head,
                         const struct framing *framing, bool end)
 {
     struct health_http2 *h = http2_stream_user(stream);
-    (void)framing, (void)end;
+    (void)framing;
 
     h->status = head->status;
+    if (end)
+        note_grpc_status(h, &head->fields);
 }
 
-/* Content is not read: the connection is closed behind the head. */
+/* Content is read for gRPC alone: other connections are closed behind the head. */
 static void on_content(struct http2_stream *stream, struct slice bytes)
 {
-    (void)stream, (void)bytes;
+    struct health_http2 *h = http2_stream_user(stream);
+
+    if (bytes.n > sizeof h->message - h->size) {
+        h->why = "its response is too large";
+        return;
+    }
+    memcpy(h->message + h->size, bytes.p, bytes.n);
+    h->size += bytes.n;
+    http2_consume(stream, bytes.n);
 }
 
 static void on_content_end(struct http2_stream *stream, struct slice trailers)
 {
-    (void)stream, (void)trailers;
+    static struct fields fields; /* used by the main thread only */
+    const char *why;
+
+    fields.count = 0;
+    if (trailers.n && !trailers_parse(trailers, &fields, &why))
+        fields.count = 0;
+    note_grpc_status(http2_stream_user(stream), &fields);
 }
 
 static void on_writable(struct http2_stream *stream)
@@ -67,17 +107,40 @@ static const struct http2_events events = {.interim = on_interim,
                                            .closed = on_closed,
                                            .fault = on_fault};
 
-static bool open_stream(struct health_http2 *h, struct slice request, bool secure)
+/* A HealthCheckRequest: { string service = 1; }. */
+static bool send_message(struct http2_stream *stream, const char *service)
+{
+    size_t n = strlen(service), size = 0;
+    unsigned char message[MESSAGE_PREFIX + 3 + HEALTH_SERVICE_MAX] = {0};
+
+    if (n) {
+        message[MESSAGE_PREFIX + size++] = 1 << 3 | 2;
+        if (n > 127)
+            message[MESSAGE_PREFIX + size++] = (unsigned char)(0x80 | (n & 127));
+        message[MESSAGE_PREFIX + size++] = (unsigned char)(n > 127 ? n >> 7 : n);
+        memcpy(message + MESSAGE_PREFIX + size, service, n);
+        size += n;
+    }
+    message[3] = (unsigned char)(size >> 8);
+    message[4] = (unsigned char)size;
+    struct slice all = {(const char *)message, MESSAGE_PREFIX + size};
+    return http2_send_content(stream, all, true) == all.n;
+}
+
+static bool open_stream(struct health_http2 *h, struct slice request, const char *grpc, bool secure)
 {
     static struct request_head head; /* used by the main thread only */
     struct refusal refusal;
+    struct http2_stream *stream =
+        request_head_parse(request, &head, &refusal)
+            ? http2_open(h->session, &head, secure ? SLICE("https") : SLICE("http"), grpc, h)
+            : NULL;
 
-    return request_head_parse(request, &head, &refusal) &&
-           http2_open(h->session, &head, secure ? SLICE("https") : SLICE("http"), false, h);
+    return stream && (!grpc || send_message(stream, grpc));
 }
 
 struct health_http2 *health_http2_begin(struct iobuf_pool *pool, struct iobuf **out,
-                                        struct slice request, bool secure)
+                                        struct slice request, const char *grpc, bool secure)
 {
     static const struct http2_settings settings = {.max_concurrent_streams = 1,
                                                    .initial_window = WINDOW,
@@ -85,10 +148,12 @@ struct health_http2 *health_http2_begin(struct iobuf_pool *pool, struct iobuf **
                                                    .resets_per_second = RESETS_PER_SECOND};
     struct health_http2 *h = calloc(1, sizeof *h);
 
+    if (h)
+        h->grpc_status = -1;
     if (h && (h->scratch = http2_scratch_new()) &&
         (h->session =
              http2_client_session_new(&settings, &events, h, h->scratch, pool, out, clock_us())) &&
-        open_stream(h, request, secure)) {
+        open_stream(h, request, grpc, secure)) {
         http2_session_send(h->session);
         return h;
     }
@@ -106,6 +171,84 @@ unsigned health_http2_status(const struct health_http2 *h, const char **why)
 {
     *why = h->status ? NULL : h->why;
     return h->status;
+}
+
+/* ---- gRPC ------------------------------------------------------------------------------------ */
+
+/* Reads a varint of protobuf. Returns the byte after it, or NULL. */
+static const unsigned char *varint(const unsigned char *p, const unsigned char *end,
+                                   uint64_t *value)
+{
+    *value = 0;
+    for (unsigned shift = 0; p < end && shift < 64; shift += 7) {
+        *value |= (uint64_t)(*p & 127) << shift;
+        if (!(*p++ & 128))
+            return p;
+    }
+    return NULL;
+}
+
+/* Reads a HealthCheckResponse: { ServingStatus status = 1; }, of which other fields are skipped.
+ * Returns the status, or -1 if it is malformed. */
+static int serving_status(const unsigned char *p, const unsigned char *end)
+{
+    enum { VARINT, FIXED64, BYTES, FIXED32 = 5 };
+    uint64_t tag, value = 0;
+    int status = 0;
+
+    while (p < end) {
+        if (!(p = varint(p, end, &tag)))
+            return -1;
+        switch (tag & 7) {
+        case VARINT:
+            if (!(p = varint(p, end, &value)))
+                return -1;
+            if (tag >> 3 == 1)
+                status = value < 4 ? (int)value : -1;
+            continue;
+        case FIXED64: value = 8; break;
+        case FIXED32: value = 4; break;
+        case BYTES:
+            if (!(p = varint(p, end, &value)))
+                return -1;
+            break;
+        default: return -1;
+        }
+        if (value > (uint64_t)(end - p))
+            return -1;
+        p += value;
+    }
+    return status;
+}
+
+static const char *message_fault(const struct health_http2 *h)
+{
+    static const char *const faults[] = {"it reports UNKNOWN", NULL, "it reports NOT_SERVING",
+                                         "it reports SERVICE_UNKNOWN"};
+    const unsigned char *p = h->message;
+
+    if (h->size < MESSAGE_PREFIX || p[0] || p[1] || p[2] ||
+        (size_t)(p[3] << 8 | p[4]) != h->size - MESSAGE_PREFIX)
+        return "its response is no gRPC message";
+    int status = serving_status(p + MESSAGE_PREFIX, p + h->size);
+    return status < 0 ? "its response is no HealthCheckResponse" : faults[status];
+}
+
+bool health_http2_serving(const struct health_http2 *h, const char **why)
+{
+    enum { NOT_FOUND = 5, UNIMPLEMENTED = 12 };
+
+    *why = NULL;
+    if (h->status && h->status != 200)
+        *why = "its status is not 200";
+    else if (h->ended)
+        *why = h->grpc_status == 0               ? message_fault(h)
+               : h->grpc_status == NOT_FOUND     ? "it does not know the service (grpc-status 5)"
+               : h->grpc_status == UNIMPLEMENTED ? "it has no health service (grpc-status 12)"
+                                                 : "its grpc-status is not 0";
+    else
+        *why = h->why;
+    return h->ended || *why;
 }
 
 void health_http2_free(struct health_http2 *h)

@@ -1,6 +1,7 @@
 """Headless Chromium over chromedriver's HTTP protocol (W3C WebDriver, and DevTools commands)."""
 
 import base64
+import hashlib
 import http.client
 import json
 import os
@@ -9,7 +10,8 @@ import shutil
 import signal
 import subprocess
 
-from rig import eventually
+from rig import Process, children_of, eventually
+from scripted import Scripted
 
 NO_CRASH_HANDLER = ["--disable-breakpad", "--disable-crash-reporter"]  # the handler is a process that can outlive its browser
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -99,3 +101,64 @@ class Browser:
         if self.driver.poll() is None:
             os.killpg(self.driver.pid, signal.SIGTERM)
             self.driver.wait()
+
+
+def open_page(rig, url, *flags):
+    return Process(rig, f"chromium-{len(rig.processes)}", [
+        shutil.which("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", *NO_CRASH_HANDLER,
+        "--remote-debugging-port=0", f"--user-data-dir={os.path.join(rig.directory, 'browser')}", *flags, url])
+
+
+def close(browser):
+    """Chromium's crash handler is a process that can outlive its browser."""
+    browser.kill()
+    for pid in children_of(os.getpid(), "chrome_crashpad"):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+SITE = b"""<!doctype html><script>
+const seen = [performance.getEntriesByType("navigation")[0].nextHopProtocol];
+const report = () => fetch("/seen", { method: "POST", body: JSON.stringify(seen) });
+const socket = new WebSocket("wss://" + location.host + "/ws");
+socket.onopen = () => seen.push("open");
+socket.onmessage = (message) => { seen.push(message.data); report(); };
+socket.onerror = () => { seen.push("error"); report(); };
+</script>"""
+
+
+class Site(Scripted):
+    """A server of HTTP/1.1 with a page that opens a WebSocket to its own origin."""
+
+    def __init__(self, rig):
+        self.rig, self.seen, self.upgrades = rig, None, 0
+        super().__init__(rig, self.one)
+
+    def one(self, peer, _number):
+        while (request := peer.read_request()) is not None:
+            line, body = request[0].split(b"\r\n")[0], b""
+            if b" /ws " in line:
+                self.upgrade(peer, request[0])
+                return
+            if b" /seen " in line:
+                self.seen = json.loads(request[1])
+            elif b" / " in line:
+                body = SITE
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    def upgrade(self, peer, head):
+        """RFC 6455 section 4.2.2, and a text frame."""
+        key = re.search(rb"\r\nsec-websocket-key: *(\S+)", head, re.I)[1]
+        accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+        self.upgrades += 1
+        peer.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                  b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n\x81\x05hello")
+        eventually(lambda: self.seen is not None, 30)
+
+    def shown_by(self, address):
+        """What the page has seen, over TLS at `address`."""
+        browser = open_page(self.rig, "https://%s:%d/" % address, "--ignore-certificate-errors")
+        eventually(lambda: self.seen is not None, 30, "the page's report")
+        close(browser)
+        return self.seen

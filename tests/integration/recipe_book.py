@@ -20,6 +20,11 @@ def recipes():
 def cook(rig, heading, upstream=None, redis="5s", files=(), replace=()):
     """weir with this recipe, with addresses of the test's own, and patient with Redis."""
     head, sections = recipes()
+    recipe = blocks(sections[heading], "yaml")[0]
+    for section in "upstreams:", "listen:":  # the recipe's own replaces the common one
+        if recipe.startswith(section) or "\n" + section in recipe:
+            head = re.sub(rf"^{section}.*\n(?: .*\n)*", "", head, flags=re.M)
+    head += recipe
     for old, new in (("127.0.0.1:8080", "127.0.0.1:0"), ("127.0.0.1:9180", "127.0.0.1:0"),
                      ("127.0.0.1:6379", f'"{rig.redis().text}", timeout: {redis}'),
                      ("127.0.0.1:3000", f'"{(upstream or rig.upstream()).text}"')):
@@ -27,8 +32,7 @@ def cook(rig, heading, upstream=None, redis="5s", files=(), replace=()):
         head = head.replace(old, new)
     for i, (name, language) in enumerate(files):
         rig.write(name, blocks(sections[heading], language)[i])
-    recipe = blocks(sections[heading], "yaml")[0]
     for old, new in replace:
-        assert old in recipe
-        recipe = recipe.replace(old, new)
-    return rig.weir(text=head + recipe + "log: { access: off }\n").wait_for_redis()
+        assert old in head
+        head = head.replace(old, new)
+    return rig.weir(text=head + "log: { access: off }\n").wait_for_redis()

@@ -1,13 +1,11 @@
 """A page on another origin, in a real browser (headless Chromium)."""
 
 import json
-import os
-import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from browser import NO_CRASH_HANDLER
-from rig import Process, eventually
+from browser import close, open_page
+from rig import eventually
 from scripted import Scripted
 from wire import get
 
@@ -75,12 +73,9 @@ def api(rig):
 
 def what_the_page_sees(rig, weir):
     origin = Origin(rig, "%s:%d" % weir.address)
-    browser = Process(rig, f"chromium-{len(rig.processes)}", [
-        shutil.which("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", *NO_CRASH_HANDLER,
-        "--remote-debugging-port=0", f"--user-data-dir={os.path.join(rig.directory, 'browser')}", origin.url])
+    browser = open_page(rig, origin.url)
     eventually(lambda: origin.seen is not None, 30, "the page's report")
-    browser.kill()
+    close(browser)
     return origin.seen
 
 

@@ -9,6 +9,9 @@ import time
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from browser import Site
+from grpc_programs import GrpcServer
+from http2_wire import Http2
 from postgres import Postgres
 from recipe_book import blocks, cook, recipes
 from rig import eventually
@@ -345,3 +348,28 @@ def test_behind_caddy_without_forwarding(rig):
 def test_behind_haproxy_without_forwarding(rig):
     """With a real HAProxy: test_decisions.py."""
     assert "lua.weir" in recipes()[1]["Behind HAProxy, without forwarding"]
+
+
+def test_grpc_service(rig):
+    server = GrpcServer(rig)
+    weir = cook(rig, "gRPC service", upstream=server)
+    with Http2(weir.address) as client:
+        def call(path):
+            stream = client.start(path, method="POST", fields=[("content-type", "application/grpc"), ("te", "trailers")], end=False)
+            client.send_body(stream, b"\0\0\0\0\2hi")
+            response = client.response(stream)
+            assert response.status == 200
+            return int(response["grpc-status"] or dict(response.trailers)["grpc-status"])
+        assert call("/t.Echo/Say") == 0
+        assert [call("/shop.Orders/Create") for _ in range(12)] == [12] * 10 + [8] * 2, "the server does not implement it"
+        assert call("/t.Echo/Say") == 0
+
+
+def test_browser_site(rig):
+    tls = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tls")
+    files = [("site.pem", os.path.join(tls, "cert.pem")), ("site.key", os.path.join(tls, "key.pem"))]
+    site = Site(rig)
+    weir = cook(rig, "Browser site", upstream=site, replace=files)
+    seen = site.shown_by(weir.address)
+    assert seen == ["h2", "open", "hello"], "the page by HTTP/2, the WebSocket by HTTP/1.1"
+    assert site.upgrades == 1

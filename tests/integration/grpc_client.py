@@ -1,0 +1,75 @@
+"""A gRPC client (Debian's python3-grpcio) for test_grpc_calls.py: grpc_client.py ADDRESS SCENARIO prints what it got, as JSON. Run it with
+/usr/bin/python3."""
+
+import json
+import sys
+import time
+
+import grpc
+
+address, scenario = sys.argv[1:3]
+RETRIES = json.dumps({"methodConfig": [{"name": [{"service": "t.Echo"}], "retryPolicy": {
+    "maxAttempts": 3, "initialBackoff": "0.01s", "maxBackoff": "0.01s", "backoffMultiplier": 1,
+    "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]})
+channel = grpc.insecure_channel(address, [("grpc.service_config", RETRIES)] if scenario == "retries" else [])
+
+
+def outcome(error):
+    trailing = {key: value if isinstance(value, str) else value.hex() for key, value in error.trailing_metadata() or ()}
+    return [error.code().name, error.details(), trailing]
+
+
+def say(message=b"hi", **more):
+    try:
+        reply, call = channel.unary_unary("/t.Echo/Say").with_call(message, timeout=10, **more)
+        return [reply.decode(), outcome(call)[2]]
+    except grpc.RpcError as error:
+        return outcome(error)
+
+
+def calls():
+    yield "unary", say()
+    large = channel.unary_unary("/t.Echo/Say")(b"x" * 1000000, timeout=20)
+    yield "large", len(large)
+    yield "server stream", [reply.decode() for reply in channel.unary_stream("/t.Echo/Count")(b"5", timeout=10)]
+    yield "client stream", channel.stream_unary("/t.Echo/Sum")(iter([b"1", b"2", b"3"]), timeout=10).decode()
+    ping = []
+
+    def messages():  # the next one is sent when the reply to the last one is there
+        for i in range(3):
+            while len(ping) < i:
+                time.sleep(0.001)
+            yield b"m%d" % i
+    for reply in channel.stream_stream("/t.Echo/Chat")(messages(), timeout=10):
+        ping.append(reply.decode())
+    yield "both", ping
+    for name, timeout in ("Fail", 10), ("Wait", 0.3), ("None", 10):
+        try:
+            channel.unary_unary("/t.Echo/" + name)(b"", timeout=timeout)
+        except grpc.RpcError as error:
+            yield name, outcome(error)
+
+
+def cancel():
+    call = channel.unary_unary("/t.Echo/Wait").future(b"", timeout=30)
+    sys.stdin.readline()  # the server waits
+    call.cancel()
+    yield "cancelled", call.cancelled()
+
+
+def limits():
+    yield "calls", [say(), say()]
+
+
+def retries():
+    began = time.monotonic()
+    yield "calls", [say(), say()]
+    yield "took", time.monotonic() - began
+
+
+def health():
+    channel.unary_unary("/t.Echo/SetHealth")(bytes.fromhex(sys.argv[3]), timeout=10)
+    yield "set", True
+
+
+print(json.dumps(dict(globals()[scenario]())))

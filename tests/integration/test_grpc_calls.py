@@ -1,0 +1,74 @@
+"""gRPC clients and servers (python3-grpcio) with weir between them."""
+
+import json
+
+from grpc_programs import GrpcServer, begin, run
+from rig import eventually
+
+
+def before(rig, health=None, **more):
+    server = GrpcServer(rig)
+    upstream = {"servers": [server.text], "protocol": "http2", **({"health": health} if health else {})}
+    return rig.weir(workers=1, upstreams={"api": upstream}, **more), server
+
+
+def test_calls(rig):
+    weir, server = before(rig)
+    got = run(weir.address, "calls")
+    assert got["unary"] == ["hi!", {"x-trailer": "1", "x-bin": "0001"}]
+    assert got["large"] == 1000001
+    assert got["server stream"] == ["0", "1", "2", "3", "4"]
+    assert got["client stream"] == "6"
+    assert got["both"] == ["M0", "M1", "M2"]
+    assert got["Fail"][:2] == ["NOT_FOUND", "none: 100 % \u00e4"], "a Trailers-Only response of the server"
+    assert got["Wait"][0] == "DEADLINE_EXCEEDED"
+    assert got["None"][0] == "UNIMPLEMENTED"
+    eventually(lambda: "cancelled" in server.output(), what="the server's call to be cancelled at its deadline")
+
+
+def test_a_cancelled_call_reaches_the_server(rig):
+    weir, server = before(rig)
+    client = begin(weir.address, "cancel")
+    eventually(lambda: "waiting" in server.output())
+    out, _ = client.communicate("\n", timeout=30)
+    assert json.loads(out) == {"cancelled": True}
+    eventually(lambda: "cancelled" in server.output())
+
+
+def test_a_rejected_call(rig):
+    weir, _ = before(rig, limits={"few": dict(script="token_bucket", limit=1, period="1h")})
+    weir.wait_for_redis()
+    admitted, rejected = run(weir.address, "limits")["calls"]
+    assert admitted[0] == "hi!"
+    assert rejected[:2] == ["RESOURCE_EXHAUSTED", "rate limit exceeded: few"]
+    assert int(rejected[2]["grpc-retry-pushback-ms"]) > 1000000 and "ratelimit" in rejected[2]
+
+
+def test_a_retry_waits_for_the_pushback(rig):
+    weir, _ = before(rig, limits={"each": dict(script="token_bucket", limit=1, period="1s")})
+    weir.wait_for_redis()
+    got = run(weir.address, "retries")
+    assert [reply for reply, _ in got["calls"]] == ["hi!", "hi!"], "the second one after the pushback"
+    assert got["took"] > 0.9
+    weir.counts(1, "weir_responses_total", **{"class": "4xx"})
+
+
+def test_health(rig):
+    health = {"grpc": "echo", "interval": "50ms", "unhealthy": 1, "healthy": 1}
+    weir, server = before(rig, health)
+    host, port = server.text.split(":")
+    direct = (host, int(port))
+    assert run(weir.address, "limits")["calls"][0][0] == "hi!"
+    run(direct, "health", "0802")
+    eventually(lambda: "it reports NOT_SERVING" in weir.output())
+    assert run(weir.address, "limits")["calls"][0][0] == "UNAVAILABLE"
+    run(direct, "health", "0801")
+    eventually(lambda: "passes its health checks again" in weir.output())
+    assert run(weir.address, "limits")["calls"][0][0] == "hi!"
+    weir.expect_errors("upstream|server|health")
+
+
+def test_health_of_an_unknown_service(rig):
+    weir, _ = before(rig, {"grpc": "other", "interval": "50ms", "unhealthy": 1})
+    eventually(lambda: "it does not know the service (grpc-status 5)" in weir.output())
+    weir.expect_errors("upstream|server|health")
