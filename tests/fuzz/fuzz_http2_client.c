@@ -131,7 +131,6 @@ static void on_closed(struct http2_stream *stream, bool complete)
     struct request *request = http2_stream_user(stream);
     PROPERTY(request->stream == stream);
     PROPERTY(!complete || (request->has_end && request->left == 0));
-    PROPERTY(complete || http2_stream_code(stream) || request->has_end);
     stored -= request->stored;
     request->stored = 0;
     request->stream = NULL;
