@@ -33,7 +33,7 @@ def access_lines(weir, count):
 
 
 def test_a_rejected_call(rig):
-    weir = rig.weir(limits=FEW, log={"access": "json"}, headers=["ietf", "x-ratelimit"]).wait_for_redis()
+    weir = rig.weir(workers=1, limits=FEW, log={"access": "json"}, headers=["ietf", "x-ratelimit"]).wait_for_redis()
     with Http2(weir.address) as client:
         assert call(client, path="/status/200").status == 200
         rejected = call(client)
