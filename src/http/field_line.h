@@ -23,9 +23,11 @@ static inline void field_line_write(struct text *out, const char *start, size_t 
 }
 
 /* RFC 9110 section 7.6.3: appended after the received Via fields, with the version received. */
-static inline void via_write(struct text *out, uint8_t minor)
+static inline void via_write(struct text *out, bool http2, uint8_t minor)
 {
-    if (minor)
+    if (http2)
+        text_literal(out, "Via: 2 weir\r\n");
+    else if (minor)
         text_literal(out, "Via: 1.1 weir\r\n");
     else
         text_literal(out, "Via: 1.0 weir\r\n");

@@ -182,6 +182,7 @@ struct request_head {
 struct response_head {
     uint16_t status;
     uint8_t minor;
+    bool http2; /* received over HTTP/2, for Via; set by the caller of the parser */
     /* the server accepts another request on this connection, if the framing permits */
     bool keep_alive;
     struct slice reason;

@@ -92,6 +92,14 @@ static void copy_head(struct response_head *to, const struct response_head *from
     memcpy(to, from, fields);
 }
 
+/* Sets what the text of a head does not say. HTTP/2 has no reason phrases; clients of HTTP/1.1 get
+ * the usual ones. */
+static void complete_head(struct response_head *head)
+{
+    head->reason = slice_of(reason_phrase(head->status));
+    head->http2 = true;
+}
+
 /* Parses the first of the stored heads. */
 static enum link_head parse_stored(struct http2_link *l, struct response_head *head,
                                    struct framing *framing, const char **why)
@@ -106,14 +114,13 @@ static enum link_head parse_stored(struct http2_link *l, struct response_head *h
     }
     if (framing->kind == FRAMING_UNTIL_CLOSE)
         framing->kind = FRAMING_CHUNKED;
-    head->reason = slice_of(reason_phrase(head->status));
+    complete_head(head);
     iobuf_take(l->heads, size);
     if (iobuf_held(l->heads) == 0)
         iobuf_put(http2_link_buffers(l), &l->heads);
     return LINK_HEAD;
 }
 
-/* HTTP/2 has no reason phrases; clients of HTTP/1.1 get the usual ones. */
 enum link_head http2_link_read_head(struct link *link, bool receive, struct response_head *head,
                                     struct framing *framing, const char **why)
 {
@@ -122,7 +129,7 @@ enum link_head http2_link_read_head(struct link *link, bool receive, struct resp
 
     if (l->head) {
         copy_head(head, l->head);
-        head->reason = slice_of(reason_phrase(head->status));
+        complete_head(head);
         *framing = l->framing;
         l->head = NULL;
         return LINK_HEAD;

@@ -60,7 +60,7 @@ def test_a_request_becomes_a_stream(rig):
     response = get(weir.address, "/a?b=c", method="POST", body=b"content",
                    headers=[("X-Upper", "Value"), ("Connection", "close, X-Mine"), ("X-Mine", "1"), ("TE", "gzip"), ("Cookie", "a=1")])
     assert (response.status, response.reason, response.body, response["x-one"]) == (201, "Created", b"body", "1")
-    assert response.all("set-cookie") == ["a=1", "b=2"]
+    assert response.all("set-cookie") == ["a=1", "b=2"] and response["via"] == "2 weir"
     request = server.shown_next()
     assert request.fields[:4] == [(":method", "POST"), (":scheme", "http"), (":authority", "api.test"), (":path", "/a?b=c")]
     names = [name for name, _ in request.fields]
@@ -475,7 +475,7 @@ def broken(rig, cause, send):
     assert_problem(weir, 502, "upstream_bad_response")
     assert get(weir.address).status == 200
     weir.counts(1, "weir_upstream_http2_errors_total", cause=cause)
-    assert f"server {server.text}: HTTP/2 connection closed" in weir.output()
+    weir.announced(f"server {server.text}: HTTP/2 connection closed")
 
 
 def test_malformed_frames(rig):
@@ -558,7 +558,7 @@ def test_auto_is_what_the_server_chooses(rig):
 def test_http2_requires_that_the_server_chooses_it(rig):
     weir = weir_before(rig, SecureHttp2(rig, ["http/1.1"]), upstream={"tls": {"ca": CA}})
     assert_problem(weir, 502, "upstream_tls")
-    assert "the server does not offer HTTP/2 (ALPN h2)" in weir.output()
+    weir.announced(r"the server does not offer HTTP/2 \(ALPN h2\)")
 
 
 def test_health_checks_use_http2(rig):
@@ -578,7 +578,7 @@ def test_health_checks_use_http2(rig):
     assert get(weir.address).status == 200
     ill.set()
     eventually(lambda: get(weir.address).status == 503)
-    assert "health check: status 503" in weir.output()
+    weir.announced("health check: status 503")
     ill.clear()
     eventually(lambda: get(weir.address).status == 200)
     http1 = SecureHttp2(rig, ["http/1.1"])
