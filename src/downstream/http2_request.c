@@ -179,6 +179,7 @@ static enum downstream_sent send_content(struct http2_request *r, struct slice c
     bool waits = r->downstream.pending;
     size_t taken = waits ? 0 : http2_send_content(r->stream, content, last && !trailers);
 
+    assert(taken <= content.n);
     http2_touch(r->connection);
     if (taken == content.n && !waits && (!trailers || http2_send_trailers(r->stream, trailers)))
         return DOWNSTREAM_SENT;

@@ -300,11 +300,10 @@ void http2_stream_detach(struct http2_stream *stream)
     stream->detached = true;
     stream->user = NULL;
     http2_consume(stream, stream->unconsumed);
-    if (stream->session->client)
-        http2_reset(stream);
-    else if (stream->sent_all && !stream->received_all)
+    bool client = stream->session->client;
+    if (!client && stream->sent_all && !stream->received_all)
         reset(stream, NGHTTP2_NO_ERROR);
-    else if (!stream->end_given)
+    else if (client || !stream->end_given)
         http2_reset(stream);
 }
 

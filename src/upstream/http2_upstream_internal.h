@@ -14,8 +14,6 @@ enum {
     HTTP2_UPSTREAM_WINDOW = IOBUF_READ_MAX /* of content per stream: fits one buffer */
 };
 
-TAILQ_HEAD(http2_connections, http2_connection);
-
 struct http2_connection {
     struct connection *connection;
     struct http2_session *session; /* NULL: not up yet */

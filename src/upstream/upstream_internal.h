@@ -56,10 +56,11 @@ enum outcome { OUTCOME_REQUEST, OUTCOME_FAILURE };
 enum retries { RETRIES_REQUEST, RETRIES_RETRY };
 
 TAILQ_HEAD(http2_links, http2_link);
+TAILQ_HEAD(http2_connections, http2_connection);
 
 /* HTTP/2 to a server (http2_upstream.h). */
 struct http2_server {
-    TAILQ_HEAD(, http2_connection) connections;
+    struct http2_connections connections;
     struct http2_links waiting; /* links without a connection: longest first */
     unsigned waiting_count;
     unsigned count, connecting; /* connections; those that are not open yet */
