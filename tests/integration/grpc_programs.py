@@ -1,27 +1,36 @@
-"""The gRPC server and client of the tests, in programs of their own: python3-grpcio is of Debian's Python."""
+"""The gRPC servers and clients of the tests, in programs of their own. python3-grpcio is of Debian's Python; tests/grpc-js/run installs
+@grpc/grpc-js."""
 
 import json
 import os
 import subprocess
 
-from rig import Process
+from rig import Process, top
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+NODE_MODULES = os.path.join(top, "build", "grpc-js", "node_modules")
+
+
+def program(language, part):
+    """The command line of a client or server. Languages: python, js."""
+    if language == "python":
+        return ["/usr/bin/python3", os.path.join(HERE, f"grpc_{part}.py")]
+    return ["/usr/bin/env", "NODE_PATH=" + NODE_MODULES, "node", os.path.join(top, "tests", "grpc-js", f"{part}.js")]
 
 
 class GrpcServer(Process):
-    def __init__(self, rig):
-        super().__init__(rig, f"grpc-{len(rig.processes)}", ["/usr/bin/python3", os.path.join(HERE, "grpc_server.py")])
+    def __init__(self, rig, language="python"):
+        super().__init__(rig, f"grpc-{len(rig.processes)}", program(language, "server"))
         self.text = self.announced(r"^listening on (\S+)$")[0]
 
 
-def begin(address, *scenario):
-    return subprocess.Popen(["/usr/bin/python3", os.path.join(HERE, "grpc_client.py"), "%s:%d" % address, *scenario],
+def begin(address, *scenario, language="python"):
+    return subprocess.Popen([*program(language, "client"), "%s:%d" % address, *scenario],
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def run(address, *scenario):
-    client = begin(address, *scenario)
+def run(address, *scenario, language="python"):
+    client = begin(address, *scenario, language=language)
     out, _ = client.communicate(timeout=60)
     assert client.returncode == 0
     return json.loads(out)
