@@ -17,11 +17,11 @@ MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE = 3, 4
 
 
 class Stream:
-    """What came for one stream. `reset`: the code of a RST_STREAM; `cut`: the connection ended first."""
+    """What came for one stream. `reset`: the code of a RST_STREAM; `cut`: the connection ended first; `granted`: bytes by WINDOW_UPDATE."""
 
     def __init__(self):
         self.status, self.fields, self.body, self.interim, self.trailers = None, {}, b"", [], []
-        self.ended, self.reset, self.cut = False, None, False
+        self.ended, self.reset, self.cut, self.granted = False, None, False, 0
 
     def __getitem__(self, name):
         return self.fields.get(name.lower())
@@ -40,7 +40,7 @@ class Http2:
         self.encoder, self.decoder = Encoder(), Decoder()
         self.streams, self.next, self.buffer, self.hold = {}, 1, b"", hold
         self.goaways, self.pings, self.closed, self.sent = [], 0, False, b""
-        self.acked = False
+        self.acked, self.initial, self.granted, self.used = False, 65535, 65535, 0
         self.socket.sendall(PREFACE + frame(SETTINGS, payload=b"".join(struct.pack(">HI", *s) for s in settings)))
 
     def __enter__(self):
@@ -84,6 +84,17 @@ class Http2:
             piece = body[at:at + 16384]
             self.put(DATA, END_STREAM if end and at + 16384 >= len(body) else 0, stream, piece)
         self.flush()
+
+    def send_within_windows(self, stream, body):
+        """Sends all the content, and reads while the windows do not permit more. Stops if the stream ends."""
+        at, got = 0, self.streams[stream]
+        while True:
+            n = min(len(body) - at, self.initial + got.granted - at, self.granted - self.used, 16384)
+            if n > 0 or not body:
+                self.send(DATA, END_STREAM if at + n == len(body) else 0, stream, body[at:at + n])
+                at, self.used = at + n, self.used + n
+            if at == len(body) or got.over() or n <= 0 and self.read_frame() is None:
+                return
 
     # --- receiving ---
 
@@ -141,7 +152,12 @@ class Http2:
         elif kind == PING:
             self.pings += 1
         elif kind == SETTINGS and not flags & ACK:
+            self.initial = dict(struct.iter_unpack(">HI", payload)).get(INITIAL_WINDOW_SIZE, self.initial)
             self.send(SETTINGS, ACK)
+        elif kind == WINDOW_UPDATE and number:
+            stream.granted += int.from_bytes(payload, "big")
+        elif kind == WINDOW_UPDATE:
+            self.granted += int.from_bytes(payload, "big")
         elif kind == SETTINGS:
             self.acked = True
         if kind in (HEADERS, DATA) and flags & END_STREAM:

@@ -31,6 +31,8 @@ have() {
     python3-jwt) /usr/bin/python3 -c 'import jwt' ;;
     python3-cryptography) /usr/bin/python3 -c 'import cryptography' ;;
     nghttp2-client) command -v h2load ;;
+    nghttp2-server) command -v nghttpd ;;
+    python3-hypercorn) command -v hypercorn ;;
     python3-hpack) /usr/bin/python3 -c 'import hpack' ;;
     python3-jsonschema) /usr/bin/python3 -c 'import jsonschema' ;;
     python3-yaml) /usr/bin/python3 -c 'import yaml' ;;

@@ -1,0 +1,19 @@
+"""An application for hypercorn (Debian's python3-hypercorn, HTTP/2 of python3-h2): /echo returns the content of the request, /status/NNN
+has that status, /bytes/N has N bytes."""
+
+
+async def app(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    content, more = b"", True
+    while more:
+        message = await receive()
+        content += message.get("body", b"")
+        more = message.get("more_body", False)
+    _, what, *value = scope["path"].split("/")
+    status = int(value[0]) if what == "status" else 200
+    if what == "bytes":
+        content = b"x" * int(value[0])
+    fields = [] if status in (204, 304) else [(b"content-length", str(len(content)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": [*fields, (b"x-http", scope["http_version"].encode())]})
+    await send({"type": "http.response.body", "body": b"" if status in (204, 304) or scope["method"] == "HEAD" else content})
