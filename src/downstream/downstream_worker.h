@@ -7,7 +7,8 @@
  *   acceptor.h, handoff.h    accepting; which worker serves a connection: slots; peer_counts.h
  *   client.h                 a connection: client.c; client_lists.c: eviction, shutdown
  *   http1_head.c, http1.c    HTTP/1.1: a request's head; the downstream of a request
- *   http2.h                  HTTP/2: http2.c, the connection; http2_request.c, a stream's downstream
+ *   http2.h                  HTTP/2: http2.c, the connection; http2_request.c and
+ *                            http2_send.c, a stream's downstream
  *   linger.c                 the input after the last response */
 #ifndef WEIR_DOWNSTREAM_DOWNSTREAM_WORKER_H
 #define WEIR_DOWNSTREAM_DOWNSTREAM_WORKER_H

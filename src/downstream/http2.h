@@ -2,7 +2,8 @@
  * downstream per stream.
  *
  *   http2.c          the connection: input, output, deadlines, graceful end
- *   http2_request.c  the downstream of one stream
+ *   http2_request.c  the downstream of one stream: begin, request, end
+ *   http2_send.c     its response
  *
  * Streams of a connection share its output buffer. Output of a loop iteration is written at its
  * end, or when half of the buffer is full. */

@@ -1,4 +1,4 @@
-/* http2_internal.h - shared by http2.c and http2_request.c. */
+/* http2_internal.h - shared by http2.c, http2_request.c and http2_send.c. */
 #ifndef WEIR_DOWNSTREAM_HTTP2_INTERNAL_H
 #define WEIR_DOWNSTREAM_HTTP2_INTERNAL_H
 
@@ -62,6 +62,17 @@ void http2_on_content(struct http2_stream *stream, struct slice bytes);
 void http2_on_content_end(struct http2_stream *stream, struct slice trailers);
 void http2_on_writable(struct http2_stream *stream);
 void http2_on_closed(struct http2_stream *stream, bool complete);
+
+/* The stream of a downstream. */
+struct http2_request *http2_request_of(struct downstream *downstream);
+/* Members of struct downstream_ops (proxy/downstream.h). */
+enum downstream_sent http2_request_send_head(struct downstream *downstream,
+                                             const struct response *response,
+                                             const struct iovec *content, int count, bool last);
+enum downstream_sent http2_request_send_interim(struct downstream *downstream,
+                                                const struct response *response);
+enum downstream_sent http2_request_send_body(struct downstream *downstream,
+                                             const struct content_piece *piece);
 
 /* Calls exchange_body_ready() for the requests that wait for it. */
 void http2_report_ready(struct http2_connection *connection);

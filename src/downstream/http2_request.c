@@ -1,9 +1,7 @@
-/* http2_request.c - the downstream of one HTTP/2 stream.
+/* http2_request.c - the downstream of one HTTP/2 stream: its begin and end, and the request.
  *
  * Content that arrives while the exchange reads is passed on from the connection's receive buffer.
- * Otherwise it is stored, at most a window of it; weir returns window as the exchange consumes.
- * Content of the response that the session does not take (the client's window or the output buffer
- * is full) is stored, at most one piece; `pending` is set meanwhile. */
+ * Otherwise it is stored, at most a window of it; weir returns window as the exchange consumes. */
 #include <stdlib.h>
 
 #include "downstream/client_internal.h"
@@ -13,15 +11,12 @@
 #include "proxy/exchange.h"
 
 enum {
-    PIECE_MAX = 32 * 1024,        /* of content, with the head before it, in an upstream's buffer */
-    PUSH_AT = IOBUF_READ_MAX / 2, /* output held for which weir writes before the iteration ends */
-    FIELDS_MAX = HTTP2_SENT_FIELDS_MAX, /* as many are too many */
-    FORM_IMAGE = 0x200                  /* struct response_image: status, lines, content */
+    PIECE_MAX = 32 * 1024 /* of content, with the head before it, in an upstream's buffer */
 };
 
 static const struct downstream_ops ops;
 
-static struct http2_request *request_of(struct downstream *d)
+struct http2_request *http2_request_of(struct downstream *d)
 {
     struct http2_request *r = CONTAINER_OF(d, struct http2_request, downstream);
     MAGIC_CHECK(r, HTTP2_REQUEST_MAGIC);
@@ -91,7 +86,7 @@ static void request_end(struct http2_request *r)
 
 static void end(struct downstream *d, enum downstream_end how)
 {
-    struct http2_request *r = request_of(d);
+    struct http2_request *r = http2_request_of(d);
     struct http2_stream *stream = r->stream;
     struct client *c = r->connection->client;
 
@@ -103,185 +98,6 @@ static void end(struct downstream *d, enum downstream_end how)
     request_end(r);
     if (client_gives_way(c) && !r->connection->lost)
         http2_stop(c);
-}
-
-/* ---- response -------------------------------------------------------------------------------- */
-
-/* Adds the lines "Name: value CRLF". */
-static unsigned add_lines(struct http2_field *fields, unsigned count, struct slice lines)
-{
-    if (lines.n == 0)
-        return count;
-    const char *p = lines.p, *all_end = p + lines.n;
-
-    while (p < all_end && count < FIELDS_MAX) {
-        const char *colon = memchr(p, ':', (size_t)(all_end - p));
-        const char *line_end = colon ? memchr(colon, '\r', (size_t)(all_end - colon)) : NULL;
-        if (!line_end)
-            break;
-        fields[count++] = (struct http2_field){
-            {p, (size_t)(colon - p)},
-            slice_trim_ows((struct slice){colon + 1, (size_t)(line_end - colon - 1)})};
-        p = line_end + 2;
-    }
-    return count;
-}
-
-/* Collects the fields of a response: those of the server, then those of weir. */
-static unsigned collect(const struct response *response, struct http2_field *fields)
-{
-    unsigned count = 0;
-
-    for (unsigned i = 0; response->fields && i < response->fields->count && count < FIELDS_MAX;
-         i++) {
-        const struct field *field = &response->fields->at[i];
-        if (!field->hop_by_hop && !(response->dropped >> field->id & 1))
-            fields[count++] = (struct http2_field){field->name, field->value};
-    }
-    return add_lines(fields, count, response->lines);
-}
-
-/* Stores what the session has not taken. */
-static bool store_out(struct http2_request *r, struct slice rest, bool last)
-{
-    struct iobuf_pool *buffers = &r->downstream.worker->buffers;
-
-    r->downstream.pending = true;
-    r->out_last = last;
-    if (rest.n == 0)
-        return true;
-    if (!r->out && !(r->out = iobuf_get(buffers, rest.n < IOBUF_SMALL ? rest.n : IOBUF_LARGE)))
-        return false;
-    if (rest.n > iobuf_room(r->out))
-        return false;
-    iobuf_append(r->out, rest);
-    return true;
-}
-
-/* Stores trailers that the session has not taken. */
-static bool store_trailers(struct http2_request *r, const struct fields *trailers)
-{
-    char bytes[TRAILERS_TEXT_MAX + 2];
-    struct text lines = text_over(bytes, sizeof bytes);
-
-    trailers_write(&lines, trailers);
-    text_literal(&lines, "\r\n");
-    if (lines.failed || !(r->out_trailers = iobuf_get(&r->downstream.worker->buffers, lines.n)))
-        return false;
-    iobuf_append(r->out_trailers, text_slice(&lines));
-    return true;
-}
-
-/* Hands content to the session; stores the rest. `trailers`: only with `last`; NULL: none. */
-static enum downstream_sent send_content(struct http2_request *r, struct slice content, bool last,
-                                         const struct fields *trailers)
-{
-    bool waits = r->downstream.pending;
-    size_t taken = waits ? 0 : http2_send_content(r->stream, content, last && !trailers);
-
-    assert(taken <= content.n);
-    http2_touch(r->connection);
-    if (taken == content.n && !waits && (!trailers || http2_send_trailers(r->stream, trailers)))
-        return DOWNSTREAM_SENT;
-    struct slice rest = taken ? (struct slice){content.p + taken, content.n - taken} : content;
-    if (!store_out(r, rest, last) || (trailers && !store_trailers(r, trailers)))
-        return DOWNSTREAM_GONE;
-    return DOWNSTREAM_PENDING;
-}
-
-static enum downstream_sent send_pieces(struct http2_request *r, const struct iovec *content,
-                                        int count, bool last, const struct fields *trailers)
-{
-    enum downstream_sent sent = DOWNSTREAM_SENT;
-
-    for (int i = 0; i < count && sent != DOWNSTREAM_GONE; i++) {
-        bool ends = last && i == count - 1;
-        sent = send_content(r, (struct slice){content[i].iov_base, content[i].iov_len}, ends,
-                            ends ? trailers : NULL);
-    }
-    return sent;
-}
-
-/* Writes early if much output is held, so that the buffer has room for other streams. */
-static void push_if_much(struct http2_connection *connection)
-{
-    if (iobuf_held(connection->client->stream.out) >= PUSH_AT)
-        (void)http2_push(connection);
-}
-
-static enum downstream_sent send_head(struct downstream *d, const struct response *response,
-                                      const struct iovec *content, int count, bool last)
-{
-    struct http2_request *r = request_of(d);
-    struct http2_field fields[FIELDS_MAX];
-    bool empty = last && count == 0 && !response->trailers;
-
-    if (!r->stream || r->connection->lost)
-        return DOWNSTREAM_GONE;
-    for (int i = 0; i < count && last && !response->trailers; i++)
-        empty = empty || (count == 1 && content[i].iov_len == 0);
-    http2_touch(r->connection);
-    if (!http2_send_head(r->stream, response->status, fields, collect(response, fields), empty))
-        return DOWNSTREAM_TOO_LARGE;
-    if (empty)
-        return DOWNSTREAM_SENT;
-    push_if_much(r->connection);
-    if (count == 0 && last)
-        return send_content(r, SLICE_NONE, true, response->trailers);
-    return send_pieces(r, content, count, last, response->trailers);
-}
-
-static enum downstream_sent send_interim(struct downstream *d, const struct response *response)
-{
-    struct http2_request *r = request_of(d);
-    struct http2_field fields[FIELDS_MAX];
-
-    if (!r->stream || r->connection->lost)
-        return DOWNSTREAM_GONE;
-    http2_touch(r->connection);
-    return http2_send_interim(r->stream, response->status, fields, collect(response, fields))
-               ? DOWNSTREAM_SENT
-               : DOWNSTREAM_GONE;
-}
-
-static enum downstream_sent send_body(struct downstream *d, const struct content_piece *piece)
-{
-    struct http2_request *r = request_of(d);
-
-    if (!r->stream || r->connection->lost)
-        return DOWNSTREAM_GONE;
-    push_if_much(r->connection);
-    return send_content(r, (struct slice){piece->bytes, piece->size}, piece->last, piece->trailers);
-}
-
-/* Returns whether the session has taken the stored trailers, or there are none. */
-static bool send_stored_trailers(struct http2_request *r)
-{
-    struct fields *trailers = &r->downstream.worker->trailers;
-    const char *why;
-
-    if (r->out_trailers && trailers_parse(iobuf_slice(r->out_trailers), trailers, &why) &&
-        !http2_send_trailers(r->stream, trailers))
-        return false;
-    iobuf_put(&r->downstream.worker->buffers, &r->out_trailers);
-    return true;
-}
-
-void http2_on_writable(struct http2_stream *stream)
-{
-    struct http2_request *r = http2_stream_user(stream);
-    struct iobuf_pool *buffers = &r->downstream.worker->buffers;
-    struct slice rest = r->out ? iobuf_slice(r->out) : SLICE_NONE;
-    size_t taken = http2_send_content(stream, rest, r->out_last && !r->out_trailers);
-
-    if (r->out && taken)
-        iobuf_take(r->out, taken);
-    if (taken == rest.n) {
-        iobuf_put(buffers, &r->out);
-        r->downstream.pending = !send_stored_trailers(r);
-    }
-    if (taken || !r->downstream.pending)
-        exchange_writable(r->downstream.exchange);
 }
 
 /* ---- request --------------------------------------------------------------------------------- */
@@ -316,7 +132,7 @@ void http2_report_ready(struct http2_connection *connection)
 
 static void want_body(struct downstream *d, bool want)
 {
-    struct http2_request *r = request_of(d);
+    struct http2_request *r = http2_request_of(d);
 
     r->wants_body = want;
     if (want)
@@ -337,7 +153,7 @@ static enum body_status read_trailers(struct http2_request *r, struct content_pi
 static enum body_status read_body(struct downstream *d, bool receive, struct content_piece *piece,
                                   const char **why)
 {
-    struct http2_request *r = request_of(d);
+    struct http2_request *r = http2_request_of(d);
     struct slice bytes = r->in_first ? iobuf_slice(r->in_first) : r->arriving;
     size_t n = bytes.n < PIECE_MAX ? bytes.n : PIECE_MAX;
     bool more = n < bytes.n || (r->in_first && (r->in_first->next_free || r->arriving.n));
@@ -353,7 +169,7 @@ static enum body_status read_body(struct downstream *d, bool receive, struct con
 
 static bool consume_body(struct downstream *d, const struct content_piece *piece)
 {
-    struct http2_request *r = request_of(d);
+    struct http2_request *r = http2_request_of(d);
     struct iobuf *first = r->in_first;
 
     if (piece->size == 0)
@@ -497,9 +313,9 @@ void http2_on_closed(struct http2_stream *stream, bool complete)
     }
 }
 
-static const struct downstream_ops ops = {.send_head = send_head,
-                                          .send_interim = send_interim,
-                                          .send_body = send_body,
+static const struct downstream_ops ops = {.send_head = http2_request_send_head,
+                                          .send_interim = http2_request_send_interim,
+                                          .send_body = http2_request_send_body,
                                           .want_body = want_body,
                                           .read_body = read_body,
                                           .consume_body = consume_body,

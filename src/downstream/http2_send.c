@@ -1,0 +1,194 @@
+/* http2_send.c - the response of one HTTP/2 stream: fields and content into the session.
+ *
+ * Content that the session does not take (the client's window or the output buffer is full) is
+ * stored, at most one piece; `pending` is set meanwhile. */
+#include <assert.h>
+
+#include "downstream/client_internal.h"
+#include "downstream/http2_internal.h"
+#include "http/trailers.h"
+#include "proxy/exchange.h"
+
+enum {
+    PUSH_AT = IOBUF_READ_MAX / 2, /* output held for which weir writes before the iteration ends */
+    FIELDS_MAX = HTTP2_SENT_FIELDS_MAX /* as many are too many */
+};
+
+/* Adds the lines "Name: value CRLF". */
+static unsigned add_lines(struct http2_field *fields, unsigned count, struct slice lines)
+{
+    if (lines.n == 0)
+        return count;
+    const char *p = lines.p, *all_end = p + lines.n;
+
+    while (p < all_end && count < FIELDS_MAX) {
+        const char *colon = memchr(p, ':', (size_t)(all_end - p));
+        const char *line_end = colon ? memchr(colon, '\r', (size_t)(all_end - colon)) : NULL;
+        if (!line_end)
+            break;
+        fields[count++] = (struct http2_field){
+            {p, (size_t)(colon - p)},
+            slice_trim_ows((struct slice){colon + 1, (size_t)(line_end - colon - 1)})};
+        p = line_end + 2;
+    }
+    return count;
+}
+
+/* Collects the fields of a response: those of the server, then those of weir. */
+static unsigned collect(const struct response *response, struct http2_field *fields)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; response->fields && i < response->fields->count && count < FIELDS_MAX;
+         i++) {
+        const struct field *field = &response->fields->at[i];
+        if (!field->hop_by_hop && !(response->dropped >> field->id & 1))
+            fields[count++] = (struct http2_field){field->name, field->value};
+    }
+    return add_lines(fields, count, response->lines);
+}
+
+/* Stores what the session has not taken. */
+static bool store_out(struct http2_request *r, struct slice rest, bool last)
+{
+    struct iobuf_pool *buffers = &r->downstream.worker->buffers;
+
+    r->downstream.pending = true;
+    r->out_last = last;
+    if (rest.n == 0)
+        return true;
+    if (!r->out && !(r->out = iobuf_get(buffers, rest.n < IOBUF_SMALL ? rest.n : IOBUF_LARGE)))
+        return false;
+    if (rest.n > iobuf_room(r->out))
+        return false;
+    iobuf_append(r->out, rest);
+    return true;
+}
+
+/* Stores trailers that the session has not taken. */
+static bool store_trailers(struct http2_request *r, const struct fields *trailers)
+{
+    char bytes[TRAILERS_TEXT_MAX + 2];
+    struct text lines = text_over(bytes, sizeof bytes);
+
+    trailers_write(&lines, trailers);
+    text_literal(&lines, "\r\n");
+    if (lines.failed || !(r->out_trailers = iobuf_get(&r->downstream.worker->buffers, lines.n)))
+        return false;
+    iobuf_append(r->out_trailers, text_slice(&lines));
+    return true;
+}
+
+/* Hands content to the session; stores the rest. `trailers`: only with `last`; NULL: none. */
+static enum downstream_sent send_content(struct http2_request *r, struct slice content, bool last,
+                                         const struct fields *trailers)
+{
+    bool waits = r->downstream.pending;
+    size_t taken = waits ? 0 : http2_send_content(r->stream, content, last && !trailers);
+
+    assert(taken <= content.n);
+    http2_touch(r->connection);
+    if (taken == content.n && !waits && (!trailers || http2_send_trailers(r->stream, trailers)))
+        return DOWNSTREAM_SENT;
+    struct slice rest = taken ? (struct slice){content.p + taken, content.n - taken} : content;
+    if (!store_out(r, rest, last) || (trailers && !store_trailers(r, trailers)))
+        return DOWNSTREAM_GONE;
+    return DOWNSTREAM_PENDING;
+}
+
+static enum downstream_sent send_pieces(struct http2_request *r, const struct iovec *content,
+                                        int count, bool last, const struct fields *trailers)
+{
+    enum downstream_sent sent = DOWNSTREAM_SENT;
+
+    for (int i = 0; i < count && sent != DOWNSTREAM_GONE; i++) {
+        bool ends = last && i == count - 1;
+        sent = send_content(r, (struct slice){content[i].iov_base, content[i].iov_len}, ends,
+                            ends ? trailers : NULL);
+    }
+    return sent;
+}
+
+/* Writes early if much output is held, so that the buffer has room for other streams. */
+static void push_if_much(struct http2_connection *connection)
+{
+    if (iobuf_held(connection->client->stream.out) >= PUSH_AT)
+        (void)http2_push(connection);
+}
+
+enum downstream_sent http2_request_send_head(struct downstream *d, const struct response *response,
+                                             const struct iovec *content, int count, bool last)
+{
+    struct http2_request *r = http2_request_of(d);
+    struct http2_field fields[FIELDS_MAX];
+    bool empty = last && count == 0 && !response->trailers;
+
+    if (!r->stream || r->connection->lost)
+        return DOWNSTREAM_GONE;
+    for (int i = 0; i < count && last && !response->trailers; i++)
+        empty = empty || (count == 1 && content[i].iov_len == 0);
+    http2_touch(r->connection);
+    if (!http2_send_head(r->stream, response->status, fields, collect(response, fields), empty))
+        return DOWNSTREAM_TOO_LARGE;
+    if (empty)
+        return DOWNSTREAM_SENT;
+    push_if_much(r->connection);
+    if (count == 0 && last)
+        return send_content(r, SLICE_NONE, true, response->trailers);
+    return send_pieces(r, content, count, last, response->trailers);
+}
+
+enum downstream_sent http2_request_send_interim(struct downstream *d,
+                                                const struct response *response)
+{
+    struct http2_request *r = http2_request_of(d);
+    struct http2_field fields[FIELDS_MAX];
+
+    if (!r->stream || r->connection->lost)
+        return DOWNSTREAM_GONE;
+    http2_touch(r->connection);
+    return http2_send_interim(r->stream, response->status, fields, collect(response, fields))
+               ? DOWNSTREAM_SENT
+               : DOWNSTREAM_GONE;
+}
+
+enum downstream_sent http2_request_send_body(struct downstream *d,
+                                             const struct content_piece *piece)
+{
+    struct http2_request *r = http2_request_of(d);
+
+    if (!r->stream || r->connection->lost)
+        return DOWNSTREAM_GONE;
+    push_if_much(r->connection);
+    return send_content(r, (struct slice){piece->bytes, piece->size}, piece->last, piece->trailers);
+}
+
+/* Returns whether the session has taken the stored trailers, or there are none. */
+static bool send_stored_trailers(struct http2_request *r)
+{
+    struct fields *trailers = &r->downstream.worker->trailers;
+    const char *why;
+
+    if (r->out_trailers && trailers_parse(iobuf_slice(r->out_trailers), trailers, &why) &&
+        !http2_send_trailers(r->stream, trailers))
+        return false;
+    iobuf_put(&r->downstream.worker->buffers, &r->out_trailers);
+    return true;
+}
+
+void http2_on_writable(struct http2_stream *stream)
+{
+    struct http2_request *r = http2_stream_user(stream);
+    struct iobuf_pool *buffers = &r->downstream.worker->buffers;
+    struct slice rest = r->out ? iobuf_slice(r->out) : SLICE_NONE;
+    size_t taken = http2_send_content(stream, rest, r->out_last && !r->out_trailers);
+
+    if (r->out && taken)
+        iobuf_take(r->out, taken);
+    if (taken == rest.n) {
+        iobuf_put(buffers, &r->out);
+        r->downstream.pending = !send_stored_trailers(r);
+    }
+    if (taken || !r->downstream.pending)
+        exchange_writable(r->downstream.exchange);
+}
