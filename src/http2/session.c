@@ -7,6 +7,7 @@
 enum {
     OUTBOUND_ACKS_MAX = 64, /* SETTINGS and PING acknowledgements that wait to be sent */
     SENT_HEAD_MAX = 128 * 1024,
+    FRAME_SIZE_MAX = 16384,           /* RFC 9113 section 4.2: weir does not raise it */
     FRAME_TYPE_PRIORITY_UPDATE = 0x10 /* RFC 9218 section 7.1 */
 };
 
@@ -38,7 +39,8 @@ static nghttp2_option *new_options(void)
     nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_max_outbound_ack(option, OUTBOUND_ACKS_MAX);
     nghttp2_option_set_max_send_header_block_length(option, SENT_HEAD_MAX);
-    nghttp2_option_set_max_continuations(option, HTTP2_CONTINUATIONS_MAX);
+    /* frame_begins() counts frames; libnghttp2 1.52 counts each piece of a frame's header */
+    nghttp2_option_set_max_continuations(option, HTTP2_CONTINUATIONS_MAX * HTTP2_FRAME_HEADER);
     nghttp2_option_set_stream_reset_rate_limit(option, UINT32_MAX,
                                                UINT32_MAX); /* LIMIT_RESETS does it */
     return option;
@@ -171,18 +173,25 @@ void http2_fault(struct http2_session *s, enum http2_cause cause, const char *wh
     s->events->fault(s->context, cause, why);
 }
 
-void http2_session_fail(struct http2_session *s, enum http2_cause cause, const char *why)
+static void fail_with(struct http2_session *s, enum http2_cause cause, uint32_t code,
+                      const char *why)
 {
     if (s->failed)
         return;
     s->failed = s->work = true;
     s->cause = cause;
-    if (nghttp2_session_terminate_session(
-            s->ng, cause == HTTP2_PROTOCOL_ERROR ? NGHTTP2_PROTOCOL_ERROR
-                   : cause == HTTP2_NO_MEMORY    ? NGHTTP2_INTERNAL_ERROR
-                                                 : NGHTTP2_ENHANCE_YOUR_CALM) != 0)
+    if (nghttp2_session_terminate_session(s->ng, code) != 0)
         s->cause = HTTP2_NO_MEMORY;
     http2_fault(s, cause, why);
+}
+
+void http2_session_fail(struct http2_session *s, enum http2_cause cause, const char *why)
+{
+    fail_with(s, cause,
+              cause == HTTP2_PROTOCOL_ERROR ? NGHTTP2_PROTOCOL_ERROR
+              : cause == HTTP2_NO_MEMORY    ? NGHTTP2_INTERNAL_ERROR
+                                            : NGHTTP2_ENHANCE_YOUR_CALM,
+              why);
 }
 
 void http2_charge(struct http2_session *s, enum frame_limit limit)
@@ -249,6 +258,9 @@ static void frame_begins(struct http2_session *s)
     case NGHTTP2_CONTINUATION:
         if (++s->continuations > HTTP2_CONTINUATIONS_MAX)
             http2_session_fail(s, HTTP2_CONTINUATIONS, NULL);
+        else if (s->payload_left > FRAME_SIZE_MAX) /* libnghttp2 checks only other frames */
+            fail_with(s, HTTP2_PROTOCOL_ERROR, NGHTTP2_FRAME_SIZE_ERROR,
+                      "a CONTINUATION frame above 16,384 bytes");
         break;
     case NGHTTP2_DATA: /* empty, or perhaps padding alone */
         if (!(flags & FLAG_END_STREAM) &&
