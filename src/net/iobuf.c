@@ -21,6 +21,30 @@ struct iobuf *iobuf_get(struct iobuf_pool *pool, size_t size)
     return b;
 }
 
+bool iobuf_store(struct iobuf_pool *pool, struct iobuf **buffer, struct slice bytes)
+{
+    struct iobuf *b = *buffer;
+    size_t size = iobuf_held(b) + bytes.n;
+
+    if (bytes.n == 0)
+        return true;
+    if (size > IOBUF_LARGE)
+        return false;
+    if (!b || size > b->cap) {
+        struct iobuf *larger = iobuf_get(pool, size);
+        if (!larger)
+            return false;
+        if (b)
+            iobuf_append(larger, iobuf_slice(b));
+        iobuf_put(pool, buffer);
+        *buffer = b = larger;
+    }
+    if (iobuf_room(b) < bytes.n)
+        iobuf_compact(b);
+    iobuf_append(b, bytes);
+    return true;
+}
+
 void iobuf_put(struct iobuf_pool *pool, struct iobuf **buffer)
 {
     struct iobuf *b = *buffer;

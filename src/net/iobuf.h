@@ -41,6 +41,9 @@ struct iobuf_pool {
 /* Returns an empty buffer with at least `size` (at most IOBUF_LARGE) bytes; NULL if out of
  * memory. */
 MUST_CHECK struct iobuf *iobuf_get(struct iobuf_pool *pool, size_t size);
+/* Appends `bytes` to `*buffer`, which is created (NULL) or replaced by a larger one if necessary.
+ * Returns false, without any change, if they do not fit IOBUF_LARGE or out of memory. */
+MUST_CHECK bool iobuf_store(struct iobuf_pool *pool, struct iobuf **buffer, struct slice bytes);
 /* Returns `*buffer` to the pool and sets it to NULL. `*buffer` may be NULL. */
 void iobuf_put(struct iobuf_pool *pool, struct iobuf **buffer);
 void iobuf_pool_clear(struct iobuf_pool *pool);

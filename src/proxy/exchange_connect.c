@@ -70,6 +70,12 @@ void exchange_connect_failed(struct exchange *x, enum link_failure failure)
         exchange_fail(x, cause, NULL);
 }
 
+void exchange_forget_request(struct exchange *x)
+{
+    iobuf_put(&x->worker->buffers, &x->head);
+    iobuf_put(&x->worker->buffers, &x->request.kept);
+}
+
 bool exchange_try_again(struct exchange *x, enum retry_cause why, enum cause otherwise)
 {
     if (!retry_may(x, why))

@@ -191,7 +191,7 @@ void exchange_finish(struct exchange *x, enum downstream_end how)
     count_client(x);
     if (x->log)
         access_log_end(x, duration);
-    iobuf_put(&w->buffers, &x->head);
+    exchange_forget_request(x);
     iobuf_put(&w->buffers, &x->log);
     x->generation->exchanges--;
     MAGIC_WIPE(x);

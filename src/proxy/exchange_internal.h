@@ -165,6 +165,9 @@ static inline bool exchange_is_answered(const struct exchange *x)
  * server. False: the exchange continues. */
 bool exchange_end_if_done(struct exchange *x);
 
+/* Frees what is kept of the request for a retry. */
+void exchange_forget_request(struct exchange *x);
+
 /* Logs a failure with the request's id, client and server. */
 void exchange_log(const struct exchange *x, enum cause cause, const char *why);
 

@@ -56,6 +56,8 @@ struct exchange {
         bool ended;             /* all content was read and accepted by the link */
         uint64_t max;           /* maximum content length in bytes; 0: no limit */
         uint64_t bytes;         /* content bytes read so far */
+        struct iobuf *kept;     /* all of them, as long as `head` is kept (relay.h); NULL: none */
+        bool trailers;          /* trailers were read; they are not kept */
     } request;
     struct waiting_request *waiting; /* in QUOTA: the header as received, and more */
     struct iobuf *head; /* the header as forwarded, kept for a retry until the response starts */

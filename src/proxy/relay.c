@@ -43,6 +43,20 @@ static bool count_request(struct exchange *x, const struct content_piece *piece)
     return !x->request.max || x->request.bytes <= x->request.max;
 }
 
+/* Keeps a piece in case the server refuses the request, if all pieces before it are kept. */
+static void keep_request(struct exchange *x, const struct content_piece *piece)
+{
+    struct iobuf_pool *buffers = &x->worker->buffers;
+    bool kept_before = iobuf_held(x->request.kept) + piece->size == x->request.bytes;
+
+    x->request.trailers |= piece->trailers != NULL;
+    if (!x->link->ops->refuses || !x->head || !kept_before)
+        return;
+    if (x->request.bytes > KEPT_CONTENT_MAX ||
+        !iobuf_store(buffers, &x->request.kept, (struct slice){piece->bytes, piece->size}))
+        iobuf_put(buffers, &x->request.kept);
+}
+
 /* Content whose length is known is within request.max. */
 static bool splice_request(struct exchange *x, enum relay *result)
 {
@@ -61,6 +75,16 @@ static bool splice_request(struct exchange *x, enum relay *result)
     return true;
 }
 
+/* Sends the head and the content that was read for an earlier try. */
+static enum relay send_again(struct exchange *x, const struct link_request *request)
+{
+    struct content_piece piece = {.size = iobuf_held(x->request.kept), .last = x->request.ended};
+
+    if (piece.size)
+        piece.bytes = x->request.kept->bytes + x->request.kept->start;
+    return relay_of_link(x->link->ops->send_head(x->link, request, &piece), piece.last);
+}
+
 enum relay relay_request_head(struct exchange *x, const char **why)
 {
     struct downstream *d = x->downstream;
@@ -70,8 +94,10 @@ enum relay relay_request_head(struct exchange *x, const char **why)
                                    .response_head_max = x->policy->size_limits.response_header};
     struct content_piece piece;
 
-    if (x->request.ended)
+    if (x->request.kind == FRAMING_NONE)
         return relay_of_link(x->link->ops->send_head(x->link, &request, NULL), true);
+    if (x->request.bytes || x->request.ended)
+        return send_again(x, &request);
     enum body_status status = d->ops->read_body(d, false, &piece, why);
     if (status == BODY_AGAIN)
         piece = (struct content_piece){.size = 0};
@@ -80,6 +106,7 @@ enum relay relay_request_head(struct exchange *x, const char **why)
     else if (!count_request(x, &piece))
         return RELAY_TOO_LARGE;
     sort_trailers(x, &piece);
+    keep_request(x, &piece);
     enum link_sent sent = x->link->ops->send_head(x->link, &request, &piece);
     /* Also if the link failed: the piece is consumed, and the bytes after it are the next
      * message. */
@@ -102,6 +129,7 @@ enum relay relay_request(struct exchange *x, const char **why)
     if (!count_request(x, &piece))
         return RELAY_TOO_LARGE;
     sort_trailers(x, &piece);
+    keep_request(x, &piece);
     enum link_sent sent = x->link->ops->send_body(x->link, &piece);
     if (!d->ops->consume_body(d, &piece))
         return RELAY_NO_MEMORY;

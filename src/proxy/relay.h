@@ -3,14 +3,19 @@
  *
  * Content moves one piece at a time: weir reads nothing from one side while the other has unsent
  * bytes. So a connection uses at most one IOBUF_LARGE per direction, for content of any size.
- * Chunked content is decoded and written with new chunk lines: framing is never passed through. */
+ * Chunked content is decoded and written with new chunk lines: framing is never passed through.
+ *
+ * If the server can refuse requests (HTTP/2), weir keeps the first KEPT_CONTENT_MAX bytes of the
+ * content until the response starts. If there are more, it keeps none. */
 #ifndef WEIR_PROXY_RELAY_H
 #define WEIR_PROXY_RELAY_H
 
-#include "base/slice.h"
 #include "http/response.h"
+#include "net/iobuf.h"
 
 struct exchange;
+
+enum { KEPT_CONTENT_MAX = IOBUF_READ_MAX };
 
 enum relay {
     RELAY_SOURCE,    /* continue when the source has more */
@@ -23,7 +28,8 @@ enum relay {
     RELAY_NO_MEMORY
 };
 
-/* Sends the request's head and the content that was received before to the server. */
+/* Sends the request's head and the content that was received before to the server; in a retry,
+ * the kept content. */
 enum relay relay_request_head(struct exchange *x, const char **why);
 /* Sends one piece of the request's content to the server. The link must have no pending output. */
 enum relay relay_request(struct exchange *x, const char **why);

@@ -83,9 +83,12 @@ static void link_broke(struct exchange *x)
         exchange_fail(x, CAUSE_UPSTREAM_CLOSED, NULL);
         return;
     }
+    enum link_loss loss = x->link->ops->loss(x->link);
+    bool refused = loss == LINK_REFUSED || loss == LINK_GOING_AWAY;
     x->link_broken = true;
-    x->request.max = 0;
-    want_body(x, true);
+    if (!refused) /* otherwise the retry needs the rest of the content */
+        x->request.max = 0;
+    want_body(x, !refused);
     exchange_watch(x, false, true);
 }
 

@@ -53,7 +53,7 @@ static void final_head(struct exchange *x, const struct response_head *head,
     x->cost = cost >= 0 ? cost : x->cost;
     limiter_adjust(&x->decision_request, head->status, cost);
     x->answer = ANSWER_STARTED;
-    iobuf_put(&w->buffers, &x->head);
+    exchange_forget_request(x);
 
     struct response response;
     choose_fields(x, head, framing, &lines, &response);
@@ -123,7 +123,7 @@ static void switch_protocols(struct exchange *x, const struct response_head *hea
     x->answer = ANSWER_STARTED;
     exchange_enter(x, PHASE_TUNNEL);
     deadline_cancel(&x->whole); /* a tunnel has only an idle timeout */
-    iobuf_put(&x->worker->buffers, &x->head);
+    exchange_forget_request(x);
     enum downstream_sent sent = d->ops->send_head(d, &response, NULL, 0, false);
     if (sent == DOWNSTREAM_GONE || sent == DOWNSTREAM_TOO_LARGE)
         exchange_fail(x, CAUSE_CLIENT_GONE, NULL);

@@ -20,13 +20,14 @@ static const struct retry_rule {
     [RETRY_504] = {.option = RETRY_ON_504, .sent = true, .answered = true, .budget = true},
 };
 
-/* weir still has the whole request: its header is kept and no content was read. No response, final
- * or interim, has been relayed. */
+/* weir still has the whole request: its header is kept, and no content was read, or all that was
+ * read is kept. No response, final or interim, has been relayed. */
 static bool is_whole(const struct exchange *x, const struct retry_rule *rule)
 {
     bool unread = x->request.bytes == 0 && !x->request.ended;
-    bool whole = x->request.kind == FRAMING_NONE ||
-                 (unread && (x->request.kind == FRAMING_LENGTH || rule->unprocessed));
+    bool kept = iobuf_held(x->request.kept) == x->request.bytes && !x->request.trailers;
+    bool whole = x->request.kind == FRAMING_NONE || (rule->unprocessed && kept) ||
+                 (unread && x->request.kind == FRAMING_LENGTH);
 
     return x->head && whole && x->answer == ANSWER_NONE;
 }

@@ -5,6 +5,8 @@
  *   - repeating it is safe (RFC 9110 section 9.2.2);
  *   - the client has received no part of a response;
  *   - the upstream's retry limits (retry.tries, retry.budget) allow it.
+ * If an HTTP/2 server states that it has not processed a request, it is sent again with any method,
+ * with the content that weir has kept (relay.h).
  * The limits keep retries from multiplying the load on overloaded servers. */
 #ifndef WEIR_PROXY_RETRY_H
 #define WEIR_PROXY_RETRY_H

@@ -20,25 +20,7 @@ static const struct link_ops ops;
 
 bool http2_link_append(struct http2_link *l, struct iobuf **buffer, struct slice bytes)
 {
-    if (bytes.n == 0)
-        return true;
-    if (!*buffer && !(*buffer = iobuf_get(http2_link_buffers(l),
-                                          bytes.n <= IOBUF_SMALL ? IOBUF_SMALL : IOBUF_LARGE)))
-        return false;
-    if (iobuf_room(*buffer) < bytes.n && (*buffer)->cap < IOBUF_LARGE) {
-        struct iobuf *larger = iobuf_get(http2_link_buffers(l), IOBUF_LARGE);
-        if (!larger)
-            return false;
-        iobuf_append(larger, iobuf_slice(*buffer));
-        iobuf_put(http2_link_buffers(l), buffer);
-        *buffer = larger;
-    }
-    if (iobuf_room(*buffer) < bytes.n)
-        iobuf_compact(*buffer);
-    if (iobuf_room(*buffer) < bytes.n)
-        return false;
-    iobuf_append(*buffer, bytes);
-    return true;
+    return iobuf_store(http2_link_buffers(l), buffer, bytes);
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -394,7 +376,8 @@ static const char *fault(const struct link *link)
     return CONTAINER_OF(link, const struct http2_link, link)->why;
 }
 
-static const struct link_ops ops = {.send_head = send_head,
+static const struct link_ops ops = {.refuses = true,
+                                    .send_head = send_head,
                                     .send_body = send_body,
                                     .want_read = want_read,
                                     .read_head = http2_link_read_head,

@@ -103,6 +103,9 @@ struct link_splice {
 };
 
 struct link_ops {
+    /* The server can state that it has not processed a request: LINK_GOING_AWAY, LINK_REFUSED. */
+    bool refuses;
+
     /* Sends a request's head and the first piece of its content (may be empty; NULL: the request
      * has no content). */
     enum link_sent (*send_head)(struct link *link, const struct link_request *request,

@@ -3,6 +3,7 @@
 
 import json
 import sys
+import threading
 import time
 
 import grpc
@@ -59,6 +60,25 @@ def cancel():
 
 def limits():
     yield "calls", [say(), say()]
+
+
+def load():
+    """Calls from eight threads until a line is read: the number of calls, and those that failed."""
+    over, results = threading.Event(), []
+
+    def call():
+        while not over.is_set():
+            results.append(say())
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    print(flush=True)
+    sys.stdin.readline()
+    over.set()
+    for thread in threads:
+        thread.join()
+    yield "count", len(results)
+    yield "failed", [result for result in results if result[0] != "hi!"]
 
 
 def retries():

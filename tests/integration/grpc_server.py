@@ -1,6 +1,7 @@
 """A gRPC server (Debian's python3-grpcio) for test_grpc_calls.py. Messages are plain bytes. Run it with /usr/bin/python3; it prints where
-it listens, and the calls that were cancelled."""
+it listens, and the calls that were cancelled. SIGTERM ends it gracefully."""
 
+import signal
 import threading
 from concurrent import futures
 
@@ -63,5 +64,6 @@ server.add_generic_rpc_handlers((
     grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": one(check)})))
 port = server.add_insecure_port("127.0.0.1:0")
 server.start()
+signal.signal(signal.SIGTERM, lambda *_: server.stop(20))  # GOAWAY; calls may finish
 print(f"listening on 127.0.0.1:{port}", flush=True)
 server.wait_for_termination()

@@ -1,6 +1,7 @@
 """gRPC clients and servers (python3-grpcio) with weir between them."""
 
 import json
+import signal
 
 from grpc_programs import GrpcServer, begin, run
 from rig import eventually
@@ -33,6 +34,23 @@ def test_a_cancelled_call_reaches_the_server(rig):
     out, _ = client.communicate("\n", timeout=30)
     assert json.loads(out) == {"cancelled": True}
     eventually(lambda: "cancelled" in server.output())
+
+
+def test_servers_restart_under_load(rig):
+    """Four of five servers end gracefully in turn: no call fails because of weir. grpcio's server itself responds with CANCELLED to calls
+    that it has received but not begun."""
+    servers = [GrpcServer(rig) for _ in range(5)]
+    weir = rig.weir(workers=1, upstreams={"api": {"servers": [s.text for s in servers], "protocol": "http2"}})
+    weir.expect_errors("upstream|server")
+    client = begin(weir.address, "load")
+    for server in servers[:4]:
+        before_end = weir.metric("weir_requests_total")
+        eventually(lambda: weir.metric("weir_requests_total") > before_end + 100, what="further calls")
+        server.signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+    out, _ = client.communicate("\n", timeout=60)
+    result = json.loads(out)
+    assert [reply for reply, *_ in result["failed"] if reply != "CANCELLED"] == [] and result["count"] > 400, result
 
 
 def test_a_rejected_call(rig):

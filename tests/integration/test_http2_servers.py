@@ -1,5 +1,6 @@
 """HTTP/2 to servers: streams as links, flow control, GOAWAY, refusals, servers that break the rules; a real nginx."""
 
+import hashlib
 import os
 import shutil
 import socket
@@ -12,7 +13,7 @@ from http2_wire import (CANCEL, DATA, HEADERS, INITIAL_WINDOW_SIZE, INTERNAL_ERR
 from rig import Process, eventually, free_port
 from scripted import Scripted, keeping
 from tls_server import CA, TlsServer, context
-from wire import Connection, Cut, connect, get, together
+from wire import Connection, Cut, chunked, connect, get, request_bytes, together
 
 NEVER_EJECT = {"failures": 0, "failure_rate": "0%"}
 
@@ -306,7 +307,7 @@ def test_goaway_loses_no_request(rig):
 
 
 def test_goaway_under_load(rig):
-    """A server that restarts all the time: every connection ends gracefully after ten requests."""
+    """A server that restarts all the time: every connection ends gracefully after ten requests. No request fails, with content neither."""
     def script(connection, _number):
         for n in range(10):
             request = connection.next_request()
@@ -314,14 +315,17 @@ def test_goaway_under_load(rig):
                 return
             if n == 9:
                 connection.go_away(request.stream)
-            request.answer()
+            request.answer(request.read_all())
         while connection.read_frame():
             pass
     weir = weir_before(rig, Http2Server(rig, script), upstream={"retry": {"tries": 5}})
     with Http2(weir.address) as one, Http2(weir.address) as two:
         for _ in range(10):
-            streams = [(client, client.start()) for client in (one, two) for _ in range(10)]
-            assert [client.response(stream).status for client, stream in streams] == [200] * 20
+            streams = [(client, client.start(method="POST", end=False)) for client in (one, two) for _ in range(10)]
+            for client, stream in streams:
+                client.send_body(stream, b"content of %d" % stream)
+            for client, stream in streams:
+                assert client.response(stream).body == b"content of %d" % stream
 
 
 def test_a_refused_stream_is_sent_again(rig):
@@ -338,6 +342,127 @@ def test_a_refused_stream_is_sent_again(rig):
     assert get(weir.address, method="POST").status == 200
     assert server.accepted == 1
     weir.counts(2, "weir_upstream_retries_total", cause="refused")
+
+
+def refusing_once(refuse):
+    """A server's script: `refuse(connection, request)` is called when it has read the first request of each path, which must then have
+    been refused. Further requests of the path are answered with their content."""
+    refused = set()
+
+    def script(connection, _number):
+        while (request := connection.next_request()) is not None:
+            request.read_all()
+            if request[":path"] in refused:
+                request.answer(request.body)
+            else:
+                refused.add(request[":path"])
+                refuse(connection, request)
+    return script
+
+
+def send_content(weir, contents):
+    """Sends each content with its length, in chunks, and in an HTTP/2 stream of unknown length. Returns what the server received."""
+    with Connection(weir.address) as client, Http2(weir.address) as client2:
+        for n, content in enumerate(contents):
+            yield content, client.request(f"/{n}", method="POST", body=content).body
+            client.send(request_bytes(f"/{n}/chunked", "POST", {"Transfer-Encoding": "chunked"}) + chunked(content))
+            yield content, client.response("POST").body
+            stream = client2.start(f"/{n}/stream", method="POST", end=False)
+            client2.send_body(stream, content)
+            yield content, client2.response(stream).body
+
+
+KEPT = 65536  # content that weir keeps for a server that may refuse the request
+
+
+def test_refused_content_is_sent_again(rig):
+    """The server refuses a request after it has read all of it."""
+    server = Http2Server(rig, refusing_once(lambda _, request: request.rst(REFUSED_STREAM)))
+    weir = weir_before(rig, server, upstream={"retry": {"tries": 2, "budget_min": 100}})
+    contents = b"", b"short", os.urandom(4097), os.urandom(KEPT)
+    for sent, received in send_content(weir, contents):
+        assert received == sent, (len(sent), len(received))
+    weir.counts(3 * len(contents), "weir_upstream_retries_total", cause="refused")
+    assert server.accepted == 1
+
+
+def test_a_refused_request_is_charged_once(rig):
+    server = Http2Server(rig, refusing_once(lambda _, request: request.rst(REFUSED_STREAM)))
+    weir = rig.weir(upstreams={"api": {"servers": [server.text], "protocol": "http2"}},
+                    limits={"a": {"script": "fixed_window", "limit": 10, "period": "1d"}})
+    for n in range(3):
+        response = get(weir.address, f"/{n}", method="POST", body=b"content")
+        assert response.body == b"content" and response.number("X-RateLimit-Remaining") == 9 - n
+    weir.counts(3, "weir_upstream_retries_total", cause="refused")
+
+
+def test_content_before_goaway_is_sent_again(rig):
+    """The server ends the connection, and states that it has processed none of its requests."""
+    server = Http2Server(rig, refusing_once(lambda connection, _: connection.go_away(0)))
+    weir = weir_before(rig, server)
+    contents = b"short", os.urandom(KEPT)
+    for sent, received in send_content(weir, contents):
+        assert received == sent, (len(sent), len(received))
+    weir.counts(3 * len(contents), "weir_upstream_retries_total", cause="going_away")
+
+
+def test_content_goes_on_after_a_refusal(rig):
+    """The server refuses when it has read the first part. The second part comes after the retry has begun."""
+    first, second = os.urandom(3000), os.urandom(100000)
+
+    def script(connection, _number):
+        for refuse in (True, False):
+            request = connection.next_request()
+            connection.read_until(lambda: len(request.body) == len(first))
+            if refuse:
+                request.rst(REFUSED_STREAM)
+            else:
+                server.show("retry")
+                request.answer(hashlib.sha256(request.read_all()).digest())
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server)
+    with Connection(weir.address) as client:
+        client.send(request_bytes("/", "POST", {"Content-Length": len(first + second)}) + first)
+        assert server.shown_next() == "retry"
+        client.send(second)
+        assert client.response("POST").body == hashlib.sha256(first + second).digest()
+
+
+def test_content_after_a_refusal_has_a_limit(rig):
+    def script(connection, _number):
+        request = connection.next_request()
+        connection.read_until(lambda: request.body == b"x" * 60)
+        request.rst(REFUSED_STREAM)
+        request = connection.next_request()
+        connection.read_until(lambda: request.body == b"x" * 60)
+        server.show("retry")
+        request.read_all()
+    server = Http2Server(rig, script)
+    weir = weir_before(rig, server, size_limits={"request_body": 100})
+    with Connection(weir.address) as client:
+        client.send(request_bytes("/", "POST", {"Transfer-Encoding": "chunked"}) + b"3c\r\n" + b"x" * 60 + b"\r\n")
+        assert server.shown_next() == "retry"
+        client.send(b"3c\r\n" + b"x" * 60 + b"\r\n")
+        assert client.response("POST").status == 413
+
+
+def test_what_is_not_kept_is_not_sent_again(rig):
+    """Content that is larger than weir keeps, and trailers."""
+    refused = []
+
+    def refuse(_, request):
+        refused.append(request[":path"])
+        request.rst(REFUSED_STREAM)
+    weir = weir_before(rig, Http2Server(rig, refusing_once(refuse)))
+    assert get(weir.address, "/large", method="POST", body=os.urandom(KEPT + 1)).status == 502
+    with Http2(weir.address) as client:
+        stream = client.start("/trailers", method="POST", end=False)
+        client.send_body(stream, b"content", end=False)
+        client.put_headers([("x-checksum", "1")], stream)
+        client.flush()
+        assert client.response(stream).status == 502
+    assert refused == ["/large", "/trailers"]
+    weir.counts(0, "weir_upstream_retries_total", cause="refused")
 
 
 def test_refusals_use_up_the_budget(rig):
