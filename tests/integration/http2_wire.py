@@ -34,7 +34,7 @@ class Http2:
     """One connection. The windows of the client are opened again as content arrives, unless `hold` is set."""
 
     def __init__(self, address, settings=(), hold=False, tls=None, host=None, timeout=20, source=None):
-        self.socket = connect(address, timeout, source)
+        self.socket = self.connect(address, timeout, source)
         if tls:
             self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self.encoder, self.decoder = Encoder(), Decoder()
@@ -42,6 +42,9 @@ class Http2:
         self.goaways, self.pings, self.closed, self.sent = [], 0, False, b""
         self.acked, self.initial, self.granted, self.used = False, 65535, 65535, 0
         self.socket.sendall(PREFACE + frame(SETTINGS, payload=b"".join(struct.pack(">HI", *s) for s in settings)))
+
+    def connect(self, address, timeout, source):
+        return connect(address, timeout, source)
 
     def __enter__(self):
         return self
