@@ -17,13 +17,17 @@ static const uint8_t shutdown_ping[8] = {'s', 'h', 'u', 't', 'd', 'o', 'w', 'n'}
 struct http2_scratch *http2_scratch_new(void)
 {
     struct http2_scratch *scratch = malloc(sizeof *scratch);
-    if (scratch)
+    if (scratch) {
         scratch->used_by = NULL;
+        session_slots_begin(&scratch->slots);
+    }
     return scratch;
 }
 
 void http2_scratch_free(struct http2_scratch *scratch)
 {
+    if (scratch)
+        session_slots_end(&scratch->slots);
     free(scratch);
 }
 
@@ -49,8 +53,10 @@ static nghttp2_option *new_options(void)
 static int new_of_role(struct http2_session *s, const nghttp2_session_callbacks *callbacks,
                        const nghttp2_option *option)
 {
-    return s->client ? nghttp2_session_client_new2(&s->ng, callbacks, s, option)
-                     : nghttp2_session_server_new2(&s->ng, callbacks, s, option);
+    nghttp2_mem *memory = &s->memory.functions;
+
+    return s->client ? nghttp2_session_client_new3(&s->ng, callbacks, s, option, memory)
+                     : nghttp2_session_server_new3(&s->ng, callbacks, s, option, memory);
 }
 
 static bool new_nghttp2_session(struct http2_session *s)
@@ -100,6 +106,7 @@ struct http2_session *http2_session_begin(const struct http2_settings *settings,
     s->events = events;
     s->context = context;
     s->scratch = scratch;
+    session_memory_begin(&s->memory, &scratch->slots);
     s->pool = pool;
     s->out = out;
     s->now_us = now_us;
@@ -132,6 +139,7 @@ void http2_session_free(struct http2_session *s)
         return;
     MAGIC_CHECK(s, HTTP2_SESSION_MAGIC);
     nghttp2_session_del(s->ng); /* no callbacks */
+    session_memory_end(&s->memory);
     for (struct http2_stream *stream = TAILQ_FIRST(&s->streams), *next; stream; stream = next) {
         next = TAILQ_NEXT(stream, link);
         http2_stream_free(stream);

@@ -13,6 +13,7 @@
  *   frame_limits.h    bounds on floods of frames
  *   head_text.h       the rewriting of fields as HTTP/1.1, with request_text.h and response_text.h
  *   kept_head.c       a header section that is incomplete between reads
+ *   session_memory.h  where libnghttp2 stores a session and its frame buffer
  *
  *   input --http2_session_receive()--> events: request or response, content, content_end, ...
  *   http2_send_head(), http2_send_content() --> output buffer --> the caller's socket

@@ -9,10 +9,12 @@
 #include "http2/client_session.h"
 #include "http2/request_text.h"
 #include "http2/response_text.h"
+#include "http2/session_memory.h"
 
 enum { HTTP2_SESSION_MAGIC = 0x48325345, HTTP2_STREAM_MAGIC = 0x48325354, HTTP2_FRAME_HEADER = 9 };
 
 struct http2_scratch {
+    struct session_slots slots;
     const struct http2_session *used_by; /* whose head is in the buffers; NULL: none */
     char head[HEAD_TEXT_MAX], side[HEAD_TEXT_MAX];
     struct request_head request;
@@ -56,6 +58,7 @@ struct http2_session {
     uint32_t magic;
     bool client; /* the client's role */
     nghttp2_session *ng;
+    struct session_memory memory; /* of `ng` */
     const struct http2_events *events;
     void *context;
     struct http2_scratch *scratch;

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "config/policy_file.h"
+#include "http2/session.h"
 #include "jwt/jwt.h"
 #include "options/types.h"
 #include "quota/postgres_link.h"
@@ -216,7 +217,7 @@ START_TEST(the_sample_is_a_policy_without_warnings)
     setenv("WEIR_TOKEN_SECRET", "secret", 1);
     char *sample = file_text("conf/weir.yaml"), *all = with_all_options(sample);
     loads_without_a_word(sample);
-    if (jwt_is_there() && postgres_is_there())
+    if (jwt_is_there() && postgres_is_there() && http2_is_there())
         for (size_t i = 0; i < COUNT_OF(places); i++) {
             char *one = with_ids(all);
             keep_one_redis(one, places[i]);
