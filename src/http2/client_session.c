@@ -93,8 +93,17 @@ struct http2_stream *http2_open(struct http2_session *s, const struct request_he
     stream->method = (uint8_t)head->method;
     stream->reported = true;
     stream->end_given = !content;
-    s->work = true;
+    s->work = s->may_ping = true;
     return stream;
+}
+
+bool http2_client_session_ping(struct http2_session *s)
+{
+    if (!s->may_ping || nghttp2_submit_ping(s->ng, NGHTTP2_FLAG_NONE, NULL) != 0)
+        return false;
+    s->may_ping = false;
+    s->work = true;
+    return true;
 }
 
 /* ---- closed streams -------------------------------------------------------------------------- */

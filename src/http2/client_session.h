@@ -49,6 +49,11 @@ MUST_CHECK struct http2_stream *http2_open(struct http2_session *session,
  * is left. */
 void http2_client_session_end(struct http2_session *session);
 
+/* Sends a PING. Its acknowledgement is input of the session. Returns false if one was sent since
+ * the last frame of another type from the server and the last http2_open(), as gRPC servers close
+ * connections for needless PINGs; or if there is no memory. */
+bool http2_client_session_ping(struct http2_session *session);
+
 /* ---- in `closed`: why a stream was closed ---------------------------------------------------- */
 
 /* Returns the error code of RST_STREAM or GOAWAY (RFC 9113 section 7), sent or received. */

@@ -127,6 +127,7 @@ static int on_frame(nghttp2_session *ng, const nghttp2_frame *frame, void *user_
     struct http2_session *s = http2_session_of(user_data);
     struct http2_stream *stream = frame->hd.stream_id ? stream_of(ng, frame->hd.stream_id) : NULL;
 
+    s->may_ping |= frame->hd.type != NGHTTP2_PING;
     switch (frame->hd.type) {
     case NGHTTP2_SETTINGS:
         s->open = true;

@@ -52,6 +52,7 @@ enum http2_cause {
     HTTP2_MALFORMED,        /* a malformed message: stream error (RFC 9113 section 8.1.1) */
     HTTP2_TOO_MANY_STREAMS, /* above max_concurrent_streams: REFUSED_STREAM */
     HTTP2_PROTOCOL_ERROR,   /* a connection error (RFC 9113 section 5.4.1) */
+    HTTP2_NO_PING_RESPONSE, /* client's role; for the caller */
     HTTP2_NO_MEMORY,
     HTTP2_CAUSE_COUNT,
     HTTP2_NO_CAUSE = HTTP2_CAUSE_COUNT

@@ -68,6 +68,9 @@ struct http2_session {
     struct frame_limits limits;
     uint32_t max_header_list;
     uint64_t now_us;
+    bool
+        may_ping; /* client's role: since the last http2_client_session_ping() the server has sent a
+                      frame other than PING, or a stream was opened */
 
     /* the frame being received */
     uint8_t header[HTTP2_FRAME_HEADER];

@@ -13,7 +13,8 @@
 #include "upstream/http2_upstream_internal.h"
 
 enum {
-    ROUNDS_MAX = 4,              /* buffers written per connection and loop iteration */
+    ROUNDS_MAX = 4, /* buffers written per connection and loop iteration */
+    SILENCE_MAX_US = 10 * 1000000,
     PUSH_AT = IOBUF_READ_MAX / 2 /* output held for which weir writes before the iteration ends */
 };
 
@@ -43,12 +44,13 @@ static void on_fault(void *context, enum http2_cause cause, const char *why)
     struct http2_connection *h = context;
     struct upstream_worker *w = h->connection->link.worker;
     bool of_stream = cause == HTTP2_MALFORMED || cause == HTTP2_HEADER_LIST;
+    bool of_session = !of_stream && cause != HTTP2_NO_PING_RESPONSE;
     uint64_t now = clock_us();
 
     counter_add(&w->stats.http2_errors[cause], 1);
     const char *text = cause == HTTP2_HEADER_LIST ? http2_link_too_large : http2_cause_text[cause];
 
-    if (!of_stream)
+    if (of_session)
         h->why = why && cause == HTTP2_PROTOCOL_ERROR ? why : text;
     if (now - w->http2_logged_us[cause] < 1000000)
         return;
@@ -208,17 +210,47 @@ void http2_upstream_push(struct http2_connection *h)
         (void)push(h);
 }
 
-/* Arms the deadline of a connection without links. */
+/* ---- silence --------------------------------------------------------------------------------- */
+
+/* While requests are open, a server that sends nothing for this long gets a PING. If it sends
+ * nothing for as long again, it is gone without a trace. Both end before response_timeout does. */
+static uint64_t silence_us(const struct http2_connection *h)
+{
+    uint64_t third = h->server->pool->settings->response_timeout_us / 3;
+
+    return third < SILENCE_MAX_US ? third : SILENCE_MAX_US;
+}
+
+/* Arms the deadline of an open connection: of silence if it has links, else of being idle. */
 static void settle(struct http2_connection *h)
 {
-    struct connection *c = h->connection;
-    struct deadline_queue *idle = &c->link.worker->queue.pooled;
+    struct deadline *deadline = &h->connection->link.deadline;
+    struct upstream_worker *w = h->connection->link.worker;
+    bool idle = TAILQ_EMPTY(&h->links);
+    struct deadline_queue *queue = idle ? &w->queue.pooled : &w->queue.http2_silence;
 
-    if (!TAILQ_EMPTY(&h->links))
-        deadline_cancel(&c->link.deadline);
-    else if (c->link.deadline.queue != idle)
-        deadline_arm(idle, &c->link.deadline, clock_cached_us(), CONNECTION_IDLE_US);
+    if (deadline->queue != queue)
+        deadline_arm(queue, deadline, clock_cached_us(), idle ? CONNECTION_IDLE_US : silence_us(h));
 }
+
+void http2_silence_passed(struct deadline *deadline)
+{
+    struct http2_connection *h = CONTAINER_OF(deadline, struct connection, link.deadline)->http2;
+    uint64_t now = clock_us(), allowed = silence_us(h), silent = now - h->received_us;
+
+    if (h->pinged) {
+        on_fault(h, HTTP2_NO_PING_RESPONSE, NULL);
+        h->lost = true;
+    } else if (silent >= allowed)
+        h->pinged = http2_client_session_ping(h->session);
+    else
+        allowed -= silent;
+    if (!h->lost)
+        deadline_arm(&h->connection->link.worker->queue.http2_silence, deadline, now, allowed);
+    http2_upstream_touch(h);
+}
+
+/* ---- the end of a loop iteration ------------------------------------------------------------- */
 
 static bool is_unused(const struct http2_connection *h)
 {
@@ -297,6 +329,7 @@ void http2_connection_readable(struct http2_connection *h)
         stream_want_read(s, false);
     } else {
         h->received_us = clock_cached_us();
+        h->pinged = false;
         http2_session_receive(h->session, (struct slice){u->receive, (size_t)n}, clock_us());
     }
     http2_upstream_touch(h);

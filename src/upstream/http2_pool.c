@@ -207,4 +207,5 @@ void http2_becomes_http1(struct http2_connection *h)
 void http2_upstreams_init(struct upstream_worker *w, struct deadlines *deadlines)
 {
     deadline_queue_init(deadlines, &w->queue.http2_wait, wait_passed);
+    deadline_queue_init(deadlines, &w->queue.http2_silence, http2_silence_passed);
 }

@@ -27,6 +27,7 @@ struct http2_connection {
     bool lost;                                 /* the socket has failed or ended */
     bool used;                                 /* it has carried a link */
     bool dirty;                                /* output or events are pending */
+    bool pinged;                               /* no input since a PING was sent */
     const char *why;      /* the server's fault that ended the session; static text, or NULL */
     uint64_t received_us; /* time of the last input */
     uint64_t answered_us; /* time of the last head of a response */
@@ -96,6 +97,8 @@ struct http2_upstreams *http2_upstreams_of(struct upstream_worker *worker);
 
 /* Closes a connection without links, after a last write. */
 void http2_connection_close(struct http2_connection *h);
+/* A deadline of queue.http2_silence has passed. */
+void http2_silence_passed(struct deadline *deadline);
 /* Queues the connection for http2_upstreams_flush(). */
 void http2_upstream_touch(struct http2_connection *h);
 /* Writes output early if much is held, so that the buffer has room for other streams. */

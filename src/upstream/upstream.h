@@ -47,7 +47,7 @@ struct upstream_worker {
     struct poller poller;
     struct event wake; /* of the loop */
     struct {
-        struct deadline_queue connect, response, pooled, probe, http2_wait;
+        struct deadline_queue connect, response, pooled, probe, http2_wait, http2_silence;
     } queue;
     TAILQ_HEAD(closed_connections, connection) closed; /* in this loop iteration */
     TAILQ_HEAD(unused_servers, server) unused_servers;

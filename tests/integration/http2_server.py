@@ -51,7 +51,7 @@ class Http2Peer:
         self.encoder, self.decoder = Encoder(), Decoder()
         self.requests, self.new = {}, []
         self.window, self.windows, self.initial = 65535, {}, 65535
-        self.goaway, self.closed = None, False
+        self.goaway, self.closed, self.pings = None, False, 0
         assert peer.read_exactly(len(PREFACE), "the preface") == PREFACE
         self.put(SETTINGS, payload=b"".join(struct.pack(">HI", *s) for s in settings))
 
@@ -88,6 +88,7 @@ class Http2Peer:
         elif kind == GOAWAY:
             self.goaway = struct.unpack(">II", payload[:8])
         elif kind == PING and not flags & ACK:
+            self.pings += 1
             self.put(PING, ACK, 0, payload)
         elif kind == SETTINGS and not flags & ACK:
             for at in range(0, len(payload), 6):

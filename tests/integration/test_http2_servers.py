@@ -487,6 +487,36 @@ def test_a_connection_that_breaks(rig):
     assert sorted(get(weir.address, method="POST").status for _ in range(2)) == [200, 502]
 
 
+def test_a_server_that_disappears(rig):
+    """Its connection stays open, and it sends nothing any more: it gets a PING, and then loses its requests."""
+    over = threading.Event()
+
+    def script(connection, _number):
+        connection.next_request().answer()
+        connection.next_request()
+        over.wait(20)
+    gone, fine = Http2Server(rig, script), Http2Server(rig, answering_all)
+    weir = weir_before(rig, gone, fine, upstream={"response_timeout": "3s", "retry": {"tries": 2, "budget_min": 100}})
+    assert [get(weir.address).status for _ in range(6)] == [200] * 6
+    weir.counts(1, "weir_upstream_http2_errors_total", cause="no_ping_response")
+    assert f"server {gone.text}: HTTP/2 connection closed: no response to a PING" in weir.output()
+    over.set()
+
+
+def test_a_slow_server_responds_to_pings(rig):
+    """One PING per period of silence: servers of gRPC close connections with needless ones."""
+    def script(connection, _number):
+        request = connection.next_request()
+        connection.read_until(lambda: connection.pings == 1)
+        request.head(200)
+        connection.read_until(lambda: connection.pings == 2)
+        request.data(b"slow", end=True)
+        connection.next_request()
+    weir = weir_before(rig, Http2Server(rig, script), upstream={"response_timeout": "6s"})
+    assert get(weir.address).body == b"slow"
+    weir.counts(0, "weir_upstream_http2_errors_total", cause="no_ping_response")
+
+
 def test_a_reset_in_the_middle_cuts_the_response(rig):
     def script(connection, _number):
         while (request := connection.next_request()) is not None:
