@@ -27,7 +27,6 @@ void session_slots_begin(struct session_slots *slots)
 
 static void free_block(struct session_slots *slots, struct slot_block *block)
 {
-    TAILQ_REMOVE(&slots->with_room, block, link);
     slots->block_count--;
     munmap(block->base, (size_t)SLOT_SIZE * SLOTS_PER_BLOCK);
     free(block);
@@ -35,8 +34,15 @@ static void free_block(struct session_slots *slots, struct slot_block *block)
 
 void session_slots_end(struct session_slots *slots)
 {
-    while (!TAILQ_EMPTY(&slots->with_room))
-        free_block(slots, TAILQ_FIRST(&slots->with_room));
+    struct slot_block *block = TAILQ_FIRST(&slots->with_room);
+
+    while (block) {
+        struct slot_block *next = TAILQ_NEXT(block, link);
+
+        free_block(slots, block);
+        block = next;
+    }
+    TAILQ_INIT(&slots->with_room);
 }
 
 static struct slot_block *new_block(struct session_slots *slots)
@@ -80,8 +86,10 @@ static void put_slot(struct session_slots *slots, struct slot_block *block, char
         TAILQ_INSERT_TAIL(&slots->with_room, block, link);
     block->free[block->free_count++] = (uint16_t)((size_t)(slot - block->base) / SLOT_SIZE);
     if (block->free_count == SLOTS_PER_BLOCK &&
-        (TAILQ_NEXT(block, link) || TAILQ_FIRST(&slots->with_room) != block))
+        (TAILQ_NEXT(block, link) || TAILQ_FIRST(&slots->with_room) != block)) {
+        TAILQ_REMOVE(&slots->with_room, block, link);
         free_block(slots, block);
+    }
 }
 
 /* ---- the functions for libnghttp2 ------------------------------------------------------------ */

@@ -186,8 +186,8 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
         endpoint(t, "client", (struct slice){x->identity, x->identity_size});
     endpoint(t, "request_id", (struct slice){x->request_id, x->id_size});
     member_u64(t, "status", x->status ? x->status : 499);
-    if (x->grpc_status)
-        member_u64(t, "grpc_status", x->grpc_status);
+    if (x->grpc && x->grpc_status != GRPC_STATUS_NONE)
+        member_u64(t, "grpc_status", (uint64_t)x->grpc_status);
     member_u64(t, "bytes", x->response.bytes + x->reply_bytes);
     member_u64(t, "bytes_in", x->request.bytes);
     member_u64(t, "duration_us", duration_us);

@@ -174,6 +174,7 @@ static bool note_call(struct exchange *x, const struct request_head *head)
     if (likely(!fields_have(&head->fields, FIELD_CONTENT_TYPE)) || !grpc_is_call(x, head))
         return true;
     x->grpc = true;
+    x->grpc_status = GRPC_STATUS_NONE;
     timeout_us = grpc_timeout(head);
     return !timeout_us || timer_set(&x->worker->calls, &x->call, x->started_us + timeout_us);
 }

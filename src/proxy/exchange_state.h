@@ -4,6 +4,7 @@
 #define WEIR_PROXY_EXCHANGE_STATE_H
 
 #include "base/timer_heap.h"
+#include "http/grpc_status.h"
 #include "proxy/downstream.h"
 #include "proxy/generation.h"
 #include "quota/quotas.h"
@@ -92,7 +93,7 @@ struct exchange {
     struct deadline whole; /* timeouts.exchange */
     enum cause overdue;    /* a deadline of the whole exchange expired in LIMIT; CAUSE_NONE: none */
     bool grpc;             /* a gRPC call, see grpc.h */
-    uint8_t grpc_status;   /* of weir's own response to it; 0: none */
+    int grpc_status;       /* of the response to it, or GRPC_STATUS_NONE */
     struct timer call;     /* the deadline of a gRPC call */
     uint64_t reply_bytes;  /* content length of weir's own response */
     uint64_t started_us, sent_us, response_us;

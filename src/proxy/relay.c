@@ -171,6 +171,8 @@ static void count_response(struct exchange *x, const struct content_piece *piece
     x->response.ended = piece->last;
     if (piece->last)
         x->answer = ANSWER_ENDED;
+    if (unlikely(x->grpc && piece->trailers))
+        x->grpc_status = grpc_status_of(piece->trailers);
 }
 
 enum relay relay_response_head(struct exchange *x, struct response *response, const char **why)

@@ -302,7 +302,7 @@ enum downstream_sent reply_send(struct exchange *x, const char *why)
         decision_spread(&x->decision_request.decision, x->policy->rejection.jitter,
                         worker_random(x->worker));
     if (x->grpc)
-        x->grpc_status = (uint8_t)grpc_status(x);
+        x->grpc_status = (int)grpc_status(x);
     if (is_success(x) || x->grpc)
         return send_lines_alone(x);
     if (may_be_patched(x) && send_patched(x, &sent))

@@ -49,6 +49,8 @@ static void final_head(struct exchange *x, const struct response_head *head,
     x->response_us = clock_cached_us() - x->sent_us;
     histogram_add(&w->stats.upstream_latency, x->response_us);
     x->status = head->status;
+    if (unlikely(x->grpc))
+        x->grpc_status = grpc_status_of(&head->fields);
     int64_t cost = rule_cost_learnt(x->rule, &head->fields);
     x->cost = cost >= 0 ? cost : x->cost;
     limiter_adjust(&x->decision_request, head->status, cost);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "http/grpc_status.h"
 #include "http/trailers.h"
 #include "http2/client_session.h"
 #include "policy/upstream_settings.h"
@@ -23,19 +24,15 @@ struct health_http2 {
 
     /* gRPC */
     bool ended;      /* the response is complete */
-    int grpc_status; /* -1: none */
+    int grpc_status; /* or GRPC_STATUS_NONE */
     unsigned char message[MESSAGE_MAX];
     size_t size;
 };
 
 static void note_grpc_status(struct health_http2 *h, const struct fields *fields)
 {
-    const struct field *field = fields_next_named(fields, SLICE("grpc-status"), NULL);
-    uint64_t status;
-
     h->ended = true;
-    if (field && slice_to_u64(field->value, INT32_MAX, &status))
-        h->grpc_status = (int)status;
+    h->grpc_status = grpc_status_of(fields);
 }
 
 static void on_interim(struct http2_stream *stream, struct response_head *head)
@@ -149,7 +146,7 @@ struct health_http2 *health_http2_begin(struct iobuf_pool *pool, struct iobuf **
     struct health_http2 *h = calloc(1, sizeof *h);
 
     if (h)
-        h->grpc_status = -1;
+        h->grpc_status = GRPC_STATUS_NONE;
     if (h && (h->scratch = http2_scratch_new()) &&
         (h->session =
              http2_client_session_new(&settings, &events, h, h->scratch, pool, out, clock_us())) &&

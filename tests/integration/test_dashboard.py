@@ -162,7 +162,7 @@ def test_a_client_is_inspected_granted_and_reset_by_keyboard(rig):
 
 @timeout(90)
 def test_ten_thousand_clients_then_redis_is_down(rig):
-    weir = start(rig, redis={"timeout": "50ms", "on_failure": "local"})
+    weir = start(rig, redis={"timeout": "5s", "on_failure": "local"})
     page = browser.Browser(rig)
     page.open(url(weir))
     text_of(page, "#connection", "live")

@@ -27,6 +27,18 @@ def test_calls(rig):
     eventually(lambda: "cancelled" in server.output(), what="the server's call to be cancelled at its deadline")
 
 
+def test_outcomes_in_the_access_log(rig):
+    """grpc-status of trailers and of Trailers-Only responses of the server."""
+    weir, _ = before(rig, log={"access": "json"})
+    run(weir.address, "calls")
+
+    def outcomes():
+        lines = [json.loads(line) for line in weir.output().splitlines() if line.startswith("{")]
+        return {line["target"].rpartition("/")[2]: (line["status"], line.get("grpc_status")) for line in lines}
+    expected = {"Say": (200, 0), "Fail": (200, 5), "None": (200, 12)}
+    eventually(lambda: expected.items() <= outcomes().items(), what=f"{expected} in the access log")
+
+
 def test_a_cancelled_call_reaches_the_server(rig):
     weir, server = before(rig)
     client = begin(weir.address, "cancel")
