@@ -32,7 +32,7 @@ struct weir {
     struct embedded *embedded;
     /* Subscriptions to resets and grants, which any weir instance publishes. After a reload, the
      * previous one is kept until the new one is established. */
-    struct hearing *resets, *resets_before;
+    struct reset_subscription *resets, *resets_before;
     struct grant_reader *grants;
     struct redis_host_name
         *redis_host_name; /* NULL if no limit needs Redis or redis.address is no host name */

@@ -113,7 +113,7 @@ void report_reloaded(struct weir *weir)
     if (!weir->reloading)
         return;
     for (unsigned i = 0; i < weir->made; i++)
-        if (!worker_judges_by(weir->workers[i], weir->endpoint_set))
+        if (!worker_uses(weir->workers[i], weir->endpoint_set))
             return;
     weir->reloading = false;
     log_info("reload: %s is in effect", weir->file);

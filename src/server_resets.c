@@ -13,19 +13,19 @@
 #include "redis/subscription.h"
 #include "server_internal.h"
 
-struct hearing {
+struct reset_subscription {
     struct weir *weir;
     struct policy *policy; /* a reference */
     struct redis_subscription *subscription;
 };
 
-static void hearing_end(struct hearing *hearing)
+static void reset_subscription_end(struct reset_subscription *resets)
 {
-    if (!hearing)
+    if (!resets)
         return;
-    redis_subscription_free(hearing->subscription);
-    policy_drop(hearing->policy);
-    free(hearing);
+    redis_subscription_free(resets->subscription);
+    policy_drop(resets->policy);
+    free(resets);
 }
 
 /* Handles a reset or a grant. A reset of any client invalidates all cached denials; each is
@@ -48,15 +48,15 @@ static void on_message(struct weir *weir, struct slice message)
 
 /* The subscription is established. Messages may have been missed, unless the subscription from
  * before a reload covers the gap. */
-static void on_heard(struct hearing *hearing)
+static void on_subscribed(struct reset_subscription *resets)
 {
-    struct weir *weir = hearing->weir;
+    struct weir *weir = resets->weir;
     bool covered =
-        hearing == weir->resets && weir->resets_before &&
-        redis_subscription_covers(weir->resets_before->subscription, hearing->subscription);
+        resets == weir->resets && weir->resets_before &&
+        redis_subscription_covers(weir->resets_before->subscription, resets->subscription);
 
-    if (hearing == weir->resets) {
-        hearing_end(weir->resets_before);
+    if (resets == weir->resets) {
+        reset_subscription_end(weir->resets_before);
         weir->resets_before = NULL;
     }
     grant_reader_look(weir->grants);
@@ -69,41 +69,41 @@ static void on_heard(struct hearing *hearing)
 
 static void on_reset(void *context, const char *message, size_t size)
 {
-    struct hearing *hearing = context;
+    struct reset_subscription *resets = context;
 
     if (message)
-        on_message(hearing->weir, (struct slice){message, size});
+        on_message(resets->weir, (struct slice){message, size});
     else
-        on_heard(hearing);
+        on_subscribed(resets);
 }
 
 /* Subscribes. Returns NULL if no subscription could be created. */
-static struct hearing *hear(struct weir *weir)
+static struct reset_subscription *subscribe(struct weir *weir)
 {
-    struct hearing *hearing = calloc(1, sizeof *hearing);
+    struct reset_subscription *resets = calloc(1, sizeof *resets);
     char *channel = client_query_channel(weir->policy);
 
-    if (!hearing) {
+    if (!resets) {
         free(channel);
         return NULL;
     }
-    hearing->weir = weir;
-    hearing->policy = policy_hold(weir->policy);
+    resets->weir = weir;
+    resets->policy = policy_hold(weir->policy);
     if (channel)
-        hearing->subscription =
+        resets->subscription =
             redis_subscription_new(weir->base, &weir->policy->redis, channel,
-                                   &(struct redis_subscription_callbacks){on_reset, hearing});
+                                   &(struct redis_subscription_callbacks){on_reset, resets});
     free(channel);
-    if (hearing->subscription)
-        return hearing;
-    hearing_end(hearing);
+    if (resets->subscription)
+        return resets;
+    reset_subscription_end(resets);
     return NULL;
 }
 
 void listen_for_resets(struct weir *weir)
 {
     if (weir->resets) { /* if the newest subscription failed, keeps the one before it */
-        hearing_end(weir->resets_before);
+        reset_subscription_end(weir->resets_before);
         weir->resets_before = weir->resets;
     }
     redis_host_name_free(weir->redis_host_name);
@@ -114,17 +114,17 @@ void listen_for_resets(struct weir *weir)
     weir->resets = NULL;
     if (policy_needs_redis(weir->policy)) {
         weir->grants = grant_reader_new(weir->base, weir->policy);
-        weir->resets = hear(weir);
+        weir->resets = subscribe(weir);
         return;
     }
-    hearing_end(weir->resets_before);
+    reset_subscription_end(weir->resets_before);
     weir->resets_before = NULL;
 }
 
 void stop_listening_for_resets(struct weir *weir)
 {
-    hearing_end(weir->resets_before);
-    hearing_end(weir->resets);
+    reset_subscription_end(weir->resets_before);
+    reset_subscription_end(weir->resets);
     grant_reader_free(weir->grants);
     redis_host_name_free(weir->redis_host_name);
     grants_publish(NULL);

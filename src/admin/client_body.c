@@ -129,7 +129,7 @@ void client_body_write(struct evbuffer *out, const struct query *query, enum cli
     if (kind == CLIENT_QUERY_RESET)
         json_u64(&json, "removed", client_query_removed(query));
     if (kind != CLIENT_QUERY_LOOK)
-        json_bool(&json, "published", client_query_told(query));
+        json_bool(&json, "published", client_query_notified(query));
     if (kind == CLIENT_QUERY_GRANT)
         write_grant(&json, query);
     else

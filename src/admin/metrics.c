@@ -17,18 +17,18 @@ struct source {
 };
 
 /* Sums one counter over all workers. */
-#define SUM(source, endpoint)                                                                      \
+#define SUM(source, member)                                                                        \
     ({                                                                                             \
         uint64_t sum_ = 0;                                                                         \
         for (unsigned w_ = 0; w_ < (source)->view->worker_count; w_++)                             \
-            sum_ += counter_read(&worker_stats((source)->view->workers[w_])->endpoint);            \
+            sum_ += counter_read(&worker_stats((source)->view->workers[w_])->member);              \
         sum_;                                                                                      \
     })
-#define SUM_LIMITER(source, endpoint)                                                              \
+#define SUM_LIMITER(source, member)                                                                \
     ({                                                                                             \
         uint64_t sum_ = 0;                                                                         \
         for (unsigned w_ = 0; w_ < (source)->view->worker_count; w_++)                             \
-            sum_ += counter_read(&worker_limiter_stats((source)->view->workers[w_])->endpoint);    \
+            sum_ += counter_read(&worker_limiter_stats((source)->view->workers[w_])->member);      \
         sum_;                                                                                      \
     })
 

@@ -27,7 +27,7 @@ static struct {
     _Atomic uint64_t lack_us, shortages;
     int wake_fd; /* eventfd: signals that a shortage has begun */
     struct event *wake, *timer;
-    bool told;         /* the shortage was logged */
+    bool logged;       /* the shortage was logged */
     uint64_t since_us, /* start of the shortage */
         over_us;       /* end of the last shortage */
 } reserve = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1};
@@ -67,7 +67,7 @@ static void report_scarce(void)
     struct rlimit limit = {0};
 
     (void)getrlimit(RLIMIT_NOFILE, &limit);
-    reserve.told = true;
+    reserve.logged = true;
     reserve.since_us = atomic_load(&reserve.lack_us);
     if (atomic_load(&reserve.cause) == ENFILE)
         log_error("descriptors: the system has none left (fs.file-max): no clients are accepted "
@@ -84,7 +84,7 @@ static void report_scarce(void)
 /* Repeated shortages in quick succession are logged as one. */
 static void report_enough(void)
 {
-    reserve.told = false;
+    reserve.logged = false;
     log_info("descriptors: some are free again after %.1f s; clients are accepted",
              (double)(reserve.over_us - reserve.since_us) / 1e6);
 }
@@ -96,16 +96,16 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 
     if (fd >= 0 && read(fd, &count, sizeof count) < 0 && errno != EAGAIN)
         return;
-    if (atomic_load(&reserve.scarce) && !reserve.told)
+    if (atomic_load(&reserve.scarce) && !reserve.logged)
         report_scarce();
     if (atomic_load(&reserve.scarce) && fill() && some_are_free()) {
         reserve.over_us = now;
         atomic_store(&reserve.scarce, false);
     }
-    if (!atomic_load(&reserve.scarce) && reserve.told && now >= reserve.over_us + CALM_US &&
+    if (!atomic_load(&reserve.scarce) && reserve.logged && now >= reserve.over_us + CALM_US &&
         now >= atomic_load(&reserve.lack_us) + CALM_US)
         report_enough();
-    if (reserve.told)
+    if (reserve.logged)
         event_timer_arm(reserve.timer, LOOK_US);
 }
 

@@ -218,7 +218,7 @@ int client_report_reset(const struct client_subject *subject)
 
     printf("%.*s: %" PRIu64 " key%s removed\n", SLICE_ARG(identity_text(&subject->identity)),
            removed, removed == 1 ? "" : "s");
-    if (!client_query_told(subject->query))
+    if (!client_query_notified(subject->query))
         fputs("weir: Redis did not accept the message to the running weirs (is this user allowed "
               "to PUBLISH?): they may reject for up to one more second\n",
               stderr);
@@ -254,7 +254,7 @@ int client_report_grant(const struct client_subject *subject)
     if (is_unknown_id(subject))
         puts("an unknown id: with identity.known_clients_only it is counted by address, so this "
              "has no effect");
-    if (!client_query_told(subject->query))
+    if (!client_query_notified(subject->query))
         fputs("weir: Redis did not accept the message to the running weirs (is this user allowed "
               "to PUBLISH?): the grant may take some seconds to apply\n",
               stderr);

@@ -18,8 +18,8 @@ static const char preamble[] =
     "  return redis.call('SCAN', ARGV[2], 'MATCH', ARGV[3], 'COUNT', '1000')\n"
     "elseif ARGV[1] == 'forget' then\n"
     "  local removed = #KEYS > 0 and redis.call('DEL', unpack(KEYS)) or 0\n"
-    "  local told = ARGV[2] and redis.pcall('PUBLISH', ARGV[2], ARGV[3])\n"
-    "  return { removed, type(told) == 'number' and 1 or 0 }\n"
+    "  local notified = ARGV[2] and redis.pcall('PUBLISH', ARGV[2], ARGV[3])\n"
+    "  return { removed, type(notified) == 'number' and 1 or 0 }\n"
     "elseif ARGV[1] == 'quota' then\n" /* see lookup.c */
     "  local time, value = redis.call('TIME'), redis.call('GET', KEYS[1]) or ''\n"
     "  local tag, till, row = value:match('^(%x+) (%d+) (.*)$')\n"
@@ -413,7 +413,7 @@ uint64_t client_query_removed(const struct query *q)
     return q->removed;
 }
 
-bool client_query_told(const struct query *q)
+bool client_query_notified(const struct query *q)
 {
-    return q->told;
+    return q->notified;
 }

@@ -95,7 +95,7 @@ bool client_query_row(const struct query *query, struct quota_row *row, int64_t 
 const struct client_limits *client_query_client(const struct query *query);
 uint64_t client_query_removed(const struct query *query); /* number of keys */
 /* the message to all weir processes was published */
-bool client_query_told(const struct query *query);
+bool client_query_notified(const struct query *query);
 
 /* Returns "PREFIX:resets", the channel that publishes the identities of reset clients.
  * NUL-terminated, malloc'ed; NULL: out of memory. */

@@ -22,8 +22,9 @@ struct query {
     enum client_query_kind kind;
     enum step step;
     uint64_t until_us;
-    bool full;      /* the last SCAN reply contained more keys than fit */
-    bool cut, told; /* cut: keys may have been skipped; told: all weir processes were notified */
+    bool full; /* the last SCAN reply contained more keys than fit */
+    bool cut,
+        notified; /* cut: keys may have been skipped; notified: all weir processes were notified */
     uint64_t removed;
     char cursor[24];
     unsigned parts, part;                   /* number of nodes; the node being scanned */

@@ -37,8 +37,8 @@ const char grant_preamble[] =
     "  local next_version = ('%.0f'):format(now)\n"
     "  if next_version == version then next_version = version .. '+' end\n"
     "  if call('EXISTS', key) == 1 then call('HSET', key, 'version', next_version) end\n"
-    "  local told = redis.pcall('PUBLISH', channel, '" GRANT_MESSAGE "' .. client)\n"
-    "  return { 1, type(told) == 'number' and 1 or 0 }\n"
+    "  local notified = redis.pcall('PUBLISH', channel, '" GRANT_MESSAGE "' .. client)\n"
+    "  return { 1, type(notified) == 'number' and 1 or 0 }\n"
     "end\n";
 
 char *grant_key(const struct policy *policy)

@@ -17,7 +17,7 @@
  *   granted CLIENT                       -> { now, "QUOTA:UNTIL" or "" }
  *   grants VERSION                       -> { now, version } if VERSION is current, else
  *                                           { now, version, client, "QUOTA:UNTIL", ... }
- *   grant CLIENT QUOTA US CHANNEL MAX    -> { 1, told }, or { 0, 0 } if MAX others are in effect;
+ *   grant CLIENT QUOTA US CHANNEL MAX    -> { 1, notified }, or { 0, 0 } if MAX others are in effect;
  *                                           QUOTA "none" revokes */
 extern const char grant_preamble[];
 

@@ -22,7 +22,7 @@ struct grant_reader {
     char version[VERSION_SIZE]; /* of the current table */
     struct redis_call call;
     bool under_way, again; /* a call is in flight; another one must follow */
-    bool told;             /* the failure to read grants was logged */
+    bool logged;           /* the failure to read grants was logged */
     bool connected;        /* reconnected since the last timer run */
 };
 
@@ -92,14 +92,14 @@ static void report_state(struct grant_reader *reader, enum redis_failure failure
 {
     bool refused = failure == REDIS_FAILURE_SCRIPT || failure == REDIS_FAILURE_PERMISSION;
 
-    if (!good && refused && !reader->told)
+    if (!good && refused && !reader->logged)
         log_warn("redis %s: the grants in %s cannot be read, so grants have no effect here; allow "
                  "this user the commands listed in docs/operations.md",
                  reader->policy->redis.address_text, reader->key);
-    if (good && reader->told)
+    if (good && reader->logged)
         log_info("redis %s: the grants in %s can be read again", reader->policy->redis.address_text,
                  reader->key);
-    reader->told = good ? false : reader->told || refused;
+    reader->logged = good ? false : reader->logged || refused;
 }
 
 static void on_answer(struct redis_call *call, const struct redis_reply *reply,

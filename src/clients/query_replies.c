@@ -153,7 +153,7 @@ static bool take_forget(struct query *q, const struct redis_reply *reply)
     if (!redis_reply_is(reply, "ii"))
         return false;
     q->removed += (uint64_t)reply->elements[0].integer;
-    q->told = reply->elements[1].integer == 1;
+    q->notified = reply->elements[1].integer == 1;
     if (q->step == STEP_DROP) {
         client_query_drop_found(q);
         after_scan(q);
@@ -171,7 +171,7 @@ static bool take_grant(struct query *q, const struct redis_reply *reply)
     if (q->kind == CLIENT_QUERY_GRANT) {
         q->step = STEP_OVER;
         q->granted = reply->elements[0].integer == 1;
-        q->told = reply->elements[1].integer == 1;
+        q->notified = reply->elements[1].integer == 1;
         return true;
     }
     q->granted = grant_parse(&reply->elements[1], &q->quota, &until_us) &&

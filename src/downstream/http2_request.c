@@ -103,14 +103,14 @@ static void end(struct downstream *d, enum downstream_end how)
 /* ---- request --------------------------------------------------------------------------------- */
 
 /* Returns whether exchange_body_ready() is due. */
-static bool has_news(const struct http2_request *r)
+static bool is_report_due(const struct http2_request *r)
 {
     return r->wants_body && (r->in_first || r->arriving.n || r->body_ended || !r->stream);
 }
 
 static void make_ready(struct http2_request *r)
 {
-    if (!has_news(r) || r->is_ready)
+    if (!is_report_due(r) || r->is_ready)
         return;
     r->is_ready = true;
     TAILQ_INSERT_TAIL(&r->connection->ready, r, ready);
@@ -125,7 +125,7 @@ void http2_report_ready(struct http2_connection *connection)
     while (!at_last && (r = TAILQ_FIRST(&connection->ready))) {
         at_last = r == last;
         unready(r);
-        if (has_news(r))
+        if (is_report_due(r))
             exchange_body_ready(r->downstream.exchange);
     }
 }

@@ -79,8 +79,8 @@ static void forwarded_for_write(struct text *out, const struct fields *fields, s
 
 /* Returns the value of a forwarding field: from a trusted peer if it sent exactly one, else
  * `known`. */
-static struct slice believed(const struct request_head *head, enum field_id id,
-                             const struct forward_facts *facts, struct slice known)
+static struct slice forwarded_value(const struct request_head *head, enum field_id id,
+                                    const struct forward_facts *facts, struct slice known)
 {
     const struct field *field = facts->peer_trusted ? fields_find(&head->fields, id) : NULL;
     return field && field->value.n && !fields_repeat(&head->fields, id) ? field->value : known;
@@ -89,10 +89,10 @@ static struct slice believed(const struct request_head *head, enum field_id id,
 static void forwarding_write(struct text *out, const struct request_head *head,
                              const struct forward_facts *facts)
 {
-    struct slice host = believed(head, FIELD_X_FORWARDED_HOST, facts, head->host);
+    struct slice host = forwarded_value(head, FIELD_X_FORWARDED_HOST, facts, head->host);
     forwarded_for_write(out, &head->fields, facts->peer_ip);
     WRITE_FIELD(out, "X-Forwarded-Proto",
-                believed(head, FIELD_X_FORWARDED_PROTO, facts, facts->scheme));
+                forwarded_value(head, FIELD_X_FORWARDED_PROTO, facts, facts->scheme));
     if (host.n)
         WRITE_FIELD(out, "X-Forwarded-Host", host);
     if (facts->forwarded) {

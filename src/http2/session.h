@@ -71,7 +71,7 @@ struct http2_scratch;
 struct http2_scratch *http2_scratch_new(void); /* NULL: no memory */
 void http2_scratch_free(struct http2_scratch *scratch);
 
-/* What the caller is told. None of these may free the session. All slices are valid only during the
+/* Reports to the caller. None of these may free the session. All slices are valid only during the
  * call. */
 struct http2_events {
     /* Server's role. A valid request. FRAMING_CHUNKED: content of unknown length follows, not in

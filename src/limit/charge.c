@@ -52,24 +52,24 @@ static int64_t total_of(const struct op_limit *part, unsigned status, int64_t co
     return cost >= 0 ? cost : part->full_cost;
 }
 
-struct learnt {
+struct outcome {
     unsigned status;
     int64_t cost;
 };
 
-static void adjust_learnt(struct limit_op *op, const void *facts)
+static void adjust_to_outcome(struct limit_op *op, const void *facts)
 {
-    const struct learnt *learnt = facts;
+    const struct outcome *outcome = facts;
     int64_t totals[LIMITS_PER_RULE_MAX] = {0};
 
     for (unsigned i = 0; i < op->count; i++)
-        totals[i] = total_of(&op->limits[i], learnt->status, learnt->cost);
+        totals[i] = total_of(&op->limits[i], outcome->status, outcome->cost);
     op_adjust(op, totals);
 }
 
 void limiter_adjust(struct decision_request *decision_request, unsigned status, int64_t cost)
 {
-    adjust_charge(decision_request, adjust_learnt, &(struct learnt){status, cost});
+    adjust_charge(decision_request, adjust_to_outcome, &(struct outcome){status, cost});
 }
 
 void limiter_leave(struct decision_request *decision_request)

@@ -47,10 +47,11 @@ void warn_of_costs(struct loading *l)
                         policy->plans[i].position);
     for (unsigned i = 0; i < clients_count(policy->clients); i++) {
         const struct client_limits *client_limits = &clients_at(policy->clients, i)->client_limits;
-        bool told = client_limits->plan && client_limits->plan->numbers && client_limits->numbers &&
-                    memcmp(client_limits->plan->numbers, client_limits->numbers,
-                           policy->limit_count * sizeof *client_limits->numbers) == 0;
-        if (client_limits->quota == QUOTA_AS_WRITTEN && !told)
+        bool as_in_plan = client_limits->plan && client_limits->plan->numbers &&
+                          client_limits->numbers &&
+                          memcmp(client_limits->plan->numbers, client_limits->numbers,
+                                 policy->limit_count * sizeof *client_limits->numbers) == 0;
+        if (client_limits->quota == QUOTA_AS_WRITTEN && !as_in_plan)
             warn_of_numbers(l, highest, client_limits->numbers, "clients", client_limits->name,
                             client_limits->position);
     }

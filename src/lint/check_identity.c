@@ -121,7 +121,7 @@ static void warn_of_addresses(struct loading *l)
         [QUOTA_PROHIBITED] = "to block the address, add it to a file of addresses.block instead",
         [QUOTA_UNLIMITED] = "to exempt the address, add it to a file of addresses.allow instead"};
     const struct identity_settings *identity = &l->policy->identity;
-    bool told[COUNT_OF(remedies)] = {false};
+    bool warned[COUNT_OF(remedies)] = {false};
 
     if (!has_ids(identity) || identity->known_clients_only)
         return;
@@ -130,9 +130,9 @@ static void warn_of_addresses(struct loading *l)
             &clients_at(l->policy->clients, i)->client_limits;
         enum quota_kind remedy =
             strcmp(client_limits->name, "ip:unix") == 0 ? QUOTA_AS_WRITTEN : client_limits->quota;
-        if (strncmp(client_limits->name, "ip:", 3) != 0 || told[remedy])
+        if (strncmp(client_limits->name, "ip:", 3) != 0 || warned[remedy])
             continue;
-        told[remedy] = true;
+        warned[remedy] = true;
         warning(l, node_at(l, "clients", client_limits->name),
                 "does not apply to requests with an id (identity.from); %s", remedies[remedy]);
     }

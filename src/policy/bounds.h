@@ -14,7 +14,7 @@ enum {
     RULE_NAME_MAX = 256, /* bytes; also the limit for path patterns */
     CLIENT_ID_MAX = 256, /* bytes; client id from a header */
     LIMIT_COST_MAX = 1000000,
-    COST_LEARNT_MAX = 1000000000, /* cost reported by a response */
+    COST_STATED_MAX = 1000000000, /* cost reported by a response */
 };
 
 #endif

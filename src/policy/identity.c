@@ -106,7 +106,7 @@ static void find_address(const struct identity_settings *settings, const struct 
     identity->has_ip = ip_of_address(peer->address, &identity->ip);
     identity->peer_trusted =
         peer->trusted || (!peer->unknown && identity_trusts(settings, peer->address));
-    identity->headers_believed = settings->headers_from_anyone || identity->peer_trusted;
+    identity->headers_trusted = settings->headers_from_anyone || identity->peer_trusted;
     if (identity->peer_trusted)
         walk_client_ip_header(settings, fields, identity);
 }
@@ -150,7 +150,7 @@ static bool take_source(const struct identity_input *input, unsigned first,
     identity->token_state = TOKEN_UNREAD; /* the cache may have changed since the last call */
     for (unsigned i = first; i < settings->from_count; i++) {
         const struct identity_from *from = &settings->from[i];
-        if (!from->source->verified && !identity->headers_believed)
+        if (!from->source->verified && !identity->headers_trusted)
             continue;
         enum found found = from->source->find(&search, from);
         identity->source = i;

@@ -21,11 +21,11 @@ enum identity_failure {
 enum identity_token { TOKEN_UNREAD, TOKEN_NONE, TOKEN_INVALID, TOKEN_VALID };
 
 struct identity {
-    bool is_id;            /* false: an address */
-    bool peer_trusted;     /* the peer matches trusted_proxies */
-    bool headers_believed; /* headers, cookies and query parameters from this peer are accepted */
-    bool has_ip;           /* false: unix socket without usable client_ip_header */
-    enum listed listed;    /* list of the address `ip`; set even if identity_of() returns false */
+    bool is_id;           /* false: an address */
+    bool peer_trusted;    /* the peer matches trusted_proxies */
+    bool headers_trusted; /* headers, cookies and query parameters from this peer are accepted */
+    bool has_ip;          /* false: unix socket without usable client_ip_header */
+    enum listed listed;   /* list of the address `ip`; set even if identity_of() returns false */
     enum identity_failure failure;
     unsigned source; /* index in identity.from of the source used */
     /* full client address: rightmost in client_ip_header that is not a trusted proxy */

@@ -19,7 +19,7 @@ struct identity_source {
     const char *description; /* in messages */
     const char *name;        /* description of the name after "word:"; NULL: none */
     bool is_id;              /* false: an address */
-    bool verified;           /* believed from every peer */
+    bool verified;           /* accepted from every peer */
     bool is_header;          /* `name` is a request header: hashed with identity.hash */
     bool hashed;             /* every value is stored as its hash; else values that are long */
     bool (*name_is_good)(struct slice name);

@@ -57,7 +57,7 @@ void policy_sort_headers(const struct policy *policy, const struct identity *ide
         fields_drop_twins(fields, headers->names, headers->count);
     if (policy->has_granted_headers)
         drop_granted(policy, fields);
-    if (!identity->headers_believed)
+    if (!identity->headers_trusted)
         drop_identity(&policy->identity, fields);
     if (!identity->peer_trusted && policy->identity.drops_client_ip_header)
         fields_drop_named(fields, slice_of(policy->identity.client_ip_header));

@@ -88,7 +88,7 @@ bool rule_skips_preflight(const struct rule *rule, const struct request_head *he
                           bool has_content);
 
 /* Returns the cost in the response header cost_response; -1: missing or invalid. */
-int64_t rule_cost_learnt(const struct rule *rule, const struct fields *fields);
+int64_t rule_stated_cost(const struct rule *rule, const struct fields *fields);
 
 /* Returns true only if `a` matches every request that `b` matches; may miss some cases. */
 bool rule_covers(const struct rule *a, const struct rule *b);

@@ -203,7 +203,7 @@ bool rule_cost_of(const struct rule *rule, bool peer_trusted, const struct field
     return true;
 }
 
-int64_t rule_cost_learnt(const struct rule *rule, const struct fields *fields)
+int64_t rule_stated_cost(const struct rule *rule, const struct fields *fields)
 {
     const struct field *field =
         rule->cost_response ? fields_next_named(fields, slice_of(rule->cost_response), NULL) : NULL;
@@ -212,5 +212,5 @@ int64_t rule_cost_learnt(const struct rule *rule, const struct fields *fields)
     if (!field || fields_next_named(fields, slice_of(rule->cost_response), field) ||
         !slice_to_u64(field->value, INT64_MAX, &value))
         return -1;
-    return value < COST_LEARNT_MAX ? (int64_t)value : COST_LEARNT_MAX;
+    return value < COST_STATED_MAX ? (int64_t)value : COST_STATED_MAX;
 }

@@ -36,7 +36,7 @@ static struct slice referer(const struct exchange *x, const struct request_head 
     return redact(x, field_value(head, FIELD_REFERER), room);
 }
 
-static void endpoint(struct text *t, const char *name, struct slice value)
+static void member_text(struct text *t, const char *name, struct slice value)
 {
     text_literal(t, ",\"");
     text_put(t, slice_of(name));
@@ -140,20 +140,20 @@ static void json_begin(struct text *t, const struct exchange *x, const struct re
     peer_text(x, t);
     text_char(t, '"');
     if (line->method.n) {
-        endpoint(t, "method", cut(line->method));
-        endpoint(t, "target", redact(x, line->target, &room));
+        member_text(t, "method", cut(line->method));
+        member_text(t, "target", redact(x, line->target, &room));
     }
     if (!head)
         return;
-    endpoint(t, "host", cut(head->host));
-    endpoint(t, "protocol", protocol_of(x, head));
+    member_text(t, "host", cut(head->host));
+    member_text(t, "protocol", protocol_of(x, head));
     if (fields_have(&head->fields, FIELD_USER_AGENT))
-        endpoint(t, "user_agent", field_value(head, FIELD_USER_AGENT));
+        member_text(t, "user_agent", field_value(head, FIELD_USER_AGENT));
     if (fields_have(&head->fields, FIELD_REFERER))
-        endpoint(t, "referer", referer(x, head, &room));
+        member_text(t, "referer", referer(x, head, &room));
     struct slice trace = traceparent_id(field_value(head, FIELD_TRACEPARENT));
     if (trace.n)
-        endpoint(t, "trace_id", trace);
+        member_text(t, "trace_id", trace);
 }
 
 /* Lists the limits in shadow mode that would have rejected the request. */
@@ -183,8 +183,8 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
         text_char(t, '"');
     }
     if (x->identity_size)
-        endpoint(t, "client", (struct slice){x->identity, x->identity_size});
-    endpoint(t, "request_id", (struct slice){x->request_id, x->id_size});
+        member_text(t, "client", (struct slice){x->identity, x->identity_size});
+    member_text(t, "request_id", (struct slice){x->request_id, x->id_size});
     member_u64(t, "status", x->status ? x->status : 499);
     if (x->grpc && x->grpc_status != GRPC_STATUS_NONE)
         member_u64(t, "grpc_status", (uint64_t)x->grpc_status);
@@ -198,16 +198,16 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
     if (x->held_since_us)
         member_u64(t, "held_us", x->held_us);
     if (x->rule)
-        endpoint(t, "rule", slice_of(x->rule->name));
+        member_text(t, "rule", slice_of(x->rule->name));
     if (x->decided)
-        endpoint(t, "decision", slice_of(verdict_label[d->verdict]));
+        member_text(t, "decision", slice_of(verdict_label[d->verdict]));
     if (d->rejected_by >= 0)
-        endpoint(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
+        member_text(t, "limit", slice_of(d->results[d->rejected_by].limit->name));
     shadow_member(t, d);
     if (x->cause != CAUSE_NONE)
-        endpoint(t, "error", slice_of(cause_table[x->cause].label));
+        member_text(t, "error", slice_of(cause_table[x->cause].label));
     if (x->why)
-        endpoint(t, "detail", slice_of(x->why));
+        member_text(t, "detail", slice_of(x->why));
     text_literal(t, "}\n");
 }
 

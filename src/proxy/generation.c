@@ -44,7 +44,7 @@ void generation_install(struct worker *worker, struct generation *next)
     worker->now = next;
     worker->policy = next->policy;
     upstreams_use(&worker->upstream, &next->pools, worker_connections_max(worker));
-    atomic_store(&worker->judged_by, next->endpoint_set);
+    atomic_store(&worker->current_set, next->endpoint_set);
     if (!before)
         return;
     worker->shared->reloaded(worker->shared->context);

@@ -51,7 +51,7 @@ static void final_head(struct exchange *x, const struct response_head *head,
     x->status = head->status;
     if (unlikely(x->grpc))
         x->grpc_status = grpc_status_of(&head->fields);
-    int64_t cost = rule_cost_learnt(x->rule, &head->fields);
+    int64_t cost = rule_stated_cost(x->rule, &head->fields);
     x->cost = cost >= 0 ? cost : x->cost;
     limiter_adjust(&x->decision_request, head->status, cost);
     x->answer = ANSWER_STARTED;

@@ -84,9 +84,9 @@ struct worker {
     int wake_fd; /* eventfd: written after `stop`, `reload`, an endpoint set change or a handoff */
     struct event wake;
     _Atomic bool drain, stop;
-    _Atomic uint64_t iterations;                    /* `iteration`, for other threads */
-    _Atomic(struct endpoint_set *) reload;          /* held; the worker takes it over */
-    _Atomic(const struct endpoint_set *) judged_by; /* the endpoint set of `now` */
+    _Atomic uint64_t iterations;                      /* `iteration`, for other threads */
+    _Atomic(struct endpoint_set *) reload;            /* held; the worker takes it over */
+    _Atomic(const struct endpoint_set *) current_set; /* the endpoint set of `now` */
     struct deadline shutdown, last_requests, coming_deadline, first_wait;
     struct deadline_queue shutdown_queue, last_requests_queue, coming_queue, first_queue;
 };

@@ -62,7 +62,7 @@ struct postgres_link {
     struct event *io, *timer, *call; /* call: runs the watch callbacks from the loop */
     uint64_t retry_us;
 
-    enum cause told; /* the logged failure; CAUSE_NONE: healthy */
+    enum cause logged; /* the logged failure; CAUSE_NONE: healthy */
     uint64_t down_since_us, complained_us;
     bool in_doubt; /* the query failed, and none has succeeded since */
 
@@ -103,11 +103,11 @@ static void note_detail(struct postgres_link *link, const char *words)
 
 static void report_down(struct postgres_link *link, enum cause cause)
 {
-    if (link->told == cause)
+    if (link->logged == cause)
         return;
-    if (link->told == CAUSE_NONE)
+    if (link->logged == CAUSE_NONE)
         link->down_since_us = clock_us();
-    link->told = cause;
+    link->logged = cause;
     log_error("postgres %s: %s%s%s%s; cached quotas stay in effect, quotas.unknown_client applies "
               "to other ids; %s",
               link->settings->position, cause_text[cause], link->detail[0] ? " (" : "",
@@ -116,12 +116,12 @@ static void report_down(struct postgres_link *link, enum cause cause)
 
 static void report_up(struct postgres_link *link)
 {
-    if (link->told != CAUSE_NONE)
+    if (link->logged != CAUSE_NONE)
         log_info("postgres %s: available again after %.1f s; quotas are read",
                  link->settings->position, (double)(clock_us() - link->down_since_us) / 1e6);
     else
         log_debug("postgres %s: connected", link->settings->position);
-    link->told = CAUSE_NONE;
+    link->logged = CAUSE_NONE;
     link->in_doubt = false;
 }
 
@@ -162,7 +162,7 @@ static void link_fail(struct postgres_link *link, enum cause cause)
     hang_up(link);
     if (busy)
         tell_done(link, cause == CAUSE_LOST ? POSTGRES_LOST : POSTGRES_FAILED);
-    if (cause == CAUSE_LOST && stood && link->told == CAUSE_NONE) {
+    if (cause == CAUSE_LOST && stood && link->logged == CAUSE_NONE) {
         log_debug("postgres %s: the connection was lost (%s)", link->settings->position,
                   link->detail);
         /* the server may have restarted: the link is down only if reconnecting fails */
@@ -257,7 +257,7 @@ static void finish_query(struct postgres_link *link)
     if (link->rows > 1)
         complain(link, "returns several rows for an id",
                  "the first row is used; add ORDER BY and LIMIT 1");
-    if (link->told != CAUSE_NONE)
+    if (link->logged != CAUSE_NONE)
         report_up(link);
     link->retry_us = RETRY_MIN_US;
     tell_done(link, POSTGRES_ROW);
@@ -423,7 +423,7 @@ bool postgres_link_is_idle(const struct postgres_link *link)
 
 bool postgres_link_is_down(const struct postgres_link *link)
 {
-    return !link || link->told != CAUSE_NONE;
+    return !link || link->logged != CAUSE_NONE;
 }
 
 void postgres_link_ask(struct postgres_link *link, struct slice id)

@@ -193,8 +193,8 @@ static void complain(struct redis_link *link, enum redis_failure cause, const ch
            redis_failure_text[cause], message, redis_failure_remedy(cause, link->settings));
 }
 
-static enum redis_failure judge(struct redis_link *link, const struct redis_call *call,
-                                const struct redis_reply *reply)
+static enum redis_failure failure_of_reply(struct redis_link *link, const struct redis_call *call,
+                                           const struct redis_reply *reply)
 {
     bool late = clock_us() - call->sent_us > link->settings->timeout_us;
 
@@ -228,7 +228,7 @@ static void on_call(redisAsyncContext *ac, void *r, void *arg)
         return;
     if (reply && reply->type == RESP_ERROR && was_redirected(link, sent, reply->text.p))
         return;
-    enum redis_failure failure = reply ? judge(link, sent->call, reply) : link->cause;
+    enum redis_failure failure = reply ? failure_of_reply(link, sent->call, reply) : link->cause;
     struct redis_call *call = sent->call;
     sent_release(link, sent);
     call->done(call, failure == REDIS_OK_ANSWER ? reply : NULL, failure);

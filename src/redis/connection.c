@@ -26,11 +26,11 @@ struct redis_connection {
     struct redis_connection_callbacks callbacks;
     bool logging_in; /* the next reply belongs to AUTH */
     bool connected;  /* without TLS */
-    bool heard;      /* something was answered */
-    bool hearing;    /* inside a callback */
-    bool over;       /* freed from inside a callback */
-    bool starting;   /* inside redis_connection_new(), which reports an immediate failure itself */
-    int failed;      /* errno of that failure; 0: none */
+    bool replied;    /* a reply was received */
+    bool in_callback;
+    bool over;     /* freed from inside a callback */
+    bool starting; /* inside redis_connection_new(), which reports an immediate failure itself */
+    int failed;    /* errno of that failure; 0: none */
 };
 
 /* --- Receiving -------------------------------------------------------------------------------- */
@@ -48,23 +48,23 @@ static void connection_end(struct redis_connection *connection)
 
 static void lose(struct redis_connection *connection, const char *why)
 {
-    connection->hearing = true;
+    connection->in_callback = true;
     bufferevent_disable(connection->stream, EV_READ | EV_WRITE);
     connection->callbacks.lost(connection->callbacks.context, why);
-    connection->hearing = false;
+    connection->in_callback = false;
 }
 
 static void pass_on(struct redis_connection *connection, struct redis_reply *reply)
 {
     bool login = connection->logging_in;
 
-    connection->heard = true;
+    connection->replied = true;
     connection->logging_in = false;
     if (login && reply->type != RESP_ERROR)
         return;
-    connection->hearing = true;
+    connection->in_callback = true;
     connection->callbacks.received(connection->callbacks.context, reply);
-    connection->hearing = false;
+    connection->in_callback = false;
 }
 
 static bool feed(struct redis_connection *connection, struct evbuffer *in)
@@ -118,7 +118,7 @@ static void on_event(struct bufferevent *stream, short what, void *arg)
     }
     const char *why = what & BEV_EVENT_EOF ? "it closed the connection"
                                            : evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR());
-    if (connection->connected && !connection->heard && !address_is_unix(&connection->address))
+    if (connection->connected && !connection->replied && !address_is_unix(&connection->address))
         why = "it closed the connection without a reply, as a server does that requires TLS";
     if (redis_secure_failure(connection->tls, false, &why) == REDIS_OK_ANSWER &&
         redis_socket_last_words(bufferevent_getfd(stream), last_words, sizeof last_words))
@@ -231,7 +231,7 @@ void redis_connection_free(struct redis_connection *connection)
 {
     if (!connection)
         return;
-    if (connection->hearing)
+    if (connection->in_callback)
         connection->over = true;
     else
         connection_end(connection);

@@ -77,7 +77,7 @@ void redis_link_close(struct redis_link *link, enum redis_failure cause, const c
 /* An established connection without TLS was closed before the first reply. */
 static bool may_require_tls(const struct redis_link *link, const redisAsyncContext *ac)
 {
-    return !link->tls && !link->heard && ac->c.flags & REDIS_CONNECTED &&
+    return !link->tls && !link->replied && ac->c.flags & REDIS_CONNECTED &&
            !address_is_unix(&link->address);
 }
 
@@ -109,7 +109,7 @@ struct redis_link *redis_link_answered(redisAsyncContext *ac, const struct redis
 {
     struct redis_link *link = redis_link_of(ac->data);
     link->unanswered--;
-    link->heard |= reply != NULL;
+    link->replied |= reply != NULL;
     if (!reply && link->ac == ac)
         lost_by_hiredis(link, ac);
     return link;
@@ -287,7 +287,7 @@ static void link_connect(struct redis_link *link)
 
     link->state = LINK_CONNECTING;
     link->unanswered = link->unfit = link->timeouts = 0;
-    link->loading_script = link->heard = false;
+    link->loading_script = link->replied = false;
     if (!redis_link_open(link, why)) {
         if (link->ac)
             redisAsyncFree(link->ac); /* no callbacks are set yet */

@@ -34,7 +34,7 @@ struct redis_link {
     void (*write_when_possible)(void *adapter); /* addWrite of hiredis' libevent adapter */
     bool holds_writes;                          /* commands given to hiredis wait for the flush */
     bool has_held;                              /* there are such commands */
-    bool heard;                                 /* something was answered on this connection */
+    bool replied;                               /* a reply was received on this connection */
     bool freeing;
     enum redis_failure cause; /* of the last failure */
     struct redis_reply_reader reader;
@@ -63,7 +63,7 @@ struct redis_link {
     bool relapsed;                /* it failed before it counted as recovered */
     /* a call was answered with an error, and the end of the errors is not logged yet */
     bool refusing;
-    uint64_t refused_us; /* when `outage` was last told */
+    uint64_t refused_us; /* when `outage` was last logged */
     bool moving;         /* closed because of a new address: log nothing */
 };
 

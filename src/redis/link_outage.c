@@ -14,15 +14,15 @@ static const char *const on_failure_label[] = {
 void redis_link_report_down(struct redis_link *link, enum redis_failure cause, const char *detail)
 {
     uint64_t us = 0;
-    enum outage_news news =
+    enum outage_event event =
         link->outage ? redis_outage_down(link->outage, &link->in_outage, cause, &us) : OUTAGE_KNOWN;
     char lasts[64] = "";
 
-    if (news == OUTAGE_CHANGES || news == OUTAGE_LASTS)
+    if (event == OUTAGE_CHANGES || event == OUTAGE_LASTS)
         snprintf(lasts, sizeof lasts, "still unavailable after %.1f s: ", (double)us / 1e6);
-    log_at(news == OUTAGE_BEGINS  ? LEVEL_ERROR
-           : news == OUTAGE_KNOWN ? LEVEL_DEBUG
-                                  : LEVEL_WARN,
+    log_at(event == OUTAGE_BEGINS  ? LEVEL_ERROR
+           : event == OUTAGE_KNOWN ? LEVEL_DEBUG
+                                   : LEVEL_WARN,
            "redis %s: %s%s%s%s%s; limits follow on_failure (%s) until it is available; %s",
            link->address_text, lasts, redis_failure_text[cause], detail && *detail ? " (" : "",
            detail && *detail ? detail : "", detail && *detail ? ")" : "",

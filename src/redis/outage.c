@@ -76,10 +76,10 @@ static uint32_t bit_of(enum redis_failure cause)
     return (uint32_t)1 << (unreachable ? REDIS_FAILURE_CONNECT : cause);
 }
 
-enum outage_news redis_outage_down(struct redis_outage *outage, bool *down,
-                                   enum redis_failure cause, uint64_t *us)
+enum outage_event redis_outage_down(struct redis_outage *outage, bool *down,
+                                    enum redis_failure cause, uint64_t *us)
 {
-    enum outage_news news = OUTAGE_KNOWN;
+    enum outage_event event = OUTAGE_KNOWN;
 
     pthread_mutex_lock(&lock);
     uint64_t now = clock_us(); /* under the lock: never earlier than another thread's report */
@@ -90,17 +90,17 @@ enum outage_news redis_outage_down(struct redis_outage *outage, bool *down,
         outage->since_us = now;
         outage->said = 0;
         outage->ready_us = 0;
-        news = OUTAGE_BEGINS;
+        event = OUTAGE_BEGINS;
     } else if (!(outage->said & bit_of(cause)))
-        news = OUTAGE_CHANGES;
+        event = OUTAGE_CHANGES;
     else if (now - outage->said_us >= OUTAGE_REMIND_US)
-        news = OUTAGE_LASTS;
-    if (news != OUTAGE_KNOWN)
+        event = OUTAGE_LASTS;
+    if (event != OUTAGE_KNOWN)
         outage->said_us = now;
     outage->said |= bit_of(cause);
     *us = now - outage->since_us;
     pthread_mutex_unlock(&lock);
-    return news;
+    return event;
 }
 
 bool redis_outage_up(struct redis_outage *outage, bool *down, uint64_t ready_us, uint64_t *us)

@@ -23,7 +23,7 @@ struct redis_outage *redis_outage_join(const char *name);
  * links are up and the outage ends here; `*us` is its duration in microseconds. */
 bool redis_outage_leave(struct redis_outage *outage, bool down, uint64_t *us);
 
-enum outage_news {
+enum outage_event {
     OUTAGE_KNOWN, /* nothing to log */
     OUTAGE_BEGINS,
     OUTAGE_CHANGES, /* a new cause */
@@ -32,8 +32,8 @@ enum outage_news {
 
 /* Reports that a link is down because of `cause`. `*down` belongs to the link: whether it is
  * already counted. `*us` is set to the duration of the outage so far. */
-enum outage_news redis_outage_down(struct redis_outage *outage, bool *down,
-                                   enum redis_failure cause, uint64_t *us);
+enum outage_event redis_outage_down(struct redis_outage *outage, bool *down,
+                                    enum redis_failure cause, uint64_t *us);
 
 /* Reports that a link is up since `ready_us` (clock_us). Returns true if this ends the outage;
  * `*us` is its duration. */

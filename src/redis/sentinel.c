@@ -98,10 +98,10 @@ static void report_away(const struct redis_sentinel *s, const char *why)
     char text[ADDRESS_TEXT_MAX];
 
     pthread_mutex_lock(&received.lock);
-    bool told = received.away;
+    bool was_away = received.away;
     received.away = true;
     pthread_mutex_unlock(&received.lock);
-    if (!told)
+    if (!was_away)
         log_error("redis %s: none of %u sentinels names the master (the last, %s: %s); check "
                   "redis.sentinel.nodes and that they run",
                   s->settings->sentinel.master, s->known_count, address_format(&s->asked, text),

@@ -35,7 +35,7 @@ struct redis_subscription {
     uint64_t retry_us;
     bool hears, pinged;
     bool is_master; /* it was a master of the cluster at the last check */
-    bool told;      /* the missing permission to SUBSCRIBE was logged */
+    bool logged;    /* the missing permission to SUBSCRIBE was logged */
 };
 
 static void disconnect(struct redis_subscription *s)
@@ -59,9 +59,9 @@ static void fail(struct redis_subscription *s, const char *why)
 
 static void report_refused(struct redis_subscription *s, const char *message)
 {
-    if (s->told || !redis_error_is(message, "NOPERM"))
+    if (s->logged || !redis_error_is(message, "NOPERM"))
         return;
-    s->told = true;
+    s->logged = true;
     log_warn("redis %s: %s; a client that another weir resets may be rejected here for one more "
              "second; allow this user to SUBSCRIBE to %s",
              s->settings->address_text, message, s->channel);
@@ -77,7 +77,7 @@ static void subscribed(struct redis_subscription *s)
 {
     note_alive(s);
     s->retry_us = RETRY_MIN_US;
-    s->told = false;
+    s->logged = false;
     s->hears = true;
     if (s->sentinel)
         redis_sentinel_content(s->sentinel);

@@ -146,7 +146,7 @@ static void eject_failing(struct server *server, enum ejection reason, const cha
 }
 
 /* Ejects the server if its recent outcomes reach eject.failures or eject.failure_rate. */
-static void judge(struct server *server, const char *why, uint64_t now)
+static void eject_if_due(struct server *server, const char *why, uint64_t now)
 {
     const struct upstream_eject *settings = &server->pool->settings->eject;
     uint64_t requests = recent_count(&server->outcomes, OUTCOME_REQUEST, now),
@@ -178,7 +178,7 @@ void upstream_note_failure(struct link *link, const char *why)
     note_request(link, now);
     recent_add(&server->outcomes, OUTCOME_FAILURE, now);
     server->failures++;
-    judge(server, why, now);
+    eject_if_due(server, why, now);
 }
 
 void upstream_note_answer(struct link *link, uint16_t status)

@@ -1,7 +1,7 @@
 /* health.c - active health checks. If an upstream has `health`, the main thread checks every
  * endpoint periodically.
  *
- *   wait -> connect -> (TLS) -> GET -> response head -> judge -> wait
+ *   wait -> connect -> (TLS) -> GET -> response head -> finish -> wait
  *
  * Each check uses a connection of its own, closed after the response head. A check that takes
  * longer than health.timeout has failed. With protocol http2, checks use HTTP/2; with auto,
@@ -77,7 +77,7 @@ static void change(struct check *check, bool failing, const char *why)
 }
 
 /* Ends a check. `why`: the failure, or NULL on success. */
-static void judge(struct check *check, const char *why)
+static void finish_check(struct check *check, const char *why)
 {
     struct endpoint *endpoint = check->endpoint;
     const struct upstream_health *health = &check->upstream->health;
@@ -96,23 +96,24 @@ static void judge(struct check *check, const char *why)
 
 /* ---- response -------------------------------------------------------------------------------- */
 
-static void judge_status(struct check *check, unsigned status)
+static void check_status(struct check *check, unsigned status)
 {
     char why[64];
 
     snprintf(why, sizeof why, "status %u", status);
-    judge(check, statuses_hold(check->upstream->health.statuses, (uint16_t)status) ? NULL : why);
+    finish_check(check,
+                 statuses_hold(check->upstream->health.statuses, (uint16_t)status) ? NULL : why);
 }
 
-static void judge_head(struct check *check, const struct response_head *head)
+static void check_head(struct check *check, const struct response_head *head)
 {
     struct framing framing;
     struct refusal refusal;
 
     if (!response_framing(head, METHOD_GET, &framing, &refusal))
-        judge(check, refusal.why);
+        finish_check(check, refusal.why);
     else
-        judge_status(check, head->status);
+        check_status(check, head->status);
 }
 
 /* Looks for the head of the final response in the received bytes. */
@@ -125,15 +126,15 @@ static void look_at_answer(struct check *check)
     for (;;) {
         struct slice answer = {check->answer, check->size};
         switch (response_head_read(answer, &check->scanned, &size, &head, &refusal)) {
-        case SCAN_REFUSED: judge(check, refusal.why); return;
+        case SCAN_REFUSED: finish_check(check, refusal.why); return;
         case SCAN_PARTIAL:
             if (check->size == ANSWER_MAX)
-                judge(check, "the response header is too large");
+                finish_check(check, "the response header is too large");
             return;
         case SCAN_WHOLE: break;
         }
         if (head.status >= 200 || head.status == 101) {
-            judge_head(check, &head);
+            check_head(check, &head);
             return;
         }
         check->size -= size;
@@ -151,13 +152,13 @@ static bool judge_http2(struct check *check)
     if (check->upstream->health.grpc) {
         if (!health_http2_serving(check->http2, &why))
             return false;
-        judge(check, why);
+        finish_check(check, why);
         return true;
     }
     if ((status = health_http2_status(check->http2, &why)))
-        judge_status(check, status);
+        check_status(check, status);
     else if (why)
-        judge(check, why);
+        finish_check(check, why);
     return status || why;
 }
 
@@ -166,7 +167,7 @@ static void receive_http2(struct check *check, size_t size)
     health_http2_receive(check->http2, (struct slice){check->answer, size});
     if (!judge_http2(check) &&
         stream_flush(&check->stream, &check->endpoint_set->buffers) == SENT_FAILED)
-        judge(check, "it reset the connection");
+        finish_check(check, "it reset the connection");
 }
 
 static void read_answer(struct check *check)
@@ -176,8 +177,8 @@ static void read_answer(struct check *check)
     if (n == STREAM_AGAIN)
         return;
     if (n <= 0) {
-        judge(check,
-              n == 0 ? "it closed the connection without a response" : "it reset the connection");
+        finish_check(check, n == 0 ? "it closed the connection without a response"
+                                   : "it reset the connection");
         return;
     }
     if (check->http2) {
@@ -226,11 +227,11 @@ static void send_request(struct check *check)
                                        check->upstream->health.grpc, check->upstream->tls.on)))
         sent = stream_flush(&check->stream, buffers);
     else {
-        judge(check, "no memory for HTTP/2");
+        finish_check(check, "no memory for HTTP/2");
         return;
     }
     if (sent == SENT_FAILED)
-        judge(check, "it reset the connection");
+        finish_check(check, "it reset the connection");
     else if (sent == SENT_PART)
         stream_want_write(&check->stream, true);
 }
@@ -243,14 +244,14 @@ static void shake_hands(struct check *check)
     case TLS_AGAIN: break;
     case TLS_DONE:
         if (check->upstream->protocol == UPSTREAM_HTTP2 && !tls_chose_http2(&check->stream))
-            judge(check, "it does not offer HTTP/2 (ALPN h2)");
+            finish_check(check, "it does not offer HTTP/2 (ALPN h2)");
         else
             send_request(check);
         break;
     case TLS_FAILED:
         tls_connect_failure(&check->stream, why);
         tls_resumption_clear(&check->resumption);
-        judge(check, why);
+        finish_check(check, why);
     }
 }
 
@@ -271,7 +272,7 @@ static void connected(struct check *check)
          tls_client_offer_http2(&check->stream, false)))
         shake_hands(check);
     else
-        judge(check, "no memory for TLS");
+        finish_check(check, "no memory for TLS");
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)
@@ -283,13 +284,13 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 
     if (check->state == CHECK_READS) {
         if (stream_flush(&check->stream, &check->endpoint_set->buffers) == SENT_FAILED)
-            judge(check, "it reset the connection");
+            finish_check(check, "it reset the connection");
         return;
     }
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
         error = errno;
     if (error)
-        judge(check, strerror(error));
+        finish_check(check, strerror(error));
     else
         connected(check);
 }
@@ -345,7 +346,7 @@ static void begin(struct check *check)
     int error = errno;
     if (fd >= 0)
         close(fd);
-    judge(check, strerror(error));
+    finish_check(check, strerror(error));
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -356,7 +357,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (check->state == CHECK_WAITS)
         begin(check);
     else
-        judge(check, "no response within health.timeout");
+        finish_check(check, "no response within health.timeout");
 }
 
 /* ---- list of checks -------------------------------------------------------------------------- */

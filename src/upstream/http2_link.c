@@ -141,7 +141,7 @@ void http2_upstreams_free_ended(struct upstream_worker *w)
 
 /* ---- reports to the owner -------------------------------------------------------------------- */
 
-static bool has_news(const struct http2_link *l)
+static bool is_report_due(const struct http2_link *l)
 {
     return l->wants_read && (l->head || l->heads || l->arriving.n || l->in || l->body_ended ||
                              (l->sent && !l->stream));
@@ -151,7 +151,7 @@ void http2_link_make_ready(struct http2_link *l)
 {
     struct http2_upstreams *u = l->link.worker->http2;
 
-    if (l->released || l->is_ready || !has_news(l))
+    if (l->released || l->is_ready || !is_report_due(l))
         return;
     l->is_ready = true;
     TAILQ_INSERT_TAIL(&u->ready, l, ready_entry);
@@ -173,7 +173,7 @@ void http2_links_report(struct http2_upstreams *u)
     while (!at_last && (l = TAILQ_FIRST(&u->ready))) {
         at_last = l == last;
         unready(l);
-        if (has_news(l) && http2_link_report(l) && (l->heads || l->in))
+        if (is_report_due(l) && http2_link_report(l) && (l->heads || l->in))
             http2_link_make_ready(l);
     }
 }
@@ -292,7 +292,8 @@ void http2_link_on_writable(struct http2_stream *stream)
 static bool has_input(const struct link *link)
 {
     const struct http2_link *l = CONTAINER_OF(link, const struct http2_link, link);
-    return has_news(l) || (l->connection && stream_has_unread(&l->connection->connection->stream));
+    return is_report_due(l) ||
+           (l->connection && stream_has_unread(&l->connection->connection->stream));
 }
 
 static bool takes_rest(struct link *link)

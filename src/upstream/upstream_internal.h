@@ -143,7 +143,7 @@ struct connection_use {
 struct connection *connection_dial(struct server *server, const struct connection_use *use);
 /* Closes the connection; it is freed after the loop iteration. */
 void connection_close(struct connection *c);
-/* Closes it and ejects the server; its owner or its links are told. */
+/* Closes it and ejects the server; its owner or its links are notified. */
 void connection_failed(struct connection *c, enum link_failure failure, const char *why);
 /* Returns whether an idle connection or its socket holds unexpected data or has ended. */
 bool connection_is_stale(struct connection *c);

@@ -294,9 +294,9 @@ void worker_reload(struct worker *w, struct endpoint_set *endpoint_set)
     worker_wake(w);
 }
 
-bool worker_judges_by(const struct worker *w, const struct endpoint_set *endpoint_set)
+bool worker_uses(const struct worker *w, const struct endpoint_set *endpoint_set)
 {
-    return atomic_load(&w->judged_by) == endpoint_set;
+    return atomic_load(&w->current_set) == endpoint_set;
 }
 
 bool worker_make_rows(struct worker *w, unsigned rules, unsigned limits)

@@ -38,7 +38,7 @@ void worker_stop(struct worker *worker);
 void worker_reload(struct worker *worker, struct endpoint_set *endpoint_set);
 /* Returns whether new requests use this endpoint set's policy. The switch follows
  * worker_reload() with a delay. Callable from any thread. */
-bool worker_judges_by(const struct worker *worker, const struct endpoint_set *endpoint_set);
+bool worker_uses(const struct worker *worker, const struct endpoint_set *endpoint_set);
 
 /* Grows the counter tables to this number of rules and limits. False: no memory. Main thread
  * only. */

@@ -326,7 +326,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     decide(limiter, &decision_request);
     assert_says_so(&decision_request.decision);
     if (choice & 2)
-        limiter_adjust(&decision_request, 200, choice & 4 ? COST_LEARNT_MAX : 0);
+        limiter_adjust(&decision_request, 200, choice & 4 ? COST_STATED_MAX : 0);
     else
         limiter_refund(&decision_request);
     limiter_flush(limiter);

@@ -101,6 +101,20 @@ class Browser:
         if self.driver.poll() is None:
             os.killpg(self.driver.pid, signal.SIGTERM)
             self.driver.wait()
+        eventually(lambda: is_over(self.driver.pid), what="the end of the browser's processes")
+
+
+def is_over(group):
+    """Kills the processes of the group and returns whether there are none left. Orphans become children of this process."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+        while os.waitpid(-group, os.WNOHANG)[0]:
+            pass
+    except ProcessLookupError:
+        return True
+    except ChildProcessError:
+        pass
+    return False
 
 
 def open_page(rig, url, *flags):

@@ -201,13 +201,13 @@ START_TEST(a_grant_is_one_call)
         expect_argument(i, arguments[i]);
     ck_assert(give("*2\r\n:1\r\n:1\r\n"));
     expect_end();
-    ck_assert(client_query_granted(query, &quota, &us) && client_query_told(query));
+    ck_assert(client_query_granted(query, &quota, &us) && client_query_notified(query));
     client_query_free(query);
     query = client_query_new_grant(policy, &identity, GRANT_NONE, 0);
     expect_next();
     expect_argument(4, "none");
     ck_assert(give("*2\r\n:0\r\n:0\r\n"));
-    ck_assert(!client_query_granted(query, &quota, &us) && !client_query_told(query));
+    ck_assert(!client_query_granted(query, &quota, &us) && !client_query_notified(query));
     client_query_free(query);
     query = client_query_new_grant(policy, &identity, 1, 1);
     expect_next();
@@ -258,7 +258,7 @@ START_TEST(a_reset_removes_more_than_it_can_hold_and_then_tells)
     ck_assert(give("*2\r\n:3\r\n:1\r\n"));
     expect_end();
     ck_assert_uint_eq(client_query_removed(query), 259);
-    ck_assert(client_query_complete(query) && client_query_told(query));
+    ck_assert(client_query_complete(query) && client_query_notified(query));
 }
 END_TEST
 

@@ -196,8 +196,8 @@ static void *lose_and_find(void *wrong)
     uint64_t us;
 
     for (unsigned i = 0; i < 100000; i++) {
-        enum outage_news news = redis_outage_down(outage, &down, REDIS_FAILURE_CLOSED, &us);
-        if (news == OUTAGE_LASTS || us > OUTAGE_REMIND_US)
+        enum outage_event event = redis_outage_down(outage, &down, REDIS_FAILURE_CLOSED, &us);
+        if (event == OUTAGE_LASTS || us > OUTAGE_REMIND_US)
             (*(unsigned *)wrong)++;
         redis_outage_up(outage, &down, clock_us(), &us);
     }
@@ -240,6 +240,7 @@ END_TEST
 START_TEST(a_lost_script_is_sent_again_within_the_call)
 {
     start_real();
+    settings.timeout_us = 5000000; /* a late NOSCRIPT counts as no reply */
     turn_until(is_ready);
     for (unsigned round = 0; round < 20; round++) {
         real_redis_do(&real, "SCRIPT FLUSH");
@@ -451,6 +452,7 @@ END_TEST
 START_TEST(noscript_is_answered_once_by_eval)
 {
     start_fake();
+    settings.timeout_us = 5000000; /* a late NOSCRIPT counts as no reply */
     fake.answer = "-NOSCRIPT No matching script.\r\n";
     ck_assert(ask(0));
     turn_until(nothing_pending);
