@@ -10,6 +10,26 @@ static const char *const ambiguous_names[] = {
 static const char *const trailing_slash_names[] = {
     [TRAILING_SLASH_IGNORE] = "ignore", [TRAILING_SLASH_EXACT] = "exact", NULL};
 
+static bool has_header(const void *rule)
+{
+    return rule_has_criterion(rule, "header");
+}
+
+static bool has_query(const void *rule)
+{
+    return rule_has_criterion(rule, "query");
+}
+
+static bool has_client(const void *rule)
+{
+    return rule_has_criterion(rule, "client");
+}
+
+static bool has_scheme(const void *rule)
+{
+    return rule_has_criterion(rule, "scheme");
+}
+
 #define RULE(m) MEMBER(rule, m)
 
 /* clang-format off: path, type, member, default, low, high, flags, names, applies, help */
@@ -49,13 +69,13 @@ static const struct option rows[] = {
      rule_has_methods, "request methods in uppercase (at most 32)"},
     {"rules[].match.host", &type_host_pattern, RULE(host), "any", 1, 255, DERIVED, NULL,
      rule_has_host, "Host name, or *.example.com for all subdomains"},
-    {"rules[].match.header", &type_match_header, WHOLE, "any", 1, CRITERION_NAMES_MAX, DERIVED,
-     NULL, rule_has_header, "request headers, at most 8"},
-    {"rules[].match.query", &type_match_query, WHOLE, "any", 1, CRITERION_NAMES_MAX, DERIVED, NULL,
-     rule_has_query, "query parameters, at most 8, with values as for header"},
-    {"rules[].match.client", &type_match_client, WHOLE, "any", 1, CRITERION_CLIENTS_MAX, DERIVED,
-     NULL, rule_has_client, "clients (at most 256), as in clients"},
-    {"rules[].match.scheme", &type_match_scheme, WHOLE, "any", 1, 2, DERIVED, NULL, rule_has_scheme,
+    {"rules[].match.header", &type_match_named, WHOLE, "any", 1, CRITERION_NAMES_MAX, DERIVED, NULL,
+     has_header, "request headers, at most 8"},
+    {"rules[].match.query", &type_match_named, WHOLE, "any", 1, CRITERION_NAMES_MAX, DERIVED, NULL,
+     has_query, "query parameters, at most 8, with values as for header"},
+    {"rules[].match.client", &type_match_clients, WHOLE, "any", 1, CRITERION_CLIENTS_MAX, DERIVED,
+     NULL, has_client, "clients (at most 256), as in clients"},
+    {"rules[].match.scheme", &type_match_values, WHOLE, "any", 1, 2, DERIVED, NULL, has_scheme,
      "http or https: whether the client's connection uses TLS"},
     {"rules[].limits", &type_rule_limits, WHOLE, "[]", 0, LIMITS_PER_RULE_MAX, 0, NULL, NULL,
      "names of the limits that apply (at most 8)"},

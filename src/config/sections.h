@@ -43,6 +43,8 @@ extern const struct option_type type_per;              /* read_per.c: limit */
 extern const struct option_type type_granted_header;   /* read_granted_header.c: char * */
 extern const struct option_type type_label;            /* read_limits.c: char * */
 extern const struct option_type type_align;            /* read_limits.c: bool */
+extern const struct option_type type_script_number;    /* read_limits.c: limit */
+extern const struct option_type type_script_duration;  /* read_limits.c: limit */
 extern const struct option_type type_period;           /* read_windows.c: limit */
 extern const struct option_type type_time_zone;        /* read_windows.c: limit */
 extern const struct option_type type_lease;            /* read_lease.c: limit */
@@ -61,10 +63,9 @@ extern const struct option_type type_rules;            /* read_rules.c: policy *
 extern const struct option_type type_path_pattern;     /* read_match.c: slice */
 extern const struct option_type type_host_pattern;     /* read_match.c: slice */
 extern const struct option_type type_methods;          /* read_match.c: rule */
-extern const struct option_type type_match_header;     /* read_criteria.c: rule */
-extern const struct option_type type_match_query;      /* read_criteria.c: rule */
-extern const struct option_type type_match_client;     /* read_criteria.c: rule */
-extern const struct option_type type_match_scheme;     /* read_criteria.c: rule */
+extern const struct option_type type_match_named;      /* read_criteria.c: rule */
+extern const struct option_type type_match_values;     /* read_criteria.c: rule */
+extern const struct option_type type_match_clients;    /* read_criteria.c: rule */
 extern const struct option_type type_rule_limits;      /* read_rules.c: rule */
 extern const struct option_type type_rule_cost;        /* read_rules.c: int64_t */
 extern const struct option_type type_rule_upstream;    /* read_rules.c: rule */
@@ -184,10 +185,7 @@ bool rule_has_match(const void *rule); /* for option->applies */
 bool rule_has_path(const void *rule);
 bool rule_has_host(const void *rule);
 bool rule_has_methods(const void *rule);
-bool rule_has_header(const void *rule);
-bool rule_has_query(const void *rule);
-bool rule_has_client(const void *rule);
-bool rule_has_scheme(const void *rule);
+bool rule_has_criterion(const void *rule, const char *key);
 bool rule_has_cost(const void *rule);
 bool rule_has_cost_request(const void *rule);
 bool rule_has_cost_response(const void *rule);

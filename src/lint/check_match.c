@@ -42,6 +42,12 @@ static void warn_of_scheme(struct loading *l, const struct node *scheme,
                 https ? "tls" : "cleartext");
 }
 
+/* The warnings of single keys. */
+static const struct {
+    const char *key;
+    void (*warn)(struct loading *l, const struct node *node, const struct criterion *criterion);
+} checks[] = {{"client", warn_of_client}, {"scheme", warn_of_scheme}};
+
 void warn_of_match(struct loading *l, const struct node *item, const struct rule *rule)
 {
     const struct node *match = node_find(item, "match");
@@ -49,12 +55,10 @@ void warn_of_match(struct loading *l, const struct node *item, const struct rule
 
     for (unsigned i = 0; i < rule->criterion_count; i++) {
         const struct criterion *criterion = rule->criteria[i];
-        switch (criterion->kind) {
-        case CRITERION_CLIENT: warn_of_client(l, node_find(match, "client"), criterion); break;
-        case CRITERION_SCHEME: warn_of_scheme(l, node_find(match, "scheme"), criterion); break;
-        case CRITERION_HEADER:
-        case CRITERION_QUERY: chosen = true; break;
-        }
+        chosen |= criterion->kind->is_chosen;
+        for (size_t k = 0; k < COUNT_OF(checks); k++)
+            if (strcmp(criterion->kind->key, checks[k].key) == 0)
+                checks[k].warn(l, node_find(match, checks[k].key), criterion);
     }
     if (chosen && rule->limit_count == 0)
         warning(l, match,

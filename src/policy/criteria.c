@@ -1,5 +1,6 @@
 #include "policy/criteria.h"
 
+#include "http/parse.h"
 #include "http/path.h"
 #include "policy/identity.h"
 #include "policy/query.h"
@@ -80,6 +81,34 @@ static enum truth truth_of(struct values *values)
     return values->some_differ || values->certain == 0 ? TRUTH_MAYBE : TRUTH_YES;
 }
 
+static const char *text_fault(struct slice value)
+{
+    return slice_has_control_bytes(value) ? "contains control bytes" : NULL;
+}
+
+/* --- header --- */
+
+static const char *header_fault(struct slice name)
+{
+    if (!slice_is_token(name) || name.n > 128)
+        return "is not a header name";
+    switch (field_id_of(name)) {
+    case FIELD_HOST: return "is matched by host";
+    case FIELD_X_FORWARDED_PROTO: return "is matched by scheme";
+    case FIELD_X_FORWARDED_FOR:
+    case FIELD_PROXY_CLAIM:
+    case FIELD_FORWARDED:
+        return "is a proxy's, and anyone can send it; for addresses use client: ip:...";
+    case FIELD_OTHER:
+    case FIELD_CONTENT_TYPE:
+    case FIELD_METHOD_OVERRIDE:
+    case FIELD_REFERER:
+    case FIELD_USER_AGENT:
+    case FIELD_X_CLIENT_ID: return NULL;
+    default: return "is set, changed or dropped by weir, so rules cannot match on it";
+    }
+}
+
 static enum truth header_truth(const struct criterion *criterion,
                                const struct criteria_request *request)
 {
@@ -91,6 +120,18 @@ static enum truth header_truth(const struct criterion *criterion,
         if (!field->hop_by_hop)
             add_certain(&values, field->value);
     return truth_of(&values);
+}
+
+/* --- query --- */
+
+/* Characters that servers decode or split names at are excluded, so that names are compared
+ * alike. */
+static const char *parameter_fault(struct slice name)
+{
+    for (size_t i = 0; i < name.n; i++)
+        if (name.p[i] <= ' ' || name.p[i] > '~' || strchr("%&+;=#\"<>", name.p[i]))
+            return "is not a parameter name; use printable ASCII without %, &, +, ; and =";
+    return name.n == 0 || name.n > 128 ? "is not a parameter name; use 1 to 128 bytes" : NULL;
 }
 
 static enum truth query_truth(const struct criterion *criterion,
@@ -169,16 +210,48 @@ static enum truth scheme_truth(const struct criterion *criterion,
     return truth_of(&values);
 }
 
-enum truth criterion_truth(const struct criterion *criterion,
-                           const struct criteria_request *request)
+static const char *scheme_fault(struct slice value)
 {
-    switch (criterion->kind) {
-    case CRITERION_HEADER: return header_truth(criterion, request);
-    case CRITERION_QUERY: return query_truth(criterion, request);
-    case CRITERION_CLIENT: return client_truth(criterion, request);
-    case CRITERION_SCHEME: return scheme_truth(criterion, request);
-    }
-    return TRUTH_MAYBE;
+    bool good = slice_equal(value, SLICE("http")) || slice_equal(value, SLICE("https"));
+    return good ? NULL : "is unknown; expected http or https";
+}
+
+/* --- all kinds --- */
+
+static const struct criterion_kind kinds[] = {
+    {.key = "header",
+     .map = "a map of headers and values, such as { X-Plan: gold }",
+     .value = "a value such as gold or gold-*",
+     .names_ignore_case = true,
+     .is_chosen = true,
+     .name_fault = header_fault,
+     .value_fault = text_fault,
+     .truth = header_truth},
+    {.key = "query",
+     .map = "a map of parameters and values, such as { format: csv }",
+     .value = "a value such as gold or gold-*",
+     .is_chosen = true,
+     .is_logged = true,
+     .name_fault = parameter_fault,
+     .value_fault = text_fault,
+     .truth = query_truth},
+    {.key = "client",
+     .value = "a client such as partner or \"ip:10.0.0.0/8\"",
+     .is_client = true,
+     .is_logged = true,
+     .truth = client_truth},
+    {.key = "scheme", .value = "http or https", .value_fault = scheme_fault, .truth = scheme_truth},
+};
+
+_Static_assert(COUNT_OF(kinds) * CRITERION_NAMES_MAX <= CRITERIA_PER_RULE_MAX,
+               "a rule has room for all criteria");
+
+const struct criterion_kind *criterion_kind(const char *key)
+{
+    for (size_t i = 0; i < COUNT_OF(kinds); i++)
+        if (strcmp(kinds[i].key, key) == 0)
+            return &kinds[i];
+    return NULL;
 }
 
 /* --- one criterion covers another --- */
@@ -187,8 +260,8 @@ static bool same_name(const struct criterion *a, const struct criterion *b)
 {
     if (a->kind != b->kind)
         return false;
-    return a->kind == CRITERION_HEADER ? slice_equal_nocase(a->name, b->name)
-                                       : slice_equal(a->name, b->name);
+    return a->kind->names_ignore_case ? slice_equal_nocase(a->name, b->name)
+                                      : slice_equal(a->name, b->name);
 }
 
 static bool client_covers(const struct client_pattern *a, const struct client_pattern *b)
@@ -201,7 +274,7 @@ static bool client_covers(const struct client_pattern *a, const struct client_pa
 static bool pattern_covers(const struct criterion *a, unsigned i, const struct criterion *b,
                            unsigned k)
 {
-    if (a->kind == CRITERION_CLIENT)
+    if (a->kind->is_client)
         return client_covers(&a->clients[i], &b->clients[k]);
     /* A "*" in `b` can only be matched by one in `a`, which then matches all that it stands for. */
     return glob_matches(a->patterns[i], b->patterns[k]);

@@ -11,15 +11,13 @@
 #include "net/address.h"
 
 enum {
-    CRITERIA_PER_RULE_MAX = 18,  /* 8 fields, 8 parameters, client, scheme */
-    CRITERION_NAMES_MAX = 8,     /* per rule: header fields; query parameters */
+    CRITERIA_PER_RULE_MAX = 64,  /* 8 kinds, each with 8 names */
+    CRITERION_NAMES_MAX = 8,     /* per rule and kind: header fields, query parameters */
     CRITERION_VALUES_MAX = 32,   /* per name */
     CRITERION_VALUE_MAX = 256,   /* bytes */
     CRITERION_CLIENTS_MAX = 256, /* per rule */
     CRITERIA_MAX = 1024 * CRITERIA_PER_RULE_MAX,
 };
-
-enum criterion_kind { CRITERION_HEADER, CRITERION_QUERY, CRITERION_CLIENT, CRITERION_SCHEME };
 
 /* A client: an id, an address range, or all peers on unix sockets. */
 struct client_pattern {
@@ -28,12 +26,14 @@ struct client_pattern {
     struct ip_range range;
 };
 
+struct criterion_kind;
+
 struct criterion {
-    enum criterion_kind kind;
+    const struct criterion_kind *kind;
     unsigned index;         /* in policy->criteria */
     struct slice name;      /* of the field or parameter */
     struct slice *patterns; /* as written; any of them may match. "*" stands for any bytes */
-    struct client_pattern *clients; /* CRITERION_CLIENT: the same in parsed form */
+    struct client_pattern *clients; /* of kinds of clients: the same in parsed form */
     unsigned count;                 /* of patterns */
 };
 
@@ -52,9 +52,23 @@ struct criteria_request {
 
 enum { CRITERIA_ROOM = 64 << 10 }; /* at least the largest head */
 
-/* Returns TRUTH_NO, TRUTH_MAYBE or TRUTH_YES. */
-enum truth criterion_truth(const struct criterion *criterion,
-                           const struct criteria_request *request);
+/* A key of rules[].match. To add one, add its row in criteria.c. */
+struct criterion_kind {
+    const char *key;
+    const char *map;        /* the map of names and values, in errors; NULL: there are no names */
+    const char *value;      /* a value, in errors */
+    bool names_ignore_case; /* names that differ in case alone are one */
+    bool is_client;         /* values are clients; see struct client_pattern */
+    bool is_chosen;         /* any client can send a request that meets the condition */
+    bool is_logged;         /* access logs contain what decides it */
+    const char *(*name_fault)(struct slice name); /* why a name is invalid; NULL: it is valid */
+    const char *(*value_fault)(struct slice value);
+    /* Returns TRUTH_NO, TRUTH_MAYBE or TRUTH_YES. */
+    enum truth (*truth)(const struct criterion *criterion, const struct criteria_request *request);
+};
+
+/* Returns the row of a key of rules[].match; NULL: none. */
+const struct criterion_kind *criterion_kind(const char *key);
 
 /* Returns true only if `a` holds for every request for which `b` holds; false if kind or name
  * differ. */

@@ -55,7 +55,7 @@ static enum truth criteria_truth(const struct rule *rule, const struct rule_requ
         const struct criterion *criterion = rule->criteria[i];
         uint8_t *truth = &request->truth[criterion->index];
         if (*truth == TRUTH_UNKNOWN)
-            *truth = (uint8_t)criterion_truth(criterion, &request->criteria);
+            *truth = (uint8_t)criterion->kind->truth(criterion, &request->criteria);
         if (*truth < least)
             least = (enum truth) * truth;
         if (least == TRUTH_NO)

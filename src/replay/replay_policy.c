@@ -51,8 +51,7 @@ static void remove_concurrency(struct rule *rule, struct replay_result *result)
 static void note_criteria(const struct rule *rule, struct replay_result *result)
 {
     for (unsigned i = 0; i < rule->criterion_count; i++)
-        if (rule->criteria[i]->kind == CRITERION_HEADER ||
-            rule->criteria[i]->kind == CRITERION_SCHEME)
+        if (!rule->criteria[i]->kind->is_logged)
             note(result, "logs have neither headers nor the scheme: rules see http and no headers");
 }
 
