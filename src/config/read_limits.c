@@ -103,6 +103,60 @@ static void print_align(const struct printer *printer, const struct option *opti
 
 const struct option_type type_align = {"word", read_align, print_align, false, sizeof(bool)};
 
+/* --- options of shipped limiters --- */
+
+/* Reads the option if the limit's script takes it; refuse_script_options() reports others. */
+static void read_script_option(struct loading *l, const struct option *option,
+                               const struct node *node, struct limit *limit,
+                               const struct option_type *type)
+{
+    if (shipped_limiter_takes(limit, option_key(option)))
+        type->read(l, option, node, &limit->script_option);
+}
+
+static void read_script_number(struct loading *l, const struct option *option,
+                               const struct node *node, void *field)
+{
+    read_script_option(l, option, node, field, &type_number);
+}
+
+static void print_script_number(const struct printer *printer, const struct option *option,
+                                const void *field)
+{
+    type_number.print(printer, option, &((const struct limit *)field)->script_option);
+}
+
+const struct option_type type_script_number = {"number", read_script_number, print_script_number,
+                                               false, 0};
+
+static void read_script_duration(struct loading *l, const struct option *option,
+                                 const struct node *node, void *field)
+{
+    read_script_option(l, option, node, field, &type_duration);
+}
+
+static void print_script_duration(const struct printer *printer, const struct option *option,
+                                  const void *field)
+{
+    type_duration.print(printer, option, &((const struct limit *)field)->script_option);
+}
+
+const struct option_type type_script_duration = {"duration", read_script_duration,
+                                                 print_script_duration, false, 0};
+
+static void refuse_script_options(struct loading *l, const struct node *node,
+                                  const struct limit *limit)
+{
+    const struct shipped_limiter *limiter;
+
+    for (unsigned i = 0; (limiter = shipped_limiter_at(i)); i++) {
+        const struct node *key = limiter->option ? node_find(node, limiter->option) : NULL;
+        if (key && !shipped_limiter_takes(limit, limiter->option))
+            mistake_of_key(l, key, "%s does not support %s; remove it, or use %s", limit->script,
+                           limiter->option, limiter->name);
+    }
+}
+
 /* --- one limit --- */
 
 static void refuse_where_useless(struct loading *l, const struct node *node,
@@ -176,21 +230,6 @@ static void refuse_to_hold(struct loading *l, const struct node *node, const str
                        "requests; remove one of the two");
 }
 
-/* Sets the value for the option that the shipped limiter reads, and reports those of others. */
-static void finish_script_option(struct loading *l, const struct node *node, struct limit *limit)
-{
-    const struct shipped_limiter *limiter;
-
-    for (unsigned i = 0; (limiter = shipped_limiter_at(i)); i++) {
-        const struct node *key = limiter->option ? node_find(node, limiter->option) : NULL;
-        if (limit->shipped == limiter && limiter->option)
-            limit->script_option = option_number("limits.NAME", limiter->option, limit);
-        else if (key && !shipped_limiter_takes(limit, limiter->option))
-            mistake_of_key(l, key, "%s does not support %s; remove it, or use %s", limit->script,
-                           limiter->option, limiter->name);
-    }
-}
-
 static void check_cost(struct loading *l, const struct node *node, const struct limit *limit)
 {
     struct limit_numbers numbers = {limit->limit, limit->burst, NULL};
@@ -218,8 +257,9 @@ static void finish_limit(struct loading *l, const struct node *node, struct limi
         limit->burst = limit->limit;
     if (!limit->script)
         return; /* reported; the other checks depend on it */
+    limit->max_delay_us = shipped_limiter_takes(limit, "max_delay") ? limit->script_option : 0;
     limit_finish_lease(l, node, limit);
-    finish_script_option(l, node, limit);
+    refuse_script_options(l, node, limit);
     refuse_where_useless(l, node, limit);
     limit_finish_own_options(l, node, limit);
     refuse_in_flight(l, node, limit);

@@ -27,11 +27,6 @@ static const struct option *option_of(const char *section, struct slice key)
     return NULL;
 }
 
-int64_t option_number(const char *section, const char *key, const void *base)
-{
-    return *(const int64_t *)((const char *)base + option_of(section, slice_of(key))->offset);
-}
-
 static void unknown_key(struct loading *l, const char *section, const struct node *node)
 {
     struct suggestion meant = suggestion_for(node->key);

@@ -61,9 +61,6 @@ extern const struct option_group *const option_groups[];
 /* Returns the last part of the path: the key in the file. */
 const char *option_key(const struct option *option);
 
-/* Returns the value of an option of the section whose member is an int64_t. */
-int64_t option_number(const char *section, const char *key, const void *base);
-
 /* Reads a map into the struct at `base` according to the table's `section`. Reports unknown and
  * missing keys and sets defaults. If `map` is a null scalar, all options get their defaults. */
 void options_read(struct loading *l, const struct node *map, const char *section, void *base);

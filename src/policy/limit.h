@@ -66,9 +66,8 @@ struct limit {
     struct script_option *own_options; /* LIMIT_CUSTOM, lockout; passed after `options` */
     unsigned own_option_count;
     struct position script_position; /* of the `script` value */
-    int64_t buckets;                 /* rolling_window: parts of the period */
-    int64_t max_delay_us;  /* leaky_bucket: maximum delay instead of rejection; 0: never delay */
     int64_t script_option; /* value of shipped->option, passed to the script; 0: not passed */
+    int64_t max_delay_us;  /* leaky_bucket: maximum delay instead of rejection; 0: never delay */
     int64_t rest_us;       /* lockout: from the last unit on; 0: the limiter has no rest */
     int64_t lease_us;      /* LIMIT_CONCURRENCY: lifetime of an unreturned unit */
     int64_t cost;          /* default cost per request; LIMIT_CONCURRENCY ignores the rule's cost */
