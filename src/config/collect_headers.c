@@ -3,11 +3,11 @@
 #include "http/chars.h"
 #include "policy/identity_source.h"
 
-/* Maximum number of names in identity (from, and three others), limits.NAME.per, limits.NAME.dedup,
- * rules[].match.header and rules[].cost.request_header. */
+/* Maximum number of names in identity (from, jwt.header, client_ip_header), limits.NAME.per,
+ * limits.NAME.dedup, rules[].match.header and rules[].cost.request_header. */
 static unsigned headers_max(const struct policy *policy)
 {
-    return IDENTITY_FROM_MAX + 3 + policy->limit_count * (LIMIT_PER_MAX + 2) +
+    return IDENTITY_FROM_MAX + 2 + policy->limit_count * (LIMIT_PER_MAX + 2) +
            policy->criterion_count + policy->rule_count;
 }
 
@@ -83,15 +83,11 @@ static void add_identity(struct loading *l)
     const struct node *identity = node_find(l->root, "identity");
     const struct node *from = node_at(l, "identity", "from"),
                       *item = from ? list_first(from) : NULL;
-    bool has_cookie = false;
 
     for (unsigned i = 0; i < settings->from_count && item; i++, item = list_next(from, item)) {
-        if (settings->from[i].source->is_header)
-            add(l, settings->from[i].name, item);
-        has_cookie |= strcmp(settings->from[i].source->word, "cookie") == 0;
+        const struct identity_source *source = settings->from[i].source;
+        add(l, source->is_header ? settings->from[i].name : source->header, item);
     }
-    if (has_cookie)
-        add(l, "Cookie", from);
     if (settings->claim_count)
         add(l, settings->jwt.header, node_find(node_at(l, "identity", "jwt"), "header"));
     if (settings->drops_client_ip_header)

@@ -76,6 +76,7 @@ const struct identity_source identity_sources[] = {
      .prefix = "cookie:",
      .name = "NAME",
      .is_id = true,
+     .header = "Cookie",
      .hashed = true,
      .name_is_good = is_header_name, /* a token too (RFC 6265 section 4.1.1) */
      .find = identity_find_cookie},

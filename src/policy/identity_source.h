@@ -21,6 +21,7 @@ struct identity_source {
     bool is_id;              /* false: an address */
     bool verified;           /* accepted from every peer */
     bool is_header;          /* `name` is a request header: hashed with identity.hash */
+    const char *header;      /* another request header that `find` reads; NULL: none */
     bool hashed;             /* every value is stored as its hash; else values that are long */
     bool (*name_is_good)(struct slice name);
     /* Sets the identity's text and returns FOUND if the request has a value. */
