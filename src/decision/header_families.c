@@ -173,9 +173,9 @@ static void sf_parameter(struct text *out, struct slice key, int64_t value)
 /* Seconds until the whole capacity is available again. */
 static int64_t window_seconds(const struct limit_result *r)
 {
-    __int128 parent = (__int128)r->capacity * r->limit->period_us;
+    __int128 whole = (__int128)r->capacity * r->limit->period_us;
     __int128 unit = (__int128)(r->quota > 1 ? r->quota : 1) * second_us;
-    __int128 seconds = (parent + unit - 1) / unit;
+    __int128 seconds = (whole + unit - 1) / unit;
     return seconds > SF_INTEGER_MAX ? SF_INTEGER_MAX : seconds > 1 ? (int64_t)seconds : 1;
 }
 

@@ -129,7 +129,7 @@ static void json_time(struct text *t, uint64_t wall_us)
     text_char(t, 'Z');
 }
 
-static void json_begin(struct text *t, const struct exchange *x, const struct request_line *line,
+static void json_begin(struct text *t, struct exchange *x, const struct request_line *line,
                        const struct request_head *head)
 {
     struct redacted room;
@@ -173,10 +173,12 @@ static void shadow_member(struct text *t, const struct decision *d)
         text_char(t, ']');
 }
 
-static void json_end(struct text *t, const struct exchange *x, uint64_t duration_us)
+static void json_end(struct text *t, const struct exchange *x, struct slice begun,
+                     uint64_t duration_us)
 {
     const struct decision *d = &x->decision_request.decision;
 
+    text_put(t, begun);
     if (x->has_client_ip) {
         text_literal(t, ",\"client_ip\":\"");
         ip_format(&x->client_ip, t);
@@ -213,9 +215,8 @@ static void json_end(struct text *t, const struct exchange *x, uint64_t duration
 
 /* ---- combined ------------------------------------------------------------------------------- */
 
-static void combined_begin(struct text *t, const struct exchange *x,
-                           const struct request_line *line, const struct request_head *head,
-                           uint32_t *split)
+static void combined_begin(struct text *t, struct exchange *x, const struct request_line *line,
+                           const struct request_head *head)
 {
     const struct second *second = second_of(clock_wall_us());
     struct redacted room;
@@ -235,7 +236,7 @@ static void combined_begin(struct text *t, const struct exchange *x,
         text_put(t, protocol_of(x, head));
     }
     text_char(t, '"');
-    *split = (uint32_t)t->n;
+    x->log_split = (uint32_t)t->n;
     quoted_or_dash(t, referer(x, head, &room));
     quoted_or_dash(t, field_value(head, FIELD_USER_AGENT));
 }
@@ -252,13 +253,15 @@ static void combined_user(struct text *t, struct slice identity)
         text_char(t, '-');
 }
 
-static void combined_end(struct text *t, const struct exchange *x, struct slice begun)
+static void combined_end(struct text *t, const struct exchange *x, struct slice begun,
+                         uint64_t duration_us)
 {
     /* `PEER - [TIME] "REQUEST"` was written before the client's id was known. The id goes
      * before the bracket. */
     const char *bracket = memchr(begun.p, '[', begun.n);
     size_t before = (size_t)(bracket - begun.p);
 
+    (void)duration_us;
     text_bytes(t, begun.p, before);
     combined_user(t, (struct slice){x->identity, x->identity_size});
     text_char(t, ' ');
@@ -271,19 +274,24 @@ static void combined_end(struct text *t, const struct exchange *x, struct slice 
     text_char(t, '\n');
 }
 
-/* ---- both ----------------------------------------------------------------------------------- */
+/* ---- all formats ---------------------------------------------------------------------------- */
 
-/* `head` is NULL if the header was refused. */
+static const struct {
+    /* Writes what is known when the request begins. `head` is NULL if it was refused. */
+    void (*begin)(struct text *t, struct exchange *x, const struct request_line *line,
+                  const struct request_head *head);
+    /* Writes the line. `begun` is what begin() wrote. */
+    void (*end)(struct text *t, const struct exchange *x, struct slice begun, uint64_t duration_us);
+} formats[] = {
+    [ACCESS_JSON] = {json_begin, json_end}, [ACCESS_COMBINED] = {combined_begin, combined_end}};
+
 static void begin(struct exchange *x, const struct request_line *line,
                   const struct request_head *head)
 {
     struct worker *w = x->worker;
     struct text t = text_over(w->send, sizeof w->send);
 
-    if (x->policy->log.access == ACCESS_JSON)
-        json_begin(&t, x, line, head);
-    else
-        combined_begin(&t, x, line, head, &x->log_split);
+    formats[x->policy->log.access].begin(&t, x, line, head);
     if (t.failed || !(x->log = iobuf_get(&w->buffers, t.n)))
         return;
     iobuf_append(x->log, text_slice(&t));
@@ -302,13 +310,8 @@ void access_log_begin_refused(struct exchange *x, const struct request_line *lin
 void access_log_end(struct exchange *x, uint64_t duration_us)
 {
     struct text t = text_over(x->worker->send, sizeof x->worker->send);
-    struct slice begun = iobuf_slice(x->log);
 
-    if (x->policy->log.access == ACCESS_JSON) {
-        text_put(&t, begun);
-        json_end(&t, x, duration_us);
-    } else
-        combined_end(&t, x, begun);
+    formats[x->policy->log.access].end(&t, x, iobuf_slice(x->log), duration_us);
     if (!t.failed)
         log_line(text_slice(&t));
 }
